@@ -123,9 +123,17 @@ def of_sentence(sentence: str) -> tuple[Statement, ...]:
 
 @lru_cache(maxsize=CACHED)
 def _of_text(given: tuple[str, ...]) -> tuple[Statement, ...]:
-    """Read together the sentences up to the last one with a tie to another; those behind it read as they do alone."""
-    ties = enumerate((_by_itself(sentence)[1] for sentence in given), start=1)
-    tied = max((number + one.on for number, one in ties if one.back or one.on), default=0)
+    """Read together the sentences up to the last one with a tie to another; those behind it read as they do alone.
+
+    Nothing stands before the first sentence, nor behind the last.
+    """
+    tied = 0
+    for number, sentence in enumerate(given, start=1):
+        _, ties = _by_itself(sentence)
+        if ties.on and number < len(given):
+            tied = number + 1
+        elif ties.back and number > 1:
+            tied = max(tied, number)
     together = structure.structure(list(given[:tied]), known(), unsided_effusion=True) if tied else []
     found = _statements(together, given)
     for number, sentence in enumerate(given[tied:], start=tied + 1):

@@ -5,6 +5,7 @@ something where something is denied, and, grounded, asks for a box. What fails t
 """
 
 from collections.abc import Mapping, Sequence
+from random import Random
 
 from cxr.base.seeds import rng
 from cxr.radvlm import statements
@@ -26,35 +27,36 @@ def load(options: ConversationOptions, execution: Mapping) -> Engine:
     del execution
 
     def converse(asked: Sequence[Asked]) -> list[Made]:
-        return [_conversation(one, options) for one in asked]
+        return _conversations(asked, options)
 
     return Engine(converse, "rules")
 
 
-def _conversation(asked: Asked, options: ConversationOptions) -> Made:
-    facts = asked.facts
-    read = statements.of_text(list(facts.sentences.values()))
-    about = subjects(facts, read, wordings())
-    held = check.known(facts, read)
-    made = Made(reason=TOO_FEW)
+def _conversations(asked: Sequence[Asked], options: ConversationOptions) -> list[Made]:
+    """Return what became of each: all are read, then walked, then checked, and walked again where one does not hold."""
+    read = [statements.of_text(list(one.facts.sentences.values())) for one in asked]
+    about = [subjects(one.facts, own, wordings()) for one, own in zip(asked, read, strict=True)]
+    held = [check.known(one.facts, own) for one, own in zip(asked, read, strict=True)]
+    made = [Made(reason=TOO_FEW)] * len(asked)
+    left = range(len(asked))
     for attempt in range(options.retries + 1):
-        told = (
-            options.seed,
-            "radvlm_conversations",
-            facts.source,
-            facts.image_id,
-            asked.grounded,
-            asked.number,
-            attempt,
-        )
-        one = walk(asked, about, options, rng(*told))
-        if one is None:
-            continue
-        found = check.fault(messages_of(one), held, asked.grounded, options.rounds)
-        if found is None or options.check != "strict":
-            return Made(one)
-        made = Made(reason=found.reason, detail=found.detail)
+        walked = {at: walk(asked[at], about[at], options, _draw(asked[at], attempt, options)) for at in left}
+        for at, one in walked.items():
+            if one is not None:
+                made[at] = _checked(one, held[at], asked[at].grounded, options)
+        left = [at for at in left if made[at].conversation is None]
     return made
+
+
+def _draw(asked: Asked, attempt: int, options: ConversationOptions) -> Random:
+    facts = asked.facts
+    named = (facts.source, facts.image_id, asked.grounded, asked.number, attempt)
+    return rng(options.seed, "radvlm_conversations", *named)
+
+
+def _checked(one: Conversation, held: check.Known, grounded: bool, options: ConversationOptions) -> Made:
+    found = check.fault(messages_of(one), held, grounded, options.rounds) if options.check == "strict" else None
+    return Made(one) if found is None else Made(reason=found.reason, detail=found.detail)
 
 
 def walk(asked: Asked, about: Subjects, options: ConversationOptions, draw) -> Conversation | None:

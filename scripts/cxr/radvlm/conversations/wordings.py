@@ -21,7 +21,9 @@ _ASKS = re.compile(r"(?:can|could|would|will|do|does|is|are|what|which|where|how
 _BEFORE_MARK, _TWO_MARKS = re.compile(r"\s+([?.!,:;])"), re.compile(r"([?.!])[.]$")
 _LOOSE = re.compile(r"^\s|\s[\s?.!,:;]|[^\S ]|[?.!][.]$|\s$")
 """What a sentence must be mended for: space that is not one blank between two words, two marks at its end."""
-_SLOT = re.compile(r"\{(\w+)\}")
+_WORD = re.compile(r"\w+")
+_KEPT = 200_000
+"""Texts that are mended once: of the questions that are offered, most are offered again."""
 
 
 @dataclass(frozen=True)
@@ -54,17 +56,19 @@ class Wordings:
         """Return a question and the id of its wording."""
         held = self.questions[act][register]
         number = rng.randrange(len(held))
-        return asked(sentence(filled(held[number], slots))), f"{act}.{register}.{number}"
+        return _question(filled(held[number], slots)), f"{act}.{register}.{number}"
 
     def terms_in(self, text: str) -> list[tuple[str, str]]:
         """Return the terms of the glossary that a text uses, with their definitions."""
-        low = text.lower()
-        return [(term, self.terms[term]) for name, term in self.lowered if name in low and _named(term).search(text)]
+        words = set(_WORD.findall(text.lower()))
+        return [
+            (term, self.terms[term]) for first, term in self._by_first if first in words and _named(term).search(text)
+        ]
 
     @cached_property
-    def lowered(self) -> list[tuple[str, str]]:
-        """The terms in lower case, each with the term."""
-        return [(term.lower(), term) for term in self.terms]
+    def _by_first(self) -> list[tuple[str, str]]:
+        """The first word of each term in lower case, and the term."""
+        return [(_WORD.findall(term.lower())[0], term) for term in self.terms]
 
     def answer(self, act: str, case: str | int | None, rng: Random, slots: Mapping[str, str]) -> Callable[[], str]:
         """Draw an answer's wording and return what fills it in.
@@ -90,24 +94,34 @@ def expanded(text: str) -> list[str]:
     return ["".join(one) for one in product(*choices)]
 
 
+class _Slots(dict):
+    """Texts of slots; of a slot with a capital that of the slot without it, with one."""
+
+    def __missing__(self, name: str) -> str:
+        if name[:1].islower():
+            raise KeyError(name)
+        return capital(self[name[:1].lower() + name[1:]])
+
+
 def filled(text: str, slots: Mapping[str, str]) -> str:
     """Return a wording with its slots filled; a slot with a capital takes its text with one."""
-    made = ""
-    for part, is_slot in _parts(text):
-        made += part if not is_slot else slots[part] if part in slots else capital(slots[part[:1].lower() + part[1:]])
-    return made
-
-
-@lru_cache(maxsize=100_000)
-def _parts(text: str) -> tuple[tuple[str, bool], ...]:
-    """Return the words and slots of a wording, and which of both each is."""
-    parts = enumerate(_SLOT.split(text))
-    return tuple((part, number % 2 == 1) for number, part in parts if part)
+    if "{" not in text:
+        return text
+    try:
+        return text.format_map(slots)
+    except KeyError:
+        return text.format_map(_Slots(slots))
 
 
 def capital(text: str) -> str:
     """Return a text with a capital as its first letter."""
     return text[:1].upper() + text[1:]
+
+
+@lru_cache(maxsize=_KEPT)
+def _question(text: str) -> str:
+    """Return a filled wording as a question; equal ones are offered again and again."""
+    return asked(sentence(text))
 
 
 def sentence(text: str) -> str:

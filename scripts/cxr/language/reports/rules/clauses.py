@@ -98,9 +98,12 @@ def _ended(words: list[str], start: int, end: int) -> bool:
 
 def longest(hits: list[Hit], tags: tuple[str, ...]) -> list[tuple]:
     """Return (tag or link grade, start, end) of phrases of these tags, the longest of those that overlap."""
+    own = [hit for hit in hits if hit[0] in tags]
+    if not own:
+        return []
     taken: set[int] = set()
     kept = []
-    for tag, value, s, e in sorted((h for h in hits if h[0] in tags), key=lambda h: (h[2] - h[3], h[2], h[0])):
+    for tag, value, s, e in sorted(own, key=lambda h: (h[2] - h[3], h[2], h[0])):
         if taken.isdisjoint(range(s, e)):
             taken.update(range(s, e))
             kept.append((value if tag in ("link", "reversed") else None if tag == "bound" else tag, s, e))
