@@ -21,7 +21,17 @@ LEAST = 4
 FRAMES = (("imperatives", 0.5), ("questions", 0.26), ("phrases", 0.24))
 BARE = 0.5
 """Chance that a place in an image without the patient's sides is told without "of the image"."""
-VERBS = {"is": ("is", "are"), "lies": ("lies", "lie"), "does": ("does", "do")}
+FRONTED = (0.15, 0.4)
+"""Chances that a place begins the sentence: of other queries, and of those whose order counts in it."""
+AMONG = 0.2
+"""Chance that a query with an order names the group first, where it need not."""
+SPOKEN = 3
+"""The first words of a size or shape in the lexicon, which queries use; the further ones are read alone."""
+AGREEING = {
+    "is": ("is", "are"), "box": ("box", "boxes"), "a_box": ("a box", "boxes"), "position": ("position", "positions"),
+    "extent": ("extent", "extents"), "Position": ("Position", "Positions"), "Extent": ("Extent", "Extents"),
+}  # fmt: skip
+"""{slot of a frame: (with one region, with several)}."""
 
 
 @cache
@@ -52,72 +62,69 @@ class Speaker:
         return text
 
     def _said(self, query: Query, count: int) -> str:
-        many = count > 1
-        if query.ordinal and query.ordinal != "nearest" and query.nth == 1 and self.draw.random() < 0.2:
-            return self._among(query)
-        places = self._places(query)
-        if places and not query.reference and self.draw.random() < 0.15:
-            first = places.pop(0)
-            frame, place = self.draw.choice(self.grammar["fronted"]), first[0].upper() + first[1:]
-            return self._filled(frame, self.phrase(query, many, places), many, place)
+        many, places = count > 1, self._places(query)
+        image, within = self._turned(query, places), _within(query, places)
+        relative = _relative(query)
+        clear = not query.relation and not relative and not (within and len(places) > 1)
+        if places and clear and not _touching(places[0]) and self.draw.random() < FRONTED[within]:
+            place, np = places[0], self.phrase(query, many, places[1:], image=image)
+            return self._filled(self.draw.choice(self.grammar["fronted"]), np, many, place)
+        if query.ordinal and (within or relative or self.draw.random() < AMONG):
+            return self._among(query, places, image=image)
         name = self.draw.choices([one for one, _ in FRAMES], [weight for _, weight in FRAMES])[0]
-        return self._filled(self.draw.choice(self.grammar[name]), self.phrase(query, many, places), many)
+        return self._filled(self.draw.choice(self.grammar[name]), self.phrase(query, many, places, image=image), many)
 
     def _filled(self, frame: str, phrase: str, many: bool, place: str = "") -> str:
-        words = {name: forms[many] for name, forms in VERBS.items()}
-        capital = phrase[0].upper() + phrase[1:]
-        return frame.format(np=phrase, Np=capital, Place=place, **words)
+        words = {name: forms[many] for name, forms in AGREEING.items()}
+        return frame.format(np=phrase, Np=_capital(phrase), Place=_capital(place), **words)
 
-    def _among(self, query: Query) -> str:
-        """Return "among …, the largest one": the group in the plural, then the ordinal."""
-        group = self.phrase(replace(query, ordinal="", nth=1, number=0), True, self._places(query))
-        word = self.draw.choice(self.lexicon["ordinals"][query.ordinal])
-        if self._turned(query):
-            group = f"{group} {self.grammar['on_image']}"
-        return self.draw.choice(self.grammar["among"]).format(group=group, ordinal=word)
+    def _among(self, query: Query, places: Sequence[str], *, image: bool) -> str:
+        """Return "among …, the largest one": the group in the plural, then the one that is meant."""
+        group = replace(query, ordinal="", nth=1, number=0)
+        if query.ordinal == "nearest":
+            which = f"one {self._relation(query, image=image)}"
+            group, image = replace(group, reference=None), False
+        elif query.nth > 1:
+            which = f"{NTH[query.nth]} one {self.grammar['nth'][query.ordinal]}"
+        else:
+            which = f"{self.draw.choice(self.lexicon['ordinals'][query.ordinal])} one"
+        told = self.phrase(group, True, places, image=image)
+        return self.draw.choice(self.grammar["among"]).format(group=told, which=which)
 
-    def _turned(self, query: Query) -> bool:
-        """Return whether the image must be named, because bare left and right are the patient's."""
-        return self.scene.radiological is not None and query.ordinal in ("leftmost", "rightmost")
+    def _turned(self, query: Query, places: Sequence[str]) -> bool:
+        """Return whether "on the image" must be said: bare sides are the patient's, and no place names the image."""
+        orders = (query.ordinal, query.reference.ordinal if query.reference else "")
+        sided = query.relation in ("left_of", "right_of") or {"leftmost", "rightmost"} & {*orders}
+        named = any(place.endswith(tuple(self.grammar["of"])) for place in places)
+        return bool(sided) and self.scene.radiological is not None and not named
 
-    def phrase(self, query: Query, many: bool, places: Sequence[str]) -> str:
-        """Return the noun phrase: article, number, ordinal, adjectives, noun, places, relation."""
-        adjectives, places = self._adjectives(query), list(places)
-        clause = ""
+    def phrase(self, query: Query, many: bool, places: Sequence[str], *, image: bool) -> str:
+        """Return the noun phrase: article, number, ordinal, adjectives, noun, places, relation.
+
+        ``image``: whether it says "on the image".
+        """
+        adjectives, clause = self._adjectives(query), ""
         if adjectives and not query.ordinal and self.draw.random() < 0.2:
-            told = " and ".join(adjectives)
-            clause = self.draw.choice(self.grammar["predicate"]["many" if many else "one"]).format(adjectives=told)
-            adjectives = []
-        head = [*self._before(query, many), *adjectives, self._noun(query.atoms, many)]
-        tail = []
+            clause = self.draw.choice(self.grammar["predicate"]["many" if many else "one"])
+        head = [*self._before(query, many), *([] if clause else adjectives), self._noun(query.atoms, many)]
         if query.ordinal and query.nth > 1:
-            tail.append(self.grammar["nth"][query.ordinal])
-        if self._turned(query):
-            tail.append(self.grammar["on_image"])
-        last = self._relation(query)
-        if clause:
-            joined = [*places, *([last] if last else [])]
-            return " ".join([*head, *tail, clause, *([self._joined(joined)] if joined else [])])
-        return " ".join([*head, *tail, *self._tail(places, last, many)])
+            head.append(self.grammar["nth"][query.ordinal])
+        if image and not query.reference:
+            head.append(self.grammar["on_image"])
+        parts = [*places, *([self._relation(query, image=image)] if query.reference else [])]
+        tail = [clause, _series([*adjectives, *parts])] if clause else self._tail(parts, many)
+        return " ".join([*head, *tail])
 
-    @staticmethod
-    def _joined(parts: Sequence[str]) -> str:
-        return "and " + " and ".join(parts) if parts else ""
-
-    def _tail(self, places: list[str], last: str, many: bool) -> list[str]:
-        parts = [*places, *([last] if last else [])]
+    def _tail(self, parts: Sequence[str], many: bool) -> list[str]:
         if not parts:
             return []
+        plain = _touching(parts[0]) or _comparing(parts[0])
         if self.draw.random() < 0.3:
-            touching = parts[0].startswith("touching")
             clause = self.draw.choice(self.grammar["relative"]["many" if many else "one"])
-            clause = clause.replace("lies", "is").replace("lie", "are") if touching or _comparing(parts[0]) else clause
-            return [clause, " and ".join(parts)]
+            clause = clause.replace("lies", "is").replace("lie", "are") if plain else clause
+            return [clause, _series(parts)]
         opener = self.draw.choice(self.grammar["lies"]["many" if many else "one"])
-        if parts[0].startswith("touching") or opener == "" or _comparing(parts[0]):
-            bare = " of the " not in parts[0]  # "in the lower half right of" would read as one place
-            return [" and ".join(parts)] if bare or self.draw.random() < 0.5 else parts
-        return [opener, " and ".join(parts)] if len(parts) > 1 else [opener, *parts]
+        return [_series(parts)] if plain or opener == "" else [opener, _series(parts)]
 
     def _before(self, query: Query, many: bool) -> list[str]:
         found = ["the"]
@@ -140,7 +147,7 @@ class Speaker:
                            if family(atom) in ("size", "shape", "appearance") else 9):  # fmt: skip
             name = family(atom)
             if name in ("size", "shape"):
-                found.append(self.draw.choice(self.lexicon["words"][atom][:4]))
+                found.append(self.draw.choice(self.lexicon["words"][atom][:SPOKEN]))
             elif name == "appearance":
                 found.append(self.draw.choice(own[atom.partition(":")[2]]))
         return found
@@ -182,14 +189,10 @@ class Speaker:
         self.draw.shuffle(found)
         return found
 
-    def _relation(self, query: Query) -> str:
-        if not query.reference:
-            return ""
+    def _relation(self, query: Query, *, image: bool) -> str:
         told = self.draw.choice(self.grammar["relations"][query.relation or "nearest"])
         told = told.format(ref=self._reference(query.reference))
-        sided = self.scene.radiological is not None
-        sideways = query.relation in ("left_of", "right_of") or query.reference.ordinal in ("leftmost", "rightmost")
-        return f"{told} {self.grammar['on_image']}" if sided and sideways else told
+        return f"{told} {self.grammar['on_image']}" if image else told
 
     def _reference(self, reference: Reference) -> str:
         words = ["the"]
@@ -200,6 +203,30 @@ class Speaker:
 
 
 NTH = {2: "second", 3: "third"}
+
+
+def _within(query: Query, places: Sequence[str]) -> bool:
+    """Return whether an order counts in a place: "the second cell from the left in the upper half" would not say so."""
+    return (query.nth > 1 or query.ordinal == "nearest") and bool(places or query.relation)
+
+
+def _relative(query: Query) -> bool:
+    """Return whether an order would stand before a relative size: "the rightmost relatively large cell"."""
+    return query.ordinal not in ("", "nearest") and bool({"size:larger", "size:smaller"} & {*query.atoms})
+
+
+def _series(parts: Sequence[str]) -> str:
+    """Return "a", "a and b" or "a, b and c"."""
+    *first, last = parts
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _touching(part: str) -> bool:
+    return part.startswith("touching")
 
 
 def _comparing(part: str) -> bool:
