@@ -7,6 +7,7 @@ rule vlm_answers_run:
         pictures=lambda wildcards: PLAN.pictures(PLAN.vlm.systems[wildcards.set]),
         run="results/vlm/{run}/weights",
         base=lambda wildcards: PLAN.vlm.runs[wildcards.run]["base"],
+        originals=lambda wildcards: PLAN.originals(wildcards.run),
     output:
         answers="results/vlm/{run}/answers/{set}.jsonl",
     log:

@@ -7,6 +7,7 @@ rule vlm_tuning_run:
         pictures=lambda wildcards: PLAN.pictures(PLAN.vlm.runs[wildcards.run]["system"]),
         base=lambda wildcards: PLAN.vlm.runs[wildcards.run]["base"],
         wording=lambda wildcards: PLAN.vlm.runs[wildcards.run]["wording"],
+        originals=lambda wildcards: PLAN.originals(wildcards.run),
         masks=lambda wildcards: PLAN.masks(wildcards.run),
         sam=lambda wildcards: PLAN.vlm.runs[wildcards.run]["sam"],
     output:

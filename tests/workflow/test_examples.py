@@ -36,8 +36,8 @@ EXAMPLES = {
     ),
     "radvlm_table6_ours": (
         ("mimic", "radvlm", "radvlm_table6", "radvlm_table6_ours"),
-        {"radvlm_instructions_mix": 11, "vlm_tuning_run": 13, "radvlm_evaluation_scores": 13, "weights_sam": 1}
-        | {"radvlm_evaluation_head": 1, "radvlm_evaluation_segmenter_run": 108},
+        {"radvlm_instructions_mix": 11, "vlm_tuning_run": 14, "radvlm_evaluation_scores": 14, "weights_sam": 1}
+        | {"radvlm_evaluation_head": 1, "radvlm_evaluation_segmenter_run": 117},
     ),
     "radvlm_table6_embedded": (
         ("radvlm_table6_embedded",),

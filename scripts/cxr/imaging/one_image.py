@@ -10,11 +10,10 @@ from pydicom.dataset import Dataset
 
 from cxr.base.errors import UserError
 from cxr.base.exclusions import REASONS
-from cxr.dicom.decode import decode
 from cxr.dicom.files import HEAD_BYTES, HeaderError, Rejected, file_kind, read_dicom
 from cxr.geometry.affine import fit_affine, to_frame, to_original
 from cxr.imaging.cohort.header import check_kind, check_view, read_header
-from cxr.imaging.frames.window import to_grey
+from cxr.imaging.frames.decoding import grey_of
 from cxr.plotting.overlay import SIDES
 
 
@@ -45,7 +44,7 @@ def picture_of(path: str, cohort: dict, frames: dict) -> tuple[Picture, Dataset 
         header = read_header(path)
         check_kind(header, cohort["modalities"], cohort["body_parts"])
         check_view(header.view, header.view_field, cohort["views"], accept_unknown=True)
-        grey = to_grey(decode(path, frames["max_pixels"]), frames["window"], frames["percentiles"])
+        grey = grey_of(path, frames)
         with open(path, "rb") as file:
             dicom = file_kind(file.read(HEAD_BYTES)) == "dicom"
         dataset = read_dicom(Path(path).read_bytes()) if dicom else None

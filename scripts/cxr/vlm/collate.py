@@ -23,6 +23,12 @@ class Encoded:
     pictures: Pictures
     aims: Aims | None = None
 
+    @property
+    def nbytes(self) -> int:
+        """Return the memory that its pictures and masks take."""
+        masks = [self.aims.levels, self.aims.masks] if self.aims else []
+        return sum(tensor.nbytes for tensor in [*self.pictures.tensors.values(), *masks])
+
 
 @dataclass(frozen=True)
 class Batch:

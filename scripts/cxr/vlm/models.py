@@ -105,7 +105,7 @@ def base_of(given: str | list[str], model: str, revision: str) -> str:
 
 
 RUN = "run.json"
-"""File in a run's folder that says how its model is asked: family, convention, side, wording, base."""
+"""File in a run's folder that says how its model is asked: family, convention, side, original, wording, base."""
 MODEL, ADAPTERS = "model", "adapter"
 """Folders of a run: its whole model, or an adapter in peft's layout for the model ``base``."""
 SEGMENTER = "segmenter"

@@ -6,7 +6,7 @@ slots ``<box:name>``: boxes in a sentence. Both are written in the run's convent
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +14,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from cxr.base.errors import UserError
+from cxr.base.errors import StoreError, UserError
 from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_lines
 from cxr.geometry.affine import points_to_frame
@@ -25,8 +25,8 @@ from cxr.vlm.wording import locate
 GRID = 1000
 FIELDS = ("picture", "frame", "image")
 """Fields of a shard that may hold the picture, the first that is there."""
-FRAMED, AFFINE = "image", "to_original"
-"""Fields of a frame, and of its map to the original picture."""
+FRAMED, AFFINE, ORIGINAL = "image", "to_original", "original_shape"
+"""Fields of a frame, of its map to the original picture, and of that picture's rows and columns."""
 _SLOT = re.compile(r"<box:([^<>]+)>")
 
 
@@ -94,11 +94,17 @@ def read_samples(path: str | Path) -> list[Sample]:
 class PictureStore:
     """Pictures of shards, by source and image; a source is the name of its shards' folder. Use inside ``with``.
 
-    Of a frame it is the part that the original picture covers.
+    Of a frame it is the part that the original picture covers. With ``originals``, which returns the original, uint8
+    (H, W), of a sample whose frame the shards have, it is the original itself.
     """
 
-    def __init__(self, shards: Iterable[str | Path], side: int = 0):
-        self.shards, self.side = list(map(Path, shards)), side
+    def __init__(
+        self,
+        shards: Iterable[str | Path],
+        side: int = 0,
+        originals: Callable[[Sample], np.ndarray] | None = None,
+    ):
+        self.shards, self.side, self.originals = list(map(Path, shards)), side, originals
 
     def __enter__(self) -> "PictureStore":
         self._stack = ExitStack()
@@ -117,18 +123,25 @@ class PictureStore:
     def get(self, sample: Sample) -> np.ndarray:
         """Return a sample's picture, uint8 (H, W, 3), of at most ``side`` px where that is not 0.
 
-        Raises UserError for a picture that no shard has, StoreError for a damaged shard.
+        Raises UserError for a picture that no shard has, StoreError for a damaged shard, or for an original that is
+        not the one its frame was made of.
         """
         shard, name = self._at(sample)
-        picture = shard.get(name, sample.image_id)[self.covered(sample)]
+        if self.originals is None:
+            return shown(shard.get(name, sample.image_id)[self.covered(sample)], self.side)
+        picture = self.originals(sample)
+        if picture.shape != self._original_shape(sample):
+            raise StoreError(f"image {sample.image_id} has another size than its frame tells: run frames again")
         return shown(picture, self.side)
 
     def size(self, sample: Sample) -> tuple[int, int]:
         """Return (H, W) of the picture that :meth:`get` returns, without reading it. Raises UserError like it."""
+        if self.originals is not None:
+            return fitted(self._original_shape(sample), self.side)
         return fitted([part.stop - part.start for part in self.covered(sample)], self.side)
 
     def covered(self, sample: Sample) -> tuple[slice, slice]:
-        """Return the rows and columns of a sample's frame that its picture covers; all of a picture that is no frame.
+        """Return the rows and columns of a sample's frame that its original covers; all of a picture that is no frame.
 
         Boxes are fractions of the original picture, so that what was padded must go. Raises UserError like :meth:`get`.
         """
@@ -138,9 +151,13 @@ class PictureStore:
             return slice(0, rows), slice(0, columns)
         key = (shard.path.as_posix(), sample.image_id)
         if key not in self._windows:
-            original = tuple(map(int, shard.get("original_shape", sample.image_id)))
+            original = self._original_shape(sample)
             self._windows[key] = window_of(shard.get(AFFINE, sample.image_id), original, (rows, columns))
         return self._windows[key]
+
+    def _original_shape(self, sample: Sample) -> tuple[int, int]:
+        rows, columns = self._at(sample)[0].get(ORIGINAL, sample.image_id)
+        return int(rows), int(columns)
 
     def view(self, sample: Sample) -> str:
         """Return the name of a sample's image among all shards. Raises UserError like :meth:`get`."""

@@ -40,6 +40,11 @@ EMBEDDED_MANIFEST = "results/phantom/manifest.csv"
 EMBEDDED_TRUTH = "results/phantom/truth.h5"
 
 
+def decoding(options: dict[str, dict]) -> dict:
+    """Return the settings of frames that say how an image file is decoded. ``options``: those of the stages."""
+    return {name: options["frames"][name] for name in ("max_pixels", "window", "percentiles")}
+
+
 def stage_options(settings: Settings) -> dict[str, dict]:
     """Return {stage: options}: the params of the stage's rule, the fields of its options' class."""
     plain = settings.model_dump(mode="json", by_alias=True)

@@ -110,6 +110,11 @@ class Plan:
         """Return the shards that hold the pictures of a system's lines; of a file's, "", MedGround's."""
         return self.radvlm.pictures() if system == "radvlm" else self.medground.parts("sources", "h5")
 
+    def originals(self, run: str) -> list[str]:
+        """Return the tables that name the image files of a vision-language run's samples; none where it sees frames."""
+        seen = self.vlm.runs[run]["options"]["original"]
+        return self.radvlm.of_sources("images.parquet") if seen else []
+
     def masks(self, run: str) -> list[str]:
         """Return the shards that hold the masks of a vision-language run's [SEG]; none of a run without a head."""
         return self.radvlm.masks(self.vlm.runs[run]["mix"]) if run in self.vlm.segmented else []
@@ -142,7 +147,8 @@ def make_plan(config: dict, configfiles: Sequence[Path]) -> Plan:
     radvlm = radvlm_plan(settings, shards, options["cohort"])
     nets = engine_files | {"semisyn_healthy": semisyn.healthy, "radvlm_sources": radvlm.labelling.files}
     mixes = list(settings.radvlm.instructions.mixes)
-    vlm = vlm_plan(settings.vlm, settings.compute.device, settings.compute.gpus, mixes)
+    here = settings.compute
+    vlm = vlm_plan(settings.vlm, here.device, here.gpus, mixes, params.decoding(options))
     evaluation = evaluation_plan(settings, vlm)
     nets |= semisyn.realism.files | {name: one.files for name, one in evaluation.annotators.items()}
     weights_needed = _weights(settings, nets, runs, starts, vlm)

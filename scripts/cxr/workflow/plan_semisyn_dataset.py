@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from cxr.workflow.params import decoding
 from cxr.workflow.settings import Settings
 
 
@@ -40,7 +41,5 @@ def export_options(settings: Settings, options: dict[str, dict]) -> dict:
         "pixels": chosen.pixels,
         "withhold": withheld,
         "salt": release.salt if "ids" in withheld else "",
-        "frames": {name: options["frames"][name] for name in ("max_pixels", "window", "percentiles")}
-        if chosen.pixels == "original"
-        else {},
+        "frames": decoding(options) if chosen.pixels == "original" else {},
     }

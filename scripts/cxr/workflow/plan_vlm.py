@@ -130,14 +130,38 @@ def _head(key: str, run: Mapping, own: dict, engine: str, init: str) -> dict:
     return told
 
 
-def vlm_plan(settings: Vlm, device: str, gpus: int, mixes: Sequence[str] = ()) -> VlmPlan:
-    """Return the plan; ``device``, ``gpus``: of the section compute; ``mixes``: of RadVLM.
+def _shown(key: str, run: Mapping, side: int, decoding: Mapping, sets: Mapping[str, str]) -> dict:
+    """Return the options of what a run's model sees: the longest side, 0 for any, and how originals are decoded.
+
+    Raises UserError for originals of lines or sets (``sets``: their systems) whose images no table of ours names.
+    """
+    if run["pictures"] == "frame":
+        return {"side": side, "original": {}}
+    if system_of(run["lines"]) != RADVLM[:-1]:
+        raise UserError(
+            f"{key}.pictures is 'original', but lines is {run['lines']!r}, whose original images are not known: name a "
+            "mix of RadVLM, radvlm:<mix>, or set it to frame"
+        )
+    if loose := [name for name, of in sets.items() if not of]:
+        raise UserError(
+            f"{key}.pictures is 'original', but vlm.answers.sets.{loose[0]}, which it is asked too, is a file, whose "
+            "original images are not known: name a file of a mix, radvlm:<mix>/<file>, or set it to frame"
+        )
+    return {"side": min(filter(None, (side, run["picture_px"])), default=0), "original": dict(decoding)}
+
+
+def vlm_plan(
+    settings: Vlm, device: str, gpus: int, mixes: Sequence[str] = (), decoding: Mapping | None = None
+) -> VlmPlan:
+    """Return the plan; ``device``, ``gpus``: of the section compute; ``mixes``: of RadVLM; ``decoding``: how image
+    files are decoded.
 
     Raises UserError for a file that is missing, or a mix that is unknown.
     """
     plain = settings.model_dump(mode="json")
     tuning, answers = plain["tuning"], plain["answers"]
     runs, counts, asking = {}, {}, {}
+    systems = {name: system_of(given) for name, given in answers["sets"].items()}
     for name, run in tuning["runs"].items():
         key = f"vlm.tuning.runs.{name}"
         own = dict(tuning[run["engine"]])
@@ -150,11 +174,11 @@ def vlm_plan(settings: Vlm, device: str, gpus: int, mixes: Sequence[str] = ()) -
         convention = run["convention"] or declared("cxr.vlm.families", family, "CONVENTION", "")
         options = {
             "engine": "tiny" if run["engine"] in TINY else run["engine"],
-            "family": family, "convention": convention, "side": side,
+            "family": family, "convention": convention,
             "wording": run["wording"], "nan_limit": tuning["nan_limit"], "seed": tuning["seed"], "own": own,
             "balance": tuning["balance"], "head": head,
             "model": "" if Path(run["model"]).is_dir() else run["model"], "revision": run["revision"],
-        }  # fmt: skip
+        } | _shown(key, run, side, decoding or {}, systems)  # fmt: skip
         runs[name] = {
             "options": options | init | ({} if run["trained"] else {"probed": tuning["probed"]}),
             "train": lines_of(f"{key}.lines", run["lines"], "train", mixes),
@@ -174,7 +198,6 @@ def vlm_plan(settings: Vlm, device: str, gpus: int, mixes: Sequence[str] = ()) -
         counts[name] = here if own["runner"] == "deepspeed" else min(1, here)
         asking[name] = min(1, here)
     sets = {name: lines_of(f"vlm.answers.sets.{name}", given, "", mixes) for name, given in answers["sets"].items()}
-    systems = {name: system_of(given) for name, given in answers["sets"].items()}
     found = {
         name: {"path": str(existing_file(f"vlm.answers.predictions.{name}.path", one["path"])), **one}
         for name, one in answers["predictions"].items()

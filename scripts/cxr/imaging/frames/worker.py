@@ -11,11 +11,11 @@ import numpy as np
 
 from cxr.base.errors import MACHINE_ERRORS, out_of_memory
 from cxr.base.faults import brief, broken
-from cxr.dicom.decode import decode
 from cxr.dicom.files import Rejected, sentence_of
 from cxr.dicom.pixels import lacking
 from cxr.geometry.affine import fit_affine, to_frame
-from cxr.imaging.frames.window import is_narrow, to_grey
+from cxr.imaging.frames.decoding import grey_of
+from cxr.imaging.frames.window import is_narrow
 
 
 class Unexpected(Rejected):
@@ -28,7 +28,7 @@ def prepare(path: str, options: dict) -> tuple[np.ndarray, np.ndarray, tuple[int
     ``options`` are the fields of ``FramesOptions``. Raises :class:`Rejected`.
     """
     try:
-        grey = to_grey(decode(path, options["max_pixels"]), options["window"], options["percentiles"])
+        grey = grey_of(path, options)
     except Exception as error:
         if out_of_memory(error):
             raise Unexpected("undecodable", "more memory than frames.max_memory_mb") from None

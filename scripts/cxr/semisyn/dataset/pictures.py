@@ -13,6 +13,7 @@ from cxr.base.errors import StoreError
 from cxr.base.hdf5 import Shard, Shards
 from cxr.base.tables import read_table
 from cxr.geometry.affine import points_to_original, to_original
+from cxr.imaging.frames.decoding import grey_of
 from cxr.semisyn.dataset.columns import CORNERS, SYNTHETIC
 
 FRAME, ORIGINAL = "frame", "original"
@@ -79,7 +80,7 @@ class Source:
         corners = np.array([[row[name] for name in CORNERS] for row in boxes], np.float64).reshape(-1, 4)
         if sources is not None:
             shape = (facts["rows"], facts["columns"])
-            original = decoded(paths[facts["image_id"]], self.decoding)
+            original = grey_of(paths[facts["image_id"]], self.decoding)
             if original.shape != shape:
                 raise StoreError(f"image {facts['image_id']} has another size than its frame tells: run frames again")
             grey = changed(original, sources.get("image", facts["image_id"]), grey, affine)
@@ -95,14 +96,6 @@ def changed(original: np.ndarray, frame: np.ndarray, edited: np.ndarray, affine:
     change = edited.astype(np.float32) - frame.astype(np.float32)
     large = to_original(change, affine, original.shape, nearest=False)
     return np.clip(np.rint(original + large), 0, 255).astype(np.uint8)
-
-
-def decoded(path: str, how: Mapping) -> np.ndarray:
-    """Return an image file as the frames stage saw it, uint8 (rows, columns)."""
-    from cxr.dicom.decode import decode
-    from cxr.imaging.frames.window import to_grey
-
-    return to_grey(decode(path, how["max_pixels"]), how["window"], how["percentiles"])
 
 
 def _paths(cohort: Sequence[str]) -> dict[str, str]:

@@ -16,6 +16,7 @@ from cxr.vlm.collate import Collator, Encoded
 from cxr.vlm.conventions import convention_of
 from cxr.vlm.families.engine import Pictures, load_family
 from cxr.vlm.models import MODEL, base_of, read_run, tells_masks
+from cxr.vlm.originals import Originals
 from cxr.vlm.samples import PictureStore, Sample, read_samples
 from cxr.vlm.tokens import Reserved, Tokens
 
@@ -35,11 +36,13 @@ def run_answers(
     run: str = "",
     base: str | list[str] = "",
     masks: str = "",
+    originals: Sequence[str] = (),
 ) -> None:
     """Ask the run about the samples ``lines`` and write the answers as JSON lines, in the samples' order.
 
     ``base``: the model that a run without own weights or with an adapter belongs to; of the engine table, its file.
-    ``masks``: the shard of the masks of the answers' [SEG], of a run that has a segmenter.
+    ``masks``: the shard of the masks of the answers' [SEG], of a run that has a segmenter. ``originals``: tables that
+    name the images' files, of a run that was tuned on these.
     A line is {sample_id, turn, text, tokens, stop, failure, convention, seen}; seen: width and height of the picture as
     the model sees it, which some conventions are relative to. A killed job goes on at its last part of samples. Raises
     UserError for a user's mistake.
@@ -53,7 +56,11 @@ def run_answers(
     )
     asker = drawer = None
     paths = []
-    with PictureStore(pictures, _side(run)) as store:
+    side, decoding = pictures_of(run)
+    files = Originals.of(originals, decoding, samples)
+    if files:
+        files.check()
+    with PictureStore(pictures, side, files) as store:
         for first in range(0, len(samples), PART):
             path = folder / f"{first:09d}.jsonl"
             paths.append(path)
@@ -74,8 +81,10 @@ def run_answers(
     shutil.rmtree(folder)
 
 
-def _side(run: str) -> int:
-    return read_run(run)["side"] if run else 0
+def pictures_of(run: str) -> tuple[int, dict]:
+    """Return how a run sees pictures: their longest side, 0 for any, and how originals are decoded, {} for frames."""
+    facts = read_run(run) if run else {"side": 0}
+    return facts["side"], facts.get("original", {})
 
 
 def _identity(lines: str, run: str, base: str, options: AnswersOptions, attrs: dict) -> str:

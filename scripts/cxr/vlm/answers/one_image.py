@@ -18,7 +18,7 @@ from cxr.plotting import replay
 from cxr.plotting.encoding import encoded
 from cxr.plotting.overlay import SIDES, overlay
 from cxr.plotting.plots import save
-from cxr.vlm.answers.ask import Asker
+from cxr.vlm.answers.ask import Asker, pictures_of
 from cxr.vlm.answers.engine import AnswersOptions, Execution
 from cxr.vlm.answers.masks import Drawer
 from cxr.vlm.conventions import Seen, convention_of
@@ -81,11 +81,14 @@ class Drawn:
 
 
 class OnePicture:
-    """A store of one picture: the part of its canonical frame that it covers, as models are tuned on it."""
+    """A store of one picture, as the model was tuned on pictures: the original, or the part of its canonical frame that
+    it covers.
+    """
 
-    def __init__(self, picture: Picture, side: int):
+    def __init__(self, picture: Picture, side: int, original: bool = False):
         window = window_of(picture.affine, picture.grey.shape, picture.frame.shape)
-        self.picture, self.part, self.side = picture, picture.frame[window], side
+        self.picture, self.side = picture, side
+        self.part = picture.grey if original else picture.frame[window]
 
     def get(self, sample: Sample) -> np.ndarray:
         """Return the picture, uint8 (H, W, 3), whatever the sample."""
@@ -233,7 +236,8 @@ def run_image(
     asker = Asker.of(run, base_of(base, options.model, options.revision), options, how)
     facts, name = read_run(run), Path(run).resolve().parts[-2]
     drawer = Drawer.load(run, options, how) if tells_masks(run) else None
-    replies = ask(asker, samples, OnePicture(picture, facts["side"]), drawer)
+    side, decoding = pictures_of(run)
+    replies = ask(asker, samples, OnePicture(picture, side, bool(decoding)), drawer)
     drawn = None
     if header is not None and any(reply.masks for reply in replies):
         drawn = Drawn(header, name, code, made_at(), facts["family"])

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
-from functools import lru_cache
 from pathlib import Path
 
 import polars as pl
@@ -44,6 +43,7 @@ from cxr.vlm.models import (
     write_model,
     write_run,
 )
+from cxr.vlm.originals import Originals
 from cxr.vlm.samples import PictureStore, Sample, read_samples, texts_of
 from cxr.vlm.segmenting import Segmenting
 from cxr.vlm.segs import MaskStore, aims_of
@@ -51,6 +51,7 @@ from cxr.vlm.tokens import Reserved
 from cxr.vlm.tuning.columns import LEFT_OUT, UPDATES
 from cxr.vlm.tuning.fit import Course, Execution, Fit
 from cxr.vlm.tuning.objective import MaskLoss, TextLoss
+from cxr.vlm.tuning.recent import Recent
 from cxr.vlm.tuning.recipe import Recipe, add_adapters, choose, optimiser
 
 log = logging.getLogger("cxr")
@@ -59,8 +60,8 @@ BESIDE = (".json", ".txt", ".jinja", ".model")
 """Endings of the files beside a model's weights."""
 START = "start"
 """Folder of the tiny random model, beside the checkpoints."""
-KEPT = 4096
-"""Encoded samples that stay in memory."""
+KEPT = 10**9
+"""Bytes of encoded samples that stay in memory."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,8 @@ class TuningOptions:
     engine: tiny or a family; family: the architecture; convention: how boxes are written; side: pictures are shrunk to
     it, 0 for as they are; wording: another file of wordings; own: the recipe; model, revision: of the Hugging Face hub,
     where no folder is given; balance: none, or domain; init: of the engine tiny: random, or base; head: of masks
-    ({start, loss, learning_rate}), {} for none.
+    ({start, loss, learning_rate}), {} for none; original: how the original images are decoded, {} where frames are
+    shown.
     """
 
     engine: str
@@ -86,16 +88,18 @@ class TuningOptions:
     balance: str = "none"
     init: str = "random"
     head: dict = field(default_factory=dict)
+    original: dict = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Job:
-    """A tuning described by builtins, so that it can be passed to other processes. masks: shards of them; sam: a file,
-    for a head that starts from it; folder: of its checkpoints.
+    """A tuning described by builtins, so that it can be passed to other processes. originals: tables that name the
+    images' files; masks: shards of them; sam: a file, for a head that starts from it; folder: of its checkpoints.
     """
 
     lines: str
     pictures: list
+    originals: list
     masks: list
     base: str
     sam: str
@@ -112,7 +116,7 @@ class Job:
         digest = hashlib.sha256(json.dumps([self.options, self.attrs.get("code_digest", "")], sort_keys=True).encode())
         digest.update(Path(self.lines).read_bytes())
         # these files are large: their sizes reveal all but very unlikely changes
-        for path in [*self.pictures, *self.masks, *filter(None, [self.base, self.sam])]:
+        for path in [*self.pictures, *self.originals, *self.masks, *filter(None, [self.base, self.sam])]:
             digest.update(facts_of_files(path))
         return digest.hexdigest()
 
@@ -131,22 +135,26 @@ def run_tuning(
     wording: str | list[str] = "",
     masks: list[str] | None = None,
     sam: str | list[str] = "",
+    originals: list[str] | None = None,
 ) -> None:
     """Tune a model on the samples ``lines``, whose pictures are in the shards ``pictures``.
 
-    ``base``: folder of the model that it starts from; none for the engine tiny. With a head, ``masks`` are the shards
-    that hold the masks of the samples' [SEG], and ``sam`` is the file of SAM that it starts from, if any. Writes the
-    folder ``run`` (a whole model, or an adapter in peft's layout; a segmenter if it has a head; how it is asked) and
-    the tables ``updates`` and ``left_out``. After a kill it resumes at its last checkpoint, to the same bytes. Raises
-    UserError for a user's mistake.
+    ``originals``: tables that name the images' files, where these are shown instead of their frames. ``base``: folder
+    of the model that it starts from; none for the engine tiny. With a head, ``masks`` are the shards that hold the
+    masks of the samples' [SEG], and ``sam`` is the file of SAM that it starts from, if any. Writes the folder ``run``
+    (a whole model, or an adapter in peft's layout; a segmenter if it has a head; how it is asked) and the tables
+    ``updates`` and ``left_out``. After a kill it resumes at its last checkpoint, to the same bytes. Raises UserError
+    for a user's mistake.
     """
     base = base_of(base, options.model, options.revision)
     folder = Path(run).with_name("checkpoint")
     sam = sam if isinstance(sam, str) else "".join(sam)
     job = Job(
-        lines, list(pictures), list(masks or []), base, sam, run, updates, left_out, asdict(options), attrs, compute,
-        str(folder),
+        lines, list(pictures), list(originals or []), list(masks or []), base, sam, run, updates, left_out,
+        asdict(options), attrs, compute, str(folder),
     )  # fmt: skip
+    if files := Originals.of(job.originals, options.original, read_samples(lines) if options.original else ()):
+        files.check()
     _prepare(job)
     _make_start(job, options)
     if options.own["runner"] == "deepspeed":
@@ -252,7 +260,8 @@ def _work(job: Job, told: Callable[[], bool]) -> None:
     device = device_of(job.compute["device"], job.compute.get("asked"))
     loaded = start(job, options)
     collator = Collator(loaded.family, loaded.tokens, convention_of(options.convention), options.wording)
-    with PictureStore(job.pictures, options.side) as store, MaskStore(job.masks) as masks:
+    originals = Originals.of(job.originals, options.original, samples)
+    with PictureStore(job.pictures, options.side, originals) as store, MaskStore(job.masks) as masks:
         learned, lengths, gone = kept(samples, collator, store, recipe.max_length, masks if options.head else None)
         if not learned:
             told = f"at most max_length {recipe.max_length} tokens: raise it"
@@ -280,7 +289,6 @@ def _work(job: Job, told: Callable[[], bool]) -> None:
         grouped = optimiser(trained, loaded.family, recipe)
         runner = make_runner(recipe.runner, whole, trained, grouped, recipe, device, patience)
 
-        @lru_cache(maxsize=KEPT)
         def encode(at: int):
             sample = learned[at]
             made = collator.encode(sample, store.get(sample))
@@ -288,7 +296,7 @@ def _work(job: Job, told: Callable[[], bool]) -> None:
 
         how = Execution(job.compute["checkpoint_every"], told)
         fit = Fit(
-            runner, lengths, encode, collator.batch, objective, recipe, how,
+            runner, lengths, Recent(encode, KEPT), collator.batch, objective, recipe, how,
             folder=Path(job.folder), seed=options.seed, nan_limit=options.nan_limit,
         )  # fmt: skip
         course = fit.run()
@@ -331,6 +339,7 @@ def _finish(
 ) -> None:  # fmt: skip
     with whole(job.run) as making:
         facts = {"family": options.family, "convention": options.convention, "side": options.side}
+        facts["original"] = options.original
         write_run(making, **facts, wording=options.wording, base=job.base)
         if movable:  # what ZeRO-3 has gathered stays where it is
             made.model.to("cpu")

@@ -190,9 +190,22 @@ class Run(Section):
         "head: the model also learns a mask for each [SEG] of its answers, of a mix of RadVLM; onevision and "
         "onevision_tiny alone.",
     )
+    pictures: Literal["frame", "original"] = key(
+        "frame",
+        "What the model sees, in tuning and when it is asked. frame: the frame of 512 × 512 px, without its padding; "
+        "original: the image file, decoded as its frame was (the paper), of a mix of RadVLM alone.",
+    )
+    picture_px: int = key(
+        1024,
+        "Longest side of an original, to which larger ones are shrunk; 0: as they are. tiny and onevision_tiny shrink "
+        "them to their `side` if that is less.",
+        unit="px", ge=0, le=65_536,
+    )  # fmt: skip
 
     @model_validator(mode="after")
     def _fits(self) -> "Run":
+        if 0 < self.picture_px < 56:
+            raise ValueError(f"picture_px is {self.picture_px}: give at least 56, or 0 for originals as they are")
         if self.engine not in ("tiny", "onevision_tiny") and not self.model:
             raise ValueError(f"model is empty, but the engine {self.engine} starts from one: give a folder or an id")
         if not self.trained and not self.model:

@@ -1,0 +1,79 @@
+"""The image files that samples are about, decoded as their frames were."""
+
+import os
+import stat
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from cxr.base.errors import MACHINE_ERRORS, UserError, out_of_memory
+from cxr.base.faults import broken
+from cxr.base.tables import read_table
+from cxr.dicom.files import Rejected, refused, sentence_of
+from cxr.dicom.quiet import silence
+from cxr.imaging.frames.decoding import grey_of
+from cxr.vlm.samples import Sample
+
+REMEDY = "mount their disk, or remake the cohort, or set pictures of the run to frame"
+
+
+@dataclass(frozen=True)
+class Originals:
+    """paths: {(source, image_id): its file}; how: settings of decoding."""
+
+    paths: Mapping[tuple[str, str], str]
+    how: Mapping
+
+    @classmethod
+    def of(cls, tables: Iterable[str], how: Mapping, samples: Iterable[Sample]) -> "Originals | None":
+        """Return those of the samples' images; None where ``how`` is empty, which says that frames are shown.
+
+        ``tables``: images of the samples' sources. Raises UserError for an image that none of them has.
+        """
+        if not how:
+            return None
+        wanted = {(sample.source, sample.image_id) for sample in samples}
+        held = (read_table(path).select("source", "image_id", "path") for path in tables)
+        named = ((row[:2], row[2]) for table in held for row in table.iter_rows())
+        paths = {image: path for image, path in named if image in wanted}
+        if unnamed := sorted(wanted - paths.keys()):
+            source, image_id = unnamed[0]
+            raise UserError(
+                f"no table names the file of the image {image_id!r} of {source!r}, which pictures: original needs: "
+                "give the table of images of its source"
+            )
+        return cls(paths, how)
+
+    def check(self) -> None:
+        """Raise UserError where files are not there any more: every one was, for there is a frame of it."""
+        missing = [image for image, path in self.paths.items() if not _is_there(path)]
+        if missing:
+            raise UserError(
+                f"{len(missing)} of {len(self.paths)} original images are not there any more, such as "
+                f"{min(missing)[1]!r}: {REMEDY}"
+            )
+
+    def __call__(self, sample: Sample) -> np.ndarray:
+        """Return a sample's image, uint8 (rows, columns). Raises UserError for a file that cannot be decoded."""
+        try:
+            with silence():
+                return grey_of(self.paths[sample.source, sample.image_id], self.how)
+        except Rejected as rejected:
+            told = rejected.reason
+        except Exception as error:  # a damaged file makes the decoders fail in many ways
+            if broken(error) or getattr(error, "errno", None) in MACHINE_ERRORS or out_of_memory(error):
+                raise
+            told = sentence_of(error)
+        raise UserError(
+            f"the original of the image {sample.image_id!r} cannot be decoded any more ({told}), though its frame "
+            f"could: {REMEDY}"
+        )
+
+
+def _is_there(path: str) -> bool:
+    try:
+        return stat.S_ISREG(os.stat(path).st_mode)
+    except OSError as error:
+        refused(error)  # raises if the machine is at fault
+        return False
