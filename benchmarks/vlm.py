@@ -15,6 +15,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import patch
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 ROOT = Path(__file__).resolve().parents[1]
@@ -30,7 +31,8 @@ from cxr.language.reports import engine as reports  # noqa: E402
 from cxr.language.reports import sentences  # noqa: E402
 from cxr.metrics.bootstrap import weights  # noqa: E402
 from cxr.radvlm.conversations import engine as conversations  # noqa: E402
-from cxr.radvlm.conversations.engine import Asked, ConversationOptions  # noqa: E402
+from cxr.radvlm.conversations.engine import Asked as Told  # noqa: E402
+from cxr.radvlm.conversations.engine import ConversationOptions  # noqa: E402
 from cxr.radvlm.conversations.facts import ImageFacts  # noqa: E402
 from cxr.radvlm.conversations.wordings import wordings  # noqa: E402
 from cxr.radvlm.evaluation import grounding  # noqa: E402
@@ -38,17 +40,21 @@ from cxr.radvlm.evaluation.grammars import Found  # noqa: E402
 from cxr.radvlm.evaluation.grounding import Ious  # noqa: E402
 from cxr.radvlm.evaluation.measures import scores  # noqa: E402
 from cxr.radvlm.filtered import engine as filtered  # noqa: E402
-from cxr.vlm.answers.ask import collator_of  # noqa: E402
+from cxr.vlm.answers.ask import collator_of, pictures_of  # noqa: E402
+from cxr.vlm.answers.engine import AnswersOptions, Asked, Execution, load_answerer  # noqa: E402
 from cxr.vlm.conventions import CONVENTIONS, Seen  # noqa: E402
+from cxr.vlm.families import onevision  # noqa: E402
 from cxr.vlm.models import load_run  # noqa: E402
 from cxr.vlm.reading import read_boxes  # noqa: E402
 from cxr.vlm.samples import PictureStore, read_samples  # noqa: E402
 from cxr.vlm.tuning import fit  # noqa: E402
 from cxr.vlm.tuning.fit import epoch_order  # noqa: E402
 from unions import GRID, boxes, of_unions, seconds  # noqa: E402
-from vlm_runs import ASKING, OPTIONS, ask, data, recipe, tune  # noqa: E402
+from vlm_runs import ASKING, OPTIONS, SIDE, ask, data, recipe, tune  # noqa: E402
 
 ROUNDS = 5
+LARGER = 448
+"""Side of the larger pictures of conversations, px."""
 UNIONS = ("IoU of unions of 60 and 60 boxes, 40 pairs at once", "a raster of 1000 × 1000")
 SHARED = (ROOT / os.environ.get("CXR_ILS_SHARED", "../shared")).resolve()
 REPORTS = 600
@@ -105,7 +111,7 @@ def of_texts() -> list[dict]:
     gc.collect()
     gc.freeze()
     time = seconds(lambda: keep(sections[:REPORTS]), 1)
-    asked = [Asked(facts, grounded=False) for facts in _facts(keep(sections))]
+    asked = [Told(facts, grounded=False) for facts in _facts(keep(sections))]
     parts = {
         f"the first {REPORTS}": slice(REPORTS),
         "those between": slice(REPORTS, -REPORTS),
@@ -204,9 +210,9 @@ def of_batches(folder: Path) -> list[dict]:
     return [asking, row("tuning in micro-batches of 16", "of 1", learning[1] / learning[16])]
 
 
-def talks(folder: Path, pictures: int, turns: list[int]) -> dict:
+def talks(folder: Path, pictures: int, turns: list[int], sizes: tuple = ((SIDE, SIDE),)) -> dict:
     """Write conversations of so many turns about drawn pictures; as :func:`data` returns them."""
-    given = data(folder, pictures=pictures)
+    given = data(folder, pictures=pictures, sizes=sizes)
     lines = []
     for at, count in enumerate(turns):
         said = [{"question": f"what is bright in part {turn}?", "answer": f"a thing number {turn}."}
@@ -217,16 +223,48 @@ def talks(folder: Path, pictures: int, turns: list[int]) -> dict:
     return given | {"lines": str(folder / "talks.jsonl")}
 
 
-def of_conversing(folder: Path) -> dict:
-    """Conversations in batches over one by one, as the authors' code asks: each round anew, batch 1; equal text."""
-    given = talks(folder, 16, [6] * 16)
-    run = tune(folder / "t", given, recipe(replace(OPTIONS, family="onevision", convention="unit"), updates=40))
-    return row(
-        "conversations of six rounds, 16 at once",
-        "each round anew, batch 1",
-        asked_in_batches(folder, given, run, 16, 2),
-        3.0,
-    )
+def each_round_anew(run: str, given: dict, how: AnswersOptions) -> list[str]:
+    """Return the answers to conversations as the authors' code asks: each round reads its picture and all before it."""
+    engine, collator = load_answerer("transformers", Path(run), "", how, Execution("cpu", 0, 1)), collator_of(run, "")
+    found = []
+    with PictureStore(given["pictures"], pictures_of(run)[0]) as store:
+        for sample in read_samples(given["lines"]):
+            said: list[str] = []
+            for _ in sample.turns:
+                (one,) = engine.answer([Asked(collator.ask(sample, store.get(sample), said), [], None)])
+                said.append(one.text)
+            found += said
+    return found
+
+
+def of_conversing(folder: Path) -> list[dict]:
+    """Conversations in batches, of small and of larger pictures: what is read is kept over the rounds; equal texts."""
+    found = []
+    for side in (SIDE, LARGER):
+        place = folder / str(side)
+        given = talks(place, 16, [6] * 16, ((side, side),))
+        told = replace(OPTIONS, family="onevision", convention="unit", side=side)
+        run, how = str(tune(place / "t", given, recipe(told, updates=40))), replace(ASKING, max_new_tokens=16)
+        texts: dict[int, list[str]] = {}
+
+        def ours(size: int, given=given, run=run, how=how, place=place, texts=texts) -> None:
+            path = place / f"{size}.jsonl"
+            path.unlink(missing_ok=True)
+            texts[size] = [line["text"] for line in read_lines(ask(path, given, run, how, batch=size))]
+
+        def plain(given=given, run=run, how=how, texts=texts) -> None:
+            texts[0] = each_round_anew(run, given, how)
+
+        time = {size: seconds(lambda size=size: ours(size), 2) for size in (1, 16)} | {0: seconds(plain, 2)}
+        assert texts[0] == texts[1] == texts[16]
+        with patch.object(onevision, "GOES_ON", False):
+            anew = seconds(lambda: ours(16), 2)
+        assert texts[0] == texts[16]
+        what = f"conversations of six rounds about pictures of {side} px"
+        found.append(row(f"{what}, 16 at once", "each round anew, batch 1", time[0] / time[16], 3.0))
+        found.append(row(f"{what}, one by one", "each round anew, batch 1", time[0] / time[1]))
+        found.append(row(f"{what}, 16 at once", "the same, each round read anew", anew / time[16]))
+    return found
 
 
 def of_training(folder: Path) -> dict:
@@ -277,7 +315,7 @@ def main() -> None:
             *of_scoring(),
             *of_texts(),
             *of_batches(Path(folder)),
-            of_conversing(Path(folder) / "talks"),
+            *of_conversing(Path(folder) / "talks"),
             of_training(Path(folder) / "training"),
         ]
     table = pl.DataFrame(rows)

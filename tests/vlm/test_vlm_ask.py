@@ -91,6 +91,8 @@ def test_a_referring_run_is_asked_each_question_alone(tuned, image, tmp_path):
 class Says:
     """An engine that gives fixed answers."""
 
+    at_once = 0
+
     def __init__(self, *said: Said):
         self.said = iter(said)
 

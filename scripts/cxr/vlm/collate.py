@@ -79,9 +79,12 @@ class Collator:
         ]
         return Encoded(sample.sample_id, *self.tokens.conversation(turns, pictures.tokens[0]), pictures)
 
-    def ask(self, sample: Sample, picture: np.ndarray, said: Sequence[str] = ()) -> Encoded:
-        """Return the prompt of the turn after the answers ``said``. Raises UserError like :meth:`encode`."""
-        pictures = self.family.pictures([picture])
+    def ask(self, sample: Sample, picture: np.ndarray | Pictures, said: Sequence[str] = ()) -> Encoded:
+        """Return the prompt of the turn after the answers ``said``; ``picture`` may be encoded before.
+
+        Raises UserError like :meth:`encode`.
+        """
+        pictures = picture if isinstance(picture, Pictures) else self.family.pictures([picture])
         before = [(sample.question(turn, self.convention, self.wording), answer) for turn, answer in enumerate(said)]
         ids, _ = self.tokens.conversation(before, pictures.tokens[0])
         question = sample.question(len(said), self.convention, self.wording)

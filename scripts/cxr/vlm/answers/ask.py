@@ -6,7 +6,10 @@ import logging
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
+
+import numpy as np
 
 from cxr.base.tables import read_lines, write_lines
 from cxr.base.unfinished import facts_of_files, prepare
@@ -130,25 +133,47 @@ class Asker:
 
     def replies(self, samples: Sequence[Sample], store: PictureStore) -> Iterator[Reply]:
         """Yield the replies to all turns of the samples, in order."""
-        said: dict[str, list[Said]] = {sample.sample_id: [] for sample in samples}
-        seen: dict[str, list[int]] = {}
-        for turn in range(max(len(sample.turns) for sample in samples)):
-            open_ = [sample for sample in samples if len(sample.turns) > turn]
-            asked: dict[str, Asked] = {}
-            for sample in open_:
-                prompt = self._prompt(sample, store, said[sample.sample_id])
-                if isinstance(prompt, Asked):
-                    seen[sample.sample_id] = self._seen(prompt, sample, store)
-                if isinstance(prompt, Said):
-                    said[sample.sample_id].append(prompt)
-                else:
-                    asked[sample.sample_id] = prompt
-            answers = self.engine.answer(list(asked.values())) if asked else []
-            for name, answer in zip(asked, answers, strict=True):
-                said[name].append(answer)
+        told = {}
+        for group in self._groups(samples, store):
+            told |= zip((sample.sample_id for sample in group), self._conversed(group, store), strict=True)
         for sample in samples:
-            for turn, one in enumerate(said[sample.sample_id]):
-                yield Reply(sample, turn, one, self.convention, seen.get(sample.sample_id, [0, 0]))
+            said, seen = told[sample.sample_id]
+            for turn, one in enumerate(said):
+                yield Reply(sample, turn, one, self.convention, seen)
+
+    def _groups(self, samples: Sequence[Sample], store: PictureStore) -> list[Sequence[Sample]]:
+        """Return the samples that are asked together, through all their turns: of like numbers and lengths of these."""
+        size = self.engine.at_once or len(samples)
+        if size >= len(samples):
+            return [samples]
+
+        def long(sample: Sample) -> tuple[int, int, int]:
+            height, width = store.size(sample)
+            return len(sample.turns), height * width, len(sample.turns[0].question)
+
+        order = sorted(samples, key=long)
+        return [order[first : first + size] for first in range(0, len(order), size)]
+
+    def _conversed(self, samples: Sequence[Sample], store: PictureStore) -> list[tuple[list[Said], Sequence[int]]]:
+        """Return the answers to the turns of each sample, and the size of its picture as the model sees it."""
+        said: list[list[Said]] = [[] for _ in samples]
+        seen: list[Sequence[int]] = [[0, 0] for _ in samples]
+        shown = [None if self.collator is None else _Shown(sample, store, self.collator) for sample in samples]
+        for turn in range(max(len(sample.turns) for sample in samples)):
+            asked: dict[int, Asked] = {}
+            for at, sample in enumerate(samples):
+                if len(sample.turns) <= turn:
+                    shown[at] = None  # frees its memory
+                    continue
+                prompt = self._prompt(sample, shown[at], said[at])
+                if isinstance(prompt, Said):
+                    said[at].append(prompt)
+                else:
+                    seen[at], asked[at] = self._seen(prompt, sample, store), prompt
+            answers = self.engine.answer(list(asked.values())) if asked else []
+            for at, answer in zip(asked, answers, strict=True):
+                said[at].append(answer)
+        return list(zip(said, seen, strict=True))
 
     @property
     def convention(self) -> str:
@@ -163,24 +188,38 @@ class Asker:
         height, width = store.size(sample)
         return [width, height]
 
-    def _prompt(self, sample: Sample, store: PictureStore, said: Sequence[Said]) -> Asked | Said:
+    def _prompt(self, sample: Sample, shown: "_Shown | None", said: Sequence[Said]) -> Asked | Said:
         """Return the prompt of the next turn, or its failure."""
-        if self.collator is None:
-            return Asked(Encoded(sample.sample_id, [], [], Pictures({}, (), ())), [], None)
+        if shown is None:
+            return Asked(Encoded(sample.sample_id, [], [], Pictures({}, (), ())), [], None, len(said))
         if any(one.failure for one in said):
             return Said("", 0, "", "turn_before")
-        picture, collator = store.get(sample), self.collator
+        collator, pictures = shown.collator, shown.pictures
         try:
             before = [one.text for one in said]
             if self.options.history == "expected":
-                seen = collator.family.pictures([picture]).seen[0]
-                before = [sample.answer(turn, collator.convention, seen) for turn in range(len(said))]
-            encoded = collator.ask(sample, picture, before)
+                before = [sample.answer(turn, collator.convention, pictures.seen[0]) for turn in range(len(said))]
+            encoded = collator.ask(sample, pictures, before)
         except Reserved:
             return Said("", 0, "", "reserved")
         if len(encoded.ids) > self.options.max_length:
             return Said("", 0, "", "too_long")
-        return Asked(encoded, _short(encoded.ids, collator.tokens.picture), picture)
+        return Asked(encoded, _short(encoded.ids, collator.tokens.picture), shown.picture, len(said))
+
+
+class _Shown:
+    """A sample's picture, read and encoded once for all its turns."""
+
+    def __init__(self, sample: Sample, store: PictureStore, collator: Collator):
+        self.sample, self.store, self.collator = sample, store, collator
+
+    @cached_property
+    def picture(self) -> np.ndarray:
+        return self.store.get(self.sample)
+
+    @cached_property
+    def pictures(self) -> Pictures:
+        return self.collator.family.pictures([self.picture])
 
 
 def _short(ids: Sequence[int], picture: int) -> list[int]:

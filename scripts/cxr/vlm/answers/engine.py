@@ -41,11 +41,15 @@ class Execution:
 
 @dataclass(frozen=True)
 class Asked:
-    """A turn to answer: its encoded prompt, and what vLLM needs instead: ids with one token a picture, the picture."""
+    """A turn to answer: its encoded prompt, and what vLLM needs instead: ids with one token a picture, the picture.
+
+    turn: its number in the sample, from 0.
+    """
 
     encoded: Encoded
     short: list[int]
     picture: object
+    turn: int = 0
 
 
 @dataclass(frozen=True)
@@ -66,10 +70,15 @@ class Said:
 
 
 class Answerer(Protocol):
-    """A model that answers."""
+    """A model that answers. at_once: turns that it wants together at most, 0 for as many as there are."""
+
+    at_once: int
 
     def answer(self, asked: Sequence[Asked]) -> list[Said]:
-        """Return the answers, in order; greedy, the same for any batch as far as the arithmetic allows."""
+        """Return the answers, in order; greedy, the same for any batch as far as the arithmetic allows.
+
+        They are turns of at most ``at_once`` samples; the next call has later turns of some of them, or other samples.
+        """
         ...
 
 

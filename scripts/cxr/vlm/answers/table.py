@@ -27,6 +27,8 @@ class Given:
 class Table:
     """Answers by sample and turn."""
 
+    at_once = 0
+
     def __init__(self, known: Mapping[tuple[str, int], Said]):
         self.known = known
         self.turns: dict[str, int] = {}

@@ -21,6 +21,8 @@ GPU = True
 class Vllm:
     """A model that vLLM runs offline."""
 
+    at_once = 0
+
     def __init__(self, model, adapter, tokens: Tokens, options: AnswersOptions):
         self.model, self.adapter, self.tokens, self.options = model, adapter, tokens, options
 

@@ -4,7 +4,8 @@ A family is a module of this package with ``MODEL_TYPE`` (of its configuration),
 functions ``load(folder)`` and ``tiny``, and, where the library starts a part at zero, ``begin(model)``, which draws it.
 ``published(name)`` gives the makers' name of a tensor in a file, where the library writes another;
 ``processor_config(config)`` what that file holds, where a program needs it. ``VLLM = False`` says that the engine vllm
-cannot ask it. A family may have ``idle``: prefixes of tensors that no answer depends on, which are never trained.
+cannot ask it, ``GOES_ON = True`` that a later turn needs no more of the earlier ones than their keys and values. A
+family may have ``idle``: prefixes of tensors that no answer depends on, which are never trained.
 A further family is a further file.
 """
 

@@ -33,6 +33,8 @@ PREFIXES = {
     "projector": ("model.multi_modal_projector.", "model.image_newline"),
     "language": ("model.language_model.", "lm_head."),
 }
+GOES_ON = True
+"""Whether keys and values can be kept over the rounds of a conversation: positions are counted from the mask alone."""
 IDLE = ("model.vision_tower.post_layernorm.",)
 """Features are taken before this norm, so that no answer depends on it."""
 TOWER, PUBLISHED_TOWER = "vision_tower.", "vision_tower.vision_model."
