@@ -19,6 +19,7 @@
 # make test-ultralytics   the engines ultralytics (AGPL) in their own environment (docs/how-to/models.md)
 # make test-deepspeed     the training's path over several processes, on the CPU (first two minutes of building)
 # make test-scispacy      the engine scispacy in its own environment, with pipelines and a linker made there
+# make test-radgraph      RadGraph in its own environment, with a model of random weights made there
 # make slurm-check  what this cluster lacks for `snakemake --profile slurm` (ARGS="--configfile mine.yaml --submit")
 # make test-slurm   the workflow on a real cluster, with jobs that fail; make test-faults   every other fault (docs/how-to/cluster.md)
 # make lock         remake requirements/*.txt from requirements/*.in (needs uv)
@@ -41,7 +42,7 @@ BIN := $(VENV)/bin
 # one thread a process: parallelism is Snakemake's, and results must not depend on it
 export OMP_NUM_THREADS := 1
 
-.PHONY: demo real semisyn-real semisyn-recovered openi mimic-plan train accuracy gpu radvlm-table6 vllm test-cxas test-ultralytics test-deepspeed test-scispacy slurm-check test-slurm test-faults test test-slow test-setup lint format lock containers clean docs
+.PHONY: demo real semisyn-real semisyn-recovered openi mimic-plan train accuracy gpu radvlm-table6 vllm test-cxas test-ultralytics test-deepspeed test-scispacy test-radgraph slurm-check test-slurm test-faults test test-slow test-setup lint format lock containers clean docs
 
 demo: $(VENV)/run.stamp
 	$(BIN)/snakemake --cores $(CORES) --quiet rules -- semisyn medground radvlm_instructions
@@ -186,6 +187,14 @@ test-deepspeed: .venv-deepspeed/stamp
 
 test-scispacy: .venv-scispacy/stamp
 	.venv-scispacy/bin/pytest tests/medground/test_scispacy.py
+
+.venv-radgraph/stamp: requirements/radgraph.in
+	$(PYTHON) -m venv .venv-radgraph
+	.venv-radgraph/bin/pip install --quiet --disable-pip-version-check -r requirements/radgraph.in
+	touch $@
+
+test-radgraph: .venv-radgraph/stamp
+	.venv-radgraph/bin/pytest tests/radvlm/test_radgraph_package.py
 
 slurm-check: $(VENV)/run.stamp
 	$(BIN)/python scripts/tools/slurm_check.py $(ARGS)

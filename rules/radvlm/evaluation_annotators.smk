@@ -8,6 +8,7 @@ for annotator in PLAN.evaluation.annotators:
             f"radvlm_evaluation_annotated_{annotator}"
         input:
             **PLAN.evaluation.annotators[annotator].files,
+            placed=PLAN.evaluation.annotators[annotator].placed,
             lines=PLAN.evaluation.lines,
             answers=lambda wildcards: PLAN.evaluation.answers(wildcards.run),
             texts=PLAN.evaluation.texts,

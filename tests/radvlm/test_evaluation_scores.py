@@ -208,6 +208,36 @@ def test_every_number_of_the_paper_stands_beside_ours(tables):
     assert table.filter(table="table3", column="green", by="ours").rows() == []
 
 
+def test_annotated_reports_stand_beside_the_papers(tables, tmp_path):
+    heart = ["heart", "Anatomy::definitely present"]
+    notes = [
+        {"engine": "by hand", "sample_id": f"r{number}"} | one
+        for number in range(9)
+        for one in (
+            {"metric": "radgraph_f1", "of": "answer", "entities": [[*heart, number == 0]]},
+            {"metric": "radgraph_f1", "of": "filtered", "entities": [[*heart, True]]},
+            {
+                "metric": "green",
+                "of": "filtered",
+                **({"matched": 3, "errors": 1} if number else {"failure": "no part"}),
+            },
+        )
+    ]
+    write_lines(tmp_path / "notes.jsonl", notes)
+    told = {"report_metrics": ["radgraph_f1", "green"], "annotations": [str(tmp_path / "notes.jsonl")]}
+    compare.run_comparison(
+        scored=[str(scored(tmp_path / "run", TEST, answers_to(TEST), **told) / "scores.tsv")] * 2,
+        judge_check=str(tables / "check.tsv"), comparison=str(tmp_path / "comparison.tsv"),
+        options=ComparisonOptions(["radvlm", "single"], [], {}, False, 0.5),
+    )  # fmt: skip
+    table = read_scores(tmp_path / "comparison.tsv", TABLES).filter(pl.col("column").is_in(["radgraph_f1", "green"]))
+    for name, row in (("table3", "RadVLM"), ("table6", "all")):
+        printed = dict(table.filter(table=name, by="paper", model=row).select("column", "value").rows())
+        ours = dict(table.filter(table=name, by="ours", model="radvlm").select("column", "value").rows())
+        assert printed == {"radgraph_f1": 17.7, "green": 24.9}
+        assert ours == {"radgraph_f1": pytest.approx(100 / 9), "green": pytest.approx(100 * 8 * 0.75 / 9)}
+
+
 def test_what_ils_adds_is_a_table_of_all_runs(right, tables, tmp_path):
     """Table 6b has boxes, absent findings, the judge, and masks of the runs that have some, as ILS scores them."""
     measured = pl.DataFrame({"lesion": ["edema", "total"], "positives": [3, 7], "negatives": [4, 9]})

@@ -191,6 +191,7 @@ def main(root: str, settings: str) -> None:
     from snakemake.settings.types import ConfigSettings, OutputSettings, ResourceSettings
 
     from cxr.imaging.weights.catalogue import placed
+    from cxr.radvlm.evaluation.annotate_radgraph import PLACED
     from cxr.workflow import jobs
 
     # which modules a rule's digest is of, in place of the digest
@@ -198,8 +199,9 @@ def main(root: str, settings: str) -> None:
     plans = []
     _recorded(plans)
     with tempfile.TemporaryDirectory() as directory, SnakemakeApi(OutputSettings(dryrun=True)) as api:
-        for path in (Path(directory, name) for names in placed("weights").values() for name in names):
-            path.parent.mkdir(exist_ok=True)
+        weights = (name for names in placed("weights").values() for name in names)
+        for path in (Path(directory, name) for name in (*weights, *(f"radgraph-xl/{one}" for one in PLACED))):
+            path.parent.mkdir(parents=True, exist_ok=True)
             path.touch()
         workflow = api.workflow(
             resource_settings=ResourceSettings(cores=1),

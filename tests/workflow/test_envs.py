@@ -62,9 +62,10 @@ def choices() -> list[dict]:
         {
             "radvlm": {
                 "evaluation": {
-                    "annotators": ["bertscore", "chexbert", "green"],
-                    "report_metrics": ["bertscore", "chexbert_f1", "green"],
+                    "annotators": ["bertscore", "chexbert", "green", "radgraph"],
+                    "report_metrics": ["bertscore", "chexbert_f1", "green", "radgraph_f1"],
                     "green": {"prompt": str(ROOT / "README.md")},
+                    "radgraph": {"model": "radgraph-xl"},
                 }
             }
         },

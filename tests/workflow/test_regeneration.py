@@ -22,6 +22,7 @@ from conftest import ROOT, SLICE, snakemake, write_settings
 from cxr.base.errors import UserError
 from cxr.base.tables import read_table
 from cxr.imaging.weights.catalogue import placed
+from cxr.radvlm.evaluation.annotate_radgraph import PLACED
 from cxr.workflow.code_digest import digested_files
 from cxr.workflow.params import stage_options
 from cxr.workflow.preflight import refuse_blind_rerun
@@ -117,7 +118,8 @@ def pretend(planner: Planner, directory: Path, settings: dict, asked: tuple[str,
     write_settings(directory, settings)
     (directory / "manifest.csv").write_text("subject_id,study_id,image_id,image_path,report_path\ns,s,i,i.png,s.txt\n")
     (directory / "findings.yaml").write_text("findings: {}\n")
-    for path in (directory / name for names in placed("weights").values() for name in names):
+    weights = (name for names in placed("weights").values() for name in names)
+    for path in (directory / name for name in (*weights, *(f"radgraph-xl/{one}" for one in PLACED))):
         path.parent.mkdir(exist_ok=True, parents=True)
         path.touch()
     jobs = planner.jobs(directory, directory / "mine.yaml", "--", *asked)

@@ -5,8 +5,9 @@ from pathlib import Path
 from cxr.base.errors import UserError
 
 
-def downloaded(key: str, model: str, revision: str) -> str:
-    """Return the folder of a model, which is a folder itself or an id. ``key``: its section of the settings.
+def downloaded(key: str, model: str, revision: str, setting: str = "model") -> str:
+    """Return the folder of a model, which is a folder itself or an id. ``key``: its section of the settings;
+    ``setting``: what names it there.
 
     Raises UserError, which says how to download it.
     """
@@ -18,11 +19,11 @@ def downloaded(key: str, model: str, revision: str) -> str:
     try:
         return snapshot_download(model, revision=revision or None, local_files_only=True)
     except HFValidationError:
-        raise UserError(f"{key}.model: {model!r} is neither a folder nor a Hugging Face id") from None
+        raise UserError(f"{key}.{setting}: {model!r} is neither a folder nor a Hugging Face id") from None
     except LocalEntryNotFoundError:
         pin = f" --revision {revision}" if revision else ""
         name = f"{model}@{revision}" if revision else model
         raise UserError(
-            f"{key}.model: {name} is not on this machine: on one with network and the same HF_HOME run "
+            f"{key}.{setting}: {name} is not on this machine: on one with network and the same HF_HOME run "
             f"`hf download {model}{pin}`, or give its folder"
         ) from None

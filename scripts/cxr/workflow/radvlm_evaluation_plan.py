@@ -25,11 +25,12 @@ SCORED = (
 
 @dataclass(frozen=True)
 class Annotating:
-    """How a model annotates reports: the files that it reads besides, the options of its jobs, the ending of its
-    environment's name, and the GPUs of a language model that is loaded in the job.
+    """How a model annotates reports: the files that it reads besides, and those of its folder, the options of its jobs,
+    the ending of its environment's name, and the GPUs of a language model that is loaded in the job.
     """
 
     files: Mapping[str, str]
+    placed: Sequence[str]
     options: Mapping
     environment: str
     gpus: int
@@ -153,12 +154,14 @@ def _annotating(name: str, plain: Mapping, settings: Settings) -> Annotating:
     """Return how an annotator is run; its section is of the evaluation, or of RadVLM where other stages use it too."""
     own = plain[name] if name in plain else settings.radvlm.chexbert.model_dump(mode="json")
     told = partial(declared, "cxr.radvlm.evaluation", f"annotate_{name}")
-    places = {one: str(existing_file(f"radvlm.evaluation.{name}.{one}", own[one])) for one in told("FILES", ())}
-    engine = f"{name} {own['model'].rstrip('/').rpartition('/')[2]} {own['revision']}".strip()
+    key = f"radvlm.evaluation.{name}"
+    places = {one: str(existing_file(f"{key}.{one}", own[one])) for one in told("FILES", ())}
+    placed = [str(existing_file(f"{key}.model", str(Path(own["model"]) / one))) for one in told("PLACED", ())]
+    engine = f"{name} {own['model'].rstrip('/').rpartition('/')[2]} {own.get('revision', '')}".strip()
     gpus = 0
     if told("LLM", False):
         gpus = plain["llm"]["execution"]["gpus"] if own["transport"] == "offline" else 0
-        llm = model_options(f"radvlm.evaluation.{name}", own, settings.seed)
+        llm = model_options(key, own, settings.seed)
         own = {"llm": llm, "prompt_bytes": own["prompt_bytes"]}
     options = {"annotator": name, "own": own, "engine": engine, "reference": plain["reference"]}
-    return Annotating(told("INPUTS", {}) | places, options, told("ENVIRONMENT", name), gpus)
+    return Annotating(told("INPUTS", {}) | places, placed, options, told("ENVIRONMENT", name), gpus)

@@ -1,9 +1,10 @@
 """Annotate the reports of a run and their references by a model: one module ``annotate_<name>`` each.
 
 A module declares METRIC, the metric that its annotations are of; PAIRS, whether it reads an answer beside its reference
-or each text alone; INPUTS, files that it reads; FILES, settings of its own that are a user's files; LLM, whether it
-asks a language model; ENVIRONMENT, the ending of its environment's name, if that is not its own; and offers
-``load(own, files, execution)``. Its lines are those that annotations made elsewhere have, so the formula is the same.
+or each text alone; INPUTS, files that it reads; FILES, settings of its own that are a user's files; PLACED, files of
+the user's folder ``model``; LLM, whether it asks a language model; ENVIRONMENT, the ending of its environment's name,
+if that is not its own; and offers ``load(own, files, execution)``. Its lines are those that annotations made elsewhere
+have, so the formula is the same.
 """
 
 import logging
@@ -54,14 +55,16 @@ def items(lines: Sequence[Mapping], said: Mapping, texts: Mapping, reference: st
 
 def run(
     *, lines: str, answers: str, notes_out: str, options: AnnotateOptions, execution: Mapping,
-    texts: Sequence[str] = (), weights: str = "", prompt: str = "", code: str = "",
+    texts: Sequence[str] = (), weights: str = "", prompt: str = "", placed: Sequence[str] = (), code: str = "",
 ) -> None:  # fmt: skip
     """Write an annotation a line: metric, engine, sample_id, of, and what the model found. Equal texts are read once.
 
     ``texts``: reports of the sources, for ``reference: original``; ``weights``, ``prompt``: files of an annotator that
-    declares them; ``execution``: how a language model is run, whose answers are kept beside the lines. A text without
-    an annotation has ``failure``, the reason, instead. Raises UserError for a model that is missing.
+    declares them; ``placed``: those of its folder; ``execution``: how a language model is run, whose answers are kept
+    beside the lines. A text without an annotation has ``failure``, the reason, instead. Raises UserError for a model
+    that is missing.
     """
+    del placed  # inputs alone: the settings name their folder
     module = import_module(f"cxr.radvlm.evaluation.annotate_{options.annotator}")
     asked = [line for line in read_lines(lines) if line["task"] == TASK]
     names = {line["sample_id"] for line in asked}

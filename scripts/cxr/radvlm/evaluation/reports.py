@@ -44,8 +44,8 @@ def read_notes(path: str, lines: Iterable[Mapping]) -> dict:
     """Return the annotations of a file's lines. Raises UserError for a line that names no metric, engine or sample.
 
     A line is {metric, engine, sample_id, of, …}: radgraph_f1 has entities, a list of [tokens, label, has a relation],
-    of an answer or a reference; chexbert_f1 has labels likewise; green has matched and errors, or failure, and
-    bertscore f1, of a pair of answer and reference, named by the reference.
+    or failure, of an answer or a reference; chexbert_f1 has labels likewise; green has matched and errors, or failure,
+    and bertscore f1, of a pair of answer and reference, named by the reference.
     """
     found: dict[tuple[str, str, str], Mapping] = {}
     for number, line in enumerate(lines, 1):
@@ -112,6 +112,8 @@ def _value(metric: str, name: str, failed: bool | None, reference: str, notes: N
         return _MISSING
     if metric == "chexbert_f1":
         return ([] if failed else own["labels"]), pair["labels"]
+    if any("failure" in held for held in (pair, own) if held):
+        return None if leave_out and not failed else 0.0
     mine, theirs = ({(one[0], one[1], bool(one[2])) for one in held["entities"]} if held else set()
                     for held in ({} if failed else own, pair))  # fmt: skip
     return set_f1(mine, theirs)

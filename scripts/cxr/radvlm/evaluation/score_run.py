@@ -155,12 +155,14 @@ def sample_rows(group: Group, tools: Tools) -> Iterator[dict]:
     ours = measures_of(group.task, group.lines, group.said, tools)
     if not ours:
         return
-    blind = measures_of(group.task, group.lines, group.blind, tools, which=BLIND)
+    first = ours[:1]
+    blind = _matched(first, measures_of(group.task, group.lines, group.blind, tools, which=BLIND))
+    plains = _each(blind[0][1]) if blind else [None] * len(group.lines)  # only answers are annotated
     lines = [line for line in group.lines if line["sample_id"] in group.others]
     said = [group.others[line["sample_id"]] for line in lines]
-    others = measures_of(group.task, lines, said, tools, which=EXCHANGED) if lines else []
-    other = dict(zip((line["sample_id"] for line in lines), _each(others[0]), strict=True)) if others else {}
-    for line, one, value, plain in zip(group.lines, group.said, _each(ours[0]), _each(blind[0]), strict=True):
+    others = _matched(first, measures_of(group.task, lines, said, tools, which=EXCHANGED) if lines else [])
+    other = dict(zip((line["sample_id"] for line in lines), _each(others[0][1]), strict=True)) if others else {}
+    for line, one, value, plain in zip(group.lines, group.said, _each(ours[0]), plains, strict=True):
         yield {
             **{name: line[name] for name in ("sample_id", "task", "source", "subject_id", "image_id")},
             "asked": line.get("asked") or "", "failure": one.failure, "metric": ours[0].name, "value": value,

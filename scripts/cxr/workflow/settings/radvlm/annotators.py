@@ -36,6 +36,17 @@ class Bertscore(Section):
     )
 
 
+class Radgraph(Section):
+    """RadGraph-XL, whose archive a user extracts."""
+
+    model: str = key("", "Folder of the extracted archive radgraph-xl.tar.gz: config.json, weights.th, vocabulary/.")
+    encoder: str = key(
+        "",
+        "Folder, or id on the Hugging Face hub, of the BERT whose tokenizer and configuration it has; empty: the id in "
+        "its config.json.",
+    )
+
+
 class Green(Asking, LanguageModel):
     """The language model of GREEN; how it is run stands in `evaluation.llm.execution`."""
 

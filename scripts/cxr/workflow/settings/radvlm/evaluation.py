@@ -6,13 +6,13 @@ from pydantic import Field, model_validator
 
 from cxr.workflow.settings.base import PAPER, Address, Replicates, Section, Share, key, one_case
 from cxr.workflow.settings.language_models import Asking, Execution, LanguageModel, context, max_tokens, model, revision
-from cxr.workflow.settings.radvlm.annotators import Bertscore, Green
+from cxr.workflow.settings.radvlm.annotators import Bertscore, Green, Radgraph
 
 ModelName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
 Segmenter = Annotated[str, Field(pattern=r"^(none|rosalia:[A-Za-z0-9][A-Za-z0-9_.-]*)$")]
 Metric = Literal["rouge_l", "bleu", "findings_f1", "bertscore", "radgraph_f1", "green", "chexbert_f1"]
 
-METRICS = {"chexbert": "chexbert_f1"}
+METRICS = {"chexbert": "chexbert_f1", "radgraph": "radgraph_f1"}
 """{annotator: its metric}, of those that are not named like it."""
 
 
@@ -71,11 +71,12 @@ class Evaluation(Section):
         "are empty.",
         min_length=1,
     )
-    annotators: list[Literal["bertscore", "chexbert", "green"]] = key(
+    annotators: list[Literal["bertscore", "chexbert", "green", "radgraph"]] = key(
         list, "Models that annotate the reports in the run, each for the metric of its name (docs/how-to/models.md)."
     )
     bertscore: Bertscore = key(Bertscore, "The annotator bertscore.")
     green: Green = key(Green, "The annotator green.")
+    radgraph: Radgraph = key(Radgraph, "The annotator radgraph.")
     annotations: dict[ModelName, str] = key(
         dict, "{run or other model: file of annotations of its reports and of the references, made elsewhere}."
     )
@@ -111,6 +112,10 @@ class Evaluation(Section):
                 raise ValueError(f"annotators names {name!r}, but report_metrics lacks {metric!r}: name it there too")
         if "green" in self.annotators and not self.green.prompt:
             raise ValueError("annotators names 'green', but green.prompt is '': give the text file of GREEN's prompt")
+        if "radgraph" in self.annotators and not self.radgraph.model:
+            raise ValueError(
+                "annotators names 'radgraph', but radgraph.model is '': give the folder of radgraph-xl.tar.gz's files"
+            )
         for name in self.annotations:
             if name not in [*self.runs, *self.predictions]:
                 raise ValueError(f"annotations.{name} is of no model of runs or predictions: name one of them")
