@@ -1,23 +1,36 @@
 """The stage radvlm_instructions on the embedded cohort: every task in every split, and nothing lost."""
 
 import json
+import shutil
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
-from cxr.base.tables import read_lines, read_table, write_lines
+from cxr.base.columns import schema
+from cxr.base.tables import read_lines, read_table, write_lines, write_table
 from cxr.base.vocabulary import SPLITS
 from cxr.ils.dataset import mimic_ils
+from cxr.radvlm.evaluation import compare
+from cxr.radvlm.evaluation.columns import TABLES, read_scores
+from cxr.radvlm.evaluation.conversations import run_check
 from cxr.radvlm.instructions.names import names
 from cxr.radvlm.instructions.read_back import read_back
 from cxr.radvlm.samples import TASKS
+from cxr.radvlm.sources import join_splits
+from cxr.vlm.answers.engine import AnswersOptions
 from cxr.vlm.conventions import CONVENTIONS, Seen
 from cxr.vlm.samples import read_samples
+from cxr.vlm.tuning.tune import TuningOptions
+from cxr.workflow.plan_vlm import vlm_plan
 from cxr.workflow.radvlm_plan import radvlm_plan
 from cxr.workflow.settings import Settings
+from cxr.workflow.settings.vlm import Vlm
 from radvlm_mix import FILES, instructions, sources
+from radvlm_scored import JUDGED, scored
+from vlm_runs import ask, tune
 
 TALKS = {"conversation", "conversation_grounded"}
 """Tasks whose lines another stage makes."""
@@ -240,6 +253,27 @@ def test_pairs_of_the_authors_release_give_the_lines_of_the_same_dataset(mix, ma
     assert told["all"] == sum(number for outcome, number in told.items() if outcome != "all")
 
 
+def test_what_is_left_out_for_its_patients_split_says_so(made, workflow_run, tmp_path):
+    """Two images leave: their texts and pairs have that reason, each is counted, and nothing else changes its count."""
+    shutil.copytree(made, tmp_path / "made")
+    pairs = Counter(
+        line["image_id"] for split in SPLITS for line in lines_of(workflow_run / "results/dataset/default", split)
+    )
+    left = sorted(pairs)[:2]
+    rows = [("own", image, "study", "train", "test") for image in left]
+    conflicts = pl.DataFrame(rows, schema=schema(join_splits.CONFLICTS), orient="row")
+    write_table(str(tmp_path / "made/conflicts.parquet"), conflicts, join_splits.CONFLICTS)
+    table = read_table(instructions(workflow_run / "results", tmp_path / "made", tmp_path / "mix") / "conservation.tsv")
+    told = {(what, outcome): number for _, what, outcome, number in table.iter_rows()}
+    assert told["pairs", "split_conflict"] == sum(pairs[image] for image in left) > 2
+    texts = [image for line in lines_of(made, "filtered") for image in line["image_ids"]]
+    assert told["texts", "split_conflict"] == sum(image in left for image in texts) > 0
+    assert ("pairs", "no_image") not in told
+    for what, number in (("pairs", pairs.total()), ("texts", len(texts))):
+        counted = sum(count for (of, outcome), count in told.items() if of == what and outcome != "all")
+        assert counted == told[what, "all"] == number
+
+
 def test_the_same_bytes_come_again_and_other_settings_change_what_they_should(mix, made, workflow_run, tmp_path):
     again = instructions(workflow_run / "results", made, tmp_path / "again")
     assert {name: (again / name).read_bytes() == (mix / name).read_bytes() for name in FILES.values()} == dict.fromkeys(
@@ -258,3 +292,42 @@ def test_the_same_bytes_come_again_and_other_settings_change_what_they_should(mi
         line["asked"]: line["turns"][0] for line in lines_of(few, "train") if line["task"] == "abnormality_grounding"
     }
     assert all(name in turn["question"] for name, turn in said.items())
+
+
+def answered(lines: Path, test: Path, frames: list[str], folder: Path) -> Path:
+    """Tune the small model by two updates on lines, and ask it the lines ``test``; returns the file of answers."""
+    own = {"updates": 2, "batch": 2, "micro_batch": 2}
+    plan = vlm_plan(Vlm(tuning={"onevision_tiny": own}, answers={"max_new_tokens": 12}), "cpu", 0, ["all"])
+    given = {"lines": str(lines), "pictures": frames}
+    run = tune(folder, given, TuningOptions(**plan.runs["radvlm"]["options"]))
+    asking = AnswersOptions(**plan.answers["radvlm"])
+    return ask(folder / "answers.jsonl", given | {"lines": str(test)}, run, asking)
+
+
+def test_from_dicom_files_to_table_6(mix, workflow_run, tmp_path):
+    """The mix is of the embedded cohort's DICOM files: a model of all tasks and one of regions alone are tuned on it,
+    asked and scored, and Table 6 has both.
+    """
+    frames = sorted(map(str, (workflow_run / "results/frames").glob("??.h5")))
+    seen: Counter[str] = Counter()
+    test = [line for line in lines_of(mix, "test") if seen.update([line["task"]]) or seen[line["task"]] <= 2]
+    regions = [line for line in lines_of(mix, "train") if line["task"] == "anatomical_grounding"]
+    write_lines(tmp_path / "test.jsonl", test)
+    write_lines(tmp_path / "regions.jsonl", regions)
+    runs = {"all": mix / "train.jsonl", "regions": tmp_path / "regions.jsonl"}
+    for name, lines in runs.items():
+        said = list(read_lines(answered(lines, tmp_path / "test.jsonl", frames, tmp_path / name / "run")))
+        assert [line["sample_id"] for line in said] == [line["sample_id"] for line in test]
+        scored(tmp_path / name, test, said, replicates=0)
+    run_check(lines=str(tmp_path / "test.jsonl"), checked=str(tmp_path / "c.tsv"), options=JUDGED, execution={})
+    compare.run_comparison(
+        scored=[str(tmp_path / name / "scores.tsv") for name in runs], judge_check=str(tmp_path / "c.tsv"),
+        comparison=str(tmp_path / "comparison.tsv"), options=compare.ComparisonOptions(list(runs), [], {}, False, 0.5),
+    )  # fmt: skip
+    ours = read_scores(tmp_path / "comparison.tsv", TABLES).filter(table="table6", by="ours")
+    assert set(ours["model"]) == runs.keys()
+    wanted = {"rouge_l", "findings_f1", "f1_macro", "anatomical", "abnormality", "phrase"}
+    for name in runs:
+        cells = ours.filter((pl.col("model") == name) & pl.col("column").is_in(wanted))
+        assert set(cells["column"]) == wanted
+        assert cells["value"].null_count() == 0

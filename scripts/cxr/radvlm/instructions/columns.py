@@ -22,10 +22,11 @@ LEFT: Columns = {
     "what": Column(pl.String, "What is counted: facts of a kind, texts, conversations, pairs of ILS, lines."),
     "outcome": Column(
         pl.String,
-        "`all`, or what became of it. `used`; of facts `reader`: fused with others, or a single reader's label; "
-        "`split_conflict`, `no_image`: its "
-        "image left the mix, or no frame shows it; `no_area`, `nothing_left`, `bad_form`, `no_boxes`: reasons; "
-        "`not_in_mix`: no task asks them; `not_drawn`: a limit, or a draw. Of lines `file`: they were written.",
+        "`all`, or what became of it. `used`; of facts `reader`: fused with others, or a single reader's label; of "
+        "facts, texts, conversations and pairs `split_conflict`: its patient is in another split of the mix too, "
+        "`no_image`: its image is not in the source, or no frame shows it; `no_area`, `nothing_left`, `bad_form`, "
+        "`no_boxes`: reasons; `not_in_mix`: no task asks them; `not_drawn`: a limit, or a draw. Of lines `file`: "
+        "they were written.",
     ),
     "number": Column(pl.Int64, "How many."),
 }

@@ -141,10 +141,10 @@ class Writer:
 
 def left_table(
     given: Given, table: pl.DataFrame, writer: Writer, rows: Sequence[Row], gone: Mapping[str, str],
-    strange: int,
+    offered: Sequence[Mapping],
 ) -> pl.DataFrame:  # fmt: skip
-    """Return what became of the facts (all of the source: ``table``) and texts. ``gone``: {image: why it left};
-    ``strange``: pairs of images that are not in the mix.
+    """Return what became of the facts (all of the source: ``table``), texts, conversations and pairs (``offered``).
+    ``gone``: {image: why it left}.
     """
     asked = {row.task for row in rows}
     counted: Counter[tuple[str, str]] = Counter()
@@ -163,14 +163,15 @@ def left_table(
     lines = Counter(row[1] for row in writer.index if row[9] == 0)
     pairs = len({row[8] for row in writer.index if row[1].startswith("ils_")})
     talks = lines["conversation"] + lines["conversation_grounded"]
-    for what, total, used in (
-        ("texts", sum(len(line["image_ids"]) for line in given.texts), lines["report_generation"]),
-        ("conversations", len(given.conversations), talks),
-        ("pairs", len(given.pairs), pairs),
+    for what, images, used in (
+        ("texts", [image for line in given.texts for image in line["image_ids"]], lines["report_generation"]),
+        ("conversations", [line["image_id"] for line in given.conversations], talks),
+        ("pairs", [line["image_id"] for line in offered], pairs),
     ):
-        counted[what, "used"] += used
-        counted[what, "not_drawn"] += total - used
-    counted["pairs", "no_image"] += strange
+        left = Counter(gone.get(image, "no_image") for image in images if image not in given.images)
+        left["used"], left["not_drawn"] = used, len(images) - used - left.total()
+        for outcome, number in left.items():
+            counted[what, outcome] += number
     for (what, _), number in list(counted.items()):
         counted[what, "all"] += number
     found = [(given.source, what, outcome, number) for (what, outcome), number in sorted(counted.items()) if number]
@@ -207,5 +208,5 @@ def run(
     writer = Writer(given, options)
     write_lines(lines_out, map(line_of, writer.records(rows)))
     write_table(index, pl.DataFrame(writer.index, schema=schema(INDEX), orient="row"), INDEX)
-    write_table(left, left_table(given, table, writer, rows, gone, len(offered) - len(asked)), LEFT)
+    write_table(left, left_table(given, table, writer, rows, gone, offered), LEFT)
     log.info("%s: %d lines of %d tasks", options.source, len(writer.index), len(rows))
