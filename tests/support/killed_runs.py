@@ -28,12 +28,14 @@ tables.atomic = in_place"""
 
 
 def killed_run(root: Path, folder: Path, *targets: str) -> subprocess.CompletedProcess:
-    """Run targets from a copy of the repository, in a process group that a job may kill."""
+    """Run targets from a copy of the repository, in a process group that a job may kill.
+
+    Nothing is locked, so the next run need not unlock what this one, killed, left behind.
+    """
     command = [sys.executable, "-m", "snakemake", "--snakefile", str(root / "Snakefile"), "--directory", str(folder)]
-    command += ["--configfile", str(folder / "mine.yaml"), "--cores", "1", "--rerun-incomplete"]
+    command += ["--configfile", str(folder / "mine.yaml"), "--cores", "1", "--rerun-incomplete", "--nolock"]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    how = {"cwd": root, "env": environment, "capture_output": True, "check": False}
-    done = subprocess.run([*command, *targets], start_new_session=True, text=True, **how)
-    if done.returncode:
-        subprocess.run([*command, "--unlock"], **how)
-    return done
+    return subprocess.run(
+        [*command, *targets], cwd=root, env=environment, capture_output=True, text=True, check=False,
+        start_new_session=True,
+    )  # fmt: skip
