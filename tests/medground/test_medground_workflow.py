@@ -230,7 +230,8 @@ def test_from_the_experts_pages_to_the_audited_scores(run, given, tmp_path):
     write_settings(folder, given | {"medground": medground, "review": review | {"sheets": ["filled"]}})
     before = files(folder)
     done = snakemake(folder, *TARGETS, "review_merge")
-    again = set(re.findall(r"rule (medground_\w+|vlm_\w+|review_\w+):", done.stdout + done.stderr))
+    again = set(re.findall(r"^Finished jobid: \d+ \(Rule: ((?:medground|vlm|review)_\w+)\)", done.stderr, re.MULTILINE))
+    assert "medground_scoring_run" in again
     assert again <= {"medground_scoring_run", "medground_scoring_comparison", *TARGETS, "medground_dataset"}
     after = files(folder)
     changed = {name for name in before if before[name] != after[name]}
