@@ -158,7 +158,8 @@ def test_no_rule_imports_what_the_demo_does_not_install():
     others |= {f"semisyn_editing-{name}.yaml" for name in ("radedit", "diffusion")} | {"semisyn_healthy-xrv.yaml"}
     others |= {f"semisyn_realism-{name}.yaml" for name in ("xrv", "inception", "clip")}
     others |= {f"radvlm_{stage}-vllm.yaml" for stage in ("filtered", "conversations", "evaluation")}
-    others |= {"radvlm_sources-chexbert.yaml", "radvlm_evaluation-chexbert.yaml", "radvlm_evaluation-bertscore.yaml"}
+    others |= {f"radvlm_evaluation-{name}.yaml" for name in ("bertscore", "chexbert", "radgraph")}
+    others |= {"radvlm_sources-chexbert.yaml"}
     others |= {"vlm_tuning.yaml", "vlm_tuning-deepspeed.yaml"}
     others |= {f"vlm_answers-{name}.yaml" for name in ("transformers", "vllm", "image")}
     for env, modules in jobs():
