@@ -156,18 +156,14 @@ vllm: .venv-vllm/stamp
 	test -d .venv-vllm/vision || .venv-vllm/bin/pip install --quiet --no-deps --target .venv-vllm/vision torchvision==0.28.0
 	PYTHONPATH=$(CURDIR)/.venv-vllm/vision:$(CURDIR)/tests/support/torchvision_cpu .venv-vllm/bin/pytest tests/vlm/test_vlm_vllm.py tests/medground/test_model_vllm.py
 
-.venv-cxas/stamp: requirements/cxas.in
-	$(PYTHON) -m venv .venv-cxas
-	.venv-cxas/bin/pip install --quiet --disable-pip-version-check -r requirements/cxas.in
+# packages that conflict with those of the tests: an environment for each
+.venv-%/stamp: requirements/%.in
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/pip install --quiet --disable-pip-version-check -r $<
 	touch $@
 
 test-cxas: .venv-cxas/stamp
 	.venv-cxas/bin/pytest tests/imaging/test_anatomy_cxas.py tests/imaging/test_weights_cxas.py
-
-.venv-ultralytics/stamp: requirements/ultralytics.in
-	$(PYTHON) -m venv .venv-ultralytics
-	.venv-ultralytics/bin/pip install --quiet --disable-pip-version-check -r requirements/ultralytics.in
-	touch $@
 
 test-ultralytics: .venv-ultralytics/stamp
 	.venv-ultralytics/bin/pytest tests/imaging/test_boxes_ultralytics.py tests/semisyn/test_detectors_ultralytics.py
@@ -180,18 +176,8 @@ test-ultralytics: .venv-ultralytics/stamp
 test-deepspeed: .venv-deepspeed/stamp
 	.venv-deepspeed/bin/pytest tests/ils/test_training_deepspeed.py tests/vlm/test_vlm_deepspeed.py
 
-.venv-scispacy/stamp: requirements/scispacy.in
-	$(PYTHON) -m venv .venv-scispacy
-	.venv-scispacy/bin/pip install --quiet --disable-pip-version-check -r requirements/scispacy.in
-	touch $@
-
 test-scispacy: .venv-scispacy/stamp
 	.venv-scispacy/bin/pytest tests/medground/test_scispacy.py
-
-.venv-radgraph/stamp: requirements/radgraph.in
-	$(PYTHON) -m venv .venv-radgraph
-	.venv-radgraph/bin/pip install --quiet --disable-pip-version-check -r requirements/radgraph.in
-	touch $@
 
 test-radgraph: .venv-radgraph/stamp
 	.venv-radgraph/bin/pytest tests/radvlm/test_radgraph_package.py
