@@ -105,12 +105,7 @@ class _Slots(dict):
 
 def filled(text: str, slots: Mapping[str, str]) -> str:
     """Return a wording with its slots filled; a slot with a capital takes its text with one."""
-    if "{" not in text:
-        return text
-    try:
-        return text.format_map(slots)
-    except KeyError:
-        return text.format_map(_Slots(slots))
+    return text.format_map(_Slots(slots))
 
 
 def capital(text: str) -> str:
