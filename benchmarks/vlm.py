@@ -47,8 +47,8 @@ from cxr.vlm.families import onevision  # noqa: E402
 from cxr.vlm.models import load_run  # noqa: E402
 from cxr.vlm.reading import read_boxes  # noqa: E402
 from cxr.vlm.samples import PictureStore, read_samples  # noqa: E402
-from cxr.vlm.tuning import fit  # noqa: E402
 from cxr.vlm.tuning.fit import epoch_order  # noqa: E402
+from cxr.vlm.tuning.objective import TextLoss  # noqa: E402
 from unions import GRID, boxes, of_unions, seconds  # noqa: E402
 from vlm_runs import ASKING, OPTIONS, SIDE, ask, data, recipe, tune  # noqa: E402
 
@@ -291,9 +291,9 @@ def of_training(folder: Path) -> dict:
         tower.forward, total = tiles, 0.0
         for part in updates:
             model.zero_grad()
-            summed = fit._summed(model, collator.batch([encoded[at] for at in part]))
-            summed.backward()
-            total += float(summed.detach())
+            loss = TextLoss().sums(model, collator.batch([encoded[at] for at in part]))["text"]
+            loss.backward()
+            total += float(loss.detach())
         return total
 
     buckets = epoch_order(lengths, 8, 42, 0)
