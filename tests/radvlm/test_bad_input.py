@@ -25,6 +25,7 @@ from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_table
 from cxr.radvlm.evaluation.grammars import grammar_of
+from cxr.radvlm.sources.boxes import subject_of
 from cxr.radvlm.sources.read_sources import run
 from cxr.vlm.models import load_model, make_tiny
 from cxr.vlm.reading import MOST_BOXES
@@ -116,6 +117,55 @@ def test_a_phrase_without_a_whole_box_is_left_out(tmp_path, corner):
     _, facts, held = found(options("padchest_gr", tree))
     assert facts.is_empty()
     assert [row["reason"] for row in held.excluded if row["reason"] == "no_area"] == ["no_area"]
+
+
+def grounded(folder: Path, *reports: list[dict], mark: str = "") -> tuple:
+    """Return what PadChest-GR holds with these reports, each the sentences about p1.png."""
+    tree = padchest_tree(folder)
+    told = [{"StudyID": "0101", "ImageID": "p1.png", "findings": sentences} for sentences in reports]
+    (tree / "grounded_reports_20240819.json").write_text(mark + json.dumps(told), encoding="utf-8")
+    return found(options("padchest_gr", tree))
+
+
+def test_boxes_without_words_and_further_boxes_alone_are_accounted_for(tmp_path):
+    box = [[0, 0, 1, 1]]
+    _, facts, held = grounded(
+        tmp_path, [{"sentence_en": "A.", "extra_boxes": box}, {"sentence_en": "", "boxes": box, "extra_boxes": box}],
+        mark="\ufeff",
+    )  # fmt: skip
+    assert facts.select("name", "reader").rows() == [("A.", "extra")]
+    assert Counter(row["reason"] for row in held.excluded) == {"bad_row": 2}
+    _, facts, held = grounded(tmp_path / "extra", [{"sentence_en": "A.", "extra_boxes": box}])
+    assert (facts.height, [row["reason"] for row in held.excluded]) == (1, ["no_boxes"])
+
+
+def test_a_file_of_reports_that_is_nested_without_end_is_one_sentence(tmp_path):
+    tree = padchest_tree(tmp_path)
+    (tree / "grounded_reports_20240819.json").write_text("[" * 100_000)
+    with pytest.raises(UserError, match=r"is no list of grounded reports \(RecursionError"):
+        found(options("padchest_gr", tree))
+
+
+def test_an_image_that_a_source_tells_twice_is_taken_once(tmp_path):
+    """PadChest-GR with two reports of an image; VinDr-CXR with an image in the tables of both splits."""
+    sentences = [{"sentence_en": "A.", "boxes": [[0, 0, 1, 1]]}]
+    images, facts, held = grounded(tmp_path / "padchest", sentences, sentences)
+    assert (images.height, facts.height, len(held.texts)) == (1, 1, 1)
+    assert [row["reason"] for row in held.excluded] == ["duplicate_image"]
+    tree = vindr_tree(tmp_path / "vindr")
+    before, _, known = found(options("vindr", tree))
+    shutil.copy(tree / "train/aa.png", tree / "test")
+    with open(tree / "annotations/annotations_test.csv", "a", encoding="utf-8") as file:
+        file.write("aa,Edema,1,1,5,5\n")
+    images, _, held = found(options("vindr", tree))
+    assert images.equals(before)
+    gone = Counter(row["reason"] for row in held.excluded) - Counter(row["reason"] for row in known.excluded)
+    assert gone == {"duplicate_image": 1}
+
+
+def test_an_image_whose_name_lacks_the_subject_is_its_own_subject():
+    one = options("nih", Path("x.csv"), source={"subject": r"^(\d+)?"})
+    assert [subject_of(name, one) for name in ("00001_000.png", "x.png")] == ["00001", "x"]
 
 
 # ---- pictures

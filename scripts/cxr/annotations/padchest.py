@@ -71,10 +71,10 @@ def read_master(key: str, path: Path) -> pl.DataFrame:
 def read_reports(key: str, path: Path) -> Iterator[Report]:
     """Yield the reports of the JSON. Raises UserError for another file."""
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(path, encoding="utf-8-sig") as file:
             held = json.load(file)
         found = [_report(one) for one in held]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         what = f"{type(error).__name__}: {error}"
         raise UserError(f"{key}: {path} is no list of grounded reports ({what}): check it") from None
     yield from found

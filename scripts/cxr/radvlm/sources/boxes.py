@@ -91,7 +91,7 @@ def read_box_file(options: ReadOptions) -> Held:
 def subject_of(image: str, options: ReadOptions) -> str:
     """Return an image's subject: the first group of the setting's expression, or the image itself."""
     found = re.search(options.source["subject"], image) if options.source["subject"] else None
-    return found.group(1) if found and found.groups() else image_name("{stem}", image)
+    return (found and found.group(1)) or image_name("{stem}", image)
 
 
 def fused(
@@ -155,9 +155,10 @@ def _add(held: Held, options: ReadOptions, images: Sequence[Found]) -> None:
                 held.leave_out(rejected.reason, image_id, detail=rejected.detail)
             continue
         drawn = {region.size for region in one.regions if region.size}
-        if drawn - {size}:
-            for _ in one.regions:
-                held.leave_out("shape_mismatch", image_id)
+        reason = "duplicate_image" if image_id in sizes else "shape_mismatch" if drawn - {size} else ""
+        if reason:
+            for _ in one.regions or [None]:
+                held.leave_out(reason, image_id)
             continue
         sizes[image_id] = size
         subject = subject_of(one.image_id, options)

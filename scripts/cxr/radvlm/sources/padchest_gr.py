@@ -2,7 +2,16 @@
 
 import numpy as np
 
-from cxr.annotations.padchest import MASTER, REPORTS, TABLE, read_images, read_master, read_reports
+from cxr.annotations.padchest import (
+    MASTER,
+    REPORTS,
+    TABLE,
+    Report,
+    Sentence,
+    read_images,
+    read_master,
+    read_reports,
+)
 from cxr.annotations.padchest_gr import one_of
 from cxr.imaging.cohort.split import split_name
 from cxr.radvlm.sources.facts import PHRASE, Held, add_boxes, visible
@@ -17,14 +26,16 @@ def read_padchest_gr(options: ReadOptions) -> Held:
     key, folder = options.key, options.folder
     images = {row["image_id"]: row for row in read_images(key, one_of(key, folder, TABLE)).iter_rows(named=True)}
     splits = dict(read_master(key, one_of(key, folder, MASTER)).iter_rows())
-    held = Held()
+    held, seen = Held(), set()
     for report in read_reports(key, one_of(key, folder, REPORTS)):
         held.counts["table rows"] += 1
         row, split = images.get(report.image_id), split_name(splits.get(report.image_id, "")) or ""
         reason = "no_image" if row is None else "not_frontal" if row["view"] is None else ""
-        if reason := reason or ("" if split else "no_split"):
+        reason = reason or ("no_split" if not split else "duplicate_image" if report.image_id in seen else "")
+        if reason:
             held.leave_out(reason, report.image_id, report.study_id)
             continue
+        seen.add(report.image_id)
         told = {name: row[name] for name in ("image_id", "study_id", "subject_id", "view", "sex", "rows", "columns")}
         path = str(options.pictures / report.image_id)
         held.images.append(told | {"split": split, "path": path, "frames": options.name})
@@ -33,16 +44,22 @@ def read_padchest_gr(options: ReadOptions) -> Held:
         if None in size:
             held.leave_out("no_area", report.image_id, report.study_id, "the table has no size of the picture")
             continue
-        boxed = [one for one in report.sentences if one.boxes and one.text]
-        if not boxed:
+        if not any(one.boxes for one in report.sentences):
             held.leave_out("no_boxes", report.image_id, report.study_id)
-        for one in boxed:
-            for boxes, more in ((one.boxes, {}), (one.extra, {"reader": EXTRA})):
-                if boxes:
-                    add_boxes(
-                        held, report.image_id, PHRASE, one.text, _pixels(boxes, size), size, options.min_box, **more
-                    )
+        for one in report.sentences:
+            _add_phrase(held, options, report, one, size)
     return held
+
+
+def _add_phrase(held: Held, options: ReadOptions, report: Report, one: Sentence, size: tuple[int, int]) -> None:
+    """Add the boxes of a sentence, and its further ones; without words they are no phrase."""
+    for boxes, more in ((one.boxes, {}), (one.extra, {"reader": EXTRA})):
+        if boxes and one.text:
+            pixels = _pixels(boxes, size)
+            add_boxes(held, report.image_id, PHRASE, one.text, pixels, size, options.min_box, **more)
+        else:
+            for _ in boxes:
+                held.leave_out("bad_row", report.image_id, report.study_id, "boxes of a sentence without words")
 
 
 def _pixels(boxes: list, size: tuple[int, int]) -> np.ndarray:
