@@ -142,7 +142,7 @@ def test_chexbert_lines_become_the_score(asked, tmp_path, uncertain):
         misses += len(mine ^ right)
     found = scored(tmp_path / "notes.jsonl", "chexbert_f1", "filtered")
     assert found["chexbert_f1_micro"] == pytest.approx(hits / (hits + misses))
-    assert found.keys() == {"chexbert_f1_macro", "chexbert_f1_micro"}
+    assert found.keys() == {f"chexbert_f1_{mean}{five}" for mean in ("macro", "micro") for five in ("", "_5")}
 
 
 def test_an_annotator_whose_metric_is_not_scored_is_one_sentence():

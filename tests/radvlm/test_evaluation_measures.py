@@ -391,11 +391,42 @@ def test_annotations_are_scored_only_where_every_sample_has_them():
     found = reports.annotated(["1", "2"], [False, False], "filtered", notes, reports.ANNOTATED, NAMES)
     values = {one.name: float(one.value(one.sums.sum(axis=0))) for one in found}
     assert values == pytest.approx(
-        {"radgraph_f1": 0.5, "bertscore": 0.6, "chexbert_f1_macro": 0.5, "chexbert_f1_micro": 2 / 3}
-    )  # no GREEN: the second report has none
+        {
+            "radgraph_f1": 0.5, "bertscore": 0.6, "chexbert_f1_macro": 0.5, "chexbert_f1_micro": 2 / 3,
+            "chexbert_f1_macro_5": 1.0, "chexbert_f1_micro_5": 1.0,  # a fracture is none of the five
+        }
+    )  # fmt: skip
+    # no GREEN: the second report has none
     assert reports.annotated(["1"], [False], "original", notes, reports.ANNOTATED, NAMES) == []
     with pytest.raises(UserError, match="line 1: give metric"):
         reports.read_notes("notes.jsonl", [note("meteor", "1", "answer")])
+
+
+def test_a_failed_annotation_of_labels_counts_as_nothing_said_or_is_left_out():
+    same = {"metric": "chexbert_f1", "engine": "hand"}
+    held = [
+        same | {"sample_id": name, "of": of} | told
+        for name, of, told in (
+            ("1", "answer", {"labels": ["Edema"]}), ("1", "filtered", {"labels": ["Edema"]}),
+            ("2", "answer", {"failure": "too_long"}), ("2", "filtered", {"labels": ["Edema"]}),
+        )
+    ]  # fmt: skip
+    notes = reports.read_notes("notes.jsonl", held)
+    for leave_out, value in ((False, 2 / 3), (True, 1.0)):
+        found = reports.annotated(["1", "2"], [False] * 2, "filtered", notes, ["chexbert_f1"], NAMES, leave_out)
+        micro = next(one for one in found if one.name == "chexbert_f1_micro")
+        assert float(micro.value(micro.sums.sum(axis=0))) == pytest.approx(value)
+
+
+@pytest.mark.parametrize(
+    ("metric", "lacking"),
+    [("bertscore", "f1"), ("radgraph_f1", "entities"), ("green", "matched"), ("chexbert_f1", "labels")],
+)
+def test_an_annotation_without_its_numbers_stops_with_its_line(metric, lacking):
+    line = {"metric": metric, "engine": "hand", "sample_id": "1", "of": "filtered"}
+    with pytest.raises(UserError, match=rf"notes.jsonl, line 1 lacks {lacking}, which {metric} is made of"):
+        reports.read_notes("notes.jsonl", [line])
+    assert reports.read_notes("notes.jsonl", [line | {"failure": "too_long"}])
 
 
 def test_findings_f1_reads_polarity_and_zone():

@@ -1,10 +1,14 @@
 """Scores of reports: ROUGE-L, BLEU-4, findings of the rules engine, and what annotators wrote into a file."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
 
 import numpy as np
+import yaml
 
 from cxr.base.errors import UserError
+from cxr.base.paths import RESOURCES
 from cxr.metrics import labels as label_scores
 from cxr.metrics.annotated import green, set_f1
 from cxr.metrics.texts import bleu, bleu_counts, rouge_l
@@ -13,10 +17,15 @@ from cxr.radvlm.evaluation.claims import claim_reader
 from cxr.radvlm.evaluation.classification import counts_of
 from cxr.radvlm.evaluation.measures import ALL, Measure, mean_of
 
+RESOURCE_FILES = ("radvlm/evaluation.yaml",)
 PLAIN = ("rouge_l", "bleu", "findings_f1")
 """Metrics that need no annotator."""
 ANNOTATED = ("bertscore", "radgraph_f1", "green", "chexbert_f1")
 """Metrics of annotations that a model makes: only what its file holds is scored."""
+FOUND = {
+    "bertscore": ("f1",), "radgraph_f1": ("entities",), "green": ("matched", "errors"), "chexbert_f1": ("labels",),
+}  # fmt: skip
+"""{metric: what an annotation of it holds}, where it is not a failure."""
 Notes = Mapping[tuple[str, str, str], Mapping]
 """{(metric, sample_id, text): annotation}; text: answer, filtered or original, or filtered and original of a pair."""
 
@@ -44,8 +53,8 @@ def read_notes(path: str, lines: Iterable[Mapping]) -> dict:
     """Return the annotations of a file's lines. Raises UserError for a line that names no metric, engine or sample.
 
     A line is {metric, engine, sample_id, of, …}: radgraph_f1 has entities, a list of [tokens, label, has a relation],
-    or failure, of an answer or a reference; chexbert_f1 has labels likewise; green has matched and errors, or failure,
-    and bertscore f1, of a pair of answer and reference, named by the reference.
+    and chexbert_f1 labels, of an answer or a reference; green has matched and errors, and bertscore f1, of a pair of
+    answer and reference, named by the reference. Each may have failure instead.
     """
     found: dict[tuple[str, str, str], Mapping] = {}
     for number, line in enumerate(lines, 1):
@@ -54,6 +63,11 @@ def read_notes(path: str, lines: Iterable[Mapping]) -> dict:
             raise UserError(
                 f"radvlm.evaluation.annotations: {path}, line {number}: give metric (one of {', '.join(ANNOTATED)}), "
                 f"engine, sample_id and of ({ANSWER}, {FILTERED} or {ORIGINAL})"
+            )
+        if lacking := [key for key in FOUND[metric] if key not in line and "failure" not in line]:
+            raise UserError(
+                f"radvlm.evaluation.annotations: {path}, line {number} lacks {lacking[0]}, which {metric} is made of: "
+                "give it, or failure"
             )
         if (metric, name, of) in found:
             raise UserError(f"radvlm.evaluation.annotations: {path}, line {number}: {metric} of {of} is there twice")
@@ -80,15 +94,29 @@ def annotated(
         if metric != "chexbert_f1":
             found.append(mean_of(metric, values))
             continue
-        empty = np.zeros((len(labels), 3))
-        counts = np.array([empty if one is None else counts_of(*one, labels) for one in values])
-        sums = counts.reshape(len(counts), -1)
-        found.append(Measure("chexbert_f1_macro", ALL, sums, lambda sums: _by_label(sums, label_scores.macro_f1)))
-        found.append(Measure("chexbert_f1_micro", ALL, counts.sum(axis=1), label_scores.f1))
+        found += [*_labels("", values, labels), *_labels("_5", values, five())]
     return found
 
 
 _MISSING = object()
+
+
+@cache
+def five() -> tuple[str, ...]:
+    """Return the five labels of CheXbert's short score."""
+    told = yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
+    return tuple(told["chexbert_five"])
+
+
+def _labels(ending: str, values: Sequence[tuple | None], labels: Sequence[str]) -> list[Measure]:
+    """Return the macro and micro F1 of (said, true) labels of N reports. None: a failure that is left out."""
+    empty = np.zeros((len(labels), 3))
+    counts = np.array([empty if one is None else counts_of(*one, labels) for one in values])
+    sums = counts.reshape(len(counts), -1)
+    return [
+        Measure(f"chexbert_f1_macro{ending}", ALL, sums, lambda sums: _by_label(sums, label_scores.macro_f1)),
+        Measure(f"chexbert_f1_micro{ending}", ALL, counts.sum(axis=1), label_scores.f1),
+    ]
 
 
 def _by_label(sums: np.ndarray, score) -> np.ndarray:
@@ -111,7 +139,9 @@ def _value(metric: str, name: str, failed: bool | None, reference: str, notes: N
     if pair is None or (own is None and not failed):
         return _MISSING
     if metric == "chexbert_f1":
-        return ([] if failed else own["labels"]), pair["labels"]
+        if leave_out and any("failure" in held for held in (pair, own) if held):
+            return None
+        return ([] if failed else own.get("labels", [])), pair.get("labels", [])
     if any("failure" in held for held in (pair, own) if held):
         return None if leave_out and not failed else 0.0
     mine, theirs = ({(one[0], one[1], bool(one[2])) for one in held["entities"]} if held else set()
