@@ -1,6 +1,7 @@
 """The stage radvlm_evaluation from lines and answers to the paper's tables."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,12 @@ from cxr.radvlm.evaluation.compare import ComparisonOptions
 from cxr.radvlm.evaluation.conversations import run_check
 from cxr.radvlm.evaluation.gallery import GalleryOptions
 from cxr.radvlm.evaluation.other_models import ReadOptions
-from radvlm_scored import JUDGED, answers_to, lines_of, perceived, scored
+from cxr.radvlm.evaluation.score_run import run_scores
+from cxr.radvlm.samples import TEXT_TASKS
+from cxr.workflow.plan_vlm import vlm_plan
+from cxr.workflow.radvlm_evaluation_plan import evaluation_plan
+from cxr.workflow.settings import read
+from radvlm_scored import JUDGED, OPTIONS, answers_to, lines_of, perceived, scored
 
 TEST = lines_of(0, 9)
 MAIN = {
@@ -162,6 +168,21 @@ def test_a_metric_whose_model_did_not_run_is_no_row(right, tmp_path, caplog):
     assert "no annotations" not in caplog.text
 
 
+def test_a_conversation_without_a_judgement_is_counted(right, tmp_path):
+    judged = [one | ({"score": None} if (one["answers"], one["sample_id"]) == ("test", "t3") else {})
+              for one in read_lines(right / "judged.jsonl")]  # fmt: skip
+    write_lines(tmp_path / "judged.jsonl", judged)
+    run_scores(
+        lines=str(right / "test.jsonl"), train=str(right / "train.jsonl"), answers=str(right / "answers.jsonl"),
+        judged=str(tmp_path / "judged.jsonl"), samples=str(tmp_path / "samples.parquet"),
+        scored=str(tmp_path / "scores.tsv"), counts=str(tmp_path / "counts.tsv"), options=OPTIONS,
+    )  # fmt: skip
+    counts = read_table(tmp_path / "counts.tsv").filter(answers="test").select("outcome", "number").rows()
+    assert counts == [("asked", len(TEST)), ("scored", len(TEST) - 1), ("unscored", 1)]
+    value = cells(tmp_path)["conversation", "judge"]["value"]
+    assert value == pytest.approx(10 * 8 / 9)  # as a failure
+
+
 # The paper's tables
 
 
@@ -169,7 +190,7 @@ def test_a_metric_whose_model_did_not_run_is_no_row(right, tmp_path, caplog):
 def tables(right, tmp_path_factory):
     folder = tmp_path_factory.mktemp("tables")
     run_check(lines=str(right / "test.jsonl"), checked=str(folder / "check.tsv"), options=JUDGED, execution={})
-    options = ComparisonOptions(["radvlm", "single"], [], {}, False, 0.5)
+    options = ComparisonOptions(["radvlm", "single"], [], {}, 0.5)
     compare.run_comparison(
         scored=[str(right / "scores.tsv")] * 2, judge_check=str(folder / "check.tsv"),
         comparison=str(folder / "comparison.tsv"), options=options,
@@ -189,7 +210,7 @@ def test_without_a_conversation_the_judge_is_not_judged(right, tmp_path):
     assert len(read_table(tmp_path / "c.tsv")) == 0
     compare.run_comparison(
         scored=[str(right / "scores.tsv")], judge_check=str(tmp_path / "c.tsv"),
-        comparison=str(tmp_path / "comparison.tsv"), options=ComparisonOptions(["radvlm"], [], {}, False, 0.5),
+        comparison=str(tmp_path / "comparison.tsv"), options=ComparisonOptions(["radvlm"], [], {}, 0.5),
     )  # fmt: skip
     assert set(read_table(tmp_path / "comparison.tsv").filter(table="table5", by="ours")["note"]) == {""}
 
@@ -228,7 +249,7 @@ def test_annotated_reports_stand_beside_the_papers(tables, tmp_path):
     compare.run_comparison(
         scored=[str(scored(tmp_path / "run", TEST, answers_to(TEST), **told) / "scores.tsv")] * 2,
         judge_check=str(tables / "check.tsv"), comparison=str(tmp_path / "comparison.tsv"),
-        options=ComparisonOptions(["radvlm", "single"], [], {}, False, 0.5),
+        options=ComparisonOptions(["radvlm", "single"], [], {}, 0.5),
     )  # fmt: skip
     table = read_scores(tmp_path / "comparison.tsv", TABLES).filter(pl.col("column").is_in(["radgraph_f1", "green"]))
     for name, row in (("table3", "RadVLM"), ("table6", "all")):
@@ -248,7 +269,7 @@ def test_what_ils_adds_is_a_table_of_all_runs(right, tables, tmp_path):
     compare.run_comparison(
         scored=[str(right / "scores.tsv")] * 2, judge_check=str(tables / "check.tsv"),
         comparison=str(tmp_path / "comparison.tsv"), masks_scored=[str(tmp_path / "scores.tsv")],
-        options=ComparisonOptions(["all", "without"], [], {}, False, 0.5, [["all", "head"]]),
+        options=ComparisonOptions(["all", "without"], [], {}, 0.5, [["all", "head"]]),
     )  # fmt: skip
     table = read_scores(tmp_path / "comparison.tsv", TABLES).filter(table="table6b", by="ours")
     values = {(row["model"], row["column"]): row["value"] for row in table.to_dicts()}
@@ -266,13 +287,38 @@ def test_a_judge_that_fails_its_check_is_told_in_the_table(right, tables, tmp_pa
     rows.write_csv(tmp_path / "check.tsv", separator="\t")
     compare.run_comparison(
         scored=[str(right / "scores.tsv")], judge_check=str(tmp_path / "check.tsv"),
-        comparison=str(tmp_path / "comparison.tsv"), options=ComparisonOptions(["radvlm"], [], {}, False, 0.5),
+        comparison=str(tmp_path / "comparison.tsv"), options=ComparisonOptions(["radvlm"], [], {}, 0.5),
     )  # fmt: skip
     table = read_table(tmp_path / "comparison.tsv").filter(table="table5", by="ours")
     assert set(table["note"]) == {"the judge fails its check: expected answers"}
     assert (
         len(read_table(tmp_path / "comparison.tsv").filter(table="table6", by="ours")) == 0
     )  # one run ablates nothing
+
+
+def test_cells_of_tasks_that_a_model_was_not_made_for_say_so(right, tables, tmp_path):
+    compare.run_comparison(
+        scored=[], models_scored=[str(right / "scores.tsv")], judge_check=str(tables / "check.tsv"),
+        comparison=str(tmp_path / "comparison.tsv"), options=ComparisonOptions([], ["m"], {"m": "chexagent"}, 0.5),
+    )  # fmt: skip
+    ours = read_table(tmp_path / "comparison.tsv").filter(by="ours", model="m").filter(pl.col("table") != "table2")
+    marked = {
+        (row["column"], row["note"]) for row in ours.filter(pl.col("table").is_in(["table4", "table5"])).to_dicts()
+    }
+    beyond = "asked beyond what it was made for"
+    assert marked == {
+        ("anatomical", beyond),
+        ("abnormality", ""),
+        ("phrase", ""),
+        ("standard", beyond),
+        ("grounded", beyond),
+    }
+
+
+def test_table_6_is_drawn_with_every_column_that_the_paper_has(tables):
+    drawn = {line.get_label() for line in chart.slopes(read_scores(tables / "comparison.tsv", TABLES)).axes[0].lines}
+    printed = yaml.safe_load((ROOT / "resources/radvlm/paper_tables.yaml").read_text())["table6"]
+    assert {f"{column} (paper)" for column in printed["columns"]} <= drawn
 
 
 def test_the_charts_are_drawn_with_and_without_scores(tables, tmp_path):
@@ -335,6 +381,8 @@ def test_pixels_are_those_of_the_original_picture(tmp_path):
         {"sample_id": 7, "text": ""},
         {"sample_id": "b0", "text": None},
         {"sample_id": "b0", "turn": "1"},
+        {"sample_id": "b0", "text": "", "crop": "left"},
+        {"sample_id": "b0", "text": "", "crop": [0, 0.5, 1, 0.2]},
     ],
 )
 def test_an_output_without_id_or_text_stops_with_its_line(given):
@@ -367,14 +415,17 @@ def test_the_gallery_draws_the_boxes_of_both_answers(tmp_path):
                 f"i{number}", image=np.full((64, 64), 90, np.uint8), original_shape=np.array([200, 100], np.int32),
                 to_original=np.array([[3.125, 0, -50.0], [0, 3.125, 0]]),
             )  # fmt: skip
-    gallery.run(
-        lines=str(tmp_path / "test.jsonl"), answers=[str(tmp_path / "answers.jsonl")],
-        frames=[str(tmp_path / "frames/00.h5")], folder=str(tmp_path / "gallery"),
-        options=GalleryOptions("radvlm", 90, 1, True),
-    )  # fmt: skip
+    files = {"lines": str(tmp_path / "test.jsonl"), "answers": [str(tmp_path / "answers.jsonl")]}
+    files |= {"frames": [str(tmp_path / "frames/00.h5")]}
+    options = GalleryOptions("radvlm", 90, 1, withheld=False)
+    gallery.run(**files, folder=str(tmp_path / "gallery"), options=options)
     rows = [json.loads(text) for text in (tmp_path / "gallery/gallery.jsonl").read_text().splitlines()]
     assert [row["task"] for row in rows].count("conversation") == 2
-    assert {row["task"] for row in rows} == set(MAIN) - {"report_generation"}  # whose text is withheld
+    assert {row["task"] for row in rows} == set(MAIN)
+    withheld = replace(options, withheld=True)
+    gallery.run(**files, folder=str(tmp_path / "withheld"), options=withheld)
+    shown = {row["task"] for row in read_lines(tmp_path / "withheld/gallery.jsonl")}
+    assert shown == set(MAIN) - {*TEXT_TASKS}  # they quote reports, or come from their text
     grounded = next(row for row in rows if row["task"] == "conversation_grounded")
     assert "[0." in grounded["turns"][-1]["expected"]
     assert all((tmp_path / "gallery" / row["file"]).is_file() for row in rows)
@@ -408,3 +459,18 @@ def test_the_page_shows_the_tables_the_judges_check_and_the_gallery(tables, tmp_
     assert shown["cases"] == [case | {"src": "embedded results/radvlm/evaluation/gallery/a.jpg"}]
     assert [len(rows) > 0 for rows in shown["tables"].values()] == [True] * 7
     assert render._radvlm(dict.fromkeys(list(extras)[1:], ""), str) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "withheld"),
+    [
+        ({}, False),  # the embedded cohort's texts are drawn
+        ({"cohort": {"source": "manifest", "manifest": "x.csv"}}, True),
+        ({"cohort": {"source": "manifest", "manifest": "x.csv"}, "release": {"withhold": []}}, False),
+        ({"radvlm": {"sources": {"use": ["own", "a"], "list": {"a": {"format": "chexpert_plus", "path": "x"}}}}}, True),
+    ],
+)
+def test_the_gallery_shows_no_text_of_people_whose_reports_are_withheld(change, withheld):
+    settings = read(change)
+    plan = evaluation_plan(settings, vlm_plan(settings.vlm, "cpu", 0, list(settings.radvlm.instructions.mixes)))
+    assert plan.gallery["withheld"] == withheld

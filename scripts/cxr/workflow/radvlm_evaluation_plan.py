@@ -11,6 +11,7 @@ from cxr.workflow.engine_files import declared
 from cxr.workflow.params import model_options
 from cxr.workflow.plan_vlm import VlmPlan
 from cxr.workflow.settings import Settings
+from cxr.workflow.settings.radvlm.sources import OWN
 
 ROOT = "results/radvlm/evaluation"
 TEST, EXCHANGED = "radvlm_test", "radvlm_exchanged"
@@ -97,7 +98,7 @@ class EvaluationPlan:
     def comparison(self) -> dict:
         """Options of the tables of all runs and models."""
         return {
-            "runs": list(self.runs), "models": list(self.models), "beyond": self.beyond, "iou": self.scoring["iou"],
+            "runs": list(self.runs), "models": list(self.models), "iou": self.scoring["iou"],
             "adapters": {name: keys["adapter"] for name, keys in self.models.items()},
         }  # fmt: skip
 
@@ -145,7 +146,8 @@ def evaluation_plan(settings: Settings, vlm: VlmPlan) -> EvaluationPlan:
             "run": runs[0] if runs else "",
             "quality": settings.figures.quality,
             "seed": settings.seed,
-            "withheld": "report_text" in settings.release.withhold,
+            "withheld": "report_text" in settings.release.withhold
+            and not (settings.cohort.source == "embedded" and list(sources) == [OWN]),  # whose texts are drawn
         },
     )
 

@@ -9,8 +9,8 @@ from cxr.plotting.plots import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VE
 from cxr.radvlm.evaluation.columns import TABLES, read_scores
 
 COLOURS = (BLUE, ORANGE, GREEN, VERMILION, SKY, PURPLE, BLACK, YELLOW, GREY)
-PERCENT = ("rouge_l", "findings_f1", "f1_macro", "anatomical", "abnormality", "phrase", "detection", "absent",
-           "ils_grounding")  # fmt: skip
+PERCENT = ("rouge_l", "radgraph_f1", "green", "findings_f1", "f1_macro", "anatomical", "abnormality", "phrase",
+           "detection", "absent", "ils_grounding")  # fmt: skip
 SCORES = ("standard", "grounded")
 """Columns of a judge: 0 to 10; in the charts ten times as much."""
 MARKS = ("o", "s")

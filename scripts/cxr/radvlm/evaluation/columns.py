@@ -46,9 +46,11 @@ SAMPLES: Columns = {
 COUNTS: Columns = {
     "answers": Column(pl.String, "test, or exchanged."),
     "outcome": Column(
-        pl.String, "`asked`, `scored`, or why a sample has no answer; `unknown`: answers that no one asked."
+        pl.String,
+        "`asked`, `scored`, or why a sample has no answer; `unscored`: a conversation without a judgement; `unknown`: "
+        "answers that no one asked.",
     ),
-    "number": Column(pl.Int64, "How many; those without an answer and the scored ones are the asked ones."),
+    "number": Column(pl.Int64, "How many; the scored ones and those that are not are the asked ones."),
 }
 CHECK: Columns = {
     "check": Column(pl.String, "What the judge was given."),

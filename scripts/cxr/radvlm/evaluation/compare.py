@@ -12,14 +12,14 @@ from cxr.base.paths import RESOURCES
 from cxr.base.tables import read_table, write_table
 from cxr.radvlm.evaluation.columns import TABLES, read_scores
 from cxr.radvlm.evaluation.measures import ALL
-from cxr.radvlm.evaluation.other_models import adapters
+from cxr.radvlm.evaluation.other_models import Adapter, adapters
 
 RESOURCE_FILES = ("radvlm/paper_tables.yaml", "radvlm/models.yaml")
 MAP = "map"
 CELLS = (
     *(("table3", name, "report_generation", name)
       for name in ("bertscore", "rouge_l", "radgraph_f1", "green", "bleu", "findings_f1", "findings_f1_without_zone",
-                   "chexbert_f1_macro", "chexbert_f1_micro")),
+                   "chexbert_f1_macro", "chexbert_f1_micro", "chexbert_f1_macro_5", "chexbert_f1_micro_5")),
     ("figure4", "f1_macro", "classification", "macro_f1_14"), ("figure4", "f1_macro_13", "classification",
     "macro_f1_13"), ("figure4", "f1_micro", "classification", "micro_f1_14"), ("figure4", "f1_micro_13",
     "classification", "micro_f1_13"), ("table4", "anatomical", "anatomical_grounding", MAP), ("table4", "abnormality",
@@ -50,15 +50,13 @@ EMPTY = dict.fromkeys(("value", "low", "high", "exchanged", "samples"))
 
 @dataclass(frozen=True)
 class ComparisonOptions:
-    """runs, models: names in the order of their tables of scores; adapters: {model: its adapter}; beyond: models are
-    scored on tasks that they were not made for; iou: of a hit; masked: [run, head or tool] of each table of ILS's
-    scores.
+    """runs, models: names in the order of their tables of scores; adapters: {model: its adapter}; iou: of a hit;
+    masked: [run, head or tool] of each table of ILS's scores.
     """
 
     runs: list
     models: list
     adapters: dict
-    beyond: bool
     iou: float
     masked: list = field(default_factory=list)
 
@@ -82,14 +80,18 @@ def paper() -> Iterator[dict]:
 
 
 def scored_cells(
-    name: str, scores: pl.DataFrame, options: ComparisonOptions, judged: str, note: str = ""
+    name: str, scores: pl.DataFrame, options: ComparisonOptions, judged: str, adapter: Adapter | None = None
 ) -> Iterator[dict]:
-    """Yield the cells of a run or model, and those of answers that look at nothing. ``judged``: a note on the judge."""
+    """Yield the cells of a run or model, and those of answers that look at nothing.
+
+    ``judged``: a note on the judge; ``adapter``: of a model that others made, whose cells of tasks that it was not made
+    for say so.
+    """
     whole = scores.filter((pl.col("part") == ALL) & (pl.col("reference") != "original"))
     for table, column, task, metric in CELLS:
         metric = f"map{round(100 * options.iou)}" if metric == MAP else metric
         for row in whole.filter(task=task, metric=metric).iter_rows(named=True):
-            told = "; ".join(filter(None, (note, judged if metric == "judge" else "")))
+            told = "; ".join(filter(None, (_beyond(adapter, task), judged if metric == "judge" else "")))
             values = {key: row[key] for key in ("value", "low", "high", "exchanged", "samples")}
             yield _cell(table, "ours", name, row["source"], column, told, **values)
             if row["blind"] is not None:
@@ -98,7 +100,11 @@ def scored_cells(
     labels = scores.filter((pl.col("task") == "classification") & (pl.col("metric") == "f1"))
     for row in labels.iter_rows(named=True):
         values = {key: row[key] for key in ("value", "low", "high", "exchanged", "samples")}
-        yield _cell("figure4", "ours", name, row["source"], row["part"], note, **values)
+        yield _cell("figure4", "ours", name, row["source"], row["part"], _beyond(adapter, "classification"), **values)
+
+
+def _beyond(adapter: Adapter | None, task: str) -> str:
+    return "" if adapter is None or adapter.made_for(task) else "asked beyond what it was made for"
 
 
 def masked_cells(run: str, join: str, scores: pl.DataFrame) -> Iterator[dict]:
@@ -141,8 +147,7 @@ def run_comparison(
         cells += masked_cells(run, join, read_table(path))
     cells += list(ablated(cells, options.runs))  # it reads what it is added to
     for name, path in zip(options.models, models_scored or (), strict=True):
-        beyond = "asked beyond what it was made for too" if options.beyond else ""
-        cells += scored_cells(name, read_scores(path), options, note, beyond)
+        cells += scored_cells(name, read_scores(path), options, note, adapters()[options.adapters[name]])
     cells += [*_abilities(options), *paper()]
     place = {name: number for number, name in enumerate(ORDER)}
     table = pl.DataFrame(sorted(cells, key=lambda cell: place[cell["table"]]), schema=schema(TABLES))

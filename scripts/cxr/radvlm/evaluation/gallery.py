@@ -17,6 +17,7 @@ from cxr.plotting.encoding import encoded
 from cxr.radvlm.evaluation.answered import Answered, joined
 from cxr.radvlm.evaluation.blind import shown, slots
 from cxr.radvlm.evaluation.conversations import TASKS
+from cxr.radvlm.samples import TEXT_TASKS
 
 GREEN, RED = (0, 158, 115), (213, 58, 0)
 """Red, green, blue of the reference's boxes and of the answer's."""
@@ -83,9 +84,9 @@ def drawn(
 def run(*, lines: str, answers: list[str], frames: list[str], folder: str, options: GalleryOptions) -> None:
     """Write ``gallery.jsonl`` and its pictures into ``folder``; ``answers``: of the run; ``frames``: of all sources.
 
-    With ``withheld`` no sample is shown whose turns hold the text of a report.
+    With ``withheld`` no sample is shown whose turns quote a report, or were made from its text.
     """
-    asked = [line for line in read_lines(lines) if not (options.withheld and line["task"] == "report_generation")]
+    asked = [line for line in read_lines(lines) if not (options.withheld and line["task"] in TEXT_TASKS)]
     said = joined(asked, read_lines(answers[0]))[0] if answers else {}
     held = list(chosen(asked, options.seed)) if answers else []
     pictures = _frames({line["image_id"] for line in held}, frames)

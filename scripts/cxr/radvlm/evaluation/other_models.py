@@ -85,6 +85,8 @@ def answers_of(
         text, failure = line.get("text", ""), line.get("failure") or ""
         if not isinstance(name, str) or not isinstance(turn, int) or not isinstance(text, str):
             raise UserError(f"{key}.path, line {number}: give sample_id and text, as texts, and turn as a number")
+        if (crop := line.get("crop")) and not _is_crop(crop):
+            raise UserError(f"{key}.path, line {number}: give crop as four fractions, x1 < x2 and y1 < y2, or leave it")
         sample = asked.get(name)
         if sample is not None and not options.beyond and not adapter.made_for(sample["task"]):
             continue
@@ -93,7 +95,15 @@ def answers_of(
         yield {
             "sample_id": name, "turn": turn, "text": text if boxed else adapter.plain(text), "tokens": 0,
             "stop": "end", "failure": failure, "convention": grammar, "seen": list(size),
-        } | ({"crop": line["crop"]} if line.get("crop") else {})  # fmt: skip
+        } | ({"crop": crop} if crop else {})  # fmt: skip
+
+
+def _is_crop(given: object) -> bool:
+    """Tell whether a line's crop is a part of the picture, (x1, y1, x2, y2) in fractions."""
+    if not (isinstance(given, list) and len(given) == 4 and all(isinstance(one, int | float) for one in given)):
+        return False
+    x1, y1, x2, y2 = given
+    return 0 <= x1 < x2 <= 1 and 0 <= y1 < y2 <= 1
 
 
 def run_read(*, lines: str, path: str, images: list[str], answers: str, options: ReadOptions) -> None:

@@ -19,6 +19,7 @@ from cxr.radvlm.evaluation.blind import commonest, shown
 from cxr.radvlm.evaluation.columns import COUNTS, SAMPLES, SCORES
 from cxr.radvlm.evaluation.conversations import BLIND, EXCHANGED, TEST
 from cxr.radvlm.evaluation.grounding import Ious, mean_boxes
+from cxr.radvlm.evaluation.judge import UNSCORED
 from cxr.radvlm.evaluation.label_names import label_reader
 from cxr.radvlm.evaluation.measures import ALL, Measure, Score, gains, scores
 from cxr.radvlm.evaluation.reports import ANNOTATED, FILTERED, ORIGINAL, read_notes
@@ -185,15 +186,16 @@ def run_scores(
     the sources, for ``reference: original``; ``annotations``: of reports, made elsewhere. Raises UserError.
     """
     asked = [line for line in read_lines(lines) if not options.tasks or line["task"] in options.tasks]
+    judged_as = {(one["answers"], one["sample_id"]): one["score"] for one in read_lines(judged)}
     said, outcome = joined(asked, (one for one in read_lines(answers)))
-    rows = _counted(TEST, len(asked), outcome)
+    rows = _counted(TEST, asked, outcome, judged_as)
     others: dict[str, Answered] = {}
     if exchanged_lines and exchanged_answers:
         path, given = (one if isinstance(one, str) else one[0] for one in (exchanged_lines, exchanged_answers))
         right = {line["sample_id"] for line in asked}
         with_other = [line for line in read_lines(path) if line["sample_id"] in right]
         others, outcome = joined(with_other, read_lines(given))
-        rows += _counted(EXCHANGED, len(with_other), outcome)
+        rows += _counted(EXCHANGED, with_other, outcome, judged_as)
     trained = list(read_lines(train))
     tools = Tools(
         ious=Ious(options.iou, options.strict_iou, tuple(options.coco_ious)),
@@ -201,7 +203,7 @@ def run_scores(
         said=_said([*asked, *trained]), mean_boxes=mean_boxes(trained), metrics=options.report_metrics,
         failed=options.failed,
         original={(one["source"], one["study_id"]): one["text"] for path in texts or () for one in read_lines(path)},
-        judged={(one["answers"], one["sample_id"]): one["score"] for one in read_lines(judged)},
+        judged=judged_as,
         notes={key: note for path in annotations or () for key, note in read_notes(path, read_lines(path)).items()},
     )  # fmt: skip
     held = list(groups(asked, said, others, _texts_of(trained)))
@@ -228,10 +230,15 @@ def _texts_of(trained: Sequence[Mapping]) -> dict[tuple[str, str], str]:
     return {key: shown(text, {}) for key, text in commonest(trained).items()}
 
 
-def _counted(answers: str, asked: int, outcome: Counter) -> list[tuple[str, str, int]]:
-    failed = sum(number for name, number in outcome.items() if name != UNKNOWN)
-    rows = [(answers, "asked", asked), (answers, "scored", asked - failed)]
-    return rows + [(answers, name, number) for name, number in sorted(outcome.items())]
+def _counted(
+    answers: str, asked: Sequence[Mapping], outcome: Counter, judged: Mapping[tuple[str, str], float | None]
+) -> list[tuple[str, str, int]]:
+    """Return what became of the samples ``asked``. A conversation that the judge gave no score is ``unscored``."""
+    unscored = sum(judged.get((answers, line["sample_id"]), 0.0) is None for line in asked)
+    counts = outcome + Counter({UNSCORED: unscored})
+    failed = sum(number for name, number in counts.items() if name != UNKNOWN)
+    rows = [(answers, "asked", len(asked)), (answers, "scored", len(asked) - failed)]
+    return rows + [(answers, name, number) for name, number in sorted(counts.items())]
 
 
 def _said(lines: Sequence[Mapping]) -> dict[str, str]:
