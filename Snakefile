@@ -143,7 +143,7 @@ rule all:
         rules.tables.input,
         rules.figures.input,
         rules.page.input,
-        rules.weights.output if PLAN.weights_needed else [],
+        rules.weights.output if PLAN.weights_needed or PLAN.models else [],
 
 
 tell_dry_runs_in_full(workflow)

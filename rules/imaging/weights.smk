@@ -134,7 +134,7 @@ use rule weights_hybridgnet as weights_scaled_yolov4 with:
 
 rule weights:
     input:
-        manifests=expand("results/weights/{artefact}.json", artefact=PLAN.weights_needed),
+        manifests=expand("results/weights/{artefact}.json", artefact=[*PLAN.weights_needed, *PLAN.models]),
     output:
         table=report(
             "results/weights/manifest.tsv",

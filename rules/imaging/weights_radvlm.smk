@@ -16,3 +16,30 @@ use rule weights_hybridgnet as weights_chexbert with:
         options=PLAN.weights["chexbert"],
     message:
         "Weights of CheXbert: convert"
+
+
+# A model that a setting names stays where it is: its files are noted, and checked where a digest is known.
+rule weights_model:
+    input:
+        sources=lambda wildcards: PLAN.models[wildcards.model]["sources"],
+    output:
+        manifest="results/weights/{model}.json",
+    log:
+        "logs/weights/{model}.log",
+    benchmark:
+        "results/benchmarks/weights/{model}.tsv"
+    wildcard_constraints:
+        model="|".join(PLAN.models) or "none",
+    conda:
+        "../../envs/weights.yaml"
+    threads: 1
+    resources:
+        mem_mb=megabytes(1000),
+        runtime=minutes(60),
+    params:
+        **job("imaging.weights.model.run"),
+        options=lambda wildcards: PLAN.models[wildcards.model]["options"],
+    message:
+        "Model {wildcards.model}: revision and digests"
+    script:
+        "../../scripts/job.py"

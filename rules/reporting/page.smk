@@ -72,7 +72,7 @@ rule page_index:
         masks=expand("results/masks/{thresholds}/{shard}.h5", thresholds=PLAN.built, shard=PLAN.shards),
         test=expand("results/dataset/{thresholds}/{split}.jsonl", thresholds=PLAN.build, split=PLAN.split),
         left_out=expand("results/{stage}/excluded.parquet", stage=("cohort", "frames", "reports")),
-        manifests=expand("results/weights/{artefact}.json", artefact=PLAN.weights_needed),
+        manifests=expand("results/weights/{artefact}.json", artefact=[*PLAN.weights_needed, *PLAN.models]),
     output:
         index="results/index.html",
         versions_table=report(

@@ -4,8 +4,10 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import textwrap
 from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 
 import huggingface_hub.constants as hub_constants
@@ -20,8 +22,9 @@ from conftest import ROOT, SLICE, snakemake, write_settings
 from cxr.base.engines import engine_names
 from cxr.base.errors import UserError
 from cxr.base.tables import read_table
-from cxr.imaging.weights import catalogue, hub, placed, state_dict
+from cxr.imaging.weights import catalogue, hub, model, placed, state_dict
 from cxr.imaging.weights.manifest import WeightsOptions
+from cxr.radvlm.evaluation import annotate_radgraph
 from cxr.workflow import settings
 from cxr.workflow.engine_files import declared, package_of
 from cxr.workflow.params import ENGINE_STAGES
@@ -333,12 +336,17 @@ def test_a_pin_of_the_settings_wins():
 
 
 def test_every_entry_says_how_it_is_had():
-    for artefact, entry in catalogue.read().items():
-        wanted = {"what", "used_by", "source", "revision", "files", "size", "licence", "citation", "gated"}
-        optional = {"repository"} if "repository" in entry else {"get", "tensors", "values", "folder", "tokenizer"}
-        assert wanted <= entry.keys() <= wanted | optional, artefact
-        assert ("repository" in entry) == bool(re.fullmatch("[0-9a-f]{40}", entry["revision"] or "")), artefact
-        assert "repository" in entry or entry["get"], artefact
+    for artefact, entry in (catalogue.read() | catalogue.named()).items():
+        wanted = {"what", "source", "revision", "files", "size", "licence", "citation", "gated"}
+        if "setting" in entry:
+            assert wanted | {"setting", "folder"} <= entry.keys() <= wanted | {"setting", "folder", "repository"}
+            assert entry["revision"] is None, artefact
+        else:
+            wanted |= {"used_by"}
+            optional = {"repository"} if "repository" in entry else {"get", "tensors", "values", "folder", "tokenizer"}
+            assert wanted <= entry.keys() <= wanted | optional, artefact
+            assert ("repository" in entry) == bool(re.fullmatch("[0-9a-f]{40}", entry["revision"] or "")), artefact
+            assert "repository" in entry or entry["get"], artefact
         assert all(value is None or re.fullmatch("[0-9a-f]{64}", value) for value in entry["files"].values())
 
 
@@ -355,6 +363,124 @@ def test_the_docs_tell_how_each_is_had():
         assert all(name in text for name in names), artefact
         keys = ("engine: ", "classifier: ", "features: [", "labels: ")
         assert any(f"{key}{chosen}" in text for key in keys), artefact
+
+
+def test_the_docs_table_says_what_the_entries_of_named_models_say():
+    text = (ROOT / "docs/how-to/models.md").read_text(encoding="utf-8")
+    rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")]
+    for artefact, entry in catalogue.named().items():
+        fetched = f"hf download {entry['repository']}`" if "repository" in entry else f"{entry['folder']}.tar.gz`"
+        (row,) = [row for row in rows if len(row) == 5 and fetched in row[2]]
+        assert row[3:] == [entry["size"], entry["licence"]], artefact
+
+
+RUN = "vlm.tuning.runs.mine.model"
+LLAVA = "llava-hf/llava-onevision-qwen2-7b-si-hf"
+DISTILBERT = "radvlm.evaluation.bertscore.model"
+
+
+def test_each_named_model_is_of_a_setting_and_of_files_that_its_reader_knows():
+    keys = re.findall(r"^\| `([^`]+)` \|", (ROOT / "docs/reference/settings.md").read_text(encoding="utf-8"), re.M)
+    chosen = settings.read({}).model_dump()
+    for artefact, entry in catalogue.named().items():
+        assert entry["setting"] in keys, artefact
+        if "repository" in entry and "<name>" not in entry["setting"]:
+            default = reduce(lambda section, key: section[key], entry["setting"].split("."), chosen)
+            assert default == entry["repository"]
+    assert set(catalogue.named()["radgraph"]["files"]) == set(annotate_radgraph.PLACED)
+    assert not catalogue.named().keys() & catalogue.rule_params({}).keys()
+
+
+def test_a_model_is_its_entrys_by_repository_or_by_the_name_of_its_folder(tmp_path):
+    """A repository or folder of another name is a model of one's own, and so is one that another setting names."""
+    folder = tmp_path / "distilbert-base-uncased"
+    folder.mkdir()
+    for name in ("config.json", "model-00001-of-00002.safetensors", "tokenizer.json", "vocab.txt"):
+        (folder / name).touch()
+    found = catalogue.models({DISTILBERT: (str(tmp_path), ""), RUN: ("mine/RadVLM", "")}, {})
+    assert found == catalogue.models({RUN: (str(folder), ""), DISTILBERT: (LLAVA, "")}, {}) == {}
+    with pytest.raises(UserError, match=r"^radvlm.evaluation.bertscore.model: there is no file .*00002-of-00002"):
+        catalogue.models({DISTILBERT: (str(folder), "")}, {})
+    (folder / "model-00002-of-00002.safetensors").touch()
+    made = catalogue.models({DISTILBERT: (str(folder), "main")}, {})["distilbert"]
+    parts = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
+    assert made["sources"] == [str(folder / name) for name in ("config.json", "tokenizer.json", "vocab.txt", *parts)]
+    assert (made["options"]["repository"], made["options"]["revision"]) == (None, None)
+
+
+def test_runs_of_one_model_share_a_manifest_and_another_revision_has_its_own():
+    used = {
+        f"vlm.tuning.runs.{name}.model": (LLAVA, revision)
+        for name, revision in {"a": "", "b": "1" * 40, "c": ""}.items()
+    }
+    found = catalogue.models(used, {"llava_onevision/config.json": "0" * 64})
+    assert {name: one["options"]["revision"] for name, one in found.items()} == {
+        "llava_onevision": None,
+        "llava_onevision-2": "1" * 40,
+    }
+    assert {one["options"]["files"]["config.json"] for one in found.values()} == {"0" * 64}
+    with pytest.raises(UserError, match=r"names 'llava_onevision/model\.safetensors', no file"):
+        catalogue.rule_params({"llava_onevision/model.safetensors": "0" * 64})
+
+
+def test_prose_of_an_entry_is_no_param_of_its_rule():
+    made = catalogue.models({RUN: (LLAVA, "")}, {})["llava_onevision"]["options"]
+    prose = {"what", "size", "citation", "gated", "get"}
+    assert not prose & (made.keys() | catalogue.rule_params({})["cxas"].keys())
+
+
+def noted(folder: Path, found: dict) -> dict:
+    options = WeightsOptions(**found["options"])
+    model.run(sources=found["sources"], manifest=str(folder / "made.json"), options=options, attrs=ATTRS)
+    return json.loads((folder / "made.json").read_text())
+
+
+def test_a_model_of_the_hubs_cache_is_noted_with_its_commit_and_checked(tmp_path, monkeypatch):
+    cache, commit = tmp_path / "models--distilbert--distilbert-base-uncased", "c" * 40
+    folder = cache / "snapshots" / commit
+    folder.mkdir(parents=True)
+    (cache / "refs").mkdir()
+    (cache / "refs/main").write_text(commit)
+    held = {"config.json": b"{}", "model.safetensors": UNET, "tokenizer.json": b"{}", "vocab.txt": b"[PAD]\n"}
+    for name, content in held.items():
+        (folder / name).write_bytes(content)
+    monkeypatch.setattr(hub_constants, "HF_HUB_CACHE", str(tmp_path))
+    used = {DISTILBERT: ("distilbert/distilbert-base-uncased", "")}
+    with pytest.raises(UserError) as caught:
+        noted(tmp_path, catalogue.models(used, {})["distilbert"])
+    assert f"weights.sha256: {{distilbert/model.safetensors: '{sha256(UNET)}'}}" in sentence(caught)
+    found = catalogue.models(used, {"distilbert/model.safetensors": sha256(UNET)})["distilbert"]
+    made = noted(tmp_path, found)
+    rows = [{"file": name, "bytes": len(text), "sha256": sha256(text)} for name, text in held.items()]
+    told = {
+        "revision": commit,
+        "licence": "Apache-2.0 (its model card)",
+        "used_by": DISTILBERT,
+        "artefact": "distilbert",
+    }
+    assert made["published"] == made["used"] == rows
+    assert made.items() >= told.items()
+    shutil.rmtree(cache)
+    with pytest.raises(UserError, match="run `hf download distilbert/distilbert-base-uncased`, or give its folder"):
+        noted(tmp_path, found)
+
+
+@pytest.mark.slow
+def test_a_models_folder_goes_through_the_workflow(tmp_path):
+    folder = tmp_path / "models/RadVLM"
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text("{}")
+    (folder / "model.safetensors").write_bytes(UNET)
+    run = {"engine": "onevision", "model": "models/RadVLM", "trained": False, "lines": "radvlm:all"}
+    radvlm = {"evaluation": {"runs": ["theirs"]}}
+    snakemake(
+        write_settings(tmp_path, SLICE | {"vlm": {"tuning": {"runs": {"theirs": run}}}, "radvlm": radvlm}), "weights"
+    )
+    table = read_table(tmp_path / "results/weights/manifest.tsv")
+    assert table["file"].to_list() == ["config.json", "model.safetensors"]
+    assert table["sha256"].to_list() == [sha256(b"{}"), sha256(UNET)]
+    assert set(table["licence"]) == {"PhysioNet's credentialed access; read its page"}
+    assert set(table["used_by"]) == {"vlm.tuning.runs.<name>.model"}
 
 
 def test_a_rule_makes_each_weight_that_an_engine_reads():

@@ -32,7 +32,7 @@ EXAMPLES = {
     ),
     "radvlm_table6": (
         ("mimic", "radvlm", "radvlm_table6"),
-        {"radvlm_instructions_mix": 7, "vlm_tuning_run": 7, "radvlm_evaluation_scores": 7},
+        {"radvlm_instructions_mix": 7, "vlm_tuning_run": 7, "radvlm_evaluation_scores": 7, "weights_model": 1},
     ),
     "radvlm_table6_ours": (
         ("mimic", "radvlm", "radvlm_table6", "radvlm_table6_ours"),

@@ -307,6 +307,7 @@ ALONE = {
     "vlm_tuning_run": "days",
     "vlm_tuning_untrained": "once a run, at most 200 questions to a large net on a GPU, where its convention is probed",
     "training_sam": "once a run, a model of 14 GB",
+    "weights_model": "once a model, the digests of up to 16 GB",
     **{
         f"weights_{name}": "once, a file of up to 10 GB that somebody placed there"
         for name in [

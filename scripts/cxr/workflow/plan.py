@@ -9,7 +9,7 @@ from cxr.base.errors import existing_file
 from cxr.base.seeds import shard_names
 from cxr.base.vocabulary import SPLITS
 from cxr.imaging.cohort.check import check_inputs, check_lists, source_files
-from cxr.imaging.weights.catalogue import check_placed, needed, placed, rule_params
+from cxr.imaging.weights.catalogue import check_placed, models, needed, placed, rule_params
 from cxr.reporting.explain.asked import asked as asked_study
 from cxr.workflow import params
 from cxr.workflow.engine_files import declared, engine_inputs, engine_sources, package_of
@@ -42,7 +42,8 @@ class Plan:
     those in this repository); starts: {run: files it is made from}; data: {set: files that its pairs use}.
     evaluated, predictions_of, split, personas: the scored models, the models whose predictions are read, the split,
     and the personas. weights, weights_needed, placed: params of the rules that fetch weights, the needed weights,
-    and the files that the user placed. sheets, references, predict, ask, explain, shown, besides: the inputs of
+    and the files that the user placed; models: files and params of the rule that notes a model, of those that settings
+    name. sheets, references, predict, ask, explain, shown, besides: the inputs of
     `review`, `agreement`, `predict`, `vlm_ask`, `explain`, the page and the target of the reports; formats: the
     modules that read the references. gpus, model_mb, gpu_of: GPUs and megabytes of each stage and run; groups: the
     SLURM group of each stage (GPU and CPU jobs never share one); model_here: whether `paraphrase` loads a language
@@ -78,6 +79,7 @@ class Plan:
     weights: dict[str, dict]
     weights_needed: list[str]
     placed: dict
+    models: dict[str, dict]
     sheets: list[str]
     references: dict[str, dict]
     formats: list[str]
@@ -185,6 +187,7 @@ def make_plan(config: dict, configfiles: Sequence[Path]) -> Plan:
         weights=rule_params(settings.weights.sha256, settings.weights.folder),
         weights_needed=weights_needed,
         placed=placed(settings.weights.folder),
+        models=models(_models_used(settings), settings.weights.sha256),
         sheets=params.sheets(settings),
         references=params.references(settings),
         formats=params.formats(settings),
@@ -258,6 +261,19 @@ def _weights(settings: Settings, engine_files: dict, runs: dict, starts: dict, v
         asking["sam"] = f"{asked[0]}.segmentation 'head'"
     check_placed(found, settings.weights.folder, asking)
     return found
+
+
+def _models_used(settings: Settings) -> dict[str, tuple[str, str]]:
+    """Return {setting: (model, revision)} of the models of runs and annotators; one behind a server is not here."""
+    runs = {f"vlm.tuning.runs.{name}": run for name, run in settings.vlm.tuning.runs.items()}
+    told = settings.radvlm.evaluation
+    # a section of the evaluation, where the annotator has one
+    sections = {f"radvlm.evaluation.{name}": getattr(told, name, None) for name in told.annotators}
+    return {
+        f"{key}.model": (own.model, getattr(own, "revision", ""))
+        for key, own in (runs | sections).items()
+        if own and getattr(own, "transport", "") != "server"
+    }
 
 
 def _gpu(package: str, engine: str, settings: Settings) -> int:

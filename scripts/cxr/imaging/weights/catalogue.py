@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-from cxr.base.errors import UserError
+from cxr.base.errors import UserError, existing_file
 from cxr.base.paths import RESOURCES
 
 RESOURCE_FILES = ("weights.yaml",)
@@ -25,9 +25,23 @@ PARTS = (r"model(?:-(\d+)-of-(\d+))?\.safetensors", r"pytorch_model(?:-(\d+)-of-
 
 
 @cache
-def read() -> dict[str, dict]:
-    """Return {artefact: entry} of ``resources/weights.yaml``. All callers share it, so it must not be modified."""
+def _entries() -> dict[str, dict]:
     return yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
+
+
+@cache
+def read() -> dict[str, dict]:
+    """Return {artefact: entry} of ``resources/weights.yaml`` that rules fetch or convert.
+
+    All callers share it, so it must not be modified.
+    """
+    return {artefact: entry for artefact, entry in _entries().items() if "setting" not in entry}
+
+
+@cache
+def named() -> dict[str, dict]:
+    """Return {artefact: entry} of the models that a setting names, which are used where they lie; shared likewise."""
+    return {artefact: entry for artefact, entry in _entries().items() if "setting" in entry}
 
 
 def pin_name(artefact: str, entry: dict, file: str) -> str:
@@ -43,6 +57,7 @@ def rule_params(pins: dict[str, str], folder: str = "weights") -> dict[str, dict
     entries = read()
     files = {artefact: _files(artefact, entry, folder) for artefact, entry in entries.items()}
     names = {pin_name(artefact, entries[artefact], file) for artefact, found in files.items() for file in found}
+    names |= {f"{artefact}/{file}" for artefact, entry in named().items() for file in entry["files"]}
     for name in pins:
         within = name.partition("/")[0]
         if name not in names and not entries.get(within, {}).get("folder"):
@@ -60,6 +75,36 @@ def rule_params(pins: dict[str, str], folder: str = "weights") -> dict[str, dict
         }
         for artefact, entry in entries.items()
     }
+
+
+def models(used: Mapping[str, tuple[str, str]], pins: Mapping[str, str]) -> dict[str, dict]:
+    """Return {name: its files in a folder (``sources``), params of its rule (``options``)} of models of the catalogue.
+
+    ``used``: {setting: (model, revision)}; ``pins`` as in :func:`rule_params`. A model is an entry's where the setting
+    gives the entry's repository, or a folder of the entry's name. A second copy or revision is named with a number.
+    Raises UserError for a folder that lacks a file.
+    """
+    found: dict[str, dict] = {}
+    for setting, (model, revision) in used.items():
+        here = Path(model).is_dir()
+        for artefact, entry in named().items():
+            pattern = re.escape(entry["setting"]).replace("<name>", "[^.]+")
+            given, own = (Path(model).name, entry["folder"]) if here else (model, entry.get("repository"))
+            if given != own or not re.fullmatch(pattern, setting):
+                continue
+            files = _copied(entry, Path(model)) if here else entry["files"]
+            options = {
+                "artefact": artefact, "source": entry["source"], "repository": None if here else model,
+                "revision": None if here else revision or None, "licence": entry["licence"],
+                "used_by": entry["setting"], "tensors": None, "values": None,
+                "files": {file: pins.get(f"{artefact}/{file}", known) for file, known in files.items()},
+            }  # fmt: skip
+            sources = [str(existing_file(setting, str(Path(model, file)))) for file in files] if here else []
+            made = {"sources": sources, "options": options}
+            if made not in found.values():
+                copies = sum(one["options"]["artefact"] == artefact for one in found.values())
+                found[f"{artefact}-{copies + 1}" if copies else artefact] = made
+    return found
 
 
 def placed(folder: str) -> dict[str, list[str]]:
@@ -90,6 +135,13 @@ def _checkpoint(entry: dict, folder: Path) -> list[str]:
     found = [f"{own}/config.json", *(f"{words}/{name}" for name in (*tokenizer, *_there(folder / words, BESIDE)))]
     weights = _parts(folder / own) or [Path(file).name for file in entry["files"] if Path(file).suffix in SUFFIXES]
     return found + [f"{own}/{name}" for name in weights]
+
+
+def _copied(entry: dict, folder: Path) -> dict[str, str | None]:
+    """Return {file: sha256 if known} of a model in a folder, whose weights may be in other parts than the published."""
+    parts = _parts(folder) or [file for file in entry["files"] if Path(file).suffix in SUFFIXES]
+    others = [file for file in entry["files"] if Path(file).suffix not in SUFFIXES]
+    return {file: entry["files"].get(file) for file in (*others, *parts)}
 
 
 def _there(folder: Path, names: tuple[str, ...]) -> list[str]:

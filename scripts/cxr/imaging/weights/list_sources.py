@@ -10,7 +10,7 @@ from cxr.base.tables import write_table
 
 ARTEFACT = {
     "artefact": Column(pl.String, "Name of the weights."),
-    "used_by": Column(pl.String, "Engine that reads them."),
+    "used_by": Column(pl.String, "Engine that reads them, or setting that names them."),
     "licence": Column(pl.String, "Their licence."),
     "source": Column(pl.String, "Where they were published."),
     "revision": Column(pl.String, "Revision there; null where there is none."),
