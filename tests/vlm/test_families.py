@@ -9,12 +9,13 @@ import torch
 from cxr.base.engines import engine_names
 from cxr.base.errors import UserError
 from cxr.instructions.record import Turn
-from cxr.vlm.collate import Collator, answer_loss
+from cxr.vlm.collate import Collator
 from cxr.vlm.conventions import CONVENTIONS
 from cxr.vlm.families.engine import PARTS, load_family, part_of
 from cxr.vlm.models import load_model, make_tiny
 from cxr.vlm.samples import Sample, sample_of, texts_of
-from cxr.vlm.tokens import IGNORED, Reserved
+from cxr.vlm.tokens import IGNORED, Reserved, marks_of
+from cxr.vlm.tuning.objective import TextLoss, learned
 
 FAMILIES = engine_names("cxr.vlm.families")
 LINE = {"query_id": "q1", "image_id": "a", "source": "s", "split": "train", "query": "the small nucleus"}
@@ -48,6 +49,25 @@ def test_the_loss_is_on_answers_and_their_end_tokens(made):
     end = loaded.family.frame.end
     assert told == f"No.{end}Here [100, 200, 500, 1000].{end}Yes.{end}"
     assert [one for one, label in zip(encoded.ids, encoded.labels, strict=True) if label != IGNORED] == learned
+
+
+def test_the_published_loss_is_on_the_marks_of_turns_and_line_breaks_too(made):
+    _, _, loaded, collator = made
+    answers = collator.encode(TALK, picture(64, 96)).labels
+    published = Collator(loaded.family, loaded.tokens, collator.convention, marks=True).encode(TALK, picture(64, 96))
+    more = [one for one, label in zip(published.labels, answers, strict=True) if one != label]
+    assert [one for one, label in zip(published.labels, answers, strict=True) if label != IGNORED] == [
+        label for label in answers if label != IGNORED
+    ]
+    assert loaded.tokens.picture not in published.labels
+    told = [loaded.tokens.tokenizer.decode([one]) for one in more]
+    frame = loaded.family.frame
+    turns = len(TALK.turns)
+    pieces = [frame.start, *[frame.user, frame.assistant] * turns, frame.opening, frame.closing]
+    wanted = "".join([*pieces, *[frame.between] * (turns - 1)])
+    for mark in {"\n", *marks_of(frame)} - {frame.picture}:
+        assert told.count(mark) == wanted.count(mark), mark
+    assert set(told) <= {"\n", *marks_of(frame)}
 
 
 def test_the_prompt_is_a_prefix_of_what_is_learned(made):
@@ -108,7 +128,7 @@ def test_loss_falls_with_a_step_and_every_part_has_a_gradient(made):
     optimiser = torch.optim.AdamW(model.parameters(), lr=1e-3)
     losses = []
     for _ in range(4):
-        loss = answer_loss(model(**batch.inputs).logits, batch.labels)
+        loss = TextLoss().sums(model, batch)["text"] / learned(batch.labels)
         loss.backward()
         idle = getattr(collator.family, "idle", ())
         named = {key: value for key, value in model.named_parameters() if not any(mark in key for mark in idle)}

@@ -57,6 +57,18 @@ def test_an_order_has_every_sample_once():
     assert spread < 0.3 * np.ptp(lengths)
 
 
+def test_an_epochs_smaller_update_is_made_or_left_out(tmp_path):
+    lengths = [10] * 203
+    whole = epoch_order(lengths, 8, 42, 0)
+    assert epoch_order(lengths, 8, 42, 0, drop_last=True) == [part for part in whole if len(part) == 8]
+    assert [len(part) for part in epoch_order([10] * 5, 8, 42, 0, drop_last=True)] == [5]
+    given = data(tmp_path / "of ten", pictures=5)
+    for drop, sizes in ((False, [2, 4, 4]), (True, [4, 4])):
+        tune(tmp_path / str(drop), given, recipe(epochs=1, drop_last=drop))
+        updates = read_table(tmp_path / str(drop) / "updates.tsv")
+        assert (sorted(updates["samples"]), updates["epoch"][-1]) == (sizes, 1.0)
+
+
 def test_the_rate_rises_and_falls_as_a_cosine():
     plan = Recipe(**RECIPE | {"warmup_ratio": 0.1})
     rates = [plan.rate(update, 100) for update in range(100)]

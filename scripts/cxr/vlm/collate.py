@@ -46,11 +46,14 @@ class Batch:
 
 
 class Collator:
-    """Writes conversations in a family's chat and a run's convention of coordinates."""
+    """Writes conversations in a family's chat and a run's convention of coordinates.
 
-    def __init__(self, family: Family, tokens: Tokens, convention: Convention, wording: str = ""):
+    ``marks``: the marks of turns and line breaks are learned too, as the authors' code does.
+    """
+
+    def __init__(self, family: Family, tokens: Tokens, convention: Convention, wording: str = "", marks: bool = False):
         self.family, self.tokens, self.convention, self.wording = family, tokens, convention, wording
-
+        self.marks = marks
         self._sized: dict[tuple[int, int], Pictures] = {}
 
     def encode(self, sample: Sample, picture: np.ndarray) -> Encoded:
@@ -77,7 +80,10 @@ class Collator:
             )
             for turn in range(len(sample.turns))
         ]
-        return Encoded(sample.sample_id, *self.tokens.conversation(turns, pictures.tokens[0]), pictures)
+        ids, labels = self.tokens.conversation(turns, pictures.tokens[0])
+        if self.marks:
+            labels = self.tokens.with_marks(ids, labels)
+        return Encoded(sample.sample_id, ids, labels, pictures)
 
     def ask(self, sample: Sample, picture: np.ndarray | Pictures, said: Sequence[str] = ()) -> Encoded:
         """Return the prompt of the turn after the answers ``said``; ``picture`` may be encoded before.
@@ -116,10 +122,3 @@ class Collator:
                 places = [at for at, (token, label) in enumerate(marks) if token == label == self.tokens.seg]
                 found[row] = places, one.aims
         return joined(found)
-
-
-def answer_loss(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """Return the mean cross-entropy of the labelled tokens; logits (N, L, V) foretell the token after theirs."""
-    return torch.nn.functional.cross_entropy(
-        logits[:, :-1].flatten(0, 1).float(), labels[:, 1:].flatten(), ignore_index=IGNORED
-    )

@@ -1,7 +1,7 @@
 """Tokens of a family's conversations, and a small tokenizer for tiny models."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -103,6 +103,14 @@ class Tokens:
             ids += [*asked, *told]
             labels += [*[IGNORED] * len(asked), *told]
         return ids, labels
+
+    def with_marks(self, ids: Sequence[int], labels: Sequence[int]) -> list[int]:
+        """Return the labels of a conversation with the marks of turns and the line breaks learned too, wherever they
+        stand: the loss of the authors' code, whose names of the roles are not learned either.
+        """
+        marks = {one for mark in marks_of(self.frame) if mark != self.frame.picture for one in self.piece(mark)}
+        marks |= set(self.piece("\n"))
+        return [one if one in marks else label for one, label in zip(ids, labels, strict=True)]
 
     def text(self, ids: Iterable[int]) -> str:
         """Return the text of an answer's ids, without the end and what follows it."""

@@ -38,11 +38,11 @@ class Execution:
     told_to_stop: Callable[[], bool] = lambda: False
 
 
-def epoch_order(lengths: Sequence[int], batch: int, seed: int, epoch: int) -> list[list[int]]:
+def epoch_order(lengths: Sequence[int], batch: int, seed: int, epoch: int, drop_last: bool = False) -> list[list[int]]:
     """Return the samples of each update of an epoch: every sample once, samples of like length together.
 
     A seeded shuffle is cut into buckets, each bucket sorted by length and cut into updates, which are shuffled again.
-    The last update of an epoch may be smaller.
+    One update of an epoch may be smaller; with ``drop_last`` it is left out, unless it is the only one.
     """
     draw = random.Random(stable_hash(seed, "order", epoch))
     order = list(range(len(lengths)))
@@ -52,7 +52,7 @@ def epoch_order(lengths: Sequence[int], batch: int, seed: int, epoch: int) -> li
         bucket = sorted(order[first : first + batch * BUCKET], key=lambda at: (lengths[at], at))
         updates += [bucket[at : at + batch] for at in range(0, len(bucket), batch)]
     draw.shuffle(updates)
-    return updates
+    return [part for part in updates if len(part) == batch] or updates if drop_last else updates
 
 
 class Fit:
@@ -76,7 +76,8 @@ class Fit:
         self.objective = objective
         self.recipe, self.how, self.folder, self.seed, self.nan_limit = recipe, how, folder, seed, nan_limit
         recipe.together(runner.ranks)  # raises before anything is computed
-        per_epoch = math.ceil(len(lengths) / recipe.batch)
+        whole, rest = divmod(len(lengths), recipe.batch)
+        per_epoch = whole + (rest > 0 and not (recipe.drop_last and whole))
         self.per_epoch, self.total = per_epoch, recipe.updates or per_epoch * recipe.epochs
 
     def run(self) -> Course:
@@ -100,7 +101,8 @@ class Fit:
 
     def _updates(self, first: int) -> Iterator[tuple[int, list[int]]]:
         for epoch in range(first // self.per_epoch, math.ceil(self.total / self.per_epoch)):
-            for number, samples in enumerate(epoch_order(self.lengths, self.recipe.batch, self.seed, epoch)):
+            order = epoch_order(self.lengths, self.recipe.batch, self.seed, epoch, self.recipe.drop_last)
+            for number, samples in enumerate(order):
                 update = epoch * self.per_epoch + number
                 if first <= update < self.total:
                     yield update, samples

@@ -27,7 +27,8 @@ class Recipe:
 
     method: lora or full; lora: {rank, alpha, dropout, target}; parts: those that are trained in full; rates: {part:
     learning rate}, where it is not ``learning_rate``; updates: instead of epochs where it is not 0; zero: the stage of
-    DeepSpeed's ZeRO; names: of a whole model's tensors.
+    DeepSpeed's ZeRO; names: of a whole model's tensors; drop_last: an epoch's smaller update is left out; loss_on:
+    answers, or published, which are the marks of turns and line breaks too.
     """
 
     method: str
@@ -50,6 +51,8 @@ class Recipe:
     runner: str
     zero: int = 2
     names: str = "published"
+    drop_last: bool = False
+    loss_on: str = "answers"
 
     def shared(self, ranks: int) -> "Recipe":
         """Return the recipe with the largest micro-batch in which ``ranks`` processes can share the batch."""

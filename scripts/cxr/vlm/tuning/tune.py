@@ -58,6 +58,8 @@ log = logging.getLogger("cxr")
 WORKER = "cxr.vlm.tuning.worker"
 BESIDE = (".json", ".txt", ".jinja", ".model")
 """Endings of the files beside a model's weights."""
+PUBLISHED = "published"
+"""The loss of the authors' code."""
 START = "start"
 """Folder of the tiny random model, beside the checkpoints."""
 KEPT = 10**9
@@ -259,7 +261,8 @@ def _work(job: Job, told: Callable[[], bool]) -> None:
     samples = read_samples(job.lines)
     device = device_of(job.compute["device"], job.compute.get("asked"))
     loaded = start(job, options)
-    collator = Collator(loaded.family, loaded.tokens, convention_of(options.convention), options.wording)
+    marks = recipe.loss_on == PUBLISHED
+    collator = Collator(loaded.family, loaded.tokens, convention_of(options.convention), options.wording, marks)
     originals = Originals.of(job.originals, options.original, samples)
     with PictureStore(job.pictures, options.side, originals) as store, MaskStore(job.masks) as masks:
         learned, lengths, gone = kept(samples, collator, store, recipe.max_length, masks if options.head else None)

@@ -48,6 +48,15 @@ class Recipe(Section):
     weight_decay: float = key(0.0, "Weight decay of AdamW.", ge=0, le=1)
     betas: tuple[Share, Share] = key((0.9, 0.999), "Decay rates of AdamW's two moments.")
     clip: float = key(1.0, "Largest gradient norm.", gt=0, le=1e6)
+    drop_last: bool = key(
+        False, "Leave out an epoch's update of fewer samples than `batch`, unless it is the only one (RadVLM's code)."
+    )
+    loss_on: Literal["answers", "published"] = key(
+        "answers",
+        "Tokens that are learned. answers: those of the answers and their end tokens (the paper); published: the marks "
+        "of turns and the line breaks too, of questions and system prompt as well (RadVLM's code).",
+        source=PAPER,
+    )
     max_length: int = key(
         2048, "Tokens of a sample, its picture's counted; longer ones are left out and listed.", unit="tokens",
         source=PAPER, ge=16, le=1_000_000,
