@@ -12,7 +12,7 @@ from cxr.base.faults import broken
 from cxr.base.tables import read_table
 from cxr.dicom.files import Rejected, refused, sentence_of
 from cxr.dicom.quiet import silence
-from cxr.imaging.frames.decoding import grey_of
+from cxr.imaging.frames.decoding import grey_of, of_its_frame
 from cxr.vlm.samples import Sample
 
 REMEDY = "mount their disk, or remake the cohort, or set pictures of the run to frame"
@@ -54,8 +54,14 @@ class Originals:
                 f"{min(missing)[1]!r}: {REMEDY}"
             )
 
-    def __call__(self, sample: Sample) -> np.ndarray:
-        """Return a sample's image, uint8 (rows, columns). Raises UserError for a file that cannot be decoded."""
+    def __call__(self, sample: Sample, shape: tuple[int, int]) -> np.ndarray:
+        """Return a sample's image, uint8 (rows, columns), of the ``shape`` that its frame tells.
+
+        Raises UserError for a file that cannot be decoded, StoreError for another shape.
+        """
+        return of_its_frame(self._decoded(sample), sample.image_id, shape)
+
+    def _decoded(self, sample: Sample) -> np.ndarray:
         try:
             with silence():
                 return grey_of(self.paths[sample.source, sample.image_id], self.how)

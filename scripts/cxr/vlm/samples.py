@@ -14,7 +14,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from cxr.base.errors import StoreError, UserError
+from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_lines
 from cxr.geometry.affine import points_to_frame
@@ -95,14 +95,14 @@ class PictureStore:
     """Pictures of shards, by source and image; a source is the name of its shards' folder. Use inside ``with``.
 
     Of a frame it is the part that the original picture covers. With ``originals``, which returns the original, uint8
-    (H, W), of a sample whose frame the shards have, it is the original itself.
+    (H, W), of a sample and the (H, W) that its frame in the shards tells, it is the original itself.
     """
 
     def __init__(
         self,
         shards: Iterable[str | Path],
         side: int = 0,
-        originals: Callable[[Sample], np.ndarray] | None = None,
+        originals: Callable[[Sample, tuple[int, int]], np.ndarray] | None = None,
     ):
         self.shards, self.side, self.originals = list(map(Path, shards)), side, originals
 
@@ -127,12 +127,9 @@ class PictureStore:
         not the one its frame was made of.
         """
         shard, name = self._at(sample)
-        if self.originals is None:
-            return shown(shard.get(name, sample.image_id)[self.covered(sample)], self.side)
-        picture = self.originals(sample)
-        if picture.shape != self._original_shape(sample):
-            raise StoreError(f"image {sample.image_id} has another size than its frame tells: run frames again")
-        return shown(picture, self.side)
+        if self.originals is not None:
+            return shown(self.originals(sample, self._original_shape(sample)), self.side)
+        return shown(shard.get(name, sample.image_id)[self.covered(sample)], self.side)
 
     def size(self, sample: Sample) -> tuple[int, int]:
         """Return (H, W) of the picture that :meth:`get` returns, without reading it. Raises UserError like it."""

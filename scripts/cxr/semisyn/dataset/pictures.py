@@ -9,11 +9,10 @@ import polars as pl
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
-from cxr.base.errors import StoreError
 from cxr.base.hdf5 import Shard, Shards
 from cxr.base.tables import read_table
 from cxr.geometry.affine import points_to_original, to_original
-from cxr.imaging.frames.decoding import grey_of
+from cxr.imaging.frames.decoding import grey_of, of_its_frame
 from cxr.semisyn.dataset.columns import CORNERS, SYNTHETIC
 
 FRAME, ORIGINAL = "frame", "original"
@@ -80,9 +79,7 @@ class Source:
         corners = np.array([[row[name] for name in CORNERS] for row in boxes], np.float64).reshape(-1, 4)
         if sources is not None:
             shape = (facts["rows"], facts["columns"])
-            original = grey_of(paths[facts["image_id"]], self.decoding)
-            if original.shape != shape:
-                raise StoreError(f"image {facts['image_id']} has another size than its frame tells: run frames again")
+            original = of_its_frame(grey_of(paths[facts["image_id"]], self.decoding), facts["image_id"], shape)
             grey = changed(original, sources.get("image", facts["image_id"]), grey, affine)
             lesion = to_original(lesion.astype(np.uint8), affine, shape) > 0
             corners = points_to_original(corners.reshape(-1, 2), affine).reshape(-1, 4)
