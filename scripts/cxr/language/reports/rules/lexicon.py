@@ -4,6 +4,7 @@ Findings, cues and locations are data; the code contains only function words ("a
 """
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -46,14 +47,6 @@ class Composite:
     rank: int
 
 
-class _Cues(Negex):
-    """A negspacy component that leaves a document alone in which none of its cues stands: most have none."""
-
-    def negex(self, doc: Doc) -> Doc:
-        preceding, following, _ = self.process_negations(doc)
-        return super().negex(doc) if preceding or following else doc
-
-
 class Lexicon:
     """Everything the rules engine knows, ready to match.
 
@@ -86,7 +79,11 @@ class Lexicon:
             key = self.nlp.vocab.strings.add("cxr:" + phrase)
             self._values[key] = values
             self._matcher.add("cxr:" + phrase, [self.nlp.make_doc(phrase)])
-        self.cues = [self._negex(name) for name in CUE_SETS]
+        self.cues = {name: self._negex(name) for name in CUE_SETS}
+        self._cued = PhraseMatcher(self.nlp.vocab, attr="LOWER")
+        for name in CUE_SETS:
+            cues = self._phrases_of(name)
+            self._cued.add(name, [self.nlp.make_doc(cue) for cue in cues["before"] + cues["after"]])
         self.behind = {key: frozenset(words) for key, words in self.scope["behind"].items()}
         self.adjacent = frozenset(self.scope["negation"]["adjacent"])
         self.not_adjacent = frozenset(self.scope["negation"]["not_adjacent"])
@@ -96,7 +93,7 @@ class Lexicon:
         self.affirming_after_denial = self.articles.union(map(str, self.scope["affirming_after_denial"]))
         self.told_of = {key: frozenset(words) for key, words in self.scope["told_of"].items()}
         self.one_sizes = frozenset(self.scope["one_sizes"])
-        self.anaphora = tuple(sorted(({tuple(p.split()) for p in self.links["anaphora"]}), key=len, reverse=True))
+        self.anaphora = _by_first(tuple(phrase.split()) for phrase in self.links["anaphora"])
         self.breaks = frozenset(data["composites"]["composite_breaks"])
         self.joins = frozenset(data["composites"]["composite_joins"])
         self.steady = frozenset(data["composites"]["composite_steady"])
@@ -135,6 +132,11 @@ class Lexicon:
         self.quantities = frozenset(self.scope["quantities"]) | frozenset(map(str, self.scope["affirming"]))
         self.asks = frozenset(self.scope["asks"])
         self.before_place = frozenset(self.locations["before_place"])
+
+    def cued(self, doc: Doc) -> list[str]:
+        """Return the scope sets of which a cue stands in ``doc``, in their order: of most none does."""
+        found = {self.nlp.vocab.strings[key] for key, _, _ in self._cued(doc)}
+        return [name for name in CUE_SETS if name in found]
 
     def match(self, doc: Doc) -> list[tuple[str, object, int, int]]:
         """Return (tag, value, start, end) of all phrases of the lexicon in ``doc``, by start."""
@@ -214,22 +216,34 @@ class Lexicon:
 
     def _negex(self, name: str) -> Negex:
         """One negspacy component: its terms from the YAML, its clauses from our own sentence starts."""
-        row = self.scope[name]
-        if isinstance(row, list):
-            row = {"before": row, "after": [], "not": []}
-        phrases = {key: [str(phrase).lower() for phrase in row[key]] for key in ("before", "after", "not")}
+        phrases = self._phrases_of(name)
         terms = {
             "pseudo_negations": phrases["not"],
             "preceding_negations": phrases["before"],
             "following_negations": phrases["after"],
             "termination": [],
         }
-        return _Cues(self.nlp, name, terms, extension_name=name, span_keys=["mentions"])
+        return Negex(self.nlp, name, terms, extension_name=name, span_keys=["mentions"])
+
+    def _phrases_of(self, name: str) -> dict[str, list[str]]:
+        """Return the phrases of a scope set: cues before and after what they reach, and phrases that are none."""
+        row = self.scope[name]
+        if isinstance(row, list):
+            row = {"before": row, "after": [], "not": []}
+        return {key: [str(phrase).lower() for phrase in row[key]] for key in ("before", "after", "not")}
 
 
 def _entity(row: dict) -> Entity:
     values = {key: value for key, value in row.items() if key != "words"}
     return Entity(**values | {"leaves_open": tuple(row.get("leaves_open", ()))})
+
+
+def _by_first(phrases: Iterable[tuple[str, ...]]) -> dict[str, list[tuple[str, ...]]]:
+    """Return {first word: its phrases}."""
+    found: dict[str, list[tuple[str, ...]]] = {}
+    for phrase in phrases:
+        found.setdefault(phrase[0], []).append(phrase)
+    return found
 
 
 @cache

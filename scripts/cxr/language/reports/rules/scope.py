@@ -8,7 +8,7 @@ import numpy as np
 from spacy.attrs import SENT_START
 from spacy.tokens import Doc
 
-from cxr.language.reports.rules.lexicon import CUE_SETS, Lexicon
+from cxr.language.reports.rules.lexicon import Lexicon
 from cxr.language.reports.rules.mentions import SIDED, Hit, Mention
 
 GRADES = ("definite", "strong", "weak")
@@ -17,7 +17,10 @@ _VERSUS = frozenset(("versus", "vs"))
 
 
 def apply(doc: Doc, mentions: Iterable[Mention], clause_starts: Iterable[int], lexicon: Lexicon) -> None:
-    """Set the flags named in ``CUE_SETS`` of every mention of the document."""
+    """Set the flags of every mention of the document: the names of the scope sets that reach it."""
+    cued = lexicon.cued(doc)
+    if not cued:
+        return
     opening = np.full((len(doc), 1), -1, np.int64)
     opening[[0, *clause_starts]] = 1
     doc.from_array([SENT_START], opening.view(np.uint64))
@@ -25,8 +28,8 @@ def apply(doc: Doc, mentions: Iterable[Mention], clause_starts: Iterable[int], l
     for mention in mentions:
         spans.setdefault(mention.scope, []).append(mention)
     doc.spans["mentions"] = [doc[s:e] for s, e in spans]
-    for name, component in zip(CUE_SETS, lexicon.cues, strict=True):
-        component(doc)
+    for name in cued:
+        lexicon.cues[name](doc)
         for span in doc.spans["mentions"]:
             if span._.get(name):
                 for mention in spans[(span.start, span.end)]:

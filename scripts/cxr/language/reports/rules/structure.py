@@ -86,15 +86,17 @@ def _read(sentences: list[str], lexicon: Lexicon) -> list[tuple]:
             found = mentions.find(piece.words, own, lexicon)
             found = ellipsis.stand_ins(piece.words, own, found, entity, lexicon)
             entity = next((m.entity for m in reversed(found) if _told(m)), entity)
-            cut = clauses.starts(piece.words, own, found, lexicon)
+            # a first sentence without a finding ends no scope, and settles nothing
+            cut = clauses.starts(piece.words, own, found, lexicon) if found or offset or read else set()
             later.append((piece, own, found, cut, offset))
             starts |= {offset, *(offset + token for token in cut)}
             everything += found
             offset = end
         _scope(doc, later, starts, everything, lexicon)
         for piece, own, found, cut, _ in later:
-            scope.adjacent(piece.words, own, found, cut, lexicon)
-            resolution.settle(piece.words, own, found, cut, read[-1][2] if read else [], lexicon)
+            if found or read:
+                scope.adjacent(piece.words, own, found, cut, lexicon)
+                resolution.settle(piece.words, own, found, cut, read[-1][2] if read else [], lexicon)
             last = _finish(piece, own, found, cut, last, told, lexicon)
             read.append((piece, own, found))
     _answered(read, lexicon)
