@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from cxr.language.reports.rules import structure
+from cxr.language.reports.rules import lexicon, structure
 from cxr.radvlm import statements
 
 SHARED = Path(os.environ.get("CXR_ILS_SHARED", Path(__file__).parents[2] / "../shared")).resolve()
@@ -43,7 +43,7 @@ def test_a_text_reads_as_its_sentences_together():
 
 def test_sentences_without_ties_are_not_read_again_in_a_text(monkeypatch):
     free = list(FREE)
-    assert not any(one.back or one.on for one in (statements._by_itself(text)[1] for text in free))
+    assert not any(one.back or one.on or one.takes for one in (statements._by_itself(text)[1] for text in free))
     wanted = together(free)
     statements._of_text.cache_clear()
     monkeypatch.setattr(structure, "structure", lambda *_, **__: pytest.fail("read together"))
@@ -54,6 +54,27 @@ def test_what_a_sentence_before_tells_is_not_lost():
     first, second = "There is an opacity in the right upper lobe.", "Pneumonia is possible."
     assert not statements.of_sentence(second)[0].placed
     assert statements.of_text([first, second])[-1].place == ("right upper lobe",)
+
+
+def test_a_place_is_taken_from_the_sentence_before_and_no_other_is_read_again(monkeypatch):
+    text = ["No effusion.", "There is an opacity in the left base.", "Possible pneumonia.", "Mild cardiomegaly."]
+    wanted = together(text)
+    assert [one.place for one in wanted] == [(), ("left base",), ("left base",), ()]
+    read = []
+    whole = structure.structure
+    monkeypatch.setattr(structure, "structure", lambda given, *a, **how: read.append(given) or whole(given, *a, **how))
+    statements._of_text.cache_clear(), statements._together.cache_clear()
+    assert statements.of_text(text) == wanted
+    assert read == [text[1:3]]
+    assert statements.of_text(["Small effusion.", "Possible pneumonia."])[-1].place == ()
+    assert read == [text[1:3]]  # nothing before it has a place
+
+
+def test_only_scope_sets_with_a_cue_need_to_run(monkeypatch):
+    texts = ["There is no effusion.", "Possible edema.", "Mild cardiomegaly.", "History of pneumonia.", *TIED, *FREE]
+    wanted = [together([text]) for text in texts]
+    monkeypatch.setattr(lexicon.Lexicon, "cued", lambda *_: list(lexicon.CUE_SETS))
+    assert [together([text]) for text in texts] == wanted
 
 
 @pytest.mark.skipif(not OPENI.is_file(), reason="no Open-i reports (CXR_ILS_SHARED)")

@@ -13,10 +13,15 @@ _SUBJECTS = ("it", "this", "these", "they")
 
 @dataclass(frozen=True)
 class Ties:
-    """back: a sentence's reading, or that of those before it, may depend on both; on: it may with the next one."""
+    """back: a sentence's reading, or that of those before it, may depend on both; on: it may with the next one.
+
+    takes: a finding may take the place of one in the sentence right before it; gives: it has a finding with a place.
+    """
 
     back: bool
     on: bool
+    takes: bool = False
+    gives: bool = True
 
 
 def ties(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> Ties:
@@ -28,11 +33,11 @@ def ties(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Le
         or words[0] in _SUBJECTS
         or inference.refers_back(words, lexicon)
         or "unlike" in words
-        or not lexicon.beside.isdisjoint(words)
         or _stands_in(words, tags, mentions, lexicon)
-        or any(_needs_place(words, mention, lexicon) for mention in mentions)
+        or any(_points(words, mention, lexicon) for mention in mentions)
     )
-    return Ties(back, words[-1] != ".")
+    takes = not lexicon.beside.isdisjoint(words) or any(_inherits(mention, lexicon) for mention in mentions)
+    return Ties(back, words[-1] != ".", takes, any(mention.places for mention in mentions))
 
 
 def _stands_in(words: list[str], tags: set[str], mentions: list[Mention], lexicon: Lexicon) -> bool:
@@ -42,9 +47,13 @@ def _stands_in(words: list[str], tags: set[str], mentions: list[Mention], lexico
     return bare or not lexicon.stand_ins.keys().isdisjoint(words[:own])
 
 
-def _needs_place(words: list[str], mention: Mention, lexicon: Lexicon) -> bool:
-    """Tell whether a finding without a place may take that of an earlier sentence."""
-    if mention.places or mention.entity is None:
-        return False
+def _points(words: list[str], mention: Mention, lexicon: Lexicon) -> bool:
+    """Tell whether a finding without a place may take that of the same one in any sentence before."""
     pointed = not lexicon.pointers.isdisjoint(words[max(0, mention.start - 2) : mention.start])
-    return pointed or (mention.hedge != "definite" and mention.entity.name in lexicon.possible_diseases)
+    return pointed and mention.entity is not None and not mention.places
+
+
+def _inherits(mention: Mention, lexicon: Lexicon) -> bool:
+    """Tell whether a disease without a place may take that of a finding in the sentence before."""
+    possible = mention.entity is not None and mention.entity.name in lexicon.possible_diseases
+    return possible and mention.hedge != "definite" and not mention.places
