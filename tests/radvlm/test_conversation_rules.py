@@ -1,5 +1,6 @@
 """Conversations of the engine rules: they hold, vary, and keep what the facts say."""
 
+import gc
 import json
 import os
 from collections import Counter, defaultdict
@@ -12,7 +13,7 @@ from cxr.radvlm import statements
 from cxr.radvlm.conversations import check
 from cxr.radvlm.conversations.engine import Asked, ConversationOptions, load_engine
 from cxr.radvlm.conversations.facts import ImageFacts
-from cxr.radvlm.conversations.wordings import expanded, wordings
+from cxr.radvlm.conversations.wordings import agreed, expanded, wordings
 from cxr.radvlm.conversations.written import messages_of
 from cxr.radvlm.filtered.engine import FilterOptions
 from cxr.radvlm.filtered.rules import sentence_filter
@@ -64,6 +65,29 @@ def test_without_facts_there_is_no_conversation():
     bare = ImageFacts("own", "a", "s", "p", "train", sentences={1: "Scoliosis."})
     (made,) = ENGINE.converse([Asked(bare, False)])
     assert (made.conversation, made.reason) == (None, "too_few_facts")
+
+
+def test_conversations_make_no_cycles_that_the_collector_would_have_to_find():
+    asked = [Asked(facts_of(name), one["grounded"]) for name, one in PICTURES.items()]
+    ENGINE.converse(asked)  # words and patterns are loaded
+    gc.collect()
+    ENGINE.converse(asked)
+    assert gc.isenabled()
+    assert gc.collect() == 0
+
+
+def test_verbs_agree_with_the_plural_that_they_speak_of():
+    for text, wanted in (
+        ("There is probably effusions.", "There are probably effusions."),
+        ("Is effusions seen? Does effusions recur?", "Are effusions seen? Do effusions recur?"),
+        (
+            "Effusions on both sides is small, the heart is large.",
+            "Effusions on both sides are small, the heart is large.",
+        ),
+        ("It is probably effusions.", "It is probably effusions."),
+        ("Where is the scar?", "Where is the scar?"),
+    ):
+        assert agreed(text, "effusions") == wanted
 
 
 def test_each_combination_is_a_wording_and_no_two_of_an_act_are_equal():

@@ -8,11 +8,13 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from typing import NamedTuple
 
 from cxr.language.reports.devices import plain
 from cxr.radvlm import statements
 from cxr.radvlm.boxes import rounded
 from cxr.radvlm.conversations.facts import ImageFacts
+from cxr.radvlm.conversations.wordings import capital
 from cxr.radvlm.labels import names
 from cxr.radvlm.statements import CACHED, Statement
 
@@ -30,6 +32,12 @@ _BRACKET = re.compile(r"\[(?!SEG\])[^\]]*\]?")
 _YES = re.compile(r"^(?:yes|yeah|yep|correct|indeed|right|positive)\b", re.IGNORECASE)
 _NO = re.compile(r"^(?:no|nope|none|negative|not|neither)\b(?! (?:\w+ )*(?:but|than|more))", re.IGNORECASE)
 _ALONE = re.compile(r"(?:no|nope|none|negative)\W*$", re.IGNORECASE)
+_LEAD = re.compile(
+    r"(?:(?:no|yes|correct|indeed)[,:;]|(?:in addition|besides|besides that|to sum up),"
+    r"|(?:above all|briefly|in short|my impression|one more thing|only this|to begin with):) ",
+    re.IGNORECASE,
+)
+"""What a sentence may begin with and states nothing: behind it stands what others say without it."""
 _COMMON = frozenset(("there", "this", "that", "with", "seen", "present", "right", "left", "lung", "lungs", "side"))
 _LUNG = frozenset(("opacity", "consolidation", "pneumonia", "atelectasis", "edema"))
 _HEART = frozenset(("cardiomegaly",))
@@ -117,7 +125,7 @@ def in_rounds(messages: Sequence[Mapping[str, str]], rounds: Sequence[int]) -> t
         return [], f"{len(turns)} rounds"
     if not all(texts) or max(map(len, texts)) > LONGEST:
         return [], "an empty or endless text"
-    asked = [plain(question) for question, _ in turns]
+    asked = [_plain(question) for question, _ in turns]
     if len(set(asked)) < len(asked) or not all(asked):
         return [], "a question is asked twice"
     return turns, ""
@@ -160,14 +168,12 @@ def _speaks_of(said: frozenset[str], keys: frozenset[str], words: frozenset[str]
 
 
 def _statements(question: str, answer: str, held: Known) -> Fault | None:
-    words = statements.words()
-    defines = words.patterns["meaning"].search(question.lower())
+    defines = _defines(question)
     said: list[Statement] = []
-    for part in _sentences(answer):
-        part = _BOX.sub("", part)
-        if defines and not words.patterns["here"].search(part.lower()):
+    for part in _parts(answer):
+        if defines and not part.here:
             continue
-        said += _read(part)
+        said += part.said
         if problem := _contradicts_normal(part, held) or _wrong_device(part, held) or _wrong_view(part, held):
             return Fault(UNSUPPORTED, problem)
     if not defines:
@@ -180,6 +186,42 @@ def _statements(question: str, answer: str, held: Known) -> Fault | None:
     if _NO.match(answer) and _asks_device(question) and held.devices:
         return Fault(UNSUPPORTED, "denies a device that a fact affirms")
     return None
+
+
+class _Part(NamedTuple):
+    """A sentence of an answer. here: it speaks of this picture; said: its statements; normal: what it calls normal;
+    devices: their words; no_devices: it denies all; views, sexes: those that it tells.
+    """
+
+    here: bool
+    said: tuple[Statement, ...]
+    normal: tuple[tuple[str, tuple[str, ...], bool], ...]
+    devices: frozenset[str]
+    no_devices: bool
+    views: frozenset[str]
+    sexes: frozenset[str]
+
+
+@lru_cache(maxsize=CACHED)
+def _parts(answer: str) -> tuple[_Part, ...]:
+    return tuple(_part(_BOX.sub("", text)) for text in _sentences(answer))
+
+
+@lru_cache(maxsize=CACHED)
+def _part(text: str) -> _Part:
+    words, low = statements.words(), text.lower()
+    told = {pattern: words.patterns[pattern].search(low) is not None for pattern in ("here", "no_devices")}
+    views, sexes = (
+        frozenset(name for name, pattern in patterns.items() if pattern.search(low))
+        for patterns in (words.views, words.sexes)
+    )
+    return _Part(told["here"], _read(text), normals(text), _devices_of(text), told["no_devices"], views, sexes)
+
+
+@lru_cache(maxsize=CACHED)
+def _defines(question: str) -> bool:
+    """Tell whether a question asks for the meaning of a term."""
+    return statements.words().patterns["meaning"].search(question.lower()) is not None
 
 
 def unsupported(one: Statement, held: Known) -> str | None:
@@ -228,9 +270,8 @@ def _sentences(answer: str) -> tuple[str, ...]:
 @lru_cache(maxsize=CACHED)
 def _read(part: str) -> tuple[Statement, ...]:
     """Return the statements of a sentence; "No, it is likely X" does not deny X."""
-    rest = re.sub(r"^(?:no|yes|correct|indeed|right)\b[,:;]?\s+", "", part, flags=re.IGNORECASE)
-    if rest != part and re.match(r"^no\b[,:;]", part, re.IGNORECASE):
-        return statements.of_sentence(rest[:1].upper() + rest[1:])
+    if lead := _LEAD.match(part):
+        part = capital(part[lead.end() :])
     return statements.of_sentence(part)
 
 
@@ -256,8 +297,8 @@ def _named(question: str) -> list[Statement]:
     return [one for part in _sentences(question) for one in statements.of_sentence(part) if not one.of]
 
 
-def _contradicts_normal(part: str, held: Known) -> str | None:
-    for what, sides, apart in normals(part):
+def _contradicts_normal(part: _Part, held: Known) -> str | None:
+    for what, sides, apart in part.normal:
         if apart or all((what, side) in held.normal for side in sides):
             continue
         for fact in held.affirmed:
@@ -279,21 +320,10 @@ def _labels(one: Statement) -> frozenset[str]:
     return frozenset(names().lesions.get(one.lesion or "") or names().entities.get(one.entity) or ())
 
 
-def _wrong_view(part: str, held: Known) -> str | None:
-    views, sexes = _views_and_sexes(part)
-    if views - {held.facts.view}:
+def _wrong_view(part: _Part, held: Known) -> str | None:
+    if part.views - {held.facts.view}:
         return "tells a view that no fact tells"
-    return "tells a sex that no fact tells" if sexes - {held.facts.sex} else None
-
-
-@lru_cache(maxsize=CACHED)
-def _views_and_sexes(part: str) -> tuple[frozenset[str], frozenset[str]]:
-    words, low = statements.words(), part.lower()
-    views, sexes = (
-        frozenset(name for name, pattern in patterns.items() if pattern.search(low))
-        for patterns in (words.views, words.sexes)
-    )
-    return views, sexes
+    return "tells a sex that no fact tells" if part.sexes - {held.facts.sex} else None
 
 
 def _device_words(texts: Iterable[str]) -> set[str]:
@@ -312,19 +342,22 @@ def _any_device(held: Known) -> bool:
     return bool(held.devices) or names().device in held.labels
 
 
+@lru_cache(maxsize=CACHED)
 def _asks_device(question: str) -> bool:
-    told = {hit.group().removesuffix("s") for hit in names().words.device.finditer(plain(question))}
-    return bool(told) or "device" in plain(question)
+    text = _plain(question)
+    return "device" in text or names().words.device.search(text) is not None
 
 
-def _wrong_device(part: str, held: Known) -> str | None:
-    said = _devices_of(part)
-    if statements.words().patterns["no_devices"].search(part.lower()):
+_plain = lru_cache(maxsize=CACHED)(plain)
+
+
+def _wrong_device(part: _Part, held: Known) -> str | None:
+    if part.no_devices:
         return "denies a device that a fact affirms" if _any_device(held) else None
-    if not said:
+    if not part.devices:
         return None
     general = statements.words().general_devices
-    wrong = {word for word in said if word not in general and not any(word in own for own in held.devices)}
+    wrong = {word for word in part.devices if word not in general and not any(word in own for own in held.devices)}
     return "affirms a device that no fact affirms" if wrong or not _any_device(held) else None
 
 

@@ -1,7 +1,7 @@
 """What can be asked next in a conversation of the engine rules: moves, each a question with its answer.
 
-A move is offered only if the facts bear its answer out and nothing has told it yet. It says what it tells. The words of
-its answer are drawn when it is offered, and filled in when it is taken: of some five offers one is.
+A move is offered only if the facts bear its answer out and nothing has told it yet. It says what it tells. Its
+wordings are drawn when it is offered, and filled in when it is taken: of some five offers one is.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,6 +10,7 @@ from random import Random
 from typing import NamedTuple
 
 from cxr.radvlm.conversations.engine import Asked
+from cxr.radvlm.conversations.facts import ImageFacts
 from cxr.radvlm.conversations.record import Turn
 from cxr.radvlm.conversations.topics import HEART, Denial, Subjects, Topic, listed, lowered, with_article
 from cxr.radvlm.conversations.wordings import Wordings, agreed, capital, they
@@ -28,14 +29,14 @@ SEVERAL = 3
 class Offer(NamedTuple):
     """A question, and the answer that it gets if it is asked; act and wording as those of a :class:`Turn`."""
 
-    question: str
+    question: Callable[[], str]
     answer: Callable[[], str]
     act: str
     wording: str
 
     def taken(self) -> Turn:
         """Return the turn."""
-        return Turn(self.question, self.answer(), self.act, self.wording)
+        return Turn(self.question(), self.answer(), self.act, self.wording)
 
 
 class Move(NamedTuple):
@@ -63,13 +64,17 @@ class State:
     told: set = field(default_factory=set)
     topic: int | None = None
     turns: list[Turn] = field(default_factory=list)
-    asked: set[str] = field(default_factory=set)
+    _wordings: set[str] = field(default_factory=set)
 
     def add(self, move: Move) -> None:
         self.turns.append(move.offer.taken())
         self.told.update(move.tells)
-        self.asked.add(move.offer.question)
+        self._wordings.add(move.offer.wording)
         self.topic = move.topic
+
+    def asked(self, offer: Offer) -> bool:
+        """Tell whether a question was asked before, in the same wording."""
+        return offer.wording in self._wordings and offer.question() in (turn.question for turn in self.turns)
 
 
 class Moves:
@@ -81,6 +86,8 @@ class Moves:
         self.subjects, self.words, self.register, self.rng, self.segments = subjects, words, register, rng, segments
         nouns = [topic.noun for topic in subjects.topics]
         self.alone = [nouns.count(noun) == 1 for noun in nouns]
+        self.denials = list(map(_denied, subjects.denials))
+        self.others = list(_others(subjects, asked.facts))
         self.named = [self._named(*each) for each in enumerate(subjects.topics)]
 
     def opening(self) -> Move:
@@ -159,106 +166,78 @@ class Moves:
         return {"finding": single, "a_finding": single if topic.mass else with_article(single), "the_finding": the}
 
     def _follow_ups(self, at: int, topic: Topic, state: State) -> Iterator[Move]:
-        last = state.topic == at
+        last, told = state.topic == at, {aspect for where, aspect in state.told if where == at}
         weight = 3.0 if last else 0.7
 
-        def follow(act: str, case, aspect: str, slots: dict, **more) -> Iterator[Move]:
-            if (at, aspect) in state.told:
-                return
-            asked = (
-                f"{act}_it"
-                if last and not topic.many and f"{act}_it" in self.words.questions and self.rng.random() < 0.7
-                else act
-            )
-            turn = self._turn(act, case, self.named[at] | slots, asked, topic)
-            tells = ((at, aspect), *(((at, PLACE),) if aspect == BOX else ()))
-            given = {"refers": asked.endswith("_it") or act == "side", "facts": topic.facts} | more
-            yield Move(turn, given.pop("weight", weight), tells, at, **given)
+        def follow(act: str, case, aspect: str, slots: dict, weight: float = weight, **more) -> Move:
+            it = f"{act}_it"
+            pronoun = last and not topic.many and it in self.words.questions and self.rng.random() < 0.7
+            turn = self._turn(act, case, self.named[at] | slots, it if pronoun else act, topic)
+            tells = ((at, aspect), (at, PLACE)) if aspect == BOX else ((at, aspect),)
+            return Move(turn, weight, tells, at, refers=pronoun or act == "side", facts=topic.facts, **more)
 
         if self.grounded and topic.boxes:
-            case = "box" if topic.place and (at, PLACE) not in state.told else "box_only"
-            slots = {
-                "place": topic.place,
-                "box": slot(topic.noun if self.alone[at] else f"{topic.noun} {at + 1}"),
-            }
-            yield from self._boxed(at, topic, state, case, slots, follow)
-        elif topic.place:
-            yield from follow("where", None, PLACE, {"place": topic.place})
-        if topic.size:
-            yield from follow("size", None, SIZE, {"size": topic.size})
-        if topic.hedge or self.rng.random() < 0.35:
-            yield from follow("sure", topic.hedge, SURE, {}, weight=weight * (1.0 if topic.hedge else 0.4))
-        if topic.cause:
-            yield from follow("cause", topic.cause_hedge, CAUSE, {"cause": topic.cause})
-        if last and (at, PLACE) in state.told and (topic.one.lesion or topic.one.entity in SIDED):
-            yield from self._sides(at, topic, follow)
-        if topic.mask_id and self.segments:
-            slots = {"the_np": topic.called(size=False, article="the")}
-            yield from follow("segment", None, MASK, slots, mask=at, weight=weight * 0.6)
-        used = {aspect for where, aspect in state.told if where == at} - {TOLD}
-        if not used and len(topic.said.split()) > 5:
-            yield from follow("describe", None, SAID, {"sentence": topic.said})
-
-    def _boxed(self, at: int, topic: Topic, state: State, case: str, slots: dict, follow) -> Iterator[Move]:
-        for move in follow("box", None, BOX, slots, box=at, weight=4.0):
-            answer = self.words.answer(case, None, self.rng, slots)
-            told = (lambda answer=answer: they(answer())) if topic.many else answer
-            yield move._replace(offer=move.offer._replace(answer=told))
-
-    def _sides(self, at: int, topic: Topic, follow) -> Iterator[Move]:
-        if len(topic.sides) == 1 and self.alone[at]:
+            if BOX not in told:
+                slots = {"place": topic.place, "box": slot(self._slot_name(at, topic))}
+                yield self._boxed(topic, follow("box", None, BOX, slots, 4.0, box=at), PLACE in told, slots)
+        elif topic.place and PLACE not in told:
+            yield follow("where", None, PLACE, {"place": topic.place})
+        if topic.size and SIZE not in told:
+            yield follow("size", None, SIZE, {"size": topic.size})
+        if (topic.hedge or self.rng.random() < 0.35) and SURE not in told:
+            yield follow("sure", topic.hedge, SURE, {}, weight * (1.0 if topic.hedge else 0.4))
+        if topic.cause and CAUSE not in told:
+            yield follow("cause", topic.cause_hedge, CAUSE, {"cause": topic.cause})
+        if last and PLACE in told and SIDE not in told and self._one_sided(at, topic):
             (side,) = topic.sides
-            other = {"right": "left", "left": "right"}[side]
-            yield from follow("side", "one_side", SIDE, {"side": side, "other_side": other})
+            yield follow("side", "one_side", SIDE, {"side": side, "other_side": "left" if side == "right" else "right"})
+        if topic.mask_id and self.segments and MASK not in told:
+            yield follow(
+                "segment", None, MASK, {"the_np": topic.called(size=False, article="the")}, weight * 0.6, mask=at
+            )
+        if told == {TOLD} and len(topic.said.split()) > 5:
+            yield follow("describe", None, SAID, {"sentence": topic.said})
+
+    def _slot_name(self, at: int, topic: Topic) -> str:
+        return topic.noun if self.alone[at] else f"{topic.noun} {at + 1}"
+
+    def _boxed(self, topic: Topic, move: Move, placed: bool, slots: dict) -> Move:
+        """Return a move with an answer that gives boxes, and the place unless it is known or was told."""
+        answer = self.words.answer("box" if topic.place and not placed else "box_only", None, self.rng, slots)
+        told = (lambda: they(answer())) if topic.many else answer
+        return move._replace(offer=move.offer._replace(answer=told))
+
+    def _one_sided(self, at: int, topic: Topic) -> bool:
+        """Tell whether a finding lies on one side and may be asked for on the other."""
+        sided = bool(topic.one.lesion) or topic.one.entity in SIDED
+        return sided and len(topic.sides) == 1 and self.alone[at]
 
     # ---- what is denied, organs, devices, the view, terms --------------------------------------------------------
     def _denials(self, state: State) -> Iterator[Move]:
-        left = [one for one in self.subjects.denials if (one.noun, TOLD) not in state.told]
+        left = [one for one in self.denials if one.tells[0] not in state.told]
         self.rng.shuffle(left)
         for one in left[:2]:
-            slots = {"finding": one.noun, "a_finding": one.noun if one.mass else with_article(one.noun)}
-            turn = self._turn("absent", None, slots)
-            yield Move(turn, 1.4, ((one.noun, TOLD),), None, denies=True, facts=one.facts)
+            yield self._asked(one)
         if len(left) > 2:
             yield self._neither(left[0], left[2])
 
-    def _neither(self, one: Denial, other: Denial) -> Move:
-        turn = self._turn("neither", None, {"finding": one.noun, "other": other.noun})
-        tells = ((one.noun, TOLD), (other.noun, TOLD))
-        return Move(turn, 1.4, tells, None, denies=True, facts=one.facts + other.facts)
+    def _neither(self, one: "_Subject", other: "_Subject") -> Move:
+        turn = self._turn("neither", None, {"finding": one.slots["finding"], "other": other.slots["finding"]})
+        return Move(turn, 1.4, one.tells + other.tells, None, denies=True, facts=one.facts + other.facts)
 
     def _subjects(self, state: State) -> Iterator[Move]:
-        if self.subjects.heart and ("heart", TOLD) not in state.told and (HEART, TOLD) not in state.told:
-            turn = self._turn("heart", f"{self.subjects.heart}", {})
-            yield Move(turn, 1.0, (("heart", TOLD), (HEART, TOLD)), facts=self.subjects.heart_facts)
-        for organ, (text, facts) in self.subjects.organs.items():
-            if (organ, TOLD) not in state.told:
-                slots = {"organ": organ, "sentence": text}
-                yield Move(self._turn("organ", None, slots), 0.9, ((organ, TOLD),), facts=facts)
-        yield from self._devices(state)
-        if self.facts.view in ("PA", "AP") and ("view", TOLD) not in state.told:
-            view = self.facts.view
-            slots = {"view": view, "a_view": f"{'an' if view == 'AP' else 'a'} {view}"}
-            yield Move(self._turn("view", None, slots), 0.35, (("view", TOLD),))
+        for one in self.others:
+            if state.told.isdisjoint(one.tells):
+                yield self._asked(one)
 
-    def _devices(self, state: State) -> Iterator[Move]:
-        if ("devices", TOLD) in state.told:
-            return
-        device = names().device
-        if self.subjects.devices:
-            text = " ".join(one for one, _ in self.subjects.devices[:2])
-            slots = {"sentence": text, "sentence_low": lowered(text)}
-            facts = tuple(fact for _, held in self.subjects.devices for fact in held)
-            yield Move(self._turn("devices", "some", slots), 1.2, (("devices", TOLD),), facts=facts)
-        elif device in self.facts.absent:
-            held = (self.facts.ids[device],) if device in self.facts.ids else ()
-            yield Move(self._turn("devices", "none", {}), 0.6, (("devices", TOLD),), denies=True, facts=held)
+    def _asked(self, one: "_Subject") -> Move:
+        turn = self._turn(one.act, one.case, one.slots)
+        return Move(turn, one.weight, one.tells, None, denies=one.denies, facts=one.facts)
 
     def _terms(self, state: State) -> Iterator[Move]:
         if ("term", TOLD) in state.told:
             return
-        said = " ".join(turn.answer for turn in state.turns[-2:])
-        for term, definition in self.words.terms_in(said):
+        for term, definition in self.words.terms_in(turn.answer for turn in state.turns[-2:]):
             turn = self._turn("term", None, {"term": f"“{term}”", "definition": definition})
             weight = {"clinician": 0.15, "student": 1.0, "terse": 0.4}[self.register]
             yield Move(turn, weight, (("term", term), ("term", TOLD)), state.topic, refers=True)
@@ -319,7 +298,8 @@ class Moves:
         question, wording = self.words.question(asked or act, self.register, self.rng, slots)
         told = self._answer(act, case, slots)
         if topic is not None and topic.many:
-            question = capital(agreed(question, slots["the_finding"]))
+            put, finding = question, slots["the_finding"]
+            question = lambda: capital(agreed(put(), finding))  # noqa: E731
             if act != "describe":
                 spoken, noun = told, slots.get("np", topic.noun)
                 told = lambda: they(agreed(spoken(), noun))  # noqa: E731
@@ -329,3 +309,41 @@ class Moves:
         if act == BOX:  # drawn by its caller
             return str
         return self.words.answer(*((case, None) if act == SIDE else (act, case)), self.rng, slots)
+
+
+class _Subject(NamedTuple):
+    """What can be asked whatever was said before: act, case and slots of its words, and the rest of its move."""
+
+    act: str
+    case: str | None
+    slots: dict[str, str]
+    weight: float
+    tells: tuple[tuple[str, str], ...]
+    denies: bool = False
+    facts: tuple[str, ...] = ()
+
+
+def _denied(one: Denial) -> _Subject:
+    slots = {"finding": one.noun, "a_finding": one.noun if one.mass else with_article(one.noun)}
+    return _Subject("absent", None, slots, 1.4, ((one.noun, TOLD),), True, one.facts)
+
+
+def _others(subjects: Subjects, facts: ImageFacts) -> Iterator[_Subject]:
+    """Yield the heart, the organs, the devices and the view."""
+    if subjects.heart:
+        yield _Subject("heart", subjects.heart, {}, 1.0, (("heart", TOLD), (HEART, TOLD)), facts=subjects.heart_facts)
+    for organ, (text, ids) in subjects.organs.items():
+        yield _Subject("organ", None, {"organ": organ, "sentence": text}, 0.9, ((organ, TOLD),), facts=ids)
+    devices, told = names().device, (("devices", TOLD),)
+    if subjects.devices:
+        text = " ".join(one for one, _ in subjects.devices[:2])
+        slots = {"sentence": text, "sentence_low": lowered(text)}
+        yield _Subject(
+            "devices", "some", slots, 1.2, told, facts=tuple(one for _, ids in subjects.devices for one in ids)
+        )
+    elif devices in facts.absent:
+        ids = (facts.ids[devices],) if devices in facts.ids else ()
+        yield _Subject("devices", "none", {}, 0.6, told, denies=True, facts=ids)
+    if facts.view in ("PA", "AP"):
+        slots = {"view": facts.view, "a_view": f"{'an' if facts.view == 'AP' else 'a'} {facts.view}"}
+        yield _Subject("view", None, slots, 0.35, (("view", TOLD),))

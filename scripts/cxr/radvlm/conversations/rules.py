@@ -7,6 +7,7 @@ something where something is denied, and, grounded, asks for a box. What fails t
 from collections.abc import Mapping, Sequence
 from random import Random
 
+from cxr.base.acyclic import acyclic
 from cxr.base.seeds import rng
 from cxr.radvlm import statements
 from cxr.radvlm.conversations import check
@@ -27,7 +28,8 @@ def load(options: ConversationOptions, execution: Mapping) -> Engine:
     del execution
 
     def converse(asked: Sequence[Asked]) -> list[Made]:
-        return _conversations(asked, options)
+        with acyclic():
+            return _conversations(asked, options)
 
     return Engine(converse, "rules")
 
@@ -68,7 +70,7 @@ def walk(asked: Asked, about: Subjects, options: ConversationOptions, draw) -> C
     rounds = draw.randint(*options.rounds)
     while len(done) < rounds:
         last = len(done) == rounds - 1
-        offered = [move for move in moves.offered(state, last) if move.offer.question not in state.asked]
+        offered = [move for move in moves.offered(state, last) if not state.asked(move.offer)]
         move = _chosen(offered, done, rounds - len(done), asked.grounded, about, draw)
         if move is None:
             break

@@ -110,7 +110,7 @@ def with_article(text: str) -> str:
 def subjects(facts: ImageFacts, read: Sequence[Statement], words: Wordings) -> Subjects:
     """Return what can be talked about. ``read``: the statements of the image's sentences."""
     numbers = list(facts.sentences)
-    numbered = [_numbered(one, numbers[one.sentence - 1]) for one in read]
+    numbered = [one.numbered(numbers[one.sentence - 1]) for one in read]
     topics = _topics(facts, numbered, words)
     affirmed = [one for one in numbered if one.affirmed] + [topic.one for topic in topics]
     denials = _denials(facts, numbered, affirmed, words)
@@ -128,29 +128,25 @@ def subjects(facts: ImageFacts, read: Sequence[Statement], words: Wordings) -> S
     return Subjects(topics, denials, organs, once, *_heart(facts, affirmed, denials), untold)
 
 
-def _numbered(one: Statement, sentence: int) -> Statement:
-    return one if one.sentence == sentence else replace(one, sentence=sentence)
-
-
 def _topics(facts: ImageFacts, read: Sequence[Statement], words: Wordings) -> tuple[Topic, ...]:
     """Return a topic for each finding that a sentence or a phrase affirms; a phrase's has its boxes."""
     found: dict[tuple, Topic] = {}
-    by_text = {plain(text): number for number, text in facts.sentences.items()}
+    by_text = {plain(text): number for number, text in facts.sentences.items()} if facts.phrases else {}
     for phrase in facts.phrases:
         number = by_text.get(plain(phrase.text))
         own = [one for one in read if one.sentence == number] if number else _of_phrase(phrase)
         for one in [one for one in own if one.affirmed and not one.of][:1]:
-            made = _topic(one, own, phrase.text, facts, words)
+            ids = phrase.facts + ((f"{facts.study_id}#{number}",) if number else ())
+            made = _topic(one, own, phrase.text, ids, facts, words)
             if made is not None:
-                ids = phrase.facts + ((f"{facts.study_id}#{number}",) if number else ())
-                made = replace(made, boxes=phrase.boxes, facts=(*made.facts, *ids))
-                found.setdefault(_key(one), made)
+                found.setdefault(_key(one), replace(made, boxes=phrase.boxes))
     for one in read:
         if one.affirmed and not one.of:
             own = [other for other in read if other.sentence == one.sentence]
-            made = _topic(one, own, facts.sentences[one.sentence], facts, words)
+            ids = (f"{facts.study_id}#{one.sentence}",)
+            made = _topic(one, own, facts.sentences[one.sentence], ids, facts, words)
             if made is not None:
-                found.setdefault(_key(one), replace(made, facts=(*made.facts, f"{facts.study_id}#{one.sentence}")))
+                found.setdefault(_key(one), made)
     return _apart(list(found.values()))
 
 
@@ -174,7 +170,10 @@ def _apart(topics: list[Topic]) -> tuple[Topic, ...]:
     return tuple(kept)
 
 
-def _topic(one: Statement, own: Sequence[Statement], said: str, facts: ImageFacts, words: Wordings) -> Topic | None:
+def _topic(
+    one: Statement, own: Sequence[Statement], said: str, ids: tuple[str, ...], facts: ImageFacts, words: Wordings
+) -> Topic | None:
+    """Return the topic of a statement; own: those of its sentence; ids: facts that tell it, besides its label."""
     noun = words.nouns.get(one.entity)
     if noun is None:
         return None
@@ -190,7 +189,7 @@ def _topic(one: Statement, own: Sequence[Statement], said: str, facts: ImageFact
         told.one if told is not None and not told.many else with_article(told.one) if told is not None else "",
         cause.hedge if cause is not None else 0, said,
         mask_id=facts.masks.get(one.lesion or "", facts.masks.get(cause.lesion or "", "") if cause else ""),
-        facts=(facts.ids[label],) if label in facts.ids else (),
+        facts=((facts.ids[label],) if label in facts.ids else ()) + ids,
     )  # fmt: skip
 
 
@@ -213,12 +212,9 @@ def _place(one: Statement, words: Wordings) -> str:
     """Return where a finding is; "" where its sentence does not say so in words that are known."""
     if not one.place or set(one.place) <= set(words.bare.get(one.entity, ())):
         return ""
-    said = []
-    for text in one.place:
-        hit = next(((pattern.fullmatch(text), say) for pattern, say in words.places if pattern.fullmatch(text)), None)
-        if hit is None:
-            return ""
-        said.append(hit[0].expand(hit[1]))
+    said = [words.place(text) for text in one.place]
+    if not all(said):
+        return ""
     if one.entity == "pleural effusion" and one.sides:
         return "on both sides" if len(one.sides) == 2 else f"on the {next(iter(one.sides))}"
     if len(said) == 2 and len(one.sides) < 2:  # "in the right upper zone and the right upper lobe"

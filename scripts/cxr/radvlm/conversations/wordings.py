@@ -4,7 +4,7 @@
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from itertools import product
@@ -22,6 +22,9 @@ _BEFORE_MARK, _TWO_MARKS = re.compile(r"\s+([?.!,:;])"), re.compile(r"([?.!])[.]
 _LOOSE = re.compile(r"^\s|\s[\s?.!,:;]|[^\S ]|[?.!][.]$|\s$")
 """What a sentence must be mended for: space that is not one blank between two words, two marks at its end."""
 _WORD = re.compile(r"\w+")
+_BEFORE_NOUN = re.compile(r"\b(is|does)( (?:(?<=there is )(?:also|probably|likely) )?)", re.IGNORECASE)
+_AFTER_NOUN = re.compile(r"(?: [a-z]+){0,6}? (is)\b")
+_PLURAL = {"is": "are", "does": "do"}
 _KEPT = 200_000
 """Texts that are mended once: of the questions that are offered, most are offered again."""
 
@@ -34,7 +37,7 @@ class Noun:
     many: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Wordings:
     """nouns: {entity: noun}; sizes: {word: adjective}; adverbs: {adjective: adverb}; places: (pattern, words); bare:
     {entity: places that add nothing}; organs: {organ: pattern}; registers; questions: {act: {register: wordings}};
@@ -52,39 +55,54 @@ class Wordings:
     answers: Mapping[str, object]
     terms: Mapping[str, str]
 
-    def question(self, act: str, register: str, rng: Random, slots: Mapping[str, str]) -> tuple[str, str]:
-        """Return a question and the id of its wording."""
-        held = self.questions[act][register]
-        number = rng.randrange(len(held))
-        return _question(filled(held[number], slots)), f"{act}.{register}.{number}"
+    @lru_cache(maxsize=_KEPT)  # noqa: B019 - there is one Wordings in a process
+    def place(self, text: str) -> str:
+        """Return how a place of a report is told; "" where no pattern knows it."""
+        hits = ((pattern.fullmatch(text), say) for pattern, say in self.places)
+        return next((hit.expand(say) for hit, say in hits if hit), "")
 
-    def terms_in(self, text: str) -> list[tuple[str, str]]:
-        """Return the terms of the glossary that a text uses, with their definitions."""
-        words = set(_WORD.findall(text.lower()))
-        return [
-            (term, self.terms[term]) for first, term in self._by_first if first in words and _named(term).search(text)
-        ]
+    def question(self, act: str, register: str, rng: Random, slots: Mapping[str, str]) -> tuple[Callable[[], str], str]:
+        """Draw a question's wording; return what fills it in, and the id of the wording."""
+        text, wording = rng.choice(self._numbered[act, register])
+        return lambda: _question(filled(text, slots)), wording
 
     @cached_property
-    def _by_first(self) -> list[tuple[str, str]]:
-        """The first word of each term in lower case, and the term."""
-        return [(_WORD.findall(term.lower())[0], term) for term in self.terms]
+    def _numbered(self) -> dict[tuple[str, str], list[tuple[str, str]]]:
+        """The wordings of each act and register, with their ids."""
+        return {
+            (act, register): [(text, f"{act}.{register}.{number}") for number, text in enumerate(texts)]
+            for act, held in self.questions.items()
+            for register, texts in held.items()
+        }
+
+    def terms_in(self, texts: Iterable[str]) -> list[tuple[str, str]]:
+        """Return the terms of the glossary that texts use, with their definitions, in its order."""
+        used = frozenset().union(*map(self._used, texts))
+        return [self._named[at][:2] for at in sorted(used)]
+
+    @lru_cache(maxsize=_KEPT)  # noqa: B019
+    def _used(self, text: str) -> frozenset[int]:
+        """Return the numbers of the terms that a text uses."""
+        words = set(_WORD.findall(text.lower()))
+        named = enumerate(self._named)
+        return frozenset(at for at, (*_, first, pattern) in named if first in words and pattern.search(text))
+
+    @cached_property
+    def _named(self) -> list[tuple[str, str, str, re.Pattern]]:
+        """Each term with its definition, its first word in lower case, and its pattern."""
+        return [
+            (term, told, _WORD.findall(term.lower())[0], re.compile(rf"\b{re.escape(term)}\b", re.IGNORECASE))
+            for term, told in self.terms.items()
+        ]
 
     def answer(self, act: str, case: str | int | None, rng: Random, slots: Mapping[str, str]) -> Callable[[], str]:
         """Draw an answer's wording and return what fills it in.
 
-        ``case``: of the act's, None where it has none; two cases are parted by a slash.
+        ``case``: of the act's, None where it has none.
         """
         held = self.answers[act]
-        for name in str(case).split("/") if case is not None else ():
-            held = held[int(name) if name.isdigit() else name]
-        text = rng.choice(held)
+        text = rng.choice(held if case is None else held[case])
         return lambda: sentence(filled(text, slots))
-
-
-@lru_cache(maxsize=1000)
-def _named(term: str) -> re.Pattern:
-    return re.compile(rf"\b{re.escape(term)}\b", re.IGNORECASE)
 
 
 def expanded(text: str) -> list[str]:
@@ -129,23 +147,21 @@ def sentence(text: str) -> str:
 
 def agreed(text: str, many: str) -> str:
     """Return a text whose verbs and pronouns agree with ``many``, the plural that it speaks of."""
-    there, is_, does, after = _verbs(many)
-    text = there.sub(r"\1here are \2", text)
-    text = is_.sub(lambda hit: "Are " if hit[1] == "I" else "are ", text)
-    text = does.sub(r"\1o ", text)
-    return after.sub(r"\1 are", text)
 
+    def plural(hit: re.Match) -> str:
+        if not hit.string.startswith(many, hit.end()):
+            return hit[0]
+        verb = _PLURAL[hit[1].lower()]
+        return (verb if hit[1].islower() else capital(verb)) + hit[2]
 
-@lru_cache(maxsize=10_000)
-def _verbs(many: str) -> tuple[re.Pattern, ...]:
-    """Return the patterns of the verbs that must agree with ``many``."""
-    name = re.escape(many)
-    return (
-        re.compile(rf"\b([Tt])here is ((?:also|probably|likely) )?(?={name}\b)"),
-        re.compile(rf"\b([Ii])s (?={name}\b)"),
-        re.compile(rf"\b([Dd])oes (?={name}\b)"),
-        re.compile(rf"({name}(?: [a-z]+){{0,6}}?) is\b", re.IGNORECASE),
-    )
+    text = _BEFORE_NOUN.sub(plural, text)
+    low, name, end = text.lower(), many.lower(), 0
+    while (at := low.find(name, end)) >= 0:
+        end = at + len(name)
+        if hit := _AFTER_NOUN.match(low, end):
+            text = f"{text[: hit.start(1)]}are{text[hit.end(1) :]}"
+            low, end = text.lower(), hit.start(1)
+    return text
 
 
 def they(text: str) -> str:
