@@ -170,7 +170,8 @@ def test_gradients_reach_what_is_trained_and_nothing_else(given, tmp_path, metho
         model.model = add_adapters(model.model, loaded.family, plan.lora, loaded.tokens.seg)
     trained = choose(model, loaded.family, plan)
     model.train()
-    sum(MaskLoss(WEIGHTS).sums(model, batch).values()).backward()
+    sums = MaskLoss(WEIGHTS).sums(model, batch)
+    sum(sums[name] for name in MaskLoss.names).backward()
     moved = {name for name, value in model.named_parameters() if value.grad is not None and value.grad.any()}
     assert moved <= trained.keys()
     frozen = ("segmenter.sam.vision_encoder.", "segmenter.sam.prompt_encoder.", "segmenter.sam.shared_image_embedding.")

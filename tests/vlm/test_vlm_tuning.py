@@ -11,15 +11,16 @@ import torch
 from cxr.base.errors import UserError
 from cxr.base.tables import read_lines, read_table, write_lines
 from cxr.geometry.unions import union_iou
+from cxr.vlm.answers.ask import collator_of
 from cxr.vlm.families.engine import PARTS, part_of
 from cxr.vlm.grounding import read_answer
 from cxr.vlm.models import MODEL, load_model, load_run
-from cxr.vlm.samples import Sample
+from cxr.vlm.samples import PictureStore, Sample, read_samples
 from cxr.vlm.tuning import fit, objective
 from cxr.vlm.tuning.fit import epoch_order
 from cxr.vlm.tuning.recipe import Recipe, optimiser
 from cxr.vlm.tuning.tune import balanced
-from vlm_runs import OPTIONS, RECIPE, ask, contents, data, recipe, tune
+from vlm_runs import OPTIONS, RECIPE, SIDE, ask, contents, data, recipe, tune
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +68,30 @@ def test_an_epochs_smaller_update_is_made_or_left_out(tmp_path):
         tune(tmp_path / str(drop), given, recipe(epochs=1, drop_last=drop))
         updates = read_table(tmp_path / str(drop) / "updates.tsv")
         assert (sorted(updates["samples"]), updates["epoch"][-1]) == (sizes, 1.0)
+
+
+def test_updates_tell_each_task_its_samples_and_its_loss(tmp_path):
+    """One update of all samples, beside the losses of the untuned model by hand; any micro-batch tells the same."""
+    given = data(tmp_path, pictures=3)
+    talk = {"question": "what is it?", "answer": "a thing. it is bright."}
+    told = {"sample_id": "t", "image_id": "p0", "source": "drawn", "split": "train", "task": "talk", "boxes": {}}
+    write_lines(tmp_path / "lines.jsonl", [*given["rows"], told | {"turns": [talk, talk]}])
+    rows = []
+    for size in (7, 1):
+        run = tune(tmp_path / str(size), given, recipe(batch=7, micro_batch=size, epochs=1, learning_rate=1e-12))
+        rows += read_table(tmp_path / str(size) / "updates.tsv").to_dicts()
+    loaded, collator, losses = load_run(run, None, torch.float32), collator_of(run, ""), {}
+    with PictureStore(given["pictures"], SIDE) as store, torch.no_grad():
+        for sample in read_samples(given["lines"]):
+            batch = collator.batch([collator.encode(sample, store.get(sample))])
+            loss = objective.TextLoss().sums(loaded.model, batch)["text"]
+            losses.setdefault(sample.task, []).append((float(loss), objective.learned(batch.labels)))
+    for row in rows:
+        parts = [part.split() for part in row["by_task"].split("; ")]
+        assert [(name, int(number)) for name, number, _ in parts] == [("grounding", 6), ("talk", 1)]
+        for name, _, loss in parts:
+            total, tokens = np.sum(losses[name], axis=0)
+            assert float(loss) == pytest.approx(total / tokens, abs=2e-4)
 
 
 def test_the_rate_rises_and_falls_as_a_cosine():
@@ -218,17 +243,20 @@ def test_what_is_not_learned_is_listed(given, tmp_path):
 
 
 def test_updates_without_a_number_are_skipped_and_limited(given, tmp_path, monkeypatch):
-    original, spoilt = objective.summed, []
+    original, spoilt = objective.of_text, []
 
-    def summed(logits, labels):
+    def times(logits, labels, factor):
+        return {name: value * factor for name, value in original(logits, labels).items()}
+
+    def some(logits, labels):
         spoilt.append(len(spoilt))
-        return original(logits, labels) * (math.nan if len(spoilt) in (2, 4) else 1.0)
+        return times(logits, labels, math.nan if len(spoilt) in (2, 4) else 1.0)
 
-    monkeypatch.setattr(objective, "summed", summed)
+    monkeypatch.setattr(objective, "of_text", some)
     table = read_table(tune(tmp_path / "two", given).parent / "updates.tsv")
     assert [at for at, skipped in enumerate(table["skipped"]) if skipped] == [1, 3]
     assert np.isfinite(table["loss"].to_numpy()[-1])
-    monkeypatch.setattr(objective, "summed", lambda logits, labels: original(logits, labels) * math.nan)
+    monkeypatch.setattr(objective, "of_text", lambda logits, labels: times(logits, labels, math.nan))
     with pytest.raises(
         UserError, match=r"3 updates had a loss or gradient that is not a number, the limit vlm\.tuning"
     ):

@@ -16,6 +16,10 @@ UPDATES: Columns = {
     "masks": Column(pl.Int64, "Masks that its samples give, one for each [SEG]; null of a run without a head."),
     "positives": Column(pl.Int64, "Those of them that are not empty; null of a run without a head."),
     "samples": Column(pl.Int64, "Samples of the update."),
+    "by_task": Column(
+        pl.String,
+        "Of each task that the update has samples of: its name, their number, and their `text`; between `; `.",
+    ),
     "gradient_norm": Column(pl.Float64, "Norm of the gradient before it is clipped."),
     "skipped": Column(pl.Boolean, "Whether the update was left out, because its loss or gradient is not a number."),
 }

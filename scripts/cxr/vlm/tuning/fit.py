@@ -13,7 +13,7 @@ from cxr.base.errors import UserError
 from cxr.base.jobs import progress
 from cxr.base.seeds import stable_hash
 from cxr.vlm.collate import Batch, Encoded
-from cxr.vlm.tuning.objective import Objective
+from cxr.vlm.tuning.objective import Objective, learned_each
 from cxr.vlm.tuning.recipe import Recipe
 
 log = logging.getLogger("cxr")
@@ -56,7 +56,9 @@ def epoch_order(lengths: Sequence[int], batch: int, seed: int, epoch: int, drop_
 
 
 class Fit:
-    """A tuning. ``encode``: {number of a sample: its conversation}, ``collate``: conversations to a batch."""
+    """A tuning. ``encode``: {number of a sample: its conversation}, ``collate``: conversations to a batch; ``lengths``,
+    ``tasks``: of the samples.
+    """
 
     def __init__(
         self,
@@ -68,11 +70,14 @@ class Fit:
         recipe: Recipe,
         how: Execution,
         *,
+        tasks: Sequence[str],
         folder: Path,
         seed: int,
         nan_limit: int,
     ):
         self.runner, self.lengths, self.encode, self.collate = runner, lengths, encode, collate
+        self.kinds = sorted(set(tasks))
+        self.kind_of = [self.kinds.index(task) for task in tasks]
         self.objective = objective
         self.recipe, self.how, self.folder, self.seed, self.nan_limit = recipe, how, folder, seed, nan_limit
         recipe.together(runner.ranks)  # raises before anything is computed
@@ -119,13 +124,15 @@ class Fit:
         micro += [[] for _ in range(count - len(micro))]  # every rank has as many, some of nothing
         batches = [self._batch(part, samples) for part in micro]
         held = torch.zeros(len(objective.names), dtype=torch.float64)
-        for batch, real in batches:
-            held += real * torch.tensor(objective.counts(batch))
+        for batch, part in batches:
+            held += bool(part) * torch.tensor(objective.counts(batch))
         counts = runner.sum(held).tolist()
-        sums = torch.cat([self._learn(batches, counts), torch.zeros(1, dtype=torch.float64)])
+        means, of_kinds = self._learn(batches, counts)
+        sums = torch.cat([means, of_kinds.flatten(), torch.zeros(1, dtype=torch.float64)])
         norm = runner.update(recipe.learning_rate * factor)
         sums[-1] = float(self.how.told_to_stop())
         *values, told = runner.sum(sums).tolist()
+        values, of_kinds = values[: len(counts)], values[len(counts) :]
         if not math.isfinite(norm):
             self._skipped(update, course)
         each = zip(objective.names, values, counts, strict=True)
@@ -137,16 +144,21 @@ class Fit:
             **{name: value if count else None for name, value, count in each},
             **{name: int(count) for name, count in zip(objective.counted, counts, strict=True)},
             "samples": len(samples),
+            "by_task": self._told(of_kinds),
             "gradient_norm": norm,
             "skipped": not math.isfinite(norm),
         }
         return noted, told > 0
 
-    def _learn(self, batches: list[tuple[Batch, bool]], counts: list[float]) -> torch.Tensor:
-        """Add an update's gradients up; return this rank's share of its losses, each divided by its count."""
+    def _learn(self, batches: list[tuple[Batch, list[int]]], counts: list[float]) -> tuple[torch.Tensor, torch.Tensor]:
+        """Add an update's gradients up; return this rank's share of its losses, each divided by its count, and of each
+        task, (T, 3), the samples, the tokens of their answers, and the text's summed loss.
+        """
         objective, runner = self.objective, self.runner
         sums = torch.zeros(len(counts), dtype=torch.float64)
-        for number, (batch, real) in enumerate(batches, 1):
+        of_kinds = torch.zeros(len(self.kinds), 3, dtype=torch.float64)
+        for number, (batch, part) in enumerate(batches, 1):
+            real = bool(part)
             moved = batch.to(runner.device)
             found = runner.forward(lambda model, moved=moved: objective.sums(model, moved))
             # the mean over the whole update, whatever rank and micro-batch a sample is in
@@ -154,14 +166,26 @@ class Fit:
             means = [found[name] * (float(real) / max(count, 1.0)) for name, count in each]
             loss = sum(weight * mean for weight, mean in zip(objective.weights, means, strict=True))
             sums += torch.tensor([float(mean.detach()) for mean in means])
+            if real:
+                each = torch.stack([torch.ones(len(part)), learned_each(batch.labels).float(), found["each"].cpu()], 1)
+                of_kinds.index_add_(0, torch.tensor([self.kind_of[at] for at in part]), each.double())
             healthy = math.isfinite(float(loss.detach()))
             loss = loss * runner.ranks * len(batches)
             runner.backward(loss if healthy else loss * math.nan, len(batches), number == len(batches))
-        return sums
+        return sums, of_kinds
 
-    def _batch(self, part: list[int], samples: list[int]) -> tuple[Batch, bool]:
-        """Return a micro-batch; of nothing, one sample that counts nothing: all ranks must compute as often."""
-        return self.collate([self.encode(at) for at in part or samples[:1]]), bool(part)
+    def _told(self, of_kinds: Sequence[float]) -> str:
+        """Return what an update's log tells of each task that it has samples of."""
+        rows = zip(self.kinds, of_kinds[::3], of_kinds[1::3], of_kinds[2::3], strict=True)
+        return "; ".join(
+            f"{kind} {int(samples)} {loss / max(tokens, 1):.4f}" for kind, samples, tokens, loss in rows if samples
+        )
+
+    def _batch(self, part: list[int], samples: list[int]) -> tuple[Batch, list[int]]:
+        """Return a micro-batch with the numbers of its samples; of nothing, one sample that counts nothing: all ranks
+        must compute as often.
+        """
+        return self.collate([self.encode(at) for at in part or samples[:1]]), part
 
     def _skipped(self, update: int, course: Course) -> None:
         course.skipped += 1

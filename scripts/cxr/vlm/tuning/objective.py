@@ -28,7 +28,7 @@ class Objective(Protocol):
         ...
 
     def sums(self, model: torch.nn.Module, batch: Batch) -> dict[str, torch.Tensor]:
-        """Return {name: its sum over a batch}, with gradients."""
+        """Return {name: its sum over a batch}, with gradients, and ``each``: the text's loss of each sample, (N,)."""
         ...
 
 
@@ -43,7 +43,7 @@ class TextLoss:
 
     def sums(self, model: torch.nn.Module, batch: Batch) -> dict[str, torch.Tensor]:
         """Return their summed cross-entropy."""
-        return {"text": summed(model(**batch.inputs, use_cache=False).logits, batch.labels)}
+        return of_text(model(**batch.inputs, use_cache=False).logits, batch.labels)
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,7 @@ class MaskLoss:
         found = model(batch.segs, **batch.inputs, use_cache=False)
         masks, told = found["masks"], batch.segs.masks
         some = _some(told)
-        return {
-            "text": summed(found["logits"], batch.labels),
+        return of_text(found["logits"], batch.labels) | {
             "bce": bce(masks, told).sum() if len(told) else masks.sum(),
             "dice": dice(masks[some], told[some]).sum() if some.any() else masks.sum() * 0.0,
         }
@@ -87,11 +86,21 @@ def _some(masks: torch.Tensor) -> torch.Tensor:
 
 def learned(labels: torch.Tensor) -> int:
     """Return the number of tokens that a batch's loss is on."""
-    return int((labels[:, 1:] != IGNORED).sum())
+    return int(learned_each(labels).sum())
 
 
-def summed(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """Return the summed cross-entropy of the labelled tokens; logits (N, L, V) foretell the token after theirs."""
-    return functional.cross_entropy(
-        logits[:, :-1].flatten(0, 1).float(), labels[:, 1:].flatten(), ignore_index=IGNORED, reduction="sum"
+def learned_each(labels: torch.Tensor) -> torch.Tensor:
+    """Return the same of each sample, (N,)."""
+    return (labels[:, 1:] != IGNORED).sum(1)
+
+
+def of_text(logits: torch.Tensor, labels: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Return the summed cross-entropy of the labelled tokens, of all and of each sample (without gradients).
+
+    logits (N, L, V) foretell the token after theirs.
+    """
+    told = labels[:, 1:]
+    tokens = functional.cross_entropy(
+        logits[:, :-1].flatten(0, 1).float(), told.flatten(), ignore_index=IGNORED, reduction="none"
     )
+    return {"text": tokens.sum(), "each": tokens.detach().view(told.shape).sum(1)}

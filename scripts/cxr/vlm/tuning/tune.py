@@ -300,7 +300,8 @@ def _work(job: Job, told: Callable[[], bool]) -> None:
         how = Execution(job.compute["checkpoint_every"], told)
         fit = Fit(
             runner, lengths, Recent(encode, KEPT), collator.batch, objective, recipe, how,
-            folder=Path(job.folder), seed=options.seed, nan_limit=options.nan_limit,
+            tasks=[sample.task for sample in learned], folder=Path(job.folder), seed=options.seed,
+            nan_limit=options.nan_limit,
         )  # fmt: skip
         course = fit.run()
     with runner.gathered():
