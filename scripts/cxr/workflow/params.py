@@ -181,6 +181,15 @@ def model_options(key: str, llm: dict, seed: int) -> dict:
     return {name: llm[name] for name in LANGUAGE_MODEL} | {"key": key, "seed": seed}
 
 
+def model_is_there(key: str, llm: dict) -> None:
+    """Raise UserError for a language model of the job that the setting ``key`` names by a path where no folder is.
+
+    A path begins as one: any other text may be a name on the hub. A server's model is the server's.
+    """
+    if llm["transport"] == "offline" and llm["model"].startswith(("/", "./", "../")):
+        existing_folder(key, llm["model"])
+
+
 def data(settings: Settings, shards: list[str]) -> dict[str, dict]:
     """Return {set: index, masks, frames, pictures}: the files that its pairs use; pictures are a release's images."""
     own = {name: f"results/masks/{name}" for name in settings.thresholds.all_sets()}
