@@ -132,6 +132,7 @@ def test_a_line_made_elsewhere_that_answers_nothing_is_a_row_with_a_reason(given
         f'{{"sample_id": "{one}", "text": "[1, 2, 3, 4]"}}', "no JSON", "", '["a list"]', '{"text": "[1, 2, 3, 4]"}',
         f'{{"sample_id": "{two}", "text": "[1, 2, 3, 4]"}}', '{"sample_id": "nobody", "text": "[1, 2, 3, 4]"}',
         f'{{"sample_id": "{two}", "text": "[5, 6, 7, 8]"}}', f'{{"sample_id": "{three}", "text": 7}}', "[" * 100_000,
+        f'{{"sample_id": "{one}", "turn": 1, "text": "[1, 2, 3, 4]"}}',
     ]  # fmt: skip
     (tmp_path / "theirs.jsonl").write_text("\n".join(told))
     run_given(
@@ -144,7 +145,7 @@ def test_a_line_made_elsewhere_that_answers_nothing_is_a_row_with_a_reason(given
     assert set(failures.values()) == {"not_given"}
     assert read_table(tmp_path / "unused.parquet").rows() == [
         (2, "", "bad_line"), (4, "", "bad_line"), (5, "", "bad_line"), (7, "nobody", "unknown_sample"),
-        (8, two, "duplicate"), (9, "", "bad_line"), (10, "", "bad_line"),
+        (8, two, "duplicate"), (9, "", "bad_line"), (10, "", "bad_line"), (11, one, "unknown_sample"),
     ]  # fmt: skip
     (tmp_path / "theirs.jsonl").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(UserError, match=r"theirs\.jsonl cannot be read as answers"):

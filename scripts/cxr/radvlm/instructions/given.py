@@ -38,7 +38,7 @@ class Given:
     """images: {image_id: its row}, those that a frame shows and no other split has; facts: the table; sizes: {image_id:
     (rows, columns)}; present: {image_id: labels that are present, No Finding apart}, of images with labels; stated:
     {image_id: ids of the facts on labels}, of no single reader; texts, phrases, conversations, pairs: lines;
-    areas: {mask_id: its boxes}; left: {reason: what an image that left the mix had}.
+    areas: {mask_id: its boxes}.
     """
 
     source: str

@@ -33,10 +33,10 @@ def run_given(
     run_answers(
         lines=lines, pictures=pictures, base=base, answers=answers, options=options, attrs=attrs, compute=compute
     )
-    given, asked = read_given(base), {line["sample_id"] for line in read_lines(answers)}
+    given, asked = read_given(base), {(line["sample_id"], line["turn"]) for line in read_lines(answers)}
     rows = [(number, "", BAD_LINE) for number in given.bad]
     rows += [(number, name, DUPLICATE) for number, name in given.twice]
-    rows += [(number, name, "unknown_sample") for (name, _), number in given.lines.items() if name not in asked]
+    rows += [(number, at[0], "unknown_sample") for at, number in given.lines.items() if at not in asked]
     for reason, count in sorted(Counter(reason for _, _, reason in rows).items()):
         log.warning("%d lines of the answers made elsewhere are left out: %s", count, reason)
     write_table(unused, pl.DataFrame(sorted(rows), schema=schema(UNUSED), orient="row"), UNUSED)
