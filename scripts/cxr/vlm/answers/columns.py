@@ -9,7 +9,7 @@ UNUSED: Columns = {
     "sample_id": Column(pl.String, "Sample that it names; empty where it names none."),
     "reason": Column(
         pl.String,
-        "`unknown_sample`: the set has none of this name, or it has no such turn; `duplicate`: an earlier line answers it "
-        "too, so that it failed; `bad_line`: no JSON object with sample_id and text.",
+        "`unknown_sample`: the set has none of this name, or it has no such turn; `duplicate`: an earlier line answers "
+        "it too, so that it failed; `bad_line`: no JSON object with sample_id and text.",
     ),
 }
