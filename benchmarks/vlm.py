@@ -27,6 +27,7 @@ import torch  # noqa: E402
 
 from cxr.base.paths import RESOURCES  # noqa: E402
 from cxr.base.tables import read_lines, write_lines, write_table  # noqa: E402
+from cxr.geometry.fusion import fuse_groups  # noqa: E402
 from cxr.language.reports import engine as reports  # noqa: E402
 from cxr.language.reports import sentences  # noqa: E402
 from cxr.metrics.bootstrap import weights  # noqa: E402
@@ -49,8 +50,11 @@ from cxr.vlm.reading import read_boxes  # noqa: E402
 from cxr.vlm.samples import PictureStore, read_samples  # noqa: E402
 from cxr.vlm.tuning.fit import epoch_order  # noqa: E402
 from cxr.vlm.tuning.objective import TextLoss  # noqa: E402
+from mixes import measured  # noqa: E402
+from plain_fusion import in_fusing_order, plain_fusion  # noqa: E402
 from unions import GRID, boxes, of_unions, seconds  # noqa: E402
 from vlm_runs import ASKING, OPTIONS, SIDE, ask, data, recipe, tune  # noqa: E402
+from xrv_wheel import xrv_data  # noqa: E402
 
 ROUNDS = 5
 LARGER = 448
@@ -88,6 +92,24 @@ def of_buckets() -> dict:
     plain = padded([order[at : at + 16] for at in range(0, len(order), 16)])
     ours = padded(epoch_order(lengths.tolist(), 16, 42, 0))
     return row("tokens of an epoch, padding counted", "a plain shuffle", plain / ours)
+
+
+def of_fusion(folder: Path) -> list[dict]:
+    """Boxes of VinBigData's readers fused all groups at once, and each in loops; none without the table."""
+    data = xrv_data("vinbigdata-train.csv.gz")
+    if data is None:
+        return []
+    (folder / "train.csv.gz").write_bytes(data)
+    given = in_fusing_order(folder / "train.csv.gz")
+    parts = np.split(given["boxes"], np.flatnonzero(np.diff(given["group"])) + 1)
+    loops = seconds(lambda: [plain_fusion(part, 0.1) for part in (one.tolist() for one in parts)], 3)
+    ours = seconds(lambda: fuse_groups(given["boxes"], given["group"], 0.1), 3)
+    return [row("fusion of 36,096 boxes in 15,365 groups", "each group in loops", loops / ours, 3.0)]
+
+
+def of_mix() -> dict:
+    """Lines of a mix of 4,000 drawn images, and the same lines written with json alone."""
+    return row("writing the lines of a mix", "json alone", 1 / measured(4000)["ratio"], 0.1)
 
 
 def of_texts() -> list[dict]:
@@ -312,6 +334,8 @@ def main() -> None:
             row(*UNIONS, of_unions(40, ROUNDS), 20.0),
             of_reading(),
             of_buckets(),
+            *of_fusion(Path(folder)),
+            of_mix(),
             *of_scoring(),
             *of_texts(),
             *of_batches(Path(folder)),

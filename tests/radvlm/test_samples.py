@@ -53,6 +53,20 @@ def test_boxes_become_fractions_of_their_picture_and_are_clipped():
 def test_a_box_that_is_flat_once_written_has_no_area():
     boxes = np.array([[0.1, 0.1, 0.104, 0.5], [0.1, 0.1, 0.106, 0.5], [0.2, 0.3, 0.4, 0.304]])
     assert with_area(boxes).tolist() == [False, True, False]
+
+
+def test_the_area_of_many_boxes_is_that_of_their_written_corners():
+    rng = np.random.default_rng(7)
+    low = rng.uniform(0, 1, (20_000, 2))
+    boxes = np.concatenate([low, low + rng.uniform(-0.005, 0.02, (20_000, 2))], axis=1)
+    boxes[:5000] = np.round(boxes[:5000] * 200) / 200  # halves of what is written
+    written = np.vectorize(rounded)(boxes)
+    wanted = (written[:, 2:] > written[:, :2]).all(axis=1)
+    assert 5000 < wanted.sum() < 15_000
+    np.testing.assert_array_equal(with_area(boxes), wanted)
+    sizes = rng.integers(100, 4000, (20_000, 2))
+    each = [unit_boxes(3000 * box, *size)[0] for box, size in zip(boxes[:100], sizes, strict=False)]
+    np.testing.assert_array_equal(unit_boxes(3000 * boxes[:100], sizes[:100, 0], sizes[:100, 1]), each)
     assert [rounded(0.125), rounded(0.375)] == [0.12, 0.38]  # exact halves
 
 

@@ -11,7 +11,6 @@ import polars as pl
 import pytest
 
 from cxr.annotations import padchest
-from cxr.annotations.reading import read as read_annotations
 from cxr.geometry.affine import fit_affine, to_frame
 from cxr.geometry.boxes import CORNERS, bounds, box_iou
 from cxr.geometry.fusion import fuse, fuse_groups, in_order
@@ -19,6 +18,7 @@ from cxr.imaging.organs.engine import load_engine
 from cxr.metrics.written_boxes import mean_written_precision, written_precision
 from cxr.radvlm.sources.own import region_boxes
 from organs_runs import OPTIONS
+from plain_fusion import in_fusing_order, plain_fusion
 from radvlm_trees import found, options, picture, write_csv
 from xrv_wheel import xrv_file
 
@@ -83,44 +83,7 @@ def test_padchest_s_real_table(tmp_path):
 @pytest.fixture(scope="module")
 def vindr(tmp_path_factory) -> dict[str, np.ndarray]:
     """The boxes of the real table in the order in which they are fused: group, name, reader, corners."""
-    regions, seen = read_annotations("it", xrv_file(VINDR, tmp_path_factory.mktemp("v") / "train.csv.gz"), "vindr")
-    keys = sorted({(one.image, one.label) for one in regions})
-    number = {key: place for place, key in enumerate(keys)}
-    group = np.array([number[one.image, one.label] for one in regions])
-    reader, boxes = np.array([one.reader for one in regions]), np.array([one.box for one in regions])
-    order = in_order(boxes, group, reader)
-    name = np.array([keys[place][1] for place in group[order]])
-    return {"group": group[order], "reader": reader[order], "boxes": boxes[order], "name": name, "seen": len(seen),
-            "images": len({one.image for one in regions})}  # fmt: skip
-
-
-def plain_fusion(boxes: list[list[float]], limit: float) -> list[list[float]]:
-    """Return the fused boxes by lists and loops alone, as ensemble-boxes does: an oracle, and what it costs."""
-
-    def overlap(one: list[float], other: list[float]) -> float:
-        width = min(one[2], other[2]) - max(one[0], other[0])
-        height = min(one[3], other[3]) - max(one[1], other[1])
-        if width <= 0 or height <= 0:
-            return 0.0
-        shared = width * height
-        both = (one[2] - one[0]) * (one[3] - one[1]) + (other[2] - other[0]) * (other[3] - other[1])
-        return shared / (both - shared)
-
-    clusters: list[list[list[float]]] = []
-    means: list[list[float]] = []
-    for box in boxes:
-        best, where = limit, -1
-        for place, mean in enumerate(means):
-            value = overlap(box, mean)
-            if value > best:
-                best, where = value, place
-        if where < 0:
-            clusters.append([box])
-            means.append(list(box))
-        else:
-            clusters[where].append(box)
-            means[where] = [sum(part) / len(clusters[where]) for part in zip(*clusters[where], strict=True)]
-    return means
+    return in_fusing_order(xrv_file(VINDR, tmp_path_factory.mktemp("v") / "train.csv.gz"))
 
 
 def test_the_real_table_and_its_fusion(vindr):

@@ -8,13 +8,12 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from conftest import ROOT
-
+ROOT = Path(__file__).resolve().parents[2]
 HOW = "CXR_ILS_XRV names its wheel (pip download --no-deps torchxrayvision==1.5.7)"
 
 
-def xrv_bytes(name: str) -> bytes:
-    """Return a file of the package's data folder; skip the test where the package is not at hand.
+def xrv_data(name: str) -> bytes | None:
+    """Return a file of the package's data folder; None where the package is not at hand.
 
     It is the wheel ``CXR_ILS_XRV``, or the one that `make openi` downloads, or the installed package, which is found
     without importing it.
@@ -28,7 +27,15 @@ def xrv_bytes(name: str) -> bytes:
     for folder in spec.submodule_search_locations or () if spec else ():
         if (path := Path(folder) / "data" / name).is_file():
             return path.read_bytes()
-    pytest.skip(f"torchxrayvision's data folder is not at hand: {HOW}")
+    return None
+
+
+def xrv_bytes(name: str) -> bytes:
+    """Return a file of the package's data folder; skip the test where the package is not at hand."""
+    found = xrv_data(name)
+    if found is None:
+        pytest.skip(f"torchxrayvision's data folder is not at hand: {HOW}")
+    return found
 
 
 def xrv_table(name: str, **how) -> pl.DataFrame:

@@ -1,14 +1,18 @@
 """Boxes of samples: fractions of the original picture, written with two decimals, the largest first."""
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 DECIMALS = 2
 """Decimals of a written coordinate (paper)."""
 
 
-def unit_boxes(boxes: np.ndarray, rows: int, columns: int) -> np.ndarray:
-    """Return boxes (N, 4), in pixels of a picture of ``rows`` × ``columns``, as fractions of its sides, clipped."""
-    sides = np.array([columns, rows, columns, rows], np.float64)
+def unit_boxes(boxes: np.ndarray, rows: ArrayLike, columns: ArrayLike) -> np.ndarray:
+    """Return boxes (N, 4), in pixels of a picture of ``rows`` × ``columns``, as fractions of its sides, clipped.
+
+    ``rows``, ``columns``: of one picture, or (N,) of each box's own.
+    """
+    sides = np.stack([columns, rows, columns, rows], axis=-1).astype(np.float64)
     return np.clip(np.asarray(boxes, np.float64).reshape(-1, 4) / sides, 0.0, 1.0)
 
 
@@ -19,8 +23,13 @@ def rounded(value: float) -> float:
 
 def with_area(boxes: np.ndarray) -> np.ndarray:
     """Return which of the boxes (N, 4) have rising corners still once they are written, bool (N,)."""
-    written = np.array([[rounded(value) for value in box] for box in np.asarray(boxes).reshape(-1, 4)]).reshape(-1, 4)
-    return (written[:, 2:] > written[:, :2]).all(axis=1)
+    boxes = np.asarray(boxes, np.float64).reshape(-1, 4)
+    sides = boxes[:, 2:] - boxes[:, :2]
+    found = (sides > 1.01 * 10.0**-DECIMALS).all(axis=1)  # corners so far apart are written differently
+    for at in np.flatnonzero(~found & (sides > 0).all(axis=1)):
+        x1, y1, x2, y2 = map(rounded, boxes[at])
+        found[at] = x1 < x2 and y1 < y2
+    return found
 
 
 def in_order(boxes: np.ndarray) -> tuple[tuple[float, float, float, float], ...]:

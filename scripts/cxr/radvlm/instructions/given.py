@@ -77,21 +77,19 @@ class Given:
 
         Boxes of single readers, which were fused, are none of them; nor is a box whose picture has no known size.
         """
-        held = self.facts.filter((pl.col("kind") == kind) & pl.col("reader").is_null())
-        rows = held.select("image_id", "name", "group", "fact_id", *CORNERS).sort(
-            "image_id", "name", "group", "fact_id"
+        known = [image_id for image_id in self.images if image_id in self.sizes]
+        held = self.facts.filter(pl.col("reader").is_null(), pl.col("image_id").is_in(known), kind=kind)
+        held = held.sort("image_id", "name", "group", "fact_id")
+        sizes = np.array([self.sizes[image_id] for image_id in held["image_id"]]).reshape(-1, 2)
+        boxes = unit_boxes(held.select(CORNERS).to_numpy(), sizes[:, 0], sizes[:, 1])
+        rows = zip(
+            held.select("image_id", "name", "group", "fact_id").iter_rows(), boxes, with_area(boxes), strict=True
         )
-        for (image_id, name, group), part in groupby(rows.iter_rows(), key=lambda row: row[:3]):
-            if image_id not in self.images or image_id not in self.sizes:
-                continue
+        for (image_id, name, group), part in groupby(rows, key=lambda row: row[0][:3]):
             some = list(part)
-            boxes = unit_boxes(np.array([row[4:] for row in some]), *self.sizes[image_id])
-            area = with_area(boxes)
-            ids = [row[3] for row in some]
-            kept, flat = (
-                [one for one, has in zip(ids, area, strict=True) if has == wanted] for wanted in (True, False)
-            )
-            yield Named(image_id, group or f"{image_id}/{name}", name, in_order(boxes[area]), tuple(kept), tuple(flat))
+            kept, flat = (tuple(one[3] for one, _, has in some if has == wanted) for wanted in (True, False))
+            placed = in_order(np.array([box for _, box, has in some if has]))
+            yield Named(image_id, group or f"{image_id}/{name}", name, placed, kept, flat)
 
 
 def sizes_of(images: pl.DataFrame, shards: Sequence[str]) -> dict[str, tuple[int, int]]:

@@ -9,6 +9,7 @@ from typing import IO
 
 import polars as pl
 
+from cxr.base.atomic import atomic
 from cxr.base.columns import schema
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_table, write_lines, write_table
@@ -57,10 +58,10 @@ class Lines:
     def __exit__(self, *error: object) -> None:
         self._stack.close()
 
-    def get(self, part: int, row: int) -> dict:
-        """Return the line ``row`` of the file ``part``, both from 0."""
+    def get(self, part: int, row: int) -> bytes:
+        """Return the line ``row`` of the file ``part``, both from 0, as it was written."""
         self._files[part].seek(self._starts[part][row])
-        return json.loads(self._files[part].readline())
+        return self._files[part].readline()
 
 
 def index_of(paths: Sequence[str]) -> pl.DataFrame:
@@ -110,14 +111,15 @@ def run(
     paths = {TRAIN: train, VALIDATE: validate, TEST: test}
     with Lines(lines) as held:
 
-        def told(rows: pl.DataFrame) -> Iterator[dict]:
+        def told(rows: pl.DataFrame) -> Iterator[bytes]:
             return (held.get(part, row) for part, row in rows.select("part", "row").iter_rows())
 
         for split in SPLITS:
-            write_lines(paths[split], told(ordered(index, split, options)))
+            with atomic(paths[split]) as temporary, open(temporary, "wb") as file:
+                file.writelines(told(ordered(index, split, options)))
         asked = ordered(index, TEST, options)
         others = exchanged(asked.iter_rows(named=True), options.seed)
-        write_lines(exchanged_out, _exchanged(told(asked), others))
+        write_lines(exchanged_out, _exchanged(map(json.loads, told(asked)), others))
     write_table(table1_out, table1(as_rows(options.rows), index), TABLE1)
     write_table(left_out, _left(lefts, index, gone, others), LEFT)
 

@@ -1,0 +1,126 @@
+"""Measure the lines of a mix against writing the same lines with json alone: core seconds, and the peak of memory.
+
+    python benchmarks/mixes.py [--images 4000]
+
+The facts are drawn: 14 labels, 16 regions, two findings, a phrase and a text an image. About 12 lines come of each.
+"""
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from itertools import islice, product
+from pathlib import Path
+from unittest.mock import patch
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "scripts")]
+
+import numpy as np  # noqa: E402
+import polars as pl  # noqa: E402
+
+from cxr.base.tables import read_lines, write_lines  # noqa: E402
+from cxr.radvlm.instructions import join_parts, write_part  # noqa: E402
+from cxr.radvlm.instructions.mix import as_options, mix_rows  # noqa: E402
+from cxr.radvlm.labels import names  # noqa: E402
+from cxr.radvlm.sources.columns import FACTS_SCHEMA, IMAGES_SCHEMA  # noqa: E402
+
+SIDE = 2000
+FINDINGS = ("edema", "pleural effusion", "consolidation", "atelectasis")
+PARTS = {"lines_out": "part.jsonl", "index": "index.parquet", "left": "left.tsv"}
+FILES = {
+    "train": "train.jsonl", "validate": "validate.jsonl", "test": "test.jsonl", "exchanged_out": "exchanged.jsonl",
+    "table1_out": "table1.tsv", "left_out": "conservation.tsv",
+}  # fmt: skip
+WRITTEN = ("train", "validate", "test", "exchanged")
+
+
+def drawn(folder: Path, count: int) -> dict[str, str]:
+    """Write the tables of a source of ``count`` images, and return their paths by name."""
+    rng, known = np.random.default_rng(1), names()
+    ids = [f"image{at:07d}" for at in range(count)]
+    split = ["test" if at % 20 == 0 else "validate" if at % 20 == 1 else "train" for at in range(count)]
+    images = pl.DataFrame({
+        "source": ["own"] * count, "image_id": ids, "study_id": ids, "subject_id": ids, "split": split,
+        "view": ["PA"] * count, "sex": [None] * count, "rows": [SIDE] * count, "columns": [SIDE] * count,
+        "path": [f"{one}.dcm" for one in ids], "frames": ["own"] * count,
+    }, schema=IMAGES_SCHEMA)  # fmt: skip
+    of_image = [("label", label) for label in known.names] + [("region", region) for region in known.regions]
+    asked = list(product(range(count), of_image))
+    asked += [(at, ("box", FINDINGS[(at + k) % len(FINDINGS)])) for at in range(count) for k in (0, 1)]
+    asked += [(at, ("phrase", f"There is a small {FINDINGS[at % len(FINDINGS)]}.")) for at in range(count)]
+    low = rng.uniform(0, SIDE / 2, (len(asked), 2))
+    corners = np.concatenate([low, low + rng.uniform(50, SIDE / 2, (len(asked), 2))], axis=1)
+    flat = np.array([kind == "label" for _, (kind, _) in asked])
+    values = np.where(flat, np.where(rng.random(len(asked)) < 0.2, "present", "absent"), None)
+    facts = pl.DataFrame({
+        "fact_id": [f"f{at:016x}" for at in range(len(asked))], "image_id": [ids[at] for at, _ in asked],
+        "kind": [kind for _, (kind, _) in asked], "name": [name for _, (_, name) in asked],
+        "value": values.tolist(), "stated": values.tolist(),
+        "group": [f"g{at}" if kind == "phrase" else None for at, (kind, _) in asked], "reader": [None] * len(asked),
+    } | {
+        name: np.where(flat, None, corners[:, at]).tolist() for at, name in enumerate(("x1", "y1", "x2", "y2"))
+    }, schema=FACTS_SCHEMA)  # fmt: skip
+    paths = {name: str(folder / f"{name}.parquet") for name in ("images", "facts", "conflicts")}
+    images.write_parquet(paths["images"])
+    facts.write_parquet(paths["facts"])
+    images.select("source", "image_id").head(0).write_parquet(paths["conflicts"])
+    texts = (
+        {"source": "own", "study_id": one, "image_ids": [one], "text": f"Small {FINDINGS[at % 4]}. No pneumothorax.",
+         "engine": "rules"} for at, one in enumerate(ids)
+    )  # fmt: skip
+    phrases = (
+        {"image_id": one, "group": f"g{at}", "text": f"There is a small {FINDINGS[at % 4]}.", "action": "kept",
+         "engine": "rules"} for at, one in enumerate(ids)
+    )  # fmt: skip
+    for name, lines in (("texts", texts), ("phrases", phrases)):
+        paths[name] = str(folder / f"{name}.jsonl")
+        write_lines(paths[name], lines)
+    return paths
+
+
+def of_mix(folder: Path, given: dict[str, str]) -> dict:
+    """Make the mix and return its lines, core seconds and peak of memory, and those of writing them with json alone."""
+    rows = as_options(mix_rows({"preset": "own", "tasks": {}}, {"own": "own"}))
+    told = {"regions": "regions29", "label_case": "lower", "absent_share": 1.0, "smallest": 64, "seed": 1}
+    part = {name: str(folder / file) for name, file in PARTS.items()}
+    sizes = lambda images, _: dict.fromkeys(images["image_id"], (SIDE, SIDE))  # noqa: E731
+    began = time.process_time()
+    with patch.object(write_part, "sizes_of", sizes):  # the frames are not what is measured
+        write_part.run(**given, **part, frames=[], options=write_part.PartOptions(source="own", rows=rows, **told))
+    join_parts.run(
+        lines=[part["lines_out"]], indices=[part["index"]], lefts=[part["left"]],
+        **{name: str(folder / file) for name, file in FILES.items()},
+        options=join_parts.JoinOptions(rows, {"own": "embedded"}, "shuffled", 1),
+    )  # fmt: skip
+    ours = time.process_time() - began
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    plain, lines = 0.0, 0
+    for name in WRITTEN:
+        with open(folder / "plain.jsonl", "w", encoding="utf-8") as file:
+            held = read_lines(folder / f"{name}.jsonl")
+            while some := list(islice(held, 5000)):
+                began = time.process_time()
+                file.writelines(json.dumps(line) + "\n" for line in some)
+                plain += time.process_time() - began
+                lines += len(some)
+    return {"lines": lines, "seconds": ours, "plain_seconds": plain, "ratio": ours / plain, "peak_mb": peak}
+
+
+def measured(images: int) -> dict:
+    """Return what :func:`of_mix` does in a process of its own, whose memory is nobody else's."""
+    with tempfile.TemporaryDirectory() as folder:
+        given = drawn(Path(folder), images)
+        asked = [sys.executable, __file__, "--made", folder, json.dumps(given)]
+        return json.loads(subprocess.run(asked, check=True, capture_output=True, text=True).stdout)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--images", type=int, default=4000)
+    parser.add_argument("--made", nargs=2, help=argparse.SUPPRESS)
+    told = parser.parse_args()
+    print(json.dumps(of_mix(Path(told.made[0]), json.loads(told.made[1])) if told.made else measured(told.images)))
