@@ -68,6 +68,11 @@ def with_seg(loaded: Loaded, seed: int) -> Loaded:
     return replace(loaded, tokens=tokens)
 
 
+def with_system(loaded: Loaded, prompt: str) -> Loaded:
+    """Return a model that is told another system prompt; "" leaves its makers'."""
+    return replace(loaded, tokens=loaded.tokens.with_system(prompt))
+
+
 def make_tiny(name: str, folder: str | Path, texts: Iterable[str], side: int, seed: int) -> None:
     """Write a small random model of a family's real classes into a folder, with a tokenizer made of ``texts``."""
     module = engine_module("cxr.vlm.families", name)
@@ -105,7 +110,9 @@ def base_of(given: str | list[str], model: str, revision: str) -> str:
 
 
 RUN = "run.json"
-"""File in a run's folder that says how its model is asked: family, convention, side, original, wording, base."""
+"""File in a run's folder that says how its model is asked: family, convention, side, original, wording, base, and
+system_prompt if one is set.
+"""
 MODEL, ADAPTERS = "model", "adapter"
 """Folders of a run: its whole model, or an adapter in peft's layout for the model ``base``."""
 SEGMENTER = "segmenter"
@@ -134,6 +141,7 @@ def load_run(folder: str | Path, base: str | Path | None = None, dtype: torch.dt
     adapted = Path(folder, ADAPTERS).is_dir()
     loaded = load_model(facts["family"], base or (facts["base"] if adapted else Path(folder, MODEL)), dtype)
     loaded = with_seg(loaded, 0) if tells_masks(folder) else loaded
+    loaded = with_system(loaded, facts.get("system_prompt", ""))
     if not adapted:
         return loaded
     from peft import PeftModel

@@ -62,6 +62,10 @@ class Tokens:
         self.tokenizer.add_tokens([AddedToken(SEG, normalized=False, special=False)])
         return replace(self, seg=self.tokenizer.convert_tokens_to_ids(SEG))
 
+    def with_system(self, prompt: str) -> "Tokens":
+        """Return these with another system prompt in the chat; "" leaves its makers'."""
+        return replace(self, frame=self.frame.with_system(prompt))
+
     def piece(self, text: str) -> list[int]:
         """Return the ids of a piece of a conversation."""
         return self.tokenizer(text, add_special_tokens=False).input_ids if text else []

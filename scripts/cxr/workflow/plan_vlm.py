@@ -130,6 +130,17 @@ def _head(key: str, run: Mapping, own: dict, engine: str, init: str) -> dict:
     return told
 
 
+def _system_prompt(engine: str, family: str, own: dict) -> str:
+    """Return a run's system prompt, which is taken out of its recipe. Raises UserError for a chat without one."""
+    prompt = own.pop("system_prompt", "")
+    if prompt and not declared("cxr.vlm.families", family, "SYSTEM", ""):
+        raise UserError(
+            f"vlm.tuning.{engine}.system_prompt is {prompt!r}, but it is for the chat of onevision, and family is "
+            f"{family!r}: set system_prompt to '', or family to onevision"
+        )
+    return prompt
+
+
 def _shown(key: str, run: Mapping, side: int, decoding: Mapping, sets: Mapping[str, str]) -> dict:
     """Return the options of what a run's model sees: the longest side, 0 for any, and how originals are decoded.
 
@@ -177,6 +188,7 @@ def vlm_plan(
             "family": family, "convention": convention,
             "wording": run["wording"], "nan_limit": tuning["nan_limit"], "seed": tuning["seed"], "own": own,
             "balance": tuning["balance"], "head": head,
+            "system_prompt": _system_prompt(run["engine"], family, own),
             "model": "" if Path(run["model"]).is_dir() else run["model"], "revision": run["revision"],
         } | _shown(key, run, side, decoding or {}, systems)  # fmt: skip
         runs[name] = {

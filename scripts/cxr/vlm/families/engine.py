@@ -6,11 +6,12 @@ functions ``load(folder)`` and ``tiny``, and, where the library starts a part at
 ``processor_config(config)`` what that file holds, where a program needs it. ``VLLM = False`` says that the engine vllm
 cannot ask it, ``GOES_ON = True`` that a later turn needs no more of the earlier ones than their keys and values. A
 family may have ``idle``: prefixes of tensors that no answer depends on, which are never trained.
+``SYSTEM`` is its makers' system prompt, as it stands in ``FRAME.start``, where a setting may replace it.
 A further family is a further file.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -31,7 +32,8 @@ class Frame:
     """The family's chat in pieces. A conversation is start, then for each turn user, (the picture, in the first turn),
     the question, assistant, the answer, end, between.
 
-    picture: the token that is repeated for a picture, between opening and closing.
+    picture: the token that is repeated for a picture, between opening and closing; system: the system prompt, as it
+    stands in start, "" for none that can be replaced.
     """
 
     start: str
@@ -42,11 +44,19 @@ class Frame:
     assistant: str
     end: str
     between: str
+    system: str = ""
 
     @property
     def reserved(self) -> tuple[str, ...]:
         """Tokens that no question or answer may hold: it would be taken for the frame."""
         return tuple(sorted({mark.strip() for mark in (self.opening, self.picture, self.closing, self.end)} - {""}))
+
+    def with_system(self, prompt: str) -> "Frame":
+        """Return the frame with another system prompt; "" leaves its makers'. Raises ValueError if it has none."""
+        if not prompt:
+            return self
+        before, _, after = self.start.partition(self.system)
+        return replace(self, start=f"{before}{prompt}{after}", system=prompt)
 
 
 @dataclass(frozen=True)

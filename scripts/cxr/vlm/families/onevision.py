@@ -18,8 +18,9 @@ from cxr.vlm.families.engine import Frame, Pictures
 
 MODEL_TYPE = "llava_onevision"
 CONVENTION = "unit"
+SYSTEM = "You are a helpful assistant."
 FRAME = Frame(
-    start="<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n",
+    start=f"<|im_start|>system\n{SYSTEM}<|im_end|>\n",
     user="<|im_start|>user\n",
     opening="",
     picture="<image>",
@@ -27,6 +28,7 @@ FRAME = Frame(
     assistant="<|im_end|>\n<|im_start|>assistant\n",
     end="<|im_end|>",
     between="\n",
+    system=SYSTEM,
 )
 PREFIXES = {
     "vision": ("model.vision_tower.",),

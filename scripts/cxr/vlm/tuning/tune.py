@@ -39,6 +39,7 @@ from cxr.vlm.models import (
     load_model,
     make_tiny,
     with_seg,
+    with_system,
     write_adapter,
     write_model,
     write_run,
@@ -74,7 +75,7 @@ class TuningOptions:
     it, 0 for as they are; wording: another file of wordings; own: the recipe; model, revision: of the Hugging Face hub,
     where no folder is given; balance: none, or domain; init: of the engine tiny: random, or base; head: of masks
     ({start, loss, learning_rate}), {} for none; original: how the original images are decoded, {} where frames are
-    shown.
+    shown; system_prompt: in place of the chat's own, "" for that.
     """
 
     engine: str
@@ -91,6 +92,12 @@ class TuningOptions:
     init: str = "random"
     head: dict = field(default_factory=dict)
     original: dict = field(default_factory=dict)
+    system_prompt: str = ""
+
+    def facts(self) -> dict:
+        """Return what the run's file tells of how its model is asked, but for its convention and base."""
+        told = {"family": self.family, "side": self.side, "wording": self.wording, "original": self.original}
+        return told | ({"system_prompt": self.system_prompt} if self.system_prompt else {})
 
 
 @dataclass(frozen=True)
@@ -195,6 +202,7 @@ def start(job: Job, options: TuningOptions) -> Loaded:
     )
     dtype = torch.bfloat16 if low else torch.float32
     loaded = load_model(options.family, job.base if _begun(job, options) else Path(job.folder, START), dtype)
+    loaded = with_system(loaded, options.system_prompt)
     return with_seg(loaded, options.seed) if options.head else loaded
 
 
@@ -211,7 +219,8 @@ def _make_start(job: Job, options: TuningOptions) -> None:
     samples, convention = read_samples(job.lines), convention_of(options.convention)
     seed = stable_hash(options.seed, "tiny") % 2**63
     with whole(folder) as making:
-        make_tiny(options.family, making, texts_of(samples, convention, options.wording), options.side, seed)
+        texts = [*texts_of(samples, convention, options.wording), options.system_prompt]
+        make_tiny(options.family, making, texts, options.side, seed)
         engine_module("cxr.vlm.starts", options.init).load(making)
 
 
@@ -342,9 +351,7 @@ def _finish(
     movable: bool,
 ) -> None:  # fmt: skip
     with whole(job.run) as making:
-        facts = {"family": options.family, "convention": options.convention, "side": options.side}
-        facts["original"] = options.original
-        write_run(making, **facts, wording=options.wording, base=job.base)
+        write_run(making, **options.facts(), convention=options.convention, base=job.base)
         if movable:  # what ZeRO-3 has gathered stays where it is
             made.model.to("cpu")
             if segmenter:

@@ -53,8 +53,7 @@ def run_untrained(
     base = base_of(base, options.model, options.revision)
     chosen, rows = options.convention, []
     with whole(run) as making:
-        facts = {"family": options.family, "side": options.side, "wording": options.wording, "base": base}
-        facts["original"] = options.original
+        facts = options.facts() | {"base": base}
         if options.convention == PROBE:
             samples = drawn(read_samples(lines), options.probed, options.seed)
             write_run(making, convention="grid1000", **facts)

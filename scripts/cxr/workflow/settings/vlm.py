@@ -1,8 +1,9 @@
 """Settings of vision-language models: tuning them, asking them."""
 
+import re
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from cxr.workflow.settings.base import PAPER, Section, Share, key, one_case
 
@@ -13,6 +14,18 @@ Engine = Literal["tiny", "onevision_tiny", "qwen25vl", "qwen3vl", "gemma3", "one
 Convention = Literal["", "grid1000", "pixels_resized", "unit", "unit_short", "yx1000"]
 Probed = Literal["", "probe", "grid1000", "pixels_resized", "unit", "unit_short", "yx1000"]
 Part = Literal["vision", "projector", "language"]
+
+
+def _plain(text: str) -> str:
+    if mark := re.search(r"<[^<>\n]+>", text):
+        raise ValueError(
+            f"it is {text!r}, which holds {mark[0]!r}, and a model may take that for a mark of its own: leave it out"
+        )
+    return text
+
+
+SystemPrompt = Annotated[str, AfterValidator(_plain)]
+TOLD = "The chat's system prompt, in tuning and in asking; empty: its makers', `You are a helpful assistant`."
 
 
 class VlmLora(Section):
@@ -119,6 +132,7 @@ class OnevisionTinyRecipe(TinyRecipe):
     learning_rate: float = key(4e-4, "Highest learning rate; without the base five times as much.", gt=0, le=1)
     warmup_ratio: Share = key(0.03, "Share of the updates in which it rises.", source=PAPER)
     max_new_tokens: int = key(300, "Longest answer that it is asked for.", unit="tokens", ge=1, le=100_000)
+    system_prompt: SystemPrompt = key("", TOLD)
     seg_loss: SegLoss = key(SegLoss, "Weights of the losses of a run with a head of masks.")
     seg_start: Literal["base", "lite", "sam"] = key(
         "base",
@@ -170,6 +184,7 @@ class OnevisionRecipe(Recipe):
         8192, "Tokens of a sample; a picture of 512 × 512 px has 3,699, of 1024 × 1024 px 7,371.", unit="tokens",
         ge=16, le=1_000_000,
     )  # fmt: skip
+    system_prompt: SystemPrompt = key("", TOLD)
     seg_loss: SegLoss = key(SegLoss, "Weights of the losses of a run with a head of masks.")
     seg_start: Literal["lite", "sam"] = key(
         "sam",
