@@ -7,6 +7,7 @@ from cxr.base.errors import UserError
 from cxr.base.hdf5 import ShardWriter
 from cxr.geometry.affine import fit_affine
 from cxr.vlm.samples import PictureStore, sample_of
+from cxr.workflow.plan import make_plan
 from cxr.workflow.plan_vlm import lines_of, vlm_plan
 from cxr.workflow.settings.vlm import Vlm
 
@@ -28,6 +29,25 @@ def test_lines_of_a_mix_are_its_files():
 def test_an_unknown_mix_or_file_is_one_sentence(given, sentence):
     with pytest.raises(UserError, match=sentence):
         lines_of("k", given, "train", ["all", "few"])
+
+
+def model_of(folder: str) -> dict:
+    run = {"engine": "onevision", "lines": "radvlm:all", "trained": False, "model": folder}
+    return {"vlm": {"tuning": {"runs": {"base": run}}}, "radvlm": {"evaluation": {"runs": []}}}
+
+
+@pytest.mark.parametrize("gone", ["/gone/model", "./gone", "../gone", "~/model", "models/gone/model"])
+def test_a_model_that_is_not_on_the_disk_stops_before_any_job(gone):
+    sentence = rf"^vlm\.tuning\.runs\.base\.model: there is no folder '{gone}': correct the path"
+    with pytest.raises(UserError, match=sentence):
+        make_plan(model_of(gone), [])
+
+
+def test_a_model_that_is_there_or_on_the_hub_is_planned(tmp_path):
+    runs = make_plan(model_of(str(tmp_path)), []).vlm.runs
+    assert (runs["base"]["base"], runs["base"]["options"]["model"]) == ([str(tmp_path)], "")
+    runs = make_plan(model_of("llava-hf/llava-onevision-qwen2-7b-si-hf"), []).vlm.runs
+    assert runs["base"]["options"]["model"] == "llava-hf/llava-onevision-qwen2-7b-si-hf"
 
 
 def test_a_set_is_asked_of_the_runs_of_its_system():

@@ -182,12 +182,18 @@ def model_options(key: str, llm: dict, seed: int) -> dict:
 
 
 def model_is_there(key: str, llm: dict) -> None:
-    """Raise UserError for a language model of the job that the setting ``key`` names by a path where no folder is.
+    """Raise UserError as :func:`path_is_there` for a language model of the job; a server's model is the server's."""
+    if llm["transport"] == "offline":
+        path_is_there(key, llm["model"])
 
-    A path begins as one: any other text may be a name on the hub. A server's model is the server's.
+
+def path_is_there(key: str, model: str) -> None:
+    """Raise UserError for a model that the setting ``key`` names by a path where no folder is.
+
+    A path begins as one, or has more parts than a name on the hub; any other text may be such a name.
     """
-    if llm["transport"] == "offline" and llm["model"].startswith(("/", "./", "../")):
-        existing_folder(key, llm["model"])
+    if model.startswith(("/", "./", "../", "~")) or model.count("/") > 1:
+        existing_folder(key, model)
 
 
 def data(settings: Settings, shards: list[str]) -> dict[str, dict]:
@@ -301,6 +307,8 @@ def check_files(settings: Settings, image: str) -> None:
         if other.path:
             existing = existing_file if other.adapter in FILE_ADAPTERS else existing_folder
             existing(f"evaluation.predictions.{name}.path", other.path)
+    for name, run in settings.vlm.tuning.runs.items():
+        path_is_there(f"vlm.tuning.runs.{name}.model", run.model)
     if image:
         existing_file("image", image)
     if settings.compute.container and "://" not in settings.compute.container:
