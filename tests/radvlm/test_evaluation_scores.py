@@ -24,7 +24,7 @@ from cxr.radvlm.samples import TEXT_TASKS
 from cxr.workflow.plan_vlm import vlm_plan
 from cxr.workflow.radvlm_evaluation_plan import evaluation_plan
 from cxr.workflow.settings import read
-from radvlm_scored import JUDGED, OPTIONS, answers_to, lines_of, perceived, scored
+from radvlm_scored import JUDGED, OPTIONS, answers_to, exchanged_of, lines_of, perceived, scored
 
 TEST = lines_of(0, 9)
 MAIN = {
@@ -132,6 +132,18 @@ def test_what_has_no_answer_is_counted_and_scored_as_it_is_set(tmp_path, failed,
     samples = read_table(folder / "samples.parquet")
     assert samples.filter(pl.col("failure") != "").select("sample_id", "failure").rows() == [
         ("a0", "no_prediction"), ("a1", "duplicate"), ("t2", "too_long"),
+    ]  # fmt: skip
+
+
+def test_of_a_run_on_some_tasks_the_other_answers_are_not_counted(tmp_path):
+    """One that nobody asked still is."""
+    told = [*answers_to(TEST), answers_to(TEST)[0] | {"sample_id": "nobody's"}]
+    others = answers_to(exchanged_of(TEST))
+    folder = scored(tmp_path, TEST, told, others, tasks=["phrase_grounding", "conversation"], all_asked=True)
+    assert {task for task, _ in cells(folder)} == {"phrase_grounding", "conversation"}
+    assert read_table(folder / "counts.tsv").rows() == [
+        ("test", "asked", 18), ("test", "scored", 18), ("test", "unknown", 1), ("exchanged", "asked", 18),
+        ("exchanged", "scored", 18),
     ]  # fmt: skip
 
 

@@ -85,8 +85,8 @@ def test_a_run_with_a_head_begins_from_it_and_no_other_run():
 def test_without_the_base_there_is_no_head_of_it():
     own = {"init": "random"}
     settings = Vlm(tuning={"runs": {"masks": HEAD}, "onevision_tiny": own}, answers={"sets": {}})
-    told = "init 'random', and seg_start 'base' is the head of the base: set seg_start to lite"
-    with pytest.raises(UserError, match=f"runs.masks.segmentation is 'head', but .*onevision_tiny has {told}"):
+    told = "init is 'random', and seg_start 'base' is the head of the base: set vlm.tuning.onevision_tiny.seg_start to"
+    with pytest.raises(UserError, match=f"runs.masks.segmentation is 'head', but {told} lite"):
         vlm_plan(settings, "cpu", 0, ["all"])
     also = Vlm(tuning={"runs": {"masks": HEAD}, "onevision_tiny": own | {"seg_start": "lite"}}, answers={"sets": {}})
     assert vlm_plan(also, "cpu", 0, ["all"]).runs["masks"]["options"]["init"] == "random"

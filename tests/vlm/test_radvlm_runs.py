@@ -8,7 +8,9 @@ from cxr.base.hdf5 import ShardWriter
 from cxr.geometry.affine import fit_affine
 from cxr.vlm.samples import PictureStore, sample_of
 from cxr.workflow.plan import make_plan
-from cxr.workflow.plan_vlm import lines_of, vlm_plan
+from cxr.workflow.plan_vlm import VlmPlan, lines_of, vlm_plan
+from cxr.workflow.radvlm_evaluation_plan import evaluation_plan
+from cxr.workflow.settings import read
 from cxr.workflow.settings.vlm import Vlm
 
 FOLDER = "results/radvlm/instructions"
@@ -78,3 +80,55 @@ def test_what_pads_a_frame_is_not_seen(tmp_path, shape, seen):
         picture = store.get(sample)
     assert picture.shape == (*seen, 3)
     assert (picture == 200).all()
+
+
+MIX = {"engine": "onevision_tiny", "lines": "radvlm:all"}
+
+
+def planned(onevision_tiny: dict | None = None, **run: object) -> VlmPlan:
+    return vlm_plan(Vlm(tuning={"runs": {"r": MIX | run}, "onevision_tiny": onevision_tiny or {}}), "cpu", 0, ["all"])
+
+
+def test_a_runs_own_keys_are_its_tunings_alone():
+    """The order of tasks, and a task that is named twice, are nothing to a run."""
+    told = {"tasks": ["conversation", "classification", "conversation"], "updates": 7, "init": "random"}
+    plain, own = planned().runs["r"]["options"], planned(**told).runs["r"]["options"]
+    assert "tasks" not in plain
+    assert (plain["own"]["updates"], plain["init"]) == (1000, "base")
+    changed = {"tasks": ["classification", "conversation"], "init": "random", "own": plain["own"] | {"updates": 7}}
+    assert own == plain | changed
+    assert planned({"init": "random", "side": 160}).runs["r"]["options"]["init"] == "random"
+    assert planned({"init": "random"}, init="base").runs["r"]["options"]["init"] == "base"
+
+
+@pytest.mark.parametrize(
+    ("run", "sentence"),
+    [
+        (
+            {"engine": "tiny", "lines": "medground:dataset", "tasks": ["classification"]},
+            r"tasks is \['classification'\], but lines is 'medground:dataset', whose lines have no task: leave tasks",
+        ),
+        ({"tasks": ["grounding"]}, r"tasks\.0\n.*Input should be 'report_generation', 'classification'"),
+        ({"engine": "tiny", "init": "random"}, "init is 'random', but the engine tiny has no such choice: leave init"),
+        ({"init": "zeros"}, "Input should be '', 'base' or 'random'"),
+        ({"updates": -1}, "greater than or equal to 0"),
+        ({"model": "m", "trained": False, "updates": 5}, "updates is 5, but trained is false, so nothing is tuned"),
+    ],
+)
+def test_a_key_that_a_run_cannot_have_is_refused(run, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        planned(**run)
+
+
+def test_a_run_begins_from_no_base_of_another_side():
+    told = "runs.r.init is 'base' and onevision_tiny.side is 160, but the base .* has 128: leave it so, or set init"
+    with pytest.raises(ValueError, match=told):
+        planned({"init": "random", "side": 160}, init="base")
+
+
+def test_a_run_of_some_tasks_is_scored_on_these():
+    runs = {"radvlm": MIX, "some": MIX | {"tasks": ["conversation"]}}
+    settings = read({"vlm": {"tuning": {"runs": runs}}, "radvlm": {"evaluation": {"runs": list(runs)}}})
+    plan = evaluation_plan(settings, vlm_plan(settings.vlm, "cpu", 0, ["all"]))
+    assert plan.of_scores("some") == plan.of_scores("radvlm") | {"tasks": ["conversation"], "all_asked": True}
+    assert plan.of_scores("radvlm")["tasks"] == []

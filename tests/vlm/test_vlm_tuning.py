@@ -300,3 +300,34 @@ def test_a_balance_by_domain_has_every_sample_and_as_many_of_each(given, tmp_pat
     options = replace(recipe(epochs=1), balance="domain")
     run = tune(tmp_path, given | {"lines": str(tmp_path / "lines.jsonl")}, options)
     assert read_table(run.parent / "updates.tsv")["samples"].sum() == 18
+
+
+def test_a_run_of_some_tasks_is_one_on_their_lines_alone(given, tmp_path):
+    """Its model, its updates and what it leaves out are, byte for byte, of a file that has no other lines."""
+    tasks = ["classification", "conversation", "report_generation"]
+    lines = [
+        {"sample_id": f"s{at}", "image_id": row["image_id"], "source": "drawn", "split": "train",
+         "task": tasks[at % 3], "turns": [{"question": f"What is it {at}?", "answer": f"A {row['query']}."}]}
+        for at, row in enumerate(given["rows"])
+    ]  # fmt: skip
+    long = lines[0] | {"sample_id": "long", "turns": [{"question": "What? " * 400, "answer": "A thing."}]}
+    write_lines(tmp_path / "all.jsonl", [*lines, long, long | {"sample_id": "other", "task": "conversation"}])
+    write_lines(tmp_path / "own.jsonl", [line for line in [*lines, long] if line["task"] != "conversation"])
+    options = recipe(max_length=300, updates=2)
+    chosen = replace(options, tasks=["report_generation", "classification"])
+    some = tune(tmp_path / "some", given | {"lines": str(tmp_path / "all.jsonl")}, chosen)
+    alone = tune(tmp_path / "alone", given | {"lines": str(tmp_path / "own.jsonl")}, options)
+    assert contents(some) == contents(alone)
+    for name in ("updates.tsv", "left_out.parquet"):
+        assert (some.parent / name).read_bytes() == (alone.parent / name).read_bytes()
+    assert read_table(some.parent / "left_out.parquet")["sample_id"].to_list() == ["long"]
+    assert len(read_table(some.parent / "updates.tsv")) == 2
+
+
+def test_a_choice_of_tasks_without_a_line_ends_before_any_training(given, tmp_path):
+    told = (
+        r"tasks in vlm\.tuning\.runs are conversation, but those of .*lines\.jsonl are grounding: name one of these, or"
+    )
+    with pytest.raises(UserError, match=told):
+        tune(tmp_path, given, replace(OPTIONS, tasks=["conversation"]))
+    assert not (tmp_path / "run").exists()

@@ -79,8 +79,11 @@ def sample_of(line: Mapping) -> Sample:
         raise UserError(f"a line of samples lacks or misstates {error}: give query lines or conversations") from None
 
 
-def read_samples(path: str | Path) -> list[Sample]:
-    """Return the samples of a file, in its order. Raises UserError for none, and for an id that is there twice."""
+def read_samples(path: str | Path, tasks: Sequence[str] = ()) -> list[Sample]:
+    """Return the samples of a file, in its order; with ``tasks``, those of these tasks alone.
+
+    Raises UserError for an id that is there twice, and where no sample is of the ``tasks``.
+    """
     found, seen = [], set()
     for line in read_lines(path):
         sample = sample_of(line)
@@ -88,7 +91,16 @@ def read_samples(path: str | Path) -> list[Sample]:
             raise UserError(f"{path} has the sample {sample.sample_id!r} twice: remove one")
         seen.add(sample.sample_id)
         found.append(sample)
-    return found
+    if not tasks:
+        return found
+    chosen = [sample for sample in found if sample.task in tasks]
+    if not chosen:
+        told = ", ".join(dict.fromkeys(sample.task for sample in found)) or "none"
+        raise UserError(
+            f"the run's tasks in vlm.tuning.runs are {', '.join(tasks)}, but those of {path} are {told}: name one of "
+            "these, or leave tasks out"
+        )
+    return chosen
 
 
 class PictureStore:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cxr.base.errors import UserError, existing_file
+from cxr.radvlm.samples import TASKS
 from cxr.workflow.engine_files import declared
 from cxr.workflow.settings.vlm import Vlm
 
@@ -122,8 +123,8 @@ def _head(key: str, run: Mapping, own: dict, engine: str, init: str) -> dict:
         raise UserError(f"{key} lines is {run['lines']!r}, and only a mix of RadVLM has masks: name one, radvlm:<mix>")
     if told["start"] == BASE and init != BASE:
         raise UserError(
-            f"{key} vlm.tuning.{run['engine']} has init {init!r}, and seg_start 'base' is the head of the base: set "
-            "seg_start to lite"
+            f"{key} init is {init!r}, and seg_start 'base' is the head of the base: set "
+            f"vlm.tuning.{run['engine']}.seg_start to lite"
         )
     if engine == "vllm":
         raise UserError(f"{key} vlm.answers.engine is 'vllm', which gives no masks: set that to transformers")
@@ -177,10 +178,12 @@ def vlm_plan(
         key = f"vlm.tuning.runs.{name}"
         own = dict(tuning[run["engine"]])
         family, side = own.pop("family", run["engine"]), own.pop("side", 0)
-        init = {"init": own.pop("init")} if "init" in own else {}
+        own["updates"] = run["updates"] or own["updates"]
+        init = {"init": own.pop("init")} | ({"init": run["init"]} if run["init"] else {}) if "init" in own else {}
         head = _head(key, run, own, answers["engine"], init.get("init", ""))
         if head.get("start") == BASE:
             init = {"init": WITH_MASKS}
+        tasks = {"tasks": [task for task in TASKS if task in run["tasks"]]} if run["tasks"] else {}
         longest = own.pop("max_new_tokens", answers["max_new_tokens"])
         convention = run["convention"] or declared("cxr.vlm.families", family, "CONVENTION", "")
         options = {
@@ -192,7 +195,7 @@ def vlm_plan(
             "model": "" if Path(run["model"]).is_dir() else run["model"], "revision": run["revision"],
         } | _shown(key, run, side, decoding or {}, systems)  # fmt: skip
         runs[name] = {
-            "options": options | init | ({} if run["trained"] else {"probed": tuning["probed"]}),
+            "options": options | init | tasks | ({} if run["trained"] else {"probed": tuning["probed"]}),
             "train": lines_of(f"{key}.lines", run["lines"], "train", mixes),
             "validate": lines_of(f"{key}.lines", run["lines"], "validate", mixes),
             "base": [run["model"]] if run["model"] and Path(run["model"]).is_dir() else [],

@@ -39,13 +39,14 @@ class Annotating:
 
 @dataclass(frozen=True)
 class EvaluationPlan:
-    """runs: of vlm.tuning that are scored; models: {other model: its keys}; lines: of the test set; exchanged: those of
-    the same samples about other pictures, if they are asked; scoring, judging: options; judge: its name; gpus: of a
-    judge that is loaded in the job; annotations: {run or model: its file}; annotators: {name: how it is run}; texts:
-    reports of the sources, if they are compared with.
+    """runs: of vlm.tuning that are scored; tasks: {run: those that it is tuned on, none for all}; models: {other model:
+    its keys}; lines: of the test set; exchanged: those of the same samples about other pictures, if they are asked;
+    scoring, judging: options; judge: its name; gpus: of a judge that is loaded in the job; annotations: {run or model:
+    its file}; annotators: {name: how it is run}; texts: reports of the sources, if they are compared with.
     """
 
     runs: Sequence[str]
+    tasks: Mapping[str, Sequence[str]]
     models: Mapping[str, dict]
     lines: str
     exchanged: Sequence[str]
@@ -85,7 +86,10 @@ class EvaluationPlan:
 
     def of_scores(self, name: str) -> dict:
         """Return the options of scoring a run or model."""
-        if name not in self.models or self.beyond:
+        if name not in self.models:
+            chosen = list(self.tasks[name])
+            return dict(self.scoring) | {"tasks": chosen} | ({"all_asked": True} if chosen else {})
+        if self.beyond:
             return dict(self.scoring) | {"tasks": []}
         return dict(self.scoring) | {"tasks": list(adapters()[self.models[name]["adapter"]].tasks)}
 
@@ -131,6 +135,7 @@ def evaluation_plan(settings: Settings, vlm: VlmPlan) -> EvaluationPlan:
     offline = told.judge != FACTS and told.llm.transport == "offline"
     return EvaluationPlan(
         runs=runs,
+        tasks={name: vlm.runs[name]["options"].get("tasks", ()) for name in runs},
         models=plain["predictions"],
         lines=vlm.sets.get(TEST, f"results/radvlm/instructions/{mix}/test.jsonl"),
         exchanged=[vlm.sets[EXCHANGED]] if EXCHANGED in vlm.sets else [],

@@ -32,7 +32,9 @@ BOTH = "both"
 
 @dataclass(frozen=True)
 class EvaluationOptions:
-    """The settings ``radvlm.evaluation`` that scores depend on. tasks: those that are scored, empty for all."""
+    """The settings ``radvlm.evaluation`` that scores depend on. tasks: those that are scored, empty for all;
+    all_asked: whether the others were asked too, so that their answers are not counted.
+    """
 
     iou: float
     strict_iou: float
@@ -46,6 +48,7 @@ class EvaluationOptions:
     interval: float
     seed: int
     tasks: list
+    all_asked: bool = False
 
 
 @dataclass(frozen=True)
@@ -185,16 +188,18 @@ def run_scores(
     ``exchanged_lines``, ``exchanged_answers``: the same samples about pictures of other patients; ``texts``: reports of
     the sources, for ``reference: original``; ``annotations``: of reports, made elsewhere. Raises UserError.
     """
-    asked = [line for line in read_lines(lines) if not options.tasks or line["task"] in options.tasks]
+    every = list(read_lines(lines))
+    asked = [line for line in every if not options.tasks or line["task"] in options.tasks]
+    left = {line["sample_id"] for line in every} - {line["sample_id"] for line in asked} if options.all_asked else set()
     judged_as = {(one["answers"], one["sample_id"]): one["score"] for one in read_lines(judged)}
-    said, outcome = joined(asked, (one for one in read_lines(answers)))
+    said, outcome = joined(asked, (one for one in read_lines(answers) if one["sample_id"] not in left))
     rows = _counted(TEST, asked, outcome, judged_as)
     others: dict[str, Answered] = {}
     if exchanged_lines and exchanged_answers:
         path, given = (one if isinstance(one, str) else one[0] for one in (exchanged_lines, exchanged_answers))
         right = {line["sample_id"] for line in asked}
         with_other = [line for line in read_lines(path) if line["sample_id"] in right]
-        others, outcome = joined(with_other, read_lines(given))
+        others, outcome = joined(with_other, (one for one in read_lines(given) if one["sample_id"] not in left))
         rows += _counted(EXCHANGED, with_other, outcome, judged_as)
     trained = list(read_lines(train))
     tools = Tools(

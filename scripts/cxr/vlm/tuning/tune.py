@@ -75,7 +75,8 @@ class TuningOptions:
     it, 0 for as they are; wording: another file of wordings; own: the recipe; model, revision: of the Hugging Face hub,
     where no folder is given; balance: none, or domain; init: of the engine tiny: random, or base; head: of masks
     ({start, loss, learning_rate}), {} for none; original: how the original images are decoded, {} where frames are
-    shown; system_prompt: in place of the chat's own, "" for that.
+    shown; system_prompt: in place of the chat's own, "" for that; tasks: of the samples that are learned, empty for
+    all.
     """
 
     engine: str
@@ -93,6 +94,7 @@ class TuningOptions:
     head: dict = field(default_factory=dict)
     original: dict = field(default_factory=dict)
     system_prompt: str = ""
+    tasks: list = field(default_factory=list)
 
     def facts(self) -> dict:
         """Return what the run's file tells of how its model is asked, but for its convention and base."""
@@ -162,7 +164,8 @@ def run_tuning(
         lines, list(pictures), list(originals or []), list(masks or []), base, sam, run, updates, left_out,
         asdict(options), attrs, compute, str(folder),
     )  # fmt: skip
-    if files := Originals.of(job.originals, options.original, read_samples(lines) if options.original else ()):
+    samples = read_samples(lines, options.tasks) if options.original or options.tasks else ()
+    if files := Originals.of(job.originals, options.original, samples):
         files.check()
     _prepare(job)
     _make_start(job, options)
@@ -216,7 +219,7 @@ def _make_start(job: Job, options: TuningOptions) -> None:
     folder = Path(job.folder, START)
     if _begun(job, options) or folder.is_dir():
         return
-    samples, convention = read_samples(job.lines), convention_of(options.convention)
+    samples, convention = read_samples(job.lines, options.tasks), convention_of(options.convention)
     seed = stable_hash(options.seed, "tiny") % 2**63
     with whole(folder) as making:
         texts = [*texts_of(samples, convention, options.wording), options.system_prompt]
@@ -267,7 +270,7 @@ def balanced(samples: list[Sample], seed: int) -> list[int]:
 def _work(job: Job, told: Callable[[], bool]) -> None:
     options = TuningOptions(**job.options)
     recipe = Recipe(**options.own).shared(int(os.environ.get("WORLD_SIZE", 1)))
-    samples = read_samples(job.lines)
+    samples = read_samples(job.lines, options.tasks)
     device = device_of(job.compute["device"], job.compute.get("asked"))
     loaded = start(job, options)
     marks = recipe.loss_on == PUBLISHED

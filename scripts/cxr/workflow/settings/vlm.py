@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from cxr.workflow.settings.base import PAPER, Section, Share, key, one_case
+from cxr.workflow.settings.radvlm.instructions import Task
 
 RunName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
 SetName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
@@ -143,14 +144,19 @@ class OnevisionTinyRecipe(TinyRecipe):
 
     @model_validator(mode="after")
     def _has_a_base(self) -> "OnevisionTinyRecipe":
+        if self.init == "base":
+            self.check_base()
+        return self
+
+    def check_base(self) -> None:
+        """Raise ValueError for a model that the base is not of."""
         for name in ("side", "family"):
             given, held = getattr(self, name), type(self).model_fields[name].get_default(call_default_factory=True)
-            if self.init == "base" and given != held:
+            if given != held:
                 raise ValueError(
                     f"{name} is {given}, but the base in resources/vlm/onevision_tiny has {held}: leave it so, or set "
                     "init to random"
                 )
-        return self
 
 
 class Qwen3Recipe(Recipe):
@@ -208,6 +214,17 @@ class Run(Section):
         "scores best on validation lines, of which all four are printed.",
     )
     trained: bool = key(True, "false: the model is asked as it is.")
+    tasks: list[Task] = key(
+        list,
+        "Tasks on whose train lines alone the model is tuned, of a mix of RadVLM or a file of lines; empty: all. The "
+        "evaluation of RadVLM then scores the run on these tasks alone.",
+    )
+    updates: int = key(
+        0, "Updates in all, in place of the recipe's; 0: as the engine's recipe says.", ge=0, le=10_000_000
+    )
+    init: Literal["", "base", "random"] = key(
+        "", "What onevision_tiny begins from, as in its recipe, for this run; empty: as the recipe says."
+    )
     wording: str = key("", "File of another wording of the questions, such as resources/vlm/wording.yaml.")
     segmentation: Literal["none", "head"] = key(
         "none",
@@ -240,6 +257,26 @@ class Run(Section):
             raise ValueError("convention is 'probe', but a run that is trained learns one: name it, or set it to ''")
         return self
 
+    @model_validator(mode="after")
+    def _tunes(self) -> "Run":
+        for name in ("tasks", "updates", "init"):
+            if getattr(self, name) and not self.trained:
+                raise ValueError(
+                    f"{name} is {getattr(self, name)!r}, but trained is false, so nothing is tuned: leave {name} out, "
+                    "or set trained to true"
+                )
+        if self.tasks and self.lines.startswith("medground:"):
+            raise ValueError(
+                f"tasks is {self.tasks!r}, but lines is {self.lines!r}, whose lines have no task: leave tasks out, or "
+                "name a mix of RadVLM, radvlm:<mix>"
+            )
+        if self.init and self.engine != "onevision_tiny":
+            raise ValueError(
+                f"init is {self.init!r}, but the engine {self.engine} has no such choice: leave init out, or set "
+                "engine to onevision_tiny"
+            )
+        return self
+
 
 class VlmTuning(Section):
     """Fine-tuning of vision-language models."""
@@ -266,6 +303,16 @@ class VlmTuning(Section):
     qwen3vl: Qwen3Recipe = key(Qwen3Recipe, "Qwen3-VL.", source=PAPER)
     gemma3: Gemma3Recipe = key(Gemma3Recipe, "Gemma 3 and MedGemma.", source=PAPER)
     onevision: OnevisionRecipe = key(OnevisionRecipe, "LLaVA-OneVision and RadVLM.")
+
+    @model_validator(mode="after")
+    def _runs_have_a_base(self) -> "VlmTuning":
+        for name, run in self.runs.items():
+            if run.init == "base":
+                try:
+                    self.onevision_tiny.check_base()
+                except ValueError as error:
+                    raise ValueError(f"runs.{name}.init is 'base' and onevision_tiny.{error}") from None
+        return self
 
 
 class Prediction(Section):
