@@ -64,7 +64,7 @@ class Statement:
         """Return the statement as one of a sentence of this number."""
         if sentence == self.sentence:
             return self
-        made = object.__new__(Statement)  # as dataclasses.replace does, at a tenth of its time
+        made = object.__new__(Statement)  # what dataclasses.replace does, six times as fast
         made.__dict__.update(self.__dict__, sentence=sentence)
         return made
 
@@ -145,15 +145,15 @@ def _of_text(given: tuple[str, ...]) -> tuple[Statement, ...]:
 
 def _ends(given: Sequence[str]) -> list[int]:
     """Return where the groups of sentences that ties join end. Nothing stands before the first, nor behind the last."""
-    first = list(range(len(given)))  # the first sentence of each one's group
+    joined = [False] * len(given)  # to the sentence before
     on = gives = False
     for at, ties in enumerate(_by_itself(sentence)[1] for sentence in given):
-        if at and ties.back:
-            first[1 : at + 1] = [0] * at
-        elif at and (on or (ties.takes and gives)):
-            first[at] = first[at - 1]
-        on, gives = ties.on, ties.gives or first[at] < at  # what is read together may have a place from another
-    return [at for at in range(1, len(given)) if first[at] == at] + [len(given)] * bool(given)
+        if ties.back:
+            joined[1 : at + 1] = [True] * at
+        elif on or (ties.takes and gives):
+            joined[at] = True
+        on, gives = ties.on, ties.gives or joined[at]  # what is read together may have a place from another
+    return [at for at in range(1, len(given)) if not joined[at]] + [len(given)] * bool(given)
 
 
 @lru_cache(maxsize=CACHED)

@@ -41,6 +41,7 @@ _LEAD = re.compile(
 _COMMON = frozenset(("there", "this", "that", "with", "seen", "present", "right", "left", "lung", "lungs", "side"))
 _LUNG = frozenset(("opacity", "consolidation", "pneumonia", "atelectasis", "edema"))
 _HEART = frozenset(("cardiomegaly",))
+_plain = lru_cache(maxsize=CACHED)(plain)
 
 
 @dataclass(frozen=True)
@@ -346,9 +347,6 @@ def _any_device(held: Known) -> bool:
 def _asks_device(question: str) -> bool:
     text = _plain(question)
     return "device" in text or names().words.device.search(text) is not None
-
-
-_plain = lru_cache(maxsize=CACHED)(plain)
 
 
 def _wrong_device(part: _Part, held: Known) -> str | None:
