@@ -139,7 +139,7 @@ def test_of_a_run_on_some_tasks_the_other_answers_are_not_counted(tmp_path):
     """One that nobody asked still is."""
     told = [*answers_to(TEST), answers_to(TEST)[0] | {"sample_id": "nobody's"}]
     others = answers_to(exchanged_of(TEST))
-    folder = scored(tmp_path, TEST, told, others, tasks=["phrase_grounding", "conversation"], all_asked=True)
+    folder = scored(tmp_path, TEST, told, others, tasks=["phrase_grounding", "conversation"])
     assert {task for task, _ in cells(folder)} == {"phrase_grounding", "conversation"}
     assert read_table(folder / "counts.tsv").rows() == [
         ("test", "asked", 18), ("test", "scored", 18), ("test", "unknown", 1), ("exchanged", "asked", 18),

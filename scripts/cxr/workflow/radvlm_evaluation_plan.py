@@ -87,11 +87,10 @@ class EvaluationPlan:
     def of_scores(self, name: str) -> dict:
         """Return the options of scoring a run or model."""
         if name not in self.models:
-            chosen = list(self.tasks[name])
-            return dict(self.scoring) | {"tasks": chosen} | ({"all_asked": True} if chosen else {})
-        if self.beyond:
-            return dict(self.scoring) | {"tasks": []}
-        return dict(self.scoring) | {"tasks": list(adapters()[self.models[name]["adapter"]].tasks)}
+            chosen = self.tasks[name]
+        else:
+            chosen = () if self.beyond else adapters()[self.models[name]["adapter"]].tasks
+        return dict(self.scoring) | {"tasks": list(chosen)}
 
     def of_model(self, name: str) -> dict:
         """Return the options of reading another model's outputs."""

@@ -32,8 +32,8 @@ BOTH = "both"
 
 @dataclass(frozen=True)
 class EvaluationOptions:
-    """The settings ``radvlm.evaluation`` that scores depend on. tasks: those that are scored, empty for all;
-    all_asked: whether the others were asked too, so that their answers are not counted.
+    """The settings ``radvlm.evaluation`` that scores depend on. tasks: those that are scored, empty for all; answers to
+    the others are not counted.
     """
 
     iou: float
@@ -48,7 +48,6 @@ class EvaluationOptions:
     interval: float
     seed: int
     tasks: list
-    all_asked: bool = False
 
 
 @dataclass(frozen=True)
@@ -190,7 +189,7 @@ def run_scores(
     """
     every = list(read_lines(lines))
     asked = [line for line in every if not options.tasks or line["task"] in options.tasks]
-    left = {line["sample_id"] for line in every} - {line["sample_id"] for line in asked} if options.all_asked else set()
+    left = {line["sample_id"] for line in every} - {line["sample_id"] for line in asked}
     judged_as = {(one["answers"], one["sample_id"]): one["score"] for one in read_lines(judged)}
     said, outcome = joined(asked, (one for one in read_lines(answers) if one["sample_id"] not in left))
     rows = _counted(TEST, asked, outcome, judged_as)
