@@ -233,6 +233,6 @@ def collator_of(run: str | Path, base: str, convention: str = "") -> Collator:
     own = Path(run, MODEL)
     folder = own if own.is_dir() else Path(base or facts["base"])
     family = load_family(facts["family"], folder)
-    frame = family.frame.with_system(facts.get("system_prompt", ""))
-    chosen, tokens = convention_of(convention or facts["convention"]), Tokens.read(folder, frame)
+    chosen = convention_of(convention or facts["convention"])
+    tokens = Tokens.read(folder, family.frame).with_system(facts.get("system_prompt", ""))
     return Collator(family, tokens.with_seg() if tells_masks(run) else tokens, chosen, facts["wording"])
