@@ -345,8 +345,23 @@ def test_boxes_are_read_by_the_declared_grammar(name, text, seen, boxes, malform
 
 
 def test_numbers_of_another_grid_are_no_boxes_of_this_one():
-    """A grammar is never guessed: 0 to 1000 read as fractions have no area."""
-    assert grammar_of("unit")("[100, 200, 300, 400]", (1, 1)).boxes.shape == (0, 4)
+    """A grammar is never guessed. 0 to 1000 read as fractions have no area, or are far more than the picture."""
+    told = ("[100, 200, 300, 400]", "[0, 0, 500, 500]", "[0, 0.2, 1, 400]", "[-500, 0.1, 0.9, 0.2]", "[0, 0, 999, 999]")
+    for text in told:
+        found = grammar_of("unit")(text, (1, 1))
+        assert (len(found.boxes), found.malformed) == (0, 1)
+    for name, seen in (("hundred", (1, 1)), ("percent", (1, 1)), ("pixels", (100, 100))):
+        found = grammar_of(name)("[0, 0, 500, 500]", seen)
+        assert (len(found.boxes), found.malformed) == (0, 1)
+    some = grammar_of("unit")("[0.1, 0.2, 0.3, 0.4] and [0, 0, 500, 500]", (1, 1))
+    assert (some.boxes.tolist(), some.malformed) == ([[0.1, 0.2, 0.3, 0.4]], 1)
+
+
+def test_a_box_of_which_most_lies_in_the_picture_is_clipped():
+    found = grammar_of("unit")("[-0.1, 0.2, 0.3, 1.25]", (1, 1))
+    assert (found.boxes.tolist(), found.malformed) == ([[0.0, 0.2, 0.3, 1.0]], 0)
+    assert grammar_of("unit")("[0.90, 0.2, 1.08, 0.4]", (1, 1)).boxes.tolist() == [[0.9, 0.2, 1.0, 0.4]]
+    assert grammar_of("unit")("[0.90, 0.2, 1.12, 0.4]", (1, 1)).malformed == 1
 
 
 def test_boxes_of_a_crop_are_mapped_back():

@@ -146,6 +146,9 @@ def test_notes_say_what_was_mended():
     assert read_boxes("[300, 200, 100, 400]", GRID, SEEN).notes == ("swapped",)
     assert read_boxes("[100, 200, 1300, 400]", GRID, SEEN).notes == ("clipped",)
     assert read_boxes("1 2 3 4", GRID, SEEN).notes == ("bare",)
+    far = read_boxes("[100, 200, 1300, 400] [0, 0, 3000, 400] [5, 6, 7, 8]", GRID, SEEN)
+    assert (far.beyond, far.swapped) == ((False, True, False), (False, False, False))
+    np.testing.assert_allclose(far.boxes[1], [0, 0, 1, 0.4])  # kept: each system's scoring says what the mark costs
     some = read_boxes("[[100, 200, 300, 400], [5, 5, 5, 5]]", GRID, SEEN)
     assert (len(some.boxes), some.notes) == (1, ("left_out:zero_area",))
 

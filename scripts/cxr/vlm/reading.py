@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -41,7 +42,8 @@ _NO_BOX = re.compile(r"\s*(?:\[\s*(?:\[\s*\])?\s*\]|null\b|none\b)", re.IGNORECA
 @dataclass(frozen=True)
 class Reading:
     """outcome: boxes, none or unreadable; boxes: fractions of the picture, float64 (N, 4: x1, y1, x2, y2), clipped;
-    reason: of no box, "" with boxes; notes: what was mended, sorted; swapped: which boxes had falling corners (N,).
+    reason: of no box, "" with boxes; notes: what was mended, sorted; swapped: which boxes had falling corners (N,);
+    beyond: which had their middle outside the picture before they were clipped, as numbers of a larger grid do (N,).
     """
 
     outcome: str
@@ -49,6 +51,7 @@ class Reading:
     reason: str = ""
     notes: tuple[str, ...] = ()
     swapped: tuple[bool, ...] = ()
+    beyond: tuple[bool, ...] = ()
 
 
 def read_boxes(text: str, convention: Convention, seen: Seen) -> Reading:
@@ -62,17 +65,12 @@ def read_boxes(text: str, convention: Convention, seen: Seen) -> Reading:
     how, found, empty = _numbers(text, convention, notes)
     if len(found) > MOST_BOXES:
         return _without("too_many", notes)
-    boxes, swapped, reasons = [], [], set()
-    for numbers in found:
-        box, fallen, reason = _box(numbers, how, seen, notes)
-        if reason:
-            reasons.add(reason)
-        else:
-            boxes.append(box)
-            swapped.append(fallen)
-    if boxes:
+    each = [_box(numbers, how, seen, notes) for numbers in found]
+    reasons = {one.reason for one in each if one.reason}
+    if good := [one for one in each if not one.reason]:
         notes |= {f"left_out:{reason}" for reason in reasons}
-        return Reading("boxes", np.array(boxes), "", tuple(sorted(notes)), tuple(swapped))
+        boxes, swapped, beyond = (tuple(getattr(one, name) for one in good) for name in ("box", "swapped", "beyond"))
+        return Reading("boxes", np.array(boxes), "", tuple(sorted(notes)), swapped, beyond)
     if not found and empty:
         return Reading("none", np.zeros((0, 4)), "none", tuple(sorted(notes)))
     return _without(min(reasons, default="nothing"), notes)
@@ -82,12 +80,20 @@ def _without(reason: str, notes: set[str]) -> Reading:
     return Reading("unreadable", np.zeros((0, 4)), reason, tuple(sorted(notes)))
 
 
-def _box(numbers: list[float], how: Convention, seen: Seen, notes: set[str]) -> tuple[np.ndarray, bool, str]:
-    """Return the box of four numbers, whether its corners fell, and why it is none."""
+class _Box(NamedTuple):
+    """The box of four numbers, its marks (:class:`Reading`), and why it is none."""
+
+    box: np.ndarray
+    swapped: bool
+    beyond: bool
+    reason: str
+
+
+def _box(numbers: list[float], how: Convention, seen: Seen, notes: set[str]) -> _Box:
     if len(numbers) != 4:
-        return np.zeros(4), False, "count"
+        return _Box(np.zeros(4), False, False, "count")
     if not all(map(math.isfinite, numbers)):
-        return np.zeros(4), False, "non_finite"
+        return _Box(np.zeros(4), False, False, "non_finite")
     box = how.read(numbers, seen)
     if (box < 0).any() or (box > 1).any():
         notes.add("clipped")
@@ -95,8 +101,10 @@ def _box(numbers: list[float], how: Convention, seen: Seen, notes: set[str]) -> 
     fallen = bool((low != box[:2]).any())
     if fallen:
         notes.add("swapped")
+    middle = (low + high) / 2
+    beyond = bool((middle < 0).any() or (middle > 1).any())
     box = np.clip(np.concatenate([low, high]), 0.0, 1.0)
-    return box, fallen, "" if (box[2:] > box[:2]).all() else "zero_area"
+    return _Box(box, fallen, beyond, "" if (box[2:] > box[:2]).all() else "zero_area")
 
 
 def _numbers(text: str, convention: Convention, notes: set[str]) -> tuple[Convention, list[list[float]], bool]:

@@ -1,7 +1,8 @@
 """How a model writes boxes: its declared grammar. It is never guessed from the numbers.
 
 A grammar reads a text to boxes as fractions of the picture. Corners that fall, numbers without brackets, lists of
-another length and boxes without an area are malformed: they are no boxes, and are counted.
+another length, boxes without an area and boxes whose middle lies outside the picture are malformed: they are no boxes,
+and are counted. The last are numbers of a larger grid: clipped, ``[0, 0, 500, 500]`` would be the whole picture.
 """
 
 import re
@@ -67,7 +68,7 @@ def _listed(text: str, how: Convention, seen: tuple[int, int]) -> Found:
         return Found(NONE.boxes, int(told.outcome == "unreadable" and told.reason != "nothing"))
     if "bare" in told.notes:
         return Found(NONE.boxes, len(told.boxes) + lost)
-    good = ~np.array(told.swapped, bool)
+    good = ~(np.array(told.swapped, bool) | np.array(told.beyond, bool))
     return Found(told.boxes[good], int((~good).sum()) + lost)
 
 
