@@ -294,7 +294,7 @@ def of_training(folder: Path) -> dict:
     counts = [1 + int(one) for one in np.random.default_rng(6).lognormal(0.8, 0.8, 48)]
     given = talks(folder, 16, counts)
     run = tune(folder / "t", given, recipe(replace(OPTIONS, family="onevision", convention="unit"), updates=1))
-    loaded, collator = load_run(run, None, torch.float32), collator_of(run, "")
+    loaded, collator = load_run(run, "", torch.float32), collator_of(run, "")
     model, samples = loaded.model.train(), read_samples(given["lines"])
     with PictureStore(given["pictures"]) as store:
         encoded = [collator.encode(sample, store.get(sample)) for sample in samples]

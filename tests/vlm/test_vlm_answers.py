@@ -160,6 +160,14 @@ def test_an_adapter_is_asked_with_its_base(given, tuned, tmp_path):
     assert adapted != texts(ask(tmp_path / "b.jsonl", given, tuned))
 
 
+def test_a_model_that_was_tuned_in_full_is_asked_and_not_its_base(given, tuned, tmp_path):
+    base = str(tuned / MODEL)
+    full = tune(tmp_path, given, recipe(learning_rate=2e-2, epochs=2), base=base)
+    told = ask(tmp_path / "a.jsonl", given, full, base=base).read_bytes()
+    assert told == ask(tmp_path / "b.jsonl", given, full).read_bytes()
+    assert told != ask(tmp_path / "c.jsonl", given, tuned).read_bytes()
+
+
 @pytest.mark.parametrize("speaks", ["yx1000", "pixels_resized"])
 def test_a_convention_is_probed(tmp_path, speaks):
     few = data(tmp_path, pictures=2, sizes=((56, 84),))

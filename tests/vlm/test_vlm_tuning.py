@@ -80,7 +80,7 @@ def test_updates_tell_each_task_its_samples_and_its_loss(tmp_path):
     for size in (7, 1):
         run = tune(tmp_path / str(size), given, recipe(batch=7, micro_batch=size, epochs=1, learning_rate=1e-12))
         rows += read_table(tmp_path / str(size) / "updates.tsv").to_dicts()
-    loaded, collator, losses = load_run(run, None, torch.float32), collator_of(run, ""), {}
+    loaded, collator, losses = load_run(run, "", torch.float32), collator_of(run, ""), {}
     with PictureStore(given["pictures"], SIDE) as store, torch.no_grad():
         for sample in read_samples(given["lines"]):
             batch = collator.batch([collator.encode(sample, store.get(sample))])

@@ -132,14 +132,23 @@ def read_run(folder: str | Path) -> dict:
         raise UserError(f"{folder} holds no run of vlm_tuning: tune or name one in vlm.tuning.runs") from None
 
 
-def load_run(folder: str | Path, base: str | Path | None = None, dtype: torch.dtype = torch.float32) -> Loaded:
-    """Return the model of a run, with its adapter. ``base``: the model that an adapter belongs to, wherever it lies.
+def model_of(run: str | Path, base: str | Path = "") -> Path:
+    """Return the folder of a run's own model, or of the one that it was made from: of an adapter, or asked as it is.
+
+    ``base``: where that one lies, if not where the run's file says.
+    """
+    own = Path(run, MODEL)
+    return own if own.is_dir() else Path(base or read_run(run)["base"])
+
+
+def load_run(folder: str | Path, base: str | Path = "", dtype: torch.dtype = torch.float32) -> Loaded:
+    """Return the model of a run, with its adapter. ``base``: as of :func:`model_of`.
 
     Raises UserError for a run that is not whole.
     """
     facts = read_run(folder)
     adapted = Path(folder, ADAPTERS).is_dir()
-    loaded = load_model(facts["family"], base or (facts["base"] if adapted else Path(folder, MODEL)), dtype)
+    loaded = load_model(facts["family"], model_of(folder, base), dtype)
     loaded = with_seg(loaded, 0) if tells_masks(folder) else loaded
     loaded = with_system(loaded, facts.get("system_prompt", ""))
     if not adapted:

@@ -18,7 +18,7 @@ from cxr.vlm.answers.masks import Drawer, join_masks, write_masks
 from cxr.vlm.collate import Collator, Encoded
 from cxr.vlm.conventions import convention_of
 from cxr.vlm.families.engine import Pictures, load_family
-from cxr.vlm.models import MODEL, base_of, read_run, tells_masks
+from cxr.vlm.models import base_of, model_of, read_run, tells_masks
 from cxr.vlm.originals import Originals
 from cxr.vlm.samples import PictureStore, Sample, read_samples
 from cxr.vlm.tokens import Reserved, Tokens
@@ -230,8 +230,7 @@ def _short(ids: Sequence[int], picture: int) -> list[int]:
 def collator_of(run: str | Path, base: str, convention: str = "") -> Collator:
     """Return the chat that a run was tuned in; ``convention``: another one than its own."""
     facts = read_run(run)
-    own = Path(run, MODEL)
-    folder = own if own.is_dir() else Path(base or facts["base"])
+    folder = model_of(run, base)
     family = load_family(facts["family"], folder)
     chosen = convention_of(convention or facts["convention"])
     tokens = Tokens.read(folder, family.frame).with_system(facts.get("system_prompt", ""))

@@ -83,7 +83,7 @@ class Transformers:
 def load(run: Path, base: str, options: AnswersOptions, how: Execution) -> Transformers:
     """Return the engine for a run."""
     facts = read_run(run)
-    loaded = load_run(run, base or None, getattr(torch, options.dtype))
+    loaded = load_run(run, base, getattr(torch, options.dtype))
     convention = convention_of(options.convention or facts["convention"])
     collator = Collator(loaded.family, loaded.tokens, convention, facts["wording"])
     goes_on = getattr(engine_module("cxr.vlm.families", facts["family"]), "GOES_ON", False)

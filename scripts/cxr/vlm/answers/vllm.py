@@ -12,7 +12,7 @@ from cxr.base.engines import engine_module
 from cxr.base.errors import UserError
 from cxr.vlm.answers.engine import AnswersOptions, Asked, Execution, Said
 from cxr.vlm.families.engine import load_family
-from cxr.vlm.models import ADAPTERS, MODEL, read_run
+from cxr.vlm.models import ADAPTERS, model_of, read_run
 from cxr.vlm.tokens import Tokens
 
 GPU = True
@@ -63,9 +63,7 @@ def load(run: Path, base: str, options: AnswersOptions, how: Execution) -> Vllm:
             f"vlm.answers.engine is 'vllm', which cannot ask {facts['family']} here: set it to transformers"
         )
     adapted = Path(run, ADAPTERS)
-    folder = base or facts["base"] or str(Path(run, MODEL))
-    if not adapted.is_dir() and Path(run, MODEL).is_dir():
-        folder = str(Path(run, MODEL))
+    folder = str(model_of(run, base))
     from vllm import LLM
     from vllm.lora.request import LoRARequest
 
