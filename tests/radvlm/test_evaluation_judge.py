@@ -5,11 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from cxr.base.errors import UserError
 from cxr.llm.guards import INJECTION
 from cxr.radvlm.evaluation import judge_check, judge_vllm
 from cxr.radvlm.evaluation.judge import Item, Judgement, JudgeOptions, Round, load_judge
-from cxr.workflow.plan import make_plan
 
 OPTIONS = JudgeOptions("facts", {}, 0.5)
 BOX = np.array([[0.1, 0.5, 0.4, 0.9]])
@@ -220,19 +218,3 @@ def test_the_schema_is_closed_and_the_facts_are_told():
     assert "Edema" in text
     assert "(C)" in text
     assert "name" not in text.split("Answer with")[0]
-
-
-@pytest.mark.parametrize(
-    ("section", "change"),
-    [
-        ("evaluation.llm.model", {"evaluation": {"judge": "vllm", "llm": {"model": "/models/gone"}}}),
-        ("filtered.llm.model", {"filtered": {"engine": "vllm", "llm": {"model": "/models/gone"}}}),
-        ("conversations.llm.test_model", {"conversations": {"engine": "vllm", "llm": {"test_model": "/models/gone"}}}),
-    ],
-)
-def test_a_model_that_is_not_on_the_disk_stops_before_any_job(section, change):
-    with pytest.raises(UserError, match=rf"radvlm\.{section}: there is no folder '/models/gone'"):
-        make_plan({"radvlm": change}, [])
-    (of,) = change.values()
-    of["llm"] |= {"transport": "server", "execution": {"server": "http://127.0.0.1:8000/v1"}}
-    make_plan({"radvlm": change}, [])  # the server's model is not here

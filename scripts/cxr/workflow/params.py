@@ -7,6 +7,7 @@ from cxr.annotations.formats import FOLDERS
 from cxr.base.errors import UserError, existing_file, existing_folder
 from cxr.base.secrets import secret
 from cxr.base.vocabulary import SPLITS
+from cxr.workflow.models_there import check_models
 from cxr.workflow.params_semisyn import semisyn_options
 from cxr.workflow.release_facts import release_options
 from cxr.workflow.settings import MIMIC_ILS, Settings
@@ -181,21 +182,6 @@ def model_options(key: str, llm: dict, seed: int) -> dict:
     return {name: llm[name] for name in LANGUAGE_MODEL} | {"key": key, "seed": seed}
 
 
-def model_is_there(key: str, llm: dict) -> None:
-    """Raise UserError as :func:`path_is_there` for a language model of the job; a server's model is the server's."""
-    if llm["transport"] == "offline":
-        path_is_there(key, llm["model"])
-
-
-def path_is_there(key: str, model: str) -> None:
-    """Raise UserError for a model that the setting ``key`` names by a path where no folder is.
-
-    A path begins as one, or has more parts than a name on the hub; any other text may be such a name.
-    """
-    if model.startswith(("/", "./", "../", "~")) or model.count("/") > 1:
-        existing_folder(key, model)
-
-
 def data(settings: Settings, shards: list[str]) -> dict[str, dict]:
     """Return {set: index, masks, frames, pictures}: the files that its pairs use; pictures are a release's images."""
     own = {name: f"results/masks/{name}" for name in settings.thresholds.all_sets()}
@@ -307,8 +293,7 @@ def check_files(settings: Settings, image: str) -> None:
         if other.path:
             existing = existing_file if other.adapter in FILE_ADAPTERS else existing_folder
             existing(f"evaluation.predictions.{name}.path", other.path)
-    for name, run in settings.vlm.tuning.runs.items():
-        path_is_there(f"vlm.tuning.runs.{name}.model", run.model)
+    check_models(settings)
     if image:
         existing_file("image", image)
     if settings.compute.container and "://" not in settings.compute.container:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cxr.base.vocabulary import SPLITS
-from cxr.workflow.params import model_is_there, model_options
+from cxr.workflow.params import model_options
 from cxr.workflow.settings import Settings
 from cxr.workflow.settings.radvlm.sources import ON_MIMIC, OWN
 
@@ -115,7 +115,5 @@ def _options(settings: Settings, plain: Mapping, part: str) -> dict:
     chosen = (
         {"model": model, "revision": revision} if model else {"model": filtered.model, "revision": filtered.revision}
     )
-    if plain["engine"] != RULES:
-        model_is_there(f"{KEY}.{part}_model", llm | chosen)
     own = {} if plain["engine"] == RULES else model_options(KEY, llm | chosen, settings.seed)
     return {name: value for name, value in plain.items() if name != "llm"} | {"seed": settings.seed, "own": own}

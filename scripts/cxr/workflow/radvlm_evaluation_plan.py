@@ -8,7 +8,7 @@ from pathlib import Path
 from cxr.base.errors import UserError, existing_file
 from cxr.radvlm.evaluation.other_models import adapters
 from cxr.workflow.engine_files import declared
-from cxr.workflow.params import model_is_there, model_options
+from cxr.workflow.params import model_options
 from cxr.workflow.plan_vlm import VlmPlan
 from cxr.workflow.settings import Settings
 from cxr.workflow.settings.radvlm.sources import OWN
@@ -130,7 +130,6 @@ def evaluation_plan(settings: Settings, vlm: VlmPlan) -> EvaluationPlan:
     judging = {"judge": told.judge, "iou": told.iou, "most": told.checked, "own": {}}
     if told.judge != FACTS:
         judging["own"] = model_options("radvlm.evaluation.llm", plain["llm"], settings.seed)
-        model_is_there("radvlm.evaluation.llm.model", plain["llm"])
     offline = told.judge != FACTS and told.llm.transport == "offline"
     return EvaluationPlan(
         runs=runs,

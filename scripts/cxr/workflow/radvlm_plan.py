@@ -9,7 +9,7 @@ from cxr.base.errors import UserError, existing_file, existing_folder
 from cxr.base.vocabulary import SPLITS
 from cxr.radvlm.instructions.mix import Row, as_options, mix_rows
 from cxr.workflow.engine_files import declared
-from cxr.workflow.params import model_is_there, model_options
+from cxr.workflow.params import model_options
 from cxr.workflow.radvlm_conversing import Conversing, conversing
 from cxr.workflow.settings import Settings
 from cxr.workflow.settings.moved import MIMIC_ILS
@@ -269,8 +269,6 @@ def _filtered(section: Mapping, seed: int) -> dict:
     options, llm = dict(section), section["llm"]
     del options["llm"]
     plain = options["engine"] in WITHOUT_MODEL
-    if not plain:
-        model_is_there("radvlm.filtered.llm.model", llm)
     return options | {"own": {} if plain else model_options("radvlm.filtered.llm", llm, seed)}
 
 

@@ -1,0 +1,109 @@
+"""A model that a setting names by a path is there, or stops the run before any job."""
+
+from pathlib import Path
+
+import pytest
+
+from cxr.base.errors import UserError
+from cxr.workflow import params
+from cxr.workflow.models_there import is_path
+from cxr.workflow.settings import read
+
+GONE = "models/X"
+GREEN = {"prompt": "green.txt", "model": GONE}
+RUN = {"engine": "onevision", "lines": "radvlm:all", "trained": False, "model": GONE}
+LANGUAGE = {
+    "reports.llm.structuring.model": {"reports": {"engine": "vllm", "llm": {"structuring": {"model": GONE}}}},
+    "reports.llm.mapping.model": {"reports": {"engine": "both", "llm": {"mapping": {"model": GONE}}}},
+    "paraphrase.llm.model": {"paraphrase": {"engine": "vllm", "llm": {"model": GONE}}},
+    "medground.queries.llm.model": {"medground": {"queries": {"engine": "vllm", "llm": {"model": GONE}}}},
+    "medground.verification.llm.model": {"medground": {"verification": {"judge": "vllm", "llm": {"model": GONE}}}},
+    "radvlm.filtered.llm.model": {"radvlm": {"filtered": {"engine": "both", "llm": {"model": GONE}}}},
+    "radvlm.conversations.llm.train_model": {
+        "radvlm": {"conversations": {"engine": "vllm", "llm": {"train_model": GONE}}}
+    },
+    "radvlm.conversations.llm.test_model": {
+        "radvlm": {"conversations": {"engine": "vllm", "llm": {"test_model": GONE}}}
+    },
+    "radvlm.evaluation.llm.model": {"radvlm": {"evaluation": {"judge": "vllm", "llm": {"model": GONE}}}},
+    "radvlm.evaluation.green.model": {
+        "radvlm": {"evaluation": {"annotators": ["green"], "report_metrics": ["green"], "green": GREEN}}
+    },
+}
+"""{key of a language model: settings that name it}."""
+OTHERS = {
+    "vlm.tuning.runs.r.model": {"vlm": {"tuning": {"runs": {"r": RUN}}}},
+    "radvlm.chexbert.model": {"radvlm": {"sources": {"labels": "chexbert"}, "chexbert": {"model": GONE}}},
+    "radvlm.evaluation.bertscore.model": {
+        "radvlm": {
+            "evaluation": {"annotators": ["bertscore"], "report_metrics": ["bertscore"], "bertscore": {"model": GONE}}
+        }
+    },
+    "radvlm.evaluation.radgraph.encoder": {
+        "radvlm": {
+            "evaluation": {
+                "annotators": ["radgraph"], "report_metrics": ["radgraph_f1"],
+                "radgraph": {"model": "r", "encoder": GONE},
+            }
+        }
+    },
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("models").mkdir()
+
+
+def test_a_conversation_without_a_model_of_its_own_names_that_of_the_filter():
+    told = {"filtered": {"llm": {"model": GONE}}, "conversations": {"engine": "vllm", "llm": {"train_model": "a/b"}}}
+    with pytest.raises(UserError, match=r"^radvlm\.filtered\.llm\.model: there is no folder"):
+        params.check_files(read({"radvlm": told}), "")
+    told["conversations"]["llm"]["test_model"] = "a/c"
+    params.check_files(read({"radvlm": told}), "")
+
+
+@pytest.mark.parametrize(("key", "config"), [*LANGUAGE.items(), *OTHERS.items()])
+def test_a_path_without_a_folder_is_one_sentence(key, config):
+    with pytest.raises(UserError) as caught:
+        params.check_files(read(config), "")
+    assert str(caught.value) == f"{key}: there is no folder '{GONE}': correct the path"
+    Path(GONE).mkdir()
+    params.check_files(read(config), "")
+
+
+@pytest.mark.parametrize("config", LANGUAGE.values(), ids=LANGUAGE)
+def test_the_model_of_a_server_is_not_looked_for(config):
+    params.check_files(read(changed(config, "llm", transport="server")), "")
+
+
+@pytest.mark.parametrize("key", [*LANGUAGE, *OTHERS])
+def test_the_model_of_an_engine_that_is_not_chosen_is_not_looked_for(key):
+    config = (LANGUAGE | OTHERS)[key]
+    for choice in ("engine", "judge", "annotators", "labels", "runs"):
+        config = without(config, choice)
+    params.check_files(read(config), "")
+
+
+def changed(config: dict, name: str, **keys: object) -> dict:
+    """Return settings whose section ``name``, or that of GREEN, has further keys."""
+    told = {one: changed(value, name, **keys) if isinstance(value, dict) else value for one, value in config.items()}
+    return {one: value | keys if one in (name, "green") else value for one, value in told.items()}
+
+
+def without(config: dict, name: str) -> dict:
+    """Return settings without the key ``name``."""
+    return {
+        one: without(value, name) if isinstance(value, dict) else value for one, value in config.items() if one != name
+    }
+
+
+@pytest.mark.parametrize("model", ["/m", "./m", "../m", "~/m", ".m/n", "a/b/c", "models/X", "models/"])
+def test_what_begins_as_a_path_or_with_a_folder_that_is_here_is_a_path(model):
+    assert is_path(model)
+
+
+@pytest.mark.parametrize("model", ["", "models", "bert-base-uncased", "llava-hf/llava-onevision-qwen2-7b-si-hf"])
+def test_what_may_be_a_name_on_the_hub_is_none(model):
+    assert not is_path(model)
