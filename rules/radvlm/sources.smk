@@ -18,6 +18,7 @@ rule radvlm_sources_own:
         texts="results/radvlm/sources/own/{shard}.texts.jsonl",
         excluded="results/radvlm/sources/own/{shard}.excluded.parquet",
         counts="results/radvlm/sources/own/{shard}.counts.tsv",
+        conservation="results/radvlm/sources/own/{shard}.conservation.tsv",
     log:
         "logs/radvlm/sources/own/{shard}.log",
     benchmark:
@@ -46,12 +47,14 @@ rule radvlm_sources_tables:
         texts=expand("results/radvlm/sources/own/{shard}.texts.jsonl", shard=PLAN.shards),
         excluded=expand("results/radvlm/sources/own/{shard}.excluded.parquet", shard=PLAN.shards),
         counts=expand("results/radvlm/sources/own/{shard}.counts.tsv", shard=PLAN.shards),
+        conservation=expand("results/radvlm/sources/own/{shard}.conservation.tsv", shard=PLAN.shards),
     output:
         images_out="results/radvlm/sources/own/images.parquet",
         facts_out="results/radvlm/sources/own/facts.parquet",
         texts_out="results/radvlm/sources/own/texts.jsonl",
         excluded_out="results/radvlm/sources/own/excluded.parquet",
         counts_out="results/radvlm/sources/own/counts.tsv",
+        conservation_out="results/radvlm/sources/own/conservation.tsv",
     log:
         "logs/radvlm/sources/own/tables.log",
     benchmark:

@@ -10,6 +10,7 @@ rule radvlm_sources_read:
         texts="results/radvlm/sources/{source}/texts.jsonl",
         excluded="results/radvlm/sources/{source}/excluded.parquet",
         counts="results/radvlm/sources/{source}/counts.tsv",
+        conservation="results/radvlm/sources/{source}/conservation.tsv",
         shards=expand("results/radvlm/sources/{{source}}/{shard}.parquet", shard=PLAN.shards),
     log:
         "logs/radvlm/sources/{source}.log",
@@ -43,6 +44,7 @@ rule radvlm_sources_on_mimic:
         texts="results/radvlm/sources/{source}/texts.jsonl",
         excluded="results/radvlm/sources/{source}/excluded.parquet",
         counts="results/radvlm/sources/{source}/counts.tsv",
+        conservation="results/radvlm/sources/{source}/conservation.tsv",
     log:
         "logs/radvlm/sources/{source}.log",
     benchmark:

@@ -192,10 +192,11 @@ def test_pictures_are_read_rightly_or_leave_with_their_reason(tmp_path):
     whole = dicom(grey)
     (train / "cut.dicom").write_bytes(whole[: len(whole) // 2])
     out = {name: str(tmp_path / name) for name in ("images.parquet", "facts.parquet", "texts.jsonl")}
-    excluded, counts, shard = (str(tmp_path / name) for name in ("excluded.parquet", "counts.tsv", "00.parquet"))
+    names = ("excluded.parquet", "counts.tsv", "conservation.tsv", "00.parquet")
+    excluded, counts, conservation, shard = (str(tmp_path / name) for name in names)
     run(
         tables=[], images=out["images.parquet"], facts=out["facts.parquet"], texts=out["texts.jsonl"],
-        excluded=excluded, counts=counts, shards=[shard], options=options("vindr", tree),
+        excluded=excluded, counts=counts, conservation=conservation, shards=[shard], options=options("vindr", tree),
     )  # fmt: skip
     assert read_table(excluded).filter(pl.col("image_id") == "gone")["reason"].to_list() == ["missing_file"]
     reasons = run_frames(Path(shard), tmp_path / "00.h5")

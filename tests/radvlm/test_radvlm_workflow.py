@@ -224,7 +224,7 @@ def without_shards(run: Path) -> dict[str, object]:
         shard = SHARD.fullmatch(name)
         if not shard:
             found[name] = data
-        elif shard[2] != ".counts.tsv":  # their sums stand in counts.tsv
+        elif shard[2] not in (".counts.tsv", ".conservation.tsv"):  # their sums stand in the table of all
             found.setdefault(f"{shard[1]}*{shard[2]}", []).extend(rows(run / "results" / name))
     return {name: sorted(held, key=repr) if isinstance(held, list) else held for name, held in found.items()}
 

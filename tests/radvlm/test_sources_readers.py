@@ -486,9 +486,11 @@ def test_the_job_writes_the_same_bytes_twice_and_a_cohort_of_the_pictures(tmp_pa
         "facts": "facts.parquet",
         "texts": "texts.jsonl",
         "excluded": "excluded.parquet",
+        "counts": "counts.tsv",
+        "conservation": "conservation.tsv",
     }
     for folder in ("one", "two"):
-        out = {name: str(tmp_path / folder / file) for name, file in (names_of | {"counts": "counts.tsv"}).items()}
+        out = {name: str(tmp_path / folder / file) for name, file in names_of.items()}
         (tmp_path / folder).mkdir()
         shards = [str(tmp_path / folder / f"0{number}.parquet") for number in range(3)]
         run(**out, shards=shards, options=options("vindr", tree))

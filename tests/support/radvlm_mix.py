@@ -26,7 +26,10 @@ def inputs(results, shard: str) -> dict[str, str]:
     }  # fmt: skip
 
 
-NAMES = {"facts": "facts.parquet", "texts": "texts.jsonl", "excluded": "excluded.parquet", "counts": "counts.tsv"}
+NAMES = {
+    "facts": "facts.parquet", "texts": "texts.jsonl", "excluded": "excluded.parquet", "counts": "counts.tsv",
+    "conservation": "conservation.tsv",
+}  # fmt: skip
 
 
 def read_all(results, folder, options=OPTIONS):

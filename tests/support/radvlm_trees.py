@@ -33,8 +33,9 @@ def options(kind: str, path: Path, **more: object) -> ReadOptions:
 
 
 def found(one: ReadOptions, mimic: str = "") -> tuple[pl.DataFrame, pl.DataFrame, object]:
-    """Return the images, the facts and what else a source holds."""
+    """Return the images, the facts and what else a source holds, every row of it accounted for."""
     held = read(one, mimic)
+    held.conserved(one.name)
     return images_table(one.name, held.images), facts_table(one.name, held.facts, held.tables), held
 
 

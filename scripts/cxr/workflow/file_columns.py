@@ -4,6 +4,7 @@ import re
 
 from cxr.base import judged, tables
 from cxr.base.columns import Columns, markdown
+from cxr.base.conservation import CONSERVED
 from cxr.ils.dataset import make_pairs, mimic_ils
 from cxr.ils.evaluation import evaluate, paraphrases, scoring, summary
 from cxr.ils.masks import columns as masks
@@ -145,6 +146,7 @@ TABLES: dict[str, Columns] = {
     "results/radvlm/sources/{source}/images.parquet": radvlm_sources.IMAGES,
     "results/radvlm/sources/{source}/facts.parquet": radvlm_sources.FACTS,
     "results/radvlm/sources/{source}/counts.tsv": radvlm_sources.COUNTS,
+    "results/radvlm/sources/{source}/conservation.tsv": CONSERVED,
     "results/radvlm/sources/split_conflicts.parquet": join_splits.CONFLICTS,
     "results/radvlm/filtered/{source}/agreement.tsv": filter_texts.AGREEMENT,
     "results/radvlm/conversations/{source}/outcomes.tsv": converse.OUTCOMES,
@@ -221,7 +223,7 @@ SAME = {
     "results/medground/regions/{source}/{shard}.excluded.parquet": "results/<stage>/excluded.parquet",
     **{
         f"results/radvlm/sources/own/{shard}{name}": f"results/radvlm/sources/{{source}}/{name}"
-        for name in ("images.parquet", "facts.parquet", "counts.tsv")
+        for name in ("images.parquet", "facts.parquet", "counts.tsv", "conservation.tsv")
         for shard in ("", "{shard}.")
     },
     "results/radvlm/sources/own/excluded.parquet": "results/<stage>/excluded.parquet",

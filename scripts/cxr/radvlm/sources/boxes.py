@@ -11,15 +11,17 @@ import numpy as np
 from cxr.annotations.box_table import corners
 from cxr.annotations.reading import Annotation, image_name
 from cxr.annotations.reading import read as read_annotations
+from cxr.annotations.tabular import NO_FINDING
 from cxr.annotations.vindr import CLASSES
 from cxr.base.errors import UserError
 from cxr.base.jobs import log
+from cxr.base.user_tables import read_frame
 from cxr.dicom.files import Rejected, shown
 from cxr.geometry.fusion import fuse_groups, in_order
 from cxr.imaging.cohort.header import read_header
 from cxr.imaging.cohort.split import hashed_split, split_name
 from cxr.radvlm.sources import image_labels
-from cxr.radvlm.sources.facts import BOX, Held, add_boxes, box_facts, clean
+from cxr.radvlm.sources.facts import BOX, FUSED, IMAGES, NAMELESS, Held, add_boxes, box_facts, clean
 from cxr.radvlm.sources.options import ReadOptions
 
 VINDR = {"train": ("annotations/annotations_train.csv", "annotations_train.csv", "train.csv"),
@@ -51,6 +53,7 @@ def read_vindr(options: ReadOptions) -> Held:
         regions, seen = read_annotations(options.key, path, "vindr")
         folders = (options.pictures / split, options.pictures)
         images += _images(regions, seen, lambda image, split=split: split, folders)
+        _count_rows(held, options.key, path)
     if not images:
         raise UserError(
             f"{options.key}: {options.folder} has neither {VINDR['train'][0]} nor {VINDR['train'][-1]}: "
@@ -64,9 +67,16 @@ def read_vindr(options: ReadOptions) -> Held:
     return held
 
 
+def _count_rows(held: Held, key: str, path: Path) -> None:
+    """Count the rows of a table: of boxes, and of readers who saw none."""
+    names = read_frame(path, key, ("class_name",))["class_name"].str.to_lowercase()
+    held.rows[BOX] += len(names)
+    held.gone[BOX, "no_finding"] += int(names.is_in(NO_FINDING).sum())
+
+
 def _tell_unknown(held: Held, labels: Iterable[str]) -> None:
     """Count the boxes of each class that VinDr-CXR is not known to have; they are kept under their own names."""
-    unknown = Counter(label for label in labels if label not in CLASSES)
+    unknown = Counter(label for label in labels if label.strip() and label not in CLASSES)
     for label, number in sorted(unknown.items()):
         held.counts[f"unknown_label: {shown(label)}"] += number
     if unknown:
@@ -84,6 +94,7 @@ def read_box_file(options: ReadOptions) -> Held:
 
     folder = Path(options.source["pictures"]) if options.source["pictures"] else options.folder.parent
     held = Held()
+    held.rows[BOX] = len(regions)
     _add(held, options, _images(regions, seen, split_of, (folder, folder / "images")))
     return held
 
@@ -144,6 +155,7 @@ def _add(held: Held, options: ReadOptions, images: Sequence[Found]) -> None:
     sizes: dict[str, tuple[int, int]] = {}
     readers: list[tuple[str, str, str, np.ndarray]] = []
     several = any(region.reader for one in images for region in one.regions)
+    held.rows[IMAGES] += len(images)
     for one in images:
         held.counts["images in tables"] += 1
         held.counts["table rows"] += len(one.regions)
@@ -151,25 +163,37 @@ def _add(held: Held, options: ReadOptions, images: Sequence[Found]) -> None:
         try:
             path, size = _size(one)
         except Rejected as rejected:
-            for _ in one.regions or [None]:
-                held.leave_out(rejected.reason, image_id, detail=rejected.detail)
+            _leave_out(held, rejected.reason, image_id, one.regions, rejected.detail)
             continue
         drawn = {region.size for region in one.regions if region.size}
         reason = "duplicate_image" if image_id in sizes else "shape_mismatch" if drawn - {size} else ""
         if reason:
-            for _ in one.regions or [None]:
-                held.leave_out(reason, image_id)
+            _leave_out(held, reason, image_id, one.regions)
             continue
         sizes[image_id] = size
+        regions = [region for region in one.regions if region.label.strip()]
+        for _ in range(len(one.regions) - len(regions)):
+            held.leave_out("unknown_label", image_id, detail=NAMELESS, of=BOX)
         subject = subject_of(one.image_id, options)
         held.images.append(_image(image_id, subject, one.split, size, path, options.name))
         if several and one.split in options.fusion["splits"]:
-            readers += _of_readers(held, image_id, one.regions, size, options.min_box)
+            readers += _of_readers(held, image_id, regions, size, options.min_box)
         else:
-            _as_they_are(held, image_id, one.regions, size, options.min_box)
+            _as_they_are(held, image_id, regions, size, options.min_box)
+    held.kept.update({IMAGES: len(held.images), BOX: len(held.facts)})
     for image_id, name, box in fused(readers, sizes, options.fusion["iou"], options.fusion["decimals"]):
-        add_boxes(held, image_id, BOX, name, box[None], sizes[image_id], options.min_box)
-        held.counts["fused boxes"] += 1
+        held.kept[FUSED] += add_boxes(held, image_id, BOX, name, box[None], sizes[image_id], options.min_box, of=FUSED)
+        held.rows[FUSED] += 1
+    held.counts["fused boxes"] += held.rows[FUSED]
+
+
+def _leave_out(held: Held, reason: str, image_id: str, regions: Sequence[Annotation], detail: str = "") -> None:
+    """Leave an image out with all its boxes: a row of each, or one of an image without."""
+    held.gone[IMAGES, reason] += 1
+    for _ in regions:
+        held.leave_out(reason, image_id, detail=detail, of=BOX)
+    if not regions:
+        held.leave_out(reason, image_id, detail=detail)
 
 
 def _of_readers(held: Held, image_id: str, regions: Sequence[Annotation], size: tuple, least: float) -> list[tuple]:
@@ -181,7 +205,7 @@ def _of_readers(held: Held, image_id: str, regions: Sequence[Annotation], size: 
         held.counts["boxes with swapped corners"] += tidy.swapped
         held.counts["boxes clipped"] += tidy.clipped
         if not tidy.area[0]:
-            held.leave_out("no_area", image_id, detail=one.label)
+            held.leave_out("no_area", image_id, detail=one.label, of=BOX)
             continue
         reader = one.reader or "reader"
         held.facts += box_facts(image_id, BOX, one.label, tidy.boxes, reader=reader)

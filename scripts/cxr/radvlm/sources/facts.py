@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import polars as pl
 
+from cxr.base.conservation import Counted, conserved
 from cxr.base.seeds import stable_hash
 from cxr.geometry.boxes import CORNERS
 from cxr.radvlm.labels import ABSENT, PRESENT, UNCERTAIN, meant, names
@@ -14,6 +15,10 @@ from cxr.radvlm.sources.columns import FACTS_SCHEMA, IMAGES_SCHEMA
 
 LABEL, BOX, REGION, PHRASE = KINDS = ("label", "box", "region", "phrase")
 STAGE = "radvlm_sources"
+KEPT = "kept"
+IMAGES, LABELS, TEXTS, FUSED = "images", "labels", "texts", "fused boxes"
+"""What is counted besides the kinds of facts: images, rows of tables of labels, texts, boxes fused of several."""
+NAMELESS = "a box without a name"
 BARE = dict.fromkeys(("value", "stated", "group", "reader", *CORNERS))
 """A fact's columns that may be empty."""
 
@@ -22,7 +27,8 @@ BARE = dict.fromkeys(("value", "stated", "group", "reader", *CORNERS))
 class Held:
     """What a reader found: rows of images and facts (without ids), texts, rows that were left out, and counts.
 
-    ``tables``: further facts as tables of the same columns, of sources with millions.
+    ``tables``: further facts as tables of the same columns, of sources with millions. ``rows``: {what: how many the
+    source has}; ``kept``: {what: how many are in the results}; ``gone``: {(what, reason): how many are not}.
     """
 
     images: list[dict] = field(default_factory=list)
@@ -31,13 +37,30 @@ class Held:
     texts: list[dict] = field(default_factory=list)
     excluded: list[dict] = field(default_factory=list)
     counts: Counter = field(default_factory=Counter)
+    rows: Counter = field(default_factory=Counter)
+    kept: Counter = field(default_factory=Counter)
+    gone: Counter = field(default_factory=Counter)
 
     def leave_out(
-        self, reason: str, image_id: str | None = None, study_id: str | None = None, detail: str = ""
-    ) -> None:
-        """Note a row of the source that becomes no fact, with its reason."""
+        self, reason: str, image_id: str | None = None, study_id: str | None = None, detail: str = "", *,
+        of: str = "", number: int = 1,
+    ) -> None:  # fmt: skip
+        """Note a row of the source that becomes no fact, with its reason.
+
+        ``of``: what it is one of in :attr:`rows`, "" for nothing that is counted there; ``number``: of these.
+        """
         row = {"image_id": image_id, "study_id": study_id, "stage": STAGE, "reason": reason, "detail": detail}
         self.excluded.append(row)
+        if of:
+            self.gone[of, reason] += number
+
+    def conserved(self, source: str) -> list[Counted]:
+        """Return what became of all that was counted. Raises AssertionError where something was lost."""
+        found = []
+        for what in sorted({*self.rows, *self.kept, *(what for what, _ in self.gone)}):
+            gone = {reason: number for (of, reason), number in sorted(self.gone.items()) if of == what}
+            found += conserved(f"{STAGE}, {source}", what, self.rows[what], {KEPT: self.kept[what]} | gone)
+        return found
 
     def tell_unknown(self, cells: Mapping[str, int]) -> None:
         """Count the cells of labels that say nothing known; they are no fact."""
@@ -104,19 +127,23 @@ def clean(boxes: np.ndarray, shapes: np.ndarray, least: float) -> Clean:
 
 
 def add_boxes(
-    held: Held, image_id: str, kind: str, name: str, boxes: np.ndarray, shape: tuple, least: float, **more: object
-) -> None:
-    """Add the boxes (N, 4), in original pixels, of one name of an image; those without an area are left out.
+    held: Held, image_id: str, kind: str, name: str, boxes: np.ndarray, shape: tuple, least: float, *,
+    of: str | None = None, **more: object,
+) -> int:  # fmt: skip
+    """Add the boxes (N, 4), in original pixels, of one name of an image; those without an area are left out. Return
+    how many were added.
 
-    ``shape``: (rows, columns) of the picture, None where unknown.
+    ``shape``: (rows, columns) of the picture, None where unknown; ``of``: what :meth:`Held.leave_out` counts them as,
+    not given: their kind.
     """
     size = [np.nan if side is None else side for side in shape]
     found = clean(boxes, np.tile(size, (len(boxes), 1)), least)
     for what, number in (("boxes with swapped corners", found.swapped), ("boxes clipped", found.clipped)):
         held.counts[what] += number
     for _ in range(int((~found.area).sum())):
-        held.leave_out("no_area", image_id, detail=kind)
+        held.leave_out("no_area", image_id, detail=kind, of=kind if of is None else of)
     held.facts += box_facts(image_id, kind, name, found.boxes[found.area], **more)
+    return int(found.area.sum())
 
 
 def images_table(source: str, rows: Sequence[dict]) -> pl.DataFrame:
@@ -153,6 +180,19 @@ def label_facts(table: pl.DataFrame, labels: Sequence[str], uncertain: str) -> p
     bare = [pl.lit(None, dtype).alias(name) for name, dtype in empty.items()]
     columns = [name for name in FACTS_SCHEMA if name != "fact_id"]
     return found.with_columns(pl.lit(LABEL).alias("kind"), *bare).select(columns)
+
+
+def count_labels(held: Held, table: pl.DataFrame, key: str, joined: pl.DataFrame) -> None:
+    """Count the rows of a table of labels, and what became of them: those that label an image, those of an image or a
+    study that is not used, and those that repeat one. ``joined``: the images, with ``known`` where they have labels.
+    """
+    used = joined.drop_nulls("known")[key].unique()
+    first = table[key].is_first_distinct()
+    theirs = table[key].is_in(used.implode()).fill_null(False)
+    held.rows[LABELS] += table.height
+    held.kept[LABELS] += len(used)
+    held.gone[LABELS, "no_image"] += int((first & ~theirs).sum())
+    held.gone[LABELS, "bad_row"] += int((~first).sum())
 
 
 def facts_table(source: str, rows: Iterable[dict], tables: Sequence[pl.DataFrame] = ()) -> pl.DataFrame:

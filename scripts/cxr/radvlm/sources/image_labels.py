@@ -9,12 +9,13 @@ from pathlib import Path
 import polars as pl
 
 from cxr.annotations.reading import image_name
-from cxr.annotations.vindr import LABELS, read_labels
+from cxr.annotations.vindr import LABELS as KNOWN
+from cxr.annotations.vindr import read_labels
 from cxr.base.jobs import log
 from cxr.dicom.files import shown
 from cxr.radvlm.labels import ABSENT, PRESENT
 from cxr.radvlm.sources.columns import FACTS_SCHEMA
-from cxr.radvlm.sources.facts import BARE, LABEL, Held
+from cxr.radvlm.sources.facts import BARE, LABEL, LABELS, Held
 
 FILES = {"train": ("annotations/image_labels_train.csv", "image_labels_train.csv"),
          "test": ("annotations/image_labels_test.csv", "image_labels_test.csv")}  # fmt: skip
@@ -39,11 +40,14 @@ def add_image_labels(held: Held, key: str, split: str, path: Path) -> None:
     first = pl.struct("image_id", "reader").is_first_distinct()
     known = pl.col("image_id").is_in(own)
     held.counts["rows of image labels"] += table.height
+    held.rows[LABELS] += table.height
     for reason, rows in (("no_image", table.filter(~known)), ("bad_row", table.filter(known & ~first))):
         for image_id in rows["image_id"]:
-            held.leave_out(reason, image_id or None, detail=f"{path.name}: {told(reason)}")
+            held.leave_out(reason, image_id or None, detail=f"{path.name}: {told(reason)}", of=LABELS)
     _tell_unknown(held, labels, table)
-    held.tables.append(_facts(table.filter(known & first), labels))
+    used = table.filter(known & first)
+    held.kept[LABELS] += used.height
+    held.tables.append(_facts(used, labels))
 
 
 def told(reason: str) -> str:
@@ -52,7 +56,7 @@ def told(reason: str) -> str:
 
 
 def _tell_unknown(held: Held, labels: list[str], table: pl.DataFrame) -> None:
-    unknown = Counter({name: table.height for name in labels if name not in LABELS})
+    unknown = Counter({name: table.height for name in labels if name not in KNOWN})
     for name, number in sorted(unknown.items()):
         held.counts[f"unknown_label: {shown(name)}"] += number
     if unknown:

@@ -11,7 +11,7 @@ from cxr.base.errors import UserError
 from cxr.imaging.cohort.mimic import read_mimic as read_tree
 from cxr.imaging.cohort.rows import Row
 from cxr.language.reports import reading
-from cxr.radvlm.sources.facts import Held, label_facts
+from cxr.radvlm.sources.facts import IMAGES, TEXTS, Held, count_labels, label_facts
 from cxr.radvlm.sources.options import ReadOptions
 
 LABEL_TABLE = "*-chexpert.csv"
@@ -36,7 +36,7 @@ def read_mimic(options: ReadOptions) -> Held:
     labels = _labels(options, held)
     with ThreadPoolExecutor(WAITING) as pool:
         rows = _rows(options, pool)
-        held.counts["table rows"] = len(rows)
+        held.counts["table rows"] = held.rows[IMAGES] = len(rows)
         kept = [row for row in rows if _frontal(row, held)]
         studies: dict[str, list[Row]] = {}
         for row in kept:
@@ -46,11 +46,15 @@ def read_mimic(options: ReadOptions) -> Held:
         texts = pool.map(lambda of: reading.read(_report(of[0]), how), studies.values())
         for (study_id, of), section in zip(studies.items(), texts, strict=True):
             _add_text(held, options.name, study_id, of, section)
+    held.rows[TEXTS] = len(studies)
+    held.kept.update({IMAGES: len(held.images), TEXTS: len(held.texts)})
     table = pl.DataFrame(
         [(row.image_id, row.study_id) for row in kept],
         schema={"image_id": pl.String, "study_id": pl.String}, orient="row",
     )  # fmt: skip
+    every, labels = labels, labels.unique("study_id", keep="first", maintain_order=True)
     joined = table.join(labels.with_columns(known=pl.lit(True)), on="study_id", how="left", maintain_order="left")
+    count_labels(held, every, "study_id", joined)
     for image_id, study_id in joined.filter(pl.col("known").is_null()).select("image_id", "study_id").iter_rows():
         held.leave_out("no_labels", image_id, study_id)
     held.tables.append(label_facts(joined.drop_nulls("known"), LABELS, options.uncertain))
@@ -68,7 +72,7 @@ def _rows(options: ReadOptions, pool: Executor) -> list[Row]:
 
 
 def _labels(options: ReadOptions, held: Held) -> pl.DataFrame:
-    """Return study_id and its labels. Raises UserError without the table."""
+    """Return study_id and its labels, a row of the table each. Raises UserError without it."""
     found = sorted({*options.folder.glob(LABEL_TABLE), *options.folder.glob(f"{LABEL_TABLE}.gz")})
     if not found:
         raise UserError(
@@ -77,7 +81,7 @@ def _labels(options: ReadOptions, held: Held) -> pl.DataFrame:
     table = read_columns(options.key, found[0], "MIMIC-CXR-JPG", ("study_id", *LABELS))
     held.tell_unknown(unknown_cells(table))
     named = table.with_columns(as_id("study_id").str.strip_prefix("s"))
-    return stated(named).unique("study_id", keep="first", maintain_order=True)
+    return stated(named)
 
 
 def _frontal(row: Row, held: Held) -> bool:
@@ -85,7 +89,7 @@ def _frontal(row: Row, held: Held) -> bool:
     reason = row.reason or ("" if row.view in FRONTAL else "not_frontal" if row.view else "unknown_view")
     reason = reason or ("" if row.split else "no_split")
     if reason:
-        held.leave_out(reason, row.image_id, row.study_id, row.detail)
+        held.leave_out(reason, row.image_id, row.study_id, row.detail, of=IMAGES)
     return not reason
 
 
@@ -104,7 +108,7 @@ def _report(row: Row) -> dict:
 def _add_text(held: Held, name: str, study_id: str, rows: list[Row], section) -> None:
     images = sorted(row.image_id for row in rows)
     if not isinstance(section, reading.Section):
-        held.leave_out(section[0], images[0], study_id, section[1])
+        held.leave_out(section[0], images[0], study_id, section[1], of=TEXTS)
         return
     told = {"source": name, "study_id": study_id, "subject_id": rows[0].subject_id, "split": rows[0].split}
     held.texts.append(told | {"image_ids": images, "section": section.name, "text": section.text})

@@ -10,7 +10,7 @@ from cxr.annotations.ms_cxr import read as read_table_of_ms_cxr
 from cxr.annotations.reading import Annotation
 from cxr.base.errors import UserError
 from cxr.base.tables import read_table
-from cxr.radvlm.sources.facts import PHRASE, REGION, Held, add_boxes
+from cxr.radvlm.sources.facts import IMAGES, NAMELESS, PHRASE, REGION, Held, add_boxes
 from cxr.radvlm.sources.mimic import published_splits
 from cxr.radvlm.sources.options import ReadOptions
 
@@ -30,19 +30,23 @@ def read_ms_cxr(options: ReadOptions, images: str) -> Held:
         path = tables[0]
     regions = read_table_of_ms_cxr(options.key, path).regions
     held, known = Held(), _known(images)
-    held.counts["table rows"] = len(regions)
+    held.counts["table rows"] = held.rows[PHRASE] = len(regions)
     for image_id, of in _grouped(regions, lambda one: one.image.removesuffix(".dcm")):
         row = known.get(image_id)
+        held.rows[IMAGES] += 1
         for text, group in _grouped(of, lambda one: one.phrase):
             reason = "no_image" if row is None else "bad_row" if not text.strip() else _other_size(row, group)
             if reason:
                 for _ in group:
-                    held.leave_out(reason, image_id)
+                    held.leave_out(reason, image_id, of=PHRASE)
                 continue
             boxes = np.array([one.box or (np.nan,) * 4 for one in group])
             add_boxes(held, image_id, PHRASE, text.strip(), boxes, (row["rows"], row["columns"]), options.min_box)
-        if row is not None:
+        if row is None:
+            held.gone[IMAGES, "no_image"] += 1
+        else:
             held.images.append({name: row[name] for name in row if name != "source"})
+    held.kept.update({IMAGES: len(held.images), PHRASE: len(held.facts)})
     return held
 
 
@@ -67,18 +71,24 @@ def read_imagenome(options: ReadOptions, images: str) -> Held:
     for graph in imagenome.graphs(options.key, options.folder):
         row = known.get(graph.image_id)
         held.counts["table rows"] += len(graph.names)
+        held.rows.update({IMAGES: 1, REGION: len(graph.names)})
         split = (own.get(graph.image_id) if own is not None else row["split"]) if row else None
         reason = "no_image" if row is None else "no_split" if split is None else ""
         reason = reason or ("listed" if graph.image_id in listed and split == "train" else "")
         if reason:
+            held.gone[IMAGES, reason] += 1
             for _ in graph.names:
-                held.leave_out(reason, graph.image_id)
+                held.leave_out(reason, graph.image_id, of=REGION)
             continue
         shape = (row["rows"], row["columns"])
         for name, box in zip(graph.names, graph.boxes, strict=True):
+            if not name.strip():
+                held.leave_out("unknown_label", graph.image_id, detail=NAMELESS, of=REGION)
+                continue
             add_boxes(held, graph.image_id, REGION, name, box[None], shape, options.min_box)
         told = {name: row[name] for name in row if name != "source"}
         held.images.append(told | {"split": split, "sex": graph.sex or row["sex"]})
+    held.kept.update({IMAGES: len(held.images), REGION: len(held.facts)})
     return held
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 
 import numpy as np
+import polars as pl
 
 from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_lines, read_table
@@ -11,7 +12,7 @@ from cxr.geometry.affine import points_to_original
 from cxr.geometry.boxes import bounds
 from cxr.geometry.components import boxes_around
 from cxr.radvlm.labels import ABSENT, PRESENT, UNCERTAIN, names, report_labels
-from cxr.radvlm.sources.facts import BOX, PHRASE, REGION, Held, add_boxes, labelled
+from cxr.radvlm.sources.facts import BOX, IMAGES, LABELS, PHRASE, REGION, TEXTS, Held, add_boxes, labelled
 
 SEX = {"f": "F", "female": "F", "w": "F", "m": "M", "male": "M"}
 STATED = {"1": PRESENT, "1.0": PRESENT, "0": ABSENT, "0.0": ABSENT, "-1": UNCERTAIN, "-1.0": UNCERTAIN}
@@ -71,9 +72,9 @@ def read_own(
     lines = {line["study_id"]: line for line in read_lines(reports)}
     told = {line["study_id"]: line["labels"] for path in labels for line in read_lines(path)}
     grounded: dict[str, list[dict]] = {}
-    for row in read_table(findings).iter_rows(named=True):
-        if row["mask_id"] and row["word"]:
-            grounded.setdefault(row["image_id"], []).append(row)
+    drawn = read_table(findings).filter(pl.col("mask_id").fill_null("") != "", pl.col("word").fill_null("") != "")
+    for row in drawn.iter_rows(named=True):
+        grounded.setdefault(row["image_id"], []).append(row)
     with ExitStack() as stack:
         frame, organ, zone = (stack.enter_context(Shard(path)) for path in (frames, organs, anatomy))
         lesions = stack.enter_context(Shard(masks, key="mask_id"))
@@ -85,10 +86,12 @@ def read_own(
             held.images.append(_image(row, own[image_id], shape))
             line = lines.get(row["study_id"])
             stated = told.get(row["study_id"], {}) if labels else _labels(options, own[image_id], line)
+            held.rows[LABELS] += 1
             if stated:
                 held.facts += labelled(image_id, stated, _uncertain(options))
+                held.kept[LABELS] += 1
             else:
-                held.leave_out("no_labels", image_id, row["study_id"])
+                held.leave_out("no_labels", image_id, row["study_id"], of=LABELS)
             place = _Placer(held, image_id, frame.get("to_original", image_id), shape, options.min_box)
             if options.regions == "zones":
                 given = (
@@ -96,15 +99,19 @@ def read_own(
                     (zone.masks(image_id) if image_id in zone else {}),
                 )
                 for region, box in region_boxes(*given).items():
-                    place(REGION, region, np.array([box]))
+                    held.rows[REGION] += 1
+                    held.kept[REGION] += place(REGION, region, np.array([box]))
             _lesions(place, grounded.get(image_id, []), line, lesions, options.smallest)
         for study_id, of in studies.items():
             line = lines.get(study_id)
             if line is None or not line["section_text"].strip():
-                held.leave_out("no_report", of[0], study_id)
+                held.leave_out("no_report", of[0], study_id, of=TEXTS)
                 continue
             held.texts.append(_text(known[of[0]], of, line))
     held.counts["images"] = len(held.images)
+    held.rows.update({IMAGES: len(known), TEXTS: len(studies)} | _findings(drawn))
+    held.kept.update({IMAGES: len(held.images), TEXTS: len(held.texts)})
+    held.gone[IMAGES, "no_image"] = len(known.keys() - {image["image_id"] for image in held.images})
     return held
 
 
@@ -114,9 +121,19 @@ class _Placer:
     def __init__(self, held: Held, image_id: str, affine: np.ndarray, shape: tuple[int, int], least: float):
         self.held, self.image_id, self.affine, self.shape, self.least = held, image_id, affine, shape, least
 
-    def __call__(self, kind: str, name: str, boxes: np.ndarray, **more: object) -> None:
+    def __call__(self, kind: str, name: str, boxes: np.ndarray, **more: object) -> int:
         placed = to_original(boxes, self.affine)
-        add_boxes(self.held, self.image_id, kind, name, placed, self.shape, self.least, **more)
+        return add_boxes(self.held, self.image_id, kind, name, placed, self.shape, self.least, **more)
+
+    def masks(self, kind: str, name: str, masks: list[np.ndarray], smallest: int) -> None:
+        """Add the boxes of the parts of masks, which are one finding or phrase; it is left out if they are empty."""
+        boxes = mask_boxes(masks, smallest)
+        if not len(boxes):
+            self.held.leave_out("no_boxes", self.image_id, detail=f"{kind}: the mask is empty")
+        elif self(kind, name, boxes, of=""):
+            self.held.kept[kind] += 1
+            return
+        self.held.gone[kind, "no_area" if len(boxes) else "no_boxes"] += 1
 
 
 def _image(row: Mapping, own: Mapping, shape: tuple[int, int]) -> dict:
@@ -147,10 +164,21 @@ def _lesions(place: _Placer, found: list[dict], line: Mapping | None, lesions: S
         by_name.setdefault(names().lesions[row["word"]][0], []).append(mask)
         by_sentence.setdefault(row["sentence_index"], []).append(mask)
     for name, masks in sorted(by_name.items()):
-        place(BOX, name, mask_boxes(masks, smallest))
+        place.masks(BOX, name, masks, smallest)
     for index, masks in sorted(by_sentence.items()):
         if line is not None and 0 < index <= len(line["sentences"]):
-            place(PHRASE, line["sentences"][index - 1], mask_boxes(masks, smallest))
+            place.masks(PHRASE, line["sentences"][index - 1], masks, smallest)
+        else:
+            place.held.leave_out("bad_row", place.image_id, detail="no sentence of the finding's number", of=PHRASE)
+
+
+def _findings(drawn: pl.DataFrame) -> dict[str, int]:
+    """Return how many findings of images and how many of their sentences a table of findings with masks has."""
+    name = pl.col("word").replace_strict({word: one[0] for word, one in names().lesions.items()})
+    return {
+        BOX: drawn.select(pl.struct("image_id", name).n_unique()).item() if len(drawn) else 0,
+        PHRASE: drawn.select(pl.struct("image_id", "sentence_index").n_unique()).item() if len(drawn) else 0,
+    }
 
 
 def _text(row: Mapping, images: list[str], line: Mapping) -> dict:

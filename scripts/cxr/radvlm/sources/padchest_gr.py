@@ -14,7 +14,7 @@ from cxr.annotations.padchest import (
 )
 from cxr.annotations.padchest_gr import one_of
 from cxr.imaging.cohort.split import split_name
-from cxr.radvlm.sources.facts import PHRASE, Held, add_boxes, visible
+from cxr.radvlm.sources.facts import IMAGES, PHRASE, TEXTS, Held, add_boxes, visible
 from cxr.radvlm.sources.options import ReadOptions
 
 EXTRA = "extra"
@@ -29,25 +29,29 @@ def read_padchest_gr(options: ReadOptions) -> Held:
     held, seen = Held(), set()
     for report in read_reports(key, one_of(key, folder, REPORTS)):
         held.counts["table rows"] += 1
+        held.rows[IMAGES] += 1
         row, split = images.get(report.image_id), split_name(splits.get(report.image_id, "")) or ""
         reason = "no_image" if row is None else "not_frontal" if row["view"] is None else ""
         reason = reason or ("no_split" if not split else "duplicate_image" if report.image_id in seen else "")
         if reason:
-            held.leave_out(reason, report.image_id, report.study_id)
+            held.leave_out(reason, report.image_id, report.study_id, of=IMAGES)
             continue
         seen.add(report.image_id)
         told = {name: row[name] for name in ("image_id", "study_id", "subject_id", "view", "sex", "rows", "columns")}
         path = str(options.pictures / report.image_id)
         held.images.append(told | {"split": split, "path": path, "frames": options.name})
         _add_text(held, options, row, split, [one.text for one in report.sentences if one.text])
-        size = (row["rows"], row["columns"])
+        size, boxes = (row["rows"], row["columns"]), sum(len(one.boxes) + len(one.extra) for one in report.sentences)
+        held.rows[PHRASE] += boxes
         if None in size:
-            held.leave_out("no_area", report.image_id, report.study_id, "the table has no size of the picture")
+            told = "the table has no size of the picture"
+            held.leave_out("no_area", report.image_id, report.study_id, told, of=PHRASE, number=boxes)
             continue
         if not any(one.boxes for one in report.sentences):
             held.leave_out("no_boxes", report.image_id, report.study_id)
         for one in report.sentences:
             _add_phrase(held, options, report, one, size)
+    held.kept.update({IMAGES: len(held.images), TEXTS: len(held.texts), PHRASE: len(held.facts)})
     return held
 
 
@@ -59,7 +63,8 @@ def _add_phrase(held: Held, options: ReadOptions, report: Report, one: Sentence,
             add_boxes(held, report.image_id, PHRASE, one.text, pixels, size, options.min_box, **more)
         else:
             for _ in boxes:
-                held.leave_out("bad_row", report.image_id, report.study_id, "boxes of a sentence without words")
+                told = "boxes of a sentence without words"
+                held.leave_out("bad_row", report.image_id, report.study_id, told, of=PHRASE)
 
 
 def _pixels(boxes: list, size: tuple[int, int]) -> np.ndarray:
@@ -72,12 +77,13 @@ def _pixels(boxes: list, size: tuple[int, int]) -> np.ndarray:
 
 
 def _add_text(held: Held, options: ReadOptions, row: dict, split: str, sentences: list[str]) -> None:
+    held.rows[TEXTS] += 1
     if not sentences:
-        held.leave_out("empty_report", row["image_id"], row["study_id"])
+        held.leave_out("empty_report", row["image_id"], row["study_id"], of=TEXTS)
         return
     text = visible(" ".join(sentences))
     if len(text) > options.max_characters:
-        held.leave_out("too_long", row["image_id"], row["study_id"], f"{len(text)} characters")
+        held.leave_out("too_long", row["image_id"], row["study_id"], f"{len(text)} characters", of=TEXTS)
         return
     ids = {"source": options.name, "study_id": row["study_id"], "subject_id": row["subject_id"], "split": split}
     held.texts.append(ids | {"image_ids": [row["image_id"]], "section": "findings", "text": text})

@@ -1,14 +1,16 @@
 """Read the source own: one job a shard of the cohort, then one that joins them."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import polars as pl
 
+from cxr.base.columns import schema
+from cxr.base.conservation import ALL, CONSERVED, Counted
 from cxr.base.tables import EXCLUDED, read_lines, read_table, write_excluded, write_lines, write_table
 from cxr.radvlm.sources.columns import COUNTS, FACTS, IMAGES
-from cxr.radvlm.sources.facts import Held, facts_table, images_table
+from cxr.radvlm.sources.facts import KEPT, Held, facts_table, images_table
 from cxr.radvlm.sources.own import read_own
 
 OWN = "own"
@@ -34,8 +36,10 @@ def counts_table(held: Counter) -> pl.DataFrame:
     return pl.DataFrame(rows, schema={name: column.kind for name, column in COUNTS.items()}, orient="row")
 
 
-def write(held: Held, source: str, *, images: str, facts: str, texts: str, excluded: str, counts: str) -> None:
-    """Write what was read of a source."""
+def write(
+    held: Held, source: str, *, images: str, facts: str, texts: str, excluded: str, counts: str, conservation: str
+) -> None:
+    """Write what was read of a source. Raises AssertionError where a row of it became nothing, or two things."""
     table = facts_table(source, held.facts, held.tables)
     counted = Counter(held.counts)
     counted.update(f"facts: {kind}" for kind in table["kind"])
@@ -46,6 +50,16 @@ def write(held: Held, source: str, *, images: str, facts: str, texts: str, exclu
     write_lines(texts, sorted(held.texts, key=lambda line: line["study_id"]), checked=True)
     write_excluded(excluded, held.excluded)
     write_table(counts, counts_table(counted), COUNTS)
+    write_table(conservation, conservation_table(held.conserved(source)), CONSERVED)
+
+
+def conservation_table(rows: Iterable[Counted]) -> pl.DataFrame:
+    """Return rows of :data:`CONSERVED`, those of one outcome added up, in the order in which they came first."""
+    total: Counter = Counter()
+    for what, outcome, number in rows:
+        total[what, outcome] += number
+    found = sorted(total.items(), key=lambda row: (row[0][0], row[0][1] != ALL, row[0][1] != KEPT, row[0][1]))
+    return pl.DataFrame([(*key, number) for key, number in found], schema=schema(CONSERVED), orient="row")
 
 
 def run_shard(
@@ -63,15 +77,21 @@ def run_shard(
     texts: str,
     excluded: str,
     counts: str,
+    conservation: str,
     options: OwnOptions,
     labels: list[str] | None = None,
 ) -> None:
-    """Write images, facts, texts, excluded rows and counts of one shard. ``labels``: the file of a model's, if any."""
+    """Write images, facts, texts, excluded rows, counts and conservation of one shard. ``labels``: the file of a
+    model's, if any.
+    """
     held = read_own(
         options, images=images, cohort=cohort, frames=frames, reports=reports, organs=organs, anatomy=anatomy,
         findings=findings, masks=masks, labels=labels or (),
     )  # fmt: skip
-    write(held, OWN, images=images_out, facts=facts, texts=texts, excluded=excluded, counts=counts)
+    write(
+        held, OWN, images=images_out, facts=facts, texts=texts, excluded=excluded, counts=counts,
+        conservation=conservation,
+    )  # fmt: skip
 
 
 def run_tables(
@@ -81,11 +101,13 @@ def run_tables(
     texts: Sequence[str],
     excluded: Sequence[str],
     counts: Sequence[str],
+    conservation: Sequence[str],
     images_out: str,
     facts_out: str,
     texts_out: str,
     excluded_out: str,
     counts_out: str,
+    conservation_out: str,
 ) -> None:
     """Join the files of all shards, in the order of images and studies."""
     write_table(images_out, pl.concat([read_table(path) for path in images]).sort("image_id"), IMAGES)
@@ -99,3 +121,5 @@ def run_tables(
     for path in counts:
         total.update(dict(read_table(path).iter_rows()))
     write_table(counts_out, counts_table(total), COUNTS)
+    told = [row for path in conservation for row in read_table(path).iter_rows()]
+    write_table(conservation_out, conservation_table(told), CONSERVED)

@@ -40,6 +40,7 @@ def run(
     texts: str,
     excluded: str,
     counts: str,
+    conservation: str,
     options: ReadOptions,
     tables: Sequence[str] = (),
     shards: Sequence[str] = (),
@@ -52,7 +53,10 @@ def run(
     """
     del tables
     held = read(options, mimic)
-    write(held, options.name, images=images, facts=facts, texts=texts, excluded=excluded, counts=counts)
+    write(
+        held, options.name, images=images, facts=facts, texts=texts, excluded=excluded, counts=counts,
+        conservation=conservation,
+    )  # fmt: skip
     kept = [row for row in held.images if row["frames"] == options.name]
     paths = [shards] if isinstance(shards, str) else list(shards)
     for number, path in enumerate(paths):
