@@ -1,5 +1,8 @@
 """Measure the lines of a mix against writing the same lines with json alone: core seconds, and the peak of memory.
 
+Every step runs in a process of its own, as the workflow runs the two jobs of the stage; and a process begins with the
+peak of the one that started it, so that no other may draw the facts.
+
     python benchmarks/mixes.py [--images 4000]
 
 The facts are drawn: 14 labels, 16 regions, two findings, a phrase and a text an image. About 12 lines come of each.
@@ -12,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from itertools import islice, product
 from pathlib import Path
 from unittest.mock import patch
@@ -30,6 +34,10 @@ from cxr.radvlm.sources.columns import FACTS_SCHEMA, IMAGES_SCHEMA  # noqa: E402
 
 SIDE = 2000
 FINDINGS = ("edema", "pleural effusion", "consolidation", "atelectasis")
+GIVEN = {
+    "images": "images.parquet", "facts": "facts.parquet", "conflicts": "conflicts.parquet", "texts": "texts.jsonl",
+    "phrases": "phrases.jsonl",
+}  # fmt: skip
 PARTS = {"lines_out": "part.jsonl", "index": "index.parquet", "left": "left.tsv"}
 FILES = {
     "train": "train.jsonl", "validate": "validate.jsonl", "test": "test.jsonl", "exchanged_out": "exchanged.jsonl",
@@ -38,8 +46,8 @@ FILES = {
 WRITTEN = ("train", "validate", "test", "exchanged")
 
 
-def drawn(folder: Path, count: int) -> dict[str, str]:
-    """Write the tables of a source of ``count`` images, and return their paths by name."""
+def draw(folder: Path, count: int) -> None:
+    """Write the tables and lines of a source of ``count`` images."""
     rng, known = np.random.default_rng(1), names()
     ids = [f"image{at:07d}" for at in range(count)]
     split = ["test" if at % 20 == 0 else "validate" if at % 20 == 1 else "train" for at in range(count)]
@@ -63,11 +71,10 @@ def drawn(folder: Path, count: int) -> dict[str, str]:
         "group": [f"g{at}" if kind == "phrase" else None for at, (kind, _) in asked], "reader": [None] * len(asked),
     } | {
         name: np.where(flat, None, corners[:, at]).tolist() for at, name in enumerate(("x1", "y1", "x2", "y2"))
-    }, schema=FACTS_SCHEMA)  # fmt: skip
-    paths = {name: str(folder / f"{name}.parquet") for name in ("images", "facts", "conflicts")}
-    images.write_parquet(paths["images"])
-    facts.write_parquet(paths["facts"])
-    images.select("source", "image_id").head(0).write_parquet(paths["conflicts"])
+    }, schema=FACTS_SCHEMA).sort("image_id", "kind", "name", "fact_id")  # fmt: skip
+    images.write_parquet(folder / GIVEN["images"])
+    facts.write_parquet(folder / GIVEN["facts"])
+    images.select("source", "image_id").head(0).write_parquet(folder / GIVEN["conflicts"])
     texts = (
         {"source": "own", "study_id": one, "image_ids": [one], "text": f"Small {FINDINGS[at % 4]}. No pneumothorax.",
          "engine": "rules"} for at, one in enumerate(ids)
@@ -76,51 +83,77 @@ def drawn(folder: Path, count: int) -> dict[str, str]:
         {"image_id": one, "group": f"g{at}", "text": f"There is a small {FINDINGS[at % 4]}.", "action": "kept",
          "engine": "rules"} for at, one in enumerate(ids)
     )  # fmt: skip
-    for name, lines in (("texts", texts), ("phrases", phrases)):
-        paths[name] = str(folder / f"{name}.jsonl")
-        write_lines(paths[name], lines)
-    return paths
+    write_lines(folder / GIVEN["texts"], texts)
+    write_lines(folder / GIVEN["phrases"], phrases)
 
 
-def of_mix(folder: Path, given: dict[str, str]) -> dict:
-    """Make the mix and return its lines, core seconds and peak of memory, and those of writing them with json alone."""
-    rows = as_options(mix_rows({"preset": "own", "tasks": {}}, {"own": "own"}))
-    told = {"regions": "regions29", "label_case": "lower", "absent_share": 1.0, "smallest": 64, "seed": 1}
+ROWS = as_options(mix_rows({"preset": "own", "tasks": {}}, {"own": "own"}))
+OPTIONS = {"regions": "regions29", "label_case": "lower", "absent_share": 1.0, "smallest": 64, "seed": 1}
+
+
+def write(folder: Path) -> None:
+    """Run the job that writes the lines of the source."""
+    given = {name: str(folder / file) for name, file in GIVEN.items()}
     part = {name: str(folder / file) for name, file in PARTS.items()}
     sizes = lambda images, _: dict.fromkeys(images["image_id"], (SIDE, SIDE))  # noqa: E731
-    began = time.process_time()
     with patch.object(write_part, "sizes_of", sizes):  # the frames are not what is measured
-        write_part.run(**given, **part, frames=[], options=write_part.PartOptions(source="own", rows=rows, **told))
+        write_part.run(**given, **part, frames=[], options=write_part.PartOptions(source="own", rows=ROWS, **OPTIONS))
+
+
+def join(folder: Path) -> None:
+    """Run the job that joins the sources."""
+    part = {name: str(folder / file) for name, file in PARTS.items()}
     join_parts.run(
         lines=[part["lines_out"]], indices=[part["index"]], lefts=[part["left"]],
         **{name: str(folder / file) for name, file in FILES.items()},
-        options=join_parts.JoinOptions(rows, {"own": "embedded"}, "shuffled", 1),
+        options=join_parts.JoinOptions(ROWS, {"own": "embedded"}, "shuffled", 1),
     )  # fmt: skip
-    ours = time.process_time() - began
+
+
+def of_job(job: Callable[[Path], None], folder: Path) -> dict:
+    """Return the core seconds of a job and the peak of memory of its process."""
+    began = time.process_time()
+    job(folder)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    plain, lines = 0.0, 0
+    return {"seconds": time.process_time() - began, "peak_mb": peak}
+
+
+def of_json(folder: Path) -> dict:
+    """Return the number of the lines that were written, and the core seconds of writing them with json alone."""
+    seconds, lines = 0.0, 0
     for name in WRITTEN:
         with open(folder / "plain.jsonl", "w", encoding="utf-8") as file:
             held = read_lines(folder / f"{name}.jsonl")
             while some := list(islice(held, 5000)):
                 began = time.process_time()
                 file.writelines(json.dumps(line) + "\n" for line in some)
-                plain += time.process_time() - began
+                seconds += time.process_time() - began
                 lines += len(some)
-    return {"lines": lines, "seconds": ours, "plain_seconds": plain, "ratio": ours / plain, "peak_mb": peak}
+    return {"lines": lines, "seconds": seconds}
+
+
+STEPS = {
+    "draw": draw, "write": lambda folder, _: of_job(write, folder), "join": lambda folder, _: of_job(join, folder),
+    "json": lambda folder, _: of_json(folder),
+}  # fmt: skip
+"""{step: what runs it in a folder, for a number of images}."""
 
 
 def measured(images: int) -> dict:
-    """Return what :func:`of_mix` does in a process of its own, whose memory is nobody else's."""
+    """Return lines, core seconds and peaks of the jobs, each in a process of its own, whose memory is nobody else's."""
     with tempfile.TemporaryDirectory() as folder:
-        given = drawn(Path(folder), images)
-        asked = [sys.executable, __file__, "--made", folder, json.dumps(given)]
-        return json.loads(subprocess.run(asked, check=True, capture_output=True, text=True).stdout)
+        found = {}
+        for step in STEPS:
+            asked = [sys.executable, __file__, "--images", str(images), "--step", step, folder]
+            found[step] = json.loads(subprocess.run(asked, check=True, stdout=subprocess.PIPE, text=True).stdout)
+    ours, plain = found["write"]["seconds"] + found["join"]["seconds"], found["json"]["seconds"]
+    peaks = {f"peak_mb_{step}": found[step]["peak_mb"] for step in ("write", "join")}
+    return {"lines": found["json"]["lines"], "seconds": ours, "plain_seconds": plain, "ratio": ours / plain} | peaks
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--images", type=int, default=4000)
-    parser.add_argument("--made", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--step", nargs=2, help=argparse.SUPPRESS)
     told = parser.parse_args()
-    print(json.dumps(of_mix(Path(told.made[0]), json.loads(told.made[1])) if told.made else measured(told.images)))
+    print(json.dumps(STEPS[told.step[0]](Path(told.step[1]), told.images) if told.step else measured(told.images)))

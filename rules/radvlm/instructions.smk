@@ -27,7 +27,7 @@ rule radvlm_instructions_part:
         "../../envs/radvlm_instructions.yaml"
     threads: 1
     resources:
-        mem_mb=megabytes(12000),
+        mem_mb=megabytes(4000),
         runtime=minutes(240),
     params:
         **job("radvlm.instructions.write_part.run"),

@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from cxr.base import atomic, errors, hdf5, jobs, ledger, seeds, tables, workers
 from cxr.base.atomic import whole
 from cxr.base.exclusions import REASONS
+from cxr.base.scanned import scan_table
 from cxr.base.vocabulary import VALID_LOCATIONS, ZONE_LABELS, in_table_order, kinds_under, side_of
 from cxr.nets import lite_weights
 from cxr.workflow import code_digest
@@ -258,10 +259,18 @@ def every_bit_is_held(path: Path, read, every: int) -> None:
 
 def test_a_lost_bit_of_a_table_is_noticed(tmp_path):
     path = tmp_path / "00.parquet"
-    tables.write_table(
-        path, pl.DataFrame({"x": [0.1 * row for row in range(99)], "n": [f"b{row}" for row in range(99)]})
-    )
-    every_bit_is_held(path, lambda path: tables.read_table(path).to_dict(as_series=False), 1)
+    table = pl.DataFrame({"x": [0.1 * row for row in range(99)], "n": [f"b{row}" for row in range(99)]})
+    for read in (tables.read_table, lambda path: scan_table(path).collect()):
+        tables.write_table(path, table)
+        every_bit_is_held(path, lambda path, read=read: read(path).to_dict(as_series=False), 1)
+
+
+def test_a_part_of_a_table_is_read_alone(tmp_path):
+    table = pl.DataFrame({"x": range(99), "n": [f"b{row}" for row in range(99)]})
+    tables.write_table(tmp_path / "a.parquet", table)
+    assert scan_table(tmp_path / "a.parquet").slice(40, 20).collect().equals(table.slice(40, 20))
+    with pytest.raises(errors.StoreError, match=r"none\.parquet is missing"):
+        scan_table(tmp_path / "none.parquet")
 
 
 def test_a_lost_bit_of_a_checked_line_is_noticed(tmp_path):

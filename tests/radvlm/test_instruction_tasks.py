@@ -6,12 +6,17 @@ import polars as pl
 import pytest
 
 from cxr.base.seeds import stable_hash
+from cxr.base.tables import write_lines, write_table
+from cxr.radvlm.instructions import blocks as blocking
 from cxr.radvlm.instructions import tasks
-from cxr.radvlm.instructions.absent import chosen
+from cxr.radvlm.instructions.absent import POOL, chosen
+from cxr.radvlm.instructions.blocks import Blocks
 from cxr.radvlm.instructions.columns import INDEX
+from cxr.radvlm.instructions.draws import drawn
 from cxr.radvlm.instructions.exchange import exchanged
-from cxr.radvlm.instructions.given import Given
+from cxr.radvlm.instructions.given import Given, whole_of
 from cxr.radvlm.instructions.join_parts import without_conflicts
+from cxr.radvlm.instructions.left import left_table
 from cxr.radvlm.instructions.mix import CODE, OWN, PAPER, PAPER_PLUS_ILS, as_options, as_rows, mix_rows
 from cxr.radvlm.instructions.names import listed, names
 from cxr.radvlm.instructions.read_back import read_back
@@ -20,7 +25,7 @@ from cxr.radvlm.instructions.tasks import How
 from cxr.radvlm.instructions.wordings import KINDS, SLOT, fill, turn, wordings
 from cxr.radvlm.instructions.write_part import PartOptions, Writer
 from cxr.radvlm.samples import TASKS, line_of
-from cxr.radvlm.sources.columns import FACTS_SCHEMA
+from cxr.radvlm.sources.columns import FACTS, FACTS_SCHEMA, IMAGES_SCHEMA
 from cxr.vlm.conventions import CONVENTIONS, Seen
 
 FORMATS = {
@@ -29,6 +34,8 @@ FORMATS = {
 }  # fmt: skip
 """A source of each published format."""
 HOW = How("regions29", "lower", 1)
+SHAPE = (100, 200)
+"""Rows and columns of a picture."""
 
 
 def rows_of(preset: str, tasks_=None, formats=FORMATS):
@@ -179,7 +186,29 @@ def given_of(facts, images=("i1", "i2"), split="train", source="people", **more)
         for name in images
     }
     table = pl.DataFrame(facts, schema=FACTS_SCHEMA)
-    return Given(source, rows, table, dict.fromkeys(images, (100, 200)), **more)
+    return Given(source, rows, table, dict.fromkeys(images, SHAPE), whole_of(table.lazy()), **more)
+
+
+def blocks_of(folder, facts, images=("i1", "i2"), split="train", source="people", **lines) -> Blocks:
+    """The same from files; ``lines``: lists of lines by what they are."""
+    folder.mkdir(exist_ok=True)
+    rows = given_of([], images, split, source).images.values()
+    table = pl.DataFrame([dict.fromkeys(IMAGES_SCHEMA) | row for row in rows], schema=IMAGES_SCHEMA)
+    path = str(folder / "facts.parquet")
+    write_table(path, pl.DataFrame(facts, schema=FACTS_SCHEMA).sort("image_id", "kind", "name", "fact_id"), FACTS)
+    paths = {what: [str(folder / f"{what}.jsonl")] for what in lines}
+    for what, held in lines.items():
+        write_lines(paths[what][0], held, checked=True)
+    return Blocks(source, table, path, dict.fromkeys(images, SHAPE), paths)
+
+
+def written(blocks: Blocks, rows, options, pairs=frozenset()) -> tuple[list, Writer, pl.DataFrame]:
+    """The records of all blocks, the writer, and what became of all that was given."""
+    with blocks:
+        how = How(options.regions, options.label_case, options.seed, pairs=pairs)
+        writer = Writer(options, rows, drawn(blocks, rows, how, options.absent_share), pairs)
+        made = [one for given in blocks.each() for one in writer.records(given)]
+        return made, writer, left_table(blocks, writer.left, {})
 
 
 def test_boxes_of_a_finding_are_one_pair_and_readers_boxes_are_none():
@@ -263,25 +292,120 @@ def test_what_nobody_drew_is_absent_and_what_a_report_denies():
 
 
 def test_as_many_are_absent_as_present_of_each_finding():
-    pool = [("train", (f"i{number}", name, ())) for number in range(6) for name in ("Edema", "Mass", "Rare")]
+    names = ("Edema", "Mass", "Rare")
+    rows = [("train", name, f"i{n}", stable_hash(f"i{n}", name)) for n in range(6) for name in names]
+    pool = pl.DataFrame(rows, schema=POOL, orient="row")
     present = {("train", "Edema"): 4, ("train", "Mass"): 8, ("test", "Rare"): 3}
-    found = chosen(pool, present, 1.0, lambda one: stable_hash(*one[:2]))
-    assert Counter(name for _, name, _ in found) == {"Edema": 6, "Mass": 6}  # two of edema stand in for mass
-    assert Counter(name for _, name, _ in chosen(pool, present, 0.5, lambda one: 0)) == {"Edema": 2, "Mass": 4}
-    assert chosen(pool, present, 0.0, lambda one: 0) == []
+    assert Counter(chosen(pool, present, 1.0)["name"]) == {"Edema": 6, "Mass": 6}  # two of edema stand in for mass
+    few = chosen(pool, present, 0.5)
+    assert Counter(few["name"]) == {"Edema": 2, "Mass": 4}
+    assert set(few.filter(name="Edema")["rank"]) == set(
+        sorted(rank for _, name, _, rank in rows if name == "Edema")[:2]
+    )
+    assert chosen(pool, present, 0.0).height == 0
+    assert (
+        chosen(pool, {("train", "Edema"): 2, ("train", "Mass"): 0}, 4.0)["name"].to_list()
+        == ["Edema"] * 6 + ["Mass"] * 2
+    )
 
 
-def test_limits_draw_images_by_a_hash_whatever_their_order():
+def test_limits_draw_images_by_a_hash_whatever_their_order(tmp_path):
     facts = [fact(f"i{n:02d}", "region", "carina", (0, 0, 50, 50)) for n in range(20)]
     images = [f"i{n:02d}" for n in range(20)]
     row = as_rows([{"task": "anatomical_grounding", "source": "people", "repeat": 1, "most": 5}])
     options = PartOptions("people", [], "regions29", "lower", 1.0, 64, 3)
-    made = [one.image_id for one in Writer(given_of(facts, images), options).records(row)]
-    turned = [one.image_id for one in Writer(given_of(facts[::-1], images[::-1]), options).records(row)]
+    first, _, left = written(blocks_of(tmp_path / "a", facts, images), row, options)
+    other, _, _ = written(blocks_of(tmp_path / "b", facts[::-1], images[::-1]), row, options)
+    made, turned = ([one.image_id for one in found] for found in (first, other))
     assert len(made) == 5
+    assert left.rows() == [("people", "region", what, number) for what, number in
+                           (("all", 20), ("not_drawn", 15), ("used", 5))]  # fmt: skip
     assert made == turned
     drawn = sorted(images, key=lambda name: stable_hash(3, "anatomical_grounding", "people", name))[:5]
     assert made == sorted(drawn)
+
+
+IMAGES = [f"i{n:02d}" for n in range(9)]
+OPTIONS = PartOptions("people", [], "regions29", "lower", 1.0, 64, 3)
+
+
+def everything() -> tuple[list, dict]:
+    """Facts and lines of nine images: texts of two images each, conversations, pairs, labels, boxes, regions."""
+    facts = [fact(image, "region", name, (0, 0, 50, 50)) for image in IMAGES for name in ("carina", "spine")]
+    facts += [fact(image, "label", name, value="present" if at % 3 == 0 else "absent")
+              for at, image in enumerate(IMAGES) for name in ("Edema", "Pneumonia")]  # fmt: skip
+    facts += [fact(image, "box", "Edema", (0, 0, 50, 50), group=f"g{image}") for image in IMAGES[::3]]
+    facts += [fact("i01", "box", "Edema", (0, 0, 50, 50), group="gone", reader="R1")]
+    pair = {"split": "train", "type": "basic", "target": "edema", "instruction": "Segment it.", "answer": "[SEG]"}
+    pairs = [
+        pair | {"image_id": image, "pair_id": f"{image}_{seg}", "seg": seg, "mask_id": f"m{image}" if seg else None}
+        for at, image in enumerate(IMAGES) for seg in ((True, False) if at < 3 else (False,))
+    ]  # fmt: skip
+    texts = [
+        {"image_ids": list(some), "text": "Edema.", "engine": "rules"}
+        for some in zip(IMAGES[:-1:2], IMAGES[1::2], strict=True)
+    ]
+    talks = [conversation(f"c{image}", at % 2 == 0, image) for at, image in enumerate(IMAGES)]
+    return facts, {"texts": texts, "conversations": talks, "pairs": pairs}
+
+
+ASKED = as_rows([
+    {"task": "report_generation", "source": "people", "repeat": 1, "most": 3},
+    {"task": "classification", "source": "people", "repeat": 2},
+    {"task": "anatomical_grounding", "source": "people", "repeat": 1},
+    {"task": "abnormality_grounding", "source": "people", "repeat": 2, "most": 2},
+    {"task": "conversation", "source": "people", "repeat": 1},
+    {"task": "absent_grounding", "source": "people", "repeat": 1},
+    {"task": "ils_segmentation", "source": "people", "repeat": 1},
+])  # fmt: skip
+
+
+def test_all_that_is_given_is_accounted_for_and_no_line_depends_on_blocks(tmp_path, monkeypatch):
+    facts, lines = everything()
+    pairs = tasks.balanced(lines["pairs"], 3)
+    made, _, left = written(blocks_of(tmp_path / "one", facts, IMAGES, **lines), ASKED, OPTIONS, pairs)
+    monkeypatch.setattr(blocking, "IMAGES", 2)
+    some, _, same = written(blocks_of(tmp_path / "two", facts, IMAGES, **lines), ASKED, OPTIONS, pairs)
+    places = [IMAGES.index(one.image_id) // 2 for one in some]
+    assert places == sorted(places)  # block by block
+    assert sorted(map(line_of, some), key=str) == sorted(map(line_of, made), key=str)
+    assert len({one.sample_id for one in made}) == len(made)
+    assert same.equals(left)
+    assert Counter(one.task for one in made) == {
+        "report_generation": 3, "classification": 18, "anatomical_grounding": 9, "abnormality_grounding": 4,
+        "conversation": 4, "absent_grounding": 4, "ils_segmentation": 6,
+    }  # fmt: skip
+    told = {(what, outcome): number for _, what, outcome, number in left.iter_rows()}
+    assert told == {
+        ("texts", "all"): 8, ("texts", "used"): 3, ("texts", "not_drawn"): 5,
+        ("conversations", "all"): 9, ("conversations", "used"): 4, ("conversations", "not_in_mix"): 5,
+        ("pairs", "all"): 12, ("pairs", "used"): 6, ("pairs", "not_drawn"): 6,
+        ("label", "all"): 18, ("label", "used"): 18, ("region", "all"): 18, ("region", "used"): 9,
+        ("region", "not_drawn"): 9, ("box", "all"): 4, ("box", "used"): 2, ("box", "not_drawn"): 1,
+        ("box", "reader"): 1,
+    }  # fmt: skip
+
+
+def test_what_a_task_forgets_and_what_a_block_loses_stop_the_job(tmp_path, monkeypatch):
+    facts, lines = everything()
+    pairs = tasks.balanced(lines["pairs"], 3)
+    blocks = blocks_of(tmp_path, facts, IMAGES, **lines)
+    with monkeypatch.context() as patch:
+        patch.setitem(tasks.MAKERS, "conversation", lambda given, how: iter(()))
+        with pytest.raises(ValueError, match="a unit of conversations is neither asked nor left out"):
+            written(blocks, ASKED, OPTIONS, pairs)
+    blocks._edges[-1] -= 1
+    with pytest.raises(ValueError, match=r"people: .* were given, and .* are accounted for"):
+        written(blocks, ASKED, OPTIONS, pairs)
+
+
+def test_a_table_of_facts_that_is_not_sorted_is_refused(tmp_path):
+    blocks_of(tmp_path, [])
+    facts = [fact(image, "region", "carina", (0, 0, 50, 50)) for image in ("i2", "i1")]
+    write_table(tmp_path / "facts.parquet", pl.DataFrame(facts, schema=FACTS_SCHEMA), FACTS)
+    images = pl.DataFrame(schema=IMAGES_SCHEMA)
+    with pytest.raises(ValueError, match=r"facts.parquet is not sorted by image"):
+        Blocks("people", images, str(tmp_path / "facts.parquet"), {}, {})
 
 
 def test_every_image_gets_one_of_another_patient_with_its_view():
@@ -355,13 +479,12 @@ def conversation(name: str, grounded: bool, image="i1") -> dict:
 
 def test_conversations_keep_their_turns_in_every_pass():
     talks = [conversation("c1", False), conversation("c2", True), conversation("c3", False, "gone")]
-    given = given_of([], conversations=talks)
     rows = as_rows([
         {"task": "conversation", "source": "people", "repeat": 1},
         {"task": "conversation_grounded", "source": "people", "repeat": 4},
     ])  # fmt: skip
     options = PartOptions("people", [], "regions29", "lower", 1.0, 64, 3)
-    found = list(Writer(given, options).records(rows))
+    found = list(Writer(options, rows).records(given_of([], conversations=talks)))
     assert [one.task for one in found] == ["conversation"] + ["conversation_grounded"] * 4
     assert len({one.sample_id for one in found}) == 5
     assert {one.turns for one in found[1:]} == {found[1].turns}

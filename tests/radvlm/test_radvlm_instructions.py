@@ -16,6 +16,7 @@ from cxr.ils.dataset import mimic_ils
 from cxr.radvlm.evaluation import compare
 from cxr.radvlm.evaluation.columns import TABLES, read_scores
 from cxr.radvlm.evaluation.conversations import run_check
+from cxr.radvlm.instructions import blocks
 from cxr.radvlm.instructions.names import names
 from cxr.radvlm.instructions.read_back import read_back
 from cxr.radvlm.samples import TASKS
@@ -274,9 +275,17 @@ def test_what_is_left_out_for_its_patients_split_says_so(made, workflow_run, tmp
         assert counted == told[what, "all"] == number
 
 
-def test_the_same_bytes_come_again_and_other_settings_change_what_they_should(mix, made, workflow_run, tmp_path):
+def test_the_same_bytes_come_again_and_other_settings_change_what_they_should(
+    mix, made, workflow_run, tmp_path, monkeypatch
+):
     again = instructions(workflow_run / "results", made, tmp_path / "again")
     assert {name: (again / name).read_bytes() == (mix / name).read_bytes() for name in FILES.values()} == dict.fromkeys(
+        FILES.values(), True
+    )
+    with monkeypatch.context() as patch:
+        patch.setattr(blocks, "IMAGES", 5)
+        less = instructions(workflow_run / "results", made, tmp_path / "less")
+    assert {name: (less / name).read_bytes() == (mix / name).read_bytes() for name in FILES.values()} == dict.fromkeys(
         FILES.values(), True
     )
     other = {"preset": "own", "tasks": {"classification": {"own": {"repeat": 0, "most": None}},

@@ -13,7 +13,7 @@ from cxr.base.errors import UserError
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_table
 from cxr.radvlm.instructions import tasks
-from cxr.radvlm.instructions.given import Given
+from cxr.radvlm.instructions.given import Given, whole_of
 from cxr.radvlm.labels import names
 from cxr.radvlm.sources.chexpert import in_sentence_case
 from cxr.radvlm.sources.read_sources import run
@@ -285,7 +285,7 @@ def test_labels_of_whole_images_change_no_sample(tmp_path):
 
 def given_of(images: pl.DataFrame, facts: pl.DataFrame) -> Given:
     rows = {row["image_id"]: row for row in images.iter_rows(named=True)}
-    return Given("vindr", rows, facts, dict.fromkeys(rows, SIZE))
+    return Given("vindr", rows, facts, dict.fromkeys(rows, SIZE), whole_of(facts.lazy()))
 
 
 def test_another_table_of_image_labels_is_refused(tmp_path):

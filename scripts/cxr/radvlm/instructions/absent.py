@@ -1,32 +1,30 @@
 """Which absent findings are asked: a finding's name must not tell whether it is there."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 
-Absence = tuple[str, str, tuple[str, ...]]
-"""Image, finding, facts that say it is absent."""
+import polars as pl
+
+POOL = {"split": pl.String, "name": pl.String, "image_id": pl.String, "rank": pl.UInt64}
+"""A finding that an image does not have. rank: a stable hash, by which they are drawn."""
 
 
-def chosen(
-    pool: Iterable[tuple[str, Absence]],
-    present: Mapping[tuple[str, str], int],
-    share: float,
-    rank: Callable[[Absence], int],
-) -> list[Absence]:
-    """Return the absences of a ``pool`` of (split, absence) that are asked, sorted.
+def chosen(pool: pl.DataFrame, present: Mapping[tuple[str, str], int], share: float) -> pl.DataFrame:
+    """Return the rows of a ``pool`` that are asked.
 
     ``present``: {(split, finding): samples of abnormality_grounding}; ``share``: absences for each of them. Of each
-    finding there are as many, the first by ``rank``; where it has too few, others of the split make up for them, but no
+    finding there are as many, the first by rank; where it has too few, others of the split make up for them, but no
     finding that the split never has.
     """
-    held: dict[str, dict[str, list[Absence]]] = {}
-    for split, one in pool:
-        if (split, one[1]) in present:
-            held.setdefault(split, {}).setdefault(one[1], []).append(one)
-    found: list[Absence] = []
-    for split, names in sorted(held.items()):
-        wanted = {name: round(share * count) for (of, name), count in sorted(present.items()) if of == split}
-        drawn = {name: sorted(own, key=rank) for name, own in names.items()}
-        some = [one for name, own in sorted(drawn.items()) for one in own[: wanted[name]]]
-        rest = sorted((one for name, own in drawn.items() for one in own[wanted[name] :]), key=rank)
-        found += some + rest[: sum(wanted.values()) - len(some)]
-    return sorted(found)
+    rows = [(split, name, round(share * count)) for (split, name), count in present.items()]
+    wanted = pl.DataFrame(rows, schema={"split": pl.String, "name": pl.String, "wanted": pl.Int64}, orient="row")
+    pool = pool.join(wanted, on=["split", "name"]).sort("rank", "name", "image_id")
+    own = pl.int_range(pl.len()).over("split", "name") < pl.col("wanted")
+    some, rest = pool.filter(own), pool.filter(~own)
+    total = wanted.group_by("split").agg(pl.sum("wanted").alias("total"))
+    had = some.group_by("split").agg(pl.len().cast(pl.Int64).alias("had"))
+    lacking = total.join(had, on="split", how="left").select(
+        "split", lacks=pl.col("total") - pl.col("had").fill_null(0)
+    )
+    more = rest.join(lacking, on="split").sort("rank", "name", "image_id")
+    more = more.filter(pl.int_range(pl.len()).over("split") < pl.col("lacks"))
+    return pl.concat([some, more.select(some.columns)]).select(list(POOL))

@@ -1,4 +1,4 @@
-"""What a source gives to a mix: its images with their sizes, and facts with their boxes as fractions."""
+"""What a source gives to a mix of some of its images: their sizes, and facts with their boxes as fractions."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -33,18 +33,34 @@ class Named:
     flat: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class Whole:
+    """What is known of a whole source. boxed: findings that have boxes, sorted; labelled: whether it has labels."""
+
+    boxed: tuple[str, ...]
+    labelled: bool
+
+
+def whole_of(facts: pl.LazyFrame) -> Whole:
+    """Return what the facts of a whole source tell."""
+    boxed = facts.filter(kind=BOX).select(pl.col("name").unique().sort()).collect()["name"]
+    labels = facts.filter(pl.col("reader").is_null(), kind=LABEL).select(pl.len()).collect().item()
+    return Whole(tuple(boxed), labels > 0)
+
+
 @dataclass
 class Given:
     """images: {image_id: its row}, those that a frame shows and no other split has; facts: the table; sizes: {image_id:
-    (rows, columns)}; present: {image_id: labels that are present, No Finding apart}, of images with labels; stated:
-    {image_id: ids of the facts on labels}, of no single reader; texts, phrases, conversations, pairs: lines;
-    areas: {mask_id: its boxes}.
+    (rows, columns)}; whole: what is known of all images; present: {image_id: labels that are present, No Finding
+    apart}, of images with labels; stated: {image_id: ids of the facts on labels}, of no single reader; texts, phrases,
+    conversations, pairs: lines; areas: {mask_id: its boxes}.
     """
 
     source: str
     images: Mapping[str, dict]
     facts: pl.DataFrame
     sizes: Mapping[str, tuple[int, int]]
+    whole: Whole
     texts: Sequence[Mapping] = ()
     phrases: Sequence[Mapping] = ()
     conversations: Sequence[Mapping] = ()

@@ -1,11 +1,8 @@
 """Join the sources of a mix: splits without a subject in two of them, order, exchanged pictures, Table 1."""
 
 import json
-from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import IO
 
 import polars as pl
 
@@ -16,13 +13,14 @@ from cxr.base.tables import read_table, write_lines, write_table
 from cxr.base.vocabulary import SPLITS
 from cxr.radvlm.instructions.columns import INDEX, LEFT, TABLE1
 from cxr.radvlm.instructions.exchange import exchanged
-from cxr.radvlm.instructions.mix import TRAIN, as_rows
+from cxr.radvlm.instructions.lines import Lines
+from cxr.radvlm.instructions.mix import TEST, TRAIN, as_rows
 from cxr.radvlm.instructions.table1 import table1
 from cxr.radvlm.samples import TASKS
 from cxr.radvlm.splits import families
 
 SHUFFLED = "shuffled"
-TEST, VALIDATE = "test", "validate"
+VALIDATE = "validate"
 
 
 @dataclass(frozen=True)
@@ -35,33 +33,6 @@ class JoinOptions:
     formats: dict
     order: str
     seed: int
-
-
-class Lines:
-    """Lines of several files, each found by its place. Use inside ``with``."""
-
-    def __init__(self, paths: Sequence[str]):
-        self._paths = paths
-
-    def __enter__(self) -> "Lines":
-        self._stack = ExitStack()
-        self._files: list[IO[bytes]] = []
-        self._starts = [array("Q") for _ in self._paths]
-        for path, starts in zip(self._paths, self._starts, strict=True):
-            file, at = self._stack.enter_context(open(path, "rb")), 0
-            self._files.append(file)
-            for line in file:
-                starts.append(at)
-                at += len(line)
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._stack.close()
-
-    def get(self, part: int, row: int) -> bytes:
-        """Return the line ``row`` of the file ``part``, both from 0, as it was written."""
-        self._files[part].seek(self._starts[part][row])
-        return self._files[part].readline()
 
 
 def index_of(paths: Sequence[str]) -> pl.DataFrame:

@@ -12,7 +12,7 @@ from cxr.radvlm.samples import TASKS
 
 RESOURCE_FILES = ("radvlm/mixes.yaml",)
 OWN, PAPER, CODE, PAPER_PLUS_ILS = PRESETS = ("own", "paper", "code", "paper_plus_ils")
-TRAIN = "train"
+TRAIN, TEST = "train", "test"
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,15 @@ class Row:
     paper: tuple | None = None
     code: tuple | None = None
     used: bool = True
+
+    @property
+    def limits(self) -> dict[str, int]:
+        """{split: images that it has at most}, where there is a limit."""
+        return {split: most for split, most in ((TRAIN, self.most), (TEST, self.tested)) if most}
+
+    def split_of(self, given: str) -> str:
+        """Return the split of the mix that an image is in; ``given``: that of its source."""
+        return TRAIN if given in self.splits else given
 
 
 @cache

@@ -1,8 +1,9 @@
 """Tasks: what of a source is asked, with the slots of its wordings. A task yields units, whatever the passes."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import polars as pl
 
@@ -10,7 +11,7 @@ from cxr.base.seeds import rng
 from cxr.instructions.record import Turn
 from cxr.radvlm.instructions.given import BOX, LABEL, PHRASE, REGION, Given, Named
 from cxr.radvlm.instructions.names import listed, names
-from cxr.radvlm.labels import ABSENT
+from cxr.radvlm.labels import ABSENT as DENIED
 from cxr.radvlm.labels import names as label_names
 from cxr.radvlm.samples import SEG, slot
 
@@ -58,13 +59,14 @@ class Unit:
 @dataclass(frozen=True)
 class How:
     """Settings of tasks. regions: regions29 or file; case: of names; seed: of draws; note: told what is left out, as
-    (reason, ids of facts).
+    (reason, ids of facts); pairs: ids of the pairs that are asked.
     """
 
     regions: str
     case: str
     seed: int
     note: Callable[[str, Sequence[str]], None] = lambda reason, ids: None
+    pairs: frozenset[str] = frozenset()
 
 
 def report_generation(given: Given, how: How) -> Iterator[Unit]:
@@ -162,8 +164,8 @@ def absent(given: Given) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     drawn = given.facts.filter(kind=BOX).select("image_id", "name").unique()
     held = {(image_id, name) for image_id, name in drawn.iter_rows()}
     held |= {(image_id, name) for image_id, some in given.present.items() for name in some}
-    asked = sorted(drawn["name"].unique())
-    if not given.stated:
+    asked = given.whole.boxed
+    if not given.whole.labelled:
         yield from ((one, name, ()) for one in sorted(given.images) for name in asked if (one, name) not in held)
         return
     denied: dict[tuple[str, str], tuple[str, ...]] = {}
@@ -171,9 +173,7 @@ def absent(given: Given) -> Iterator[tuple[str, str, tuple[str, ...]]]:
         if not pair["seg"] and pair["type"] == "global":
             for name in known.lesions.get(pair["target"], ()):
                 denied[pair["image_id"], name] = (pair["pair_id"],)
-    labels = given.facts.filter(pl.col("reader").is_null(), kind=LABEL, stated=ABSENT).select(
-        "image_id", "name", "fact_id"
-    )
+    labels = given.facts.filter(pl.col("reader").is_null(), pl.col("name").is_in(asked), kind=LABEL, stated=DENIED)
     for image_id, name, fact_id in labels.select("image_id", "name", "fact_id").iter_rows():
         denied.setdefault((image_id, name), (fact_id,))
     for (image_id, name), facts in sorted(denied.items()):
@@ -193,7 +193,9 @@ def ils(given: Given, how: How, form: str) -> Iterator[Unit]:
 
     A negative has a [SEG] too, of an empty mask: its id is empty.
     """
-    for pair in balanced(given.pairs, how.seed):
+    for pair in given.pairs:
+        if pair["pair_id"] not in how.pairs:
+            continue
         said = pair["answer"].replace(SEG, "").strip()
         mask = pair["mask_id"] or ""
         same = {"facts": (pair["pair_id"],), "asked": pair["target"]}
@@ -213,15 +215,16 @@ def ils(given: Given, how: How, form: str) -> Iterator[Unit]:
         yield Unit(pair["image_id"], pair["pair_id"], (part,))
 
 
-def balanced(pairs: Sequence[Mapping], seed: int) -> list[Mapping]:
-    """Return the positive pairs of each split and as many negatives, drawn by their ids, in the order given."""
-    kept = {pair["pair_id"] for pair in pairs if pair["seg"]}
-    for split in sorted({pair["split"] for pair in pairs}):
-        own = [pair for pair in pairs if pair["split"] == split]
-        negative = sorted(pair["pair_id"] for pair in own if not pair["seg"])
-        wanted = min(len(negative), sum(pair["seg"] for pair in own))
-        kept |= set(rng(seed, "ils", split).sample(negative, wanted))
-    return [pair for pair in pairs if pair["pair_id"] in kept]
+def balanced(pairs: Iterable[Mapping], seed: int) -> frozenset[str]:
+    """Return the ids of the positive pairs of each split and of as many negatives, drawn by their ids."""
+    held: dict[tuple[str, bool], list[str]] = {}
+    for pair in pairs:
+        held.setdefault((pair["split"], bool(pair["seg"])), []).append(pair["pair_id"])
+    kept: set[str] = set()
+    for split in sorted({split for split, _ in held}):
+        positive, negative = held.get((split, True), []), sorted(held.get((split, False), []))
+        kept.update(positive, rng(seed, "ils", split).sample(negative, min(len(negative), len(positive))))
+    return frozenset(kept)
 
 
 def plain(text: str) -> str:
@@ -243,4 +246,30 @@ def _tell_flat(one: Named, how: How) -> None:
 
 def _read(given: Given, image_id: str) -> bool:
     """Whether the source has looked at an image without a box: its labels say so, or it has no labels at all."""
-    return image_id in given.stated or not given.stated
+    return image_id in given.stated or not given.whole.labelled
+
+
+ABSENT, PRESENT = "absent_grounding", "abnormality_grounding"
+MAKERS: dict[str, Callable[[Given, How], Iterator[Unit]]] = {
+    "report_generation": report_generation,
+    "classification": classification,
+    "anatomical_grounding": anatomical_grounding,
+    PRESENT: abnormality_grounding,
+    "abnormality_detection": abnormality_detection,
+    "phrase_grounding": phrase_grounding,
+    "conversation": partial(conversations, grounded=False),
+    "conversation_grounded": partial(conversations, grounded=True),
+    "ils_grounding": partial(ils, form="boxes"),
+    "ils_segmentation": partial(ils, form="seg"),
+}
+"""{task: what yields its units}; those of absent_grounding are drawn after the lines of abnormality_grounding."""
+LINES = {
+    "report_generation": "texts", "phrase_grounding": "phrases", "conversation": "conversations",
+    "conversation_grounded": "conversations", ABSENT: "pairs", "ils_grounding": "pairs", "ils_segmentation": "pairs",
+}  # fmt: skip
+"""{task: the lines that it reads}, besides facts."""
+FACTS = {
+    "label": ("classification", ABSENT), "region": ("anatomical_grounding",),
+    "box": (PRESENT, "abnormality_detection"), "phrase": ("phrase_grounding", "conversation_grounded"),
+}  # fmt: skip
+"""{kind of facts: tasks that ask them}."""

@@ -1,0 +1,39 @@
+"""A large Parquet table, read a part at a time."""
+
+import hashlib
+import mmap
+from pathlib import Path
+
+import polars as pl
+
+from cxr.base.errors import unreadable
+from cxr.base.tables import BEFORE_DIGEST, BLANK
+
+
+def scan_table(path: str | Path) -> pl.LazyFrame:
+    """Return a Parquet table that is read where it is collected, for its file may not fit in memory.
+
+    Raises StoreError with one sentence if it cannot be read, or if its digest does not match.
+    """
+    try:
+        with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            _check(data)
+        table = pl.scan_parquet(path)
+        table.collect_schema()
+        return table
+    except (OSError, ValueError, pl.exceptions.PolarsError) as error:
+        raise unreadable(Path(path), error) from None
+
+
+def _check(data: mmap.mmap) -> None:
+    found = data.rfind(BEFORE_DIGEST)
+    if found < 0:
+        return
+    start = found + len(BEFORE_DIGEST)
+    digest = hashlib.blake2b(digest_size=len(BLANK) // 2)
+    with memoryview(data) as view:
+        digest.update(view[:start])
+        digest.update(BLANK.encode())
+        digest.update(view[start + len(BLANK) :])
+    if digest.hexdigest().encode() != data[start : start + len(BLANK)]:
+        raise ValueError("its digest is not that of its bytes")

@@ -1,0 +1,95 @@
+"""What became of all that a source gives to a mix: every fact, text, conversation and pair is counted once."""
+
+from collections import Counter
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from cxr.base.columns import schema
+from cxr.radvlm.instructions.blocks import Blocks
+from cxr.radvlm.instructions.columns import LEFT
+from cxr.radvlm.instructions.given import Given
+from cxr.radvlm.instructions.tasks import FACTS
+
+ILS = ("ils_grounding", "ils_segmentation")
+UNITS = {
+    "texts": lambda line: [(image, image, ("report_generation",)) for image in line["image_ids"]],
+    "conversations": lambda line: [
+        (line["image_id"], line["conversation_id"], ("conversation_grounded" if line["grounded"] else "conversation",))
+    ],
+    "pairs": lambda line: [(line["image_id"], line["pair_id"], ILS)],
+}
+"""{what lines: (image, key, tasks) of the units of a line}; a task can ask a unit, whose key is that of its samples."""
+
+
+@dataclass
+class Block:
+    """What became of a block. used: ids of the facts that lines rest on; reasons: {fact or pair: why it is left out};
+    asked, passed: (what, key) of the units of lines that are asked, and that a draw passed over.
+    """
+
+    used: set[str] = field(default_factory=set)
+    reasons: dict[str, str] = field(default_factory=dict)
+    asked: set[tuple[str, str]] = field(default_factory=set)
+    passed: set[tuple[str, str]] = field(default_factory=set)
+
+
+def counted(given: Given, block: Block, tasks: Set[str], gone: Mapping[str, str], pairs: Set[str]) -> Counter:
+    """Return {(what, outcome): number} of a block.
+
+    ``tasks``: those that the mix asks of the source; ``gone``: {image: why it left}; ``pairs``: ids of those that are
+    asked. Raises ValueError for a unit of which nobody says what became of it.
+    """
+    found: Counter[tuple[str, str]] = Counter()
+    for fact_id, image_id, kind, reader in given.facts.select("fact_id", "image_id", "kind", "reader").iter_rows():
+        if fact_id in block.used:
+            outcome = "used"
+        elif reader is not None:
+            outcome = "reader"
+        elif image_id not in given.images:
+            outcome = gone.get(image_id, "no_image")
+        elif fact_id in block.reasons:
+            outcome = block.reasons[fact_id]
+        else:
+            outcome = "not_drawn" if tasks & set(FACTS[kind]) else "not_in_mix"
+        found[kind, outcome] += 1
+    for what, units in UNITS.items():
+        for line in getattr(given, what):
+            for image_id, key, asking in units(line):
+                if image_id in given.images:
+                    found[what, _outcome((what, key), block, not tasks & set(asking), key in pairs)] += 1
+    return found
+
+
+def _outcome(unit: tuple[str, str], block: Block, unasked: bool, balanced: bool) -> str:
+    what, key = unit
+    if unit in block.asked:
+        return "used"
+    if key in block.reasons:
+        return block.reasons[key]
+    if unasked:
+        return "not_in_mix"
+    if unit in block.passed or (what == "pairs" and not balanced):
+        return "not_drawn"
+    raise ValueError(f"a unit of {what} is neither asked nor left out")
+
+
+def left_table(blocks: Blocks, found: Counter, gone: Mapping[str, str]) -> pl.DataFrame:
+    """Return what became of all that a source gives. ``found``: the sum of :func:`counted` over all blocks.
+
+    Raises ValueError where the blocks do not add up to what the source's files hold.
+    """
+    counts, every = Counter(found), Counter(dict(blocks.facts.group_by("kind").len().collect().iter_rows()))
+    for what in UNITS:
+        every[what] = blocks.lines[what].named
+        for image_id, number in blocks.lines[what].away.items():
+            counts[what, gone.get(image_id, "no_image")] += number
+    added: Counter[str] = Counter()
+    for (what, _), number in counts.items():
+        added[what] += number
+    if +added != +every:
+        raise ValueError(f"{blocks.source}: {dict(every)} were given, and {dict(added)} are accounted for")
+    counts.update({(what, "all"): number for what, number in every.items()})
+    rows = [(blocks.source, what, outcome, number) for (what, outcome), number in sorted(counts.items()) if number]
+    return pl.DataFrame(rows, schema=schema(LEFT), orient="row")

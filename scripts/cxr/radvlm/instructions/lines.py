@@ -1,0 +1,73 @@
+"""Lines of files, each found again by its place, or by the block of the images that it is about."""
+
+import json
+from array import array
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from typing import IO
+
+from cxr.base.tables import CRC, read_lines
+
+
+class Lines:
+    """Lines of several files, each found by its place. Use inside ``with``."""
+
+    def __init__(self, paths: Sequence[str]):
+        self._paths = paths
+
+    def __enter__(self) -> "Lines":
+        self._stack = ExitStack()
+        self._files: list[IO[bytes]] = []
+        self._starts = [array("Q") for _ in self._paths]
+        for path, starts in zip(self._paths, self._starts, strict=True):
+            file, at = self._stack.enter_context(open(path, "rb")), 0
+            self._files.append(file)
+            for line in file:
+                starts.append(at)
+                at += len(line)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    def get(self, part: int, row: int) -> bytes:
+        """Return the line ``row`` of the file ``part``, both from 0, as it was written."""
+        self._files[part].seek(self._starts[part][row])
+        return self._files[part].readline()
+
+
+class LinesOf(Lines):
+    """Lines that are about images. Use inside ``with``; memory holds where they stand, not what they say.
+
+    ``blocks``: {image: its block}; ``about``: returns the images of a line. ``away``: how often each image is named
+    that has no block; ``named``: how often any is.
+    """
+
+    def __init__(self, paths: Sequence[str], blocks: Mapping[str, int], about: Callable[[dict], Sequence[str]]):
+        super().__init__(paths)
+        self._rows: dict[int, array] = defaultdict(lambda: array("Q"))
+        self.away: Counter[str] = Counter()
+        self.named = 0
+        for part, path in enumerate(paths):
+            for row, line in enumerate(read_lines(path)):
+                images = about(line)
+                self.named += len(images)
+                self.away.update(image for image in images if image not in blocks)
+                for block in {blocks[image] for image in images if image in blocks}:
+                    self._rows[block].extend((part, row))
+
+    def of(self, block: int) -> list[dict]:
+        """Return the lines about images of a block, in their order; they were checked as they were counted."""
+        places = iter(self._rows.get(block, ()))
+        return [self._line(part, row) for part, row in zip(places, places, strict=True)]
+
+    def _line(self, part: int, row: int) -> dict:
+        line = json.loads(self.get(part, row))
+        line.pop(CRC, None)
+        return line
+
+    def all(self) -> Iterator[dict]:
+        """Yield all lines."""
+        for path in self._paths:
+            yield from read_lines(path)
