@@ -14,6 +14,7 @@ rule vlm_tuning_run:
         run=directory("results/vlm/{run}/weights"),
         updates="results/vlm/{run}/updates.tsv",
         left_out="results/vlm/{run}/left_out.parquet",
+        conservation="results/vlm/{run}/conservation.tsv",
     log:
         "logs/vlm/tuning/{run}.log",
     benchmark:

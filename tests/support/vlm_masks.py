@@ -66,7 +66,8 @@ def tune(folder: Path, given: dict, options: TuningOptions = OPTIONS, base: str 
     files = {name: given[name] for name in ("lines", "pictures", "masks")} | {"sam": given.get("sam", "")}
     run_tuning(
         **files, run=str(folder / "run"), updates=str(folder / "updates.tsv"),
-        left_out=str(folder / "left_out.parquet"), options=options, attrs={}, compute=COMPUTE | compute, base=base,
+        left_out=str(folder / "left_out.parquet"), conservation=str(folder / "conservation.tsv"), options=options,
+        attrs={}, compute=COMPUTE | compute, base=base,
     )  # fmt: skip
     return folder / "run"
 

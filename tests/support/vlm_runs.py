@@ -55,7 +55,8 @@ def tune(folder: Path, given: dict, options: TuningOptions = OPTIONS, base: str 
     """Tune in a folder; return the run."""
     run_tuning(
         lines=given["lines"], pictures=given["pictures"], run=str(folder / "run"), updates=str(folder / "updates.tsv"),
-        left_out=str(folder / "left_out.parquet"), options=options, attrs={}, compute=COMPUTE | compute, base=base,
+        left_out=str(folder / "left_out.parquet"), conservation=str(folder / "conservation.tsv"), options=options,
+        attrs={}, compute=COMPUTE | compute, base=base,
     )  # fmt: skip
     return folder / "run"
 

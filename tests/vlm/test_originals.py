@@ -156,8 +156,8 @@ def tuned(folder: Path, given: dict, original: dict = DECODING, head: dict | Non
     files |= {"originals": given["originals"]} if original else {}
     run_tuning(
         **files, **masks, run=str(folder / "run"), updates=str(folder / "updates.tsv"),
-        left_out=str(folder / "left_out.parquet"), options=replace(recipe(options, updates=2), original=original),
-        attrs={}, compute=COMPUTE,
+        left_out=str(folder / "left_out.parquet"), conservation=str(folder / "conservation.tsv"),
+        options=replace(recipe(options, updates=2), original=original), attrs={}, compute=COMPUTE,
     )  # fmt: skip
     return folder / "run"
 

@@ -56,6 +56,8 @@ def test_any_number_of_processes_gives_the_plain_runners_losses(given, plain, tm
     run = tune(tmp_path, given, by(zero))
     np.testing.assert_allclose(losses(run)[:2], losses(plain)[:2], rtol=1e-5)
     np.testing.assert_allclose(losses(run), losses(plain), rtol=1e-3)
+    counts, wanted = ((one.parent / "conservation.tsv").read_text() for one in (run, plain))
+    assert counts == wanted
     weights, wanted = (load_file(folder / MODEL / "model.safetensors") for folder in (run, plain))
     assert weights.keys() == wanted.keys()
     for name, value in wanted.items():

@@ -160,6 +160,7 @@ TABLES: dict[str, Columns] = {
     "results/radvlm/evaluation/comparison.tsv": radvlm_scores.TABLES,
     "results/vlm/{run}/updates.tsv": tuning.UPDATES,
     "results/vlm/{run}/left_out.parquet": tuning.LEFT_OUT,
+    "results/vlm/{run}/conservation.tsv": CONSERVED,
     "results/vlm/{run}/probed.tsv": tuning.PROBED,
     "results/vlm/{run}/answers/{set}.unused.parquet": answers.UNUSED,
     "results/ablation/points.tsv": points.POINTS,

@@ -23,11 +23,12 @@ BUCKET = 16
 
 @dataclass
 class Course:
-    """Progress and log of a tuning; only builtins, so that it can be saved."""
+    """Progress and log of a tuning; only builtins, so that it can be saved. seen: {task: samples in the batches}."""
 
     update: int = 0
     skipped: int = 0
     updates: list[dict] = field(default_factory=list)
+    seen: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -135,6 +136,8 @@ class Fit:
         values, of_kinds = values[: len(counts)], values[len(counts) :]
         if not math.isfinite(norm):
             self._skipped(update, course)
+        for kind, number in zip(self.kinds, of_kinds[::3], strict=True):
+            course.seen[kind] = course.seen.get(kind, 0) + int(number)
         each = zip(objective.names, values, counts, strict=True)
         noted = {
             "update": update + 1,

@@ -16,6 +16,7 @@ import torch
 
 from cxr.base.atomic import whole
 from cxr.base.columns import schema
+from cxr.base.conservation import CONSERVED, Counted
 from cxr.base.engines import engine_module
 from cxr.base.errors import UserError
 from cxr.base.seeds import rng, stable_hash
@@ -50,6 +51,7 @@ from cxr.vlm.segmenting import Segmenting
 from cxr.vlm.segs import MaskStore, aims_of
 from cxr.vlm.tokens import Reserved
 from cxr.vlm.tuning.columns import LEFT_OUT, UPDATES
+from cxr.vlm.tuning.conserved import of_lines, of_pass, of_passes
 from cxr.vlm.tuning.fit import Course, Execution, Fit
 from cxr.vlm.tuning.objective import MaskLoss, TextLoss
 from cxr.vlm.tuning.recent import Recent
@@ -117,6 +119,7 @@ class Job:
     run: str
     updates: str
     left_out: str
+    conservation: str
     options: dict
     attrs: dict
     compute: dict
@@ -139,6 +142,7 @@ def run_tuning(
     run: str,
     updates: str,
     left_out: str,
+    conservation: str,
     options: TuningOptions,
     attrs: dict,
     compute: dict,
@@ -154,15 +158,15 @@ def run_tuning(
     of the model that it starts from; none for the engine tiny. With a head, ``masks`` are the shards that hold the
     masks of the samples' [SEG], and ``sam`` is the file of SAM that it starts from, if any. Writes the folder ``run``
     (a whole model, or an adapter in peft's layout; a segmenter if it has a head; how it is asked) and the tables
-    ``updates`` and ``left_out``. After a kill it resumes at its last checkpoint, to the same bytes. Raises UserError
-    for a user's mistake.
+    ``updates``, ``left_out`` and ``conservation``. After a kill it resumes at its last checkpoint, to the same bytes.
+    Raises UserError for a user's mistake, AssertionError where a line or a sample was lost.
     """
     base = base_of(base, options.model, options.revision)
     folder = Path(run).with_name("checkpoint")
     sam = sam if isinstance(sam, str) else "".join(sam)
     job = Job(
         lines, list(pictures), list(originals or []), list(masks or []), base, sam, run, updates, left_out,
-        asdict(options), attrs, compute, str(folder),
+        conservation, asdict(options), attrs, compute, str(folder),
     )  # fmt: skip
     samples = read_samples(lines, options.tasks) if options.original or options.tasks else ()
     if files := Originals.of(job.originals, options.original, samples):
@@ -283,9 +287,12 @@ def _work(job: Job, told: Callable[[], bool]) -> None:
             if {row["reason"] for row in gone} == {"no_mask"}:
                 told = "which every [SEG] has its mask: make masks and lines of the same threshold set"
             raise UserError(f"{job.lines} has no sample of {told}")
+        counts = of_lines(job.lines, options.tasks, len(learned), gone)
+        chosen, number = range(len(learned)), len(learned)
         if options.balance == "domain":
             chosen = balanced(learned, options.seed)
             learned, lengths = [learned[at] for at in chosen], [lengths[at] for at in chosen]
+        counts += of_pass(len(lengths), number, chosen)
         model = loaded.model
         if recipe.gradient_checkpointing:
             model.gradient_checkpointing_enable({"use_reentrant": False})
@@ -316,11 +323,12 @@ def _work(job: Job, told: Callable[[], bool]) -> None:
             nan_limit=options.nan_limit,
         )  # fmt: skip
         course = fit.run()
+        counts += of_passes(fit, course)
     with runner.gathered():
         if runner.rank == 0:
             made = Loaded(model, loaded.family, loaded.tokens)
             segmenter = whole.segmenter if options.head else None
-            _finish(job, options, course, made, segmenter, gone, recipe.zero < 3)
+            _finish(job, options, course, made, segmenter, gone, counts, recipe.zero < 3)
     runner.wait()  # a rank that ends would close the others' connections
 
 
@@ -351,7 +359,7 @@ def _with_head(
 
 def _finish(
     job: Job, options: TuningOptions, course: Course, made: Loaded, segmenter: Segmenter | None, gone: list[dict],
-    movable: bool,
+    counts: list[Counted], movable: bool,
 ) -> None:  # fmt: skip
     with whole(job.run) as making:
         write_run(making, **options.facts(), convention=options.convention, base=job.base)
@@ -369,3 +377,4 @@ def _finish(
             segmenter.save(making / SEGMENTER)
     write_table(job.updates, pl.DataFrame(course.updates, schema=schema(UPDATES)), UPDATES)
     write_table(job.left_out, pl.DataFrame(gone, schema=schema(LEFT_OUT)), LEFT_OUT)
+    write_table(job.conservation, pl.DataFrame(counts, schema=schema(CONSERVED), orient="row"), CONSERVED)
