@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from cxr.base.columns import schema
+from cxr.base.conservation import conserved
 from cxr.radvlm.instructions.blocks import Blocks
 from cxr.radvlm.instructions.columns import LEFT
 from cxr.radvlm.instructions.given import Given
 from cxr.radvlm.instructions.tasks import FACTS
 
+STAGE = "radvlm_instructions"
 ILS = ("ils_grounding", "ils_segmentation")
 UNITS = {
     "texts": lambda line: [(image, image, ("report_generation",)) for image in line["image_ids"]],
@@ -39,7 +41,7 @@ def counted(given: Given, block: Block, tasks: Set[str], gone: Mapping[str, str]
     """Return {(what, outcome): number} of a block.
 
     ``tasks``: those that the mix asks of the source; ``gone``: {image: why it left}; ``pairs``: ids of those that are
-    asked. Raises ValueError for a unit of which nobody says what became of it.
+    asked. Raises AssertionError for a unit of which nobody says what became of it.
     """
     found: Counter[tuple[str, str]] = Counter()
     for fact_id, image_id, kind, reader in given.facts.select("fact_id", "image_id", "kind", "reader").iter_rows():
@@ -72,24 +74,22 @@ def _outcome(unit: tuple[str, str], block: Block, unasked: bool, balanced: bool)
         return "not_in_mix"
     if unit in block.passed or (what == "pairs" and not balanced):
         return "not_drawn"
-    raise ValueError(f"a unit of {what} is neither asked nor left out")
+    raise AssertionError(f"{STAGE}: a unit of {what} is neither asked nor left out")
 
 
 def left_table(blocks: Blocks, found: Counter, gone: Mapping[str, str]) -> pl.DataFrame:
     """Return what became of all that a source gives. ``found``: the sum of :func:`counted` over all blocks.
 
-    Raises ValueError where the blocks do not add up to what the source's files hold.
+    Raises AssertionError where the blocks do not add up to what the source's files hold.
     """
     counts, every = Counter(found), Counter(dict(blocks.facts.group_by("kind").len().collect().iter_rows()))
     for what in UNITS:
         every[what] = blocks.lines[what].named
         for image_id, number in blocks.lines[what].away.items():
             counts[what, gone.get(image_id, "no_image")] += number
-    added: Counter[str] = Counter()
-    for (what, _), number in counts.items():
-        added[what] += number
-    if +added != +every:
-        raise ValueError(f"{blocks.source}: {dict(every)} were given, and {dict(added)} are accounted for")
-    counts.update({(what, "all"): number for what, number in every.items()})
-    rows = [(blocks.source, what, outcome, number) for (what, outcome), number in sorted(counts.items()) if number]
+    rows = []
+    for what in sorted(every.keys() | {what for what, _ in counts}):
+        outcomes = {outcome: number for (of, outcome), number in sorted(counts.items()) if of == what}
+        if outcomes or every[what]:
+            rows += [(blocks.source, *row) for row in conserved(STAGE, what, every[what], outcomes)]
     return pl.DataFrame(rows, schema=schema(LEFT), orient="row")
