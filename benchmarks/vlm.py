@@ -1,14 +1,14 @@
 """Measure the room of vision-language models against plain ways of the same work, in one run.
 
-    python benchmarks/vlm.py [--output benchmarks/vlm.tsv]
+    python benchmarks/vlm.py [--run results] [--output benchmarks/vlm.tsv]
 
+``--run``: folder of a finished ``snakemake radvlm_instructions``, whose reports a language model is asked about.
 ``ratio`` is the plain way's time over ours; ``target`` is the specification's, where it has one. Tiny random models on
 one core: the ratios say something of the code around a model, and nothing of a large one.
 """
 
 import argparse
 import gc
-import json
 import os
 import sys
 import tempfile
@@ -25,16 +25,15 @@ import numpy as np  # noqa: E402
 import polars as pl  # noqa: E402
 import torch  # noqa: E402
 
+from calls import facts_of, in_sentences, of_calls, openi  # noqa: E402
 from cxr.base.paths import RESOURCES  # noqa: E402
 from cxr.base.tables import read_lines, write_lines, write_table  # noqa: E402
 from cxr.geometry.fusion import fuse_groups  # noqa: E402
 from cxr.language.reports import engine as reports  # noqa: E402
-from cxr.language.reports import sentences  # noqa: E402
 from cxr.metrics.bootstrap import weights  # noqa: E402
 from cxr.radvlm.conversations import engine as conversations  # noqa: E402
 from cxr.radvlm.conversations.engine import Asked as Told  # noqa: E402
 from cxr.radvlm.conversations.engine import ConversationOptions  # noqa: E402
-from cxr.radvlm.conversations.facts import ImageFacts  # noqa: E402
 from cxr.radvlm.conversations.wordings import wordings  # noqa: E402
 from cxr.radvlm.evaluation import grounding  # noqa: E402
 from cxr.radvlm.evaluation.grammars import Found  # noqa: E402
@@ -60,7 +59,6 @@ ROUNDS = 5
 LARGER = 448
 """Side of the larger pictures of conversations, px."""
 UNIONS = ("IoU of unions of 60 and 60 boxes, 40 pairs at once", "a raster of 1000 × 1000")
-SHARED = (ROOT / os.environ.get("CXR_ILS_SHARED", "../shared")).resolve()
 REPORTS = 600
 SCORED, REPLICATES = 10_000, 1000
 
@@ -119,21 +117,18 @@ def of_texts() -> list[dict]:
     all there are those of the first and of the last. The reports engine is the fastest of three rounds. What the other
     measures have loaded (torch and more) is held out of full garbage collections: a job of the stage has none of it.
     """
-    path = SHARED / "fixtures/openi_reports.jsonl"
-    if not path.is_file():
+    sections = in_sentences(openi())
+    if not sections:
         return []
-    lines = path.read_text(encoding="utf-8").splitlines()
-    texts = [row["findings"].strip() or row["impression"].strip() for row in map(json.loads, lines)]
-    sections = [[text[start:end] for start, end in sentences.split(text)] for text in texts]
     read = reports.load_engine("rules", reports.EngineOptions(str(RESOURCES / "lexicon"), "both_bases", {}))
     keep = filtered.load_engine(filtered.FilterOptions("rules", False, "drop", 3, True), {}).filter
-    options = ConversationOptions("rules", (5, 10), 1, len(lines), "strict", True, 42)
+    options = ConversationOptions("rules", (5, 10), 1, len(sections), "strict", True, 42)
     converse = conversations.load_engine(options, {}).converse
     read(sections[0]), keep(sections[:1]), wordings()  # lexicon and wordings are loaded
     gc.collect()
     gc.freeze()
     time = seconds(lambda: keep(sections[:REPORTS]), 1)
-    asked = [Told(facts, grounded=False) for facts in _facts(keep(sections))]
+    asked = [Told(facts, grounded=False) for facts in facts_of(keep(sections))]
     parts = {
         f"the first {REPORTS}": slice(REPORTS),
         "those between": slice(REPORTS, -REPORTS),
@@ -150,12 +145,6 @@ def of_texts() -> list[dict]:
     for name in ("all", f"the first {REPORTS}", f"the last {REPORTS}"):
         found.append(row(f"{what}, {name}", "the reports engine", engine[name] / ours[name], 0.5))
     return found
-
-
-def _facts(kept: list) -> list[ImageFacts]:
-    """Return the facts of reports: their single-image texts alone."""
-    told = [{at: one.text for at, one in enumerate(each.sentences, start=1) if one.text} for each in kept]
-    return [ImageFacts("own", f"i{at}", f"s{at}", f"p{at}", "train", sentences=held) for at, held in enumerate(told)]
 
 
 def of_scoring() -> list[dict]:
@@ -328,6 +317,7 @@ def main() -> None:
     """Measure, print and write the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", default="benchmarks/vlm.tsv")
+    parser.add_argument("--run", default="results", type=Path)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         rows = [
@@ -338,6 +328,7 @@ def main() -> None:
             of_mix(),
             *of_scoring(),
             *of_texts(),
+            *of_calls(given.run),
             *of_batches(Path(folder)),
             *of_conversing(Path(folder) / "talks"),
             of_training(Path(folder) / "training"),

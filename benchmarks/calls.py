@@ -1,0 +1,150 @@
+"""Count the calls of a language model that RadVLM's filter and conversations make, against one a report.
+
+    python benchmarks/calls.py [--run FOLDER]
+
+The engines ``vllm`` ask the tests' stand-in, which answers as the rules do. Calls are counted where a model is asked;
+what is asked again after an answer that cannot be used is counted apart. ``--run``: folder of a finished
+``snakemake radvlm_instructions``, for the reports of its cohort.
+"""
+
+import argparse
+import json
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from unittest.mock import patch
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "tests/support")]
+
+from cxr.base.tables import read_lines  # noqa: E402
+from cxr.language.reports import sentences  # noqa: E402
+from cxr.llm import client  # noqa: E402
+from cxr.radvlm.conversations import engine as conversations  # noqa: E402
+from cxr.radvlm.conversations.converse import PARTS, asked_in  # noqa: E402
+from cxr.radvlm.conversations.engine import Asked, ConversationOptions  # noqa: E402
+from cxr.radvlm.conversations.facts import ImageFacts  # noqa: E402
+from cxr.radvlm.conversations.vllm import told  # noqa: E402
+from cxr.radvlm.filtered import engine as filtered  # noqa: E402
+from cxr.radvlm.filtered.engine import Filtered, FilterOptions  # noqa: E402
+
+SHARED = (ROOT / os.environ.get("CXR_ILS_SHARED", "../shared")).resolve()
+OPENI = SHARED / "fixtures/openi_reports.jsonl"
+OWN = "radvlm/{}/own"
+MODEL = {
+    "transport": "stand_in", "model": "radvlm_model:answer", "revision": "", "context": 16384, "max_tokens": 2048,
+    "dtype": "auto", "retries": 2, "seed": 1,
+}  # fmt: skip
+FILTER = MODEL | {"key": "radvlm.filtered.llm", "temperature": 0.0, "retry_temperature": 0.5}
+CONVERSE = MODEL | {"key": "radvlm.conversations.llm", "temperature": 0.7, "retry_temperature": 0.7}
+EXECUTION = {
+    "gpus": 0, "gpu_memory": 0.9, "eager": True, "server": "", "requests": 1, "timeout_s": 1, "remote_ok": False,
+}  # fmt: skip
+Sections = list[list[str]]
+
+
+def in_sentences(texts: Sequence[str]) -> Sections:
+    """Return the sentences of each text."""
+    return [[text[start:end] for start, end in sentences.split(text)] for text in texts]
+
+
+def openi() -> list[str]:
+    """Return the texts of Open-i's reports; none, and a line that says so, where they are absent."""
+    if not OPENI.is_file():
+        print(f"Open-i's reports are left out: there is no file {OPENI}")
+        return []
+    lines = map(json.loads, OPENI.read_text(encoding="utf-8").splitlines())
+    return [line["findings"].strip() or line["impression"].strip() for line in lines]
+
+
+def facts_of(kept: Sequence[Filtered]) -> list[ImageFacts]:
+    """Return the facts of reports: their single-image texts alone."""
+    left = [{at: one.text for at, one in enumerate(each.sentences, start=1) if one.text} for each in kept]
+    return [ImageFacts("own", f"i{at}", f"s{at}", f"p{at}", "train", sentences=held) for at, held in enumerate(left)]
+
+
+@contextmanager
+def counted() -> Iterator[Counter]:
+    """Count {attempt: questions that the model is asked} while the context lasts."""
+    calls: Counter = Counter()
+    connect = client.TRANSPORTS["stand_in"]
+
+    def counting(*how):
+        ask = connect(*how)
+
+        def generate(questions, attempt):
+            calls[attempt] += len(questions)
+            return ask(questions, attempt)
+
+        return generate
+
+    with patch.dict(client.TRANSPORTS, stand_in=counting):
+        yield calls
+
+
+def row(what: str, texts: Sequence, reports: int, calls: Counter) -> dict:
+    """Return the row of what was asked: calls a report, and both of them, equal texts and retries in words."""
+    equal = len(texts) - len(set(map(repr, texts)))
+    numbers = f"{calls[0]} for {reports} reports, {equal} texts as before; {calls.total() - calls[0]} asked again"
+    what = f"calls of {what}: {numbers}"
+    return {"what": what, "against": "one a report", "ratio": calls[0] / reports, "target": None}
+
+
+def of_filter(what: str, sections: Sections) -> tuple[dict, list[Filtered]]:
+    """Return the row of the filter, and what it made."""
+    options = FilterOptions("vllm", keep_view=False, resolved="drop", min_words=3, phrases=True, own=FILTER)
+    with counted() as calls:
+        made = filtered.load_engine(options, EXECUTION).filter(sections)
+    return row(f"the filter, {what}", sections, len(sections), calls), made
+
+
+def talking(**changed: object) -> ConversationOptions:
+    """Return the options of conversations."""
+    return ConversationOptions("vllm", (5, 10), 1, 100_000, "strict", True, 42, own=CONVERSE, **changed)
+
+
+def of_conversations(what: str, asked: Sequence[Asked], reports: int) -> dict:
+    """Return the row of conversations, each of a picture and sampled for it."""
+    with counted() as calls:
+        conversations.load_engine(talking(), EXECUTION).converse(asked)
+    texts = [(told(one.facts, one.grounded), one.grounded) for one in asked]
+    return row(f"the conversations, {what}", texts, reports, calls)
+
+
+def of_run(results: Path) -> Iterator[dict]:
+    """Yield the rows of a run's cohort; none, and a line that says so, where it has not been made."""
+    sources, texts = results / OWN.format("sources"), results / OWN.format("filtered")
+    if not (texts / "texts.jsonl").is_file():
+        print(f"the cohort's reports are left out: there is no file {texts / 'texts.jsonl'}")
+        return
+    reports = [line["text"] for line in read_lines(sources / "texts.jsonl")]
+    yield of_filter("the cohort", in_sentences(reports))[0]
+    files = {
+        "images": str(sources / "images.parquet"), "facts": [str(sources / "facts.parquet")],
+        "texts": [str(texts / "texts.jsonl")], "phrases": str(texts / "phrases.jsonl"), "elsewhere": [],
+        "pairs": list(map(str, results.glob("dataset/default/*.jsonl"))),
+    }  # fmt: skip
+    asked = [one for part in PARTS for one in asked_in(**files, part=part, options=talking())]
+    yield of_conversations("the cohort", asked, len(reports))
+
+
+def of_calls(results: Path) -> list[dict]:
+    """Return the rows of Open-i's reports and of those of a run."""
+    rows = []
+    if texts := openi():
+        filtering, made = of_filter("Open-i", in_sentences(texts))
+        asked = [Asked(one, grounded=False) for one in facts_of(made)]
+        rows = [filtering, of_conversations("Open-i", asked, len(texts))]
+    rows += of_run(results)
+    for one in rows:
+        print(f"{one['what']}: {one['ratio']:.3f} of {one['against']}")
+    return rows
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--run", default="results", type=Path)
+    of_calls(parser.parse_args().run)
