@@ -4,6 +4,7 @@ import gc
 import json
 import os
 from collections import Counter, defaultdict
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from cxr.radvlm import statements
 from cxr.radvlm.conversations import check
 from cxr.radvlm.conversations.engine import Asked, ConversationOptions, load_engine
 from cxr.radvlm.conversations.facts import ImageFacts
-from cxr.radvlm.conversations.wordings import agreed, expanded, wordings
+from cxr.radvlm.conversations.wordings import Wordings, agreed, expanded, wordings
 from cxr.radvlm.conversations.written import messages_of
 from cxr.radvlm.filtered.engine import FilterOptions
 from cxr.radvlm.filtered.rules import sentence_filter
@@ -96,6 +97,41 @@ def test_each_combination_is_a_wording_and_no_two_of_an_act_are_equal():
         every = [text for held in registers.values() for text in held]
         assert len(every) == len(set(every)), act
         assert len(every) >= 24, act
+
+
+REACHING = {
+    "hedges": [
+        "Probable left pleural effusion.", "A possible nodule in the right upper lobe.", "Heart size is not enlarged.",
+        "Right basilar opacity most likely represents pneumonia.", "Left apical opacity due to atelectasis.",
+    ],
+    "normal": ["No abnormality.", "No pneumothorax.", "No pleural effusion.", "No edema.", "No consolidation."],
+    "quiet": ["The heart is normal in size.", "No pneumothorax.", "No pleural effusion.", "No edema.", "No mass."],
+}  # fmt: skip
+"""Reports that say what PICTURES leave unsaid."""
+
+
+def test_every_wording_of_the_resource_can_be_drawn(monkeypatch):
+    """Of each list one wording is drawn, so it is enough that each is drawn from. None lies there unused."""
+    drawn = set()
+    question, answer = Wordings.question, Wordings.answer
+    monkeypatch.setattr(
+        Wordings,
+        "question",
+        lambda own, act, register, *to: drawn.add((act, register)) or question(own, act, register, *to),
+    )
+    monkeypatch.setattr(
+        Wordings, "answer", lambda own, act, case, *to: drawn.add((act, case)) or answer(own, act, case, *to)
+    )
+    told = [ImageFacts("own", name, "s", "p", "train", sentences=dict(enumerate(held, start=1)),
+                       present=("No Finding",) if name == "normal" else ())
+            for name, held in REACHING.items()]  # fmt: skip
+    told += [replace(facts_of(name), masks={"effusion": "m"}) for name in PICTURES]
+    ENGINE.converse([Asked(one, bool(one.phrases), number) for one in told for number in range(12)])
+    asked = {(act, register) for act, held in wordings().questions.items() for register in held}
+    cases = {
+        (act, case) for act, held in wordings().answers.items() for case in (held if isinstance(held, dict) else [None])
+    }
+    assert (asked | cases) - drawn == set()
 
 
 def test_the_noun_of_a_finding_is_read_as_that_finding():

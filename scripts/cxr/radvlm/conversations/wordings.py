@@ -39,14 +39,13 @@ class Noun:
 
 @dataclass(frozen=True, eq=False)
 class Wordings:
-    """nouns: {entity: noun}; sizes: {word: adjective}; adverbs: {adjective: adverb}; places: (pattern, words); bare:
-    {entity: places that add nothing}; organs: {organ: pattern}; registers; questions: {act: {register: wordings}};
-    answers: {act: wordings, or {case: wordings}}; terms: {term: definition}.
+    """nouns: {entity: noun}; sizes: {word: adjective}; places: (pattern, words); bare: {entity: places that add
+    nothing}; organs: {organ: pattern}; registers; questions: {act: {register: wordings}}; answers: {act: wordings, or
+    {case: wordings}}; terms: {term: definition}.
     """
 
     nouns: Mapping[str, Noun]
     sizes: Mapping[str, str]
-    adverbs: Mapping[str, str]
     places: Sequence[tuple[re.Pattern, str]]
     bare: Mapping[str, Sequence[str]]
     organs: Mapping[str, re.Pattern]
@@ -190,7 +189,7 @@ def wordings() -> Wordings:
     questions = {act: _by_register(held) for act, held in told["questions"].items()}
     return Wordings(
         {name: Noun(one["one"], one.get("many", "")) for name, one in told["nouns"].items()},
-        told["sizes"], told["adverbs"],
+        told["sizes"],
         [(re.compile(one["of"]), one["say"]) for one in told["places"]], told["bare_of"],
         {name: re.compile(pattern, re.IGNORECASE) for name, pattern in told["organs"].items()},
         told["registers"], questions, told["answers"], terms,
