@@ -16,7 +16,7 @@ from cxr.ils.dataset import mimic_ils
 from cxr.radvlm.evaluation import compare
 from cxr.radvlm.evaluation.columns import TABLES, read_scores
 from cxr.radvlm.evaluation.conversations import run_check
-from cxr.radvlm.instructions import blocks
+from cxr.radvlm.instructions import blocks, join_parts
 from cxr.radvlm.instructions.names import names
 from cxr.radvlm.instructions.read_back import read_back
 from cxr.radvlm.samples import TASKS
@@ -340,3 +340,43 @@ def test_from_dicom_files_to_table_6(mix, workflow_run, tmp_path):
         cells = ours.filter((pl.col("model") == name) & pl.col("column").is_in(wanted))
         assert set(cells["column"]) == wanted
         assert cells["value"].null_count() == 0
+
+
+# ---- Table 1's lines are the lines of the files ---------------------------------------------------------------------
+
+
+def test_table_1_and_the_files_are_counted_apart(mix):
+    told = {(what, outcome): number for _, what, outcome, number in read_table(mix / "conservation.tsv").iter_rows()}
+    files = {split: len((mix / f"{split}.jsonl").read_bytes().splitlines()) for split in SPLITS}
+    total = read_table(mix / "table1.tsv").filter(task="total").row(0, named=True)
+    assert told["table1", "all"] == total["lines"] + total["validate"] + total["evaluation"] == sum(files.values())
+    assert {split: told["table1", split] for split in SPLITS} == files
+    assert told["lines", "file"] == sum(files.values())
+
+
+def test_a_line_that_table_1_does_not_tell_stops_the_job(made, workflow_run, tmp_path, monkeypatch):
+    original = join_parts.table1
+
+    def less(*of):
+        return original(*of).with_columns(lines=pl.col("lines") - (pl.col("task") == "total").cast(pl.Int64))
+
+    monkeypatch.setattr(join_parts, "table1", less)
+    with pytest.raises(AssertionError, match=r"^radvlm_instructions: table1: \d+ in, \d+ accounted for \(train"):
+        instructions(workflow_run / "results", made, tmp_path / "mix")
+
+
+def test_lines_about_other_pictures_are_those_of_test_or_have_none(mix):
+    written, table = {"train": 2, "validate": 1, "test": 4, "exchanged": 3}, read_table(mix / "table1.tsv")
+    table = table.filter(task="total").with_columns(lines=2, validate=1, evaluation=4)
+    found = join_parts.joined_counts(8, 1, table, written, 1)
+    assert found[:3] == [("lines", "all", 8), ("lines", "file", 7), ("lines", "split_conflict", 1)]
+    assert found[-3:] == [("exchanged", "all", 4), ("exchanged", "file", 3), ("exchanged", "no_other", 1)]
+    with pytest.raises(AssertionError, match=r"exchanged: 4 in, 3 accounted for \(file 3, no_other 0\)"):
+        join_parts.joined_counts(8, 1, table, written, 0)
+
+
+def test_a_line_of_a_source_that_no_file_has_stops_the_job(made, workflow_run, tmp_path, monkeypatch):
+    original = join_parts.index_of
+    monkeypatch.setattr(join_parts, "index_of", lambda paths: original(paths)[1:])
+    with pytest.raises(AssertionError, match=r"^radvlm_instructions: lines: \d+ in, \d+ accounted for \(file"):
+        instructions(workflow_run / "results", made, tmp_path / "mix")

@@ -19,14 +19,18 @@ INDEX: Columns = {
 }
 LEFT: Columns = {
     "source": Column(pl.String, "Source."),
-    "what": Column(pl.String, "What is counted: facts of a kind, texts, conversations, pairs of ILS, lines."),
+    "what": Column(
+        pl.String,
+        "What is counted: facts of a kind, texts, conversations, pairs of ILS; of the mix `lines`, `table1` (the lines "
+        "that Table 1 tells) and `exchanged` (lines of test, about another picture).",
+    ),
     "outcome": Column(
         pl.String,
         "`all`, or what became of it. `used`; of facts `reader`: fused with others, or a single reader's label; of "
         "facts, texts, conversations and pairs `split_conflict`: its patient is in another split of the mix too, "
         "`no_image`: its image is not in the source, or no frame shows it; `no_area`, `nothing_left`, `bad_form`, "
-        "`no_boxes`: reasons; `not_in_mix`: no task asks them; `not_drawn`: a limit, or a draw. Of lines `file`: "
-        "they were written.",
+        "`no_boxes`: reasons; `not_in_mix`: no task asks them; `not_drawn`: a limit, or a draw. Of lines `file`, "
+        "`train`, `validate`, `test`: they were written, and counted at that; `no_other`: there is no other picture.",
     ),
     "number": Column(pl.Int64, "How many."),
 }

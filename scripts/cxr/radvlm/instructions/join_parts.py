@@ -1,13 +1,16 @@
 """Join the sources of a mix: splits without a subject in two of them, order, exchanged pictures, Table 1."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import polars as pl
 
 from cxr.base.atomic import atomic
 from cxr.base.columns import schema
+from cxr.base.conservation import Counted, conserved
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_table, write_lines, write_table
 from cxr.base.vocabulary import SPLITS
@@ -20,7 +23,9 @@ from cxr.radvlm.samples import TASKS
 from cxr.radvlm.splits import families
 
 SHUFFLED = "shuffled"
-VALIDATE = "validate"
+VALIDATE, EXCHANGED = "validate", "exchanged"
+STAGE = "radvlm_instructions"
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -77,7 +82,11 @@ def run(
     *, lines: Sequence[str], indices: Sequence[str], lefts: Sequence[str], train: str, validate: str, test: str,
     exchanged_out: str, table1_out: str, left_out: str, options: JoinOptions,
 ) -> None:  # fmt: skip
-    """Write the files of a mix. ``lines``, ``indices``, ``lefts``: of its sources, in one order."""
+    """Write the files of a mix. ``lines``, ``indices``, ``lefts``: of its sources, in one order.
+
+    Raises AssertionError where Table 1, or the lines of the sources, are not the lines that were written.
+    """
+    written: Counter[str] = Counter()
     index, gone = without_conflicts(index_of(indices), options.formats)
     paths = {TRAIN: train, VALIDATE: validate, TEST: test}
     with Lines(lines) as held:
@@ -87,12 +96,39 @@ def run(
 
         for split in SPLITS:
             with atomic(paths[split]) as temporary, open(temporary, "wb") as file:
-                file.writelines(told(ordered(index, split, options)))
+                file.writelines(_counted(told(ordered(index, split, options)), written, split))
         asked = ordered(index, TEST, options)
         others = exchanged(asked.iter_rows(named=True), options.seed)
-        write_lines(exchanged_out, _exchanged(map(json.loads, told(asked)), others))
-    write_table(table1_out, table1(as_rows(options.rows), index), TABLE1)
-    write_table(left_out, _left(lefts, index, gone, others), LEFT)
+        exchanging = _exchanged(map(json.loads, told(asked)), others)
+        write_lines(exchanged_out, _counted(exchanging, written, EXCHANGED))
+    table = table1(as_rows(options.rows), index)
+    alone = sum(pair not in others for pair in asked.select("source", "image_id").iter_rows())
+    rows = joined_counts(held.number, gone.height, table, written, alone)
+    write_table(table1_out, table, TABLE1)
+    found = pl.DataFrame([("", *row) for row in rows], schema=schema(LEFT), orient="row")
+    write_table(left_out, pl.concat([*map(read_table, lefts), found]), LEFT)
+
+
+def joined_counts(number: int, gone: int, table: pl.DataFrame, written: Mapping[str, int], alone: int) -> list[Counted]:
+    """Return what became of the ``number`` lines of the sources, Table 1's lines, and the lines about other pictures.
+
+    gone: lines of a patient in another split; table: Table 1; written: {file: its lines}; alone: lines of test without
+    another picture. Raises AssertionError where they do not agree.
+    """
+    total = table.filter(task="total").row(0, named=True)
+    of_files = {split: written[split] for split in SPLITS}
+    return [
+        *conserved(STAGE, "lines", number, {"file": sum(of_files.values()), "split_conflict": gone}),
+        *conserved(STAGE, "table1", sum(total[name] for name in ("lines", "validate", "evaluation")), of_files),
+        *conserved(STAGE, EXCHANGED, written[TEST], {"file": written[EXCHANGED], "no_other": alone}),
+    ]
+
+
+def _counted(lines: Iterable[T], written: Counter[str], name: str) -> Iterator[T]:
+    """Yield the lines of a file, and count them."""
+    for line in lines:
+        written[name] += 1
+        yield line
 
 
 def _exchanged(lines: Iterator[dict], others: Mapping[tuple[str, str], str]) -> Iterator[dict]:
@@ -101,16 +137,3 @@ def _exchanged(lines: Iterator[dict], others: Mapping[tuple[str, str], str]) -> 
         other = others.get((line["source"], line["image_id"]))
         if other is not None:
             yield line | {"image_id": other, "right_image_id": line["image_id"]}
-
-
-def _left(lefts: Sequence[str], index: pl.DataFrame, gone: pl.DataFrame, others: Mapping) -> pl.DataFrame:
-    tables = [read_table(path) for path in lefts]
-    asked = index.filter(split=TEST).select("source", "image_id").iter_rows()
-    alone = sum(pair not in others for pair in asked)
-    rows = [
-        ("", "lines", "all", index.height + gone.height), ("", "lines", "file", index.height),
-        ("", "lines", "split_conflict", gone.height),
-        ("", "exchanged", "all", index.filter(split=TEST).height), ("", "exchanged", "no_other", alone),
-        ("", "exchanged", "file", index.filter(split=TEST).height - alone),
-    ]  # fmt: skip
-    return pl.concat([*tables, pl.DataFrame(rows, schema=schema(LEFT), orient="row")])

@@ -31,6 +31,11 @@ class Lines:
     def __exit__(self, *error: object) -> None:
         self._stack.close()
 
+    @property
+    def number(self) -> int:
+        """Number of the lines of all files."""
+        return sum(map(len, self._starts))
+
     def get(self, part: int, row: int) -> bytes:
         """Return the line ``row`` of the file ``part``, both from 0, as it was written."""
         self._files[part].seek(self._starts[part][row])
