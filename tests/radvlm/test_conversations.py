@@ -4,10 +4,12 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from cxr.base.tables import read_lines, read_table
 from cxr.llm.guards import INJECTION
 from cxr.radvlm.conversations import converse
-from cxr.radvlm.conversations.engine import Asked, ConversationOptions, load_engine
+from cxr.radvlm.conversations.engine import Asked, ConversationOptions, Engine, Made, load_engine
 from radvlm_pictures import PICTURES, facts_of
 
 MODEL = {
@@ -115,4 +117,23 @@ def test_parts_are_joined_in_the_order_of_images(tmp_path, monkeypatch):
     table = read_table(str(tmp_path / "whole.out.tsv"))
     counts = dict(zip(table["outcome"], table["conversations"], strict=False))
     assert counts["asked"] >= counts["kept"]
+    less = Path(tmp_path / "a.jsonl")
+    less.write_text(less.read_text().partition("\n")[2])
+    with pytest.raises(AssertionError, match=r"^radvlm_conversations: conversations: \d in, \d accounted for \(kept"):
+        joined("less", parts)
     assert len({line["conversation_id"] for line in lines}) == len(lines) == 6
+
+
+def test_a_conversation_that_gets_lost_stops_the_job(monkeypatch):
+    def work_of(reason: str) -> converse._Work:
+        engine = Engine(lambda asked: [Made(reason=reason) for _ in asked], "by hand")
+        work = converse._Work(engine, OPTIONS, {})
+        assert list(work.lines([Asked(facts_of("normal"), grounded=False)] * 3)) == []
+        return work
+
+    found = work_of("too_few_facts").table()
+    assert found.select("outcome", "conversations").rows() == [("asked", 3), ("too_few_facts", 3)]
+    monkeypatch.setattr(converse._Work, "_leave_out", lambda self, *of: None)
+    told = r"^radvlm_conversations: standard \w+: 3 in, 0 accounted for \(kept 0\)$"
+    with pytest.raises(AssertionError, match=told):
+        work_of("too_few_facts").table()

@@ -13,6 +13,7 @@ from pathlib import Path
 import polars as pl
 
 from cxr.base.columns import Column, Columns, schema
+from cxr.base.conservation import ALL, conserved
 from cxr.base.jobs import log
 from cxr.base.paths import RESOURCES
 from cxr.base.seeds import stable_hash
@@ -71,8 +72,8 @@ def run_part(
     write_lines(lines, work.lines(asked), checked=True)
     write_excluded(excluded, sorted(work.left, key=lambda row: (row["image_id"], row["detail"])))
     write_table(outcomes, work.table(), OUTCOMES)
-    told = Counter(name for (_, _, name), number in work.counts.items() for _ in range(number))
-    log.info("%s: %s", STAGE, ", ".join(f"{name} {number}" for name, number in sorted(told.items())))
+    told = work.table().group_by("outcome").agg(pl.col("conversations").sum()).sort("outcome")
+    log.info("%s: %s", STAGE, ", ".join(f"{name} {number}" for name, number in told.iter_rows()))
 
 
 def run_source(
@@ -84,14 +85,20 @@ def run_source(
     excluded_out: str,
     outcomes_out: str,
 ) -> None:
-    """Join the parts of a source, in the order of images."""
+    """Join the parts of a source, in the order of images.
+
+    Raises AssertionError where the parts' lines and exclusions are not as many as were asked for.
+    """
     held = [line for path in lines for line in read_lines(path)]
     order = sorted(held, key=lambda line: (line["image_id"], line["grounded"], line["number"]))
     write_lines(lines_out, order, checked=True)
     left = pl.concat([read_table(path) for path in excluded])
     write_table(excluded_out, left.sort(left.columns), EXCLUDED)
-    told = [read_table(path).cast(schema(OUTCOMES)) for path in outcomes]  # a table without rows tells no types
-    write_table(outcomes_out, pl.concat(told), OUTCOMES)
+    # a table without rows tells no types
+    told = pl.concat([read_table(path).cast(schema(OUTCOMES)) for path in outcomes])
+    asked = int(told.filter(outcome=ASKED)["conversations"].sum())
+    conserved(STAGE, "conversations", asked, {KEPT: len(order)} | Counter(sorted(left["reason"])))
+    write_table(outcomes_out, told, OUTCOMES)
 
 
 def asked_in(
@@ -150,36 +157,44 @@ class _Work:
     def __init__(self, engine: Engine, options: ConversationOptions, digests: dict):
         self.engine, self.options, self.digests = engine, options, digests
         self.left: list[dict] = []
-        self.counts: Counter = Counter()
+        self.asked: Counter[tuple[str, str]] = Counter()
+        self.kept: Counter[tuple[str, str]] = Counter()
+        self.gone: Counter[tuple[str, str, str]] = Counter()
 
     def lines(self, asked: Iterable[Asked]) -> Iterator[dict]:
         """Yield the line of each conversation that could be made."""
         for some in batches(asked):
+            self.asked.update((kind_of(one), one.facts.split) for one in some)
             for one, made in zip(some, self.engine.converse(some), strict=True):
-                kind = GROUNDED if one.grounded else STANDARD
-                self.counts[kind, one.facts.split, ASKED] += 1
-                self.counts[kind, one.facts.split, made.reason or KEPT] += 1
+                kind = kind_of(one)
                 if made.conversation is None:
                     self._leave_out(one, kind, made.reason, made.detail)
                     continue
                 name = f"c{stable_hash(one.facts.source, one.facts.image_id, kind, one.number):016x}"
                 told = {"conversation_id": name} | one.facts.told()
                 told |= {"grounded": one.grounded, "number": one.number}
+                self.kept[kind, one.facts.split] += 1
                 yield line_of(told, made.conversation, {"engine": self.engine.made_by, "digests": self.digests})
 
     def _leave_out(self, one: Asked, kind: str, reason: str, detail: str) -> None:
         told = ": ".join(filter(None, (kind, detail)))
         row = {"image_id": one.facts.image_id, "study_id": one.facts.study_id, "stage": STAGE}
         self.left.append(row | {"reason": reason, "detail": told})
+        self.gone[kind, one.facts.split, reason] += 1
 
     def table(self) -> pl.DataFrame:
-        """Return the table of what was asked, kept and refused."""
-        first = (ASKED, KEPT)
-        order = sorted(
-            self.counts, key=lambda at: (*at[:2], first.index(at[2]) if at[2] in first else len(first), at[2])
-        )
-        rows = [(self.engine.made_by, *at, self.counts[at]) for at in order]
+        """Return the table of what was asked, kept and refused. Raises AssertionError where they do not add up."""
+        rows = []
+        for at in sorted({*self.asked, *self.kept, *(of[:2] for of in self.gone)}):
+            gone = {reason: number for (*of, reason), number in sorted(self.gone.items()) if tuple(of) == at}
+            counts = conserved(STAGE, " ".join(at), self.asked[at], {KEPT: self.kept[at]} | gone)
+            rows += [(self.engine.made_by, *at, ASKED if name == ALL else name, number) for _, name, number in counts]
         return pl.DataFrame(rows, schema=schema(OUTCOMES), orient="row")
+
+
+def kind_of(one: Asked) -> str:
+    """Return the kind of a conversation that is asked for."""
+    return GROUNDED if one.grounded else STANDARD
 
 
 def batches(asked: Iterable[Asked]) -> Iterator[list[Asked]]:
