@@ -1,6 +1,7 @@
 """The stage radvlm_evaluation from lines and answers to the paper's tables."""
 
 import json
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from conftest import ROOT
 from cxr.base.errors import UserError
 from cxr.base.hdf5 import ShardWriter
 from cxr.base.tables import read_lines, read_table, write_lines
-from cxr.radvlm.evaluation import chart, compare, gallery, other_models
+from cxr.radvlm.evaluation import chart, compare, gallery, other_models, score_run
 from cxr.radvlm.evaluation.columns import TABLES, read_scores
 from cxr.radvlm.evaluation.compare import ComparisonOptions
 from cxr.radvlm.evaluation.conversations import run_check
@@ -104,9 +105,21 @@ def test_each_sample_has_its_own_scores(right):
     assert len(table) == len(TEST)
     assert table.filter(task="phrase_grounding")["value"].to_list() == [100.0] * 9
     assert table["exchanged"].null_count() == 0
-    assert read_table(right / "counts.tsv").rows() == [
+    assert totals(right) == [
         ("test", "asked", 81), ("test", "scored", 81), ("exchanged", "asked", 81), ("exchanged", "scored", 81),
     ]  # fmt: skip
+    table = read_table(right / "counts.tsv").filter(pl.col("task") != "all")
+    tasks = {line["task"] for line in TEST}
+    assert {tuple(row) for row in table.rows()} == {
+        (answers, task, outcome, 9)
+        for answers in ("test", "exchanged") for task in tasks for outcome in ("asked", "scored")
+    }  # fmt: skip
+
+
+def totals(folder) -> list[tuple]:
+    """Return what became of the samples of all tasks, and the answers of no sample."""
+    table = read_table(folder / "counts.tsv")
+    return table.filter(pl.col("task").is_in(["all", ""])).select("answers", "outcome", "number").rows()
 
 
 def broken(answers):
@@ -125,9 +138,16 @@ def test_what_has_no_answer_is_counted_and_scored_as_it_is_set(tmp_path, failed,
     assert found["anatomical_grounding", "map50"]["failed"] == 2
     assert found["conversation", "judge"]["value"] == pytest.approx(judge)
     assert found["conversation", "judge"]["exchanged"] is None
-    assert read_table(folder / "counts.tsv").rows() == [
+    assert totals(folder) == [
         ("test", "asked", 81), ("test", "scored", 78), ("test", "duplicate", 1), ("test", "no_prediction", 1),
         ("test", "too_long", 1), ("test", "unknown", 1),
+    ]  # fmt: skip
+    counts = read_table(folder / "counts.tsv")
+    assert counts.filter(task="anatomical_grounding").select("outcome", "number").rows() == [
+        ("asked", 9), ("scored", 7), ("duplicate", 1), ("no_prediction", 1),
+    ]  # fmt: skip
+    assert counts.filter(task="conversation").select("outcome", "number").rows() == [
+        ("asked", 9), ("scored", 8), ("too_long", 1),
     ]  # fmt: skip
     samples = read_table(folder / "samples.parquet")
     assert samples.filter(pl.col("failure") != "").select("sample_id", "failure").rows() == [
@@ -141,7 +161,7 @@ def test_of_a_run_on_some_tasks_the_other_answers_are_not_counted(tmp_path):
     others = answers_to(exchanged_of(TEST))
     folder = scored(tmp_path, TEST, told, others, tasks=["phrase_grounding", "conversation"])
     assert {task for task, _ in cells(folder)} == {"phrase_grounding", "conversation"}
-    assert read_table(folder / "counts.tsv").rows() == [
+    assert totals(folder) == [
         ("test", "asked", 18), ("test", "scored", 18), ("test", "unknown", 1), ("exchanged", "asked", 18),
         ("exchanged", "scored", 18),
     ]  # fmt: skip
@@ -189,10 +209,43 @@ def test_a_conversation_without_a_judgement_is_counted(right, tmp_path):
         judged=str(tmp_path / "judged.jsonl"), samples=str(tmp_path / "samples.parquet"),
         scored=str(tmp_path / "scores.tsv"), counts=str(tmp_path / "counts.tsv"), options=OPTIONS,
     )  # fmt: skip
-    counts = read_table(tmp_path / "counts.tsv").filter(answers="test").select("outcome", "number").rows()
-    assert counts == [("asked", len(TEST)), ("scored", len(TEST) - 1), ("unscored", 1)]
+    wanted = {"all": len(TEST), "conversation": 9}
+    for task, number in wanted.items():
+        counts = read_table(tmp_path / "counts.tsv").filter(answers="test", task=task).select("outcome", "number")
+        assert counts.rows() == [("asked", number), ("scored", number - 1), ("unscored", 1)]
     value = cells(tmp_path)["conversation", "judge"]["value"]
     assert value == pytest.approx(10 * 8 / 9)  # as a failure
+
+
+def test_samples_that_get_lost_on_the_way_stop_the_job(tmp_path, monkeypatch):
+    original = score_run.groups
+    told = r"^radvlm_evaluation: samples of test, all: 81 in, 72 accounted for \(scored 72, unscored 0\)$"
+    with monkeypatch.context() as patched:
+        patched.setattr(score_run, "groups", lambda *of: list(original(*of))[1:])
+        with pytest.raises(AssertionError, match=told):
+            scored(tmp_path, TEST, answers_to(TEST))
+    assert not (tmp_path / "scores.tsv").exists()
+
+
+def test_a_failure_that_no_count_has_stops_the_job(tmp_path, monkeypatch):
+    original = score_run.joined
+    monkeypatch.setattr(score_run, "joined", lambda *of: (original(*of)[0], Counter()))
+    with pytest.raises(AssertionError, match=r"samples of test, all: 81 in, 78 accounted for"):
+        scored(tmp_path, TEST, broken(answers_to(TEST)))
+
+
+def test_a_conversation_that_the_judge_was_not_given_stops_the_job(right, tmp_path):
+    """It is no failure of the model, nor of the judge: its judgement got lost."""
+    judged = [one for one in read_lines(right / "judged.jsonl") if one["sample_id"] != "t3"]
+    write_lines(tmp_path / "judged.jsonl", judged)
+    with pytest.raises(
+        AssertionError, match=r"samples of test, all: 81 in, 80 accounted for \(scored 80, unscored 0\)"
+    ):
+        run_scores(
+            lines=str(right / "test.jsonl"), train=str(right / "train.jsonl"), answers=str(right / "answers.jsonl"),
+            judged=str(tmp_path / "judged.jsonl"), samples=str(tmp_path / "samples.parquet"),
+            scored=str(tmp_path / "scores.tsv"), counts=str(tmp_path / "counts.tsv"), options=OPTIONS,
+        )  # fmt: skip
 
 
 # The paper's tables

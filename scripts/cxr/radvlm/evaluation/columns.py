@@ -45,6 +45,7 @@ SAMPLES: Columns = {
 }
 COUNTS: Columns = {
     "answers": Column(pl.String, "test, or exchanged."),
+    "task": Column(pl.String, "Task, or `all`; empty of answers that no one asked."),
     "outcome": Column(
         pl.String,
         "`asked`, `scored`, or why a sample has no answer; `unscored`: a conversation without a judgement; `unknown`: "

@@ -14,12 +14,13 @@ from cxr.base.jobs import log
 from cxr.base.paths import RESOURCES
 from cxr.base.tables import read_lines, write_table
 from cxr.radvlm.evaluation import tasks
-from cxr.radvlm.evaluation.answered import UNKNOWN, Answered, joined
+from cxr.radvlm.evaluation.answered import Answered, joined
 from cxr.radvlm.evaluation.blind import commonest, shown
 from cxr.radvlm.evaluation.columns import COUNTS, SAMPLES, SCORES
 from cxr.radvlm.evaluation.conversations import BLIND, EXCHANGED, TEST
+from cxr.radvlm.evaluation.counted import Judged, counted
+from cxr.radvlm.evaluation.counted import scored as scored_of
 from cxr.radvlm.evaluation.grounding import Ious, mean_boxes
-from cxr.radvlm.evaluation.judge import UNSCORED
 from cxr.radvlm.evaluation.label_names import label_reader
 from cxr.radvlm.evaluation.measures import ALL, Measure, Score, gains, scores
 from cxr.radvlm.evaluation.reports import ANNOTATED, FILTERED, ORIGINAL, read_notes
@@ -60,6 +61,12 @@ class Group:
     said: Sequence[Answered]
     blind: Sequence[Answered]
     others: Mapping[str, Answered]
+
+    def answers(self, which: str) -> list[tuple[Mapping, Answered]]:
+        """Return the lines with the answers to them: the run's, or those about exchanged pictures."""
+        if which == TEST:
+            return list(zip(self.lines, self.said, strict=True))
+        return [(line, self.others[line["sample_id"]]) for line in self.lines if line["sample_id"] in self.others]
 
     @property
     def subjects(self) -> list[str]:
@@ -192,14 +199,14 @@ def run_scores(
     left = {line["sample_id"] for line in every} - {line["sample_id"] for line in asked}
     judged_as = {(one["answers"], one["sample_id"]): one["score"] for one in read_lines(judged)}
     said, outcome = joined(asked, (one for one in read_lines(answers) if one["sample_id"] not in left))
-    rows = _counted(TEST, asked, outcome, judged_as)
+    counting = [(TEST, asked, said, outcome)]
     others: dict[str, Answered] = {}
     if exchanged_lines and exchanged_answers:
         path, given = (one if isinstance(one, str) else one[0] for one in (exchanged_lines, exchanged_answers))
         right = {line["sample_id"] for line in asked}
         with_other = [line for line in read_lines(path) if line["sample_id"] in right]
         others, outcome = joined(with_other, (one for one in read_lines(given) if one["sample_id"] not in left))
-        rows += _counted(EXCHANGED, with_other, outcome, judged_as)
+        counting.append((EXCHANGED, with_other, others, outcome))
     trained = list(read_lines(train))
     tools = Tools(
         ious=Ious(options.iou, options.strict_iou, tuple(options.coco_ious)),
@@ -211,6 +218,11 @@ def run_scores(
         notes={key: note for path in annotations or () for key, note in read_notes(path, read_lines(path)).items()},
     )  # fmt: skip
     held = list(groups(asked, said, others, _texts_of(trained)))
+    rows = [
+        row
+        for which, lines, answers_of, outcome in counting
+        for row in counted(which, lines, answers_of, outcome, _scored(held, which, judged_as), judged_as)
+    ]
     wanted = {FILTERED: [FILTERED], ORIGINAL: [ORIGINAL], BOTH: [FILTERED, ORIGINAL]}[options.reference]
     table = [
         row
@@ -234,15 +246,9 @@ def _texts_of(trained: Sequence[Mapping]) -> dict[tuple[str, str], str]:
     return {key: shown(text, {}) for key, text in commonest(trained).items()}
 
 
-def _counted(
-    answers: str, asked: Sequence[Mapping], outcome: Counter, judged: Mapping[tuple[str, str], float | None]
-) -> list[tuple[str, str, int]]:
-    """Return what became of the samples ``asked``. A conversation that the judge gave no score is ``unscored``."""
-    unscored = sum(judged.get((answers, line["sample_id"]), 0.0) is None for line in asked)
-    counts = outcome + Counter({UNSCORED: unscored})
-    failed = sum(number for name, number in counts.items() if name != UNKNOWN)
-    rows = [(answers, "asked", len(asked)), (answers, "scored", len(asked) - failed)]
-    return rows + [(answers, name, number) for name, number in sorted(counts.items())]
+def _scored(groups: Sequence[Group], which: str, judged: Judged) -> Counter[str]:
+    """Return {task: how many} of the samples of all groups whose answers of a kind are scored."""
+    return sum((scored_of(which, group.answers(which), judged) for group in groups), Counter())
 
 
 def _said(lines: Sequence[Mapping]) -> dict[str, str]:

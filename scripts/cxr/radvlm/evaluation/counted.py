@@ -1,0 +1,48 @@
+"""What became of the samples that were asked: scored, or why not; by task, each counted on its own."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from cxr.base.conservation import ALL, conserved
+from cxr.radvlm.evaluation.answered import UNKNOWN, Answered
+from cxr.radvlm.evaluation.conversations import TASKS
+from cxr.radvlm.evaluation.judge import UNSCORED
+
+STAGE = "radvlm_evaluation"
+Judged = Mapping[tuple[str, str], float | None]
+"""{(answers, sample): its score, None without one}, of the conversations that have a full answer."""
+
+
+def scored(answers: str, pairs: Iterable[tuple[Mapping, Answered]], judged: Judged) -> Counter[str]:
+    """Return {task: how many} of the lines with an answer that is scored: a full one, of a conversation judged too."""
+    return Counter(
+        line["task"]
+        for line, one in pairs
+        if not one.failure and (line["task"] not in TASKS or judged.get((answers, line["sample_id"])) is not None)
+    )
+
+
+def counted(
+    answers: str, lines: Sequence[Mapping], said: Mapping[str, Answered], outcome: Mapping[str, int],
+    found: Mapping[str, int], judged: Judged,
+) -> list[tuple[str, str, str, int]]:  # fmt: skip
+    """Return (answers, task, outcome, number) of all samples ``lines`` that were asked, and of each task.
+
+    said: {sample: its answer}; outcome: {why an answer failed, or is of no sample: how many}; found: {task: samples
+    that are scored}. Raises AssertionError where the samples asked are not those that are scored and those that are
+    not.
+    """
+    tasks = Counter(line["task"] for line in lines)
+    why = Counter((line["task"], said[line["sample_id"]].failure) for line in lines)
+    unscored = Counter(line["task"] for line in lines if judged.get((answers, line["sample_id"]), 0.0) is None)
+    failed = {name: number for name, number in sorted(outcome.items()) if name != UNKNOWN}
+    rows = [(ALL, tasks.total(), {"scored": sum(found.values())} | failed | {UNSCORED: unscored.total()})]
+    for task, number in sorted(tasks.items()):
+        ends = {reason: count for (of, reason), count in sorted(why.items()) if of == task and reason}
+        rows.append((task, number, {"scored": found.get(task, 0)} | ends | {UNSCORED: unscored[task]}))
+    told = [
+        (answers, task, "asked" if name == ALL else name, count)
+        for task, number, ends in rows
+        for _, name, count in conserved(STAGE, f"samples of {answers}, {task}", number, ends)
+    ]
+    return told + ([(answers, "", UNKNOWN, outcome[UNKNOWN])] if outcome.get(UNKNOWN) else [])
