@@ -3,7 +3,7 @@
 import json
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import IO
 
@@ -71,8 +71,3 @@ class LinesOf(Lines):
         line = json.loads(self.get(part, row))
         line.pop(CRC, None)
         return line
-
-    def all(self) -> Iterator[dict]:
-        """Yield all lines."""
-        for path in self._paths:
-            yield from read_lines(path)
