@@ -2,11 +2,16 @@
 
 from collections import Counter
 
+import numpy as np
 import polars as pl
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import write_lines, write_table
+from cxr.geometry.components import boxes_around
 from cxr.radvlm.instructions import blocks as blocking
 from cxr.radvlm.instructions import tasks
 from cxr.radvlm.instructions.absent import POOL, chosen
@@ -14,7 +19,7 @@ from cxr.radvlm.instructions.blocks import Blocks
 from cxr.radvlm.instructions.columns import INDEX
 from cxr.radvlm.instructions.draws import drawn
 from cxr.radvlm.instructions.exchange import exchanged
-from cxr.radvlm.instructions.given import Given, whole_of
+from cxr.radvlm.instructions.given import Given, around_parts, whole_of
 from cxr.radvlm.instructions.join_parts import without_conflicts
 from cxr.radvlm.instructions.left import left_table
 from cxr.radvlm.instructions.mix import CODE, OWN, PAPER, PAPER_PLUS_ILS, as_options, as_rows, mix_rows
@@ -491,3 +496,14 @@ def test_conversations_keep_their_turns_in_every_pass():
     line = line_of(found[1])
     assert line["turns"][4] == {"question": "q4", "answer": "a4 <box:heart>", "wording": "w4"}
     assert (line["boxes"], line["facts"], line["engine"]) == (talks[1]["boxes"], ["f1", "s1#2"], "rules")
+
+
+# ---- boxes of masks -------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=200, deadline=None)
+@given(arrays(bool, st.tuples(st.integers(1, 9), st.integers(1, 9)), elements=st.booleans()), st.integers(1, 4))
+def test_boxes_around_the_parts_of_a_mask_are_those_of_the_whole_frame(mask, smallest):
+    framed = np.zeros((24, 24), bool)
+    framed[7 : 7 + mask.shape[0], 10 : 10 + mask.shape[1]] = mask
+    np.testing.assert_array_equal(around_parts(framed, smallest), boxes_around(framed, smallest))
