@@ -59,9 +59,13 @@ def test_tokens_of_published_models(height, width, tiles, tokens):
     assert image_size_to_num_patches((height, width), PUBLISHED.pinpoints, 384) == tiles
 
 
-def test_tokens_of_any_size_are_the_librarys_count():
+@pytest.mark.parametrize("most", [1, 4, 9])
+@pytest.mark.parametrize("grid", [1, 2, 3, 6])
+def test_tokens_of_any_size_are_the_librarys_count(grid, most):
+    tiling = PUBLISHED.told(f"anyres_max_{most}", grid)
+    assert (tiling == PUBLISHED) == (grid == 6 and most == 9)
     sizes = np.random.default_rng(8).integers(20, 3200, (400, 2)).tolist()
-    assert [PUBLISHED.features(*size) for size in sizes] == [counted(PUBLISHED, *size) for size in sizes]
+    assert [tiling.features(*size) for size in sizes] == [counted(tiling, *size) for size in sizes]
 
 
 def test_tokens_of_any_size_are_the_models_features(folder):

@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +13,10 @@ from safetensors.torch import load_file
 
 import vlm_masks
 from cxr.base.tables import read_table
+from cxr.vlm.families.engine import load_family
 from cxr.vlm.models import MODEL, SEGMENTER
 from cxr.vlm.tuning import tune as stage
-from vlm_runs import contents, data, recipe, tune
+from vlm_runs import OPTIONS, contents, data, recipe, tune
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("deepspeed") is None,
@@ -76,6 +78,23 @@ def test_stopped_and_resumed_with_shared_weights_it_is_the_same(given, tmp_path,
     assert not (tmp_path / "killed/run").exists()
     assert (tmp_path / "killed/checkpoint/checkpoint.safetensors").is_file()
     assert contents(tune(tmp_path / "killed", given, by(3))) == contents(whole)
+
+
+@pytest.mark.parametrize("zero", [2, 3])
+def test_pictures_are_cut_as_by_the_plain_runner(tmp_path, monkeypatch, zero):
+    """Two processes, which start from links to a base of other tiles."""
+    drawn = data(tmp_path, pictures=4, sizes=((128, 128),))
+    options = recipe(replace(OPTIONS, family="onevision", side=128), micro_batch=2)
+    base = str(tune(tmp_path / "base", drawn, options) / MODEL)
+    options = replace(options, tiling={"tiles": "anyres_max_1", "grid": 3})
+    wanted = tune(tmp_path / "plain", drawn, options, base=base)
+    monkeypatch.setattr(stage, "gpus_of", lambda device, asked: 2)
+    run = tune(tmp_path / "shared", drawn, recipe(options, runner="deepspeed", zero=zero), base=base)
+    np.testing.assert_allclose(losses(run), losses(wanted), rtol=1e-3)
+    for name in ("config.json", "preprocessor_config.json", "processor_config.json"):
+        assert (run / MODEL / name).read_bytes() == (wanted / MODEL / name).read_bytes()
+    tiling = load_family("onevision", run / MODEL).tiling
+    assert (tiling.most, len(tiling.pinpoints)) == (1, 9)
 
 
 @pytest.mark.parametrize("zero", [2, 3])

@@ -1,6 +1,7 @@
 """Answers by a real vLLM on the CPU are those of transformers, for tiny models tuned here (`make vllm`)."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,8 @@ pytest.importorskip("vllm", reason="vLLM is not installed here: `make vllm` inst
 
 pytest.importorskip("torchvision", reason="vLLM's vision-language models import torchvision: `make vllm` installs it")
 
+from cxr.vlm.answers.ask import collator_of
+from cxr.vlm.models import MODEL
 from vlm_runs import ASKING, OPTIONS, ask, data, recipe, tune
 
 
@@ -24,9 +27,24 @@ def _cpu():
 def test_vllm_gives_the_text_of_transformers(tmp_path, family):
     given = data(tmp_path, pictures=4, sizes=((56, 84),))
     run = tune(tmp_path / "t", given, recipe(replace(OPTIONS, family=family, side=84), updates=60))
+    compare(tmp_path, given, run)
+
+
+def test_vllm_sees_the_tiles_that_a_run_was_tuned_with(tmp_path):
+    """One where the base has four."""
+    options = replace(OPTIONS, family="onevision", side=128)
+    given = data(tmp_path, pictures=4, sizes=((128, 128),))
+    base = str(tune(tmp_path / "base", given, recipe(options, updates=30)) / MODEL)
+    few = recipe(replace(options, tiling={"tiles": "anyres_max_9", "grid": 1}), updates=30)
+    run = tune(tmp_path / "t", given, few, base=base)
+    assert collator_of(run, base).family.tiling.pinpoints == [[64, 64]]
+    compare(tmp_path, given, run, base)
+
+
+def compare(folder: Path, given: dict, run: Path, base: str = "") -> None:
     how = replace(ASKING, own={"eager": True}, max_length=512)
-    one = ask(tmp_path / "transformers.jsonl", given, run, how)
-    other = ask(tmp_path / "vllm.jsonl", given, run, replace(how, engine="vllm"))
+    one = ask(folder / "transformers.jsonl", given, run, how, base)
+    other = ask(folder / "vllm.jsonl", given, run, replace(how, engine="vllm"), base)
     said = [[(line["text"], line["tokens"], line["stop"]) for line in read_lines(path)] for path in (one, other)]
     assert len(set(said[0])) > 1  # the answers differ by picture or query
     # every word and sign is one token of the tiny tokenizer: equal texts of equal lengths are equal tokens

@@ -1,7 +1,8 @@
 """Models in folders: reading them whole, making tiny random ones, adapters."""
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from cxr.base.errors import UserError
 from cxr.base.seeds import stable_hash
 from cxr.nets.hub import downloaded
 from cxr.vlm.families.engine import Family, load_family
+from cxr.vlm.tiles import linked
 from cxr.vlm.tokens import SEG, VIDEO, Tokens, marks_of, small_tokenizer
 
 ADAPTER = "adapter_config.json"
@@ -111,7 +113,7 @@ def base_of(given: str | list[str], model: str, revision: str) -> str:
 
 RUN = "run.json"
 """File in a run's folder that says how its model is asked: family, convention, side, original, wording, base, and
-system_prompt if one is set.
+system_prompt if one is set; of an adapter also tiling, where the base cuts pictures into tiles in another way.
 """
 MODEL, ADAPTERS = "model", "adapter"
 """Folders of a run: its whole model, or an adapter in peft's layout for the model ``base``."""
@@ -132,13 +134,20 @@ def read_run(folder: str | Path) -> dict:
         raise UserError(f"{folder} holds no run of vlm_tuning: tune or name one in vlm.tuning.runs") from None
 
 
-def model_of(run: str | Path, base: str | Path = "") -> Path:
-    """Return the folder of a run's own model, or of the one that it was made from: of an adapter, or asked as it is.
+@contextmanager
+def model_of(run: str | Path, base: str | Path = "") -> Iterator[Path]:
+    """Yield the folder of a run's own model, or of the one that it was made from: of an adapter, or asked as it is.
 
-    ``base``: where that one lies, if not where the run's file says.
+    ``base``: where that one lies, if not where the run's file says. The folder may be one of links, which is removed
+    afterwards.
     """
     own = Path(run, MODEL)
-    return own if own.is_dir() else Path(base or read_run(run)["base"])
+    if own.is_dir():
+        yield own
+        return
+    facts = read_run(run)
+    with linked(facts["family"], Path(base or facts["base"]), facts.get("tiling", {})) as folder:
+        yield folder
 
 
 def load_run(folder: str | Path, base: str | Path = "", dtype: torch.dtype = torch.float32) -> Loaded:
@@ -148,7 +157,8 @@ def load_run(folder: str | Path, base: str | Path = "", dtype: torch.dtype = tor
     """
     facts = read_run(folder)
     adapted = Path(folder, ADAPTERS).is_dir()
-    loaded = load_model(facts["family"], model_of(folder, base), dtype)
+    with model_of(folder, base) as model:
+        loaded = load_model(facts["family"], model, dtype)
     loaded = with_seg(loaded, 0) if tells_masks(folder) else loaded
     loaded = with_system(loaded, facts.get("system_prompt", ""))
     if not adapted:

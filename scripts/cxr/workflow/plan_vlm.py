@@ -142,6 +142,28 @@ def _system_prompt(engine: str, family: str, own: dict) -> str:
     return prompt
 
 
+def _tiling(run: Mapping, family: str, own: dict) -> dict:
+    """Return how a tuned run cuts pictures into tiles, which is taken out of its recipe; {} for as its model does."""
+    told = {name: own.pop(name) for name in ("tiles", "grid") if name in own}
+    cut = run["trained"] and declared("cxr.vlm.families", family, "VLLM_TILES", "")
+    return {"tiling": told} if told and cut else {}
+
+
+def _check_vllm(engine: str, family: str, own: Mapping, tiling: Mapping) -> None:
+    """Raise UserError for a run that is tuned so that vLLM cannot ask it."""
+    tiles, known = tiling.get("tiles"), declared("cxr.vlm.families", family, "VLLM_TILES", "")
+    if tiles and tiles != known:
+        raise UserError(
+            f"vlm.tuning.{engine}.tiles is {tiles!r}, but vlm.answers.engine is 'vllm', which takes {known} for every "
+            "model: set tiles to that, or vlm.answers.engine to transformers"
+        )
+    if own["method"] == "lora" and not declared("cxr.vlm.families", family, "VLLM_ADAPTERS", True):
+        raise UserError(
+            f"vlm.tuning.{engine}.method is 'lora', but vlm.answers.engine is 'vllm', which asks no adapter of "
+            f"{family}: set method to full, or vlm.answers.engine to transformers"
+        )
+
+
 def _shown(key: str, run: Mapping, side: int, decoding: Mapping, sets: Mapping[str, str]) -> dict:
     """Return the options of what a run's model sees: the longest side, 0 for any, and how originals are decoded.
 
@@ -194,6 +216,9 @@ def vlm_plan(
             "system_prompt": _system_prompt(run["engine"], family, own),
             "model": "" if Path(run["model"]).is_dir() else run["model"], "revision": run["revision"],
         } | _shown(key, run, side, decoding or {}, systems)  # fmt: skip
+        options |= _tiling(run, family, own)
+        if run["trained"] and answers["engine"] == "vllm":
+            _check_vllm(run["engine"], family, own, options.get("tiling", {}))
         runs[name] = {
             "options": options | init | tasks | ({} if run["trained"] else {"probed": tuning["probed"]}),
             "train": lines_of(f"{key}.lines", run["lines"], "train", mixes),

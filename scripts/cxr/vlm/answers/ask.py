@@ -230,8 +230,8 @@ def _short(ids: Sequence[int], picture: int) -> list[int]:
 def collator_of(run: str | Path, base: str, convention: str = "") -> Collator:
     """Return the chat that a run was tuned in; ``convention``: another one than its own."""
     facts = read_run(run)
-    folder = model_of(run, base)
-    family = load_family(facts["family"], folder)
+    with model_of(run, base) as folder:
+        family = load_family(facts["family"], folder)
+        tokens = Tokens.read(folder, family.frame).with_system(facts.get("system_prompt", ""))
     chosen = convention_of(convention or facts["convention"])
-    tokens = Tokens.read(folder, family.frame).with_system(facts.get("system_prompt", ""))
     return Collator(family, tokens.with_seg() if tells_masks(run) else tokens, chosen, facts["wording"])

@@ -11,7 +11,7 @@ from transformers import AutoConfig
 from cxr.base.engines import engine_module
 from cxr.base.errors import UserError
 from cxr.vlm.answers.engine import AnswersOptions, Asked, Execution, Said
-from cxr.vlm.families.engine import load_family
+from cxr.vlm.families.engine import Family, load_family
 from cxr.vlm.models import ADAPTERS, model_of, read_run
 from cxr.vlm.tokens import Tokens
 
@@ -57,13 +57,29 @@ def load(run: Path, base: str, options: AnswersOptions, how: Execution) -> Vllm:
     """Return the engine for a run."""
     # set before the imports, which read them
     os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1", VLLM_NO_USAGE_STATS="1")
-    facts = read_run(run)
-    if not getattr(engine_module("cxr.vlm.families", facts["family"]), "VLLM", True):
-        raise UserError(
-            f"vlm.answers.engine is 'vllm', which cannot ask {facts['family']} here: set it to transformers"
-        )
-    adapted = Path(run, ADAPTERS)
-    folder = str(model_of(run, base))
+    facts, adapted = read_run(run), Path(run, ADAPTERS)
+    with model_of(run, base) as folder:
+        family = load_family(facts["family"], folder)
+        _check(facts["family"], family, folder, adapted.is_dir())
+        return _loaded(str(folder), family, adapted, options, how)
+
+
+def _check(name: str, family: Family, folder: Path, adapted: bool) -> None:
+    """Raise UserError for a model that vLLM cannot ask, or would show other features than it has learnt."""
+    module = engine_module("cxr.vlm.families", name)
+    known = getattr(module, "VLLM_TILES", "")
+    if not getattr(module, "VLLM", True):
+        told = f"which cannot ask {name} here"
+    elif adapted and not getattr(module, "VLLM_ADAPTERS", True):
+        told = f"which asks no adapter of {name}"
+    elif known and family.tiles != known:
+        told = f"which takes {known} for every model, but {folder} has {family.tiles}"
+    else:
+        return
+    raise UserError(f"vlm.answers.engine is 'vllm', {told}: set it to transformers")
+
+
+def _loaded(folder: str, family: Family, adapted: Path, options: AnswersOptions, how: Execution) -> Vllm:
     from vllm import LLM
     from vllm.lora.request import LoRARequest
 
@@ -82,5 +98,4 @@ def load(run: Path, base: str, options: AnswersOptions, how: Execution) -> Vllm:
         max_lora_rank=max(8, int(options.own.get("rank", 8))),
     )
     adapter = LoRARequest("run", 1, str(adapted)) if adapted.is_dir() else None
-    family = load_family(facts["family"], folder)
     return Vllm(model, adapter, Tokens.read(folder, family.frame), options)

@@ -6,6 +6,8 @@ functions ``load(folder)`` and ``tiny``, and, where the library starts a part at
 ``processor_config(config)`` what that file holds, where a program needs it. ``VLLM = False`` says that the engine vllm
 cannot ask it, ``GOES_ON = True`` that a later turn needs no more of the earlier ones than their keys and values. A
 family may have ``idle``: prefixes of tensors that no answer depends on, which are never trained.
+``cuts(folder, tiles, grid)`` says whether a model cuts pictures into tiles so, and ``recut`` makes it; ``VLLM_TILES``
+is the only ``tiles`` that vLLM knows, ``VLLM_ADAPTERS = False`` says that it asks no adapter.
 ``SYSTEM`` is its makers' system prompt, as it stands in ``FRAME.start``, where a setting may replace it.
 A further family is a further file.
 """

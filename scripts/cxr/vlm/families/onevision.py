@@ -1,8 +1,9 @@
 """LLaVA-OneVision (RadVLM): a picture as a whole and in tiles, boxes as fractions of its width and height."""
 
+import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -51,6 +52,19 @@ is for models of some 2,500.
 """
 SHRUNK = 1.1
 """A picture whose side has more features than the greatest number of tiles, by this factor, is shrunk to it."""
+TILES = "anyres_max_"
+"""What ``vision_aspect_ratio`` says before the greatest number of tiles whose features a picture has."""
+VLLM_TILES = "anyres_max_9"
+"""What vLLM takes for it, whatever a model's configuration says (0.32)."""
+VLLM_ADAPTERS = False
+"""vLLM has no adapters for this architecture (0.32)."""
+RATIO, PINPOINTS = "vision_aspect_ratio", "image_grid_pinpoints"
+SAID_IN = {
+    "config.json": (RATIO, PINPOINTS),
+    "preprocessor_config.json": (PINPOINTS,),
+    "processor_config.json": (RATIO,),
+}
+"""{file of a model: what it says of tiles}."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +77,10 @@ class Tiling:
     side: int
     cells: int
     most: int
+
+    def told(self, tiles: str, grid: int) -> "Tiling":
+        """Return this with the greatest number of tiles that ``tiles`` says, on canvases of ``grid`` a side at most."""
+        return replace(self, pinpoints=canvases(grid, self.side), most=int(tiles.removeprefix(TILES)))
 
     def canvas(self, height: int, width: int) -> tuple[int, int]:
         """Return the canvas (height, width), px, of a picture (height, width)."""
@@ -101,6 +119,11 @@ class OneVision:
     prefixes: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: PREFIXES)
     idle: tuple[str, ...] = IDLE
 
+    @property
+    def tiles(self) -> str:
+        """The model's ``vision_aspect_ratio``."""
+        return f"{TILES}{self.tiling.most}"
+
     def pictures(self, pictures: Sequence[np.ndarray]) -> Pictures:
         """Encode pictures, uint8 (H, W, 3), as tiles: those of all pictures after one another, the whole one first."""
         made = [self.processor([Image.fromarray(picture)], return_tensors="pt") for picture in pictures]
@@ -116,6 +139,29 @@ class OneVision:
         """Return nothing: ids and pictures are enough."""
         del ids, picture_id
         return {}
+
+
+def canvases(grid: int, side: int) -> list[list[int]]:
+    """Return the sizes (height, width), px, of all canvases of at most ``grid`` tiles a side; ``side``: of a tile."""
+    return [[rows * side, columns * side] for rows in range(1, grid + 1) for columns in range(1, grid + 1)]
+
+
+def cuts(folder: Path, tiles: str, grid: int) -> bool:
+    """Return whether a model cuts pictures so: ``tiles`` its ``vision_aspect_ratio``, ``grid`` tiles a side at most."""
+    tiling = load(folder).tiling
+    return tiling == tiling.told(tiles, grid)
+
+
+def recut(folder: Path, tiles: str, grid: int) -> None:
+    """Write into a model's files that it cuts pictures so, as :func:`cuts` asks."""
+    said = {RATIO: tiles, PINPOINTS: load(folder).tiling.told(tiles, grid).pinpoints}
+    for name, keys in SAID_IN.items():
+        path = folder / name
+        if path.is_file():
+            told = json.loads(path.read_text(encoding="utf-8")) | {key: said[key] for key in keys}
+            if "image_processor" in told:  # a processor in one file
+                told["image_processor"] |= {PINPOINTS: said[PINPOINTS]}
+            path.write_text(json.dumps(told, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
 def published(name: str) -> str:
@@ -139,7 +185,7 @@ def processor_config(config: LlavaOnevisionConfig) -> dict:
 def tiny(vocabulary: int, ids: Mapping[str, int], side: int) -> tuple[LlavaOnevisionConfig, object]:
     """Return a small configuration of tiles of half of ``side``, and its picture processor."""
     tile = max(2 * PATCH, side // 2 // PATCH * PATCH)
-    pinpoints = [[rows * tile, columns * tile] for rows in (1, 2) for columns in (1, 2)]
+    pinpoints = canvases(2, tile)
     config = LlavaOnevisionConfig(
         text_config={
             "model_type": "qwen2", "hidden_size": WIDTH, "intermediate_size": 2 * WIDTH, "num_hidden_layers": LAYERS,
@@ -153,7 +199,7 @@ def tiny(vocabulary: int, ids: Mapping[str, int], side: int) -> tuple[LlavaOnevi
             "vision_use_head": False,
         },
         image_token_index=ids["picture"], video_token_index=ids["video"], image_grid_pinpoints=pinpoints,
-        vision_feature_layer=-1, vision_feature_select_strategy="full", vision_aspect_ratio="anyres_max_9",
+        vision_feature_layer=-1, vision_feature_select_strategy="full", vision_aspect_ratio=f"{TILES}9",
     )  # fmt: skip
     return config, LlavaOnevisionImageProcessorPil(size={"height": tile, "width": tile}, image_grid_pinpoints=pinpoints)
 
@@ -165,5 +211,5 @@ def load(folder: Path) -> OneVision:
     vision, pinpoints = config.vision_config, [list(map(int, one)) for one in config.image_grid_pinpoints]
     if [list(map(int, one)) for one in processor.image_grid_pinpoints] != pinpoints:
         raise UserError(f"{folder}: image_grid_pinpoints of its processor and model differ: fetch the whole model")
-    most = int(config.vision_aspect_ratio.removeprefix("anyres_max_"))
+    most = int(config.vision_aspect_ratio.removeprefix(TILES))
     return OneVision(processor, Tiling(pinpoints, vision.image_size, vision.image_size // vision.patch_size, most))

@@ -49,6 +49,7 @@ from cxr.vlm.originals import Originals
 from cxr.vlm.samples import PictureStore, Sample, read_samples, texts_of
 from cxr.vlm.segmenting import Segmenting
 from cxr.vlm.segs import MaskStore, aims_of
+from cxr.vlm.tiles import BESIDE, differs, link, recut
 from cxr.vlm.tokens import Reserved
 from cxr.vlm.tuning.columns import LEFT_OUT, UPDATES
 from cxr.vlm.tuning.conserved import of_lines, of_pass, of_passes
@@ -59,12 +60,10 @@ from cxr.vlm.tuning.recipe import Recipe, add_adapters, choose, optimiser
 
 log = logging.getLogger("cxr")
 WORKER = "cxr.vlm.tuning.worker"
-BESIDE = (".json", ".txt", ".jinja", ".model")
-"""Endings of the files beside a model's weights."""
 PUBLISHED = "published"
 """The loss of the authors' code."""
 START = "start"
-"""Folder of the tiny random model, beside the checkpoints."""
+"""Folder of the tiny random model, or of links to a base that is to cut pictures anew, beside the checkpoints."""
 KEPT = 10**9
 """Bytes of encoded samples that stay in memory."""
 
@@ -78,7 +77,7 @@ class TuningOptions:
     where no folder is given; balance: none, or domain; init: of the engine tiny: random, or base; head: of masks
     ({start, loss, learning_rate}), {} for none; original: how the original images are decoded, {} where frames are
     shown; system_prompt: in place of the chat's own, "" for that; tasks: of the samples that are learned, empty for
-    all.
+    all; tiling: {tiles, grid}, how pictures are cut into tiles, {} for as the model does.
     """
 
     engine: str
@@ -97,6 +96,7 @@ class TuningOptions:
     original: dict = field(default_factory=dict)
     system_prompt: str = ""
     tasks: list = field(default_factory=list)
+    tiling: dict = field(default_factory=dict)
 
     def facts(self) -> dict:
         """Return what the run's file tells of how its model is asked, but for its convention and base."""
@@ -208,7 +208,7 @@ def start(job: Job, options: TuningOptions) -> Loaded:
         options.own["runner"] == "deepspeed" or options.own["method"] == "lora"
     )
     dtype = torch.bfloat16 if low else torch.float32
-    loaded = load_model(options.family, job.base if _begun(job, options) else Path(job.folder, START), dtype)
+    loaded = load_model(options.family, _first(job), dtype)
     loaded = with_system(loaded, options.system_prompt)
     return with_seg(loaded, options.seed) if options.head else loaded
 
@@ -218,10 +218,24 @@ def _begun(job: Job, options: TuningOptions) -> bool:
     return options.engine != "tiny" or bool(job.base)
 
 
+def _first(job: Job) -> Path:
+    """Return the folder of the model that a tuning starts from."""
+    made = Path(job.folder, START)
+    return made if made.is_dir() else Path(job.base)
+
+
 def _make_start(job: Job, options: TuningOptions) -> None:
-    """Make the tiny random model that a tuning starts from, before its processes are there to read it."""
+    """Make the model that a tuning starts from, before its processes are there to read it: a tiny random one, or one of
+    links to the base, where that is to cut pictures in another way.
+    """
     folder = Path(job.folder, START)
-    if _begun(job, options) or folder.is_dir():
+    if _begun(job, options):
+        if differs(options.family, job.base, options.tiling):
+            log.info("pictures are cut by %s, which is not as %s says", options.tiling, job.base)
+            with whole(folder) as making:
+                link(options.family, job.base, making, options.tiling)
+        return
+    if folder.is_dir():
         return
     samples, convention = read_samples(job.lines, options.tasks), convention_of(options.convention)
     seed = stable_hash(options.seed, "tiny") % 2**63
@@ -229,6 +243,7 @@ def _make_start(job: Job, options: TuningOptions) -> None:
         texts = [*texts_of(samples, convention, options.wording), options.system_prompt]
         make_tiny(options.family, making, texts, options.side, seed)
         engine_module("cxr.vlm.starts", options.init).load(making)
+        recut(options.family, making, options.tiling)
 
 
 def kept(
@@ -332,10 +347,10 @@ def _work(job: Job, told: Callable[[], bool]) -> None:
     runner.wait()  # a rank that ends would close the others' connections
 
 
-def _beside(base: str, folder: Path) -> None:
+def _beside(source: Path | None, folder: Path) -> None:
     """Copy what lies beside a model's weights: other programs read its processors and templates."""
     folder.mkdir()
-    for path in sorted(Path(base).iterdir()) if base else ():
+    for path in sorted(source.iterdir()) if source else ():
         if path.suffix in BESIDE and not path.name.endswith(".index.json"):
             shutil.copyfile(path, folder / path.name)
 
@@ -361,17 +376,19 @@ def _finish(
     job: Job, options: TuningOptions, course: Course, made: Loaded, segmenter: Segmenter | None, gone: list[dict],
     counts: list[Counted], movable: bool,
 ) -> None:  # fmt: skip
+    adapted = options.own["method"] == "lora"
     with whole(job.run) as making:
-        write_run(making, **options.facts(), convention=options.convention, base=job.base)
+        told = {"tiling": options.tiling} if adapted and job.base and _first(job) != Path(job.base) else {}
+        write_run(making, **options.facts(), **told, convention=options.convention, base=job.base)
         if movable:  # what ZeRO-3 has gathered stays where it is
             made.model.to("cpu")
             if segmenter:
                 segmenter.to("cpu")
-        if options.own["method"] == "lora":
+        if adapted:
             write_adapter(made.model, making / ADAPTERS)
         else:
             folder = making / MODEL
-            _beside(job.base, folder)
+            _beside(_first(job) if job.base else None, folder)
             write_model(made, options.family, folder, options.own.get("names", "published"))
         if segmenter:
             segmenter.save(making / SEGMENTER)

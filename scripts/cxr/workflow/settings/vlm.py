@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from cxr.workflow.settings.base import PAPER, Section, Share, key, one_case
+from cxr.workflow.settings.base import AUTHORS, PAPER, Section, Share, key, one_case
 from cxr.workflow.settings.radvlm.instructions import Task
 
 RunName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
@@ -27,6 +27,16 @@ def _plain(text: str) -> str:
 
 SystemPrompt = Annotated[str, AfterValidator(_plain)]
 TOLD = "The chat's system prompt, in tuning and in asking; empty: its makers', `You are a helpful assistant`."
+
+
+def _tiles(text: str) -> str:
+    if not re.fullmatch(r"anyres_max_[1-9]\d{0,3}", text):
+        raise ValueError(f"it is {text!r}: give anyres_max_ and the greatest number of tiles, such as anyres_max_9")
+    return text
+
+
+Tiles = Annotated[str, AfterValidator(_tiles)]
+MOST_TILES = "Of how many tiles a picture has features at most; those of more are shrunk to as many."
 
 
 class VlmLora(Section):
@@ -133,6 +143,12 @@ class OnevisionTinyRecipe(TinyRecipe):
     learning_rate: float = key(4e-4, "Highest learning rate; without the base five times as much.", gt=0, le=1)
     warmup_ratio: Share = key(0.03, "Share of the updates in which it rises.", source=PAPER)
     max_new_tokens: int = key(300, "Longest answer that it is asked for.", unit="tokens", ge=1, le=100_000)
+    tiles: Tiles = key("anyres_max_9", MOST_TILES, source=AUTHORS)
+    grid: int = key(
+        2,
+        "Tiles a side at most; a tile has half of `side`, so that no picture fills more than 2.",
+        unit="tiles", ge=1, le=32,
+    )  # fmt: skip
     system_prompt: SystemPrompt = key("", TOLD)
     seg_loss: SegLoss = key(SegLoss, "Weights of the losses of a run with a head of masks.")
     seg_start: Literal["base", "lite", "sam"] = key(
@@ -141,6 +157,17 @@ class OnevisionTinyRecipe(TinyRecipe):
         "SAM of ROSALIA lite's base, in this repository; sam: SAM as published.",
     )
     seg_learning_rate: float = key(5e-4, "Highest learning rate of the head; not from the base four times.", gt=0, le=1)
+
+    @model_validator(mode="after")
+    def _has_tiles(self) -> "OnevisionTinyRecipe":
+        for name in ("tiles", "grid"):
+            given = getattr(self, name)
+            if self.family != "onevision" and given != type(self).model_fields[name].default:
+                raise ValueError(
+                    f"{name} is {given}, but family is {self.family!r}, which cuts no picture into tiles: leave {name} "
+                    "out, or set family to onevision"
+                )
+        return self
 
     @model_validator(mode="after")
     def _has_a_base(self) -> "OnevisionTinyRecipe":
@@ -189,6 +216,11 @@ class OnevisionRecipe(Recipe):
     max_length: int = key(
         8192, "Tokens of a sample; a picture of 512 × 512 px has 3,699, of 1024 × 1024 px 7,371.", unit="tokens",
         ge=16, le=1_000_000,
+    )  # fmt: skip
+    tiles: Tiles = key("anyres_max_9", MOST_TILES, source=AUTHORS)
+    grid: int = key(
+        6, "Tiles a side at most; how large a tile is, the model says (384 px).", unit="tiles", source=AUTHORS, ge=1,
+        le=32,
     )  # fmt: skip
     system_prompt: SystemPrompt = key("", TOLD)
     seg_loss: SegLoss = key(SegLoss, "Weights of the losses of a run with a head of masks.")
