@@ -1,6 +1,7 @@
 """Tiny random models of the real architectures: chat, loss mask, pictures of any size, batches, saving and reading."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -52,6 +53,7 @@ def test_the_loss_is_on_answers_and_their_end_tokens(made):
 
 
 def test_the_published_loss_is_on_the_marks_of_turns_and_line_breaks_too(made):
+    """And on what opens an answer, as a whole: the name of the answering role is learned, the others' names are not."""
     _, _, loaded, collator = made
     answers = collator.encode(TALK, picture(64, 96)).labels
     published = Collator(loaded.family, loaded.tokens, collator.convention, marks=True).encode(TALK, picture(64, 96))
@@ -67,7 +69,12 @@ def test_the_published_loss_is_on_the_marks_of_turns_and_line_breaks_too(made):
     wanted = "".join([*pieces, *[frame.between] * (turns - 1)])
     for mark in {"\n", *marks_of(frame)} - {frame.picture}:
         assert told.count(mark) == wanted.count(mark), mark
-    assert set(told) <= {"\n", *marks_of(frame)}
+    names = {frame.assistant: turns, frame.user: 0, frame.start: 0}  # "assistant" or "model"; "user"; "system", if any
+    for opening, number in names.items():
+        for name in re.sub(r"<[^<>]+>", " ", opening.partition(frame.system or "\0")[0]).split():
+            assert told.count(name) == number, name
+    role = re.sub(r"<[^<>]+>", "", frame.assistant).strip()
+    assert set(told) == {"\n", role, *marks_of(frame)} - {frame.picture}
 
 
 def test_the_prompt_is_a_prefix_of_what_is_learned(made):

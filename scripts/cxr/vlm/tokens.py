@@ -110,11 +110,17 @@ class Tokens:
 
     def with_marks(self, ids: Sequence[int], labels: Sequence[int]) -> list[int]:
         """Return the labels of a conversation with the marks of turns and the line breaks learned too, wherever they
-        stand: the loss of the authors' code, whose names of the roles are not learned either.
+        stand, and what opens an answer, its role's name with it: the loss of the authors' code, which learns an
+        assistant's message as a whole, and of the system's and the user's the marks alone, not the names.
         """
         marks = {one for mark in marks_of(self.frame) if mark != self.frame.picture for one in self.piece(mark)}
         marks |= set(self.piece("\n"))
-        return [one if one in marks else label for one, label in zip(ids, labels, strict=True)]
+        found = [one if one in marks else label for one, label in zip(ids, labels, strict=True)]
+        length = len(self.piece(self.frame.assistant))
+        for at in range(1, len(labels)):
+            if labels[at] != IGNORED and labels[at - 1] == IGNORED:
+                found[at - length : at] = ids[at - length : at]
+        return found
 
     def text(self, ids: Iterable[int]) -> str:
         """Return the text of an answer's ids, without the end and what follows it."""

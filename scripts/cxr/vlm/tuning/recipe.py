@@ -28,7 +28,7 @@ class Recipe:
     method: lora or full; lora: {rank, alpha, dropout, target}; parts: those that are trained in full; rates: {part:
     learning rate}, where it is not ``learning_rate``; updates: instead of epochs where it is not 0; zero: the stage of
     DeepSpeed's ZeRO; names: of a whole model's tensors; drop_last: an epoch's smaller update is left out; loss_on:
-    answers, or published, which are the marks of turns and line breaks too.
+    answers, or published, which are the marks of turns, line breaks and what opens an answer too.
     """
 
     method: str

@@ -78,7 +78,8 @@ class Recipe(Section):
     loss_on: Literal["answers", "published"] = key(
         "answers",
         "Tokens that are learned. answers: those of the answers and their end tokens (the paper); published: the marks "
-        "of turns and the line breaks too, of questions and system prompt as well (RadVLM's code).",
+        "of turns and the line breaks too, of questions and system prompt as well, and the answering role's name, not "
+        "the others' (RadVLM's code).",
         source=PAPER,
     )
     max_length: int = key(
