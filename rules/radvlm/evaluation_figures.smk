@@ -63,7 +63,7 @@ rule radvlm_evaluation_gallery:
         runtime=minutes(15),
     params:
         **job("radvlm.evaluation.gallery.run"),
-        options=PLAN.evaluation.gallery,
+        options=PLAN.evaluation.gallery | {"folders": PLAN.radvlm.folders},
     message:
         "RadVLM: samples and conversations beside their pictures"
     script:

@@ -27,6 +27,7 @@ rule vlm_answers_run:
     params:
         **job("vlm.answers.ask.run_answers", *PLAN.vlm.modules("families"), f"vlm.answers.{PLAN.vlm.engine}"),
         options=lambda wildcards: PLAN.vlm.answers[wildcards.run],
+        folders=lambda wildcards: PLAN.folders(PLAN.vlm.systems[wildcards.set]),
     message:
         "Answers of {wildcards.run} to {wildcards.set}"
     script:
@@ -74,6 +75,7 @@ rule vlm_answers_read:
     params:
         **job("vlm.answers.given.run_given", "vlm.answers.table"),
         options=lambda wildcards: PLAN.vlm.answers[wildcards.run],
+        folders=lambda wildcards: PLAN.folders(PLAN.vlm.systems[wildcards.set]),
     message:
         "Answers of {wildcards.run} to {wildcards.set}, made elsewhere"
     script:

@@ -42,6 +42,7 @@ rule vlm_tuning_run:
             *PLAN.vlm.modules("heads"),
         ),
         options=lambda wildcards: PLAN.vlm.runs[wildcards.run]["options"],
+        folders=lambda wildcards: PLAN.folders(PLAN.vlm.runs[wildcards.run]["system"]),
     message:
         "Tuning of the vision-language model {wildcards.run}"
     script:

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 import yaml
+from PIL import Image
 
 from conftest import ROOT
 from cxr.base.errors import UserError
@@ -28,6 +29,8 @@ from cxr.workflow.settings import read
 from radvlm_scored import JUDGED, OPTIONS, answers_to, exchanged_of, lines_of, perceived, scored
 
 TEST = lines_of(0, 9)
+AFFINE = [[3.125, 0, -50.0], [0, 3.125, 0]]
+"""To a picture of 200 rows and 100 columns from its frame of 64 px, padded to its sides."""
 MAIN = {
     "report_generation": "rouge_l", "classification": "macro_f1_14", "anatomical_grounding": "map50",
     "abnormality_grounding": "map50", "abnormality_detection": "map50", "phrase_grounding": "map50",
@@ -473,16 +476,18 @@ def test_what_models_are_asked_is_written_down():
 
 def test_the_gallery_draws_the_boxes_of_both_answers(tmp_path):
     scored(tmp_path, TEST, answers_to(TEST))
-    (tmp_path / "frames").mkdir()
-    with ShardWriter(tmp_path / "frames/00.h5", pictures=("image",)) as writer:
-        for number in range(9):
-            writer.append(
-                f"i{number}", image=np.full((64, 64), 90, np.uint8), original_shape=np.array([200, 100], np.int32),
-                to_original=np.array([[3.125, 0, -50.0], [0, 3.125, 0]]),
-            )  # fmt: skip
+    for folder, grey in (("frames", 90), ("another", 200)):  # of another source, whose images have the same ids
+        (tmp_path / folder).mkdir()
+        with ShardWriter(tmp_path / folder / "00.h5", pictures=("image",)) as writer:
+            for number in range(9):
+                writer.append(
+                    f"i{number}", image=np.full((64, 64), grey, np.uint8), to_original=np.array(AFFINE),
+                    original_shape=np.array([200, 100], np.int32),
+                )  # fmt: skip
     files = {"lines": str(tmp_path / "test.jsonl"), "answers": [str(tmp_path / "answers.jsonl")]}
-    files |= {"frames": [str(tmp_path / "frames/00.h5")]}
-    options = GalleryOptions("radvlm", 90, 1, withheld=False)
+    folders = {"own": str(tmp_path / "frames"), "more": str(tmp_path / "another")}
+    files |= {"frames": [f"{folder}/00.h5" for folder in folders.values()]}
+    options = GalleryOptions("radvlm", 90, 1, withheld=False, folders=folders)
     gallery.run(**files, folder=str(tmp_path / "gallery"), options=options)
     rows = [json.loads(text) for text in (tmp_path / "gallery/gallery.jsonl").read_text().splitlines()]
     assert [row["task"] for row in rows].count("conversation") == 2
@@ -493,12 +498,14 @@ def test_the_gallery_draws_the_boxes_of_both_answers(tmp_path):
     assert shown == set(MAIN) - {*TEXT_TASKS}  # they quote reports, or come from their text
     grounded = next(row for row in rows if row["task"] == "conversation_grounded")
     assert "[0." in grounded["turns"][-1]["expected"]
-    assert all((tmp_path / "gallery" / row["file"]).is_file() for row in rows)
+    for row in rows:
+        with Image.open(tmp_path / "gallery" / row["file"]) as picture:
+            assert np.median(picture) == pytest.approx(90, abs=1)
 
 
 def test_boxes_are_drawn_where_they_are_without_the_frames_padding():
     frame = np.full((64, 64), 90, np.uint8)
-    affine = np.array([[3.125, 0, -50.0], [0, 3.125, 0]])  # a picture of 200 rows and 100 columns, padded to its sides
+    affine = np.array(AFFINE)
     picture = gallery.drawn(frame, affine, (200, 100), np.array([[0.25, 0.25, 0.75, 0.5]]), np.zeros((0, 4)))
     assert picture.shape == (480, 240, 3)
     green = (picture == np.array(gallery.GREEN)).all(axis=2)

@@ -1,5 +1,7 @@
 """Runs and sets on lines of RadVLM: which files, pictures and sets they have, and the part of a frame that is seen."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -80,6 +82,54 @@ def test_what_pads_a_frame_is_not_seen(tmp_path, shape, seen):
         picture = store.get(sample)
     assert picture.shape == (*seen, 3)
     assert (picture == 200).all()
+
+
+def two_sources(folder):
+    """Write frames of two sources that have an image of one id, and of one that lies on the second's."""
+    paths = {}
+    for source, grey in (("first", 50), ("second", 150)):
+        paths[source] = folder / source / "frames/00.h5"
+        with ShardWriter(paths[source], pictures=("image",)) as writer:
+            writer.append(
+                "i", image=np.full((8, 8), grey, np.uint8), to_original=np.eye(2, 3),
+                original_shape=np.array([8, 8], np.int32),
+            )  # fmt: skip
+    return paths, {name: str(path.parent) for name, path in paths.items()} | {"guest": str(paths["second"].parent)}
+
+
+def shown_to(source: str):
+    line = {"sample_id": "s", "image_id": "i", "source": source, "split": "train", "task": "t"}
+    return sample_of(line | {"turns": [{"question": "q", "answer": "a"}]})
+
+
+def test_a_source_shows_its_own_picture_though_another_has_one_of_that_id(tmp_path):
+    paths, folders = two_sources(tmp_path)
+    for order in (["first", "second"], ["second", "first"]):
+        with PictureStore([paths[name] for name in order], folders=folders) as store:
+            seen = {source: store.get(shown_to(source)).mean() for source in folders}
+            views = {source: store.view(shown_to(source)) for source in folders}
+        assert seen == {"first": 50, "second": 150, "guest": 150}
+        assert views["first"] != views["second"] == views["guest"]
+
+
+def test_a_picture_that_may_be_either_sources_is_refused(tmp_path):
+    paths, folders = two_sources(tmp_path)
+    sentence = rf"s: the image 'i' of 'x' may be that of {folders['first']} or of {folders['second']}: give the shards"
+    with PictureStore(paths.values(), folders=folders) as store, pytest.raises(UserError, match=sentence):
+        store.get(shown_to("x"))
+    with PictureStore([paths["first"]], folders=folders) as store:
+        assert store.get(shown_to("x")).mean() == 50  # one alone has it
+        with pytest.raises(UserError, match="s: no shard has the image 'i' of 'second': give its shards"):
+            store.get(shown_to("second"))
+
+
+def test_runs_and_answers_are_told_where_the_frames_of_each_source_lie(tmp_path):
+    (tmp_path / "vindr").mkdir()
+    used = {"use": ["own", "v"], "list": {"v": {"format": "vindr", "path": str(tmp_path / "vindr")}}}
+    plan = make_plan({"radvlm": {"sources": used}}, [])
+    assert plan.folders("radvlm") == {"own": "results/frames", "v": "results/radvlm/sources/v/frames"}
+    assert plan.folders("medground") == {}
+    assert {str(Path(path).parent) for path in plan.pictures("radvlm")} == set(plan.folders("radvlm").values())
 
 
 MIX = {"engine": "onevision_tiny", "lines": "radvlm:all"}

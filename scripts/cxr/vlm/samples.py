@@ -104,10 +104,11 @@ def read_samples(path: str | Path, tasks: Sequence[str] = ()) -> list[Sample]:
 
 
 class PictureStore:
-    """Pictures of shards, by source and image; a source is the name of its shards' folder. Use inside ``with``.
+    """Pictures of shards, by source and image: two sources may have images of one id. Use inside ``with``.
 
-    Of a frame it is the part that the original picture covers. With ``originals``, which returns the original, uint8
-    (H, W), of a sample and the (H, W) that its frame in the shards tells, it is the original itself.
+    ``folders``: {source: folder of its shards}; of another source it is that of its name, or else the one that has the
+    image. Of a frame it is the part that the original picture covers. With ``originals``, which returns the original,
+    uint8 (H, W), of a sample and the (H, W) that its frame in the shards tells, it is the original itself.
     """
 
     def __init__(
@@ -115,18 +116,20 @@ class PictureStore:
         shards: Iterable[str | Path],
         side: int = 0,
         originals: Callable[[Sample, tuple[int, int]], np.ndarray] | None = None,
+        folders: Mapping[str, str] | None = None,
     ):
         self.shards, self.side, self.originals = list(map(Path, shards)), side, originals
+        self.folders = {source: Path(folder) for source, folder in (folders or {}).items()}
 
     def __enter__(self) -> "PictureStore":
         self._stack = ExitStack()
-        self._of: dict[tuple[str, str], tuple[Shard, str]] = {}
+        self._of: dict[Path, dict[str, tuple[Shard, str]]] = {}
         self._windows: dict[tuple[str, str], tuple[slice, slice]] = {}
         for path in self.shards:
             shard = self._stack.enter_context(Shard(path))
+            own = self._of.setdefault(path.parent, {})
             for image_id in shard.ids:
-                for source in (path.parent.name, ""):
-                    self._of.setdefault((source, image_id), (shard, _field(shard)))
+                own.setdefault(image_id, (shard, _field(shard)))
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -135,8 +138,8 @@ class PictureStore:
     def get(self, sample: Sample) -> np.ndarray:
         """Return a sample's picture, uint8 (H, W, 3), of at most ``side`` px where that is not 0.
 
-        Raises UserError for a picture that no shard has, StoreError for a damaged shard, or for an original that is
-        not the one its frame was made of.
+        Raises UserError for a picture that no shard has, or shards of two sources have, StoreError for a damaged shard,
+        or for an original that is not the one its frame was made of.
         """
         shard, name = self._at(sample)
         if self.originals is not None:
@@ -179,12 +182,18 @@ class PictureStore:
         return cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY) if picture.ndim == 3 else picture
 
     def _at(self, sample: Sample) -> tuple[Shard, str]:
-        found = self._of.get((sample.source, sample.image_id)) or self._of.get(("", sample.image_id))
-        if found is None:
+        places = [self.folders[sample.source]] if sample.source in self.folders else self._of
+        held = [folder for folder in places if sample.image_id in self._of.get(folder, {})]
+        found = [folder for folder in held if folder.name == sample.source] or held
+        image = f"the image {sample.image_id!r} of {sample.source!r}"
+        if not found:
+            raise UserError(f"{sample.sample_id}: no shard has {image}: give its shards")
+        if len(found) > 1:
             raise UserError(
-                f"{sample.sample_id}: no shard has the image {sample.image_id!r} of {sample.source!r}: give its shards"
+                f"{sample.sample_id}: {image} may be that of {found[0]} or of {found[1]}: give the shards of its "
+                "source alone, or lines that name it"
             )
-        return found
+        return self._of[found[0]][sample.image_id]
 
 
 def window_of(affine: np.ndarray, original: tuple[int, int], frame: Sequence[int]) -> tuple[slice, slice]:

@@ -112,6 +112,10 @@ class Plan:
         """Return the shards that hold the pictures of a system's lines; of a file's, "", MedGround's."""
         return self.radvlm.pictures() if system == "radvlm" else self.medground.parts("sources", "h5")
 
+    def folders(self, system: str) -> dict[str, str]:
+        """Return {source: folder of its shards} of a system's lines, where a source's pictures may be another's."""
+        return self.radvlm.folders if system == "radvlm" else {}
+
     def originals(self, run: str) -> list[str]:
         """Return the tables that name the image files of a vision-language run's samples; none where it sees frames."""
         seen = self.vlm.runs[run]["options"]["original"]

@@ -29,12 +29,15 @@ MOST = 10
 
 @dataclass(frozen=True)
 class GalleryOptions:
-    """run: whose answers are shown; quality: of JPEG; seed: of the draw; withheld: reports are not to be shown."""
+    """run: whose answers are shown; quality: of JPEG; seed: of the draw; withheld: reports are not to be shown;
+    folders: {source: folder of its frames}.
+    """
 
     run: str
     quality: int
     seed: int
     withheld: bool
+    folders: Mapping[str, str]
 
 
 def chosen(lines: Sequence[Mapping], seed: int) -> Iterator[Mapping]:
@@ -93,8 +96,8 @@ def run(*, lines: str, answers: list[str], frames: list[str], folder: str, optio
     rows = []
     with whole(folder) as into:
         for number, line in enumerate(held):
-            key = _source(line, pictures)
-            if key is None:
+            key = Path(options.folders.get(line["source"], "")), line["image_id"]
+            if key not in pictures:
                 continue
             told, true, found = case_of(line, said[line["sample_id"]])
             data = encoded(
@@ -106,23 +109,13 @@ def run(*, lines: str, answers: list[str], frames: list[str], folder: str, optio
         write_lines(into / "gallery.jsonl", rows)
 
 
-def _source(line: Mapping, pictures: Mapping[tuple[str, str], tuple]) -> tuple[str, str] | None:
-    """Return the key of a line's picture: its source's own, or that of the source whose pictures it lies on."""
-    own = line["source"], line["image_id"]
-    return own if own in pictures else next((key for key in pictures if key[1] == line["image_id"]), None)
-
-
-def _frames(wanted: set[str], paths: Sequence[str]) -> dict[tuple[str, str], tuple]:
-    """Return {(source, image): frame, affine to the original, shape of the original} of the images that are wanted.
-
-    The shards of a source lie in results/radvlm/sources/{source}/frames, those of own in results/frames.
-    """
+def _frames(wanted: set[str], paths: Sequence[str]) -> dict[tuple[Path, str], tuple]:
+    """Return {(folder, image): frame, affine to the original, shape of the original} of the images that are wanted."""
     found = {}
     for path in paths:
-        parent = Path(path).parent
-        source = parent.parent.name if "sources" in parent.parts else "own"
         with Shard(path) as shard:
             for image_id in sorted(wanted & set(shard.ids)):
                 shape = tuple(map(int, shard.get("original_shape", image_id)))
-                found[source, image_id] = shard.get("image", image_id), shard.get("to_original", image_id), shape
+                frame, affine = (shard.get(name, image_id) for name in ("image", "to_original"))
+                found[Path(path).parent, image_id] = frame, affine, shape
     return found

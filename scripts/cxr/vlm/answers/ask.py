@@ -4,7 +4,7 @@ import hashlib
 import json
 import logging
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -40,12 +40,13 @@ def run_answers(
     base: str | list[str] = "",
     masks: str = "",
     originals: Sequence[str] = (),
+    folders: Mapping[str, str] | None = None,
 ) -> None:
     """Ask the run about the samples ``lines`` and write the answers as JSON lines, in the samples' order.
 
     ``base``: the model that a run without own weights or with an adapter belongs to; of the engine table, its file.
     ``masks``: the shard of the masks of the answers' [SEG], of a run that has a segmenter. ``originals``: tables that
-    name the images' files, of a run that was tuned on these.
+    name the images' files, of a run that was tuned on these. ``folders``: as :class:`PictureStore` takes them.
     A line is {sample_id, turn, text, tokens, stop, failure, convention, seen}; seen: width and height of the picture as
     the model sees it, which some conventions are relative to. A killed job goes on at its last part of samples. Raises
     UserError for a user's mistake.
@@ -63,7 +64,7 @@ def run_answers(
     files = Originals.of(originals, decoding, samples)
     if files:
         files.check()
-    with PictureStore(pictures, side, files) as store:
+    with PictureStore(pictures, side, files, folders) as store:
         for first in range(0, len(samples), PART):
             path = folder / f"{first:09d}.jsonl"
             paths.append(path)

@@ -2,6 +2,7 @@
 
 import logging
 from collections import Counter
+from collections.abc import Mapping
 
 import polars as pl
 
@@ -25,14 +26,16 @@ def run_given(
     options: AnswersOptions,
     attrs: dict,
     compute: dict,
+    folders: Mapping[str, str] | None = None,
 ) -> None:
     """Write the answers in the file ``base`` to the samples ``lines``, and ``unused``: its lines that answer none.
 
     Raises UserError for a file that is not text.
     """
     run_answers(
-        lines=lines, pictures=pictures, base=base, answers=answers, options=options, attrs=attrs, compute=compute
-    )
+        lines=lines, pictures=pictures, base=base, answers=answers, options=options, attrs=attrs, compute=compute,
+        folders=folders,
+    )  # fmt: skip
     given, asked = read_given(base), {(line["sample_id"], line["turn"]) for line in read_lines(answers)}
     rows = [(number, "", BAD_LINE) for number in given.bad]
     rows += [(number, name, DUPLICATE) for number, name in given.twice]

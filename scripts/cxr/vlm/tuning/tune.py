@@ -107,7 +107,8 @@ class TuningOptions:
 @dataclass(frozen=True)
 class Job:
     """A tuning described by builtins, so that it can be passed to other processes. originals: tables that name the
-    images' files; masks: shards of them; sam: a file, for a head that starts from it; folder: of its checkpoints.
+    images' files; masks: shards of them; sam: a file, for a head that starts from it; folder: of its checkpoints;
+    folders: as :class:`PictureStore` takes them.
     """
 
     lines: str
@@ -124,6 +125,7 @@ class Job:
     attrs: dict
     compute: dict
     folder: str
+    folders: dict
 
     def identity(self) -> str:
         """Return a digest of all that the result depends on: a checkpoint of a different run is never resumed."""
@@ -151,14 +153,16 @@ def run_tuning(
     masks: list[str] | None = None,
     sam: str | list[str] = "",
     originals: list[str] | None = None,
+    folders: dict[str, str] | None = None,
 ) -> None:
     """Tune a model on the samples ``lines``, whose pictures are in the shards ``pictures``.
 
-    ``originals``: tables that name the images' files, where these are shown instead of their frames. ``base``: folder
-    of the model that it starts from; none for the engine tiny. With a head, ``masks`` are the shards that hold the
-    masks of the samples' [SEG], and ``sam`` is the file of SAM that it starts from, if any. Writes the folder ``run``
-    (a whole model, or an adapter in peft's layout; a segmenter if it has a head; how it is asked) and the tables
-    ``updates``, ``left_out`` and ``conservation``. After a kill it resumes at its last checkpoint, to the same bytes.
+    ``originals``: tables that name the images' files, where these are shown instead of their frames. ``folders``: as
+    :class:`PictureStore` takes them. ``base``: folder of the model that it starts from; none for the engine tiny. With
+    a head, ``masks`` are the shards that hold the masks of the samples' [SEG], and ``sam`` is the file of SAM that it
+    starts from, if any. Writes the folder ``run`` (a whole model, or an adapter in peft's layout; a segmenter if it has
+    a head; how it is asked) and the tables ``updates``, ``left_out`` and ``conservation``. After a kill it resumes at
+    its last checkpoint, to the same bytes.
     Raises UserError for a user's mistake, AssertionError where a line or a sample was lost.
     """
     base = base_of(base, options.model, options.revision)
@@ -166,7 +170,7 @@ def run_tuning(
     sam = sam if isinstance(sam, str) else "".join(sam)
     job = Job(
         lines, list(pictures), list(originals or []), list(masks or []), base, sam, run, updates, left_out,
-        conservation, asdict(options), attrs, compute, str(folder),
+        conservation, asdict(options), attrs, compute, str(folder), dict(folders or {}),
     )  # fmt: skip
     samples = read_samples(lines, options.tasks) if options.original or options.tasks else ()
     if files := Originals.of(job.originals, options.original, samples):
@@ -295,7 +299,7 @@ def _work(job: Job, told: Callable[[], bool]) -> None:
     marks = recipe.loss_on == PUBLISHED
     collator = Collator(loaded.family, loaded.tokens, convention_of(options.convention), options.wording, marks)
     originals = Originals.of(job.originals, options.original, samples)
-    with PictureStore(job.pictures, options.side, originals) as store, MaskStore(job.masks) as masks:
+    with PictureStore(job.pictures, options.side, originals, job.folders) as store, MaskStore(job.masks) as masks:
         learned, lengths, gone = kept(samples, collator, store, recipe.max_length, masks if options.head else None)
         if not learned:
             told = f"at most max_length {recipe.max_length} tokens: raise it"
