@@ -62,6 +62,8 @@ rule radvlm_evaluation_scores:
         exchanged_answers=lambda wildcards: PLAN.evaluation.to_exchanged(wildcards.run),
         judged="results/radvlm/evaluation/{run}/judged.jsonl",
         texts=PLAN.evaluation.texts,
+        draw=PLAN.evaluation.draw,
+        exchanged_draw=lambda wildcards: PLAN.evaluation.draw_exchanged(wildcards.run),
         annotations=lambda wildcards: PLAN.evaluation.notes(wildcards.run),
     output:
         samples="results/radvlm/evaluation/{run}/samples.parquet",
@@ -93,6 +95,7 @@ rule radvlm_evaluation_comparison:
         scored=PLAN.evaluation.files(PLAN.evaluation.runs, "scores.tsv"),
         models_scored=PLAN.evaluation.files(PLAN.evaluation.models, "scores.tsv"),
         judge_check="results/radvlm/evaluation/judge_check.tsv",
+        draw=PLAN.evaluation.draw,
         masks_scored=expand("results/evaluation/{row}/scores.tsv", row=PLAN.segmenting.masked),
     output:
         comparison="results/radvlm/evaluation/comparison.tsv",

@@ -35,7 +35,7 @@ rule radvlm_evaluation_judged:
 
 rule radvlm_evaluation_judge_check:
     input:
-        lines=PLAN.evaluation.lines,
+        lines=PLAN.evaluation.whole,
     output:
         checked="results/radvlm/evaluation/judge_check.tsv",
     log:

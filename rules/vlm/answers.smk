@@ -1,6 +1,36 @@
 # Answers of vision-language models to the questions of vlm.answers.sets.
 
 
+# The samples that are asked (vlm.answers.most): all that reads a set's lines beside answers reads these.
+rule vlm_answers_draw:
+    input:
+        lines=lambda wildcards: PLAN.vlm.whole[wildcards.set],
+        among=lambda wildcards: PLAN.vlm.among(wildcards.set),
+    output:
+        asked="results/vlm/sets/{set}.jsonl",
+        counts="results/vlm/sets/{set}.tsv",
+    log:
+        "logs/vlm/answers/{set}.draw.log",
+    benchmark:
+        "results/benchmarks/vlm/answers/{set}.draw.tsv"
+    wildcard_constraints:
+        set="|".join(map(re.escape, PLAN.vlm.drawn)) or "$^",
+    localrule: True
+    conda:
+        "../../envs/vlm_answers-transformers.yaml"
+    threads: 1
+    resources:
+        mem_mb=megabytes(2000),
+        runtime=minutes(30),
+    params:
+        **job("vlm.answers.draw.run"),
+        options={"most": PLAN.vlm.most},
+    message:
+        "Samples of {wildcards.set} that are asked"
+    script:
+        "../../scripts/job.py"
+
+
 rule vlm_answers_run:
     input:
         lines=lambda wildcards: PLAN.vlm.sets[wildcards.set],

@@ -13,7 +13,7 @@ from pycocotools import mask as coco
 from conftest import ROOT
 from cxr.base.columns import schema
 from cxr.base.errors import UserError
-from cxr.base.tables import read_table, write_lines, write_table
+from cxr.base.tables import read_lines, read_table, write_lines, write_table
 from cxr.geometry.unions import union_iou
 from cxr.medground.scoring import columns
 from cxr.medground.scoring.compare import ComparisonOptions, run_comparison
@@ -211,6 +211,22 @@ def test_an_audit_leaves_lines_out(files, tmp_path):
     write_table(tmp_path / "audit.parquet", pl.DataFrame({"query_id": ["a", "x", "y"], "accepted": [True] * 3}))
     with pytest.raises(UserError, match="has votes on 2 queries that no longer stand, such as x: audit again"):
         run_scores(**files, options=OPTIONS, audit=str(tmp_path / "audit.parquet"))
+
+
+def test_queries_that_are_not_asked_are_not_scored(files, tmp_path):
+    """Votes on them still stand; a pair with one of them is left out."""
+    write_lines(tmp_path / "drawn.jsonl", [line for line in LINES if line["query_id"] in ("a", "d")])
+    write_lines(files["answers"], [one for one in read_lines(files["answers"]) if one["sample_id"] in ("a", "d")])
+    run_scores(**files, options=OPTIONS, drawn=[str(tmp_path / "drawn.jsonl")])
+    table = read_table(files["queries"])
+    assert table.select("query_id", "reason").rows() == [("a", ""), ("d", "too_long")]
+    total = read_table(files["scored"]).filter(source="total", part="all").row(0, named=True)
+    assert (total["queries"], total["failed"], total["iou"]) == (2, 1, 50)
+    assert read_table(files["pairs_scored"]).is_empty()
+    write_table(tmp_path / "audit.parquet", pl.DataFrame({"query_id": ["a", "c"], "accepted": [True, True]}))
+    told = {"audit": [str(tmp_path / "audit.parquet")], "drawn": str(tmp_path / "drawn.jsonl")}
+    run_scores(**files, options=OPTIONS, **told)
+    assert read_table(files["queries"])["query_id"].to_list() == ["a"]
 
 
 def test_answers_to_other_queries_are_refused(files):

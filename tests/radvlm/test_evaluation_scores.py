@@ -23,6 +23,8 @@ from cxr.radvlm.evaluation.gallery import GalleryOptions
 from cxr.radvlm.evaluation.other_models import ReadOptions
 from cxr.radvlm.evaluation.score_run import run_scores
 from cxr.radvlm.samples import TEXT_TASKS
+from cxr.vlm.answers import draw
+from cxr.vlm.answers.draw import DrawOptions
 from cxr.workflow.plan_vlm import vlm_plan
 from cxr.workflow.radvlm_evaluation_plan import evaluation_plan
 from cxr.workflow.settings import read
@@ -168,6 +170,43 @@ def test_of_a_run_on_some_tasks_the_other_answers_are_not_counted(tmp_path):
         ("test", "asked", 18), ("test", "scored", 18), ("test", "unknown", 1), ("exchanged", "asked", 18),
         ("exchanged", "scored", 18),
     ]  # fmt: skip
+
+
+def test_samples_that_are_not_asked_are_none_of_the_counts(tables, tmp_path):
+    """Four of nine samples a task, two of them without an answer; every fifth sample has no other picture."""
+    others = [one for number, one in enumerate(exchanged_of(TEST)) if number % 5]
+    files = {
+        name: str(tmp_path / name) for name in ("all.jsonl", "others.jsonl", "t.jsonl", "t.tsv", "e.jsonl", "e.tsv")
+    }
+    write_lines(files["all.jsonl"], TEST)
+    write_lines(files["others.jsonl"], others)
+    draw.run(lines=files["all.jsonl"], asked=files["t.jsonl"], counts=files["t.tsv"], options=DrawOptions(4))
+    draw.run(lines=files["others.jsonl"], asked=files["e.jsonl"], counts=files["e.tsv"], options=DrawOptions(4),
+             among=[files["all.jsonl"]])  # fmt: skip
+    asked, other = list(read_lines(files["t.jsonl"])), list(read_lines(files["e.jsonl"]))
+    said = [one for one in answers_to(asked) if one["sample_id"] not in (asked[0]["sample_id"], asked[1]["sample_id"])]
+    folder = scored(tmp_path / "scores", asked, said, answers_to(other), exchanged=other, draw=files["t.tsv"],
+                    exchanged_draw=[files["e.tsv"]])  # fmt: skip
+    assert totals(folder) == [
+        ("test", "asked", 36), ("test", "scored", 34), ("test", "no_prediction", 2), ("test", "not_asked", 45),
+        ("exchanged", "asked", len(other)), ("exchanged", "scored", len(other)),
+        ("exchanged", "not_asked", 64 - len(other)),
+    ]  # fmt: skip
+    of_tasks = read_table(folder / "counts.tsv").filter(pl.col("outcome") == "not_asked", pl.col("answers") == "test")
+    assert of_tasks.select("task", "number").rows() == [("all", 45), *((task, 5) for task in sorted(MAIN))]
+    samples = read_table(folder / "samples.parquet")
+    assert set(samples["sample_id"]) == {one["sample_id"] for one in asked}
+    paired = samples.filter(pl.col("exchanged").is_not_null())["sample_id"]
+    assert set(paired) == {one["sample_id"] for one in other} < set(samples["sample_id"])
+    assert {row["samples"] for row in cells(folder).values()} == {4}
+    compare.run_comparison(
+        scored=[str(folder / "scores.tsv")], judge_check=str(tables / "check.tsv"), draw=files["t.tsv"],
+        comparison=str(tmp_path / "comparison.tsv"), options=ComparisonOptions(["radvlm"], [], {}, 0.5),
+    )  # fmt: skip
+    ours = read_table(tmp_path / "comparison.tsv").filter(pl.col("by") == "ours", pl.col("table") != "table2")
+    assert set(ours["note"]) == {"4 of 9 samples asked"}
+    some = scored(tmp_path / "some", asked, said, tasks=["conversation"], draw=files["t.tsv"])
+    assert totals(some) == [("test", "asked", 4), ("test", "scored", 4), ("test", "not_asked", 5)]
 
 
 def test_a_failure_counts_as_a_box_where_there_is_none(tmp_path):

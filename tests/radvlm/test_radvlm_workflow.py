@@ -108,7 +108,8 @@ def given(place) -> dict:
 @pytest.fixture(scope="module")
 def cases(given, place) -> dict[str, tuple[dict, list[str]]]:
     """{name: settings, words for Snakemake}, of what is asked for by all runs, and of what is asked for apart: labels
-    and conversations by a language model; one image, a model that is asked as it is, and answers made elsewhere.
+    and conversations by a language model; one image, a model that is asked as it is, and answers made elsewhere to some
+    samples.
     """
     radvlm, vlm = given["radvlm"], given["vlm"]
     model = {f"{part}_model": "language_model:answer" for part in ("train", "test")} | {"execution": {"gpus": 0}}
@@ -118,7 +119,7 @@ def cases(given, place) -> dict[str, tuple[dict, list[str]]]:
     other = {"path": str(place / "other.jsonl"), "set": "radvlm_test", "convention": "unit"}
     more = {
         "tuning": vlm["tuning"] | {"runs": vlm["tuning"]["runs"] | {"as_it_is": as_it_is}},
-        "answers": vlm["answers"] | {"predictions": {"elsewhere": other}},
+        "answers": vlm["answers"] | {"predictions": {"elsewhere": other}, "most": 2},
     }
     image = place / STUDY / f"{IMAGES[0]}.dcm"
     asked = [f"image={image}", 'questions=["Segment the edema.", "Where is it?"]', "run=radvlm"]

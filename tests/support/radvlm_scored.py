@@ -98,16 +98,20 @@ def perceived(lines: Sequence[Mapping]) -> list[dict]:
 
 def scored(folder: Path, test: Sequence[Mapping], answers: Sequence[Mapping], others: Sequence[Mapping] | None = None,
            **options: object) -> Path:  # fmt: skip
-    """Judge and score answers; ``others``: to the exchanged lines. Returns the folder of the tables."""
+    """Judge and score answers; ``others``: to the exchanged lines, those of ``exchanged`` or all. Returns the folder of
+    the tables.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    more = {name: options.pop(name) for name in ("texts", "annotations") if name in options}
+    given = ("texts", "annotations", "draw", "exchanged_draw")
+    more = {name: options.pop(name) for name in given if name in options}
+    exchanged = options.pop("exchanged", None)
     write_lines(folder / "test.jsonl", list(test))
     write_lines(folder / "train.jsonl", lines_of(100, 12))
     write_lines(folder / "answers.jsonl", list(answers))
     same = {"lines": str(folder / "test.jsonl"), "train": str(folder / "train.jsonl"),
             "answers": str(folder / "answers.jsonl")}  # fmt: skip
     if others is not None:
-        write_lines(folder / "exchanged.jsonl", exchanged_of(test))
+        write_lines(folder / "exchanged.jsonl", exchanged_of(test) if exchanged is None else exchanged)
         write_lines(folder / "others.jsonl", list(others))
         same |= {"exchanged_lines": [str(folder / "exchanged.jsonl")],
                  "exchanged_answers": [str(folder / "others.jsonl")]}  # fmt: skip

@@ -163,6 +163,7 @@ TABLES: dict[str, Columns] = {
     "results/vlm/{run}/conservation.tsv": CONSERVED,
     "results/vlm/{run}/probed.tsv": tuning.PROBED,
     "results/vlm/{run}/answers/{set}.unused.parquet": answers.UNUSED,
+    "results/vlm/sets/{set}.tsv": answers.DRAWN,
     "results/ablation/points.tsv": points.POINTS,
     "results/tables/splits.tsv": tables.THRESHOLDS | splits.TABLE,
     "results/tables/funnel.tsv": tables.THRESHOLDS | conservation.FUNNEL,

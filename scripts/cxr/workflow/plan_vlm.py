@@ -17,13 +17,16 @@ BASE, WITH_MASKS = "base", "base_masks"
 """What a small model and its head start from, and what it does where its head starts from it too."""
 TINY = ("tiny", "onevision_tiny")
 """Engines that make a small random model, on a CPU."""
+AMONG = {"radvlm_exchanged": "radvlm_test"}
+"""{set: another of the same samples, about their own pictures, whose draw it shares}."""
 FILES = ("train", "validate", "test", "exchanged")
 """Files of lines of RadVLM's mixes."""
 
 
 @dataclass(frozen=True)
 class VlmPlan:
-    """runs: {run: its rule's options and files}; trained, untrained, predictions: their names; sets: {set: lines};
+    """runs: {run: its rule's options and files}; trained, untrained, predictions: their names; sets: {set: lines
+    that are asked}; whole: {set of the settings: all its lines}; most: samples of a task that are asked, 0 for all;
     systems: {set: its system, "" of a file}; segmented: runs with a head of masks; asked: {run or prediction: its
     sets}; gpus: of each run's tuning, and of asking it; answers: options of asking.
     """
@@ -33,6 +36,8 @@ class VlmPlan:
     untrained: Sequence[str]
     predictions: Mapping[str, dict]
     sets: Mapping[str, str]
+    whole: Mapping[str, str]
+    most: int
     systems: Mapping[str, str]
     segmented: Sequence[str]
     asked: Mapping[str, Sequence[str]]
@@ -67,6 +72,19 @@ class VlmPlan:
         """Return the answers of a system's runs to the sets that they are asked."""
         own = [name for name, run in self.runs.items() if run["system"] == system]
         return [f"{ROOT}/{run}/answers/{name}.jsonl" for run in own for name in self.asked[run]]
+
+    @property
+    def drawn(self) -> list[str]:
+        """Return the sets of which some samples are asked."""
+        return list(self.whole) if self.most else []
+
+    def draw(self, name: str, ending: str) -> list[str]:
+        """Return what tells of a set's draw: jsonl, the lines that are asked, tsv, how many of how many."""
+        return [f"{ROOT}/sets/{name}.{ending}"] if name in self.drawn else []
+
+    def among(self, name: str) -> list[str]:
+        """Return the lines of the set whose draw a set shares, where there is one."""
+        return [self.whole[AMONG[name]]] if AMONG.get(name) in self.whole else []
 
     def scored(self, name: str) -> list[str]:
         """Return the runs and predictions that were asked a set."""
@@ -237,7 +255,7 @@ def vlm_plan(
         here = 0 if run["engine"] in TINY or device == "cpu" else gpus
         counts[name] = here if own["runner"] == "deepspeed" else min(1, here)
         asking[name] = min(1, here)
-    sets = {name: lines_of(f"vlm.answers.sets.{name}", given, "", mixes) for name, given in answers["sets"].items()}
+    whole = {name: lines_of(f"vlm.answers.sets.{name}", given, "", mixes) for name, given in answers["sets"].items()}
     found = {
         name: {"path": str(existing_file(f"vlm.answers.predictions.{name}.path", one["path"])), **one}
         for name, one in answers["predictions"].items()
@@ -266,7 +284,9 @@ def vlm_plan(
         trained=[name for name, run in runs.items() if run["trained"]],
         untrained=[name for name, run in runs.items() if not run["trained"]],
         predictions=found,
-        sets=sets,
+        sets={name: f"{ROOT}/sets/{name}.jsonl" for name in whole} if answers["most"] else whole,
+        whole=whole,
+        most=answers["most"],
         systems=systems,
         segmented=[name for name, run in runs.items() if run["options"]["head"]],
         asked={name: _sets_of(run["system"], systems) for name, run in runs.items()}

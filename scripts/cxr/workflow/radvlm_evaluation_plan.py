@@ -40,7 +40,8 @@ class Annotating:
 @dataclass(frozen=True)
 class EvaluationPlan:
     """runs: of vlm.tuning that are scored; tasks: {run: those that it is tuned on, none for all}; models: {other model:
-    its keys}; lines: of the test set; exchanged: those of the same samples about other pictures, if they are asked;
+    its keys}; lines: of the test set, those that are asked; whole: all of them; exchanged: those of the same samples
+    about other pictures, if they are asked; draw, exchanged_drawn: how many of how many are asked, where not all are;
     scoring, judging: options; judge: its name; gpus: of a judge that is loaded in the job; annotations: {run or model:
     its file}; annotators: {name: how it is run}; texts: reports of the sources, if they are compared with.
     """
@@ -49,7 +50,10 @@ class EvaluationPlan:
     tasks: Mapping[str, Sequence[str]]
     models: Mapping[str, dict]
     lines: str
+    whole: str
     exchanged: Sequence[str]
+    draw: Sequence[str]
+    exchanged_drawn: Sequence[str]
     scoring: Mapping
     judging: Mapping
     judge: str
@@ -64,7 +68,7 @@ class EvaluationPlan:
     @property
     def train(self) -> str:
         """The training lines of the mix that is tested: what blind answers are made of."""
-        return str(Path(self.lines).with_name("train.jsonl"))
+        return str(Path(self.whole).with_name("train.jsonl"))
 
     def answers(self, name: str) -> str:
         """Return the answers of a run or of another model to the test lines."""
@@ -78,6 +82,10 @@ class EvaluationPlan:
     def lines_exchanged(self, name: str) -> list[str]:
         """Return the lines about other pictures, where the run is asked them."""
         return list(self.exchanged) if self.to_exchanged(name) else []
+
+    def draw_exchanged(self, name: str) -> list[str]:
+        """Return how many of how many lines about other pictures are asked, where a run is asked some of them."""
+        return list(self.exchanged_drawn) if self.to_exchanged(name) else []
 
     def notes(self, name: str) -> list[str]:
         """Return the files of annotations of a run's or model's reports; the user's is the last."""
@@ -118,7 +126,7 @@ def evaluation_plan(settings: Settings, vlm: VlmPlan) -> EvaluationPlan:
     told, sources = settings.radvlm.evaluation, settings.radvlm.sources.use
     plain = told.model_dump(mode="json")
     runs = told.runs if TEST in vlm.sets else []
-    mix = next(iter(settings.radvlm.instructions.mixes))
+    default = f"results/radvlm/instructions/{next(iter(settings.radvlm.instructions.mixes))}/test.jsonl"
     for name in runs:
         if name not in vlm.runs:
             known = ", ".join(vlm.runs) or "none"
@@ -135,8 +143,11 @@ def evaluation_plan(settings: Settings, vlm: VlmPlan) -> EvaluationPlan:
         runs=runs,
         tasks={name: vlm.runs[name]["options"].get("tasks", ()) for name in runs},
         models=plain["predictions"],
-        lines=vlm.sets.get(TEST, f"results/radvlm/instructions/{mix}/test.jsonl"),
+        lines=vlm.sets.get(TEST, default),
+        whole=vlm.whole.get(TEST, default),
         exchanged=[vlm.sets[EXCHANGED]] if EXCHANGED in vlm.sets else [],
+        draw=vlm.draw(TEST, "tsv"),
+        exchanged_drawn=vlm.draw(EXCHANGED, "tsv"),
         scoring={name: plain[name] for name in SCORED} | {"seed": settings.seed},
         judging=judging,
         judge=told.judge,

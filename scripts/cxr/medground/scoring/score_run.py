@@ -243,11 +243,13 @@ def run_scores(
     pairs_scored: str,
     options: ScoringOptions,
     audit: str | list[str] = "",
+    drawn: str | list[str] = "",
 ) -> None:
     """Score the ``answers`` to the test ``lines``; write tables of queries, scores and sensitivity.
 
     ``train``: lines that the mean box is of; ``regions``: of all shards, each in its source's folder; ``audit``: the
-    experts' votes, after which ``options.test`` leaves lines out. Raises UserError for answers to other queries.
+    experts' votes, after which ``options.test`` leaves lines out; ``drawn``: lines that were asked, where not all were,
+    and the others are left out too. Raises UserError for answers to other queries.
     """
     asked = list(read_lines(lines))
     given = {line["sample_id"]: line for line in read_lines(answers)}
@@ -255,6 +257,9 @@ def run_scores(
         raise UserError(f"{answers} answers {min(unknown)}, which is no query of {lines}: ask again")
     votes = audit if isinstance(audit, str) else "".join(audit[:1])
     kept = audited(asked, read_table(votes)) if votes and options.test == "audited" else asked
+    if drawn:
+        some = {line["query_id"] for line in read_lines("".join(drawn))}
+        kept = [line for line in kept if line["query_id"] in some]
     sources = [Path(path).parent.name for path in regions]
     blind = blind_of([read_table(path) for path in regions], sources, list(read_lines(train)))
     table = pl.DataFrame(list(score_queries(kept, given, blind, options)), schema=schema(QUERIES))

@@ -49,7 +49,7 @@ COUNTS: Columns = {
     "outcome": Column(
         pl.String,
         "`asked`, `scored`, or why a sample has no answer; `unscored`: a conversation without a judgement; `unknown`: "
-        "answers that no one asked.",
+        "answers that no one asked; `not_asked`: samples that `vlm.answers.most` leaves out, none of the asked ones.",
     ),
     "number": Column(pl.Int64, "How many; the scored ones and those that are not are the asked ones."),
 }

@@ -80,27 +80,33 @@ def paper() -> Iterator[dict]:
 
 
 def scored_cells(
-    name: str, scores: pl.DataFrame, options: ComparisonOptions, judged: str, adapter: Adapter | None = None
-) -> Iterator[dict]:
+    name: str, scores: pl.DataFrame, options: ComparisonOptions, judged: str, drawn: Mapping[tuple[str, str], str],
+    adapter: Adapter | None = None,
+) -> Iterator[dict]:  # fmt: skip
     """Yield the cells of a run or model, and those of answers that look at nothing.
 
-    ``judged``: a note on the judge; ``adapter``: of a model that others made, whose cells of tasks that it was not made
-    for say so.
+    ``judged``: a note on the judge; ``drawn``: {(task, source): a note on how many were asked}; ``adapter``: of a model
+    that others made, whose cells of tasks that it was not made for say so.
     """
     whole = scores.filter((pl.col("part") == ALL) & (pl.col("reference") != "original"))
     for table, column, task, metric in CELLS:
         metric = f"map{round(100 * options.iou)}" if metric == MAP else metric
         for row in whole.filter(task=task, metric=metric).iter_rows(named=True):
-            told = "; ".join(filter(None, (_beyond(adapter, task), judged if metric == "judge" else "")))
+            told = (_beyond(adapter, task), judged if metric == "judge" else "", drawn.get((task, row["source"]), ""))
             values = {key: row[key] for key in ("value", "low", "high", "exchanged", "samples")}
-            yield _cell(table, "ours", name, row["source"], column, told, **values)
+            yield _cell(table, "ours", name, row["source"], column, _joined(told), **values)
             if row["blind"] is not None:
                 blind = {"value": row["blind"], "samples": row["samples"]}
                 yield _cell(table, "blind", f"{name}: looks at nothing", row["source"], column, **blind)
     labels = scores.filter((pl.col("task") == "classification") & (pl.col("metric") == "f1"))
     for row in labels.iter_rows(named=True):
         values = {key: row[key] for key in ("value", "low", "high", "exchanged", "samples")}
-        yield _cell("figure4", "ours", name, row["source"], row["part"], _beyond(adapter, "classification"), **values)
+        told = (_beyond(adapter, "classification"), drawn.get(("classification", row["source"]), ""))
+        yield _cell("figure4", "ours", name, row["source"], row["part"], _joined(told), **values)
+
+
+def _joined(notes: Sequence[str]) -> str:
+    return "; ".join(filter(None, notes))
 
 
 def _beyond(adapter: Adapter | None, task: str) -> str:
@@ -131,23 +137,35 @@ def judge_note(check: pl.DataFrame) -> str:
     return f"the judge fails its check: {', '.join(failed)}" if failed else ""
 
 
+def drawn_notes(draw: str | Sequence[str]) -> dict[tuple[str, str], str]:
+    """Return {(task, source): a note on how many samples were asked} of those of which some were not."""
+    rows = read_table("".join(draw)).to_dicts() if draw else []
+    return {
+        (row["task"], row["source"]): f"{row['asked']} of {row['samples']} samples asked"
+        for row in rows
+        if row["asked"] < row["samples"]
+    }
+
+
 def run_comparison(
     *, scored: list[str], judge_check: str, comparison: str, options: ComparisonOptions,
-    models_scored: list[str] | None = None, masks_scored: list[str] | None = None,
+    models_scored: list[str] | None = None, masks_scored: list[str] | None = None, draw: str | list[str] = "",
 ) -> None:  # fmt: skip
     """Write the tables of the runs and models whose scores are given, in the options' order, and the paper's.
 
-    ``masks_scored``: of the evaluation of ILS, in the order of ``options.masked``.
+    ``masks_scored``: of the evaluation of ILS, in the order of ``options.masked``; ``draw``: how many of how many test
+    samples were asked, where not all were.
     """
+    drawn = drawn_notes(draw)
     note = judge_note(read_table(judge_check))
     cells = []
     for name, path in zip(options.runs, scored, strict=True):
-        cells += scored_cells(name, read_scores(path), options, note)
+        cells += scored_cells(name, read_scores(path), options, note, drawn)
     for (run, join), path in zip(options.masked, masks_scored or (), strict=True):
         cells += masked_cells(run, join, read_table(path))
     cells += list(ablated(cells, options.runs))  # it reads what it is added to
     for name, path in zip(options.models, models_scored or (), strict=True):
-        cells += scored_cells(name, read_scores(path), options, note, adapters()[options.adapters[name]])
+        cells += scored_cells(name, read_scores(path), options, note, drawn, adapters()[options.adapters[name]])
     cells += [*_abilities(options), *paper()]
     place = {name: number for number, name in enumerate(ORDER)}
     table = pl.DataFrame(sorted(cells, key=lambda cell: place[cell["table"]]), schema=schema(TABLES))

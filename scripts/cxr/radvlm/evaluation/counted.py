@@ -4,11 +4,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from cxr.base.conservation import ALL, conserved
+from cxr.base.tables import read_table
 from cxr.radvlm.evaluation.answered import UNKNOWN, Answered
 from cxr.radvlm.evaluation.conversations import TASKS
 from cxr.radvlm.evaluation.judge import UNSCORED
 
 STAGE = "radvlm_evaluation"
+NOT_ASKED = "not_asked"
 Judged = Mapping[tuple[str, str], float | None]
 """{(answers, sample): its score, None without one}, of the conversations that have a full answer."""
 
@@ -46,3 +48,18 @@ def counted(
         for _, name, count in conserved(STAGE, f"samples of {answers}, {task}", number, ends)
     ]
     return told + ([(answers, "", UNKNOWN, outcome[UNKNOWN])] if outcome.get(UNKNOWN) else [])
+
+
+def not_asked(answers: str, draw: str | Sequence[str], tasks: Sequence[str]) -> list[tuple[str, str, str, int]]:
+    """Return (answers, task, outcome, number) of all samples that were left out of what was asked, and of each task.
+
+    draw: the table of how many of how many were asked, empty where all were; tasks: those that are scored, empty for
+    all.
+    """
+    left: Counter[str] = Counter()
+    for row in read_table("".join(draw)).to_dicts() if draw else ():
+        if not tasks or row["task"] in tasks:
+            left[row["task"]] += row["samples"] - row["asked"]
+    return [
+        (answers, task, NOT_ASKED, number) for task, number in ((ALL, left.total()), *sorted(left.items())) if number
+    ]

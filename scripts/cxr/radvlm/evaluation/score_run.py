@@ -18,7 +18,7 @@ from cxr.radvlm.evaluation.answered import Answered, joined
 from cxr.radvlm.evaluation.blind import commonest, shown
 from cxr.radvlm.evaluation.columns import COUNTS, SAMPLES, SCORES
 from cxr.radvlm.evaluation.conversations import BLIND, EXCHANGED, TEST
-from cxr.radvlm.evaluation.counted import Judged, counted
+from cxr.radvlm.evaluation.counted import Judged, counted, not_asked
 from cxr.radvlm.evaluation.counted import scored as scored_of
 from cxr.radvlm.evaluation.grounding import Ious, mean_boxes
 from cxr.radvlm.evaluation.label_names import label_reader
@@ -187,26 +187,28 @@ def _each(one: Measure) -> list[float | None]:
 def run_scores(
     *, lines: str, train: str, answers: str, judged: str, samples: str, scored: str, counts: str,
     options: EvaluationOptions, exchanged_lines: str | list[str] = "", exchanged_answers: str | list[str] = "",
-    texts: list[str] | None = None, annotations: list[str] | None = None,
+    texts: list[str] | None = None, annotations: list[str] | None = None, draw: str | list[str] = "",
+    exchanged_draw: str | list[str] = "",
 ) -> None:  # fmt: skip
     """Score the ``answers`` to the test ``lines``.
 
     ``exchanged_lines``, ``exchanged_answers``: the same samples about pictures of other patients; ``texts``: reports of
-    the sources, for ``reference: original``; ``annotations``: of reports, made elsewhere. Raises UserError.
+    the sources, for ``reference: original``; ``annotations``: of reports, made elsewhere; ``draw``,
+    ``exchanged_draw``: tables of how many of how many samples both lines are, where they are not all. Raises UserError.
     """
     every = list(read_lines(lines))
     asked = [line for line in every if not options.tasks or line["task"] in options.tasks]
     left = {line["sample_id"] for line in every} - {line["sample_id"] for line in asked}
     judged_as = {(one["answers"], one["sample_id"]): one["score"] for one in read_lines(judged)}
     said, outcome = joined(asked, (one for one in read_lines(answers) if one["sample_id"] not in left))
-    counting = [(TEST, asked, said, outcome)]
+    counting = [(TEST, asked, said, outcome, draw)]
     others: dict[str, Answered] = {}
     if exchanged_lines and exchanged_answers:
         path, given = (one if isinstance(one, str) else one[0] for one in (exchanged_lines, exchanged_answers))
         right = {line["sample_id"] for line in asked}
         with_other = [line for line in read_lines(path) if line["sample_id"] in right]
         others, outcome = joined(with_other, (one for one in read_lines(given) if one["sample_id"] not in left))
-        counting.append((EXCHANGED, with_other, others, outcome))
+        counting.append((EXCHANGED, with_other, others, outcome, exchanged_draw))
     trained = list(read_lines(train))
     tools = Tools(
         ious=Ious(options.iou, options.strict_iou, tuple(options.coco_ious)),
@@ -220,8 +222,11 @@ def run_scores(
     held = list(groups(asked, said, others, _texts_of(trained)))
     rows = [
         row
-        for which, lines, answers_of, outcome in counting
-        for row in counted(which, lines, answers_of, outcome, _scored(held, which, judged_as), judged_as)
+        for which, lines, answers_of, outcome, some in counting
+        for row in (
+            *counted(which, lines, answers_of, outcome, _scored(held, which, judged_as), judged_as),
+            *not_asked(which, some, options.tasks),
+        )
     ]
     wanted = {FILTERED: [FILTERED], ORIGINAL: [ORIGINAL], BOTH: [FILTERED, ORIGINAL]}[options.reference]
     table = [

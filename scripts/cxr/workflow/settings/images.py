@@ -23,7 +23,12 @@ class Compute(Section):
         "GPU but sees none stops. Outside a cluster, a machine without any GPU uses its CPU, with a warning.",
     )
     batch: int = key(
-        8, "Images per batch; the batch is halved if it does not fit into memory.", unit="images", ge=1, le=1024
+        8,
+        "Images per batch, and samples that the engine transformers of vlm.answers asks together; a batch that does "
+        "not fit into memory is halved, but for those samples.",
+        unit="images",
+        ge=1,
+        le=1024,
     )
     batches: dict[Batched, Annotated[int, Field(ge=1, le=1024)]] = key(
         dict, "Images per batch of single engines, {engine: images}, instead of batch.", unit="images"

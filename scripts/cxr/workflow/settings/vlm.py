@@ -370,6 +370,13 @@ class VlmAnswers(Section):
         "Lines to ask, by name: medground:<file of its dataset>, radvlm:<mix>/<file>, or a file of lines. A set of a "
         "system is asked of the runs on its lines.",
     )
+    most: int = key(
+        0,
+        "Samples of each task that are asked of a set, drawn by the hash of their names, the same ones about exchanged "
+        "pictures; 0: all. Queries of MedGround are one task. Pairs of the ILS split are all asked, as its evaluation "
+        "compares models on the same pairs.",
+        unit="samples", ge=0,
+    )  # fmt: skip
     max_new_tokens: int = key(2048, "Longest answer; 60 boxes are about 1,400.", unit="tokens", ge=1, le=100_000)
     max_length: int = key(8192, "Longest prompt, its picture's tokens counted.", unit="tokens", ge=16, le=1_000_000)
     history: Literal["own", "expected"] = key("own", "Earlier answers that a turn is asked after: the model's own.")

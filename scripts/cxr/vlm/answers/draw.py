@@ -1,0 +1,63 @@
+"""Samples of a set that are asked, where not all are: the same on any machine, in any order, and of other pictures."""
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import polars as pl
+
+from cxr.base.columns import schema
+from cxr.base.seeds import stable_hash
+from cxr.base.tables import read_lines, write_lines, write_table
+from cxr.vlm.answers.columns import DRAWN
+from cxr.vlm.samples import sample_of
+
+log = logging.getLogger("cxr")
+
+
+@dataclass(frozen=True)
+class DrawOptions:
+    """most: samples of a task that are asked."""
+
+    most: int
+
+
+def drawn(lines: Iterable[Mapping], most: int) -> set[str]:
+    """Return the names of ``most`` samples of each task, the first by the hash of their names; of fewer, all.
+
+    Those of a smaller ``most`` are among those of a larger one. Queries are one task. Raises UserError for a line that
+    lacks a field.
+    """
+    of: dict[str, list[str]] = {}
+    for line in lines:
+        sample = sample_of(line)
+        of.setdefault(sample.task, []).append(sample.sample_id)
+    return {name for names in of.values() for name in sorted(names, key=_place)[:most]}
+
+
+def _place(name: str) -> tuple[int, str]:
+    return stable_hash("asked", name), name
+
+
+def run(*, lines: str, asked: str, counts: str, options: DrawOptions, among: str | list[str] = "") -> None:
+    """Write the lines that are asked, in their order, and how many of how many they are.
+
+    ``among``: another set, of the same samples about other pictures, whose draw holds here too. Raises UserError like
+    :func:`drawn`.
+    """
+    kept = drawn(read_lines(among[0] if among else lines), options.most)
+    whole, some = Counter(), Counter()
+
+    def told() -> Iterable[Mapping]:
+        for line in read_lines(lines):
+            sample = sample_of(line)
+            whole[sample.task, sample.source] += 1
+            if sample.sample_id in kept:
+                some[sample.task, sample.source] += 1
+                yield line
+
+    write_lines(asked, told())
+    rows = [(*key, number, some[key]) for key, number in sorted(whole.items())]
+    write_table(counts, pl.DataFrame(rows, schema=schema(DRAWN), orient="row"), DRAWN)
+    log.info("%d of %d samples are asked", some.total(), whole.total())
