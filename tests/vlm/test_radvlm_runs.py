@@ -64,6 +64,20 @@ def test_a_set_is_asked_of_the_runs_of_its_system():
     assert (plan.answers["radvlm"]["max_new_tokens"], plan.answers["medground"]["max_new_tokens"]) == (300, 2048)
 
 
+@pytest.mark.parametrize(("answers", "longest"), [({}, 1500), ({"max_new_tokens": 900}, 900)])
+def test_llava_onevision_has_adapters_and_longest_answers_of_its_own(answers, longest):
+    """Those of MedGround's recipes stay as its paper has them."""
+    run = {"model": "some/model", "lines": "radvlm:all"}
+    runs = {name: run | {"engine": name} for name in ("onevision", "qwen25vl")}
+    plan = vlm_plan(Vlm(tuning={"runs": runs}, answers=answers), "cpu", 0, ["all"])
+    adapters = {name: one["options"]["own"]["lora"] for name, one in plan.runs.items()}
+    told = {name: (one["rank"], one["alpha"], plan.answers[name]["own"]["rank"]) for name, one in adapters.items()}
+    assert told == {"onevision": (128, 256, 128), "qwen25vl": (8, 32, 8)}
+    assert plan.answers["onevision"]["max_new_tokens"] == longest
+    assert plan.answers["qwen25vl"]["max_new_tokens"] == answers.get("max_new_tokens", 2048)
+    assert "max_new_tokens" not in plan.runs["onevision"]["options"]["own"]
+
+
 @pytest.mark.parametrize(("shape", "seen"), [((100, 50), (64, 32)), ((40, 160), (16, 64)), ((30, 30), (64, 64))])
 def test_what_pads_a_frame_is_not_seen(tmp_path, shape, seen):
     affine = fit_affine(shape, 64, "pad")

@@ -32,9 +32,9 @@ def context():
     return key(16384, "Longest prompt and answer together.", unit="tokens", ge=1024, le=1_000_000)
 
 
-def max_tokens(tokens: int):
+def max_tokens(tokens: int, source: str = OURS):
     """Declare the setting of the answers' length."""
-    return key(tokens, "Longest answer.", unit="tokens", ge=16, le=1_000_000)
+    return key(tokens, "Longest answer.", unit="tokens", source=source, ge=16, le=1_000_000)
 
 
 class Asking(Section):

@@ -201,19 +201,27 @@ class Gemma3Recipe(Recipe):
     micro_batch: int = key(16, "Samples per forward pass on one GPU.", unit="samples", source=PAPER, ge=1, le=4096)
 
 
+class OnevisionLora(VlmLora):
+    """Low-rank adapters for LLaVA-OneVision, which RadVLM's authors did not use."""
+
+    rank: int = key(128, "Rank.", ge=1, le=1024)
+    alpha: int = key(256, "Scale: the output is multiplied by alpha / rank.", ge=1, le=8192)
+
+
 class OnevisionRecipe(Recipe):
     """LLaVA-OneVision, as RadVLM's paper tuned the 7B model: all parts, once over the samples."""
 
     method: Literal["lora", "full"] = key("full", "Adapters, or parts in full.", source=PAPER)
+    lora: OnevisionLora = key(OnevisionLora, "Adapters.")
     rates: dict[Part, Annotated[float, Field(gt=0, le=1)]] = key(
         lambda: {"vision": 2e-6}, "Learning rate of a part, where it is another than `learning_rate`.", source=PAPER
     )
     epochs: int = key(1, "Passes over the samples.", source=PAPER, ge=1, le=100_000)
     batch: int = key(256, "Samples per update, over all GPUs.", unit="samples", source=PAPER, ge=1, le=65_536)
-    micro_batch: int = key(1, "Samples per forward pass on one GPU.", unit="samples", source=PAPER, ge=1, le=4096)
+    micro_batch: int = key(1, "Samples per forward pass on one GPU.", unit="samples", source=AUTHORS, ge=1, le=4096)
     learning_rate: float = key(1e-5, "Highest learning rate.", source=PAPER, gt=0, le=1)
-    warmup_ratio: Share = key(0.03, "Share of the updates in which it rises.", source=PAPER)
-    zero: Literal[2, 3] = key(3, "What DeepSpeed shares between the GPUs. 3: the weights too.", source=PAPER)
+    warmup_ratio: Share = key(0.03, "Share of the updates in which it rises.", source=AUTHORS)
+    zero: Literal[2, 3] = key(3, "What DeepSpeed shares between the GPUs. 3: the weights too.", source=AUTHORS)
     max_length: int = key(
         8192, "Tokens of a sample; a picture of 512 × 512 px has 3,699, of 1024 × 1024 px 7,371.", unit="tokens",
         ge=16, le=1_000_000,
@@ -223,6 +231,9 @@ class OnevisionRecipe(Recipe):
         6, "Tiles a side at most; how large a tile is, the model says (384 px).", unit="tiles", source=AUTHORS, ge=1,
         le=32,
     )  # fmt: skip
+    max_new_tokens: int = key(
+        1500, "Longest answer that it is asked for.", unit="tokens", source=AUTHORS, ge=1, le=100_000
+    )
     system_prompt: SystemPrompt = key("", TOLD)
     seg_loss: SegLoss = key(SegLoss, "Weights of the losses of a run with a head of masks.")
     seg_start: Literal["lite", "sam"] = key(
@@ -377,7 +388,10 @@ class VlmAnswers(Section):
         "compares models on the same pairs.",
         unit="samples", ge=0,
     )  # fmt: skip
-    max_new_tokens: int = key(2048, "Longest answer; 60 boxes are about 1,400.", unit="tokens", ge=1, le=100_000)
+    max_new_tokens: int = key(
+        2048, "Longest answer; 60 boxes are about 1,400. Where a recipe has one too, the smaller holds.", unit="tokens",
+        ge=1, le=100_000,
+    )  # fmt: skip
     max_length: int = key(8192, "Longest prompt, its picture's tokens counted.", unit="tokens", ge=16, le=1_000_000)
     history: Literal["own", "expected"] = key("own", "Earlier answers that a turn is asked after: the model's own.")
     eager: bool = key(False, "vllm: without CUDA graphs.")

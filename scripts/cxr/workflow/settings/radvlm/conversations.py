@@ -18,7 +18,7 @@ class ConversationLlm(Asking, LanguageModel):
     train_revision: str = revision("")
     test_revision: str = revision("")
     context: int = context()
-    max_tokens: int = max_tokens(2048)
+    max_tokens: int = max_tokens(2048, AUTHORS)
     temperature: float = key(0.7, "Temperature of the first answer; 0 is greedy.", ge=0, le=2)
     retry_temperature: float = key(0.7, "Temperature of retries; greedy decoding would repeat the answer.", ge=0, le=2)
     execution: Execution = key(Execution, "How the model is run.")
