@@ -1,246 +1,25 @@
 """Settings of vision-language models: tuning them, asking them."""
 
-import re
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
-from cxr.workflow.settings.base import AUTHORS, PAPER, Section, Share, key, one_case
+from cxr.workflow.settings.base import PAPER, Section, key, one_case
 from cxr.workflow.settings.radvlm.instructions import Task
+from cxr.workflow.settings.vlm_recipes import (
+    Gemma3Recipe,
+    OnevisionRecipe,
+    OnevisionTinyRecipe,
+    Qwen3Recipe,
+    Recipe,
+    TinyRecipe,
+)
 
 RunName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
 SetName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
-Family = Literal["qwen25vl", "qwen3vl", "gemma3", "onevision"]
 Engine = Literal["tiny", "onevision_tiny", "qwen25vl", "qwen3vl", "gemma3", "onevision"]
 Convention = Literal["", "grid1000", "pixels_resized", "unit", "unit_short", "yx1000"]
 Probed = Literal["", "probe", "grid1000", "pixels_resized", "unit", "unit_short", "yx1000"]
-Part = Literal["vision", "projector", "language"]
-
-
-def _plain(text: str) -> str:
-    if mark := re.search(r"<[^<>\n]+>", text):
-        raise ValueError(
-            f"it is {text!r}, which holds {mark[0]!r}, and a model may take that for a mark of its own: leave it out"
-        )
-    return text
-
-
-SystemPrompt = Annotated[str, AfterValidator(_plain)]
-TOLD = "The chat's system prompt, in tuning and in asking; empty: its makers', `You are a helpful assistant`."
-
-
-def _tiles(text: str) -> str:
-    if not re.fullmatch(r"anyres_max_[1-9]\d{0,3}", text):
-        raise ValueError(f"it is {text!r}: give anyres_max_ and the greatest number of tiles, such as anyres_max_9")
-    return text
-
-
-Tiles = Annotated[str, AfterValidator(_tiles)]
-MOST_TILES = "Of how many tiles a picture has features at most; those of more are shrunk to as many."
-
-
-class VlmLora(Section):
-    """Low-rank adapters."""
-
-    rank: int = key(8, "Rank.", source=PAPER, ge=1, le=1024)
-    alpha: int = key(32, "Scale: the output is multiplied by alpha / rank.", source=PAPER, ge=1, le=8192)
-    dropout: Share = key(0.05, "Dropout before the adapters.")
-    target: Literal["language", "all"] = key(
-        "language", "Linear layers with an adapter: of the language model, or of all parts (the paper's `all linear`)."
-    )
-
-
-class Recipe(Section):
-    """How a model is tuned; the values of MedGround's paper."""
-
-    method: Literal["lora", "full"] = key("lora", "Adapters, or parts in full.", source=PAPER)
-    lora: VlmLora = key(VlmLora, "Adapters.", source=PAPER)
-    parts: list[Part] = key(lambda: ["vision", "projector", "language"], "Parts that `full` trains.", min_length=1)
-    rates: dict[Part, Annotated[float, Field(gt=0, le=1)]] = key(
-        dict, "Learning rate of a part, where it is another than `learning_rate`."
-    )
-    epochs: int = key(3, "Passes over the samples.", source=PAPER, ge=1, le=100_000)
-    updates: int = key(0, "Updates in all, instead of epochs; 0: by epochs.", ge=0, le=10_000_000)
-    batch: int = key(64, "Samples per update, over all GPUs.", unit="samples", source=PAPER, ge=1, le=65_536)
-    micro_batch: int = key(
-        4, "Samples per forward pass on one GPU; fewer if compute.gpus divides a batch into smaller parts.",
-        unit="samples", source=PAPER, ge=1, le=4096,
-    )  # fmt: skip
-    learning_rate: float = key(2e-4, "Highest learning rate.", source=PAPER, gt=0, le=1)
-    schedule: Literal["cosine", "linear", "constant"] = key("cosine", "How it falls to 0.", source=PAPER)
-    warmup_ratio: Share = key(0.1, "Share of the updates in which it rises.", source=PAPER)
-    weight_decay: float = key(0.0, "Weight decay of AdamW.", ge=0, le=1)
-    betas: tuple[Share, Share] = key((0.9, 0.999), "Decay rates of AdamW's two moments.")
-    clip: float = key(1.0, "Largest gradient norm.", gt=0, le=1e6)
-    drop_last: bool = key(
-        False, "Leave out an epoch's update of fewer samples than `batch`, unless it is the only one (RadVLM's code)."
-    )
-    loss_on: Literal["answers", "published"] = key(
-        "answers",
-        "Tokens that are learned. answers: those of the answers and their end tokens (the paper); published: the marks "
-        "of turns and the line breaks too, of questions and system prompt as well, and the answering role's name, not "
-        "the others' (RadVLM's code).",
-        source=PAPER,
-    )
-    max_length: int = key(
-        2048, "Tokens of a sample, its picture's counted; longer ones are left out and listed.", unit="tokens",
-        source=PAPER, ge=16, le=1_000_000,
-    )  # fmt: skip
-    dtype: Literal["bfloat16", "float32"] = key("bfloat16", "Number type of the model.", source=PAPER)
-    gradient_checkpointing: bool = key(True, "Recompute activations to save memory.", source=PAPER)
-    runner: Literal["plain", "deepspeed"] = key(
-        "deepspeed", "deepspeed: one process a GPU of compute.gpus; plain: one process."
-    )
-    zero: Literal[2, 3] = key(
-        2, "What DeepSpeed shares between the GPUs. 2: gradients and AdamW's moments; 3: the weights too."
-    )
-    names: Literal["published", "library"] = key(
-        "published",
-        "Tensors' names in a whole model's files. published: of the makers' checkpoints, which vLLM and others read; "
-        "library: as transformers writes them. They differ for LLaVA-OneVision alone.",
-    )
-
-
-class TinyRecipe(Recipe):
-    """The engine tiny: a small random model of a family's real classes, on a CPU. It shows that the path learns."""
-
-    family: Family = key("qwen25vl", "Its architecture.")
-    side: int = key(112, "Longest side of the pictures that it sees.", unit="px", ge=56, le=1024)
-    method: Literal["lora", "full"] = key("full", "Adapters alone do not learn on random weights.")
-    updates: int = key(300, "Updates in all; 0: by epochs.", ge=0, le=10_000_000)
-    batch: int = key(16, "Samples per update.", unit="samples", ge=1, le=65_536)
-    micro_batch: int = key(16, "Samples per forward pass.", unit="samples", ge=1, le=4096)
-    learning_rate: float = key(4e-3, "Highest learning rate.", gt=0, le=1)
-    dtype: Literal["bfloat16", "float32"] = key("float32", "Number type of the model.")
-    gradient_checkpointing: bool = key(False, "Recompute activations to save memory.")
-    runner: Literal["plain", "deepspeed"] = key("plain", "As of the other engines.")
-
-
-class SegLoss(Section):
-    """Weights of the losses of a run with a head of masks."""
-
-    text: float = key(1.0, "Weight of the cross-entropy of the answers, over all samples.", ge=0, le=1000)
-    bce: float = key(5.0, "Weight of the masks' binary cross-entropy; ROSALIA's.", ge=0, le=1000)
-    dice: float = key(1.0, "Weight of the Dice loss of the masks that are not empty; ROSALIA's.", ge=0, le=1000)
-
-
-class OnevisionTinyRecipe(TinyRecipe):
-    """The engine onevision_tiny: LLaVA-OneVision's real classes with half a million values, on a CPU."""
-
-    family: Family = key("onevision", "Its architecture.")
-    side: int = key(
-        128, "Longest side of the pictures that it sees; another than the base's needs init random.", unit="px", ge=56,
-        le=1024,
-    )  # fmt: skip
-    init: Literal["base", "random"] = key(
-        "base",
-        "base: the weights of resources/vlm/onevision_tiny, learnt from a synthetic cohort; random: nothing, which any "
-        "side can start from.",
-    )
-    rates: dict[Part, Annotated[float, Field(gt=0, le=1)]] = key(
-        lambda: {"vision": 8e-5}, "Learning rate of a part, where it is another than `learning_rate`."
-    )
-    updates: int = key(1000, "Updates in all; 0: by epochs.", ge=0, le=10_000_000)
-    learning_rate: float = key(4e-4, "Highest learning rate; without the base five times as much.", gt=0, le=1)
-    warmup_ratio: Share = key(0.03, "Share of the updates in which it rises.", source=PAPER)
-    max_new_tokens: int = key(300, "Longest answer that it is asked for.", unit="tokens", ge=1, le=100_000)
-    tiles: Tiles = key("anyres_max_9", MOST_TILES, source=AUTHORS)
-    grid: int = key(
-        2,
-        "Tiles a side at most; a tile has half of `side`, so that no picture fills more than 2.",
-        unit="tiles", ge=1, le=32,
-    )  # fmt: skip
-    system_prompt: SystemPrompt = key("", TOLD)
-    seg_loss: SegLoss = key(SegLoss, "Weights of the losses of a run with a head of masks.")
-    seg_start: Literal["base", "lite", "sam"] = key(
-        "base",
-        "What the head starts from. base: the head that the base has learnt, with its language model; lite: the "
-        "SAM of ROSALIA lite's base, in this repository; sam: SAM as published.",
-    )
-    seg_learning_rate: float = key(5e-4, "Highest learning rate of the head; not from the base four times.", gt=0, le=1)
-
-    @model_validator(mode="after")
-    def _has_tiles(self) -> "OnevisionTinyRecipe":
-        for name in ("tiles", "grid"):
-            given = getattr(self, name)
-            if self.family != "onevision" and given != type(self).model_fields[name].default:
-                raise ValueError(
-                    f"{name} is {given}, but family is {self.family!r}, which cuts no picture into tiles: leave {name} "
-                    "out, or set family to onevision"
-                )
-        return self
-
-    @model_validator(mode="after")
-    def _has_a_base(self) -> "OnevisionTinyRecipe":
-        if self.init == "base":
-            self.check_base()
-        return self
-
-    def check_base(self) -> None:
-        """Raise ValueError for a model that the base is not of."""
-        for name in ("side", "family"):
-            given, held = getattr(self, name), type(self).model_fields[name].get_default(call_default_factory=True)
-            if given != held:
-                raise ValueError(
-                    f"{name} is {given}, but the base in resources/vlm/onevision_tiny has {held}: leave it so, or set "
-                    "init to random"
-                )
-
-
-class Qwen3Recipe(Recipe):
-    """Qwen3-VL, as the paper tuned the 8B model."""
-
-    batch: int = key(256, "Samples per update, over all GPUs.", unit="samples", source=PAPER, ge=1, le=65_536)
-    micro_batch: int = key(32, "Samples per forward pass on one GPU.", unit="samples", source=PAPER, ge=1, le=4096)
-
-
-class Gemma3Recipe(Recipe):
-    """Gemma 3, as the paper tuned MedGemma 4B; its 27B has a batch of 64, 8 on a GPU."""
-
-    batch: int = key(128, "Samples per update, over all GPUs.", unit="samples", source=PAPER, ge=1, le=65_536)
-    micro_batch: int = key(16, "Samples per forward pass on one GPU.", unit="samples", source=PAPER, ge=1, le=4096)
-
-
-class OnevisionLora(VlmLora):
-    """Low-rank adapters for LLaVA-OneVision, which RadVLM's authors did not use."""
-
-    rank: int = key(128, "Rank.", ge=1, le=1024)
-    alpha: int = key(256, "Scale: the output is multiplied by alpha / rank.", ge=1, le=8192)
-
-
-class OnevisionRecipe(Recipe):
-    """LLaVA-OneVision, as RadVLM's paper tuned the 7B model: all parts, once over the samples."""
-
-    method: Literal["lora", "full"] = key("full", "Adapters, or parts in full.", source=PAPER)
-    lora: OnevisionLora = key(OnevisionLora, "Adapters.")
-    rates: dict[Part, Annotated[float, Field(gt=0, le=1)]] = key(
-        lambda: {"vision": 2e-6}, "Learning rate of a part, where it is another than `learning_rate`.", source=PAPER
-    )
-    epochs: int = key(1, "Passes over the samples.", source=PAPER, ge=1, le=100_000)
-    batch: int = key(256, "Samples per update, over all GPUs.", unit="samples", source=PAPER, ge=1, le=65_536)
-    micro_batch: int = key(1, "Samples per forward pass on one GPU.", unit="samples", source=AUTHORS, ge=1, le=4096)
-    learning_rate: float = key(1e-5, "Highest learning rate.", source=PAPER, gt=0, le=1)
-    warmup_ratio: Share = key(0.03, "Share of the updates in which it rises.", source=AUTHORS)
-    zero: Literal[2, 3] = key(3, "What DeepSpeed shares between the GPUs. 3: the weights too.", source=AUTHORS)
-    max_length: int = key(
-        8192, "Tokens of a sample; a picture of 512 × 512 px has 3,699, of 1024 × 1024 px 7,371.", unit="tokens",
-        ge=16, le=1_000_000,
-    )  # fmt: skip
-    tiles: Tiles = key("anyres_max_9", MOST_TILES, source=AUTHORS)
-    grid: int = key(
-        6, "Tiles a side at most; how large a tile is, the model says (384 px).", unit="tiles", source=AUTHORS, ge=1,
-        le=32,
-    )  # fmt: skip
-    max_new_tokens: int = key(
-        1500, "Longest answer that it is asked for.", unit="tokens", source=AUTHORS, ge=1, le=100_000
-    )
-    system_prompt: SystemPrompt = key("", TOLD)
-    seg_loss: SegLoss = key(SegLoss, "Weights of the losses of a run with a head of masks.")
-    seg_start: Literal["lite", "sam"] = key(
-        "sam",
-        "What the head's SAM starts from. sam: ViT-H as published; lite: that of ROSALIA lite's base.",
-    )
-    seg_learning_rate: float = key(3e-4, "Highest learning rate of the head; ROSALIA's.", gt=0, le=1)
 
 
 class Run(Section):
