@@ -189,7 +189,7 @@ test-slurm: test-setup
 	$(BIN)/pytest tests/workflow/test_slurm.py
 
 test-faults: test-setup
-	CXR_ILS_FAULTS=1 $(BIN)/pytest tests/workflow/test_slurm.py tests/workflow/test_faults.py tests/ils/test_training_slurm.py
+	CXR_ILS_FAULTS=1 $(BIN)/pytest tests/workflow/test_slurm.py tests/workflow/test_faults.py tests/ils/test_training_slurm.py tests/vlm/test_vlm_slurm.py
 
 docs: $(VENV)/run.stamp
 	PYTHONPATH=scripts $(BIN)/python -m cxr.workflow.settings.document
