@@ -118,9 +118,44 @@ rule radvlm_evaluation_comparison:
         "../../scripts/job.py"
 
 
+# What became of everything: rows of the sources, facts, conversations, lines, samples.
+rule radvlm_evaluation_conservation:
+    input:
+        sources=PLAN.radvlm.of_sources("conservation.tsv"),
+        conversations=sorted({path for mix in PLAN.evaluation.mixes for path in PLAN.radvlm.outcomes(mix)}),
+        instructions=expand("results/radvlm/instructions/{mix}/conservation.tsv", mix=PLAN.evaluation.mixes),
+        tunings=expand("results/vlm/{run}/conservation.tsv", run=PLAN.evaluation.tuned),
+        counts=PLAN.evaluation.files([*PLAN.evaluation.runs, *PLAN.evaluation.models], "counts.tsv"),
+    output:
+        conservation=report(
+            "results/radvlm/evaluation/conservation.tsv",
+            caption="../../report/radvlm_conservation.rst",
+            category="11 RadVLM",
+            labels={"result": "what became of everything (table)"},
+        ),
+    log:
+        "logs/radvlm/evaluation/conservation.log",
+    benchmark:
+        "results/benchmarks/radvlm/evaluation/conservation.tsv"
+    localrule: True
+    conda:
+        "../../envs/radvlm_evaluation.yaml"
+    threads: 1
+    resources:
+        mem_mb=megabytes(1000),
+        runtime=minutes(5),
+    params:
+        **job("radvlm.evaluation.conservation.run"),
+    message:
+        "RadVLM: what became of rows, facts, conversations, lines and samples"
+    script:
+        "../../scripts/job.py"
+
+
 rule radvlm_evaluation:
     input:
         "results/radvlm/evaluation/comparison.tsv",
+        "results/radvlm/evaluation/conservation.tsv",
         "results/radvlm/evaluation/asked.jsonl",
         "results/radvlm/evaluation/looks.png",
         "results/radvlm/evaluation/gallery",

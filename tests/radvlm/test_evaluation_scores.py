@@ -562,13 +562,21 @@ def test_the_page_shows_the_tables_the_judges_check_and_the_gallery(tables, tmp_
     (folder / "judge_check.tsv").write_bytes((tables / "check.tsv").read_bytes())
     case = {"file": "a.jpg", "task": "conversation", "run": "radvlm", "turns": []}
     write_lines(folder / "gallery/gallery.jsonl", [case])
+    told = (
+        "stage\tof\twhat\toutcome\tnumber\nradvlm_sources\town\timages\tall\t3\nradvlm_sources\town\timages\tkept\t3\n"
+    )
+    (folder / "conservation.tsv").write_text(told)
     names = ("comparison.tsv", "judge_check.tsv", "gallery/gallery.jsonl", "labels.png", "ablation.png", "looks.png")
+    names = (*names, "conservation.tsv")
     extras = {f"results/radvlm/evaluation/{name}": "" for name in names}
     monkeypatch.chdir(tmp_path)
     shown = render._radvlm(extras, lambda path: f"embedded {path}")
     assert shown["failed"] == []
     assert shown["cases"] == [case | {"src": "embedded results/radvlm/evaluation/gallery/a.jpg"}]
     assert [len(rows) > 0 for rows in shown["tables"].values()] == [True] * 7
+    (row,) = shown["conserved"]
+    assert (row["stage"], row["of"], row["what"], row["number"]) == ("radvlm_sources", "own", "images", 3)
+    assert [(part["outcome"], part["number"]) for part in row["parts"]] == [("kept", 3)]
     assert render._radvlm(dict.fromkeys(list(extras)[1:], ""), str) is None
 
 

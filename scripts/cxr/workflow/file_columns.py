@@ -25,6 +25,7 @@ from cxr.medground.sources import read_sources
 from cxr.medground.verification import verify
 from cxr.radvlm.conversations import converse
 from cxr.radvlm.evaluation import columns as radvlm_scores
+from cxr.radvlm.evaluation import conservation as radvlm_conservation
 from cxr.radvlm.filtered import filter_texts
 from cxr.radvlm.instructions import columns as radvlm_instructions
 from cxr.radvlm.sources import columns as radvlm_sources
@@ -156,6 +157,7 @@ TABLES: dict[str, Columns] = {
     "results/radvlm/evaluation/{run}/scores.tsv": radvlm_scores.SCORES,
     "results/radvlm/evaluation/{run}/samples.parquet": radvlm_scores.SAMPLES,
     "results/radvlm/evaluation/{run}/counts.tsv": radvlm_scores.COUNTS,
+    "results/radvlm/evaluation/conservation.tsv": radvlm_conservation.CONSERVATION,
     "results/radvlm/evaluation/judge_check.tsv": radvlm_scores.CHECK,
     "results/radvlm/evaluation/comparison.tsv": radvlm_scores.TABLES,
     "results/vlm/{run}/updates.tsv": tuning.UPDATES,

@@ -66,6 +66,7 @@ RADVLM = tuple(
         "labels.png",
         "ablation.png",
         "looks.png",
+        "conservation.tsv",
     )
 )
 """What the page shows of RadVLM."""

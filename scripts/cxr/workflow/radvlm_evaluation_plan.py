@@ -14,6 +14,7 @@ from cxr.workflow.settings import Settings
 from cxr.workflow.settings.radvlm.sources import OWN
 
 ROOT = "results/radvlm/evaluation"
+INSTRUCTIONS = "results/radvlm/instructions"
 TEST, EXCHANGED = "radvlm_test", "radvlm_exchanged"
 """Names of the sets of vlm.answers that are scored."""
 FACTS = "facts"
@@ -39,14 +40,17 @@ class Annotating:
 
 @dataclass(frozen=True)
 class EvaluationPlan:
-    """runs: of vlm.tuning that are scored; tasks: {run: those that it is tuned on, none for all}; models: {other model:
-    its keys}; lines: of the test set, those that are asked; whole: all of them; exchanged: those of the same samples
-    about other pictures, if they are asked; draw, exchanged_drawn: how many of how many are asked, where not all are;
+    """runs: of vlm.tuning that are scored; tuned: those of them that are tuned here; mixes: those that are tested or
+    tuned on; tasks: {run: those that it is tuned on, none for all}; models: {other model: its keys}; lines: of the test
+    set, those that are asked; whole: all of them; exchanged: those of the same samples about other pictures, if they
+    are asked; draw, exchanged_drawn: how many of how many are asked, where not all are;
     scoring, judging: options; judge: its name; gpus: of a judge that is loaded in the job; annotations: {run or model:
     its file}; annotators: {name: how it is run}; texts: reports of the sources, if they are compared with.
     """
 
     runs: Sequence[str]
+    tuned: Sequence[str]
+    mixes: Sequence[str]
     tasks: Mapping[str, Sequence[str]]
     models: Mapping[str, dict]
     lines: str
@@ -126,7 +130,8 @@ def evaluation_plan(settings: Settings, vlm: VlmPlan) -> EvaluationPlan:
     told, sources = settings.radvlm.evaluation, settings.radvlm.sources.use
     plain = told.model_dump(mode="json")
     runs = told.runs if TEST in vlm.sets else []
-    default = f"results/radvlm/instructions/{next(iter(settings.radvlm.instructions.mixes))}/test.jsonl"
+    default = f"{INSTRUCTIONS}/{next(iter(settings.radvlm.instructions.mixes))}/test.jsonl"
+    whole = vlm.whole.get(TEST, default)
     for name in runs:
         if name not in vlm.runs:
             known = ", ".join(vlm.runs) or "none"
@@ -141,10 +146,12 @@ def evaluation_plan(settings: Settings, vlm: VlmPlan) -> EvaluationPlan:
     offline = told.judge != FACTS and told.llm.transport == "offline"
     return EvaluationPlan(
         runs=runs,
+        tuned=[name for name in runs if name in vlm.trained],
+        mixes=_mixes(settings.radvlm.instructions.mixes, whole, [vlm.runs[name]["mix"] for name in runs]),
         tasks={name: vlm.runs[name]["options"].get("tasks", ()) for name in runs},
         models=plain["predictions"],
         lines=vlm.sets.get(TEST, default),
-        whole=vlm.whole.get(TEST, default),
+        whole=whole,
         exchanged=[vlm.sets[EXCHANGED]] if EXCHANGED in vlm.sets else [],
         draw=vlm.draw(TEST, "tsv"),
         exchanged_drawn=vlm.draw(EXCHANGED, "tsv"),
@@ -165,6 +172,11 @@ def evaluation_plan(settings: Settings, vlm: VlmPlan) -> EvaluationPlan:
             and not (settings.cohort.source == "embedded" and list(sources) == [OWN]),  # whose texts are drawn
         },
     )
+
+
+def _mixes(mixes: Sequence[str], lines: str, tuned: Sequence[str]) -> list[str]:
+    """Return the mixes that the test ``lines`` are of, or that runs are tuned on, in the order of the settings."""
+    return [mix for mix in mixes if mix in tuned or Path(lines).parent == Path(INSTRUCTIONS, mix)]
 
 
 def _annotating(name: str, plain: Mapping, settings: Settings) -> Annotating:

@@ -137,6 +137,11 @@ class RadvlmPlan:
         told = asked and source in self.conversing.kinds
         return [f"{ROOT}/conversations/{source}/conversations.jsonl"] if told else []
 
+    def outcomes(self, mix: str) -> list[str]:
+        """Return the tables of what became of the conversations that a mix asks."""
+        made = [path for source in self.sources for path in self.conversed(mix, source)]
+        return [str(Path(path).with_name("outcomes.tsv")) for path in made]
+
     def ils(self, mix: str, source: str, what: str) -> list[str]:
         """Return the files of the ILS dataset that a mix takes from the cohort: its pairs, or its masks."""
         asked = {task for task in self._asked(mix, source) if task.startswith("ils_") or task == "absent_grounding"}

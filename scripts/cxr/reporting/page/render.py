@@ -269,20 +269,32 @@ def _medground(extras: Mapping[str, str], embed: Callable[[str], str]) -> dict |
 
 
 def _radvlm(extras: Mapping[str, str], embed: Callable[[str], str]) -> dict | None:
-    """Return the tables beside the paper's, the judge's check, the charts and the gallery; None unless all are
-    there.
+    """Return the tables beside the paper's, the judge's check, the charts, the gallery, and what became of everything;
+    None unless all are there.
     """
-    names = ("comparison.tsv", "judge_check.tsv", "gallery/gallery.jsonl", *RADVLM_CHARTS)
+    names = ("comparison.tsv", "judge_check.tsv", "gallery/gallery.jsonl", "conservation.tsv", *RADVLM_CHARTS)
     if not {f"{RADVLM}{name}" for name in names} <= extras.keys():
         return None
-    comparison, check, gallery, *charts = (f"{RADVLM}{name}" for name in names)
+    comparison, check, gallery, conservation, *charts = (f"{RADVLM}{name}" for name in names)
     cells = read_table(comparison).to_dicts()
     tables = {title: [cell for cell in cells if cell["table"] == name] for name, title in RADVLM_TABLES.items()}
     figures = [{"src": embed(path), "what": RADVLM_CHARTS[Path(path).name]} for path in charts]
     checks = read_table(check).to_dicts()
     cases = [line | {"src": embed(str(Path(gallery).parent / line["file"]))} for line in read_lines(gallery)]
     failed = [row["check"] for row in checks if row["passed"] not in (True, "true")]
-    return {"tables": tables, "figures": figures, "checks": checks, "cases": cases, "failed": failed}
+    found = {"tables": tables, "figures": figures, "checks": checks, "cases": cases, "failed": failed}
+    return found | {"conserved": _conserved(read_table(conservation))}
+
+
+def _conserved(table: pl.DataFrame) -> list[dict]:
+    """Return a row of each thing that is counted: how many there are, and what became of them."""
+    held: dict[tuple[str, str, str], list[dict]] = {}
+    for row in table.iter_rows(named=True):
+        held.setdefault((row["stage"], row["of"], row["what"]), []).append(row)
+    return [
+        {"stage": stage, "of": of, "what": what, "number": whole["number"], "parts": parts}
+        for (stage, of, what), (whole, *parts) in held.items()
+    ]
 
 
 def _pairs_of_lines(path: str) -> set[tuple[str, str, str, str]]:

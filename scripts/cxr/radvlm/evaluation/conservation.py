@@ -1,0 +1,79 @@
+"""What became of everything, from the rows of the sources to the samples that are scored, in one table."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import polars as pl
+
+from cxr.base.columns import Column, Columns, schema
+from cxr.base.conservation import ALL, CONSERVED, Counted, conserved
+from cxr.base.tables import read_table, write_table
+from cxr.radvlm.evaluation.answered import UNKNOWN
+from cxr.radvlm.evaluation.counted import NOT_ASKED
+
+ASKED, PASSES = "asked", "passes"
+CONSERVATION: Columns = {
+    "stage": Column(pl.String, "Stage."),
+    "of": Column(pl.String, "Source, mix, or run or model that it is of."),
+    **CONSERVED,
+}
+
+
+def run(
+    *, sources: Sequence[str], conversations: Sequence[str], instructions: Sequence[str], tunings: Sequence[str],
+    counts: Sequence[str], conservation: str,
+) -> None:  # fmt: skip
+    """Write :data:`CONSERVATION` of the stages' own tables; each stands in the folder of what it is of.
+
+    Raises AssertionError where a table does not add up.
+    """
+    stages = {
+        "radvlm_sources": (sources, _plain), "radvlm_conversations": (conversations, _conversations),
+        "radvlm_instructions": (instructions, _instructions), "vlm_tuning": (tunings, _tuning),
+        "radvlm_evaluation": (counts, _samples),
+    }  # fmt: skip
+    rows = [
+        (stage, name, *row)
+        for stage, (paths, rows_of) in stages.items()
+        for path in ([paths] if isinstance(paths, str) else paths)
+        for name in [Path(path).parent.name]
+        for row in checked(f"{stage}, {name}", rows_of(read_table(path)))
+    ]
+    write_table(conservation, pl.DataFrame(rows, schema=schema(CONSERVATION), orient="row"), CONSERVATION)
+
+
+def checked(where: str, rows: Iterable[Counted]) -> Iterator[Counted]:
+    """Yield the rows, those of one thing together. Raises AssertionError where they do not add up to its `all`."""
+    held: dict[str, dict[str, int]] = {}
+    for what, outcome, number in rows:
+        held.setdefault(what, {})[outcome] = number
+    for what, parts in held.items():
+        yield from conserved(where, what, parts.pop(ALL, 0), parts)
+
+
+def _plain(table: pl.DataFrame) -> Iterator[Counted]:
+    yield from table.select(list(CONSERVED)).iter_rows()
+
+
+def _conversations(table: pl.DataFrame) -> Iterator[Counted]:
+    for row in table.iter_rows(named=True):
+        outcome = ALL if row["outcome"] == ASKED else row["outcome"]
+        yield f"{row['kind']}, {row['split']}", outcome, row["conversations"]
+
+
+def _instructions(table: pl.DataFrame) -> Iterator[Counted]:
+    for row in table.iter_rows(named=True):
+        yield ", ".join(filter(None, (row["source"], row["what"]))), row["outcome"], row["number"]
+
+
+def _tuning(table: pl.DataFrame) -> Iterator[Counted]:
+    """Yield what became of lines and samples; how many passes there were is told with the samples."""
+    (passes,) = table.filter(what=PASSES)["number"]
+    for what, outcome, number in table.filter(pl.col("what") != PASSES).iter_rows():
+        yield f"samples of {passes} passes" if what == "samples" else what, outcome, number
+
+
+def _samples(table: pl.DataFrame) -> Iterator[Counted]:
+    """Yield what became of the samples that were asked."""
+    for row in table.filter(~pl.col("outcome").is_in([UNKNOWN, NOT_ASKED])).iter_rows(named=True):
+        yield f"{row['answers']}, {row['task']}", ALL if row["outcome"] == ASKED else row["outcome"], row["number"]
