@@ -12,7 +12,7 @@ from cxr.vlm.samples import PictureStore, sample_of
 from cxr.workflow.plan import make_plan
 from cxr.workflow.plan_vlm import VlmPlan, lines_of, vlm_plan
 from cxr.workflow.radvlm_evaluation_plan import evaluation_plan
-from cxr.workflow.settings import read
+from cxr.workflow.settings import SettingsError, read
 from cxr.workflow.settings.vlm import Vlm
 
 FOLDER = "results/radvlm/instructions"
@@ -151,6 +151,36 @@ MIX = {"engine": "onevision_tiny", "lines": "radvlm:all"}
 
 def planned(onevision_tiny: dict | None = None, **run: object) -> VlmPlan:
     return vlm_plan(Vlm(tuning={"runs": {"r": MIX | run}, "onevision_tiny": onevision_tiny or {}}), "cpu", 0, ["all"])
+
+
+@pytest.mark.parametrize(
+    ("recipe", "model"), [({}, "llava-hf/llava-onevision-qwen2-7b-si-hf"), ({"model": "a/b"}, "a/b")]
+)
+@pytest.mark.parametrize("trained", [True, False])
+def test_a_run_of_llava_onevision_that_names_no_model_takes_its_recipes(recipe, model, trained):
+    named = {"engine": "onevision", "lines": "radvlm:all", "trained": trained, "revision": "1" * 40}
+    runs = {"none": named, "same": named | {"model": model}, "other": named | {"model": "c/d"}}
+    whole = make_plan(
+        {"vlm": {"tuning": {"runs": runs, "onevision": recipe}}, "radvlm": {"evaluation": {"runs": []}}}, []
+    )
+    plan = whole.vlm
+    assert plan.runs["none"] == plan.runs["same"]
+    told = {name: (run["options"]["model"], run["options"]["revision"]) for name, run in plan.runs.items()}
+    assert told == {"none": (model, "1" * 40), "same": (model, "1" * 40), "other": ("c/d", "1" * 40)}
+    assert {plan.answers[name]["model"] for name in ("none", "same")} == {model}
+    assert "model" not in plan.runs["none"]["options"]["own"]
+    noted = {name: one["options"]["revision"] for name, one in whole.models.items()}
+    assert noted == ({} if recipe else {"llava_onevision": "1" * 40})
+
+
+def test_only_llava_onevision_has_a_model_of_its_own():
+    with pytest.raises(ValueError, match="model is empty, but the engine qwen3vl starts from one: give a folder or"):
+        planned(engine="qwen3vl")
+    with pytest.raises(ValueError, match="trained is false, but model is empty, so there is nothing to ask: give one"):
+        planned(trained=False)
+    assert planned().runs["r"]["options"]["model"] == ""
+    with pytest.raises(SettingsError, match=r"^vlm\.tuning\.onevision\.model is '', which is wrong: give a text of at"):
+        read({"vlm": {"tuning": {"onevision": {"model": ""}}}})
 
 
 def test_a_runs_own_keys_are_its_tunings_alone():

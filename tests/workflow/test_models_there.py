@@ -33,6 +33,9 @@ LANGUAGE = {
 """{key of a language model: settings that name it}."""
 OTHERS = {
     "vlm.tuning.runs.r.model": {"vlm": {"tuning": {"runs": {"r": RUN}}}},
+    "vlm.tuning.onevision.model": {
+        "vlm": {"tuning": {"runs": {"r": RUN | {"model": ""}}, "onevision": {"model": GONE}}}
+    },
     "radvlm.chexbert.model": {"radvlm": {"sources": {"labels": "chexbert"}, "chexbert": {"model": GONE}}},
     "radvlm.evaluation.bertscore.model": {
         "radvlm": {

@@ -31,8 +31,10 @@ def _loaded(settings: Settings) -> Iterator[tuple[str, str]]:
     for section, asked, models in _asked(settings):
         if asked and section.transport == "offline":
             yield from models.items()
-    for name, run in settings.vlm.tuning.runs.items():
-        yield f"vlm.tuning.runs.{name}.model", run.model
+    tuning = settings.vlm.tuning
+    for name, run in tuning.runs.items():
+        key = "onevision" if run.model == tuning.onevision.model else f"runs.{name}"
+        yield f"vlm.tuning.{key}.model", run.model
     radvlm = settings.radvlm
     annotators = set(radvlm.evaluation.annotators)
     if "chexbert" in annotators or radvlm.sources.labels == "chexbert":

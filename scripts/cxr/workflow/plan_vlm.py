@@ -7,7 +7,7 @@ from pathlib import Path
 from cxr.base.errors import UserError, existing_file
 from cxr.radvlm.samples import TASKS
 from cxr.workflow.engine_files import declared
-from cxr.workflow.settings.vlm import Vlm
+from cxr.workflow.settings.vlm import TINY, Vlm
 
 ROOT = "results/vlm"
 MEDGROUND, RADVLM = "medground:", "radvlm:"
@@ -15,8 +15,6 @@ SYSTEMS = {MEDGROUND: "results/medground/dataset", RADVLM: "results/radvlm/instr
 """{prefix of lines: folder of the system's}."""
 BASE, WITH_MASKS = "base", "base_masks"
 """What a small model and its head start from, and what it does where its head starts from it too."""
-TINY = ("tiny", "onevision_tiny")
-"""Engines that make a small random model, on a CPU."""
 AMONG = {"radvlm_exchanged": "radvlm_test"}
 """{set: another of the same samples, about their own pictures, whose draw it shares}."""
 FILES = ("train", "validate", "test", "exchanged")
@@ -218,6 +216,7 @@ def vlm_plan(
         key = f"vlm.tuning.runs.{name}"
         own = dict(tuning[run["engine"]])
         family, side = own.pop("family", run["engine"]), own.pop("side", 0)
+        own.pop("model", "")  # the run has it
         own["updates"] = run["updates"] or own["updates"]
         init = {"init": own.pop("init")} | ({"init": run["init"]} if run["init"] else {}) if "init" in own else {}
         head = _head(key, run, own, answers["engine"], init.get("init", ""))

@@ -18,6 +18,8 @@ from cxr.workflow.settings.vlm_recipes import (
 RunName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
 SetName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
 Engine = Literal["tiny", "onevision_tiny", "qwen25vl", "qwen3vl", "gemma3", "onevision"]
+TINY = ("tiny", "onevision_tiny")
+"""Engines that make a small random model, on a CPU."""
 Convention = Literal["", "grid1000", "pixels_resized", "unit", "unit_short", "yx1000"]
 Probed = Literal["", "probe", "grid1000", "pixels_resized", "unit", "unit_short", "yx1000"]
 
@@ -29,7 +31,11 @@ class Run(Section):
     lines: str = key(
         "medground:dataset", "medground:dataset, medground:label_<kind>, radvlm:<mix>, or a file of lines."
     )
-    model: str = key("", "Folder or Hugging Face id of the model that it starts from; empty for tiny.")
+    model: str = key(
+        "",
+        "Folder or Hugging Face id of the model that it starts from; empty for tiny, and of onevision for the one that "
+        "its recipe names.",
+    )
     revision: str = key("", "Commit of the Hugging Face model.")
     convention: Probed = key(
         "",
@@ -70,9 +76,9 @@ class Run(Section):
     def _fits(self) -> "Run":
         if 0 < self.picture_px < 56:
             raise ValueError(f"picture_px is {self.picture_px}: give at least 56, or 0 for originals as they are")
-        if self.engine not in ("tiny", "onevision_tiny") and not self.model:
+        if self.engine not in (*TINY, "onevision") and not self.model:
             raise ValueError(f"model is empty, but the engine {self.engine} starts from one: give a folder or an id")
-        if not self.trained and not self.model:
+        if not self.trained and not self.model and self.engine in TINY:
             raise ValueError("trained is false, but model is empty, so there is nothing to ask: give one")
         if not self.trained and self.segmentation == "head":
             raise ValueError("segmentation is 'head', but trained is false, so no head is learned: set one of both")
@@ -126,6 +132,13 @@ class VlmTuning(Section):
     qwen3vl: Qwen3Recipe = key(Qwen3Recipe, "Qwen3-VL.", source=PAPER)
     gemma3: Gemma3Recipe = key(Gemma3Recipe, "Gemma 3 and MedGemma.", source=PAPER)
     onevision: OnevisionRecipe = key(OnevisionRecipe, "LLaVA-OneVision and RadVLM.")
+
+    @model_validator(mode="after")
+    def _models_are_named(self) -> "VlmTuning":
+        for name, run in self.runs.items():
+            if run.engine == "onevision" and not run.model:
+                self.runs[name] = run.model_copy(update={"model": self.onevision.model})
+        return self
 
     @model_validator(mode="after")
     def _runs_have_a_base(self) -> "VlmTuning":

@@ -205,6 +205,11 @@ class OnevisionLora(VlmLora):
 class OnevisionRecipe(Recipe):
     """LLaVA-OneVision, as RadVLM's paper tuned the 7B model: all parts, once over the samples."""
 
+    model: str = key(
+        "llava-hf/llava-onevision-qwen2-7b-si-hf",
+        "Folder or Hugging Face id of the model that a run starts from which names none.",
+        source=PAPER, min_length=1,
+    )  # fmt: skip
     method: Literal["lora", "full"] = key("full", "Adapters, or parts in full.", source=PAPER)
     lora: OnevisionLora = key(OnevisionLora, "Adapters.")
     rates: dict[Part, Annotated[float, Field(gt=0, le=1)]] = key(
