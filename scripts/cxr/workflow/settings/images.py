@@ -83,7 +83,12 @@ class Compute(Section):
         "failures_in_row images have failed, or all images of a smaller shard. 1: any number may fail.",
     )
     checkpoint_every: int = key(
-        100, "Updates between two checkpoints of a training.", unit="updates", ge=1, le=1_000_000
+        100,
+        "Updates between two checkpoints of a training, RadVLM's `save_every` too (200 in its authors' code); no "
+        "result depends on it.",
+        unit="updates",
+        ge=1,
+        le=1_000_000,
     )
     time_to_stop: int = key(
         600,

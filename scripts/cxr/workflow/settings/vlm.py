@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from cxr.workflow.settings.base import PAPER, Section, key, one_case
+from cxr.workflow.settings.base import AUTHORS, PAPER, Section, key, one_case
 from cxr.workflow.settings.radvlm.instructions import Task
 from cxr.workflow.settings.vlm_recipes import (
     Gemma3Recipe,
@@ -185,7 +185,9 @@ class VlmAnswers(Section):
         ge=1, le=100_000,
     )  # fmt: skip
     max_length: int = key(8192, "Longest prompt, its picture's tokens counted.", unit="tokens", ge=16, le=1_000_000)
-    history: Literal["own", "expected"] = key("own", "Earlier answers that a turn is asked after: the model's own.")
+    history: Literal["own", "expected"] = key(
+        "own", "Earlier answers that a turn is asked after: the model's own, or the right ones.", source=AUTHORS
+    )
     eager: bool = key(False, "vllm: without CUDA graphs.")
     predictions: dict[RunName, Prediction] = key(dict, "Answers of other models, by name.")
 

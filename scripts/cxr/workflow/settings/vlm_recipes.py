@@ -137,6 +137,13 @@ class OnevisionTinyRecipe(TinyRecipe):
     updates: int = key(1000, "Updates in all; 0: by epochs.", ge=0, le=10_000_000)
     learning_rate: float = key(4e-4, "Highest learning rate; without the base five times as much.", gt=0, le=1)
     warmup_ratio: Share = key(0.03, "Share of the updates in which it rises.", source=PAPER)
+    max_length: int = key(
+        2048,
+        "Tokens of a sample, its picture's counted; longer ones are left out and listed. The longest of the mix of 300 "
+        "embedded studies has 485; the model has 4,096 positions, which prompt and answer share, so that LLaVA-"
+        "OneVision's 8,192 would promise more than it can read.",
+        unit="tokens", ge=16, le=1_000_000,
+    )  # fmt: skip
     max_new_tokens: int = key(300, "Longest answer that it is asked for.", unit="tokens", ge=1, le=100_000)
     tiles: Tiles = key("anyres_max_9", MOST_TILES, source=AUTHORS)
     grid: int = key(
@@ -216,15 +223,21 @@ class OnevisionRecipe(Recipe):
         lambda: {"vision": 2e-6}, "Learning rate of a part, where it is another than `learning_rate`.", source=PAPER
     )
     epochs: int = key(1, "Passes over the samples.", source=PAPER, ge=1, le=100_000)
-    batch: int = key(256, "Samples per update, over all GPUs.", unit="samples", source=PAPER, ge=1, le=65_536)
+    batch: int = key(256, "Samples per update, over all GPUs.", unit="samples", source=AUTHORS, ge=1, le=65_536)
     micro_batch: int = key(1, "Samples per forward pass on one GPU.", unit="samples", source=AUTHORS, ge=1, le=4096)
     learning_rate: float = key(1e-5, "Highest learning rate.", source=PAPER, gt=0, le=1)
+    schedule: Literal["cosine", "linear", "constant"] = key("cosine", "How it falls to 0.", source=AUTHORS)
     warmup_ratio: Share = key(0.03, "Share of the updates in which it rises.", source=AUTHORS)
+    weight_decay: float = key(0.0, "Weight decay of AdamW.", source=AUTHORS, ge=0, le=1)
+    betas: tuple[Share, Share] = key((0.9, 0.999), "Decay rates of AdamW's two moments.", source=AUTHORS)
+    clip: float = key(1.0, "Largest gradient norm.", source=AUTHORS, gt=0, le=1e6)
     zero: Literal[2, 3] = key(3, "What DeepSpeed shares between the GPUs. 3: the weights too.", source=AUTHORS)
     max_length: int = key(
         8192, "Tokens of a sample; a picture of 512 × 512 px has 3,699, of 1024 × 1024 px 7,371.", unit="tokens",
         ge=16, le=1_000_000,
     )  # fmt: skip
+    dtype: Literal["bfloat16", "float32"] = key("bfloat16", "Number type of the model.", source=AUTHORS)
+    gradient_checkpointing: bool = key(True, "Recompute activations to save memory.", source=AUTHORS)
     tiles: Tiles = key("anyres_max_9", MOST_TILES, source=AUTHORS)
     grid: int = key(
         6, "Tiles a side at most; how large a tile is, the model says (384 px).", unit="tiles", source=AUTHORS, ge=1,
