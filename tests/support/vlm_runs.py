@@ -19,7 +19,9 @@ RECIPE = {
     "learning_rate": 4e-3, "schedule": "cosine", "warmup_ratio": 0.1, "weight_decay": 0.0, "betas": [0.9, 0.999],
     "clip": 1.0, "max_length": 2048, "dtype": "float32", "gradient_checkpointing": False, "runner": "plain",
 }  # fmt: skip
-OPTIONS = TuningOptions("tiny", "qwen25vl", "grid1000", SIDE, "", 3, 42, RECIPE)
+SIZES = {"patch": 16, "hidden": 96, "layers": 3, "vision_hidden": 64, "vision_layers": 2, "head_size": 32}
+"""Of a small LLaVA-OneVision, as by default."""
+OPTIONS = TuningOptions("tiny", "qwen25vl", "grid1000", SIDE, "", 3, 42, RECIPE, sizes=SIZES)
 ASKING = AnswersOptions("transformers", "", 64, 4096, "own", "float32", 1, {})
 
 

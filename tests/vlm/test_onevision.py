@@ -18,7 +18,7 @@ from cxr.vlm.families import onevision
 from cxr.vlm.families.onevision import Tiling
 from cxr.vlm.models import load_model, load_run, make_tiny, write_model
 from cxr.vlm.tuning import fit
-from vlm_runs import OPTIONS, contents, data, recipe, tune
+from vlm_runs import OPTIONS, SIZES, contents, data, recipe, tune
 
 PUBLISHED = Tiling(LlavaOnevisionConfig().image_grid_pinpoints, 384, 27, 9)
 """Of the models of 0.5 and 7 billion values: SigLIP's tiles of 384 px in patches of 14."""
@@ -27,7 +27,7 @@ PUBLISHED = Tiling(LlavaOnevisionConfig().image_grid_pinpoints, 384, 27, 9)
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("onevision")
-    make_tiny("onevision", path, ["where is it? [0.1, 0.2]"], 112, 5)
+    make_tiny("onevision", path, ["where is it? [0.1, 0.2]"], 112, 5, SIZES)
     return path
 
 

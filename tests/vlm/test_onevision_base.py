@@ -26,6 +26,7 @@ from cxr.vlm.starts.base import BY_WORD, RESOURCE_FILES, load
 from cxr.workflow.plan_vlm import vlm_plan
 from cxr.workflow.settings import Settings
 from cxr.workflow.settings.vlm import Vlm
+from vlm_runs import SIZES
 
 FOLDER = RESOURCES / "vlm/onevision_tiny"
 TEXTS = ["Where is the bicycle in the left lung?", "The left lung is at [0.30, 0.20, 0.55, 0.80]."]
@@ -66,7 +67,7 @@ def test_it_is_small_and_its_card_names_its_digest_and_licence():
 def test_a_tuning_begins_with_all_of_it_and_new_words_beside(tmp_path):
     drawn, begun = tmp_path / "drawn", tmp_path / "begun"
     for folder in (drawn, begun):
-        make_tiny("onevision", folder, TEXTS, SIDE, 3)
+        make_tiny("onevision", folder, TEXTS, SIDE, 3, SIZES)
     load(begun)
     words = json.loads((FOLDER / "words.json").read_text(encoding="utf-8"))
     base, before, after = (load_file(one / "model.safetensors") for one in (FOLDER, drawn, begun))
@@ -83,8 +84,8 @@ def test_a_tuning_begins_with_all_of_it_and_new_words_beside(tmp_path):
 
 
 def test_another_side_has_no_base(tmp_path):
-    make_tiny("onevision", tmp_path, TEXTS, SIDE + 32, 3)
-    with pytest.raises(UserError, match=r"does not fit the model .*leave side and family as they are, or set init to"):
+    make_tiny("onevision", tmp_path, TEXTS, SIDE + 32, 3, SIZES)
+    with pytest.raises(UserError, match=r"does not fit the model .*leave side, sizes and family as they are, or set"):
         load(tmp_path)
 
 

@@ -17,6 +17,7 @@ from cxr.vlm.starts.base_masks import RESOURCE_FILES, load
 from cxr.vlm.tokens import SEG
 from cxr.workflow.plan_vlm import vlm_plan
 from cxr.workflow.settings.vlm import Vlm
+from vlm_runs import SIZES
 
 FOLDER = RESOURCES / "vlm/onevision_tiny"
 TEXTS = ["Where is the bicycle in the left lung?", "The left lung is at [0.30, 0.20, 0.55, 0.80]."]
@@ -41,7 +42,7 @@ def test_it_is_small_and_its_card_names_its_digest(held):
 
 def test_a_run_with_a_head_begins_with_all_of_it(held, tmp_path):
     """Each tensor and the row of each word that it knows, [SEG] among them, is that of the file."""
-    make_tiny("onevision", tmp_path, TEXTS, SIDE, 3)
+    make_tiny("onevision", tmp_path, TEXTS, SIDE, 3, SIZES)
     load(tmp_path)
     words = json.loads((RESOURCES / RESOURCE_FILES[1]).read_text(encoding="utf-8"))
     begun, own = load_file(tmp_path / "model.safetensors"), load_model("onevision", tmp_path).tokens.tokenizer
@@ -67,8 +68,8 @@ def test_hidden_states_of_another_length_are_refused():
 
 
 def test_another_side_has_no_base(tmp_path):
-    make_tiny("onevision", tmp_path, TEXTS, SIDE + 32, 3)
-    with pytest.raises(UserError, match=r"does not fit the model .*leave side and family as they are, or set init to"):
+    make_tiny("onevision", tmp_path, TEXTS, SIDE + 32, 3, SIZES)
+    with pytest.raises(UserError, match=r"does not fit the model .*leave side, sizes and family as they are, or set"):
         load(tmp_path)
 
 

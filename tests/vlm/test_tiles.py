@@ -24,7 +24,7 @@ from cxr.workflow.plan import make_plan
 from cxr.workflow.plan_vlm import VlmPlan, vlm_plan
 from cxr.workflow.settings import SettingsError
 from cxr.workflow.settings.vlm import Vlm
-from vlm_runs import ASKING, OPTIONS, ask, contents, data, recipe, tune
+from vlm_runs import ASKING, OPTIONS, SIZES, ask, contents, data, recipe, tune
 
 OWN = {"tiles": "anyres_max_9", "grid": 2}
 """As the tiny model is made: tiles of 64 px, 4 x 4 features."""
@@ -174,7 +174,7 @@ def test_the_small_models_base_begins_with_any_tiles(given, tmp_path, tiling):
 
 def test_a_processor_in_one_file_is_told_too(tmp_path):
     """As the library writes one now: the picture processor is in the processor's file."""
-    make_tiny("onevision", tmp_path, ["where?"], 128, 1)
+    make_tiny("onevision", tmp_path, ["where?"], 128, 1, SIZES)
     pictures, whole = tmp_path / "preprocessor_config.json", tmp_path / "processor_config.json"
     held = json.loads(whole.read_text()) | {"image_processor": json.loads(pictures.read_text())}
     whole.write_text(json.dumps(held))
@@ -205,7 +205,7 @@ def planned(tuning: dict, asked: str = "transformers", **run: object) -> VlmPlan
 
 @pytest.mark.parametrize(("engine", "grid"), [("onevision", 6), ("onevision_tiny", 2)])
 def test_the_keys_are_a_tunings_and_nothing_to_a_model_that_is_asked_as_it_is(tmp_path, engine, grid):
-    make_tiny("onevision", tmp_path, ["where?"], 128, 1)
+    make_tiny("onevision", tmp_path, ["where?"], 128, 1, SIZES)
     run = {"engine": engine, "model": str(tmp_path)}
     other = {engine: {"tiles": "anyres_max_4", "grid": 1}}
     plain, cut = (planned(tuning, **run).runs["r"]["options"] for tuning in ({}, other))

@@ -32,7 +32,7 @@ from cxr.vlm.tuning.recipe import Recipe, add_adapters, choose
 from cxr.workflow.plan_vlm import vlm_plan
 from cxr.workflow.settings.vlm import Vlm
 from vlm_masks import FRAME, HEAD, OPTIONS, ask, found, recipe, scenes, tune
-from vlm_runs import RECIPE, contents
+from vlm_runs import RECIPE, SIZES, contents
 
 WEIGHTS = LossWeights(text=0.5, bce=2.0, dice=3.0)
 
@@ -57,7 +57,7 @@ def begin(folder, given, **changed):
     """Return an untrained model with a head, and the batch of all samples."""
     samples = read_samples(given["lines"])
     texts = [text for row in given["rows"] for turn in row["turns"] for text in turn.values()]
-    make_tiny("onevision", folder, texts, 64, 1)
+    make_tiny("onevision", folder, texts, 64, 1, SIZES)
     loaded = with_seg(load_model("onevision", folder), 1)
     model = Segmenting(loaded.model, lite.load(96, "", 1))
     collator = Collator(loaded.family, loaded.tokens, convention_of("unit"))
@@ -316,7 +316,7 @@ def test_no_seg_at_all_is_a_shard_of_no_masks(given, learned, tmp_path):
 
 def test_adapters_carry_the_new_token_and_the_head(given, learned, tmp_path):
     base = tmp_path / "base"
-    make_tiny("onevision", base, ["Segment the bright dark thing. It is There What things."], 64, 1)
+    make_tiny("onevision", base, ["Segment the bright dark thing. It is There What things."], 64, 1, SIZES)
     before = contents(base)
     options = recipe(method="lora", updates=4)
     runs = [tune(tmp_path / name, given, options, str(base)) for name in ("one", "two")]

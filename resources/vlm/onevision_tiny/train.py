@@ -99,11 +99,12 @@ def _batches(numbers: Sequence[int], lengths: Sequence[int], name: str) -> Itera
 def main() -> None:
     given = arguments(__doc__)
     torch.set_num_threads(1)
-    side = OnevisionTinyRecipe().side
+    own = OnevisionTinyRecipe()
+    side, sizes = own.side, own.sizes.model_dump()
     cohorts = Cohorts([make(given.work, seed, studies, given.cores, REGIONS) for seed, studies in COHORTS.items()])
     with tempfile.TemporaryDirectory() as folder:
         texts = texts_of(cohorts.samples, convention_of("unit"))
-        make_tiny("onevision", folder, texts, side, stable_hash(SEED, "start") % 2**63)
+        make_tiny("onevision", folder, texts, side, stable_hash(SEED, "start") % 2**63, sizes)
         loaded = load_model("onevision", folder)
         torch.manual_seed(SEED)
         see(loaded, cohorts, side)

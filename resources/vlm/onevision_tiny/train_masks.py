@@ -246,14 +246,15 @@ def held(model: Segmenting, tokens: Tokens, known: Sequence[str]) -> tuple[dict[
 def main() -> None:
     given = arguments(__doc__)
     torch.set_num_threads(1)
-    side = OnevisionTinyRecipe().side
+    own = OnevisionTinyRecipe()
+    side, sizes = own.side, own.sizes.model_dump()
     folder = make(given.work, COHORT, STUDIES, given.cores, REGIONS)
     pairs, lines = Pairs(folder), Lines(folder)
     known = json.loads((HERE / "words.json").read_text(encoding="utf-8"))
     with tempfile.TemporaryDirectory() as start:
         # the base has words of its other cohort too: none of them is to be lost
         texts = [*texts_of([*lines.all, *pairs.samples()], convention_of("unit")), *known]
-        make_tiny("onevision", start, texts, side, stable_hash(SEED, "start") % 2**63)
+        make_tiny("onevision", start, texts, side, stable_hash(SEED, "start") % 2**63, sizes)
         base.load(Path(start))
         loaded = with_seg(load_model("onevision", start), SEED)
     torch.manual_seed(SEED)

@@ -1,7 +1,7 @@
 """Models in folders: reading them whole, making tiny random ones, adapters."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -75,8 +75,13 @@ def with_system(loaded: Loaded, prompt: str) -> Loaded:
     return replace(loaded, tokens=loaded.tokens.with_system(prompt))
 
 
-def make_tiny(name: str, folder: str | Path, texts: Iterable[str], side: int, seed: int) -> None:
-    """Write a small random model of a family's real classes into a folder, with a tokenizer made of ``texts``."""
+def make_tiny(
+    name: str, folder: str | Path, texts: Iterable[str], side: int, seed: int, sizes: Mapping[str, int]
+) -> None:
+    """Write a small random model of a family's real classes into a folder, with a tokenizer made of ``texts``.
+
+    ``sizes``: what the family names in ``SIZES``; others are ignored.
+    """
     module = engine_module("cxr.vlm.families", name)
     frame = module.FRAME
     tokenizer = small_tokenizer(texts, frame)
@@ -84,7 +89,8 @@ def make_tiny(name: str, folder: str | Path, texts: Iterable[str], side: int, se
     roles = {role: getattr(frame, role).strip() for role in ("opening", "picture", "closing", "end")}
     marks = {role: known[mark] for role, mark in roles.items() if mark}
     ids = marks | {"pad": tokenizer.pad_token_id, "video": known[VIDEO], "start": known[marks_of(frame)[0]]}
-    config, processor = module.tiny(len(tokenizer), ids, side)
+    own = {size: sizes[size] for size in getattr(module, "SIZES", ())}
+    config, processor = module.tiny(len(tokenizer), ids, side, **own)
     before = torch.random.get_rng_state()
     torch.manual_seed(seed)
     model = AutoModelForImageTextToText.from_config(config, dtype=torch.float32)

@@ -165,6 +165,12 @@ def _tiling(run: Mapping, family: str, own: dict) -> dict:
     return {"tiling": told} if told and cut else {}
 
 
+def _sizes(run: Mapping, family: str, given: Mapping) -> dict:
+    """Return the sizes of the model that a run draws, where its family takes them from the settings."""
+    names = () if run["model"] or run["engine"] not in TINY else declared("cxr.vlm.families", family, "SIZES", ())
+    return {"sizes": {name: given[name] for name in names}} if names else {}
+
+
 def _check_vllm(engine: str, family: str, own: Mapping, tiling: Mapping) -> None:
     """Raise UserError for a run that is tuned so that vLLM cannot ask it."""
     tiles, known = tiling.get("tiles"), declared("cxr.vlm.families", family, "VLLM_TILES", "")
@@ -217,6 +223,7 @@ def vlm_plan(
         own = dict(tuning[run["engine"]])
         family, side = own.pop("family", run["engine"]), own.pop("side", 0)
         own.pop("model", "")  # the run has it
+        own.pop("sizes", {})
         own["updates"] = run["updates"] or own["updates"]
         init = {"init": own.pop("init")} | ({"init": run["init"]} if run["init"] else {}) if "init" in own else {}
         head = _head(key, run, own, answers["engine"], init.get("init", ""))
@@ -233,7 +240,7 @@ def vlm_plan(
             "system_prompt": _system_prompt(run["engine"], family, own),
             "model": "" if Path(run["model"]).is_dir() else run["model"], "revision": run["revision"],
         } | _shown(key, run, side, decoding or {}, systems)  # fmt: skip
-        options |= _tiling(run, family, own)
+        options |= _tiling(run, family, own) | _sizes(run, family, tuning["onevision_tiny"]["sizes"])
         if run["trained"] and answers["engine"] == "vllm":
             _check_vllm(run["engine"], family, own, options.get("tiling", {}))
         runs[name] = {

@@ -8,6 +8,7 @@ cannot ask it, ``GOES_ON = True`` that a later turn needs no more of the earlier
 family may have ``idle``: prefixes of tensors that no answer depends on, which are never trained.
 ``cuts(folder, tiles, grid)`` says whether a model cuts pictures into tiles so, and ``recut`` makes it; ``VLLM_TILES``
 is the only ``tiles`` that vLLM knows, ``VLLM_ADAPTERS = False`` says that it asks no adapter.
+``SIZES`` names the sizes of ``tiny`` that settings give, where they do.
 ``SYSTEM`` is its makers' system prompt, as it stands in ``FRAME.start``, where a setting may replace it.
 A further family is a further file.
 """

@@ -42,9 +42,9 @@ IDLE = ("model.vision_tower.post_layernorm.",)
 """Features are taken before this norm, so that no answer depends on it."""
 TOWER, PUBLISHED_TOWER = "vision_tower.", "vision_tower.vision_model."
 """Beginnings of the tower's tensors' names in a file, as the library writes them and as the makers' checkpoints do."""
-WIDTH, TOWER_WIDTH, HEAD, PATCH, LAYERS = 96, 64, 32, 16, 3
-"""Of the tiny model: widths of its language model and tower, of a head (vLLM's attention on a CPU refuses 16), the side
-of a patch, px, and the layers of its language model. What a smaller one learns is in docs/systems/radvlm.md.
+SIZES = ("patch", "hidden", "layers", "vision_hidden", "vision_layers", "head_size")
+"""Sizes of the tiny model that settings give: the side of a patch, px; width and layers of its language model and of
+its tower; the width of a head in both.
 """
 SPREAD = 0.1
 """Standard deviation of the tiny model's first weights: about 1 over the root of its width, as the library's own, 0.02,
@@ -182,21 +182,25 @@ def processor_config(config: LlavaOnevisionConfig) -> dict:
     }
 
 
-def tiny(vocabulary: int, ids: Mapping[str, int], side: int) -> tuple[LlavaOnevisionConfig, object]:
-    """Return a small configuration of tiles of half of ``side``, and its picture processor."""
-    tile = max(2 * PATCH, side // 2 // PATCH * PATCH)
+def tiny(
+    vocabulary: int, ids: Mapping[str, int], side: int, *, patch: int, hidden: int, layers: int, vision_hidden: int,
+    vision_layers: int, head_size: int,
+) -> tuple[LlavaOnevisionConfig, object]:  # fmt: skip
+    """Return a small configuration of tiles of half of ``side``, two patches at least, and its picture processor."""
+    tile = max(2 * patch, side // 2 // patch * patch)
     pinpoints = canvases(2, tile)
     config = LlavaOnevisionConfig(
         text_config={
-            "model_type": "qwen2", "hidden_size": WIDTH, "intermediate_size": 2 * WIDTH, "num_hidden_layers": LAYERS,
-            "num_attention_heads": WIDTH // HEAD, "num_key_value_heads": WIDTH // HEAD, "vocab_size": vocabulary,
-            "max_position_embeddings": 4096, "pad_token_id": ids["pad"], "bos_token_id": ids["end"],
-            "eos_token_id": ids["end"], "use_sliding_window": False, "initializer_range": SPREAD,
+            "model_type": "qwen2", "hidden_size": hidden, "intermediate_size": 2 * hidden, "num_hidden_layers": layers,
+            "num_attention_heads": hidden // head_size, "num_key_value_heads": hidden // head_size,
+            "vocab_size": vocabulary, "max_position_embeddings": 4096, "pad_token_id": ids["pad"],
+            "bos_token_id": ids["end"], "eos_token_id": ids["end"], "use_sliding_window": False,
+            "initializer_range": SPREAD,
         },
         vision_config={
-            "model_type": "siglip_vision_model", "hidden_size": TOWER_WIDTH, "intermediate_size": 2 * TOWER_WIDTH,
-            "num_hidden_layers": 2, "num_attention_heads": TOWER_WIDTH // HEAD, "image_size": tile, "patch_size": PATCH,
-            "vision_use_head": False,
+            "model_type": "siglip_vision_model", "hidden_size": vision_hidden, "intermediate_size": 2 * vision_hidden,
+            "num_hidden_layers": vision_layers, "num_attention_heads": vision_hidden // head_size, "image_size": tile,
+            "patch_size": patch, "vision_use_head": False,
         },
         image_token_index=ids["picture"], video_token_index=ids["video"], image_grid_pinpoints=pinpoints,
         vision_feature_layer=-1, vision_feature_select_strategy="full", vision_aspect_ratio=f"{TILES}9",

@@ -38,7 +38,7 @@ def give(folder: Path, weights: str, words: str) -> None:
         if given is None or given.shape[first:] != tensor.shape[first:]:
             raise UserError(
                 f"vlm.tuning.onevision_tiny: the base in resources/vlm/onevision_tiny does not fit the model ({name}): "
-                "leave side and family as they are, or set init to random"
+                "leave side, sizes and family as they are, or set init to random"
             )
         if name in BY_WORD:
             tensor[mine] = given[theirs].to(tensor.dtype)

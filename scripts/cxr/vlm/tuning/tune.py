@@ -77,7 +77,8 @@ class TuningOptions:
     where no folder is given; balance: none, or domain; init: of the engine tiny: random, or base; head: of masks
     ({start, loss, learning_rate}), {} for none; original: how the original images are decoded, {} where frames are
     shown; system_prompt: in place of the chat's own, "" for that; tasks: of the samples that are learned, empty for
-    all; tiling: {tiles, grid}, how pictures are cut into tiles, {} for as the model does.
+    all; tiling: {tiles, grid}, how pictures are cut into tiles, {} for as the model does;
+    sizes: of a model that is drawn, where its family takes them.
     """
 
     engine: str
@@ -97,6 +98,7 @@ class TuningOptions:
     system_prompt: str = ""
     tasks: list = field(default_factory=list)
     tiling: dict = field(default_factory=dict)
+    sizes: dict = field(default_factory=dict)
 
     def facts(self) -> dict:
         """Return what the run's file tells of how its model is asked, but for its convention and base."""
@@ -245,7 +247,7 @@ def _make_start(job: Job, options: TuningOptions) -> None:
     seed = stable_hash(options.seed, "tiny") % 2**63
     with whole(folder) as making:
         texts = [*texts_of(samples, convention, options.wording), options.system_prompt]
-        make_tiny(options.family, making, texts, options.side, seed)
+        make_tiny(options.family, making, texts, options.side, seed, options.sizes)
         engine_module("cxr.vlm.starts", options.init).load(making)
         recut(options.family, making, options.tiling)
 

@@ -1,6 +1,7 @@
 """Settings of tuning a vision-language model: the recipe of each engine."""
 
 import re
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
@@ -118,6 +119,34 @@ class SegLoss(Section):
     dice: float = key(1.0, "Weight of the Dice loss of the masks that are not empty; ROSALIA's.", ge=0, le=1000)
 
 
+class OnevisionTinySizes(Section):
+    """Sizes of the small LLaVA-OneVision; a layer's feed-forward part is twice as wide."""
+
+    patch: int = key(16, "Side of a patch; a tile has half of `side`.", unit="px", ge=4, le=64)
+    hidden: int = key(96, "Width of the language model.", unit="values", ge=16, le=4096)
+    layers: int = key(
+        3, "Layers of the language model; RadVLM's specification has 2, the base was learnt with 3.", unit="layers",
+        ge=1, le=64,
+    )  # fmt: skip
+    vision_hidden: int = key(64, "Width of the vision tower.", unit="values", ge=16, le=4096)
+    vision_layers: int = key(2, "Layers of the vision tower.", unit="layers", ge=1, le=64)
+    head_size: int = key(
+        32, "Width of an attention head, of both; vLLM's attention on a CPU refuses 16.", unit="values", ge=2, le=256,
+        multiple_of=2,
+    )  # fmt: skip
+
+    @model_validator(mode="after")
+    def _has_whole_heads(self) -> "OnevisionTinySizes":
+        for name in ("hidden", "vision_hidden"):
+            given = getattr(self, name)
+            if given % self.head_size:
+                raise ValueError(
+                    f"{name} is {given}, which is no multiple of head_size, {self.head_size}: set {name} to "
+                    f"{-(-given // self.head_size) * self.head_size}, or head_size to a divisor"
+                )
+        return self
+
+
 class OnevisionTinyRecipe(TinyRecipe):
     """The engine onevision_tiny: LLaVA-OneVision's real classes with half a million values, on a CPU."""
 
@@ -126,10 +155,14 @@ class OnevisionTinyRecipe(TinyRecipe):
         128, "Longest side of the pictures that it sees; another than the base's needs init random.", unit="px", ge=56,
         le=1024,
     )  # fmt: skip
+    sizes: OnevisionTinySizes = key(
+        OnevisionTinySizes, "Its sizes, those of the engine tiny too where its family is onevision; others than the "
+        "base's need init random.",
+    )  # fmt: skip
     init: Literal["base", "random"] = key(
         "base",
         "base: the weights of resources/vlm/onevision_tiny, learnt from a synthetic cohort; random: nothing, which any "
-        "side can start from.",
+        "side and sizes can start from.",
     )
     rates: dict[Part, Annotated[float, Field(gt=0, le=1)]] = key(
         lambda: {"vision": 8e-5}, "Learning rate of a part, where it is another than `learning_rate`."
@@ -172,6 +205,27 @@ class OnevisionTinyRecipe(TinyRecipe):
         return self
 
     @model_validator(mode="after")
+    def _has_sizes(self) -> "OnevisionTinyRecipe":
+        if self.family != "onevision":
+            for name, given, usual in self._sizes():
+                if given != usual:
+                    raise ValueError(
+                        f"{name} is {given}, but family is {self.family!r}, whose small model has sizes of its own: "
+                        "leave sizes out, or set family to onevision"
+                    )
+        elif self.side < 4 * self.sizes.patch:
+            raise ValueError(
+                f"side is {self.side} and sizes.patch {self.sizes.patch}, but a tile has half of side and needs two "
+                f"patches: set side to {4 * self.sizes.patch} or more, or sizes.patch to {self.side // 4} or less"
+            )
+        return self
+
+    def _sizes(self) -> Iterator[tuple[str, int, int]]:
+        """Yield (key, value, default) of all sizes."""
+        for name, field in type(self.sizes).model_fields.items():
+            yield f"sizes.{name}", getattr(self.sizes, name), field.default
+
+    @model_validator(mode="after")
     def _has_a_base(self) -> "OnevisionTinyRecipe":
         if self.init == "base":
             self.check_base()
@@ -179,8 +233,8 @@ class OnevisionTinyRecipe(TinyRecipe):
 
     def check_base(self) -> None:
         """Raise ValueError for a model that the base is not of."""
-        for name in ("side", "family"):
-            given, held = getattr(self, name), type(self).model_fields[name].get_default(call_default_factory=True)
+        own = [(name, getattr(self, name), type(self).model_fields[name].default) for name in ("side", "family")]
+        for name, given, held in [*own, *self._sizes()]:
             if given != held:
                 raise ValueError(
                     f"{name} is {given}, but the base in resources/vlm/onevision_tiny has {held}: leave it so, or set "
