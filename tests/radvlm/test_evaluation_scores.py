@@ -1,6 +1,7 @@
 """The stage radvlm_evaluation from lines and answers to the paper's tables."""
 
 import json
+from base64 import b64encode
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -554,7 +555,7 @@ def test_boxes_are_drawn_where_they_are_without_the_frames_padding():
 
 
 def test_the_page_shows_the_tables_the_judges_check_and_the_gallery(tables, tmp_path, monkeypatch):
-    from cxr.reporting.page import render
+    from cxr.reporting.page import radvlm
 
     folder = tmp_path / "results/radvlm/evaluation"
     (folder / "gallery").mkdir(parents=True)
@@ -570,14 +571,31 @@ def test_the_page_shows_the_tables_the_judges_check_and_the_gallery(tables, tmp_
     names = (*names, "conservation.tsv")
     extras = {f"results/radvlm/evaluation/{name}": "" for name in names}
     monkeypatch.chdir(tmp_path)
-    shown = render._radvlm(extras, lambda path: f"embedded {path}")
+    shown = radvlm.shown(extras, lambda path: f"embedded {path}")
     assert shown["failed"] == []
     assert shown["cases"] == [case | {"src": "embedded results/radvlm/evaluation/gallery/a.jpg"}]
     assert [len(rows) > 0 for rows in shown["tables"].values()] == [True] * 7
     (row,) = shown["conserved"]
     assert (row["stage"], row["of"], row["what"], row["number"]) == ("radvlm_sources", "own", "images", 3)
     assert [(part["outcome"], part["number"]) for part in row["parts"]] == [("kept", 3)]
-    assert render._radvlm(dict.fromkeys(list(extras)[1:], ""), str) is None
+    assert radvlm.shown(dict.fromkeys(list(extras)[1:], ""), str) is None
+
+    charts = [str(folder / name) for name in radvlm.CHARTS]
+    for number, path in enumerate([*charts, folder / "gallery/a.jpg"]):
+        Path(path).write_bytes(bytes([number]))
+    turn = {"question": "<b>Where?", "expected": "Left.", "answer": "Right."}
+    write_lines(folder / "gallery/gallery.jsonl", [case | {"source": "own", "image_id": "i", "turns": [turn]}])
+    paths = {name: str(folder / f"{name}.tsv") for name in ("comparison", "conservation")}
+    radvlm.run(
+        **paths, check=str(folder / "judge_check.tsv"), gallery=str(folder / "gallery"), charts=charts,
+        page=str(folder / "index.html"),
+    )  # fmt: skip
+    page = (folder / "index.html").read_text(encoding="utf-8")
+    places = [page.index(f"base64,{b64encode(bytes([number])).decode()}") for number in range(4)]
+    assert places == sorted(places)  # the charts, then the picture of the conversation
+    assert "&lt;b&gt;Where?" in page
+    assert "<td>Left.</td><td>Right.</td>" in page
+    assert "Table 3: reports" in page
 
 
 @pytest.mark.parametrize(

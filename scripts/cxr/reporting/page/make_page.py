@@ -1,11 +1,11 @@
 """The page stage: write one page of results from the tables and pictures of a run."""
 
-from base64 import b64encode
 from pathlib import Path
 
 from cxr.base.atomic import atomic
 from cxr.base.tables import read_lines, read_table, write_table
 from cxr.reporting.page import render
+from cxr.reporting.page.embedding import data_url
 from cxr.reporting.page.options import PageOptions
 
 RESOURCE_FILES = ("page", "organs/lite.onnx", "organs/upright.onnx", "anomaly/lite.onnx", "boxes/lite.onnx", "../envs")
@@ -53,8 +53,8 @@ def run(
             "truth": read_table(truth_table) if truth_table else None,
         },
         lines=list(read_lines(cases_lines)),
-        picture=lambda name: _data_url(Path(cases_lines).parent / "parts" / name),
-        embed=lambda path: _data_url(Path(path)),
+        picture=lambda name: data_url(Path(cases_lines).parent / "parts" / name),
+        embed=data_url,
         test={Path(path).parent.name: path for path in test},
         ledgers=[read_table(path) for path in left_out],
         made=made,
@@ -62,8 +62,3 @@ def run(
     )
     with atomic(index) as temporary:
         temporary.write_text(page, encoding="utf-8")
-
-
-def _data_url(path: Path) -> str:
-    kind = {".png": "png", ".jpg": "jpeg"}[path.suffix]
-    return f"data:image/{kind};base64,{b64encode(path.read_bytes()).decode()}"

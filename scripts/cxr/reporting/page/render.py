@@ -11,7 +11,7 @@ from cxr.base.tables import read_lines, read_table
 from cxr.base.vocabulary import LESIONS, SPLITS
 from cxr.plotting.palette import DROPPED, KEPT, LESION_COLOURS
 from cxr.plotting.plots import BLUE, GREY, ORANGE
-from cxr.reporting.page import sections, versions
+from cxr.reporting.page import radvlm, sections, versions
 from cxr.reporting.page.options import PageOptions
 from cxr.reporting.page.sections import number
 from cxr.reporting.page.templates import template
@@ -19,18 +19,6 @@ from cxr.reporting.page.templates import template
 ABLATION = "results/ablation/"
 SEMISYN = "results/semisyn/"
 MEDGROUND = "results/medground/"
-RADVLM = "results/radvlm/evaluation/"
-RADVLM_TABLES = {
-    "table2": "Table 2: what a model was made for, 1 or 0", "table3": "Table 3: reports, %",
-    "figure4": "Figure 4: labels, %", "table4": "Table 4: boxes, mAP at IoU .5, %",
-    "table5": "Table 5: conversations, a judge's score of 0 to 10", "table6": "Table 6: ablations",
-    "ours": "What the paper has not, %",
-}  # fmt: skip
-RADVLM_CHARTS = {
-    "looks.png": "Scores of the model, of the same with another patient's picture, and of answers that look at nothing",
-    "labels.png": "F1 of each label, with intervals by patient; dashed: macro F1",
-    "ablation.png": "Runs beside the paper's Table 6",
-}
 EVALUATION = "results/evaluation/"
 SOURCES = {
     "embedded": "the embedded cohort: synthetic X-rays and reports whose truth is known",
@@ -145,7 +133,7 @@ def index(
         evaluation=_evaluation(options.extras, test, embed),
         semisyn=_semisyn(options.extras, embed),
         medground=_medground(options.extras, embed),
-        radvlm=_radvlm(options.extras, embed),
+        radvlm=radvlm.shown(options.extras, embed),
         stages=made["stages"],
         weights=made["weights"],
         pins=made["pins"],
@@ -266,35 +254,6 @@ def _medground(extras: Mapping[str, str], embed: Callable[[str], str]) -> dict |
     if {scores, bars} <= extras.keys():
         held |= {"scores": read_table(scores).to_dicts(), "bars": embed(bars)}
     return held
-
-
-def _radvlm(extras: Mapping[str, str], embed: Callable[[str], str]) -> dict | None:
-    """Return the tables beside the paper's, the judge's check, the charts, the gallery, and what became of everything;
-    None unless all are there.
-    """
-    names = ("comparison.tsv", "judge_check.tsv", "gallery/gallery.jsonl", "conservation.tsv", *RADVLM_CHARTS)
-    if not {f"{RADVLM}{name}" for name in names} <= extras.keys():
-        return None
-    comparison, check, gallery, conservation, *charts = (f"{RADVLM}{name}" for name in names)
-    cells = read_table(comparison).to_dicts()
-    tables = {title: [cell for cell in cells if cell["table"] == name] for name, title in RADVLM_TABLES.items()}
-    figures = [{"src": embed(path), "what": RADVLM_CHARTS[Path(path).name]} for path in charts]
-    checks = read_table(check).to_dicts()
-    cases = [line | {"src": embed(str(Path(gallery).parent / line["file"]))} for line in read_lines(gallery)]
-    failed = [row["check"] for row in checks if row["passed"] not in (True, "true")]
-    found = {"tables": tables, "figures": figures, "checks": checks, "cases": cases, "failed": failed}
-    return found | {"conserved": _conserved(read_table(conservation))}
-
-
-def _conserved(table: pl.DataFrame) -> list[dict]:
-    """Return a row of each thing that is counted: how many there are, and what became of them."""
-    held: dict[tuple[str, str, str], list[dict]] = {}
-    for row in table.iter_rows(named=True):
-        held.setdefault((row["stage"], row["of"], row["what"]), []).append(row)
-    return [
-        {"stage": stage, "of": of, "what": what, "number": whole["number"], "parts": parts}
-        for (stage, of, what), (whole, *parts) in held.items()
-    ]
 
 
 def _pairs_of_lines(path: str) -> set[tuple[str, str, str, str]]:
