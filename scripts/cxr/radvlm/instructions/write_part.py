@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import cv2
 import polars as pl
 
 from cxr.base.columns import schema
@@ -117,6 +118,7 @@ def run(
     ``frames``: shards that show its images; ``conversations``, ``pairs``: files of lines, where there are some;
     ``masks``: shards of the pairs' masks.
     """
+    cv2.setNumThreads(1)
     rows = [row for row in as_rows(options.rows) if row.used]
     known = read_table(images)
     sizes = sizes_of(known, frames)

@@ -124,10 +124,7 @@ class OnevisionTinySizes(Section):
 
     patch: int = key(16, "Side of a patch; a tile has half of `side`.", unit="px", ge=4, le=64)
     hidden: int = key(96, "Width of the language model.", unit="values", ge=16, le=4096)
-    layers: int = key(
-        3, "Layers of the language model; RadVLM's specification has 2, the base was learnt with 3.", unit="layers",
-        ge=1, le=64,
-    )  # fmt: skip
+    layers: int = key(3, "Layers of the language model.", unit="layers", ge=1, le=64)
     vision_hidden: int = key(64, "Width of the vision tower.", unit="values", ge=16, le=4096)
     vision_layers: int = key(2, "Layers of the vision tower.", unit="layers", ge=1, le=64)
     head_size: int = key(
