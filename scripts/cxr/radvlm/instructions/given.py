@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
+import cv2
 import numpy as np
 import polars as pl
 
@@ -16,6 +17,8 @@ from cxr.radvlm.labels import PRESENT, names
 
 BOX, LABEL, PHRASE, REGION = "box", "label", "phrase", "region"
 """Kinds of facts."""
+PARENT = 3
+"""Column of OpenCV's outlines that says whose hole one is; below 0 it is a part's own."""
 
 
 @dataclass(frozen=True)
@@ -141,14 +144,20 @@ def areas_of(pairs: Sequence[Mapping], frames: Sequence[str], masks: Sequence[st
 
 
 def around_parts(mask: np.ndarray, smallest: int) -> np.ndarray:
-    """Return the boxes around the parts of a mask (H, W); only what holds them is searched, a small part of it."""
+    """Return what :func:`boxes_around` does, for a mask (H, W) whose parts are few and lie close to each other.
+
+    Only what holds them is searched, and one part alone need not be measured.
+    """
     rows, columns = (np.flatnonzero(mask.any(axis=axis)) for axis in (1, 0))
     if not len(rows):
         return boxes_around(mask, smallest)
     # the search goes by blocks of two, and of equal parts the first is the largest
     top, left = rows[0] // 2 * 2, columns[0] // 2 * 2
-    boxes = boxes_around(mask[top : rows[-1] + 1, left : columns[-1] + 1], smallest)
-    return boxes + np.array([left, top, left, top])
+    part = mask[top : rows[-1] + 1, left : columns[-1] + 1].astype(np.uint8)
+    _, (outlines,) = cv2.findContours(part, cv2.RETR_CCOMP, cv2.CHAIN_APPROX_SIMPLE)
+    if np.count_nonzero(outlines[:, PARENT] < 0) == 1:
+        return np.array([[columns[0], rows[0], columns[-1] + 1, rows[-1] + 1]], np.float64)
+    return boxes_around(part, smallest) + np.array([left, top, left, top])
 
 
 def _placed(frames: Sequence[str], wanted: set[str]) -> dict[str, tuple[np.ndarray, tuple[int, ...]]]:

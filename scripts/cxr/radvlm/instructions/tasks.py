@@ -38,6 +38,19 @@ class Part:
     given: tuple[Turn, ...] = ()
 
 
+class Parts(Sequence[Part]):
+    """Parts that are made where they are asked for: few passes ask few of many."""
+
+    def __init__(self, make: Callable[[Named], Part], of: Sequence[Named]):
+        self._make, self._of = make, of
+
+    def __len__(self) -> int:
+        return len(self._of)
+
+    def __getitem__(self, number: int) -> Part:
+        return self._make(self._of[number])
+
+
 @dataclass(frozen=True)
 class Unit:
     """A pair: an image with what is asked of it. key: what its wordings are drawn for; parts: one for each pass, or one
@@ -46,7 +59,7 @@ class Unit:
 
     image_id: str
     key: str
-    parts: tuple[Part, ...]
+    parts: Sequence[Part]
     again: bool = True
 
     def part(self, number: int) -> Part | None:
@@ -95,7 +108,7 @@ def anatomical_grounding(given: Given, how: How) -> Iterator[Unit]:
             found.setdefault(one.image_id, []).append(one)
     for image_id, regions in found.items():
         rng(how.seed, "regions", given.source, image_id).shuffle(regions)
-        yield Unit(image_id, image_id, tuple(_boxed(one, "region", how) for one in regions), again=False)
+        yield Unit(image_id, image_id, Parts(lambda one: _boxed(one, "region", how), regions), again=False)
 
 
 def abnormality_grounding(given: Given, how: How) -> Iterator[Unit]:
