@@ -159,5 +159,5 @@ rule radvlm_evaluation:
         "results/radvlm/evaluation/asked.jsonl",
         "results/radvlm/evaluation/looks.png",
         "results/radvlm/evaluation/gallery",
-        "results/radvlm/evaluation/index.html",
+        "results/radvlm.html",
         PLAN.segmenting.beside,

@@ -70,34 +70,6 @@ rule radvlm_evaluation_gallery:
         "../../scripts/job.py"
 
 
-rule radvlm_evaluation_page:
-    input:
-        comparison="results/radvlm/evaluation/comparison.tsv",
-        check="results/radvlm/evaluation/judge_check.tsv",
-        conservation="results/radvlm/evaluation/conservation.tsv",
-        gallery="results/radvlm/evaluation/gallery",
-        charts=expand("results/radvlm/evaluation/{chart}.png", chart=("looks", "labels", "ablation")),
-    output:
-        page="results/radvlm/evaluation/index.html",
-    log:
-        "logs/radvlm/evaluation/page.log",
-    benchmark:
-        "results/benchmarks/radvlm/evaluation/page.tsv"
-    localrule: True
-    conda:
-        "../../envs/page.yaml"
-    threads: 1
-    resources:
-        mem_mb=megabytes(2000),
-        runtime=minutes(10),
-    params:
-        **job("reporting.page.radvlm.run"),
-    message:
-        "RadVLM: the page results/radvlm/evaluation/index.html"
-    script:
-        "../../scripts/job.py"
-
-
 # The whole: the mixes, the answers of the models that are tuned on them, and their scores with a page.
 rule radvlm:
     input:
