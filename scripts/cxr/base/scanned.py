@@ -26,6 +26,7 @@ def scan_table(path: str | Path) -> pl.LazyFrame:
 
 
 def _check(data: mmap.mmap) -> None:
+    # as tables.py does for a file in memory, whose code is in the digest of every stage: a change there re-runs all
     found = data.rfind(BEFORE_DIGEST)
     if found < 0:
         return
