@@ -14,7 +14,7 @@ from cxr.llm.kept import answered
 OPTIONS = structuring.StructuringOptions(
     key="reports.llm.structuring", transport="stand_in", model="language_model:answer", revision="", context=16384,
     max_tokens=2000, dtype="auto", temperature=0.0, retries=1, retry_temperature=0.5, seed=1, sections="tolerant",
-    section_overrides=False, max_characters=20_000,
+    section_overrides=False, scrub=False, max_characters=20_000,
 )  # fmt: skip
 REPORTS = ("Small left effusion.", "Right lower lobe opacity.", "The heart is enlarged.", "No effusion.", "Mild edema.")
 SHARDS = {"00": (0, 1, 2), "01": (2, 3), "02": (4, 0)}

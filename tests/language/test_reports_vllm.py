@@ -43,7 +43,7 @@ def texts(tmp_path_factory) -> dict[str, list[str]]:
     rows = read_table(directory / "results/cohort/00.parquet").iter_rows(named=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(directory)  # the reports' paths are relative to it
-        how = SimpleNamespace(sections="auto", section_overrides=True, max_characters=20_000)
+        how = SimpleNamespace(sections="auto", section_overrides=True, scrub=False, max_characters=20_000)
         found = [reading.read(row, how) for row in rows]
     return {key_of(each.sentences): each.sentences for each in found if isinstance(each, reading.Section)}
 

@@ -17,8 +17,8 @@ from cxr.workflow.sheets import sheet_files
 
 DATASET = ("ctr_negative_max", "unknown_words_max", "global_share", "opacity_inference_share", "kinds", "one_answer")
 """Keys of the section ``dataset`` that no mask depends on, and the two keys that both stages use."""
-READING = ("sections", "section_overrides", "max_characters")
-"""Keys of the section ``reports`` that decide which text every engine reads."""
+READING = ("sections", "section_overrides", "scrub", "max_characters")
+"""Options of the stage ``reports`` that decide which text every engine reads."""
 ENGINE_STAGES = ("reports", "organs", "anomaly", "anatomy", "boxes", "paraphrase", "training")
 """The stages with a choice of engines."""
 ENGINE_SECTIONS = ("chexmask", "radedit", "cxas", "ultralytics", "scaled_yolov4", "lite", "rosalia")
@@ -62,6 +62,7 @@ def stage_options(settings: Settings) -> dict[str, dict]:
     reports["engine"] = SAME_TUPLES.get(reports["engine"], reports["engine"])
     if reports["sections"] == "auto":
         reports["sections"] = "mimic" if cohort["source"] == "mimic" else "tolerant"
+    reports["scrub"] = plain["privacy"]["texts"] == "scrub"
     reading = {name: reports[name] for name in READING}
     shares, per_study = cohort.pop("split"), cohort.pop("per_study")
     cohort["split_shares"] = [shares[name] for name in SPLITS]
@@ -79,6 +80,7 @@ def stage_options(settings: Settings) -> dict[str, dict]:
                 "nothing_share": reports["nothing_share"],
                 "engine": reports["engine"],
                 "withheld": text_withheld(plain),
+                "least_subjects": plain["privacy"]["least_subjects"],
             },
             "structuring": structuring | reading,
             "mapping": model_options("reports.llm.mapping", llm | llm["mapping"], seed),

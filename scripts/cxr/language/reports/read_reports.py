@@ -33,12 +33,15 @@ class ReportsOptions:
     max_characters, max_findings: a longer report, or one with more findings, is not used.
     nothing_share: fraction of a shard's studies without a usable report above which the log warns.
     section_overrides: use the official code's manual sections for 54 irregular MIMIC-CXR studies.
+    scrub: replace identifiers in the text by surrogates, and remove signatures and markup
+    (:mod:`cxr.language.reports.privacy`).
     effusion_without_side: zone labels of an effusion without a side in the text: ``both_bases`` or ``none``.
     """
 
     engine: str
     sections: str
     section_overrides: bool
+    scrub: bool
     effusion_without_side: str
     max_characters: int
     max_findings: int
@@ -154,7 +157,11 @@ def study_line(row: dict, reader: _Reader) -> dict | tuple[str, str]:
     if line == NOTHING and section.beside and section.name == "findings":
         # "FINDINGS: PA and lateral views." holds no finding, so the impression is used
         return _line(
-            row, reading.Section(section.beside[0], section.beside[1], sentences.split(section.beside[1]), None), reader
+            row,
+            reading.Section(
+                section.beside[0], section.beside[1], sentences.split(section.beside[1]), None, section.removed
+            ),
+            reader,
         )
     return line
 
@@ -187,6 +194,7 @@ def _line(row: dict, section: reading.Section, reader: _Reader) -> dict | tuple[
         "mentions_lungs": statements.mentions_lungs(texts, tuples, reader.lexicon),
         "unknown_words": unknown,
         "unknown_share": reader.vocabulary.share(texts, unknown),
+        "removed": dict(section.removed),
         "engine": reader.options.engine,
         "digests": {"text": hashlib.blake2b(section.text.encode(), digest_size=8).hexdigest(), **reader.digests},
     }

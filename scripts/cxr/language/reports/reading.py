@@ -1,15 +1,16 @@
-"""Reading a study's report: its sections, the section to use, and its sentences."""
+"""Reading a study's report: its sections without identifiers, the section to use, and its sentences."""
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from cxr.base.faults import broken
 from cxr.base.paths import RESOURCES
 from cxr.language.reports import layouts, sections
-from cxr.language.reports.decoding import NoText, decode
+from cxr.language.reports.decoding import NoText, cleaned, decode
+from cxr.language.reports.privacy.scrubbing import add_counts, scrub
 from cxr.language.reports.sentences import split
 
 RESOURCE_FILES = ("sections.yaml", "reading/headings.yaml")
@@ -20,8 +21,10 @@ _BYTES_A_CHARACTER = 64
 
 
 class How(Protocol):
-    """Options of all stages that read reports: the reader, its corrections, and the longest report."""
+    """Options of all stages that read reports: the reader, its corrections, the longest report, and whether
+    identifiers are removed."""
 
+    scrub: bool
     sections: str
     section_overrides: bool
     max_characters: int
@@ -29,12 +32,16 @@ class How(Protocol):
 
 @dataclass(frozen=True)
 class Section:
-    """The section to use: name, text, [start, end) of its sentences, and the other section (name, text)."""
+    """The section to use: name, text, [start, end) of its sentences, and the other section (name, text).
+
+    ``removed``: how many identifiers of each kind the report had.
+    """
 
     name: str
     text: str
     spans: list[tuple[int, int]]
     beside: tuple[str, str] | None
+    removed: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def sentences(self) -> list[str]:
@@ -47,8 +54,9 @@ class _Unusable(Exception):
 
 def read(row: dict, how: How) -> Section | tuple[str, str]:
     """Return the section to use of a study's row, or (reason, detail) if it has none."""
+    removed: dict[str, int] = {}
     try:
-        found = _sections_of(row, how)
+        found = _sections_of(row, how, removed)
     except _Unusable as unusable:
         reason, detail = unusable.args
         return reason, detail
@@ -56,7 +64,7 @@ def read(row: dict, how: How) -> Section | tuple[str, str]:
     if chosen is None:
         return "empty_report", "no text in " + ", ".join(sections.SECTION_NAMES)
     name, text = chosen
-    return Section(name, text, split(text), sections.other(found, name))
+    return Section(name, text, split(text), sections.other(found, name), removed)
 
 
 def row_of(images: Sequence[dict]) -> dict:
@@ -69,17 +77,30 @@ def row_of(images: Sequence[dict]) -> dict:
     return next(told, None) or next(missing, None) or images[0]
 
 
-def _sections_of(row: dict, how: How) -> dict[str, str]:
-    """Return the sections of a study from its columns or its file. Raises _Unusable if it has neither."""
+def _sections_of(row: dict, how: How, removed: dict[str, int]) -> dict[str, str]:
+    """Return the sections of a study from its columns or its file, and count what was ``removed``.
+
+    Raises _Unusable if it has neither.
+    """
+
+    def scrubbed(text: str) -> str:
+        if not how.scrub:
+            return text
+        result = scrub(text, row["subject_id"])
+        removed.update(add_counts(removed, result.removed))
+        return result.text
+
     columns = {name: row.get(name) or "" for name in COLUMNS}
     if any(text.strip() for text in columns.values()):
         _check_length(sum(map(len, columns.values())), how)
         if how.sections == "mimic":
-            return {name: text.strip() for name, text in columns.items() if text}
-        return _merged([_tolerant(text, name) for name, text in columns.items() if text.strip()])
+            return {name: scrubbed(text.strip()) for name, text in columns.items() if text}
+        return _merged([_tolerant(scrubbed(cleaned(text)), name) for name, text in columns.items() if text.strip()])
     if row.get("report_path"):
         text = _text(Path(row["report_path"]), how)
-        return _official(text, row["study_id"], how) if how.sections == "mimic" else _tolerant(text)
+        if how.sections == "mimic":  # its corrections count characters of the original text
+            return {name: scrubbed(part) for name, part in _official(text, row["study_id"], how).items()}
+        return _tolerant(scrubbed(cleaned(text)))
     if row.get("report_missing"):
         raise _Unusable("missing_report", "the file that the cohort names for it does not exist")
     if any(row.get(name) is not None for name in COLUMNS):

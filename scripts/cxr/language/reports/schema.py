@@ -137,6 +137,10 @@ def line_schema() -> dict:
             {"type": "number", "minimum": 0, "maximum": 1},
             "Share of the section's distinct words that are unknown and could hide a finding.",
         ),
+        "removed": (
+            {"type": "object", "additionalProperties": {"type": "integer", "minimum": 1}},
+            "How many identifiers of each kind the report had; the text above holds surrogates in their place.",
+        ),
         "engine": (text, "The engine that made the tuples."),
         "digests": (
             {"type": "object", "additionalProperties": text},

@@ -1,8 +1,9 @@
 """Counting the outcomes of all shards' reports, and their unknown words."""
 
 import logging
+import re
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import polars as pl
 
@@ -18,7 +19,8 @@ WORDS = {
     "hiding": Column(pl.Int64, "Of these, studies where a sentence with it could hold a finding."),
     "example": Column(
         pl.String,
-        "First such sentence in order of `study_id`; `withheld` where `release.withhold` names `report_text`.",
+        "First such sentence in order of `study_id`; `withheld` where `release.withhold` names `report_text`. Then "
+        "words of fewer than `privacy.least_subjects` subjects, and words that may be names, are left out too.",
     ),
 }
 READING = {
@@ -36,41 +38,64 @@ WITHHELD = "withheld"
 @dataclass(frozen=True)
 class UnderstoodOptions:
     """engine: that of the reports; nothing_share: of studies without a usable report, from which that is a warning;
-    withheld: whether no text of a report may be shown (``release.withhold``)."""
+    withheld: whether no text of a report may be shown (``release.withhold``). Then a word of fewer than
+    ``least_subjects`` subjects is not shown either, nor one that is a capitalised word inside each of its sentences."""
 
     engine: str
     nothing_share: float
     withheld: bool
+    least_subjects: int
+
+
+@dataclass
+class _Use:
+    """Where an unknown word was read: numbers of studies, subjects, and the example (order, study_id, sentence)."""
+
+    studies: int = 0
+    hiding: int = 0
+    subjects: set[str] = field(default_factory=set)
+    example: tuple | None = None
+    only_as_name: bool = True
 
 
 def run(*, reports: list[str], excluded: list[str], words: str, reading: str, options: UnderstoodOptions) -> None:
     """Write ``words`` (unknown words by number of studies) and ``reading`` (outcomes), and log a summary."""
     outcomes: dict[str, list[str]] = defaultdict(list)
-    found: dict[str, list] = {}
+    uses: dict[str, _Use] = defaultdict(_Use)
     for line in (line for path in reports for line in read_lines(path)):
         outcomes[told.FINDINGS if line["tuples"] else told.PLAIN].append(line["study_id"])
         for row in line["unknown_words"]:
-            one = found.setdefault(row["word"], [0, 0, None])
-            one[0] += 1
-            one[1] += row["finding"]
-            example = (
-                not row["finding"],
-                line["study_id"],
-                " ".join(line["sentences"][row["sentence_index"] - 1].split()),
-            )
-            one[2] = min(one[2] or example, example)
+            use, sentence = uses[row["word"]], " ".join(line["sentences"][row["sentence_index"] - 1].split())
+            example = (not row["finding"], line["study_id"], sentence)
+            use.studies += 1
+            use.hiding += row["finding"]
+            use.subjects.add(line["subject_id"])
+            use.example = min(use.example or example, example)
+            use.only_as_name &= _is_like_a_name(row["word"], sentence)
     studies = pl.concat([read_table(path).select("study_id", "reason").unique() for path in excluded]).sort("study_id")
     for study_id, reason in studies.iter_rows():
         outcomes[reason].append(study_id)
     table = [
-        {"word": word, "studies": number, "hiding": hiding, "example": WITHHELD if options.withheld else example[2]}
-        for word, (number, hiding, example) in found.items()
+        {
+            "word": word,
+            "studies": use.studies,
+            "hiding": use.hiding,
+            "example": WITHHELD if options.withheld else use.example[2],
+        }
+        for word, use in uses.items()
+        if not options.withheld or (len(use.subjects) >= options.least_subjects and not use.only_as_name)
     ]
     order = pl.DataFrame(table, schema=schema(WORDS)).sort(["studies", "word"], descending=[True, False])
     write_table(words, order, WORDS)
     rows = told.rows(outcomes)
     write_table(reading, pl.DataFrame(rows, schema=schema(READING)), READING)
-    _say(rows, len(found), reading, options)
+    _say(rows, len(uses), reading, options)
+
+
+def _is_like_a_name(word: str, sentence: str) -> bool:
+    """True if a word stands inside its sentence with a capital, as names do; False in a sentence in capitals."""
+    match = re.search(rf"(?<!\w){re.escape(word)}", sentence, re.IGNORECASE)
+    return match is not None and match.start() > 0 and sentence[match.start()].isupper() and not sentence.isupper()
 
 
 def _say(rows: list[dict], words: int, reading: str, options: UnderstoodOptions) -> None:

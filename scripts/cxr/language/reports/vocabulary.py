@@ -95,13 +95,16 @@ def _bases(word: str) -> list[str]:
 
 
 @cache
-def read(reading: str, lexicon: str) -> Vocabulary:
-    """Read the words of the folders ``resources/reading`` and ``resources/lexicon``."""
+def read(reading: str, lexicon: str, misspellings: bool = True) -> Vocabulary:
+    """Read the words of the folders ``resources/reading`` and ``resources/lexicon``.
+
+    ``misspellings``: also those that the rules engine reads as words of the lexicon, which needs spaCy and seconds.
+    """
     english = _yaml(Path(reading) / "english.yaml")
     talk = frozenset(english.pop("talk"))
     own = [_yaml(path) for path in sorted(Path(lexicon).glob("*.yaml"))]
     words = {word for tree in (english, *own) for text in _texts(tree) for word in WORD.findall(text.lower())}
-    return Vocabulary(frozenset(words | talk | _misspelt(lexicon)), talk)
+    return Vocabulary(frozenset(words | talk | (_misspelt(lexicon) if misspellings else set())), talk)
 
 
 def _misspelt(lexicon: str) -> set[str]:

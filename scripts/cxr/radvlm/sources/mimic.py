@@ -25,6 +25,7 @@ class _How:
     max_characters: int
     section_overrides: bool
     sections: str = "mimic"
+    scrub: bool = False  # MIMIC-CXR's publishers have removed identifiers
 
 
 def read_mimic(options: ReadOptions) -> Held:

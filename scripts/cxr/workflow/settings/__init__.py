@@ -24,6 +24,7 @@ from cxr.workflow.settings.medground import Medground
 from cxr.workflow.settings.moved import MIMIC_ILS, moved
 from cxr.workflow.settings.outputs import Ablation, Dataset, Figures, Masks, Page, Tables
 from cxr.workflow.settings.paraphrase import Paraphrase
+from cxr.workflow.settings.privacy import Privacy
 from cxr.workflow.settings.radvlm import Radvlm
 from cxr.workflow.settings.release import Release
 from cxr.workflow.settings.reports import Reports
@@ -44,6 +45,7 @@ class Settings(Section):
     seed: int = key(2026, "Seed of every random choice.", ge=0)
     cohort: Cohort = key(Cohort, "Which images and reports go in.")
     phantom: Phantom = key(Phantom, "The embedded cohort.")
+    privacy: Privacy = key(Privacy, "What identifies a person is removed from texts and images.")
     frames: Frames = key(Frames, "From image files to frames.")
     reports: Reports = key(Reports, "From report text to findings.")
     organs: Organs = key(Organs, "Organ masks.")

@@ -29,10 +29,11 @@ KEPT, ALL = "answers", "all"
 
 @dataclass(frozen=True)
 class StructuringOptions(ModelOptions):
-    """sections, section_overrides, max_characters: as in the stage's options; the rest: options of the model."""
+    """sections, section_overrides, scrub, max_characters: as in the stage's options; the rest: options of the model."""
 
     sections: str
     section_overrides: bool
+    scrub: bool
     max_characters: int
 
 

@@ -1,0 +1,381 @@
+"""Finding the names of people and institutions in a report: by titles, roles, verbs, labels, capitals and lists."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from cxr.language.reports import sentences
+from cxr.language.reports.privacy.rules import Rules
+
+NAME, ADDRESS = "name", "address"
+_WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+|-[^\W\d_]+)*")
+_CLOSE = re.compile(r"[ \t]{1,2}|\.[ \t]?|\.?-|[ \t]?[·/][ \t]?")
+"""What may stand between two parts of a name."""
+_COMMA = re.compile(r",[ \t]{0,2}")
+_AFTER_ROLE = re.compile(r"[ \t]{1,2}|[ \t]?[:(,][ \t]?|\.[ \t]?|[ \t][-–][ \t]")
+_CONNECTORS = frozenset(
+    ("van", "von", "der", "den", "de", "la", "le", "di", "da", "del", "el", "al", "bin", "ter", "ten", "zu", "dos")
+)
+_PREPOSITIONS = frozenset(("to", "with", "by", "for", "of", "from", "via"))
+_PLACES = frozenset(("in", "from", "at", "near", "aus"))
+_HELPERS = frozenset(("has", "have", "had", "was", "is", "were", "are", "been", "made", "now", "who", "office"))
+_SIZES = frozenset(("fr",))
+_SHOUTED, _FEW_LETTERS = 0.7, 8
+_PLACEHOLDER = "XX"
+"""Public reports have XXXX where a name was removed."""
+_REACH = 6
+"""Words after a verb among which a name is looked for."""
+_LONGEST_NAME = 5
+_SHORTEST_ABBREVIATION = 4
+"""Letters of a word in capitals from which the lists of names decide about it."""
+_SHORTEST_LOWER_CASE = 5
+_STOPS = frozenset(
+    ("sex", "age", "dob", "mrn", "male", "female", "m", "f", "id", "born", "exam", "date", "and", "und", "or")
+)
+
+
+@dataclass(slots=True)
+class Word:
+    """A word of the text: its place, and what is known of it. ``kind``: ``""`` while it is nothing private."""
+
+    start: int
+    end: int
+    text: str
+    lower: str
+    is_first: bool
+    is_shouted: bool
+    is_foreign: bool
+    sentence: int
+    is_common: bool
+    is_listed: bool
+    is_report_word: bool
+    kind: str = ""
+
+    @property
+    def is_capital(self) -> bool:
+        """True for a capital that says something: not at the start of a sentence in capitals."""
+        return self.text[0].isupper() and not self.is_shouted
+
+    @property
+    def is_initial(self) -> bool:
+        return len(self.text) == 1 and self.text.isupper()
+
+    @property
+    def is_surname(self) -> bool:
+        """True if the word may be a name where the text treats it as one."""
+        return self.is_listed or not self.is_common
+
+
+def find_names(text: str, rules: Rules) -> list[tuple[int, int, str]]:
+    """Return (start, end, kind) of each word that is part of a name or of an address, in order."""
+    words = list(_words(text, rules))
+    finder = _Finder(text, words, rules)
+    finder.mark()
+    return [(word.start, word.end, word.kind) for word in words if word.kind]
+
+
+def _words(text: str, rules: Rules) -> Iterator[Word]:
+    number = 0
+    for line in re.finditer(r"[^\n]+", text):
+        for start, end in sentences.split(line[0]):
+            number += 1
+            part = line[0][start:end]
+            letters = [letter for letter in part if letter.isalpha()]
+            shouted = len(letters) >= _FEW_LETTERS and sum(map(str.isupper, letters)) > _SHOUTED * len(letters)
+            matches = list(_WORD.finditer(part))
+            foreign = any(match[0].lower() in rules.foreign for match in matches)
+            for index, match in enumerate(matches):
+                gap = part[matches[index - 1].end() : match.start()] if index else ""
+                spelled = re.sub(r"['’]s$", "", match[0])
+                lower = spelled.lower()
+                pieces = [piece for piece in re.split(r"[-'’]", lower) if piece]
+                yield Word(
+                    start=line.start() + start + match.start(),
+                    end=line.start() + start + match.start() + len(spelled),
+                    text=spelled,
+                    lower=lower,
+                    is_first=index == 0 or ":" in gap or "•" in gap or "|" in gap,
+                    is_shouted=shouted,
+                    is_foreign=foreign,
+                    sentence=number,
+                    is_common=rules.is_common(lower) or (len(pieces) > 1 and all(map(rules.is_common, pieces))),
+                    is_listed=lower in rules.names or lower in rules.words["common_surnames"],
+                    is_report_word=lower in rules.report_words.words,
+                )
+
+
+class _Finder:
+    """Marks the words of one text."""
+
+    def __init__(self, text: str, words: list[Word], rules: Rules):
+        self.text, self.words, self.rules = text, words, rules
+        self.certain: set[str] = set()
+        self.is_lower_case = not any(
+            word.text[0].isupper() and not word.is_first and len(word.text) > 1 for word in words
+        )
+
+    def mark(self) -> None:
+        for index, word in enumerate(self.words):
+            self._title(index, word)
+            self._role(index, word)
+            self._credential(index, word)
+            self._last_first(index, word)
+            self._act(index, word)
+            self._reaction(index, word)
+        self._labels()
+        self._institutions()
+        for word in self.words:
+            if not word.kind and self._is_strange(word):
+                word.kind = NAME
+        self._places()
+        self._extend()
+        self._repeats()
+
+    def _gap(self, index: int) -> str:
+        """Return the text between a word and the next."""
+        return self.text[self.words[index].end : self.words[index + 1].start] if index + 1 < len(self.words) else "\n"
+
+    def _has(self, name: str, word: str) -> bool:
+        return word in self.rules.words[name]
+
+    def _set(self, word: Word, kind: str = NAME) -> None:
+        if _PLACEHOLDER in word.text:
+            return
+        if not word.kind:
+            word.kind = kind
+        self.certain.add(word.lower)
+
+    def _run(self, index: int, first_is_name: bool, pattern: re.Pattern = _CLOSE) -> None:
+        """Mark the name that begins with the word after ``index``; its first word may be a common one."""
+        number, gap, connected = 0, pattern, False
+        while number < _LONGEST_NAME and index + 1 < len(self.words) and gap.fullmatch(self._gap(index)):
+            word = self.words[index + 1]
+            index += 1
+            if not number and self._has("titles", word.lower):
+                gap = _CLOSE
+                continue
+            if word.lower in _CONNECTORS and index + 1 < len(self.words) and self.words[index + 1].text[0].isalpha():
+                following = self.words[index + 1]
+                if following.text[0].isupper() or following.lower in _CONNECTORS:
+                    gap, connected = _CLOSE, True
+                    continue
+            titled = not number and first_is_name
+            named = connected or word.is_initial or word.is_surname
+            named |= titled and not (word.is_shouted and word.is_report_word)
+            looks_named = word.text[0].isupper() and named
+            lower_case = titled and word.text.islower() and not word.is_common
+            if not (looks_named or lower_case):
+                return
+            self._set(word)
+            number, gap, connected = number + 1, _CLOSE, False
+
+    def _title(self, index: int, word: Word) -> None:
+        if not self._has("titles", word.lower):
+            return
+        before = self.text[max(0, word.start - 3) : word.start]
+        if word.lower in _SIZES and re.search(r"\d[ -]?$", before):
+            return  # a catheter of 8 Fr
+        self._run(index, first_is_name=True)
+
+    def _role(self, index: int, word: Word) -> None:
+        if self._has("roles", word.lower) and index + 1 < len(self.words):
+            following = self.words[index + 1]
+            if following.is_initial or (
+                following.is_surname and (following.is_capital or self.rules.is_name(following.lower))
+            ):
+                self._run(index, first_is_name=False, pattern=_AFTER_ROLE)
+
+    def _credential(self, index: int, word: Word) -> None:
+        if not (word.text.isupper() or "-" in word.text or word.text in ("PhD", "Ph")) or not self._has(
+            "credentials", word.lower
+        ):
+            return
+        for back in range(index - 1, max(-1, index - 4), -1):
+            gap = self._gap(back)
+            previous = self.words[back]
+            if not (_CLOSE.fullmatch(gap) or _COMMA.fullmatch(gap) or gap in (".,", "., ")):
+                return
+            if not previous.text[0].isupper() or not (previous.is_initial or previous.is_surname):
+                return
+            if not self._has("credentials", previous.lower):
+                self._set(previous)
+
+    def _last_first(self, index: int, word: Word) -> None:
+        if index + 1 >= len(self.words) or not _COMMA.fullmatch(self._gap(index)):
+            return
+        following = self.words[index + 1]
+        pair = (word, following)
+        if not all(each.text[0].isupper() and each.is_surname for each in pair):
+            return
+        named = any(self.rules.is_name(each.lower) for each in pair) or all(
+            each.is_listed and not each.is_report_word for each in pair
+        )
+        strangers = not (word.is_common or following.is_common) and (word.is_first or not word.is_shouted)
+        if named or strangers:
+            self._set(word)
+            self._run(index, first_is_name=False, pattern=_COMMA)
+
+    def _act(self, index: int, word: Word) -> None:
+        """Mark a name after "discussed with", "called to", "per" …"""
+        if not (
+            self._has("acts", word.lower)
+            or (word.lower == "w" and self.text[word.start - 2 : word.start].lower() == "d/")
+        ):
+            return
+        for ahead in range(index, min(index + _REACH, len(self.words) - 1)):
+            following = self.words[ahead + 1]
+            if following.sentence != word.sentence:
+                return
+            close = ahead == index or self.words[ahead].lower in _PREPOSITIONS
+            if (
+                following.is_capital
+                and not following.is_first
+                and following.is_surname
+                and not (following.text.isupper() and not following.is_listed)
+                and (not following.is_report_word or (close and following.is_listed))
+            ):
+                self._run(ahead, first_is_name=False, pattern=re.compile(r"[^\n]{1,6}"))
+                return
+            if close and not following.is_common and (following.text.islower() or following.is_shouted):
+                self._set(following)
+                return
+            if close and following.is_shouted and following.is_listed and not following.is_report_word:
+                self._set(following)
+                return
+
+    def _reaction(self, index: int, word: Word) -> None:
+        """Mark a name before "was notified", "is aware" …"""
+        if (
+            not word.text[0].isupper()
+            or not word.is_surname
+            or (word.is_report_word and not word.is_listed)
+            or len(word.text) < 2
+        ):
+            return
+        if word.text.isupper() and not word.is_listed and not word.is_shouted:
+            return
+        rest = re.sub(r"^['’]s\b", "", self.text[word.end : word.end + 60])
+        helpers = rf"(?:\W+(?:{'|'.join(_HELPERS)})\b)*"
+        if re.match(rf"(?:/\w+)?{helpers}\W+(?:{self.rules.phrases['reactions']}\b|an?\W+\d)", rest, re.I):
+            self._set(word)
+
+    def _labels(self) -> None:
+        """Mark the values of "Name:", "Referring physician:" …"""
+        pattern = re.compile(
+            rf"(?:^|[|;·•\t]|[ ]{{2}}|[.!?][ ])[ \t*]*({self.rules.phrases['name_labels']})[ \t]*\.?"
+            r"[ \t]*[:#*]+[ \t*]*",
+            re.I | re.M,
+        )
+        for label in pattern.finditer(self.text):
+            self._value(label.end())
+        for label in re.finditer(r"^\W*(?:patient(?:'s)?[ \t]+name|name)[ \t]+", self.text, re.I | re.M):
+            self._value(label.end())
+        for label in re.finditer(rf"\b({self.rules.phrases['name_labels']})[ \t]*:[ \t]*", self.text, re.I):
+            self._value(label.end())
+
+    def _value(self, position: int) -> None:
+        index = next((number for number, word in enumerate(self.words) if word.start >= position), None)
+        if index is None or self.text[position : self.words[index].start].strip(" \t("):
+            return
+        for number in range(index, min(index + _LONGEST_NAME, len(self.words))):
+            word = self.words[number]
+            if word.lower in _STOPS or not (word.text[0].isupper() or word.lower in _CONNECTORS):
+                return
+            if word.lower in _CONNECTORS or self._has("titles", word.lower) or self._has("credentials", word.lower):
+                pass
+            elif (word.is_report_word and not word.is_listed and not word.is_initial) or re.match(
+                r"[ \t]*[:#]", self.text[word.end : word.end + 3]
+            ):
+                return
+            else:
+                self._set(word)
+            if not re.fullmatch(r"[ \t]|[.,]{1,2}[ \t]{0,2}|\.?-", self._gap(number)):
+                return
+
+    def _institutions(self) -> None:
+        """Mark the names of hospitals: capitalised words before "Hospital", and behind "Klinik"."""
+        for match in re.finditer(rf"\b{self.rules.phrases['institutions']}\b", self.text, re.I):
+            before = [index for index, word in enumerate(self.words) if word.end <= match.start()][-4:]
+            for index in reversed(before):
+                word = self.words[index]
+                ahead = self.text[word.end : self.words[index + 1].start] if index + 1 < len(self.words) else " "
+                if not re.fullmatch(r"['’]?s?\.?[ \t-]+", ahead) or not word.text[0].isupper() or word.is_shouted:
+                    break
+                if word.lower == "st" or (word.is_surname and not word.is_report_word):
+                    self._set(word, ADDRESS)
+            index = next((number for number, word in enumerate(self.words) if word.start >= match.end()), None)
+            if (
+                index is not None
+                and match[0].lower() not in ("hospital", "clinic")
+                and not self.text[match.end() : self.words[index].start].strip(" \t")
+            ):
+                word = self.words[index]
+                if (
+                    word.is_capital
+                    and not (word.is_report_word and not word.is_listed)
+                    and not self._has("titles", word.lower)
+                    and match[0][0].isupper()
+                ):
+                    self._set(word, ADDRESS)
+
+    def _is_strange(self, word: Word) -> bool:
+        """True for a word that only a name can be: in a list of names, or with a capital inside a sentence."""
+        if len(word.text) < 2 or _PLACEHOLDER in word.text or word.lower in self.rules.foreign:
+            return False
+        if self.rules.is_name(word.lower) and not word.is_common:
+            if word.text.islower():
+                return self.is_lower_case and not word.is_foreign and len(word.text) >= _SHORTEST_LOWER_CASE
+            return (
+                len(word.text) >= _SHORTEST_ABBREVIATION
+                or not word.text.isupper()
+                or (word.is_shouted and len(word.text) > 2)
+            )
+        if not word.is_capital or word.is_first or word.is_foreign or word.text.isupper():
+            return False
+        if any(map(str.isupper, word.text[1:])) and "-" not in word.text:
+            return False
+        return not word.is_common
+
+    def _places(self) -> None:
+        """Mark a capitalised word behind "in" or "from" that is no word of reports."""
+        for previous, word in zip(self.words, self.words[1:], strict=False):
+            if word.kind or not word.is_capital or previous.lower not in _PLACES or len(word.text) < 3:
+                continue
+            if (
+                word.sentence == previous.sentence
+                and not word.text.isupper()
+                and not (self.rules.report_words.known(word.lower) or self._has("eponyms", word.lower))
+            ):
+                self._set(word, ADDRESS)
+
+    def _extend(self) -> None:
+        """Mark the neighbours of a name that belong to it: first names, initials, "van der"."""
+        for step in (1, -1):
+            order = range(len(self.words) - 1) if step == 1 else range(len(self.words) - 1, 0, -1)
+            for index in order:
+                word, neighbour = self.words[index], self.words[index + step]
+                if not word.kind or neighbour.kind:
+                    continue
+                gap = self._gap(index if step == 1 else index - 1)
+                if not _CLOSE.fullmatch(gap) or neighbour.is_shouted != word.is_shouted:
+                    continue
+                if step == 1 and "." in gap and not word.is_initial:
+                    continue  # the end of a sentence
+                if neighbour.is_initial and not neighbour.is_first | (step == 1 and neighbour.text in ("I", "A")):
+                    neighbour.kind = word.kind
+                elif (
+                    neighbour.text[0].isupper() and len(neighbour.text) > 1 and not self._has("titles", neighbour.lower)
+                ):
+                    after_initial = word.is_initial and step == 1 and not neighbour.text.isupper()
+                    if not neighbour.is_common or (
+                        neighbour.is_listed and (after_initial or not neighbour.is_report_word)
+                    ):
+                        neighbour.kind = word.kind
+
+    def _repeats(self) -> None:
+        """Mark a name wherever the text has it again; a common word only with a capital inside a sentence."""
+        for word in self.words:
+            if word.kind or word.lower not in self.certain or len(word.text) < 2:
+                continue
+            if not word.is_common or (word.is_capital and not word.is_first and not word.text.isupper()):
+                word.kind = NAME

@@ -1,0 +1,105 @@
+"""The words by which identifiers are recognised: common words, names of people, and those of ``identifiers.yaml``.
+
+Philter's idea (Norgeot et al. 2020, doi:10.1038/s41746-020-0258-y): what is in a list of harmless words stays. The
+lists of harmless words and of names are those of its package ``philter_ucsf``, beside the words that the reports stage
+knows.
+"""
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+import yaml
+
+from cxr.base.faults import Broken
+from cxr.base.paths import RESOURCES
+from cxr.language.reports import language, substance, vocabulary
+
+RESOURCE_FILES = ("privacy/identifiers.yaml", "reading", "lexicon")
+_PACKAGE = "philter_ucsf"
+_LISTS = {
+    "harmless": ("whitelists/whitelist_plus_fps_091718_nonames.json",),
+    "names": ("blacklists/firstnames_minus_fps.json", "blacklists/lastnames_minus_fps.json"),
+}
+
+
+_HARMLESS = ("eponyms", "titles", "roles", "credentials", "id_labels", "phone_labels", "institutions", "streets")
+"""Lists of ``identifiers.yaml`` whose words are no names."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """``phrases``: the lists of ``identifiers.yaml`` by key, each as a pattern; ``words``: the same as sets.
+
+    report_words: words of English reports (the reports stage's vocabulary); harmless, names: Philter's lists; chest:
+    words that describe the chest; foreign: words of other languages.
+    """
+
+    phrases: dict[str, str]
+    words: dict[str, frozenset[str]]
+    report_words: vocabulary.Vocabulary
+    harmless: frozenset[str]
+    names: frozenset[str]
+    chest: substance.Substance
+    foreign: frozenset[str]
+
+    def is_name(self, word: str) -> bool:
+        """True if a word in lower case is a name of people and no common word."""
+        return word in self.names and not self.is_common(word)
+
+    def is_common(self, word: str) -> bool:
+        """True if a word in lower case is a word of reports, of medicine or of the language."""
+        if word in self.words["surrogates"]:
+            return False
+        return (
+            word in self.report_words.words
+            or any(word in self.words[name] for name in _HARMLESS)
+            or word in self.harmless
+            or (word not in self.names and self.report_words.known(word))
+        )
+
+
+@cache
+def load_rules() -> Rules:
+    """Read the lists. Raises Broken if this Python lacks the package of word lists."""
+    texts = yaml.load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"), yaml.BaseLoader)
+    reading, lexicon = (str(RESOURCES / name) for name in RESOURCE_FILES[1:])
+    report_words = vocabulary.read(reading, lexicon, misspellings=False)
+    lists = {name: frozenset().union(*map(_words_of, files)) for name, files in _LISTS.items()}
+    languages = language.read(f"{reading}/languages.yaml", report_words)
+    return Rules(
+        phrases={name: alternatives(phrases) for name, phrases in texts.items()},
+        words={name: frozenset(word.lower() for word in phrases) for name, phrases in texts.items()},
+        report_words=report_words,
+        harmless=lists["harmless"],
+        names=lists["names"] | frozenset(word.lower() for word in texts["surrogates"]),
+        chest=substance.read(f"{reading}/no_report.yaml"),
+        foreign=frozenset().union(*(each.words for each in languages)),
+    )
+
+
+@cache
+def surrogate_names() -> tuple[str, ...]:
+    """Return the names that replace names."""
+    texts = yaml.load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"), yaml.BaseLoader)
+    return tuple(texts["surrogates"])
+
+
+def alternatives(phrases: Iterable[str]) -> str:
+    """Return a pattern of any of the phrases, the longest first."""
+    ordered = sorted(phrases, key=lambda phrase: (-len(phrase), phrase))
+    return "(?:" + "|".join(r"\s+".join(map(re.escape, phrase.split())) for phrase in ordered) + ")"
+
+
+def _words_of(name: str) -> frozenset[str]:
+    package = find_spec(_PACKAGE)
+    if package is None or not package.submodule_search_locations:
+        raise Broken(
+            f"reports: this Python lacks the package {_PACKAGE}: run with the rule's environment, or install it"
+        )
+    path = Path(package.submodule_search_locations[0]) / "filters" / name
+    return frozenset(json.loads(path.read_text(encoding="utf-8")))

@@ -1,0 +1,279 @@
+"""Scrubbing a report: removing markup, signatures and orders, and replacing identifiers by surrogates.
+
+:func:`scrub` is the only entry. It works line by line on the whole text, before sections are told apart, because a
+signature is a line. What describes the chest stays: a sentence that says something of it is never removed, only the
+names, numbers and dates in it are replaced.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+
+from cxr.language.reports import sentences
+from cxr.language.reports.privacy.dates import find_dates
+from cxr.language.reports.privacy.names import find_names
+from cxr.language.reports.privacy.rules import Rules, load_rules
+from cxr.language.reports.privacy.surrogates import Surrogates
+from cxr.llm.guards import addresses_the_model
+
+KINDS = ("name", "address", "date", "record", "phone", "web", "age", "signature", "markup", "order")
+"""What is removed: names; places and institutions; dates; numbers of records; telephones; mail and web addresses; ages
+above 89; signatures; markup; orders to a language model."""
+
+_HIDDEN = re.compile(r"<!--.*?(?:-->|\Z)|<(script|style|head|title|template)\b[^>]*>.*?(?:</\1\s*>|\Z)", re.I | re.S)
+_TAGS = (
+    "a|abbr|address|article|b|blockquote|body|br|button|center|code|dd|div|dl|dt|em|embed|font|form|h[1-6]|"
+    "head|hr|html|i|iframe|img|input|li|link|meta|object|ol|p|pre|script|section|small|span|strong|style|sub|sup|svg|table|tbody|td|textarea|"
+    "tfoot|th|thead|title|tr|tt|u|ul|video|xml"
+)
+_TAG = re.compile(rf"<[/!?]?(?P<name>{_TAGS})\b(?:\s[^<>]*|/)?>|<\?[^<>]*\?>|<![a-z][^<>]*>", re.I)
+_BREAKS = frozenset(
+    (
+        "address",
+        "article",
+        "blockquote",
+        "br",
+        "dd",
+        "div",
+        "dl",
+        "dt",
+        "h1",
+        "h2",
+        "h3",
+        "h4",
+        "h5",
+        "h6",
+        "hr",
+        "li",
+        "ol",
+        "p",
+        "pre",
+        "section",
+        "table",
+        "td",
+        "th",
+        "tr",
+        "ul",
+    )
+)
+_WEB = re.compile(
+    r"\b[\w.+-]+@[\w-]+(?:\.[\w-]+)+\b|\b(?:https?|ftp)://[^\s<>\"')]+|\bwww\.[^\s<>\"')]+"
+    r"|(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?![\d.])"
+)
+_PHONE = re.compile(
+    r"(?<![\w.])(?:\+\d{1,3}[ .-]?)?\(?0?\d{2,4}\)?[ .-]\d{3}[ .-]\d{3,4}(?![\d.]\d|\w)"
+    r"|(?<![\w.])\(\d{2,5}\)[ -]?\d{3,4}(?:[ -]?\d{2,5})*(?!\w)"
+    r"|(?<![\w.])\+\d{1,3}(?:[ ./-]?\(?\d{1,5}\)?){2,5}(?!\w)"
+    r"|(?<![\w.])0\d{2,4}[ ]?[-/][ ]?\d{3,9}(?:[ -]\d{2,5})*(?!\w)"
+    r"|(?<![\w./-])\d{3}-\d{4}(?![\w-]|\.\d)"
+    r"|(?<![\w.])x[ ]?\d{4,5}(?!\w)"
+)
+_RECORD = re.compile(
+    r"#[ ]?\d{4,}\b|\b\d{3}-\d{2}-\d{4}\b|(?<![\d.,])\d{6,}(?:-\d{1,3})?(?![\d,]*\.\d|\w)"
+    r"|\b[A-Z]{1,5}(?:-\d{2,}){1,4}\b|\b[A-Z]{1,5}#?-?\d{5,}\w*\b"
+    r"|\b(?=[A-Z0-9]*\d[A-Z0-9]*\d[A-Z0-9]*\d)(?=[A-Z0-9]*[A-Z])[A-Z0-9]{7,}\b"
+    r"|\b[A-Z]{3,4}\d{2,}\b|\b\d{2,}(?:-\d{2,}){2,}\b"
+)
+_HARMLESS_RECORD = re.compile(r"(?:COVID|SARS|CO|FEV|FIO|SPO|PO)-?\d+", re.I)
+_WEAK_LABELS = frozenset(
+    ("report", "ct", "mri", "study", "case", "order", "record", "visit", "device", "lot", "mr", "acc", "model", "ip",
+     "job", "account", "encounter", "id")
+)  # fmt: skip
+_PLACE_LABELS = frozenset(("room", "bed", "ward", "station", "zimmer", "bett"))
+_AGE = re.compile(
+    r"(?<![\d.,-])(?:9\d|1[0-2]\d)(?=[ -]{0,2}(?:years?\b|yrs?\b|y[/.]?o\b|yo[mf]?\b|jahre|jährig|j\.))", re.I
+)
+_INITIALS = re.compile(
+    r"\W*(?:/\w{2,12}/?(?:\s.*)?|[A-Z]{2,4}\s*[:/]\s*[a-z]{2,4}\b[\s\d/:.,DT-]*"
+    r"|(?:D|DD|T|DT|R)\s*:\s*\d.*|[-–—]{1,2}\s*[A-Z]\w+(?:\s[A-Z]\w+)?\W*)"
+)
+_HEADING = re.compile(r"\W*[A-Z][A-Za-z /]{3,40}:")
+_REST_WORDS = 12
+"""Words up to which what follows a signature on its line belongs to it."""
+_CLOSING_LINES = 5
+
+
+@dataclass(frozen=True)
+class Scrubbed:
+    """A scrubbed text, and how many identifiers of each kind it had."""
+
+    text: str
+    removed: dict[str, int]
+
+
+def scrub(text: str, subject_id: str) -> Scrubbed:
+    """Return a report's text without identifiers; ``subject_id`` seeds the surrogates."""
+    rules, removed = load_rules(), Counter()
+    text = _without_markup(text, removed)
+    text = _without_signatures(text, rules, removed)
+    surrogates, pieces, place = Surrogates(subject_id), [], 0
+    for start, end, kind in _spans(text, rules):
+        surrogate = surrogates.replace(kind, text[start:end])
+        removed[kind] += 1
+        pieces += [text[place:start], surrogate]
+        place = end
+    return Scrubbed("".join([*pieces, text[place:]]), {kind: removed[kind] for kind in KINDS if removed[kind]})
+
+
+def add_counts(one: dict[str, int], two: dict[str, int]) -> dict[str, int]:
+    """Return the sum of two counts by kind, in the order of :data:`KINDS`."""
+    total = Counter(one) + Counter(two)
+    return {kind: total[kind] for kind in KINDS if total[kind]}
+
+
+def _without_markup(text: str, removed: Counter) -> str:
+    if "<" not in text:
+        return text
+
+    def gap(tag: re.Match) -> str:
+        removed["markup"] += 1
+        return "\n" if (tag["name"] or "").lower() in _BREAKS else ""
+
+    text, hidden = _HIDDEN.subn("", text)
+    removed["markup"] += hidden
+    return _TAG.sub(gap, text)
+
+
+def _without_signatures(text: str, rules: Rules, removed: Counter) -> str:
+    """Return the text without signatures, stamps of dictation, and sentences that speak to a language model."""
+    patterns, lines, closing = _signature_patterns(), [], 0
+    for line in text.split("\n"):
+        if not line.strip():
+            closing = 0
+        elif closing and rules.chest.lacks([line]) and not _HEADING.match(line):
+            removed["signature"] += 1
+            closing -= 1
+            continue
+        elif patterns["closing"].match(line) and rules.chest.lacks([line]):
+            removed["signature"] += 1
+            closing = _CLOSING_LINES
+            continue
+        elif patterns["salutation"].match(line) and rules.chest.lacks([line]):
+            removed["signature"] += 1
+            continue
+        else:
+            closing = 0
+        lines.append(_without_signed_sentences(line, rules, removed))
+    return "\n".join(lines)
+
+
+def _without_signed_sentences(line: str, rules: Rules, removed: Counter) -> str:
+    spans, signed = [], False
+    patterns = _signature_patterns()
+    for start, end in sentences.split(line):
+        sentence = line[start:end]
+        if addresses_the_model(sentence):
+            removed["order"] += 1
+            signed = True
+        elif _is_signature(sentence, patterns, rules):
+            removed["signature"] += 1
+            signed = True
+        elif not (
+            signed
+            and rules.chest.lacks([sentence])
+            and not _HEADING.match(sentence)
+            and len(sentence.split()) <= _REST_WORDS
+        ):
+            signed = False
+            continue
+        spans.append((start, end))
+    for start, end in reversed(spans):
+        line = (
+            line[:start].rstrip() + (" " if line[end:].strip() and line[:start].strip() else "") + line[end:].lstrip()
+        )
+    return line
+
+
+def _is_signature(sentence: str, patterns: dict[str, re.Pattern], rules: Rules) -> bool:
+    if not (
+        patterns["signature"].match(sentence)
+        or patterns["attestation"].search(sentence)
+        or _INITIALS.fullmatch(sentence)
+    ):
+        return False
+    if patterns["attestation"].search(sentence) and re.search(r"\b(?:I|radiologist|physician)\b", sentence):
+        return True
+    return rules.chest.lacks([sentence])
+
+
+@cache
+def _signature_patterns() -> dict[str, re.Pattern]:
+    phrases = load_rules().phrases
+    before = r"[\W_]*(?:report\s+)?"
+    after = r"\.?(?:\s*(?:[:/]|[-–—]\s)|\s*$|\s+(?:on|at|by|von|am)\b|(?-i:\s+(?:[A-ZÄÖÜ]|\d))|\s+[^\W\d_]{2,4}\s*$)"
+    return {
+        "signature": re.compile(rf"{before}{phrases['signatures']}(?<!\w\w\w/)[*_ ]*{after}", re.I),
+        "closing": re.compile(rf"\W*{phrases['closings']}\b", re.I),
+        "salutation": re.compile(rf"\W*{phrases['salutations']}\b", re.I),
+        "attestation": re.compile(rf"\b{phrases['attestations']}\b", re.I),
+    }
+
+
+def _spans(text: str, rules: Rules) -> list[tuple[int, int, str]]:
+    """Return (start, end, kind) of the identifiers, in order and without overlap; earlier kinds outweigh later ones."""
+    taken, found = bytearray(len(text)), []
+    for start, end, kind in _candidates(text, rules):
+        if end > start and not any(taken[start:end]):
+            taken[start:end] = b"\1" * (end - start)
+            found.append((start, end, kind))
+    return sorted(found)
+
+
+def _candidates(text: str, rules: Rules) -> Iterator[tuple[int, int, str]]:
+    patterns = _span_patterns()
+    yield from ((*match.span(), "web") for match in _WEB.finditer(text))
+    yield from ((start, end, "date") for start, end in find_dates(text))
+    for match in patterns["phone"].finditer(text):
+        yield *match.span("value"), "phone"
+    yield from ((*match.span(), "phone") for match in _PHONE.finditer(text))
+    for match in patterns["record"].finditer(text):
+        label, digits = match["label"].lower(), sum(map(str.isdigit, match["value"]))
+        if label in _PLACE_LABELS or digits >= (4 if label in _WEAK_LABELS else 2):
+            yield *match.span("value"), "record"
+    for match in patterns["address"].finditer(text):
+        for part in re.finditer(r"[^\W\d_]+|\d+", match[0]):
+            start, end = match.start() + part.start(), match.start() + part.end()
+            ending = patterns["street_ending"].search(part[0])
+            if part[0].isdigit():
+                yield start, end, "address"
+            elif ending:
+                yield start, end - len(ending[0]), "address"
+            elif (
+                part[0][0].isupper()
+                and not rules.report_words.known(part[0].lower())
+                and not patterns["street"].fullmatch(part[0])
+            ):
+                yield start, end, "address"
+    for match in _RECORD.finditer(text):
+        if not _HARMLESS_RECORD.fullmatch(match[0]):
+            yield *match.span(), "record"
+    yield from ((*match.span(), "age") for match in _AGE.finditer(text))
+    yield from find_names(text, rules)
+
+
+@cache
+def _span_patterns() -> dict[str, re.Pattern]:
+    phrases = load_rules().phrases
+    number = r"(?:\s*(?:no|nr|num|number|nummer|id)\b\.?|\s*[.#:=-]){0,3}\s*"
+    street = rf"(?:{phrases['streets']}|\w*{phrases['german_streets']})\.?"
+    german_city = r",?[ \t]+(?:D-)?\d{5}(?:[ \t]+[A-ZÄÖÜ][\w-]+)?"
+    american_city = r",[ \t]*[A-Z][\w.]+(?:[ \t][A-Z][a-z]+)?(?:,?[ \t]+[A-Z]{2})?(?:[ \t]+\d{5}(?:-\d{4})?)?"
+    city = f"(?:{german_city}|{american_city})?"
+    return {
+        "phone": re.compile(
+            rf"(?i:(?<!\w){phrases['phone_labels']})(?!\w){number}\(?(?P<value>\+?\d[\d()/ .-]{{2,18}}\d)(?!\w)"
+        ),
+        "record": re.compile(
+            rf"(?i:(?<!\w)(?P<label>{phrases['id_labels']}))(?!\w){number}(?P<value>(?=[\w./-]*\d)[A-Z0-9#][\w/-]*)"
+        ),
+        "street": re.compile(street, re.I),
+        "street_ending": re.compile(rf"(?<=\w){phrases['german_streets']}$", re.I),
+        "address": re.compile(
+            rf"(?<!\w)\d{{1,5}}\w?[ \t]+(?:[A-Z][\w'.-]+[ \t]+){{1,3}}(?i:{phrases['streets']})\b\.?{city}"
+            rf"|(?<!\w)[A-ZÄÖÜ][\w-]*(?:[ \t-][A-ZÄÖÜ][\w-]*)?(?i:{phrases['german_streets']})\.?"
+            rf"[ \t]*\d{{1,4}}[a-z]?{city}"
+            rf"|(?<![\w.])(?:D-)?\d{{5}}[ \t]+[A-ZÄÖÜ][a-zäöüß]+"
+        ),
+    }
