@@ -106,6 +106,7 @@ include: "rules/reporting/tables.smk"
 include: "rules/reporting/figures.smk"
 include: "rules/reporting/page.smk"
 include: "rules/reporting/page_radvlm.smk"
+include: "rules/reporting/privacy.smk"
 include: "rules/reporting/explain.smk"
 include: "rules/reporting/agreement.smk"
 include: "rules/reporting/review.smk"
@@ -144,6 +145,7 @@ rule all:
         rules.tables.input,
         rules.figures.input,
         rules.page.input,
+        rules.privacy.input,
         rules.weights.output if PLAN.weights_needed or PLAN.models else [],
 
 

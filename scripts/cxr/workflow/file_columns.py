@@ -33,6 +33,7 @@ from cxr.radvlm.sources import join_splits
 from cxr.reporting.ablation import points
 from cxr.reporting.agreement import compare
 from cxr.reporting.page import costs, render
+from cxr.reporting.privacy import count_removed
 from cxr.reporting.release import parquet
 from cxr.reporting.review import make_pages, merge, rates, unit_pages
 from cxr.reporting.review import queries as review_queries
@@ -167,6 +168,7 @@ TABLES: dict[str, Columns] = {
     "results/vlm/{run}/answers/{set}.unused.parquet": answers.UNUSED,
     "results/vlm/sets/{set}.tsv": answers.DRAWN,
     "results/ablation/points.tsv": points.POINTS,
+    "results/tables/privacy.tsv": count_removed.TABLE,
     "results/tables/splits.tsv": tables.THRESHOLDS | splits.TABLE,
     "results/tables/funnel.tsv": tables.THRESHOLDS | conservation.FUNNEL,
     "results/tables/conservation.tsv": tables.THRESHOLDS | conservation.CONSERVATION,

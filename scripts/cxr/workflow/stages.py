@@ -156,6 +156,8 @@ STAGES = (
     Stage("figures", "reporting", "Draws the paper's figures from this data."),
     Stage("page", "reporting", "Writes `results/index.html`, the results on one page, and `costs.html`.",
           "reference/files.md"),
+    Stage("privacy", "reporting", "Counts what was removed from texts and images because it identifies a person.",
+          "how-to/privacy.md"),
     Stage("explain", "reporting", "Shows every decision about one study, and its reason."),
     Stage(
         "agreement",

@@ -1,0 +1,1 @@
+"""The stage privacy: what was removed from texts and images, counted."""

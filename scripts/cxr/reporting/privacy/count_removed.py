@@ -1,0 +1,46 @@
+"""Count what was removed from texts and images: kinds, places and numbers, no content."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import polars as pl
+
+from cxr.base.columns import Column, schema
+from cxr.base.conservation import conserved
+from cxr.base.jobs import log
+from cxr.base.tables import read_lines, write_table
+
+NONE, ANY = "none", "any"
+TABLE = {
+    "place": Column(pl.String, "`reports`: texts; `frames`: images."),
+    "kind": Column(
+        pl.String,
+        "What was removed ([privacy.md](../how-to/privacy.md)); `any`: one kind or more; `none`: nothing. The "
+        "studies of `any` and `none` add up to all that the stage passed on.",
+    ),
+    "studies": Column(pl.Int64, "Studies in which it was found."),
+    "number": Column(pl.Int64, "How often it was found."),
+}
+
+
+def run(*, reports: Sequence[str], table: str) -> None:
+    """Write ``table``: a row for each place and kind, sorted."""
+    rows = list(_rows("reports", (line["removed"] for path in reports for line in read_lines(path))))
+    write_table(table, pl.DataFrame(rows, schema=schema(TABLE)), TABLE)
+    found = {row["place"]: row for row in rows if row["kind"] == ANY}
+    told = ", ".join(f"{place}: {row['number']} in {row['studies']} studies" for place, row in found.items())
+    log.info("privacy: identifiers removed; %s", told)
+
+
+def _rows(place: str, removed: Iterator[dict[str, int]]) -> Iterator[dict]:
+    studies, numbers, total = Counter(), Counter(), 0
+    for counts in removed:
+        total += 1
+        for kind in counts or {NONE: 0}:
+            studies[kind] += 1
+            numbers[kind] += counts.get(kind, 0)
+        studies[ANY] += bool(counts)
+        numbers[ANY] += sum(counts.values())
+    conserved("privacy", place, total, {ANY: studies[ANY], NONE: studies[NONE]})
+    for kind in (*sorted(studies.keys() - {ANY, NONE}), ANY, NONE):
+        yield {"place": place, "kind": kind, "studies": studies[kind], "number": numbers[kind]}
