@@ -30,13 +30,15 @@ def find_texts(folder: Path, texts: Iterable[str], *exempt: str) -> list[tuple[s
     digits counts only if no digit precedes or follows it.
     """
     forms = {text: set(_forms_of(text)) for text in texts}
+    first_look = _first_look(forms)
     hits = set()
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         name = path.relative_to(folder)
         if any(name.is_relative_to(part) for part in exempt):
             continue
         pieces = [name.as_posix().encode(), *unpack(path.read_bytes())]
-        hits |= {(name.as_posix(), text) for piece in pieces for text in _texts_in(piece, forms)}
+        looked_at = (piece for piece in pieces if first_look.search(piece.lower()))
+        hits |= {(name.as_posix(), text) for piece in looked_at for text in _texts_in(piece, forms)}
     return sorted(hits)
 
 
@@ -47,6 +49,16 @@ def _forms_of(text: str) -> Iterator[str]:
         plain = plain.replace(letter, spelling)
     yield _folded(plain)
     yield _folded("".join(sign for sign in unicodedata.normalize("NFD", text) if not unicodedata.combining(sign)))
+
+
+def _first_look(forms: dict[str, set[str]]) -> re.Pattern:
+    """Return a pattern for bytes in small letters that matches all data in which one of the texts can be.
+
+    It is the longest run of ASCII letters or digits of each form, in UTF-8 and in UTF-16: every escape leaves that.
+    """
+    runs = {max(re.findall(r"[a-z0-9]*", form), key=len).encode() for spellings in forms.values() for form in spellings}
+    wide = {b"\0".join(run[at : at + 1] for at in range(len(run))) for run in runs}
+    return re.compile(b"|".join(re.escape(run) for run in sorted(runs | wide)))
 
 
 def _folded(text: str) -> str:
