@@ -38,10 +38,16 @@ def box_class(label: str, kind: str, classes: Mapping[str, str]) -> str | None:
 
 
 def corners(one: Annotation) -> tuple[float, float, float, float] | None:
-    """Return a region's box, or the box around its mask. None if it has neither, or if a coordinate is not a number."""
+    """Return a region's box, or the box around its mask.
+
+    None if it has neither, if a coordinate is not a number, or if the mask cannot be read.
+    """
     if one.box is not None:
         return one.box if np.isfinite(one.box).all() else None
-    mask = one.mask()
+    try:
+        mask = one.mask()
+    except ValueError:
+        return None
     return None if mask is None or not mask.any() else tuple(map(float, bounds(mask)))
 
 

@@ -4,41 +4,90 @@ A category's label is its ``name``; where it has a ``finding``, as those of Semi
 """
 
 import json
+import logging
 from pathlib import Path
 
-from cxr.annotations.regions import Annotation, Annotations
-from cxr.annotations.tabular import from_sides, sides
+from cxr.annotations.regions import UNLISTED, Annotation, Annotations
+from cxr.annotations.tabular import from_sides, numbers, sides
+from cxr.base.counting import counted
 from cxr.base.errors import UserError
+from cxr.base.ids import clean_id
 
+log = logging.getLogger("cxr")
 WHAT = "COCO JSON with boxes, polygons or run lengths"
 HOLDS = ("box", "drawn", "phrase", "size", "split")
 LESIONS: dict[str, str] = {}
 
 
 def read(key: str, path: Path) -> Annotations:
-    """Read the JSON; every image that it lists counts as read by an annotator. Raises UserError."""
+    """Read the JSON; every image that it lists counts as read by an annotator.
+
+    The image of an annotation whose image is not listed is UNLISTED, the label of one whose category is not listed "".
+    Raises UserError.
+    """
     try:
-        with open(path, encoding="utf-8") as file:
-            held = json.load(file)
-        labels = {row["id"]: row.get("finding") or row["name"] for row in held["categories"]}
-        images = {row["id"]: row for row in held["images"]}
-        found = [_region(row, images[row["image_id"]], labels[row["category_id"]]) for row in held["annotations"]]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        content = json.loads(path.read_bytes())
+        labels = {_number(row["id"]): str(row.get("finding") or row["name"]) for row in content["categories"]}
+        images = {_number(row["id"]): row | {"file_name": str(row["file_name"])} for row in content["images"]}
+        if len(images) < len(content["images"]) or len(labels) < len(content["categories"]):
+            raise ValueError("two images or categories have one id")
+        regions = [_region(row, images, labels) for row in content["annotations"]]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         what = f"{type(error).__name__}: {error}"
         raise UserError(f"{key} is {str(path)!r}, which is no whole COCO JSON ({what}): check it") from None
-    return Annotations(found, {row["file_name"] for row in images.values()})
+    orphans = sum(region.image == UNLISTED or not region.label for region in regions)
+    if orphans:
+        what = counted(orphans, "annotation names", "annotations name")
+        log.warning("%s: %s an image or a category that %s does not list", key, what, path.name)
+    return Annotations(regions, {row["file_name"] for row in images.values()})
 
 
-def _region(row: dict, image: dict, label: str) -> Annotation:
+def _number(value: object) -> str:
+    """Return an id, which one program writes as a number and another as text, as text."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else clean_id(str(value))
+
+
+def _region(row: dict, images: dict[str, dict], labels: dict[str, str]) -> Annotation:
+    image = images.get(_number(row.get("image_id")), {"file_name": UNLISTED})
+    box = row.get("bbox")
+    if isinstance(box, dict):
+        box = [box.get(side) for side in ("x", "y", "width", "height")]
+    size = numbers(image.get(side) for side in ("height", "width"))
     return Annotation(
         image["file_name"],
-        label,
-        from_sides(row["bbox"]) if row.get("bbox") else None,
-        row.get("segmentation"),
-        size=(int(image["height"]), int(image["width"])) if image.get("height") and image.get("width") else None,
+        labels.get(_number(row.get("category_id")), ""),
+        from_sides(box) if isinstance(box, list) and len(box) == 4 else None,
+        _drawn(row.get("segmentation")),
+        size=(int(size[0]), int(size[1])) if size and min(size) > 0 else None,
         phrase=row.get("label_text") or "",
         split=image.get("split") or "",
     )
+
+
+def _drawn(segmentation: object) -> dict | list | None:
+    """Return run lengths, or polygons as lists of numbers x, y, x, y …; None where there is nothing drawn.
+
+    Points may be objects {x, y} or pairs, and a single polygon may stand alone. Polygons of fewer than three points are
+    dropped. What cannot be read stays as it is: :meth:`Annotation.mask` refuses it.
+    """
+    if not isinstance(segmentation, list) or not segmentation:
+        return segmentation or None
+    if any(isinstance(part, dict) and "counts" in part for part in segmentation):
+        return segmentation[0] if len(segmentation) == 1 else segmentation
+    polygons = segmentation if isinstance(segmentation[0], list) and not _is_pair(segmentation[0]) else [segmentation]
+    flat = [[part for point in polygon for part in _parts(point)] for polygon in polygons if isinstance(polygon, list)]
+    return [polygon for polygon in flat if len(polygon) > 4] or None
+
+
+def _is_pair(points: list) -> bool:
+    return len(points) == 2 and all(isinstance(part, int | float) for part in points)
+
+
+def _parts(point: object) -> list:
+    """Return the numbers of a point: {x, y}, a pair, or one number of a flat list."""
+    if isinstance(point, dict):
+        return [point.get("x"), point.get("y")]
+    return point if isinstance(point, list) else [point]
 
 
 def write(path: Path, held: Annotations) -> None:

@@ -5,9 +5,9 @@ from pathlib import Path
 from types import ModuleType
 
 from cxr.annotations.formats import FORMATS
-from cxr.annotations.regions import Annotation, Annotations, image_name
+from cxr.annotations.regions import UNLISTED, Annotation, Annotations, image_name
 
-__all__ = ["Annotation", "Annotations", "image_name", "lesions", "module", "read"]
+__all__ = ["UNLISTED", "Annotation", "Annotations", "image_name", "lesions", "module", "read"]
 
 
 def module(kind: str) -> ModuleType:
@@ -20,10 +20,12 @@ def module(kind: str) -> ModuleType:
 def read(key: str, path: str | Path, kind: str) -> Annotations:
     """Return the regions of a file of a format, and the names of all images that annotators read.
 
+    The image of a region may be UNLISTED.
+
     ``key``: the setting that names the file. Raises UserError for a file that cannot be read as that format.
     """
     found, seen = module(kind).read(key, Path(path))
-    return Annotations(found, seen | {one.image for one in found})
+    return Annotations(found, (seen | {one.image for one in found}) - {UNLISTED})
 
 
 def lesions(kind: str) -> dict[str, str]:

@@ -9,10 +9,13 @@ import cv2
 import numpy as np
 import polars as pl
 
+from cxr.base.ids import clean_id
 from cxr.geometry.boxes import CORNERS
 from cxr.geometry.rle import decode
 
 ENDINGS = (".png", ".jpg", ".jpeg", ".dcm", ".dicom", ".tif", ".tiff", ".bmp")
+UNLISTED = "(an image that the file does not list)"
+"""Image of a region whose file names its image by a number that it does not explain."""
 SCHEMA = {
     "image": pl.String,
     "label": pl.String,
@@ -84,17 +87,28 @@ def table(regions: Iterable[Annotation]) -> pl.DataFrame:
 
 
 def image_name(template: str, name: str) -> str:
-    """Return an image's image_id in the cohort: ``template`` with {name} (no folder) or {stem} (no ending) filled."""
-    base = PurePosixPath(name)
+    """Return an image's image_id in the cohort: ``template`` with {name} (no folder) or {stem} (no ending) filled.
+
+    Folders may be separated as on Windows.
+    """
+    base = PurePosixPath(clean_id(name.replace("\\", "/")))
     stem = base.stem if base.suffix.lower() in ENDINGS else base.name
     return template.replace("{name}", base.name).replace("{stem}", stem)
 
 
 def polygons(drawn: list[list[float]], shape: tuple[int, int]) -> np.ndarray:
-    """Return the union of polygons [x1, y1, x2, y2, …], bool ``shape``: the pixels whose centres lie inside one."""
+    """Return the union of polygons [x1, y1, x2, y2, …], bool ``shape``: the pixels whose centres lie inside one.
+
+    Raises ValueError for what is no list of such polygons.
+    """
     mask = np.zeros(shape, bool)
-    for flat in drawn:
-        points = np.asarray(flat, np.float64).reshape(-1, 2)
+    try:
+        outlines = [np.asarray(flat, np.float64).reshape(-1, 2) for flat in drawn]
+    except TypeError:
+        raise ValueError("a polygon holds what is no number") from None
+    if not all(np.isfinite(points).all() for points in outlines):
+        raise ValueError("a polygon holds what is no number")
+    for points in outlines:
         for y in range(shape[0]):
             for start, end in _spans(points, y + 0.5):
                 first, last = (int(np.clip(np.ceil(x - 0.5), 0, shape[1])) for x in (start, end))

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from cxr.annotations.box_table import corners
-from cxr.annotations.reading import Annotation, image_name, lesions, read
+from cxr.annotations.reading import UNLISTED, Annotation, image_name, lesions, read
 from cxr.base.errors import UserError
 from cxr.base.vocabulary import FINDINGS
 from cxr.geometry.boxes import CORNERS
@@ -73,7 +73,9 @@ def load(reference: Reference, findings: Iterable[str] = FINDINGS) -> Held:
     for one in regions:
         finding = names.get(one.label.lower())
         box = corners(one)
-        if finding is None:
+        if one.image == UNLISTED:
+            left_out["image not listed"] += 1
+        elif finding is None:
             left_out[f"no finding for {one.label}"] += 1
         elif box is None or box[0] >= box[2] or box[1] >= box[3]:
             left_out["no area"] += 1

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cxr.annotations.reading import Annotation, image_name, lesions, read
+from cxr.annotations.reading import UNLISTED, Annotation, image_name, lesions, read
 from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shard
 from cxr.base.vocabulary import LESIONS as TYPES
@@ -27,6 +27,7 @@ LEFT_OUT = {
     "no_image": "the reference names an image that is not in the cohort",
     "no_frame": "the image has no frame, because it stopped earlier",
     "no_reference": "the image has a frame, but the reference does not name it",
+    "not_listed": "a region is of an image that the reference does not list",
     "class_not_mapped": "a label of the reference is not mapped to a lesion type (agreement.references.*.classes)",
     "no_area": "a region has no pixel in the frame, or corners that are not numbers",
     "other_shape": "the region was drawn on an image of another shape than the cohort's",
@@ -73,14 +74,17 @@ def load_reference(key: str, kind: str, path: str | Path, classes: Mapping[str, 
     reference = Reference({image_name(ids, name): [] for name in sorted(seen)}, names=names)
     for one in annotations:
         image = image_name(ids, one.image)
-        if one.label not in names:
+        if one.image == UNLISTED:
+            reference.left_out.append(("", "not_listed", one.label))
+        elif one.label not in names:
             reference.left_out.append((image, "class_not_mapped", one.label))
         else:
             reference.regions[image].append(one)
     found = {names[one.label] for ones in reference.regions.values() for one in ones}
-    if not found:
+    if not found and (annotations or not seen):
         raise UserError(f"{key} {str(path)!r} has no label that is a lesion type: name them in its `classes`")
-    reference.lesions = tuple(lesion for lesion in TYPES if lesion in found)
+    # where nobody drew a region, all images are healthy: every box is a false one
+    reference.lesions = tuple(lesion for lesion in TYPES if lesion in found or not annotations)
     return reference
 
 

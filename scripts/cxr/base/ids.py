@@ -1,0 +1,111 @@
+"""Identifiers in users' tables: one form in which they are compared, and what spreadsheets have done to them.
+
+The module uses the standard library only, because the driver imports it.
+"""
+
+import re
+import unicodedata
+
+_INVISIBLE = "[\u00ad\u034f\u061c\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff\ufff9-\ufffb]"
+"""Soft hyphen, joiners, marks of direction, variation selectors, byte-order mark: nobody sees them."""
+_BLANKS = "[\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]"
+"""No-break and other wide or narrow blanks."""
+_MONTH = (
+    "jan|janv|feb|f[eé]v|f[eé]vr|m[aä]r|mrz|mars|apr|avr|abr|may|mai|jun|juin|jul|juil|aug|ao[uû]t|ago|sep|sept|oct|"
+    "okt|nov|dec|dez|d[eé]c|dic|ene"
+)
+"""Months as English, German, French and Spanish spreadsheets shorten them."""
+_DAY_FIRST = re.compile(rf"\d{{1,2}}[.]?[- ](?:{_MONTH})[.]?", re.IGNORECASE)
+_MONTH_FIRST = re.compile(rf"({_MONTH})[.]?[- ]\d{{2}}", re.IGNORECASE)
+_NUMBER_PAIR = re.compile(r"\d{1,3}-\d{1,4}")
+_MIDNIGHT = re.compile(r"\d{4}-\d\d-\d\d[ T]00:00:00")
+_SHORTENED = re.compile(r"[+-]?\d+(?:[.,]\d+)?E[+-]\d+", re.IGNORECASE)
+"""Programs always write the sign of the exponent; ``12e5`` is an identifier."""
+_ERROR = re.compile(r"#\S{2,20}[!?]|#N/A|#NV|#N/D|#{3,}")
+KEPT_DIGITS = 15
+"""Digits of a number that a spreadsheet keeps; it replaces the others by zeros."""
+SUSPECT = (
+    r"(?i)^\d{16,}$|^\d+[.]0+$|^\d{1,2}[.]?[- ]\p{L}|^\p{L}{3,5}[.]?[- ]\d\d$|^[+-]?\d+([.,]\d+)?E[+-]|^#|00:00:00$"
+)
+"""Regular expression (of polars) of cells that the checks of this module may object to."""
+AS_TEXT = "save the column as text"
+
+
+def clean_id(text: str) -> str:
+    """Return an identifier in the form in which it is compared: NFC, without invisible signs and blanks at its ends."""
+    if text.isascii():
+        return text.strip()
+    visible = re.sub(_INVISIBLE, "", re.sub(_BLANKS, " ", text))
+    return unicodedata.normalize("NFC", visible).strip()
+
+
+def clean_ids(column: str):
+    """Return the polars expression that cleans a column of texts as :func:`clean_id` does."""
+    import polars as pl
+
+    visible = pl.col(column).str.replace_all(_BLANKS, " ").str.replace_all(_INVISIBLE, "")
+    return visible.str.normalize("NFC").str.strip_chars()
+
+
+def spreadsheet_error(text: str) -> str:
+    """Return the error that a spreadsheet wrote in place of a value (``#NAME?``, ``####``), "" if it wrote none."""
+    return text.strip() if _ERROR.fullmatch(text.strip()) else ""
+
+
+def id_fault(text: str) -> str:
+    """Return what a spreadsheet has made of an identifier, with the remedy; "" if it is intact.
+
+    The identifier is not quoted. Upper-case months are part of an identifier: spreadsheets do not write them.
+    """
+    if error := spreadsheet_error(text):
+        return f"holds the spreadsheet's error {error}: {AS_TEXT}"
+    if _SHORTENED.fullmatch(text):
+        return f"is a number that a spreadsheet has shortened to the form 1.2E+10: {AS_TEXT}"
+    if (not text.isupper() and _DAY_FIRST.fullmatch(text)) or _MIDNIGHT.fullmatch(text):
+        return f"is a date that a spreadsheet has made of it: {AS_TEXT}"
+    return ""
+
+
+class IdColumn:
+    """The identifiers of one column, added row by row, and what shows only when they are seen together."""
+
+    def __init__(self) -> None:
+        self._lines: dict[str, int] = {}
+        self._cut: dict[str, int] = {}
+        self._has_whole_long_id = False
+        self._months: dict[str, list[int]] = {}
+        self._has_other_ids = self._has_number_pairs = False
+
+    def add(self, text: str, line: int) -> None:
+        """Add the identifier of a line."""
+        if text[:1].isdigit() and text.replace(".", "", 1).isdigit():
+            self._lines.setdefault(text, line)
+            if len(text) > KEPT_DIGITS and text.isdigit():
+                if text[KEPT_DIGITS:].strip("0"):
+                    self._has_whole_long_id = True
+                else:
+                    self._cut.setdefault(text, line)
+        if (month := _MONTH_FIRST.fullmatch(text)) and not text.isupper():
+            self._months.setdefault(month[1].casefold(), []).append(line)
+        elif text:
+            self._has_other_ids = True
+            self._has_number_pairs |= bool(_NUMBER_PAIR.fullmatch(text))
+
+    def fault(self) -> tuple[str, list[int]]:
+        """Return what is wrong with the column, with the remedy, and the lines that show it; ("", []) if nothing is.
+
+        A single identifier of 16 digits may well end in 0: the column counts as cut from two such zeros on.
+        """
+        zeros = sum(len(text) - KEPT_DIGITS for text in self._cut)
+        if zeros > 1 and not self._has_whole_long_id:
+            what = f"a spreadsheet has kept {KEPT_DIGITS} digits of each number and replaced the others by zeros"
+            return f"{what}: {AS_TEXT} and export it again from its source", sorted(self._cut.values())
+        for text, line in self._lines.items():
+            whole, point, rest = text.partition(".")
+            if point and not rest.strip("0") and whole in self._lines:
+                what = "a program has made numbers of some, so that one is written with .0 and without"
+                return f"{what}: {AS_TEXT}", sorted((self._lines[whole], line))
+        if self._months and (self._has_number_pairs or (len(self._months) > 1 and not self._has_other_ids)):
+            lines = sorted(line for lines in self._months.values() for line in lines)
+            return f"a spreadsheet has made dates of some: {AS_TEXT}", lines
+        return "", []
