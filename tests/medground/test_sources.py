@@ -122,7 +122,7 @@ def test_a_palette_of_black_and_one_colour_is_a_mask_of_two_values(made):
     _indexed(made / "a_m.png", [(0, 0, 0), (128, 0, 0), (0, 128, 0)])
     assert reasons(made, manifest(made, [ROW])) == {"a": "unknown_label"}
     (told,) = read_table(made / "sources/excluded.parquet")["detail"]
-    assert told == "the mask has 3 colours, such as (0, 0, 0), (0, 128, 0), (128, 0, 0)"
+    assert told == "the mask has 3 values, 0 to 2: set medground.sources.mask_threshold"
 
 
 def test_a_threshold_takes_the_noise_of_a_jpeg(made):
@@ -222,13 +222,13 @@ def test_a_row_of_boxes_is_read_or_refused(made, changed, reason):
 
 
 WRONG = [
-    ([ROW | {"split": "tests"}], "row 2 has the split 'tests'"),
-    ([ROW, ROW], "row 3 repeats the class 'dot'"),
-    ([ROW, ROW | {"image_path": "b/a.png"}], "rows 2 and 3 give 'a' two files"),
-    ([ROW | {"mask_path": "../m.png"}], "row 2 leaves the manifest's folder by mask_path"),
+    ([ROW | {"split": "tests"}], "line 2 has the split 'tests'"),
+    ([ROW, ROW], "line 3 repeats the class 'dot'"),
+    ([ROW, ROW | {"image_path": "b/a.png"}], "lines 2 and 3 give 'a' two files"),
+    ([ROW | {"mask_path": "../m.png"}], "line 2 leaves the manifest's folder by mask_path"),
     (
         [ROW | {"subject_id": "s"}, ROW | {"subject_id": "s", "image_id": "c", "split": "train"}],
-        "rows 2 and 3 put 's' into test and train",
+        "lines 2 and 3 put 's' into test and train",
     ),
 ]
 
@@ -240,12 +240,12 @@ def test_a_wrong_manifest_is_one_sentence(made, rows, words):
     assert not (made / "sources/00.h5").exists()
 
 
-def test_rows_are_counted_as_a_spreadsheet_does(made):
-    """An empty row has a number, and a text of two lines is one row."""
+def test_lines_are_counted_as_an_editor_does(made):
+    """An empty line has a number, and a text of two lines has two."""
     keys = manifest(made, [ROW])
     text = 'image_path,mask_path,split,description\n,,,\n\na.png,a_m.png,test,"two\nlines"\nb.png,b_m.png,tests,\n'
     (made / "m.csv").write_text(text)
-    with pytest.raises(UserError, match="row 5 has the split 'tests': use train, validate, test"):
+    with pytest.raises(UserError, match="line 6 has the split 'tests': use train, validate, test"):
         read_source(made, keys)
     (made / "m.csv").write_text(text.replace("tests", "test"))
     assert reasons(made, keys | {"classes": {"dot": {}}}) == {"b": "missing_file"}
@@ -253,7 +253,7 @@ def test_rows_are_counted_as_a_spreadsheet_does(made):
 
 def test_a_missing_column_is_named(made):
     keys = manifest(made, [{"image_path": "a.png", "split": "test"}], ("image_path", "split"))
-    with pytest.raises(UserError, match="no column 'mask_path'"):
+    with pytest.raises(UserError, match="lacks the column mask_path: add it"):
         read_source(made, keys)
 
 

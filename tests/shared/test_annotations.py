@@ -176,8 +176,8 @@ def test_a_format_is_one_file(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("kind", "text", "sentence"),
     [
-        ("vindr", "image_id,class_name\n", "key {!r} lacks the column 'x_min' of a file of the format vindr: check"
-         " it"),
+        ("vindr", "image_id,class_name\n", "key: {} lacks the columns x_min, y_min, x_max, y_max: give a file"
+         " of the format vindr"),
         ("coco", "{}", "key is {!r}, which is no whole COCO JSON (KeyError: 'categories'): check it"),
         ("coco", "x,y\n", "key is {!r}, which is no whole COCO JSON (JSONDecodeError: Expecting value: line 1 column 1"
          " (char 0)): check it"),

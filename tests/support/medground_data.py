@@ -119,7 +119,17 @@ def source_keys(**keys: object) -> dict:
 def sources_options(keys: dict, name: str = "given", **more: object) -> SourcesOptions:
     """Return the options of the stage for one source."""
     plain = SETTINGS.sources.model_dump(mode="json")
-    names = ("size", "fit", "duplicates", "mask_threshold", "resize_masks", "cells", "md5", "same_picture")
+    names = (
+        "size",
+        "fit",
+        "duplicates",
+        "mask_threshold",
+        "most_foreground",
+        "resize_masks",
+        "cells",
+        "md5",
+        "same_picture",
+    )
     shared = {one: plain[one] for one in names}
     more = {"max_pixels": 1 << 26} | more
     return SourcesOptions(**(shared | {"seed": 2026, "name": name, "source": keys} | more))

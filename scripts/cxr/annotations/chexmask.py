@@ -17,6 +17,7 @@ import numpy as np
 import polars as pl
 
 from cxr.base.errors import UserError
+from cxr.base.user_tables import scan_frame
 
 IDS, DICE, HEIGHT, WIDTH, POINTS = "dicom_id", "Dice RCA (Mean)", "Height", "Width", "Landmarks"
 RUNS = {"right lung": "Right Lung", "left lung": "Left Lung", "heart": "Heart"}
@@ -45,15 +46,10 @@ def rows_of(key: str, path: str | Path, image_ids: list[str]) -> Iterator[dict[s
     a table.
     """
     try:
-        table = pl.scan_csv(path, infer_schema=False)
-        if missing := [name for name in COLUMNS if name not in table.collect_schema()]:
-            raise UserError(
-                f"{key} {str(path)!r} lacks the column {', '.join(missing)}: give the CheXmask database's "
-                "OriginalResolution/MIMIC-CXR-JPG.csv"
-            )
+        table = scan_frame(path, key, COLUMNS, "give the CheXmask database's OriginalResolution/MIMIC-CXR-JPG.csv")
         # a stray quotation mark joins lines: only landmarks may span several
         joined = pl.any_horizontal(pl.col(LINES).str.contains("\n", literal=True))
-        wanted = table.select(COLUMNS).filter(pl.col(IDS).is_in(image_ids) | joined)
+        wanted = table.filter(pl.col(IDS).is_in(image_ids) | joined)
         for batch in wanted.collect_batches(chunk_size=BATCH, maintain_order=True):
             for row in batch.iter_rows(named=True):
                 if any("\n" in (row[name] or "") for name in LINES):

@@ -27,7 +27,7 @@ def read(key: str, path: Path, split: str, unknown: Counter[str]) -> pl.DataFram
     the file's name. ``unknown`` counts each label's cells that say nothing known. Raises UserError for a table without
     one of the columns.
     """
-    table = read_columns(key, path, "CheXpert", ("Path", *LABELS), BESIDES)
+    table = read_columns(key, path, "CheXpert", ("Path", *LABELS), BESIDES, ids=("Path",))
     unknown.update(unknown_cells(table))
     place = pl.col("Path").str.extract_groups(PLACE)
     part = [place.struct.field(str(number)) for number in (1, 2, 3, 4)]

@@ -12,6 +12,7 @@ TABLE = "df_chexpert_plus_240401.csv"
 LABEL_FILE = "chexbert_labels/report_fixed.json"
 COLUMNS = ("path_to_image", "frontal_lateral", "deid_patient_id", "section_findings", "section_impression", "split")
 BESIDES = ("ap_pa", "sex")
+IDS = ("path_to_image", "deid_patient_id")
 PLACE = r"(patient\d+)/(study\d+)/([^/]+?)(?:\.[A-Za-z]+)?$"
 
 
@@ -20,7 +21,7 @@ def read(key: str, path: Path) -> pl.DataFrame:
 
     What it tells of race, ethnicity, language or insurance is not kept. Raises UserError for a missing column.
     """
-    table = read_columns(key, path, "CheXpert Plus", COLUMNS, BESIDES, ("path_to_image",))
+    table = read_columns(key, path, "CheXpert Plus", COLUMNS, BESIDES, ids=IDS, words=IDS[:1])
     place = pl.col("path_to_image").str.extract_groups(PLACE)
     part = [place.struct.field(str(number)) for number in (1, 2, 3)]
     return table.select(

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import polars as pl
 
-from cxr.base.errors import UserError
-from cxr.base.user_tables import read_frame
+from cxr.base.user_tables import read_frame, require
 
 LABELS = (
     "No Finding", "Enlarged Cardiomediastinum", "Cardiomegaly", "Lung Opacity", "Lung Lesion", "Edema", "Consolidation",
@@ -22,21 +21,24 @@ SEX = {"female": "F", "f": "F", "male": "M", "m": "M"}
 
 
 def read_columns(
-    key: str, path: Path, kind: str, wanted: Sequence[str], besides: Sequence[str] = (), ids: Sequence[str] = ()
+    key: str,
+    path: Path,
+    kind: str,
+    required: Sequence[str],
+    besides: Sequence[str] = (),
+    *,
+    ids: Sequence[str],
+    words: Sequence[str] = (),
 ) -> pl.DataFrame:
-    """Return the columns of a table as texts without blanks at their ends; ``besides``: "" where it lacks them;
-    ``ids``: those whose every cell is one word, of a table with texts of several lines.
+    """Return the columns of a table as texts without blanks at their ends; ``besides``: "" where it lacks them.
 
-    Raises UserError that names the file and the first missing column of ``wanted``.
+    ``ids``: its identifiers; ``words``: those whose every cell is one word, of a table with texts of several lines.
+    Raises UserError that names the file and the first missing column of ``required``.
     """
-    table = read_frame(path, key, (*wanted, *besides), ids)
-    missing = [name for name in wanted if name not in table.columns]
-    if missing:
-        raise UserError(
-            f"{key}: {path} lacks the column {missing[0]!r} of a file of {kind}: check that it is that file"
-        )
+    table = read_frame(path, key, (*required, *besides), ids=ids, words=words)
+    require(table.columns, required, path, key, f"give a file of {kind}")
     more = [pl.lit("").alias(name) for name in besides if name not in table.columns]
-    return table.with_columns(more).select(pl.col(*wanted, *besides).str.strip_chars())
+    return table.with_columns(more).select(pl.col(*required, *besides).str.strip_chars())
 
 
 def stated(table: pl.DataFrame, labels: Sequence[str] = LABELS) -> pl.DataFrame:

@@ -48,7 +48,7 @@ def read_images(key: str, path: Path) -> pl.DataFrame:
 
     Ids are texts. Raises UserError for a missing column.
     """
-    table = read_columns(key, path, "PadChest", COLUMNS, BESIDES, COLUMNS[:3])
+    table = read_columns(key, path, "PadChest", COLUMNS, BESIDES, ids=COLUMNS[:3], words=COLUMNS[:3])
     number = {name: pl.col(name).cast(pl.Float64, strict=False).cast(pl.Int64, strict=False) for name in BESIDES[1:]}
     return table.select(
         image_id="ImageID",
@@ -64,7 +64,7 @@ def read_images(key: str, path: Path) -> pl.DataFrame:
 
 def read_master(key: str, path: Path) -> pl.DataFrame:
     """Return ``image_id`` and the ``split`` as the table writes it, an image a row. Raises UserError."""
-    table = read_columns(key, path, "PadChest-GR", ("ImageID", "split"))
+    table = read_columns(key, path, "PadChest-GR", ("ImageID", "split"), ids=("ImageID",))
     return table.select(image_id="ImageID", split="split").unique("image_id", keep="first", maintain_order=True)
 
 

@@ -5,23 +5,21 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from cxr.annotations.regions import Annotation, Annotations
-from cxr.base.errors import UserError
-from cxr.base.user_tables import read_frame
+from cxr.base.user_tables import read_frame, require
 
 NO_FINDING = ("no finding", "normal", "no lung opacity / not normal")
 """Labels, in lower case, of an image that an annotator read without a finding."""
 
 
-def rows(key: str, path: Path, kind: str, wanted: Sequence[str], besides: Sequence[str] = ()) -> Iterator[dict]:
-    """Return the rows of a table, {column: text}. ``besides``: optional columns.
+def rows(key: str, path: Path, kind: str, required: Sequence[str], besides: Sequence[str] = ()) -> Iterator[dict]:
+    """Return the rows of a table, {column: text}. The first column of ``required`` names the image; ``besides``:
+    optional columns.
 
-    Raises UserError for a table that lacks one of the ``wanted`` columns.
+    Raises UserError for a table that lacks one of the ``required`` columns.
     """
-    held = read_frame(path, key, (*wanted, *besides))
-    missing = [name for name in wanted if name not in held.columns]
-    if missing:
-        raise UserError(f"{key} {str(path)!r} lacks the column {missing[0]!r} of a file of the format {kind}: check it")
-    return held.iter_rows(named=True)
+    table = read_frame(path, key, (*required, *besides), ids=required[:1])
+    require(table.columns, required, path, key, f"give a file of the format {kind}")
+    return table.iter_rows(named=True)
 
 
 def sifted(found: Sequence[Annotation]) -> Annotations:

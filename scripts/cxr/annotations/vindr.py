@@ -11,8 +11,7 @@ import polars as pl
 
 from cxr.annotations.regions import Annotation, Annotations
 from cxr.annotations.tabular import numbers, rows, sifted, write_rows
-from cxr.base.errors import UserError
-from cxr.base.user_tables import read_frame
+from cxr.base.user_tables import read_frame, require
 
 WHAT = "CSV of VinDr-CXR (train, test) or VinBigData"
 HOLDS = ("box", "reader")
@@ -55,12 +54,11 @@ def read_labels(key: str, path: Path) -> pl.DataFrame:
 
     Labels stand under the names of the training file. Raises UserError for a file without image_id or labels.
     """
-    table = read_frame(path, key, ("image_id", *BESIDES, *LABELS, *SAME_LABEL))
+    table = read_frame(path, key, ("image_id", *BESIDES, *LABELS, *SAME_LABEL), ids=("image_id", *BESIDES))
     table = table.rename({old: new for old, new in SAME_LABEL.items() if old in table.columns})
     labels = [name for name in table.columns if name not in ("image_id", *BESIDES)]
-    if "image_id" not in table.columns or not set(labels) & set(LABELS):
-        lacks = "a column of labels" if "image_id" in table.columns else "the column 'image_id'"
-        raise UserError(f"{key}: {path} lacks {lacks} of VinDr-CXR's image labels: check that it is that file")
+    remedy = "give a file of VinDr-CXR's image labels"
+    require(table.columns, ("image_id",) if set(labels) & set(LABELS) else ("image_id", LABELS[0]), path, key, remedy)
     table = table if BESIDES[0] in table.columns else table.with_columns(pl.lit("").alias(BESIDES[0]))
     return table.select(pl.col("image_id", BESIDES[0], *labels).str.strip_chars())
 

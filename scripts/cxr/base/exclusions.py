@@ -59,6 +59,7 @@ REASONS: dict[str, str] = {
     "unknown_label": "the mask holds values, or the table a class or label, that the source does not know",
     "empty_mask": "no pixel is foreground",
     "full_mask": "every pixel is foreground",
+    "inverted_mask": "the mask covers so much of its image that it seems inverted (medground.sources.most_foreground)",
     "duplicate_of_test": "an image of the test split has the same pixels",
     "no_regions": "no component is large enough",
     "no_query": "no query about the image can be decided, or none passed the verification",

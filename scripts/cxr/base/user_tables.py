@@ -1,9 +1,9 @@
-"""Strict reading of a user's tables: CSV as spreadsheets and databases save it, or Parquet.
+"""Strict reading of a user's tables: CSV as spreadsheets and databases save it, or Parquet. No other module reads them.
 
 Delimiter (comma, semicolon, tab, bar), encoding (UTF-8, UTF-16, Windows-1252), line ends (also CR alone) and headings
-(any case, with spaces) are detected. A fault that could lose a row or mix two is refused in one sentence that names the
-line. The module uses the standard library only, because the driver imports it; polars is loaded only for Parquet and
-for :func:`read_frame`.
+(any case, with spaces) are detected; identifiers are brought into one form (:mod:`cxr.base.ids`). A fault that could
+lose a row or mix two is refused in one sentence that names the line. The module uses the standard library only, because
+the driver imports it; polars is loaded only for Parquet and for whole tables.
 """
 
 import csv
@@ -13,12 +13,13 @@ import logging
 import mmap
 import re
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 
 from cxr.base.errors import UserError
+from cxr.base.ids import SUSPECT, IdColumn, clean_id, clean_ids, id_fault
 
 log = logging.getLogger("cxr")
 csv.field_size_limit(1 << 27)
@@ -37,6 +38,7 @@ _OTHER_KINDS = (
 _PARQUET = b"PAR1"
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _GUARD = re.compile(r'="(.*)"', re.DOTALL)
+_SHOWN_LINES = 5
 NO_VALUES = frozenset({"nan", "null", "none", "n/a", "na", "#n/a", "nat", "<na>"})
 """Markers of a missing value that programs write into a cell, in lower case."""
 
@@ -49,29 +51,54 @@ class Fault(ValueError):
 class Sheet:
     """A table: its ``header``, and ``rows`` as (line, cells) of each row that is not blank, lines counted from 1.
 
-    :meth:`checked` ensures that each row has as many cells as the header.
+    The cells of ``ids`` are in the form of :func:`cxr.base.ids.clean_id`. :meth:`checked` ensures that each row has as
+    many cells as the header.
     """
 
     path: Path
     key: str
     header: list[str]
     rows: Iterator[tuple[int, list[str]]]
+    ids: Sequence[str] = ()
 
     def checked(self) -> Iterator[tuple[int, list[str]]]:
-        """Yield the rows. Raises UserError for one with fewer or more cells than the header."""
+        """Yield the rows. Raises UserError for one with fewer or more cells than the header, or a spoilt identifier."""
+        places = [(place, name) for place, name in enumerate(self.header) if name in self.ids]
         for line, cells in self.rows:
             if len(cells) != len(self.header):
-                fault = f"line {line} has {len(cells)} cells, the header {len(self.header)}: {REMEDY}"
-                raise UserError(f"{self.key}: {self.path}, {fault}")
+                fault = f"{len(cells)} cells, the header {len(self.header)}: {REMEDY}"
+                raise UserError(f"{self.key}: {self.path}, line {line} has {fault}")
+            for place, name in places:
+                if fault := id_fault(cells[place]):
+                    raise UserError(f"{self.key}: {self.path}, line {line}: {name} {fault}")
             yield line, cells
+
+    def named(self) -> Iterator[tuple[int, dict[str, str]]]:
+        """Yield (line, {column: cell without blanks at its ends}) of the rows that :meth:`checked` yields."""
+        for line, cells in self.checked():
+            yield line, {name: cell.strip() for name, cell in zip(self.header, cells, strict=True)}
+
+    def require(self, columns: Sequence[str], remedy: str = "") -> None:
+        """Raise UserError if the table lacks one of the columns. ``remedy``: in place of adding it."""
+        require(self.header, columns, self.path, self.key, remedy)
+
+
+def require(header: Sequence[str], columns: Sequence[str], path: str | Path, key: str, remedy: str = "") -> None:
+    """Raise UserError if a table's header lacks one of the columns. ``remedy``: in place of adding it."""
+    missing = [name for name in columns if name not in header]
+    if missing:
+        several = len(missing) > 1
+        what = f"lacks the column{'s' if several else ''} {', '.join(missing)}"
+        had = f"add {'them' if several else 'it'} (it has {', '.join(filter(None, header))})"
+        raise UserError(f"{key}: {path} {what}: {remedy or had}")
 
 
 REMEDY = 'put a cell that holds the delimiter into quotation marks ("…")'
 
 
 def folded(name: str) -> str:
-    """Return a heading in a form for comparison: without case, spaces, hyphens, dots and underscores."""
-    return re.sub(r"[\s_.\-]+", "", name.casefold())
+    """Return a heading in a form for comparison: without case, spaces, hyphens, dots, underscores, invisible signs."""
+    return re.sub(r"[\s_.\-]+", "", clean_id(name).casefold())
 
 
 def no_value(cell: str) -> bool:
@@ -85,31 +112,43 @@ def read_sheet(
     names: Sequence[str],
     *,
     ids: Sequence[str] = (),
+    words: Sequence[str] = (),
+    single_lines: Sequence[str] = (),
     head: bool = False,
     headless: bool = False,
 ) -> Sheet:
     """Open a table. ``key``: the setting that names it.
 
     ``names``: the columns to look for. A heading that differs from a name only in case, spaces, hyphens, dots or
-    underscores is renamed to it. ``ids``: columns whose every cell is one word; they distinguish a row inside a
-    multi-line cell from prose; without them no cell may have several lines. ``head``: read the first
-    :data:`HEAD_BYTES` only. ``headless``: the table may lack a header, which is then [].
-    Raises UserError with one sentence, also while rows are read.
+    underscores is renamed to it. ``ids``: columns of identifiers, which are cleaned and checked. ``words``: columns
+    whose every cell is one word; they distinguish a row inside a multi-line cell from prose; without them no cell may
+    have several lines. ``single_lines``: further columns whose cells never have several lines. ``head``: read the first
+    :data:`HEAD_BYTES` only. ``headless``: the table may lack a header, which is then [], and its first column holds
+    identifiers.
+    Raises UserError with one sentence, also while rows are read and after the last one.
     """
     path = Path(path)
     try:
         data = _bytes(path, HEAD_BYTES if head else -1)
         if data.startswith(_PARQUET):
-            header, rows = _parquet(path, head)
+            table = _parquet(path, head)
+            header, rows = (
+                table.columns,
+                ((line, list(row)) for line, row in enumerate(table.iter_rows(), 2) if any(row)),
+            )
         else:
-            header, rows = _text_rows(_decoded(data, path, head and len(data) >= HEAD_BYTES), path, names, ids)
+            header, rows = _text_rows(
+                _decoded(data, path, head and len(data) >= HEAD_BYTES), path, names, words, single_lines
+            )
         header = _named(header, names)
         if headless and not set(header) & set(names):
-            return Sheet(path, key, [], _told(path, key, chain([(1, header)], rows) if any(header) else rows))
+            rows = chain([(1, header)], rows) if any(header) else rows
+            return Sheet(path, key, [], _guarded_rows(path, key, _cleaned(rows, {0: "identifier"})))
         _check_header(header, names)
     except (Fault, OSError, EOFError, zlib.error) as error:
         raise _sentence(path, key, error) from None
-    return Sheet(path, key, header, _told(path, key, rows))
+    places = {place: name for place, name in enumerate(header) if name in ids}
+    return Sheet(path, key, header, _guarded_rows(path, key, _cleaned(rows, places)), ids)
 
 
 def _sentence(path: Path, key: str, error: Exception) -> UserError:
@@ -121,11 +160,35 @@ def _sentence(path: Path, key: str, error: Exception) -> UserError:
     )
 
 
-def _told(path: Path, key: str, rows: Iterator[tuple[int, list[str]]]) -> Iterator[tuple[int, list[str]]]:
+def _guarded_rows(path: Path, key: str, rows: Iterator[tuple[int, list[str]]]) -> Iterator[tuple[int, list[str]]]:
     try:
         yield from rows
     except Fault as error:
         raise _sentence(path, key, error) from None
+
+
+def _cleaned(rows: Iterator[tuple[int, list[str]]], places: Mapping[int, str]) -> Iterator[tuple[int, list[str]]]:
+    """Yield the rows with clean identifiers. Raises Fault after the last one if a column of them is spoilt.
+
+    ``places``: {place of a column of identifiers: its name}.
+    """
+    columns = {place: IdColumn() for place in places}
+    for line, cells in rows:
+        for place, column in columns.items():
+            if place < len(cells):
+                cells[place] = clean_id(cells[place])
+                column.add(cells[place], line)
+        yield line, cells
+    for place, column in columns.items():
+        fault, lines = column.fault()
+        if fault:
+            raise Fault(f", {listed_lines(lines)}: in {places[place]}, {fault}")
+
+
+def listed_lines(lines: Sequence[int]) -> str:
+    """Return the first few of a table's lines in words: "line 3", "lines 3, 5, 8"."""
+    shown = ", ".join(map(str, lines[:_SHOWN_LINES])) + (" …" if len(lines) > _SHOWN_LINES else "")
+    return f"line {shown}" if len(lines) == 1 else f"lines {shown}"
 
 
 # ------------------------------------------------------------------------------------------- bytes to text
@@ -194,7 +257,7 @@ def _line_of(text: str, place: int) -> int:
 
 
 def _text_rows(
-    text: str, path: Path, names: Sequence[str], ids: Sequence[str]
+    text: str, path: Path, names: Sequence[str], words: Sequence[str], single_lines: Sequence[str]
 ) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
     lines = io.StringIO(text, newline="")
     skipped, first, mark = 0, "", ""
@@ -207,7 +270,7 @@ def _text_rows(
     else:
         first = ""
     mark = mark or _delimiter(first, path, names)
-    rows = _rows(chain([first] if first else [], lines), mark, skipped, ids)
+    rows = _rows(chain([first] if first else [], lines), mark, skipped, words, single_lines)
     _, header = next(rows, (0, []))
     return [cell.strip() for cell in header], rows
 
@@ -229,11 +292,14 @@ def _delimiter(first: str, path: Path, names: Sequence[str]) -> str:
     return max(DELIMITERS, key=worth)
 
 
-def _rows(lines: Iterator[str], mark: str, skipped: int, ids: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
+def _rows(
+    lines: Iterator[str], mark: str, skipped: int, words: Sequence[str], single_lines: Sequence[str]
+) -> Iterator[tuple[int, list[str]]]:
     """Yield (line, cells) of the rows that are not blank, the header first; empty cells beyond it are dropped."""
     reader = csv.reader(lines, delimiter=mark, strict=True, skipinitialspace=True)
     header: list[str] = []
-    places: list[int] = []
+    word_places: list[int] = []
+    line_places: list[int] = []
     while True:
         line = reader.line_num + skipped + 1
         try:
@@ -245,7 +311,7 @@ def _rows(lines: Iterator[str], mark: str, skipped: int, ids: Sequence[str]) -> 
         if not any(cell.strip() for cell in cells):
             continue
         if header and reader.line_num + skipped > line:
-            _check_swallowed(cells, line, mark, places)
+            _check_swallowed(cells, line, mark, word_places, line_places)
         if header:
             while len(cells) > len(header) and not cells[-1].strip():
                 cells.pop()
@@ -253,7 +319,10 @@ def _rows(lines: Iterator[str], mark: str, skipped: int, ids: Sequence[str]) -> 
             while len(cells) > 1 and not cells[-1].strip():
                 cells.pop()
             header = cells
-            places = [place for place, cell in enumerate(header) if folded(cell) in map(folded, ids)]
+            word_places, line_places = (
+                [place for place, cell in enumerate(header) if folded(cell) in set(map(folded, columns))]
+                for columns in (words, single_lines)
+            )
         yield line, [_unguarded(cell) for cell in cells]
 
 
@@ -278,19 +347,24 @@ def _quote_fault(error: str, first: int, last: int) -> Fault:
     return Fault(f", line {first} cannot be read as CSV ({error}): correct the line")
 
 
-def _check_swallowed(cells: list[str], line: int, mark: str, places: list[int]) -> None:
+def _check_swallowed(cells: list[str], line: int, mark: str, word_places: list[int], line_places: list[int]) -> None:
     """Raise Fault if a multi-line cell holds what looks like rows of the table: a stray quotation mark joined them."""
+    if any("\n" in cells[place] or "\r" in cells[place] for place in line_places if place < len(cells)):
+        raise Fault(_STRAY_MARK.format(line))
     for cell in cells:
         inner = io.StringIO(cell, newline="")
         next(inner, None)
         for text in inner:
             parts = next(csv.reader([text], delimiter=mark), [])
-            found = [parts[place] for place in places if place < len(parts)]
-            if len(found) == len(places) and all(part and not re.search(r"\s", part) for part in found):
-                raise Fault(
-                    f', line {line}: a quotation mark (") opens a cell of this row that continues over the rows below '
-                    "it: remove it, or write it twice inside a cell in quotation marks"
-                )
+            words = [parts[place] for place in word_places if place < len(parts)]
+            if len(words) == len(word_places) and all(word and not re.search(r"\s", word) for word in words):
+                raise Fault(_STRAY_MARK.format(line))
+
+
+_STRAY_MARK = (
+    ', line {}: a quotation mark (") opens a cell of this row that continues over the rows below it: remove it, or '
+    "write it twice inside a cell in quotation marks"
+)
 
 
 def _named(header: list[str], names: Sequence[str]) -> list[str]:
@@ -311,7 +385,8 @@ def _check_header(header: list[str], names: Sequence[str]) -> None:
 # ------------------------------------------------------------------------------------------------- Parquet
 
 
-def _parquet(path: Path, head: bool) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
+def _parquet(path: Path, head: bool):
+    """Return a Parquet table as texts, "" in empty cells."""
     import polars as pl
 
     try:
@@ -322,9 +397,7 @@ def _parquet(path: Path, head: bool) -> tuple[list[str], Iterator[tuple[int, lis
         raise Fault(
             " is a damaged Parquet file, or has a column that is not text, number or date: write it again"
         ) from None
-    return [name.strip() for name in table.columns], (
-        (number, list(row)) for number, row in enumerate(table.iter_rows(), 2) if any(row)
-    )
+    return table.rename(str.strip)
 
 
 def _integral(column) -> bool:
@@ -341,20 +414,19 @@ _BIG = 1 << 24
 """Size from which polars reads a table without quotation marks, bytes. Nothing in such a table can join two lines."""
 
 
-def read_frame(path: str | Path, key: str, names: Sequence[str], ids: Sequence[str] = ()):
-    """Return a whole table as a ``polars.DataFrame`` of texts, "" in empty cells, with the names of :func:`read_sheet`.
+def read_frame(path: str | Path, key: str, names: Sequence[str], *, ids: Sequence[str] = (), words: Sequence[str] = ()):
+    """Return a whole table as a ``polars.DataFrame`` of texts, "" in empty cells.
 
-    ``ids`` as there: a table whose cells may have several lines needs them.
-
-    Every row has as many cells as the header. Raises UserError with one sentence.
+    The arguments are those of :func:`read_sheet`. Every row has as many cells as the header. Raises UserError with one
+    sentence.
     """
     import polars as pl
 
     path = Path(path)
-    plain = _plain(path, key, names)
-    if plain is not None:
-        return plain
-    sheet = read_sheet(path, key, names, ids=ids)
+    plain = _plain(path, names)
+    if plain is not None and not any(plain[name].str.contains(SUSPECT).any() for name in ids if name in plain.columns):
+        return plain.with_columns(clean_ids(name) for name in ids if name in plain.columns)
+    sheet = read_sheet(path, key, names, ids=ids, words=words)
     schema = dict.fromkeys((name or f"_{place}" for place, name in enumerate(sheet.header)), pl.String)
     parts, rows = [pl.DataFrame(schema=schema)], sheet.checked()
     while batch := [cells for _, cells in islice(rows, _BATCH)]:
@@ -367,16 +439,40 @@ def _counted(path: Path, mark: bytes) -> int:
         return sum(part.count(mark) for part in iter(lambda: file.read(_BIG), b""))
 
 
-def _plain(path: Path, key: str, names: Sequence[str]):
-    """Return a big table that polars reads exactly as the strict reader would, but faster; None for any other table."""
+def scan_frame(path: str | Path, key: str, columns: Sequence[str], remedy: str):
+    """Return columns of a published CSV that is too big for memory, as a ``polars.LazyFrame`` of texts.
+
+    Its rows are not checked here. Raises UserError, with the ``remedy``, if it lacks a column or is no such table.
+    """
     import polars as pl
 
     try:
+        table = pl.scan_csv(path, infer_schema=False)
+        require(table.collect_schema().names(), columns, path, key, remedy)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise UserError(f"{key}: {path} cannot be read as CSV ({type(error).__name__}): {remedy}") from None
+    return table.select(columns)
+
+
+def _plain(path: Path, names: Sequence[str]):
+    """Return a table that polars reads exactly as the strict reader would, but faster; None for any other table.
+
+    It is Parquet, or big and without quotation marks.
+    """
+    import polars as pl
+
+    try:
+        with open(path, "rb") as file:
+            start = file.read(len(_PARQUET))
+        if start == _PARQUET:
+            table = _parquet(path, False)
+            header = _named(table.columns, names)
+            _check_header(header, names)
+            return table.rename(dict(zip(table.columns, header, strict=True)))
         if path.stat().st_size < _BIG:
             return None
         with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as held:
-            start = held[: len(_PARQUET)]
-            if start == _PARQUET or start[:2] in (b"\x1f\x8b", b"\xff\xfe", b"\xfe\xff") or start[:3] == b"sep":
+            if start[:2] in (b"\x1f\x8b", b"\xff\xfe", b"\xfe\xff") or start[:3] == b"sep":
                 return None
             if any(held.find(mark) >= 0 for mark in (b'"', b"\0")):
                 return None

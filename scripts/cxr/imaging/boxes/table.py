@@ -11,7 +11,7 @@ import polars as pl
 
 from cxr.base.counting import counted
 from cxr.base.errors import UserError
-from cxr.base.user_tables import folded, read_frame
+from cxr.base.user_tables import folded, read_frame, require
 from cxr.base.vocabulary import BOX_CLASSES
 from cxr.geometry.affine import points_to_frame
 from cxr.geometry.boxes import CORNERS
@@ -26,19 +26,11 @@ PIXELS = ("frame", "original")
 
 def read(path: str) -> pl.DataFrame:
     """Read the table and check its columns, numbers and class names. Raises UserError with one sentence."""
-    if path.endswith(".parquet"):
-        try:
-            table = pl.read_parquet(path)
-        except (OSError, pl.exceptions.PolarsError) as error:
-            what = type(error).__name__
-            raise UserError(f"boxes.table is {path!r}, which cannot be read ({what}): check it") from None
-    else:
-        table = read_frame(path, "boxes.table", COLUMNS).with_columns(pl.all().replace("", None))
-    missing = [name for name in COLUMNS if name not in table.columns]
-    if missing:
-        raise UserError(f"boxes.table {path!r} lacks the column {', '.join(missing)}: it needs {', '.join(COLUMNS)}")
+    table = read_frame(path, "boxes.table", COLUMNS, ids=("image_id",))
+    require(table.columns, COLUMNS, path, "boxes.table")
+    table = table.select(pl.col(COLUMNS).replace("", None))
     try:
-        table = table.select(pl.col("image_id", "class_name").cast(pl.String), pl.col(NUMBERS).cast(pl.Float64))
+        table = table.with_columns(pl.col(NUMBERS).str.strip_chars().cast(pl.Float64))
     except pl.exceptions.PolarsError:
         raise UserError(f"boxes.table {path!r} holds text in one of {', '.join(NUMBERS)}: give numbers") from None
     table = table.with_columns(pl.col("class_name").replace(_spellings(table["class_name"])))

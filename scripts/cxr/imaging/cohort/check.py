@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 from cxr.base.errors import UserError, existing_file, existing_folder
-from cxr.base.user_tables import read_sheet
+from cxr.base.user_tables import read_sheet, require
 from cxr.imaging.cohort.openi_files import check_openi, view_tables
 
 ID_COLUMNS = ("subject_id", "study_id", "image_id", "image_path")
@@ -26,21 +26,12 @@ EXCLUDE_COLUMNS = ("image_id", "dicom_id", "image_file", "study_id")
 CHEXSTRUCT_COLUMNS = (*CHEXSTRUCT_IDS, "label")
 
 
-def header_of(path: Path, key: str, names: tuple[str, ...], ids: tuple[str, ...] = ()) -> list[str]:
-    """Return the column names of a table that must have at least one row; see ``tabular``. Raises UserError."""
-    sheet = read_sheet(path, key, names, ids=ids, head=True)
+def header_of(path: Path, key: str, names: tuple[str, ...], words: tuple[str, ...] = ()) -> list[str]:
+    """Return the column names of a table that must have at least one row; see ``read_sheet``. Raises UserError."""
+    sheet = read_sheet(path, key, names, words=words, head=True)
     if next(sheet.rows, None) is None:
         raise UserError(f"{key}: {path} has no rows: put a header and at least one row into it")
     return sheet.header
-
-
-def _need(path: Path, key: str, header: list[str], columns: tuple[str, ...]) -> None:
-    missing = [name for name in columns if name not in header]
-    if missing:
-        raise UserError(
-            f"{key}: {path} lacks the column{'s' if len(missing) > 1 else ''} {', '.join(missing)}: add "
-            f"{'them' if len(missing) > 1 else 'it'} (it has {', '.join(header)})"
-        )
 
 
 def mimic_base(root: str) -> Path:
@@ -100,7 +91,7 @@ def _check_mimic(options) -> None:
             f"cohort.root: {options.root!r} has no folder files/: set it to the folder that holds files/p10/p10000032/…"
         )
     for kind, path in tables.items():
-        _need(path, "cohort.tables", header_of(path, "cohort.tables", (), TABLE_IDS), TABLE_COLUMNS[kind])
+        require(header_of(path, "cohort.tables", (), TABLE_IDS), TABLE_COLUMNS[kind], path, "cohort.tables")
     if "record-list" not in tables and not any(entry.is_dir() for entry in os.scandir(base / "files")):
         raise UserError(f"cohort.root: {base / 'files'} is empty: set it to the folder that holds files/p10/…")
 
@@ -108,7 +99,7 @@ def _check_mimic(options) -> None:
 def _check_manifest(options) -> None:
     path = existing_file("cohort.manifest", options.manifest)
     header = header_of(path, "cohort.manifest", MANIFEST_COLUMNS, ID_COLUMNS[:3])
-    _need(path, "cohort.manifest", header, ID_COLUMNS)
+    require(header, ID_COLUMNS, path, "cohort.manifest")
     if not set(REPORT_COLUMNS) & set(header):
         raise UserError(
             f"cohort.manifest: {path} has none of the columns {', '.join(REPORT_COLUMNS)}: add "
@@ -156,10 +147,10 @@ def check_lists(options) -> None:
     """Raise UserError with one sentence if a list of images to exclude is missing or lacks a column."""
     if options.exclude:
         path = existing_file("cohort.exclude", options.exclude)
-        read_sheet(path, "cohort.exclude", EXCLUDE_COLUMNS, ids=EXCLUDE_COLUMNS, head=True, headless=True)
+        read_sheet(path, "cohort.exclude", EXCLUDE_COLUMNS, words=EXCLUDE_COLUMNS, head=True, headless=True)
     if options.chexstruct:
         for path in chexstruct_tables(options.chexstruct, options.chexstruct_tables).values():
             header = header_of(path, "cohort.chexstruct", CHEXSTRUCT_COLUMNS, CHEXSTRUCT_IDS)
-            _need(path, "cohort.chexstruct", header, ("label",))
+            require(header, ("label",), path, "cohort.chexstruct")
             if not set(CHEXSTRUCT_IDS) & set(header):
-                _need(path, "cohort.chexstruct", header, ("image_id",))
+                require(header, ("image_id",), path, "cohort.chexstruct")

@@ -14,12 +14,13 @@ def read_ids(path: str) -> tuple[set[str], set[str]]:
     A CSV with a column image_id, dicom_id or image_file names images; otherwise one with study_id names studies.
     Without such a header, the first cell of each line may be either kind of id and goes into both sets.
     """
-    sheet = read_sheet(path, "cohort.exclude", EXCLUDE_COLUMNS, ids=EXCLUDE_COLUMNS, headless=True)
-    column = next((name for name in EXCLUDE_COLUMNS if name in sheet.header), None)
+    names = EXCLUDE_COLUMNS
+    sheet = read_sheet(path, "cohort.exclude", names, ids=names, words=names, headless=True)
+    column = next((name for name in names if name in sheet.header), None)
     if column is None:
-        ids = {cells[0].strip() for _, cells in sheet.rows} - {""}
+        ids = {cells[0] for _, cells in sheet.rows} - {""}
         return ids, ids
-    ids = {cells[sheet.header.index(column)].strip() for _, cells in sheet.checked()} - {""}
+    ids = {cells[sheet.header.index(column)] for _, cells in sheet.checked()} - {""}
     return (set(), ids) if column == "study_id" else (ids, set())
 
 
@@ -42,12 +43,12 @@ def failed_images(folder: str, names: Iterable[str]) -> dict[str, str]:
     """Return {image id: the first CheXStruct table that fails it} (label other than 1; an empty label passes)."""
     failed: dict[str, str] = {}
     for name, path in chexstruct_tables(folder, list(names)).items():
-        sheet = read_sheet(path, "cohort.chexstruct", CHEXSTRUCT_COLUMNS, ids=CHEXSTRUCT_IDS)
+        sheet = read_sheet(path, "cohort.chexstruct", CHEXSTRUCT_COLUMNS, ids=CHEXSTRUCT_IDS, words=CHEXSTRUCT_IDS)
         place = next(sheet.header.index(column) for column in CHEXSTRUCT_IDS if column in sheet.header)
         label = sheet.header.index("label")
         for _, cells in sheet.checked():
             if cells[label].strip().lower() not in ("", "nan", "1", "1.0"):
-                image = cells[place].strip()
+                image = cells[place]
                 failed.setdefault(image, name)
                 # The column holds a file name in the generator's tables, the id in the published ones.
                 failed.setdefault(re.sub(r"\.(dcm|jpe?g|png)$", "", image), name)

@@ -1,6 +1,5 @@
 """The cohort stage: accepts each input image into a shard, or excludes it with a reason."""
 
-import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -76,7 +75,8 @@ def inspect(row: Row, options: CohortOptions) -> None:
         row.view = check_view(view, told_by, options.views, options.unknown_view == "accept")
         check_size(row.size, options.min_side)
     except Rejected as rejected:
-        row.exclude(rejected.reason, rejected.detail)
+        is_missing = rejected.reason == "missing_file"
+        row.exclude(rejected.reason, rejected.detail or (row.path_problem if is_missing else ""))
 
 
 def ranks(rows: Iterable[Row], views: list[str]) -> dict[str, int]:
@@ -98,13 +98,7 @@ def _collect(options: CohortOptions, pool: ThreadPoolExecutor) -> list[Row]:
     elif options.source == "openi":
         rows = read_openi(options.root, options.tables, pool)
     else:
-        rows = read_manifest(options.manifest)
-        exists = dict.fromkeys(row.report_path for row in rows if row.report_path)
-        for path, found in zip(exists, in_batches(pool, os.path.isfile, list(exists)), strict=True):
-            exists[path] = found
-        for row in rows:
-            row.report_missing = row.report_path is not None and not exists[row.report_path]
-            row.report_path = None if row.report_missing else row.report_path
+        rows = read_manifest(options.manifest, pool)
     settle_ids(rows, options.shared_images)
     if options.exclude and (unused := exclude_listed(rows, options.exclude)):
         log.warning(

@@ -2,47 +2,50 @@
 
 import os
 import re
+from concurrent.futures import Executor
 
 from cxr.base.counting import counted
 from cxr.base.errors import UserError
+from cxr.base.ids import AS_TEXT, id_fault, spreadsheet_error
 from cxr.base.jobs import log
-from cxr.base.user_tables import REMEDY, no_value, read_sheet
+from cxr.base.user_paths import PathFinder
+from cxr.base.user_tables import REMEDY, listed_lines, no_value, read_sheet
 from cxr.dicom.files import shown
+from cxr.imaging.cohort.batches import in_batches
 from cxr.imaging.cohort.check import ID_COLUMNS, MANIFEST_COLUMNS, REPORT_COLUMNS
+from cxr.imaging.cohort.dates import sortable_times
 from cxr.imaging.cohort.rows import IDS, Row
 from cxr.imaging.cohort.split import split_name
 from cxr.imaging.cohort.view import view_of_code
 
 OPTIONAL = tuple(name for name in MANIFEST_COLUMNS if name not in ID_COLUMNS)
 SEVERAL = 'put a text of several lines into quotation marks ("…")'
-_SHORTENED = re.compile(r"[+-]?\d+(?:[.,]\d+)?E[+-]?\d+")
-_SPREADSHEET_ERRORS = ("#NAME?", "#REF!", "#VALUE!", "#N/A", "#NUM!", "#DIV/0!", "#NULL!")
-
-
-def _located(folder: str, path: str) -> str:
-    return os.path.normpath(os.path.join(folder, path)) if path else ""
+MOST_LETTERS = 32_767
+"""Characters of a cell that Excel keeps: it cuts a longer text."""
 
 
 def _fault(cells: dict[str, str]) -> str:
     """Return a detail if a program replaced a value, so that the row cannot be used; "" if not."""
     for name, cell in cells.items():
         text = cell.strip()
-        if text in _SPREADSHEET_ERRORS:
-            return f"{name} holds the spreadsheet's error {text}: save the column as text"
-        if name in IDS and _SHORTENED.fullmatch(text.upper()):
-            return f"{name} is a number that a spreadsheet has shortened to the form 1.2E+10: save the column as text"
+        if name in IDS and (fault := id_fault(text)):
+            return f"{name} {fault}"
+        if error := spreadsheet_error(text):
+            return f"{name} holds the spreadsheet's error {error}: {AS_TEXT}"
         if name in ID_COLUMNS and text and no_value(text):
             return f"{name} is {text!r}, which says that there is none"
+        if len(cell) == MOST_LETTERS:
+            return f"{name} has exactly 32,767 characters, where Excel cuts a text: give the whole one in report_path"
     return ""
 
 
-def _row(cells: dict[str, str], folder: str, line: int) -> Row:
+def _row(cells: dict[str, str], line: int) -> Row:
     given = {name: cells.get(name, "") for name in MANIFEST_COLUMNS}
     told = given | {name: "" for name in OPTIONAL if no_value(given[name])}
     row = Row(
         **{name: given[name].strip() for name in IDS},
-        path=_located(folder, given["image_path"].strip()),
-        report_path=_located(folder, told["report_path"].strip()) or None,
+        path=given["image_path"].strip(),
+        report_path=told["report_path"].strip() or None,
         findings=told["findings"] or None,
         impression=told["impression"] or None,
         view=view_of_code(told["view"]) or "",
@@ -51,7 +54,7 @@ def _row(cells: dict[str, str], folder: str, line: int) -> Row:
         line=line,
     )
     row.told_view = told["view"].strip()
-    if fault := _fault({name: given[name] for name in (*ID_COLUMNS, *REPORT_COLUMNS)}):
+    if fault := _fault({name: given[name] for name in (*ID_COLUMNS, *REPORT_COLUMNS, "acquired")}):
         row.exclude("bad_row", fault)
     if not row.path:
         row.exclude("bad_row", "image_path is empty")
@@ -62,16 +65,15 @@ def _row(cells: dict[str, str], folder: str, line: int) -> Row:
     return row
 
 
-def read_manifest(manifest: str) -> list[Row]:
+def read_manifest(manifest: str, pool: Executor) -> list[Row]:
     """Read the manifest (``check.check_inputs`` has seen its header): one :class:`Row` per line that is not blank.
 
     Paths are relative to the manifest's folder; returned paths are relative to the working directory, or absolute.
     Lines with too few or too many cells become excluded rows. Raises UserError if the table as a whole cannot be read
     (``user_tables``), or if no row has a usable split although the column is filled in.
     """
-    folder = os.path.dirname(manifest)
     rows, strange_splits = [], 0
-    sheet = read_sheet(manifest, "cohort.manifest", MANIFEST_COLUMNS, ids=IDS)
+    sheet = read_sheet(manifest, "cohort.manifest", MANIFEST_COLUMNS, ids=IDS, words=IDS)
     header = sheet.header
     for line, cells in sheet.rows:
         by_name = dict(zip(header, cells, strict=False))
@@ -83,7 +85,7 @@ def read_manifest(manifest: str) -> list[Row]:
             if rows and rows[-1].line and len(cells) < len(header) and (rest or len(cells) < len(IDS)):
                 rows[-1].exclude("bad_row", f"line {line} seems to be the rest of its text: {SEVERAL}")
         else:
-            row = _row(by_name, folder, line)
+            row = _row(by_name, line)
         row.extra = {name: row.extra.get(name, "") for name in header if name and name not in MANIFEST_COLUMNS}
         strange_splits += split_name("" if no_value(by_name.get("split", "")) else by_name["split"]) is None
         rows.append(row)
@@ -92,8 +94,48 @@ def read_manifest(manifest: str) -> list[Row]:
             f"cohort.manifest: no row of {manifest} has a split named train, validate or test "
             f"({strange_splits} have another one): rename them, or drop the column to have the split made by subject"
         )
+    _settle_times(rows)
+    _place_files(rows, os.path.dirname(manifest), pool)
     _share_reports(rows)
     return rows
+
+
+def _settle_times(rows: list[Row]) -> None:
+    """Bring the times of acquisition into one form that sorts; exclude the rows whose time is none."""
+    timed = {row.line: row for row in rows if row.acquired}
+    times, lines = sortable_times({line: row.acquired for line, row in timed.items()}, "cohort.manifest: acquired")
+    for line in lines:
+        timed[line].exclude("bad_row", "acquired is no date like those of the other rows: write it as they are")
+    for line, time in times.items():
+        timed[line].acquired = time
+
+
+def _place_files(rows: list[Row], folder: str, pool: Executor) -> None:
+    """Put the files that are found in the place of the manifest's paths, and warn where they are written otherwise."""
+    finder = PathFinder(folder)
+    for column, field in (("image_path", "path"), ("report_path", "report_path")):
+        named = [row for row in rows if getattr(row, field)]
+        texts = list(dict.fromkeys(getattr(row, field) for row in named))
+        found = dict(zip(texts, in_batches(pool, finder.find, texts), strict=True))
+        lines: dict[str, list[int]] = {}
+        for row in named:
+            file = found[getattr(row, field)]
+            setattr(row, field, file.path)
+            if file.difference:
+                lines.setdefault(f"differs from its file in {file.difference}, and that file is used", []).append(
+                    row.line
+                )
+            elif field == "path":
+                row.path_problem = file.problem
+            elif file.problem:
+                lines.setdefault(f"names no file: {file.problem}", []).append(row.line)
+        for what, of in lines.items():
+            log.warning("cohort.manifest: %s of %s %s", column, listed_lines(of), what)
+    reports = list(dict.fromkeys(row.report_path for row in rows if row.report_path))
+    exists = dict(zip(reports, in_batches(pool, os.path.isfile, reports), strict=True))
+    for row in rows:
+        row.report_missing = row.report_path is not None and not exists[row.report_path]
+        row.report_path = None if row.report_missing else row.report_path
 
 
 def _share_reports(rows: list[Row]) -> None:

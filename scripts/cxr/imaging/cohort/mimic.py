@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 
 from cxr.base.errors import UserError
-from cxr.base.user_tables import read_frame
+from cxr.base.user_tables import read_frame, require
 from cxr.dicom.files import refused
 from cxr.imaging.cohort.batches import in_batches
 from cxr.imaging.cohort.check import TABLE_COLUMNS, mimic_base, mimic_tables
@@ -27,14 +27,13 @@ METADATA_VIEWS = {
 }
 """Columns of the metadata table that may hold the view, and the header field by whose rules each is read."""
 _SIZE_AND_TIME = ("Rows", "Columns", "StudyDate", "StudyTime")
+_IDS = ("subject_id", "study_id", "dicom_id")
 _LISTED = TABLE_COLUMNS["record-list"]
 
 
 def _table(path: Path, kind: str) -> pl.DataFrame:
-    table = read_frame(path, "cohort.tables", ())
-    missing = [name for name in TABLE_COLUMNS[kind] if name not in table.columns]
-    if missing:
-        raise UserError(f"cohort.tables: {path} lacks the column {missing[0]}: download it again")
+    table = read_frame(path, "cohort.tables", TABLE_COLUMNS[kind], ids=_IDS)
+    require(table.columns, TABLE_COLUMNS[kind], path, "cohort.tables", "download it again")
     return table.with_columns(pl.all().str.strip_chars())
 
 

@@ -9,10 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import polars as pl
-
-from cxr.base.errors import UserError
-from cxr.base.user_tables import read_frame
+from cxr.base.user_tables import read_frame, require
 from cxr.imaging.cohort.openi_files import CLUSTERS, HEADERS, PROJECTIONS, TABLE_COLUMNS, parse_name
 from cxr.imaging.cohort.view import OTHER, view_of_code, view_of_orientation, view_of_text
 
@@ -32,23 +29,13 @@ class Tables:
     seen: dict[str, str] = field(default_factory=dict)
 
 
-def _program_table(path: Path) -> pl.DataFrame:
-    """Read a table that a program wrote, with multi-line cells, which the reader of user tables refuses."""
-    try:
-        return pl.read_csv(path, infer_schema=False).fill_null("")
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise UserError(f"cohort.tables: {path} cannot be read as CSV ({type(error).__name__}): get it again") from None
-
-
 def _cells(path: Path, kind: str) -> Iterable[tuple[str, ...]]:
     """Yield (key, the other cells) of each row that names an image. Raises UserError for another table."""
-    person = kind == PROJECTIONS
-    table = read_frame(path, "cohort.tables", TABLE_COLUMNS[kind]) if person else _program_table(path)
-    missing = [name for name in TABLE_COLUMNS[kind] if name not in table.columns]
-    if missing:
-        raise UserError(f"cohort.tables: {path} lacks the column {missing[0]}: get it again")
-    for image, *cells in table.select(TABLE_COLUMNS[kind]).iter_rows():
-        name = parse_name(image.strip())
+    columns = TABLE_COLUMNS[kind]
+    table = read_frame(path, "cohort.tables", columns, ids=columns[:1], words=columns[:1])
+    require(table.columns, columns, path, "cohort.tables", "get it again")
+    for image, *cells in table.select(columns).iter_rows():
+        name = parse_name(image)
         if name:
             yield name.key, *(cell.strip() for cell in cells)
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 
 from cxr.base.counting import counted
 from cxr.base.jobs import log
+from cxr.base.user_tables import listed_lines
 
 IDS = ("image_id", "study_id", "subject_id")
 _UNUSABLE = re.compile(r"[\x00-\x1f\x7f/\\]")
 LONGEST_ID = 128
 """Largest length of an identifier, bytes (UTF-8): it becomes part of file names, which have at most 255."""
-_SHOWN_LINES = 5
 
 
 @dataclass(slots=True)
@@ -20,7 +20,8 @@ class Row:
 
     ``view`` and ``size`` come from a table, before the header is read; ``told_view`` is the table's text for the view.
     ``extra`` holds unknown columns, which are passed on; ``line`` is the line in the manifest, else 0.
-    ``report_missing``: a report file is named, or expected in the tree, but missing.
+    ``report_missing``: a report file is named, or expected in the tree, but missing. ``path_problem``: why no file fits
+    the path.
     """
 
     image_id: str
@@ -40,6 +41,7 @@ class Row:
     detail: str = ""
     line: int = 0
     told_view: str = ""
+    path_problem: str = ""
 
     def exclude(self, reason: str, detail: str = "") -> None:
         """Exclude the image, unless an earlier check has done so."""
@@ -93,8 +95,7 @@ def settle_ids(rows: list[Row], shared_images: str) -> None:
 
 def _lines(rows: list[Row]) -> str:
     lines = sorted(row.line for row in rows if row.line)
-    shown = ", ".join(map(str, lines[:_SHOWN_LINES])) + (" …" if len(lines) > _SHOWN_LINES else "")
-    return f" (lines {shown})" if lines else ""
+    return f" ({listed_lines(lines)})" if lines else ""
 
 
 def _exclude_shared(rows: list[Row], thing: str, name: str, owner: str) -> None:

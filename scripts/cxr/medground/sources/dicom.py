@@ -1,13 +1,14 @@
-"""DICOM pictures of a source, decoded as the stage frames decodes them."""
+"""DICOM pictures of a source, decoded as the stage frames decodes them, and DICOM masks, as they are stored."""
 
 from pathlib import Path
 
 import numpy as np
+from pydicom.pixels import pixel_array
 
 from cxr.base.errors import MACHINE_ERRORS, UserError, out_of_memory
 from cxr.base.faults import broken
 from cxr.dicom.decode import decode
-from cxr.dicom.files import HEAD_BYTES, Rejected, file_kind, sentence_of
+from cxr.dicom.files import HEAD_BYTES, Rejected, file_kind, number_of, read_dicom, sentence_of, text_of
 from cxr.dicom.pixels import lacking
 from cxr.dicom.quiet import silence
 from cxr.imaging.frames.window import to_grey
@@ -39,3 +40,28 @@ def dicom_grey(path: Path, max_pixels: int) -> np.ndarray:
         if out_of_memory(error) or broken(error) or getattr(error, "errno", None) in MACHINE_ERRORS:
             raise
         raise Refused("undecodable", sentence_of(error)) from None
+
+
+def dicom_values(path: Path, max_pixels: int) -> np.ndarray:
+    """Return the stored values (H, W) or (H, W, 3) of a DICOM mask, a segmentation or any other; high values are white.
+
+    Raises Refused for one of several frames, or that cannot be decoded.
+    """
+    try:
+        with silence():
+            dataset = read_dicom(path)
+            frames = int(number_of(dataset, "NumberOfFrames") or 1)
+            if frames > 1:
+                raise Refused("multi_frame", f"the mask has {frames} frames: give each class its own file")
+            if int(dataset.Rows) * int(dataset.Columns) > max_pixels:
+                raise Refused("undecodable", f"more than {max_pixels} pixels")
+            values = pixel_array(dataset, index=0)
+    except Refused:
+        raise
+    except Exception as error:  # as above
+        if out_of_memory(error) or broken(error) or getattr(error, "errno", None) in MACHINE_ERRORS:
+            raise
+        raise Refused("undecodable", sentence_of(error)) from None
+    if text_of(dataset, "PhotometricInterpretation") == "MONOCHROME1":
+        values = (1 << int(dataset.BitsStored)) - 1 - values.astype(np.int64)
+    return values

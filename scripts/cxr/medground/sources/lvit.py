@@ -4,8 +4,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from cxr.base.errors import UserError
-from cxr.medground.sources.folder import binary, by_value, of_picture, one_plane, read_array, read_picture
+from cxr.base.ids import clean_id
+from cxr.medground.sources.folder import read_picture
 from cxr.medground.sources.image import Image, Refused
+from cxr.medground.sources.masks import binary, by_value, of_picture, read_mask
 
 FOLDERS = {"train": "Train_Folder", "validate": "Val_Folder", "test": "Test_Folder"}
 ENDINGS = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp")
@@ -39,7 +41,7 @@ def read_workbook(path: Path, key: str) -> dict[str, str]:
                 cells = ["" if cell is None else str(cell).strip() for cell in row] + [""] * len(head)
                 if not cells[image]:
                     continue
-                stem = Path(cells[image]).stem
+                stem = clean_id(Path(cells[image].replace("\\", "/")).stem)
                 if stem in found:
                     raise UserError(f"{key}: row {line} of {path.name} repeats {stem!r}: leave one out")
                 found[stem] = cells[description]
@@ -58,7 +60,7 @@ def _texts(folder: Path, key: str) -> dict[str, str]:
 
 def _files(folder: Path) -> dict[str, Path]:
     found = (path for path in sorted(folder.glob("*")) if path.suffix.lower() in ENDINGS)
-    return {path.stem: path for path in found}
+    return {clean_id(path.stem): path for path in found}
 
 
 def read_lvit(name: str, options: Mapping, folder: str) -> Iterator[tuple[str, Image | Refused]]:
@@ -100,13 +102,13 @@ def _mask(stem: str, image_id: str, masks: Mapping[str, Path]) -> Path | None:
 def _image(image_id: str, split: str, picture: Path | None, mask: Path | None, text: str, options: Mapping) -> Image:
     if picture is None or mask is None:
         raise Refused("missing_file", "the picture" if picture is None else "the mask")
-    pixels, values = read_picture(picture, options["max_pixels"]), one_plane(read_array(mask))
+    pixels, values = read_picture(picture, options["max_pixels"]), read_mask(mask, options["max_pixels"])
     values = of_picture(values, pixels.shape[:2], options["resize_masks"])
     label = next(iter(options["classes"]))
     masks = (
         by_value(values, options["mask_values"])
         if options["mask_values"]
-        else {label: binary(values, options["mask_threshold"])}
+        else {label: binary(values, options["mask_threshold"], options["most_foreground"])}
     )
     if not any(each.any() for each in masks.values()):
         raise Refused("empty_mask")

@@ -31,7 +31,7 @@ from cxr.medground.logic.facts import Facts
 from cxr.medground.sources.cells import KINDS, SIDE, read_cells
 from cxr.medground.sources.descriptions import disagrees, kept
 from cxr.medground.sources.films import ABSENT, DIFFERENT, FOUND, Films, parts_of
-from cxr.medground.sources.folder import read_folder
+from cxr.medground.sources.folder import NEEDED, read_folder, read_manifest
 from cxr.medground.sources.ils import class_of, read_ils
 from cxr.medground.sources.image import Image, Refused, fitted, tiles
 from cxr.medground.sources.lvit import read_lvit
@@ -83,6 +83,7 @@ class SourcesOptions:
     fit: str
     duplicates: str
     mask_threshold: float
+    most_foreground: float
     resize_masks: str
     cells: int
     md5: str
@@ -114,13 +115,15 @@ def _found(options: SourcesOptions, inputs: Mapping) -> Iterator[tuple[str, Imag
         return read_cells(options.cells, options.seed)
     if kind == "ils":
         return read_ils(options.source, **inputs)
-    more = {name: getattr(options, name) for name in ("mask_threshold", "resize_masks", "max_pixels")}
+    more = {
+        name: getattr(options, name) for name in ("mask_threshold", "most_foreground", "resize_masks", "max_pixels")
+    }
     if kind == "lvit":
         return read_lvit(options.name, options.source | more, str(inputs["folder"]))
     if kind == "medsegbench":
         path = str(inputs["npz"])
         return read_npz(path, flag_of(path)[0], options.source)
-    return read_folder(options.name, options.source | more, **inputs)
+    return read_folder(options.source | more, inputs["manifest"])
 
 
 def _told(options: SourcesOptions) -> SourcesOptions:
@@ -271,6 +274,8 @@ def run(
     options = _told(options)
     ledger, seen = Ledger("medground_sources"), []
     parts = parts_of(inputs)
+    if options.source["kind"] in NEEDED:
+        inputs = {"manifest": read_manifest(options.name, options.source["kind"], Path(str(inputs["manifest"])))}
     gone: dict[str, str] = {}
     if options.duplicates == "exclude" and options.source["kind"] in ("folder", "boxes", "medsegbench", "lvit"):
         read = ((name, one) for name, one in _found(options, inputs) if isinstance(one, Image))

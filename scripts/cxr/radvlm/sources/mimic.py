@@ -15,6 +15,8 @@ from cxr.radvlm.sources.facts import IMAGES, TEXTS, Held, count_labels, label_fa
 from cxr.radvlm.sources.options import ReadOptions
 
 LABEL_TABLE = "*-chexpert.csv"
+IDS = ("dicom_id",)
+"""Column of Chest ImaGenome's lists of images."""
 FRONTAL = ("PA", "AP")
 WAITING = 16
 """Concurrent operations on files."""
@@ -79,7 +81,7 @@ def _labels(options: ReadOptions, held: Held) -> pl.DataFrame:
         raise UserError(
             f"{options.key}: {options.folder} lacks the table of labels {LABEL_TABLE} (MIMIC-CXR-JPG): put it there"
         )
-    table = read_columns(options.key, found[0], "MIMIC-CXR-JPG", ("study_id", *LABELS))
+    table = read_columns(options.key, found[0], "MIMIC-CXR-JPG", ("study_id", *LABELS), ids=("study_id",))
     held.tell_unknown(unknown_cells(table))
     named = table.with_columns(as_id("study_id").str.strip_prefix("s"))
     return stated(named)
@@ -122,5 +124,5 @@ def published_splits(folder: Path, key: str) -> dict[str, str]:
         path = folder / "silver_dataset" / "splits" / f"{name}.csv"
         if not path.is_file():
             raise UserError(f"{key}: {folder} lacks silver_dataset/splits/{name}.csv, which split: published needs")
-        found |= dict.fromkeys(read_columns(key, path, "Chest ImaGenome", ("dicom_id",))["dicom_id"], split)
+        found |= dict.fromkeys(read_columns(key, path, "Chest ImaGenome", IDS, ids=IDS)["dicom_id"], split)
     return found

@@ -11,7 +11,7 @@ from cxr.annotations.reading import Annotation
 from cxr.base.errors import UserError
 from cxr.base.tables import read_table
 from cxr.radvlm.sources.facts import IMAGES, NAMELESS, PHRASE, REGION, Held, add_boxes
-from cxr.radvlm.sources.mimic import published_splits
+from cxr.radvlm.sources.mimic import IDS, published_splits
 from cxr.radvlm.sources.options import ReadOptions
 
 AVOID = "images_to_avoid.csv"
@@ -67,7 +67,7 @@ def read_imagenome(options: ReadOptions, images: str) -> Held:
     avoid = options.folder / "silver_dataset" / "splits" / AVOID
     listed = set()
     if avoid.is_file():
-        listed = set(read_columns(options.key, avoid, "Chest ImaGenome", ("dicom_id",))["dicom_id"])
+        listed = set(read_columns(options.key, avoid, "Chest ImaGenome", IDS, ids=IDS)["dicom_id"])
     for graph in imagenome.graphs(options.key, options.folder):
         row = known.get(graph.image_id)
         held.counts["table rows"] += len(graph.names)

@@ -1,18 +1,13 @@
-"""Read and check the experts' filled sheets. An error names the file, the row and the column.
+"""Read and check the experts' filled sheets. An error names the file, the line and the column."""
 
-Rows are counted as in a spreadsheet: the header is row 1.
-"""
-
-import csv
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import polars as pl
 
 from cxr.base.errors import UserError
 from cxr.base.formulas import plain
+from cxr.base.user_tables import read_sheet
 from cxr.reporting.review.form import Form
 
 
@@ -54,12 +49,12 @@ def read_sheets(
     found: dict[str, dict[str, Answer]] = {}
     origin: dict[str, str] = {}
     for path in paths:
-        rows = _rows(path, form)
-        number, first = rows[0]
+        rows = _rows(path, form, setting)
+        line, first = rows[0]
         page = first["page"]
         if page not in expert_of:
             raise UserError(
-                f"{path}, row {number}, column page: {page!r} is not a page of this review: give sheets of its pages"
+                f"{path}, line {line}, column page: {page!r} is not a page of this review: give sheets of its pages"
             )
         expert = expert_of[page]
         if expert in found:
@@ -71,41 +66,27 @@ def read_sheets(
     return found
 
 
-def _rows(path: str, form: Form) -> list[tuple[int, dict[str, str]]]:
-    try:
-        text = Path(path).read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError):
-        raise UserError(f"{path} is not a UTF-8 text file: save the sheet as CSV (UTF-8)") from None
-    head = text.partition("\n")[0]
-    # a spreadsheet may save with ; or tabs between the cells
-    mark = next((each for each in ",;\t" if each in head), ",")
-    try:
-        rows = enumerate(csv.reader(io.StringIO(text, newline=""), delimiter=mark, strict=True), start=1)
-        table = [(number, row) for number, row in rows if any(row)]
-    except csv.Error as error:
-        raise UserError(f"{path} is not a CSV file ({error}): give the file that the page saved") from None
-    names = [name.strip() for name in table[0][1]] if table else []
-    if missing := [name for name in form.columns if name not in names]:
-        raise UserError(f"{path}, row 1 has no column {missing[0]!r}: give the file that the page saved")
-    if len(table) == 1:
-        raise UserError(f"{path}, row 2 is missing: the sheet holds no item; give the file that the page saved")
-    for number, row in table[1:]:
-        if len(row) != len(names):
-            raise UserError(f"{path}, row {number} has {len(row)} cells, not {len(names)}: correct the row")
-    return [(number, dict(zip(names, map(str.strip, row), strict=True))) for number, row in table[1:]]
+def _rows(path: str, form: Form, setting: str) -> list[tuple[int, dict[str, str]]]:
+    """Return (line, {column: cell}) of a sheet's rows, at least one. Raises UserError."""
+    sheet = read_sheet(path, setting, form.columns, ids=("item", "page"), words=("item", "page"))
+    sheet.require(form.columns, "give the file that the page saved")
+    rows = list(sheet.named())
+    if not rows:
+        raise UserError(f"{setting}: {path} holds no item: give the file that the page saved")
+    return rows
 
 
 def _answers(path: str, rows: Sequence[tuple[int, Mapping[str, str]]], asked: Asked, form: Form) -> dict[str, Answer]:
     """Return {item: answer} of a sheet, which must hold each item once. Raises UserError."""
     known, answers, at = set(asked.items), {}, {}
-    for number, row in rows:
-        item, where = row["item"], f"{path}, row {number}, column"
+    for line, row in rows:
+        item, where = row["item"], f"{path}, line {line}, column"
         if row["page"] != asked.page:
             raise UserError(f"{where} page: {row['page']!r} is not {asked.page!r} as above: one file holds one sheet")
         if item not in known:
-            raise UserError(f"{where} item: {item!r} is not an item of this page: remove the row or correct it")
+            raise UserError(f"{where} item: {item!r} is not an item of this page: remove the line or correct it")
         if item in answers:
-            raise UserError(f"{where} item: {item!r} is in row {at[item]} too: remove one of them")
+            raise UserError(f"{where} item: {item!r} is in line {at[item]} too: remove one of them")
         values = {question.name: row[question.name].casefold() for question in form.questions}
         for question in form.questions:
             value = values[question.name]
@@ -119,11 +100,11 @@ def _answers(path: str, rows: Sequence[tuple[int, Mapping[str, str]]], asked: As
         seconds = row["seconds"]
         if seconds and not seconds.isdecimal():
             raise UserError(f"{where} seconds: {seconds!r} is not a whole number: correct it or empty the cell")
-        answers[item] = Answer(values, plain(row["note"]), int(seconds) if seconds else None)
-        at[item] = number
+        answers[item] = Answer(values, plain(row["note"].replace("\r\n", "\n")), int(seconds) if seconds else None)
+        at[item] = line
     if missing := [item for item in asked.items if item not in answers]:
         raise UserError(
-            f"{path} ends at row {rows[-1][0]} and lacks {len(missing)} of {len(asked.items)} items, "
+            f"{path} ends at line {rows[-1][0]} and lacks {len(missing)} of {len(asked.items)} items, "
             f"{missing[0]} first: judge them and save the sheet again"
         )
     return answers

@@ -11,6 +11,7 @@ from cxr.base.columns import schema
 from cxr.base.errors import UserError
 from cxr.base.jobs import log
 from cxr.base.tables import write_table
+from cxr.base.user_paths import PathFinder
 from cxr.base.user_tables import read_sheet
 from cxr.semisyn.detectors.columns import PICTURES
 from cxr.semisyn.references import Reference, images_of
@@ -58,12 +59,11 @@ def _in_folder(folder: Path, template: str, key: str) -> Iterable[tuple[str, tup
 
 def _in_sheet(path: Path, key: str) -> Iterable[tuple[str, tuple[Path, tuple]]]:
     """Yield image_id, (file, (patient, view, position)) of the rows of a CSV, each of these "" or None if not told."""
-    sheet = read_sheet(path, key, NAMES, ids=("image_id", "subject_id"))
-    for name in NAMES[:2]:
-        if name not in sheet.header:
-            raise UserError(f"{key}: {path} lacks the column {name}: add it (it has {', '.join(sheet.header)})")
-    for _, cells in sheet.checked():
-        row = dict(zip(sheet.header, cells, strict=False))
-        if row.get("image_id") and row.get("image_path"):
+    ids = ("image_id", "subject_id")
+    sheet = read_sheet(path, key, NAMES, ids=ids, words=ids)
+    sheet.require(NAMES[:2])
+    finder = PathFinder(path.parent)
+    for _, row in sheet.named():
+        if row["image_id"] and row["image_path"]:
             told = row.get("subject_id", ""), row.get("view") or None, row.get("position") or None
-            yield row["image_id"], ((path.parent / row["image_path"]).absolute(), told)
+            yield row["image_id"], (Path(finder.find(row["image_path"]).path).absolute(), told)

@@ -10,10 +10,9 @@ from typing import Protocol
 import polars as pl
 import yaml
 
-from cxr.base.errors import UserError
 from cxr.base.paths import RESOURCES
 from cxr.base.tables import read_lines, read_table
-from cxr.base.user_tables import read_frame
+from cxr.base.user_tables import read_frame, require
 from cxr.language.reports.devices import Devices, any_of, devices, plain
 from cxr.semisyn.healthy.stop import Stop
 
@@ -57,14 +56,12 @@ class TableLabels:
     name = "chexpert"
 
     def __init__(self, path: str | Path, devices: str):
-        table = read_frame(path, KEY, ("study_id", "image_id", "Path", NO_FINDING, DEVICES))
-        key = next((name for name in ("image_id", "study_id", "Path") if name in table.columns), None)
-        missing = [name for name in (NO_FINDING, DEVICES) if name not in table.columns]
-        if key is None or missing:
-            lacks = missing[0] if missing else "study_id"
-            raise UserError(f"{KEY} {str(path)!r} lacks the column {lacks!r}: give a table of CheXpert labels")
+        keys = ("image_id", "study_id", "Path")
+        table = read_frame(path, KEY, (*keys, NO_FINDING, DEVICES), ids=keys)
+        key = next((name for name in keys if name in table.columns), "study_id")
+        require(table.columns, (key, NO_FINDING, DEVICES), path, KEY, "give a table of CheXpert labels")
         label = {name: pl.col(name).str.strip_chars().cast(pl.Float64, strict=False) for name in (NO_FINDING, DEVICES)}
-        row = pl.col(key).str.strip_chars()
+        row = pl.col(key)
         if key == "study_id":
             row = row.str.strip_prefix("s")
         elif key == "Path":

@@ -53,7 +53,7 @@ def from_tables(images: pl.DataFrame, metadata: str | Path | None) -> Mapping[st
     if MANIFEST in images.columns:
         told |= dict(images.select("image_id", MANIFEST).iter_rows())
     if metadata:
-        table = read_frame(metadata, "cohort.tables", ("dicom_id", METADATA))
+        table = read_frame(metadata, "cohort.tables", ("dicom_id", METADATA), ids=("dicom_id",))
         if METADATA in table.columns:
             told |= dict(table.select("dicom_id", METADATA).iter_rows())
     kinds = {text: position(text or "") for text in set(told.values())}

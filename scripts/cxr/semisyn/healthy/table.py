@@ -6,7 +6,7 @@ from pathlib import Path
 
 from cxr.base.engines import Setup
 from cxr.base.errors import UserError
-from cxr.base.user_tables import folded, read_frame
+from cxr.base.user_tables import folded, read_frame, require
 from cxr.base.vocabulary import FINDINGS
 from cxr.semisyn.healthy.engine import NotScored, Picture, over
 from cxr.semisyn.healthy.options import HealthyOptions
@@ -20,17 +20,17 @@ class TableClassifier:
     """Scores looked up by image_id. A finding without a column is not screened."""
 
     def __init__(self, path: str | Path, threshold: float):
-        table = read_frame(path, KEY, ("image_id", *FINDINGS))
+        table = read_frame(path, KEY, ("image_id", *FINDINGS), ids=("image_id",))
         known = {folded(name): finding for finding, shown in FINDINGS.items() for name in (finding, shown)}
         named = {known[folded(name)]: name for name in table.columns if folded(name) in known}
-        if "image_id" not in table.columns or not named:
-            lacks = "image_id" if named else f"of a finding ({', '.join(FINDINGS)})"
-            raise UserError(f"{KEY} {str(path)!r} has no column {lacks}: add it")
+        require(table.columns, ("image_id",), path, KEY)
+        if not named:
+            raise UserError(f"{KEY}: {path} has no column of a finding: add one of {', '.join(FINDINGS)}")
         self.findings = tuple(finding for finding in FINDINGS if finding in named)
         self.threshold = threshold
         self.rows: dict[str, list[tuple[str, ...]]] = {}
         for image, *cells in table.select("image_id", *(named[finding] for finding in self.findings)).iter_rows():
-            self.rows.setdefault(image.strip(), []).append(tuple(cells))
+            self.rows.setdefault(image, []).append(tuple(cells))
 
     def scores(self, image_id: str, picture: Picture) -> dict[str, float]:
         """See :class:`cxr.semisyn.healthy.engine.Classifier`."""

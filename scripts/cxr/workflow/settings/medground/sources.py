@@ -125,7 +125,14 @@ class Sources(Section):
         le=1024,
     )
     duplicates: Literal["exclude", "keep"] = key("exclude", "What to do with equal pictures of one source.")
-    mask_threshold: float = key(0, "Value above which a pixel is foreground; 0: masks must have two values.", ge=0)
+    mask_threshold: float = key(
+        0, "Value above which a pixel is foreground; 0: masks must have two values. Masks of 0 and 1 need none.", ge=0
+    )
+    most_foreground: Share = key(
+        0.8,
+        "Largest fraction of a picture that a mask of two values may cover; above it, or where the mask covers most of "
+        "the picture and of its edges, it counts as inverted (inverted_mask). 1: any mask is used.",
+    )
     resize_masks: Literal["none", "nearest"] = key(
         "none",
         "nearest: a mask of another size than its picture, but of its proportions within 1 %, is brought to it by its "

@@ -1,0 +1,126 @@
+"""Finding files by the paths that people write into tables, made on another system or by another program.
+
+The module uses the standard library only, because the driver imports it.
+"""
+
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from urllib.parse import unquote, urlsplit
+
+from cxr.base.errors import MACHINE_ERRORS
+from cxr.base.ids import clean_id
+
+_WINDOWS_ROOT = re.compile(r"[A-Za-z]:\\|\\\\")
+
+
+@dataclass(frozen=True)
+class UserPath:
+    """A path as it was found, else as it was written.
+
+    ``difference``: in what the file's own path differs from the one written; ``problem``: why there is no such file.
+    """
+
+    path: str
+    difference: str = ""
+    problem: str = ""
+
+
+class PathFinder:
+    """Finds the files of a table, whose paths are absolute or relative to ``folder``. A folder is listed only once."""
+
+    def __init__(self, folder: str | os.PathLike):
+        self.folder = os.fspath(folder)
+        self._names: dict[str, dict[str, list[str]]] = {}
+
+    def find(self, text: str) -> UserPath:
+        """Return the file that a table's cell names.
+
+        A path that does not exist as it is written may differ from the only file that fits in its separators, case,
+        Unicode form, percent-encoding, invisible signs and a leading ``file://``. Several threads may call this.
+        Raises OSError if the machine cannot list a folder.
+        """
+        written = self._below(text)
+        if not text or os.path.exists(written):
+            return UserPath(written)
+        plain, differences = _without_scheme(text)
+        if "\\" in plain:
+            if _WINDOWS_ROOT.match(plain):
+                problem = "a path of another computer's drive or share: write it relative to the table's folder"
+                return UserPath(written, problem=problem)
+            plain, differences = plain.replace("\\", "/"), [*differences, "separator"]
+        paths = self._fitting(self._below(plain))
+        if len(paths) == 1:
+            differences += _differences(self._below(plain), paths[0])
+            return UserPath(paths[0], difference=", ".join(dict.fromkeys(differences)))
+        if paths:
+            ways = sorted({way for path in paths for way in _differences(self._below(plain), path)})
+            return UserPath(written, problem=f"{len(paths)} files exist that differ only in {', '.join(ways)}")
+        has_folder = os.path.isdir(os.path.dirname(self._below(plain)) or ".")
+        return UserPath(written, problem="" if has_folder else "its folder does not exist")
+
+    def _below(self, path: str) -> str:
+        return os.path.normpath(os.path.join(self.folder, path)) if path else ""
+
+    def _fitting(self, path: str) -> list[str]:
+        """Return the existing paths whose every part is that of ``path``, or is like it where there is no such part."""
+        if os.path.lexists(path):
+            return [path]
+        parts = path.split(os.sep)
+        folders = [os.sep if path.startswith(os.sep) else ""]
+        for part in filter(None, parts):
+            paths = []
+            for folder in folders:
+                exact = os.path.join(folder, part)
+                paths += [exact] if os.path.lexists(exact) else self._alike(folder, part)
+            folders = paths
+        return folders
+
+    def _alike(self, folder: str, name: str) -> list[str]:
+        """Return the paths in a folder whose names are like ``name``."""
+        if folder not in self._names:
+            names: dict[str, list[str]] = {}
+            try:
+                for entry in sorted(os.listdir(folder or ".")):
+                    names.setdefault(_folded(entry), []).append(entry)
+            except OSError as error:
+                if error.errno in MACHINE_ERRORS:
+                    raise
+            except ValueError:  # a name that no folder can have
+                pass
+            self._names[folder] = names
+        return [os.path.join(folder, entry) for entry in self._names[folder].get(_folded(name), [])]
+
+
+def _folded(name: str) -> str:
+    return clean_id(unquote(name)).casefold()
+
+
+def _without_scheme(text: str) -> tuple[str, list[str]]:
+    """Return a path without ``file://``, and what was taken away."""
+    if not text.lower().startswith("file:"):
+        return text, []
+    try:
+        return unquote(urlsplit(text).path), ["file://"]
+    except ValueError:
+        return text, []
+
+
+_FOLDS: dict[str, Callable[[str], str]] = {
+    "percent-encoding": unquote,
+    "Unicode form or invisible signs": lambda path: "/".join(map(clean_id, path.split("/"))),
+    "case": str.casefold,
+}
+"""In what two paths may differ, and the function that takes this difference away."""
+
+
+def _differences(written: str, path: str) -> list[str]:
+    """Return in what an existing path differs from the one written: without these, they are not equal."""
+    return [way for way in _FOLDS if _folded_but(way, written) != _folded_but(way, path)]
+
+
+def _folded_but(kept: str, path: str) -> str:
+    for way, fold in _FOLDS.items():
+        path = path if way == kept else fold(path)
+    return path

@@ -1,0 +1,183 @@
+"""Masks of a source, however they are encoded: one plane of values, then a mask for each class."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import cv2
+import numpy as np
+from PIL import Image as PillowImage
+
+from cxr.base.errors import out_of_memory
+from cxr.base.faults import broken
+from cxr.medground.sources.image import Refused
+
+SHOWN_COLOURS = 3
+"""Of a coloured mask, those that the reason names."""
+PROPORTIONS = 0.01
+"""How far the proportions of a mask may be from its picture's where it is resized."""
+INVERTED_AREA, INVERTED_EDGE = 0.5, 0.75
+"""Fractions of the picture, and of its outermost pixels, above which a foreground looks like a background."""
+MOST_INSTANCES = np.iinfo(np.uint16).max
+
+
+def read_array(path: Path) -> np.ndarray:
+    """Return the pixels of a PNG, JPEG, TIFF or NPY file as they are stored; colours in the order R, G, B, A.
+
+    Raises Refused with missing_file or undecodable.
+    """
+    if not path.is_file():
+        raise Refused("missing_file")
+    try:
+        if path.suffix.lower() == ".npy":
+            return _plain_array(np.load(path, allow_pickle=False))
+        values = cv2.imdecode(np.fromfile(path, np.uint8), cv2.IMREAD_UNCHANGED)
+    except (ValueError, EOFError, cv2.error) as error:
+        raise Refused("undecodable", str(error).splitlines()[0]) from None
+    if values is None:
+        raise Refused("undecodable")
+    return values[..., [2, 1, 0, *range(3, values.shape[2])]] if values.ndim == 3 and values.shape[2] > 2 else values
+
+
+def _plain_array(values: np.ndarray) -> np.ndarray:
+    """Return an array as (H, W) or (H, W, colours). Raises Refused for another shape, or for what are no numbers."""
+    if values.ndim > 2:
+        values = values.reshape([side for side in values.shape if side > 1])
+    if (
+        values.dtype.kind not in "buif"
+        or values.ndim not in (2, 3)
+        or (values.ndim == 3 and values.shape[2] not in (3, 4))
+    ):
+        raise Refused("undecodable", f"an array of the shape {values.shape} and the type {values.dtype}")
+    return values
+
+
+def read_mask(path: Path, max_pixels: int) -> np.ndarray:
+    """Return the values (H, W) of a mask: 0 is background.
+
+    Of a palette, the index counts; of a DICOM file, the stored value; of a colour picture whose transparency varies,
+    what is visible. ``max_pixels``: of a DICOM file; a larger one is not decoded. Raises Refused for a mask of several
+    pages or frames, or of several colours that no palette numbers.
+    """
+    from cxr.medground.sources.dicom import dicom_values, is_dicom  # heavy, and few sources need it
+
+    if is_dicom(path):
+        return _of_colours(dicom_values(path, max_pixels))
+    if path.suffix.lower() != ".npy" and path.is_file():
+        indices = _palette_indices(path)
+        if indices is not None:
+            return indices
+    return _of_colours(read_array(path))
+
+
+def _palette_indices(path: Path) -> np.ndarray | None:
+    """Return the indices of a picture with a palette, 0 background; None for any other picture.
+
+    Of two colours, one of which is black, programs that count colours may put either first; the background is then the
+    one that looks like it. Raises Refused if neither does, or for several pages.
+    """
+    try:
+        with PillowImage.open(path) as picture:
+            pages = getattr(picture, "n_frames", 1)
+            if pages > 1:
+                raise Refused("multi_frame", f"the mask has {pages} pages: give each class its own file")
+            if picture.mode != "P":
+                return None
+            indices = np.asarray(picture)
+            colours = picture.getpalette("RGB") or []
+    except Refused:
+        raise
+    except Exception as error:  # Pillow raises what its parts raise; OpenCV reads the file, or gives the reason
+        if out_of_memory(error) or broken(error):
+            raise
+        return None
+    used = np.unique(indices).tolist()
+    black = [index for index in used if not any(colours[3 * index : 3 * index + 3])]
+    if len(used) == 2 and len(black) == 1 and black != [0]:
+        by_colour, by_index = (indices != black[0]), indices != 0
+        ways = [plane for plane in (by_index, by_colour) if not looks_inverted(plane)]
+        if used[0] != 0:
+            ways = [by_colour]
+        if len(ways) != 1:
+            raise Refused("unknown_label", "either of the palette's two colours may be the background")
+        return ways[0].astype(np.uint8)
+    return indices
+
+
+def _of_colours(values: np.ndarray) -> np.ndarray:
+    """Return the one plane of a mask; of one in black and one colour, where it is coloured.
+
+    Where the transparency varies, transparent pixels are background. Raises Refused for more colours.
+    """
+    if values.ndim == 2:
+        return values
+    if values.shape[2] == 4:
+        alpha, values = values[..., 3], values[..., :3]
+        if (alpha != alpha[0, 0]).any():
+            visible = values[alpha > 0]
+            if (visible == visible[0]).all():
+                return alpha
+            values = np.where(alpha[..., None] > 0, values, 0)
+    if all((values[..., 0] == values[..., at]).all() for at in range(1, values.shape[2])):
+        return values[..., 0]
+    colours = np.unique(values.reshape(-1, values.shape[2]), axis=0)
+    if len(colours) == 2 and not colours[0].any():
+        return values.any(axis=2).astype(np.uint8)
+    shown = ", ".join(str(tuple(colour)) for colour in colours[:SHOWN_COLOURS].tolist())
+    raise Refused("unknown_label", f"the mask has {len(colours)} colours, such as {shown}")
+
+
+def of_picture(values: np.ndarray, shape: tuple[int, int], resize: str) -> np.ndarray:
+    """Return a mask's values (H, W) in the size of its picture. ``resize``: none, or nearest.
+
+    Raises Refused for a mask of another size; with ``nearest``, for one of other proportions (by more than 1 %).
+    """
+    if values.shape == shape:
+        return values
+    same = abs(values.shape[1] * shape[0] / (values.shape[0] * shape[1]) - 1) <= PROPORTIONS
+    if resize != "nearest" or not same:
+        raise Refused("shape_mismatch", f"mask {values.shape[::-1]}, picture {shape[::-1]}")
+    plain = values.astype(np.float64) if values.dtype.kind not in "u" or values.dtype.itemsize > 2 else values
+    return cv2.resize(plain, shape[::-1], interpolation=cv2.INTER_NEAREST_EXACT)
+
+
+def looks_inverted(mask: np.ndarray) -> bool:
+    """Tell whether a mask, bool (H, W), covers most of its picture and of the picture's outermost pixels."""
+    edge = np.concatenate([mask[0], mask[-1], mask[:, 0], mask[:, -1]])
+    return bool(mask.mean() > INVERTED_AREA and edge.mean() > INVERTED_EDGE)
+
+
+def binary(values: np.ndarray, threshold: float, most_foreground: float) -> np.ndarray:
+    """Return a mask of two values as bool (H, W).
+
+    ``threshold``: above it lies the foreground of a mask with more values than 0 and 1; 0: such a mask must have two.
+    ``most_foreground``: largest fraction of the picture that may be foreground; 1: any. Raises Refused for a mask of
+    more values, or one that seems inverted.
+    """
+    found = np.unique(values)
+    if threshold <= 0 and (len(found) > 2 or (len(found) == 2 and found[0] != 0)):
+        remedy = "set medground.sources.mask_threshold" if found[0] >= 0 else "give one of two values"
+        raise Refused("unknown_label", f"the mask has {len(found)} values, {found[0]} to {found[-1]}: {remedy}")
+    mask = values > (threshold if (values > 1).any() else 0)
+    share = float(mask.mean())
+    if most_foreground < 1 and share < 1 and (share > most_foreground or looks_inverted(mask)):
+        raise Refused("inverted_mask", f"{share:.0%} of the picture is foreground")
+    return mask
+
+
+def by_value(values: np.ndarray, names: Mapping[str, str]) -> dict[str, np.ndarray]:
+    """Return {class: mask} of a mask whose values stand for classes. Raises Refused for a value without a name."""
+    known = {float(value): name for value, name in names.items()}
+    if unknown := sorted(set(np.unique(values).tolist()) - known.keys() - {0}):
+        raise Refused("unknown_label", f"the value {unknown[0]} has no class")
+    found: dict[str, np.ndarray] = {}
+    for value, name in known.items():
+        found[name] = found.get(name, np.zeros(values.shape, bool)) | (values == value)
+    return found
+
+
+def numbered(values: np.ndarray) -> np.ndarray:
+    """Return a mask whose values number instances as uint16 (H, W). Raises Refused for values beyond 0 to 65,535."""
+    whole = np.isfinite(values) & (values >= 0) & (values <= MOST_INSTANCES) & (values == np.floor(values))
+    if not whole.all():
+        raise Refused("unknown_label", f"the value {values[~whole][0]} is no number of an instance")
+    return values.astype(np.uint16)
