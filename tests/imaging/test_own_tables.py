@@ -189,6 +189,19 @@ def test_of_several_files_that_fit_none_is_taken(tmp_path):
     assert result.details["i"] == "2 files exist that differ only in case"
 
 
+def test_a_file_is_not_lent_to_a_second_row_that_differs_in_case(tmp_path):
+    """Another person's image would become this one's."""
+    (tmp_path / "A.dcm").write_bytes(XRAY)
+    (tmp_path / "B.DCM").write_bytes(XRAY)
+    rows = [("p1", "s1", "i1", "A.dcm", ""), ("p2", "s2", "i2", "a.dcm", ""), ("p3", "s3", "i3", "b.dcm", ""),
+            ("p4", "s4", "i4", "b.Dcm", ""), ("p5", "s5", "i5", "2.DCM", "")]  # fmt: skip
+    result = run(tmp_path, rows)
+    assert result.reasons == dict.fromkeys(("i2", "i3", "i4"), "missing_file")
+    assert set(result.details.values()) == {
+        "a file exists that differs only in case, but another row of the table means it"
+    }
+
+
 def test_a_path_that_leads_nowhere_says_why(tmp_path):
     rows = [
         ("p", "s", "i", "D:\\films\\1.dcm", ""),
@@ -211,13 +224,15 @@ def test_two_spellings_of_one_file_are_one_file(tmp_path):
 
 def test_reports_are_found_by_other_spellings_too(tmp_path, caplog):
     (tmp_path / "reports").mkdir()
-    (tmp_path / "reports/S1.txt").write_text("FINDINGS: Clear.")
-    rows = [("p", "s", "a", "1.dcm", "reports\\s1.TXT"), ("p", "s", "b", "2.dcm", "reports/S1.txt"),
-            ("q", "t", "c", "3.dcm", "none/s2.txt")]  # fmt: skip
+    for name in ("S1.txt", "S2.txt"):
+        (tmp_path / "reports" / name).write_text("FINDINGS: Clear.")
+    rows = [("p", "s", "a", "1.dcm", "reports\\S1.txt"), ("p", "s", "b", "2.dcm", "reports/S1.txt"),
+            ("q", "t", "c", "3.dcm", "Reports/s2.TXT"), ("r", "u", "d", "4.dcm", "none/s2.txt")]  # fmt: skip
     accepted = run(tmp_path, rows).accepted.sort("image_id")
-    assert accepted["report_path"].to_list() == [str(tmp_path / "reports/S1.txt")] * 2 + [None]
-    assert accepted["report_missing"].to_list() == [False, False, True]
-    assert "report_path of line 4 names no file: its folder does not exist" in caplog.text
+    paths = [str(tmp_path / "reports" / name) for name in ("S1.txt", "S1.txt", "S2.txt")]
+    assert accepted["report_path"].to_list() == [*paths, None]
+    assert accepted["report_missing"].to_list() == [False, False, False, True]
+    assert "report_path of line 5 names no file: its folder does not exist" in caplog.text
     assert "different reports" not in caplog.text
 
 

@@ -3,8 +3,6 @@
 import re
 import unicodedata
 
-import pytest
-
 from cohort_runs import of, run_cohort
 from input_doors import result_or_sentence
 
@@ -22,7 +20,6 @@ def tried(shared, folder, name: str, *images: str):
     return run_cohort(folder, manifest=str(folder / "manifest.csv"), shards=1)
 
 
-@pytest.mark.xfail(strict=True, reason="ids that differ by an invisible sign are two subjects")
 def test_ids_that_look_the_same_are_one_subject_or_stop_the_run(shared, tmp_path):
     images = ("1.dcm", "2.dcm", "3.dcm", "4.dcm")
     result, sentence = result_or_sentence(lambda: tried(shared, tmp_path, "m1_invisible_characters", *images))
@@ -34,7 +31,6 @@ def test_ids_that_look_the_same_are_one_subject_or_stop_the_run(shared, tmp_path
     assert subjects["i3"] == subjects["i4"] == "Müller"
 
 
-@pytest.mark.xfail(strict=True, reason="the file is missing and the detail is empty")
 def test_paths_of_other_systems_are_found_or_named(shared, tmp_path):
     decomposed = unicodedata.normalize("NFD", "Müller.dcm")
     images = ("dicom/1.dcm", "2.dcm", decomposed)
@@ -46,7 +42,6 @@ def test_paths_of_other_systems_are_found_or_named(shared, tmp_path):
         assert image not in result.reasons or "differs only in" in result.details[image]
 
 
-@pytest.mark.xfail(strict=True, reason="two patients whose ids Excel has cut are merged")
 def test_ids_that_excel_has_cut_stop_the_run_or_are_bad_rows(shared, tmp_path):
     images = ("1.dcm", "2.dcm", "3.dcm")
     result, sentence = result_or_sentence(lambda: tried(shared, tmp_path, "m3_fifteen_digits", *images))

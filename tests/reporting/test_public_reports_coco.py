@@ -7,7 +7,6 @@ from cxr.geometry.affine import fit_affine
 from cxr.reporting.agreement.references import in_frame, load_reference
 
 
-@pytest.mark.xfail(strict=True, reason="a polygon of objects ends the job", raises=TypeError)
 def test_a_polygon_of_objects_is_read_or_is_a_broken_mask(shared):
     path = shared / "fixtures/public_reports/c1_coco_points_as_objects/coco.json"
     reference = load_reference("agreement.references.x.path", "coco", path, {}, "{stem}")

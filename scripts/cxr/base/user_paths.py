@@ -5,7 +5,7 @@ The module uses the standard library only, because the driver imports it.
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
@@ -19,11 +19,11 @@ _WINDOWS_ROOT = re.compile(r"[A-Za-z]:\\|\\\\")
 class UserPath:
     """A path as it was found, else as it was written.
 
-    ``difference``: in what the file's own path differs from the one written; ``problem``: why there is no such file.
+    ``differences``: in what the file's own path differs from the one written; ``problem``: why there is no such file.
     """
 
     path: str
-    difference: str = ""
+    differences: tuple[str, ...] = ()
     problem: str = ""
 
 
@@ -33,6 +33,24 @@ class PathFinder:
     def __init__(self, folder: str | os.PathLike):
         self.folder = os.fspath(folder)
         self._names: dict[str, dict[str, list[str]]] = {}
+
+    def find_all(self, texts: Iterable[str], apply: Callable = map) -> dict[str, UserPath]:
+        """Return {text: what :meth:`find` returns for it} of all cells of a column.
+
+        A file is not lent to a path that differs from it in case if another cell means it: in the table they are two.
+        ``apply``: map, or that of a pool.
+        """
+        found = dict(zip(texts := list(dict.fromkeys(texts)), apply(self.find, texts), strict=True))
+        spellings: dict[str, set[str]] = {}
+        for text, file in found.items():
+            spellings.setdefault(file.path, set()).add(_folded_but("case", _plain(text)))
+        problem = "a file exists that differs only in case, but another row of the table means it"
+        return {
+            text: UserPath(self._below(text), problem=problem)
+            if "case" in file.differences and len(spellings[file.path]) > 1
+            else file
+            for text, file in found.items()
+        }
 
     def find(self, text: str) -> UserPath:
         """Return the file that a table's cell names.
@@ -53,7 +71,7 @@ class PathFinder:
         paths = self._fitting(self._below(plain))
         if len(paths) == 1:
             differences += _differences(self._below(plain), paths[0])
-            return UserPath(paths[0], difference=", ".join(dict.fromkeys(differences)))
+            return UserPath(paths[0], tuple(dict.fromkeys(differences)))
         if paths:
             ways = sorted({way for path in paths for way in _differences(self._below(plain), path)})
             return UserPath(written, problem=f"{len(paths)} files exist that differ only in {', '.join(ways)}")
@@ -95,6 +113,11 @@ class PathFinder:
 
 def _folded(name: str) -> str:
     return clean_id(unquote(name)).casefold()
+
+
+def _plain(text: str) -> str:
+    """Return a path with this system's separators, without ``file://`` and steps like ``./``."""
+    return os.path.normpath(_without_scheme(text)[0].replace("\\", "/"))
 
 
 def _without_scheme(text: str) -> tuple[str, list[str]]:

@@ -155,9 +155,7 @@ def _sentence(path: Path, key: str, error: Exception) -> UserError:
     if isinstance(error, Fault):
         return UserError(f"{key}: {path}{error}")
     why = getattr(error, "strerror", None) or str(error)
-    return UserError(
-        f"{key}: {path} cannot be read as CSV or Parquet ({why}): check the path, the file and who may read it"
-    )
+    return UserError(f"{key}: {path} cannot be read ({why}): check the path, the file and who may read it")
 
 
 def _guarded_rows(path: Path, key: str, rows: Iterator[tuple[int, list[str]]]) -> Iterator[tuple[int, list[str]]]:
@@ -206,12 +204,7 @@ def _decoded(data: bytes, path: Path, partial: bool) -> str:
     for magic, what in _OTHER_KINDS:
         if data.startswith(magic):
             raise Fault(f" is {what}")
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        text = _strict(data[: len(data) // 2 * 2], "utf-16", partial)
-    else:
-        if b"\0" in data[:4096]:
-            raise Fault(" is not a text table: save it as CSV (UTF-8)")
-        text = _utf8(data, path, partial)
+    text = _text_of(data, path, partial)
     if partial:
         text = text[: max(text.rfind("\n"), text.rfind("\r")) + 1]
     if found := _CONTROL.search(text):
@@ -220,6 +213,22 @@ def _decoded(data: bytes, path: Path, partial: bool) -> str:
     if text.lstrip()[:1] in ("<", "{"):
         raise Fault(" is HTML, XML or JSON, not CSV: export the table as CSV (UTF-8)")
     return text
+
+
+def read_text(path: str | Path, key: str) -> str:
+    """Return the text of a user's file in one of the encodings of tables. Raises UserError with one sentence."""
+    try:
+        return _text_of(_bytes(Path(path), -1), Path(path), False)
+    except (Fault, OSError, EOFError, zlib.error) as error:
+        raise _sentence(Path(path), key, error) from None
+
+
+def _text_of(data: bytes, path: Path, partial: bool) -> str:
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return _strict(data[: len(data) // 2 * 2], "utf-16", partial)
+    if b"\0" in data[:4096]:
+        raise Fault(" is not text: save it as UTF-8 text")
+    return _utf8(data, path, partial)
 
 
 def _strict(data: bytes, encoding: str, partial: bool) -> str:

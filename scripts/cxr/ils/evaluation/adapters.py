@@ -7,13 +7,14 @@ and the settings. It returns the union of the pair's masks in the model's own si
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from cxr.base.errors import UserError
+from cxr.base.ids import clean_id
 from cxr.ils.evaluation.pictures import Fault, read_map, read_picture, union
 
 LISA_ABOVE = 50
@@ -46,10 +47,12 @@ Adapter = Callable[[str], Output]
 def png(folder: Path, _: Reading) -> Adapter:
     """Read ``<pair_id>.png``, lesion above 0, and the answer from ``<pair_id>.txt``, if there is one."""
 
+    files = _files(folder)
+
     def read(pair_id: str) -> Output:
-        path = _inside(folder, f"{pair_id}.png")
-        answer = _answer(folder, pair_id)
-        if not path.is_file():
+        path = _inside(files, f"{pair_id}.png")
+        answer = _answer(files, pair_id)
+        if path is None:
             return _without(answer)
         return Output(read_picture(path), answer)
 
@@ -58,10 +61,10 @@ def png(folder: Path, _: Reading) -> Adapter:
 
 def lisa(folder: Path, _: Reading) -> Adapter:
     """Read LISA-7B's and -13B's ``<pair_id>_mask_<k>.jpg``, one per [SEG], and their printed text ``<pair_id>.txt``."""
-    masks = _numbered(folder, r"(.+)_mask_(\d+)\.(?:jpg|png)")
+    masks, files = _numbered(folder, r"(.+)_mask_(\d+)\.(?:jpg|png)"), _files(folder)
 
     def read(pair_id: str) -> Output:
-        answer = _answer(folder, pair_id)
+        answer = _answer(files, pair_id)
         if pair_id not in masks:
             return _without(answer)
         return Output(union([read_picture(path, LISA_ABOVE) for path in masks[pair_id]]), answer)
@@ -87,9 +90,11 @@ def text4seg(lines: Path, reading: Reading) -> Adapter:
 def text4seg_sam(folder: Path, _: Reading) -> Adapter:
     """Read Text4Seg's masks after its refinement by SAM, ``<pair_id>_sam_mask.png``, lesion 255."""
 
+    files = _files(folder)
+
     def read(pair_id: str) -> Output:
-        path = _inside(folder, f"{pair_id}_sam_mask.png")
-        if not path.is_file():
+        path = _inside(files, f"{pair_id}_sam_mask.png")
+        if path is None:
             raise Fault("no_prediction")
         return Output(read_picture(path))
 
@@ -177,25 +182,33 @@ def read_grid(text: str, side: int) -> np.ndarray:
 
 
 def _maps(folder: Path, threshold: float) -> Adapter:
+    files = _files(folder)
+
     def read(pair_id: str) -> Output:
-        path = _inside(folder, f"{pair_id}.npy")
-        if not path.is_file():
-            return _without(_answer(folder, pair_id))
-        return Output(read_map(path, threshold), _answer(folder, pair_id))
+        path = _inside(files, f"{pair_id}.npy")
+        if path is None:
+            return _without(_answer(files, pair_id))
+        return Output(read_map(path, threshold), _answer(files, pair_id))
 
     return read
 
 
-def _inside(folder: Path, name: str) -> Path:
-    """Return a file's path. Raises Fault for a pair_id with a path separator."""
+def _files(folder: Path) -> dict[str, Path]:
+    """Return the files of a folder by their names, whose accents may be composed or decomposed."""
+    return {clean_id(path.name): path for path in sorted(folder.iterdir())}
+
+
+def _inside(files: Mapping[str, Path], name: str) -> Path | None:
+    """Return the file of a name, None if there is none. Raises Fault for a pair_id that no file can be named by."""
     if "/" in name or "\\" in name or "\0" in name:
         raise Fault("no_prediction", "the pair_id is not a file name")
-    return folder / name
+    path = files.get(name)
+    return path if path is not None and path.is_file() else None
 
 
-def _answer(folder: Path, pair_id: str) -> str | None:
-    path = _inside(folder, f"{pair_id}.txt")
-    return path.read_text(encoding="utf-8", errors="replace").strip() if path.is_file() else None
+def _answer(files: Mapping[str, Path], pair_id: str) -> str | None:
+    path = _inside(files, f"{pair_id}.txt")
+    return path.read_text(encoding="utf-8", errors="replace").strip() if path else None
 
 
 def _without(answer: str | None) -> Output:
@@ -210,19 +223,19 @@ def _numbered(folder: Path, pattern: str) -> dict[str, list[Path]]:
     found = [(match, path) for path in folder.iterdir() if (match := re.fullmatch(pattern, path.name))]
     of_pair: dict[str, list[Path]] = {}
     for match, path in sorted(found, key=lambda item: (item[0][1], int(item[0][2]), item[1].name)):
-        of_pair.setdefault(match[1], []).append(path)
+        of_pair.setdefault(clean_id(match[1]), []).append(path)
     return of_pair
 
 
 def _texts(path: Path) -> dict[str, list[str]]:
     texts: dict[str, list[str]] = {}
-    with open(path, encoding="utf-8", errors="replace") as file:
+    with open(path, encoding="utf-8-sig", errors="replace") as file:
         for number, line in enumerate(file, 1):
             if not line.strip():
                 continue
             try:
                 entry = json.loads(line)
-                texts.setdefault(entry["pair_id"], []).append(str(entry["text"]))
-            except (ValueError, TypeError, KeyError):
+                texts.setdefault(clean_id(entry["pair_id"]), []).append(str(entry["text"]))
+            except (ValueError, TypeError, KeyError, AttributeError):
                 raise UserError(f"{path}: line {number} is no JSON object with pair_id and text: correct it") from None
     return texts

@@ -4,15 +4,16 @@ import logging
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import polars as pl
 
 from cxr.base.columns import Column, schema
 from cxr.base.counting import counted
 from cxr.base.errors import UserError
+from cxr.base.ids import clean_id
 from cxr.base.paths import RESOURCES
 from cxr.base.tables import read_lines, write_table
+from cxr.base.user_tables import read_text
 from cxr.ils.evaluation import adapters, charts, paper, scoring, summary
 from cxr.ils.evaluation.convert import convert
 from cxr.ils.evaluation.predictions import Lines, Predictions
@@ -176,11 +177,8 @@ def run_comparison(
 
 def read_reviewed(path: str) -> set[str]:
     """Read pair ids, one per line; text after a # is a remark. Raises UserError for an unreadable file."""
-    try:
-        words = (line.partition("#")[0].strip() for line in Path(path).read_text(encoding="utf-8-sig").splitlines())
-    except (OSError, UnicodeDecodeError):
-        raise UserError(f"evaluation.reviewed: {path!r} is not a text file: give pair ids, one per line") from None
-    return set(filter(None, words))
+    lines = read_text(path, "evaluation.reviewed").splitlines()
+    return {clean_id(line.partition("#")[0]) for line in lines} - {""}
 
 
 def excluded_rows(rows: pl.DataFrame, lines: Lines) -> pl.DataFrame:

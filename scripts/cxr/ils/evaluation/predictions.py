@@ -17,6 +17,7 @@ import numpy as np
 
 from cxr.base.errors import StoreError, UserError
 from cxr.base.hdf5 import Shard, unpack
+from cxr.base.ids import clean_id
 from cxr.geometry.rle import decode
 from cxr.ils.evaluation.pictures import Fault, fit, read_picture, union
 
@@ -91,7 +92,9 @@ def _entry(raw: bytes) -> dict | None:
         entry = json.loads(raw)
     except ValueError:
         return None
-    return entry if isinstance(entry, dict) and isinstance(entry.get("pair_id"), str) else None
+    if not isinstance(entry, dict) or not isinstance(entry.get("pair_id"), str):
+        return None
+    return entry | {"pair_id": clean_id(entry["pair_id"])}
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 import os
 import re
 from concurrent.futures import Executor
+from functools import partial
 
 from cxr.base.counting import counted
 from cxr.base.errors import UserError
@@ -97,6 +98,8 @@ def read_manifest(manifest: str, pool: Executor) -> list[Row]:
     _settle_times(rows)
     _place_files(rows, os.path.dirname(manifest), pool)
     _share_reports(rows)
+    for row in rows:
+        row.report_path = None if row.report_missing else row.report_path
     return rows
 
 
@@ -115,16 +118,14 @@ def _place_files(rows: list[Row], folder: str, pool: Executor) -> None:
     finder = PathFinder(folder)
     for column, field in (("image_path", "path"), ("report_path", "report_path")):
         named = [row for row in rows if getattr(row, field)]
-        texts = list(dict.fromkeys(getattr(row, field) for row in named))
-        found = dict(zip(texts, in_batches(pool, finder.find, texts), strict=True))
+        found = finder.find_all((getattr(row, field) for row in named), partial(in_batches, pool))
         lines: dict[str, list[int]] = {}
         for row in named:
             file = found[getattr(row, field)]
             setattr(row, field, file.path)
-            if file.difference:
-                lines.setdefault(f"differs from its file in {file.difference}, and that file is used", []).append(
-                    row.line
-                )
+            if file.differences:
+                what = f"differs from its file in {', '.join(file.differences)}, and that file is used"
+                lines.setdefault(what, []).append(row.line)
             elif field == "path":
                 row.path_problem = file.problem
             elif file.problem:
@@ -135,7 +136,6 @@ def _place_files(rows: list[Row], folder: str, pool: Executor) -> None:
     exists = dict(zip(reports, in_batches(pool, os.path.isfile, reports), strict=True))
     for row in rows:
         row.report_missing = row.report_path is not None and not exists[row.report_path]
-        row.report_path = None if row.report_missing else row.report_path
 
 
 def _share_reports(rows: list[Row]) -> None:
@@ -146,11 +146,15 @@ def _share_reports(rows: list[Row]) -> None:
             studies.setdefault((row.subject_id, row.study_id), []).append(row)
     several = 0
     for images in studies.values():
-        told = {report for row in images if any(report := (row.report_path, row.findings, row.impression))}
-        several += len(told) > 1
-        if len(told) == 1:
+        reports = {
+            (row.report_path, row.findings, row.impression, row.report_missing)
+            for row in images
+            if row.report_path or row.findings or row.impression
+        }
+        several += len(reports) > 1
+        if len(reports) == 1:
             for row in images:
-                ((row.report_path, row.findings, row.impression),) = told
+                ((row.report_path, row.findings, row.impression, row.report_missing),) = reports
     if several:
         log.warning(
             "cohort.manifest: the rows of %s different reports: the chosen image's is used",

@@ -10,9 +10,12 @@ import polars as pl
 
 from cxr.base.columns import Column, Columns, schema
 from cxr.base.errors import UserError
+from cxr.base.ids import clean_id
 from cxr.base.jobs import log
 from cxr.base.tables import read_lines, read_table, write_table
+from cxr.base.user_tables import read_text
 
+KEY = "medground.queries.table"
 UNUSED: Columns = {
     "image_id": Column(pl.String, "Image that the table names."),
     "number": Column(pl.Int64, "Which of its texts, from 0."),
@@ -46,9 +49,9 @@ def read_given(path: str | Path) -> dict[str, list[Given]]:
     path = Path(path)
     if path.is_dir():
         for file in sorted(path.glob("*.txt")):
-            found[file.stem] = list(raw(file.read_text(encoding="utf-8")))
+            found[clean_id(file.stem)] = list(raw(read_text(file, KEY)))
         return found
-    for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    for number, text in enumerate(read_text(path, KEY).splitlines(), 1):
         if text.strip():
             image_id, given = _line(text, number, path.name)
             found.setdefault(image_id, []).append(given)
@@ -60,9 +63,9 @@ def _line(text: str, number: int, name: str) -> tuple[str, Given]:
         row = json.loads(text)
         regions = None if row.get("regions") is None else tuple(int(one) for one in row["regions"])
         boxes = tuple(tuple(box) for box in row["boxes"]) if regions is None else ()
-        return row["image_id"], Given(str(row["query"]), regions, boxes)
+        return clean_id(row["image_id"]), Given(str(row["query"]), regions, boxes)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        told = f"medground.queries.table: line {number} of {name} lacks or misstates {error}"
+        told = f"{KEY}: line {number} of {name} lacks or misstates {error}"
         raise UserError(f"{told}: give image_id, query, and regions or boxes") from None
 
 

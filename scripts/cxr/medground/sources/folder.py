@@ -51,21 +51,26 @@ def read_manifest(name: str, kind: str, path: Path) -> dict[str, list[Row]]:
     columns = (*NEEDED[kind], *OPTIONAL)
     sheet = read_sheet(path, key, columns, ids=IDS, words=WORDS, single_lines=columns[:-1])
     sheet.require(NEEDED[kind])
+    table = list(sheet.named())
     finder = PathFinder(path.parent)
+    files = {column: finder.find_all(cells.get(column, "") for _, cells in table) for column in PATHS}
     rows_of: dict[str, list[Row]] = {}
     subjects: dict[str, tuple[str, int]] = {}
     differences: dict[str, list[int]] = {}
-    for line, cells in sheet.named():
+    for line, cells in table:
         split = split_name(cells["split"])
-        row = Row(line, cells | {"split": split or cells["split"]}, _files(key, line, cells, finder))
         if not split:
-            raise UserError(f"{key}: line {line} has the split {row['split']!r}: use {', '.join(SPLITS)}")
+            raise UserError(f"{key}: line {line} has the split {cells['split']!r}: use {', '.join(SPLITS)}")
+        row = Row(line, cells | {"split": split}, {column: files[column][cells.get(column, "")] for column in PATHS})
+        _check_paths(key, row, path.parent.resolve())
         for column, file in row.files.items():
-            if file.difference:
-                differences.setdefault(f"{column} differs from its file in {file.difference}", []).append(line)
-        image_id = row["image_id"] or clean_id(Path(row.files["image_path"].path.replace("\\", "/")).stem)
+            if file.differences:
+                what = f"{column} differs from its file in {', '.join(file.differences)}"
+                differences.setdefault(what, []).append(line)
+        image = row.files["image_path"].path
+        image_id = row["image_id"] or clean_id(Path(image.replace("\\", "/")).stem)
         same = rows_of.setdefault(image_id, [])
-        if same and (row.files["image_path"], row["split"]) != (same[0].files["image_path"], same[0]["split"]):
+        if same and (image, split) != (same[0].files["image_path"].path, same[0]["split"]):
             raise UserError(f"{key}: lines {same[0].line} and {line} give {image_id!r} two files or splits: rename")
         if kind == "folder" and any(row["class"] == other["class"] for other in same):
             raise UserError(f"{key}: line {line} repeats the class {row['class']!r} of {image_id!r}: leave one out")
@@ -81,17 +86,12 @@ def read_manifest(name: str, kind: str, path: Path) -> dict[str, list[Row]]:
     return dict(sorted(rows_of.items()))
 
 
-def _files(key: str, line: int, cells: Mapping[str, str], finder: PathFinder) -> dict[str, UserPath]:
-    """Return what the paths of a row lead to. Raises UserError for a relative one that leaves the manifest's folder."""
-    files = {}
-    folder = Path(finder.folder).resolve()
-    for column in PATHS:
-        text = cells.get(column, "")
-        files[column] = finder.find(text)
-        inside = Path(files[column].path).resolve().is_relative_to(folder)
-        if text and not Path(text).is_absolute() and not text.lower().startswith("file:") and not inside:
-            raise UserError(f"{key}: line {line} leaves the manifest's folder by {column}: give an absolute path")
-    return files
+def _check_paths(key: str, row: Row, folder: Path) -> None:
+    """Raise UserError for a relative path that leaves the manifest's folder."""
+    for column, file in row.files.items():
+        is_absolute = Path(row[column]).is_absolute() or row[column].lower().startswith("file:")
+        if row[column] and not is_absolute and not Path(file.path).resolve().is_relative_to(folder):
+            raise UserError(f"{key}: line {row.line} leaves the manifest's folder by {column}: give an absolute path")
 
 
 def read_picture(path: Path, max_pixels: int) -> np.ndarray:

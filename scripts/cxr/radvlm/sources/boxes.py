@@ -1,6 +1,7 @@
 """Sources of boxes with names: vindr (train and test), and the files nih, rsna and coco; readers' boxes are fused."""
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,7 +28,10 @@ from cxr.radvlm.sources.options import ReadOptions
 VINDR = {"train": ("annotations/annotations_train.csv", "annotations_train.csv", "train.csv"),
          "test": ("annotations/annotations_test.csv", "annotations_test.csv")}  # fmt: skip
 """{split: where its table may lie}; the last of train is Kaggle's."""
-ENDINGS = (".dicom", ".dcm", ".png", ".jpg", ".jpeg")
+ENDINGS = (
+    "",
+    *(case(ending) for ending in (".dicom", ".dcm", ".png", ".jpg", ".jpeg") for case in (str.lower, str.upper)),
+)
 
 
 @dataclass(frozen=True)
@@ -144,10 +148,19 @@ def _images(regions: Iterable[Annotation], seen: Iterable[str], split_of, folder
         held.setdefault(one.image, []).append(one)
     return [
         Found(
-            image, split_of(image), of, [folder / f"{image}{ending}" for folder in folders for ending in ("", *ENDINGS)]
+            image,
+            split_of(image),
+            of,
+            [folder / f"{name}{ending}" for folder in folders for name in _spellings(image) for ending in ENDINGS],
         )
         for image, of in sorted(held.items())
     ]
+
+
+def _spellings(image: str) -> list[str]:
+    """Return an image's name as it is, with the separators of this system, and in both forms of its accents."""
+    plain = image.replace("\\", "/")
+    return list(dict.fromkeys([image, plain, *(unicodedata.normalize(form, plain) for form in ("NFC", "NFD"))]))
 
 
 def _add(held: Held, options: ReadOptions, images: Sequence[Found]) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cxr.base.errors import UserError
+from cxr.base.ids import clean_id
 from cxr.vlm.answers.engine import AnswersOptions, Asked, Execution, Said
 
 DUPLICATE, BAD_LINE = "duplicate", "bad_line"
@@ -68,7 +69,9 @@ def _take(given: Given, number: int, raw: str) -> None:
     text, failure = line.get("text", line.get("answer", "")), line.get("failure") or ""
     if not (isinstance(name, str) and isinstance(text, str) and type(turn) is int and isinstance(failure, str)):
         given.bad.append(number)
-    elif (name, turn) in given.known:
+        return
+    name = clean_id(name)
+    if (name, turn) in given.known:
         given.twice.append((number, name))
         given.known[name, turn] = Said("", 0, "", DUPLICATE)
     else:
