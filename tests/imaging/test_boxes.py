@@ -116,7 +116,7 @@ def table_engine(tmp_path, text: str, **changes) -> table.TableEngine:
 
 
 def test_table_without_a_column(tmp_path):
-    with pytest.raises(UserError, match="lacks the column y2, confidence: it needs image_id, x1"):
+    with pytest.raises(UserError, match="lacks the columns y2, confidence: add them"):
         table_engine(tmp_path, "image_id,x1,y1,x2,class_name\na,1,2,3,ILD\n")
 
 

@@ -155,7 +155,7 @@ def test_what_is_no_csv_is_said_of_this_file(tmp_path):
         assert words in told(tmp_path, data)
     data = gzip.compress(head * 50)
     (tmp_path / "m.csv").write_bytes(data[: len(data) // 2])
-    with pytest.raises(UserError, match="cannot be read"):
+    with pytest.raises(UserError, match="cannot be read as CSV or Parquet"):
         check_inputs(options(manifest=str(tmp_path / "m.csv")))
 
 

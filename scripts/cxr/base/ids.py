@@ -22,6 +22,7 @@ _MIDNIGHT = re.compile(r"\d{4}-\d\d-\d\d[ T]00:00:00")
 _SHORTENED = re.compile(r"[+-]?\d+(?:[.,]\d+)?E[+-]\d+", re.IGNORECASE)
 """Programs always write the sign of the exponent; ``12e5`` is an identifier."""
 _ERROR = re.compile(r"#\S{2,20}[!?]|#N/A|#NV|#N/D|#{3,}")
+_MAY_BE_SPOILT = re.compile(r"#|[+-]?\d+(?:[.,]\d+)?E[+-]|\d{1,2}[.]?[- ][^\W\d]|\d{4}-\d\d-\d\d[ T]", re.IGNORECASE)
 KEPT_DIGITS = 15
 """Digits of a number that a spreadsheet keeps; it replaces the others by zeros."""
 SUSPECT = (
@@ -49,7 +50,8 @@ def clean_ids(column: str):
 
 def spreadsheet_error(text: str) -> str:
     """Return the error that a spreadsheet wrote in place of a value (``#NAME?``, ``####``), "" if it wrote none."""
-    return text.strip() if _ERROR.fullmatch(text.strip()) else ""
+    text = text.strip()
+    return text if text.startswith("#") and _ERROR.fullmatch(text) else ""
 
 
 def id_fault(text: str) -> str:
@@ -57,6 +59,8 @@ def id_fault(text: str) -> str:
 
     The identifier is not quoted. Upper-case months are part of an identifier: spreadsheets do not write them.
     """
+    if not _MAY_BE_SPOILT.match(text):
+        return ""
     if error := spreadsheet_error(text):
         return f"holds the spreadsheet's error {error}: {AS_TEXT}"
     if _SHORTENED.fullmatch(text):
@@ -85,11 +89,12 @@ class IdColumn:
                     self._has_whole_long_id = True
                 else:
                     self._cut.setdefault(text, line)
-        if (month := _MONTH_FIRST.fullmatch(text)) and not text.isupper():
+        month = _MONTH_FIRST.fullmatch(text) if text[:1].isalpha() and not text.isupper() else None
+        if month:
             self._months.setdefault(month[1].casefold(), []).append(line)
         elif text:
             self._has_other_ids = True
-            self._has_number_pairs |= bool(_NUMBER_PAIR.fullmatch(text))
+            self._has_number_pairs = self._has_number_pairs or bool(_NUMBER_PAIR.fullmatch(text))
 
     def fault(self) -> tuple[str, list[int]]:
         """Return what is wrong with the column, with the remedy, and the lines that show it; ("", []) if nothing is.

@@ -151,11 +151,11 @@ def read_sheet(
     return Sheet(path, key, header, _guarded_rows(path, key, _cleaned(rows, places)), ids)
 
 
-def _sentence(path: Path, key: str, error: Exception) -> UserError:
+def _sentence(path: Path, key: str, error: Exception, kind: str = "CSV or Parquet") -> UserError:
     if isinstance(error, Fault):
         return UserError(f"{key}: {path}{error}")
     why = getattr(error, "strerror", None) or str(error)
-    return UserError(f"{key}: {path} cannot be read ({why}): check the path, the file and who may read it")
+    return UserError(f"{key}: {path} cannot be read as {kind} ({why}): check the path, the file and who may read it")
 
 
 def _guarded_rows(path: Path, key: str, rows: Iterator[tuple[int, list[str]]]) -> Iterator[tuple[int, list[str]]]:
@@ -220,7 +220,7 @@ def read_text(path: str | Path, key: str) -> str:
     try:
         return _text_of(_bytes(Path(path), -1), Path(path), False)
     except (Fault, OSError, EOFError, zlib.error) as error:
-        raise _sentence(Path(path), key, error) from None
+        raise _sentence(Path(path), key, error, "text") from None
 
 
 def _text_of(data: bytes, path: Path, partial: bool) -> str:

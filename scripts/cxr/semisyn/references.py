@@ -10,6 +10,7 @@ import polars as pl
 from cxr.annotations.box_table import corners
 from cxr.annotations.reading import UNLISTED, Annotation, image_name, lesions, read
 from cxr.base.errors import UserError
+from cxr.base.user_tables import read_frame, require
 from cxr.base.vocabulary import FINDINGS
 from cxr.geometry.boxes import CORNERS
 from cxr.geometry.fusion import fuse
@@ -107,6 +108,15 @@ def _fused(regions: list[Annotation]) -> list[tuple[float, ...]]:
     if len({one.reader for one in regions}) > 1:
         boxes = fuse(boxes, np.ones(len(boxes)), FUSED).boxes
     return [tuple(map(float, box)) for box in boxes]
+
+
+def read_patients(paths: Iterable[str]) -> list[pl.DataFrame]:
+    """Return tables with image_id and subject_id as texts. Raises UserError for one without these columns."""
+    key, columns = "semisyn.references.*.patients", ("image_id", "subject_id")
+    tables = [(path, read_frame(path, key, columns, ids=columns)) for path in paths]
+    for path, table in tables:
+        require(table.columns, columns, path, key)
+    return [table for _, table in tables]
 
 
 def patients_of(images: Iterable[str], tables: Iterable[pl.DataFrame]) -> dict[str, str]:

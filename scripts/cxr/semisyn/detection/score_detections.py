@@ -10,17 +10,18 @@ from dataclasses import dataclass, field
 import numpy as np
 import polars as pl
 
-from cxr.base.columns import require, schema
+from cxr.base.columns import schema
 from cxr.base.errors import UserError
 from cxr.base.seeds import stable_hash
-from cxr.base.tables import read_table, write_table
+from cxr.base.tables import write_table
+from cxr.base.user_tables import read_frame, require
 from cxr.metrics.bootstrap import ends
 from cxr.metrics.paired import difference, holm, image_draws, patient_draws, wilcoxon_on_replicates
 from cxr.semisyn.detection import printed
 from cxr.semisyn.detection.columns import DIFFERENCES, SCORES
 from cxr.semisyn.detection.measures import MEAN, Evaluated, Population, evaluate, population, strata
 from cxr.semisyn.predictions import PREDICTIONS
-from cxr.semisyn.references import TRAIN, Held, Reference, load, patients_of, refuse_two_roles
+from cxr.semisyn.references import TRAIN, Held, Reference, load, patients_of, read_patients, refuse_two_roles
 
 EACH, SAMPLE = 0.3, 0.5
 """IoU of map30 and of the recalls; IoU of an image's own AP."""
@@ -72,7 +73,7 @@ def run_scores(
     """
     known = {told["name"]: Reference(**told) for told in options.references}
     held = {name: load(reference, options.findings) for name, reference in known.items()}
-    patient = patients_of(sorted({i for of in held.values() for i in of.seen}), [read_table(path) for path in patients])
+    patient = patients_of(sorted({i for of in held.values() for i in of.seen}), read_patients(patients))
     refuse_two_roles(
         {name: of.seen for name, of in held.items()}, {name: one.role for name, one in known.items()}, patient
     )
@@ -99,16 +100,14 @@ def run_scores(
 
 
 def _read(path: str) -> pl.DataFrame:
-    table = read_table(path)
-    missing = [name for name in PREDICTIONS if name not in table.columns]
-    if missing:
-        raise UserError(f"semisyn.detection.predictions: {path!r} lacks the column {missing[0]}: add it")
-    numbers = [name for name, column in PREDICTIONS.items() if column.kind == pl.Float64]
-    table = table.select(*PREDICTIONS).with_columns(pl.col(numbers).cast(pl.Float64))
-    require(table, PREDICTIONS, path)
-    bad = table.filter(~pl.all_horizontal(pl.col(numbers).is_finite()))
+    key = "semisyn.detection.predictions"
+    table = read_frame(path, key, list(PREDICTIONS), ids=("image_id",))
+    require(table.columns, list(PREDICTIONS), path, key)
+    numbers = pl.col([name for name, column in PREDICTIONS.items() if column.kind == pl.Float64])
+    table = table.select(*PREDICTIONS).with_columns(numbers.str.strip_chars().cast(pl.Float64, strict=False))
+    bad = table.filter(~pl.all_horizontal(numbers.is_finite().fill_null(False)))
     if len(bad):
-        raise UserError(f"semisyn.detection.predictions: {path!r} has {len(bad)} rows with NaN: correct them")
+        raise UserError(f"{key}: {path} has {len(bad)} rows with NaN, or text in place of a number: correct them")
     return table
 
 

@@ -9,7 +9,7 @@ import polars as pl
 from cxr.base.columns import schema
 from cxr.base.tables import read_table, write_table
 from cxr.semisyn.detectors.columns import ROLES, TRAINED
-from cxr.semisyn.references import TRAIN, Reference, load, patients_of, refuse_two_roles
+from cxr.semisyn.references import TRAIN, Reference, load, patients_of, read_patients, refuse_two_roles
 
 SYNTHETIC = "synthetic"
 """Name of the synthetic images' sources among the sets; no reference has it (settings)."""
@@ -38,7 +38,7 @@ def run(
     if images:
         table = read_table(images).filter(pl.col("subset") == TRAINED)
         seen[SYNTHETIC], roles[SYNTHETIC] = sorted(set(table["image_id"])), TRAIN
-    tables = [read_table(path) for path in ([patients] if isinstance(patients, str) else patients)]
+    tables = read_patients([patients] if isinstance(patients, str) else patients)
     patient = patients_of({image for of in seen.values() for image in of}, tables)
     refuse_two_roles(seen, roles, patient)
     rows = []

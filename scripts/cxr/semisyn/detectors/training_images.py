@@ -11,14 +11,13 @@ import polars as pl
 
 from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shards
-from cxr.base.tables import read_table
 from cxr.geometry.affine import points_to_frame
 from cxr.geometry.boxes import CORNERS
 from cxr.semisyn.detectors.columns import TRAINED
 from cxr.semisyn.detectors.engine import DetectorsOptions
 from cxr.semisyn.detectors.pools import Film, fraction, shuffled
 from cxr.semisyn.detectors.validation import Validation
-from cxr.semisyn.references import Held, Reference, load, patients_of
+from cxr.semisyn.references import Held, Reference, load, patients_of, read_patients
 
 
 @dataclass(frozen=True)
@@ -113,7 +112,7 @@ def pools_of(
     Raises UserError where a pool that the run asks for is empty.
     """
     real, lacking = [], Counter()
-    known = [read_table(path) for path in patients]
+    known = read_patients(patients)
     for told in options.references:
         reference = Reference(**told)
         held = load(reference, options.findings)
@@ -148,7 +147,7 @@ def pools_of(
 
 def validation_of(options: DetectorsOptions, pictures: Pictures, patients: Sequence[str]) -> Validation | None:
     """Return the images that a training is scored on, None without a reference of the role val."""
-    films, known = [], [read_table(path) for path in patients]
+    films, known = [], read_patients(patients)
     for told in options.validation:
         reference = Reference(**told)
         held = load(reference, options.findings)
