@@ -7,6 +7,7 @@ import polars as pl
 
 from cxr.annotations.label_tables import LABELS, STATED, read_columns, sex
 from cxr.base.errors import UserError
+from cxr.base.ids import clean_id
 
 TABLE = "df_chexpert_plus_240401.csv"
 LABEL_FILE = "chexbert_labels/report_fixed.json"
@@ -42,13 +43,13 @@ def read_labels(key: str, path: Path) -> pl.DataFrame:
     """Return ``path`` and the labels of a label file: an object a line. Raises UserError for another file."""
     rows, number = [], 0
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(path, encoding="utf-8-sig") as file:
             for line in file:
                 number += 1
                 told = json.loads(line)
                 cells = {name: _cell(told.get(name)) for name in LABELS}
-                rows.append({"path": told["path_to_image"]} | cells)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+                rows.append({"path": clean_id(told["path_to_image"])} | cells)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         what = f"{type(error).__name__}: {error}"
         raise UserError(f"{key}: {path} is no label file of CheXpert Plus, line {number} ({what}): check it") from None
     return pl.DataFrame(rows, schema={"path": pl.String} | dict.fromkeys(LABELS, pl.String))

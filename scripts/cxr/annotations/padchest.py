@@ -14,6 +14,7 @@ import polars as pl
 
 from cxr.annotations.label_tables import as_id, read_columns, sex
 from cxr.base.errors import UserError
+from cxr.base.ids import clean_id
 
 TABLE = "PADCHEST_chest_x_ray_images_labels_160K_01.02.19.csv"
 MASTER = "master_table.csv"
@@ -90,4 +91,4 @@ def _report(one: dict) -> Report:
         )
         for row in one["findings"]
     ]
-    return Report(str(one["ImageID"]), str(one["StudyID"]), told)
+    return Report(clean_id(str(one["ImageID"])), clean_id(str(one["StudyID"])), told)
