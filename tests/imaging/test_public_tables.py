@@ -7,7 +7,6 @@ from collections.abc import Iterable
 
 import cv2
 import numpy as np
-import pytest
 from PIL import Image
 from pydicom import uid
 
@@ -60,7 +59,6 @@ def test_a_no_break_space_around_an_id_is_stripped(tmp_path):
     assert names_lines(sentence, 2, 3, 4) if sentence else set(subjects.values()) == {"PAT7"}
 
 
-@pytest.mark.xfail(strict=True, reason="ids are compared as they are written")
 def test_an_invisible_sign_in_a_list_of_images_to_exclude_is_no_difference(tmp_path):
     chests(tmp_path, "0.dcm", "1.dcm")
     (tmp_path / "out.csv").write_text("image_id\n\ufeffi0\u200b\n", encoding="utf-8")
@@ -69,7 +67,6 @@ def test_an_invisible_sign_in_a_list_of_images_to_exclude_is_no_difference(tmp_p
     assert result.reasons == {"i0": "listed"}
 
 
-@pytest.mark.xfail(strict=True, reason="a number with a decimal point is another id")
 def test_a_column_of_ids_with_decimal_points_and_a_blank_is_not_split_from_its_numbers(tmp_path):
     chests(tmp_path, "0.dcm", "1.dcm", "2.dcm")
     rows = ["1001.0,s0,i0,0.dcm,Clear lungs.,PA", "1001,s1,i1,1.dcm,Clear lungs.,PA", "1002.0,s2,i2,2.dcm,Clear.,PA"]
@@ -81,7 +78,6 @@ def test_a_column_of_ids_with_decimal_points_and_a_blank_is_not_split_from_its_n
         assert names_lines(sentence, 2) or names_lines(sentence, 3)
 
 
-@pytest.mark.xfail(strict=True, reason="a day is an id")
 def test_ids_that_a_spreadsheet_has_made_a_day_are_named(tmp_path):
     subjects, sentence = subjects_of(tmp_path, "01-Mar", "02-Mar", "17-4-2211")
     assert names_lines(sentence, 2, 3) if sentence else subjects == {"i2": "17-4-2211"}
@@ -93,7 +89,6 @@ def test_long_ids_with_all_their_digits_are_accepted(tmp_path):
     assert set(subjects.values()) == {"98765432101234567", "98765432101234568"}
 
 
-@pytest.mark.xfail(strict=True, reason="a text that a spreadsheet has cut is accepted in silence")
 def test_a_text_that_a_spreadsheet_has_cut_is_named(tmp_path, caplog):
     chests(tmp_path, "0.dcm")
     text = ("The lungs are clear. " * 2000)[:32_767]
@@ -118,31 +113,26 @@ def test_a_path_with_a_point_and_double_slashes_is_found(tmp_path):
     assert found_or_named(tmp_path, "./films//./a.dcm")
 
 
-@pytest.mark.xfail(strict=True, reason="a path is looked for as it is written")
 def test_a_path_of_a_file_url_is_found(tmp_path):
     chests(tmp_path, "films/a.dcm")
     assert found_or_named(tmp_path, f"file://{tmp_path}/films/a.dcm")
 
 
-@pytest.mark.xfail(strict=True, reason="a path is looked for as it is written")
 def test_a_relative_file_url_is_found(tmp_path):
     chests(tmp_path, "films/a.dcm")
     assert found_or_named(tmp_path, "file:films/a.dcm")
 
 
-@pytest.mark.xfail(strict=True, reason="a path is looked for as it is written")
 def test_a_percent_encoded_path_is_found(tmp_path):
     chests(tmp_path, "Bilder Süd/a 1.dcm")
     assert found_or_named(tmp_path, "Bilder%20S%C3%BCd/a%201.dcm")
 
 
-@pytest.mark.xfail(strict=True, reason="a path is looked for as it is written")
 def test_a_folder_in_another_case_is_found(tmp_path):
     chests(tmp_path, "Films/IMG1.dcm")
     assert found_or_named(tmp_path, "films/img1.DCM")
 
 
-@pytest.mark.xfail(strict=True, reason="a path is looked for as it is written")
 def test_a_windows_path_finds_a_report(tmp_path):
     chests(tmp_path, "0.dcm")
     (tmp_path / "Befunde").mkdir()
@@ -173,12 +163,10 @@ def first_images(folder, *days: str) -> tuple[set[str], str]:
     return chosen, " ".join(f"{image} {reason}" for image, reason in result.reasons.items())
 
 
-@pytest.mark.xfail(strict=True, reason="the column acquired is sorted as text")
 def test_days_with_points_and_times_are_sorted_as_days(tmp_path):
     assert first_images(tmp_path, "01.02.2024 00:05", "31.01.2024 23:50", "01.02.2024 09:00") == ({"i1"}, "")
 
 
-@pytest.mark.xfail(strict=True, reason="the column acquired is sorted as text")
 def test_days_that_may_be_american_or_british_are_named(tmp_path, caplog):
     chosen, sentence = first_images(tmp_path, "03/02/2024", "02/03/2024")
     said = sentence + caplog.text
@@ -216,20 +204,17 @@ ROWS = "image_path,mask_path,split,class\na.png,a_m.png,train,dot\nb.png,b_m.png
 BOTH = ({"a": "train", "b": "test"}, {})
 
 
-@pytest.mark.xfail(strict=True, reason="MedGround's manifest has a reader of its own")
 def test_a_medground_manifest_in_windows_letters(tmp_path):
     pictures(tmp_path, "a", "b")
     assert medground(tmp_path, ROWS.replace("dot", "Größe").encode("cp1252")) == BOTH
 
 
-@pytest.mark.xfail(strict=True, reason="MedGround's manifest has a reader of its own")
 def test_a_medground_manifest_with_tabs_and_headings_of_a_spreadsheet(tmp_path):
     pictures(tmp_path, "a", "b")
     text = ROWS.replace("image_path,mask_path,split,class", "Image Path,Mask-Path,Split,Class").replace(",", "\t")
     assert medground(tmp_path, text) == BOTH
 
 
-@pytest.mark.xfail(strict=True, reason="MedGround's manifest has a reader of its own")
 def test_other_words_for_the_splits_of_a_medground_manifest(tmp_path):
     pictures(tmp_path, "a", "b")
     assert medground(tmp_path, ROWS.replace("train", "Training").replace("test", "val")) == (
@@ -250,7 +235,6 @@ def test_a_short_row_of_a_medground_manifest_is_named(tmp_path):
         assert any(text.startswith("bad_row") and names_lines(text, 3) for text in excluded.values())
 
 
-@pytest.mark.xfail(strict=True, reason="MedGround's manifest has a reader of its own")
 def test_a_workbook_as_a_medground_manifest_is_named(tmp_path):
     pictures(tmp_path, "a")
     result, sentence = result_or_sentence(lambda: medground(tmp_path, b"PK\x03\x04\x14\0\x06\0", "m.xlsx"))
@@ -259,7 +243,6 @@ def test_a_workbook_as_a_medground_manifest_is_named(tmp_path):
     assert "CSV" in sentence
 
 
-@pytest.mark.xfail(strict=True, reason="MedGround's manifest has a reader of its own")
 def test_subjects_of_a_medground_manifest_that_look_the_same_are_in_one_split(tmp_path):
     pictures(tmp_path, "a", "b")
     text = "image_path,mask_path,split,class,subject_id\na.png,a_m.png,train,dot,P1\nb.png,b_m.png,test,dot,P1\u200b\n"
@@ -268,7 +251,6 @@ def test_subjects_of_a_medground_manifest_that_look_the_same_are_in_one_split(tm
     assert result is not None or names_lines(sentence, 2, 3)
 
 
-@pytest.mark.xfail(strict=True, reason="a path is looked for as it is written")
 def test_a_mask_path_of_windows_is_found_or_named(tmp_path):
     pictures(tmp_path, "a")
     (tmp_path / "masks").mkdir()
@@ -315,7 +297,6 @@ def test_a_palette_of_two_colours_with_transparency(tmp_path):
     assert is_lesion_or(*lesion_of(tmp_path, write), "unknown_label")
 
 
-@pytest.mark.xfail(strict=True, reason="a mask's background is known by its grey level alone")
 def test_an_inverted_mask_is_refused(tmp_path):
     mask, reason = lesion_of(tmp_path, lambda path: cv2.imwrite(str(path), np.where(LESION, 0, 255).astype(np.uint8)))
     assert is_lesion_or(mask, reason, "full_mask", "unknown_label", "inverted_mask")
@@ -380,7 +361,6 @@ def boxes_of(path: str) -> list[tuple]:
     return [region.box for region in read("a.key", path, "coco").regions]
 
 
-@pytest.mark.xfail(strict=True, reason="one odd entry costs the whole COCO file, or its region")
 def test_a_coco_file_whose_categories_are_named_by_text(tmp_path):
     region = {"id": 1, "image_id": 1, "category_id": "1", "bbox": [100, 200, 200, 100]}
     assert boxes_of(coco(tmp_path, small_coco(annotations=[region]))) == [(100, 200, 300, 300)]
@@ -399,14 +379,12 @@ IN_FRAME = [[102.4, 102.4, 204.8, 153.6]]
 """The box of :func:`small_coco` in its frame: 0.512 of its size, 51.2 px of padding to the left."""
 
 
-@pytest.mark.xfail(strict=True, reason="one odd entry costs the whole COCO file, or its region")
 def test_a_polygon_of_two_points_beside_a_good_box(tmp_path):
     region, _ = region_of(tmp_path, bbox=[100, 200, 200, 100], segmentation=[[100, 200, 300, 300]])
     assert region is not None
     np.testing.assert_allclose(region.box, IN_FRAME, atol=1.1)
 
 
-@pytest.mark.xfail(strict=True, reason="one odd entry costs the whole COCO file, or its region")
 def test_an_empty_polygon_beside_a_good_box(tmp_path):
     region, _ = region_of(tmp_path, bbox=[100, 200, 200, 100], segmentation=[[]])
     assert region is not None
@@ -425,7 +403,6 @@ def test_a_flat_polygon_of_numbers(tmp_path):
 # ------------------------------------------------------------------------------------------- other doors
 
 
-@pytest.mark.xfail(strict=True, reason="sheets have a reader of their own")
 def test_a_sheet_of_a_reader_that_a_german_spreadsheet_saved(tmp_path):
     from cxr.reporting.review.form import read_form
 
@@ -452,7 +429,6 @@ def test_a_table_of_boxes_in_utf16_with_semicolons_and_decimal_commas_is_read_or
         assert rows.select("x1", "confidence").rows() == [(10.5, 0.9)]
 
 
-@pytest.mark.xfail(strict=True, reason="this table is read by other rules than the manifest")
 def test_a_list_of_pictures_of_a_reference_in_windows_letters_and_another_case(tmp_path):
     from cxr.semisyn.detectors.list_pictures import run
 
