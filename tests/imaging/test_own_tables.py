@@ -254,10 +254,10 @@ def test_a_folder_is_listed_once(tmp_path, monkeypatch):
 DATED = (*COLUMNS, "acquired")
 
 
-def first_of_a_study(folder: Path, early: str, late: str, *others: str) -> str:
-    """Return which of two images of a study is tried first; further studies have the dates ``others``."""
+def first_of_a_study(folder: Path, early: str, late: str, *more_dates: str) -> str:
+    """Return which of two images of a study is tried first; further studies have the dates ``more_dates``."""
     rows = [("p", "s", "a", "1.dcm", "", late), ("p", "s", "b", "2.dcm", "", early)]
-    rows += [(f"q{n}", f"t{n}", f"c{n}", f"{n}.dcm", "", date) for n, date in enumerate(others, 3)]
+    rows += [(f"q{n}", f"t{n}", f"c{n}", f"{n}.dcm", "", date) for n, date in enumerate(more_dates, 3)]
     accepted = run(folder, rows, DATED).accepted
     return dict(accepted.filter(study_id="s").select("rank", "image_id").iter_rows())[0]
 
@@ -284,8 +284,8 @@ def first_of_a_study(folder: Path, early: str, late: str, *others: str) -> str:
     ],
 )
 def test_the_earlier_image_is_tried_first_however_dates_are_written(tmp_path, dates):
-    early, late, *others = dates
-    assert first_of_a_study(tmp_path, early, late, *others) == "b"
+    early, late, *more_dates = dates
+    assert first_of_a_study(tmp_path, early, late, *more_dates) == "b"
 
 
 @pytest.mark.parametrize(

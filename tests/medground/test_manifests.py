@@ -37,47 +37,47 @@ def read(
     (folder / name).write_bytes(data.encode() if isinstance(data, str) else data)
     read_source(folder, source_keys(kind=kind, manifest=str(folder / name), classes={"lesion": {}, "Größe": {}}))
     used = read_table(folder / "sources/images.parquet").select("image_id", "split").iter_rows()
-    gone = read_table(folder / "sources/excluded.parquet").select("image_id", "reason", "detail").iter_rows()
-    return dict(used) | {image: f"{reason}: {detail}" for image, reason, detail in gone}
+    excluded = read_table(folder / "sources/excluded.parquet").select("image_id", "reason", "detail").iter_rows()
+    return dict(used) | {image: f"{reason}: {detail}" for image, reason, detail in excluded}
 
 
 SPLITS = {"1": "train", "2": "validate", "3": "test"}
 
 
 @pytest.fixture
-def made(tmp_path):
+def tree(tmp_path):
     draw(tmp_path, "1.png", "2.png", "3.png", "m.png")
     return tmp_path
 
 
 @pytest.mark.parametrize("mark", [",", ";", "\t", "|"])
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
-def test_delimiters_and_line_ends(made, mark, end):
+def test_delimiters_and_line_ends(tree, mark, end):
     text = end.join([HEADER, "", *ROWS]).replace(",", mark)
-    assert read(made, text) == SPLITS
-    assert read(made, f"sep={mark}{end}{text}") == SPLITS
+    assert read(tree, text) == SPLITS
+    assert read(tree, f"sep={mark}{end}{text}") == SPLITS
 
 
 @pytest.mark.parametrize(
     ("encoding", "mark"),
     [("utf-8", codecs.BOM_UTF8), ("utf-16-le", codecs.BOM_UTF16_LE), ("cp1252", b""), ("utf-8", b"")],
 )
-def test_encodings_and_packing(made, encoding, mark):
+def test_encodings_and_packing(tree, encoding, mark):
     data = mark + "\n".join([HEADER, *ROWS]).replace("lesion", "Größe").encode(encoding)
-    assert read(made, data) == SPLITS
-    assert read(made, gzip.compress(data), "manifest.csv.gz") == SPLITS
+    assert read(tree, data) == SPLITS
+    assert read(tree, gzip.compress(data), "manifest.csv.gz") == SPLITS
 
 
-def test_headings_spellings_of_a_split_and_spaces(made):
+def test_headings_spellings_of_a_split_and_spaces(tree):
     rows = ["1.png, m.png ,Training,lesion", "2.png,m.png,val,lesion", "3.png,m.png,TEST,lesion,,"]
-    assert read(made, "\n".join(["Image Path,MASK-PATH,split ,Class\u200b,", *rows])) == SPLITS
+    assert read(tree, "\n".join(["Image Path,MASK-PATH,split ,Class\u200b,", *rows])) == SPLITS
 
 
-def test_a_parquet_manifest(made):
+def test_a_parquet_manifest(tree):
     cells = [row.split(",") for row in ROWS]
     table = pl.DataFrame(cells, schema=HEADER.split(","), orient="row")
-    table.write_parquet(made / "manifest.parquet")
-    assert read(made, (made / "manifest.parquet").read_bytes(), "manifest.parquet") == SPLITS
+    table.write_parquet(tree / "manifest.parquet")
+    assert read(tree, (tree / "manifest.parquet").read_bytes(), "manifest.parquet") == SPLITS
 
 
 @pytest.mark.parametrize(
@@ -102,25 +102,25 @@ def test_a_parquet_manifest(made):
         ),
     ],
 )
-def test_a_table_that_would_lose_or_mix_rows_stops_the_run(made, data, words):
+def test_a_table_that_would_lose_or_mix_rows_stops_the_run(tree, data, words):
     with pytest.raises(UserError) as error:
-        read(made, data)
+        read(tree, data)
     sentence = str(error.value)
-    assert sentence.startswith(f"medground.sources.sets.given.manifest: {made / 'manifest.csv'}")
+    assert sentence.startswith(f"medground.sources.sets.given.manifest: {tree / 'manifest.csv'}")
     assert words in sentence
     assert "\n" not in sentence
 
 
-def test_a_description_may_have_several_lines(made):
+def test_a_description_may_have_several_lines(tree):
     text = f'{HEADER},description\n{ROWS[0]},"Two\nlines, and, more, here"\n{ROWS[1]},"a ""b"""\n'
-    assert read(made, text) == {"1": "train", "2": "validate"}
+    assert read(tree, text) == {"1": "train", "2": "validate"}
 
 
-def test_one_person_in_two_spellings_is_in_one_split(made):
+def test_one_person_in_two_spellings_is_in_one_split(tree):
     accented = "M\u00fcller"
     rows = [f"1.png,m.png,train,{accented}", f"2.png,m.png,test,{unicodedata.normalize('NFD', accented)}\u200b"]
     with pytest.raises(UserError, match=f"lines 2 and 3 put '{accented}' into train and test"):
-        read(made, "\n".join(["image_path,mask_path,split,subject_id", *rows]))
+        read(tree, "\n".join(["image_path,mask_path,split,subject_id", *rows]))
 
 
 def test_paths_of_other_systems_lead_to_pictures_and_masks(tmp_path, caplog):
@@ -144,13 +144,13 @@ def test_a_missing_file_says_which_and_what_exists(tmp_path):
 
 def test_a_file_is_not_lent_to_a_second_row_that_differs_in_case(tmp_path):
     draw(tmp_path, "A.png", "m.png")
-    found = read(tmp_path, ["A.png,m.png,train,lesion", "a.png,m.png,train,lesion"])
-    assert found["A"] == "train"
-    assert found["a"].endswith("a file exists that differs only in case, but another row of the table means it")
+    outcomes = read(tmp_path, ["A.png,m.png,train,lesion", "a.png,m.png,train,lesion"])
+    assert outcomes["A"] == "train"
+    assert outcomes["a"].endswith("a file exists that differs only in case, but another row of the table means it")
 
 
-def test_boxes_are_read_by_the_same_rules(made):
+def test_boxes_are_read_by_the_same_rules(tree):
     text = "image path;split;x;y;w;h;Class\n1.png;val;3;4;20;30;lesion\n1.png;val;30;4;20;30;lesion\n"
-    assert read(made, "\ufeff" + text, kind="boxes") == {"1": "validate"}
+    assert read(tree, "\ufeff" + text, kind="boxes") == {"1": "validate"}
     with pytest.raises(UserError, match="line 3 has 6 cells, the header 7"):
-        read(made, text.replace("30;4;", "30;"), kind="boxes")
+        read(tree, text.replace("30;4;", "30;"), kind="boxes")

@@ -126,9 +126,9 @@ DICOM = {
 }
 
 
-@pytest.mark.parametrize("what", DICOM)
-def test_a_dicom_mask_is_read_to_the_pixel(tmp_path, what):
-    (tmp_path / "m").write_bytes(encoded(*DICOM[what]))
+@pytest.mark.parametrize("name", DICOM)
+def test_a_dicom_mask_is_read_to_the_pixel(tmp_path, name):
+    (tmp_path / "m").write_bytes(encoded(*DICOM[name]))
     assert excluded(tmp_path, "m") == {}
     np.testing.assert_array_equal(mask_of(tmp_path), TRUTH)
 
@@ -159,8 +159,8 @@ REFUSED = {
 def test_a_mask_that_may_mean_two_things_is_refused(tmp_path, name):
     picture, reason, words = REFUSED[name]
     picture.save(tmp_path / name)
-    ((found, detail),) = excluded(tmp_path, name).values()
-    assert found == reason
+    ((code, detail),) = excluded(tmp_path, name).values()
+    assert code == reason
     assert words in detail
 
 

@@ -24,8 +24,8 @@ IMAGE = {"id": 1, "file_name": "a.png", "height": 1000, "width": 800}
 
 def written(folder: Path, *annotations: dict, images: list[dict] | None = None, data: dict | None = None) -> Path:
     """Write a file; each annotation is of image 1 and category 1, unless it says otherwise."""
-    held = [{"id": n, "image_id": 1, "category_id": 1} | one for n, one in enumerate(annotations, 1)]
-    content = {"images": images or [IMAGE], "categories": [{"id": 1, "name": "consolidation"}], "annotations": held}
+    entries = [{"id": n, "image_id": 1, "category_id": 1} | entry for n, entry in enumerate(annotations, 1)]
+    content = {"images": images or [IMAGE], "categories": [{"id": 1, "name": "consolidation"}], "annotations": entries}
     path = folder / "coco.json"
     path.write_text(json.dumps(content | (data or {})), encoding="utf-8")
     return path
@@ -33,8 +33,8 @@ def written(folder: Path, *annotations: dict, images: list[dict] | None = None, 
 
 def region(folder: Path, **annotation: object) -> tuple:
     """Return what becomes of one annotation in the frame: (region or None, reason)."""
-    (one,) = read("key", written(folder, annotation), "coco").regions
-    return in_frame(one, "consolidation", fit_affine((1000, 800), 512, "pad"), (1000, 800), 512)
+    (annotation,) = read("key", written(folder, annotation), "coco").regions
+    return in_frame(annotation, "consolidation", fit_affine((1000, 800), 512, "pad"), (1000, 800), 512)
 
 
 DRAWN = {
@@ -51,21 +51,21 @@ DRAWN = {
 }
 
 
-@pytest.mark.parametrize("what", DRAWN)
-def test_an_outline_is_read_to_the_pixel_however_it_is_written(tmp_path, what):
-    (one,) = read("key", written(tmp_path, {"segmentation": DRAWN[what]}), "coco").regions
-    np.testing.assert_array_equal(one.mask(), SQUARE)
+@pytest.mark.parametrize("name", DRAWN)
+def test_an_outline_is_read_to_the_pixel_however_it_is_written(tmp_path, name):
+    (annotation,) = read("key", written(tmp_path, {"segmentation": DRAWN[name]}), "coco").regions
+    np.testing.assert_array_equal(annotation.mask(), SQUARE)
 
 
 @pytest.mark.parametrize(
-    "drawn", [[[100, 200, 300, 400]], [[{"x": 1, "y": 2}]], [], [[]], None, [[100, 200], [300, 400]]]
+    "outline", [[[100, 200, 300, 400]], [[{"x": 1, "y": 2}]], [], [[]], None, [[100, 200], [300, 400]]]
 )
-def test_an_outline_of_fewer_than_three_points_leaves_the_box(tmp_path, drawn):
-    found, reason = region(tmp_path, segmentation=drawn, bbox=BOX)
+def test_an_outline_of_fewer_than_three_points_leaves_the_box(tmp_path, outline):
+    region_in_frame, reason = region(tmp_path, segmentation=outline, bbox=BOX)
     assert reason == ""
-    np.testing.assert_allclose(found.box, [[102.4, 102.4, 204.8, 204.8]])
-    assert found.mask.sum() == pytest.approx(102.4**2, rel=0.03)
-    assert region(tmp_path, segmentation=drawn) == (None, "no_area")
+    np.testing.assert_allclose(region_in_frame.box, [[102.4, 102.4, 204.8, 204.8]])
+    assert region_in_frame.mask.sum() == pytest.approx(102.4**2, rel=0.03)
+    assert region(tmp_path, segmentation=outline) == (None, "no_area")
 
 
 BROKEN = [
@@ -74,19 +74,19 @@ BROKEN = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("drawn", BROKEN)
-def test_an_outline_that_cannot_be_read_is_a_broken_mask(tmp_path, drawn):
-    assert region(tmp_path, segmentation=drawn) == (None, "broken_mask")
-    (one,) = read("key", written(tmp_path, {"segmentation": drawn}), "coco").regions
-    assert corners(one) is None
+@pytest.mark.parametrize("outline", BROKEN)
+def test_an_outline_that_cannot_be_read_is_a_broken_mask(tmp_path, outline):
+    assert region(tmp_path, segmentation=outline) == (None, "broken_mask")
+    (annotation,) = read("key", written(tmp_path, {"segmentation": outline}), "coco").regions
+    assert corners(annotation) is None
 
 
 @pytest.mark.parametrize(
     "box", [BOX, [str(side) for side in BOX], dict(zip(("x", "y", "width", "height"), BOX, strict=True))]
 )
 def test_a_box_is_read_however_it_is_written(tmp_path, box):
-    (one,) = read("key", written(tmp_path, {"bbox": box}), "coco").regions
-    assert one.box == (100, 200, 300, 400)
+    (annotation,) = read("key", written(tmp_path, {"bbox": box}), "coco").regions
+    assert annotation.box == (100, 200, 300, 400)
 
 
 @pytest.mark.parametrize("box", [None, [], [1, 2, 3], [1, 2, 3, "wide"], {"x": 1}, "1 2 3 4", 5])
@@ -103,10 +103,10 @@ def test_a_file_may_begin_with_its_byte_order(tmp_path, encoding):
     assert read("key", path, "coco").regions[0].box == (100, 200, 300, 400)
 
 
-@pytest.mark.parametrize(("listed", "named"), [(1, "1"), ("1", 1), (1, 1.0), ("a\u200b", "a"), (1, 1)])
-def test_ids_are_numbers_or_texts(tmp_path, listed, named):
-    path = written(tmp_path, {"image_id": named, "bbox": BOX}, images=[IMAGE | {"id": listed}])
-    assert [one.image for one in read("key", path, "coco").regions] == ["a.png"]
+@pytest.mark.parametrize(("listed", "used"), [(1, "1"), ("1", 1), (1, 1.0), ("a\u200b", "a"), (1, 1)])
+def test_ids_are_numbers_or_texts(tmp_path, listed, used):
+    path = written(tmp_path, {"image_id": used, "bbox": BOX}, images=[IMAGE | {"id": listed}])
+    assert [entry.image for entry in read("key", path, "coco").regions] == ["a.png"]
 
 
 def test_two_images_of_one_id_are_refused(tmp_path):
@@ -119,11 +119,11 @@ def test_an_annotation_of_an_unlisted_image_or_category_is_counted(tmp_path, cap
     path = written(
         tmp_path, {"bbox": BOX}, {"image_id": 9, "bbox": BOX}, {"category_id": 7, "bbox": BOX}, {"image_id": None}
     )
-    found, seen = read("agreement.references.mine.path", path, "coco")
-    assert [(one.image, one.label) for one in found] == [
+    regions, images = read("agreement.references.mine.path", path, "coco")
+    assert [(region.image, region.label) for region in regions] == [
         ("a.png", "consolidation"), (UNLISTED, "consolidation"), ("a.png", ""), (UNLISTED, "consolidation"),
     ]  # fmt: skip
-    assert seen == {"a.png"}
+    assert images == {"a.png"}
     assert (
         "agreement.references.mine.path: 3 annotations name an image or a category that coco.json does not"
         in caplog.text
@@ -133,11 +133,11 @@ def test_an_annotation_of_an_unlisted_image_or_category_is_counted(tmp_path, cap
     assert sorted(reference.left_out) == [
         ("", "not_listed", "consolidation"), ("", "not_listed", "consolidation"), ("a", "class_not_mapped", ""),
     ]  # fmt: skip
-    held = load(
+    reference = load(
         Reference("mine", "coco", str(path), "{stem}", "test", {"consolidation": "consolidation"}), ["consolidation"]
     )
-    assert held.boxes.height == 1
-    assert held.left_out == {"image not listed": 2, "no finding for ": 1}
+    assert reference.boxes.height == 1
+    assert reference.left_out == {"image not listed": 2, "no finding for ": 1}
 
 
 def test_a_reference_of_healthy_images_alone_counts_false_boxes(tmp_path):

@@ -33,12 +33,12 @@ def read(key: str, path: Path) -> Annotations:
             raise ValueError("two images or categories have one id")
         regions = [_region(row, images, labels) for row in content["annotations"]]
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        what = f"{type(error).__name__}: {error}"
-        raise UserError(f"{key} is {str(path)!r}, which is no whole COCO JSON ({what}): check it") from None
+        cause = f"{type(error).__name__}: {error}"
+        raise UserError(f"{key} is {str(path)!r}, which is no whole COCO JSON ({cause}): check it") from None
     orphans = sum(region.image == UNLISTED or not region.label for region in regions)
     if orphans:
-        what = counted(orphans, "annotation names", "annotations name")
-        log.warning("%s: %s an image or a category that %s does not list", key, what, path.name)
+        number = counted(orphans, "annotation names", "annotations name")
+        log.warning("%s: %s an image or a category that %s does not list", key, number, path.name)
     return Annotations(regions, {row["file_name"] for row in images.values()})
 
 

@@ -103,13 +103,13 @@ class IdColumn:
         """
         zeros = sum(len(text) - KEPT_DIGITS for text in self._cut)
         if zeros > 1 and not self._has_whole_long_id:
-            what = f"a spreadsheet has kept {KEPT_DIGITS} digits of each number and replaced the others by zeros"
-            return f"{what}: {AS_TEXT} and export it again from its source", sorted(self._cut.values())
+            fault = f"a spreadsheet has kept {KEPT_DIGITS} digits of each number and replaced the others by zeros"
+            return f"{fault}: {AS_TEXT} and export it again from its source", sorted(self._cut.values())
         for text, line in self._lines.items():
-            whole, point, rest = text.partition(".")
-            if point and not rest.strip("0") and whole in self._lines:
-                what = "a program has made numbers of some, so that one is written with .0 and without"
-                return f"{what}: {AS_TEXT}", sorted((self._lines[whole], line))
+            number, point, decimals = text.partition(".")
+            if point and not decimals.strip("0") and number in self._lines:
+                fault = "a program has made numbers of some, so that one is written with .0 and without"
+                return f"{fault}: {AS_TEXT}", sorted((self._lines[number], line))
         if self._months and (self._has_number_pairs or (len(self._months) > 1 and not self._has_other_ids)):
             lines = sorted(line for lines in self._months.values() for line in lines)
             return f"a spreadsheet has made dates of some: {AS_TEXT}", lines

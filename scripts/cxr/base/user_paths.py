@@ -40,16 +40,17 @@ class PathFinder:
         A file is not lent to a path that differs from it in case if another cell means it: in the table they are two.
         ``apply``: map, or that of a pool.
         """
-        found = dict(zip(texts := list(dict.fromkeys(texts)), apply(self.find, texts), strict=True))
+        cells = list(dict.fromkeys(texts))
+        files = dict(zip(cells, apply(self.find, cells), strict=True))
         spellings: dict[str, set[str]] = {}
-        for text, file in found.items():
+        for text, file in files.items():
             spellings.setdefault(file.path, set()).add(_folded_but("case", _plain(text)))
         problem = "a file exists that differs only in case, but another row of the table means it"
         return {
             text: UserPath(self._below(text), problem=problem)
             if "case" in file.differences and len(spellings[file.path]) > 1
             else file
-            for text, file in found.items()
+            for text, file in files.items()
         }
 
     def find(self, text: str) -> UserPath:
@@ -143,7 +144,7 @@ def _differences(written: str, path: str) -> list[str]:
     return [way for way in _FOLDS if _folded_but(way, written) != _folded_but(way, path)]
 
 
-def _folded_but(kept: str, path: str) -> str:
+def _folded_but(ignored_way: str, path: str) -> str:
     for way, fold in _FOLDS.items():
-        path = path if way == kept else fold(path)
+        path = path if way == ignored_way else fold(path)
     return path

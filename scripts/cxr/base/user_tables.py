@@ -73,7 +73,7 @@ class Sheet:
                     raise UserError(f"{self.key}: {self.path}, line {line}: {name} {fault}")
             yield line, cells
 
-    def named(self) -> Iterator[tuple[int, dict[str, str]]]:
+    def records(self) -> Iterator[tuple[int, dict[str, str]]]:
         """Yield (line, {column: cell without blanks at its ends}) of the rows that :meth:`checked` yields."""
         for line, cells in self.checked():
             yield line, {name: cell.strip() for name, cell in zip(self.header, cells, strict=True)}
@@ -88,9 +88,9 @@ def require(header: Sequence[str], columns: Sequence[str], path: str | Path, key
     missing = [name for name in columns if name not in header]
     if missing:
         several = len(missing) > 1
-        what = f"lacks the column{'s' if several else ''} {', '.join(missing)}"
-        had = f"add {'them' if several else 'it'} (it has {', '.join(filter(None, header))})"
-        raise UserError(f"{key}: {path} {what}: {remedy or had}")
+        columns_missing = f"the column{'s' if several else ''} {', '.join(missing)}"
+        addition = f"add {'them' if several else 'it'} (it has {', '.join(filter(None, header))})"
+        raise UserError(f"{key}: {path} lacks {columns_missing}: {remedy or addition}")
 
 
 REMEDY = 'put a cell that holds the delimiter into quotation marks ("…")'
@@ -140,7 +140,7 @@ def read_sheet(
             header, rows = _text_rows(
                 _decoded(data, path, head and len(data) >= HEAD_BYTES), path, names, words, single_lines
             )
-        header = _named(header, names)
+        header = _renamed(header, names)
         if headless and not set(header) & set(names):
             rows = chain([(1, header)], rows) if any(header) else rows
             return Sheet(path, key, [], _guarded_rows(path, key, _cleaned(rows, {0: "identifier"})))
@@ -185,8 +185,8 @@ def _cleaned(rows: Iterator[tuple[int, list[str]]], places: Mapping[int, str]) -
 
 def listed_lines(lines: Sequence[int]) -> str:
     """Return the first few of a table's lines in words: "line 3", "lines 3, 5, 8"."""
-    shown = ", ".join(map(str, lines[:_SHOWN_LINES])) + (" …" if len(lines) > _SHOWN_LINES else "")
-    return f"line {shown}" if len(lines) == 1 else f"lines {shown}"
+    numbers = ", ".join(map(str, lines[:_SHOWN_LINES])) + (" …" if len(lines) > _SHOWN_LINES else "")
+    return f"line {numbers}" if len(lines) == 1 else f"lines {numbers}"
 
 
 # ------------------------------------------------------------------------------------------- bytes to text
@@ -201,15 +201,15 @@ def _bytes(path: Path, most: int) -> bytes:
 
 def _decoded(data: bytes, path: Path, partial: bool) -> str:
     """Return the text of a table. ``partial``: the last line may be cut off and is dropped."""
-    for magic, what in _OTHER_KINDS:
+    for magic, remedy in _OTHER_KINDS:
         if data.startswith(magic):
-            raise Fault(f" is {what}")
+            raise Fault(f" is {remedy}")
     text = _text_of(data, path, partial)
     if partial:
         text = text[: max(text.rfind("\n"), text.rfind("\r")) + 1]
-    if found := _CONTROL.search(text):
-        line = _line_of(text, found.start())
-        raise Fault(f", line {line} holds the control character {ord(found.group()):#04x}: save it as UTF-8 CSV text")
+    if control := _CONTROL.search(text):
+        line = _line_of(text, control.start())
+        raise Fault(f", line {line} holds the control character {ord(control.group()):#04x}: save it as UTF-8 CSV text")
     if text.lstrip()[:1] in ("<", "{"):
         raise Fault(" is HTML, XML or JSON, not CSV: export the table as CSV (UTF-8)")
     return text
@@ -271,9 +271,9 @@ def _text_rows(
     lines = io.StringIO(text, newline="")
     skipped, first, mark = 0, "", ""
     for first in lines:
-        said = re.fullmatch(r"\s*\"?sep=(.)\"?\s*", first)
-        mark = said.group(1) if said else mark
-        if not said and first.strip(' ;,|\t\r\n"'):
+        separator = re.fullmatch(r"\s*\"?sep=(.)\"?\s*", first)
+        mark = separator.group(1) if separator else mark
+        if not separator and first.strip(' ;,|\t\r\n"'):
             break
         skipped += 1
     else:
@@ -287,12 +287,12 @@ def _text_rows(
 def _delimiter(first: str, path: Path, names: Sequence[str]) -> str:
     """Return the delimiter that yields the most wanted names in the header line, then the most cells."""
     usual = "\t" if path.name.removesuffix(".gz").endswith(".tsv") else ","
-    wanted = {folded(name) for name in names}
+    headings = {folded(name) for name in names}
 
     def worth(mark: str) -> tuple:
         cells = next(csv.reader([first], delimiter=mark, skipinitialspace=True), [])
         return (
-            len(wanted & {folded(cell) for cell in cells}),
+            len(headings & {folded(cell) for cell in cells}),
             mark == usual and len(cells) > 1,
             len(cells),
             mark == usual,
@@ -337,8 +337,8 @@ def _rows(
 
 def _unguarded(cell: str) -> str:
     """Return the text of a cell that was saved as the formula ="…", as spreadsheets do to keep leading zeros."""
-    found = _GUARD.fullmatch(cell.strip()) if cell.lstrip().startswith("=") else None
-    return found.group(1) if found else cell
+    formula = _GUARD.fullmatch(cell.strip()) if cell.lstrip().startswith("=") else None
+    return formula.group(1) if formula else cell
 
 
 def _quote_fault(error: str, first: int, last: int) -> Fault:
@@ -376,9 +376,9 @@ _STRAY_MARK = (
 )
 
 
-def _named(header: list[str], names: Sequence[str]) -> list[str]:
-    known = {folded(name): name for name in names}
-    return [known.get(folded(name), name) for name in header]
+def _renamed(header: list[str], names: Sequence[str]) -> list[str]:
+    name_by_heading = {folded(name): name for name in names}
+    return [name_by_heading.get(folded(name), name) for name in header]
 
 
 def _check_header(header: list[str], names: Sequence[str]) -> None:
@@ -400,8 +400,8 @@ def _parquet(path: Path, head: bool):
 
     try:
         table = pl.read_parquet(path, n_rows=1 if head else None)
-        whole = [name for name, kind in table.schema.items() if kind.is_float() and _integral(table[name])]
-        table = table.with_columns(pl.col(whole).cast(pl.Int64)).select(pl.all().cast(pl.String).fill_null(""))
+        integral = [name for name, kind in table.schema.items() if kind.is_float() and _integral(table[name])]
+        table = table.with_columns(pl.col(integral).cast(pl.Int64)).select(pl.all().cast(pl.String).fill_null(""))
     except pl.exceptions.PolarsError:
         raise Fault(
             " is a damaged Parquet file, or has a column that is not text, number or date: write it again"
@@ -411,8 +411,9 @@ def _parquet(path: Path, head: bool):
 
 def _integral(column) -> bool:
     """Tell whether a column of floats holds whole numbers: pandas stores ids so if some cells are empty."""
-    told = column.drop_nulls()
-    return bool(len(told)) and bool((told.is_finite() & (told == told.round())).all()) and told.abs().max() < 2**53
+    numbers = column.drop_nulls()
+    is_whole = numbers.is_finite() & (numbers == numbers.round())
+    return bool(len(numbers)) and bool(is_whole.all()) and numbers.abs().max() < 2**53
 
 
 # ------------------------------------------------------------------------------------------ whole tables
@@ -443,7 +444,7 @@ def read_frame(path: str | Path, key: str, names: Sequence[str], *, ids: Sequenc
     return pl.concat(parts)
 
 
-def _counted(path: Path, mark: bytes) -> int:
+def _count_bytes(path: Path, mark: bytes) -> int:
     with open(path, "rb") as file:
         return sum(part.count(mark) for part in iter(lambda: file.read(_BIG), b""))
 
@@ -475,24 +476,24 @@ def _plain(path: Path, names: Sequence[str]):
             start = file.read(len(_PARQUET))
         if start == _PARQUET:
             table = _parquet(path, False)
-            header = _named(table.columns, names)
+            header = _renamed(table.columns, names)
             _check_header(header, names)
             return table.rename(dict(zip(table.columns, header, strict=True)))
         if path.stat().st_size < _BIG:
             return None
-        with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as held:
+        with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
             if start[:2] in (b"\x1f\x8b", b"\xff\xfe", b"\xfe\xff") or start[:3] == b"sep":
                 return None
-            if any(held.find(mark) >= 0 for mark in (b'"', b"\0")):
+            if any(content.find(mark) >= 0 for mark in (b'"', b"\0")):
                 return None
-            first = held[: held.find(b"\n") + 1].decode("utf-8-sig")
+            first = content[: content.find(b"\n") + 1].decode("utf-8-sig")
         mark = _delimiter(first, path, names)
-        header = _named([cell.strip() for cell in first.split(mark)], names)
+        header = _renamed([cell.strip() for cell in first.split(mark)], names)
         if "" in header or len(set(header)) < len(header):
             return None
         table = pl.read_csv(path, separator=mark, quote_char=None, infer_schema=False, empty_string_is_null=False)
         table.columns = header
         # polars refuses a row with more cells, but pads one with fewer
-        return table if _counted(path, mark.encode()) == (len(header) - 1) * (len(table) + 1) else None
+        return table if _count_bytes(path, mark.encode()) == (len(header) - 1) * (len(table) + 1) else None
     except (OSError, ValueError, pl.exceptions.PolarsError):
         return None  # the strict reader reports what is wrong, and where

@@ -49,8 +49,8 @@ def sortable_times(texts: Mapping[int, str], key: str) -> tuple[dict[int, str], 
     remedy = "write all as year-month-day, such as 2024-01-31"
     if not formats:
         first = min(dates, key=lambda line: len(dates[line]))
-        other = next(line for line in dates if set(dates[line]).isdisjoint(dates[first]))
-        raise UserError(f"{key}: the dates of lines {first} and {other} are written in two formats: {remedy}")
+        second = next(line for line in dates if set(dates[line]).isdisjoint(dates[first]))
+        raise UserError(f"{key}: the dates of lines {first} and {second} are written in two formats: {remedy}")
     unclear = [line for line, times in dates.items() if len({times[name] for name in formats}) > 1]
     if unclear:
         where = f"{listed_lines(unclear)} may have the day or the month first"

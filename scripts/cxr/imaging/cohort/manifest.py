@@ -41,27 +41,27 @@ def _fault(cells: dict[str, str]) -> str:
 
 
 def _row(cells: dict[str, str], line: int) -> Row:
-    given = {name: cells.get(name, "") for name in MANIFEST_COLUMNS}
-    told = given | {name: "" for name in OPTIONAL if no_value(given[name])}
+    written = {name: cells.get(name, "") for name in MANIFEST_COLUMNS}
+    values = written | {name: "" for name in OPTIONAL if no_value(written[name])}
     row = Row(
-        **{name: given[name].strip() for name in IDS},
-        path=given["image_path"].strip(),
-        report_path=told["report_path"].strip() or None,
-        findings=told["findings"] or None,
-        impression=told["impression"] or None,
-        view=view_of_code(told["view"]) or "",
-        acquired=told["acquired"].strip() or None,
+        **{name: written[name].strip() for name in IDS},
+        path=written["image_path"].strip(),
+        report_path=values["report_path"].strip() or None,
+        findings=values["findings"] or None,
+        impression=values["impression"] or None,
+        view=view_of_code(values["view"]) or "",
+        acquired=values["acquired"].strip() or None,
         extra={name: value for name, value in cells.items() if name and name not in MANIFEST_COLUMNS},
         line=line,
     )
-    row.told_view = told["view"].strip()
-    if fault := _fault({name: given[name] for name in (*ID_COLUMNS, *REPORT_COLUMNS, "acquired")}):
+    row.told_view = values["view"].strip()
+    if fault := _fault({name: written[name] for name in (*ID_COLUMNS, *REPORT_COLUMNS, "acquired")}):
         row.exclude("bad_row", fault)
     if not row.path:
         row.exclude("bad_row", "image_path is empty")
-    split = split_name(told["split"])
+    split = split_name(values["split"])
     if split is None:
-        row.exclude("bad_row", f"the split {shown(told['split'])} is not one of train, validate, test")
+        row.exclude("bad_row", f"the split {shown(values['split'])} is not one of train, validate, test")
     row.split = split or ""
     return row
 
@@ -82,8 +82,8 @@ def read_manifest(manifest: str, pool: Executor) -> list[Row]:
             # The cells cannot be assigned to columns: even the id may be a patient's text.
             row = Row(image_id="", study_id="", subject_id="", path="", line=line)
             row.exclude("bad_row", f"{len(cells)} cells, the header has {len(header)}: {REMEDY}")
-            rest = any(not cell.strip() or re.search(r"\s", cell.strip()) for cell in cells[: len(IDS)])
-            if rows and rows[-1].line and len(cells) < len(header) and (rest or len(cells) < len(IDS)):
+            is_prose = any(not cell.strip() or re.search(r"\s", cell.strip()) for cell in cells[: len(IDS)])
+            if rows and rows[-1].line and len(cells) < len(header) and (is_prose or len(cells) < len(IDS)):
                 rows[-1].exclude("bad_row", f"line {line} seems to be the rest of its text: {SEVERAL}")
         else:
             row = _row(by_name, line)
@@ -117,21 +117,21 @@ def _place_files(rows: list[Row], folder: str, pool: Executor) -> None:
     """Put the files that are found in the place of the manifest's paths, and warn where they are written otherwise."""
     finder = PathFinder(folder)
     for column, field in (("image_path", "path"), ("report_path", "report_path")):
-        named = [row for row in rows if getattr(row, field)]
-        found = finder.find_all((getattr(row, field) for row in named), partial(in_batches, pool))
+        rows_with_path = [row for row in rows if getattr(row, field)]
+        files = finder.find_all((getattr(row, field) for row in rows_with_path), partial(in_batches, pool))
         lines: dict[str, list[int]] = {}
-        for row in named:
-            file = found[getattr(row, field)]
+        for row in rows_with_path:
+            file = files[getattr(row, field)]
             setattr(row, field, file.path)
             if file.differences:
-                what = f"differs from its file in {', '.join(file.differences)}, and that file is used"
-                lines.setdefault(what, []).append(row.line)
+                note = f"differs from its file in {', '.join(file.differences)}, and that file is used"
+                lines.setdefault(note, []).append(row.line)
             elif field == "path":
                 row.path_problem = file.problem
             elif file.problem:
                 lines.setdefault(f"names no file: {file.problem}", []).append(row.line)
-        for what, of in lines.items():
-            log.warning("cohort.manifest: %s of %s %s", column, listed_lines(of), what)
+        for note, numbers in lines.items():
+            log.warning("cohort.manifest: %s of %s %s", column, listed_lines(numbers), note)
     reports = list(dict.fromkeys(row.report_path for row in rows if row.report_path))
     exists = dict(zip(reports, in_batches(pool, os.path.isfile, reports), strict=True))
     for row in rows:

@@ -38,11 +38,11 @@ class Row:
 
     def file(self, column: str) -> Path:
         """Return the file of ``image_path`` or ``mask_path``. Raises Refused if it is missing."""
-        found = self.files[column]
-        if not Path(found.path).is_file():
-            what = "the picture" if column == "image_path" else "the mask"
-            raise Refused("missing_file", f"{what}: {found.problem}" if found.problem else what)
-        return Path(found.path)
+        file = self.files[column]
+        if not Path(file.path).is_file():
+            role = "the picture" if column == "image_path" else "the mask"
+            raise Refused("missing_file", f"{role}: {file.problem}" if file.problem else role)
+        return Path(file.path)
 
 
 def read_manifest(name: str, kind: str, path: Path) -> dict[str, list[Row]]:
@@ -51,7 +51,7 @@ def read_manifest(name: str, kind: str, path: Path) -> dict[str, list[Row]]:
     columns = (*NEEDED[kind], *OPTIONAL)
     sheet = read_sheet(path, key, columns, ids=IDS, words=WORDS, single_lines=columns[:-1])
     sheet.require(NEEDED[kind])
-    table = list(sheet.named())
+    table = list(sheet.records())
     finder = PathFinder(path.parent)
     files = {column: finder.find_all(cells.get(column, "") for _, cells in table) for column in PATHS}
     rows_of: dict[str, list[Row]] = {}
@@ -65,14 +65,14 @@ def read_manifest(name: str, kind: str, path: Path) -> dict[str, list[Row]]:
         _check_paths(key, row, path.parent.resolve())
         for column, file in row.files.items():
             if file.differences:
-                what = f"{column} differs from its file in {', '.join(file.differences)}"
-                differences.setdefault(what, []).append(line)
+                note = f"{column} differs from its file in {', '.join(file.differences)}"
+                differences.setdefault(note, []).append(line)
         image = row.files["image_path"].path
         image_id = row["image_id"] or clean_id(Path(image.replace("\\", "/")).stem)
         same = rows_of.setdefault(image_id, [])
         if same and (image, split) != (same[0].files["image_path"].path, same[0]["split"]):
             raise UserError(f"{key}: lines {same[0].line} and {line} give {image_id!r} two files or splits: rename")
-        if kind == "folder" and any(row["class"] == other["class"] for other in same):
+        if kind == "folder" and any(row["class"] == earlier["class"] for earlier in same):
             raise UserError(f"{key}: line {line} repeats the class {row['class']!r} of {image_id!r}: leave one out")
         same.append(row)
         subject = row["subject_id"] or image_id
@@ -81,8 +81,8 @@ def read_manifest(name: str, kind: str, path: Path) -> dict[str, list[Row]]:
             raise UserError(
                 f"{key}: lines {first_line} and {line} put {subject!r} into {first_split} and {split}: use one"
             )
-    for what, lines in differences.items():
-        log.warning("%s: %s, and that file is used: %s", key, what, listed_lines(lines))
+    for note, lines in differences.items():
+        log.warning("%s: %s, and that file is used: %s", key, note, listed_lines(lines))
     return dict(sorted(rows_of.items()))
 
 
@@ -155,7 +155,7 @@ def _image(image_id: str, rows: list[Row], options: Mapping) -> Image:
 
 
 def _boxes(rows: list[Row], shape: tuple[int, int], classes: Mapping) -> dict[str, np.ndarray]:
-    found: dict[str, list] = {}
+    boxes_by_class: dict[str, list] = {}
     for row in rows:
         try:
             x, y, w, h = (float(row[side]) for side in ("x", "y", "w", "h"))
@@ -165,5 +165,5 @@ def _boxes(rows: list[Row], shape: tuple[int, int], classes: Mapping) -> dict[st
             raise Refused("bad_row", f"line {row.line} has a box outside its picture")
         if row["class"] not in classes:
             raise Refused("unknown_label", f"the class {row['class']!r} is not one of the source's")
-        found.setdefault(row["class"], []).append((x, y, x + w, y + h))
-    return {label: np.array(boxes) for label, boxes in found.items()}
+        boxes_by_class.setdefault(row["class"], []).append((x, y, x + w, y + h))
+    return {label: np.array(boxes) for label, boxes in boxes_by_class.items()}

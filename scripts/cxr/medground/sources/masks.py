@@ -122,8 +122,8 @@ def _of_colours(values: np.ndarray) -> np.ndarray:
     colours = np.unique(values.reshape(-1, values.shape[2]), axis=0)
     if len(colours) == 2 and not colours[0].any():
         return values.any(axis=2).astype(np.uint8)
-    shown = ", ".join(str(tuple(colour)) for colour in colours[:SHOWN_COLOURS].tolist())
-    raise Refused("unknown_label", f"the mask has {len(colours)} colours, such as {shown}")
+    examples = ", ".join(str(tuple(colour)) for colour in colours[:SHOWN_COLOURS].tolist())
+    raise Refused("unknown_label", f"the mask has {len(colours)} colours, such as {examples}")
 
 
 def of_picture(values: np.ndarray, shape: tuple[int, int], resize: str) -> np.ndarray:
@@ -153,10 +153,10 @@ def binary(values: np.ndarray, threshold: float, most_foreground: float) -> np.n
     ``most_foreground``: largest fraction of the picture that may be foreground; 1: any. Raises Refused for a mask of
     more values, or one that seems inverted.
     """
-    found = np.unique(values)
-    if threshold <= 0 and (len(found) > 2 or (len(found) == 2 and found[0] != 0)):
-        remedy = "set medground.sources.mask_threshold" if found[0] >= 0 else "give one of two values"
-        raise Refused("unknown_label", f"the mask has {len(found)} values, {found[0]} to {found[-1]}: {remedy}")
+    levels = np.unique(values)
+    if threshold <= 0 and (len(levels) > 2 or (len(levels) == 2 and levels[0] != 0)):
+        remedy = "set medground.sources.mask_threshold" if levels[0] >= 0 else "give one of two values"
+        raise Refused("unknown_label", f"the mask has {len(levels)} values, {levels[0]} to {levels[-1]}: {remedy}")
     mask = values > (threshold if (values > 1).any() else 0)
     share = float(mask.mean())
     if most_foreground < 1 and share < 1 and (share > most_foreground or looks_inverted(mask)):
@@ -166,18 +166,18 @@ def binary(values: np.ndarray, threshold: float, most_foreground: float) -> np.n
 
 def by_value(values: np.ndarray, names: Mapping[str, str]) -> dict[str, np.ndarray]:
     """Return {class: mask} of a mask whose values stand for classes. Raises Refused for a value without a name."""
-    known = {float(value): name for value, name in names.items()}
-    if unknown := sorted(set(np.unique(values).tolist()) - known.keys() - {0}):
+    class_by_value = {float(value): name for value, name in names.items()}
+    if unknown := sorted(set(np.unique(values).tolist()) - class_by_value.keys() - {0}):
         raise Refused("unknown_label", f"the value {unknown[0]} has no class")
-    found: dict[str, np.ndarray] = {}
-    for value, name in known.items():
-        found[name] = found.get(name, np.zeros(values.shape, bool)) | (values == value)
-    return found
+    masks: dict[str, np.ndarray] = {}
+    for value, name in class_by_value.items():
+        masks[name] = masks.get(name, np.zeros(values.shape, bool)) | (values == value)
+    return masks
 
 
 def numbered(values: np.ndarray) -> np.ndarray:
     """Return a mask whose values number instances as uint16 (H, W). Raises Refused for values beyond 0 to 65,535."""
-    whole = np.isfinite(values) & (values >= 0) & (values <= MOST_INSTANCES) & (values == np.floor(values))
-    if not whole.all():
-        raise Refused("unknown_label", f"the value {values[~whole][0]} is no number of an instance")
+    is_number = np.isfinite(values) & (values >= 0) & (values <= MOST_INSTANCES) & (values == np.floor(values))
+    if not is_number.all():
+        raise Refused("unknown_label", f"the value {values[~is_number][0]} is no number of an instance")
     return values.astype(np.uint16)

@@ -70,7 +70,7 @@ def _rows(path: str, form: Form, setting: str) -> list[tuple[int, dict[str, str]
     """Return (line, {column: cell}) of a sheet's rows, at least one. Raises UserError."""
     sheet = read_sheet(path, setting, form.columns, ids=("item", "page"), words=("item", "page"))
     sheet.require(form.columns, "give the file that the page saved")
-    rows = list(sheet.named())
+    rows = list(sheet.records())
     if not rows:
         raise UserError(f"{setting}: {path} holds no item: give the file that the page saved")
     return rows

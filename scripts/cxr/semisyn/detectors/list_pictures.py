@@ -62,7 +62,7 @@ def _in_sheet(path: Path, key: str) -> Iterable[tuple[str, tuple[Path, tuple]]]:
     ids = ("image_id", "subject_id")
     sheet = read_sheet(path, key, NAMES, ids=ids, words=ids)
     sheet.require(NAMES[:2])
-    rows = [row for _, row in sheet.named() if row["image_id"] and row["image_path"]]
+    rows = [row for _, row in sheet.records() if row["image_id"] and row["image_path"]]
     files = PathFinder(path.parent).find_all(row["image_path"] for row in rows)
     for row in rows:
         told = row.get("subject_id", ""), row.get("view") or None, row.get("position") or None
