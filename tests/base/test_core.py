@@ -715,6 +715,7 @@ def test_a_part_starts_its_log_once_and_gets_what_it_asks_for(monkeypatch):
         given.extend([table, output, options, attrs, threads, shard, compute])
 
     monkeypatch.setattr(jobs, "start", started.append)
+    monkeypatch.setattr(jobs, "ARITHMETIC", {})  # this process goes on to other tests
     monkeypatch.setitem(sys.modules, "cxr.imaging.working", SimpleNamespace(work=work))
     rule = SimpleNamespace(
         log=["logs/a.log"], rule="boxes_part", threads=4, input={"table": "a.csv"}, output={"output": "b.h5"},
@@ -725,6 +726,34 @@ def test_a_part_starts_its_log_once_and_gets_what_it_asks_for(monkeypatch):
     assert started == ["logs/a.log"]
     attrs = {"stage": "boxes_part", "code_digest": "0f", "settings": {"seed": 3}}
     assert given == ["a.csv", "b.h5", PartOptions(3), attrs, 4, "07", {"device": "cpu", "asked": 0}]
+
+
+PRINT_THREADS = """
+import sys
+from types import SimpleNamespace
+from cxr.base import jobs
+
+def work():
+    import cv2, numpy, polars, torch
+    torch.ones(9)  # with it, all libraries have read their variables
+    print(cv2.getNumThreads(), polars.thread_pool_size(), torch.get_num_threads())
+
+sys.modules["cxr.imaging.working"] = SimpleNamespace(work=work)
+jobs.part(SimpleNamespace(
+    log=[sys.argv[1]], rule="boxes_part", threads=3, input={}, output={}, wildcards={}, resources={},
+    params={"function": "imaging.working.work", "code": "0f"}, config={"compute": {}},
+))
+"""
+
+
+def test_a_jobs_threads_are_not_those_of_its_numeric_libraries(tmp_path):
+    """Snakemake sets them to the job's threads, which --cores lowers: sums would depend on it."""
+    environment = {"PYTHONPATH": str(code_digest.SCRIPTS)} | dict.fromkeys(jobs.ARITHMETIC, "3")
+    done = subprocess.run(
+        [sys.executable, "-c", PRINT_THREADS, str(tmp_path / "log")],
+        env=environment, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.split() == ["1", "1", "1"]
 
 
 def test_progress_reports_the_end(caplog):

@@ -3,6 +3,7 @@
 import re
 from collections import OrderedDict
 from dataclasses import replace
+from itertools import combinations
 
 import cv2
 import numpy as np
@@ -351,11 +352,26 @@ def test_through_the_stage(tmp_path, ovals_net):
             assert 0.09 < masks["right lung"].mean() < 0.13
 
 
-def test_a_batch_is_the_same_masks_to_the_pixel(tmp_path, random_net, monkeypatch):
-    """With a black picture in it, which has no masks; the batch of a GPU, on the CPU."""
+def moving_ovals() -> OrderedDict:
+    """Weights of a net whose ovals move with what a random encoder sees; rounding moves them by 0.001 px.
+
+    Random weights alone will not do: their graph filters turn rounding into tens of pixels.
+    """
+    encoder = {name: value for name, value in random_weights().items() if name.startswith("encoder")}
+    weights = told(coarse_ovals()) | encoder
+    weights["dec_lin.weight"][0::16, :32] = weights["dec_lin.weight"][1::16, 32:] = 0.02
+    return weights
+
+
+def test_a_batch_gives_each_picture_its_masks(tmp_path, monkeypatch):
+    """The batch of a GPU, on the CPU, with a black picture in it; its sums round differently."""
+    weights = publish(tmp_path, moving_ovals())
     pictures = {name: chest(seed, (512, 512)) for seed, name in enumerate("abcd")} | {"black": BLACK}
-    verdicts = run(tmp_path, random_net, pictures)
-    one = (tmp_path / "out1.h5").read_bytes()
+    verdicts = run(tmp_path, weights, pictures)
+    assert [name for name, (reason, _) in verdicts.items() if not reason] == ["a", "b", "c", "d"]
+    with Shard(tmp_path / "out1.h5") as shard:
+        alone = {name: shard.get("mask", name) for name in shard.ids}
+    assert min((one != other).mean() for one, other in combinations(alone.values(), 2)) > 1e-3
     load = hybridgnet.load
 
     def batched(options, setup):
@@ -365,8 +381,10 @@ def test_a_batch_is_the_same_masks_to_the_pixel(tmp_path, random_net, monkeypatc
 
     monkeypatch.setattr(hybridgnet, "load", batched)
     monkeypatch.setattr(HybridGNetOrgans, "segment", None)
-    assert run(tmp_path, random_net, pictures) == verdicts
-    assert (tmp_path / "out1.h5").read_bytes() == one
+    assert run(tmp_path, weights, pictures) == verdicts
+    with Shard(tmp_path / "out1.h5") as shard:
+        for name, masks in alone.items():
+            assert (shard.get("mask", name) != masks).mean() < 1e-4
 
 
 def test_a_picture_gives_the_same_masks_whatever_is_beside_it(tmp_path, random_net):
@@ -375,7 +393,6 @@ def test_a_picture_gives_the_same_masks_whatever_is_beside_it(tmp_path, random_n
     first, second = (chest(seed, (512, 512)) for seed in (0, 1))
     alone = [net.landmarks([square_of(picture, np.diag(affine))[0]])[0] for picture in (first, second)]
     assert np.isfinite(alone).all()
-    assert np.abs(alone[0] - alone[1]).max() > 1  # it does look at the picture
     pictures = {"a": first, "b": second, "c": first}
     verdicts = run(tmp_path, random_net, pictures, threads=2)
     assert verdicts["a"] == verdicts["c"]

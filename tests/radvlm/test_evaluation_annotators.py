@@ -129,10 +129,10 @@ def test_chexbert_lines_become_the_score(asked, tmp_path, uncertain):
     weights = tmp_path / "chexbert.safetensors"
     convert_chexbert(tiny_chexbert.save(tmp_path / "chexbert.pth", tiny_chexbert.state()), weights)
     folder = str(tiny_chexbert.words(tmp_path / "bert"))
-    own = {"model": folder, "revision": "", "batch": 2, "uncertain": uncertain}
+    own = {"model": folder, "revision": "", "uncertain": uncertain}
     lines = annotated(asked, tmp_path / "notes.jsonl", "chexbert", own, "filtered", str(weights))
     assert len(lines) == 2 * len(PAIRS) - 1
-    read_labels = chexbert.labeller(weights, folder, "", 1)
+    read_labels = chexbert.labeller(weights, folder, "")
     counted = ("present", "uncertain") if uncertain == "present" else ("present",)
     hits = misses = 0
     for at, pair in enumerate(PAIRS):

@@ -80,10 +80,9 @@ def expected(held: dict, text: str) -> dict[str, str]:
     return found | {"No Finding": "present" if said[13] == 1 else "absent"}
 
 
-@pytest.mark.parametrize("batch", [1, 3, 32])
-def test_labels_are_those_of_the_written_out_pass(made, batch):
+def test_labels_are_those_of_the_written_out_pass(made):
     held, weights, folder = made
-    read = chexbert.labeller(weights, str(folder), "", batch)
+    read = chexbert.labeller(weights, str(folder), "")
     found = read(TEXTS)
     assert found == [expected(held, text) for text in TEXTS]
     assert len({str(one) for one in found}) >= 5
@@ -93,7 +92,7 @@ def test_labels_are_those_of_the_written_out_pass(made, batch):
 
 def test_logits_are_those_of_the_written_out_pass(made):
     held, weights, folder = made
-    net = chexbert.labeller(weights, str(folder), "", 1).net
+    net = chexbert.labeller(weights, str(folder), "").net
     for text in TEXTS:
         ids = torch.tensor([tokens(text)])
         for mine, right in zip(net(ids, torch.ones_like(ids)), logits(held, tokens(text)), strict=True):
@@ -111,7 +110,7 @@ def test_a_shard_has_a_line_for_each_study_with_a_text(made, tmp_path):
     held, weights, folder = made
     lines = [{"study_id": f"s{at}", "section_text": text} for at, text in enumerate([*TEXTS, " ", TEXTS[0]])]
     write_lines(tmp_path / "reports.jsonl", lines[::-1])
-    own = {"model": str(folder), "revision": "", "batch": 4}
+    own = {"model": str(folder), "revision": ""}
     label_reports.run_shard(
         reports=str(tmp_path / "reports.jsonl"), weights=str(weights), labels=str(tmp_path / "labels.jsonl"),
         options=label_reports.LabelOptions("chexbert", own),
@@ -127,7 +126,7 @@ def test_other_files_are_refused_in_one_sentence(made, tmp_path):
     fewer = {name: value for name, value in held.items() if name != "linear_heads.13.bias"}
     conversion.convert_chexbert(tiny_chexbert.save(tmp_path / "chexbert.pth", fewer), tmp_path / "other.safetensors")
     with pytest.raises(UserError, match=r"another net, for it lacks linear_heads.13.bias"):
-        chexbert.labeller(tmp_path / "other.safetensors", str(folder), "", 1)
+        chexbert.labeller(tmp_path / "other.safetensors", str(folder), "")
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match=r"radvlm.chexbert.model: .*empty lacks config.json or a tokenizer"):
-        chexbert.labeller(weights, str(tmp_path / "empty"), "", 1)
+        chexbert.labeller(weights, str(tmp_path / "empty"), "")

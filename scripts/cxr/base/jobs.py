@@ -3,6 +3,7 @@
 import importlib
 import inspect
 import logging
+import os
 import sys
 import threading
 import time
@@ -14,6 +15,15 @@ from cxr.base.errors import shortage
 
 T = TypeVar("T")
 log = logging.getLogger("cxr")
+ARITHMETIC = {
+    "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "OPENCV_FOR_THREADS_NUM": "1",
+    "POLARS_MAX_THREADS": "1", "MKL_CBWR": "AUTO",
+}  # fmt: skip
+"""Environment variables under which the same job gives the same bits on the same processor.
+
+Each numeric library reads its own when it loads: one thread inside it, and products that do not depend on where an
+array lies in memory (MKL's "conditional numerical reproducibility").
+"""
 
 
 def start(log_file: str) -> None:
@@ -133,7 +143,12 @@ def part(snakemake) -> None:
 
     The settings come as one param, ``options``. Snakemake compares only the set of a rule's values, not their names: it
     would miss a value that moves from one key to another, or that another key also has.
+
+    Numeric libraries run under ``ARITHMETIC``, with one thread each: the order of a sum, and so its last bit, depends
+    on the number of threads, which Snakemake sets to the job's ``threads``, and those depend on ``--cores``. A job uses
+    its cores by working on several images at a time.
     """
+    os.environ.update(ARITHMETIC)
     start(snakemake.log[0])
     params = dict(snakemake.params.items())
     name, code, options = params.pop("function"), params.pop("code"), params.pop("options", {})

@@ -13,7 +13,7 @@ INPUTS = {"weights": "results/weights/chexbert.safetensors"}
 def load(own: Mapping, files: Mapping[str, str], execution: Mapping) -> Callable[[Sequence[tuple[str]]], list[dict]]:
     """Return the annotator. ``own``: the section ``radvlm.chexbert``, whose ``uncertain`` says what that counts as."""
     del execution
-    read = labeller(files["weights"], own["model"], own["revision"], own["batch"])
+    read = labeller(files["weights"], own["model"], own["revision"])
     counted = (PRESENT, UNCERTAIN) if own["uncertain"] == PRESENT else (PRESENT,)
 
     def annotate(texts: Sequence[tuple[str]]) -> list[dict]:

@@ -9,4 +9,4 @@ INPUTS = {"weights": "results/weights/chexbert.safetensors"}
 
 def load(weights: str, own: Mapping) -> Labeller:
     """Return the labeller. ``own``: the section ``radvlm.chexbert``. Raises UserError like :func:`labeller`."""
-    return labeller(weights, own["model"], own["revision"], own["batch"])
+    return labeller(weights, own["model"], own["revision"])

@@ -1,6 +1,7 @@
 """The paper's organ engine: HybridGNet with the CheXmask weights; its 120 landmarks outline three masks."""
 
 import threading
+from contextlib import nullcontext
 
 import numpy as np
 import torch
@@ -50,14 +51,14 @@ class HybridGNetOrgans:
             self._net = HybridGNet()
         load_strict(self._net, weights)
         self._net = self._net.to(self._device, torch.float32).eval()
-        self._turn = threading.Lock()
+        # threads share a GPU, so one call runs at a time; on the CPU each thread has a core
+        self._turn = threading.Lock() if self._device.type == "cuda" else nullcontext()
         # on a CPU several images are no faster, and one by one their sums do not depend on the batch
         self.batch = setup.batch if self._device.type == "cuda" else None
 
     def landmarks(self, pictures: list[np.ndarray]) -> np.ndarray:
         """Return float32 (N, 120, 2: x, y) in pixels of N images uint8 (1024, 1024)."""
         shown = torch.from_numpy(np.stack(pictures)[:, None].astype(np.float32) / 255).split(self.batch or 1)
-        # one call at a time, because all threads share one device
         with self._turn, inference():
             return np.concatenate([self._net(part.to(self._device)).cpu().numpy() for part in shown]) * SIZE
 

@@ -15,7 +15,6 @@ class Chexbert(Section):
         source=AUTHORS,
     )
     revision: str = key("", "Its revision on the hub; empty: what is there.")
-    batch: int = key(32, "Reports at a time.", unit="reports", ge=1, le=4096)
     uncertain: Literal["present", "absent"] = key(
         "present",
         "What an uncertain label counts as in chexbert_f1, as in public code of that metric; in sources it is "
