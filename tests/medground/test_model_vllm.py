@@ -109,6 +109,8 @@ def world(tmp_path_factory) -> World:
     """A run up to its regions, and two models that have learned the questions of it."""
     folder = tmp_path_factory.mktemp("run")
     (folder / "prompts.yaml").write_text(yaml.safe_dump(PROMPTS))
+    for model in ("words", "judge"):  # the settings name their folders
+        (folder / model).mkdir()
     write_settings(folder, settings_of(folder))
     snakemake(folder, "medground_regions", cores=1)
     found = World(folder)

@@ -116,7 +116,7 @@ def _cpu():
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
     """The model, in the files of a published one."""
-    return tiny_llm.learnt(tmp_path_factory, lessons(), below=0.02, steps=240)
+    return tiny_llm.learnt(tmp_path_factory, lessons(), steps=240)
 
 
 class Connected:

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from cxr.base.hdf5 import ShardWriter
-from cxr.base.tables import write_lines
+from cxr.base.tables import read_lines, write_lines
 from cxr.vlm.answers.ask import run_answers
 from cxr.vlm.answers.engine import AnswersOptions
 from cxr.vlm.tuning.tune import TuningOptions, run_tuning
@@ -70,6 +70,16 @@ def ask(path: Path, given: dict, run: Path | str, options: AnswersOptions = ASKI
         compute=COMPUTE | compute, run=str(run), base=base,
     )  # fmt: skip
     return path
+
+
+def differing(one: Path, other: Path) -> set[str]:
+    """Return the samples whose lines differ between two files of answers, which must be of the same turns.
+
+    Where two batches round differently, a near tie between two words may fall either way: a test allows it once.
+    """
+    pairs = list(zip(read_lines(one), read_lines(other), strict=True))
+    assert all(line["sample_id"] == same["sample_id"] and line["turn"] == same["turn"] for line, same in pairs)
+    return {line["sample_id"] for line, same in pairs if line != same}
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -1,0 +1,175 @@
+"""Run every test suite, one after the other, and print one table: passed, failed, skipped, seconds.
+
+python scripts/tools/run_suites.py [SUITE …]
+
+A suite is a target of the Makefile; ``test-quick`` and ``test-slow`` are cut by folder of tests. Logs and pytest's
+counts are written to ``.suites/<commit>/``. A suite that passed is not repeated at the same commit with the same
+changes, so an interrupted command resumes. The exit status is 1 unless all suites passed.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDERS = sorted({path.parent.name for path in ROOT.glob("tests/*/test_*.py")})
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A target of the Makefile with its variables, NAME=value."""
+
+    target: str
+    variables: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The target, and the folder of tests if it is cut by folder."""
+        return ":".join([self.target, *(variable.rpartition("/")[2] for variable in self.variables)])
+
+    @property
+    def stem(self) -> str:
+        """The name for files."""
+        return self.name.replace(":", "-")
+
+
+def by_folder(target: str) -> list[Suite]:
+    """Return the target's suites, one for each folder of tests."""
+    return [Suite(target, (f"TESTS=tests/{folder}",)) for folder in FOLDERS]
+
+
+CLUSTER = "test-faults"
+"""The suite that needs SLURM; its tests are skipped where none can be started."""
+SUITES = (
+    Suite("lint"), *by_folder("test-quick"),
+    *map(Suite, ("vllm-text", "vllm-images", "test-deepspeed", "test-cxas", "test-ultralytics", "test-scispacy",
+                 "test-radgraph", CLUSTER)),
+    *by_folder("test-slow"),
+)  # fmt: skip
+"""All suites, the quick ones first."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Result of a suite. status: of make; counts are of tests, errors are failures; skipped: expected failures too."""
+
+    status: int
+    passed: int
+    failed: int
+    skipped: int
+    seconds: float
+
+    @property
+    def is_green(self) -> bool:
+        """True if make succeeded."""
+        return self.status == 0
+
+
+def outcome_of(status: int, seconds: float, counts: Path) -> Outcome:
+    """Return a suite's outcome; ``counts``: pytest's JUnit XML, absent for a suite without tests."""
+    numbers = dict.fromkeys(("tests", "failures", "errors", "skipped"), 0)
+    if counts.is_file():
+        for element in ET.parse(counts).iter("testsuite"):
+            numbers = {name: number + int(element.get(name, 0)) for name, number in numbers.items()}
+    failed = numbers["failures"] + numbers["errors"]
+    passed = numbers["tests"] - failed - numbers["skipped"]
+    return Outcome(status, passed, failed, numbers["skipped"], round(seconds, 1))
+
+
+def passed_before(suite: Suite, folder: Path) -> Outcome | None:
+    """Return the outcome of a suite that passed; ``folder``: of the commit's results."""
+    path = folder / f"{suite.stem}.json"
+    outcome = Outcome(**json.loads(path.read_text())) if path.is_file() else None
+    return outcome if outcome and outcome.is_green else None
+
+
+def run_suite(suite: Suite, folder: Path, root: Path) -> Outcome:
+    """Run a suite in ``root``; its log, counts and outcome are written to ``folder``, the outcome last."""
+    folder.mkdir(parents=True, exist_ok=True)
+    outcome_path, counts, log_path = (folder / f"{suite.stem}.{ending}" for ending in ("json", "xml", "log"))
+    counts.unlink(missing_ok=True)
+    environment = os.environ | {"PYTEST_ADDOPTS": f"--junitxml={counts}"}
+    begin = time.monotonic()
+    with open(log_path, "w") as log:
+        status = subprocess.run(
+            ["make", "--no-print-directory", suite.target, *suite.variables],
+            cwd=root, env=environment, stdout=log, stderr=subprocess.STDOUT, check=False,
+        ).returncode  # fmt: skip
+    outcome = outcome_of(status, time.monotonic() - begin, counts)
+    outcome_path.write_text(json.dumps(asdict(outcome)))
+    return outcome
+
+
+def state_of(root: Path) -> str:
+    """Return the commit, with a digest of the changes that are not committed."""
+
+    def git(*words: str) -> bytes:
+        return subprocess.run(["git", *words], cwd=root, capture_output=True, check=True).stdout
+
+    changes = git("diff", "HEAD") + git("status", "--porcelain")
+    commit = git("rev-parse", "--short=12", "HEAD").decode().strip()
+    return f"{commit}-{hashlib.sha256(changes).hexdigest()[:8]}" if changes else commit
+
+
+@contextmanager
+def cluster(shared: Path) -> Iterator[None]:
+    """Start a SLURM of one node for the time, where the shared folder has one and none is running."""
+    tools = shared / "tools/slurm"
+    running = subprocess.run(["sh", "-c", "sinfo"], capture_output=True, check=False).returncode == 0
+    starts = not running and os.getuid() == 0 and (tools / "start-slurm.sh").is_file()
+    if starts:
+        subprocess.run([tools / "start-slurm.sh"], stdout=sys.stderr, check=False, timeout=900)
+    try:
+        yield
+    finally:
+        if starts:
+            subprocess.run([tools / "stop-slurm.sh"], stdout=sys.stderr, check=False, timeout=300)
+
+
+def table_of(outcomes: dict[str, Outcome]) -> str:
+    """Return the table of all suites, with the sums below."""
+    line = "{:<24}{:>8}{:>8}{:>9}{:>9}  {}"
+    rows = [line.format("suite", "passed", "failed", "skipped", "seconds", "")]
+    for name, outcome in outcomes.items():
+        note = "" if outcome.is_green else f"make ended with {outcome.status}"
+        rows.append(line.format(name, outcome.passed, outcome.failed, outcome.skipped, round(outcome.seconds), note))
+    sums = [sum(getattr(outcome, name) for outcome in outcomes.values()) for name in ("passed", "failed", "skipped")]
+    rows.append(line.format("total", *sums, round(sum(outcome.seconds for outcome in outcomes.values())), ""))
+    return "\n".join(row.rstrip() for row in rows)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run as a program; returns its exit status."""
+    suites = {suite.name: suite for suite in SUITES}
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"only these of: {', '.join(suites)}")
+    asked = parser.parse_args(arguments).suites or list(suites)
+    if unknown := set(asked) - set(suites):
+        parser.error(f"there is no suite {', '.join(sorted(unknown))}; there are {', '.join(suites)}")
+    folder = ROOT / ".suites" / state_of(ROOT)
+    shared = (ROOT / os.environ.get("CXR_ILS_SHARED", "../shared")).resolve()
+    outcomes = {}
+    for name in asked:
+        outcomes[name] = passed_before(suites[name], folder)
+        if outcomes[name] is None:
+            print(f"{name} …", file=sys.stderr, flush=True)
+            with cluster(shared) if name == CLUSTER else nullcontext():
+                outcomes[name] = run_suite(suites[name], folder, ROOT)
+    print(table_of(outcomes))
+    red = [name for name, outcome in outcomes.items() if not outcome.is_green]
+    if red:
+        print(f"\nnot green: {', '.join(red)}; the logs are in {folder}")
+    return int(bool(red))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
