@@ -174,3 +174,11 @@ def test_a_served_model_gives_the_same_answers(offline, folder, texts, tmp_path)
         said = generate([misfit(each) for each in texts.values()], 0)
         assert said
         assert all(map(inside, said))
+
+
+def test_the_benchmark_of_its_speed_runs(tmp_path):
+    command = [sys.executable, str(ROOT / "benchmarks/language_model_speed.py"), "--device", "cpu", "--tiny"]
+    command += ["--texts", "2", "--tokens", "8", "--output", str(tmp_path / "table.tsv")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert len((tmp_path / "table.tsv").read_text().splitlines()) == 4
