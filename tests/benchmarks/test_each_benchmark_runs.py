@@ -21,6 +21,7 @@ RUNS = {
     "mimic": ["{folder}/cohort", "--images", "200"],
     "mixes": ["--images", "20"],
     "needed_edits": ["runs", "{run}/results", "{run}/results"],
+    "pairs": ["--results", "{run}/results", "--studies", "20", "--shards", "2"],
     "reports_accuracy": ["{shared}/fixtures/openi_reports.jsonl", "--rounds", "2", "--folds", "1"],
     "rosalia": [
         "--results", "{run}/results", "--device", "cpu", "--batches", "1", "--images", "1", "--steps", "1", "--updates",
