@@ -29,8 +29,13 @@ ENCODERS = (
     ("model", "embedder", "token_embedders", "bert"),
 )  # fmt: skip
 """Where the configuration names the BERT whose tokenizer and sizes it takes."""
-UNLIKE = (RuntimeError, LookupError, TypeError, ValueError, AssertionError, OSError, pickle.UnpicklingError)
-"""What the package, torch and transformers raise for files that are not such a model's."""
+UNLIKE = (
+    RuntimeError, LookupError, TypeError, ValueError, AssertionError, OSError, ImportError, pickle.UnpicklingError,
+)  # fmt: skip
+"""What the package, torch and transformers raise for files that are not such a model's.
+
+ImportError: without a tokenizer's files, transformers looks for one of another kind, which needs protobuf.
+"""
 NO_GRAPH = "the model gave no graph"
 
 
@@ -101,5 +106,5 @@ def _at(config: Mapping, path: Sequence[str]):
 
 
 def _other(folder: str, error: Exception) -> UserError:
-    first = f"{type(error).__name__}: {error}".strip().splitlines()[0][:160]
-    return UserError(f"{KEY}.model: {folder} does not hold {MODEL} ({first}): extract {MODEL}.tar.gz there")
+    summary = " ".join(f"{type(error).__name__}: {error}".split())[:160]
+    return UserError(f"{KEY}.model: {folder} does not hold {MODEL} ({summary}): extract {MODEL}.tar.gz there")
