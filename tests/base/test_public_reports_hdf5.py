@@ -34,7 +34,6 @@ except Exception as error:
 """
 
 
-@pytest.mark.xfail(strict=True, reason="HDF5 asks for a lock")
 def test_a_file_system_without_locks_is_written_and_read(shared, tmp_path):
     if shutil.which("gcc") is None:
         pytest.skip("no gcc, which makes the file system without locks")
@@ -63,7 +62,6 @@ FAULTS = {
 }  # fmt: skip
 
 
-@pytest.mark.xfail(strict=True, reason="each error of the machine is told as damage")
 @pytest.mark.parametrize("number", FAULTS)
 def test_an_error_of_the_machine_is_named_and_the_file_is_not_blamed(tmp_path, monkeypatch, number):
     write_shard(tmp_path / "a.h5")
@@ -78,7 +76,6 @@ def test_an_error_of_the_machine_is_named_and_the_file_is_not_blamed(tmp_path, m
     assert "delete it" not in sentence
 
 
-@pytest.mark.xfail(strict=True, reason="too many open files are told as damage")
 def test_three_hundred_shards_are_read_or_the_limit_is_named(tmp_path):
     paths = [tmp_path / f"{number:03}.h5" for number in range(300)]
     for number, path in enumerate(paths):

@@ -300,6 +300,39 @@ def test_stage_overrides_are_an_option(tmp_path):
     assert without[0]["section_text"] == "Small left pleural effusion."
 
 
+TYPO = """                                 FINAL REPORT
+ NDICATION:  Pneumonia.  Right pleural effusion.
+
+ COMPARISON:  None.
+"""
+
+
+def test_a_known_mistake_of_the_official_table_is_corrected_and_counted(tmp_path, caplog):
+    (tmp_path / "1.txt").write_text(TYPO + "\n FINDINGS:  The lungs are clear.\n")
+    (tmp_path / "2.txt").write_text(TYPO)
+    (tmp_path / "3.txt").write_text(TYPO.replace("NDICATION", "INDICATION") + "\n FINDINGS:  No effusion.\n")
+    (tmp_path / "4.txt").write_text(TYPO + "\n IMPRESSION:  Clear lungs.\n")
+    rows = [{"image_id": f"i{n}", "study_id": f"s{n}", "subject_id": "p", "rank": 0, "findings": None,
+             "impression": None, "report_path": str(tmp_path / f"{n}.txt")} for n in range(1, 5)]  # fmt: skip
+    table = pl.DataFrame(rows, schema_overrides={"findings": pl.String, "impression": pl.String})
+    caplog.set_level("INFO")
+    lines, excluded = run(tmp_path, table, "a")
+    texts = {line["study_id"]: line["section_text"] for line in lines}
+    assert texts == {"s1": "The lungs are clear.", "s3": "No effusion.", "s4": "Clear lungs."}
+    assert [line["other_section"] for line in lines] == [None] * 3
+    corrected = "a heading that the official table names wrongly is corrected"
+    detail = f"no text in findings, impression, last_paragraph; {corrected}"
+    assert excluded.rows() == [("i2", "s2", "reports", "empty_report", detail)]
+    assert f"reports: in 3 studies {corrected}" in caplog.text
+    published, none = run(tmp_path, table, "b", replace(OPTIONS, section_overrides=False))
+    texts = {line["study_id"]: (line["section_text"], line["other_section"]) for line in published}
+    assert texts == {
+        "s1": ("The lungs are clear.", "impression"), "s2": ("Pneumonia.  Right pleural effusion.", None),
+        "s3": ("No effusion.", None), "s4": ("Clear lungs.", None),
+    }  # fmt: skip
+    assert none.is_empty()
+
+
 def test_stage_gives_the_same_bytes_for_any_order(tmp_path):
     table = cohort_table(tmp_path)
     run(tmp_path, table, "a")

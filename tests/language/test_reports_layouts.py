@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cxr.base.paths import RESOURCES
-from cxr.language.reports import engine, layouts, reading
+from cxr.language.reports import engine, layouts, read_reports, reading
 from cxr.language.reports.decoding import NoText, cleaned, decode
 from cxr.language.reports.paragraphs import paragraphs
 from cxr.language.reports.read_reports import ReportsOptions
@@ -222,3 +222,66 @@ def test_the_longest_texts_are_read_in_time_that_grows_with_them(piece):
 def test_lines_without_capitals_and_full_stops_are_statements_of_their_own():
     assert paragraphs("no ptx\nsmall left eff\nlll atx", 60, frozenset()) == "no ptx\n\nsmall left eff\n\nlll atx"
     assert paragraphs("No ptx, small left\neffusion", 60, frozenset()) == "No ptx, small left effusion"
+
+
+# ---- marks of exports in a plain text --------------------------------------------------------------------------------
+
+MARKS = {
+    "Excel": ("Small left effusion._x000D_\nHeart enlarged._x000D_\n", "Small left effusion.\nHeart enlarged."),
+    "Excel, both ends": ("Small left effusion._x000D__x000A_Clear.", "Small left effusion.\nClear."),
+    "Excel, a letter": ("caf_x00E9_ au lait _xD83D__xDE00_ spots", "café au lait 😀 spots"),
+    "Excel, half a letter": ("spots _xD83D_.", "spots \ufffd."),
+    "Excel, an underscore": ("see field_x005F_7", "see field_7"),
+    "an entity": ("Nodule &gt; 5 mm &amp; effusion&nbsp;left", "Nodule > 5 mm & effusion left"),
+    "an entity twice": ("Nodule &amp;gt; 5 mm", "Nodule > 5 mm"),
+    "an entity by number": ("Clear.&#13;\nEffusion.&#xD;&#xA;Heart&#39;s size.", "Clear.\nEffusion.\nHeart's size."),
+    "HL7 line end": (r"Clear lungs.\.br\Left effusion.\.sp\Heart.\.sp2\x", "Clear lungs.\nLeft effusion.\nHeart.\nx"),
+    "HL7 signs": (r"A \T\ B \F\ C \S\ D \R\ E \E\ F", "A & B | C ^ D ~ E \\ F"),
+    "HL7 highlights": (r"\H\clear\N\ lungs\X0D\\X0A\left\.in+4\ base", "clear lungs\nleft  base"),
+    "a break": ("Clear lungs.<br>Left effusion.<br />\nHeart.<BR/>End", "Clear lungs.\nLeft effusion.\nHeart.\nEnd"),
+    "paragraphs": ("Report\n<p>Clear.</p>\n<p class='x'>Effusion.</p>", "Report\n\nClear.\n\nEffusion."),
+    "letters": ("The <b>left</b> <span style='color:red'>effusion</span>", "The left effusion"),
+    "inserted text": ("[&lt;No pleural effusion.&gt;] Calcification.", "No pleural effusion.  Calcification."),
+    "a script": ("Clear <script>alert('effusion')</script>lungs<!-- effusion -->.", "Clear  lungs ."),
+    "a table": ("x <table><tr><td>Clear</td></tr></table>", "x\n\nClear"),
+    "nothing": ("Nodule <3 mm, >2 mm; A&B, R&D; 5 &lt 6; x_x; C:\\x; p<0.05 <Name>", None),
+    "a literal line end stays": (r"Clear.\nNo effusion.\r\n", None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MARKS)
+def test_marks_of_exports_are_resolved(name):
+    text, expected = MARKS[name]
+    assert cleaned(text).strip() == (text if expected is None else expected)
+
+
+LINE_ENDS = (
+    "_x000D_\n", "_x000D__x000A_", "&#13;\n", "&#13;&#10;", "<br>", "<br/>\n", "<BR />", "<cr><lf>", "\\.br\\",
+    "\\X0D0A\\",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("end", LINE_ENDS)
+def test_a_report_with_marks_reads_as_the_one_without(end):
+    lines = [
+        "FINDINGS:",
+        "No consolidation &amp; no edema.",
+        "Small left effusion.",
+        "",
+        "IMPRESSION:",
+        "Left effusion.",
+    ]
+    plain = reading.read({"study_id": "s", "findings": "\n".join(lines).replace("&amp;", "&")}, OPTIONS)
+    marked = reading.read({"study_id": "s", "findings": end.join(lines)}, OPTIONS)
+    assert (marked.text.split(), marked.sentences) == (plain.text.split(), plain.sentences)
+    assert marked.beside == plain.beside
+
+
+def test_a_denial_ends_before_the_mark_behind_it():
+    line = read_reports.study_line(
+        {"study_id": "s", "subject_id": "p", "findings": "[&lt;No pleural effusion.&gt;] Left consolidation."},
+        read_reports.reader_of(OPTIONS),
+    )
+    assert [(item["entity"], item["presence"]) for item in line["tuples"]] == [
+        ("effusion", "negative"), ("consolidation", "positive")
+    ]  # fmt: skip

@@ -80,6 +80,35 @@ FORMS = [
     ("<box>[[100, 200, 300, 400]]</box>", ONE),
     ("<think>Perhaps [5, 5, 6, 6]?</think> Answer: [100, 200, 300, 400]", ONE),
     ("[+100, +200, +300, +400]", ONE),
+    ("<think>maybe [1, 2, 3, 4]? no.</think>\n[100, 200, 300, 400]", ONE),
+    ("<thinking>[1, 2, 3, 4]</thinking>[100, 200, 300, 400]<reflection>or [5, 6, 7, 8]</reflection>", ONE),
+    ("[THINK][1, 2, 3, 4][/THINK][100, 200, 300, 400]", ONE),
+    ("◁think▷[1, 2, 3, 4]◁/think▷[100, 200, 300, 400]", ONE),
+    ("<unused94>thought\n[1, 2, 3, 4]<unused95>[100, 200, 300, 400]", ONE),
+    ("maybe [1, 2, 3, 4]\n</think>\n[100, 200, 300, 400]", ONE),  # the prompt opened it
+    ('{"x": 100, "y": 200, "width": 200, "height": 200}', ONE),
+    ('{"x": 100, "y": 200, "w": 200, "h": 200}', ONE),
+    ('{"width": 200, "height": 200, "x": 100, "y": 200}', ONE),
+    ('{"x": 100, "y": 200, "label": "nodule, 5 mm", "width": 200, "height": 200}', ONE),
+    ('{"left": 100, "top": 200, "width": 200, "height": 200}', ONE),
+    ('{"left": 100, "top": 200, "right": 300, "bottom": 400}', ONE),
+    ('{"x2": 300, "y2": 400, "x1": 100, "y1": 200}', ONE),
+    ('{"cx": 200, "cy": 300, "w": 200, "h": 200}', ONE),
+    ('{"x_center": 200, "y_center": 300, "width": 200, "height": 200}', ONE),
+    ('{"bbox": {"x": "100", "y": "200", "width": "200", "height": "200"}}', ONE),
+    ("x: 100, y: 200, width: 200, height: 200", ONE),
+    ('[{"x": 100, "y": 200, "width": 200, "height": 200}, {"x": 500, "y": 600, "width": 200, "height": 200}]', TWO),
+    ('<think>{"x": 1, "y": 2, "width": 3, "height": 4}</think>{"x": 100, "y": 200, "width": 200, "height": 200}', ONE),
+    ("[10%, 20%, 30%, 40%]", ONE),
+    ("[10.0 %, 20.0 %, 30.0 %, 40.0 %]", ONE),
+    ('{"bbox_2d": ["10%", "20%", "30%", "40%"]}', ONE),
+    ("[10, 20, 30, 40]%", ONE),
+    ("(10%, 20%), (30%, 40%)", ONE),
+    ("10% 20% 30% 40%", ONE),
+    ("box: 10%, 20%, 30%, 40%", ONE),
+    ("[10%, 200, 30%, 400]", ONE),
+    ('{"x": "10%", "y": "20%", "width": "20%", "height": "20%"}', ONE),
+    ('{"x1": 10%, "y1": 200, "x2": 300, "y2": 40%}', ONE),
     ("In boxes: [100, 200, 300, 400] and [500, 600, 700, 800].", TWO),
     ("Its boxes: [100, 200, 300, 400], [500, 600, 700, 800]; no other.", TWO),
     ("Findings and their boxes: mass [100, 200, 300, 400]; nodule [500, 600, 700, 800].", TWO),
@@ -110,6 +139,10 @@ UNREADABLE = [
     ("[100, 200, 300]", "count"),
     ("[1, 2, 3, 4, 5]", "count"),
     ("About 45 percent.", "count"),
+    ("About 45%.", "count"),
+    ("<think>[1, 2, 3, 4]</think>", "nothing"),
+    ("<think>[1, 2, 3, 4]</think> It is not there.", "nothing"),
+    ('{"x": 100, "y": 200, "width": 0, "height": 200}', "zero_area"),
     (json.dumps([{"bbox_2d": [1, 2, 3, 4 + n]} for n in range(MOST_BOXES + 1)]), "too_many"),
 ]  # fmt: skip
 
@@ -119,6 +152,39 @@ def test_forms(text, boxes):
     reading = read_boxes(text, GRID, SEEN)
     assert reading.outcome == "boxes", reading
     np.testing.assert_allclose(reading.boxes * 1000, boxes, atol=1e-9)
+
+
+def test_a_named_box_and_a_percentage_mean_the_same_under_every_convention():
+    seen = Seen(448, 364)
+    box = np.array([0.25, 0.5, 0.5, 0.75])
+    for convention in CONVENTIONS.values():
+        width, height = convention.sides(seen)[:2]
+        x, y = 0.25 * width, 0.5 * height
+        for text in (
+            f'{{"x": {x}, "y": {y}, "width": {x}, "height": {y / 2}}}',
+            f'{{"x": {x}, "y": {y}, "width": "25%", "height": "25%"}}',
+            '{"left": "25%", "top": "50%", "right": "50%", "bottom": "75%"}',
+            "[50%, 25%, 75%, 50%]" if convention.y_first else "[25%, 50%, 50%, 75%]",
+        ):
+            np.testing.assert_allclose(read_boxes(text, convention, seen).boxes, [box], atol=1e-12)
+
+
+def test_reasoning_that_never_ends_is_read_as_before():
+    assert len(read_boxes("<think>It may be [100, 200, 300, 400]", GRID, SEEN).boxes) == 1
+
+
+@pytest.mark.parametrize(
+    "form", ["[%d, 200, 300, 400]", '{"bbox_2d": [%d, 200, 300, 400]}', "<loc0100><loc%04d><loc0300><loc0400>"]
+)
+def test_a_box_that_a_model_repeats_without_end_is_one_box(form):
+    repeated = read_boxes(" ".join([form % 100] * 150), GRID, SEEN)
+    assert (repeated.outcome, len(repeated.boxes), repeated.notes) == ("boxes", 1, ("repeated",))
+    assert np.array_equal(repeated.boxes, read_boxes(form % 100, GRID, SEEN).boxes)
+    few = read_boxes(" ".join([form % 100] * MOST_BOXES), GRID, SEEN)
+    assert (len(few.boxes), few.notes) == (MOST_BOXES, ())
+    many = read_boxes(" ".join(form % (number % MOST_BOXES) for number in range(150)), GRID, SEEN)
+    assert len(many.boxes) == MOST_BOXES
+    assert read_boxes(" ".join(form % number for number in range(150)), GRID, SEEN).reason == "too_many"
 
 
 def test_there_are_sixty_forms():

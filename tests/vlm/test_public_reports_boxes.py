@@ -9,7 +9,6 @@ from cxr.vlm.conventions import CONVENTIONS, Seen
 from cxr.vlm.reading import read_boxes
 
 
-@pytest.mark.xfail(strict=True, reason="boxes of a thought are scored, and a width is read as a corner")
 @pytest.mark.parametrize("number", [0, 1])
 def test_the_right_boxes_are_read(shared, number):
     path = shared / "fixtures/public_reports/v1_answers/answers.jsonl"

@@ -156,7 +156,8 @@ def test_an_error_of_the_machine_is_no_row(tmp_path, monkeypatch, number):
     monkeypatch.setattr("cxr.imaging.cohort.header.open", broken, raising=False)
     with pytest.raises(OSError, match=os.strerror(number)) as caught:
         cohort(tmp_path)
-    assert shortage(caught.value).startswith("the disk or network failed")
+    machine = "too many open files" if number == errno.EMFILE else "the disk or network failed"
+    assert shortage(caught.value).startswith(machine)
 
 
 # ---------------------------------------------------------------------------------------- MIMIC-CXR trees
@@ -260,7 +261,10 @@ def error_of(error: Exception, cause: Exception | None = None) -> Exception:
         (OSError("[Errno 5] Unable to write (errno = 28, error message = '')"), "no space left"),
         (PermissionError(errno.EACCES, "x", "results/a"), "no permission to read or write 'results/a' (permission"),
         (OSError(errno.EROFS, "x"), "no permission to read or write (read-only file system)"),
-        (OSError(errno.ESTALE, "x"), "the disk or network failed (stale file handle)"),
+        (OSError(errno.ESTALE, "x"), "the disk or network failed (stale file handle): mount its folder again"),
+        (OSError(errno.EMFILE, "x"), "too many open files: raise the limit (ulimit -n"),
+        (OSError(524, "x"), "the disk or network failed (operation not supported)"),
+        (ValueError("wrapped: [Errno 5] Input/output error"), "the disk or network failed (input/output error)"),
         (RuntimeError("our own fault"), ""),
         (ValueError("28"), ""),
     ],

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from cxr.base.errors import UserError
+from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.base.user_tables import scan_frame
 
 IDS, DICE, HEIGHT, WIDTH, POINTS = "dicom_id", "Dice RCA (Mean)", "Height", "Width", "Landmarks"
@@ -56,6 +56,7 @@ def rows_of(key: str, path: str | Path, image_ids: list[str]) -> Iterator[dict[s
                     raise UserError(f"{key} {str(path)!r} has a quotation mark that joins lines: get the table anew")
                 yield row
     except (OSError, pl.exceptions.PolarsError) as error:
+        refuse_machine_fault(path, error)
         what = type(error).__name__
         raise UserError(f"{key} is {str(path)!r}, which is no whole CSV ({what}): get it anew") from None
 

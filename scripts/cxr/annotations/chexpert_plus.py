@@ -6,7 +6,7 @@ from pathlib import Path
 import polars as pl
 
 from cxr.annotations.label_tables import LABELS, STATED, read_columns, sex
-from cxr.base.errors import UserError
+from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.base.ids import clean_id
 
 TABLE = "df_chexpert_plus_240401.csv"
@@ -50,6 +50,7 @@ def read_labels(key: str, path: Path) -> pl.DataFrame:
                 cells = {name: _cell(told.get(name)) for name in LABELS}
                 rows.append({"path": clean_id(told["path_to_image"])} | cells)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        refuse_machine_fault(path, error)
         what = f"{type(error).__name__}: {error}"
         raise UserError(f"{key}: {path} is no label file of CheXpert Plus, line {number} ({what}): check it") from None
     return pl.DataFrame(rows, schema={"path": pl.String} | dict.fromkeys(LABELS, pl.String))

@@ -10,7 +10,7 @@ from pathlib import Path
 from cxr.annotations.regions import UNLISTED, Annotation, Annotations
 from cxr.annotations.tabular import from_sides, numbers, sides
 from cxr.base.counting import counted
-from cxr.base.errors import UserError
+from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.base.ids import clean_id
 
 log = logging.getLogger("cxr")
@@ -33,6 +33,7 @@ def read(key: str, path: Path) -> Annotations:
             raise ValueError("two images or categories have one id")
         regions = [_region(row, images, labels) for row in content["annotations"]]
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        refuse_machine_fault(path, error)
         cause = f"{type(error).__name__}: {error}"
         raise UserError(f"{key} is {str(path)!r}, which is no whole COCO JSON ({cause}): check it") from None
     orphans = sum(region.image == UNLISTED or not region.label for region in regions)

@@ -9,7 +9,7 @@ import numpy as np
 
 from cxr.annotations.label_tables import SEX
 from cxr.annotations.regions import Annotation, Annotations
-from cxr.base.errors import UserError
+from cxr.base.errors import UserError, refuse_machine_fault
 
 WHAT = "folder of Chest ImaGenome's scene graphs (*_SceneGraph.json)"
 FOLDER = True
@@ -46,6 +46,7 @@ def graphs(key: str, path: Path) -> Iterator[Graph]:
             held = json.loads(file.read_text(encoding="utf-8"))
             rows = [(str(one["bbox_name"]), [_number(one.get(name)) for name in CORNERS]) for one in held["objects"]]
         except (OSError, ValueError, KeyError, TypeError) as error:
+            refuse_machine_fault(file, error)
             what = f"{type(error).__name__}: {error}"
             raise UserError(f"{key}: {file.name} is no whole scene graph ({what}): check it") from None
         boxes = np.array([box for _, box in rows], np.float64).reshape(-1, 4)

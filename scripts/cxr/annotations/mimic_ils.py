@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 
 from cxr.annotations.regions import Annotation, Annotations
-from cxr.base.errors import UserError
+from cxr.base.errors import UserError, refuse_machine_fault
 
 WHAT = "folder of the released MIMIC-ILS, or of that layout"
 FOLDER = True
@@ -33,6 +33,7 @@ def read(key: str, path: Path) -> Annotations:
             if pair.get("seg_mask_path")
         }
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        refuse_machine_fault(path / JSON, error)
         what = f"{type(error).__name__}: {error}"
         raise UserError(f"{key} is {str(path)!r}, which holds no whole {JSON} ({what}): check it") from None
     regions = [

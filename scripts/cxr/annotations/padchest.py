@@ -13,7 +13,7 @@ from pathlib import Path
 import polars as pl
 
 from cxr.annotations.label_tables import as_id, read_columns, sex
-from cxr.base.errors import UserError
+from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.base.ids import clean_id
 
 TABLE = "PADCHEST_chest_x_ray_images_labels_160K_01.02.19.csv"
@@ -76,6 +76,7 @@ def read_reports(key: str, path: Path) -> Iterator[Report]:
             held = json.load(file)
         found = [_report(one) for one in held]
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        refuse_machine_fault(path, error)
         what = f"{type(error).__name__}: {error}"
         raise UserError(f"{key}: {path} is no list of grounded reports ({what}): check it") from None
     yield from found

@@ -10,7 +10,7 @@ import traceback
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from cxr.base.errors import FULL, MACHINE_ERRORS, UserError, out_of_memory
+from cxr.base.errors import FULL, MACHINE_ERRORS, UserError, describe, out_of_memory
 
 log = logging.getLogger("cxr")
 DEVICE_ERRORS = {
@@ -66,15 +66,9 @@ def no_inputs(error: BaseException) -> bool:
 def end(what: str, error: BaseException) -> Broken:
     """Return the exception that ends a job after a :func:`broken` error; raise it ``from error``."""
     return Broken(
-        f"{what}: {broken(error)} is broken, not an image ({brief(error)}), on {platform.node()}: the job fails, and "
-        "is retried if the profile says so"
+        f"{what}: {broken(error)} is broken, not an image ({describe(error)}), on {platform.node()}: the job fails, "
+        "and is retried if the profile says so"
     )
-
-
-def brief(error: BaseException) -> str:
-    """Return an error's class and the first line of its message, for the log."""
-    said = next(iter(str(error).strip().splitlines()), "")
-    return f"{type(error).__name__}: {said[:300]}" if said else type(error).__name__
 
 
 def sentence(error: BaseException) -> str:
@@ -148,4 +142,4 @@ class Failures:
 
 def kind_of(error: BaseException) -> str:
     """Return a text that is equal for equal errors: class and message, each number replaced by "#"."""
-    return re.sub(r"\d+", "#", brief(error))
+    return re.sub(r"\d+", "#", describe(error))

@@ -3,7 +3,7 @@
 Ten lines suffice without this module::
 
     import h5py, hdf5plugin, numpy as np
-    with h5py.File("results/organs/00.h5") as f:
+    with h5py.File("results/organs/00.h5", locking=False) as f:
         names = f["image_id"].asstr()[:]
         labels = f["mask"].attrs["labels"].astype(str)
         packed = f["mask"][0]                          # (K, 512, 64) uint8, eight pixels per byte
@@ -13,8 +13,10 @@ The codecs gave the smallest files among the fast ones in ``benchmarks/storage.p
 HDF5 stores the codec in each dataset, so files with other codecs are read in the same way.
 """
 
+import errno
 import hashlib
 import json
+import weakref
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -39,6 +41,18 @@ MAP = hdf5plugin.Zstd(clevel=14)
 """Codec of mostly-zero arrays that a net makes: its slower writing is negligible beside the net."""
 PICTURE = hdf5plugin.Htj2k()
 """Codec of grey pictures: lossless High-Throughput JPEG 2000. hdf5plugin reads it from version 7.1 on."""
+
+
+_open_shards: "weakref.WeakKeyDictionary[Shard, None]" = weakref.WeakKeyDictionary()
+"""The shards of this process that hold their file open, in the order in which they opened it."""
+
+
+def open_hdf5(path: str | Path, mode: str = "r", **how: object) -> h5py.File:
+    """Open an HDF5 file without a file lock, which some network file systems refuse.
+
+    No lock is needed: a file has one writer, who gives it its name when it is complete.
+    """
+    return h5py.File(path, mode, locking=False, **how)
 
 
 def pack(mask: np.ndarray) -> np.ndarray:
@@ -111,7 +125,7 @@ class ShardWriter:
         with ExitStack() as entered:
             path = entered.enter_context(self._atomic)
             # A fixed superblock and no time stamps: the same rows give the same bytes.
-            self._file = entered.enter_context(h5py.File(path, "w", libver=("v110", "v110")))
+            self._file = entered.enter_context(open_hdf5(path, "w", libver=("v110", "v110")))
             for name, (shape, dtype) in self.empty.items():
                 self._create(name, shape, np.dtype(dtype))
             entered.push(self._finish)
@@ -174,25 +188,25 @@ class ShardWriter:
 
 
 class Shard:
-    """Read a shard row by row with bounded memory. Use inside ``with``."""
+    """Read a shard row by row with bounded memory. Use inside ``with``.
+
+    Where the process has too many open files, shards close theirs, and open them again when they are read.
+    """
 
     def __init__(self, path: str | Path, key: str = "image_id"):
         self.path, self.key = Path(path), key
 
     def __enter__(self) -> "Shard":
         try:
-            self._file = h5py.File(self.path, "r")
+            self._open()
             self.ids: list[str] = list(self._file[self.key].asstr()[:])
-            # all at once: looking a dataset up again for each row would take as long as reading the row
-            fields = {name: self._file[name] for name in self._file if name != self.key}
-            self._fields = {name: (data, bool(data.attrs.get("packed"))) for name, data in fields.items()}
         except (OSError, KeyError) as error:
             raise unreadable(self.path, error) from None
         self.row_of = {row_id: row for row, row_id in enumerate(self.ids)}
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._file.close()
+        self._close()
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -200,9 +214,39 @@ class Shard:
     def __contains__(self, row_id: str) -> bool:
         return row_id in self.row_of
 
+    def _open(self) -> None:
+        """Open the file, if need be in the place of other shards'."""
+        while True:
+            try:
+                self._file = open_hdf5(self.path)
+                break
+            except OSError as error:
+                if error.errno != errno.EMFILE or not _open_shards:
+                    raise
+                for shard in list(_open_shards)[: (len(_open_shards) + 1) // 2]:
+                    shard._close()
+        _open_shards[self] = None
+        # all at once: looking a dataset up again for each row would take as long as reading the row
+        datasets = {name: self._file[name] for name in self._file if name != self.key}
+        self._fields = {name: (data, bool(data.attrs.get("packed"))) for name, data in datasets.items()}
+
+    def _close(self) -> None:
+        _open_shards.pop(self, None)
+        self._file.close()
+
+    def _opened(self) -> dict[str, tuple[h5py.Dataset, bool]]:
+        """Return the datasets by name, and whether each is packed; opens a file that was closed for another's sake."""
+        if not self._file:
+            try:
+                self._open()
+            except (OSError, KeyError) as error:
+                raise unreadable(self.path, error) from None
+        return self._fields
+
     @property
     def attrs(self) -> dict:
         """Attributes of the file as builtins."""
+        self._opened()
         return {name: _plain(value) for name, value in self._file.attrs.items()}
 
     def has(self, field: str) -> bool:
@@ -211,7 +255,7 @@ class Shard:
 
     def labels(self, field: str = "mask") -> list[str]:
         """Label names along the K axis of a packed field."""
-        return [str(_plain(label)) for label in self._file[field].attrs["labels"]]
+        return [str(_plain(label)) for label in self._opened()[field][0].attrs["labels"]]
 
     @property
     def fields(self) -> frozenset[str]:
@@ -220,13 +264,13 @@ class Shard:
 
     def shape(self, field: str = "mask") -> tuple[int, ...]:
         """Shape of a row that :meth:`get` returns."""
-        data, packed = self._fields[field]
+        data, packed = self._opened()[field]
         return (*data.shape[1:-1], data.shape[-1] * (8 if packed else 1))
 
     def stored(self, field: str, row_id: str) -> np.ndarray:
         """Return one row of a field as it is stored (eight pixels per byte if packed). Raises like :meth:`get`."""
         try:
-            return self._fields[field][0][self.row_of[row_id]]
+            return self._opened()[field][0][self.row_of[row_id]]
         except OSError as error:
             raise unreadable(self.path, error) from None
 

@@ -4,6 +4,7 @@ import importlib
 import inspect
 import logging
 import os
+import resource
 import sys
 import threading
 import time
@@ -11,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar, get_type_hints
 
-from cxr.base.errors import shortage
+from cxr.base.errors import describe, shortage, traceback_of
 
 T = TypeVar("T")
 log = logging.getLogger("cxr")
@@ -24,6 +25,8 @@ ARITHMETIC = {
 Each numeric library reads its own when it loads: one thread inside it, and products that do not depend on where an
 array lies in memory (MKL's "conditional numerical reproducibility").
 """
+OPEN_FILES = 65536
+"""Most files that a job asks to have open at once."""
 
 
 def start(log_file: str) -> None:
@@ -31,18 +34,19 @@ def start(log_file: str) -> None:
 
     A :class:`UserError`, a :class:`cxr.base.errors.StoreError` or a lack of memory or disk prints its sentence alone.
     :class:`cxr.base.faults.Broken` prints its sentence on stderr; the log also holds its cause's traceback. Any other
-    error is a bug: the log holds its traceback, stderr one line. A damaged result is renamed. Messages below the level
-    INFO go to the log file alone.
+    error is a bug: the log holds its traceback, stderr one line. Neither quotes an error's quotations, which may be a
+    patient's. A damaged result is renamed. Messages below the level INFO go to the log file alone.
     """
+    _allow_open_files()
     logging.raiseExceptions = False  # a log that fails on a full disk needs no traceback
     try:
         handlers = [logging.FileHandler(log_file, mode="w", encoding="utf-8"), logging.StreamHandler(sys.stderr)]
     except OSError as error:
         sys.exit(f"cxr-ils: {shortage(error) or error}")
     handlers[1].setLevel(logging.INFO)
-    logging.basicConfig(
-        level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", handlers=handlers, force=True
-    )
+    for handler in handlers:
+        handler.setFormatter(_Formatter("%(asctime)s %(levelname)s %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=handlers, force=True)
     log.setLevel(logging.DEBUG)
 
     def report(kind, error, trace) -> None:
@@ -58,7 +62,7 @@ def start(log_file: str) -> None:
                 print(f"{error} (traceback in {log_file})", file=sys.stderr)
                 return
             log.error("unexpected error", exc_info=(kind, error, trace))
-            print(f"unexpected error: {kind.__name__}: {error} (traceback in {log_file})", file=sys.stderr)
+            print(f"unexpected error: {describe(error)} (traceback in {log_file})", file=sys.stderr)
 
     def report_last(kind, error, trace) -> None:
         report(kind, error, trace)
@@ -68,6 +72,21 @@ def start(log_file: str) -> None:
 
     sys.excepthook = report_last
     threading.excepthook = lambda args: report(args.exc_type, args.exc_value, args.exc_traceback)
+
+
+class _Formatter(logging.Formatter):
+    """Writes a traceback without the messages of its errors, which may quote a patient's text."""
+
+    def formatException(self, ei) -> str:
+        return traceback_of(ei[1])
+
+
+def _allow_open_files() -> None:
+    """Raise this process's limit on open files as far as its user may: many systems begin with 256 or 1,024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def _set_aside(damaged: Path | None) -> str:

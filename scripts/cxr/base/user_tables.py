@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 
-from cxr.base.errors import UserError
+from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.base.ids import SUSPECT, IdColumn, clean_id, clean_ids, id_fault
 
 log = logging.getLogger("cxr")
@@ -154,6 +154,7 @@ def read_sheet(
 def _sentence(path: Path, key: str, error: Exception, kind: str = "CSV or Parquet") -> UserError:
     if isinstance(error, Fault):
         return UserError(f"{key}: {path}{error}")
+    refuse_machine_fault(path, error)
     why = getattr(error, "strerror", None) or str(error)
     return UserError(f"{key}: {path} cannot be read as {kind} ({why}): check the path, the file and who may read it")
 
@@ -460,6 +461,7 @@ def scan_frame(path: str | Path, key: str, columns: Sequence[str], remedy: str):
         table = pl.scan_csv(path, infer_schema=False)
         require(table.collect_schema().names(), columns, path, key, remedy)
     except (OSError, pl.exceptions.PolarsError) as error:
+        refuse_machine_fault(path, error)
         raise UserError(f"{key}: {path} cannot be read as CSV ({type(error).__name__}): {remedy}") from None
     return table.select(columns)
 

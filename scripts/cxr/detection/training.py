@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from cxr.base.atomic import atomic
+from cxr.base.errors import refuse_machine_fault
 from cxr.detection.net import Detector, assign, film_loss, loss
 
 
@@ -157,7 +158,8 @@ def _resumed(checkpoint: Checkpoint | None) -> dict | None:
         return None
     try:
         state = torch.load(checkpoint.path, weights_only=True)
-    except (OSError, RuntimeError, ValueError, EOFError, pickle.UnpicklingError):
+    except (OSError, RuntimeError, ValueError, EOFError, pickle.UnpicklingError) as error:
+        refuse_machine_fault(checkpoint.path, error)
         return None
     return state if state.get("identity") == checkpoint.identity else None
 

@@ -14,7 +14,7 @@ from pydicom.dataset import Dataset
 from pydicom.filereader import read_dataset
 from pydicom.uid import DeflatedExplicitVRLittleEndian
 
-from cxr.base.errors import MACHINE_ERRORS
+from cxr.base.errors import MACHINE_ERRORS, redacted
 from cxr.base.faults import broken
 
 # A damaged header becomes a row in the ledger, not a log message; pydicom's messages may quote patient text.
@@ -29,8 +29,6 @@ _PIXELS = 0x7FE00008
 _VRS = re.compile(rb"[A-Z]{2}")
 
 
-_QUOTED = re.compile(r"""(?<!\w)b?(['"])(.*?)\1(?!\w)""", re.DOTALL)
-_UID = re.compile(r"(?<![\d.])(?!1\.2\.840\.10008\.)\d+(?:\.\d+){4,}\b")
 _LONGEST_SENTENCE, _LONGEST_SHOWN = 160, 24
 
 
@@ -77,8 +75,7 @@ def sentence_of(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     # pydicom lists the decoders that failed; the last one's message is the cause
     text = lines[-1] if lines and "exceptions were raised" in lines[0] else " ".join(lines)
-    text = _QUOTED.sub(lambda found: f"'{found[2] if found[2] in _dicom_names() else '…'}'", text)
-    text = re.sub(r"\S*[/\\^]\S*", "…", _UID.sub("…", text))
+    text = redacted(text, _dicom_names())
     text = " ".join(re.sub(r"[^\x20-\x7e…]", " ", text).split())
     if len(re.sub(r"[^a-z]", "", text.lower())) < 4 or isinstance(error, KeyError):
         return {"EOFError": "the data end too early", "MemoryError": "not enough memory"}.get(

@@ -16,7 +16,7 @@ import transformers
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
-from cxr.base.errors import UserError
+from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.base.faults import no_inputs
 from cxr.nets.loading import misfit
 
@@ -106,8 +106,7 @@ def read_json(path: Path, remedy: str) -> dict:
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        if no_inputs(error):
-            raise
+        refuse_machine_fault(path, error)
         raise UserError(f"there is no file {path}: {remedy}") from None
     except ValueError:
         value = None
@@ -141,8 +140,7 @@ def weights(folder: Path, remedy: str) -> dict[str, torch.Tensor]:
         try:
             tensors |= load_file(path)
         except (SafetensorError, OSError) as error:
-            if no_inputs(error):
-                raise
+            refuse_machine_fault(path, error)
             raise UserError(f"{path} is damaged or no safetensors file: {remedy}") from None
     return tensors
 
@@ -216,6 +214,7 @@ def tokenizer(folder: Path, text: torch.nn.Module, remedy: str) -> Callable:
     try:
         made = kind.from_pretrained(folder, local_files_only=True)
     except Exception as error:
+        refuse_machine_fault(folder, error)
         if no_inputs(error):
             raise
         raise UserError(f"{folder} holds no {kind.__name__} ({type(error).__name__}): {remedy}") from None

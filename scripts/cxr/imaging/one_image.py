@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from pydicom.dataset import Dataset
 
-from cxr.base.errors import UserError
+from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.base.exclusions import REASONS
 from cxr.dicom.files import HEAD_BYTES, HeaderError, Rejected, file_kind, read_dicom
 from cxr.geometry.affine import fit_affine, to_frame, to_original
@@ -52,6 +52,7 @@ def picture_of(path: str, cohort: dict, frames: dict) -> tuple[Picture, Dataset 
         detail = f" ({rejected.detail})" if rejected.detail else ""
         raise UserError(f"{path}: {REASONS[rejected.reason]}{detail}: give a frontal chest X-ray") from None
     except (HeaderError, OSError) as error:
+        refuse_machine_fault(path, error)
         raise UserError(f"{path} cannot be read ({error}): give a frontal chest X-ray") from None
     affine = fit_affine(grey.shape, frames["size"], frames["fit"])
     return Picture(grey, to_frame(grey, affine, frames["size"]), affine, sides_of(dataset)), dataset

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
@@ -9,11 +10,14 @@ from typing import TypeVar
 from cxr.base.faults import NO_LIMIT, Broken, Tolerance
 from cxr.llm.messages import Messages, parts_of
 from cxr.llm.pictures import Picture
+from cxr.llm.reasoning import without_reasoning
 from cxr.llm.schemas import problem_of
 
 log = logging.getLogger("cxr")
 TOO_LONG = "the text is too long for the model"
 """The problem of a question that is not asked."""
+_FENCE = re.compile(r"\s*```(?:json)?\s(.*?)\s*```\s*", re.DOTALL | re.IGNORECASE)
+"""A fence around the whole of an answer."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +45,18 @@ class Answer:
 
 
 Name = TypeVar("Name", bound=Hashable)
-Generate = Callable[[list[Question], int], list[str]]
-"""Takes questions and the number of the attempt (from 0); returns one text per question, in order."""
+
+
+@dataclass(frozen=True)
+class NoAnswer:
+    """A reply without an answer's text; ``reason`` says why and quotes neither the question nor the reply."""
+
+    reason: str
+
+
+Reply = str | NoAnswer
+Generate = Callable[[list[Question], int], list[Reply]]
+"""Takes questions and the number of the attempt (from 0); returns one reply per question, in order."""
 
 
 @dataclass(frozen=True)
@@ -76,9 +90,9 @@ def ask(questions: list[Question], generate: Generate, limits: Limits, tolerance
             break
         if attempt:
             log.info("%d of %d answers break the schema or the logic: asking again", len(open_), len(questions))
-        texts = generate([questions[number] for number in open_], attempt)
-        for number, text in zip(open_, texts, strict=True):
-            answers[number] = _read(text, questions[number], attempt + 1)
+        replies = generate([questions[number] for number in open_], attempt)
+        for number, reply in zip(open_, replies, strict=True):
+            answers[number] = _read(reply, questions[number], attempt + 1)
     tried = [answer for answer in answers if answer.attempts]
     if tolerance.in_row and len(tried) >= tolerance.in_row and all(answer.value is None for answer in tried):
         raise Broken(
@@ -118,13 +132,26 @@ def _waits(answer: Answer) -> bool:
     return answer.value is None and (answer.attempts > 0 or answer.problem is None)
 
 
-def _read(text: str, question: Question, attempts: int) -> Answer:
+def _read(reply: Reply, question: Question, attempts: int) -> Answer:
+    if isinstance(reply, NoAnswer):
+        return Answer(problem=f"no answer: {reply.reason}", attempts=attempts)
     if question.schema is None:
+        text = without_reasoning(reply)
         problem = question.contradiction(text)
-        return Answer(None if problem else text, problem, text if problem else "", attempts)
+        return Answer(None if problem else text, problem, reply if problem else "", attempts)
     try:
-        value = json.loads(text)
+        value = _json_in(reply)
     except (ValueError, RecursionError):
-        return Answer(problem="not JSON", raw=text, attempts=attempts)
+        return Answer(problem="not JSON", raw=reply, attempts=attempts)
     problem = problem_of(value, question.schema) or question.contradiction(value)
-    return Answer(None if problem else value, problem, text if problem else "", attempts)
+    return Answer(None if problem else value, problem, reply if problem else "", attempts)
+
+
+def _json_in(reply: str) -> object:
+    """Return the JSON value of a reply, without closed reasoning and without one fence around it. Raises ValueError."""
+    try:
+        return json.loads(reply)
+    except ValueError:
+        answer = without_reasoning(reply)
+        fenced = _FENCE.fullmatch(answer)
+        return json.loads(fenced[1] if fenced else answer)

@@ -4,7 +4,7 @@ from functools import cache
 
 from cxr.base.errors import UserError
 from cxr.llm import offline, server, stand_in
-from cxr.llm.asking import Generate, Question
+from cxr.llm.asking import Generate, Question, Reply
 from cxr.llm.options import Execution, ModelOptions
 
 TRANSPORTS = {"offline": offline.connect, "server": server.connect, "stand_in": stand_in.connect}
@@ -23,7 +23,7 @@ def lazily(options: ModelOptions, execution: Execution) -> Generate:
     """Return the function that asks the model. It connects at the first question: an unused model is never loaded."""
     connected = cache(lambda: connect(options, execution))
 
-    def generate(questions: list[Question], attempt: int) -> list[str]:
+    def generate(questions: list[Question], attempt: int) -> list[Reply]:
         return connected()(questions, attempt)
 
     return generate

@@ -3,7 +3,9 @@
 A stage asks about a text only if :func:`addresses_the_model` is false, and fills its slot with :func:`harmless` text.
 """
 
+import html
 import re
+import unicodedata
 from functools import cache
 from pathlib import Path
 
@@ -15,13 +17,27 @@ RESOURCE_FILES = ("llm/orders.yaml",)
 INJECTION = "the text speaks to the model"
 """The problem of a text that is not sent because it addresses the model."""
 
-_HARMLESS = str.maketrans("<>[]{}", "‹›()()")
+_HARMLESS = str.maketrans("<>[]{}＜＞［］｛｝", "‹›()()‹›()()")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+_INVISIBLE = re.compile(
+    r"[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
+    r"\ufe00-\ufe0f\ufeff\uffa0\U000e0000-\U000e0fff]"
+)
+_TAGS = {0xE0000 + code: code for code in range(0x20, 0x7F)}
+"""Invisible characters that stand for ASCII, which models read and people do not see."""
+_LOOKALIKES = {
+    "a": "аАɑαΑᴀ", "b": "вВΒʙ", "c": "сСϲᴄ", "d": "ԁᴅ", "e": "еЕεΕᴇ", "g": "ɡɢ", "h": "һНΗʜ", "i": "іІıɩιΙɪ",
+    "j": "јЈᴊ", "k": "кКκΚᴋ", "l": "ӏʟ", "m": "мМΜᴍ", "n": "ηΝոռɴ", "o": "оОοΟσօᴏ", "p": "рРρΡᴘ", "q": "ԛ", "r": "гʀ",
+    "s": "ѕЅꜱ", "t": "тТτΤᴛ", "u": "υսᴜ", "v": "νѵᴠ", "w": "ωԝԜᴡ", "x": "хХχΧ", "y": "уУүҮγΥʏ", "z": "Ζᴢ",
+    '"': "“”„«»", "'": "‘’‚", "-": "‐‑‒–—",
+}  # fmt: skip
+"""Letters of other alphabets, and small capitals, by the Latin letter that they look like; and signs."""
+_LATIN = {ord(letter): latin for latin, letters in _LOOKALIKES.items() for letter in letters}
 
 
 def harmless(text: str) -> str:
-    """Return a text that cannot end its own turn: without chat template brackets and control characters."""
-    return _CONTROL.sub(" ", text).translate(_HARMLESS)
+    """Return a text that cannot end its own turn: no chat template brackets, controls or invisible characters."""
+    return _CONTROL.sub(" ", _INVISIBLE.sub("", text)).translate(_HARMLESS)
 
 
 def in_slots(template: str, **slots: str) -> str:
@@ -35,7 +51,17 @@ def addresses_the_model(text: str, fields: tuple[str, ...] = ()) -> bool:
 
     ``fields``: names of the answer's fields, which no human text holds in quotes before a colon.
     """
-    return _orders(fields).search(text) is not None
+    return _orders(fields).search(_as_read(text)) is not None
+
+
+def _as_read(text: str) -> str:
+    """Return a text as a model may read it: tags and entities resolved, look-alikes as Latin letters, no accents."""
+    if "&" in text:
+        text = html.unescape(text)
+    if text.isascii():
+        return text
+    text = unicodedata.normalize("NFKD", _INVISIBLE.sub("", text.translate(_TAGS)))
+    return "".join(filter(lambda character: not unicodedata.combining(character), text.translate(_LATIN))).casefold()
 
 
 @cache

@@ -16,7 +16,7 @@ from pathlib import Path
 from cxr.base.errors import UserError
 from cxr.base.tables import read_lines, write_lines
 from cxr.base.unfinished import facts_of_files, prepare
-from cxr.llm.asking import Generate, Question
+from cxr.llm.asking import Generate, NoAnswer, Question, Reply
 from cxr.llm.messages import parts_of
 from cxr.llm.options import ModelOptions
 from cxr.llm.pictures import Picture
@@ -66,18 +66,20 @@ def keeping(generate: Generate, *, folder: Path, mark: str) -> Generate:
 
     Raises StoreError for a damaged file.
     """
-    found = {(line["question"], line["attempt"]): line["text"] for line in _prepared(folder, mark)}
+    found = {(line["question"], line["attempt"]): _reply_in(line) for line in _prepared(folder, mark)}
     if found:
         log.info("%s holds %d answers of an earlier job", folder, len(found))
 
-    def kept(questions: list[Question], attempt: int) -> list[str]:
+    def kept(questions: list[Question], attempt: int) -> list[Reply]:
         keys = [question_key(question) for question in questions]
-        new = {key: one for key, one in zip(keys, questions, strict=True) if (key, attempt) not in found}
+        new = {key: question for key, question in zip(keys, questions, strict=True) if (key, attempt) not in found}
         for part in parts(list(new), AT_ONCE):
-            texts = generate([new[key] for key in part], attempt)
-            lines = [{"question": key, "attempt": attempt, "text": text} for key, text in zip(part, texts, strict=True)]
-            write_lines(folder / f"answers-{_next(folder):06d}.jsonl", lines, checked=True)
-            found.update({(line["question"], attempt): line["text"] for line in lines})
+            replies = dict(zip(part, generate([new[key] for key in part], attempt), strict=True))
+            # a reply without an answer may be the server's passing fault: the next job asks again
+            lines = [_line(key, attempt, reply) for key, reply in replies.items() if isinstance(reply, str)]
+            if lines:
+                write_lines(folder / f"answers-{_next(folder):06d}.jsonl", lines, checked=True)
+            found.update({(key, attempt): reply for key, reply in replies.items()})
         return [found[key, attempt] for key in keys]
 
     return kept
@@ -96,13 +98,16 @@ def resumable(generate: Generate, options: ModelOptions, execution: Mapping) -> 
 
 
 def heard(generate: Generate, lines: list[dict]) -> Generate:
-    """Return ``generate``, which adds to ``lines`` what is said: question, attempt, text (:func:`repeating`)."""
+    """Return ``generate``, which adds to ``lines`` what is said: question, attempt, text (:func:`repeating`).
 
-    def hearing(questions: list[Question], attempt: int) -> list[str]:
-        texts = generate(questions, attempt)
-        pairs = zip(questions, texts, strict=True)
-        lines.extend({"question": question_key(one), "attempt": attempt, "text": text} for one, text in pairs)
-        return texts
+    A reply without an answer has a ``failure``.
+    """
+
+    def hearing(questions: list[Question], attempt: int) -> list[Reply]:
+        replies = generate(questions, attempt)
+        pairs = zip(questions, replies, strict=True)
+        lines.extend(_line(question_key(question), attempt, reply) for question, reply in pairs)
+        return replies
 
     return hearing
 
@@ -112,19 +117,29 @@ def repeating(paths: Sequence[str], rule: str) -> Generate:
 
     The function raises UserError for a question that they do not answer.
     """
-    said = {(line["question"], line["attempt"]): line["text"] for path in paths for line in read_lines(path)}
+    replies = {(line["question"], line["attempt"]): _reply_in(line) for path in paths for line in read_lines(path)}
 
-    def repeated(questions: list[Question], attempt: int) -> list[str]:
-        keys = [(question_key(one), attempt) for one in questions]
-        missing = sum(key not in said for key in keys)
+    def repeated(questions: list[Question], attempt: int) -> list[Reply]:
+        keys = [(question_key(question), attempt) for question in questions]
+        missing = sum(key not in replies for key in keys)
         if missing:
             raise UserError(
                 f"{rule} answered {len(keys) - missing} of {len(keys)} questions: ask again with "
                 f"`snakemake --forcerun {rule}`"
             )
-        return [said[key] for key in keys]
+        return [replies[key] for key in keys]
 
     return repeated
+
+
+def _line(key: str, attempt: int, reply: Reply) -> dict:
+    if isinstance(reply, NoAnswer):
+        return {"question": key, "attempt": attempt, "text": "", "failure": reply.reason}
+    return {"question": key, "attempt": attempt, "text": reply}
+
+
+def _reply_in(line: dict) -> Reply:
+    return NoAnswer(line["failure"]) if "failure" in line else line["text"]
 
 
 def question_key(question: Question) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cxr.base.errors import UserError
+from cxr.base.errors import UserError, refuse_machine_fault
 
 MEDIA = {"PNG": "image/png", "JPEG": "image/jpeg"}
 """Formats that every server reads."""
@@ -65,6 +65,7 @@ class Picture:
             picture = Image.open(self.source, formats=list(MEDIA))
             picture.load()
         except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+            refuse_machine_fault(self.source, error)
             told = type(error).__name__
             raise UserError(f"{self.source} is no readable PNG or JPEG ({told}): give a picture that is") from None
         if picture.mode not in MODES:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import torch
 
-from cxr.base.errors import UserError, out_of_memory
-from cxr.base.faults import Broken, brief
+from cxr.base.errors import UserError, describe, out_of_memory
+from cxr.base.faults import Broken
 
 log = logging.getLogger("cxr")
 
@@ -92,7 +92,7 @@ def _try() -> None:
     except Exception as error:
         if out_of_memory(error):
             raise
-        raise Broken(f"the GPU of {platform.node()} cannot be used ({brief(error)}; {_software()})") from error
+        raise Broken(f"the GPU of {platform.node()} cannot be used ({describe(error)}; {_software()})") from error
     if not right:
         raise Broken(f"the GPU of {platform.node()} cannot add ({_software()})")
     log.info("the net runs on %s", torch.cuda.get_device_name(device))

@@ -6,7 +6,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 
-from cxr.base.errors import UserError
+from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.base.faults import no_inputs
 
 
@@ -21,8 +21,7 @@ def load_strict(net: torch.nn.Module, path: str | Path) -> None:
         with safe_open(path, "pt") as file:
             held = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 (no mapping)
     except (SafetensorError, OSError) as error:
-        if no_inputs(error):
-            raise
+        refuse_machine_fault(path, error)
         raise UserError(f"{path} is missing, damaged or no safetensors file: {remedy}") from None
     if fault := misfit(wanted, held):
         raise UserError(f"{path} holds the weights of another net, for {fault}: {remedy}")

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 
-from cxr.base.errors import UserError
+from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.base.faults import no_inputs
 
 
@@ -33,6 +33,7 @@ def session(path: str | Path) -> onnxruntime.InferenceSession:
     try:
         return _session(str(path))
     except Exception as error:  # onnxruntime's error classes have no common public base
+        refuse_machine_fault(path, error)
         if no_inputs(error):
             raise
         raise UserError(f"the model file {path} cannot be read as ONNX: restore it ({type(error).__name__})") from None

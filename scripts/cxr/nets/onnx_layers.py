@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 
-from cxr.base.errors import UserError
+from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.base.faults import no_inputs
 
 GRAPH, OUTPUT, NAME = 0x3A, 0x62, 0x0A
@@ -35,6 +35,7 @@ def _session(path: str, name: str) -> onnxruntime.InferenceSession:
         added = _field(GRAPH, _field(OUTPUT, _field(NAME, name.encode())))
         return onnxruntime.InferenceSession(data + added, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime's error classes have no common public base
+        refuse_machine_fault(path, error)
         if no_inputs(error):
             raise
         raise UserError(f"the model file {path} has no layer {name!r}: restore it ({type(error).__name__})") from None

@@ -8,8 +8,8 @@ from typing import Literal
 
 import torch
 
-from cxr.base.errors import out_of_memory
-from cxr.base.faults import brief, broken
+from cxr.base.errors import describe, out_of_memory
+from cxr.base.faults import broken
 
 log = logging.getLogger("cxr")
 
@@ -75,6 +75,6 @@ class Compiled:
         except Exception as error:
             if self.call is self.net or out_of_memory(error) or broken(error) in ("the job", "the device"):
                 raise
-            log.warning("%s cannot be compiled here and runs as it is: %s", self.what, brief(error))
+            log.warning("%s cannot be compiled here and runs as it is: %s", self.what, describe(error))
             self.call = self.net
             return self.net(*given, **named)

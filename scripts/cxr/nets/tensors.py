@@ -13,8 +13,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import nn
 
-from cxr.base.errors import UserError
-from cxr.base.faults import no_inputs
+from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.nets.loading import misfit
 
 FACTS = "facts"
@@ -102,8 +101,7 @@ def read(path: str | Path, kind: str) -> tuple[dict[str, torch.Tensor], dict]:
                 refuse(path, f"holds no weights of {kind}")
             return {name: file.get_tensor(name) for name in file.keys()}, facts  # noqa: SIM118 (no mapping)
     except (SafetensorError, OSError, ValueError) as error:
-        if no_inputs(error):
-            raise
+        refuse_machine_fault(path, error)
         refuse(path, f"is missing or damaged ({error})")
 
 

@@ -11,7 +11,7 @@ from huggingface_hub import split_torch_state_dict_into_shards
 from safetensors import SafetensorError, safe_open
 
 from cxr.base.atomic import atomic
-from cxr.base.errors import UserError
+from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.base.faults import no_inputs
 from cxr.nets import tensors
 from cxr.nets.loading import misfit
@@ -41,6 +41,7 @@ class Weights:
                 try:
                     self._open(path, stack)
                 except (SafetensorError, OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
+                    refuse_machine_fault(path, error)
                     if no_inputs(error):
                         raise
                     fault = (str(error).splitlines() or [type(error).__name__])[0]
@@ -102,7 +103,8 @@ def _check_complete(index: Path, there: set[str], pattern: str) -> None:
     """Raise UserError if the index of a checkpoint names a shard, of the pattern's kind, that is not there."""
     try:
         named = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
-    except (OSError, ValueError, KeyError, AttributeError):
+    except (OSError, ValueError, KeyError, AttributeError) as error:
+        refuse_machine_fault(index, error)
         raise UserError(f"{index} is damaged: download it again") from None
     missing = sorted(name for name in named - there if Path(name).suffix == Path(pattern).suffix)
     if missing:

@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 from transformers import AutoTokenizer, BertConfig, BertModel, PreTrainedTokenizerBase
 
-from cxr.base.errors import UserError
+from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.nets.hub import downloaded
 from cxr.nets.loading import load_strict
 from cxr.radvlm.labels import ABSENT, PRESENT, UNCERTAIN
@@ -68,6 +68,7 @@ def labeller(weights: str | Path, model: str, revision: str) -> Labeller:
         config = BertConfig.from_pretrained(folder, local_files_only=True)
         words = AutoTokenizer.from_pretrained(folder, local_files_only=True)
     except (OSError, ValueError) as error:
+        refuse_machine_fault(folder, error)
         first = str(error).strip().splitlines()[0][:160]
         raise UserError(
             f"{KEY}.model: {folder} lacks config.json or a tokenizer ({first}): give bert-base-uncased's folder"

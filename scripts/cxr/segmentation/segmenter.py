@@ -7,7 +7,7 @@ import torch
 from transformers import SamConfig
 from transformers.initialization import no_init_weights
 
-from cxr.base.errors import UserError
+from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.nets.weight_files import Weights, fill, write_file, write_json
 from cxr.segmentation.head import decoded, projection, sam_net
 from cxr.segmentation.pictures import normalised
@@ -78,6 +78,7 @@ class Segmenter(torch.nn.Module):
                 raise UserError(f"{path} is not the config of a segmenter: tune its run again")
             made = empty(SamConfig(**told["sam"]), int(told["hidden"]), dtype)
         except (OSError, ValueError, KeyError, TypeError) as error:
+            refuse_machine_fault(path, error)
             raise UserError(f"{path} is missing or damaged ({type(error).__name__}): tune its run again") from None
         with Weights(Path(folder, WEIGHTS)) as weights:
             fill(made, weights, str(folder))

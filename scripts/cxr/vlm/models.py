@@ -14,7 +14,7 @@ from transformers import AutoModelForImageTextToText
 
 from cxr.base.atomic import atomic
 from cxr.base.engines import engine_module
-from cxr.base.errors import UserError
+from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.base.seeds import stable_hash
 from cxr.nets.hub import downloaded
 from cxr.vlm.families.engine import Family, load_family
@@ -48,6 +48,7 @@ def load_model(name: str, folder: str | Path, dtype: torch.dtype = torch.float32
             str(folder), dtype=dtype, local_files_only=True, use_safetensors=True, output_loading_info=True
         )
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        refuse_machine_fault(folder, error)
         first = str(error).strip().splitlines()[0]
         raise UserError(f"{folder} holds no model that can be read ({first[:160]}): fetch it again") from None
     for fault in ("missing_keys", "unexpected_keys", "mismatched_keys"):
@@ -136,7 +137,8 @@ def read_run(folder: str | Path) -> dict:
     """Return what :func:`write_run` wrote. Raises UserError for a folder without it."""
     try:
         return json.loads(Path(folder, RUN).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError) as error:
+        refuse_machine_fault(Path(folder, RUN), error)
         raise UserError(f"{folder} holds no run of vlm_tuning: tune or name one in vlm.tuning.runs") from None
 
 
@@ -174,6 +176,7 @@ def load_run(folder: str | Path, base: str | Path = "", dtype: torch.dtype = tor
     try:
         model = PeftModel.from_pretrained(loaded.model, str(Path(folder, ADAPTERS)), is_trainable=False)
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        refuse_machine_fault(folder, error)
         first = str(error).strip().splitlines()[0]
         raise UserError(f"{folder} holds no adapter that fits its model ({first[:160]}): tune it again") from None
     return Loaded(model.eval(), loaded.family, loaded.tokens)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from cxr.llm.reasoning import without_reasoning
 from cxr.vlm.conventions import PALIGEMMA, Convention, Seen
 
 MOST_BOXES = 100
@@ -18,16 +19,29 @@ MOST_CHARACTERS = 100_000
 """Longer answers are cut before they are read."""
 NUMBER = r"[-+]?(?:\d{1,30}(?:\.\d{0,30})?|\.\d{1,30})(?:[eE][-+]?\d{1,3})?"
 WORD = r"[-+]?(?:nan|inf(?:inity)?)\b|null\b"
-_VALUE = re.compile(rf"{NUMBER}|{WORD}", re.IGNORECASE)
-_LIST = re.compile(r"[\[(<]([^\[\](){}<>]*)[\])>]")
+_VALUE = re.compile(rf"({NUMBER}|{WORD})(\s*%)?", re.IGNORECASE)
+_LIST = re.compile(r"[\[(<]([^\[\](){}<>]*)[\])>](\s*%)?")
 _KEY = re.compile(r"[\"']?\b(?:bbox_2d|box_2d|bboxes|bbox|boxes|box)\b[\"']?\s*[:=]\s*", re.IGNORECASE)
-_NAMED = re.compile(
-    r"[\"']?\bx_?(?:1|min)\b[\"']?\s*[:=]\s*(?P<x1>{n})[\s,;]*[\"']?\by_?(?:1|min)\b[\"']?\s*[:=]\s*(?P<y1>{n})[\s,;]*"
-    r"[\"']?\bx_?(?:2|max)\b[\"']?\s*[:=]\s*(?P<x2>{n})[\s,;]*[\"']?\by_?(?:2|max)\b[\"']?\s*[:=]\s*(?P<y2>{n})".replace(
-        "{n}", f"(?:{NUMBER})"
-    ),
+_ROLES = {
+    "x1": ("x", "x1", "x_1", "xmin", "x_min", "left"), "y1": ("y", "y1", "y_1", "ymin", "y_min", "top"),
+    "x2": ("x2", "x_2", "xmax", "x_max", "right"), "y2": ("y2", "y_2", "ymax", "y_max", "bottom"),
+    "width": ("w", "width"), "height": ("h", "height"),
+    "cx": ("cx", "xc", "x_center", "center_x"), "cy": ("cy", "yc", "y_center", "center_y"),
+}  # fmt: skip
+"""The names of a box's numbers, by what each means."""
+_ROLE = {name: role for role, names in _ROLES.items() for name in names}
+_PAIR = re.compile(
+    rf"[\"']?\b({'|'.join(sorted(_ROLE, key=len, reverse=True))})\b[\"']?\s*[:=]\s*[\"']?({NUMBER})(\s*%)?",
     re.IGNORECASE,
 )
+"""A named number, such as ``"width": 12.5%``."""
+_CORNERS, _SIZES, _CENTRES = (
+    {"x1", "y1", "x2", "y2"},
+    {"x1", "y1", "width", "height"},
+    {"cx", "cy", "width", "height"},
+)
+_APART = 80
+"""Most characters between two named numbers of one box, such as its label."""
 _LOC = re.compile(r"<loc(\d{4})>")
 _SPAN = re.compile(r"<\|box_start\|>(.*?)(?:<\|box_end\|>|$)", re.DOTALL)
 _ANSWER = re.compile(r"\b(?:final\s+)?answer\b\s*(?:is\s*)?[:=]", re.IGNORECASE)
@@ -62,7 +76,11 @@ def read_boxes(text: str, convention: Convention, seen: Seen) -> Reading:
     notes: set[str] = set()
     if len(text) > MOST_CHARACTERS:
         text, _ = text[:MOST_CHARACTERS], notes.add("cut")
-    how, found, empty = _numbers(text, convention, notes)
+    how, found, empty = _numbers(without_reasoning(text), convention, seen, notes)
+    if len(found) > MOST_BOXES:
+        # a model that cannot stop repeats one box
+        found = [list(numbers) for numbers in dict.fromkeys(map(tuple, found))]
+        notes.add("repeated")
     if len(found) > MOST_BOXES:
         return _without("too_many", notes)
     each = [_box(numbers, how, seen, notes) for numbers in found]
@@ -94,7 +112,7 @@ def _box(numbers: list[float], how: Convention, seen: Seen, notes: set[str]) -> 
         return _Box(np.zeros(4), False, False, "count")
     if not all(map(math.isfinite, numbers)):
         return _Box(np.zeros(4), False, False, "non_finite")
-    box = how.read(numbers, seen)
+    box = how.read(_in_units(numbers, how, seen), seen)
     if (box < 0).any() or (box > 1).any():
         notes.add("clipped")
     low, high = np.minimum(box[:2], box[2:]), np.maximum(box[:2], box[2:])
@@ -107,7 +125,17 @@ def _box(numbers: list[float], how: Convention, seen: Seen, notes: set[str]) -> 
     return _Box(box, fallen, beyond, "" if (box[2:] > box[:2]).all() else "zero_area")
 
 
-def _numbers(text: str, convention: Convention, notes: set[str]) -> tuple[Convention, list[list[float]], bool]:
+def _in_units(numbers: list[float], how: Convention, seen: Seen) -> list[float]:
+    """Return four numbers of a box in the convention's units: a percentage is one of the picture's side."""
+    width, height = how.sides(seen)[:2]
+    sides = (height, width) * 2 if how.y_first else (width, height) * 2
+    each = zip(numbers, sides, strict=True)
+    return [number / 100 * side if isinstance(number, Percentage) else number for number, side in each]
+
+
+def _numbers(
+    text: str, convention: Convention, seen: Seen, notes: set[str]
+) -> tuple[Convention, list[list[float]], bool]:
     """Return the convention of the numbers, those of each box, and whether the text says that there is no box."""
     if tokens := _LOC.findall(text):
         values = [float(token) for token in tokens]
@@ -116,9 +144,9 @@ def _numbers(text: str, convention: Convention, notes: set[str]) -> tuple[Conven
         return PALIGEMMA, [values[at : at + 4] for at in range(0, len(values) - len(values) % 4, 4)], False
     if spans := _SPAN.findall(text):
         return convention, [_values(span) for span in spans], False
-    named = [[float(found[name]) for name in ("x1", "y1", "x2", "y2")] for found in _NAMED.finditer(text)]
-    if named:  # they name their own order
-        return (convention if not convention.y_first else _x_first(convention)), named, False
+    x_first = _x_first(convention) if convention.y_first else convention
+    if named := list(_named(text, x_first, seen)):  # they name their own order
+        return x_first, named, False
     starts = [found.end() for found in _KEY.finditer(text)]
     if starts:
         ends = [*(found.start() for found in _KEY.finditer(text)), len(text)][1:]
@@ -140,6 +168,25 @@ def _numbers(text: str, convention: Convention, notes: set[str]) -> tuple[Conven
 
 def _x_first(convention: Convention) -> Convention:
     return Convention(f"{convention.name}_named", convention.scale, convention.decimals)
+
+
+def _named(text: str, how: Convention, seen: Seen) -> Iterator[list[float]]:
+    """Yield x1, y1, x2, y2 of each box whose numbers have names, in any order: corners, or one and the size."""
+    box: dict[str, float] = {}
+    end = 0
+    for pair in _PAIR.finditer(text):
+        role, between = _ROLE[pair[1].lower()], text[end : pair.start()]
+        if role in box or len(between) > _APART or set(between) & set("{}[]"):
+            box = {}
+        box[role], end = _float(pair[2], bool(pair[3])), pair.end()
+        if box.keys() == _CORNERS:
+            yield _in_units([box[name] for name in ("x1", "y1", "x2", "y2")], how, seen)
+        elif box.keys() in (_SIZES, _CENTRES):
+            start = ("x1", "y1") if "x1" in box else ("cx", "cy")
+            x, y, width, height = _in_units([box[name] for name in (*start, "width", "height")], how, seen)
+            if "cx" in box:
+                x, y = x - width / 2, y - height / 2
+            yield [x, y, x + width, y + height]
 
 
 def _keyed(part: str, notes: set[str]) -> list[list[float]]:
@@ -169,7 +216,7 @@ def _lists(text: str) -> Iterator[list[float]]:
     """Yield the numbers of each innermost bracket; two pairs in a row are one box, eight numbers are two."""
     corner: list[float] = []
     for found in _LIST.finditer(text):
-        values = _values(found[1])
+        values = [Percentage(value) for value in _values(found[1])] if found[2] else _values(found[1])
         if len(values) == 2:
             corner = [*corner, *values]
             if len(corner) == 4:
@@ -182,12 +229,16 @@ def _lists(text: str) -> Iterator[list[float]]:
             yield values
 
 
+class Percentage(float):
+    """A number with a percent sign: of the picture's side, whatever the convention."""
+
+
 def _values(text: str) -> list[float]:
-    return [math.nan if value.lower() == "null" else _float(value) for value in _VALUE.findall(text)]
+    return [_float(number, bool(sign)) for number, sign in _VALUE.findall(text)]
 
 
-def _float(value: str) -> float:
+def _float(number: str, is_percentage: bool = False) -> float:
     try:
-        return float(value)
-    except ValueError:
+        return Percentage(number) if is_percentage else float(number)
+    except ValueError:  # null
         return math.nan

@@ -8,7 +8,7 @@ from pathlib import Path
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import AddedToken, AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from cxr.base.errors import UserError
+from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.vlm.families.engine import Frame
 
 IGNORED = -100
@@ -53,6 +53,7 @@ class Tokens:
         try:
             tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
         except (OSError, ValueError) as error:
+            refuse_machine_fault(folder, error)
             first = str(error).strip().splitlines()[0]
             raise UserError(f"{folder} holds no tokenizer ({first[:160]}): give the model's whole folder") from None
         return cls.of(tokenizer, frame, folder)

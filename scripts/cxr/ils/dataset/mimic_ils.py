@@ -22,7 +22,7 @@ import polars as pl
 
 from cxr.base.atomic import whole
 from cxr.base.columns import Column, schema
-from cxr.base.errors import StoreError, UserError, existing_folder
+from cxr.base.errors import StoreError, UserError, existing_folder, refuse_machine_fault
 from cxr.base.hdf5 import FRAME_SIZE, Shard, ShardWriter, mask_id, pack
 from cxr.base.tables import read_lines, read_table, write_lines, write_table
 from cxr.geometry.affine import to_original
@@ -175,6 +175,7 @@ def _release(folder: str | Path) -> dict:
     try:
         return json.loads((Path(folder) / JSON_NAME).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
+        refuse_machine_fault(Path(folder) / JSON_NAME, error)
         raise UserError(f"{folder} holds no readable {JSON_NAME}: point to a folder of the release ({error})") from None
 
 

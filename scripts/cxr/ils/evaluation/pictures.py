@@ -5,6 +5,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 
+from cxr.base.errors import refuse_machine_fault
 from cxr.base.hdf5 import pack
 from cxr.geometry.resize import resize_mask
 
@@ -35,7 +36,8 @@ def read_map(path: Path, threshold: float) -> np.ndarray:
     """
     try:
         maps = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError):
+    except (OSError, ValueError, EOFError) as error:
+        refuse_machine_fault(path, error)
         raise Fault("damaged_mask" if path.is_file() else "missing_mask", path.name) from None
     if not isinstance(maps, np.ndarray) or maps.dtype.kind not in "fiub" or maps.ndim not in (2, 3):
         raise Fault("damaged_mask", f"{path.name}: no map of numbers (H, W) or (n, H, W)")

@@ -130,8 +130,10 @@ class Predictions:
                 self._shard.stored("mask", self._shard.ids[0])
             except KeyError:
                 raise UserError(f"{self.masks} has no packed field mask (docs/systems/evaluation.md)") from None
-            except StoreError:
-                pass  # a damaged row fails only its own pair
+            except StoreError as error:
+                if not error.damaged:
+                    raise
+                # a damaged row fails only its own pair
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -180,7 +182,9 @@ class Predictions:
             raise Fault("missing_mask", f"row {row!r}"[:200])
         try:
             packed = self._shard.stored("mask", row)
-        except StoreError:
+        except StoreError as error:
+            if not error.damaged:  # the machine's fault, which no prediction is to be charged with
+                raise
             raise Fault("damaged_mask", f"row {row!r}"[:200]) from None
         if packed.shape == (self.size, self.size // 8):
             return packed

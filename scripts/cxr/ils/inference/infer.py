@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from cxr.base.counting import counted
-from cxr.base.errors import UserError
+from cxr.base.errors import StoreError, UserError
 from cxr.base.faults import Failures, Tolerance, kind_of
 from cxr.base.hdf5 import ShardWriter
 from cxr.base.jobs import progress
@@ -120,7 +120,7 @@ def _read(pairs: Pairs, rows: range) -> list[tuple[str, Sample | str]]:
         try:
             read.append((pair_id, pairs[row]))
         except UserError as error:
-            if getattr(error.__context__, "damaged", None):  # a result of ours: no pair's fault, it is regenerated
+            if isinstance(error.__context__, StoreError):  # our own file or the machine: no pair's fault
                 raise error.__context__ from None
             read.append((pair_id, str(error).removeprefix(f"pair {pair_id}: ")))
     return read

@@ -11,8 +11,7 @@ import numpy as np
 from pydicom.dataset import Dataset
 
 from cxr.base.atomic import atomic
-from cxr.base.errors import UserError
-from cxr.base.faults import brief
+from cxr.base.errors import UserError, describe
 from cxr.dicom.segmentation import NoSegmentation, Segment, segmentation
 from cxr.ils.inference.asking import NO_SEG, SEVERAL_SEG, Asker
 from cxr.ils.rosalia.pictures import clip_pixels, equalise
@@ -48,7 +47,7 @@ def predict(asker: Asker, picture: Picture, instructions: Sequence[str]) -> list
     findings = []
     for text, reply in zip(instructions, replies, strict=True):
         if reply.fault:
-            why = brief(reply.error) if reply.error else reply.fault
+            why = describe(reply.error) if reply.error else reply.fault
             raise UserError(f"the model failed on {text!r} ({why}): reword the instruction, or take another image")
         mask = np.zeros(picture.grey.shape, bool)
         if reply.drawn is not None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from huggingface_hub.errors import StrictDataclassError
 from transformers import CLIPVisionConfig, LlavaConfig, SamConfig
 
-from cxr.base.errors import UserError
+from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.nets.weight_files import write_json
 
 CONFIG = "config.json"
@@ -56,5 +56,6 @@ def read_config(folder: str | Path) -> RosaliaConfig:
             raise UserError(f"{path} is not the config of a converted ROSALIA model: convert the published model first")
         return RosaliaConfig(LlavaConfig(**held["llava"]), SamConfig(**held["sam"]), int(held["seg_id"]))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, StrictDataclassError) as error:
+        refuse_machine_fault(path, error)
         fault = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(f"{path} is missing or damaged: make the model again ({fault})") from None

@@ -13,7 +13,7 @@ from huggingface_hub.errors import StrictDataclassError
 from torch import nn
 from transformers import CLIPVisionConfig, LlamaConfig, LlavaConfig, SamConfig
 
-from cxr.base.errors import UserError
+from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.ils.rosalia.config import CLIP_L14, CONFIG, RosaliaConfig, read_config, write_config
 from cxr.ils.rosalia.model import Rosalia, empty
 from cxr.nets.loading import misfit
@@ -90,6 +90,7 @@ def _published_config(folder: str | Path) -> dict:
     try:
         held = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
+        refuse_machine_fault(path, error)
         raise UserError(f"{path} is missing or damaged ({error}): get the published file") from None
     if not isinstance(held, dict):
         raise UserError(f"{path} holds no table: get the published file")

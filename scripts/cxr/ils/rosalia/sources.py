@@ -5,11 +5,11 @@ import os
 from pathlib import Path
 from typing import Protocol
 
-import h5py
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
-from cxr.base.errors import UserError
+from cxr.base.errors import UserError, refuse_machine_fault
+from cxr.base.faults import broken
 from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_table
 
@@ -57,6 +57,7 @@ class Lines(_PerProcess):
                     positive.append(line["seg"])
                     image.append(numbers.setdefault(line["image_id"], len(numbers)))
         except OSError as error:
+            refuse_machine_fault(path, error)
             raise UserError(f"{path} cannot be read ({error.strerror}): run snakemake dataset, or correct it") from None
         if not positive:
             raise UserError(f"{path} holds no pair: choose another split, or a dataset with more studies")
@@ -145,6 +146,8 @@ class PictureTable:
                     raise UserError(f"{path} has more than eight bits a pixel ({image.mode}): convert it")
                 return np.array(image.convert("L"))
         except (OSError, UnidentifiedImageError, SyntaxError) as error:
+            if broken(error):
+                raise
             raise UserError(f"{path} is missing or damaged: fetch it again ({type(error).__name__})") from None
 
 
@@ -164,9 +167,7 @@ class Masks(_PerProcess):
         for path in paths:
             with Shard(path, key="mask_id") as shard:
                 held[Path(path).stem] = Path(path), frozenset(shard.ids)
-            with h5py.File(path) as file:  # only the shape: a damaged row fails when its pair is read
-                rows, packed = file["mask"].shape[1:]
-                self.shape = (rows, 8 * packed)
+                self.shape = shard.shape()
         self._place = {
             name: held[place][0]
             for name, place in read_table(index).select("mask_id", "shard").iter_rows()

@@ -16,7 +16,7 @@ import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import AddedToken, AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from cxr.base.errors import UserError
+from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.ils.rosalia.prompts import END, IMAGE, IMAGE_END, IMAGE_START, SEG, SYSTEMS, prompt
 
 IGNORED = -100
@@ -158,6 +158,7 @@ def _read(folder: str | Path) -> PreTrainedTokenizerBase:
     try:
         return AutoTokenizer.from_pretrained(str(folder), local_files_only=True, padding_side="right")
     except (OSError, ValueError, ImportError, KeyError, TypeError) as error:
+        refuse_machine_fault(folder, error)
         alone = (folder / "tokenizer.model").is_file() and not (folder / "tokenizer.json").is_file()
         if alone and find_spec("sentencepiece") is None:
             raise UserError(

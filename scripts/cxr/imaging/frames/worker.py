@@ -9,8 +9,8 @@ import sys
 
 import numpy as np
 
-from cxr.base.errors import MACHINE_ERRORS, out_of_memory
-from cxr.base.faults import brief, broken
+from cxr.base.errors import MACHINE_ERRORS, describe, out_of_memory
+from cxr.base.faults import broken
 from cxr.dicom.files import Rejected, sentence_of
 from cxr.dicom.pixels import lacking
 from cxr.geometry.affine import fit_affine, to_frame
@@ -81,7 +81,7 @@ def main() -> None:
             answer = ("machine", error.errno, error.strerror) if error.errno in MACHINE_ERRORS else _undecodable(error)
         except Exception as error:
             what = broken(error)
-            answer = ("broken", f"{what} is broken, not an image ({brief(error)})") if what else _undecodable(error)
+            answer = ("broken", f"{what} is broken, not an image ({describe(error)})") if what else _undecodable(error)
         pickle.dump(answer, answers, protocol=pickle.HIGHEST_PROTOCOL)
         answers.flush()
 

@@ -18,7 +18,7 @@ from typing import NoReturn
 
 import torch
 
-from cxr.base.errors import UserError
+from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.base.faults import broken
 from cxr.imaging.weights.stubs import Array, Storage, Stub, Unpickler
 from cxr.nets import tensors
@@ -167,8 +167,8 @@ def read(path: str | Path) -> Saved:
             file.seek(0)
             return Saved(path, *_stream(file))
     except (*FAULTS, zipfile.BadZipFile) as error:
-        if isinstance(error, OSError) and broken(error):
-            raise
+        if isinstance(error, OSError):  # a damaged length looks like a lack of memory
+            refuse_machine_fault(path, error)
         refuse(path, f"it is no whole PyTorch checkpoint ({error})")
 
 

@@ -11,8 +11,7 @@ from pathlib import Path
 import torch
 from safetensors import SafetensorError, safe_open
 
-from cxr.base.errors import UserError
-from cxr.base.faults import no_inputs
+from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.imaging.weights import pickles
 from cxr.imaging.weights.stubs import Array, Stub
 from cxr.nets import tensors
@@ -53,8 +52,7 @@ def opened(source: Path, parts: tuple[str, ...] = ()) -> Iterator[State]:
                 yield State({name: kinds[there] for name, there in named.items()},
                             lambda name: file.get_tensor(named[name]), left_out)  # fmt: skip
         except (SafetensorError, OSError) as error:
-            if no_inputs(error):
-                raise
+            refuse_machine_fault(source, error)
             pickles.refuse(source, f"it is no whole safetensors file ({error})")
         return
     saved = pickles.read(source)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
 
-from cxr.base.errors import UserError
+from cxr.base.errors import UserError, refuse_machine_fault
 
 DOCUMENTS = {b"<!doctype": "a web page", b"<html": "a web page", b"version https://git-lfs": "a Git LFS pointer"}
 """First bytes of what a failed download often leaves, such as Google Drive's quota page."""
@@ -56,7 +56,8 @@ def safetensors_file(
     try:
         with safe_open(path, "numpy") as file:
             shapes = [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118 (no mapping)
-    except (SafetensorError, OSError):
+    except (SafetensorError, OSError) as error:
+        refuse_machine_fault(path, error)
         raise UserError(f"{named} is damaged or no safetensors file: {remedy}") from None
     found = len(shapes), sum(math.prod(shape) for shape in shapes)
     wanted = found[0] if tensors is None else tensors, found[1] if values is None else values

@@ -5,6 +5,8 @@ import re
 import unicodedata
 from html.parser import HTMLParser
 
+from cxr.language.reports.marks import unescaped
+
 BOMS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32-le"),  # before UTF-16, whose mark is a prefix of this one
@@ -64,7 +66,8 @@ def decode(data: bytes) -> str:
 
 
 def cleaned(text: str) -> str:
-    """Return a normalised text: composed letters, plain blanks and line ends, no zero-width characters."""
+    """Return a normalised text: marks resolved, composed letters, plain blanks and line ends, nothing of no width."""
+    text = unescaped(text)
     text = _NO_WIDTH.sub("", _SPACES.sub(" ", _LINE_ENDS.sub("\n", text)))
     return unicodedata.normalize("NFC", _CONTROL.sub(" ", text).translate(_LIGATURES))
 

@@ -32,7 +32,8 @@ class ReportsOptions:
     sections: ``mimic`` (the official rules) or ``tolerant`` (:mod:`cxr.language.reports.layouts`).
     max_characters, max_findings: a longer report, or one with more findings, is not used.
     nothing_share: fraction of a shard's studies without a usable report above which the log warns.
-    section_overrides: use the official code's manual sections for 54 irregular MIMIC-CXR studies.
+    section_overrides: use the official code's manual sections for 54 irregular MIMIC-CXR studies, and correct the
+    known mistakes of its table of headings.
     scrub: replace identifiers in the text by surrogates, and remove signatures and markup
     (:mod:`cxr.language.reports.privacy`).
     effusion_without_side: zone labels of an effusion without a side in the text: ``both_bases`` or ``none``.
@@ -119,8 +120,13 @@ def reader_of(options: ReportsOptions, code_digest: str = "", **files: str) -> _
 def _lines(rows: pl.DataFrame, reader: _Reader, ledger: Ledger) -> Iterator[dict]:
     studies = rows.group_by("study_id", maintain_order=True)
     outcomes: Counter[str] = Counter()
+    num_corrected = 0
     for (study_id,), images in progress(studies, rows["study_id"].n_unique(), "reports"):
-        line = study_line(reading.row_of(images.to_dicts()), reader)
+        row = reading.row_of(images.to_dicts())
+        section = reading.read(row, reader.options)
+        is_used = isinstance(section, reading.Section)
+        num_corrected += section.corrected if is_used else reading.CORRECTED in section[1]
+        line = section_line(row, section, reader) if is_used else section
         for image_id in images["image_id"]:
             if isinstance(line, dict):
                 ledger.accept(image_id)
@@ -132,6 +138,8 @@ def _lines(rows: pl.DataFrame, reader: _Reader, ledger: Ledger) -> Iterator[dict
         else:
             outcomes[line[0]] += 1
     _tell(outcomes, reader.options.nothing_share)
+    if num_corrected:
+        log.info("reports: in %d studies %s (reports.section_overrides)", num_corrected, reading.CORRECTED)
 
 
 def _tell(outcomes: Counter, warn_above: float) -> None:
@@ -151,8 +159,11 @@ def _tell(outcomes: Counter, warn_above: float) -> None:
 def study_line(row: dict, reader: _Reader) -> dict | tuple[str, str]:
     """Return the line of one study, or (reason, detail) if its report cannot be used."""
     section = reading.read(row, reader.options)
-    if not isinstance(section, reading.Section):
-        return section
+    return section_line(row, section, reader) if isinstance(section, reading.Section) else section
+
+
+def section_line(row: dict, section: reading.Section, reader: _Reader) -> dict | tuple[str, str]:
+    """Return the line of one study from its section, or (reason, detail) if that cannot be used."""
     line = _line(row, section, reader)
     if line == NOTHING and section.beside and section.name == "findings":
         # "FINDINGS: PA and lateral views." holds no finding, so the impression is used

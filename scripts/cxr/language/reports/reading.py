@@ -16,6 +16,7 @@ from cxr.language.reports.sentences import split
 RESOURCE_FILES = ("sections.yaml", "reading/headings.yaml")
 READERS = ("mimic", "tolerant")
 COLUMNS = ("findings", "impression")
+CORRECTED = "a heading that the official table names wrongly is corrected"
 _BYTES_A_CHARACTER = 64
 """Largest number of bytes per allowed character of a file: RTF and HTML need many."""
 
@@ -34,7 +35,8 @@ class How(Protocol):
 class Section:
     """The section to use: name, text, [start, end) of its sentences, and the other section (name, text).
 
-    ``removed``: how many identifiers of each kind the report had.
+    ``removed``: how many identifiers of each kind the report had. ``corrected``: a heading is read otherwise than the
+    official table says, whose mistake is known.
     """
 
     name: str
@@ -42,6 +44,7 @@ class Section:
     spans: list[tuple[int, int]]
     beside: tuple[str, str] | None
     removed: Mapping[str, int] = field(default_factory=dict)
+    corrected: bool = False
 
     @property
     def sentences(self) -> list[str]:
@@ -56,15 +59,16 @@ def read(row: dict, how: How) -> Section | tuple[str, str]:
     """Return the section to use of a study's row, or (reason, detail) if it has none."""
     removed: dict[str, int] = {}
     try:
-        found = _sections_of(row, how, removed)
+        found, corrected = _sections_of(row, how, removed)
     except _Unusable as unusable:
         reason, detail = unusable.args
         return reason, detail
     chosen = sections.choose(found)
     if chosen is None:
-        return "empty_report", "no text in " + ", ".join(sections.SECTION_NAMES)
+        reason = "no text in " + ", ".join(sections.SECTION_NAMES)
+        return "empty_report", f"{reason}; {CORRECTED}" if corrected else reason
     name, text = chosen
-    return Section(name, text, split(text), sections.other(found, name), removed)
+    return Section(name, text, split(text), sections.other(found, name), removed, corrected)
 
 
 def row_of(images: Sequence[dict]) -> dict:
@@ -77,10 +81,10 @@ def row_of(images: Sequence[dict]) -> dict:
     return next(told, None) or next(missing, None) or images[0]
 
 
-def _sections_of(row: dict, how: How, removed: dict[str, int]) -> dict[str, str]:
-    """Return the sections of a study from its columns or its file, and count what was ``removed``.
+def _sections_of(row: dict, how: How, removed: dict[str, int]) -> tuple[dict[str, str], bool]:
+    """Return the sections of a study from its columns or its file, and whether a heading was corrected.
 
-    Raises _Unusable if it has neither.
+    Counts what was ``removed``. Raises _Unusable if it has neither.
     """
 
     def scrubbed(text: str) -> str:
@@ -94,24 +98,29 @@ def _sections_of(row: dict, how: How, removed: dict[str, int]) -> dict[str, str]
     if any(text.strip() for text in columns.values()):
         _check_length(sum(map(len, columns.values())), how)
         if how.sections == "mimic":
-            return {name: scrubbed(text.strip()) for name, text in columns.items() if text}
-        return _merged([_tolerant(scrubbed(cleaned(text)), name) for name, text in columns.items() if text.strip()])
+            return {name: scrubbed(text.strip()) for name, text in columns.items() if text}, False
+        each = [_tolerant(scrubbed(cleaned(text)), name) for name, text in columns.items() if text.strip()]
+        return _merged(each), False
     if row.get("report_path"):
         text = _text(Path(row["report_path"]), how)
         if how.sections == "mimic":  # its corrections count characters of the original text
-            return {name: scrubbed(part) for name, part in _official(text, row["study_id"], how).items()}
-        return _tolerant(scrubbed(cleaned(text)))
+            found, corrected = _official(text, row["study_id"], how)
+            return {name: scrubbed(part) for name, part in found.items()}, corrected
+        return _tolerant(scrubbed(cleaned(text))), False
     if row.get("report_missing"):
         raise _Unusable("missing_report", "the file that the cohort names for it does not exist")
     if any(row.get(name) is not None for name in COLUMNS):
-        return {}
+        return {}, False
     raise _Unusable("no_report", "")
 
 
-def _official(text: str, study_id: str, how: How) -> dict[str, str]:
+def _official(text: str, study_id: str, how: How) -> tuple[dict[str, str], bool]:
     rules = sections.load_rules(RESOURCES / RESOURCE_FILES[0])
     by_hand = sections.override(text, study_id, rules) if how.section_overrides else None
-    return by_hand if by_hand is not None else sections.named(sections.split(text, rules))
+    if by_hand is not None:
+        return by_hand, False
+    found = sections.named(sections.split(text, rules, corrected=how.section_overrides))
+    return found, how.section_overrides and sections.needs_correction(text, rules)
 
 
 def _tolerant(text: str, column: str = "") -> dict[str, str]:

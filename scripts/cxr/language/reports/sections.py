@@ -2,7 +2,8 @@
 
 The tables (header names, view phrases, overrides) are data in ``resources/sections.yaml``. The parser's quirks remain:
 a header needs a line that starts with one space, capitals and a colon; a header on the line directly after another
-header is ignored; of several sections with the same name the last one counts.
+header is ignored; of several sections with the same name the last one counts. Its known mistakes are
+corrected on demand.
 """
 
 import re
@@ -24,6 +25,7 @@ class Rules:
     """The official tables: see ``resources/sections.yaml``."""
 
     names: dict[str, str]
+    corrections: dict[str, str]
     main_sections: tuple[str, ...]
     view_phrases: tuple[str, ...]
     custom_section_names: dict[str, str]
@@ -44,6 +46,7 @@ def load_rules(path: str | Path) -> Rules:
     data = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     return Rules(
         names=data["names"],
+        corrections=data["corrections"],
         main_sections=tuple(data["main_sections"]),
         view_phrases=tuple(data["view_phrases"]),
         custom_section_names=data["custom_section_names"],
@@ -51,9 +54,19 @@ def load_rules(path: str | Path) -> Rules:
     )
 
 
-def normal_name(header: str, rules: Rules) -> str:
-    """Return the usual name of a header: the table, else a main section inside it, else a view phrase, else itself."""
+def needs_correction(text: str, rules: Rules) -> bool:
+    """True if a report has a header that the official table names wrongly."""
+    return any(header.lower().strip() in rules.corrections for header in HEADER.findall(text))
+
+
+def normal_name(header: str, rules: Rules, *, corrected: bool = False) -> str:
+    """Return the usual name of a header: the table, else a main section inside it, else a view phrase, else itself.
+
+    ``corrected``: without the table's known mistakes.
+    """
     name = header.lower().strip()
+    if corrected and name in rules.corrections:
+        return rules.corrections[name]
     if name in rules.names:
         return rules.names[name]
     inside = next((main for main in rules.main_sections if main in name), None)
@@ -62,8 +75,11 @@ def normal_name(header: str, rules: Rules) -> str:
     return "findings" if any(phrase in name for phrase in rules.view_phrases) else name
 
 
-def split(text: str, rules: Rules) -> list[Section]:
-    """Split a report into its sections, in order. A text without a header is one section ``full report``."""
+def split(text: str, rules: Rules, *, corrected: bool = False) -> list[Section]:
+    """Split a report into its sections, in order. A text without a header is one section ``full report``.
+
+    ``corrected``: as in :func:`normal_name`.
+    """
     header = HEADER.search(text)
     if header is None:
         return _with_last_paragraph([Section("full report", text, 0)])
@@ -73,7 +89,7 @@ def split(text: str, rules: Rules) -> list[Section]:
         line_end = text.find("\n", start)
         following = HEADER.search(text, line_end if line_end >= 0 else start)
         end = following.start() if following else len(text)
-        found.append(Section(normal_name(header.group(1), rules), text[start:end], start))
+        found.append(Section(normal_name(header.group(1), rules, corrected=corrected), text[start:end], start))
         header = following
     kept = [s for s in found if s.name not in ("findings", "impression") or s.text.strip()]
     return _with_last_paragraph(kept)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-from cxr.base.errors import UserError
+from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.base.paths import RESOURCES
 from cxr.llm.guards import harmless, in_slots
 
@@ -59,6 +59,7 @@ def _read(path: str) -> Mapping:
     try:
         held = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError) as error:
+        refuse_machine_fault(path, error)
         first = str(error).strip().splitlines()[0]
         raise UserError(f"{path} is no YAML ({first[:120]}): give a file such as {PROMPTS.name}") from None
     if not isinstance(held, Mapping):

@@ -14,7 +14,7 @@ from spacy.language import Language
 from spacy.tokens import Doc, Span
 
 from cxr.base.columns import schema
-from cxr.base.errors import UserError
+from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.base.tables import read_lines, write_table
 from cxr.medground.dataset.columns import ENTITIES
 
@@ -53,6 +53,7 @@ def load(options: ScispacyOptions) -> Callable[[Iterable[str]], Iterator[set[str
         linkers = {name: one for name, one in known.items() if one.get("factory") == LINKER}
         pipeline = spacy.load(folder, exclude=list(linkers))
     except (ValueError, OSError, KeyError, ImportError) as error:
+        refuse_machine_fault(folder, error)
         first = " ".join(str(error).split())[:160]
         raise UserError(f"{KEY}.pipeline: {folder} cannot be read by spaCy ({first}): place one that it can") from None
     if linkers and not options.linker:

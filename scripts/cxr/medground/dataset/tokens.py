@@ -9,7 +9,7 @@ import polars as pl
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from cxr.base.columns import schema
-from cxr.base.errors import UserError
+from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.base.tables import read_lines, write_table
 from cxr.medground.dataset.columns import TOKENS
 from cxr.vlm.conventions import Seen, convention_of
@@ -31,6 +31,7 @@ def tokenizer_of(path: str) -> PreTrainedTokenizerBase:
     try:
         return AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
     except (OSError, ValueError) as error:
+        refuse_machine_fault(path, error)
         first = str(error).strip().splitlines()[0]
         told = f"medground.dataset.tokenizer: {path} holds no tokenizer ({first[:160]}): give a model's folder"
         raise UserError(told) from None

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from cxr.base.errors import UserError
+from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.base.ids import clean_id
 from cxr.medground.sources.folder import read_picture
 from cxr.medground.sources.image import Image, Refused
@@ -27,6 +27,7 @@ def read_workbook(path: Path, key: str) -> dict[str, str]:
     try:
         book = openpyxl.load_workbook(path, read_only=True, data_only=True)
     except Exception as error:  # openpyxl raises what its parts raise: KeyError, BadZipFile, ValueError ...
+        refuse_machine_fault(path, error)
         told = f"{key}: {path.name} is no workbook that can be read ({type(error).__name__}): save it as .xlsx again"
         raise UserError(told) from None
     try:

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import yaml
 
-from cxr.base.errors import UserError
+from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.base.paths import RESOURCES
 from cxr.medground.sources.image import Image, Refused
 
@@ -88,6 +88,7 @@ def read_npz(path: str, flag: str, facts: Mapping) -> Iterator[tuple[str, Image 
     try:
         archive = zipfile.ZipFile(path)
     except (OSError, zipfile.BadZipFile) as error:
+        refuse_machine_fault(path, error)
         raise UserError(f"{Path(path).name} is no npz file ({type(error).__name__}): download it again") from None
     with archive:
         for split, name in SPLITS.items():

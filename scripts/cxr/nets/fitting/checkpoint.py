@@ -12,7 +12,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from cxr.base.atomic import atomic
-from cxr.base.errors import UserError
+from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.nets import tensors
 
 NAME = "checkpoint.safetensors"
@@ -60,4 +60,5 @@ def read(folder: Path, take: Callable[[str, str, torch.Tensor], None]) -> tuple[
                 take(name, part, file.get_tensor(key))
             return json.loads(about["state"]), int(about["steps"])
     except (SafetensorError, OSError, KeyError, ValueError) as error:
+        refuse_machine_fault(path, error)
         raise UserError(f"{path} is damaged ({error}): delete its folder, and the training starts again") from None

@@ -13,7 +13,7 @@ from pathlib import Path
 from torch import distributed
 
 from cxr.base.atomic import atomic
-from cxr.base.errors import StoreError, UserError
+from cxr.base.errors import StoreError, UserError, traceback_of
 from cxr.base.paths import SCRIPTS
 from cxr.nets.fitting.stopping import heeded
 
@@ -74,6 +74,7 @@ def serve(job: Path, work: Callable[[str], None]) -> None:
     # the stage reads this output and copies it into its own log
     level = logging.INFO if rank == 0 else logging.WARNING
     logging.basicConfig(level=level, format=f"process {rank}: %(message)s", stream=sys.stdout, force=True)
+    sys.excepthook = lambda kind, error, trace: print(traceback_of(error), flush=True)
     try:
         work(job.read_text(encoding="utf-8"))
     except (UserError, StoreError) as error:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from transformers import AutoModel, AutoTokenizer
 
-from cxr.base.errors import UserError
+from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.nets.hub import downloaded
 
 METRIC = "bertscore"
@@ -27,6 +27,7 @@ class Embedder:
             how = {"local_files_only": True, "use_safetensors": True, "dtype": torch.float32}
             self.net = AutoModel.from_pretrained(folder, **how).eval()
         except (OSError, ValueError) as error:
+            refuse_machine_fault(folder, error)
             first = str(error).strip().splitlines()[0][:160]
             raise UserError(f"{KEY}.model: {folder} holds no model ({first}): give the folder of one") from None
         layers = self.net.config.num_hidden_layers

@@ -83,6 +83,8 @@ def _bins(text: str) -> Found:
             bad += 1
     bad += bool(len(_ANY_BIN.findall(text)) % 4)
     if len(boxes) > MOST_BOXES:
+        boxes = list(np.unique(boxes, axis=0))  # a model that cannot stop repeats one box
+    if len(boxes) > MOST_BOXES:
         return Found(NONE.boxes, 1)
     return Found(np.array(boxes).reshape(-1, 4), bad)
 

@@ -14,6 +14,7 @@ from pydicom.dataset import Dataset
 from pydicom.uid import DeflatedExplicitVRLittleEndian
 
 from cxr.base.atomic import whole
+from cxr.base.faults import broken
 from cxr.base.jobs import progress
 from cxr.base.tables import read_table
 from cxr.dicom.files import HEAD_BYTES, HeaderError, file_kind, read_dicom
@@ -93,7 +94,9 @@ def header_of(path: str) -> Dataset:
             if file_kind(file.read(HEAD_BYTES)) != "dicom":
                 raise NoSegmentation("the image is not a DICOM file")
         whole_header = read_dicom(path, list(KEPT))
-    except (OSError, HeaderError):
+    except (OSError, HeaderError) as error:
+        if broken(error):
+            raise
         raise NoSegmentation("the DICOM cannot be read again") from None
     header = Dataset()
     for name in KEPT:

@@ -22,7 +22,7 @@ import yaml
 
 from cxr.base.atomic import atomic
 from cxr.base.engines import Setup
-from cxr.base.errors import UserError
+from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.detection import proposals
 from cxr.detection.proposals import Found
 from cxr.imaging.boxes import ultralytics as boxes
@@ -188,7 +188,8 @@ class Kept:
         """Return its state, None without one."""
         try:
             state = torch.load(self.path, map_location="cpu", weights_only=True) if self.path.is_file() else {}
-        except (OSError, RuntimeError, ValueError, EOFError, pickle.UnpicklingError):
+        except (OSError, RuntimeError, ValueError, EOFError, pickle.UnpicklingError) as error:
+            refuse_machine_fault(self.path, error)
             return None
         return state if state.get("identity") == self.identity else None
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import yaml
 
-from cxr.base.errors import UserError
+from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.base.paths import RESOURCES
 from cxr.base.vocabulary import SIDES
 from cxr.semisyn.findings.families import Fault, Law, law_of
@@ -157,6 +157,7 @@ def _read(path: Path, key: str) -> dict:
     try:
         held = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError) as error:
+        refuse_machine_fault(path, error)
         what = " ".join(str(error).split())
         raise UserError(f"{key} cannot be read as YAML ({what}): correct it") from None
     if not isinstance(held, dict) or not isinstance(held.get("findings", {}), dict):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import polars as pl
 
+from cxr.base.faults import broken
 from cxr.base.user_tables import read_frame
 from cxr.dicom.files import HEAD_BYTES, HeaderError, file_kind, plain_text, read_dicom, text_of
 
@@ -39,7 +40,9 @@ def from_header(path: str | Path) -> str:
             if file_kind(file.read(HEAD_BYTES)) != "dicom":
                 return ""
         header = read_dicom(path, list(FIELDS))
-    except (OSError, HeaderError):
+    except (OSError, HeaderError) as error:
+        if broken(error):
+            raise
         return ""
     return next(filter(None, (position(text_of(header, name)) for name in FIELDS)), "")
 

@@ -12,7 +12,7 @@ from PIL import Image
 from transformers import CLIPImageProcessorPil, CLIPModel, CLIPTokenizer
 
 from cxr.base.engines import Setup
-from cxr.base.errors import UserError
+from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.base.faults import no_inputs
 from cxr.nets.devices import device_of, inference
 from cxr.semisyn.realism.engine import Features, digest_of, sha256_of
@@ -59,6 +59,7 @@ def _net(folder: Path) -> CLIPModel:
         how = {"local_files_only": True, "use_safetensors": True, "output_loading_info": True, "dtype": torch.float32}
         net, told = CLIPModel.from_pretrained(folder, **how)
     except Exception as error:
+        refuse_machine_fault(folder, error)
         if no_inputs(error):
             raise
         raise UserError(

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cxr.base.errors import UserError
+from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.base.ids import clean_id
 from cxr.vlm.answers.engine import AnswersOptions, Asked, Execution, Said
 
@@ -54,6 +54,7 @@ def read_given(path: str) -> Given:
                 if raw.strip():
                     _take(given, number, raw)
     except (OSError, UnicodeDecodeError) as error:
+        refuse_machine_fault(path, error)
         told = f"{Path(path).name} cannot be read as answers ({type(error).__name__}): give JSON lines in UTF-8"
         raise UserError(told) from None
     return given

@@ -23,7 +23,7 @@ import torch
 from transformers import AutoConfig, PretrainedConfig
 
 from cxr.base.engines import engine_module
-from cxr.base.errors import UserError
+from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.vlm.conventions import Seen
 
 PARTS = ("vision", "projector", "language")
@@ -121,6 +121,7 @@ def load_family(name: str, folder: str | Path) -> Family:
     try:
         kind = AutoConfig.from_pretrained(folder, local_files_only=True).model_type
     except (OSError, ValueError) as error:
+        refuse_machine_fault(folder, error)
         first = str(error).strip().splitlines()[0]
         raise UserError(f"{folder} holds no model ({first[:160]}): give the folder of a {name} model") from None
     if kind != module.MODEL_TYPE:

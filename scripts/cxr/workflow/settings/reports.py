@@ -67,7 +67,9 @@ class Reports(Section):
         0.10, "Fraction of a shard's studies without a usable report above which its log and the run's end warn."
     )
     section_overrides: bool = key(
-        True, "Apply the official per-study corrections of MIMIC-CXR's section code (sections mimic)."
+        True,
+        "Apply the official per-study corrections of MIMIC-CXR's section code, and correct the known mistake of its "
+        "table (NDICATION is an indication, not an impression). false: the published table as it is (sections mimic).",
     )
     effusion_without_side: Literal["both_bases", "none"] = key(
         "both_bases", "Location of an effusion whose side the report does not name (after Fig. 11)."
