@@ -62,6 +62,7 @@ def seconds(folder: Path, data: bytes, images: int, threads: int) -> float:
         cohort=str(folder / "cohort.parquet"),
         output=str(output),
         excluded=str(folder / "excluded.parquet"),
+        corrected=str(folder / "corrected.parquet"),
         options=FramesOptions(**stage_options(Settings())["frames"]),
         attrs={},
         threads=threads,

@@ -116,6 +116,8 @@ class Bench:
     def _image_stage(self, stage: str, inputs: dict[str, str]) -> None:
         module, shared = self.module(stage)
         made = {"output": self.path(stage), "excluded": self.path(stage, "excluded.parquet")}
+        if stage == "frames":
+            made["corrected"] = self.path(stage, "corrected.parquet")
         first = next(iter(inputs.values()))
         self.time(stage, lambda: module.run_shard(**inputs, **made, **shared), lambda: rows_of(first))
 

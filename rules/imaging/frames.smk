@@ -7,6 +7,7 @@ rule frames_shard:
     output:
         output="results/frames/{shard}.h5",
         excluded="results/frames/{shard}.excluded.parquet",
+        corrected="results/frames/{shard}.corrected.parquet",
     log:
         "logs/frames/{shard}.log",
     benchmark:

@@ -72,6 +72,7 @@ use rule frames_shard as radvlm_sources_frames with:
     output:
         output="results/radvlm/sources/{source}/frames/{shard}.h5",
         excluded="results/radvlm/sources/{source}/frames/{shard}.excluded.parquet",
+        corrected="results/radvlm/sources/{source}/frames/{shard}.corrected.parquet",
     log:
         "logs/radvlm/sources/{source}/{shard}.frames.log",
     benchmark:

@@ -71,6 +71,7 @@ rule page_index:
         anatomy=expand("results/anatomy/{shard}.h5", shard=PLAN.shards),
         masks=expand("results/masks/{thresholds}/{shard}.h5", thresholds=PLAN.built, shard=PLAN.shards),
         test=expand("results/dataset/{thresholds}/{split}.jsonl", thresholds=PLAN.build, split=PLAN.split),
+        corrected=expand("results/frames/{shard}.corrected.parquet", shard=PLAN.shards),
         left_out=expand("results/{stage}/excluded.parquet", stage=("cohort", "frames", "reports")),
         manifests=expand("results/weights/{artefact}.json", artefact=[*PLAN.weights_needed, *PLAN.models]),
     output:

@@ -36,6 +36,7 @@ use rule frames_shard as semisyn_detectors_frames with:
     output:
         output="results/semisyn/references/{reference}/frames.h5",
         excluded="results/semisyn/references/{reference}/frames.excluded.parquet",
+        corrected="results/semisyn/references/{reference}/frames.corrected.parquet",
     log:
         "logs/semisyn/detectors/{reference}.frames.log",
     benchmark:

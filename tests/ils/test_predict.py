@@ -1,5 +1,6 @@
 """One image asked about from the command line: geometry, files, and the DICOM segmentation when read."""
 
+import io
 import json
 import os
 import subprocess
@@ -222,7 +223,8 @@ def test_the_same_question_gives_the_same_bytes(tiny, tmp_path):
     [
         (STUDY, NONE, "no DICOM segmentation: all masks are empty"),
         ({}, ONE, "no DICOM segmentation: the picture's header lacks StudyInstanceUID, SeriesInstanceUID"),
-        (STUDY | {"PatientOrientation": ["R", "F"]}, ONE, "the image is mirrored"),
+        (STUDY | {"PatientOrientation": ["R", "F"]}, ONE, "the image: turned upright by its PatientOrientation 'R F'"),
+        (STUDY | {"PatientOrientation": ["R", ""]}, ONE, "the image is mirrored"),
     ],
 )
 def test_what_is_out_of_the_way_is_noted(tiny, tmp_path, tags, instruction, note):
@@ -232,6 +234,93 @@ def test_what_is_out_of_the_way_is_noted(tiny, tmp_path, tags, instruction, note
     made = "no DICOM" not in note
     assert (about["segmentation"] is not None) == (tmp_path / "out/segmentation.dcm").is_file() == made
     assert about["findings"][0]["segment"] == (1 if made else None)
+
+
+@pytest.mark.parametrize(
+    ("directions", "stored"),
+    [(["R", "F"], np.fliplr), (["F", "R"], np.rot90), (["R", "H"], lambda image: np.rot90(image, 2))],
+)
+def test_masks_lie_in_the_stored_pixels_of_a_turned_dicom(tiny, tmp_path, directions, stored):
+    ask(tiny, write(tmp_path, encoded(dataset(wide(), 12, **STUDY))), tmp_path / "upright")
+    turned = dataset(np.ascontiguousarray(stored(wide())), 12, PatientOrientation=directions, **STUDY)
+    about = ask(tiny, write(tmp_path, encoded(turned)), tmp_path / "turned")
+    expected = stored(mask_of(tmp_path / "upright"))
+    assert (about["rows"], about["columns"]) == expected.shape
+    np.testing.assert_array_equal(mask_of(tmp_path / "turned"), expected)
+    np.testing.assert_array_equal(read_back(tmp_path / "turned/segmentation.dcm")[1][0], expected)
+    overlays = [cv2.imread(str(tmp_path / name / "1_overlay.png")) for name in ("upright", "turned")]
+    np.testing.assert_array_equal(*overlays)
+
+
+ODD = [
+    {"SpecificCharacterSet": ["", "ISO 2022 IR 149"]},
+    {"SpecificCharacterSet": ["", "ISO 2022 IR 87"]},
+    {"SpecificCharacterSet": ["ISO 2022 IR 6", "ISO 2022 IR 58"]},
+    {"SpecificCharacterSet": ["ISO 2022 IR 13", "ISO 2022 IR 87"]},
+    {"SpecificCharacterSet": "GB18030"},
+    {"SpecificCharacterSet": "LATIN1"},
+    {"SpecificCharacterSet": "ISO-8859-1"},
+    {"StudyTime": "10:11:12"},
+    {"StudyTime": "101112.1234567"},
+    {"StudyTime": "9"},
+    {"StudyDate": "2024-01-31"},
+    {"StudyDate": "31.01.2024"},
+    {"StudyDate": "20241399"},
+    {"SeriesDate": "yesterday"},
+    {"PatientBirthDate": "1950"},
+    {"PatientSex": "U"},
+    {"PatientSex": "female"},
+    {"PatientAge": "45"},
+    {"PatientID": "x" * 80},
+    {"AccessionNumber": "A" * 40},
+    {"StudyID": "1" * 40},
+    {"ReferringPhysicianName": "a^b^c^d^e^f^g"},
+    {"StudyInstanceUID": "1.2.03"},
+    {"SOPClassUID": "1.2.3.4"},
+    {"PatientName": ""},
+    {"FrameOfReferenceUID": "no uid"},
+]
+WITHOUT_SEGMENTATION = ({"SOPClassUID": "1.2.3.4"},)
+
+
+@pytest.mark.parametrize("tags", ODD)
+def test_an_odd_header_loses_no_answer(tiny, tmp_path, monkeypatch, tags):
+    monkeypatch.setattr(pydicom.config.settings, "writing_validation_mode", pydicom.config.IGNORE)
+    given = STUDY | {"StudyDate": "20240131", "StudyTime": "101112", "PatientSex": "F", "Modality": "CR"} | tags
+    about = ask(tiny, write(tmp_path, encoded(dataset(wide(), 12, **given))), tmp_path / "out", ONE, NONE)
+    assert len(about["findings"]) == 2
+    assert mask_of(tmp_path / "out").any()
+    if tags in WITHOUT_SEGMENTATION:
+        (note,) = about["notes"]
+        assert note.startswith("no DICOM segmentation: ")
+        assert about["segmentation"] is None
+        return
+    assert about["notes"] == []
+    seg, masks = read_back(tmp_path / "out/segmentation.dcm")
+    np.testing.assert_array_equal(masks[0], mask_of(tmp_path / "out"))
+    assert seg.PatientID == given["PatientID"]
+    is_odd_text = {"PatientName", "SpecificCharacterSet"} & tags.keys()
+    assert str(seg.PatientName) == "Müller^Eva" or is_odd_text
+    kept = {name: str(seg.get(name) or "") for name in ("StudyDate", "StudyTime", "PatientSex")}
+    assert kept == {
+        name: "" if name in tags and tags[name] != "101112.1234567" else given[name] for name in kept
+    } or tags == {"StudyTime": "101112.1234567"}
+    monkeypatch.setattr(pydicom.config.settings, "reading_validation_mode", pydicom.config.RAISE)
+    for name in ("StudyDate", "StudyTime", "PatientBirthDate", "PatientSex"):
+        pydicom.dcmread(tmp_path / "out/segmentation.dcm").get(name)
+
+
+def test_rows_that_are_not_the_pixels_give_a_note_and_no_segmentation(tiny, tmp_path):
+    data = encoded(dataset(wide(), 12, **STUDY), uid.JPEGLSLossless)
+    made = pydicom.dcmread(io.BytesIO(data))
+    made.Rows, made.Columns = 700, 512
+    made.save_as(tmp_path / "a.dcm")
+    about = ask(tiny, str(tmp_path / "a.dcm"), tmp_path / "out")
+    assert mask_of(tmp_path / "out").shape == (512, 700)
+    assert about["notes"] == [
+        "the image: codestream is 512 x 700, header says 700 x 512",
+        "no DICOM segmentation: the header says 700 x 512, the image is 512 x 700",
+    ]
 
 
 def test_without_text_there_is_a_mask_and_no_answer(tiny, tmp_path):

@@ -57,6 +57,7 @@ def run_frames(
         cohort=cohort_file(folder, candidates),
         output=str(output),
         excluded=str(excluded),
+        corrected=str(folder / f"{name}.corrected.parquet"),
         options=options(**changes),
         attrs={"stage": "frames", "settings": {"fit": "pad"}},
         threads=threads,

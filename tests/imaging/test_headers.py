@@ -14,6 +14,17 @@ from cxr.base.hdf5 import Shard
 from cxr.imaging.cohort.view import OTHER, view_of_code, view_of_header, view_of_text
 from dicom_files import LOSSLESS, dataset, encoded, picture, stored_values
 
+USUAL_PARTS = (
+    "TORAX", "THORAX", "Tórax", "torax_pa", "LUNG", "LUNGS", "PULMON", "PULMONES", "PULMÃO", "POUMONS", "LUNGE",
+    "TORACE", "CHESTABDOMEN", "CHESTABDPELVIS", "NECKCHEST", "PORTABLECHEST", "PORT CHEST", "CHEST PORTABLE", "HEART",
+    "CHEST_PA", "CHEST PA", "chest-1view", "CHEST1", "C-CHEST", "CXR", "RIBS", "UNKNOWN", "Unspecified", "N/A", "NONE",
+    "not specified", " ", "...",
+)  # fmt: skip
+OTHER_PARTS = (
+    "KNEE", "HAND", "FOOT", "ABDOMEN", "PELVIS", "SKULL", "TSPINE", "LSPINE", "THORACIC SPINE", "CSPINE", "SHOULDER",
+    "CLAVICLE", "TRIBE", "OTHER", "EXTREMITY", "NECK", "HEAD",
+)  # fmt: skip
+
 
 def test_every_real_dicom_gets_its_verdict(shared, tmp_path):
     folder = shared / "data/dicom"
@@ -53,7 +64,8 @@ def test_every_real_dicom_gets_its_verdict(shared, tmp_path):
         ({"BodyPartExamined": ""}, None),
         ({"BodyPartExamined": "Port Chest"}, None),
         ({"BodyPartExamined": "RIBCAGE"}, None),
-        ({"BodyPartExamined": "KNEE"}, "wrong_body_part"),
+        *(({"BodyPartExamined": part}, None) for part in USUAL_PARTS),
+        *(({"BodyPartExamined": part}, "wrong_body_part") for part in OTHER_PARTS),
         ({"BodyPartExamined": "ABDOMEN"}, "wrong_body_part"),
         ({"ViewPosition": "AP"}, None),
         ({"ViewPosition": "LL"}, "not_frontal"),

@@ -6,12 +6,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import cv2
+import h5py
 import matplotlib
 import numpy as np
 import pytest
 
 from cxr.base.paths import RESOURCES
 from cxr.dicom.decode import decode
+from cxr.geometry.affine import from_upright
+from cxr.geometry.turns import Turn
 from cxr.imaging.frames.window import to_grey
 from cxr.imaging.organs import segment_organs, upright
 from cxr.imaging.phantom.chest import sample
@@ -58,6 +61,22 @@ def test_a_film_that_is_shown_wrongly_stops_with_its_reason(shared, tmp_path, ch
     right = [detail for found, detail in verdicts.values() if found == reason]
     assert len(right) >= (8 if reason == "heart_on_right" else 9)
     assert all(f"the image looks {change}, probability " in detail for detail in right)
+
+
+def test_a_film_that_its_header_turned_wrongly_stops_once_and_says_so(shared, tmp_path):
+    """The header says that an upright film is mirrored: its frame is mirrored, and nothing turns it a second time."""
+    film = next(iter(films(shared, "covid").values()))
+    frames = write_frames(tmp_path / "frames.h5", {"wrong": film[:, ::-1].copy(), "right": film})
+    with h5py.File(frames, "r+") as file:
+        row = list(file["image_id"].asstr()).index("wrong")
+        affine, shape = file["to_original"][row], tuple(map(int, file["original_shape"][row]))
+        file["to_original"][row] = from_upright(affine, Turn(mirrored_x=True), shape)
+    verdicts = verdicts_of(tmp_path, frames)
+    assert verdicts["right"] == ("", "")
+    reason, detail = verdicts["wrong"]
+    assert reason == "heart_on_right"
+    assert detail.startswith("the image looks mirrored, probability ")
+    assert detail.endswith(", after it was turned as its PatientOrientation says")
 
 
 def strange() -> dict[str, np.ndarray]:

@@ -1,15 +1,21 @@
 """The source own: labels of reports, boxes of masks, and what the embedded cohort gives."""
 
 import json
+import os
+import shutil
 
 import numpy as np
 import polars as pl
 import pytest
 
 import openi_labels
+from cxr.base.hdf5 import Shard, ShardWriter
 from cxr.base.paths import RESOURCES
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_lines, read_table
+from cxr.geometry.affine import from_upright
+from cxr.geometry.boxes import CORNERS
+from cxr.geometry.turns import EXIF_TURNS
 from cxr.language.reports import sentences
 from cxr.language.reports.engine import EngineOptions, load_engine
 from cxr.radvlm.labels import meant, names, report_labels
@@ -131,6 +137,29 @@ def test_ids_are_stable_different_and_follow_what_a_fact_is():
 
 
 # ---- the embedded cohort -----------------------------------------------------------------------------------------
+
+
+def test_facts_do_not_depend_on_how_an_image_is_stored(workflow_run, own, tmp_path):
+    """Boxes are of the upright image, as its frame shows it: turned originals give the same facts."""
+    results = tmp_path / "results"
+    shutil.copytree(workflow_run / "results", results, copy_function=os.link)
+    turns = list(EXIF_TURNS.values())
+    for path in sorted((results / "frames").glob("??.h5")):
+        with Shard(path) as shard, ShardWriter(tmp_path / path.name, pictures=("image",)) as writer:
+            for number, name in enumerate(shard.ids):
+                turn, upright = turns[number % len(turns)], tuple(map(int, shard.get("original_shape", name)))
+                affine = from_upright(shard.get("to_original", name), turn, upright)
+                stored = np.array(turn.shape(upright), np.int32)
+                writer.append(name, image=shard.get("image", name), to_original=affine, original_shape=stored)
+        path.unlink()
+        (tmp_path / path.name).rename(path)
+    turned = read_all(results, tmp_path / "turned")
+    for name in ("images.parquet", "facts.parquet"):
+        one, other = (read_table(folder / name) for folder in (own, turned))
+        corners = [column for column in CORNERS if column in one.columns]
+        same = [column for column in one.columns if column not in (*corners, "fact_id")]
+        assert one.select(same).equals(other.select(same))
+        assert np.allclose(one.select(corners).to_numpy(), other.select(corners).to_numpy(), equal_nan=True)
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ import json
 import shutil
 from collections import Counter
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -18,6 +19,7 @@ from cxr.radvlm.labels import names
 from cxr.radvlm.sources.chexpert import in_sentence_case
 from cxr.radvlm.sources.read_sources import run
 from cxr.radvlm.splits import conflicts, families
+from dicom_files import dataset, encoded
 from mimic_tree import mimic_tree, write_tables
 from radvlm_trees import (
     SIZE,
@@ -195,6 +197,39 @@ def test_vindr(tmp_path, how, reader):
     readers = facts.filter(pl.col("reader").is_not_null()).height
     test = facts.filter(pl.col("image_id") == "cc").height
     assert held.counts["table rows"] == readers + test + len(held.excluded)
+
+
+@pytest.mark.parametrize(
+    ("directions", "size", "box"),
+    [
+        (["R", "F"], SIZE, (SIZE[1] - 30, 5, SIZE[1] - 10, 25)),
+        (["L", "H"], SIZE, (10, SIZE[0] - 25, 30, SIZE[0] - 5)),
+        (["F", "L"], SIZE[::-1], (5, 10, 25, 30)),
+        (["F", "R"], SIZE[::-1], (SIZE[0] - 25, 10, SIZE[0] - 5, 30)),
+        (["L", "F"], SIZE, (10, 5, 30, 25)),
+    ],
+)
+def test_boxes_on_a_turned_dicom_are_those_of_its_upright_frame(tmp_path, directions, size, box):
+    """They were drawn on the pixels that are stored, (10, 5, 30, 25) there; a frame shows the image upright."""
+    film = tmp_path / "p.dcm"
+    film.write_bytes(encoded(dataset(np.zeros(SIZE, np.uint16), PatientOrientation=directions)))
+    rows = [("aa", "R1", "Edema", 10, 5, 30, 25)]
+    table = tmp_path / "vindr/annotations/annotations_train.csv"
+    write_csv(table, ("image_id", "rad_id", "class_name", "x_min", "y_min", "x_max", "y_max"), rows)
+    (tmp_path / "vindr/train").mkdir()
+    shutil.copy(film, tmp_path / "vindr/train/aa.dicom")
+    images, facts, _ = found(options("vindr", tmp_path / "vindr"))
+    assert images.select("rows", "columns").rows() == [size]
+    assert ("Edema", "R1", *box) in boxes_of(facts, "aa")
+    known = read_table(mimic_images(tmp_path / "images.parquet")).with_columns(path=pl.lit(str(film)))
+    known.write_parquet(tmp_path / "images.parquet")
+    width = dict(zip(("image_width", "image_height"), SIZE[::-1], strict=True))
+    row = ("d1", "Edema", "edema", "p", 10, 5, 20, 20, width["image_width"], width["image_height"], "test")
+    columns = ("dicom_id", "category_name", "label_text", "path", "x", "y", "w", "h", *width, "split")
+    write_csv(tmp_path / "ms/MS_CXR_Local_Alignment_v1.1.0.csv", columns, [row])
+    images, facts, _ = found(options("ms_cxr", tmp_path / "ms"), str(tmp_path / "images.parquet"))
+    assert images.select("rows", "columns").rows() == [size]
+    assert boxes_of(facts, "d1") == [("edema", None, *box)]
 
 
 def test_fusing_the_test_split_too_is_a_setting(tmp_path):

@@ -17,7 +17,7 @@ import explain as program
 from conftest import SLICE, snakemake, write_settings
 from cxr.base.errors import UserError
 from cxr.base.exclusions import REASONS
-from cxr.base.tables import read_lines, read_table, write_excluded, write_lines, write_table
+from cxr.base.tables import read_lines, read_table, write_corrected, write_excluded, write_lines, write_table
 from cxr.base.vocabulary import SPLITS
 from cxr.reporting.explain.asked import asked
 from cxr.reporting.explain.blocks import Mark, Table, apart
@@ -68,6 +68,15 @@ def exclude(results: Path, stage: str, image_id: str, reason: str, detail: str) 
     path = "dataset/default/excluded.parquet" if stage == "dataset" else f"{stage}/{shard}.excluded.parquet"
     row = {"image_id": image_id, "study_id": "", "stage": stage, "reason": reason, "detail": detail}
     write_excluded(results / path, [row])
+
+
+def test_corrections_of_a_header_are_told(results):
+    row = next(row for row in images(results) if row["reason"] is None)
+    path = results / f"frames/{row['shard']}.corrected.parquet"
+    note = "turned upright by its PatientOrientation 'R F'"
+    path.unlink()
+    write_corrected(path, [{"image_id": row["image_id"], "study_id": row["study_id"], "correction": note}])
+    assert f"Its file: {note}." in squeezed(explain(results, row["study_id"], (), 40)[0])
 
 
 def test_every_image_of_the_slice_has_its_sentence(workflow_run):

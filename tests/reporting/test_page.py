@@ -16,8 +16,9 @@ from markupsafe import escape
 
 from browser import CHROMIUM, Browser
 from conftest import ROOT
+from cxr.base.columns import schema
 from cxr.base.hdf5 import Shard, ShardWriter
-from cxr.base.tables import read_lines, read_table, write_table
+from cxr.base.tables import CORRECTED, read_lines, read_table, write_corrected, write_table
 from cxr.base.vocabulary import LESIONS, SPLITS
 from cxr.ils.masks.box_conditions import CHANGED, MEASURED, Judged, judge, shown
 from cxr.ils.masks.thresholds import exact
@@ -539,6 +540,7 @@ def page_inputs(run: Path, thresholds: tuple[str, ...] = ("default",)) -> dict:
         "reports": sorted(map(str, (results / "reports").glob("??.jsonl"))),
         "masks": sorted(map(str, (results / "masks/default").glob("??.h5"))),
         "test": [str(results / f"dataset/default/{SPLITS[2]}.jsonl")],
+        "corrected": sorted(map(str, (results / "frames").glob("??.corrected.parquet"))),
         "left_out": [str(results / make_page / "excluded.parquet") for make_page in ("cohort", "frames", "reports")],
     } | shards  # fmt: skip
 
@@ -551,6 +553,24 @@ def test_details_are_quoted_the_most_frequent_first():
     assert sections.left_out([cohort, frames], 2) == [
         {"stage": "cohort", "reason": "bad_row", "images": 6, "said": [("line 5", 2), ("line 1", 1)], "more": 3}
     ]
+
+
+def test_corrections_are_counted_the_most_frequent_first():
+    rows = [(f"i{n}", "s", "turned") for n in range(3)] + [("i0", "s", "bits"), ("i9", "s", "a")]
+    table = pl.DataFrame(rows, schema(CORRECTED), orient="row")
+    assert sections.corrections(table, 2) == ([("turned", 3), ("a", 1)], 4)
+    assert sections.corrections(table.clear(), 2) == ([], 0)
+
+
+def test_corrected_headers_are_on_the_page(workflow_run, tmp_path):
+    rows = [{"image_id": "i0", "study_id": "s", "correction": "codestream is 96 x 80, header says 80 x 96"}]
+    write_corrected(tmp_path / "00.corrected.parquet", rows)
+    inputs = page_inputs(workflow_run)
+    inputs["corrected"] = [*inputs["corrected"], str(tmp_path / "00.corrected.parquet")]
+    made = {"index": str(tmp_path / "index.html"), "versions_table": str(tmp_path / "versions.tsv")}
+    make_page.run(**inputs, **made, options=options())
+    assert "codestream is 96 x 80, header says 80 x 96" in (tmp_path / "index.html").read_text(encoding="utf-8")
+    assert "headers were corrected" not in (workflow_run / "results/index.html").read_text(encoding="utf-8")
 
 
 def options(extras: dict[str, str] | None = None) -> make_page.PageOptions:

@@ -75,7 +75,9 @@ def write_csv(path: Path, header: tuple[str, ...], rows: list[tuple]) -> str:
 def run_frames(cohort: Path, output: Path) -> dict[str, str]:
     chosen = FramesOptions(**stage_options(Settings())["frames"])
     excluded = output.with_suffix(".excluded.parquet")
-    run_shard(cohort=str(cohort), output=str(output), excluded=str(excluded), options=chosen, attrs={}, threads=2)
+    made = {"output": output, "excluded": excluded, "corrected": output.with_suffix(".corrected.parquet")}
+    files = {name: str(path) for name, path in made.items()}
+    run_shard(cohort=str(cohort), **files, options=chosen, attrs={}, threads=2)
     return dict(read_table(excluded).select("image_id", "reason").iter_rows())
 
 

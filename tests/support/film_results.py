@@ -35,7 +35,10 @@ def film_results(folder: Path, pictures: Mapping[str, Path]) -> Path:
         return {"output": str(folder / stage / "00.h5"), "excluded": str(folder / stage / "00.excluded.parquet")}
 
     made = {stage: str(folder / stage / "00.h5") for stage in ("frames", "organs", "anomaly")}
-    make_frames.run_shard(cohort=cohort, **files("frames"), options=FramesOptions(**options["frames"]), **rest)
+    corrected = str(folder / "frames/00.corrected.parquet")
+    make_frames.run_shard(
+        cohort=cohort, **files("frames"), corrected=corrected, options=FramesOptions(**options["frames"]), **rest
+    )
     frames = made.pop("frames")
     organs = {"options": OrgansOptions(**options["organs"]), "frames": frames}
     segment_organs.run_shard(**files("organs"), **organs, **rest)

@@ -80,7 +80,8 @@ def frames_of(folder: Path, files: Mapping[str, bytes], window: str = "minmax", 
     options = FramesOptions(**stage_options(Settings())["frames"] | {"window": window})
     ledger = folder / "frames.excluded.parquet"
     run_shard(
-        cohort=str(result.paths["00"]), output=str(folder / "frames.h5"), excluded=str(ledger), options=options,
+        cohort=str(result.paths["00"]), output=str(folder / "frames.h5"), excluded=str(ledger),
+        corrected=str(folder / "frames.corrected.parquet"), options=options,
         attrs={}, threads=1,
     )  # fmt: skip
     outcomes = {image: Outcome(reason, result.details[image]) for image, reason in result.reasons.items()}

@@ -49,7 +49,7 @@ def cohort(folder: Path) -> dict:
         for name, content in sorted(files.items()):
             path, source = folder / name, "own" if name == "film" else "more"
             path.write_bytes(content)
-            frame, affine, shape, _ = prepare(str(path), STAGES["frames"])
+            frame, affine, shape, *_ = prepare(str(path), STAGES["frames"])
             writer.append(name, image=frame, to_original=affine, original_shape=np.array(shape, np.int32))
             rows.append({"source": source, "image_id": name, "path": str(path)})
             told = {"sample_id": f"s-{name}", "image_id": name, "source": source, "split": "train", "task": "talk"}
@@ -80,6 +80,31 @@ def test_an_original_has_the_files_own_pixels_upright_and_with_white_bone(given,
         assert seen.shape == (*SIZES[name], 3) == (*store.size(samples[name]), 3)
     wanted = 255 * picture(*SIZES[name])
     assert np.abs(seen - wanted[..., None]).max() <= within
+
+
+@pytest.mark.parametrize(
+    ("directions", "stored"), [(["R", "F"], np.fliplr), (["F", "L"], np.transpose), (["H", "R"], np.rot90)]
+)
+def test_an_original_is_shown_upright_however_it_is_stored(tmp_path, directions, stored):
+    grey = stored_values(picture(300, 200), 8, False)
+    turned = np.ascontiguousarray(stored(grey) if directions != ["H", "R"] else np.rot90(grey.T, 2))
+    (tmp_path / "a.dcm").write_bytes(encoded(dataset(turned, PatientOrientation=directions)))
+    frame, affine, shape, *_ = prepare(str(tmp_path / "a.dcm"), STAGES["frames"])
+    assert shape == turned.shape
+    with ShardWriter(tmp_path / "frames/00.h5", pictures=("image",)) as writer:
+        writer.append("a", image=frame, to_original=affine, original_shape=np.array(shape, np.int32))
+    line = {"sample_id": "s", "image_id": "a", "source": "own", "split": "train", "task": "talk", "turns": TURNS}
+    write_lines(tmp_path / "lines.jsonl", [line])
+    pl.DataFrame({"source": ["own"], "image_id": ["a"], "path": [str(tmp_path / "a.dcm")]}).write_parquet(
+        tmp_path / "own.parquet"
+    )
+    samples = read_samples(tmp_path / "lines.jsonl")
+    originals = Originals.of([str(tmp_path / "own.parquet")], DECODING, samples)
+    with PictureStore([tmp_path / "frames/00.h5"], 0, originals) as store:
+        assert store.size(samples[0]) == (300, 200)
+        assert np.array_equal(store.get(samples[0])[..., 0], grey)
+    with PictureStore([tmp_path / "frames/00.h5"]) as store:
+        assert store.size(samples[0]) == (512, 342)
 
 
 @pytest.mark.parametrize(("side", "film"), [(0, (700, 560)), (1024, (700, 560)), (350, (350, 280))])

@@ -1,12 +1,15 @@
 """One image asked about, of a run with a head: its masks in the image's own pixels, as DICOM and on the page."""
 
+import base64
 import json
 import re
 from dataclasses import asdict
+from datetime import datetime
 
 import cv2
 import highdicom
 import numpy as np
+import pydicom
 import pytest
 
 from cxr.base.hdf5 import Shard
@@ -14,7 +17,9 @@ from cxr.imaging.one_image import in_picture, picture_of
 from cxr.vlm.answers.ask import Asker
 from cxr.vlm.answers.engine import Execution
 from cxr.vlm.answers.masks import Drawer
-from cxr.vlm.answers.one_image import run_image, samples_of, shows
+from cxr.vlm.answers.one_image import Drawn, Mask, Reply, run_image, samples_of, shows
+from cxr.vlm.answers.one_image import write as write_answers
+from cxr.vlm.reading import Reading
 from cxr.workflow.params import stage_options
 from cxr.workflow.settings import Settings
 from dicom_files import dataset, encoded, write
@@ -114,6 +119,51 @@ def test_an_answer_without_a_seg_has_no_mask(learned, film, tmp_path):
     (turn,) = about["turns"]
     assert "[SEG]" not in turn["answer"]
     assert (turn["masks"], about["segmentation"], about["notes"]) == ([], None, [])
+
+
+def replied(folder, **tags: object) -> dict:
+    """Write the answers about a DICOM file of 60 x 90 whose mask is its upper left corner, upright."""
+    values = np.arange(60 * 90, dtype=np.uint16).reshape(60, 90)
+    header = {"StudyInstanceUID": "1.2.3", "SeriesInstanceUID": "1.2.3.4", "PatientID": "id"} | tags
+    image = write(folder, encoded(dataset(values, 16, **header)))
+    picture, dicom = picture_of(image, STAGES["cohort"], STAGES["frames"])
+    corner = np.zeros(picture.frame.shape, np.float32) - 1
+    corner[:256, :256] = 1
+    mask = Mask("Segment the edema.", in_picture(corner, picture))
+    reading = Reading("", np.array([[0.0, 0.0, 0.5, 0.5]]))
+    drawn = Drawn(dicom, "m", "1", datetime(2024, 1, 1), "onevision")
+    (folder / "out").mkdir()
+    return write_answers(folder / "out", picture, [Reply("Q?", "[SEG]", "end", "", reading, (mask,))], "m", 85, drawn)
+
+
+def test_masks_of_a_turned_file_lie_in_its_stored_pixels_and_its_page_is_upright(tmp_path):
+    about = replied(tmp_path, PatientOrientation=["F", "L"])
+    assert about["notes"] == ["the image: turned upright by its PatientOrientation 'F L'"]
+    assert (about["rows"], about["columns"]) == (60, 90)
+    read = highdicom.seg.segread(tmp_path / "out/segmentation.dcm")
+    np.testing.assert_array_equal(read.pixel_array > 0, mask_at(tmp_path / "out/1_mask_1.png"))
+    page = (tmp_path / "out/conversation.html").read_text(encoding="utf-8")
+    (case,) = json.loads(re.search(r'<script type="application/json"[^>]*>(.*?)</script>', page, re.DOTALL)[1])["cases"]
+    data = base64.b64decode(case["picture"].partition(",")[2])
+    assert cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_GRAYSCALE).shape == (90, 60)
+
+
+@pytest.mark.parametrize(
+    ("tags", "is_written"),
+    [
+        ({"SpecificCharacterSet": ["", "ISO 2022 IR 87"]}, True),
+        ({"StudyTime": "10:11:12", "PatientSex": "U"}, True),
+        ({"SOPClassUID": "1.2.3.4"}, False),
+        ({"StudyInstanceUID": ""}, False),
+    ],
+)
+def test_an_odd_header_loses_no_answer(tmp_path, monkeypatch, tags, is_written):
+    monkeypatch.setattr(pydicom.config.settings, "writing_validation_mode", pydicom.config.IGNORE)
+    about = replied(tmp_path, **tags)
+    assert json.loads((tmp_path / "out/answers.json").read_text(encoding="utf-8")) == about
+    assert (tmp_path / "out/segmentation.dcm").is_file() is is_written
+    assert about["turns"][0]["masks"][0]["segment"] == (1 if is_written else None)
+    assert [note.startswith("no DICOM segmentation: ") for note in about["notes"]] == [True] * (not is_written)
 
 
 @pytest.mark.parametrize(

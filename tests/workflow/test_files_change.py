@@ -42,6 +42,7 @@ def frames(folder: Path, result) -> dict[str, tuple[str, str]]:
     (path,) = result.paths.values()
     chosen = FramesOptions(**stage_options(Settings())["frames"])
     made = {"output": str(folder / "0.h5"), "excluded": str(folder / "0.excluded.parquet")}
+    made["corrected"] = str(folder / "0.corrected.parquet")
     run_shard(cohort=str(path), **made, options=chosen, attrs={}, threads=2)
     with Shard(made["output"]) as shard:
         kept = dict.fromkeys(shard.ids, ("", ""))

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from cxr.base.ids import clean_id
+from cxr.base.regular_files import read_regular
 from cxr.geometry.boxes import CORNERS
 from cxr.geometry.rle import decode
 
@@ -58,7 +59,11 @@ class Annotation:
         if isinstance(self.drawn, dict):
             return decode(self.drawn)
         if isinstance(self.drawn, Path):
-            held = cv2.imread(str(self.drawn), cv2.IMREAD_GRAYSCALE)
+            try:
+                data = np.frombuffer(read_regular(self.drawn), np.uint8)
+                held = cv2.imdecode(data, cv2.IMREAD_GRAYSCALE) if data.size else None
+            except OSError:
+                held = None
             if held is None:
                 raise ValueError(f"{self.drawn.name} cannot be read")
             return held > 0

@@ -117,9 +117,21 @@ EXCLUDED = {
     "detail": Column(pl.String, "What exactly was wrong, without a path, a name or a number of a patient."),
 }
 """Columns of a stage's ledger."""
+CORRECTED = {
+    "image_id": Column(pl.String, "Image."),
+    "study_id": Column(pl.String, "Its study."),
+    "correction": Column(pl.String, "What was corrected or ignored in its header, or how it was turned upright."),
+}
+"""Columns of the table of images that are used although their headers are wrong; an image has a row per correction."""
 THRESHOLDS = {"thresholds": Column(pl.String, "Threshold set.")}
 """What a ledger has besides, gathered from a stage that runs once for each threshold set, and a table of several."""
 EXCLUDED_SCHEMA = schema(EXCLUDED)
+
+
+def write_corrected(path: str | Path, rows: list[dict]) -> None:
+    """Write rows of :data:`CORRECTED`, sorted."""
+    table = pl.DataFrame(rows, schema=schema(CORRECTED))
+    write_table(path, table.sort("image_id", "study_id", "correction"), CORRECTED)
 
 
 def write_excluded(path: str | Path, rows: list[dict]) -> None:

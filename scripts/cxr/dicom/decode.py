@@ -1,13 +1,17 @@
 """Decoding an image file of any supported format to pixel values, or to a reason for exclusion."""
 
-from pathlib import Path
+import os
 
 import numpy as np
 
+from cxr.base.regular_files import open_regular
 from cxr.dicom.files import HEAD_BYTES, Rejected, file_kind, refused
 from cxr.dicom.picture import Picture
 from cxr.dicom.pixels import decode_dicom
 from cxr.dicom.raster import decode_jpeg, decode_png
+
+_PIXEL_BYTES, _HEADER_BYTES = 24, 1 << 26
+"""Most bytes of a pixel (three samples of 64 bits) and of all else in a file that is one image."""
 
 
 def decode(path: str, max_pixels: int) -> Picture:
@@ -17,7 +21,11 @@ def decode(path: str, max_pixels: int) -> Picture:
     multi_frame, undecodable, constant_image; OSError if the machine cannot read files there.
     """
     try:
-        data = Path(path).read_bytes()
+        with open_regular(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > _HEADER_BYTES + _PIXEL_BYTES * max_pixels:
+                raise Rejected("undecodable", f"the file has {size} bytes, more than frames.max_pixels pixels need")
+            data = file.read()
     except OSError as error:
         raise refused(error) from None
     if not data:

@@ -8,6 +8,7 @@ import warnings
 import zlib
 from functools import cache
 from pathlib import Path
+from typing import BinaryIO
 
 import pydicom
 from pydicom.dataset import Dataset
@@ -16,6 +17,8 @@ from pydicom.uid import DeflatedExplicitVRLittleEndian
 
 from cxr.base.errors import MACHINE_ERRORS, redacted
 from cxr.base.faults import broken
+from cxr.base.regular_files import open_regular
+from cxr.geometry.turns import UPRIGHT, Turn, turn_of_patient
 
 # A damaged header becomes a row in the ledger, not a log message; pydicom's messages may quote patient text.
 pydicom.config.settings.reading_validation_mode = pydicom.config.IGNORE
@@ -26,6 +29,8 @@ HEAD_BYTES = 132
 """Number of leading bytes that :func:`file_kind` needs."""
 
 _PIXELS = 0x7FE00008
+_ZERO_ELEMENT, _MOST_ZEROS = bytes(8), 1000
+"""What pydicom reads as an empty element of tag (0000,0000); a value may hold the same, but not so often."""
 _VRS = re.compile(rb"[A-Z]{2}")
 
 
@@ -114,20 +119,41 @@ def _deflated_at(head: bytes) -> int | None:
     return end if DeflatedExplicitVRLittleEndian.encode() in head[144:end] else None
 
 
+class _Stream:
+    """A file of which pydicom reads no more than so many elements of zeros: it would read all of a file of zeros."""
+
+    def __init__(self, stream: BinaryIO):
+        self._stream, self._zeros = stream, 0
+        self.seek, self.tell, self.name = stream.seek, stream.tell, getattr(stream, "name", "")
+
+    def read(self, size: int = -1) -> bytes:
+        """Return the next bytes. Raises HeaderError for zeros where elements should be."""
+        data = self._stream.read(size)
+        if data == _ZERO_ELEMENT:
+            self._zeros += 1
+            if self._zeros > _MOST_ZEROS:
+                raise HeaderError("it holds zeros where elements should be: the file was not copied completely")
+        return data
+
+
 def read_dicom(data: bytes | str | Path, tags: list[str] | None = None, limit: int = 1 << 22) -> Dataset:
     """Read a DICOM dataset: all of it, or with ``tags`` only these header elements, without the pixels.
 
     ``data`` is a path or the bytes of a file; preamble and file meta may be missing. With ``tags``, a deflated file
     is inflated only up to ``limit`` bytes. Raises HeaderError if it cannot be parsed, OSError if it cannot be opened.
     """
-    with io.BytesIO(data) if isinstance(data, bytes) else open(data, "rb") as stream:
+    with io.BytesIO(data) if isinstance(data, bytes) else open_regular(data) as stream:
         try:
             start = _deflated_at(stream.read(4096)) if tags is not None else None
             stream.seek(start or 0)
             if start is None:
-                return pydicom.dcmread(stream, force=True, stop_before_pixels=tags is not None, specific_tags=tags)
+                return pydicom.dcmread(
+                    _Stream(stream), force=True, stop_before_pixels=tags is not None, specific_tags=tags
+                )
             body = io.BytesIO(zlib.decompressobj(-zlib.MAX_WBITS).decompress(stream.read(), limit))
-            return read_dataset(body, False, True, stop_when=lambda tag, vr, length: tag >= _PIXELS)
+            return read_dataset(_Stream(body), False, True, stop_when=lambda tag, vr, length: tag >= _PIXELS)
+        except HeaderError:
+            raise
         except OSError as error:
             if error.errno is not None:
                 raise
@@ -159,6 +185,16 @@ def plain_text(text: str) -> str:
     """Return a text in the form in which coded values are compared: ASCII, upper case, stripped."""
     plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
     return plain.replace("\0", " ").strip().upper()
+
+
+def turn_of_header(dataset: Dataset) -> Turn:
+    """Return how a frontal image becomes upright by its PatientOrientation; UPRIGHT where that does not tell it.
+
+    Of each value the first letter is the main direction.
+    """
+    directions = text_of(dataset, "PatientOrientation").split("\\")
+    rows, columns = (direction.strip()[:1] for direction in (*directions, "", "")[:2])
+    return turn_of_patient(rows, columns) or UPRIGHT
 
 
 def number_of(dataset: Dataset, name: str) -> float | None:

@@ -1,12 +1,13 @@
 """The result of a decoder: pixel values, and the information that maps them to grey levels."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import cv2
 import numpy as np
 
 from cxr.dicom.files import Rejected
+from cxr.geometry.turns import UPRIGHT, Turn
 
 
 @dataclass(slots=True)
@@ -16,12 +17,17 @@ class Picture:
     ``values`` (rows, columns): numbers of any type, after the modality transform. ``valid`` (bool, same shape): False
     for unexposed pixels (padding, transparency); None if all are valid. ``inverted``: low values are white
     (MONOCHROME1). ``voi``: maps values to 0..1 by the file's recommended window or table; None without one.
+    ``voi_note``: why a table of the file is not used for it. ``turn``: how the values become upright, where a header
+    tells it. ``notes``: what was corrected or ignored in the header, each in a clause without patient text.
     """
 
     values: np.ndarray
     valid: np.ndarray | None = None
     inverted: bool = False
     voi: Callable[[np.ndarray], np.ndarray] | None = None
+    voi_note: str = ""
+    turn: Turn = UPRIGHT
+    notes: list[str] = field(default_factory=list)
 
 
 def luma(colour: np.ndarray, order: int) -> np.ndarray:

@@ -1,5 +1,6 @@
 """Decoding DICOM pixel data of any transfer syntax; incomplete data are rejected."""
 
+import re
 from collections.abc import Callable
 
 import cv2
@@ -7,26 +8,38 @@ import numpy as np
 from pydicom import uid
 from pydicom.dataset import Dataset, FileMetaDataset
 from pydicom.encaps import generate_frames
-from pydicom.pixels import apply_color_lut, apply_modality_lut, apply_voi, get_decoder, pixel_array
+from pydicom.pixels import apply_color_lut, get_decoder, pixel_array
 
 from cxr.base.errors import out_of_memory
 from cxr.base.faults import broken
-from cxr.dicom.files import HeaderError, Rejected, number_of, read_dicom, sentence_of, text_of
+from cxr.dicom.codestream import Codestream, jpeg_2000_is_complete, jpeg_is_complete
+from cxr.dicom.consistency import (
+    JPEG_2000,
+    JPEG_LOSSLESS,
+    JPEG_LOSSY,
+    JPEG_LS,
+    correct_encoded,
+    correct_native,
+    read_codestream,
+    roughness,
+    used_bits,
+)
+from cxr.dicom.files import HeaderError, Rejected, number_of, read_dicom, sentence_of, shown, text_of, turn_of_header
+from cxr.dicom.lookup import Table, UnusableTable, read_table
 from cxr.dicom.picture import Picture, check_area, luma
-from cxr.dicom.raster import jpeg_is_complete
+from cxr.geometry.turns import UPRIGHT
 
-_JPEG = (uid.JPEGBaseline8Bit, uid.JPEGExtended12Bit, uid.JPEGLossless, uid.JPEGLosslessSV1)
-_JPEG_LS = (uid.JPEGLSLossless, uid.JPEGLSNearLossless)
-_JPEG_2000 = (*uid.JPEG2000TransferSyntaxes, uid.HTJ2K, uid.HTJ2KLossless, uid.HTJ2KLosslessRPCL)
-_START_OF_DATA = b"\xff\x93"
 # A fixed order, so that lossy images have the same pixels everywhere; the fastest reliable decoder first.
 _DECODERS = {
-    **dict.fromkeys(_JPEG[:2], ("pillow", "gdcm", "pylibjpeg")),
-    **dict.fromkeys(_JPEG[2:], ("gdcm", "pylibjpeg")),
-    **dict.fromkeys(_JPEG_LS, ("pyjpegls", "gdcm", "pylibjpeg")),
-    **dict.fromkeys(_JPEG_2000, ("pylibjpeg", "gdcm", "pillow")),
+    **dict.fromkeys(JPEG_LOSSY, ("pillow", "gdcm", "pylibjpeg")),
+    **dict.fromkeys(JPEG_LOSSLESS, ("gdcm", "pylibjpeg")),
+    **dict.fromkeys(JPEG_LS, ("pyjpegls", "gdcm", "pylibjpeg")),
+    **dict.fromkeys(JPEG_2000, ("pylibjpeg", "gdcm", "pillow")),
     uid.RLELossless: ("pydicom",),
 }
+_ITEM, _DELIMITER = b"\xfe\xff\x00\xe0", b"\xfe\xff\xdd\xe0\x00\x00\x00\x00"
+_UNDEFINED_LENGTH = re.compile(rb"\xe0\x7f\x10\x00(?:O[BW]\x00\x00)?\xff\xff\xff\xff(?=\xfe\xff\x00\xe0)")
+"""The start of encapsulated pixel data, before their first item."""
 _PIXEL_FIELDS = ("PixelData", "FloatPixelData", "DoubleFloatPixelData")
 _PIXEL_TAGS = (b"\xe0\x7f\x10\x00", b"\x7f\xe0\x00\x10")
 
@@ -54,17 +67,43 @@ def _set_syntax(dataset: Dataset) -> uid.UID:
     return meta.TransferSyntaxUID
 
 
-def _check_complete(dataset: Dataset, syntax: uid.UID) -> None:
-    """Raise :class:`Rejected` for a codestream without its end; native and RLE lengths are checked by pydicom."""
-    if syntax not in (*_JPEG, *_JPEG_LS, *_JPEG_2000):
-        return
+def _encoded_frame(dataset: Dataset) -> bytes | None:
+    """Return the first frame of encapsulated pixel data, its fragments joined; None for native data."""
+    data = dataset.get("PixelData")
+    syntax = dataset.file_meta.TransferSyntaxUID
+    may_be_encapsulated = not syntax.is_transfer_syntax or syntax.is_encapsulated
+    if not data or not (dataset["PixelData"].is_undefined_length or (may_be_encapsulated and data.startswith(_ITEM))):
+        return None
     try:
-        frame = next(generate_frames(dataset.PixelData, number_of_frames=1))
+        return next(generate_frames(data, number_of_frames=1))
     except Exception as error:  # fuzzed fragments fail in many ways
         raise Rejected("undecodable", f"pixel data: {sentence_of(error)}") from None
-    whole = jpeg_is_complete(frame, _START_OF_DATA) if syntax in _JPEG_2000 else jpeg_is_complete(frame)
-    if not whole:
+
+
+def _check_complete(frame: bytes, syntax: uid.UID) -> None:
+    """Raise :class:`Rejected` for a codestream without its end; native and RLE lengths are checked by pydicom."""
+    if syntax in JPEG_2000 and not jpeg_2000_is_complete(frame):
         raise Rejected("undecodable", "truncated pixel data")
+    if syntax in (*JPEG_LOSSY, *JPEG_LOSSLESS, *JPEG_LS) and not jpeg_is_complete(frame):
+        raise Rejected("undecodable", "truncated pixel data")
+
+
+def _read(data: bytes) -> Dataset:
+    """Read a DICOM file. Raises :class:`Rejected`.
+
+    Encapsulated pixel data may end with the file instead of a delimiter, which pydicom needs; but their last item must
+    be whole, which it is not in a truncated file.
+    """
+    try:
+        dataset = read_dicom(data)
+        if any(name in dataset for name in _PIXEL_FIELDS) or (match := _UNDEFINED_LENGTH.search(data)) is None:
+            return dataset
+        end = match.end()
+        while data[end : end + 4] == _ITEM:
+            end += 8 + int.from_bytes(data[end + 4 : end + 8], "little")
+        return read_dicom(data[:end] + _DELIMITER) if end <= len(data) else dataset
+    except HeaderError as error:
+        raise Rejected("undecodable", f"header: {error}") from None
 
 
 def _decode_with_gdcm(path: str, dataset: Dataset) -> np.ndarray:
@@ -82,16 +121,13 @@ def _decode_with_gdcm(path: str, dataset: Dataset) -> np.ndarray:
     return np.frombuffer(data, kind).reshape(int(dataset.Rows), int(dataset.Columns))
 
 
-def _stored_values(path: str, dataset: Dataset, syntax: uid.UID) -> np.ndarray:
-    """Return stored values (rows, columns) or colours (rows, columns, 3)."""
-    # Old files store the image in the upper bits: all bits are used, because the low ones are negligible.
-    high_bit, stored = number_of(dataset, "HighBit"), number_of(dataset, "BitsStored")
-    if high_bit is not None and stored is not None and stored <= high_bit < (number_of(dataset, "BitsAllocated") or 0):
-        dataset.BitsStored = int(high_bit) + 1
+def _decoded(path: str, dataset: Dataset) -> np.ndarray:
+    """Return stored values (rows, columns) or colours (rows, columns, 3), unused bits included."""
+    syntax = dataset.file_meta.TransferSyntaxUID
     failure = "no decoder for its transfer syntax"
     for decoder in _DECODERS.get(syntax, ("",)):
         try:
-            return pixel_array(dataset, index=0, decoding_plugin=decoder)
+            return pixel_array(dataset, index=0, decoding_plugin=decoder, correct_unused_bits=False)
         except Exception as error:  # each decoder fails in its own way on damaged pixels
             if out_of_memory(error) or broken(error):
                 raise
@@ -104,6 +140,53 @@ def _stored_values(path: str, dataset: Dataset, syntax: uid.UID) -> np.ndarray:
                 raise
             failure = sentence_of(error)
     raise Rejected("undecodable", f"{syntax.name if syntax.is_transfer_syntax else 'unknown syntax'}: {failure}")
+
+
+def _stored_values(path: str, dataset: Dataset, frame: bytes | None, notes: list[str]) -> np.ndarray:
+    """Return the stored values (rows, columns) or colours (rows, columns, 3) without bits that are not the image's."""
+    # Old files store the image in the upper bits: all bits are used, because the low ones are negligible.
+    high_bit, stored = number_of(dataset, "HighBit"), number_of(dataset, "BitsStored")
+    if high_bit is not None and stored is not None and stored <= high_bit < (number_of(dataset, "BitsAllocated") or 0):
+        dataset.BitsStored = int(high_bit) + 1
+    codestream = read_codestream(frame) if frame is not None else None
+    if codestream is None:
+        values = _decoded(path, dataset)
+    elif codestream.is_signed is None:
+        values = _as_encoded(path, dataset, codestream)
+    else:
+        values = _smoother_sign(path, dataset, codestream, notes)
+    valid = _padding(dataset, values)
+    values, bits_notes = used_bits(dataset, values, None if valid is None else ~valid, codestream)
+    notes += bits_notes
+    return values
+
+
+def _as_encoded(path: str, dataset: Dataset, codestream: Codestream) -> np.ndarray:
+    """Decode a JPEG or JPEG-LS with all bits of its codestream, which has no sign: GDCM would cut by the header."""
+    header = {name: dataset.get(name) for name in ("BitsStored", "HighBit", "PixelRepresentation")}
+    if None in header.values():
+        return _decoded(path, dataset)
+    dataset.BitsStored, dataset.HighBit, dataset.PixelRepresentation = codestream.precision, codestream.precision - 1, 0
+    try:
+        values = _decoded(path, dataset)
+    finally:
+        dataset.update(header)
+    return values.view(f"i{values.dtype.itemsize}") if header["PixelRepresentation"] == 1 else values
+
+
+def _smoother_sign(path: str, dataset: Dataset, codestream: Codestream, notes: list[str]) -> np.ndarray:
+    """Decode a JPEG 2000; if its sign is not the header's, return the smoother image, because either may be wrong."""
+    values, is_signed = _decoded(path, dataset), number_of(dataset, "PixelRepresentation") == 1
+    if codestream.is_signed is is_signed or values.ndim != 2:
+        return values
+    dataset.PixelRepresentation = int(bool(codestream.is_signed))
+    as_encoded = _decoded(path, dataset)
+    if roughness(as_encoded) < roughness(values):
+        words = ("unsigned", "signed")
+        notes.append(f"codestream is {words[bool(codestream.is_signed)]}, header says {words[is_signed]}")
+        return as_encoded
+    dataset.PixelRepresentation = int(is_signed)
+    return values
 
 
 def _padding(dataset: Dataset, stored: np.ndarray) -> np.ndarray | None:
@@ -121,12 +204,25 @@ def _padding(dataset: Dataset, stored: np.ndarray) -> np.ndarray | None:
     return valid if valid.any() and not valid.all() else None
 
 
-def _modality(dataset: Dataset, stored: np.ndarray) -> np.ndarray:
-    if "ModalityLUTSequence" in dataset:
-        try:
-            return np.asarray(apply_modality_lut(stored, dataset), np.float32)
-        except Exception:  # an unusable table is ignored, the image is still usable
-            return stored
+def _table(dataset: Dataset, name: str, is_signed: bool) -> tuple[Table | None, str]:
+    """Return the table of a sequence, None without a usable one, and a note on what is wrong with it."""
+    items = dataset.get(f"{name}LUTSequence")
+    if not items:
+        return None, ""
+    try:
+        table = read_table(items[0], is_signed=is_signed, is_little=dataset.original_encoding[1] is not False)
+    except UnusableTable as reason:
+        return None, f"its {name} lookup table is ignored: {reason}"
+    except Exception as error:  # fuzzed sequences fail in many ways
+        return None, f"its {name} lookup table is ignored: {sentence_of(error)}"
+    return table, f"{name} lookup table: {table.note}" if table.note else ""
+
+
+def _modality(dataset: Dataset, stored: np.ndarray, notes: list[str]) -> np.ndarray:
+    table, note = _table(dataset, "Modality", stored.dtype.kind == "i")
+    notes += [note] if note else []
+    if table is not None:
+        return table.apply(stored).astype(np.float32)
     slope, intercept = number_of(dataset, "RescaleSlope"), number_of(dataset, "RescaleIntercept")
     slope, intercept = slope or 1.0, intercept or 0.0
     if (slope, intercept) == (1.0, 0.0):
@@ -142,18 +238,15 @@ def window_function(center: float, width: float, shape: str) -> Callable[[np.nda
     return lambda values: np.clip((np.asarray(values, np.float32) - (center - shift)) / span + 0.5, 0, 1)
 
 
-def _voi(dataset: Dataset) -> Callable[[np.ndarray], np.ndarray] | None:
-    if dataset.get("VOILUTSequence"):
-
-        def table(values: np.ndarray) -> np.ndarray:
-            bits = int(dataset.VOILUTSequence[0].LUTDescriptor[2])
-            return apply_voi(np.rint(values).astype(np.int32), dataset).astype(np.float32) / (2**bits - 1)
-
-        return table
+def _voi(dataset: Dataset, is_signed: bool) -> tuple[Callable[[np.ndarray], np.ndarray] | None, str]:
+    """Return the mapping of values to 0..1 by the file's table or window, and a note on a table with a fault."""
+    table, note = _table(dataset, "VOI", is_signed and "ModalityLUTSequence" not in dataset)
+    if table is not None:
+        return table.fractions, note
     center, width = number_of(dataset, "WindowCenter"), number_of(dataset, "WindowWidth")
     if center is None or width is None or width <= 0:
-        return None
-    return window_function(center, width, text_of(dataset, "VOILUTFunction"))
+        return None, note
+    return window_function(center, width, text_of(dataset, "VOILUTFunction")), note
 
 
 def _check_header(data: bytes, dataset: Dataset, max_pixels: int) -> None:
@@ -168,26 +261,41 @@ def _check_header(data: bytes, dataset: Dataset, max_pixels: int) -> None:
 
 def decode_dicom(path: str, data: bytes, max_pixels: int) -> Picture:
     """Decode the single frame of a DICOM file; ``data``: the file's bytes. Raises :class:`Rejected`."""
-    try:
-        dataset = read_dicom(data)
-    except HeaderError as error:
-        raise Rejected("undecodable", f"header: {error}") from None
+    dataset = _read(data)
     _check_header(data, dataset, max_pixels)
-    syntax = _set_syntax(dataset)
-    _check_complete(dataset, syntax)
-    stored = _stored_values(path, dataset, syntax)
+    _set_syntax(dataset)
+    is_inverted = _is_inverted(dataset)
+    frame = _encoded_frame(dataset)
+    notes = correct_native(dataset) if frame is None else correct_encoded(dataset, frame)
+    if frame is not None:
+        _check_complete(frame, dataset.file_meta.TransferSyntaxUID)
+    stored = _stored_values(path, dataset, frame, notes)
     if text_of(dataset, "PhotometricInterpretation") == "PALETTE COLOR":
         try:
             stored = apply_color_lut(stored, dataset)
         except Exception as error:  # fuzzed tables fail in many ways
             raise Rejected("undecodable", f"palette: {sentence_of(error)}") from None
+    turn = turn_of_header(dataset)
+    if turn != UPRIGHT:
+        notes.append(f"turned upright by its PatientOrientation {shown(text_of(dataset, 'PatientOrientation'))}")
     if stored.ndim == 3 and stored.shape[2] >= 3:
-        return Picture(luma(stored[..., :3], cv2.COLOR_RGB2GRAY))
+        return Picture(luma(stored[..., :3], cv2.COLOR_RGB2GRAY), inverted=is_inverted, turn=turn, notes=notes)
     if stored.ndim != 2 or stored.size == 0:
         raise Rejected("undecodable", f"an array of {stored.ndim} dimensions")
+    voi, voi_note = _voi(dataset, stored.dtype.kind == "i")
     return Picture(
-        values=_modality(dataset, stored),
+        values=_modality(dataset, stored, notes),
         valid=_padding(dataset, stored),
-        inverted=text_of(dataset, "PhotometricInterpretation") == "MONOCHROME1",
-        voi=_voi(dataset),
+        inverted=is_inverted,
+        voi=voi,
+        voi_note=voi_note,
+        turn=turn,
+        notes=notes,
     )
+
+
+def _is_inverted(dataset: Dataset) -> bool:
+    """True if low values are white: by MONOCHROME1, or by the presentation shape INVERSE of MONOCHROME2 (C.11.6)."""
+    photometric = text_of(dataset, "PhotometricInterpretation")
+    shape = text_of(dataset, "PresentationLUTShape")
+    return photometric == "MONOCHROME1" or (photometric == "MONOCHROME2" and shape == "INVERSE")

@@ -1,40 +1,27 @@
 """Decoding PNG and JPEG files; incomplete files are rejected."""
 
+import io
+import os
 import struct
 import zlib
+from typing import BinaryIO
 
 import cv2
 import numpy as np
+from PIL import Image
 
 from cxr.base.errors import out_of_memory
+from cxr.dicom.codestream import APP1, jpeg_is_complete, jpeg_segments, read_jpeg
 from cxr.dicom.files import Rejected, sentence_of
 from cxr.dicom.picture import Picture, check_area, luma
+from cxr.geometry.turns import EXIF_TURNS, UPRIGHT, Turn
 
-_START_OF_SCAN, _END_OF_IMAGE = b"\xff\xda", b"\xff\xd9"
-# SOF0..SOF15 without DHT, JPG and DAC.
-_FRAME_MARKERS = set(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
-
-
-def jpeg_is_complete(stream: bytes, start: bytes = _START_OF_SCAN) -> bool:
-    """Tell whether a JPEG, JPEG-LS or JPEG 2000 codestream reaches its end marker.
-
-    Entropy-coded data of these formats cannot contain the marker, so one after the last scan (``start``) is the end.
-    Decoders silently fill the missing part of a truncated stream with grey.
-    """
-    last = stream.rfind(start)
-    return last >= 0 and stream.rfind(_END_OF_IMAGE) > last
-
-
-def jpeg_size(stream: bytes) -> tuple[int, int]:
-    """Return (rows, columns) from the frame header of a JPEG. Raises :class:`Rejected` if there is none."""
-    place = 2
-    while place + 9 <= len(stream) and stream[place] == 0xFF:
-        marker = stream[place + 1]
-        if marker in _FRAME_MARKERS:
-            return struct.unpack(">HH", stream[place + 5 : place + 9])
-        standalone = marker == 0xFF or 0xD0 <= marker <= 0xD8 or marker == 0x01
-        place += 1 if marker == 0xFF else 2 if standalone else 2 + int.from_bytes(stream[place + 2 : place + 4], "big")
-    raise Rejected("undecodable", "no JPEG frame header")
+_ORIENTATION = 0x0112
+"""EXIF tag of the orientation."""
+_EXIF = b"Exif\0\0"
+_LONGEST_START = 1 << 24
+"""Bytes in which the frame header of a JPEG is looked for: before it may lie colour profiles and thumbnails."""
+_PNG = b"\x89PNG\r\n\x1a\n"
 
 
 def png_size(data: bytes) -> tuple[int, int]:
@@ -68,22 +55,76 @@ def _decoded(data: bytes, flags: int) -> np.ndarray:
     return image
 
 
+def exif_turn(file: BinaryIO) -> Turn:
+    """Return how the PNG or JPEG of a file becomes upright by its EXIF orientation, as viewers show it."""
+    exif = Image.Exif()
+    try:
+        exif.load(_exif_of(file))
+        return EXIF_TURNS.get(exif.get(_ORIENTATION), UPRIGHT)
+    except Exception:  # damaged EXIF data fail in many ways; the image itself may be whole
+        return UPRIGHT
+
+
+def _exif_of(file: BinaryIO) -> bytes:
+    """Return the EXIF data of a PNG or JPEG without reading its pixels, b"" if it has none."""
+    file.seek(0)
+    if file.read(len(_PNG)) != _PNG:
+        start = jpeg_start(file)
+        for marker, offset in jpeg_segments(start):
+            if marker == APP1 and start[offset + 2 : offset + 8] == _EXIF:
+                return start[offset + 2 : offset + int.from_bytes(start[offset : offset + 2], "big")]
+        return b""
+    # Pillow would decode the image to find a chunk behind the pixels
+    while (chunk := file.read(8))[4:].isalpha():
+        length = int.from_bytes(chunk[:4], "big")
+        if chunk[4:] == b"eXIf":
+            return file.read(length)
+        file.seek(length + 4, os.SEEK_CUR)
+    return b""
+
+
+def jpeg_start(file: BinaryIO) -> bytes:
+    """Return the first bytes of a JPEG with its frame header; if it has none, at most :data:`_LONGEST_START` bytes."""
+    size = 1 << 16
+    while True:
+        file.seek(0)
+        start = file.read(size)
+        ends_in_zeros = not start[len(start) // 2 :].strip(b"\0")
+        if len(start) < size or size >= _LONGEST_START or ends_in_zeros or read_jpeg(start) is not None:
+            return start
+        size *= 16
+
+
+def _upright(picture: Picture, data: bytes) -> Picture:
+    """Turn a picture by its EXIF orientation: its original pixels are those that viewers show."""
+    turn = exif_turn(io.BytesIO(data))
+    if turn != UPRIGHT:
+        picture.values = turn.apply(picture.values)
+        picture.valid = None if picture.valid is None else turn.apply(picture.valid)
+        number = next(number for number, other in EXIF_TURNS.items() if other == turn)
+        picture.notes.append(f"turned upright by its EXIF orientation, {number}")
+    return picture
+
+
 def decode_png(data: bytes, max_pixels: int) -> Picture:
-    """Decode a PNG of any bit depth; fully transparent pixels count as padding."""
+    """Decode a PNG of any bit depth, upright by its EXIF orientation; fully transparent pixels count as padding."""
     check_area(*png_size(data), max_pixels)
     image = _decoded(data, cv2.IMREAD_UNCHANGED)
     if image.ndim == 2:
-        return Picture(image)
+        return _upright(Picture(image), data)
     valid = None
     if image.shape[2] == 4:
         valid = image[..., 3] > 0
         valid = valid if valid.any() and not valid.all() else None
-    return Picture(luma(image[..., :3], cv2.COLOR_BGR2GRAY), valid)
+    return _upright(Picture(luma(image[..., :3], cv2.COLOR_BGR2GRAY), valid), data)
 
 
 def decode_jpeg(data: bytes, max_pixels: int) -> Picture:
-    """Decode a JPEG file to its brightness; an EXIF rotation is not applied (its pixels are the original pixels)."""
+    """Decode a JPEG file to its brightness, upright by its EXIF orientation."""
+    codestream = read_jpeg(data)
+    if codestream is None:
+        raise Rejected("undecodable", "no JPEG frame header")
     if not jpeg_is_complete(data):
         raise Rejected("undecodable", "truncated JPEG")
-    check_area(*jpeg_size(data), max_pixels)
-    return Picture(_decoded(data, cv2.IMREAD_GRAYSCALE | cv2.IMREAD_IGNORE_ORIENTATION))
+    check_area(codestream.rows, codestream.columns, max_pixels)
+    return _upright(Picture(_decoded(data, cv2.IMREAD_GRAYSCALE | cv2.IMREAD_IGNORE_ORIENTATION)), data)

@@ -1,22 +1,29 @@
 """Writing masks as a DICOM Segmentation that refers to its X-ray, in the X-ray's own pixels."""
 
-import copy
 import hashlib
 import logging
+import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 
 import highdicom
 import numpy as np
 import yaml
+from pydicom.dataelem import DataElement
 from pydicom.dataset import Dataset
+from pydicom.multival import MultiValue
 from pydicom.sr.coding import Code
 from pydicom.uid import UID, generate_uid
 
+from cxr.base.atomic import atomic
+from cxr.base.errors import out_of_memory
+from cxr.base.faults import broken
 from cxr.base.paths import RESOURCES
 from cxr.base.vocabulary import LESIONS, side_of
+from cxr.dicom.files import sentence_of
 
 # highdicom logs, with each object's identifier, what it copies from it.
 logging.getLogger("highdicom").setLevel(logging.WARNING)
@@ -44,6 +51,16 @@ MAY_BE_EMPTY = (
     "AccessionNumber", "ReferringPhysicianName",
 )  # fmt: skip
 """Elements that the standard requires, though they may be empty (type 2)."""
+CHARACTERS = "ISO_IR 192"
+"""Character set of the segmentations: UTF-8."""
+_TIMES = {
+    "DA": re.compile(r"(\d{4}(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01]))?"),
+    "TM": re.compile(r"(([01]\d|2[0-3])([0-5]\d([0-5]\d(\.\d{1,6})?)?)?)?"),
+    "DT": re.compile(r"(\d{4,14}(\.\d{1,6})?([+-]\d{4})?)?"),
+}
+"""Forms of dates and times, by value representation (PS3.5 6.2)."""
+_FIRST_OVERLAY = 0x5000
+"""First group of curves, overlays and pixels."""
 SERIES_NUMBER = 900
 """Series number of the segmentation, above the numbers that modalities assign in a study."""
 LABEL_LENGTH, TEXT_LENGTH = 64, 1024
@@ -104,50 +121,104 @@ def segmentation(
 
     ``header``: the image's dataset (pixels are not needed); ``version``: this program's version; ``model``: name of the
     model that made the masks; ``made``: when; ``device``: the manufacturer's model name; ``content``: content
-    description. The same arguments give the same bytes. Raises NoSegmentation if all masks are empty or the header
-    lacks an element that a reference to the image needs.
+    description. The same arguments give the same bytes. Odd elements of the header are left out. Raises NoSegmentation
+    if all masks are empty, or if the header lacks an element that a reference to the image needs or has another size.
     """
-    shown = [segment for segment in segments if segment.mask.any()]
-    if not shown:
+    drawn = [segment for segment in segments if segment.mask.any()]
+    if not drawn:
         raise NoSegmentation("all masks are empty")
     source = _referable(header)
-    if (int(source.Rows), int(source.Columns)) != shown[0].mask.shape:
-        raise ValueError("masks must have the picture's rows and columns")
-    packed = [np.packbits(segment.mask).tobytes().hex() for segment in shown]
-    seeds = [str(source.SOPInstanceUID), version, model, made.isoformat(), *(s.instruction for s in shown), *packed]
-    pixels = np.stack([segment.mask for segment in shown], axis=-1)[None].astype(np.uint8)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # some quote the patient's name
-        made_of = highdicom.seg.Segmentation(
-            [source],
-            pixels,
-            highdicom.seg.SegmentationTypeValues.BINARY,
-            [_description(number, segment, version, model, seeds) for number, segment in enumerate(shown, 1)],
-            series_instance_uid=_uid("series", seeds),
-            series_number=SERIES_NUMBER,
-            sop_instance_uid=_uid("instance", seeds),
-            instance_number=1,
-            manufacturer=NAME,
-            manufacturer_model_name=device,
-            software_versions=version,
-            device_serial_number="1",
-            content_description=content,
-            omit_empty_frames=False,
-        )
+    rows, columns = drawn[0].mask.shape
+    if (int(source.Rows), int(source.Columns)) != (rows, columns):
+        raise NoSegmentation(f"the header says {source.Rows} x {source.Columns}, the image is {rows} x {columns}")
+    packed = [np.packbits(segment.mask).tobytes().hex() for segment in drawn]
+    seeds = [str(source.SOPInstanceUID), version, model, made.isoformat(), *(s.instruction for s in drawn), *packed]
+    how = {
+        "pixel_array": np.stack([segment.mask for segment in drawn], axis=-1)[None].astype(np.uint8),
+        "segmentation_type": highdicom.seg.SegmentationTypeValues.BINARY,
+        "segment_descriptions": [_description(at, one, version, model, seeds) for at, one in enumerate(drawn, 1)],
+        "series_instance_uid": _uid("series", seeds),
+        "series_number": SERIES_NUMBER,
+        "sop_instance_uid": _uid("instance", seeds),
+        "instance_number": 1,
+        "manufacturer": NAME,
+        "manufacturer_model_name": device,
+        "software_versions": version,
+        "device_serial_number": "1",
+        "content_description": content,
+        "omit_empty_frames": False,
+    }
+    made_of = _without_odd_elements(source, how)
     _date(made_of, made)
     organisation = _uid("dimensions", seeds)
     made_of.DimensionOrganizationSequence[0].DimensionOrganizationUID = organisation
     for index in made_of.DimensionIndexSequence:
         index.DimensionOrganizationUID = organisation
-    made_of.SpecificCharacterSet = "ISO_IR 192"
+    made_of.SpecificCharacterSet = CHARACTERS
     return made_of
 
 
+def save_segmentation(path: str | Path, header: Dataset, segments: Sequence[Segment], **how: object) -> str:
+    """Write :func:`segmentation` of these arguments into a file; return "", or why there is none, in one clause.
+
+    Raises only errors of the machine and of broken libraries: whatever is odd in a header must not lose the answers.
+    """
+    try:
+        made_of = segmentation(header, segments, **how)
+        with atomic(path) as temporary:
+            made_of.save_as(temporary)
+    except NoSegmentation as reason:
+        return str(reason)
+    except Exception as error:  # headers are odd in many ways
+        if _is_of_machine(error):
+            raise
+        return sentence_of(error)
+    return ""
+
+
+def _without_odd_elements(source: Dataset, how: dict) -> Dataset:
+    """Return the segmentation, without copies of the source's elements if highdicom cannot copy one of them.
+
+    Raises NoSegmentation if it fails without them too.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # some quote the patient's name
+        try:
+            return highdicom.seg.Segmentation([source], **how)
+        except Exception as error:
+            if _is_of_machine(error):
+                raise
+        kept = Dataset()
+        for name in (*NEEDED, "PatientID", "Modality", "SpecificCharacterSet"):
+            kept[name] = source[name]
+        for name in MAY_BE_EMPTY:
+            if name not in kept:
+                setattr(kept, name, "")
+        try:
+            return highdicom.seg.Segmentation([kept], **how)
+        except Exception as error:
+            if _is_of_machine(error):
+                raise
+            raise NoSegmentation(sentence_of(error)) from None
+
+
+def _is_of_machine(error: Exception) -> bool:
+    return out_of_memory(error) or bool(broken(error)) or getattr(error, "errno", None) is not None
+
+
 def _referable(header: Dataset) -> Dataset:
-    missing = [name for name in NEEDED if not header.get(name)]
+    """Return a copy of a header without pixels, and without values that a segmentation must not repeat."""
+    source, tags = Dataset(), list(header.keys())
+    for tag in tags:
+        try:
+            element = header[tag]
+        except Exception:  # its bytes are no value of its kind
+            continue
+        if element.tag.group < _FIRST_OVERLAY and not _is_odd(element):
+            source.add(element)
+    missing = [name for name in NEEDED if not source.get(name)]
     if missing:
         raise NoSegmentation(f"the picture's header lacks {', '.join(missing)}")
-    source = copy.copy(header)
     # A projection has no position in patient space; if a header claims one, highdicom would require all its elements.
     if "FrameOfReferenceUID" in source:
         del source.FrameOfReferenceUID
@@ -156,7 +227,17 @@ def _referable(header: Dataset) -> Dataset:
             setattr(source, name, "")
     if not source.get("Modality"):
         source.Modality = "OT"  # highdicom requires one; the segmentation's own modality is SEG
+    source.SpecificCharacterSet = CHARACTERS  # texts are decoded by now, and highdicom does not know all sets
     return source
+
+
+def _is_odd(element: DataElement) -> bool:
+    """True for a date, a time or a sex that is no DICOM value, such as 10:11:12 or U."""
+    if element.keyword == "PatientSex":
+        return element.value not in ("", None, "M", "F", "O")
+    pattern = _TIMES.get(element.VR)
+    values = element.value if isinstance(element.value, MultiValue) else [element.value]
+    return pattern is not None and not all(pattern.fullmatch(str(value or "").strip()) for value in values)
 
 
 def _description(

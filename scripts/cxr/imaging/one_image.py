@@ -11,21 +11,30 @@ from pydicom.dataset import Dataset
 from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.base.exclusions import REASONS
 from cxr.dicom.files import HEAD_BYTES, HeaderError, Rejected, file_kind, read_dicom
-from cxr.geometry.affine import fit_affine, to_frame, to_original
+from cxr.geometry.affine import to_original, turn_of
+from cxr.geometry.turns import UPRIGHT
 from cxr.imaging.cohort.header import check_kind, check_view, read_header
-from cxr.imaging.frames.decoding import grey_of
+from cxr.imaging.frames.decoding import read_image
 from cxr.plotting.overlay import SIDES
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A decoded image: grey uint8 (rows, columns), its canonical frame, and the affine from frame to image."""
+    """A decoded image: grey uint8 (rows, columns) as it is stored, its upright frame, the affine from frame to grey.
+
+    ``sides``: the patient's sides from left to right of the upright image, as far as the header gives them; ``notes``:
+    what was corrected in the header.
+    """
 
     grey: np.ndarray
     frame: np.ndarray
     affine: np.ndarray
     sides: tuple[str, str] = SIDES
-    """The patient's sides from left to right, as the header gives them."""
+    notes: tuple[str, ...] = ()
+
+    def upright(self, stored: np.ndarray) -> np.ndarray:
+        """Return an array (rows, columns) of the stored image's pixels upright, as the frame shows it."""
+        return turn_of(self.affine).apply(stored)
 
 
 def sides_of(header: Dataset | None) -> tuple[str, str]:
@@ -44,7 +53,7 @@ def picture_of(path: str, cohort: dict, frames: dict) -> tuple[Picture, Dataset 
         header = read_header(path)
         check_kind(header, cohort["modalities"], cohort["body_parts"])
         check_view(header.view, header.view_field, cohort["views"], accept_unknown=True)
-        grey = grey_of(path, frames)
+        decoded = read_image(path, frames)
         with open(path, "rb") as file:
             dicom = file_kind(file.read(HEAD_BYTES)) == "dicom"
         dataset = read_dicom(Path(path).read_bytes()) if dicom else None
@@ -54,8 +63,9 @@ def picture_of(path: str, cohort: dict, frames: dict) -> tuple[Picture, Dataset 
     except (HeaderError, OSError) as error:
         refuse_machine_fault(path, error)
         raise UserError(f"{path} cannot be read ({error}): give a frontal chest X-ray") from None
-    affine = fit_affine(grey.shape, frames["size"], frames["fit"])
-    return Picture(grey, to_frame(grey, affine, frames["size"]), affine, sides_of(dataset)), dataset
+    frame, affine = decoded.frame(frames["size"], frames["fit"])
+    sides = sides_of(dataset) if decoded.turn == UPRIGHT else SIDES
+    return Picture(decoded.grey, frame, affine, sides, decoded.notes), dataset
 
 
 def in_picture(logits: np.ndarray, picture: Picture) -> np.ndarray:

@@ -17,7 +17,9 @@ import numpy as np
 from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_lines
-from cxr.geometry.affine import points_to_frame
+from cxr.geometry.affine import boxes_to_frame, turn_of
+from cxr.geometry.turns import UPRIGHT
+from cxr.geometry.turns import Turn as ImageTurn
 from cxr.instructions.record import Turn
 from cxr.vlm.conventions import Convention, Seen
 from cxr.vlm.wording import locate
@@ -143,13 +145,14 @@ class PictureStore:
         """
         shard, name = self._at(sample)
         if self.originals is not None:
-            return shown(self.originals(sample, self._original_shape(sample)), self.side)
+            original = self.originals(sample, self._original_shape(sample))
+            return shown(self._turn(sample).apply(original), self.side)
         return shown(shard.get(name, sample.image_id)[self.covered(sample)], self.side)
 
     def size(self, sample: Sample) -> tuple[int, int]:
         """Return (H, W) of the picture that :meth:`get` returns, without reading it. Raises UserError like it."""
         if self.originals is not None:
-            return fitted(self._original_shape(sample), self.side)
+            return fitted(self._turn(sample).shape(self._original_shape(sample)), self.side)
         return fitted([part.stop - part.start for part in self.covered(sample)], self.side)
 
     def covered(self, sample: Sample) -> tuple[slice, slice]:
@@ -170,6 +173,11 @@ class PictureStore:
     def _original_shape(self, sample: Sample) -> tuple[int, int]:
         rows, columns = self._at(sample)[0].get(ORIGINAL, sample.image_id)
         return int(rows), int(columns)
+
+    def _turn(self, sample: Sample) -> ImageTurn:
+        """Return how a sample's original becomes upright, as its frame shows it."""
+        shard, _ = self._at(sample)
+        return turn_of(shard.get(AFFINE, sample.image_id)) if shard.has(AFFINE) else UPRIGHT
 
     def view(self, sample: Sample) -> str:
         """Return the name of a sample's image among all shards. Raises UserError like :meth:`get`."""
@@ -202,8 +210,7 @@ def window_of(affine: np.ndarray, original: tuple[int, int], frame: Sequence[int
     ``affine``: from the frame to the original.
     """
     rows, columns = original
-    corners = np.array([[0.0, 0.0], [columns, rows]])
-    edges = np.rint(points_to_frame(corners, affine)).astype(int)
+    edges = np.rint(boxes_to_frame(np.array([0.0, 0.0, columns, rows]), affine)).astype(int).reshape(2, 2)
     height, width = frame
     (left, top), (right, bottom) = np.clip(edges, 0, [width, height]).tolist()
     return slice(top, bottom), slice(left, right)

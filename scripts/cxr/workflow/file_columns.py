@@ -193,6 +193,7 @@ TABLES: dict[str, Columns] = {
     "results/release/{thresholds}/data/{split}-*.parquet": parquet.PAIRS,
     "results/release/{thresholds}/images/{split}-*.parquet": parquet.IMAGES,
     "results/<stage>/excluded.parquet": tables.EXCLUDED,
+    "results/frames/{shard}.corrected.parquet": tables.CORRECTED,
 }
 """{path: its columns}: each is declared beside its writer."""
 SAME = {
@@ -210,6 +211,7 @@ SAME = {
         )
     },
     "results/semisyn/references/{reference}/frames.excluded.parquet": "results/<stage>/excluded.parquet",
+    "results/semisyn/references/{reference}/frames.corrected.parquet": "results/frames/{shard}.corrected.parquet",
     "results/semisyn/references/{reference}/organs.excluded.parquet": "results/<stage>/excluded.parquet",
     "results/medground/dataset/shown.parquet": "results/semisyn/readers/shown.parquet",
     "results/review/queries/items.parquet": "results/semisyn/readers/items.parquet",
@@ -235,6 +237,7 @@ SAME = {
     "results/radvlm/sources/own/excluded.parquet": "results/<stage>/excluded.parquet",
     "results/radvlm/sources/{source}/{shard}.parquet": "results/cohort/{shard}.parquet",
     "results/radvlm/sources/{source}/frames/{shard}.excluded.parquet": "results/<stage>/excluded.parquet",
+    "results/radvlm/sources/{source}/frames/{shard}.corrected.parquet": "results/frames/{shard}.corrected.parquet",
     "results/radvlm/sources/own/{shard}.excluded.parquet": "results/<stage>/excluded.parquet",
     "results/radvlm/sources/{source}/excluded.parquet": "results/<stage>/excluded.parquet",
     "results/radvlm/filtered/{source}/excluded.parquet": "results/<stage>/excluded.parquet",

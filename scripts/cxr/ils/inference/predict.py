@@ -12,7 +12,7 @@ from pydicom.dataset import Dataset
 
 from cxr.base.atomic import atomic
 from cxr.base.errors import UserError, describe
-from cxr.dicom.segmentation import NoSegmentation, Segment, segmentation
+from cxr.dicom.segmentation import Segment, save_segmentation
 from cxr.ils.inference.asking import NO_SEG, SEVERAL_SEG, Asker
 from cxr.ils.rosalia.pictures import clip_pixels, equalise
 from cxr.ils.rosalia.samples import Sample
@@ -99,7 +99,8 @@ def write(
         mask, drawn = f"{place}_mask.png", f"{place}_overlay.png"
         _save_mask(finding.mask, folder / mask)
         said = finding.answer if finding.answer is not None else "(no answer was asked for)"
-        figure = overlay(picture.grey, finding.mask, finding.instruction, said, picture.sides)
+        upright_mask = picture.upright(finding.mask)
+        figure = overlay(picture.upright(picture.grey), upright_mask, finding.instruction, said, picture.sides)
         save(figure, folder / drawn, DPI)
         number += bool(finding.mask.any())
         rows.append(
@@ -108,17 +109,14 @@ def write(
              "segment": number if header is not None and finding.mask.any() else None}
         )  # fmt: skip
     about: dict = {"model": model, "rows": picture.grey.shape[0], "columns": picture.grey.shape[1], "findings": rows}
-    about |= {"segmentation": None, "notes": []}
+    about |= {"segmentation": None, "notes": [f"the image: {note}" for note in picture.notes]}
     if picture.sides != SIDES:
         about["notes"].append("the header says that the image is mirrored; the model takes the image's left as right")
     if header is not None:
-        try:
-            segments = [Segment(finding.instruction, finding.mask) for finding in findings]
-            made_of = segmentation(header, segments, version=version, model=model, made=made)
-            with atomic(folder / SEG) as temporary:
-                made_of.save_as(temporary)
-            about["segmentation"] = SEG
-        except NoSegmentation as reason:
+        segments = [Segment(finding.instruction, finding.mask) for finding in findings]
+        reason = save_segmentation(folder / SEG, header, segments, version=version, model=model, made=made)
+        about["segmentation"] = None if reason else SEG
+        if reason:
             about["notes"].append(f"no DICOM segmentation: {reason}")
             for row in rows:
                 row["segment"] = None

@@ -103,4 +103,4 @@ def _width(packed: np.ndarray, to_original: np.ndarray) -> float:
     if not len(columns):
         return 0.0
     edges = points_to_original(np.array([[columns[0], 0.0], [columns[-1] + 1.0, 0.0]]), to_original)
-    return float(abs(edges[1, 0] - edges[0, 0]))
+    return float(np.abs(edges[1] - edges[0]).sum())

@@ -13,7 +13,7 @@ from cxr.base.counting import counted
 from cxr.base.errors import UserError
 from cxr.base.user_tables import folded, read_frame, require
 from cxr.base.vocabulary import BOX_CLASSES
-from cxr.geometry.affine import points_to_frame
+from cxr.geometry.affine import boxes_to_frame
 from cxr.geometry.boxes import CORNERS
 from cxr.geometry.suppression import preference
 from cxr.imaging.boxes.engine import BoxesOptions, Detections
@@ -91,7 +91,7 @@ class TableEngine:
             return Detections(np.zeros((0, 4)), np.zeros(0), [])
         boxes = rows.select(CORNERS).to_numpy()
         if self.options.table_pixels == "original":
-            boxes = points_to_frame(boxes.reshape(-1, 2), to_original).reshape(-1, 4)
+            boxes = boxes_to_frame(boxes, to_original)
         height, width = image.shape
         boxes = np.clip(boxes, 0.0, np.array([width, height, width, height], np.float64))
         confidence, names = rows["confidence"].to_numpy(), rows["class_name"].to_list()

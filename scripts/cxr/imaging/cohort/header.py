@@ -3,10 +3,13 @@
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import BinaryIO
 
 from PIL import Image, UnidentifiedImageError
 from pydicom.dataset import Dataset
 
+from cxr.base.regular_files import open_regular
+from cxr.dicom.codestream import read_jpeg
 from cxr.dicom.files import (
     HEAD_BYTES,
     HeaderError,
@@ -19,7 +22,10 @@ from cxr.dicom.files import (
     sentence_of,
     shown,
     text_of,
+    turn_of_header,
 )
+from cxr.dicom.raster import exif_turn, jpeg_start
+from cxr.geometry.turns import UPRIGHT, Turn
 from cxr.imaging.cohort.view import CODE_FIELDS, FIELDS, OTHER, TEXT_FIELDS, view_of_header
 
 # Only the size is read here; the stage frames has its own limit.
@@ -42,6 +48,13 @@ _TAGS = [
     "AcquisitionDateTime",
     *(name for pair in _TIMES for name in pair),
 ]
+_UNKNOWN_PARTS = {
+    "", "UNKNOWN", "UNSPECIFIED", "NOT SPECIFIED", "UNDEFINED", "NONE", "NULL", "N A", "NA", "NOT APPLICABLE",
+    "NOT AVAILABLE",
+}  # fmt: skip
+"""Values of BodyPartExamined that name no body part."""
+_LETTERS_OF_PART = 5
+"""Fewest letters of a body part that counts inside a longer word: RIB is in TRIBE, too."""
 _MODALITY_OF_CLASS = {
     "1.2.840.10008.5.1.4.1.1.1": "CR",
     "1.2.840.10008.5.1.4.1.1.1.1": "DX",
@@ -51,7 +64,10 @@ _MODALITY_OF_CLASS = {
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """Facts of one image file; ``modality`` and ``body_part`` are None for a file format without these fields."""
+    """Facts of one image file; ``modality`` and ``body_part`` are None for a file format without these fields.
+
+    ``size``: (rows, columns), of a PNG or JPEG upright, of a DICOM as stored; ``turn``: how a DICOM becomes upright.
+    """
 
     size: tuple[int, int] | None
     modality: str | None = None
@@ -59,6 +75,7 @@ class Header:
     view: str | None = None
     view_field: str = ""
     acquired: str | None = None
+    turn: Turn = UPRIGHT
 
 
 def _acquired(dataset: Dataset) -> str | None:
@@ -91,13 +108,27 @@ def _dicom_header(path: str, magic: bool) -> Header:
         view=view,
         view_field=view_field,
         acquired=_acquired(dataset),
+        turn=turn_of_header(dataset),
     )
 
 
-def _picture_header(path: str) -> Header:
+def _png_size(file: BinaryIO) -> tuple[int, int]:
+    with Image.open(file, formats=("PNG",)) as picture:
+        return picture.height, picture.width
+
+
+def _jpeg_size(file: BinaryIO) -> tuple[int, int]:
+    codestream = read_jpeg(jpeg_start(file))
+    if codestream is None:
+        raise Rejected("unreadable_header", "no JPEG frame header")
+    return codestream.rows, codestream.columns
+
+
+def _picture_header(path: str, kind: str) -> Header:
     try:
-        with Image.open(path) as picture:
-            return Header(size=(picture.height, picture.width), view_field="a PNG or JPEG file names none")
+        with open_regular(path) as file:
+            size = _png_size(file) if kind == "png" else _jpeg_size(file)
+            return Header(size=exif_turn(file).shape(size), view_field="a PNG or JPEG file names none")
     except (UnidentifiedImageError, OSError, ValueError, SyntaxError, MemoryError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise refused(error) from None
@@ -112,10 +143,18 @@ def not_understood(dataset: Dataset) -> str:
     return f"not understood: {'; '.join(said)}" if said else "ViewPosition is empty, as are the fields beside it"
 
 
+def read_turn(path: str) -> Turn:
+    """Return how a file's image becomes upright by its header; UPRIGHT for one that is not DICOM or cannot be read."""
+    try:
+        return read_header(path).turn
+    except Rejected:
+        return UPRIGHT
+
+
 def read_header(path: str) -> Header:
     """Read the header of a DICOM, PNG or JPEG file, recognized by its first bytes. Raises :class:`Rejected`."""
     try:
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             head = file.read(HEAD_BYTES)
     except OSError as error:
         raise refused(error) from None
@@ -127,7 +166,7 @@ def read_header(path: str) -> Header:
     if kind is None:
         raise Rejected("not_dicom")
     try:
-        return _dicom_header(path, head[128:132] == b"DICM") if kind == "dicom" else _picture_header(path)
+        return _dicom_header(path, head[128:132] == b"DICM") if kind == "dicom" else _picture_header(path, kind)
     except OSError as error:
         raise refused(error) from None
 
@@ -148,14 +187,18 @@ def _plain(words: Iterable[str]) -> set[str]:
 def check_kind(header: Header, modalities: list[str], body_parts: list[str]) -> None:
     """Raise :class:`Rejected` for a modality or body part that is not listed.
 
-    A body part passes if it or one of its words is listed ("CHEST PORTABLE"), or if the field is empty.
+    A body part passes if it or one of its words is listed (CHEST PORTABLE), if a listed word is part of one of its
+    words (CHESTABDOMEN), or if the field is empty or says that it is not known.
     """
     if header.modality is not None and header.modality not in _plain(modalities):
         raise Rejected("wrong_modality", _shown(header.modality) if header.modality else "no modality")
     words = re.findall(r"[A-Z]+", header.body_part or "")
-    known = {" ".join(re.findall(r"[A-Z]+", part)) for part in _plain(body_parts)}
-    if words and not {*words, " ".join(words)} & known:
-        raise Rejected("wrong_body_part", _shown(header.body_part or ""))
+    phrase = " ".join(words)
+    listed = {" ".join(re.findall(r"[A-Z]+", part)) for part in _plain(body_parts)}
+    parts = [part for part in listed if len(part) >= _LETTERS_OF_PART]
+    if phrase in _UNKNOWN_PARTS or {*words, phrase} & listed or any(part in word for part in parts for word in words):
+        return
+    raise Rejected("wrong_body_part", _shown(header.body_part or ""))
 
 
 def check_view(view: str | None, told_by: str, views: list[str], accept_unknown: bool) -> str:

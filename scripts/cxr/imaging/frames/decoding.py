@@ -1,21 +1,50 @@
 """An image file as its frame shows it, in its own pixels."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
 from cxr.base.errors import StoreError
 from cxr.dicom.decode import decode
+from cxr.geometry.affine import fit_affine, from_upright, to_frame
+from cxr.geometry.turns import Turn
 from cxr.imaging.frames.window import to_grey
 
 
-def grey_of(path: str, how: Mapping) -> np.ndarray:
-    """Return a DICOM, PNG or JPEG file as uint8 (rows, columns), upright and with white bone, padding 0.
+@dataclass(frozen=True)
+class Decoded:
+    """A decoded image file.
+
+    ``grey``: uint8 (rows, columns) as the file stores it, but a PNG or JPEG upright by its EXIF orientation; with white
+    bone and padding 0. ``turn``: how it becomes upright; ``notes``: what was corrected or ignored in its header.
+    """
+
+    grey: np.ndarray
+    turn: Turn
+    notes: tuple[str, ...]
+
+    def frame(self, size: int, fit: str) -> tuple[np.ndarray, np.ndarray]:
+        """Return the upright frame uint8 (size, size), and the affine (2, 3) from it to :attr:`grey`."""
+        upright = self.turn.apply(self.grey)
+        affine = fit_affine(upright.shape, size, fit)
+        return to_frame(upright, affine, size), from_upright(affine, self.turn, upright.shape)
+
+
+def read_image(path: str, how: Mapping) -> Decoded:
+    """Decode a DICOM, PNG or JPEG file.
 
     ``how``: the settings max_pixels, window and percentiles of the frames stage. Raises :class:`Rejected` for a file
     that cannot be decoded, OSError if the machine cannot read it.
     """
-    return to_grey(decode(path, how["max_pixels"]), how["window"], how["percentiles"])
+    picture = decode(path, how["max_pixels"])
+    grey = to_grey(picture, how["window"], how["percentiles"])
+    return Decoded(grey, picture.turn, tuple(picture.notes))
+
+
+def grey_of(path: str, how: Mapping) -> np.ndarray:
+    """Return the original pixels of a file, :attr:`Decoded.grey`. Raises as :func:`read_image` does."""
+    return read_image(path, how).grey
 
 
 def of_its_frame(original: np.ndarray, image_id: str, shape: tuple[int, int]) -> np.ndarray:

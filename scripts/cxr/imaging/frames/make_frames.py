@@ -17,7 +17,7 @@ from cxr.base.faults import Failures, Tolerance
 from cxr.base.hdf5 import ShardWriter
 from cxr.base.jobs import log, progress
 from cxr.base.ledger import Ledger
-from cxr.base.tables import read_table
+from cxr.base.tables import read_table, write_corrected
 from cxr.imaging.frames.isolate import Workers
 
 T, R = TypeVar("T"), TypeVar("R")
@@ -96,7 +96,7 @@ class Spool:
 
 
 def first_decodable(group: list[Candidate], ask: Callable[[str], tuple]) -> tuple[list[tuple], tuple | None]:
-    """Return ([(candidate, how, reason, detail) of those not used], (candidate, frame, affine, shape, narrow) or None).
+    """Return ([(candidate, how, reason, detail) of those not used], (candidate, *answer of ``ask``) or None).
 
     ``how``: "rejected", or "failed" for an error that points to the machine if it repeats from file to file.
     """
@@ -139,6 +139,7 @@ def run_shard(
     cohort: str,
     output: str,
     excluded: str,
+    corrected: str,
     options: FramesOptions,
     attrs: dict,
     threads: int,
@@ -146,13 +147,15 @@ def run_shard(
 ) -> None:
     """Write the frames of one shard: per study the first image that can be decoded (or every one), and the ledger.
 
+    ``corrected``: the table of images that are used although their headers are wrong.
+
     ``compute``: the settings' section of that name. Raises Broken if decoding fails for a reason that no file caused.
     """
     groups = studies(cohort, options.per_study)
     ledger = Ledger("frames")
     gone: Counter[str] = Counter()
     failures = Failures("frames", sum(map(len, groups)), Tolerance.of(compute))
-    narrow = 0
+    narrow, corrections = 0, []
     spool = Spool(Path(output).parent, options.size)
     with Workers(asdict(options), options.timeout_s) as workers, ThreadPoolExecutor(max(1, threads)) as pool:
         results = ahead(pool, lambda group: first_decodable(group, workers.ask), groups, 4 * max(1, threads))
@@ -163,10 +166,12 @@ def run_shard(
                 gone[reason] += 1
             if chosen is not None:
                 failures.passed()
-                candidate, frame, affine, shape, squeezed = chosen
+                candidate, frame, affine, shape, squeezed, notes = chosen
                 ledger.accept(candidate.image_id)
                 spool.put(candidate.image_id, frame, affine, shape)
                 narrow += squeezed
+                names = {"image_id": candidate.image_id, "study_id": candidate.study_id}
+                corrections += [names | {"correction": note} for note in notes]
         _tell_of_changes(gone["missing_file"], groups, cohort, pool)
     if narrow:
         log.warning(
@@ -191,4 +196,5 @@ def run_shard(
         for image_id, frame, affine, shape in spool:
             writer.append(image_id, image=frame, to_original=affine, original_shape=np.array(shape, np.int32))
     spool.close()
+    write_corrected(corrected, corrections)
     ledger.finish(excluded, (candidate.image_id for group in groups for candidate in group))

@@ -38,6 +38,8 @@ def to_grey(picture: Picture, method: str, percentiles: list[float]) -> np.ndarr
     if exposed.min() == exposed.max():
         raise Rejected("constant_image")
     grey = None
+    if method == "voi" and picture.voi_note:
+        picture.notes.append(picture.voi_note)
     if method == "voi" and picture.voi is not None:
         shown = picture.voi(values)
         if np.ptp(shown if valid is None else shown[valid]) > 0:

@@ -13,8 +13,7 @@ from cxr.base.errors import MACHINE_ERRORS, describe, out_of_memory
 from cxr.base.faults import broken
 from cxr.dicom.files import Rejected, sentence_of
 from cxr.dicom.pixels import lacking
-from cxr.geometry.affine import fit_affine, to_frame
-from cxr.imaging.frames.decoding import grey_of
+from cxr.imaging.frames.decoding import read_image
 from cxr.imaging.frames.window import is_narrow
 
 
@@ -22,20 +21,20 @@ class Unexpected(Rejected):
     """A file cannot be decoded for a reason that points to the machine if it repeats; the job counts these."""
 
 
-def prepare(path: str, options: dict) -> tuple[np.ndarray, np.ndarray, tuple[int, int], bool]:
-    """Return (frame uint8 (size, size), affine to original float64 (2, 3), original (rows, columns), narrow range).
+def prepare(path: str, options: dict) -> tuple[np.ndarray, np.ndarray, tuple[int, int], bool, tuple[str, ...]]:
+    """Return (frame uint8 (size, size), affine to original float64 (2, 3), original (rows, columns), narrow, notes).
 
-    ``options`` are the fields of ``FramesOptions``. Raises :class:`Rejected`.
+    ``narrow``: whether few pixels hold most of the grey range; ``notes``: corrections of the header. ``options`` are
+    the fields of ``FramesOptions``. Raises :class:`Rejected`.
     """
     try:
-        grey = grey_of(path, options)
+        decoded = read_image(path, options)
     except Exception as error:
         if out_of_memory(error):
             raise Unexpected("undecodable", "more memory than frames.max_memory_mb") from None
         raise
-    affine = fit_affine(grey.shape, options["size"], options["fit"])
-    narrow = is_narrow(grey, options["spike_share"], options["spike_range"])
-    return to_frame(grey, affine, options["size"]), affine, grey.shape, narrow
+    narrow = is_narrow(decoded.grey, options["spike_share"], options["spike_range"])
+    return *decoded.frame(options["size"], options["fit"]), decoded.grey.shape, narrow, decoded.notes
 
 
 def _limit_memory(megabytes: int) -> None:

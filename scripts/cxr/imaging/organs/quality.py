@@ -8,7 +8,8 @@ import cv2
 import numpy as np
 
 from cxr.base.vocabulary import HEART, LUNGS
-from cxr.geometry.affine import points_to_frame
+from cxr.geometry.affine import boxes_to_frame, turn_of
+from cxr.geometry.turns import UPRIGHT
 from cxr.imaging.organs import upright
 from cxr.imaging.organs.engine import OrgansOptions
 
@@ -21,7 +22,7 @@ def content_rectangle(
     ``to_original``: the frame-to-original affine (2, 3); ``original_shape``: (rows, columns).
     """
     rows, columns = (float(side) for side in original_shape)
-    corners = np.clip(points_to_frame(np.array([[0.0, 0.0], [columns, rows]]), to_original), 0, size)
+    corners = np.clip(boxes_to_frame(np.array([0.0, 0.0, columns, rows]), to_original), 0, size)
     return tuple(float(value) for value in corners.ravel())
 
 
@@ -55,10 +56,12 @@ def posture(
         return None
     x1, y1, x2, y2 = (round(edge) for edge in content_rectangle(to_original, original_shape, image.shape[0]))
     found = upright.probabilities(image[y1 : max(y2, y1 + 1), x1 : max(x2, x1 + 1)])
+    # the frames stage has turned it already, once: the header may be wrong
+    after = "" if turn_of(to_original) == UPRIGHT else ", after it was turned as its PatientOrientation says"
     if found[1] > options.max_mirrored:
-        return "heart_on_right", f"the image looks mirrored, probability {found[1]:.3f}"
+        return "heart_on_right", f"the image looks mirrored, probability {found[1]:.3f}{after}"
     if found[:2].sum() < options.min_upright:
-        return "not_a_radiograph", upright.described(found)
+        return "not_a_radiograph", upright.described(found) + after
     return None
 
 

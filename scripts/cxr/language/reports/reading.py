@@ -8,6 +8,7 @@ from typing import Protocol
 
 from cxr.base.faults import broken
 from cxr.base.paths import RESOURCES
+from cxr.base.regular_files import open_regular
 from cxr.language.reports import layouts, sections
 from cxr.language.reports.decoding import NoText, cleaned, decode
 from cxr.language.reports.privacy.scrubbing import add_counts, scrub
@@ -136,7 +137,7 @@ def _merged(found: list[dict[str, str]]) -> dict[str, str]:
 def _text(path: Path, how: How) -> str:
     """Return the text of a report file. Raises _Unusable for a missing, unreadable or overlong one."""
     try:
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             size = os.fstat(file.fileno()).st_size
             if size > how.max_characters * _BYTES_A_CHARACTER:
                 raise _Unusable("too_long", f"a file of {size} bytes; reports.max_characters is {how.max_characters}")

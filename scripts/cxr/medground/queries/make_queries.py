@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from itertools import chain
 
+import numpy as np
 import polars as pl
 
 from cxr.base.columns import Column, Columns, schema
@@ -13,6 +14,7 @@ from cxr.base.hdf5 import Shard
 from cxr.base.jobs import progress
 from cxr.base.seeds import rng
 from cxr.base.tables import read_table, write_lines, write_table
+from cxr.geometry.affine import boxes_to_original
 from cxr.geometry.boxes import CORNERS
 from cxr.medground.logic.decide import Decider, Query
 from cxr.medground.logic.descriptions import faults, parsed
@@ -151,7 +153,6 @@ def _line(image, rows, facts, options, drawn: Drawn, decider) -> dict:
 def _facts(image, rows, facts, options, regions, decider) -> dict:
     """Return the fields of a line, in their order; what the query itself decides is empty."""
     boxes = [[rows[one][name] for name in ("gx1", "gy1", "gx2", "gy2")] for one in regions]
-    move = image["to_original"]
     return {
         "query_id": "",
         "source": options.source,
@@ -164,7 +165,7 @@ def _facts(image, rows, facts, options, regions, decider) -> dict:
         "kind": "",
         "regions": regions,
         "boxes": boxes,
-        "boxes_px": [_moved([rows[one][name] for name in CORNERS], move) for one in regions],
+        "boxes_px": [_original([rows[one][name] for name in CORNERS], image["to_original"]) for one in regions],
         "candidates": int(decider.scene.candidate.sum()),
         "trivial": int(decider.scene.candidate.sum()) == 1,
         "by_class": False,
@@ -176,10 +177,10 @@ def _facts(image, rows, facts, options, regions, decider) -> dict:
     }
 
 
-def _moved(box: list[int], affine: list[float]) -> list[float]:
-    a, b, c, d, e, f = affine
-    x1, y1, x2, y2 = box
-    return [round(v, 2) for v in (a * x1 + b * y1 + c, d * x1 + e * y1 + f, a * x2 + b * y2 + c, d * x2 + e * y2 + f)]
+def _original(box: list[int], affine: list[float]) -> list[float]:
+    """Return a box of the frame in original pixels; ``affine``: its six numbers by rows."""
+    (corners,) = boxes_to_original(np.array(box, np.float64), np.reshape(affine, (2, 3))).tolist()
+    return [round(corner, 2) for corner in corners]
 
 
 def _by_image(path: str) -> Mapping[str, list[dict]]:

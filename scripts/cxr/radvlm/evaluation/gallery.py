@@ -12,7 +12,7 @@ from cxr.base.atomic import whole
 from cxr.base.hdf5 import Shard
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_lines, write_lines
-from cxr.geometry.affine import points_to_frame
+from cxr.geometry.affine import boxes_to_frame
 from cxr.plotting.encoding import encoded
 from cxr.radvlm.evaluation.answered import Answered, joined
 from cxr.radvlm.evaluation.blind import shown, slots
@@ -71,7 +71,7 @@ def drawn(
     ``affine``: from the frame to the original picture, whose shape is (rows, columns).
     """
     rows, columns = shape
-    corners = points_to_frame(np.array([[0.0, 0.0], [columns, rows]]), affine)
+    corners = boxes_to_frame(np.array([0.0, 0.0, columns, rows]), affine).reshape(2, 2)
     low, high = np.maximum(np.floor(corners[0]), 0).astype(int), np.minimum(np.ceil(corners[1]), frame.shape[::-1][:2])
     part = np.repeat(frame[low[1] : int(high[1]), low[0] : int(high[0]), None], 3, axis=2)
     height, width = part.shape[:2]

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from cxr.base.hdf5 import Shard
-from cxr.geometry.affine import points_to_original
+from cxr.geometry.affine import boxes_to_original, to_upright
 from cxr.geometry.boxes import CORNERS
 from cxr.geometry.components import boxes_around
 from cxr.radvlm.boxes import in_order, unit_boxes, with_area
@@ -118,8 +118,7 @@ def sizes_of(images: pl.DataFrame, shards: Sequence[str]) -> dict[str, tuple[int
         with Shard(path) as shard:
             for image_id in shard.ids:
                 if image_id in wanted:
-                    rows, columns = map(int, shard.get("original_shape", image_id))
-                    found[image_id] = (rows, columns)
+                    _, found[image_id] = _upright(shard, image_id)
     return found
 
 
@@ -137,8 +136,7 @@ def areas_of(pairs: Sequence[Mapping], frames: Sequence[str], masks: Sequence[st
             for mask_id in filter(of.__contains__, shard.ids):
                 affine, shape = placed[of[mask_id]]
                 boxes = around_parts(shard.get("mask", mask_id), smallest)
-                corners = [points_to_original(part, affine) for part in (boxes[:, :2], boxes[:, 2:])]
-                unit = unit_boxes(np.concatenate(corners, axis=1), *shape)
+                unit = unit_boxes(boxes_to_original(boxes, affine), *shape)
                 found[mask_id] = in_order(unit[with_area(unit)])
     return found
 
@@ -166,6 +164,11 @@ def _placed(frames: Sequence[str], wanted: set[str]) -> dict[str, tuple[np.ndarr
     for path in frames:
         with Shard(path) as shard:
             for image_id in filter(wanted.__contains__, shard.ids):
-                shape = tuple(map(int, shard.get("original_shape", image_id)))
-                found[image_id] = shard.get("to_original", image_id), shape
+                found[image_id] = _upright(shard, image_id)
     return found
+
+
+def _upright(shard: Shard, image_id: str) -> tuple[np.ndarray, tuple[int, int]]:
+    """Return the affine from a frame to its upright original, whose fractions boxes are, and that one's size."""
+    rows, columns = map(int, shard.get("original_shape", image_id))
+    return to_upright(shard.get("to_original", image_id), (rows, columns))

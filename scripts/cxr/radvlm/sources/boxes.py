@@ -4,7 +4,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -18,8 +18,10 @@ from cxr.base.errors import UserError
 from cxr.base.jobs import log
 from cxr.base.user_tables import read_frame
 from cxr.dicom.files import Rejected, shown
+from cxr.geometry.affine import boxes_to_upright
 from cxr.geometry.fusion import fuse_groups, in_order
-from cxr.imaging.cohort.header import read_header
+from cxr.geometry.turns import UPRIGHT, Turn
+from cxr.imaging.cohort.header import Header, read_header
 from cxr.imaging.cohort.split import hashed_split, split_name
 from cxr.radvlm.sources import image_labels
 from cxr.radvlm.sources.facts import BOX, FUSED, IMAGES, NAMELESS, Held, add_boxes, box_facts, clean
@@ -174,17 +176,19 @@ def _add(held: Held, options: ReadOptions, images: Sequence[Found]) -> None:
         held.counts["table rows"] += len(one.regions)
         image_id = image_name("{stem}", one.image_id)
         try:
-            path, size = _size(one)
+            path, header = _header(one)
         except Rejected as rejected:
             _leave_out(held, rejected.reason, image_id, one.regions, rejected.detail)
             continue
+        stored, turn = header.size, header.turn
+        size = turn.shape(stored)
         drawn = {region.size for region in one.regions if region.size}
-        reason = "duplicate_image" if image_id in sizes else "shape_mismatch" if drawn - {size} else ""
+        reason = "duplicate_image" if image_id in sizes else "shape_mismatch" if drawn - {stored} else ""
         if reason:
             _leave_out(held, reason, image_id, one.regions)
             continue
         sizes[image_id] = size
-        regions = [region for region in one.regions if region.label.strip()]
+        regions = [_upright(region, turn, stored) for region in one.regions if region.label.strip()]
         for _ in range(len(one.regions) - len(regions)):
             held.leave_out("unknown_label", image_id, detail=NAMELESS, of=BOX)
         subject = subject_of(one.image_id, options)
@@ -234,15 +238,23 @@ def _as_they_are(held: Held, image_id: str, regions: Sequence[Annotation], size:
         add_boxes(held, image_id, BOX, name, np.array(boxes, np.float64), size, least)
 
 
-def _size(one: Found) -> tuple[Path, tuple[int, int]]:
-    """Return the file and the size of an image. Raises Rejected if it is missing or cannot be read."""
+def _upright(region: Annotation, turn: Turn, stored: tuple[int, int]) -> Annotation:
+    """Return a region with its box in pixels of the upright image; it was drawn on the image as it is stored."""
+    if turn == UPRIGHT or (box := corners(region)) is None:
+        return region
+    (upright,) = boxes_to_upright(np.array(box, np.float64), turn, stored).tolist()
+    return replace(region, box=tuple(upright), drawn=None, size=turn.shape(stored))
+
+
+def _header(one: Found) -> tuple[Path, Header]:
+    """Return the file of an image and its header, with a size. Raises Rejected if it is missing or cannot be read."""
     path = next((path for path in one.paths if path.is_file()), None)
     if path is None:
         raise Rejected("missing_file")
-    size = read_header(str(path)).size
-    if size is None:
+    header = read_header(str(path))
+    if header.size is None:
         raise Rejected("undecodable", "the header tells no size")
-    return path, tuple(size)
+    return path, header
 
 
 def _image(image_id: str, subject: str, split: str, size: tuple[int, int], path: Path, name: str) -> dict:

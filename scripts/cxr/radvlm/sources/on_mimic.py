@@ -10,6 +10,9 @@ from cxr.annotations.ms_cxr import read as read_table_of_ms_cxr
 from cxr.annotations.reading import Annotation
 from cxr.base.errors import UserError
 from cxr.base.tables import read_table
+from cxr.geometry.affine import boxes_to_upright
+from cxr.geometry.turns import UPRIGHT, Turn
+from cxr.imaging.cohort.header import read_turn
 from cxr.radvlm.sources.facts import IMAGES, NAMELESS, PHRASE, REGION, Held, add_boxes
 from cxr.radvlm.sources.mimic import IDS, published_splits
 from cxr.radvlm.sources.options import ReadOptions
@@ -41,11 +44,11 @@ def read_ms_cxr(options: ReadOptions, images: str) -> Held:
                     held.leave_out(reason, image_id, of=PHRASE)
                 continue
             boxes = np.array([one.box or (np.nan,) * 4 for one in group])
-            add_boxes(held, image_id, PHRASE, text.strip(), boxes, (row["rows"], row["columns"]), options.min_box)
+            add_boxes(held, image_id, PHRASE, text.strip(), *_upright(row, boxes), options.min_box)
         if row is None:
             held.gone[IMAGES, "no_image"] += 1
         else:
-            held.images.append({name: row[name] for name in row if name != "source"})
+            held.images.append(_image(row))
     held.kept.update({IMAGES: len(held.images), PHRASE: len(held.facts)})
     return held
 
@@ -80,16 +83,33 @@ def read_imagenome(options: ReadOptions, images: str) -> Held:
             for _ in graph.names:
                 held.leave_out(reason, graph.image_id, of=REGION)
             continue
-        shape = (row["rows"], row["columns"])
-        for name, box in zip(graph.names, graph.boxes, strict=True):
+        boxes, shape = _upright(row, graph.boxes)
+        for name, box in zip(graph.names, boxes, strict=True):
             if not name.strip():
                 held.leave_out("unknown_label", graph.image_id, detail=NAMELESS, of=REGION)
                 continue
             add_boxes(held, graph.image_id, REGION, name, box[None], shape, options.min_box)
-        told = {name: row[name] for name in row if name != "source"}
-        held.images.append(told | {"split": split, "sex": graph.sex or row["sex"]})
+        held.images.append(_image(row) | {"split": split, "sex": graph.sex or row["sex"]})
     held.kept.update({IMAGES: len(held.images), REGION: len(held.facts)})
     return held
+
+
+def _turn(row: Mapping) -> Turn:
+    """Return how an image becomes upright; only a DICOM with a known size can tell it."""
+    tells = row["path"].endswith(".dcm") and row["rows"] is not None and row["columns"] is not None
+    return read_turn(row["path"]) if tells else UPRIGHT
+
+
+def _upright(row: Mapping, boxes: np.ndarray) -> tuple[np.ndarray, tuple[int | None, int | None]]:
+    """Return boxes (N, 4), drawn on an image as it is stored, in pixels of the upright one, and that one's size."""
+    turn, stored = _turn(row), (row["rows"], row["columns"])
+    return (boxes if turn == UPRIGHT else boxes_to_upright(boxes, turn, stored)), turn.shape(stored)
+
+
+def _image(row: Mapping) -> dict:
+    """Return an image's row with the size of the upright image."""
+    rows, columns = _turn(row).shape((row["rows"], row["columns"]))
+    return {name: row[name] for name in row if name != "source"} | {"rows": rows, "columns": columns}
 
 
 def _known(images: str) -> dict[str, dict]:

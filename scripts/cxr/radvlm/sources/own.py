@@ -8,7 +8,7 @@ import polars as pl
 
 from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_lines, read_table
-from cxr.geometry.affine import points_to_original
+from cxr.geometry.affine import boxes_to_original, to_upright
 from cxr.geometry.boxes import bounds
 from cxr.geometry.components import boxes_around
 from cxr.radvlm.labels import ABSENT, PRESENT, UNCERTAIN, names, report_labels
@@ -43,12 +43,6 @@ def mask_boxes(masks: Iterable[np.ndarray], smallest: int) -> np.ndarray:
     return boxes_around(np.logical_or.reduce(list(masks)), smallest)
 
 
-def to_original(boxes: np.ndarray, affine: np.ndarray) -> np.ndarray:
-    """Return boxes (N, 4) of the frame in original pixels."""
-    boxes = np.asarray(boxes, np.float64).reshape(-1, 4)
-    return np.concatenate([points_to_original(boxes[:, :2], affine), points_to_original(boxes[:, 2:], affine)], axis=1)
-
-
 def read_own(
     options,
     *,
@@ -81,7 +75,8 @@ def read_own(
         studies: dict[str, list[str]] = {}
         for image_id in sorted(frame.ids):
             row = known[image_id]
-            shape = tuple(map(int, frame.get("original_shape", image_id)))
+            stored = tuple(map(int, frame.get("original_shape", image_id)))
+            affine, shape = to_upright(frame.get("to_original", image_id), stored)
             studies.setdefault(row["study_id"], []).append(image_id)
             held.images.append(_image(row, own[image_id], shape))
             line = lines.get(row["study_id"])
@@ -92,7 +87,7 @@ def read_own(
                 held.kept[LABELS] += 1
             else:
                 held.leave_out("no_labels", image_id, row["study_id"], of=LABELS)
-            place = _Placer(held, image_id, frame.get("to_original", image_id), shape, options.min_box)
+            place = _Placer(held, image_id, affine, shape, options.min_box)
             if options.regions == "zones":
                 given = (
                     (organ.masks(image_id) if image_id in organ else {}),
@@ -122,7 +117,7 @@ class _Placer:
         self.held, self.image_id, self.affine, self.shape, self.least = held, image_id, affine, shape, least
 
     def __call__(self, kind: str, name: str, boxes: np.ndarray, **more: object) -> int:
-        placed = to_original(boxes, self.affine)
+        placed = boxes_to_original(np.asarray(boxes, np.float64), self.affine)
         return add_boxes(self.held, self.image_id, kind, name, placed, self.shape, self.least, **more)
 
     def masks(self, kind: str, name: str, masks: list[np.ndarray], smallest: int) -> None:

@@ -11,7 +11,7 @@ from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shard
 from cxr.base.vocabulary import LESIONS as TYPES
 from cxr.base.vocabulary import kinds_under
-from cxr.geometry.affine import points_to_frame, to_frame
+from cxr.geometry.affine import boxes_to_frame, to_frame
 from cxr.geometry.boxes import box_iou, clip_boxes
 from cxr.geometry.components import boxes_around
 
@@ -110,7 +110,7 @@ def in_frame(
     box = np.zeros((0, 4))
     if one.box is not None and np.isfinite(one.box).all():
         corners = np.sort(np.reshape(one.box, (2, 2)), axis=0) * scale
-        box = np.clip(points_to_frame(corners, affine).reshape(1, 4), 0, size)
+        box = np.clip(boxes_to_frame(corners, affine), 0, size)
     if drawn is not None:
         # the affine from the frame to the annotated image
         mask = to_frame(drawn.astype(np.uint8), affine / scale[:, None], size, nearest=True) > 0

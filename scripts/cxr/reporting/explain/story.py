@@ -136,6 +136,7 @@ def maps(image: Image, dpi: int) -> Iterator[Block]:
     if "image" not in image.arrays:
         return
     yield Heading(f"Image {image.image_id}")
+    yield from (Paragraph(f"Its file: {correction}.") for correction in image.corrections)
     for title, figure in drawing.maps(image.arrays, unedited=image.unedited).items():
         yield Picture(drawing.png(figure, dpi), f"Image {image.image_id}: {title}", small=True)
     if image.unedited:

@@ -45,6 +45,8 @@ class Image:
     boxes: list[dict] = field(default_factory=list)
     unedited: bool = False
     """Whether the image itself stands as the edited image."""
+    corrections: list[str] = field(default_factory=list)
+    """What the frames stage corrected or ignored in its header."""
 
     @property
     def image_id(self) -> str:
@@ -105,7 +107,13 @@ def known(results: Path, study_id: str, *, number: bool = False) -> list[dict]:
     return rows
 
 
-SMALL = ("cohort/*.parquet", "*/*.excluded.parquet", "masks/*/*.excluded.parquet", "dataset/*/*.parquet")
+SMALL = (
+    "cohort/*.parquet",
+    "*/*.excluded.parquet",
+    "frames/*.corrected.parquet",
+    "masks/*/*.excluded.parquet",
+    "dataset/*/*.parquet",
+)
 """Tables that are regenerated whenever one of their inputs is."""
 
 
@@ -169,6 +177,8 @@ def _image(results: Path, row: dict) -> Image:
             excluded = results / stage / f"{row['shard']}.excluded.parquet"
             image.steps.append(_step(excluded, stage, image, image.steps))
     passed = {step.stage for step in image.steps if step.state == ACCEPTED}
+    corrected = _rows(results / "frames" / f"{row['shard']}.corrected.parquet", row["image_id"]) or []
+    image.corrections = [row["correction"] for row in corrected]
     for stage, fields in ARRAYS.items():
         if stage in passed:
             with Shard(results / stage / f"{row['shard']}.h5") as shard:

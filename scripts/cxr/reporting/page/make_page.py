@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import polars as pl
+
 from cxr.base.atomic import atomic
 from cxr.base.tables import read_lines, read_table, write_table
 from cxr.reporting.page import render
@@ -27,6 +29,7 @@ def run(
     anatomy: list[str],
     masks: list[str],
     test: list[str],
+    corrected: list[str],
     left_out: list[str],
     index: str,
     versions_table: str,
@@ -36,8 +39,8 @@ def run(
 ) -> None:
     """Write the page and the table of versions.
 
-    ``test``: the lines of the evaluated split, one file per built set; ``left_out``: the ledgers of the stages that
-    read the user's files.
+    ``test``: the lines of the evaluated split, one file per built set; ``corrected``: tables of the images whose
+    headers were corrected; ``left_out``: the ledgers of the stages that read the user's files.
     """
     shards = {"frames": frames, "organs": organs, "anomaly": anomaly, "anatomy": anatomy, "masks": masks}
     made = render.versions_of(shards, reports, manifests or [], options.engines)
@@ -50,6 +53,7 @@ def run(
             "recall": read_table(recall_table),
             "reading": read_table(reading_table),
             "words": read_table(words_table),
+            "corrected": pl.concat([read_table(path) for path in corrected]),
             "truth": read_table(truth_table) if truth_table else None,
         },
         lines=list(read_lines(cases_lines)),

@@ -111,6 +111,7 @@ def index(
         asked=asked,
         funnels={each: sections.funnel(tables["funnel"], each) for each in options.thresholds},
         left_out=sections.left_out(ledgers, DETAILS),
+        corrections=sections.corrections(tables["corrected"], DETAILS),
         stops=sections.stops(tables["funnel"], name),
         shares={each: sections.distribution(tables["splits"], each).to_dicts() for each in options.thresholds},
         share_most={each: _most(sections.distribution(tables["splits"], each)) for each in options.thresholds},

@@ -65,6 +65,12 @@ def left_out(ledgers: Sequence[pl.DataFrame], most: int) -> list[dict]:
     return found
 
 
+def corrections(table: pl.DataFrame, most: int) -> tuple[list[tuple[str, int]], int]:
+    """Return the corrections of headers with their images, the ``most`` frequent first, and the images in all."""
+    counts = table.group_by("correction").len().sort([-pl.col("len").cast(pl.Int64), "correction"])
+    return counts.head(most).rows(), table["image_id"].n_unique()
+
+
 def stops(table: pl.DataFrame, name: str) -> list[dict]:
     """Return where the images of a threshold set stopped: stage, reason, images, why; most images first."""
     found = [lost | {"stage": step["stage"]} for step in funnel(table, name) for lost in step["lost"]]

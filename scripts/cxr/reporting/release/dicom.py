@@ -16,6 +16,7 @@ from pydicom.uid import DeflatedExplicitVRLittleEndian
 from cxr.base.atomic import whole
 from cxr.base.faults import broken
 from cxr.base.jobs import progress
+from cxr.base.regular_files import open_regular
 from cxr.base.tables import read_table
 from cxr.dicom.files import HEAD_BYTES, HeaderError, file_kind, read_dicom
 from cxr.dicom.segmentation import NEEDED, NoSegmentation, Segment, segmentation
@@ -90,7 +91,7 @@ def _images(lines: str, kept: set[str] | None) -> Iterator[list[dict]]:
 def header_of(path: str) -> Dataset:
     """Return the elements of an X-ray's header that a segmentation needs. Raises NoSegmentation."""
     try:
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             if file_kind(file.read(HEAD_BYTES)) != "dicom":
                 raise NoSegmentation("the image is not a DICOM file")
         whole_header = read_dicom(path, list(KEPT))

@@ -8,7 +8,7 @@ import yaml
 
 from cxr.base.hdf5 import FRAME_SIZE
 from cxr.base.paths import RESOURCES
-from cxr.geometry.affine import points_to_frame
+from cxr.geometry.affine import boxes_to_frame, scales
 
 RESOURCE_FILES = ("semisyn/conventions.yaml",)
 SOURCE = "source"
@@ -26,8 +26,7 @@ def picture_in_frame(affine: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
 
     ``affine``: from frame to original pixels (2, 3); ``shape``: (rows, columns) of the original.
     """
-    ends = points_to_frame(np.array([[0.0, 0.0], [shape[1], shape[0]]]), affine)
-    return np.clip(ends.ravel(), 0.0, FRAME_SIZE)
+    return boxes_to_frame(np.array([0.0, 0.0, shape[1], shape[0]]), affine).ravel().clip(0.0, FRAME_SIZE)
 
 
 def rescaled(box: np.ndarray, finding: str, target: str, affine: np.ndarray, picture: np.ndarray) -> np.ndarray:
@@ -41,7 +40,8 @@ def rescaled(box: np.ndarray, finding: str, target: str, affine: np.ndarray, pic
     x1, y1, x2, y2 = (float(edge) for edge in box)
     if not how:
         return np.array([x1, y1, x2, y2])
-    height = (x2 - x1) * how["height_over_width"] * affine[0, 0] / affine[1, 1]
+    across, down = scales(affine)
+    height = (x2 - x1) * how["height_over_width"] * across / down
     if how["anchor"] == "bottom":
         y1 = y2 - height
     else:

@@ -11,7 +11,7 @@ from PIL.PngImagePlugin import PngInfo
 
 from cxr.base.hdf5 import Shard, Shards
 from cxr.base.tables import read_table
-from cxr.geometry.affine import points_to_original, to_original
+from cxr.geometry.affine import boxes_to_original, to_original
 from cxr.imaging.frames.decoding import grey_of, of_its_frame
 from cxr.semisyn.dataset.columns import CORNERS, SYNTHETIC
 
@@ -82,7 +82,7 @@ class Source:
             original = of_its_frame(grey_of(paths[facts["image_id"]], self.decoding), facts["image_id"], shape)
             grey = changed(original, sources.get("image", facts["image_id"]), grey, affine)
             lesion = to_original(lesion.astype(np.uint8), affine, shape) > 0
-            corners = points_to_original(corners.reshape(-1, 2), affine).reshape(-1, 4)
+            corners = boxes_to_original(corners, affine)
         return Picture(
             facts, grey, lesion, [(tuple(box), row) for box, row in zip(corners.tolist(), boxes, strict=True)]
         )

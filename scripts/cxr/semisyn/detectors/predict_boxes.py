@@ -15,7 +15,7 @@ from cxr.base.hdf5 import Shards
 from cxr.base.jobs import log, progress
 from cxr.base.tables import write_table
 from cxr.detection.grid import CONFIDENCE_DIGITS, PIXEL_DIGITS
-from cxr.geometry.affine import points_to_original
+from cxr.geometry.affine import boxes_to_original
 from cxr.semisyn.detectors.engine import load_engine
 from cxr.semisyn.predictions import PREDICTIONS
 from cxr.semisyn.references import Reference, load
@@ -77,5 +77,5 @@ def run(
 
 def in_picture(boxes: np.ndarray, affine: np.ndarray, shape: Sequence[int]) -> list[list[float]]:
     """Return boxes (N, 4) of a frame in original pixels, clipped to a picture of ``shape`` (rows, columns)."""
-    corners = points_to_original(np.asarray(boxes, np.float64).reshape(-1, 2), affine).reshape(-1, 4)
+    corners = boxes_to_original(np.asarray(boxes, np.float64), affine)
     return np.clip(corners, 0, np.tile(shape[::-1], 2)).round(PIXEL_DIGITS).tolist()

@@ -11,7 +11,7 @@ import polars as pl
 
 from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shards
-from cxr.geometry.affine import points_to_frame
+from cxr.geometry.affine import boxes_to_frame
 from cxr.geometry.boxes import CORNERS
 from cxr.semisyn.detectors.columns import TRAINED
 from cxr.semisyn.detectors.engine import DetectorsOptions
@@ -57,8 +57,8 @@ def real_films(
     films = []
     for image in sorted(image for image in held.seen if image in shards):
         shard, drawn = shards.of(image), rows.get(image, [])
-        corners = np.array([box[1:] for box in drawn], np.float64).reshape(-1, 2)
-        framed = points_to_frame(corners, shard.get("to_original", image)).reshape(-1, 4)
+        corners = np.array([box[1:] for box in drawn], np.float64)
+        framed = boxes_to_frame(corners, shard.get("to_original", image))
         boxes = tuple((box[0], *map(float, new)) for box, new in zip(drawn, framed, strict=True))
         films.append(Film(boxes, known, image, patient[image], partial(shard.get, "image", image)))
     return films

@@ -7,6 +7,7 @@ from pathlib import Path
 import polars as pl
 
 from cxr.base.faults import broken
+from cxr.base.regular_files import open_regular
 from cxr.base.user_tables import read_frame
 from cxr.dicom.files import HEAD_BYTES, HeaderError, file_kind, plain_text, read_dicom, text_of
 
@@ -36,7 +37,7 @@ def position(text: str) -> str:
 def from_header(path: str | Path) -> str:
     """Return the position that a DICOM file tells, "" for another file or one that cannot be read."""
     try:
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             if file_kind(file.read(HEAD_BYTES)) != "dicom":
                 return ""
         header = read_dicom(path, list(FIELDS))

@@ -11,7 +11,7 @@ from cxr.base.hdf5 import FRAME_SIZE, Shard
 from cxr.base.ledger import Ledger
 from cxr.base.tables import read_table, write_table
 from cxr.base.vocabulary import SIDES
-from cxr.geometry.affine import points_to_frame
+from cxr.geometry.affine import boxes_to_frame
 from cxr.geometry.boxes import CORNERS
 from cxr.semisyn.findings.boxes import Chests, Places, draw_boxes, draw_hearts
 from cxr.semisyn.findings.catalogue import Catalogue, Finding, read_catalogue
@@ -95,8 +95,8 @@ def chests_of(healthy: pl.DataFrame, frames: str) -> dict[str, tuple[str, tuple]
         for row in healthy.iter_rows(named=True):
             boxes = (np.array([row[f"{organ}_{corner}"] for corner in CORNERS], np.float64) for organ in ORGANS)
             rows, columns = held.get("original_shape", row["image_id"])
-            ends = points_to_frame(np.array([[0.0, 0.0], [columns, rows]]), held.get("to_original", row["image_id"]))
-            picture = np.clip(ends.ravel(), 0.0, FRAME_SIZE)
+            extent = np.array([0.0, 0.0, columns, rows])
+            picture = boxes_to_frame(extent, held.get("to_original", row["image_id"])).ravel().clip(0.0, FRAME_SIZE)
             found[row["image_id"]] = row["study_id"], (*boxes, picture)
     return found
 

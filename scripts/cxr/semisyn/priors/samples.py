@@ -8,7 +8,7 @@ import numpy as np
 from cxr.annotations.box_table import corners
 from cxr.annotations.reading import Annotation, image_name
 from cxr.base.vocabulary import SIDES
-from cxr.geometry.affine import points_to_frame
+from cxr.geometry.affine import boxes_to_frame
 from cxr.semisyn.references import labels_of
 
 Box = tuple[float, float, float, float]
@@ -53,7 +53,7 @@ def ratio_of(chest: Chest) -> float:
 
 def to_frame(box: Box, to_original: np.ndarray) -> Box:
     """Return a box in original pixels as a box in frame pixels."""
-    return tuple(points_to_frame(np.array(box, np.float64).reshape(2, 2), to_original).ravel().tolist())
+    return tuple(boxes_to_frame(np.array(box, np.float64), to_original).ravel().tolist())
 
 
 def fault(one: Annotation, box: Box | None, chest: Chest | None) -> str:

@@ -10,7 +10,7 @@ from cxr.base.hdf5 import Shard
 from cxr.base.jobs import log
 from cxr.base.tables import read_table, write_table
 from cxr.base.vocabulary import LUNGS
-from cxr.geometry.affine import points_to_frame
+from cxr.geometry.affine import boxes_to_frame
 from cxr.geometry.boxes import CORNERS
 from cxr.metrics import appearance
 from cxr.semisyn.configs import WARPED
@@ -64,7 +64,7 @@ def run_shard(*, reference: str, images: str, frames: str, organs: str, output: 
 
 def _on_frame(box: tuple[float, ...], affine: np.ndarray) -> np.ndarray:
     """Return a box (4,) in original pixels as one in frame pixels."""
-    return points_to_frame(np.array(box, np.float64).reshape(2, 2), affine).ravel()
+    return boxes_to_frame(np.array(box, np.float64), affine).ravel()
 
 
 def _measures(picture: np.ndarray, boxes: np.ndarray, number: int, finding: str, organs: dict) -> dict:

@@ -11,7 +11,7 @@ from pydicom.dataset import Dataset
 
 from cxr.base.atomic import atomic, whole
 from cxr.base.errors import UserError
-from cxr.dicom.segmentation import NoSegmentation, Segment, lesion_of, segmentation
+from cxr.dicom.segmentation import Segment, lesion_of, save_segmentation
 from cxr.imaging.one_image import Picture, in_picture, made_at, picture_of
 from cxr.instructions.record import Turn
 from cxr.plotting import replay
@@ -88,7 +88,7 @@ class OnePicture:
     def __init__(self, picture: Picture, side: int, original: bool = False):
         window = window_of(picture.affine, picture.grey.shape, picture.frame.shape)
         self.picture, self.side = picture, side
-        self.part = picture.grey if original else picture.frame[window]
+        self.part = picture.upright(picture.grey) if original else picture.frame[window]
 
     def get(self, sample: Sample) -> np.ndarray:
         """Return the picture, uint8 (H, W, 3), whatever the sample."""
@@ -160,10 +160,12 @@ def write(
     is not empty.
     """
     rows, number = [], 0
-    for place, reply in enumerate(replies, 1):
+    upright = picture.upright(picture.grey)
+    upright_masks = [None if reply.mask is None else picture.upright(reply.mask) for reply in replies]
+    for place, (reply, upright_mask) in enumerate(zip(replies, upright_masks, strict=True), 1):
         name = f"{place}_overlay.png"
         figure = overlay(
-            picture.grey, reply.mask, reply.question, reply.failure or reply.answer, picture.sides, reply.reading.boxes
+            upright, upright_mask, reply.question, reply.failure or reply.answer, picture.sides, reply.reading.boxes
         )
         save(figure, folder / name, DPI)
         masks = []
@@ -180,15 +182,17 @@ def write(
             "overlay": name,
         })  # fmt: skip
     about = {"model": model, "rows": picture.grey.shape[0], "columns": picture.grey.shape[1], "turns": rows}
-    about |= {"segmentation": None, "notes": [MIRRORED] if picture.sides != SIDES else []}
+    notes = [f"the image: {note}" for note in picture.notes]
+    about |= {"segmentation": None, "notes": [*notes, MIRRORED] if picture.sides != SIDES else notes}
     if drawn:
         _segment(folder, [mask for reply in replies for mask in reply.masks], drawn, about)
     with atomic(folder / ANSWERS) as temporary:
         temporary.write_text(json.dumps(about, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
     told = [
-        replay.Turn(one.question, one.answer, one.failure, one.reading.boxes.tolist(), mask=one.mask) for one in replies
+        replay.Turn(one.question, one.answer, one.failure, one.reading.boxes.tolist(), mask=mask)
+        for one, mask in zip(replies, upright_masks, strict=True)
     ]
-    said = replay.Conversation("Conversation", "; ".join(about["notes"]), picture.grey, told, picture.sides)
+    said = replay.Conversation("Conversation", "; ".join(about["notes"]), upright, told, picture.sides)
     replay.write_replay(folder / PAGE, f"Answers of {model}", [said], quality)
     return about
 
@@ -197,15 +201,11 @@ def _segment(folder: Path, masks: Sequence[Mask], drawn: Drawn, about: dict) -> 
     """Write the DICOM segmentation, or note in ``about`` why there is none."""
     segments = [Segment(one.shows, one.drawn) for one in masks]
     how = {"version": drawn.version, "model": drawn.model, "made": drawn.made, "device": drawn.device}
-    try:
-        made = segmentation(drawn.header, segments, **how)
-    except NoSegmentation as reason:
+    if reason := save_segmentation(folder / SEG, drawn.header, segments, **how):
         about["notes"].append(f"no DICOM segmentation: {reason}")
         for mask in (mask for row in about["turns"] for mask in row["masks"]):
             mask["segment"] = None
         return
-    with atomic(folder / SEG) as temporary:
-        made.save_as(temporary)
     about["segmentation"] = SEG
 
 

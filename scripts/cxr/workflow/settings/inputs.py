@@ -77,8 +77,26 @@ class Cohort(Section):
         lambda: ["CR", "DX", "RG"], "DICOM modalities that are radiographs; others are excluded as wrong_modality."
     )
     body_parts: list[Code] = key(
-        lambda: ["CHEST", "THORAX", "RIBCAGE", "LUNG", "RIB", "RIBS", "PORT CHEST", "CHEST PORTABLE"],
-        "Accepted values of BodyPartExamined; an empty one is accepted, others are excluded as wrong_body_part.",
+        lambda: [
+            "CHEST",
+            "THORAX",
+            "TORAX",
+            "TORACE",
+            "TORAKS",
+            "RIBCAGE",
+            "RIB",
+            "RIBS",
+            "LUNG",
+            "LUNGS",
+            "LUNGE",
+            "PULMON",
+            "PULMAO",
+            "POUMON",
+            "HEART",
+            "CXR",
+        ],
+        "Accepted words in BodyPartExamined; one of five or more letters may be part of a word (PORTABLECHEST). An "
+        "empty or unknown body part is accepted, others are excluded as wrong_body_part.",
     )
     min_side: int = key(128, "Smallest accepted side of an image, else too_small.", unit="pixels", ge=16, le=4096)
     per_study: Literal["first", "all"] = key(

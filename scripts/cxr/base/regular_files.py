@@ -1,0 +1,39 @@
+"""Opening the files that users name: regular files only, because a pipe or a device could keep a job waiting."""
+
+import errno
+import os
+import stat
+from pathlib import Path
+from typing import IO
+
+_IRREGULAR = (
+    (stat.S_ISFIFO, "a pipe, not a file"),
+    (stat.S_ISSOCK, "a socket, not a file"),
+    (stat.S_ISCHR, "a device, not a file"),
+    (stat.S_ISBLK, "a device, not a file"),
+)
+
+
+def open_regular(path: str | Path, mode: str = "rb", **options: str) -> IO:
+    """Open a regular file, or a link to one, for reading; ``options`` are those of :func:`open`.
+
+    Raises OSError: IsADirectoryError for a folder; for a pipe, a socket or a device its ``strerror`` says so.
+    """
+    return open(path, mode, opener=_open_if_regular, **options)
+
+
+def read_regular(path: str | Path) -> bytes:
+    """Return the bytes of a regular file. Raises OSError as :func:`open_regular` does."""
+    with open_regular(path) as file:
+        return file.read()
+
+
+def _open_if_regular(path: str, flags: int) -> int:
+    kind = os.stat(path).st_mode
+    if stat.S_ISDIR(kind):
+        raise OSError(errno.EISDIR, "a folder, not a file", path)
+    if not stat.S_ISREG(kind):
+        name = next((name for is_kind, name in _IRREGULAR if is_kind(kind)), "not a regular file")
+        raise OSError(errno.EINVAL, name, path)
+    # a regular file ignores O_NONBLOCK; a pipe that has just replaced one does not wait for its other end
+    return os.open(path, flags | os.O_NONBLOCK)

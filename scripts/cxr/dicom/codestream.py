@@ -1,0 +1,91 @@
+"""What encoded pixel data say about themselves: the headers and ends of JPEG, JPEG-LS and JPEG 2000 codestreams."""
+
+import re
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+START_OF_IMAGE, END_OF_IMAGE, START_OF_SCAN, APP1, ADOBE = 0xD8, 0xD9, 0xDA, 0xE1, 0xEE
+FRAME_HEADERS = (set(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}) | {0xF7}
+"""Markers SOF0 to SOF15, without DHT, JPG and DAC, and SOF55 of JPEG-LS."""
+LOSSLESS_FRAMES = {0xC3, 0xC7, 0xCB, 0xCF, 0xF7}
+_MARKER = re.compile(rb"\xff([\xc0-\xcf\xd8-\xfe])")
+"""A marker with a segment, or the start or end of an image; encoded samples hold none (ITU-T T.81 and T.87)."""
+_SIZES = b"\xff\x4f\xff\x51"
+"""Start of a JPEG 2000 codestream: SOC and SIZ (ITU-T T.800, A.4 and A.5)."""
+_TILE_DATA, _END_OF_CODESTREAM = b"\xff\x93", b"\xff\xd9"
+_BOXES = 4096
+"""Bytes of a JPEG 2000 file's boxes in which its codestream is looked for; DICOM allows none."""
+
+
+@dataclass(frozen=True)
+class Codestream:
+    """The header of a codestream: ``precision`` in bits per sample; ``is_signed`` is None where the format has no sign.
+
+    ``marker``: that of a JPEG's frame header, 0 for JPEG 2000; ``is_rgb``: whether three components are red, green and
+    blue after decoding.
+    """
+
+    rows: int
+    columns: int
+    components: int
+    precision: int
+    is_signed: bool | None
+    marker: int
+    is_rgb: bool
+
+
+def jpeg_segments(stream: bytes) -> Iterator[tuple[int, int]]:
+    """Yield (marker, offset of the byte behind it) of a JPEG or JPEG-LS stream, up to its end of image.
+
+    Data inside a segment, such as a thumbnail, and data behind the end of image are skipped.
+    """
+    offset = 0
+    while match := _MARKER.search(stream, offset):
+        marker, offset = match[1][0], match.end()
+        yield marker, offset
+        if marker == END_OF_IMAGE:
+            return
+        if marker != START_OF_IMAGE:
+            offset += int.from_bytes(stream[offset : offset + 2], "big")
+
+
+def jpeg_is_complete(stream: bytes) -> bool:
+    """True if a JPEG or JPEG-LS stream has a scan and reaches its end of image.
+
+    Decoders silently fill a missing part with grey.
+    """
+    markers = [marker for marker, _ in jpeg_segments(stream)]
+    return START_OF_SCAN in markers and markers[-1] == END_OF_IMAGE
+
+
+def jpeg_2000_is_complete(stream: bytes) -> bool:
+    """True if a JPEG 2000 codestream reaches its end marker, which the data of its tiles cannot contain."""
+    last_tile = stream.rfind(_TILE_DATA)
+    return last_tile >= 0 and stream.rfind(_END_OF_CODESTREAM) > last_tile
+
+
+def read_jpeg(stream: bytes) -> Codestream | None:
+    """Return the frame header of a JPEG or JPEG-LS stream, None if there is none."""
+    adobe_transform = None
+    for marker, offset in jpeg_segments(stream):
+        if marker == ADOBE and stream[offset + 2 : offset + 7] == b"Adobe":
+            adobe_transform = stream[offset + 13 : offset + 14]
+        if marker in FRAME_HEADERS and len(stream) >= offset + 8:
+            precision, rows, columns, components = struct.unpack(">BHHB", stream[offset + 2 : offset + 8])
+            names = bytes(stream[offset + 8 : offset + 8 + 3 * components : 3])
+            # Pillow returns RGB where the Adobe marker tells the transform; without it pydicom converts YCbCr
+            is_rgb = adobe_transform is not None or marker in LOSSLESS_FRAMES or names in (b"RGB", b"rgb")
+            return Codestream(rows, columns, components, precision, None, marker, is_rgb)
+    return None
+
+
+def read_jpeg_2000(stream: bytes) -> Codestream | None:
+    """Return the header of a JPEG 2000 codestream, high-throughput ones included, None if there is none."""
+    start = stream.find(_SIZES, 0, _BOXES)
+    fields = stream[start + 8 : start + 43]
+    if start < 0 or len(fields) < 35:
+        return None
+    right, bottom, left, top = struct.unpack(">4I", fields[:16])
+    components, depth = struct.unpack(">HB", fields[32:35])
+    return Codestream(bottom - top, right - left, components, (depth & 0x7F) + 1, depth > 0x7F, 0, True)

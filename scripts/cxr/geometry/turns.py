@@ -1,0 +1,66 @@
+"""The eight rotations and reflections that bring an image as it is stored upright."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Turn:
+    """How a stored image becomes upright: first transposed, then mirrored left to right and top to bottom."""
+
+    transposed: bool = False
+    mirrored_x: bool = False
+    mirrored_y: bool = False
+
+    def apply(self, stored: np.ndarray) -> np.ndarray:
+        """Return the upright image of a stored one (rows, columns, …)."""
+        return self._mirror(stored.swapaxes(0, 1) if self.transposed else stored)
+
+    def undo(self, upright: np.ndarray) -> np.ndarray:
+        """Return the stored image of an upright one (rows, columns, …)."""
+        mirrored = self._mirror(upright)
+        return mirrored.swapaxes(0, 1) if self.transposed else mirrored
+
+    def shape(self, stored: tuple[int, int]) -> tuple[int, int]:
+        """Return (rows, columns) of one image from those of the other."""
+        return stored[::-1] if self.transposed else stored
+
+    def to_stored(self, upright: tuple[int, int]) -> np.ndarray:
+        """Return the affine (2, 3) from pixels of an upright image of that shape to pixels of the stored one."""
+        rows, columns = upright
+        mirror = np.array([
+            [-1.0 if self.mirrored_x else 1.0, 0.0, columns if self.mirrored_x else 0.0],
+            [0.0, -1.0 if self.mirrored_y else 1.0, rows if self.mirrored_y else 0.0],
+        ])  # fmt: skip
+        return mirror[::-1].copy() if self.transposed else mirror
+
+    def _mirror(self, image: np.ndarray) -> np.ndarray:
+        image = image[:, ::-1] if self.mirrored_x else image
+        return np.ascontiguousarray(image[::-1] if self.mirrored_y else image)
+
+
+UPRIGHT = Turn()
+EXIF_TURNS = {
+    1: UPRIGHT,
+    2: Turn(mirrored_x=True),
+    3: Turn(mirrored_x=True, mirrored_y=True),
+    4: Turn(mirrored_y=True),
+    5: Turn(transposed=True),
+    6: Turn(transposed=True, mirrored_x=True),
+    7: Turn(transposed=True, mirrored_x=True, mirrored_y=True),
+    8: Turn(transposed=True, mirrored_y=True),
+}
+"""{value of the EXIF tag Orientation: how its image becomes upright} (CIPA DC-008, 4.6.5.1)."""
+
+
+def turn_of_patient(rows: str, columns: str) -> Turn | None:
+    """Return how a frontal image becomes upright: patient's left on the right, head on top; None if that is not known.
+
+    ``rows``, ``columns``: the direction in the patient in which the rows and the columns run, L, R, H or F
+    (PatientOrientation, PS3.3 C.7.6.1.1.1).
+    """
+    if {rows, columns} & {"L", "R"} and {rows, columns} & {"H", "F"}:
+        transposed = rows in ("H", "F")
+        return Turn(transposed, mirrored_x="R" in (rows, columns), mirrored_y="H" in (rows, columns))
+    return None
