@@ -4,6 +4,8 @@
 rule privacy_table:
     input:
         reports=expand("results/reports/{shard}.jsonl", shard=PLAN.shards),
+        frames=expand("results/frames/{shard}.h5", shard=PLAN.shards),
+        corrected=expand("results/frames/{shard}.corrected.parquet", shard=PLAN.shards),
     output:
         table=report(
             "results/tables/privacy.tsv",

@@ -6,7 +6,6 @@ import os
 import re
 
 import numpy as np
-import pytest
 from PIL import Image, ImageOps
 from pydicom import dcmread, uid
 from pydicom.dataset import Dataset

@@ -35,7 +35,7 @@ from input_doors import frames_of
 
 SIZE = 512
 UPRIGHT_IMAGE = stored_values(picture(180, 240), 8, False)
-HOW = {"max_pixels": 10**7, "window": "minmax", "percentiles": [0.5, 99.5]}
+HOW = {"max_pixels": 10**7, "window": "minmax", "percentiles": [0.5, 99.5], "burned_in": "keep"}
 # the direction of the rows, then of the columns, and how numpy stores an upright image so
 PATIENT = {
     ("L", "F"): lambda image: image,

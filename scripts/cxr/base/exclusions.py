@@ -24,6 +24,7 @@ REASONS: dict[str, str] = {
     "no_pixels": "the file holds no pixel data",
     "multi_frame": "more than one frame",
     "constant_image": "every pixel has the same value",
+    "burned_in_text": "text that may identify a person is burned into the image",
     "not_selected": "another image of the same study was chosen",
     # reports
     "no_report": "the study has no report, or a text that does not describe the chest",

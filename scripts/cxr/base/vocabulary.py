@@ -132,3 +132,7 @@ def zones_of(side: str) -> tuple[str, ...]:
 def in_table_order(locations) -> list[str]:
     """Sort valid locations into the order of Table 9, without repeats. Raises ValueError for another name."""
     return sorted(set(locations), key=VALID_LOCATIONS.index)
+
+
+BLACKED_OUT = "burned-in text blacked out"
+"""The end of the note on an image in which text was blacked out (``corrected.parquet`` of frames)."""

@@ -275,6 +275,8 @@ def decode_dicom(path: str, data: bytes, max_pixels: int) -> Picture:
             stored = apply_color_lut(stored, dataset)
         except Exception as error:  # fuzzed tables fail in many ways
             raise Rejected("undecodable", f"palette: {sentence_of(error)}") from None
+    if text_of(dataset, "BurnedInAnnotation").upper() == "YES":
+        notes.append("header says that text is burned in")
     turn = turn_of_header(dataset)
     if turn != UPRIGHT:
         notes.append(f"turned upright by its PatientOrientation {shown(text_of(dataset, 'PatientOrientation'))}")

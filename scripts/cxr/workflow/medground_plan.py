@@ -186,7 +186,11 @@ def medground_plan(settings: Settings, shards: Sequence[str], known: Sequence[st
     for name in ("queries", "verification"):
         if name in options:
             options[name]["logic"] = plain["logic"]
-    options["sources"]["max_pixels"] = settings.frames.max_pixels
+    options["sources"] |= {
+        "max_pixels": settings.frames.max_pixels,
+        "burned_in": settings.privacy.burned_in,
+        "scrub": settings.privacy.texts == "scrub",
+    }
     given = options["queries"].pop("table")
     if options["queries"]["engine"] != "table":
         given = ""

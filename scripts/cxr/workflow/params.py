@@ -43,7 +43,12 @@ EMBEDDED_TRUTH = "results/phantom/truth.h5"
 
 def decoding(options: dict[str, dict]) -> dict:
     """Return the settings of frames that say how an image file is decoded. ``options``: those of the stages."""
-    return {name: options["frames"][name] for name in ("max_pixels", "window", "percentiles")}
+    return {name: options["frames"][name] for name in ("max_pixels", "window", "percentiles", "burned_in")}
+
+
+def _burned_in(plain: dict) -> str:
+    """Return what becomes of burned-in text; the embedded cohort has none."""
+    return "keep" if plain["cohort"]["source"] == "embedded" else plain["privacy"]["burned_in"]
 
 
 def stage_options(settings: Settings) -> dict[str, dict]:
@@ -74,7 +79,7 @@ def stage_options(settings: Settings) -> dict[str, dict]:
         {
             "phantom": plain["phantom"] | {"seed": seed},
             "cohort": cohort,
-            "frames": plain["frames"] | {"per_study": per_study},
+            "frames": plain["frames"] | {"per_study": per_study, "burned_in": _burned_in(plain)},
             "reports": reports,
             "reports_read": {
                 "nothing_share": reports["nothing_share"],

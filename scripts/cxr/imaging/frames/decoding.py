@@ -9,6 +9,7 @@ from cxr.base.errors import StoreError
 from cxr.dicom.decode import decode
 from cxr.geometry.affine import fit_affine, from_upright, to_frame
 from cxr.geometry.turns import Turn
+from cxr.imaging.frames.burned_in import clean_image, note_of
 from cxr.imaging.frames.window import to_grey
 
 
@@ -17,7 +18,8 @@ class Decoded:
     """A decoded image file.
 
     ``grey``: uint8 (rows, columns) as the file stores it, but a PNG or JPEG upright by its EXIF orientation; with white
-    bone and padding 0. ``turn``: how it becomes upright; ``notes``: what was corrected or ignored in its header.
+    bone and padding 0. ``turn``: how it becomes upright; ``notes``: what was corrected or ignored in its header, and
+    what was blacked out in its pixels.
     """
 
     grey: np.ndarray
@@ -32,14 +34,14 @@ class Decoded:
 
 
 def read_image(path: str, how: Mapping) -> Decoded:
-    """Decode a DICOM, PNG or JPEG file.
+    """Decode a DICOM, PNG or JPEG file; text that is burned in is blacked out.
 
-    ``how``: the settings max_pixels, window and percentiles of the frames stage. Raises :class:`Rejected` for a file
-    that cannot be decoded, OSError if the machine cannot read it.
+    ``how``: the settings max_pixels, window, percentiles and burned_in of the frames stage. Raises :class:`Rejected`
+    for a file that cannot be decoded, OSError if the machine cannot read it.
     """
     picture = decode(path, how["max_pixels"])
-    grey = to_grey(picture, how["window"], how["percentiles"])
-    return Decoded(grey, picture.turn, tuple(picture.notes))
+    grey, pieces = clean_image(to_grey(picture, how["window"], how["percentiles"]), how["burned_in"])
+    return Decoded(grey, picture.turn, (*picture.notes, *note_of(pieces)))
 
 
 def grey_of(path: str, how: Mapping) -> np.ndarray:

@@ -25,7 +25,8 @@ T, R = TypeVar("T"), TypeVar("R")
 
 @dataclass(frozen=True)
 class FramesOptions:
-    """Settings of the frames stage; see ``config.yaml``, section ``frames`` (``per_study``: section ``cohort``)."""
+    """Settings of the frames stage; see ``config.yaml``, section ``frames`` (``per_study``: section ``cohort``;
+    ``burned_in``: section ``privacy``)."""
 
     per_study: str
     size: int
@@ -37,6 +38,7 @@ class FramesOptions:
     max_pixels: int
     max_memory_mb: int
     timeout_s: int
+    burned_in: str
 
 
 @dataclass(frozen=True)

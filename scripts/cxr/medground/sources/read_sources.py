@@ -26,7 +26,10 @@ from cxr.base.paths import RESOURCES
 from cxr.base.seeds import shard_of
 from cxr.base.tables import read_table, write_table
 from cxr.base.vocabulary import LESIONS, ORGAN_LABELS, ZONE_LABELS
+from cxr.dicom.files import Rejected
 from cxr.geometry.boxes import CORNERS
+from cxr.imaging.frames.burned_in import KEEP, clean_image
+from cxr.language.reports.privacy.scrubbing import scrub
 from cxr.medground.logic.facts import Facts
 from cxr.medground.sources.cells import KINDS, SIDE, read_cells
 from cxr.medground.sources.descriptions import disagrees, kept
@@ -90,6 +93,8 @@ class SourcesOptions:
     max_pixels: int
     seed: int
     same_picture: float = 1.0
+    burned_in: str = KEEP
+    scrub: bool = False
 
 
 def _words(options: SourcesOptions) -> dict[str, dict]:
@@ -119,11 +124,25 @@ def _found(options: SourcesOptions, inputs: Mapping) -> Iterator[tuple[str, Imag
         name: getattr(options, name) for name in ("mask_threshold", "most_foreground", "resize_masks", "max_pixels")
     }
     if kind == "lvit":
-        return read_lvit(options.name, options.source | more, str(inputs["folder"]))
-    if kind == "medsegbench":
+        found = read_lvit(options.name, options.source | more, str(inputs["folder"]))
+    elif kind == "medsegbench":
         path = str(inputs["npz"])
-        return read_npz(path, flag_of(path)[0], options.source)
-    return read_folder(options.source | more, inputs["manifest"])
+        found = read_npz(path, flag_of(path)[0], options.source)
+    else:
+        found = read_folder(options.source | more, inputs["manifest"])
+    return ((image_id, _without_identifiers(image, options)) for image_id, image in found)
+
+
+def _without_identifiers(image: Image | Refused, options: SourcesOptions) -> Image | Refused:
+    """Return an image without burned-in text, and with its description scrubbed."""
+    if isinstance(image, Refused):
+        return image
+    try:
+        picture, _ = clean_image(image.picture, options.burned_in)
+    except Rejected as rejected:
+        return Refused(rejected.reason, rejected.detail)
+    text = scrub(image.description, image.subject_id).text if options.scrub and image.description else image.description
+    return replace(image, picture=picture, description=text)
 
 
 def _told(options: SourcesOptions) -> SourcesOptions:

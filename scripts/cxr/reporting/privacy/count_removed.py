@@ -7,10 +7,12 @@ import polars as pl
 
 from cxr.base.columns import Column, schema
 from cxr.base.conservation import conserved
+from cxr.base.hdf5 import Shard
 from cxr.base.jobs import log
-from cxr.base.tables import read_lines, write_table
+from cxr.base.tables import read_lines, read_table, write_table
+from cxr.base.vocabulary import BLACKED_OUT
 
-NONE, ANY = "none", "any"
+NONE, ANY, TEXT = "none", "any", "burned_in"
 TABLE = {
     "place": Column(pl.String, "`reports`: texts; `frames`: images."),
     "kind": Column(
@@ -18,18 +20,35 @@ TABLE = {
         "What was removed ([privacy.md](../how-to/privacy.md)); `any`: one kind or more; `none`: nothing. The "
         "studies of `any` and `none` add up to all that the stage passed on.",
     ),
-    "studies": Column(pl.Int64, "Studies in which it was found."),
+    "studies": Column(pl.Int64, "Studies, or images of `frames`, in which it was found."),
     "number": Column(pl.Int64, "How often it was found."),
 }
 
 
-def run(*, reports: Sequence[str], table: str) -> None:
-    """Write ``table``: a row for each place and kind, sorted."""
+def run(*, reports: Sequence[str], frames: Sequence[str], corrected: Sequence[str], table: str) -> None:
+    """Write ``table``: a row for each place and kind, sorted.
+
+    ``frames``: shards, whose images are counted; ``corrected``: the notes on them.
+    """
     rows = list(_rows("reports", (line["removed"] for path in reports for line in read_lines(path))))
+    rows += _rows("frames", _of_images(frames, corrected))
     write_table(table, pl.DataFrame(rows, schema=schema(TABLE)), TABLE)
     found = {row["place"]: row for row in rows if row["kind"] == ANY}
     told = ", ".join(f"{place}: {row['number']} in {row['studies']} studies" for place, row in found.items())
     log.info("privacy: identifiers removed; %s", told)
+
+
+def _of_images(frames: Sequence[str], corrected: Sequence[str]) -> Iterator[dict[str, int]]:
+    """Yield the numbers of pieces of text that were blacked out in each image."""
+    pieces = {
+        row["image_id"]: int(row["correction"].split()[0])
+        for path in corrected
+        for row in read_table(path).iter_rows(named=True)
+        if row["correction"].endswith(BLACKED_OUT)
+    }
+    for path in frames:
+        with Shard(path) as shard:
+            yield from ({TEXT: pieces[image_id]} if image_id in pieces else {} for image_id in sorted(shard.ids))
 
 
 def _rows(place: str, removed: Iterator[dict[str, int]]) -> Iterator[dict]:

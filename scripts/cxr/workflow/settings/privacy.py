@@ -13,6 +13,12 @@ class Privacy(Section):
         "Report texts. scrub: names, addresses, dates, telephone and record numbers become surrogates of the same "
         "form, signatures and markup are removed; keep: as they are, for texts that their publisher has de-identified.",
     )
+    burned_in: Literal["black_out", "exclude", "keep"] = key(
+        "black_out",
+        "Text that is burned into images, found by reading them (0.6 s an image on one core). black_out: its boxes "
+        "become black, until no text is left; exclude: such images are excluded; keep: images are not read, as their "
+        "publisher has de-identified. Markers (L, AP, ERECT) stay. The embedded cohort is not read.",
+    )
     least_subjects: int = key(
         5,
         "Where report_text is withheld (release.withhold), pages and tables list an unknown word only if reports of "

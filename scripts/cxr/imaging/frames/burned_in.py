@@ -1,0 +1,261 @@
+"""Text that is burned into an image: finding it by reading, and blacking it out.
+
+The detector and the reader are those of RapidOCR (PP-OCRv6, Apache 2.0), whose package holds its models. The detector
+sees the image reduced, the reader each piece of text at full size, also turned and mirrored. Letters and words that
+every radiograph has (L, R, AP, ERECT, PORTABLE) are harmless.
+"""
+
+import logging
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
+
+import cv2
+import numpy as np
+
+from cxr.base.counting import counted
+from cxr.base.faults import Broken
+from cxr.base.vocabulary import BLACKED_OUT
+from cxr.dicom.files import Rejected
+
+KEEP, BLACK_OUT, EXCLUDE = "keep", "black_out", "exclude"
+REASON = "burned_in_text"
+
+_SIDE = 768
+"""Longest side of the image that the detector sees, in pixels: letters of 0.8 % of it are found."""
+_LEAST_SCORE = 0.6
+"""Confidence of the reader from which a piece of text counts; bones that look like letters are read with less."""
+_LEAST_SIGNS = 3
+"""Letters and digits from which a piece of text may identify a person."""
+_ROUNDS = 4
+"""How often an image is read again before it is given up."""
+_MARGIN = 0.25
+"""How far beyond a piece of text is blacked out, as a fraction of its height."""
+_SIMILAR = 0.75
+"""How similar a word must be to a marker to count as it, since markers are blurred."""
+_MARKERS = frozenset(
+    (
+        "der",
+        "izq",
+        "seduto",
+        "clinostatismo",
+        "ortostatismo",
+        "bedside",
+        "torace",
+        "derecha",
+        "izquierda",
+        "dcha",
+        "izda",
+        "droite",
+        "gauche",
+        "destra",
+        "sinistra",
+        "dir",
+        "esq",
+        "l",
+        "r",
+        "left",
+        "right",
+        "lt",
+        "rt",
+        "links",
+        "rechts",
+        "re",
+        "li",
+        "dx",
+        "sx",
+        "sin",
+        "pa",
+        "ap",
+        "lat",
+        "lateral",
+        "oblique",
+        "erect",
+        "upright",
+        "supine",
+        "prone",
+        "standing",
+        "sitting",
+        "stehend",
+        "sitzend",
+        "liegend",
+        "bett",
+        "bed",
+        "portable",
+        "port",
+        "mobile",
+        "semi",
+        "semierect",
+        "semiupright",
+        "wheelchair",
+        "stretcher",
+        "chair",
+        "table",
+        "cart",
+        "grid",
+        "chest",
+        "thorax",
+        "decub",
+        "decubitus",
+        "lordotic",
+        "insp",
+        "exp",
+        "inspiration",
+        "expiration",
+        "with",
+        "without",
+        "line",
+        "lines",
+        "post",
+        "view",
+        "cm",
+        "mm",
+        "kv",
+        "kvp",
+        "ma",
+        "mas",
+        "ei",
+        "dei",
+        "in",
+        "out",
+        "up",
+        "down",
+        "cr",
+        "dr",
+        "icu",
+        "itu",
+        "micu",
+        "sicu",
+        "nicu",
+        "ccu",
+        "er",
+        "ed",
+        "ward",
+    )
+)
+_LONG_MARKERS = sorted(word for word in _MARKERS if len(word) > 3)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A piece of text: its box (x1, y1, x2, y2) in pixels of the image, what was read, and how sure the reader is."""
+
+    box: tuple[int, int, int, int]
+    text: str
+    score: float
+
+
+def clean_image(grey: np.ndarray, mode: str) -> tuple[np.ndarray, int]:
+    """Return an image (rows, columns[, 3]) uint8 without text that may identify a person, and how many pieces it had.
+
+    ``mode``: ``keep`` returns it as it is; ``black_out`` sets the boxes of the text to 0, and reads again until no text
+    is left. Raises :class:`Rejected` for an image with text where ``mode`` is ``exclude``, or where text is left.
+    """
+    if mode == KEEP:
+        return grey, 0
+    pieces = private_text(grey)
+    if pieces and mode == EXCLUDE:
+        raise Rejected(REASON, f"{counted(len(pieces), 'piece', 'pieces')} of text; privacy.burned_in is exclude")
+    number = len(pieces)
+    for _ in range(_ROUNDS):
+        if not pieces:
+            return grey, number
+        grey = grey.copy()
+        for piece in pieces:
+            left, top, right, bottom = piece.box
+            grey[top:bottom, left:right] = 0
+        pieces = private_text(grey)
+        number += len(pieces)
+    if pieces:
+        raise Rejected(REASON, f"text is left after {_ROUNDS} rounds of blacking out")
+    return grey, number
+
+
+def note_of(pieces: int) -> tuple[str, ...]:
+    """Return the note on an image in which pieces of text were blacked out; none if there were none."""
+    return (f"{counted(pieces, 'piece', 'pieces')} of {BLACKED_OUT}",) if pieces else ()
+
+
+def private_text(grey: np.ndarray) -> list[Piece]:
+    """Return the pieces of text in an image that may identify a person."""
+    return [piece for piece in find_text(grey) if piece.score >= _LEAST_SCORE and is_private(piece.text)]
+
+
+def is_private(text: str) -> bool:
+    """True if a text has three letters or digits beside the words of markers."""
+    words = re.findall(r"[^\W\d_]+|\d+", text)
+    return sum(len(word) for word in words if not _is_marker(word.lower())) >= _LEAST_SIGNS
+
+
+def _is_marker(word: str) -> bool:
+    return word in _MARKERS or bool(len(word) > 3 and get_close_matches(word, _LONG_MARKERS, 1, _SIMILAR))
+
+
+def find_text(grey: np.ndarray) -> list[Piece]:
+    """Return all pieces of text in an image, from top to bottom. Raises Broken if this Python lacks the reader."""
+    detect, read = _readers()
+    colour = grey if grey.ndim == 3 else cv2.cvtColor(grey, cv2.COLOR_GRAY2BGR)
+    height, width = colour.shape[:2]
+    scale = min(1.0, _SIDE / max(height, width))
+    small = colour
+    if scale < 1:
+        size = max(1, round(width * scale)), max(1, round(height * scale))
+        small = cv2.resize(colour, size, interpolation=cv2.INTER_AREA)
+    found = []
+    for corners in detect(small):
+        corners = corners / np.array([small.shape[1] / width, small.shape[0] / height])
+        text, score = max(map(read, _views(colour, corners)), key=lambda result: result[1])
+        found.append(Piece(_box(corners, height, width), text, score))
+    return found
+
+
+def _box(corners: np.ndarray, height: int, width: int) -> tuple[int, int, int, int]:
+    """Return the box around the corners (4, 2) and a margin, inside the image."""
+    low, high = corners.min(axis=0), corners.max(axis=0)
+    margin = max(2.0, _MARGIN * float(min(high - low)))
+    left, top = np.maximum(np.floor(low - margin), 0).astype(int)
+    right, bottom = np.minimum(np.ceil(high + margin), (width, height)).astype(int)
+    return int(left), int(top), int(right), int(bottom)
+
+
+def _views(colour: np.ndarray, corners: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield a piece of text as it is, turned by 180 degrees, and mirrored; text that stands upright is laid down."""
+    along, across = np.linalg.norm(corners[1] - corners[0]), np.linalg.norm(corners[3] - corners[0])
+    width, height = max(2, round(float(along))), max(2, round(float(across)))
+    target = np.array([[0, 0], [width, 0], [width, height], [0, height]], np.float32)
+    warp = cv2.getPerspectiveTransform(corners.astype(np.float32), target)
+    piece = cv2.warpPerspective(colour, warp, (width, height), flags=cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE)
+    if height > 1.5 * width:
+        piece = np.ascontiguousarray(np.rot90(piece))
+    yield piece
+    yield np.ascontiguousarray(piece[::-1, ::-1])
+    yield np.ascontiguousarray(piece[:, ::-1])
+
+
+@cache
+def _readers():
+    """Return (detect, read): an image's corners (4, 2) of each piece of text, and the (text, score) of one piece."""
+    try:
+        from rapidocr import RapidOCR
+    except ImportError as error:
+        raise Broken(
+            f"frames: this Python lacks the package rapidocr ({error.name}): run with the rule's environment, "
+            "install it, or set privacy.burned_in to keep"
+        ) from error
+    logging.getLogger("RapidOCR").setLevel(logging.ERROR)
+    threads = {f"EngineConfig.onnxruntime.{name}_op_num_threads": 1 for name in ("intra", "inter")}
+    engine = RapidOCR(
+        params=threads | {"Global.log_level": "error", "Det.limit_type": "max", "Det.limit_side_len": _SIDE}
+    )
+
+    def detect(colour: np.ndarray) -> np.ndarray:
+        boxes = engine(colour, use_det=True, use_cls=False, use_rec=False).boxes
+        return np.zeros((0, 4, 2)) if boxes is None else np.asarray(boxes, np.float64)
+
+    def read(piece: np.ndarray) -> tuple[str, float]:
+        result = engine(piece, use_det=False, use_cls=False, use_rec=True)
+        return (result.txts[0], float(result.scores[0])) if result.txts else ("", 0.0)
+
+    return detect, read
