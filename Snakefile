@@ -113,19 +113,11 @@ include: "rules/reporting/review.smk"
 include: "rules/reporting/review_queries.smk"
 include: "rules/reporting/release.smk"
 include: "rules/reporting/release_mixes.smk"
+include: "rules/reporting/plan.smk"
 
 
 onstart:
-    try:
-        refuse_unwritable(Path.cwd())
-        refuse_orphans(Path.cwd(), submits=submits_to_slurm(workflow))
-        if not touches(workflow):
-            planned = planned_jobs(workflow.dag)
-            if PLAN.settings.cohort.source != "embedded":
-                refuse_blind_rerun(planned)
-            refuse_empty_splits(planned)
-    except UserError as error:
-        sys.exit(f"cxr-ils: {error}")
+    begin(PLAN, workflow)
 
 
 # Shown at the end of a run, where it cannot be missed: reports that could not be read, findings that are short of images.
@@ -149,6 +141,7 @@ rule all:
         rules.weights.output if PLAN.weights_needed or PLAN.models else [],
 
 
+when_planned(workflow, partial(begin, PLAN, workflow), "plan", partial(unknown_name, PLAN))
 tell_dry_runs_in_full(workflow)
 tell_local_rules(workflow)
 keep_digests()

@@ -32,7 +32,7 @@ from gpu_pieces import Absent, Refused, pieces  # noqa: E402
 COLUMNS = {"piece": pl.String, "card": pl.String, "what": pl.String, "value": pl.Float64, "unit": pl.String}
 """Of every table of this program."""
 MARKS = {".md": ("<!-- gpu: begin -->", "<!-- gpu: end -->"), ".yaml": ("# gpu: begin", "# gpu: end")}
-HOURS, UNITS = "docs/reference/scale.md", "benchmarks/scale.yaml"
+HOURS, UNITS = "docs/reference/scale.md", "resources/costs.yaml"
 """The page whose tables are computed from the unit costs, and these."""
 PAGES = (HOURS, "docs/reference/benchmarks.md", UNITS)
 

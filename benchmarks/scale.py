@@ -1,9 +1,9 @@
-"""Compute hours and disk space at the size of MIMIC-CXR from the unit costs of `scale.yaml` (docs/reference/scale.md).
+"""Compute hours and disk space at the size of MIMIC-CXR from resources/costs.yaml (docs/reference/scale.md).
 
     python benchmarks/scale.py [--sets 10] [--gpus 1,8,64] [--cores-per-gpu 8] [--engines benchmarks/engines.tsv]
 
-GPU seconds are those that others measured on an A100 or V100, unless `make gpu` measured the engine on a card (the list
-``measured`` of `scale.yaml`), or ``--engines`` names a table that `engines.py --device cuda` wrote: then they are that
+GPU seconds are those that others measured on an A100 or V100, unless `make gpu` measured the engine on a card (the
+list ``measured`` there), or ``--engines`` names a table that `engines.py --device cuda` wrote: then they are that
 card's. The table of hours tells whose each figure is.
 """
 
@@ -17,7 +17,7 @@ from typing import NamedTuple
 import polars as pl
 import yaml
 
-UNITS = Path(__file__).with_suffix(".yaml")
+UNITS = Path(__file__).parents[1] / "resources/costs.yaml"
 PROFILE = UNITS.parents[1] / "profiles/slurm/config.yaml"
 GROUPED = {"dataset": "tables"}
 """Group of a stage whose group has another name."""

@@ -14,21 +14,20 @@ from cxr.workflow.code_digest import remember as remember_digests
 from cxr.workflow.jobs import growing, job, warned
 from cxr.workflow.params import wordings_of
 from cxr.workflow.plan import make_plan
-from cxr.workflow.preflight import present, refuse_blind_rerun, refuse_empty_splits
+from cxr.workflow.names import unknown_name
+from cxr.workflow.preflight import present
 from cxr.workflow.release_facts import environments
 from cxr.workflow.settings import SettingsError
-from cxr.workflow.slurm.orphans import refuse_orphans
 from cxr.workflow.snakemake_compat import (
     default_resources,
-    planned_jobs,
     run_one_by_one,
-    submits_to_slurm,
     tell_dry_runs_in_full,
     tell_local_rules,
     tell_of_locks,
     tell_why_groups_fail,
-    touches,
+    when_planned,
 )
+from cxr.workflow.start import begin
 from cxr.workflow.writable import refuse_unwritable
 
 # Digests of code are kept beside Snakemake's own records: every job of a cluster parses the workflow.

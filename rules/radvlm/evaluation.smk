@@ -10,6 +10,7 @@ rule radvlm_evaluation_asked:
         "logs/radvlm/evaluation/asked.log",
     benchmark:
         "results/benchmarks/radvlm/evaluation/asked.tsv"
+    priority: 100  # without a line to score it stops a run before it tunes
     conda:
         "../../envs/radvlm_evaluation.yaml"
     threads: 1

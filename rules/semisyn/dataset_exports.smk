@@ -26,9 +26,9 @@ rule semisyn_dataset_export:
     params:
         **job("semisyn.dataset.export.run"),
         options=lambda wildcards: PLAN.semisyn.dataset.export
-        | {"total": int(wildcards.size), "format": wildcards.format},
+        | {"size": wildcards.size, "format": wildcards.format},
     message:
-        "SemiSynCXR: {wildcards.size} images as {wildcards.format}"
+        "SemiSynCXR: the size {wildcards.size} as {wildcards.format}"
     script:
         "../../scripts/job.py"
 
@@ -58,7 +58,7 @@ rule semisyn_dataset_pictures:
     params:
         **job("semisyn.dataset.sheet.run"),
         options=PLAN.semisyn.dataset.export
-        | {"total": PLAN.semisyn.dataset.sizes[-1], "format": "sheet", "pixels": "frame", "withhold": []},
+        | {"size": PLAN.semisyn.dataset.sizes[-1], "format": "sheet", "pixels": "frame", "withhold": []},
     message:
         "SemiSynCXR: a sheet with an image of each finding"
     script:
@@ -86,7 +86,7 @@ rule semisyn_dataset_cohort:
     params:
         **job("semisyn.dataset.cohort.run"),
         options=PLAN.semisyn.dataset.export
-        | {"total": PLAN.semisyn.dataset.sizes[-1], "format": "cohort", "pixels": "frame", "withhold": []},
+        | {"size": PLAN.semisyn.dataset.sizes[-1], "format": "cohort", "pixels": "frame", "withhold": []},
     message:
         "SemiSynCXR: edited films and their sources as a cohort with known masks"
     script:

@@ -9,6 +9,7 @@ rule semisyn_detection_scores:
             "(docs/systems/semisyn.md)",
         ),
         references=PLAN.semisyn.detection["references"],
+        images=PLAN.semisyn.detection["images"],
         patients=["results/cohort/images.parquet", *PLAN.semisyn.detection["patients"]],
     output:
         scores=report(

@@ -73,7 +73,8 @@ def default_account() -> str:
 
 def dry_run(words: list[str], attempt: int) -> str:
     """Return Snakemake's dry run with every job as at its ``attempt``-th try."""
-    command = [sys.executable, "-m", "snakemake", "--profile", "slurm", "--dry-run", "--forceall", *words]
+    command = [sys.executable, "-m", "snakemake", "--profile", "slurm", "--dry-run", "--no-hooks", "--forceall"]
+    command += words
     command += ["--sdm", "env-modules", "--attempt", str(attempt)]  # without looking for conda
     return answer(*command, "--cores", "10000")  # else it shows the cores of this machine
 

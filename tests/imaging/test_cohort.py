@@ -198,8 +198,8 @@ def test_hashed_splits_have_their_shares():
     }  # fmt: skip
     assert {hashed_split(f"p{n}", [0, 0, 100], 3) for n in range(100)} == {"test"}
     assert {hashed_split(f"p{n}", [98, 1, 1], 0) for n in range(2000)} == {"train", "validate", "test"}
-    before = [hashed_split(f"p{n}", [98, 1, 1], 0) for n in range(100)]
-    assert list(subject_splits([(f"p{n}", "") for n in range(100)], [98, 1, 1], 0).values()) == before
+    before = [hashed_split(f"p{n}", [98, 1, 1], 0) for n in range(1000)]
+    assert list(subject_splits([(f"p{n}", "") for n in range(1000)], [98, 1, 1], 0).values()) == before
 
 
 def test_a_new_study_changes_its_own_shard_only(tmp_path, xray):

@@ -86,7 +86,7 @@ def world(tmp_path_factory) -> dict:
         finding, number = job.split("-")[0], int(job[-1])
         subset = "val" if number == 5 else "train"
         images.append(row(IMAGES, job_id=job, image_id=f"h{number}", subject_id=f"p{number // 2}", subset=subset,
-                          finding=finding, rank=number))  # fmt: skip
+                          finding=finding, rank=number, asked=6))  # fmt: skip
         for kind in ("conditioning", "visible"):
             shift = 0.0 if kind == "conditioning" else 7.0
             for target in ("source", "vindr"):
@@ -157,6 +157,16 @@ def test_synthetic_images_are_the_first_of_each_finding_and_of_train(world):
     for film, source in zip(found["unedited"], [f"h{n}" for n in (*range(5), *range(5))], strict=True):
         assert (film.read() == frame_of(source)).all()
     assert (found["shuffled"][0].read() == frame_of("effusion-000000")).all()
+
+
+def test_a_part_of_the_dataset_is_a_size_and_a_number_beyond_it_is_refused(world):
+    half = pools(world, synthetic="half", extra=["unedited"], extra_size="all")
+    assert [film.image_id for film in half["synthetic"]] == [
+        f"{finding}-{number:06d}" for finding in sorted(FINDINGS) for number in range(3)
+    ]
+    assert len(half["unedited"]) == 10
+    with pytest.raises(UserError, match="a run asks for 14 synthetic images, but the dataset has 12: lower it"):
+        pools(world, synthetic=14)
 
 
 def test_shuffled_boxes_stay_within_a_finding(world):

@@ -1,5 +1,6 @@
 """Boxes in lungs: exact inequalities, mirrored chests, scale, and jobs that do not depend on one another."""
 
+import math
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cxr.base.columns import schema
+from cxr.base.errors import UserError
 from cxr.base.hdf5 import ShardWriter
 from cxr.base.tables import read_table, write_table
 from cxr.base.vocabulary import FINDINGS, SIDES
@@ -26,7 +28,7 @@ CATALOGUE = read_catalogue()
 IN_LUNGS = [name for name, one in CATALOGUE.findings.items() if one.prior.placement == "lung"]
 LIMITS = {"bounds": "repo", "min_mass": 1e-9, "heart_exclusion": True}
 OPTIONS = PlacementOptions("repo", 6, 1e-9, True, 0.03, 2026, {"edema": "both"})
-PLAN_OPTIONS = PlanOptions(10, 0.05, 3, list(FINDINGS), 2026)
+PLAN_OPTIONS = PlanOptions(10, "auto", 6, 10, 0.05, 3, list(FINDINGS), 2026)
 WHOLE_FRAME = np.array([0.0, 0.0, 512.0, 512.0])
 
 
@@ -276,7 +278,7 @@ def test_a_new_image_or_finding_changes_no_prompt_and_a_smaller_plan_is_the_star
     assert {name: job[5] for name, job in few.items()} == {name: job[5] for name, job in more.items()}
     assert few != more
     large = jobs(9, per_finding=25)
-    assert few.items() <= {name: (*job[:7], few.get(name, job)[7]) for name, job in large.items()}.items()
+    assert few.items() <= {name: (*job[:7], *few.get(name, job)[7:]) for name, job in large.items()}.items()
     two = jobs(9, findings=["edema", "opacity"])
     assert two.items() <= few.items()
 
@@ -409,14 +411,51 @@ def test_a_users_finding_is_placed_and_changes_no_other(inputs, tmp_path):
     assert set(plan.filter(finding="nodule")["prompt"]) == set(NODULE["findings"]["nodule"]["prompts"])
 
 
-def test_without_a_healthy_image_no_job_is_planned(inputs, tmp_path, caplog):
-    (tmp_path / "1").mkdir()
-    write_table(tmp_path / "1/healthy.parquet", read_table(inputs / "1/healthy.parquet").clear())
-    for name in ("1/frames_00.h5", "priors.yaml"):
-        (tmp_path / name).write_bytes((inputs / name).read_bytes())
-    plan, boxes, gone = run(tmp_path, tmp_path / "run", 1)
-    assert (len(plan), len(boxes), len(gone)) == (0, 0, 0)
-    assert "there is no healthy image" in caplog.text
+def planned(folder, num_healthy: int, **changes) -> pl.DataFrame:
+    """Run the plan's job on a pool of so many images; return its table."""
+    rows = {"image_id": [*pool(num_healthy)], "shard": [*pool(num_healthy).values()]}
+    write_table(folder / "healthy.parquet", pl.DataFrame(rows, schema=dict.fromkeys(rows, pl.String)))
+    run_plan(
+        healthy=str(folder / "healthy.parquet"), plan=str(folder / "plan.parquet"),
+        options=replace(PLAN_OPTIONS, **changes),
+    )  # fmt: skip
+    return read_table(folder / "plan.parquet")
+
+
+def test_a_pool_without_an_image_is_refused(tmp_path):
+    for per_finding in (None, 5):
+        with pytest.raises(UserError, match=r"^0 X-rays are healthy, too few .*funnel\.tsv tells which criterion"):
+            planned(tmp_path, 0, per_finding=per_finding)
+
+
+@pytest.mark.parametrize("most_per_image", [1, 2, 3, 7])
+@pytest.mark.parametrize("spare", [0.0, 0.05, 0.3])
+def test_the_number_of_images_follows_the_pool(tmp_path, most_per_image, spare):
+    settings_of_pool = {"per_finding": None, "default_most": 40, "most_per_image": most_per_image, "spare": spare}
+    sizes = []
+    for num_healthy in (2, 3, 9, 30, 200):
+        table = planned(tmp_path, num_healthy, **settings_of_pool)
+        asked = table.filter(~pl.col("is_spare")).group_by("finding").len()["len"].unique().item()
+        sizes.append(asked)
+        uses = table.group_by("finding", "image_id").len()["len"].max()
+        assert uses <= most_per_image
+        one_more = math.ceil((asked + 1) * (1 + spare))
+        assert asked == 40 or math.ceil(one_more / num_healthy) > most_per_image
+    assert sizes == sorted(sizes)
+    assert sizes[-1] == 40
+
+
+def test_more_uses_of_an_image_than_allowed_are_refused(tmp_path):
+    """A hospital with two healthy X-rays that asks for the paper's 5,000 images of each finding."""
+    with pytest.raises(
+        UserError, match="per_finding asks for 5000 images of each finding, so each of 2 healthy X-rays "
+    ) as caught:
+        planned(tmp_path, 2, per_finding=5000, most_per_image=2)
+    assert "ask for 3 or less" in str(caught.value)
+    table = planned(tmp_path, 2, per_finding=3, most_per_image=2)
+    assert len(table) == 4 * len(FINDINGS)
+    assert table.filter("is_spare")["index"].to_list() == [3] * len(FINDINGS)
+    assert len(planned(tmp_path, 2, per_finding=5000, most_per_image=2625, spare=0.05, findings=["edema"])) == 5250
 
 
 @settings(max_examples=60, deadline=None)

@@ -4,6 +4,7 @@ import pytest
 import yaml
 
 from cxr.base.errors import UserError
+from cxr.semisyn.placement.plan_jobs import PlanOptions
 from cxr.workflow.params import stage_options
 from cxr.workflow.plan_semisyn import make_semisyn
 from cxr.workflow.settings import Settings, SettingsError, read
@@ -112,8 +113,11 @@ def test_what_only_a_fit_depends_on_is_the_default_without_one():
 
 def test_the_plan_of_jobs_takes_sizes_from_dataset_and_selection():
     told = stage_options(Settings())["semisyn_placement_plan"]
-    assert {name: told[name] for name in ("per_finding", "samples", "spare")} == {
-        "per_finding": 6, "samples": 35, "spare": 0.05,
+    assert {name: told[name] for name in ("per_finding", "default_most", "most_per_image", "samples", "spare")} == {
+        "per_finding": None, "default_most": 6, "most_per_image": 2, "samples": 35, "spare": 0.05,
     }  # fmt: skip
-    large = read({"cohort": {"source": "manifest", "manifest": "m.csv"}})
-    assert stage_options(large)["semisyn_placement_plan"]["per_finding"] == 5000
+    large = {"cohort": {"source": "manifest", "manifest": "m.csv"}}
+    assert stage_options(read(large))["semisyn_placement_plan"]["default_most"] == 5000
+    sized = stage_options(read(large | {"semisyn": {"dataset": {"sizes": [70, 700]}}}))["semisyn_placement_plan"]
+    assert PlanOptions(**sized).fixed == 100
+    assert PlanOptions(**told).fixed is None

@@ -20,6 +20,7 @@ from cxr.semisyn.dataset import cohort, datasheet, export, sheet, told
 from cxr.semisyn.dataset.columns import SYNTHETIC
 from cxr.semisyn.dataset.conventions import conventions, rescaled
 from cxr.semisyn.dataset.export import ExportOptions
+from cxr.semisyn.sizes import images_of_each
 from cxr.workflow import settings
 from cxr.workflow.plan import make_plan
 from nodules import NODULE
@@ -49,7 +50,7 @@ def options(**changed) -> ExportOptions:
         "pixels": "frame",
         "withhold": [],
     }
-    return ExportOptions(**(plain | {"salt": "", "total": 16, "format": "coco"} | changed))
+    return ExportOptions(**(plain | {"salt": "", "size": 16, "format": "coco"} | changed))
 
 
 def exported(made, folder: Path, **changed) -> Path:
@@ -139,21 +140,23 @@ def test_sizes_are_nested_and_take_the_first_edited_ones(made):
     assert [ranks[f"cardiomegaly-00000{index}"] for index in (0, 2, 3, 4)] == [0, 1, 2, 3]
     assert ranks["effusion-000001"] == 0
     boxes, edited = read_table(made[2]["boxes"]), made[1]["edited"]
-    taken = [export.taken(images, boxes, edited, [], [], options(total=total)) for total in (4, 8, 16)]
+    taken = [export.taken(images, boxes, edited, [], [], options(size=size)) for size in (4, 8, 16)]
     picked = [{picture.facts["job_id"] for picture in source} for source in taken]
     assert [len(names) for names in picked] == [4, 8, 15]
     assert picked[0] < picked[1] < picked[2]
+    parts = [export.taken(images, boxes, edited, [], [], options(size=size)) for size in ("fifth", "half", "all")]
+    assert [{picture.facts["job_id"] for picture in source} for source in parts] == picked
 
 
 def test_a_patients_images_share_a_folder_and_val_is_of_train_only_without_a_split(tmp_path):
-    given = write(tmp_path, [Job("effusion", index, image=index // 2) for index in range(20)])
-    images = read_table(tables(tmp_path, given, per_finding=20)["images"])
+    given = write(tmp_path, [Job("effusion", index, image=index // 2) for index in range(20)], asked=20)
+    images = read_table(tables(tmp_path, given)["images"])
     subsets = images.group_by("subject_id").agg(pl.col("subset").unique())["subset"].to_list()
     assert sorted(map(tuple, subsets)) == [("train",)] * 7 + [("val",)] * 3
     given = write(
-        tmp_path / "own", [Job("effusion", index, image=index) for index in range(9)], ("train", "validate", "test")
+        tmp_path / "own", [Job("effusion", index, image=index) for index in range(9)], ("train", "validate", "test"), 9
     )
-    images = read_table(tables(tmp_path / "own", given, per_finding=9)["images"])
+    images = read_table(tables(tmp_path / "own", given)["images"])
     assert set(images.select("split", "subset").iter_rows()) == {
         ("train", "train"),
         ("validate", "val"),
@@ -161,10 +164,33 @@ def test_a_patients_images_share_a_folder_and_val_is_of_train_only_without_a_spl
     }
 
 
+@pytest.mark.parametrize("num_patients", [1, 2, 4, 30])
+def test_a_small_pool_has_a_validation_patient_where_it_has_two(tmp_path, num_patients):
+    """5 % of two to nine patients is none."""
+    given = write(tmp_path, [Job("effusion", number, image=number) for number in range(num_patients)], asked=30)
+    written = tables(tmp_path, given, validation=0.05)
+    subsets = read_table(written["images"])["subset"].to_list()
+    assert subsets.count("val") == {1: 0, 30: 2}.get(num_patients, 1)
+    assert subsets.count("train") == num_patients - subsets.count("val")
+    folder = exported((tmp_path, given, written), tmp_path, format="yolo", size="all")
+    described = yaml.safe_load((folder / "data.yaml").read_text())
+    assert described["val"] == ("images/train" if num_patients == 1 else "images/val")
+    assert "test" not in described
+    for subset in ("train", "val"):
+        assert list((folder / described[subset]).glob("*.png"))
+    assert sorted(path.name for path in (folder / "images").iterdir()) == sorted(set(subsets))
+    readme = " ".join((folder / "README.md").read_text().split())
+    assert "the absolute path of `data.yaml`" in readme
+    assert f"# SemiSynCXR, {num_patients} images" in readme
+    none = tables(tmp_path, given, validation=0.0)
+    assert set(read_table(none["images"])["subset"]) == {"train"}
+
+
 def test_an_empty_plan_gives_empty_tables(tmp_path):
     written = tables(tmp_path, write(tmp_path, []))
     assert read_table(written["images"]).is_empty()
     assert read_table(written["conservation"])["exported"].to_list() == [0] * 5
+    assert read_table(written["conservation"])["asked"].to_list() == [0] * 5
 
 
 # --------------------------------------------------------------------------------------------- conventions
@@ -483,11 +509,16 @@ def test_wrong_settings_name_their_key(given, said):
 @pytest.mark.parametrize(
     ("given", "sizes"),
     [
-        ({"cohort": {"source": "embedded"}}, [7, 21, 42]),
-        ({"semisyn": {"dataset": {"per_finding": 5000}}}, [7000, 17500, 35000]),
-        ({"semisyn": {"dataset": {"per_finding": 1}}}, [7]),
+        ({"cohort": {"source": "embedded"}}, ["fifth", "half", "all"]),
+        ({"semisyn": {"dataset": {"per_finding": 5000}}}, ["fifth", "half", "all"]),
         ({"semisyn": {"findings": ["edema"], "dataset": {"sizes": [3, 6]}}}, [3, 6]),
     ],
 )
-def test_sizes_of_the_paper_and_of_the_embedded_cohort(given, sizes):
+def test_sizes_are_parts_or_numbers(given, sizes):
     assert make_plan(given, []).semisyn.dataset.sizes == sizes
+
+
+def test_parts_of_the_papers_dataset_are_its_sizes():
+    assert [7 * images_of_each(part, 5000, 7) for part in ("fifth", "half", "all")] == [7000, 17500, 35000]
+    assert [images_of_each(part, 2, 7) for part in ("fifth", "half", "all")] == [1, 1, 2]
+    assert images_of_each("14", 5, 7) == images_of_each(14, 5, 7) == 2

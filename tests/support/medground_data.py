@@ -112,7 +112,7 @@ SOURCES = {"covid": covid, "nih": nih, "monuseg": monuseg, "stardist": stardist}
 
 def source_keys(**keys: object) -> dict:
     """Return a source's keys with the settings' defaults, as its rule receives them."""
-    made = type(SETTINGS.sources.declared()["cells"])(**keys).model_dump(mode="json")
+    made = type(SETTINGS.sources.in_use("embedded")["cells"])(**keys).model_dump(mode="json")
     return made | {"classes": made["classes"] or {"region": {}}}
 
 

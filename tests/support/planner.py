@@ -20,6 +20,7 @@ from pathlib import Path
 
 IMPORTED = (
     "cxr.imaging.cohort.check", "cxr.base.engines", "cxr.workflow.params", "cxr.workflow.settings",
+    "cxr.workflow.forecast.forecast",
     "cxr.imaging.weights.catalogue", "pandas", "smart_open", "snakemake.executors.dryrun",
     "snakemake.report.html_reporter", "snakemake.storage", "yte",
 )  # fmt: skip
@@ -71,8 +72,8 @@ class Planner:
         self._process.communicate("null\n")
 
     def jobs(self, directory: Path, settings: Path, *arguments: str | Path) -> list[Job]:
-        """Return the jobs of a dry run in ``directory``. Raises AssertionError if Snakemake fails."""
-        return jobs_of(self.run(directory, settings, "--dry-run", *arguments))
+        """Return the jobs of a dry run in ``directory``, planned or not. Raises AssertionError if Snakemake fails."""
+        return jobs_of(self.run(directory, settings, "--dry-run", "--no-hooks", *arguments))
 
     def run(self, directory: Path, settings: Path, *arguments: str | Path) -> str:
         """Return what Snakemake prints. Raises AssertionError if it fails."""

@@ -86,12 +86,18 @@ def edited_of(job: Job) -> tuple[np.ndarray, np.ndarray]:
     return np.clip(image, 0, 255).astype(np.uint8), lesion
 
 
-def write(folder: Path, made: list[Job] | None = None, splits: tuple[str, ...] = ("train",)) -> dict:
-    """Write everything below ``folder``/results; return the arguments of the stage's tables, with the shards' files."""
+def write(folder: Path, made: list[Job] | None = None, splits: tuple[str, ...] = ("train",), asked: int = 4) -> dict:
+    """Write everything below ``folder``/results; return the arguments of the stage's tables, with the shards' files.
+
+    ``asked``: images asked of each finding; the jobs beyond are spare.
+    """
     made = jobs() if made is None else made
     results = folder / "results"
     images = sorted({job.image for job in made})
-    plan = [(j.name, j.finding, j.index, j.image_id, j.shard, f"A {j.finding}", j.finding, j.index < 2) for j in made]
+    plan = [
+        (j.name, j.finding, j.index, j.image_id, j.shard, f"A {j.finding}", j.finding, j.index >= asked, j.index < 2)
+        for j in made
+    ]
     paths = {"plan": results / "semisyn/placement/plan.parquet", "healthy": results / "semisyn/healthy/images.parquet"}
     for path in paths.values():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -122,7 +128,7 @@ def tables(folder: Path, given: dict, **changed) -> dict[str, str]:
     """Run the tables of the stage; return their paths."""
     made = {name: str(folder / f"{name}.parquet") for name in ("images", "boxes", "jobs")}
     made |= {name: str(folder / f"{name}.tsv") for name in ("conservation", "counts")}
-    options = {"per_finding": 4, "findings": FINDINGS, "validation": 0.3, "seed": 1} | changed
+    options = {"findings": FINDINGS, "validation": 0.3, "seed": 1} | changed
     inputs = {name: paths for name, paths in given.items() if name not in ("frames", "cohort")}
     gather_jobs.run(**inputs, **made, options=gather_jobs.DatasetOptions(**options))
     return made

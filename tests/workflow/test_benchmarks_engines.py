@@ -59,7 +59,7 @@ def operations(call) -> float:
 
 def test_the_counted_operations_are_those_of_the_nets():
     """A step of RadEdit has three rows; 60 of its 200 steps are skipped."""
-    told = yaml.safe_load((ROOT / "benchmarks/scale.yaml").read_text(encoding="utf-8"))["counted"]["nets"]
+    told = yaml.safe_load((ROOT / "resources/costs.yaml").read_text(encoding="utf-8"))["counted"]["nets"]
     with torch.device("meta"):
         unet, vae = nets.unet(), nets.vae()
         row = torch.empty(1, 4, 64, 64)

@@ -63,14 +63,14 @@ def test_each_piece_runs_until_it_is_done_and_the_pages_tell_the_card(tmp_path, 
         assert "Measured by `make gpu` on: Card X." in told
         assert "| radedit, 8 at a time | 0.512 | s an image |" in told
         assert text.startswith((ROOT / name).read_text()[:200])
-    units = yaml.safe_load((root / "benchmarks/scale.yaml").read_text())
+    units = yaml.safe_load((root / "resources/costs.yaml").read_text())
     assert units["measured"][1] == {
         "card": "Card X",
         "what": "radedit, 8 at a time",
         "value": 0.512,
         "unit": "s an image",
     }
-    assert units["counts"] == yaml.safe_load((ROOT / "benchmarks/scale.yaml").read_text())["counts"]
+    assert units["counts"] == yaml.safe_load((ROOT / "resources/costs.yaml").read_text())["counts"]
     pages = [(root / name).read_text() for name in gpu.PAGES]
     assert gpu.main(given) == 0  # a second time the same pages
     assert len(asked) == 3

@@ -364,8 +364,8 @@ def test_what_is_asked_for_or_not_made_yet_is_run(tmp_path, forced, output, refu
     """``--forcerun cohort_shards`` is an order, and a run that has made no shard loses none."""
     (tmp_path / "made").touch()
     jobs = [
-        Planned("cohort_shards", {}, [], by_shard=False, forced=forced),
-        Planned("a", {}, [str(tmp_path / output)], by_shard=True, forced=False),
+        Planned("cohort_shards", "imaging", {}, [], {}, num_gpus=0, forced=forced),
+        Planned("a", "imaging", {}, [str(tmp_path / output)], {"shard": "00"}, num_gpus=0, forced=False),
     ]
     with pytest.raises(UserError, match="and 1 finished jobs") if refused else nullcontext():
         refuse_blind_rerun(jobs)

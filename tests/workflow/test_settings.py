@@ -67,7 +67,7 @@ def test_schema_refuses_unknown_keys():
         ({"cohort": {"shards": 0}}, ["cohort.shards is 0", "greater than or equal to 1"]),
         ({"cohort": {"source": "mimic"}}, ["cohort.root must be set"]),
         ({"cohort": {"source": "manifest"}}, ["cohort.manifest must be set"]),
-        ({"cohort": {"split": {"train": 90}}}, ["cohort.split", "add up to 100"]),
+        ({"cohort": {"split": {"train": 90, "validate": 5, "test": 1}}}, ["cohort.split", "add up to 100"]),
         ({"boxes": {"floor": 0.05}}, ["boxes.floor is 0.05", "0.005", "'half'", "lower the floor"]),
         ({"boxes": {"engine": "table"}}, ["boxes.table must be set"]),
         ({"cohort": None}, ["cohort is empty (null)", "leave the key out"]),

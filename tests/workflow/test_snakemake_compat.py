@@ -29,7 +29,7 @@ compat.run_one_by_one(workflow)
 serial = [str(found.get("serial")) for found in (before, workflow.global_resources)]
 
 onstart:
-    seen = [list(job) for job in compat.planned_jobs(workflow.dag)]
+    seen = [list(job)[:1] + list(job)[2:] for job in compat.planned_jobs(workflow.dag)]
     told = [compat.submits_to_slurm(workflow), compat.touches(workflow), sorted(compat.default_resources(workflow))]
     print("seen", json.dumps([serial, told, seen]), file=sys.stderr)
 
@@ -54,6 +54,16 @@ rule gather:
     shell:
         "touch {{output}}"
 
+def act():
+    jobs = sorted(job.rule for job in compat.planned_jobs(workflow.dag) if job.rule != "a_shard")
+    print("acted on", *jobs, file=sys.stderr)
+    if config.get("stop"):
+        sys.exit("stopped")
+
+def unknown(path):
+    return "there is no set " + path.split("/")[1] if path.startswith("sets/") else ""
+
+compat.when_planned(workflow, act, "gather", unknown)
 compat.tell_dry_runs_in_full(workflow)
 compat.tell_local_rules(workflow)
 """
@@ -85,8 +95,8 @@ def test_a_run_is_seen_before_it_starts(tmp_path):
     assert (submits, touches) == (False, False)
     assert {"mem_mb", "disk_mb"}.isdisjoint(defaults)
     assert sorted(jobs) == [
-        ["a_shard", {"source": "source.txt"}, ["a/00.txt"], True, False],
-        ["all", {}, [], False, False],
+        ["a_shard", {"source": "source.txt"}, ["a/00.txt"], {"shard": "00"}, 0, False],
+        ["all", {}, [], {}, 0, False],
     ]
 
 
@@ -94,7 +104,7 @@ def test_what_the_command_line_asks_is_seen(made):
     _, (_, touches, defaults), jobs = seen(made, "--forcerun", "a_shard", "--default-resources", "slurm_extra='-x'")
     assert not touches
     assert "slurm_extra" in defaults
-    assert ["a_shard", {"source": "source.txt"}, ["a/00.txt"], True, True] in jobs
+    assert ["a_shard", {"source": "source.txt"}, ["a/00.txt"], {"shard": "00"}, 0, True] in jobs
     assert seen(made, "--touch", "--forceall")[1][1] is True
 
 
@@ -106,6 +116,36 @@ def test_a_dry_run_tells_of_each_job_what_it_reads_and_a_run_its_message(tmp_pat
     assert "The message of 00" not in told.stdout + told.stderr
     done = run(tmp_path)
     assert "The message of 00" in done.stdout + done.stderr
+
+
+def test_a_dry_run_acts_before_it_lists_jobs_and_a_run_if_the_target_is_asked_for(tmp_path):
+    def acted(*arguments: str) -> list[str]:
+        return re.findall(r"^acted on (.*)$", run(tmp_path, *arguments).stderr, re.M)
+
+    assert acted("--dry-run") == ["all"]
+    assert acted("gather") == ["gather"]
+    assert acted("all") == []
+    with pytest.raises(subprocess.CalledProcessError) as caught:
+        run(tmp_path, "--dry-run", "--forceall", "--config", "stop=1")
+    assert "acted on all" in caught.value.stderr
+    assert "a_shard" not in caught.value.stdout + caught.value.stderr
+
+
+def test_a_file_that_no_rule_makes_ends_in_a_sentence_if_there_is_one(tmp_path):
+    def ended(path: str) -> str:
+        with pytest.raises(subprocess.CalledProcessError) as caught:
+            run(tmp_path, "--dry-run", path)
+        return caught.value.stdout + caught.value.stderr
+
+    assert "cxr-ils: there is no set ab" in ended("sets/ab/x.txt")
+    assert "No rule to produce other.txt" in ended("other.txt")
+
+
+def test_a_text_is_said_where_snakemake_prints(monkeypatch):
+    told = []
+    monkeypatch.setattr(snakemake.logging.logger, "info", told.append)
+    compat.say("the plan")
+    assert told == ["the plan"]
 
 
 def test_a_dry_run_for_a_cluster_names_the_rules_that_do_not_go_there(tmp_path):
@@ -163,6 +203,7 @@ LOST = [
     (lambda: compat.planned_jobs(object()), [], "not checked before the run"),
     (lambda: compat.tell_dry_runs_in_full(object()), None, "a dry run shows only the messages of jobs"),
     (lambda: compat.tell_local_rules(object()), None, "are taken for jobs of the cluster"),
+    (lambda: compat.when_planned(object(), print, "plan", str), None, "does not refuse what the run would refuse"),
 ]
 
 
@@ -180,8 +221,9 @@ def test_without_the_internal_a_line_says_what_is_lost_and_the_run_goes_on(caplo
     [
         (snakemake.jobs, "GroupJob", compat.tell_why_groups_fail, "why a group of jobs failed is not printed"),
         (snakemake.exceptions, "LockException", compat.tell_of_locks, "is reported in Snakemake's own words"),
+        (snakemake.logging, "logger", lambda: compat.say("the plan"), "the plan of the run is not printed"),
     ],
-    ids=["GroupJob", "LockException"],
+    ids=["GroupJob", "LockException", "logger"],
 )
 def test_without_a_class_of_snakemake_a_line_says_what_is_lost(monkeypatch, caplog, module, name, touch, lost):
     monkeypatch.delattr(module, name)
@@ -206,7 +248,7 @@ def test_every_touch_is_tried_here():
     touches = {name for name in named if not name.startswith("_")} - {"Planned"}
     source = Path(__file__).read_text(encoding="utf-8")
     assert {name for name in touches if source.count(f"compat.{name}") < 2} == set()
-    assert len(touches) == 9
+    assert len(touches) == 11
 
 
 def test_no_other_module_imports_snakemake():

@@ -59,6 +59,15 @@ class UserError(Exception):
     """A user's mistake. The message is one sentence that names the key, the value and the remedy."""
 
 
+def refuse_empty(path: str | Path, action: str) -> None:
+    """Raise UserError if a file of lines is empty, so that there is nothing to do: ``action`` such as "to score"."""
+    if not Path(path).stat().st_size:
+        raise UserError(
+            f"{path} holds no sample, so there is nothing {action}: take more studies, or other splits (cohort.split, "
+            "or the table's column split)"
+        )
+
+
 def existing_file(key: str, value: str | None) -> Path:
     """Return the file that a setting names. Raises UserError if it names none."""
     if not value:

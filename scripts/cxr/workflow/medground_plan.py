@@ -165,7 +165,8 @@ def medground_plan(settings: Settings, shards: Sequence[str], known: Sequence[st
     """Return the plan. ``shards``: of the cohort; ``known``: the threshold sets. Raises UserError."""
     plain, seed = settings.medground.model_dump(mode="json"), settings.seed
     del plain["sources"]["sets"]
-    sets = {name: one.model_dump(mode="json") for name, one in settings.medground.sources.declared().items()}
+    sources = settings.medground.sources.in_use(settings.cohort.source)
+    sets = {name: one.model_dump(mode="json") for name, one in sources.items()}
     for name, one in sets.items():
         if one["kind"] == "ils" and one["thresholds"] not in known:
             raise UserError(

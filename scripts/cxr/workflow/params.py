@@ -6,7 +6,6 @@ from pathlib import Path
 from cxr.annotations.formats import FOLDERS
 from cxr.base.errors import UserError, existing_file, existing_folder
 from cxr.base.secrets import secret
-from cxr.base.vocabulary import SPLITS
 from cxr.workflow.models_there import check_models
 from cxr.workflow.params_semisyn import semisyn_options
 from cxr.workflow.release_facts import release_options
@@ -69,8 +68,8 @@ def stage_options(settings: Settings) -> dict[str, dict]:
         reports["sections"] = "mimic" if cohort["source"] == "mimic" else "tolerant"
     reports["scrub"] = plain["privacy"]["texts"] == "scrub"
     reading = {name: reports[name] for name in READING}
-    shares, per_study = cohort.pop("split"), cohort.pop("per_study")
-    cohort["split_shares"] = [shares[name] for name in SPLITS]
+    del cohort["split"]
+    per_study, cohort["split_shares"] = cohort.pop("per_study"), settings.cohort.split.shares()
     if cohort["source"] == "embedded":
         cohort |= {"source": "manifest", "manifest": EMBEDDED_MANIFEST}
         cohort["shards"] = cohort["shards"] or EMBEDDED_SHARDS

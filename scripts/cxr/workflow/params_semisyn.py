@@ -53,7 +53,7 @@ def _detectors(plain: dict) -> dict:
         {name: section[name] for name in ("engine", "budget", "updates", "epochs", "seeds", "points")}
         | {"own": section[section["engine"]], "findings": system["findings"], "seed": plain["seed"]}
         | {"kind": system["dataset"]["boxes"], "target": system["dataset"]["target"]}
-        | {"per_finding": _dataset(plain)["per_finding"]}
+        | {"per_finding": system["dataset"]["per_finding"]}
     )
 
 
@@ -109,10 +109,12 @@ def _reference(system: dict, name: str) -> dict:
 
 def _dataset(plain: dict) -> dict:
     """Return what the dataset's tables depend on; sizes and conventions are the exports' alone."""
-    section, findings = plain["semisyn"]["dataset"], plain["semisyn"]["findings"]
-    embedded = plain["cohort"]["source"] == "embedded"
-    each = section["per_finding"] or (EMBEDDED_PER_FINDING if embedded else PER_FINDING)
-    return {"per_finding": each, "findings": findings, "validation": section["validation"], "seed": plain["seed"]}
+    system = plain["semisyn"]
+    return {
+        "findings": system["findings"],
+        "validation": system["dataset"]["validation"],
+        "seed": plain["seed"],
+    }
 
 
 def _edited(system: Semisyn, plain: dict) -> dict[str, dict]:
@@ -181,7 +183,10 @@ def _placement(plain: dict) -> dict[str, dict]:
     """Return the options of the plan of all jobs, and of the placement of their boxes."""
     section, seed = dict(plain["semisyn"]["placement"]), plain["seed"]
     jobs = {
-        "per_finding": _dataset(plain)["per_finding"],
+        "per_finding": plain["semisyn"]["dataset"]["per_finding"],
+        "sizes": plain["semisyn"]["dataset"]["sizes"],
+        "default_most": EMBEDDED_PER_FINDING if plain["cohort"]["source"] == "embedded" else PER_FINDING,
+        "most_per_image": section.pop("most_per_image"),
         "spare": section.pop("spare"),
         "samples": plain["semisyn"]["selection"]["samples"],
         "findings": plain["semisyn"]["findings"],

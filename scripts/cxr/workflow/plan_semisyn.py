@@ -11,10 +11,11 @@ from cxr.imaging.cohort.check import mimic_base, mimic_tables
 from cxr.semisyn.configs import CHOSEN, SELECTION, UNCHOSEN
 from cxr.semisyn.findings.catalogue import labels_of
 from cxr.semisyn.references import TEST, VAL
+from cxr.semisyn.sizes import PARTS
 from cxr.workflow.engine_files import declared
 from cxr.workflow.params_semisyn import same_as
 from cxr.workflow.plan_semisyn_dataset import DatasetPlan, dataset_plan
-from cxr.workflow.plan_semisyn_detectors import DetectorsPlan, detectors_plan
+from cxr.workflow.plan_semisyn_detectors import IMAGES, DetectorsPlan, detectors_plan
 from cxr.workflow.plan_semisyn_realism import RealismPlan, realism_plan, reference_files
 from cxr.workflow.plan_semisyn_references import reference_file, told_of
 from cxr.workflow.settings import Settings
@@ -215,7 +216,8 @@ def _detection(settings: Settings, detectors: DetectorsPlan) -> tuple[dict[str, 
     tables += [f"results/semisyn/references/{name}/images.parquet" for name, one in used.items() if one.images]
     paths = [reference_file(settings, name) for name in used]
     fitted = system.priors.reference if system.priors.source == "fit" else ""
-    return {"predictions": files, "patients": tables, "references": paths}, {
+    images = [IMAGES] if any(size in PARTS for size in synthetic.values()) else []
+    return {"predictions": files, "patients": tables, "references": paths, "images": images}, {
         "runs": runs,
         "references": [told_of(name, one) for name, one in used.items()],
         "synthetic": synthetic,

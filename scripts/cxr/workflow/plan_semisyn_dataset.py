@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from cxr.semisyn.sizes import PARTS
 from cxr.workflow.params import decoding
 from cxr.workflow.settings import Settings
 
@@ -10,24 +11,19 @@ from cxr.workflow.settings import Settings
 class DatasetPlan:
     """What the dataset's rules take from the settings besides their options.
 
-    sizes: of the exports, in images of all findings together; export: their options.
+    sizes: of the exports, in images of all findings together, or parts of them; export: their options.
     """
 
-    sizes: list[int]
+    sizes: list[int | str]
     export: dict
 
 
 def dataset_plan(settings: Settings, options: dict[str, dict], labels: dict[str, str]) -> DatasetPlan:
     """Return the plan; ``options``: those of the stages; ``labels``: {finding: what it is called}."""
-    each = options["semisyn_dataset"]["per_finding"]
-    return DatasetPlan(sizes(settings, each), export_options(settings, options) | {"labels": labels})
-
-
-def sizes(settings: Settings, each: int) -> list[int]:
-    """Return the sizes of the exports; ``each``: images of each finding. The paper has a fifth, half and all."""
-    given, findings = settings.semisyn.dataset.sizes, len(settings.semisyn.findings)
-    parts = sorted({max(1, each // 5), max(1, each // 2), each})
-    return [part * findings for part in parts] if given == "auto" else given
+    sizes = settings.semisyn.dataset.sizes
+    return DatasetPlan(
+        list(PARTS) if sizes == "auto" else sizes, export_options(settings, options) | {"labels": labels}
+    )
 
 
 def export_options(settings: Settings, options: dict[str, dict]) -> dict:

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 
 from cxr.base.errors import UserError, existing_file, existing_folder
 from cxr.semisyn.references import TEST, TRAIN, VAL
+from cxr.semisyn.sizes import PARTS, images_of_each
 from cxr.workflow.engine_files import declared
 from cxr.workflow.plan_semisyn_references import reference_file, told_of
 from cxr.workflow.settings import Settings
+from cxr.workflow.settings.semisyn.dataset import PER_FINDING
 from cxr.workflow.settings.semisyn.detectors import DetectorRun
 from cxr.workflow.settings.semisyn.references import Reference
 
@@ -63,7 +65,7 @@ class DetectorsPlan:
 
 
 def detectors_plan(
-    settings: Settings, options: dict, sizes: Sequence[int], shards: Sequence[str], edited: list[str]
+    settings: Settings, options: dict, sizes: Sequence[int | str], shards: Sequence[str], edited: list[str]
 ) -> DetectorsPlan:
     """Return the plan. ``options``: of all runs together; ``sizes``: those of the dataset; ``edited``: its shards.
 
@@ -113,7 +115,7 @@ def fitted_on(settings: Settings) -> list[str]:
     return [priors.reference] if priors.source == "fit" and references[priors.reference].images else []
 
 
-def default_runs(settings: Settings, sizes: Sequence[int]) -> dict[str, DetectorRun]:
+def default_runs(settings: Settings, sizes: Sequence[int | str]) -> dict[str, DetectorRun]:
     """Return the paper's runs and two controls; without a reference to learn from, what synthetic images alone give."""
     real = [name for name, one in settings.semisyn.references.items() if one.role == TRAIN]
     alone = {"synthetic": DetectorRun(synthetic=sizes[-1])}
@@ -150,12 +152,12 @@ def _painted(run: DetectorRun) -> bool:
     return bool(run.synthetic or run.extra)
 
 
-def _options(run: str, one: DetectorRun, options: dict, sizes: Sequence[int], told: dict[str, dict]) -> dict:
+def _options(run: str, one: DetectorRun, options: dict, sizes: Sequence[int | str], told: dict[str, dict]) -> dict:
     shared = {key: value for key, value in options.items() if key not in ("seeds", "per_finding")}
     extra_size = (one.extra_size or one.synthetic or sizes[-1]) if one.extra else 0
-    most = options["per_finding"] * len(options["findings"])
+    most = (options["per_finding"] or PER_FINDING) * len(options["findings"])
     for key, size in (("synthetic", one.synthetic), ("extra_size", extra_size)):
-        if size > most:
+        if size not in PARTS and size > most:
             raise UserError(
                 f"semisyn.detectors.runs.{run}.{key} is {size}, but the dataset has {most} images: lower it, or raise "
                 "semisyn.dataset.per_finding"
@@ -193,7 +195,9 @@ def _inputs(
 
 def _megabytes(options: dict) -> int:
     """Return the memory of a training: the engine lite holds its images."""
-    images = options["synthetic"] + options["extra_size"] * len(options["extra"])
+    sizes = [options["synthetic"], *[options["extra_size"]] * len(options["extra"])]
+    findings = len(options["findings"])
+    images = findings * sum(images_of_each(size, PER_FINDING, findings) for size in sizes if size)
     return MEGABYTES + images * options["own"].get("size", 0) ** 2 // 10**6
 
 

@@ -6,12 +6,17 @@ from pathlib import Path
 from cxr.base.errors import UserError
 from cxr.workflow.snakemake_compat import Planned
 
-READERS = {
-    "review_pages": ("lines", "to review: choose another review.split"),
-    "inference_run": ("lines", "to ask: choose another inference.split"),
-    "training_run": ("train", "to train on: take another threshold set (training.runs), or more studies"),
-}
-"""Rules that need pairs: the name of the input that holds them, and the remedy if it is empty."""
+MORE = "take more studies, or other splits (cohort.split, or the table's column split)"
+READERS = (
+    ("review_pages", "lines", "pair", "to review: choose another review.split"),
+    ("inference_run", "lines", "pair", "to ask: choose another inference.split"),
+    ("training_run", "train", "pair", "to train on: take another threshold set (training.runs), or more studies"),
+    ("training_run", "validate", "pair", f"to choose the weights by: {MORE}"),
+    ("vlm_tuning_run", "lines", "sample", f"to tune on: {MORE}"),
+    ("medground_scoring_run", "lines", "sample", f"to score: {MORE}"),
+    ("radvlm_evaluation_scores", "lines", "sample", f"to score: {MORE}"),
+)
+"""Rules that need lines: the input that holds them, what a line is, and the remedy if there is none."""
 
 
 def refuse_blind_rerun(planned: list[Planned]) -> None:
@@ -32,16 +37,16 @@ def refuse_blind_rerun(planned: list[Planned]) -> None:
 
 
 def refuse_empty_splits(planned: list[Planned]) -> None:
-    """Raise UserError if a job would ask, train on or review a finished split without pairs.
+    """Raise UserError if a job would ask, train on, score or review a finished split without lines.
 
     If the split is made in this run, the job itself refuses it.
     """
     made = {path for job in planned for path in job.output}
     for job in planned:
-        name, remedy = READERS.get(job.rule, ("", ""))
-        path = job.input.get(name, "")
-        if path and path not in made and Path(path).is_file() and not Path(path).stat().st_size:
-            raise UserError(f"{path} holds no pair, so there is nothing {remedy}")
+        for rule, name, line, remedy in READERS:
+            path = job.input.get(name, "") if job.rule == rule else ""
+            if path and path not in made and Path(path).is_file() and not Path(path).stat().st_size:
+                raise UserError(f"{path} holds no {line}, so there is nothing {remedy}")
 
 
 def present(paths: list[str]) -> dict[str, str]:

@@ -6,7 +6,7 @@ Each use is guarded: if a version of Snakemake lacks an internal, a warning says
 import functools
 import logging
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -18,13 +18,24 @@ log = logging.getLogger("cxr")
 
 
 class Planned(NamedTuple):
-    """A job that Snakemake is about to run; ``forced``: it was asked for with --forcerun or --forceall."""
+    """A job that Snakemake is about to run.
+
+    wing: folder of its rule below ``rules/``; num_gpus: GPUs that it asks for; forced: it was asked for with --forcerun
+    or --forceall.
+    """
 
     rule: str
+    wing: str
     input: dict[str, str]
     output: list[str]
-    by_shard: bool
+    wildcards: dict[str, str]
+    num_gpus: int
     forced: bool
+
+    @property
+    def by_shard(self) -> bool:
+        """Return whether it is of one shard."""
+        return "shard" in self.wildcards
 
 
 @contextmanager
@@ -108,14 +119,49 @@ def planned_jobs(dag) -> list[Planned]:
         return [
             Planned(
                 job.rule.name,
+                Path(job.rule.snakefile).parent.name,
                 {name: str(path) for name, path in job.input.items() if isinstance(path, str)},
                 [str(path) for path in job.output],
-                "shard" in job.wildcards_dict,
+                dict(job.wildcards_dict),
+                int(job.resources.get("gpu", 0)),
                 bool(dag.reason(job).forced),
             )
             for job in dag.needrun_jobs()
         ]
     return []
+
+
+def say(text: str) -> None:
+    """Print a text as Snakemake prints what it does."""
+    with _touch("the plan of the run is not printed"):
+        from snakemake.logging import logger
+
+        logger.info(text)
+
+
+def when_planned(workflow, action: Callable[[], None], target: str, unknown: Callable[[str], str]) -> None:
+    """Call ``action`` once the jobs are known, in a dry run, which has no ``onstart``, and if ``target`` is asked for.
+
+    With --no-hooks it is not called, as ``onstart`` is not. Where a file was asked for that no rule makes, end with the
+    sentence ``unknown(path)``, if it returns one.
+    """
+    with _touch("a dry run does not refuse what the run would refuse"):
+        from snakemake.exceptions import MissingRuleException  # imported here, because only a workflow needs it
+
+        build, is_dry_run = workflow._build_dag, bool(workflow.output_settings.dryrun)
+
+        def build_and_act() -> None:
+            targets = list(map(str, workflow.dag_settings.targets or ()))
+            try:
+                build()
+            except MissingRuleException:
+                if sentences := [sentence for path in targets if (sentence := unknown(path))]:
+                    sys.exit(f"cxr-ils: {sentences[0]}")
+                raise
+            if (is_dry_run or target in targets) and not workflow.execution_settings.no_hooks:
+                action()
+
+        workflow._build_dag = build_and_act
 
 
 def tell_dry_runs_in_full(workflow) -> None:

@@ -178,6 +178,8 @@ STAGES = (
         "Packs a dataset version: Hugging Face, COCO, DICOM segmentations, datasheet, checksums.",
         "how-to/load.md",
     ),
+    Stage("plan", "reporting", "Prints what all four systems would make and cost, and runs nothing.",
+          "how-to/plan.md"),
 )  # fmt: skip
 """In the order of their rules in the Snakefile."""
 

@@ -92,13 +92,17 @@ def ranks(rows: Iterable[Row], views: list[str]) -> dict[str, int]:
     return {row.image_id: rank for images in studies.values() for rank, row in enumerate(sorted(images, key=order))}
 
 
-def _collect(options: CohortOptions, pool: ThreadPoolExecutor) -> list[Row]:
+def list_rows(options: CohortOptions, pool: ThreadPoolExecutor, *, check_files: bool = True) -> list[Row]:
+    """Return a row of each image of the user's tables or folders; no image is opened.
+
+    ``check_files``: whether it is looked up which images of a tree and which reports exist.
+    """
     if options.source == "mimic":
-        rows = read_mimic(options.root, options.tables, pool)
+        rows = read_mimic(options.root, options.tables, pool, check_files=check_files)
     elif options.source == "openi":
         rows = read_openi(options.root, options.tables, pool)
     else:
-        rows = read_manifest(options.manifest, pool)
+        rows = read_manifest(options.manifest, pool, check_files=check_files)
     settle_ids(rows, options.shared_images)
     if options.exclude and (unused := exclude_listed(rows, options.exclude)):
         log.warning(
@@ -106,6 +110,11 @@ def _collect(options: CohortOptions, pool: ThreadPoolExecutor) -> list[Row]:
         )
     if options.chexstruct:
         exclude_failed(rows, options.chexstruct, options.chexstruct_tables)
+    return rows
+
+
+def _collect(options: CohortOptions, pool: ThreadPoolExecutor) -> list[Row]:
+    rows = list_rows(options, pool)
     open_rows = [row for row in rows if row.reason is None]
     for _ in progress(in_batches(pool, lambda row: inspect(row, options), open_rows), len(open_rows), "headers"):
         pass
@@ -121,6 +130,12 @@ def _refuse_wrong_paths(rows: list[Row], source: str) -> None:
             "mimic": "cohort.root is the folder that holds files/p10/p10000032/…",
         }.get(source, "cohort.root is the folder that holds them")
         raise UserError(f"none of the {len(looked_for)} images exists: {where}; correct them, or mount their disk")
+
+
+def usable_subjects(accepted: Iterable[Row]) -> set[str]:
+    """Return the subjects that have an accepted image with a report, or if none has a report, an accepted image."""
+    with_report = {row.subject_id for row in accepted if row.report_path or row.findings or row.impression}
+    return with_report or {row.subject_id for row in accepted}
 
 
 def _shard_table(rows: list[Row], rank: dict[str, int], splits: dict[str, str]) -> pl.DataFrame:
@@ -164,11 +179,12 @@ def run(
         rows = _collect(options, pool)
     _refuse_wrong_paths(rows, options.source)
     named = [row for row in rows if row.reason != "bad_row"]
-    splits = subject_splits(((row.subject_id, row.split) for row in named), options.split_shares, options.seed)
+    accepted = [row for row in rows if row.reason is None]
+    given = ((row.subject_id, row.split) for row in named)
+    splits = subject_splits(given, options.split_shares, options.seed, usable_subjects(accepted))
     names = shard_names(options.shards)
     shard = {subject: names[shard_of(subject, options.shards)] for subject in splits}
 
-    accepted = [row for row in rows if row.reason is None]
     rank = ranks(accepted, options.views)
     by_shard: dict[str, list[Row]] = {name: [] for name in names}
     for row in accepted:

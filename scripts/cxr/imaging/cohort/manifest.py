@@ -66,10 +66,11 @@ def _row(cells: dict[str, str], line: int) -> Row:
     return row
 
 
-def read_manifest(manifest: str, pool: Executor) -> list[Row]:
+def read_manifest(manifest: str, pool: Executor, *, check_files: bool = True) -> list[Row]:
     """Read the manifest (``check.check_inputs`` has seen its header): one :class:`Row` per line that is not blank.
 
-    Paths are relative to the manifest's folder; returned paths are relative to the working directory, or absolute.
+    Paths are relative to the manifest's folder; returned paths are relative to the working directory, or absolute. They
+    stay as they are written unless ``check_files``.
     Lines with too few or too many cells become excluded rows. Raises UserError if the table as a whole cannot be read
     (``user_tables``), or if no row has a usable split although the column is filled in.
     """
@@ -96,11 +97,22 @@ def read_manifest(manifest: str, pool: Executor) -> list[Row]:
             f"({strange_splits} have another one): rename them, or drop the column to have the split made by subject"
         )
     _settle_times(rows)
-    _place_files(rows, os.path.dirname(manifest), pool)
+    if check_files:
+        _place_files(rows, os.path.dirname(manifest), pool)
     _share_reports(rows)
+    _drop_missing_reports(rows)
+    return rows
+
+
+def look_for_files(rows: list[Row], manifest: str, pool: Executor) -> None:
+    """Put the files of rows whose paths are as the manifest writes them in the place of these paths."""
+    _place_files(rows, os.path.dirname(manifest), pool)
+    _drop_missing_reports(rows)
+
+
+def _drop_missing_reports(rows: list[Row]) -> None:
     for row in rows:
         row.report_path = None if row.report_missing else row.report_path
-    return rows
 
 
 def _settle_times(rows: list[Row]) -> None:

@@ -148,7 +148,7 @@ def _by_folder(rows: list[Row]) -> dict[str, list[Row]]:
     return folders
 
 
-def _look_for_files(rows: list[Row], pool: Executor) -> None:
+def look_for_files(rows: list[Row], pool: Executor) -> None:
     """Exclude rows whose image is missing, and record the reports that exist. Each folder is listed once."""
     studies = _by_folder(rows)
     patients: dict[str, list[str]] = {}
@@ -168,10 +168,11 @@ def _look_for_files(rows: list[Row], pool: Executor) -> None:
                 row.report_path = None if row.report_missing else os.path.join(patient, report)
 
 
-def read_mimic(root: str, tables: str, pool: Executor) -> list[Row]:
+def read_mimic(root: str, tables: str, pool: Executor, *, check_files: bool = True) -> list[Row]:
     """Read the tree: one :class:`Row` per image of the record list, or per image file without such a list.
 
-    Folders are listed, but no image is opened. Reports are expected at ``files/p10/p10000032/s50414267.txt``.
+    Folders are listed if ``check_files``, but no image is opened. Reports are expected at
+    ``files/p10/p10000032/s50414267.txt``.
     Raises UserError if a table cannot be used.
     """
     base = str(mimic_base(root))
@@ -185,5 +186,6 @@ def read_mimic(root: str, tables: str, pool: Executor) -> list[Row]:
             f"cohort.root: no image below {base}/files: set it to the folder that holds files/p10/p10000032/…"
         )
     rows = [_row(base, cells) for cells in _with_tables(listed, given).iter_rows(named=True)]
-    _look_for_files(rows, pool)
+    if check_files:
+        look_for_files(rows, pool)
     return rows

@@ -1,13 +1,18 @@
-"""Assigning subjects to train, validate or test: the given split, or else a stable hash of the subject."""
+"""Assigning subjects to train, validate or test: the split of the user's table, else a stable hash of the subject."""
 
-from collections import defaultdict
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Sequence
 
 from cxr.base.errors import UserError
 from cxr.base.seeds import stable_hash
 from cxr.base.vocabulary import SPLITS
 
 _SPELLINGS = {"val": "validate", "valid": "validate", "validation": "validate", "dev": "validate", "training": "train"}
+
+LARGE_COHORT = 2000
+"""Subjects from which on :data:`LARGE_SHARES` are the default: 1 % is then 20 subjects."""
+SMALL_SHARES, LARGE_SHARES = (80.0, 10.0, 10.0), (98.0, 1.0, 1.0)
+"""Default weights of train, validate and test, below and from :data:`LARGE_COHORT` subjects."""
 
 
 def split_name(text: str) -> str | None:
@@ -17,9 +22,14 @@ def split_name(text: str) -> str | None:
     return text if text in (*SPLITS, "") else None
 
 
-def hashed_split(subject_id: str, shares: list[float], seed: int) -> str:
+def default_shares(num_subjects: int) -> Sequence[float]:
+    """Return the weights of train, validate and test of a cohort of so many subjects, where the settings give none."""
+    return SMALL_SHARES if num_subjects < LARGE_COHORT else LARGE_SHARES
+
+
+def hashed_split(subject_id: str, shares: Sequence[float], seed: int) -> str:
     """Return the split of a subject by hash; ``shares`` are the weights of train, validate and test."""
-    place = stable_hash("split", seed, subject_id) / 2**64 * sum(shares)
+    place = _place(subject_id, seed) * sum(shares)
     for name, share in zip(SPLITS, shares, strict=True):
         if place < share:
             return name
@@ -27,21 +37,63 @@ def hashed_split(subject_id: str, shares: list[float], seed: int) -> str:
     return SPLITS[max(index for index, share in enumerate(shares) if share > 0)]
 
 
-def subject_splits(given: Iterable[tuple[str, str]], shares: list[float], seed: int) -> dict[str, str]:
-    """Return the split of every subject from (subject_id, given split or "") pairs.
+def subject_splits(
+    given: Iterable[tuple[str, str]], shares: Sequence[float], seed: int, usable: Collection[str] | None = None
+) -> dict[str, str]:
+    """Return the split of every subject from (subject_id, the table's split or "") pairs, in any order.
 
-    If one image of a subject has a split, all its images get it. Raises UserError if a subject has two splits.
+    If one image of a subject has a split, all its images get it. The other subjects are assigned by hash, with the
+    weights ``shares``, or without any those of :func:`default_shares`. Where a split of a weight above 0 then has no
+    subject of ``usable`` (None: all), it gets one of those that were assigned by hash, from the split that has most.
+    Raises UserError if a subject has two splits.
     """
-    named: dict[str, set[str]] = defaultdict(set)
+    by_table: dict[str, set[str]] = defaultdict(set)
     for subject_id, split in given:
-        named[subject_id].update({split} - {""})
-    torn = sum(len(splits) > 1 for splits in named.values())
+        by_table[subject_id].update({split} - {""})
+    torn = sum(len(splits) > 1 for splits in by_table.values())
     if torn:
         raise UserError(
             f"the split column puts {torn} subject{'s' if torn > 1 else ''} in more than one split: give every image "
             "of a subject the same split, or leave the column empty to have it made by subject"
         )
-    return {
-        subject_id: next(iter(splits)) if splits else hashed_split(subject_id, shares, seed)
-        for subject_id, splits in named.items()
+    shares = shares or default_shares(len(by_table))
+    splits = {
+        subject_id: next(iter(table_split)) if table_split else hashed_split(subject_id, shares, seed)
+        for subject_id, table_split in by_table.items()
     }
+    usable = splits.keys() if usable is None else splits.keys() & usable
+    movable = [subject_id for subject_id in usable if not by_table[subject_id]]
+    _fill_empty_splits(splits, usable, movable, shares, seed)
+    return splits
+
+
+def _place(subject_id: str, seed: int) -> float:
+    """Return the place of a subject in [0, 1); train, validate and test lie there in this order."""
+    return stable_hash("split", seed, subject_id) / 2**64
+
+
+def _fill_empty_splits(
+    splits: dict[str, str], usable: Collection[str], movable: Sequence[str], shares: Sequence[float], seed: int
+) -> None:
+    """Move one subject into each split of ``splits`` that should have some and has none.
+
+    The subject whose place is nearest to the empty split moves, so that the choice depends on the ids alone.
+    """
+    counts = Counter(splits[subject_id] for subject_id in usable)
+    ends = [sum(shares[:number]) / sum(shares) for number in range(len(shares) + 1)]
+    for number, name in reversed(list(enumerate(SPLITS))):
+        if shares[number] == 0 or counts[name]:
+            continue
+        movable_counts = Counter(splits[subject_id] for subject_id in movable)
+        donors = [split for split in SPLITS if counts[split] > 1 and movable_counts[split]]
+        if not donors:
+            continue
+        donor = max(donors, key=lambda split: (counts[split], -SPLITS.index(split)))
+        middle = (ends[number] + ends[number + 1]) / 2
+        nearest = min(
+            (subject_id for subject_id in movable if splits[subject_id] == donor),
+            key=lambda subject_id: (abs(_place(subject_id, seed) - middle), subject_id),
+        )
+        splits[nearest] = name
+        counts[donor] -= 1
+        counts[name] += 1

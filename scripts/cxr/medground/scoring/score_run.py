@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from cxr.base.columns import schema
-from cxr.base.errors import UserError
+from cxr.base.errors import UserError, refuse_empty
 from cxr.base.tables import read_lines, read_table, write_table
 from cxr.geometry.unions import union_ious
 from cxr.medground.scoring.columns import BLIND, QUERIES, SCORES, SENSITIVITY
@@ -251,6 +251,7 @@ def run_scores(
     experts' votes, after which ``options.test`` leaves lines out; ``drawn``: lines that were asked, where not all were,
     and the others are left out too. Raises UserError for answers to other queries.
     """
+    refuse_empty(lines, "to score")
     asked = list(read_lines(lines))
     given = {line["sample_id"]: line for line in read_lines(answers)}
     if unknown := given.keys() - {line["query_id"] for line in asked}:

@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 import yaml
 
-from cxr.base.errors import UserError
+from cxr.base.errors import UserError, refuse_empty
 from cxr.base.paths import RESOURCES
 from cxr.base.tables import read_lines, read_table, write_lines
 from cxr.radvlm.evaluation.grammars import GRAMMARS
@@ -149,4 +149,5 @@ class AskedOptions:
 
 def run_asked(*, lines: str, asked: str, options: AskedOptions) -> None:
     """Write what other models are to be asked about the test lines."""
+    refuse_empty(lines, "to score")
     write_lines(asked, questions(read_lines(lines), options.beyond))

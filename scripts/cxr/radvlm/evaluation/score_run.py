@@ -10,6 +10,7 @@ import polars as pl
 import yaml
 
 from cxr.base.columns import schema
+from cxr.base.errors import refuse_empty
 from cxr.base.jobs import log
 from cxr.base.paths import RESOURCES
 from cxr.base.tables import read_lines, write_table
@@ -196,6 +197,7 @@ def run_scores(
     the sources, for ``reference: original``; ``annotations``: of reports, made elsewhere; ``draw``,
     ``exchanged_draw``: tables of how many of how many samples both lines are, where they are not all. Raises UserError.
     """
+    refuse_empty(lines, "to score")
     every = list(read_lines(lines))
     asked = [line for line in every if not options.tasks or line["task"] in options.tasks]
     left = {line["sample_id"] for line in every} - {line["sample_id"] for line in asked}

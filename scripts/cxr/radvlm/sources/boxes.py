@@ -22,7 +22,7 @@ from cxr.geometry.affine import boxes_to_upright
 from cxr.geometry.fusion import fuse_groups, in_order
 from cxr.geometry.turns import UPRIGHT, Turn
 from cxr.imaging.cohort.header import Header, read_header
-from cxr.imaging.cohort.split import hashed_split, split_name
+from cxr.imaging.cohort.split import split_name, subject_splits
 from cxr.radvlm.sources import image_labels
 from cxr.radvlm.sources.facts import BOX, FUSED, IMAGES, NAMELESS, Held, add_boxes, box_facts, clean
 from cxr.radvlm.sources.options import ReadOptions
@@ -92,11 +92,12 @@ def _tell_unknown(held: Held, labels: Iterable[str]) -> None:
 def read_box_file(options: ReadOptions) -> Held:
     """Return the images of a file of boxes in a format of ``agreement``; without a split, it is drawn by subject."""
     regions, seen = read_annotations(options.key, options.folder, options.source["format"])
-    told = {one.image: one.split for one in regions if one.split}
+    by_table = {one.image: split_name(one.split) or "" for one in regions if one.split}
+    without = ((subject_of(image, options), "") for image in seen if not by_table.get(image))
+    by_hash = subject_splits(without, options.shares, options.seed)
 
     def split_of(image: str) -> str:
-        named = split_name(told.get(image, "")) or ""
-        return named or hashed_split(subject_of(image, options), list(options.shares), options.seed)
+        return by_table.get(image) or by_hash[subject_of(image, options)]
 
     folder = Path(options.source["pictures"]) if options.source["pictures"] else options.folder.parent
     held = Held()

@@ -18,6 +18,7 @@ IMAGES: Columns = {
     "subset": Column(pl.String, "Folder of the exports: train, val or test."),
     "finding": Column(pl.String, "Finding that was put in."),
     "rank": Column(pl.Int64, "Place among the edited images of its finding, from 0: a size takes the first ones."),
+    "asked": Column(pl.Int64, "Images asked of its finding, of which the parts fifth and half are taken."),
     "prompt": Column(pl.String, "What a report would say of it."),
     "config": Column(pl.String, "Configuration that edited it."),
     "engine": Column(pl.String, "Its engine."),

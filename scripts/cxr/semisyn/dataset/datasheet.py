@@ -19,6 +19,12 @@ OWN = {
     "lite": "`lite` paints and reads no weights.",
     "diffusion": "`diffusion` reads a model of your own: its licence holds for the images too.",
 }
+OF_FORMAT = {
+    "yolo": "Give Ultralytics the absolute path of `data.yaml`: some versions look for a relative one elsewhere. If no "
+    "image is of a validation patient, `val` names the images of `train`, because Ultralytics does not train without "
+    "`val`; scores on them tell nothing.\n\n"
+}
+"""{format: what its users must know}."""
 WARNING = """\
 **The findings are synthetic.** They are not findings of the patients whose X-rays were used, and no image may be
 read as evidence of a patient's disease. Every picture says so in a text chunk, and every row in the column `says`.
@@ -46,17 +52,17 @@ class Exported(Protocol):
     kind: str
     target: str
     pixels: str
-    total: int
     findings: list[str]
     withhold: list[str]
+    format: str
 
 
-def about(options: Exported) -> str:
-    """Return the head of an export's README."""
-    kept = f"Left out: {', '.join(options.withhold)}. " if options.withhold else ""
+def about(options: Exported, num_images: int, per_finding: int) -> str:
+    """Return the head of an export's README. ``per_finding``: images of each finding that its size has at most."""
+    withheld = f" Left out: {', '.join(options.withhold)}." if options.withhold else ""
     return (
-        f"# SemiSynCXR, {options.total:,} images\n\nUp to {options.total // len(options.findings):,} images of each "
-        f"finding. Boxes: {options.kind}, convention {options.target}. Pixels: {options.pixels}. {kept}\n\n"
+        f"# SemiSynCXR, {num_images:,} images\n\nUp to {per_finding:,} images of each finding. Boxes: {options.kind}, "
+        f"convention {options.target}. Pixels: {options.pixels}.{withheld}\n\n" + OF_FORMAT.get(options.format, "")
     )
 
 

@@ -17,6 +17,7 @@ from cxr.semisyn.dataset.columns import SYNTHETIC
 from cxr.semisyn.dataset.datasheet import about
 from cxr.semisyn.dataset.ids import Names
 from cxr.semisyn.dataset.pictures import Box, Picture, Source
+from cxr.semisyn.sizes import images_of_each
 
 ABOVE = "chest X-ray finding"
 SUBSETS = ("train", "val", "test")
@@ -30,8 +31,8 @@ class ExportOptions:
 
     findings: in the order of their classes; labels: {finding: what it is called}; kind: boxes ``conditioning`` or
     ``visible``; target: their convention; pixels: ``frame`` or ``original``; withhold: what is left out (``pixels``,
-    ``ids``); salt: file of the key of the ids; frames: how originals are decoded; total: images of all findings
-    together; format: ``yolo``, ``coco`` or ``hf``.
+    ``ids``); salt: file of the key of the ids; frames: how originals are decoded; size: images of all findings
+    together, or a part of them; format: ``yolo``, ``coco`` or ``hf``.
     """
 
     findings: list[str]
@@ -41,7 +42,7 @@ class ExportOptions:
     pixels: str
     withhold: list[str]
     salt: str
-    total: int
+    size: int | str
     format: str
     frames: dict = field(default_factory=dict)
 
@@ -62,14 +63,16 @@ def run(
     ``images``, ``boxes``: the dataset's tables; ``edited``, ``frames``, ``cohort``: shards; ``sheet``: the datasheet,
     which becomes the folder's README.md.
     """
-    source = taken(read_table(images), read_table(boxes), edited, frames, cohort, options)
+    made_images = read_table(images)
+    source = taken(made_images, read_table(boxes), edited, frames, cohort, options)
     write = {"yolo": write_yolo, "coco": write_coco, "hf": write_hf}[options.format]
     told = Path(sheet).read_text(encoding="utf-8")
     with whole(folder) as made:
         write(made, source, Names(options.salt), options)
         readme = made / "README.md"
         card = readme.read_text(encoding="utf-8") if readme.is_file() else ""
-        readme.write_text(card + about(options) + told, encoding="utf-8")
+        head = about(options, len(source.images), most_of_each(made_images, options))
+        readme.write_text(card + head + told, encoding="utf-8")
 
 
 def taken(
@@ -77,21 +80,28 @@ def taken(
     options: ExportOptions,
 ) -> Source:  # fmt: skip
     """Return the pictures of a size: the first edited ones of each finding, with the boxes of a kind and convention."""
-    chosen = images.filter(pl.col("rank") < options.total // len(options.findings))
+    chosen = images.filter(pl.col("rank") < most_of_each(images, options))
     kept = boxes.filter((pl.col("kind") == options.kind) & (pl.col("target") == options.target))
     files = ([paths] if isinstance(paths, str) else list(paths) for paths in (edited, frames, cohort))
     return Source(chosen, kept, *files, options.pixels, options.frames)
 
 
+def most_of_each(images: pl.DataFrame, options: ExportOptions) -> int:
+    """Return how many images of each finding the size has at most. ``images``: the dataset's table."""
+    return images_of_each(options.size, images["asked"].max() or 0, len(options.findings))
+
+
 def write_yolo(folder: Path, source: Source, names: Names, options: ExportOptions) -> None:
-    """Write ``images/{subset}/*.png``, ``labels/{subset}/*.txt`` (class cx cy w h, fractions) and ``data.yaml``."""
+    """Write ``images/{subset}/*.png``, ``labels/{subset}/*.txt`` (class cx cy w h, fractions) and ``data.yaml``.
+
+    ``val`` names the images of train where it would have none: Ultralytics needs the key, and stops at an empty folder.
+    """
+    subsets = {"train"}
     for kind in ("images", "labels"):
-        for subset in SUBSETS[:2]:
-            (folder / kind / subset).mkdir(parents=True, exist_ok=True)
-    used = set(SUBSETS[:2])
+        (folder / kind / "train").mkdir(parents=True)
     for picture in _told(source, "yolo"):
         facts = picture.facts
-        used.add(facts["subset"])
+        subsets.add(facts["subset"])
         label = folder / "labels" / facts["subset"] / f"{facts['job_id']}.txt"
         label.parent.mkdir(exist_ok=True)
         lines = (
@@ -100,9 +110,11 @@ def write_yolo(folder: Path, source: Source, names: Names, options: ExportOption
         label.write_text("".join(lines), encoding="utf-8")
         if "pixels" not in options.withhold:
             _save(folder / "images" / facts["subset"] / f"{facts['job_id']}.png", picture)
-    told = {subset: f"images/{subset}" for subset in SUBSETS if subset in used}
-    told |= {"names": dict(enumerate(class_names(options)))}
-    (folder / "data.yaml").write_text(f"# {SYNTHETIC}\n" + yaml.safe_dump(told, sort_keys=False), encoding="utf-8")
+    folders = {subset: f"images/{subset}" for subset in SUBSETS if subset in subsets}
+    description = {"train": folders["train"], "val": folders.get("val", folders["train"])} | folders
+    description |= {"names": dict(enumerate(class_names(options)))}
+    text = yaml.safe_dump(description, sort_keys=False)
+    (folder / "data.yaml").write_text(f"# {SYNTHETIC}\n{text}", encoding="utf-8")
 
 
 def yolo_line(box: Box, number: int, shape: tuple[int, int]) -> str:

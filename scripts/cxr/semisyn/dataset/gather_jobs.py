@@ -23,11 +23,10 @@ SUBSETS = {"train": "train", "validate": "val", "test": "test"}
 
 @dataclass(frozen=True)
 class DatasetOptions:
-    """Settings of the tables. per_finding: images of each finding; validation: fraction of the patients of train that
-    are exported as val, where the split validate has no image.
+    """Settings of the tables. validation: fraction of the patients of train that are exported as val, where the split
+    validate has no image.
     """
 
-    per_finding: int
     findings: list[str]
     validation: float
     seed: int
@@ -58,7 +57,7 @@ def run(
     planned = read_table(plan)
     shapes = _shapes(_several(edited))
     where = _places(planned, _several(placed), [not_placed], shapes, _several(not_edited))
-    rows = outcomes(planned, where, options)
+    rows = outcomes(planned, where)
     table = conserved(rows, options)
     write_table(jobs, rows.select(*JOBS), JOBS)
     write_table(conservation, table, CONSERVATION)
@@ -121,11 +120,12 @@ def _places(
     return pl.DataFrame(rows, schema=dict(zip(names, kinds, strict=True)), orient="row")
 
 
-def outcomes(planned: pl.DataFrame, where: pl.DataFrame, options: DatasetOptions) -> pl.DataFrame:
-    """Return :data:`JOBS` and the ``rank`` of each edited job among those of its finding, in the plan's order."""
+def outcomes(planned: pl.DataFrame, where: pl.DataFrame) -> pl.DataFrame:
+    """Return :data:`JOBS`, the images ``asked`` of each finding, and each edited job's ``rank`` in the plan's order."""
+    asked = planned.group_by("finding").agg(asked=(~pl.col("is_spare")).sum().cast(pl.Int64))
     rank = pl.when("edited").then(pl.col("edited").cast(pl.Int64).cum_sum().over("finding", order_by="index") - 1)
-    rows = where.with_columns(rank=rank, planned=pl.lit(True))
-    rows = rows.with_columns(exported=(pl.col("rank") < options.per_finding).fill_null(False))
+    rows = where.join(asked, on="finding", how="left").with_columns(rank=rank, planned=pl.lit(True))
+    rows = rows.with_columns(exported=(pl.col("rank") < pl.col("asked")).fill_null(False))
     spare = pl.col("edited") & ~pl.col("exported")
     return rows.with_columns(
         stage=pl.when(spare).then(pl.lit(STAGE)).otherwise("stage"),
@@ -139,7 +139,7 @@ def conserved(rows: pl.DataFrame, options: DatasetOptions) -> pl.DataFrame:
     for finding in options.findings:
         jobs = rows.filter(pl.col("finding") == finding)
         number = {name: int(jobs[name].sum()) for name in ("placed", "edited", "exported")}
-        row = {"finding": finding, "asked": options.per_finding, "planned": len(jobs)} | number
+        row = {"finding": finding, "asked": jobs["asked"].max() or 0, "planned": len(jobs)} | number
         row["not_placed"] = int((~jobs["placed"] & (jobs["reason"] != "")).sum())
         row["not_edited"] = int((jobs["placed"] & ~jobs["edited"] & (jobs["reason"] != "")).sum())
         row["spare"] = int((jobs["reason"] == SPARE).sum())
@@ -165,7 +165,7 @@ def _images(
 ) -> pl.DataFrame:
     who = healthy.select("image_id", "study_id", "subject_id", "split")
     configs = drawn.select("job_id", "config").unique("job_id", keep="first", maintain_order=True)
-    kept = rows.filter("exported").select("job_id", "rank")
+    kept = rows.filter("exported").select("job_id", "rank", "asked")
     kept = kept.join(planned, on="job_id", how="inner").join(who, on="image_id", how="inner")
     kept = kept.join(configs, on="job_id", how="left").sort("job_id")
     if len(kept) < int(rows["exported"].sum()):
@@ -182,14 +182,15 @@ def _images(
 
 
 def subsets(images: pl.DataFrame, options: DatasetOptions) -> list[str]:
-    """Return the folder of each image: that of its split; some patients of train where validate has none.
+    """Return the folder of each image: that of its split; some patients of train, but not all, where validate has none.
 
     ``images``: columns subject_id and split. A patient's images share a folder.
     """
     without = "validate" not in set(images["split"])
     patients = sorted(set(images.filter(pl.col("split") == "train")["subject_id"]))
     order = sorted(patients, key=lambda one: (stable_hash(options.seed, "validation", one), one))
-    taken = set(order[: round(options.validation * len(order))] if without else ())
+    number = max(round(options.validation * len(order)), 1 if options.validation and len(order) > 1 else 0)
+    taken = set(order[:number] if without else ())
     return [
         SUBSETS["validate"] if split == "train" and subject in taken else SUBSETS[split]
         for subject, split in images.select("subject_id", "split").iter_rows()

@@ -13,7 +13,7 @@ import polars as pl
 from cxr.base.columns import schema
 from cxr.base.errors import UserError
 from cxr.base.seeds import stable_hash
-from cxr.base.tables import write_table
+from cxr.base.tables import read_table, write_table
 from cxr.base.user_tables import read_frame, require
 from cxr.metrics.bootstrap import ends
 from cxr.metrics.paired import difference, holm, image_draws, patient_draws, wilcoxon_on_replicates
@@ -22,6 +22,7 @@ from cxr.semisyn.detection.columns import DIFFERENCES, SCORES
 from cxr.semisyn.detection.measures import MEAN, Evaluated, Population, evaluate, population, strata
 from cxr.semisyn.predictions import PREDICTIONS
 from cxr.semisyn.references import TRAIN, Held, Reference, load, patients_of, read_patients, refuse_two_roles
+from cxr.semisyn.sizes import PARTS, images_of_each
 
 EACH, SAMPLE = 0.3, 0.5
 """IoU of map30 and of the recalls; IoU of an image's own AP."""
@@ -35,8 +36,8 @@ class DetectionOptions:
     ious: those that map1070 averages; points: recalls of AP; against: the run that others are compared with;
     replicates, interval: of the bootstrap by patient; wilcoxon: replicates of the paper's test; findings: the scored
     ones; runs: [run, its seed's number, reference] of each file of predictions, in their order; references: [{name,
-    format, path, image_id, role, classes}]; synthetic: {run: number of synthetic images}; prior_seen: names of
-    references that priors were fitted on.
+    format, path, image_id, role, classes}]; synthetic: {run: number of synthetic images, or a part of the dataset};
+    prior_seen: names of references that priors were fitted on.
     """
 
     ious: Sequence[float]
@@ -49,7 +50,7 @@ class DetectionOptions:
     findings: Sequence[str]
     runs: Sequence[Sequence]
     references: Sequence[dict]
-    synthetic: Mapping[str, int] = field(default_factory=dict)
+    synthetic: Mapping[str, int | str] = field(default_factory=dict)
     prior_seen: Sequence[str] = ()
 
 
@@ -64,11 +65,13 @@ def run_scores(
     table4: str,
     options: DetectionOptions,
     references: Sequence[str] = (),
+    images: str | None = None,
 ) -> None:
     """Score all predictions and compare the runs.
 
     ``predictions``: tables of :data:`PREDICTIONS`, in the order of ``options.runs``; ``patients``: tables with image_id
-    and subject_id, where there are any; ``references``: the references' files, read by what ``options`` says of them.
+    and subject_id, where there are any; ``references``: the references' files, read by what ``options`` says of them;
+    ``images``: the dataset's table, where a run has a part of it.
     Raises UserError for an image or a patient in two roles, and for predictions of a training reference.
     """
     known = {told["name"]: Reference(**told) for told in options.references}
@@ -96,7 +99,16 @@ def run_scores(
     table = pl.DataFrame(rows, schema=schema(SCORES), orient="row")
     write_table(scores, pl.concat([table, printed.scores()]), SCORES)
     write_table(differences, pl.DataFrame(compared, schema=schema(DIFFERENCES), orient="row"), DIFFERENCES)
-    printed.write_tables(table, known, options.synthetic, (table1, table2, table4))
+    printed.write_tables(table, known, num_synthetic(options, images), (table1, table2, table4))
+
+
+def num_synthetic(options: DetectionOptions, images: str | None) -> dict[str, int]:
+    """Return {run: number of synthetic images}. ``images``: the dataset's table, where a run has a part of it."""
+    asked, num_findings = (read_table(images)["asked"].max() or 0) if images else 0, len(options.findings)
+    return {
+        run: images_of_each(size, asked, num_findings) * num_findings if size in PARTS else int(size)
+        for run, size in options.synthetic.items()
+    }
 
 
 def _read(path: str) -> pl.DataFrame:

@@ -38,9 +38,9 @@ class DetectorsOptions:
     target: str
     real: Sequence[str] = ()
     real_share: float = 1.0
-    synthetic: int = 0
+    synthetic: int | str = 0
     extra: Sequence[str] = ()
-    extra_size: int = 0
+    extra_size: int | str = 0
     shares: Mapping[str, Sequence[float]] = field(default_factory=dict)
     references: Sequence[dict] = ()
     points: int = 1

@@ -23,7 +23,8 @@ from cxr.semisyn.detectors.training_images import opened, pools_of, validation_o
 
 STEPS = 1000
 """Points of a training at which the changing shares are summed for the table of pools."""
-NO_IMAGES = {"job_id": pl.String, "image_id": pl.String, "subject_id": pl.String, "subset": pl.String, "rank": pl.Int64}
+NO_IMAGES = dict.fromkeys(("job_id", "image_id", "subject_id", "subset"), pl.String)
+NO_IMAGES |= {"rank": pl.Int64, "asked": pl.Int64}
 NO_BOXES = dict.fromkeys(("job_id", "finding", "kind", "target"), pl.String)
 
 

@@ -18,6 +18,7 @@ from cxr.semisyn.detectors.engine import DetectorsOptions
 from cxr.semisyn.detectors.pools import Film, fraction, shuffled
 from cxr.semisyn.detectors.validation import Validation
 from cxr.semisyn.references import Held, Reference, load, patients_of, read_patients
+from cxr.semisyn.sizes import PARTS, images_of_each
 
 
 @dataclass(frozen=True)
@@ -93,9 +94,20 @@ def unedited(films: Sequence[Film], sources: Mapping[str, str], shards: Shards) 
     return found
 
 
-def sized(films: Sequence[Film], rank: Mapping[str, int], size: int, findings: int) -> list[Film]:
-    """Return the first films of each finding, ``size`` of all ``findings`` together; ``rank`` {job_id: its place}."""
-    return [film for film in films if rank[film.image_id] < size // findings]
+def sized(films: Sequence[Film], images: pl.DataFrame, size: int | str, findings: int) -> list[Film]:
+    """Return the first films of each finding: those of a size. ``images``: the dataset's table.
+
+    Raises UserError for a number that is more than the dataset was asked for.
+    """
+    asked = images["asked"].max() or 0
+    each = images_of_each(size, asked, findings)
+    if size not in PARTS and each > asked:
+        raise UserError(
+            f"semisyn.detectors.runs: a run asks for {size} synthetic images, but the dataset has {asked * findings}: "
+            f"lower it, name one of {', '.join(PARTS)}, or raise semisyn.dataset.per_finding"
+        )
+    rank = dict(images.select("job_id", "rank").iter_rows())
+    return [film for film in films if rank[film.image_id] < each]
 
 
 def pools_of(
@@ -128,10 +140,10 @@ def pools_of(
         real += films
     pools = {"real": fraction(real, options.real_share, seed)} if real else {}
     made = synthetic_films(images, boxes, options, pictures.edited) if options.synthetic or options.extra else []
-    rank, count = dict(images.select("job_id", "rank").iter_rows()), len(options.findings)
+    count = len(options.findings)
     if options.synthetic:
-        pools["synthetic"] = sized(made, rank, options.synthetic, count)
-    beside = sized(made, rank, options.extra_size, count)
+        pools["synthetic"] = sized(made, images, options.synthetic, count)
+    beside = sized(made, images, options.extra_size, count) if options.extra else []
     if "unedited" in options.extra:
         pools["unedited"] = unedited(beside, dict(images.select("job_id", "image_id").iter_rows()), pictures.frames)
     if "shuffled" in options.extra:

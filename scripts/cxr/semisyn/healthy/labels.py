@@ -11,7 +11,6 @@ import polars as pl
 import yaml
 
 from cxr.base.paths import RESOURCES
-from cxr.base.tables import read_lines, read_table
 from cxr.base.user_tables import read_frame, require
 from cxr.language.reports.devices import Devices, any_of, devices, plain
 from cxr.semisyn.healthy.stop import Stop
@@ -97,9 +96,10 @@ class ReportLabels:
 
     name = "reports"
 
-    def __init__(self, reports: str | Path, excluded: str | Path, devices: str):
-        self.lines = {line["study_id"]: line for line in read_lines(reports)}
-        self.unread = dict(read_table(excluded).select("image_id", "reason").iter_rows())
+    def __init__(self, lines: Iterable[Mapping], reason_by_image: Mapping[str, str], devices: str):
+        """``lines``: of the reports stage; ``reason_by_image``: of the images whose report could not be read."""
+        self.lines = {line["study_id"]: line for line in lines}
+        self.unread = reason_by_image
         self.words, self.any_device = read_words(), devices == "any"
 
     def stop(self, image: Mapping[str, str]) -> Stop | None:

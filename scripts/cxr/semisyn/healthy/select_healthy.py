@@ -10,7 +10,7 @@ from cxr.base.engines import Setup
 from cxr.base.hdf5 import Shard
 from cxr.base.jobs import progress
 from cxr.base.ledger import Ledger
-from cxr.base.tables import read_table, write_table
+from cxr.base.tables import read_lines, read_table, write_table
 from cxr.base.vocabulary import FINDINGS
 from cxr.geometry.boxes import CORNERS
 from cxr.semisyn.healthy import anatomy, positions
@@ -152,4 +152,5 @@ def _stopped(stage: str, path: str | Path) -> dict[str, Stop]:
 def _labels(options: HealthyOptions, files: Mapping[str, str]) -> Labels:
     if options.labels == TableLabels.name:
         return TableLabels(files["chexpert"], options.devices)
-    return ReportLabels(files["reports"], files["reports_excluded"], options.devices)
+    reasons = dict(read_table(files["reports_excluded"]).select("image_id", "reason").iter_rows())
+    return ReportLabels(read_lines(files["reports"]), reasons, options.devices)

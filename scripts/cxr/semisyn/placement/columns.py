@@ -12,6 +12,7 @@ PLAN = {
     "shard": Column(pl.String, "Shard of that image."),
     "prompt": Column(pl.String, "What a report would say of it."),
     "class_prompt": Column(pl.String, "The finding's name, the prompt of configurations with `prompt: label`."),
+    "is_spare": Column(pl.Boolean, "Whether it is beyond the images asked for: it replaces a job that fails."),
     "trial": Column(pl.Boolean, "Whether every configuration edits it, not only the chosen one."),
 }
 BOXES = {

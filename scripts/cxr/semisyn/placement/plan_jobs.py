@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import polars as pl
 
 from cxr.base.columns import schema
+from cxr.base.counting import counted
+from cxr.base.errors import UserError
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_table, write_table
 from cxr.semisyn.findings.catalogue import Catalogue, read_catalogue
@@ -20,38 +22,91 @@ log = logging.getLogger("cxr.semisyn.placement")
 
 @dataclass(frozen=True)
 class PlanOptions:
-    """Settings of the plan. per_finding: images wanted of each finding; spare: share planned beyond them; samples:
-    trial jobs of each finding; findings: names, in their order; seed.
+    """Settings of the plan.
+
+    per_finding: images asked of each finding; None: as many as the largest of ``sizes`` needs, or with the sizes auto
+    as many as the pool allows, at most ``default_most``. most_per_image: jobs of one finding on one image; spare: share
+    planned beyond the images asked for; samples: trial jobs of each finding; findings: names, in their order; seed.
     """
 
-    per_finding: int
+    per_finding: int | None
+    sizes: str | list[int]
+    default_most: int
+    most_per_image: int
     spare: float
     samples: int
     findings: list[str]
     seed: int
 
+    @property
+    def fixed(self) -> int | None:
+        """Return the images that the settings ask of each finding; None where the pool decides."""
+        if self.per_finding or self.sizes == "auto":
+            return self.per_finding
+        return max(self.sizes) // len(self.findings)
+
 
 def run_plan(*, healthy: str, plan: str, options: PlanOptions, findings_file: str = "") -> None:
-    """Write the jobs of all findings to ``plan``. ``healthy``: the table of all healthy images."""
+    """Write the jobs of all findings to ``plan``. ``healthy``: the table of all healthy images.
+
+    Raises UserError if the pool is empty, or too small for the images asked for.
+    """
     pool = read_table(healthy)
     shards = dict(zip(pool["image_id"], pool["shard"], strict=True))
-    if not shards:
-        log.warning("there is no healthy image: no job is planned")
+    if sentence := overuse(len(shards), options):
+        raise UserError(sentence)
     jobs = plan_jobs(shards, read_catalogue(findings_file), options)
     write_table(plan, pl.DataFrame(jobs, schema=schema(PLAN), orient="row"), PLAN)
 
 
+def overuse(num_healthy: int, options: PlanOptions) -> str:
+    """Return why the images that are asked for cannot be made from a pool of healthy images; "" if they can."""
+    allowed, asked = allowed_images(num_healthy, options.most_per_image, options.spare), options.fixed
+    remedy = "give more healthy X-rays or raise semisyn.placement.most_per_image"
+    if not allowed:
+        return (
+            f"{counted(num_healthy, 'X-ray is', 'X-rays are')} healthy, too few to put a finding into: {remedy}; "
+            "results/semisyn/healthy/funnel.tsv tells which criterion excluded the others"
+        )
+    if asked is None or asked <= allowed:
+        return ""
+    uses = math.ceil(num_jobs(asked, options.spare) / num_healthy)
+    key = "semisyn.dataset.per_finding" if options.per_finding else "semisyn.dataset.sizes"
+    pool = counted(num_healthy, "healthy X-ray", "healthy X-rays")
+    return (
+        f"{key} asks for {asked} images of each finding, so each of {pool} would be used up to {uses} times for each, "
+        f"more than semisyn.placement.most_per_image {options.most_per_image}: ask for {allowed} or less, {remedy}"
+    )
+
+
+def num_jobs(per_finding: int, spare: float) -> int:
+    """Return the jobs of a finding that are planned for so many images."""
+    return math.ceil(per_finding * (1 + spare))
+
+
+def allowed_images(num_healthy: int, most_per_image: int, spare: float) -> int:
+    """Return the most images of each finding whose jobs use no healthy image more than ``most_per_image`` times."""
+    most = num_healthy * most_per_image
+    return next(images for images in range(most, -1, -1) if num_jobs(images, spare) <= most)
+
+
+def images_asked(num_healthy: int, options: PlanOptions) -> int:
+    """Return the images asked of each finding: those of the settings, or as many as the pool allows."""
+    allowed = allowed_images(num_healthy, options.most_per_image, options.spare)
+    return min(options.default_most, allowed) if options.fixed is None else options.fixed
+
+
 def plan_jobs(shards: dict[str, str], catalogue: Catalogue, options: PlanOptions) -> list[tuple]:
     """Return one row of :data:`PLAN` for each job. ``shards``: {healthy image: its shard}."""
-    count = math.ceil(options.per_finding * (1 + options.spare)) if shards else 0
+    asked = images_asked(len(shards), options) if shards else 0
     jobs, lacking = [], 0
     for name in options.findings:
         finding = catalogue.findings[name]
-        for index, image in enumerate(images_of(list(shards), name, count, options.seed)):
+        for index, image in enumerate(images_of(list(shards), name, num_jobs(asked, options.spare), options.seed)):
             prompt = draw_prompt(finding.prompts, job_draws(options.seed, name, index, 0)[0])
             lacking += any(re.search(pattern, prompt.lower()) for pattern in catalogue.parser.lacking)
-            trial = index < options.samples
-            jobs.append((job_id(name, index), name, index, image, shards[image], prompt, finding.label, trial))
+            where = (job_id(name, index), name, index, image, shards[image])
+            jobs.append((*where, prompt, finding.label, index >= asked, index < options.samples))
     if lacking:
         log.info("%d prompts name a lobe that the lung lacks: a zone takes its place", lacking)
     return jobs

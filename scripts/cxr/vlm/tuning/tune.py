@@ -18,7 +18,7 @@ from cxr.base.atomic import whole
 from cxr.base.columns import schema
 from cxr.base.conservation import CONSERVED, Counted
 from cxr.base.engines import engine_module
-from cxr.base.errors import UserError
+from cxr.base.errors import UserError, refuse_empty
 from cxr.base.seeds import rng, stable_hash
 from cxr.base.tables import write_table
 from cxr.base.unfinished import facts_of_files, prepare
@@ -167,6 +167,7 @@ def run_tuning(
     its last checkpoint, to the same bytes.
     Raises UserError for a user's mistake, AssertionError where a line or a sample was lost.
     """
+    refuse_empty(lines, "to tune on")
     base = base_of(base, options.model, options.revision)
     folder = Path(run).with_name("checkpoint")
     sam = sam if isinstance(sam, str) else "".join(sam)

@@ -12,22 +12,40 @@ Code = Annotated[str, AfterValidator(lambda text: text.strip().upper())]
 
 
 class SplitShares(Section):
-    """Fractions of the splits for a cohort without an official split."""
+    """Fractions of the splits for subjects without a given split."""
 
-    train: float = key(98, "Percentage of subjects in the training split.", unit="%", ge=0, le=100)
-    validate_: float = Field(
-        1,
+    train: float | None = key(
+        None,
+        "Percentage of subjects in the training split. null, for all three: 80, 10 and 10 below 2,000 subjects, 98, 1 "
+        "and 1 from there on. A split gets at least one subject where there are enough. Give the three numbers for a "
+        "cohort that may grow past 2,000 subjects: then its splits stay.",
+        unit="%",
+        ge=0,
+        le=100,
+    )
+    validate_: float | None = Field(
+        None,
         alias="validate",
-        description="Percentage of subjects in the validation split.",
+        description="Percentage of subjects in the validation split; see train.",
         json_schema_extra={"source": OURS, "unit": "%"},
         ge=0,
         le=100,
     )
-    test: float = key(1, "Percentage of subjects in the test split.", unit="%", ge=0, le=100)
+    test: float | None = key(None, "Percentage of subjects in the test split; see train.", unit="%", ge=0, le=100)
+
+    def shares(self) -> list[float]:
+        """Return the percentages of train, validate and test; none where the size of the cohort decides."""
+        return [] if self.train is None else [self.train, self.validate_, self.test]
 
     @model_validator(mode="after")
     def _adds_up(self) -> "SplitShares":
-        if abs(self.train + self.validate_ + self.test - 100) > 1e-9:
+        percentages = {"train": self.train, "validate": self.validate_, "test": self.test}
+        missing = [name for name, percentage in percentages.items() if percentage is None]
+        if len(missing) == len(percentages):
+            return self
+        if missing:
+            raise ValueError(f"{' and '.join(missing)} must be given too: train, validate and test add up to 100")
+        if abs(sum(percentages.values()) - 100) > 1e-9:
             raise ValueError("train, validate and test must add up to 100")
         return self
 

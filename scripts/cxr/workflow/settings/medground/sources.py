@@ -114,7 +114,9 @@ class Sources(Section):
     """Sources of images and masks."""
 
     sets: dict[str, SourceSet] = key(
-        dict, "Sources by name; the name is the wildcard {source}. Empty: `ils` and `cells`, which need no file."
+        dict,
+        "Sources by name; the name is the wildcard {source}. Empty: `ils`, the lesion masks of the cohort; for the "
+        "embedded cohort also `cells`, drawn microscopy.",
     )
     size: int = key(512, "Side of frames, a multiple of 8; cells: 256; tiles: their own.", unit="px", ge=64, le=2048)
     fit: Literal["pad", "stretch"] = key("pad", "How a picture that is not square becomes a frame.")
@@ -145,10 +147,10 @@ class Sources(Section):
     md5: Literal["check", "skip"] = key("check", "check: a MedSegBench file that is not the published one is refused.")
     cells: int = key(48, "Number of drawn pictures.", ge=1, le=100_000)
 
-    def declared(self) -> dict[str, SourceSet]:
-        """Return the sources by name: those of the settings, else the embedded ones."""
-        embedded = {"ils": SourceSet(kind="ils"), "cells": SourceSet(kind="cells", domain="nuclei")}
-        return self.sets or embedded
+    def in_use(self, cohort_source: str) -> dict[str, SourceSet]:
+        """Return the sources by name: those of the settings, else those that the cohort's source has by default."""
+        drawn = {"cells": SourceSet(kind="cells", domain="nuclei")} if cohort_source == "embedded" else {}
+        return self.sets or {"ils": SourceSet(kind="ils")} | drawn
 
     @model_validator(mode="after")
     def _names_are_plain(self) -> "Sources":

@@ -5,6 +5,7 @@ from functools import cached_property
 from pydantic import model_validator
 
 from cxr.base.vocabulary import FINDINGS
+from cxr.semisyn.sizes import PARTS
 from cxr.workflow.settings.base import PAPER, Section, key, one_case
 from cxr.workflow.settings.semisyn.configs import EditingConfig
 from cxr.workflow.settings.semisyn.dataset import PER_FINDING, Dataset
@@ -85,10 +86,10 @@ class Semisyn(Section):
                     )
             most = number * (self.dataset.per_finding or PER_FINDING)
             for what, size in (("synthetic", told.synthetic), ("extra_size", told.extra_size or 0)):
-                if size % number or size > most:
+                if size not in PARTS and (size % number or size > most):
                     raise ValueError(
                         f"detectors.runs.{run}.{what} is {size}: give a multiple of {number}, the number of findings, "
-                        f"up to {most}, or raise dataset.per_finding"
+                        f"up to {most}, or one of {', '.join(PARTS)}, or raise dataset.per_finding"
                     )
         if "synthetic" in self.references:
             raise ValueError("references has the name 'synthetic', which the dataset's images have: rename it")

@@ -14,8 +14,9 @@ class Dataset(Section):
 
     per_finding: int | None = key(
         None,
-        f"Images of each finding. null: {PER_FINDING}, so that seven findings have the paper's 35,000; "
-        f"{EMBEDDED_PER_FINDING} for the embedded cohort.",
+        "Images of each finding. null: as many as the largest of sizes needs, or with sizes auto as many as the "
+        f"healthy pool allows (placement.most_per_image), at most {PER_FINDING}, so that seven findings have the "
+        f"paper's 35,000; at most {EMBEDDED_PER_FINDING} for the embedded cohort.",
         source=PAPER,
         unit="images",
         ge=1,
@@ -23,8 +24,8 @@ class Dataset(Section):
     )
     sizes: Literal["auto"] | list[PositiveInt] = key(
         "auto",
-        "Sizes to export, in images of all findings together; each is part of the next. auto: a fifth, half and all "
-        "of each finding, which is the paper's 7,000, 17,500 and 35,000.",
+        "Sizes to export, in images of all findings together; each is part of the next. auto: fifth, half and all, "
+        "each by finding, which are the paper's 7,000, 17,500 and 35,000.",
         source=PAPER,
     )
     boxes: Literal["conditioning", "visible"] = key(
@@ -45,7 +46,7 @@ class Dataset(Section):
     validation: Share = key(
         0.05,
         "Fraction of the patients of the split train whose images are exported as val, where no image is of the split "
-        "validate.",
+        "validate; at least one patient of two or more.",
     )
     withhold: bool = key(
         False,

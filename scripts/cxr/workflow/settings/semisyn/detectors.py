@@ -4,12 +4,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from cxr.semisyn.sizes import PARTS
 from cxr.workflow.settings.base import PAPER, Section, Share, key, one_case
 from cxr.workflow.settings.semisyn.names import RunName
 from cxr.workflow.settings.semisyn.references import ReferenceName
 
 UPDATES, EMBEDDED_UPDATES = 2000, 40
 SEEDS, EMBEDDED_SEEDS = 3, 1
+Part = Literal[tuple(PARTS)]
 Pool = Literal["real", "synthetic", "shuffled", "unedited"]
 Weight = Annotated[float, Field(ge=0, le=1e6)]
 
@@ -19,17 +21,20 @@ class DetectorRun(Section):
 
     real: list[ReferenceName] = key(list, "References of real images, of the role train.")
     real_share: Share = key(1.0, "Fraction of their patients, drawn by the seed, for learning curves.")
-    synthetic: int = key(0, "Synthetic images of all findings together, the first of each.", unit="images", ge=0)
+    synthetic: Annotated[int, Field(ge=0)] | Part = key(
+        0,
+        "Synthetic images of all findings together, the first of each: a number, or fifth, half or all of the dataset.",
+        unit="images",
+    )
     extra: list[Literal["unedited", "shuffled"]] = key(
         list,
         "Controls beside them. unedited: the sources of synthetic images, without a box; shuffled: synthetic images "
         "with the boxes of other ones of the same finding.",
     )
-    extra_size: int | None = key(
+    extra_size: Annotated[int, Field(ge=1)] | Part | None = key(
         None,
         "Images of each control, counted like synthetic; null: as many as synthetic, or the largest size without.",
         unit="images",
-        ge=1,
     )
     shares: dict[Pool, tuple[Weight, Weight]] = key(
         dict,

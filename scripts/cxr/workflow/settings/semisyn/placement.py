@@ -28,4 +28,12 @@ class Placement(Section):
         "Lungs of a prompt that names no side, {finding: both or one}; findings that it lacks have one, by a fair coin "
         "(authors' code: one for all).",
     )
+    most_per_image: int = key(
+        2,
+        "Most edited images of one finding that are made from one healthy X-ray, spare ones among them; a run that "
+        "needs more is refused. The paper makes 5,000 of each finding from 24,555 X-rays, so at most one.",
+        unit="images",
+        ge=1,
+        le=10_000,
+    )
     spare: Share = key(0.05, "Share of jobs planned beyond dataset.per_finding, for those that are excluded.")

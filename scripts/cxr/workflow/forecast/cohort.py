@@ -1,0 +1,218 @@
+"""What goes into a run: images, subjects per split, X-rays with a frame, and reports that can be read."""
+
+import logging
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from cxr.base.seeds import stable_hash
+from cxr.base.tables import read_table
+from cxr.base.vocabulary import SPLITS
+from cxr.imaging.cohort import manifest, mimic
+from cxr.imaging.cohort.make_cohort import CohortOptions, inspect, list_rows, ranks, usable_subjects
+from cxr.imaging.cohort.rows import Row
+from cxr.imaging.cohort.split import subject_splits
+from cxr.imaging.phantom.plan import healthy_plans, make_plan
+from cxr.workflow.forecast.reports import share_readable
+
+IMAGES = "results/cohort/images.parquet"
+SAMPLE = 300
+"""Images, and reports, that are looked at before the stages have read them all."""
+THREADS = 8
+"""Files that are opened at once: on a shared file system each takes milliseconds."""
+COLUMNS = dict.fromkeys(("image_id", "study_id", "subject_id", "view", "path", "report_path"), pl.String)
+COLUMNS |= {"report_missing": pl.Boolean, "findings": pl.String, "impression": pl.String}
+
+
+@dataclass(frozen=True)
+class CohortForecast:
+    """What goes in.
+
+    num_images: of the tables, the excluded ones among them. num_subjects, num_xrays, num_reports: {split: number} of
+    subjects that can be used, of X-rays that become frames, and of those whose report can be read. share_pa: fraction
+    of the X-rays whose view is PA. basis: what the numbers come from. sample: rows of X-rays, with their reports.
+    """
+
+    num_images: int
+    num_subjects: Mapping[str, int]
+    num_xrays: Mapping[str, float]
+    num_reports: Mapping[str, float]
+    share_pa: float
+    basis: str
+    sample: pl.DataFrame
+
+
+def forecast_cohort(
+    source: str, options: Mapping[str, Mapping], shards: Sequence[str], remade: set[str], decoded: float
+) -> CohortForecast:
+    """Return what goes in.
+
+    source: ``cohort.source`` of the settings. options: {stage: its options}. remade: files that the run makes or
+    rewrites. decoded: fraction of the studies with an accepted image that have one which decodes. Raises UserError for
+    a table of the user's that cannot be read.
+    """
+    tables = [IMAGES, *(f"results/cohort/{shard}.parquet" for shard in shards)]
+    if all(is_finished(path, remade) for path in tables):
+        return _from_results(options, shards, remade, decoded)
+    if source == "embedded":
+        return _from_phantom(options["phantom"])
+    return _from_tables(options, decoded)
+
+
+def _from_results(options: Mapping, shards: Sequence[str], remade: set[str], decoded: float) -> CohortForecast:
+    """Return the counts of the finished cohort; of frames and reports too where their ledgers are finished."""
+    num_images = pl.scan_parquet(IMAGES).select(pl.len()).collect().item()
+    accepted = pl.concat([read_table(f"results/cohort/{shard}.parquet") for shard in shards])
+    without_frame, unread = (_excluded(stage, shards, remade) for stage in ("frames", "reports"))
+    if without_frame is None:
+        xrays, factor = _of_studies(accepted, options["frames"]["per_study"]), decoded
+    else:
+        xrays, factor = accepted.join(without_frame, on="image_id", how="anti"), 1.0
+    if unread is None:
+        sample = _sample(xrays)
+        share, basis = share_readable(sample.to_dicts(), options["reports"]), _basis("", sample, xrays)
+        num_reports = _by_split(xrays, factor * share)
+    else:
+        sample = xrays.join(unread, on="image_id", how="anti")
+        num_reports, basis = _by_split(sample), "the finished tables"
+    return CohortForecast(
+        num_images, _num_subjects(accepted), _by_split(xrays, factor), num_reports, _share_pa(xrays), basis, sample
+    )
+
+
+def _from_phantom(options: Mapping) -> CohortForecast:
+    """Return what the embedded cohort will hold: it is planned before it is drawn."""
+    plans = make_plan(options["seed"], options["subjects"], options["studies"])
+    plans += healthy_plans(options["seed"], options["healthy"])
+    rows = [
+        {
+            "subject_id": plan.subject_id,
+            "split": plan.split,
+            "view": plan.images[0].view,
+            "has_report": not plan.report,
+            "has_finding": bool(plan.findings),
+        }
+        for plan in plans
+        if not plan.images[0].fault
+    ]
+    xrays = pl.DataFrame(rows)
+    num_images = sum(len(plan.images) for plan in plans)
+    num_reports = _by_split(xrays.filter("has_report"))
+    basis = "the embedded cohort's own plan"
+    return CohortForecast(
+        num_images, _num_subjects(xrays), _by_split(xrays), num_reports, _share_pa(xrays), basis, xrays
+    )
+
+
+def _from_tables(options: Mapping, decoded: float) -> CohortForecast:
+    """Return the counts by the user's tables, and by the headers and reports of a sample of studies."""
+    cohort = CohortOptions(**options["cohort"])
+    with _quiet(), ThreadPoolExecutor(THREADS) as pool:
+        rows = list_rows(cohort, pool, check_files=False)
+        candidates = [row for row in rows if row.reason is None]
+        sampled = _sampled_studies(candidates)
+        if cohort.source == "mimic":
+            mimic.look_for_files(sampled, pool)
+        elif cohort.source == "manifest":
+            manifest.look_for_files(sampled, cohort.manifest, pool)
+        list(pool.map(lambda row: inspect(row, cohort), [row for row in sampled if row.reason is None]))
+    accepted = [row for row in sampled if row.reason is None]
+    is_whole = len(sampled) == len(candidates)
+    splits = subject_splits(
+        ((row.subject_id, row.split) for row in rows if row.reason != "bad_row"),
+        cohort.split_shares,
+        cohort.seed,
+        usable_subjects(accepted) if is_whole else None,
+    )
+    sample = _of_studies(_table(accepted, splits, cohort.views), options["frames"]["per_study"])
+    listed = _table(accepted if is_whole else candidates, splits, cohort.views)
+    if is_whole:
+        num_xrays = _by_split(sample, decoded)
+    else:
+        share = len(sample) / len({row.study_id for row in sampled})
+        num_xrays = _by_split(listed.unique("study_id"), share * decoded)
+    readable = share_readable(sample.to_dicts(), options["reports"])
+    num_reports = {split: number * readable for split, number in num_xrays.items()}
+    basis = _basis(f"the headers of {len(sampled):,} of {len(rows):,} images", sample, listed.unique("study_id"))
+    return CohortForecast(len(rows), _num_subjects(listed), num_xrays, num_reports, _share_pa(sample), basis, sample)
+
+
+def _basis(headers: str, sample: pl.DataFrame, xrays: pl.DataFrame) -> str:
+    return " and ".join(filter(None, [headers, f"{len(sample):,} of {len(xrays):,} reports"]))
+
+
+def _table(rows: Sequence[Row], splits: Mapping[str, str], views: list[str]) -> pl.DataFrame:
+    """Return rows of the cohort stage as a table, each with its split and its rank in its study."""
+    rank = ranks(rows, views)
+    columns = {name: [getattr(row, name) for row in rows] for name in COLUMNS}
+    columns |= {"split": [splits[row.subject_id] for row in rows], "rank": [rank[row.image_id] for row in rows]}
+    return pl.DataFrame(columns, schema=COLUMNS | {"split": pl.String, "rank": pl.Int64})
+
+
+def _of_studies(accepted: pl.DataFrame, per_study: str) -> pl.DataFrame:
+    """Return the rows that become frames: the first of each study, or all."""
+    return accepted.sort("study_id", "rank").unique("study_id", keep="first") if per_study == "first" else accepted
+
+
+def _sampled_studies(rows: Sequence[Row]) -> list[Row]:
+    """Return the rows of so many studies that :data:`SAMPLE` images are reached, or all rows."""
+    if len(rows) <= SAMPLE:
+        return list(rows)
+    by_study: dict[str, list[Row]] = {}
+    for row in rows:
+        by_study.setdefault(row.study_id, []).append(row)
+    sampled: list[Row] = []
+    for study_id in sorted(by_study, key=lambda study_id: stable_hash("sample", study_id)):
+        if len(sampled) >= SAMPLE:
+            break
+        sampled += by_study[study_id]
+    return sampled
+
+
+def _sample(xrays: pl.DataFrame) -> pl.DataFrame:
+    """Return at most :data:`SAMPLE` rows, chosen by the study's id."""
+    order = sorted(range(len(xrays)), key=lambda place: stable_hash("sample", xrays["study_id"][place]))
+    return xrays[sorted(order[:SAMPLE])]
+
+
+def _excluded(stage: str, shards: Sequence[str], remade: set[str]) -> pl.DataFrame | None:
+    """Return the image_id of all images that a stage excluded; None if it is not finished."""
+    paths = [f"results/{stage}/{shard}.excluded.parquet" for shard in shards]
+    if not all(is_finished(path, remade) for path in paths):
+        return None
+    return pl.concat([read_table(path).select("image_id") for path in paths]).unique()
+
+
+def is_finished(path: str, remade: set[str]) -> bool:
+    """Return whether a table is there, and the run does not make it again."""
+    return path not in remade and Path(path).is_file() and Path(path).stat().st_size > 0
+
+
+def _by_split(table: pl.DataFrame, factor: float = 1.0) -> dict[str, float]:
+    counts = Counter(table["split"])
+    return {split: counts[split] * factor for split in SPLITS}
+
+
+def _num_subjects(table: pl.DataFrame) -> dict[str, int]:
+    counts = Counter(table.select("subject_id", "split").unique()["split"])
+    return {split: counts[split] for split in SPLITS}
+
+
+def _share_pa(xrays: pl.DataFrame) -> float:
+    return (xrays["view"] == "PA").mean() or 0.0
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Leave warnings about the user's tables to the job that reads them."""
+    logger = logging.getLogger("cxr")
+    was_disabled, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = was_disabled

@@ -1,0 +1,179 @@
+"""What the systems will make: finished lines and tables are counted, the rest is estimated from what goes in."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import polars as pl
+
+from cxr.base.vocabulary import SPLITS
+from cxr.semisyn.placement.plan_jobs import PlanOptions, images_asked, num_jobs
+from cxr.semisyn.sizes import images_of_each
+from cxr.workflow.forecast.cohort import CohortForecast, is_finished
+from cxr.workflow.forecast.costs import yield_of
+from cxr.workflow.forecast.reports import share_without_finding
+from cxr.workflow.plan import Plan
+from cxr.workflow.settings.radvlm.sources import OWN
+
+MEDGROUND, RADVLM = "results/medground/dataset/", "results/radvlm/instructions/"
+HEALTHY = "results/semisyn/healthy/images.parquet"
+DRAWN_SPLITS = {"train": 0.6, "validate": 0.1, "test": 0.3}
+"""Fractions of MedGround's drawn pictures in the splits, about."""
+EXACT_BYTES, PEEKED_BYTES = 50_000_000, 10_000_000
+"""Size up to which the lines of a file are counted, and bytes by which those of a larger one are estimated."""
+
+
+@dataclass(frozen=True)
+class SystemCounts:
+    """What the systems will make; an estimate is no whole number, and ``exact`` names what is counted.
+
+    pairs: {threshold set: {split: number}} of ILS. num_healthy: X-rays that findings are put into; num_asked: images
+    of each finding; num_edits: jobs of all findings; exported_images: {size: number}. queries: {split: number} of
+    MedGround. mix_lines: {mix: {split: number}} of RadVLM. training_pairs, test_pairs: {run of ROSALIA: number}.
+    tuning_updates: {run: number} of vision-language models; questions: {set: number} that they are asked.
+    detector_updates: of one training of a detector.
+    """
+
+    pairs: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    num_healthy: float = 0.0
+    num_asked: int = 0
+    num_edits: float = 0.0
+    exported_images: Mapping[str, float] = field(default_factory=dict)
+    queries: Mapping[str, float] = field(default_factory=dict)
+    mix_lines: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    training_pairs: Mapping[str, float] = field(default_factory=dict)
+    test_pairs: Mapping[str, float] = field(default_factory=dict)
+    tuning_updates: Mapping[str, int] = field(default_factory=dict)
+    questions: Mapping[str, float] = field(default_factory=dict)
+    detector_updates: float = 0.0
+    exact: frozenset[str] = frozenset()
+
+
+def count_systems(plan: Plan, cohort: CohortForecast, remade: set[str], systems: set[str]) -> SystemCounts:
+    """Return what the systems will make. remade: files that the run makes or rewrites; systems: those that run."""
+    exact: set[str] = set()
+    pairs = {
+        name: _of_splits(f"results/dataset/{name}", remade, lambda split: cohort.num_reports[split] * yield_of("pairs"))
+        for name in dict.fromkeys([*plan.build, *(run["thresholds"] for run in plan.runs.values())])
+    }
+    queries = _of_splits("results/medground/dataset", remade, lambda split: _queries(plan, cohort, split))
+    mixes = {
+        mix: _of_splits(f"results/radvlm/instructions/{mix}", remade, lambda split: _mix_lines(plan, cohort, split))
+        for mix in plan.radvlm.mixes
+    }
+    num_healthy = _healthy(plan, cohort, remade) if "semisyn" in systems else 0.0
+    if is_finished(HEALTHY, remade):
+        exact.add("num_healthy")
+    exact |= {
+        name
+        for name, folders in {
+            "pairs": [f"results/dataset/{name}" for name in pairs],
+            "queries": ["results/medground/dataset"],
+            "mix_lines": [f"results/radvlm/instructions/{mix}" for mix in mixes],
+        }.items()
+        if all(_has_lines(f"{folder}/train.jsonl", remade) for folder in folders)
+    }
+    jobs = PlanOptions(**plan.options["semisyn_placement_plan"])
+    num_asked, num_findings = images_asked(round(num_healthy), jobs), len(jobs.findings)
+    lines = {MEDGROUND: {"": queries}, RADVLM: mixes}
+    return SystemCounts(
+        pairs=pairs,
+        num_healthy=num_healthy,
+        num_asked=num_asked,
+        num_edits=num_jobs(num_asked, jobs.spare) * num_findings,
+        exported_images={
+            str(size): min(num_asked, images_of_each(size, num_asked, num_findings)) * num_findings
+            for size in plan.semisyn.dataset.sizes
+        },
+        queries=queries,
+        mix_lines=mixes,
+        training_pairs={name: pairs[run["thresholds"]]["train"] for name, run in plan.runs.items()},
+        test_pairs={name: pairs.get(run["test"], {}).get(plan.split, 0.0) for name, run in plan.runs.items()},
+        tuning_updates={name: _updates(run, lines) for name, run in plan.vlm.runs.items() if run["trained"]},
+        questions={name: _questions(plan, name, path, lines) for name, path in plan.vlm.whole.items()},
+        detector_updates=plan.options["semisyn_detectors"]["updates"],
+        exact=frozenset(exact),
+    )
+
+
+def _of_splits(folder: str, remade: set[str], estimate) -> dict[str, float]:
+    """Return {split: lines} of a folder's finished files; where there are none, what ``estimate(split)`` says."""
+    paths = {split: f"{folder}/{split}.jsonl" for split in SPLITS}
+    return {
+        split: num_lines(Path(path)) if _has_lines(path, remade) else estimate(split) for split, path in paths.items()
+    }
+
+
+def _has_lines(path: str, remade: set[str]) -> bool:
+    """Return whether a file of lines is finished; it may be empty."""
+    return path not in remade and Path(path).is_file()
+
+
+def num_lines(path: Path) -> int:
+    """Return the lines of a file; of a large one, about."""
+    size = path.stat().st_size
+    with open(path, "rb") as file:
+        if size <= EXACT_BYTES:
+            return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
+        return round(file.read(PEEKED_BYTES).count(b"\n") * size / PEEKED_BYTES)
+
+
+def _healthy(plan: Plan, cohort: CohortForecast, remade: set[str]) -> float:
+    """Return the healthy X-rays: of the finished table, else by the reports of a sample, else by a usual share."""
+    if is_finished(HEALTHY, remade):
+        return float(pl.scan_parquet(HEALTHY).select(pl.len()).collect().item())
+    options = plan.options["semisyn_healthy"]
+    num_candidates = sum(cohort.num_reports[split] for split in options["splits"])
+    num_candidates *= 1.0 if "AP" in options["views"] else cohort.share_pa
+    sample = cohort.sample
+    if plan.semisyn.healthy_told["labels"] == "chexpert" or sample.is_empty():
+        return num_candidates * yield_of("healthy_unread")
+    if "has_finding" in sample.columns:
+        share = 1.0 - sample["has_finding"].mean()
+    else:
+        share = share_without_finding(sample.to_dicts(), plan.options["reports"], options["devices"])
+    return num_candidates * share * yield_of("healthy")
+
+
+def _queries(plan: Plan, cohort: CohortForecast, split: str) -> float:
+    """Return MedGround's lines of a split; of the sources of files, of which nothing is known before, none."""
+    kinds = [keys["kind"] for keys in plan.medground.sources.values() if keys["use"] == "dataset"]
+    of_cohort = cohort.num_reports[split] * yield_of("queries") * kinds.count("ils")
+    num_drawn = plan.settings.medground.sources.cells * kinds.count("cells")
+    return of_cohort + num_drawn * DRAWN_SPLITS[split] * yield_of("queries_drawn")
+
+
+def _mix_lines(plan: Plan, cohort: CohortForecast, split: str) -> float:
+    """Return the lines of a mix in a split; of the external sources, of which nothing is known before, none."""
+    if OWN not in plan.radvlm.sources:
+        return 0.0
+    return cohort.num_reports[split] * yield_of("train_lines" if split == "train" else "other_lines")
+
+
+def _of_lines(path: str, lines: Mapping[str, Mapping[str, Mapping[str, float]]]) -> float:
+    """Return the lines of a file of a system, or of a user's file. lines: {folder: {mix or "": {split: lines}}}."""
+    split = {"exchanged": "test"}.get(Path(path).stem, Path(path).stem)
+    if path.startswith(MEDGROUND):
+        return lines[MEDGROUND][""].get(split, 0.0)
+    if path.startswith(RADVLM):
+        return lines[RADVLM].get(Path(path).parent.name, {}).get(split, 0.0)
+    return num_lines(Path(path)) if Path(path).is_file() else 0.0
+
+
+def _updates(run: Mapping, lines: Mapping) -> int:
+    """Return the updates of a vision-language run."""
+    own = run["options"]["own"]
+    return own["updates"] or math.ceil(own["epochs"] * _of_lines(run["train"], lines) / own["batch"])
+
+
+def _questions(plan: Plan, name: str, path: str, lines: Mapping) -> float:
+    """Return the samples of a set that a run is asked."""
+    number = _of_lines(path, lines)
+    return min(number, plan.vlm.most * len(_tasks(plan, name))) if plan.vlm.most else number
+
+
+def _tasks(plan: Plan, name: str) -> Sequence[str]:
+    """Return the tasks of a set: those of RadVLM's mix, else one."""
+    mix = Path(plan.vlm.whole[name]).parent.name
+    return list({row.task for row in plan.radvlm.mixes.get(mix, ())}) or [name]

@@ -1,0 +1,80 @@
+"""What a run would be refused for: splits without a subject, and healthy X-rays that would be used too often."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from cxr.base.vocabulary import SPLITS
+from cxr.semisyn.placement.plan_jobs import PlanOptions, overuse
+from cxr.workflow.forecast.cohort import CohortForecast
+from cxr.workflow.forecast.counts import SystemCounts
+from cxr.workflow.plan import Plan
+from cxr.workflow.settings.radvlm.sources import OWN
+from cxr.workflow.snakemake_compat import Planned
+
+READERS = {
+    "training_run": {"train": "train", "validate": "choose the weights of"},
+    "inference_run": {"lines": "ask"},
+    "vlm_tuning_run": {"lines": "tune"},
+    "medground_scoring_run": {"lines": "score"},
+    "radvlm_evaluation_scores": {"lines": "score"},
+    "review_pages": {"lines": "review"},
+    "review_query_pages": {"lines": "review"},
+}
+"""{rule that needs lines: {its input of lines: what it does with them}}."""
+OF_SYSTEM = {
+    "results/dataset/": "ILS",
+    "results/medground/": "MedGround",
+    "results/radvlm/instructions/": "RadVLM",
+}
+
+
+def refusals(plan: Plan, cohort: CohortForecast, counts: SystemCounts, planned: Sequence[Planned]) -> list[str]:
+    """Return a sentence for each thing that the run must not begin with."""
+    sentences = [*_empty_splits(plan, cohort, planned)]
+    if any(job.rule == "semisyn_placement_plan" for job in planned):
+        splits = plan.options["semisyn_healthy"]["splits"]
+        if not any(cohort.num_subjects[split] for split in splits):
+            needed = " or ".join(splits)
+            sentences.append(f"semisyn.healthy.splits is {needed}, where {_why_empty(plan, splits[0])}")
+        elif "num_healthy" in counts.exact:
+            options = PlanOptions(**plan.options["semisyn_placement_plan"])
+            sentences.append(overuse(round(counts.num_healthy), options))
+    return list(dict.fromkeys(filter(None, sentences)))
+
+
+def _empty_splits(plan: Plan, cohort: CohortForecast, planned: Sequence[Planned]) -> Iterator[str]:
+    """Yield a sentence for each job that would read lines of a split in which the cohort has no subject."""
+    for job in planned:
+        for name, action in READERS.get(job.rule, {}).items():
+            path = plan.vlm.whole.get(Path(job.input.get(name, "")).stem, job.input.get(name, ""))
+            split = _split_of(path)
+            if split and not cohort.num_subjects[split] and _is_of_cohort(plan, path):
+                system = next(title for folder, title in OF_SYSTEM.items() if path.startswith(folder))
+                yield f"there is nothing to {action} {system} on in the split {split}: {_why_empty(plan, split)}"
+
+
+def _split_of(path: str) -> str:
+    """Return the split of a system's file of lines, "" of another file."""
+    is_of_system = any(path.startswith(folder) for folder in OF_SYSTEM)
+    return Path(path).stem if is_of_system and Path(path).stem in SPLITS else ""
+
+
+def _is_of_cohort(plan: Plan, path: str) -> bool:
+    """Return whether a file of lines is made from the cohort alone."""
+    if path.startswith("results/radvlm/"):
+        return list(plan.radvlm.sources) == [OWN]
+    if path.startswith("results/medground/"):
+        return all(keys["kind"] == "ils" for keys in plan.medground.sources.values())
+    return re.match(r"results/dataset/[^/]+/", path) is not None and path.split("/")[2] in plan.sets
+
+
+def _why_empty(plan: Plan, split: str) -> str:
+    """Return why the cohort has no subject in a split, and what to do."""
+    shares: Mapping[str, float] = dict(zip(SPLITS, plan.options["cohort"]["split_shares"], strict=False))
+    if shares.get(split) == 0:
+        return f"cohort.split.{split} is 0; raise it, or leave cohort.split out"
+    return (
+        "the cohort has no subject with an image and a report there; each split gets one where three subjects or more "
+        "have no split in the table, so add subjects, or empty the table's column split"
+    )

@@ -1,0 +1,50 @@
+"""Names in the paths of results: which kind of name a folder bears, and which names there are."""
+
+import re
+from collections.abc import Iterable, Mapping
+
+from cxr.workflow.plan import Plan
+
+FOLDERS = {
+    r"results/(?:masks|dataset|figures|review|release|paraphrase)/([^/]+)/": "threshold set",
+    r"results/(?:training|inference|evaluation)/([^/]+)/": "run",
+    r"results/vlm/([^/]+)/": "vision-language run",
+    r"results/radvlm/instructions/([^/]+)/": "mix",
+    r"results/medground/(?:sources|regions|queries|verification)/([^/]+)/": "MedGround source",
+    r"results/semisyn/detectors/([^/]+)\.s\d+/": "detector run",
+}
+"""{pattern of a path: what its folder is named after}."""
+DECLARED_AT = {
+    "threshold set": "thresholds.sets and thresholds.grid",
+    "run": "training.runs and evaluation.predictions",
+    "vision-language run": "vlm.tuning.runs and vlm.answers.predictions",
+    "mix": "radvlm.instructions.mixes",
+    "MedGround source": "medground.sources.sets",
+    "detector run": "semisyn.detectors.runs",
+}
+"""{kind of name: settings that declare such names}."""
+
+
+def known_names(plan: Plan) -> Mapping[str, Iterable[str]]:
+    """Return {kind of name: the names that the settings declare}."""
+    return {
+        "threshold set": plan.sets,
+        "run": [*plan.runs, *plan.predictions_of],
+        "vision-language run": [*plan.vlm.runs, *plan.vlm.predictions],
+        "mix": plan.radvlm.mixes,
+        "MedGround source": plan.medground.sources,
+        "detector run": plan.semisyn.detectors.runs,
+    }
+
+
+def unknown_name(plan: Plan, path: str) -> str:
+    """Return a sentence if a path of results bears a name that the settings do not declare, else ""."""
+    for pattern, kind in FOLDERS.items():
+        found = re.match(pattern, path.removeprefix("./"))
+        names = list(known_names(plan)[kind])
+        if found and found[1] not in names:
+            return (
+                f"{path}: there is no {kind} {found[1]!r}; there {'is' if len(names) == 1 else 'are'} "
+                f"{', '.join(names) or 'none'} ({DECLARED_AT[kind]})"
+            )
+    return ""

@@ -1,0 +1,85 @@
+"""What happens before the first job: mistakes are refused, and the plan is printed."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cxr.base.errors import UserError
+from cxr.workflow.plan import Plan
+from cxr.workflow.preflight import refuse_blind_rerun, refuse_empty_splits
+from cxr.workflow.slurm.orphans import refuse_orphans
+from cxr.workflow.snakemake_compat import Planned, planned_jobs, say, submits_to_slurm, touches
+from cxr.workflow.writable import refuse_unwritable
+
+if TYPE_CHECKING:
+    from cxr.workflow.forecast.forecast import Forecast
+
+PLAN_RULE = "plan"
+"""Target that prints the plan of all systems and runs nothing."""
+WORTH_PRINTING_S = 60
+"""Core or GPU seconds from which on a run is planned aloud."""
+
+
+def begin(plan: Plan, workflow) -> None:
+    """Refuse what cannot end well, and print the plan of the jobs; end here if that is all that was asked for.
+
+    It is called when the jobs are known: by a run before its first job, by a dry run before it lists them.
+    """
+    try:
+        if touches(workflow):
+            return
+        planned = planned_jobs(workflow.dag)
+        if any(job.rule == PLAN_RULE for job in planned):
+            print(all_systems(plan, planned), flush=True)
+            sys.exit(0)
+        refuse_unwritable(Path.cwd())
+        refuse_orphans(Path.cwd(), submits=submits_to_slurm(workflow))
+        _refuse(plan, planned)
+    except UserError as error:
+        sys.exit(f"cxr-ils: {error}")
+
+
+def _refuse(plan: Plan, planned: Sequence[Planned]) -> None:
+    """Print the plan of the jobs, if they take long. Raises UserError for what cannot end well."""
+    if plan.settings.cohort.source != "embedded":
+        refuse_blind_rerun(planned)
+    refuse_empty_splits(planned)
+    if not any(job.output for job in planned):
+        return
+    forecast = _forecast(plan, planned)
+    if is_long(forecast):
+        say(forecast.text())
+    if forecast.refusals:
+        raise UserError(forecast.refusals[0])
+
+
+def _forecast(plan: Plan, planned: Sequence[Planned]) -> "Forecast":
+    # imported here: every job of a cluster parses the workflow, and none needs what a forecast needs
+    from cxr.workflow.forecast.forecast import make_forecast
+
+    return make_forecast(plan, planned)
+
+
+def is_long(forecast: "Forecast") -> bool:
+    """Return whether a run takes so long that its plan is printed."""
+    return forecast.cost.core_s + forecast.cost.gpu_s > WORTH_PRINTING_S or forecast.cost.num_unknown > 0
+
+
+def all_systems(plan: Plan, planned: Sequence[Planned]) -> str:
+    """Return the plan of all systems, with what would be refused."""
+    if not any(job.output for job in planned):
+        return "Nothing is to be done: all four systems are finished."
+    forecast = _forecast(plan, planned)
+    return "\n".join([forecast.text(), "", *_refusal_lines(plan, planned, forecast)])
+
+
+def _refusal_lines(plan: Plan, planned: Sequence[Planned], forecast: "Forecast") -> list[str]:
+    sentences = list(forecast.refusals)
+    checks = [refuse_empty_splits] + ([refuse_blind_rerun] if plan.settings.cohort.source != "embedded" else [])
+    for check in checks:
+        try:
+            check(planned)
+        except UserError as error:
+            sentences.append(str(error))
+    return [f"Would be refused: {sentence}" for sentence in sentences] or ["Nothing would be refused."]
