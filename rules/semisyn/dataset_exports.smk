@@ -25,8 +25,7 @@ rule semisyn_dataset_export:
         runtime=minutes(240),
     params:
         **job("semisyn.dataset.export.run"),
-        options=lambda wildcards: PLAN.semisyn.dataset.export
-        | {"size": wildcards.size, "format": wildcards.format},
+        options=lambda wildcards: PLAN.semisyn.dataset.export | {"size": wildcards.size, "format": wildcards.format},
     message:
         "SemiSynCXR: the size {wildcards.size} as {wildcards.format}"
     script:
