@@ -1,0 +1,31 @@
+"""Files that GitHub and the Snakemake workflow catalog read: they are valid, and say what the project says."""
+
+import tomllib
+
+import yaml
+
+from conftest import ROOT
+
+
+def read_yaml(name: str) -> dict:
+    return yaml.safe_load((ROOT / name).read_text(encoding="utf-8"))
+
+
+def test_the_citation_is_of_this_version_and_of_the_four_papers():
+    citation = read_yaml("CITATION.cff")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert str(citation["version"]) == project["version"]
+    assert {"cff-version", "message", "title", "authors"} <= citation.keys()
+    assert len(citation["references"]) == 4
+    readme = (ROOT / "README.md").read_text(encoding="utf-8").replace("\n", " ")
+    for paper in citation["references"]:
+        assert {"type", "title", "authors", "year"} <= paper.keys()
+        assert paper.get("url", paper["title"]) in readme
+
+
+def test_the_catalog_finds_what_it_asks_for():
+    usage = read_yaml(".snakemake-workflow-catalog.yml")["usage"]
+    assert usage.keys() == {"mandatory-flags", "software-stack-deployment"}
+    assert usage["software-stack-deployment"]["conda"] is True
+    assert (ROOT / "Snakefile").is_file()
+    assert (ROOT / "config/README.md").is_file()
