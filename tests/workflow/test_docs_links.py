@@ -1,4 +1,4 @@
-"""Every link inside the repository, of README, docs and the model cards, leads to a file and to a heading of it."""
+"""Every link of a Markdown file to the repository leads to a file and to a heading of it."""
 
 import re
 from collections import Counter
@@ -10,7 +10,8 @@ import pytest
 from conftest import ROOT
 from doc_commands import pages
 
-PAGES = [*pages(), *sorted((ROOT / "resources").rglob("*.md"))]
+FOLDERS = ("benchmarks", "config", "docs", "examples", "resources", "scripts", "tests")
+PAGES = sorted([*ROOT.glob("*.md"), *(page for folder in FOLDERS for page in (ROOT / folder).rglob("*.md"))])
 _FENCE = re.compile(r"^[ \t]*```.*?^[ \t]*```", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\(([^)\s]*)\)")
 
@@ -22,14 +23,15 @@ def links(page: Path) -> list[str]:
 
 @cache
 def anchors(page: Path) -> set[str]:
-    """Return the names that a browser of Markdown gives a page's headings; a repeated one has its number behind it."""
-    seen: Counter[str] = Counter()
-    found = set()
+    """Return the names that a browser of Markdown gives a page's headings.
+
+    A repeated heading has none: its name holds a number, which changes when a heading is added above it.
+    """
+    names: Counter[str] = Counter()
     for title in re.findall(r"^#+ (.*)$", _FENCE.sub("", page.read_text(encoding="utf-8")), re.MULTILINE):
         name = re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
-        found.add(f"{name}-{seen[name]}" if seen[name] else name)
-        seen[name] += 1
-    return found
+        names[name] += 1
+    return {name for name, number in names.items() if number == 1}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
