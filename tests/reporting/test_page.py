@@ -257,6 +257,12 @@ def test_the_page_is_light_and_fetches_nothing(workflow_run):
         assert not re.search(r"@import|url\(", text)
 
 
+@pytest.mark.parametrize("path", sorted((ROOT / "resources/page").glob("*.j2")), ids=lambda path: path.name)
+def test_no_block_swallows_the_line_end_between_two_words(path):
+    """`trim_blocks` drops the line end after a block, and with it the space, unless the block ends in `+%}`."""
+    assert not re.findall(r"[\w.,;:]\{%[^%]*[^%+]%\}\n[\w(]", path.read_text(encoding="utf-8"))
+
+
 def test_every_picture_has_words(page):
     assert len(page.images) > 5
     for image in page.images:
