@@ -20,11 +20,13 @@ from cxr.workflow.release_facts import environments
 from cxr.workflow.settings import SettingsError
 from cxr.workflow.snakemake_compat import (
     default_resources,
+    refuse_missing_conda,
     run_one_by_one,
     tell_dry_runs_in_full,
     tell_local_rules,
     tell_of_locks,
     tell_why_groups_fail,
+    use_all_cores,
     when_planned,
 )
 from cxr.workflow.start import begin
@@ -35,11 +37,13 @@ remember_digests(Path(".snakemake") / "cxr-ils-digests.json")
 
 try:
     refuse_unwritable(Path.cwd(), (".snakemake",))
+    refuse_missing_conda(workflow)
     PLAN = make_plan(config, workflow.config_settings.configfiles)
 except (SettingsError, UserError) as error:
     sys.exit(f"cxr-ils: {error}")
 
 run_one_by_one(workflow)
+use_all_cores(workflow)
 tell_why_groups_fail()
 tell_of_locks()
 

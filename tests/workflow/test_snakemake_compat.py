@@ -4,6 +4,7 @@ import ast
 import json
 import logging
 import re
+import shutil
 import subprocess
 import sys
 from importlib.metadata import version
@@ -12,9 +13,11 @@ from types import SimpleNamespace
 
 import pytest
 import snakemake.api  # first: it imports the other modules in the right order
+import snakemake.cli
 import snakemake.exceptions
 import snakemake.jobs
 import snakemake.logging
+import snakemake.resources
 
 from conftest import ROOT, imported
 from cxr.workflow import snakemake_compat as compat
@@ -25,6 +28,8 @@ sys.path.insert(0, {scripts!r})
 from cxr.workflow import snakemake_compat as compat
 
 before = dict(workflow.global_resources)
+compat.refuse_missing_conda(workflow)
+compat.use_all_cores(workflow)
 compat.run_one_by_one(workflow)
 serial = [str(found.get("serial")) for found in (before, workflow.global_resources)]
 
@@ -69,10 +74,10 @@ compat.tell_local_rules(workflow)
 """
 
 
-def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
+def run(folder: Path, *arguments: str, cores: tuple[str, ...] = ("--cores", "1")) -> subprocess.CompletedProcess:
     (folder / "Snakefile").write_text(SNAKEFILE.format(scripts=str(ROOT / "scripts")))
     (folder / "source.txt").touch()
-    command = [sys.executable, "-m", "snakemake", "--cores", "1", *arguments]
+    command = [sys.executable, "-m", "snakemake", *cores, *arguments]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
 
 
@@ -141,6 +146,36 @@ def test_a_file_that_no_rule_makes_ends_in_a_sentence_if_there_is_one(tmp_path):
     assert "No rule to produce other.txt" in ended("other.txt")
 
 
+def test_without_cores_or_jobs_a_run_takes_all_cores(tmp_path):
+    def num_cores(*cores: str) -> int:
+        return int(re.search(r"Provided cores: (\d+)", run(tmp_path, "--forceall", cores=cores).stderr)[1])
+
+    assert num_cores() == snakemake.cli.available_cpu_count()
+    assert num_cores("--jobs", "3") == 3
+    assert num_cores("--cores", "1") == 1
+
+
+def test_jobs_of_a_cluster_keep_their_threads():
+    """The number of cores would limit them to those of the login node."""
+    resources = snakemake.resources.Resources({})
+    cluster = SimpleNamespace(resource_settings=SimpleNamespace(cores=None, nodes=100), global_resources=resources)
+    compat.use_all_cores(cluster)
+    assert cluster.resource_settings.cores is None
+    assert "_cores" not in resources
+
+
+def test_a_missing_conda_is_one_sentence_before_any_job(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", "/usr/sbin:/usr/bin:/bin")
+    if shutil.which("conda"):
+        pytest.skip("conda is installed here for all users")
+    with pytest.raises(subprocess.CalledProcessError) as caught:
+        run(tmp_path, "--sdm", "conda", "--dry-run")
+    printed = caught.value.stdout + caught.value.stderr
+    assert "conda is not found, and sdm: conda makes" in printed
+    assert "add --sdm env-modules" in printed
+    run(tmp_path, "--sdm", "env-modules", "--dry-run")
+
+
 def test_a_text_is_said_where_snakemake_prints(monkeypatch):
     told = []
     monkeypatch.setattr(snakemake.logging.logger, "info", told.append)
@@ -196,6 +231,8 @@ def test_a_locked_folder_is_told_in_our_words(monkeypatch):
 
 
 LOST = [
+    (lambda: compat.use_all_cores(object()), None, "so add --cores all"),
+    (lambda: compat.refuse_missing_conda(object()), None, "is reported in Snakemake's own words"),
     (lambda: compat.run_one_by_one(object()), None, "groups of jobs ask SLURM for more than they need"),
     (lambda: compat.submits_to_slurm(object()), True, "so it is assumed to"),
     (lambda: compat.default_resources(object()), {}, "replaces slurm_extra of the profile"),
@@ -248,7 +285,7 @@ def test_every_touch_is_tried_here():
     touches = {name for name in named if not name.startswith("_")} - {"Planned"}
     source = Path(__file__).read_text(encoding="utf-8")
     assert {name for name in touches if source.count(f"compat.{name}") < 2} == set()
-    assert len(touches) == 11
+    assert len(touches) == 13
 
 
 def test_no_other_module_imports_snakemake():

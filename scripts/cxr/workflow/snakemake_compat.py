@@ -5,12 +5,14 @@ Each use is guarded: if a version of Snakemake lacks an internal, a warning says
 
 import functools
 import logging
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from cxr.base.errors import UserError
 from cxr.workflow.dry_runs import LOCAL_RULES
 from cxr.workflow.locks import lock_told
 
@@ -90,6 +92,36 @@ def run_one_by_one(workflow) -> None:
     """
     with _touch("groups of jobs ask SLURM for more than they need"):
         workflow.register_resource("serial", 1)
+
+
+def use_all_cores(workflow) -> None:
+    """Let a run on this machine take all its cores if neither --cores nor --jobs says how many.
+
+    `cores: all` in a profile would also be obeyed where it does harm: it limits the threads of a cluster's jobs to the
+    cores of the login node, and outvotes --jobs.
+    """
+    with _touch("snakemake without --cores stops, so add --cores all"):
+        from snakemake.cli import parse_cores  # imported here, because only a workflow needs it
+
+        if workflow.resource_settings.cores is None and workflow.resource_settings.nodes is None:
+            workflow.resource_settings.cores = workflow.global_resources["_cores"] = parse_cores("all")
+
+
+def refuse_missing_conda(workflow) -> None:
+    """Raise UserError if the run makes environments with conda, and there is none.
+
+    Snakemake's own words name no remedy.
+    """
+    with _touch("a missing conda is reported in Snakemake's own words"):
+        from snakemake.settings.types import DeploymentMethod  # imported here, because only a workflow needs it
+
+        settings = workflow.deployment_settings
+        needs_conda = DeploymentMethod.CONDA in settings.deployment_method and not settings.conda_base_path
+        if workflow.is_main_process and needs_conda and not shutil.which("conda"):
+            raise UserError(
+                "conda is not found, and sdm: conda makes the environments of the stages with it, which a dry run "
+                "looks up too: add conda's folder bin to PATH, or add --sdm env-modules to use the packages here"
+            )
 
 
 def submits_to_slurm(workflow) -> bool:
