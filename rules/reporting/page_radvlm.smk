@@ -23,6 +23,7 @@ rule page_radvlm:
         runtime=minutes(10),
     params:
         **job("reporting.page.radvlm.run"),
+        options=PLAN.options["page_radvlm"],
     message:
         "The page of RadVLM: results/radvlm.html"
     script:

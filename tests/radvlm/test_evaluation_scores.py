@@ -1,6 +1,7 @@
 """The stage radvlm_evaluation from lines and answers to the paper's tables."""
 
 import json
+import re
 from base64 import b64encode
 from collections import Counter
 from dataclasses import replace
@@ -24,6 +25,7 @@ from cxr.radvlm.evaluation.gallery import GalleryOptions
 from cxr.radvlm.evaluation.other_models import ReadOptions
 from cxr.radvlm.evaluation.score_run import run_scores
 from cxr.radvlm.samples import TEXT_TASKS
+from cxr.reporting.page import radvlm
 from cxr.vlm.answers import draw
 from cxr.vlm.answers.draw import DrawOptions
 from cxr.workflow.plan_vlm import vlm_plan
@@ -429,6 +431,14 @@ def test_table_6_is_drawn_with_every_column_that_the_paper_has(tables):
     assert {f"{column} (paper)" for column in printed["columns"]} <= drawn
 
 
+def test_no_two_columns_of_table_6_look_alike(tables):
+    lines = chart.slopes(read_scores(tables / "comparison.tsv", TABLES)).axes[0].lines
+    looks = {line.get_label().partition(" (")[0]: (line.get_color(), line.get_marker()) for line in lines}
+    assert len(looks) > 7
+    assert len(set(looks.values())) == len(looks)
+    assert len({line.get_color() for line in lines if line.get_label().endswith("(paper)")}) == 8
+
+
 def test_the_charts_are_drawn_with_and_without_scores(tables, tmp_path):
     empty = read_table(tables / "comparison.tsv").filter(pl.col("by") == "paper")
     empty.write_csv(tmp_path / "empty.tsv", separator="\t")
@@ -555,8 +565,6 @@ def test_boxes_are_drawn_where_they_are_without_the_frames_padding():
 
 
 def test_the_page_shows_the_tables_the_judges_check_and_the_gallery(tables, tmp_path, monkeypatch):
-    from cxr.reporting.page import radvlm
-
     folder = tmp_path / "results/radvlm/evaluation"
     (folder / "gallery").mkdir(parents=True)
     (folder / "comparison.tsv").write_bytes((tables / "comparison.tsv").read_bytes())
@@ -588,14 +596,64 @@ def test_the_page_shows_the_tables_the_judges_check_and_the_gallery(tables, tmp_
     paths = {name: str(folder / f"{name}.tsv") for name in ("comparison", "conservation")}
     radvlm.run(
         **paths, check=str(folder / "judge_check.tsv"), gallery=str(folder / "gallery"), charts=charts,
-        page=str(folder / "index.html"),
+        page=str(folder / "index.html"), options=radvlm.RadvlmPageOptions(drawn=True),
     )  # fmt: skip
     page = (folder / "index.html").read_text(encoding="utf-8")
-    places = [page.index(f"base64,{b64encode(bytes([number])).decode()}") for number in range(4)]
-    assert places == sorted(places)  # the charts, then the picture of the conversation
+    places = [page.index(f"base64,{b64encode(bytes([number])).decode()}") for number in (3, 0, 1, 2)]
+    assert places == sorted(places)  # the picture of the conversation, then the charts
     assert "&lt;b&gt;Where?" in page
     assert "<td>Left.</td><td>Right.</td>" in page
     assert "Table 3: reports" in page
+    assert "Synthetic images and reports" in page.partition("</header>")[0]
+    assert "<td>ours (synthetic)</td>" in page
+    assert "<td>paper</td>" in page
+    assert len(re.findall("<caption>[^<]*; ours are of synthetic data</caption>", page)) == 7
+
+
+def test_the_page_of_a_real_cohort_does_not_say_synthetic(tables, tmp_path):
+    page = page_of(tables, tmp_path, drawn=False)
+    assert "synthetic" not in page.partition("</style>")[2].lower()
+
+
+def test_charts_without_a_score_of_ours_are_left_out(tables, tmp_path):
+    table = read_table(tables / "comparison.tsv").filter(pl.col("by") == "paper")
+    table.write_csv(tmp_path / "comparison.tsv", separator="\t")
+    page = page_of(tmp_path, tmp_path, drawn=False)
+    assert "data:image/png" not in page
+    assert "No answer was scored" in page.partition("</header>")[0]
+
+
+def page_of(tables: Path, folder: Path, *, drawn: bool) -> str:
+    """Return the page of a comparison, without samples."""
+    (folder / "gallery").mkdir()
+    write_lines(folder / "gallery/gallery.jsonl", [])
+    (folder / "conservation.tsv").write_text("stage\tof\twhat\toutcome\tnumber\n")
+    (folder / "check.tsv").write_text("check\tpassed\n")
+    charts = [folder / name for name in radvlm.CHARTS]
+    for path in charts:
+        path.touch()
+    radvlm.run(
+        comparison=str(tables / "comparison.tsv"), check=str(folder / "check.tsv"), gallery=str(folder / "gallery"),
+        conservation=str(folder / "conservation.tsv"), charts=list(map(str, charts)), page=str(folder / "page.html"),
+        options=radvlm.RadvlmPageOptions(drawn=drawn),
+    )  # fmt: skip
+    return (folder / "page.html").read_text(encoding="utf-8")
+
+
+def test_the_result_is_how_many_scores_need_the_picture():
+    cell = {"table": "table4", "model": "a", "source": "own", "exchanged": 10.0, "low": 20.0, "value": 30.0}
+    scores = [
+        cell | {"column": "anatomical"},  # above both
+        cell | {"column": "phrase", "low": 10.0},  # above none: the interval reaches both
+        cell | {"column": "abnormality", "low": None, "exchanged": None},  # without an interval, the value
+        cell | {"column": "other", "model": "b"},  # of a second run
+        cell | {"column": "all", "table": "table6"},  # the same again
+    ]
+    blind = [
+        cell | {"model": "a: looks at nothing", "column": name, "value": 15.0} for name in ("anatomical", "phrase")
+    ]
+    sentence = radvlm.result_sentence(scores, blind)
+    assert sentence.startswith("The run a: 1 of 2 scores are above those of answers that look at nothing, and 1 of 2 ")
 
 
 @pytest.mark.parametrize(

@@ -278,9 +278,34 @@ def test_headings_are_in_order(page):
     assert [text for level, text in page.headings if level == 2] == [
         "From images to pairs", "Reports and unknown words",
         "The dataset", "Recall", "Cases of each lesion type",
-        "Masks under several threshold sets", "Comparison with the known truth", "Evaluation", "Costs", "Versions",
-        "More of these results",
+        "Comparison with the known truth", "Evaluation", "Costs", "Versions", "More of these results",
     ]  # fmt: skip
+
+
+def test_the_contents_lead_to_every_section_and_nowhere_else(workflow_run):
+    text = (workflow_run / "results/index.html").read_text(encoding="utf-8")
+    contents = re.findall(r'href="#(\w+)"', re.search("<nav.*?</nav>", text, re.DOTALL)[0])
+    assert contents == re.findall(r'<section id="(\w+)"', text)
+    assert set(re.findall(r'href="#(\w+)"', text)) <= set(contents)
+
+
+def test_the_page_names_all_four_systems_and_says_synthetic_beside_the_paper(workflow_run, page):
+    text = (workflow_run / "results/index.html").read_text(encoding="utf-8")
+    commands = [row[0] for row in page.table("Further results")[0]]
+    assert {f"snakemake {name}" for name in ("evaluation", "semisyn", "medground", "radvlm")} <= set(commands)
+    assert "Synthetic images and reports" in text.partition("</header>")[0]
+    captions = [name for name, _ in page.tables]
+    assert [name for name in captions if "paper" in name and "(synthetic)" not in name] == []
+
+
+def test_a_real_cohort_is_not_called_synthetic_and_has_no_truth(workflow_run, tmp_path):
+    made = {"index": str(tmp_path / "index.html"), "versions_table": str(tmp_path / "versions.tsv")}
+    inputs = {name: path for name, path in page_inputs(workflow_run).items() if name != "truth_table"}
+    make_page.run(**inputs, **made, options=dataclasses.replace(options(), source="manifest"))
+    text = Path(made["index"]).read_text(encoding="utf-8").partition("</style>")[2]
+    assert "(synthetic)" not in text
+    assert "Synthetic images and reports" not in text
+    assert "known truth" not in text
 
 
 def rows_of(path: Path) -> list[dict]:
@@ -512,7 +537,7 @@ def test_a_number_is_cut_with_as_many_digits_as_its_threshold(value, threshold, 
 
 def test_what_is_not_made_is_left_out_with_the_command(workflow_run):
     text = (workflow_run / "results/index.html").read_text(encoding="utf-8")
-    for command in ("<code>snakemake ablation</code>", "<code>snakemake evaluation</code>", "thresholds.build"):
+    for command in ("<code>snakemake ablation</code>", "<code>snakemake evaluation</code>", "thresholds: {build:"):
         assert command in text
     assert "gIoU</th>" not in text
 

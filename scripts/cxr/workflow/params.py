@@ -102,6 +102,9 @@ def stage_options(settings: Settings) -> dict[str, dict]:
             "page": plain["page"]
             | {"seed": seed, "withheld": text_withheld(plain)}
             | {name: plain["figures"][name] for name in ("dpi", "quality")},
+            "page_radvlm": {
+                "drawn": settings.cohort.source == "embedded" and plain["radvlm"]["sources"]["use"] == ["own"],
+            },
             "page_costs": {"dpi": plain["figures"]["dpi"]},
             "explain": {"dpi": plain["figures"]["dpi"]},
             "paraphrase": _paraphrase(plain),

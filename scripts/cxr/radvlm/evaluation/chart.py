@@ -13,8 +13,10 @@ PERCENT = ("rouge_l", "radgraph_f1", "green", "findings_f1", "f1_macro", "anatom
            "detection", "absent", "ils_grounding")  # fmt: skip
 SCORES = ("standard", "grounded")
 """Columns of a judge: 0 to 10; in the charts ten times as much."""
+LINES = (BLUE, ORANGE, GREEN, VERMILION, SKY, PURPLE, BLACK, GREY)
+"""Colours of lines: as many as the paper has columns, and none that is pale on white."""
 MARKS = ("o", "s")
-"""Of a line: there are more columns than colours."""
+"""Of a line: ours has more columns than there are colours."""
 
 
 @dataclass(frozen=True)
@@ -81,9 +83,11 @@ def slopes(table: pl.DataFrame) -> Figure:
     ours = table.filter(pl.col("table") == "table6", pl.col("by") == "ours")
     runs = ours["model"].unique(maintain_order=True).to_list()
     printed = table.filter(pl.col("table") == "table6", pl.col("by") == "paper")
+    present = [*printed["column"].unique(maintain_order=True), *ours["column"].unique(maintain_order=True)]
+    drawn = [name for name in dict.fromkeys(present) if name in (*PERCENT, *SCORES)]
     style = {
-        name: {"color": f"C{at}", "marker": MARKS[at // 10], "markersize": 4}
-        for at, name in enumerate((*PERCENT, *SCORES))
+        name: {"color": LINES[at % len(LINES)], "marker": MARKS[at // len(LINES)], "markersize": 4}
+        for at, name in enumerate(drawn)
     }
     for column in (name for name in (*PERCENT, *SCORES) if name in set(printed["column"])):
         held = printed.filter(column=column).drop_nulls("value")
@@ -102,7 +106,7 @@ def slopes(table: pl.DataFrame) -> Figure:
             axes.plot(*zip(*shown, strict=True), "-", label=f"{column} (ours)", **style[column])
     axes.set_xticks(range(2 + len(runs)), ["paper: one task", "paper: all tasks", *runs], rotation=20, ha="right")
     axes.set_ylabel("%, and a judge's score times 10")
-    axes.legend(fontsize=6, frameon=False, ncols=2, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    axes.legend(fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return figure
 
 

@@ -1,6 +1,7 @@
 """RadVLM's results: a section of the page, and a page of their own that `snakemake radvlm` ends in."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
@@ -8,21 +9,28 @@ import polars as pl
 from cxr.base.atomic import atomic
 from cxr.base.tables import read_lines, read_table
 from cxr.reporting.page.embedding import data_url
+from cxr.reporting.page.sections import OF_DRAWN
 from cxr.reporting.page.templates import template
 
 RESOURCE_FILES = ("page",)
 FOLDER = "results/radvlm/evaluation/"
 TABLES = {
-    "table2": "Table 2: what a model was made for, 1 or 0", "table3": "Table 3: reports, %",
+    "table3": "Table 3: reports, %",
     "figure4": "Figure 4: labels, %", "table4": "Table 4: boxes, mAP at IoU .5, %",
     "table5": "Table 5: conversations, a judge's score of 0 to 10", "table6": "Table 6: ablations",
-    "ours": "What the paper has not, %",
+    "ours": "What the paper has not, %", "table2": "Table 2: what a model was made for, 1 or 0",
 }  # fmt: skip
 CHARTS = {
     "looks.png": "Scores of the model, of the same with another patient's picture, and of answers that look at nothing",
     "labels.png": "F1 of each label, with intervals by patient; dashed: macro F1",
     "ablation.png": "Runs beside the paper's Table 6",
 }
+CHARTED = {
+    "looks.png": ("table3", "figure4", "table4", "table5", "ours"),
+    "labels.png": ("figure4",),
+    "ablation.png": ("table6",),
+}
+"""Tables of which a chart draws values of ours; without any, it is left out."""
 CASES = "gallery.jsonl"
 
 
@@ -46,12 +54,49 @@ def section(
     """
     cells = read_table(comparison).to_dicts()
     tables = {title: [cell for cell in cells if cell["table"] == name] for name, title in TABLES.items()}
-    figures = [{"src": embed(path), "what": CHARTS[Path(path).name]} for path in charts]
+    scores = [cell for cell in cells if cell["by"] == "ours" and cell["value"] not in (None, "")]
+    scored = {cell["table"] for cell in scores}
+    names = {path: Path(path).name for path in charts}
+    figures = [
+        {"src": embed(path), "what": CHARTS[name]} for path, name in names.items() if scored & set(CHARTED[name])
+    ]
     checks = read_table(check).to_dicts()
     cases = [line | {"src": embed(str(Path(gallery, line["file"])))} for line in read_lines(Path(gallery, CASES))]
     failed = [row["check"] for row in checks if row["passed"] not in (True, "true")]
     found = {"tables": tables, "figures": figures, "checks": checks, "cases": cases, "failed": failed}
+    found |= {"result": result_sentence(scores, [cell for cell in cells if cell["by"] == "blind"])}
     return found | {"conserved": _conserved(read_table(conservation))}
+
+
+def result_sentence(scores: Sequence[dict], blind: Sequence[dict]) -> str:
+    """Return what the first run's scores say, in a sentence: how many of them show that it looks at the pictures.
+
+    ``scores``: cells of ours; ``blind``: cells of the same columns, of answers that look at nothing. A score differs
+    from another if its interval leaves that out.
+    """
+    scores = [cell for cell in scores if cell["table"] not in ("table2", "table6")]
+    if not scores:
+        return "No answer was scored: there are no test samples with an answer of a run."
+    run = scores[0]["model"]
+    scores = [cell for cell in scores if cell["model"] == run]
+    of_blind = {
+        (cell["source"], cell["column"]): cell["value"] for cell in blind if cell["model"].startswith(f"{run}:")
+    }
+    beside_blind = [(cell, of_blind.get((cell["source"], cell["column"]))) for cell in scores]
+    beside_exchanged = [(cell, cell["exchanged"]) for cell in scores]
+    better, of_better = _above(beside_blind)
+    looking, of_looking = _above(beside_exchanged)
+    return (
+        f"The run {run}: {better} of {of_better} scores are above those of answers that look at nothing, and {looking} "
+        f"of {of_looking} above those with another patient's picture, beyond the interval."
+    )
+
+
+def _above(pairs: Sequence[tuple[dict, float | str | None]]) -> tuple[int, int]:
+    """Return how many cells are above a value, by their interval's lower end, and how many have one beside them."""
+    pairs = [(cell, value) for cell, value in pairs if value not in (None, "")]
+    lows = [cell["value"] if cell["low"] in (None, "") else cell["low"] for cell, _ in pairs]
+    return sum(low > value for low, (_, value) in zip(lows, pairs, strict=True)), len(pairs)
 
 
 def _conserved(table: pl.DataFrame) -> list[dict]:
@@ -65,8 +110,20 @@ def _conserved(table: pl.DataFrame) -> list[dict]:
     ]
 
 
-def run(*, comparison: str, check: str, conservation: str, gallery: str, charts: Sequence[str], page: str) -> None:
+@dataclass(frozen=True)
+class RadvlmPageOptions:
+    """``drawn``: whether all images and reports are synthetic."""
+
+    drawn: bool
+
+
+def run(
+    *, comparison: str, check: str, conservation: str, gallery: str, charts: Sequence[str], page: str,
+    options: RadvlmPageOptions,
+) -> None:  # fmt: skip
     """Write the page of RadVLM alone."""
     made = section(comparison, check, conservation, gallery, charts, data_url)
     with atomic(page) as temporary:
-        temporary.write_text(template("radvlm.html.j2").render(radvlm=made), encoding="utf-8")
+        of_drawn = OF_DRAWN if options.drawn else ""
+        text = template("radvlm.html.j2").render(radvlm=made, drawn=options.drawn, of_drawn=of_drawn)
+        temporary.write_text(text, encoding="utf-8")

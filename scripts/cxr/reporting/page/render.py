@@ -13,7 +13,7 @@ from cxr.plotting.palette import DROPPED, KEPT, LESION_COLOURS
 from cxr.plotting.plots import BLUE, GREY, ORANGE
 from cxr.reporting.page import radvlm, sections, versions
 from cxr.reporting.page.options import PageOptions
-from cxr.reporting.page.sections import number
+from cxr.reporting.page.sections import OF_DRAWN, number
 from cxr.reporting.page.templates import template
 
 ABLATION = "results/ablation/"
@@ -120,6 +120,7 @@ def index(
         recall=sections.recall(tables["recall"], ablation, beside_paper=not drawn),
         recall_notes=[] if drawn else [note for note in tables["recall"]["note"].unique(maintain_order=True) if note],
         drawn=drawn,
+        of_drawn=OF_DRAWN if drawn else "",
         split_names=SPLITS,
         reading=sections.reading(tables["reading"]),
         words=sections.words(tables["words"]),

@@ -10,6 +10,8 @@ KINDS = ("basic", "global", "lesion_inference")
 GROUNDABLE = tuple(lesion for lesion in LESIONS if lesion != "cardiomegaly")
 RECALL_COLUMNS = ("average", *GROUNDABLE)
 NONE = "–"
+OF_DRAWN = " (synthetic)"
+"""Behind the name of every table of the embedded cohort that stands beside the paper's."""
 
 
 def number(value: float | str | None, digits: int = 0) -> str:
