@@ -1,5 +1,6 @@
 """Files that GitHub and the Snakemake workflow catalog read: they are valid, and say what the project says."""
 
+import re
 import tomllib
 
 import yaml
@@ -21,6 +22,14 @@ def test_the_citation_is_of_this_version_and_of_the_four_papers():
     for paper in citation["references"]:
         assert {"type", "title", "authors", "year"} <= paper.keys()
         assert paper.get("url", paper["title"]) in readme
+
+
+def test_every_package_that_the_workflow_installs_has_hashes():
+    """So pip refuses a package that has none, or other bytes."""
+    text = (ROOT / "requirements/run.txt").read_text(encoding="utf-8").replace("\\\n", "")
+    packages = re.findall(r"^[\w.-]+==.*$", text, re.MULTILINE)
+    assert len(packages) > 50
+    assert [package for package in packages if "--hash=sha256:" not in package] == []
 
 
 def test_the_catalog_finds_what_it_asks_for():
