@@ -20,7 +20,7 @@ from cxr.semisyn.detectors.pools import Film, Sample, batches, sample_of, shares
 
 GRID = grid_of(["opacity"], 64)
 OPTIONS = LiteOptions(
-    updates=120, size=64, widths=(4, 4, 8, 8, 8), batch=8, rate=4e-3, decay=0.01, warmup=0.15, clip=5.0, memory=0.95,
+    updates=120, size=64, widths=(8, 8, 8, 8, 8), batch=8, rate=4e-3, decay=0.01, warmup=0.15, clip=5.0, memory=0.95,
     bfloat16=False, checkpoint_every=3,
 )  # fmt: skip
 

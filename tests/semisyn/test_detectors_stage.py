@@ -33,7 +33,7 @@ from cxr.semisyn.detectors.validation import Validation
 from cxr.semisyn.predictions import PREDICTIONS
 
 FINDINGS = ["opacity", "effusion"]
-LITE = {"size": 64, "widths": [4, 4, 8, 8, 8], "batch": 4, "rate": 4e-3, "warmup": 0.15, "decay": 0.01, "clip": 5.0,
+LITE = {"size": 64, "widths": [8, 8, 8, 8, 8], "batch": 4, "rate": 4e-3, "warmup": 0.15, "decay": 0.01, "clip": 5.0,
         "memory": 0.95, "bfloat16": False, "checkpoint_every": 3}  # fmt: skip
 SIDE, SCALE = 512, 2.0
 """Side of a frame; original pixels to a frame's pixel."""

@@ -18,7 +18,7 @@ from cxr.detection.training import Batch, Recipe
 from cxr.geometry.boxes import bounds, box_iou
 
 GRID = Grid(("bright", "dark"), (0, 1), 64)
-WIDTHS = (4, 4, 8, 8, 8)
+WIDTHS = (8, 8, 8, 8, 8)
 IMPORTANCE = (1.0, 2.0)
 RECIPE = Recipe(updates=150, rate=4e-3, decay=1e-2, warmup=0.15, clip=5.0, memory=0.95, importance=IMPORTANCE)
 
