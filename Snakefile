@@ -8,12 +8,23 @@
 # its figures and its page, results/index.html. Settings: config.yaml, overridden with `--configfile mine.yaml`.
 from pathlib import Path
 
-from snakemake.utils import min_version
+from snakemake.common.configfile import load_configfile
+from snakemake.utils import min_version, update_config
 
 min_version("9.27")
 
 
-configfile: Path(workflow.basedir) / "config.yaml"
+DEFAULTS = Path(workflow.current_basedir.get_path_or_uri(secret_free=True)) / "config.yaml"
+
+
+configfile: DEFAULTS
+
+
+# Of a module Snakemake reads no configfile: its config is what the other workflow gives.
+if workflow.modifier.skip_configfile:
+    settings = config
+    config = load_configfile(DEFAULTS)
+    update_config(config, settings)
 
 
 report: "report/workflow.rst"

@@ -3,7 +3,7 @@ import re
 import sys
 from functools import partial
 
-sys.path.insert(0, str(Path(workflow.basedir) / "scripts"))
+sys.path.insert(0, str(Path(workflow.current_basedir.get_path_or_uri(secret_free=True)).parent / "scripts"))
 
 from cxr.base.errors import UserError
 from cxr.base.exclusions import STAGES

@@ -172,15 +172,17 @@ def say(text: str) -> None:
 
 
 def when_planned(workflow, action: Callable[[], None], target: str, unknown: Callable[[str], str]) -> None:
-    """Call ``action`` once the jobs are known, in a dry run, which has no ``onstart``, and if ``target`` is asked for.
+    """Call ``action`` once the jobs are known, where there is no ``onstart``, and if ``target`` is asked for.
 
-    With --no-hooks it is not called, as ``onstart`` is not. Where a file was asked for that no rule makes, end with the
-    sentence ``unknown(path)``, if it returns one.
+    A dry run has none, nor has a workflow that another one uses as a module. With --no-hooks it is not called, as
+    ``onstart`` is not. Where a file was asked for that no rule makes, end with the sentence ``unknown(path)``, if it
+    returns one.
     """
     with _touch("a dry run does not refuse what the run would refuse"):
         from snakemake.exceptions import MissingRuleException  # imported here, because only a workflow needs it
 
         build, is_dry_run = workflow._build_dag, bool(workflow.output_settings.dryrun)
+        is_module = workflow.is_main_process and not workflow.modifier.is_main_snakefile()
 
         def build_and_act() -> None:
             targets = list(map(str, workflow.dag_settings.targets or ()))
@@ -190,7 +192,7 @@ def when_planned(workflow, action: Callable[[], None], target: str, unknown: Cal
                 if sentences := [sentence for path in targets if (sentence := unknown(path))]:
                     sys.exit(f"cxr-ils: {sentences[0]}")
                 raise
-            if (is_dry_run or target in targets) and not workflow.execution_settings.no_hooks:
+            if (is_dry_run or is_module or target in targets) and not workflow.execution_settings.no_hooks:
                 action()
 
         workflow._build_dag = build_and_act
