@@ -64,7 +64,7 @@ class LiteDetector(Section):
     size: int = key(256, "Side of the net's square input, a multiple of 32.", unit="px", ge=64, le=2048, multiple_of=32)
     widths: list[Annotated[int, Field(ge=8, le=1024)]] = key(
         lambda: [16, 32, 56, 96, 128],
-        "Channels of the net at 1/2 to 1/32 of its input's size; with fewer than 8, training crashes on some processors.",
+        "Channels of the net at 1/2 to 1/32 of its input's size; below 8, training crashes on some processors.",
         min_length=5,
         max_length=5,
     )
