@@ -141,7 +141,7 @@ BAD = {
     "prose": "The large nucleus on the left of the image.",
     "a refusal": "I'm sorry, I can't help with medical images.",
     "half of it": lambda good: json.dumps(good)[:-4],
-    "fenced": lambda good: f"```json\n{json.dumps(good)}\n```",
+    "fenced twice": lambda good: "\n".join([f"```json\n{json.dumps(good)}\n```"] * 2),
     "deep": "[" * 50_000,
     "null": "null",
     "a list": lambda good: json.dumps(good["queries"]),
