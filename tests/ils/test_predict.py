@@ -417,7 +417,7 @@ def test_every_lesion_has_a_code_and_an_unknown_one_is_a_lesion(tmp_path):
     seg, (held,) = read_back(tmp_path / "seg.dcm")
     np.testing.assert_array_equal(held, mask)
     assert (seg.SegmentSequence[0].SegmentDescription, str(seg.PatientName)) == (asked, "Müller^Eva")
-    with pytest.raises(ValueError, match="rows and columns"):
+    with pytest.raises(NoSegmentation, match="the header says 8 x 16, the image is 16 x 8"):
         segmentation(header, [Segment("a", mask.T)], version="1", model="m", made=datetime(2024, 1, 2))
     with pytest.raises(NoSegmentation, match="all masks are empty"):
         segmentation(header, [Segment("a", mask & False)], version="1", model="m", made=datetime(2024, 1, 2))
