@@ -11,7 +11,7 @@ from cxr.language.reports.told import tell_last_words
 from cxr.semisyn.dataset.told import tell_short
 from cxr.workflow.code_digest import keep as keep_digests
 from cxr.workflow.code_digest import remember as remember_digests
-from cxr.workflow.jobs import growing, job, warned
+from cxr.workflow.jobs import code_of, growing, job, warned
 from cxr.workflow.params import wordings_of
 from cxr.workflow.plan import make_plan
 from cxr.workflow.names import unknown_name

@@ -21,7 +21,8 @@ rule reports_structured:
         mem_mb=megabytes(64000 if PLAN.settings.reports.llm.transport == "offline" else 4000),
         runtime=minutes(720),
     params:
-        **job("language.reports.llm.structuring.run"),
+        **job("language.reports.llm.structure_shards.run"),
+        asking=code_of("language.reports.llm.structuring"),
         options=PLAN.options["structuring"],
     message:
         f"Reports of {PLAN.structured['told']}: findings by the language model"

@@ -8,10 +8,10 @@ import pytest
 
 from cxr.base.errors import StoreError
 from cxr.base.tables import read_lines, write_table
-from cxr.language.reports.llm import structuring
+from cxr.language.reports.llm import structure_shards, structuring
 from cxr.llm.kept import answered
 
-OPTIONS = structuring.StructuringOptions(
+OPTIONS = structure_shards.StructuringOptions(
     key="reports.llm.structuring", transport="stand_in", model="language_model:answer", revision="", context=16384,
     max_tokens=2000, dtype="auto", temperature=0.0, retries=1, retry_temperature=0.5, seed=1, sections="tolerant",
     section_overrides=False, scrub=False, max_characters=20_000,
@@ -44,7 +44,7 @@ def execution(at_once: int) -> dict:
 
 def asked(folder: Path, cohorts: list[str], at_once: int = 100, code: str = "c", options=OPTIONS) -> list[bytes]:
     outputs = [str(folder / f"{Path(path).stem}.jsonl") for path in cohorts]
-    structuring.run(cohort=cohorts, output=outputs, options=options, execution=execution(at_once), code=code)
+    structure_shards.run(cohort=cohorts, output=outputs, options=options, execution=execution(at_once), asking=code)
     return [Path(path).read_bytes() for path in outputs]
 
 
@@ -54,7 +54,7 @@ def test_one_load_serves_all_shards_with_the_bytes_of_a_job_for_each(cohorts, lo
     apart = []
     for path in cohorts:
         output = tmp_path / "each" / Path(path).with_suffix(".jsonl").name
-        structuring.run(cohort=path, output=str(output), options=OPTIONS, execution=execution(9), code="c")
+        structure_shards.run(cohort=path, output=str(output), options=OPTIONS, execution=execution(9), asking="c")
         apart.append(output.read_bytes())
     assert together == apart
     assert [len(told.splitlines()) for told in together] == [3, 2, 2]

@@ -19,9 +19,12 @@ HEADINGS = layouts.read(str(RESOURCES / "reading/headings.yaml"))
 STRUCTURE = engine.load_engine("rules", engine.EngineOptions(str(RESOURCES / "lexicon"), "both_bases"))
 
 
+STUDY = {"study_id": "s", "subject_id": "p"}
+
+
 def section_of(path: Path, data: bytes | str, options: ReportsOptions = OPTIONS):
     path.write_bytes(data.encode() if isinstance(data, str) else data)
-    return reading.read({"study_id": "s", "report_path": str(path)}, options)
+    return reading.read({**STUDY, "report_path": str(path)}, options)
 
 
 def sections_of(text: str, column: str = "") -> dict[str, str]:
@@ -112,7 +115,7 @@ def test_what_is_used(text, expected):
 def test_statements_on_lines_of_their_own_are_sentences():
     """A short line ends its statement: joined, "No pneumothorax / Small left effusion" would deny the effusion."""
     text = "FINDINGS\nNo pneumothorax\nSmall left pleural effusion\nHeart enlarged"
-    section = reading.read({"study_id": "s", "findings": text}, OPTIONS)
+    section = reading.read({**STUDY, "findings": text}, OPTIONS)
     assert section.sentences == ["No pneumothorax", "Small left pleural effusion", "Heart enlarged"]
     found = {item["entity"]: item["presence"] for item in STRUCTURE(section.sentences)}
     assert found == {"pneumothorax": "negative", "pleural effusion": "positive", "cardiomegaly": "positive"}
@@ -122,27 +125,29 @@ def test_statements_on_lines_of_their_own_are_sentences():
 
 def test_headings_inside_the_columns_of_a_manifest():
     whole = "CLINICAL HISTORY: Pleural effusion. FINDINGS: Small left effusion. IMPRESSION: No edema."
-    section = reading.read({"study_id": "s", "findings": whole}, OPTIONS)
+    section = reading.read({**STUDY, "findings": whole}, OPTIONS)
     assert (section.name, section.text, section.beside) == (
         "findings", "Small left effusion.", ("impression", "No edema."),
     )  # fmt: skip
     section = reading.read(
-        {"study_id": "s", "findings": None, "impression": "Impression:\n1) Edema.\n2) None."}, OPTIONS
+        {**STUDY, "findings": None, "impression": "Impression:\n1) Edema.\n2) None."},
+        OPTIONS,
     )
     assert (section.name, section.sentences) == ("impression", ["Edema.", "None."])
-    both = {"study_id": "s", "findings": "Clear. IMPRESSION: Normal.", "impression": "Normal."}
+    both = {**STUDY, "findings": "Clear. IMPRESSION: Normal.", "impression": "Normal."}
     section = reading.read(both, OPTIONS)
     assert (section.text, section.beside) == ("Clear.", ("impression", "Normal."))
-    section = reading.read({"study_id": "s", "findings": "Indication: cough. Small effusion."}, OPTIONS)
+    section = reading.read({**STUDY, "findings": "Indication: cough. Small effusion."}, OPTIONS)
     assert (section.name, section.text) == ("last_paragraph", "Small effusion.")
 
 
 def test_an_addendum_is_read_beside_the_section():
     section = reading.read(
-        {"study_id": "s", "findings": "Clear.\nIMPRESSION: Normal.\nADDENDUM: Left effusion."}, OPTIONS
+        {**STUDY, "findings": "Clear.\nIMPRESSION: Normal.\nADDENDUM: Left effusion."},
+        OPTIONS,
     )
     assert section.beside == ("impression", "Normal.\n\nLeft effusion.")
-    section = reading.read({"study_id": "s", "findings": "Clear.\nADDENDUM: Left effusion."}, OPTIONS)
+    section = reading.read({**STUDY, "findings": "Clear.\nADDENDUM: Left effusion."}, OPTIONS)
     assert section.beside == ("addendum", "Left effusion.")
 
 
@@ -155,7 +160,7 @@ def test_mimic_keeps_the_official_rules_and_others_its_corrections_out(tmp_path)
     assert chosen["reports"]["sections"] == "tolerant"
     path = tmp_path / "r.txt"
     path.write_text(LAYOUTS["column_0"])
-    row = {"study_id": "51410602", "report_path": str(path)}
+    row = {"study_id": "51410602", "subject_id": "p", "report_path": str(path)}
     assert reading.read(row, OPTIONS).text == TEXT
     official = replace(OPTIONS, sections="mimic")
     assert reading.read(row, official).text != TEXT
@@ -181,14 +186,14 @@ def test_what_is_no_text_is_named(data, what, tmp_path):
 
 
 def test_a_file_that_has_gone_or_cannot_be_opened(tmp_path):
-    row = {"study_id": "s", "report_path": str(tmp_path / "gone.txt")}
+    row = {**STUDY, "report_path": str(tmp_path / "gone.txt")}
     assert reading.read(row, OPTIONS) == ("missing_report", "the file has gone since the cohort was read")
     assert reading.read(row | {"report_path": str(tmp_path)}, OPTIONS) == (
-        "unreadable_report", "the file cannot be opened: Is a directory",
+        "unreadable_report", "the file cannot be opened: a folder, not a file",
     )  # fmt: skip
-    missing = {"study_id": "s", "report_path": None, "report_missing": True}
+    missing = {**STUDY, "report_path": None, "report_missing": True}
     assert reading.read(missing, OPTIONS)[0] == "missing_report"
-    assert reading.read({"study_id": "s"}, OPTIONS) == ("no_report", "")
+    assert reading.read({**STUDY}, OPTIONS) == ("no_report", "")
 
 
 def test_a_report_that_is_too_long(tmp_path):
@@ -197,7 +202,7 @@ def test_a_report_that_is_too_long(tmp_path):
     assert len(text) == 210
     expected = ("too_long", "210 characters; reports.max_characters is 200")
     assert section_of(tmp_path / "r", text, limits) == expected
-    assert reading.read({"study_id": "s", "findings": text}, limits) == expected
+    assert reading.read({**STUDY, "findings": text}, limits) == expected
     assert section_of(tmp_path / "r", text[:200], limits).text == text[:200].strip()
     assert section_of(tmp_path / "r", " " * 12_801, limits)[1] == "a file of 12801 bytes; reports.max_characters is 200"
 
@@ -271,17 +276,17 @@ def test_a_report_with_marks_reads_as_the_one_without(end):
         "IMPRESSION:",
         "Left effusion.",
     ]
-    plain = reading.read({"study_id": "s", "findings": "\n".join(lines).replace("&amp;", "&")}, OPTIONS)
-    marked = reading.read({"study_id": "s", "findings": end.join(lines)}, OPTIONS)
+    plain = reading.read({**STUDY, "findings": "\n".join(lines).replace("&amp;", "&")}, OPTIONS)
+    marked = reading.read({**STUDY, "findings": end.join(lines)}, OPTIONS)
     assert (marked.text.split(), marked.sentences) == (plain.text.split(), plain.sentences)
     assert marked.beside == plain.beside
 
 
 def test_a_denial_ends_before_the_mark_behind_it():
     line = read_reports.study_line(
-        {"study_id": "s", "subject_id": "p", "findings": "[&lt;No pleural effusion.&gt;] Left consolidation."},
+        {**STUDY, "findings": "[&lt;No pleural effusion.&gt;] Left consolidation."},
         read_reports.reader_of(OPTIONS),
     )
     assert [(item["entity"], item["presence"]) for item in line["tuples"]] == [
-        ("effusion", "negative"), ("consolidation", "positive")
+        ("pleural effusion", "negative"), ("consolidation", "positive")
     ]  # fmt: skip

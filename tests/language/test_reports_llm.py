@@ -472,7 +472,9 @@ def test_a_refused_request_is_one_quarantined_row():
             MODEL,
             connect(MODEL, replace(EXECUTION, server=url)),
         )
-    assert [line["problem"] for line in lines] == [None, "not JSON", None]
+    assert [line["problem"] for line in lines] == [
+        None, "no answer: the server refuses the question (400: refused)", None,
+    ]  # fmt: skip
 
 
 def test_a_server_that_is_not_there_or_lacks_the_model_is_one_sentence():

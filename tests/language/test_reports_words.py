@@ -88,7 +88,7 @@ def test_given_english_texts_are_nearly_all_known(shared):
 
 def lines_of(*studies: tuple[str, list[str], list[dict], bool]) -> list[dict]:
     return [
-        {"study_id": name, "sentences": texts, "tuples": [{}] * found, "unknown_words": words}
+        {"study_id": name, "subject_id": name, "sentences": texts, "tuples": [{}] * found, "unknown_words": words}
         for name, texts, words, found in studies
     ]
 

@@ -52,9 +52,8 @@ def jobs(chests: dict, findings: list[str]) -> tuple[list[dict], list[dict]]:
     for finding in findings:
         for index, (name, normal) in enumerate(chests.items()):
             job = f"{finding}-{index:06d}"
-            plan.append(
-                dict(zip(PLAN, (job, finding, index, name, "00", f"Right {finding}.", finding, True), strict=True))
-            )
+            cells = (job, finding, index, name, "00", f"Right {finding}.", finding, False, True)
+            plan.append(dict(zip(PLAN, cells, strict=True)))
             right, left, heart = (bounds(normal.masks[organ]) for organ in ORGANS)
             x1, y1, x2, y2 = right
             box, side, ratios = (x1, y1 + 0.55 * (y2 - y1), x2, y2 + 2.0), "right", (None, None)

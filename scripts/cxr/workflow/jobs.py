@@ -14,8 +14,12 @@ def job(function: str, *chosen: str) -> dict[str, str]:
     ``function``: "ils.masks.sweep.run_shard", below ``cxr``; ``chosen``: modules that it imports by a name in the
     settings, such as an engine: "imaging.organs.lite". A change of the code's meaning re-runs the rule.
     """
-    modules = (function.rpartition(".")[0], *chosen)
-    return {"function": function, "code": code_digest(SCRIPT, *(f"cxr.{name}" for name in modules))}
+    return {"function": function, "code": code_of(function.rpartition(".")[0], *chosen)}
+
+
+def code_of(*modules: str) -> str:
+    """Return the digest of the code that a job of these modules, below ``cxr``, depends on."""
+    return code_digest(SCRIPT, *(f"cxr.{name}" for name in modules))
 
 
 def growing(amount: int | Callable[[object], int], most: int) -> Callable:

@@ -65,6 +65,8 @@ def read(row: dict, how: How) -> Section | tuple[str, str]:
         reason, detail = unusable.args
         return reason, detail
     chosen = sections.choose(found)
+    if chosen is None and removed:
+        return "no_report", "nothing is left of its sections without signatures and identifiers"
     if chosen is None:
         reason = "no text in " + ", ".join(sections.SECTION_NAMES)
         return "empty_report", f"{reason}; {CORRECTED}" if corrected else reason

@@ -1,80 +1,15 @@
-"""Structuring the sections of shards with a language model (Figure 9); each distinct text is asked once.
-
-Writes JSON Lines, for each shard one line per distinct text, sorted by ``text``: text (:func:`cxr.llm.keys.key_of` its
-sentences), findings (the answer's list, null if no answer was usable), problem (null, or why), raw (the last answer if
-it was unusable), attempts, model.
-"""
+"""Questions about the sections of reports, and their answers (Figure 9)."""
 
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
 
 from cxr.base.faults import NO_LIMIT, Tolerance
-from cxr.base.tables import read_table, write_lines
-from cxr.language.reports import reading
 from cxr.language.reports.llm import answers, prompts
 from cxr.llm.asking import Answer, Generate, Question, ask_each
-from cxr.llm.client import lazily
 from cxr.llm.guards import INJECTION
-from cxr.llm.kept import answered, identity
-from cxr.llm.keys import key_of
-from cxr.llm.options import Execution, ModelOptions
+from cxr.llm.options import ModelOptions
 
 log = logging.getLogger("cxr")
 EXECUTION = "reports.llm.execution"
-KEPT, ALL = "answers", "all"
-"""Folder of the answers as they come, and its part for several shards."""
-
-
-@dataclass(frozen=True)
-class StructuringOptions(ModelOptions):
-    """sections, section_overrides, scrub, max_characters: as in the stage's options; the rest: options of the model."""
-
-    sections: str
-    section_overrides: bool
-    scrub: bool
-    max_characters: int
-
-
-def run(
-    *,
-    cohort: str | Sequence[str],
-    output: str | Sequence[str],
-    options: StructuringOptions,
-    execution: dict,
-    code: str = "",
-    compute: dict | None = None,
-) -> None:
-    """Ask the model for the findings of every study of one or several cohort shards.
-
-    ``cohort`` and ``output``: paths, in the same order. The model is loaded once, and a text that several shards hold
-    is asked once. Answers are kept in the folder ``answers`` beside the outputs (:mod:`cxr.llm.kept`); ``code`` is the
-    digest of the code. Raises UserError if the model cannot be reached, Broken if none of its answers is usable.
-    """
-    cohorts, outputs = ([paths] if isinstance(paths, str) else list(paths) for paths in (cohort, output))
-    of_shards = [texts_of(path, options) for path in cohorts]
-    texts = dict(sorted((key, text) for found in of_shards for key, text in found.items()))
-    log.info("structuring: %d distinct texts of %d shards", len(texts), len(cohorts))
-    generate, tolerance = lazily(options, Execution.of(execution, EXECUTION)), Tolerance.of(compute)
-    lines = answered(
-        list(texts),
-        lambda names: structured({name: texts[name] for name in names}, options, generate, tolerance),
-        folder=Path(outputs[0]).parent / KEPT / (ALL if len(outputs) > 1 else Path(outputs[0]).stem),
-        mark=identity(options, code),
-        at_once=execution["texts_at_once"],
-        key="text",
-    )
-    for path, found in zip(outputs, of_shards, strict=True):
-        write_lines(path, [lines[key] for key in sorted(found)], checked=True)
-
-
-def texts_of(cohort: str, options: StructuringOptions) -> dict[str, list[str]]:
-    """Return {key: sentences} of the distinct texts of a shard."""
-    rows = read_table(cohort).sort("study_id", "rank", "image_id")
-    studies = [images.to_dicts() for _, images in rows.group_by("study_id", maintain_order=True)]
-    found = (reading.read(reading.row_of(images), options) for images in studies)
-    return {key_of(each.sentences): each.sentences for each in found if isinstance(each, reading.Section)}
 
 
 def structured(
