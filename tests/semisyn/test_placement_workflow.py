@@ -44,6 +44,7 @@ def placed(workflow_run, tmp_path_factory):
         "healthy": HEALTHY | {"exclude_patients": False},
         "references": {"people": {"format": "coco", "path": "people.json", "role": "train"}},
         "priors": {"source": "fit", "reference": "people", "min_boxes": 5},
+        "placement": {"most_per_image": 12},
     }
     write_settings(run, SLICE | {"semisyn": semisyn | {"priors": {}}})
     snakemake(run, "semisyn_placement", "semisyn_priors")
