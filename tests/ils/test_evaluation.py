@@ -299,7 +299,7 @@ def test_files_that_are_not_there_are_named(tmp_path):
     files = dataset(tmp_path) | predictions(tmp_path, own([0]))
     with pytest.raises(UserError, match="nowhere"):
         run_scores(**files | {"predictions": "nowhere"}, **outputs(tmp_path), options=RunOptions(**OPTIONS))
-    with pytest.raises(UserError, match=r"evaluation\.reviewed: 'nowhere'"):
+    with pytest.raises(UserError, match=r"evaluation\.reviewed: nowhere cannot be read"):
         run_scores(**files, **outputs(tmp_path), options=RunOptions(**OPTIONS), reviewed="nowhere")
     (tmp_path / "p.h5").write_bytes(b"no hdf5")
     with pytest.raises(StoreError, match=r"p\.h5"):
