@@ -1,4 +1,4 @@
-"""The workflow as Snakemake parses it: ``python parsed.py ROOT SETTINGS`` prints its rules as JSON.
+"""The workflow as Snakemake parses it: ``python parsed.py ROOT SETTINGS ...`` prints a line of rules for each, as JSON.
 
 Every file of weights that a user places is there, empty.
 
@@ -6,6 +6,7 @@ A process of its own: the parse changes the working directory, and keeps the mod
 """
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -54,7 +55,7 @@ class Rule:
 
 def rules(settings: dict | None = None, root: Path = ROOT) -> dict[str, Rule]:
     """Return {name: rule} of the workflow under some settings."""
-    return _rules(json.dumps(settings or {}, sort_keys=True), root)
+    return _rules((json.dumps(settings or {}, sort_keys=True),), root)[0]
 
 
 def working(settings: dict | None = None) -> dict[str, Rule]:
@@ -62,12 +63,17 @@ def working(settings: dict | None = None) -> dict[str, Rule]:
     return {name: rule for name, rule in rules(settings).items() if not rule.target}
 
 
+def rules_of_each(choices: list[dict], root: Path = ROOT) -> list[dict[str, Rule]]:
+    """Return {name: rule} of the workflow under each of some settings. Snakemake is loaded once."""
+    return _rules(tuple(json.dumps(settings, sort_keys=True) for settings in choices), root)
+
+
 @cache
-def _rules(settings: str, root: Path) -> dict[str, Rule]:
-    command = [sys.executable, __file__, str(root), settings]
+def _rules(choices: tuple[str, ...], root: Path) -> list[dict[str, Rule]]:
+    command = [sys.executable, __file__, str(root), *choices]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return {rule["name"]: Rule(**rule) for rule in json.loads(done.stdout)}
+    return [{rule["name"]: Rule(**rule) for rule in json.loads(line)} for line in done.stdout.splitlines()]
 
 
 def _amount(value: object, attempt: int) -> object:
@@ -185,8 +191,25 @@ def _plain(rule, root: Path, local: set[str], plan) -> dict:
     return asdict(plain)
 
 
-def main(root: str, settings: str) -> None:
+def main(root: str, *choices: str) -> None:
+    """Parse the workflow under each settings in a child of its own, which finds Snakemake loaded."""
     sys.path.insert(0, str(Path(root) / "scripts"))
+    import snakemake.api  # noqa: F401
+
+    import cxr.workflow.plan  # noqa: F401
+
+    for settings in choices:
+        child = os.fork()
+        if child == 0:
+            parse(root, settings)
+            sys.stdout.flush()
+            os._exit(0)
+        if os.waitpid(child, 0)[1]:
+            sys.exit(1)
+
+
+def parse(root: str, settings: str) -> None:
+    """Print the rules of the workflow under some settings."""
     from snakemake.api import SnakemakeApi
     from snakemake.settings.types import ConfigSettings, OutputSettings, ResourceSettings
 

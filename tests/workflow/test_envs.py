@@ -79,9 +79,10 @@ def choices() -> list[dict]:
 def jobs() -> list[tuple[str, tuple[str, ...]]]:
     """Every (environment file, modules) a rule can run."""
     found = set()
-    for choice in choices():
-        for rule in parsed.working(choice).values():
-            found.add((Path(rule.environment).name, tuple(rule.modules)))
+    for rules in parsed.rules_of_each(choices()):
+        for rule in rules.values():
+            if not rule.target:
+                found.add((Path(rule.environment).name, tuple(rule.modules)))
     return sorted(found)
 
 
