@@ -22,8 +22,7 @@ rule reports_structured:
         runtime=minutes(720),
     params:
         **job("language.reports.llm.structure_shards.run"),
-        asking=code_of("language.reports.llm.structuring"),
-        options=PLAN.options["structuring"],
+        options=PLAN.options["structuring"] | {"asking": code_of("language.reports.llm.structuring")},
     message:
         f"Reports of {PLAN.structured['told']}: findings by the language model"
     script:

@@ -1,6 +1,7 @@
 """Answers on disk: one load for all shards, the bytes of a job for each, and a job that goes on where it stopped."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -44,7 +45,8 @@ def execution(at_once: int) -> dict:
 
 def asked(folder: Path, cohorts: list[str], at_once: int = 100, code: str = "c", options=OPTIONS) -> list[bytes]:
     outputs = [str(folder / f"{Path(path).stem}.jsonl") for path in cohorts]
-    structure_shards.run(cohort=cohorts, output=outputs, options=options, execution=execution(at_once), asking=code)
+    options = replace(options, asking=code)
+    structure_shards.run(cohort=cohorts, output=outputs, options=options, execution=execution(at_once))
     return [Path(path).read_bytes() for path in outputs]
 
 
@@ -54,7 +56,7 @@ def test_one_load_serves_all_shards_with_the_bytes_of_a_job_for_each(cohorts, lo
     apart = []
     for path in cohorts:
         output = tmp_path / "each" / Path(path).with_suffix(".jsonl").name
-        structure_shards.run(cohort=path, output=str(output), options=OPTIONS, execution=execution(9), asking="c")
+        structure_shards.run(cohort=path, output=str(output), options=OPTIONS, execution=execution(9))
         apart.append(output.read_bytes())
     assert together == apart
     assert [len(told.splitlines()) for told in together] == [3, 2, 2]

@@ -26,12 +26,16 @@ KEPT, ALL = "answers", "all"
 
 @dataclass(frozen=True)
 class StructuringOptions(ModelOptions):
-    """sections, section_overrides, scrub, max_characters: as in the stage's options; the rest: options of the model."""
+    """sections, section_overrides, scrub, max_characters: as in the stage's options; the rest: options of the model.
+
+    asking: the digest of all but the text and the model that an answer depends on.
+    """
 
     sections: str
     section_overrides: bool
     scrub: bool
     max_characters: int
+    asking: str = ""
 
 
 def run(
@@ -40,15 +44,13 @@ def run(
     output: str | Sequence[str],
     options: StructuringOptions,
     execution: dict,
-    asking: str = "",
     compute: dict | None = None,
 ) -> None:
     """Ask the model for the findings of every study of one or several cohort shards.
 
     ``cohort`` and ``output``: paths, in the same order. The model is loaded once, and a text that several shards hold
-    is asked once. Answers are kept in the folder ``answers`` beside the outputs (:mod:`cxr.llm.kept`). ``asking`` is
-    the digest of all but the text and the model that an answer depends on: an edit of how reports are read or scrubbed
-    asks only for the texts that it changes.
+    is asked once. Answers are kept in the folder ``answers`` beside the outputs (:mod:`cxr.llm.kept`): an edit of how
+    reports are read or scrubbed asks only for the texts that it changes.
     Raises UserError if the model cannot be reached, Broken if none of its answers is usable.
     """
     cohorts, outputs = ([paths] if isinstance(paths, str) else list(paths) for paths in (cohort, output))
@@ -60,7 +62,7 @@ def run(
         list(texts),
         lambda names: structuring.structured({name: texts[name] for name in names}, options, generate, tolerance),
         folder=Path(outputs[0]).parent / KEPT / (ALL if len(outputs) > 1 else Path(outputs[0]).stem),
-        mark=identity(options, asking),
+        mark=identity(options, ""),
         at_once=execution["texts_at_once"],
         key="text",
     )
