@@ -213,8 +213,8 @@ containers: test-setup
 	$(BIN)/python containers/make.py
 
 lock:
-	uv pip compile --quiet --python-version 3.11 --generate-hashes requirements/run.in -o requirements/run.txt
-	uv pip compile --quiet --python-version 3.11 --excludes requirements/test.excludes requirements/test.in -o requirements/test.txt
+	uv pip compile --quiet --python-version 3.11 --no-strip-extras --generate-hashes requirements/run.in -o requirements/run.txt
+	uv pip compile --quiet --python-version 3.11 --no-strip-extras --excludes requirements/test.excludes requirements/test.in -o requirements/test.txt
 	sed -i 's/^\(torch==[0-9.]*\)+cpu/\1/' requirements/test.txt  # any build of torch will do
 
 clean:
