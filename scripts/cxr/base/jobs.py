@@ -67,8 +67,10 @@ def start(log_file: str) -> None:
     def report_last(kind, error, trace) -> None:
         report(kind, error, trace)
         if shortage(error):
-            # HDF5 could not close a file for the same reason, and would complain when Python ends
-            sys.excepthook = sys.unraisablehook = lambda *_: None
+            # HDF5 crashes when Python ends, because it could not close a file for the same reason
+            logging.shutdown()
+            sys.stderr.flush()
+            os._exit(1)
 
     sys.excepthook = report_last
     threading.excepthook = lambda args: report(args.exc_type, args.exc_value, args.exc_traceback)
