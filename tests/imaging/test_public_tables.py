@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import unicodedata
 from collections.abc import Iterable
 
 import cv2
@@ -54,9 +55,37 @@ def names_lines(text: str, *lines: int) -> bool:
 # -------------------------------------------------------------------------------------------------- ids
 
 
+def test_a_byte_order_mark_inside_a_table_makes_no_second_subject(tmp_path):
+    subjects, sentence = subjects_of(tmp_path, "PAT7", "\ufeffPAT7", "PAT8")
+    assert names_lines(sentence, 2, 3) if sentence else subjects == {"i0": "PAT7", "i1": "PAT7", "i2": "PAT8"}
+
+
+def test_a_soft_hyphen_makes_no_second_subject(tmp_path):
+    subjects, sentence = subjects_of(tmp_path, "PAT-7", "PAT-\u00ad7")
+    assert names_lines(sentence, 2, 3) if sentence else set(subjects.values()) == {"PAT-7"}
+
+
+def test_a_word_joiner_and_a_direction_mark_make_no_second_subject(tmp_path):
+    subjects, sentence = subjects_of(tmp_path, "A1", "A\u20601", "\u200eA1")
+    assert names_lines(sentence, 2, 3, 4) if sentence else set(subjects.values()) == {"A1"}
+
+
 def test_a_no_break_space_around_an_id_is_stripped(tmp_path):
     subjects, sentence = subjects_of(tmp_path, "PAT7", "PAT7\u00a0", "\u00a0PAT7")
     assert names_lines(sentence, 2, 3, 4) if sentence else set(subjects.values()) == {"PAT7"}
+
+
+def test_a_no_break_space_inside_an_id_is_a_blank(tmp_path):
+    subjects, sentence = subjects_of(tmp_path, "PAT 7", "PAT\u00a07")
+    assert names_lines(sentence, 2, 3) if sentence else len(set(subjects.values())) == 1
+
+
+def test_a_decomposed_accent_in_a_study_id_makes_no_second_study(tmp_path):
+    chests(tmp_path, "0.dcm", "1.dcm")
+    studies = ("Größe-1", unicodedata.normalize("NFD", "Größe-1"))
+    rows = [f"p,{study},i{n},{n}.dcm,Clear lungs.,PA" for n, study in enumerate(studies)]
+    result, sentence = result_or_sentence(lambda: cohort_of(tmp_path, rows))
+    assert names_lines(sentence, 2, 3) if result is None else result.accepted["study_id"].n_unique() == 1
 
 
 def test_an_invisible_sign_in_a_list_of_images_to_exclude_is_no_difference(tmp_path):
@@ -65,6 +94,12 @@ def test_an_invisible_sign_in_a_list_of_images_to_exclude_is_no_difference(tmp_p
     rows = [f"p{n},s{n},i{n},{n}.dcm,Clear lungs.,PA" for n in range(2)]
     result = cohort_of(tmp_path, rows, exclude=str(tmp_path / "out.csv"))
     assert result.reasons == {"i0": "listed"}
+
+
+def test_a_number_with_and_without_a_decimal_point_is_one_subject_or_stops(tmp_path):
+    subjects, sentence = subjects_of(tmp_path, "123", "123.0", "124")
+    named = {image for image in ("i0", "i1", "i2") if image not in subjects}
+    assert sentence or named or subjects["i0"] == subjects["i1"] != subjects["i2"]
 
 
 def test_a_column_of_ids_with_decimal_points_and_a_blank_is_not_split_from_its_numbers(tmp_path):
@@ -81,6 +116,17 @@ def test_a_column_of_ids_with_decimal_points_and_a_blank_is_not_split_from_its_n
 def test_ids_that_a_spreadsheet_has_made_a_day_are_named(tmp_path):
     subjects, sentence = subjects_of(tmp_path, "01-Mar", "02-Mar", "17-4-2211")
     assert names_lines(sentence, 2, 3) if sentence else subjects == {"i2": "17-4-2211"}
+
+
+def test_long_ids_whose_last_digits_are_zeros_are_named(tmp_path):
+    ids = ("98765432101234500", "98765432101234500", "98765432101235600")
+    chests(tmp_path, "0.dcm", "1.dcm", "2.dcm")
+    rows = [f"{subject},s{n},i{n},{n}.dcm,Clear lungs.,PA" for n, subject in enumerate(ids)]
+    result, sentence = result_or_sentence(lambda: cohort_of(tmp_path, rows))
+    if result is None:
+        assert "digits" in sentence
+    else:
+        assert result.reasons == dict.fromkeys(("i0", "i1", "i2"), "bad_row")
 
 
 def test_long_ids_with_all_their_digits_are_accepted(tmp_path):
@@ -128,9 +174,29 @@ def test_a_percent_encoded_path_is_found(tmp_path):
     assert found_or_named(tmp_path, "Bilder%20S%C3%BCd/a%201.dcm")
 
 
+def test_a_name_that_really_holds_a_percent_sign_is_found(tmp_path):
+    chests(tmp_path, "a%201.dcm", "a 1.dcm")
+    result = cohort_of(tmp_path, ["p0,s0,i0,a%201.dcm,Clear lungs.,PA"])
+    assert result.accepted["path"][0].endswith("a%201.dcm")
+    assert result.reasons == {}
+
+
 def test_a_folder_in_another_case_is_found(tmp_path):
     chests(tmp_path, "Films/IMG1.dcm")
     assert found_or_named(tmp_path, "films/img1.DCM")
+
+
+def test_two_files_that_differ_in_case_are_named_and_none_is_taken(tmp_path):
+    chests(tmp_path, "Img.dcm", "IMG.dcm", "good.dcm")
+    rows = ["p0,s0,i0,img.dcm,Clear lungs.,PA", "p1,s1,i1,good.dcm,Clear lungs.,PA"]
+    result = cohort_of(tmp_path, rows)
+    assert result.reasons == {"i0": "missing_file"}
+    assert re.search(r"2 files|two files|several files|differ only in", result.details["i0"])
+
+
+def test_a_composed_name_finds_a_decomposed_folder(tmp_path):
+    chests(tmp_path, unicodedata.normalize("NFD", "Größen") + "/1.dcm")
+    assert found_or_named(tmp_path, "Größen/1.dcm")
 
 
 def test_a_windows_path_finds_a_report(tmp_path):
@@ -141,6 +207,24 @@ def test_a_windows_path_finds_a_report(tmp_path):
     result = cohort_of(tmp_path, ["p,s,i,0.dcm,Befunde\\1.txt,PA"], header)
     (row,) = result.accepted.to_dicts()
     assert row["report_path"] is not None or "differs only in" in str(result.details)
+
+
+def test_a_report_in_another_case_is_found(tmp_path):
+    chests(tmp_path, "0.dcm")
+    (tmp_path / "REPORT1.TXT").write_text("FINDINGS: Clear lungs.")
+    header = "subject_id,study_id,image_id,image_path,report_path,view"
+    result = cohort_of(tmp_path, ["p,s,i,0.dcm,report1.txt,PA"], header)
+    (row,) = result.accepted.to_dicts()
+    assert row["report_path"] is not None or "differs only in" in str(result.details)
+
+
+def test_a_pipe_as_a_report_is_a_missing_or_unreadable_report(tmp_path):
+    chests(tmp_path, "0.dcm")
+    os.mkfifo(tmp_path / "r.txt")
+    header = "subject_id,study_id,image_id,image_path,report_path,view"
+    result = cohort_of(tmp_path, ["p,s,i,0.dcm,r.txt,PA"], header)
+    (row,) = result.accepted.to_dicts()
+    assert row["report_path"] is None
 
 
 # ------------------------------------------------------------------------------------------------- days
@@ -163,8 +247,24 @@ def first_images(folder, *days: str) -> tuple[set[str], str]:
     return chosen, " ".join(f"{image} {reason}" for image, reason in result.reasons.items())
 
 
+def test_days_with_points_are_sorted_as_days(tmp_path):
+    assert first_images(tmp_path, "03.02.2024", "28.01.2024", "15.03.2023") == ({"i2"}, "")
+
+
 def test_days_with_points_and_times_are_sorted_as_days(tmp_path):
     assert first_images(tmp_path, "01.02.2024 00:05", "31.01.2024 23:50", "01.02.2024 09:00") == ({"i1"}, "")
+
+
+def test_american_days_that_can_be_nothing_else_are_sorted_as_days(tmp_path):
+    assert first_images(tmp_path, "02/01/2024", "01/31/2024", "12/31/2023") == ({"i2"}, "")
+
+
+def test_days_without_leading_zeros_are_sorted_as_days(tmp_path):
+    assert first_images(tmp_path, "2024/11/5", "2024/2/17", "2024/2/9") == ({"i2"}, "")
+
+
+def test_days_in_the_form_of_dicom_are_sorted_as_days(tmp_path):
+    assert first_images(tmp_path, "20240203", "20240128101500", "20240129") == ({"i1"}, "")
 
 
 def test_days_that_may_be_american_or_british_are_named(tmp_path, caplog):
@@ -172,6 +272,12 @@ def test_days_that_may_be_american_or_british_are_named(tmp_path, caplog):
     said = sentence + caplog.text
     assert re.search(r"acquired", said) or re.search(r"i0 bad_row.*i1 bad_row", said)
     assert chosen <= {"i0", "i1"}
+
+
+def test_days_of_two_forms_in_one_column_are_named(tmp_path, caplog):
+    chosen, sentence = first_images(tmp_path, "31.01.2024", "2024-01-30", "1 Feb 2024")
+    assert "acquired" in sentence + caplog.text or "bad_row" in sentence
+    assert chosen <= {"i0", "i1", "i2"}
 
 
 # ------------------------------------------------------------------------------------------ MedGround's tables
@@ -209,10 +315,25 @@ def test_a_medground_manifest_in_windows_letters(tmp_path):
     assert medground(tmp_path, ROWS.replace("dot", "Größe").encode("cp1252")) == BOTH
 
 
+def test_a_medground_manifest_in_utf16(tmp_path):
+    pictures(tmp_path, "a", "b")
+    assert medground(tmp_path, ROWS.encode("utf-16")) == BOTH
+
+
 def test_a_medground_manifest_with_tabs_and_headings_of_a_spreadsheet(tmp_path):
     pictures(tmp_path, "a", "b")
     text = ROWS.replace("image_path,mask_path,split,class", "Image Path,Mask-Path,Split,Class").replace(",", "\t")
     assert medground(tmp_path, text) == BOTH
+
+
+def test_a_medground_manifest_that_names_its_delimiter(tmp_path):
+    pictures(tmp_path, "a", "b")
+    assert medground(tmp_path, "sep=;\r\n" + ROWS.replace(",", ";").replace("\n", "\r\n")) == BOTH
+
+
+def test_a_medground_manifest_with_old_line_ends(tmp_path):
+    pictures(tmp_path, "a", "b")
+    assert medground(tmp_path, ROWS.replace("\n", "\r")) == BOTH
 
 
 def test_other_words_for_the_splits_of_a_medground_manifest(tmp_path):
@@ -290,6 +411,20 @@ def palette(path, indices: np.ndarray, *colours: tuple[int, int, int], **save: o
     picture.save(path, **save)
 
 
+def test_a_palette_whose_index_0_is_white(tmp_path):
+    def write(path):
+        palette(path, LESION, (255, 255, 255), (200, 30, 30))
+
+    assert is_lesion_or(*lesion_of(tmp_path, write), "unknown_label")
+
+
+def test_a_palette_whose_index_1_is_black(tmp_path):
+    def write(path):
+        palette(path, LESION, (255, 255, 255), (0, 0, 0))
+
+    assert is_lesion_or(*lesion_of(tmp_path, write), "unknown_label")
+
+
 def test_a_palette_of_two_colours_with_transparency(tmp_path):
     def write(path):
         palette(path, LESION, (0, 0, 0), (0, 255, 0), transparency=0)
@@ -307,6 +442,14 @@ def test_a_mask_of_one_bit(tmp_path):
     assert (mask == LESION).all()
 
 
+def test_a_mask_of_grey_and_full_opacity(tmp_path):
+    def write(path):
+        planes = np.stack([LESION * 255, np.full(LESION.shape, 255)], axis=-1).astype(np.uint8)
+        Image.fromarray(planes, "LA").save(path)
+
+    assert is_lesion_or(*lesion_of(tmp_path, write))
+
+
 def test_a_mask_that_is_drawn_in_the_opacity(tmp_path):
     def write(path):
         planes = np.zeros((*LESION.shape, 4), np.uint8)
@@ -314,6 +457,20 @@ def test_a_mask_that_is_drawn_in_the_opacity(tmp_path):
         Image.fromarray(planes, "RGBA").save(path)
 
     assert is_lesion_or(*lesion_of(tmp_path, write))
+
+
+def test_a_white_mask_with_only_its_opacity_drawn(tmp_path):
+    def write(path):
+        planes = np.full((*LESION.shape, 4), 255, np.uint8)
+        planes[..., 3] = LESION * 255
+        Image.fromarray(planes, "RGBA").save(path)
+
+    assert is_lesion_or(*lesion_of(tmp_path, write), "unknown_label", "full_mask")
+
+
+def test_a_mask_of_16_bits(tmp_path):
+    mask, _ = lesion_of(tmp_path, lambda path: cv2.imwrite(str(path), LESION.astype(np.uint16) * 65_535))
+    assert (mask == LESION).all()
 
 
 def test_a_mask_of_zeros_and_ones(tmp_path):
@@ -328,6 +485,13 @@ def test_a_mask_saved_as_jpeg(tmp_path):
     assert is_lesion_or(*lesion_of(tmp_path, write, "a_m.jpg"), "unknown_label")
 
 
+def test_a_mask_with_smoothed_edges(tmp_path):
+    def write(path):
+        cv2.imwrite(str(path), cv2.GaussianBlur(LESION.astype(np.uint8) * 255, (5, 5), 0))
+
+    assert is_lesion_or(*lesion_of(tmp_path, write), "unknown_label")
+
+
 def test_a_mask_of_white_paper_with_a_red_drawing(tmp_path):
     def write(path):
         cv2.imwrite(str(path), np.where(LESION[..., None], (0, 0, 255), (255, 255, 255)).astype(np.uint8))
@@ -340,6 +504,17 @@ def test_a_mask_as_a_dicom_file(tmp_path):
         path.write_bytes(encoded(dataset(LESION.astype(np.uint8) * 255), uid.ExplicitVRLittleEndian))
 
     assert is_lesion_or(*lesion_of(tmp_path, write, "a_m.dcm"), "undecodable", "unknown_label")
+
+
+def test_a_pipe_as_a_mask_is_a_row_with_a_reason(tmp_path):
+    mask, reason = lesion_of(tmp_path, lambda path: os.mkfifo(path))
+    assert mask is None
+    assert reason.split()[0] in ("missing_file", "unreadable_file", "undecodable")
+
+
+def test_a_mask_of_fractions(tmp_path):
+    mask, reason = lesion_of(tmp_path, lambda path: np.save(path, LESION.astype(np.float32)), "a_m.npy")
+    assert is_lesion_or(mask, reason)
 
 
 # ---------------------------------------------------------------------------------------------------- COCO
@@ -361,9 +536,28 @@ def boxes_of(path: str) -> list[tuple]:
     return [region.box for region in read("a.key", path, "coco").regions]
 
 
+def test_a_coco_file_with_a_byte_order_mark(tmp_path):
+    assert boxes_of(coco(tmp_path, small_coco(), "utf-8-sig")) == [(100, 200, 300, 300)]
+
+
+def test_a_coco_file_in_utf16(tmp_path):
+    assert boxes_of(coco(tmp_path, small_coco(), "utf-16")) == [(100, 200, 300, 300)]
+
+
+def test_a_coco_file_whose_annotations_name_images_by_text(tmp_path):
+    region = {"id": 1, "image_id": "1", "category_id": 1, "bbox": [100, 200, 200, 100]}
+    assert boxes_of(coco(tmp_path, small_coco(annotations=[region]))) == [(100, 200, 300, 300)]
+
+
 def test_a_coco_file_whose_categories_are_named_by_text(tmp_path):
     region = {"id": 1, "image_id": 1, "category_id": "1", "bbox": [100, 200, 200, 100]}
     assert boxes_of(coco(tmp_path, small_coco(annotations=[region]))) == [(100, 200, 300, 300)]
+
+
+def test_an_annotation_of_an_image_that_is_not_listed_costs_no_other(tmp_path, caplog):
+    first = small_coco()["annotations"][0]
+    lost = first | {"id": 2, "image_id": 77}
+    assert (100, 200, 300, 300) in boxes_of(coco(tmp_path, small_coco(annotations=[first, lost])))
 
 
 def region_of(folder, **region: object) -> tuple[object, str]:
@@ -391,6 +585,15 @@ def test_an_empty_polygon_beside_a_good_box(tmp_path):
     np.testing.assert_allclose(region.box, IN_FRAME, atol=1.1)
 
 
+def test_a_flat_polygon_of_objects(tmp_path):
+    corners = [{"x": x, "y": y} for x, y in ((100, 200), (300, 200), (300, 300), (100, 300))]
+    region, reason = region_of(tmp_path, bbox=[100, 200, 200, 100], segmentation=corners)
+    if region is None:
+        assert reason == "broken_mask"
+    else:
+        np.testing.assert_allclose(region.box, IN_FRAME, atol=1.1)
+
+
 def test_a_flat_polygon_of_numbers(tmp_path):
     corners = [100, 200, 300, 200, 300, 300, 100, 300]
     region, reason = region_of(tmp_path, bbox=[100, 200, 200, 100], segmentation=corners)
@@ -398,6 +601,12 @@ def test_a_flat_polygon_of_numbers(tmp_path):
         assert reason == "broken_mask"
     else:
         np.testing.assert_allclose(region.box, IN_FRAME, atol=1.1)
+
+
+def test_a_reference_of_healthy_images_alone_is_read(tmp_path):
+    path = coco(tmp_path, small_coco(annotations=[]))
+    reference = load_reference("agreement.references.x.path", "coco", path, {}, "{stem}")
+    assert reference.regions == {"a": []}
 
 
 # ------------------------------------------------------------------------------------------- other doors
@@ -429,6 +638,13 @@ def test_a_table_of_boxes_in_utf16_with_semicolons_and_decimal_commas_is_read_or
         assert rows.select("x1", "confidence").rows() == [(10.5, 0.9)]
 
 
+def test_annotations_whose_ids_hold_an_invisible_sign_meet_their_images(tmp_path):
+    text = "image_id,class_name,x_min,y_min,x_max,y_max,rad_id\n\ufeffa1\u200b,Consolidation,1,2,30,40,R1\n"
+    (tmp_path / "vindr.csv").write_text(text, encoding="utf-8")
+    regions = read("a.key", tmp_path / "vindr.csv", "vindr").regions
+    assert [region.image for region in regions] == ["a1"]
+
+
 def test_a_list_of_pictures_of_a_reference_in_windows_letters_and_another_case(tmp_path):
     from cxr.semisyn.detectors.list_pictures import run
 
@@ -449,3 +665,17 @@ def test_a_list_of_pictures_of_a_reference_in_windows_letters_and_another_case(t
         assert os.path.exists(
             row["path"] if "path" in row else next(v for v in row.values() if "png" in str(v).lower())
         )
+
+
+def test_the_text_of_a_manifest_with_a_soft_hyphen_in_a_heading(tmp_path):
+    chests(tmp_path, "0.dcm")
+    header = "subject_id,study_id,image\u00ad_id,image_path,findings,view"
+    result, sentence = result_or_sentence(lambda: cohort_of(tmp_path, ["p,s,i,0.dcm,Clear lungs.,PA"], header))
+    assert (result is not None and result.accepted["image_id"].to_list() == ["i"]) or "image_id" in sentence
+
+
+def test_a_split_with_a_no_break_space_is_a_split(tmp_path):
+    chests(tmp_path, "0.dcm", "1.dcm")
+    rows = ["p0,s0,i0,0.dcm,Clear lungs.,PA,Test\u00a0", "p1,s1,i1,1.dcm,Clear lungs.,PA,Train"]
+    result = cohort_of(tmp_path, rows, f"{HEADER},split")
+    assert dict(result.accepted.select("image_id", "split").iter_rows()) == {"i0": "test", "i1": "train"}

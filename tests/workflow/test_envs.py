@@ -87,9 +87,8 @@ def jobs() -> list[tuple[str, tuple[str, ...]]]:
 
 
 def pins(text: str) -> dict[str, str]:
-    return {
-        name.lower().replace("_", "-"): version for name, version in re.findall(r"^([\w.-]+)==([\w.+-]+)", text, re.M)
-    }
+    found = re.findall(r"^([\w.-]+)(?:\[[\w,]+\])?==([\w.+-]+)", text, re.M)
+    return {name.lower().replace("_", "-"): version for name, version in found}
 
 
 def declared(env: str) -> dict[str, str]:

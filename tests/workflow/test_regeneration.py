@@ -292,7 +292,8 @@ ELSEWHERE = (
 def held(run: str, key: str) -> bool:
     """Tell whether every rule of a key is in a run, so that its row can be tried."""
     if run == "manifest":  # a bare run has no rules of SemiSynCXR
-        return not key.startswith((*BY_OTHER_MEANS, "semisyn."))
+        # the shares of the splits are refused one without the others: their row's edit has all three
+        return not key.startswith((*BY_OTHER_MEANS, "cohort.split.", "semisyn."))
     return key.startswith(tuple(f"semisyn.{stage}." for stage in SISTERS[run])) and not key.startswith(ELSEWHERE)
 
 
@@ -375,7 +376,7 @@ SHARDED = ("frames", "reports", "organs", "anomaly", "anatomy", "boxes", "masks"
 MERGES = (
     *(f"exclusions.{stage}" for stage in (*SHARDED, "dataset")), "masks_index", "dataset_pairs", "tables_counts",
     "tables_recall", "figures_panels", "figures_charts", "figures_recall", "page_pictures", "page_index", "page_costs",
-    "reports_read",
+    "privacy_table", "reports_read",
 )  # fmt: skip
 
 

@@ -185,7 +185,7 @@ def test_a_search_of_configurations_has_one_job_for_each_and_not_for_each_shard(
     edits = {rule: count for rule, count in jobs.items() if rule.startswith("semisyn_editing")}
     assert edits == {"semisyn_editing_diffusion": 20, "semisyn_editing_radedit": 1}
     assert [jobs[f"semisyn_realism_{name}"] for name in ("organs", "boxes", "measures", "scores")] == [21] * 4
-    assert cost.mb < mimic_plan.MEMORY_MB
+    assert cost.mb < mimic_plan.SEMISYN_MEMORY_MB
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,8 @@ _CLEARLY_SMOOTHER, _FEW_CHANGES = 0.7, 0.05
 """Measured on radiographs of 256 and 1024 px: text in the bits above BitsStored differs between 0.01 of the neighbours,
 a part of the image between 0.05 to 0.5; without bits of noise or sign an image is at most 0.5 as rough.
 """
+_NOISE = 0.2
+"""Mean difference between neighbours, as a part of the range: 1/3 in noise, at most 0.1 in radiographs of 256 px."""
 _GREY, _COLOUR = ("MONOCHROME1", "MONOCHROME2"), ("RGB", "YBR_FULL", "YBR_FULL_422", "YBR_RCT", "YBR_ICT")
 _SUBSAMPLED = "YBR_FULL_422"
 
@@ -199,7 +201,8 @@ def used_bits(
         # an encoder that writes every bit of a word tells nothing by it
         by_codestream = _lowest_bits(values, codestream.precision)
         candidates = [by_codestream] if values.dtype.kind == "u" else [by_header, by_codestream, values]
-    best = min(candidates, key=roughness)
+    # cut off far below their highest bit, steep values look like noise, whose small range makes it the smoother
+    best = min([each for each in candidates if not _is_noise(each)] or candidates, key=roughness)
     if best is by_header:
         if len(candidates) == 2 and _is_doubtful(by_header, values):
             raise Rejected("undecodable", f"values above BitsStored {stored}")
@@ -216,6 +219,10 @@ def _is_doubtful(masked: np.ndarray, values: np.ndarray) -> bool:
     """
     changes = np.mean([np.mean(np.diff(values - masked, axis=axis) != 0) for axis in (0, 1)])
     return roughness(masked) > _CLEARLY_SMOOTHER * roughness(values) and changes > _FEW_CHANGES
+
+
+def _is_noise(values: np.ndarray) -> bool:
+    return roughness(values) > 2 * _NOISE * values.size * np.ptp(values.astype(np.int64))
 
 
 def _lowest_bits(values: np.ndarray, bits: int) -> np.ndarray:

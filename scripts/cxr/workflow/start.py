@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 PLAN_RULE = "plan"
 """Target that prints the plan of all systems and runs nothing."""
-WORTH_PRINTING_S = 60
-"""Core or GPU seconds from which on a run is planned aloud."""
 
 
 def begin(plan: Plan, workflow) -> None:
@@ -41,15 +39,14 @@ def begin(plan: Plan, workflow) -> None:
 
 
 def _refuse(plan: Plan, planned: Sequence[Planned]) -> None:
-    """Print the plan of the jobs, if they take long. Raises UserError for what cannot end well."""
+    """Print the plan of the jobs. Raises UserError for what cannot end well."""
     if plan.settings.cohort.source != "embedded":
         refuse_blind_rerun(planned)
     refuse_empty_splits(planned)
     if not any(job.output for job in planned):
         return
     forecast = _forecast(plan, planned)
-    if is_long(forecast):
-        say(forecast.text())
+    say(forecast.text())
     if forecast.refusals:
         raise UserError(forecast.refusals[0])
 
@@ -59,11 +56,6 @@ def _forecast(plan: Plan, planned: Sequence[Planned]) -> "Forecast":
     from cxr.workflow.forecast.forecast import make_forecast
 
     return make_forecast(plan, planned)
-
-
-def is_long(forecast: "Forecast") -> bool:
-    """Return whether a run takes so long that its plan is printed."""
-    return forecast.cost.core_s + forecast.cost.gpu_s > WORTH_PRINTING_S or forecast.cost.num_unknown > 0
 
 
 def all_systems(plan: Plan, planned: Sequence[Planned]) -> str:
