@@ -327,6 +327,15 @@ def test_other_tables_are_read_as_strictly(tmp_path):
         read_mimic(str(tmp_path), "", None)
 
 
+def test_lines_of_a_cell_that_are_shorter_than_a_row_are_its_text(tmp_path):
+    """As the sequences in Open-i's table of headers."""
+    cell = "[(0008, 0100) Code Value SH: 'T-D3000'\n(0008, 0102) Scheme SH: 'SNM3']"
+    (tmp_path / "x.csv").write_text(f'image,code,view\na,"{cell}",PA\n')
+    names = ("image", "code", "view")
+    table = user_tables.read_frame(tmp_path / "x.csv", "cohort.tables", names, ids=names[:1], words=names[:1])
+    assert table.rows() == [("a", cell, "PA")]
+
+
 def test_a_big_table_reads_as_a_small_one(tmp_path, monkeypatch):
     text = "Image_ID;x\n" + "".join(f"i{n};{n}\n" for n in range(500)) + "j;\n"
     (tmp_path / "t.csv").write_text(text)

@@ -321,7 +321,7 @@ def _rows(
         if not any(cell.strip() for cell in cells):
             continue
         if header and reader.line_num + skipped > line:
-            _check_swallowed(cells, line, mark, word_places, line_places)
+            _check_swallowed(cells, line, mark, len(header), word_places, line_places)
         if header:
             while len(cells) > len(header) and not cells[-1].strip():
                 cells.pop()
@@ -357,7 +357,9 @@ def _quote_fault(error: str, first: int, last: int) -> Fault:
     return Fault(f", line {first} cannot be read as CSV ({error}): correct the line")
 
 
-def _check_swallowed(cells: list[str], line: int, mark: str, word_places: list[int], line_places: list[int]) -> None:
+def _check_swallowed(
+    cells: list[str], line: int, mark: str, width: int, word_places: list[int], line_places: list[int]
+) -> None:
     """Raise Fault if a multi-line cell holds what looks like rows of the table: a stray quotation mark joined them."""
     if any("\n" in cells[place] or "\r" in cells[place] for place in line_places if place < len(cells)):
         raise Fault(_STRAY_MARK.format(line))
@@ -366,8 +368,9 @@ def _check_swallowed(cells: list[str], line: int, mark: str, word_places: list[i
         next(inner, None)
         for text in inner:
             parts = next(csv.reader([text], delimiter=mark), [])
-            words = [parts[place] for place in word_places if place < len(parts)]
-            if len(words) == len(word_places) and all(word and not re.search(r"\s", word) for word in words):
+            if len(parts) < width:
+                continue
+            if all(parts[place] and not re.search(r"\s", parts[place]) for place in word_places):
                 raise Fault(_STRAY_MARK.format(line))
 
 
