@@ -271,8 +271,8 @@ TRAINED = {
 
 @pytest.mark.parametrize("target", TRAINED)
 def test_a_run_that_would_score_nothing_is_refused_before_its_first_job(tmp_path, target):
-    """Two patients: no split of test. The dry run says the same as the run."""
-    manifest(tmp_path, 2)
+    """All are in train. The dry run says the same as the run."""
+    manifest(tmp_path, 2, split="train")
     write_settings(tmp_path, {"cohort": {"source": "manifest", "manifest": "m.csv", "shards": 1}})
     done = [snakemake(tmp_path, target, *dry, check=False) for dry in ((), ("--dry-run",))]
     sentences = [re.findall("^cxr-ils: .*", told.stdout + told.stderr, re.M) for told in done]

@@ -146,9 +146,9 @@ def touches(workflow) -> bool:
 
 
 def planned_jobs(dag) -> list[Planned]:
-    """Return the planned jobs; none if they cannot be known."""
+    """Return the planned jobs in the order of their rules, which Snakemake's own changes; none if they are unknown."""
     with _touch("the planned jobs are not checked before the run"):
-        return [
+        planned = [
             Planned(
                 job.rule.name,
                 Path(job.rule.snakefile).parent.name,
@@ -160,6 +160,8 @@ def planned_jobs(dag) -> list[Planned]:
             )
             for job in dag.needrun_jobs()
         ]
+        order = {rule.name: place for place, rule in enumerate(dag.workflow.rules)}
+        return sorted(planned, key=lambda job: (order[job.rule], job.output))
     return []
 
 
