@@ -14,6 +14,7 @@ from cohort_runs import COLUMNS, of, options, run_cohort, write_csv
 from conftest import ROOT, SLICE, snakemake, write_settings
 from cxr.base.errors import UserError, shortage
 from cxr.base.hdf5 import Shard
+from cxr.base.regular_files import open_regular
 from cxr.base.tables import read_table
 from cxr.dicom import files
 from cxr.imaging.cohort.make_cohort import run as cohort_run
@@ -147,14 +148,13 @@ def test_an_error_of_a_file_is_a_row(number, reason):
 def test_an_error_of_the_machine_is_no_row(tmp_path, monkeypatch, number):
     """A share that breaks would empty the cohort otherwise, and the run would be green."""
     cohort(tmp_path)
-    real = open
 
     def broken(path, *arguments, **more):
         if str(path).endswith("1.dcm"):
             raise OSError(number, os.strerror(number), str(path))
-        return real(path, *arguments, **more)
+        return open_regular(path, *arguments, **more)
 
-    monkeypatch.setattr("cxr.imaging.cohort.header.open", broken, raising=False)
+    monkeypatch.setattr("cxr.imaging.cohort.header.open_regular", broken)
     with pytest.raises(OSError, match=os.strerror(number)) as caught:
         cohort(tmp_path)
     machine = "too many open files" if number == errno.EMFILE else "the disk or network failed"
