@@ -335,8 +335,9 @@ def test_boxes_inside_a_thought_are_not_scored():
 
 def test_a_thought_of_several_lines_with_named_corners_is_not_scored():
     text = '<think>\n{"x1": 1, "y1": 2, "x2": 30, "y2": 40}\n</think>\nThere is no such finding: []'
-    reading, _ = boxes_of(text)
-    assert reading.outcome == "none"
+    reading, boxes = boxes_of(text)
+    assert boxes == []
+    assert reading.outcome == boxes_of("There is no such finding: []")[0].outcome
 
 
 def test_a_box_after_a_thought_that_says_none_is_scored():
