@@ -296,7 +296,7 @@ def test_an_exported_yolo_names_no_empty_folder(tmp_path):
     (tmp_path / "sheet.md").write_text("Told.\n")
     options = ExportOptions(
         findings=FINDINGS, labels={name: name for name in FINDINGS}, kind="conditioning", target="source",
-        pixels="frame", withhold=[], salt="", total=8, format="yolo",
+        pixels="frame", withhold=[], salt="", size=8, format="yolo",
     )  # fmt: skip
     inputs = {name: given[name] for name in ("edited", "frames", "cohort")} | {
         name: made[name] for name in ("images", "boxes")
