@@ -209,7 +209,7 @@ def test_an_overlay_above_the_stored_bits_is_left_out(tmp_path, bit, syntax, is_
 
 
 def test_a_real_image_with_too_few_stored_bits(tmp_path, shared):
-    for bits, stored in ((12, 10), (12, 11), (14, 12), (16, 14)):
+    for bits, stored in ((12, 8), (12, 10), (12, 11), (14, 12), (16, 10), (16, 14)):
         values = stored_values(nih_picture(shared), bits, False)
         made = dataset(values, stored)
         result = decoded(tmp_path, encoded(made))
@@ -217,8 +217,10 @@ def test_a_real_image_with_too_few_stored_bits(tmp_path, shared):
         assert result.notes == [f"values need {bits} bits, header says BitsStored {stored}"]
 
 
-def test_bits_above_the_stored_ones_that_may_be_anything_are_named(tmp_path, shared):
-    values = stored_values(nih_picture(shared), 12, False)
+def test_bits_above_the_stored_ones_that_may_be_anything_are_named(tmp_path):
+    grain = np.random.default_rng(0).integers(0, 130, (160, 128))
+    stripes = 256 * (np.arange(128) // 8 % 2)
+    values = (grain + np.arange(128) * 125 // 127 + stripes).astype(np.uint16)
     assert detail_of(tmp_path, encoded(dataset(values, 8))) == "values above BitsStored 8"
 
 
