@@ -23,8 +23,8 @@ _CLEARLY_SMOOTHER, _FEW_CHANGES = 0.7, 0.05
 a part of the image between 0.05 to 0.5; without bits of noise or sign an image is at most 0.5 as rough.
 """
 _NOISE = 0.2
-"""Mean difference between neighbours, as a part of the range: 1/3 in noise. Measured on a radiograph of 256 px: 0.03, and
-0.06, 0.10, 0.15, 0.21, 0.25 without its highest one to five bits.
+"""Mean difference between neighbours, as a part of the range: 1/3 in noise. Measured on a radiograph of 256 px: 0.02,
+and 0.06, 0.10, 0.15, 0.21, 0.25 without its highest one to five bits.
 """
 _GREY, _COLOUR = ("MONOCHROME1", "MONOCHROME2"), ("RGB", "YBR_FULL", "YBR_FULL_422", "YBR_RCT", "YBR_ICT")
 _SUBSAMPLED = "YBR_FULL_422"
