@@ -149,8 +149,9 @@ def test_medgrounds_lines_are_of_the_hospital_alone(run):
 def test_the_pages_are_there(run):
     for name in ("index.html", "radvlm.html"):
         page = (run.results / name).read_text(encoding="utf-8")
-        assert "NaN" not in page
-        assert len(page) > 20_000
+        without_pictures = re.sub(r"base64,[A-Za-z0-9+/=]+", "", page)
+        assert "NaN" not in without_pictures
+        assert len(without_pictures) > 20_000
 
 
 @pytest.mark.slow
