@@ -60,6 +60,8 @@ def told(folder: Path, data: str | bytes | list[str], name: str = "m.csv") -> st
         (["Clear", '"Heart" big', "Clear"], 3, "text follows the quotation mark"),
         (["Clear", '"Heart\nbig', "Clear"], 3, "never ends"),
         (['"FINDINGS:\nHeart big."', '"Heart big', "Clear", 'Clear"'], 4, "continues over the rows below it"),
+        (['"Heart big', 'Clear"', "Clear"], 2, "continues over the rows below it"),
+        (['"Heart big', "Clear,,,,", 'Clear"'], 2, "continues over the rows below it"),
     ],
 )
 def test_a_stray_quotation_mark_is_told_with_its_line(tmp_path, texts, line, words):
@@ -327,13 +329,21 @@ def test_other_tables_are_read_as_strictly(tmp_path):
         read_mimic(str(tmp_path), "", None)
 
 
-def test_lines_of_a_cell_that_are_shorter_than_a_row_are_its_text(tmp_path):
+def test_lines_of_a_cell_that_are_no_rows_are_its_text(tmp_path):
     """As the sequences in Open-i's table of headers."""
-    cell = "[(0008, 0100) Code Value SH: 'T-D3000'\n(0008, 0102) Scheme SH: 'SNM3']"
-    (tmp_path / "x.csv").write_text(f'image,code,view\na,"{cell}",PA\n')
-    names = ("image", "code", "view")
+    cell = "[(0008, 0100) Code Value SH: 'T-D3000'\n(0008, 0102) Scheme SH: 'SNM3'\n(0008, 0104) Meaning LO: 'Chest']"
+    (tmp_path / "x.csv").write_text(f'image,view,code\na,PA,"{cell}"\n')
+    names = ("image", "view", "code")
     table = user_tables.read_frame(tmp_path / "x.csv", "cohort.tables", names, ids=names[:1], words=names[:1])
-    assert table.rows() == [("a", cell, "PA")]
+    assert table.rows() == [("a", "PA", cell)]
+
+
+@pytest.mark.parametrize("between", ["", "b,Clear,AP\n", "b,Clear\n"])
+def test_two_stray_marks_in_a_middle_column_swallow_no_row(tmp_path, between):
+    (tmp_path / "x.csv").write_text(f'image,text,view\na,"Heart big,PA\n{between}c,Clear",PA\nd,Clear,PA\n')
+    names = ("image", "text", "view")
+    with pytest.raises(UserError, match=r"line 2: .* continues over the rows below it"):
+        user_tables.read_frame(tmp_path / "x.csv", "cohort.tables", names, ids=names[:1], words=names[:1])
 
 
 def test_a_big_table_reads_as_a_small_one(tmp_path, monkeypatch):

@@ -363,14 +363,15 @@ def _check_swallowed(
     """Raise Fault if a multi-line cell holds what looks like rows of the table: a stray quotation mark joined them."""
     if any("\n" in cells[place] or "\r" in cells[place] for place in line_places if place < len(cells)):
         raise Fault(_STRAY_MARK.format(line))
-    for cell in cells:
-        inner = io.StringIO(cell, newline="")
-        next(inner, None)
-        for text in inner:
+    for place, cell in enumerate(cells):
+        lines = list(io.StringIO(cell, newline=""))[1:]
+        for text in lines:
             parts = next(csv.reader([text], delimiter=mark), [])
-            if len(parts) < width:
+            # the mark that ends the cell cuts off the last row, in the cell's own column
+            if len(parts) < width and not (text is lines[-1] and len(parts) == place + 1):
                 continue
-            if all(parts[place] and not re.search(r"\s", parts[place]) for place in word_places):
+            words = [parts[word_place] for word_place in word_places if word_place < len(parts)]
+            if len(words) == len(word_places) and all(word and not re.search(r"\s", word) for word in words):
                 raise Fault(_STRAY_MARK.format(line))
 
 
