@@ -136,11 +136,18 @@ def test_a_hospitals_reports_hold_nothing_private():
         "FINDINGS:\n1. Right lower lobe ASD.\n2. May represent atelectasis; Long line tip in the SVC.",
         "PORTABLE CHEST. MILD EDEMA. NO PNEUMOTHORAX. HEART SIZE UPPER LIMITS OF NORMAL. WHITE LINE OF PLEURA.",
         "lungs clear. young patient. brown secretions. rose since last film. <5 mm nodule; width > height.",
+        "The nodule grew by +3.5 - 4.0 cm; base excess +2 - 3. Gram stain +1 / 2 / 3.",
         "67-year-old man. Dr. was not reached. The exam at 1630 hours was read as XXXX by XXXX.",
     ],
 )
 def test_what_identifies_nobody_stays(text):
     assert scrub(text, "p1").text == text
+
+
+@pytest.mark.parametrize("number", ["+49 (0)7071 / 29-83411", "+1 (617) 555 - 0143", "+44 20 / 7946 0958"])
+def test_a_telephone_number_is_replaced_whole(number):
+    digits = re.findall(r"\d{3,}", number)
+    assert not [part for part in digits if part in scrub(f"Any question: call {number} now.", "p1").text]
 
 
 def test_a_surrogate_says_nothing_of_what_it_replaces():
