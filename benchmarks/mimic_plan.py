@@ -236,20 +236,20 @@ class Report:
         self.broken: list[str] = []
         print(f"{'what':<58}{'wall s':>9}{'core s':>9}{'MB':>8}  limit")
 
-    def row(self, what: str, cost: Cost, limit: str = "") -> None:
+    def row(self, title: str, cost: Cost, limit: str = "") -> None:
         """Print a row."""
-        print(f"{what:<58}{cost.wall_s:>9.1f}{cost.core_s:>9.1f}{cost.mb:>8.0f}  {limit}", flush=True)
+        print(f"{title:<58}{cost.wall_s:>9.1f}{cost.core_s:>9.1f}{cost.mb:>8.0f}  {limit}", flush=True)
 
-    def dry_run(self, what: str, cost: Cost, most_mb: int = MEMORY_MB) -> None:
+    def dry_run(self, title: str, cost: Cost, most_mb: int = MEMORY_MB) -> None:
         """Print a row of a dry run, and hold it to its limits."""
-        self.row(what, cost, f"{SECONDS} core s, {most_mb} MB")
-        self.hold(cost.core_s <= SECONDS, f"{what} took {cost.core_s:.1f} core s, more than {SECONDS}")
-        self.hold(cost.mb <= most_mb, f"{what} took {cost.mb:.0f} MB, more than {most_mb}")
+        self.row(title, cost, f"{SECONDS} core s, {most_mb} MB")
+        self.hold(cost.core_s <= SECONDS, f"{title} took {cost.core_s:.1f} core s, more than {SECONDS}")
+        self.hold(cost.mb <= most_mb, f"{title} took {cost.mb:.0f} MB, more than {most_mb}")
 
-    def hold(self, fine: bool, what: str) -> None:
+    def hold(self, fine: bool, sentence: str) -> None:
         """Note a limit that is broken."""
         if not fine:
-            self.broken.append(what)
+            self.broken.append(sentence)
 
 
 def cohort_rows(folder: Path, report: Report, images: int, bare: int) -> None:
@@ -298,8 +298,8 @@ def selection_rows(folder: Path, report: Report) -> None:
     place.mkdir(exist_ok=True)
     (place / "mine.yaml").write_text(json.dumps(selection_settings(folder / "mimic", place / "model")))
     cost = measured_dry_run(*snakemake(place, "-n", "--cores", 2, "semisyn_selection"))
-    what = f"snakemake -n semisyn_selection, {sum(jobs_of(cost.printed).values()):,} jobs"
-    report.dry_run(what, cost, SEMISYN_MEMORY_MB)
+    title = f"snakemake -n semisyn_selection, {sum(jobs_of(cost.printed).values()):,} jobs"
+    report.dry_run(title, cost, SEMISYN_MEMORY_MB)
 
 
 def radvlm_rows(folder: Path, report: Report) -> None:

@@ -8,6 +8,7 @@ import socket
 
 import cv2
 import numpy as np
+import pytest
 from PIL import Image, ImageOps
 from pydicom import dcmread, uid
 from pydicom.dataset import Dataset
@@ -405,46 +406,21 @@ def photographed(folder, number: int, form: str = "JPEG") -> tuple[Outcome, Outc
     stream = io.BytesIO()
     stored.save(stream, form, exif=notes, **({"quality": 95} if form == "JPEG" else {}))
     name = "tried.jpg" if form == "JPEG" else "tried.png"
-    shown = ImageOps.exif_transpose(Image.open(io.BytesIO(stream.getvalue())))
-    assert np.abs(np.asarray(shown).astype(int) - GREY).mean() < 3  # a viewer shows it upright
+    turned = ImageOps.exif_transpose(Image.open(io.BytesIO(stream.getvalue())))
+    assert np.abs(np.asarray(turned).astype(int) - GREY).mean() < 3  # a viewer shows it upright
     outcomes = frames_of(folder, {name: stream.getvalue(), "right.png": png_of(GREY)})
-    return outcomes[name], outcomes["right.png"], np.asarray(stored), np.asarray(shown)
+    return outcomes[name], outcomes["right.png"], np.asarray(stored), np.asarray(turned)
 
 
-def test_a_jpeg_that_exif_turns_by_180_degrees(tmp_path):
-    outcome, right, stored, shown = photographed(tmp_path, 3)
-    assert outcome.mean_difference(right) < 3
-    assert maps_back(outcome, stored, shown)
-
-
-def test_a_jpeg_that_exif_turns_by_90_degrees(tmp_path):
-    outcome, right, stored, shown = photographed(tmp_path, 6)
-    assert outcome.mean_difference(right) < 3
-    assert maps_back(outcome, stored, shown)
-
-
-def test_a_jpeg_that_exif_turns_by_270_degrees(tmp_path):
-    outcome, right, stored, shown = photographed(tmp_path, 8)
-    assert outcome.mean_difference(right) < 3
-    assert maps_back(outcome, stored, shown)
-
-
-def test_a_jpeg_that_exif_mirrors(tmp_path):
-    outcome, right, stored, shown = photographed(tmp_path, 2)
-    assert outcome.mean_difference(right) < 3
-    assert maps_back(outcome, stored, shown)
-
-
-def test_a_jpeg_that_exif_transposes(tmp_path):
-    outcome, right, stored, shown = photographed(tmp_path, 5)
-    assert outcome.mean_difference(right) < 3
-    assert maps_back(outcome, stored, shown)
-
-
-def test_a_png_that_exif_turns_by_90_degrees(tmp_path):
-    outcome, right, stored, shown = photographed(tmp_path, 6, "PNG")
-    assert outcome.mean_difference(right) < 2
-    assert maps_back(outcome, stored, shown)
+@pytest.mark.parametrize(
+    ("form", "orientation"),
+    [("JPEG", 2), ("JPEG", 3), ("JPEG", 5), ("JPEG", 6), ("JPEG", 8), ("PNG", 6)],
+    ids=["mirrored", "by 180 degrees", "transposed", "by 90 degrees", "by 270 degrees", "png by 90 degrees"],
+)
+def test_a_picture_that_exif_turns(tmp_path, form, orientation):
+    outcome, right, stored, turned = photographed(tmp_path, orientation, form)
+    assert outcome.mean_difference(right) < {"JPEG": 3, "PNG": 2}[form]
+    assert maps_back(outcome, stored, turned)
 
 
 # -------------------------------------------------------------------------------------------- body parts
@@ -513,33 +489,33 @@ def cohort_with(folder, name: str, view: str = "PA", report: str = "") -> str:
 
 def test_a_pipe_as_an_image_is_a_row_with_a_reason(tmp_path):
     os.mkfifo(tmp_path / "odd.dcm")
-    told = cohort_with(tmp_path, "odd.dcm", "")
-    assert re.search(r"^odd (unreadable_file|missing_file|not_dicom)$", told, re.MULTILINE)
-    assert "accepted good" in told
+    reasons = cohort_with(tmp_path, "odd.dcm", "")
+    assert re.search(r"^odd (unreadable_file|missing_file|not_dicom)$", reasons, re.MULTILINE)
+    assert "accepted good" in reasons
 
 
 def test_a_link_to_a_pipe_as_an_image_is_a_row_with_a_reason(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "odd.png").symlink_to("pipe")
-    told = cohort_with(tmp_path, "odd.png")
-    assert re.search(r"^odd (unreadable_file|missing_file|not_dicom|not_selected)$", told, re.MULTILINE) or (
-        "accepted good odd" in told  # a picture whose view the table tells is first opened by the next stage
+    reasons = cohort_with(tmp_path, "odd.png")
+    assert re.search(r"^odd (unreadable_file|missing_file|not_dicom|not_selected)$", reasons, re.MULTILINE) or (
+        "accepted good odd" in reasons  # a picture whose view the table tells is first opened by the next stage
     )
 
 
 def test_a_socket_as_an_image_is_a_row_with_a_reason(tmp_path):
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(tmp_path / "odd.dcm"))
-        told = cohort_with(tmp_path, "odd.dcm", "")
-    assert re.search(r"^odd (unreadable_file|missing_file|not_dicom)$", told, re.MULTILINE)
-    assert "accepted good" in told
+        reasons = cohort_with(tmp_path, "odd.dcm", "")
+    assert re.search(r"^odd (unreadable_file|missing_file|not_dicom)$", reasons, re.MULTILINE)
+    assert "accepted good" in reasons
 
 
 def test_a_device_as_an_image_is_a_row_with_a_reason(tmp_path):
     (tmp_path / "odd.dcm").symlink_to("/dev/zero")
-    told = cohort_with(tmp_path, "odd.dcm", "")
-    assert re.search(r"^odd (unreadable_file|missing_file|not_dicom)$", told, re.MULTILINE)
-    assert "accepted good" in told
+    reasons = cohort_with(tmp_path, "odd.dcm", "")
+    assert re.search(r"^odd (unreadable_file|missing_file|not_dicom)$", reasons, re.MULTILINE)
+    assert "accepted good" in reasons
 
 
 READ_FRAMES = """
@@ -579,8 +555,8 @@ def test_a_dicom_of_zeros_is_given_up_without_reading_it_element_by_element(tmp_
 
 def test_a_preallocated_dicom_is_given_up_without_reading_it_all(tmp_path):
     path = tmp_path / "preallocated.dcm"
-    whole = encoded(dataset(stored_values(UPRIGHT, 8, False)))
-    path.write_bytes(whole[:300])  # the file's meta group alone
+    intact = encoded(dataset(stored_values(UPRIGHT, 8, False)))
+    path.write_bytes(intact[:300])  # the file's meta group alone
     os.truncate(path, 6_000_000_000)
     assert run_python(READ_ZEROS, str(path), "15", timeout_s=300).stdout.strip() in ("unreadable_header", "not_dicom")
 
@@ -652,6 +628,6 @@ def test_an_answer_is_written_for_a_file_with_odd_dates_and_sex(tmp_path):
     import pydicom
 
     with pydicom.config.disable_value_validation():
-        found = answers_of(tmp_path, StudyTime="23:59:07", StudyDate="05.01.2024", PatientSex="X",
+        answers = answers_of(tmp_path, StudyTime="23:59:07", StudyDate="05.01.2024", PatientSex="X",
                            PatientBirthDate="1950-02-01")  # fmt: skip
-    assert len(found) == 1
+    assert len(answers) == 1

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 import cv2
 import numpy as np
+import pytest
 from PIL import Image
 from pydicom import uid
 
@@ -139,8 +140,8 @@ def test_a_text_that_a_spreadsheet_has_cut_is_named(tmp_path, caplog):
     chests(tmp_path, "0.dcm")
     text = ("The lungs are clear. " * 2000)[:32_767]
     result, sentence = result_or_sentence(lambda: cohort_of(tmp_path, [f"p,s,i,0.dcm,{text},PA"]))
-    said = sentence + caplog.text + ("" if result is None else " ".join(result.details.values()))
-    assert re.search(r"32[ ,.]?767", said)
+    messages = sentence + caplog.text + ("" if result is None else " ".join(result.details.values()))
+    assert re.search(r"32[ ,.]?767", messages)
 
 
 # ------------------------------------------------------------------------------------------------ paths
@@ -199,21 +200,13 @@ def test_a_composed_name_finds_a_decomposed_folder(tmp_path):
     assert found_or_named(tmp_path, "Größen/1.dcm")
 
 
-def test_a_windows_path_finds_a_report(tmp_path):
+@pytest.mark.parametrize(("file", "named"), [("Befunde/1.txt", "Befunde\\1.txt"), ("REPORT1.TXT", "report1.txt")])
+def test_a_report_by_a_windows_path_or_in_another_case_is_found(tmp_path, file, named):
     chests(tmp_path, "0.dcm")
-    (tmp_path / "Befunde").mkdir()
-    (tmp_path / "Befunde/1.txt").write_text("FINDINGS: Clear lungs.")
+    (tmp_path / file).parent.mkdir(exist_ok=True)
+    (tmp_path / file).write_text("FINDINGS: Clear lungs.")
     header = "subject_id,study_id,image_id,image_path,report_path,view"
-    result = cohort_of(tmp_path, ["p,s,i,0.dcm,Befunde\\1.txt,PA"], header)
-    (row,) = result.accepted.to_dicts()
-    assert row["report_path"] is not None or "differs only in" in str(result.details)
-
-
-def test_a_report_in_another_case_is_found(tmp_path):
-    chests(tmp_path, "0.dcm")
-    (tmp_path / "REPORT1.TXT").write_text("FINDINGS: Clear lungs.")
-    header = "subject_id,study_id,image_id,image_path,report_path,view"
-    result = cohort_of(tmp_path, ["p,s,i,0.dcm,report1.txt,PA"], header)
+    result = cohort_of(tmp_path, [f"p,s,i,0.dcm,{named},PA"], header)
     (row,) = result.accepted.to_dicts()
     assert row["report_path"] is not None or "differs only in" in str(result.details)
 
@@ -269,8 +262,8 @@ def test_days_in_the_form_of_dicom_are_sorted_as_days(tmp_path):
 
 def test_days_that_may_be_american_or_british_are_named(tmp_path, caplog):
     chosen, sentence = first_images(tmp_path, "03/02/2024", "02/03/2024")
-    said = sentence + caplog.text
-    assert re.search(r"acquired", said) or re.search(r"i0 bad_row.*i1 bad_row", said)
+    messages = sentence + caplog.text
+    assert re.search(r"acquired", messages) or re.search(r"i0 bad_row.*i1 bad_row", messages)
     assert chosen <= {"i0", "i1"}
 
 
@@ -651,10 +644,15 @@ def test_a_list_of_pictures_of_a_reference_in_windows_letters_and_another_case(t
     cv2.imwrite(str(tmp_path / "Bild1.png"), np.random.default_rng(0).integers(0, 255, (200, 180), np.uint8))
     text = "image_id;image_path;subject_id;Bemerkung\r\na;BILD1.PNG;p1;schön\r\n"
     (tmp_path / "pictures.csv").write_bytes(text.encode("cp1252"))
-    told = {"name": "x", "format": "coco", "path": coco(tmp_path, small_coco()), "image_id": "{stem}"}
+    reference = {"name": "x", "format": "coco", "path": coco(tmp_path, small_coco()), "image_id": "{stem}"}
     output = tmp_path / "pictures.parquet"
     result, sentence = result_or_sentence(
-        lambda: run(annotations=told["path"], pictures=str(tmp_path / "pictures.csv"), output=str(output), told=told)
+        lambda: run(
+            annotations=reference["path"],
+            pictures=str(tmp_path / "pictures.csv"),
+            output=str(output),
+            told=reference,
+        )
     )
     del result
     if sentence:

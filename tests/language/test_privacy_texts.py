@@ -146,8 +146,8 @@ def test_what_identifies_nobody_stays(text):
 
 @pytest.mark.parametrize("number", ["+49 (0)7071 / 29-83411", "+1 (617) 555 - 0143", "+44 20 / 7946 0958"])
 def test_a_telephone_number_is_replaced_whole(number):
-    digits = re.findall(r"\d{3,}", number)
-    assert not [part for part in digits if part in scrub(f"Any question: call {number} now.", "p1").text]
+    scrubbed = scrub(f"Any question: call {number} now.", "p1").text
+    assert not set(re.findall(r"\d{3,}", number)) & set(re.findall(r"\d{3,}", scrubbed))
 
 
 def test_a_surrogate_says_nothing_of_what_it_replaces():

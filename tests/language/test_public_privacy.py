@@ -195,8 +195,8 @@ def test_findings_stay_beside_a_name(run):
     lines = [line for path in sorted(run.results.glob("reports/*.jsonl")) for line in read_lines(path)]
     marked = [line for line in lines if "large right pleural effusion" in line["section_text"]]
     assert len(marked) == 1
-    found = {(item["lesion_type"], item["presence"]) for item in marked[0]["tuples"]}
-    assert ("effusion", "positive") in found
+    lesions = {(item["lesion_type"], item["presence"]) for item in marked[0]["tuples"]}
+    assert ("effusion", "positive") in lesions
     assert run.hits("Wiedenhofer") == []
 
 

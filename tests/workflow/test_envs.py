@@ -87,8 +87,8 @@ def jobs() -> list[tuple[str, tuple[str, ...]]]:
 
 
 def pins(text: str) -> dict[str, str]:
-    found = re.findall(r"^([\w.-]+)(?:\[[\w,]+\])?==([\w.+-]+)", text, re.M)
-    return {name.lower().replace("_", "-"): version for name, version in found}
+    pinned = re.findall(r"^([\w.-]+)(?:\[[\w,]+\])?==([\w.+-]+)", text, re.M)
+    return {name.lower().replace("_", "-"): version for name, version in pinned}
 
 
 def declared(env: str) -> dict[str, str]:

@@ -42,11 +42,11 @@ def cohort_of(folder: Path, studies: list[tuple[str, str]], split: dict | None =
 
 def splits_of(result: Result) -> dict[str, str]:
     """Return {subject: split}. Raises AssertionError if a subject has two."""
-    found = defaultdict(set)
+    splits = defaultdict(set)
     for subject, split in result.accepted.select("subject_id", "split").iter_rows():
-        found[subject].add(split)
-    assert all(len(names) == 1 for names in found.values())
-    return {subject: next(iter(names)) for subject, names in found.items()}
+        splits[subject].add(split)
+    assert all(len(names) == 1 for names in splits.values())
+    return {subject: next(iter(names)) for subject, names in splits.items()}
 
 
 def people(number: int) -> list[tuple[str, str]]:
@@ -92,17 +92,17 @@ def test_splits_depend_neither_on_the_order_of_rows_nor_on_shards(tmp_path):
 
 def test_given_splits_win_and_missing_ones_are_filled(tmp_path):
     studies = [("a", "train"), ("b", "train"), ("c", "train"), *people(9)]
-    found = splits_of(cohort_of(tmp_path, studies))
-    assert {found[name] for name in "abc"} == {"train"}
-    assert set(found.values()) == set(SPLITS)
+    splits = splits_of(cohort_of(tmp_path, studies))
+    assert {splits[name] for name in "abc"} == {"train"}
+    assert set(splits.values()) == set(SPLITS)
 
 
 def test_a_given_test_split_is_not_added_to_for_want_of_one(tmp_path):
     studies = [("a", "test"), ("b", "validate"), *people(8)]
-    found = splits_of(cohort_of(tmp_path, studies))
-    assert found["a"] == "test"
-    assert found["b"] == "validate"
-    assert "train" in found.values()
+    splits = splits_of(cohort_of(tmp_path, studies))
+    assert splits["a"] == "test"
+    assert splits["b"] == "validate"
+    assert "train" in splits.values()
 
 
 def test_the_papers_shares_hold_from_two_thousand_subjects_on(tmp_path):
@@ -111,8 +111,8 @@ def test_the_papers_shares_hold_from_two_thousand_subjects_on(tmp_path):
         place = stable_hash("split", seed, subject) / 2**64 * 100
         return "train" if place < 98 else "validate" if place < 99 else "test"
 
-    found = splits_of(cohort_of(tmp_path, people(2000)))
-    assert found == {subject: by_hash(subject) for subject in found}
+    splits = splits_of(cohort_of(tmp_path, people(2000)))
+    assert splits == {subject: by_hash(subject) for subject in splits}
 
 
 def test_one_subject_below_two_thousand_is_split_in_eighty_ten_and_ten(tmp_path):
@@ -122,8 +122,8 @@ def test_one_subject_below_two_thousand_is_split_in_eighty_ten_and_ten(tmp_path)
 
 
 def test_shares_that_a_user_sets_are_kept(tmp_path):
-    found = splits_of(cohort_of(tmp_path, people(20), {"train": 100, "validate": 0, "test": 0}))
-    assert set(found.values()) == {"train"}
+    splits = splits_of(cohort_of(tmp_path, people(20), {"train": 100, "validate": 0, "test": 0}))
+    assert set(splits.values()) == {"train"}
 
 
 # --------------------------------------------------------------------------------------- plans and refusals
@@ -147,12 +147,12 @@ ALL_TRAIN = {"split": {"train": 100, "validate": 0, "test": 0}}
 def refusal(folder: Path, *arguments: str) -> str:
     """Return the sentence with which a run stops before its first job. Raises AssertionError if it does not."""
     done = snakemake(folder, *arguments, check=False)
-    said = done.stdout + done.stderr
-    assert done.returncode != 0, said[-1500:]
-    assert "Traceback" not in said
+    printed = done.stdout + done.stderr
+    assert done.returncode != 0, printed[-1500:]
+    assert "Traceback" not in printed
     assert not list(folder.glob("results/*/*"))
-    lines = [line for line in said.splitlines() if line.startswith("cxr-ils: ") or "cxr-ils: " in line]
-    assert lines, said[-1500:]
+    lines = [line for line in printed.splitlines() if line.startswith("cxr-ils: ") or "cxr-ils: " in line]
+    assert lines, printed[-1500:]
     return lines[-1]
 
 
@@ -166,15 +166,15 @@ def test_radvlm_without_test_subjects_is_refused_by_a_run(tmp_path):
     folder = small_cohort(tmp_path / "a", cohort=ALL_TRAIN)
     command = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"), "--directory", str(folder)]
     command += ["--configfile", str(folder / "mine.yaml"), "--cores", "1", "--", "radvlm"]
-    with open(tmp_path / "said", "w") as said:
-        run = subprocess.Popen(command, cwd=ROOT, stdout=said, stderr=said, start_new_session=True)
+    with open(tmp_path / "printed", "w") as printed:
+        run = subprocess.Popen(command, cwd=ROOT, stdout=printed, stderr=printed, start_new_session=True)
         while run.poll() is None and not list(folder.glob("results/*/*")):  # its first result: it was not refused
             time.sleep(0.2)
         made = list(folder.glob("results/*/*"))
         if run.poll() is None:
             os.killpg(run.pid, signal.SIGKILL)
         run.wait()
-    text = (tmp_path / "said").read_text()
+    text = (tmp_path / "printed").read_text()
     assert made == []
     assert re.search(r"cxr-ils: [^\n]*\btest\b", text), text[-800:]
 
@@ -187,18 +187,18 @@ def test_a_dataset_without_test_subjects_is_not_refused(tmp_path):
 
 def test_a_threshold_set_that_is_not_declared_is_named(tmp_path):
     done = snakemake(small_cohort(tmp_path / "a"), "--dry-run", "results/dataset/strictest/train.jsonl", check=False)
-    said = done.stdout + done.stderr
+    printed = done.stdout + done.stderr
     assert done.returncode != 0
-    assert "No rule to produce" not in said
-    assert re.search(r"cxr-ils: [^\n]*strictest[^\n]*default", said)
+    assert "No rule to produce" not in printed
+    assert re.search(r"cxr-ils: [^\n]*strictest[^\n]*default", printed)
 
 
 def test_a_run_that_is_not_declared_is_named(tmp_path):
     done = snakemake(small_cohort(tmp_path / "a"), "--dry-run", "results/training/quarter/model", check=False)
-    said = done.stdout + done.stderr
+    printed = done.stdout + done.stderr
     assert done.returncode != 0
-    assert "No rule to produce" not in said
-    assert re.search(r"cxr-ils: [^\n]*quarter", said)
+    assert "No rule to produce" not in printed
+    assert re.search(r"cxr-ils: [^\n]*quarter", printed)
 
 
 def test_a_dry_run_refuses_a_changed_manifest_as_the_run_does(tmp_path):
@@ -209,8 +209,8 @@ def test_a_dry_run_refuses_a_changed_manifest_as_the_run_does(tmp_path):
     planned = snakemake(folder, "--dry-run", "reports", check=False)
     made = snakemake(folder, "reports", check=False)
     assert planned.returncode == made.returncode
-    said = [re.findall(r"cxr-ils: (.*)", done.stdout + done.stderr) for done in (planned, made)]
-    assert said[0] == said[1] or made.returncode == 0
+    printed = [re.findall(r"cxr-ils: (.*)", done.stdout + done.stderr) for done in (planned, made)]
+    assert printed[0] == printed[1] or made.returncode == 0
 
 
 def plan_of(folder: Path) -> str:
@@ -221,26 +221,26 @@ def plan_of(folder: Path) -> str:
 
 def test_the_plan_of_a_manifest_tells_its_splits_and_makes_nothing(tmp_path):
     folder = small_cohort(tmp_path / "a", subjects=12)
-    said = plan_of(folder)
+    printed = plan_of(folder)
     for word in ("train", "validate", "test", "reports", "GB"):
-        assert word in said
-    assert re.search(r"\b12\b", said)
+        assert word in printed
+    assert re.search(r"\b12\b", printed)
     assert not [path for path in folder.rglob("results/**/*") if path.is_file() and path.name != "plan.tsv"]
 
 
 def test_the_plan_of_the_embedded_cohort_tells_all_four_systems(tmp_path):
     write_settings(tmp_path, SLICE)
-    said = plan_of(tmp_path)
+    printed = plan_of(tmp_path)
     for word in ("ILS", "SemiSyn", "MedGround", "RadVLM", "core time"):
-        assert word.lower() in said.lower()
+        assert word.lower() in printed.lower()
 
 
 def test_a_target_prints_its_plan_before_its_first_job(tmp_path):
     folder = small_cohort(tmp_path / "a")
     done = snakemake(folder, "reports")
-    said = done.stdout + done.stderr
-    first_job = said.find("rule cohort_shards:")
-    plan = re.search(r"^.*\btrain\b.*\bvalidate\b.*$", said, re.MULTILINE)
+    printed = done.stdout + done.stderr
+    first_job = printed.find("rule cohort_shards:")
+    plan = re.search(r"^.*\btrain\b.*\bvalidate\b.*$", printed, re.MULTILINE)
     assert plan is not None
     assert first_job < 0 or plan.start() < first_job
 
@@ -249,9 +249,9 @@ def test_a_finished_target_prints_no_plan(tmp_path):
     folder = small_cohort(tmp_path / "a")
     snakemake(folder, "reports")
     done = snakemake(folder, "reports")
-    said = done.stdout + done.stderr
-    assert "Nothing to be done" in said
-    assert not re.search(r"\btrain\b.*\bvalidate\b", said)
+    printed = done.stdout + done.stderr
+    assert "Nothing to be done" in printed
+    assert not re.search(r"\btrain\b.*\bvalidate\b", printed)
 
 
 def test_medground_of_a_manifest_holds_no_drawn_cells(tmp_path):
@@ -291,21 +291,21 @@ def test_an_exported_yolo_names_no_empty_folder(tmp_path):
     from cxr.semisyn.dataset.export import ExportOptions
     from semisyn_jobs import FINDINGS
 
-    given = write(tmp_path, [Job("effusion", 0), Job("effusion", 1)])
-    made = tables(tmp_path, given)
+    inputs_of_stage = write(tmp_path, [Job("effusion", 0), Job("effusion", 1)])
+    made = tables(tmp_path, inputs_of_stage)
     (tmp_path / "sheet.md").write_text("Told.\n")
     options = ExportOptions(
         findings=FINDINGS, labels={name: name for name in FINDINGS}, kind="conditioning", target="source",
         pixels="frame", withhold=[], salt="", size=8, format="yolo",
     )  # fmt: skip
-    inputs = {name: given[name] for name in ("edited", "frames", "cohort")} | {
+    inputs = {name: inputs_of_stage[name] for name in ("edited", "frames", "cohort")} | {
         name: made[name] for name in ("images", "boxes")
     }
     export.run(**inputs, sheet=str(tmp_path / "sheet.md"), folder=tmp_path / "out", options=options)
-    told = yaml.safe_load((tmp_path / "out/data.yaml").read_text())
+    data_yaml = yaml.safe_load((tmp_path / "out/data.yaml").read_text())
     for name in ("train", "val", "test"):
-        if told.get(name):
-            folder = Path(told.get("path", "")) / told[name]
+        if data_yaml.get(name):
+            folder = Path(data_yaml.get("path", "")) / data_yaml[name]
             assert list((tmp_path / "out" / folder).glob("*.png")), name
 
 

@@ -20,7 +20,7 @@ from cxr.llm.keys import key_of
 from cxr.llm.options import Execution, ModelOptions
 
 log = logging.getLogger("cxr")
-KEPT, ALL = "answers", "all"
+ANSWERS, SEVERAL_SHARDS = "answers", "all"
 """Folder of the answers as they come, and its part for several shards."""
 
 
@@ -54,25 +54,25 @@ def run(
     Raises UserError if the model cannot be reached, Broken if none of its answers is usable.
     """
     cohorts, outputs = ([paths] if isinstance(paths, str) else list(paths) for paths in (cohort, output))
-    of_shards = [texts_of(path, options) for path in cohorts]
-    texts = dict(sorted((key, text) for found in of_shards for key, text in found.items()))
+    texts_by_shard = [texts_of(path, options) for path in cohorts]
+    texts = dict(sorted((key, text) for shard in texts_by_shard for key, text in shard.items()))
     log.info("structuring: %d distinct texts of %d shards", len(texts), len(cohorts))
     generate, tolerance = lazily(options, Execution.of(execution, structuring.EXECUTION)), Tolerance.of(compute)
     lines = answered(
         list(texts),
         lambda names: structuring.structured({name: texts[name] for name in names}, options, generate, tolerance),
-        folder=Path(outputs[0]).parent / KEPT / (ALL if len(outputs) > 1 else Path(outputs[0]).stem),
+        folder=Path(outputs[0]).parent / ANSWERS / (SEVERAL_SHARDS if len(outputs) > 1 else Path(outputs[0]).stem),
         mark=identity(options, ""),
         at_once=execution["texts_at_once"],
         key="text",
     )
-    for path, found in zip(outputs, of_shards, strict=True):
-        write_lines(path, [lines[key] for key in sorted(found)], checked=True)
+    for path, shard in zip(outputs, texts_by_shard, strict=True):
+        write_lines(path, [lines[key] for key in sorted(shard)], checked=True)
 
 
 def texts_of(cohort: str, options: StructuringOptions) -> dict[str, list[str]]:
     """Return {key: sentences} of the distinct texts of a shard."""
     rows = read_table(cohort).sort("study_id", "rank", "image_id")
     studies = [images.to_dicts() for _, images in rows.group_by("study_id", maintain_order=True)]
-    found = (reading.read(reading.row_of(images), options) for images in studies)
-    return {key_of(each.sentences): each.sentences for each in found if isinstance(each, reading.Section)}
+    readings = (reading.read(reading.row_of(images), options) for images in studies)
+    return {key_of(each.sentences): each.sentences for each in readings if isinstance(each, reading.Section)}
