@@ -34,7 +34,8 @@ COLUMNS = {"piece": pl.String, "card": pl.String, "what": pl.String, "value": pl
 MARKS = {".md": ("<!-- gpu: begin -->", "<!-- gpu: end -->"), ".yaml": ("# gpu: begin", "# gpu: end")}
 HOURS, UNITS = "docs/reference/scale.md", "resources/costs.yaml"
 """The page whose tables are computed from the unit costs, and these."""
-PAGES = (HOURS, "docs/reference/benchmarks.md", UNITS)
+PAGES = ("docs/reference/benchmarks.md", UNITS)
+"""The files that get the figures."""
 
 
 def card_of(device: str) -> str:
@@ -91,14 +92,16 @@ def blocks(table: pl.DataFrame) -> dict[str, str]:
 
 def fill(root: Path, table: pl.DataFrame) -> None:
     """Write the figures into the pages below ``root``. Raises Refused."""
-    told, before = blocks(table), scale.report(units=root / UNITS)
-    for name in (UNITS, *(page for page in PAGES if page != UNITS)):
-        path = root / name
-        text = filled(path.read_text(encoding="utf-8"), path.suffix, told[path.suffix])
-        if name == HOURS:
-            text = recomputed(text, before, scale.report(units=root / UNITS))
-        with atomic(path) as temporary:
-            temporary.write_text(text, encoding="utf-8")
+    block_of, before = blocks(table), scale.report(units=root / UNITS)
+    for path in (root / name for name in PAGES):
+        _write(path, filled(path.read_text(encoding="utf-8"), path.suffix, block_of[path.suffix]))
+    hours = root / HOURS
+    _write(hours, recomputed(hours.read_text(encoding="utf-8"), before, scale.report(units=root / UNITS)))
+
+
+def _write(path: Path, text: str) -> None:
+    with atomic(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
 
 
 def recomputed(text: str, before: str, after: str) -> str:

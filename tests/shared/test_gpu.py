@@ -51,23 +51,41 @@ def test_the_device_is_a_gpu_that_adds():
         device_of("auto", there + 1)
 
 
-@pytest.mark.parametrize("weights", ["told", "random"])
-def test_hybridgnet_draws_the_same_organs(tmp_path, weights):
+def test_hybridgnet_draws_the_same_organs(tmp_path):
     from cxr.imaging.organs.hybridgnet import HybridGNetOrgans, square_of
-    from tiny_hybridgnet import coarse_ovals, publish, random_weights, told
+    from tiny_hybridgnet import coarse_ovals, publish, told
 
-    path = publish(tmp_path, told(coarse_ovals()) if weights == "told" else random_weights())
-    one, other = (HybridGNetOrgans(path, setup({}, device)) for device in DEVICES)
+    path = publish(tmp_path, told(coarse_ovals()))
+    on_cpu, on_card = (HybridGNetOrgans(path, setup({}, device)) for device in DEVICES)
     same = np.array([[1.0, 0, 0], [0, 1, 0]])
     for image in pictures(3):
         picture, _ = square_of(image, np.ones(2))
-        np.testing.assert_allclose(other.landmarks([picture]), one.landmarks([picture]), atol=0.05)
-        assert (other.landmarks([picture]) == other.landmarks([picture])).all()
-        masks = [engine.segment(image, "i", same, image.shape) for engine in (one, other)]
+        np.testing.assert_allclose(on_card.landmarks([picture]), on_cpu.landmarks([picture]), atol=0.05)
+        masks = [engine.segment(image, "i", same, image.shape) for engine in (on_cpu, on_card)]
         assert [iou(*both) > 0.99 or not both[0].any() for both in zip(*masks, strict=True)] == [True] * 3
 
 
+def test_the_encoder_of_hybridgnet_computes_the_same(tmp_path):
+    """In float64, and without the decoder: that of an untrained net moves a landmark by 12 pixels for one grey level of
+    one pixel, because the last bit of a coordinate decides between three samples of a window and four."""
+    from cxr.imaging.organs.hybridgnet import HybridGNetOrgans
+    from cxr.imaging.organs.hybridgnet.net import HybridGNet
+    from tiny_hybridgnet import publish, random_weights
+
+    net, features = HybridGNet().double().eval(), {}
+    net.load_state_dict(random_weights())
+    image = torch.from_numpy(np.random.default_rng(1).random((1, 1, 1024, 1024)))
+    with torch.inference_mode():
+        for device in DEVICES:
+            features[device] = [part.cpu() for part in net.encoder.to(device)(image.to(device))]
+    torch.testing.assert_close(features["cuda"], features["cpu"], rtol=1e-6, atol=1e-6)
+    engine = HybridGNetOrgans(publish(tmp_path, random_weights()), setup({}, "cuda"))
+    picture = np.round(image[0, 0].numpy() * 255).astype(np.uint8)
+    assert (engine.landmarks([picture]) == engine.landmarks([picture])).all()
+
+
 def test_the_five_folds_find_the_same_boxes(tmp_path):
+    """All but 2 %: untrained nets have boxes at every score, and one at a threshold may fall on either side."""
     from cxr.imaging.boxes.engine import BoxesOptions
     from cxr.imaging.boxes.scaled_yolov4 import INPUTS, PUBLISHED, ScaledYolov4Engine
     from cxr.imaging.weights.scaled_yolov4 import convert_scaled_yolov4
@@ -81,12 +99,19 @@ def test_the_five_folds_find_the_same_boxes(tmp_path):
     own = {"image_size": 128, "border": 32, "fold_iou": 0.65, "ensemble_iou": 0.5, "wrap_white": False}
     own["dtype"] = "float32"
     options = BoxesOptions("scaled_yolov4", None, "frame", 0.3, 0.5, 100, [], own)
-    one, other = (ScaledYolov4Engine(options, setup(files, device, own)) for device in DEVICES)
-    for here, there in zip(one.detect_batch(pictures(4)), other.detect_batch(pictures(4)), strict=True):
-        assert len(here.boxes) > 3
-        assert here[2] == there[2]
-        np.testing.assert_allclose(there[0], here[0], atol=0.5)
-        np.testing.assert_allclose(there[1], here[1], atol=2e-3)
+    engines = [ScaledYolov4Engine(options, setup(files, device, own)) for device in DEVICES]
+    for on_cpu, on_card in zip(*(engine.detect_batch(pictures(4)) for engine in engines), strict=True):
+        assert len(on_cpu.boxes) > 3
+        assert with_partner(on_cpu, on_card) > 0.98
+        assert with_partner(on_card, on_cpu) > 0.98
+
+
+def with_partner(detections, others) -> float:
+    """Return the fraction of boxes that the others have too: same label, 0.5 pixels and 0.002 of score aside."""
+    same = np.equal.outer(np.array(detections[2]), np.array(others[2]))
+    same &= np.abs(detections[0][:, None] - others[0]).max(axis=2) <= 0.5
+    same &= np.abs(detections[1][:, None] - others[1]) <= 2e-3
+    return same.any(axis=1).mean()
 
 
 def test_radedit_edits_the_same(tmp_path):
@@ -94,7 +119,7 @@ def test_radedit_edits_the_same(tmp_path):
     import tiny_diffusion
     from cxr.imaging.anomaly.radedit import load
 
-    own = {"prompt": "no finding", "invert_prompt": "", "steps": 4, "guidance": 7.5, "invert_guidance": 3.5}
+    own = {"prompt": "heart normal", "invert_prompt": "", "steps": 4, "guidance": 7.5, "invert_guidance": 3.5}
     own |= {
         "skip_ratio": 0.3,
         "keep_margin": 0,
