@@ -24,6 +24,8 @@ from cxr.ils.masks.box_conditions import CHANGED, MEASURED, Judged, judge, shown
 from cxr.ils.masks.thresholds import exact
 from cxr.reporting.explain.explain_study import explain
 from cxr.reporting.page import cases, costs, gallery, make_page, pictures, sections, versions
+from cxr.reporting.review.form import Form
+from cxr.reporting.review.page import write_page
 from cxr.workflow.params import stage_options
 from cxr.workflow.settings import read
 
@@ -296,6 +298,27 @@ def test_the_page_names_all_four_systems_and_says_synthetic_beside_the_paper(wor
     assert "Synthetic images and reports" in text.partition("</header>")[0]
     captions = [name for name, _ in page.tables]
     assert [name for name in captions if "paper" in name and "(synthetic)" not in name] == []
+
+
+def test_every_page_of_the_embedded_cohort_says_that_its_data_are_synthetic(workflow_run):
+    pages = [path for path in (workflow_run / "results").rglob("*.html") if "report" not in path.name]
+    assert {"index.html", "costs.html"} <= {path.name for path in pages}
+    assert [path for path in pages if "Synthetic images and reports:" not in path.read_text(encoding="utf-8")] == []
+
+
+@pytest.mark.parametrize("source", ["embedded", "manifest"])
+def test_experts_are_shown_whether_the_data_are_synthetic(source, tmp_path):
+    cohort = {"source": source} | ({"manifest": "m.csv"} if source == "manifest" else {})
+    options_by_stage = stage_options(read({"cohort": cohort}))
+    stages = ("review", "review_queries", "semisyn_readers_pages")
+    assert [options_by_stage[stage]["synthetic"] for stage in stages] == [source == "embedded"] * 3
+    written = [tmp_path / name for name in ("plain.html", "labelled.html")]
+    for path, synthetic in zip(written, (False, True), strict=True):
+        data = {"expert": "A", "items": []}
+        write_page(path, Form("Review", "review", False, ()), data, [], "draw fewer", synthetic)
+    plain, labelled = (path.read_text(encoding="utf-8") for path in written)
+    assert "synthetic" not in plain
+    assert "<h1>Review (the embedded cohort: synthetic images and reports) <span>" in labelled
 
 
 def test_a_real_cohort_is_not_called_synthetic_and_has_no_truth(workflow_run, tmp_path):

@@ -57,6 +57,7 @@ def stage_options(settings: Settings) -> dict[str, dict]:
     for files in ("predictions", "reviewed"):
         plain["evaluation"].pop(files)
     seed, masks, dataset = plain["seed"], plain["masks"], plain["dataset"]
+    synthetic = settings.cohort.source == "embedded"
     logic = {name: dataset[name] for name in ("predicted_other", "blocking", "kinds", "joint_location", "one_answer")}
     units = logic | {name: dataset[name] for name in ("weak_hedges", "global_requires_definitive")}
     cohort = plain["cohort"] | {"seed": seed}
@@ -70,7 +71,7 @@ def stage_options(settings: Settings) -> dict[str, dict]:
     reading = {name: reports[name] for name in READING}
     del cohort["split"]
     per_study, cohort["split_shares"] = cohort.pop("per_study"), settings.cohort.split.shares()
-    if cohort["source"] == "embedded":
+    if synthetic:
         cohort |= {"source": "manifest", "manifest": EMBEDDED_MANIFEST}
         cohort["shards"] = cohort["shards"] or EMBEDDED_SHARDS
     cohort["shards"] = cohort["shards"] or DEFAULT_SHARDS
@@ -103,32 +104,32 @@ def stage_options(settings: Settings) -> dict[str, dict]:
             | {"seed": seed, "withheld": text_withheld(plain)}
             | {name: plain["figures"][name] for name in ("dpi", "quality")},
             "page_radvlm": {
-                "drawn": settings.cohort.source == "embedded" and plain["radvlm"]["sources"]["use"] == ["own"],
+                "drawn": synthetic and plain["radvlm"]["sources"]["use"] == ["own"],
             },
-            "page_costs": {"dpi": plain["figures"]["dpi"]},
+            "page_costs": {"dpi": plain["figures"]["dpi"], "drawn": synthetic},
             "explain": {"dpi": plain["figures"]["dpi"]},
             "paraphrase": _paraphrase(plain),
             "training": _stage("training", plain) | {"seed": seed},
             "inference": _inference(plain),
             "evaluation": plain["evaluation"] | {"seed": seed},
-            "review": {name: plain["review"][name] for name in PAGES},
+            "review": {name: plain["review"][name] for name in PAGES} | {"synthetic": synthetic},
             "review_merge": {name: plain["review"][name] for name in MERGE},
         }
-        | _reviewed_queries(plain["review"])
+        | _reviewed_queries(plain["review"], synthetic)
         | _measured(settings, plain)
         | semisyn_options(settings.semisyn, plain)
     )
     return options | release_options(settings, options)
 
 
-def _reviewed_queries(section: dict) -> dict[str, dict]:
+def _reviewed_queries(section: dict, synthetic: bool) -> dict[str, dict]:
     """Return the options of the pages, sheets and tables of MedGround's queries."""
-    pages = {name: section[name] for name in ("experts", "seed")}
-    drawn = {name: section[name] for name in ("rule", "interval", "replicates", "seed")}
+    pages = {name: section[name] for name in ("experts", "seed")} | {"synthetic": synthetic}
+    merging = {name: section[name] for name in ("rule", "interval", "replicates", "seed")}
     return {
         "review_queries": pages | {"form": "queries", "fewer": "draw fewer queries with review.positives"},
         "review_queries_answers": {"form": "queries", "setting": "review.sheets"},
-        "review_queries_tables": drawn | {"experts": len(section["experts"])},
+        "review_queries_tables": merging | {"experts": len(section["experts"])},
     }
 
 

@@ -86,6 +86,7 @@ def _readers(plain: dict) -> dict[str, dict]:
             "form": "readers",
             "seed": section["seed"],
             "fewer": f"lower {key}.images",
+            "synthetic": plain["cohort"]["source"] == "embedded",
         },
         "semisyn_readers_answers": {"form": "readers", "setting": f"{key}.sheets"},
         "semisyn_readers_tables": drawn | {"readers": len(section["experts"])},

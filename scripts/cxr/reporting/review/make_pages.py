@@ -44,13 +44,14 @@ FEWER = "set review.jpeg_quality to 90, or draw fewer units with review.positive
 
 @dataclass(frozen=True)
 class ReviewOptions:
-    """The experts and the number of units (``review.*``)."""
+    """The experts and the number of units (``review.*``); synthetic: whether the cohort is the embedded one."""
 
     experts: list[str]
     positives: int
     negatives: int
     seed: int
     jpeg_quality: int
+    synthetic: bool = False
 
 
 def run_pages(
@@ -79,7 +80,7 @@ def run_pages(
         items = ordered(dealt[expert], expert, options.seed)
         on_page = [(code, shown(unit)) for code, unit in items]
         data, urls = page.page_data(expert, form, on_page, pictures.__getitem__, pngs.__getitem__)
-        page.write_page(path, form, data, urls, FEWER)
+        page.write_page(path, form, data, urls, FEWER, options.synthetic)
         rows += [
             (expert, data["page"], position, code, number[unit.key])
             for position, (code, unit) in enumerate(items, start=1)

@@ -95,7 +95,9 @@ def page_data(
     return {"page": "p" + digest.hexdigest()[:16], "expert": expert, "form": form.shown(), "items": rows}, pictures
 
 
-def write_page(path: str | Path, form: Form, data: dict, pictures: Sequence[str], remedy: str) -> None:
+def write_page(
+    path: str | Path, form: Form, data: dict, pictures: Sequence[str], remedy: str, synthetic: bool = False
+) -> None:
     """Write the page. On a blind one all pictures take the same space, so that a size tells nothing of a source.
 
     Raises UserError, which ends with the ``remedy``, if the page would be larger than a browser can hold.
@@ -117,7 +119,7 @@ def write_page(path: str | Path, form: Form, data: dict, pictures: Sequence[str]
         f'<script type="text/plain" id="picture-{n}">{url:<{least}}</script>' for n, url in enumerate(pictures)
     )
     text = template.substitute(
-        title=escape(form.title),
+        title=escape(form.title + SYNTHETIC * synthetic),
         expert=escape(data["expert"]),
         style=style,
         style_hash=hash_of(style),
@@ -130,5 +132,6 @@ def write_page(path: str | Path, form: Form, data: dict, pictures: Sequence[str]
         temporary.write_text(text, encoding="utf-8", newline="\n")
 
 
+SYNTHETIC = " (the embedded cohort: synthetic images and reports)"
 MAX_BYTES = 400 << 20
 """Chromium cannot hold a string of more than 512 MB."""

@@ -30,6 +30,7 @@ class UnitPagesOptions:
     """form: name in resources/review/forms.yaml; fewer: the remedy for a page that is too large.
 
     named: {question: {value: label}} of answers in the place of the form's own, and beside them.
+    synthetic: whether the cohort is the embedded one.
     """
 
     experts: list[str]
@@ -37,6 +38,7 @@ class UnitPagesOptions:
     seed: int
     fewer: str
     named: dict[str, dict[str, str]] = field(default_factory=dict)
+    synthetic: bool = False
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,7 @@ class UnitAnswersOptions:
     form: str
     setting: str
     named: dict[str, dict[str, str]] = field(default_factory=dict)
+    synthetic: bool = False
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,7 @@ def run_pages(*, units: str, pages: list[str], asked: str, options: UnitPagesOpt
         data, urls = page.page_data(
             expert, form, on_page, lambda name: ("image/png", pictures[name]), masks.__getitem__, also.__getitem__
         )
-        page.write_page(path, form, data, urls, options.fewer)
+        page.write_page(path, form, data, urls, options.fewer, options.synthetic)
         rows += [(expert, data["page"], at, code, unit.name) for at, (code, unit) in enumerate(dealt, start=1)]
     write_table(asked, pl.DataFrame(rows, schema=schema(ITEMS), orient="row"), ITEMS)
 
