@@ -125,16 +125,19 @@ include: "rules/reporting/review_queries.smk"
 include: "rules/reporting/release.smk"
 include: "rules/reporting/release_mixes.smk"
 include: "rules/reporting/plan.smk"
+include: "rules/reporting/clean_old.smk"
 
 
 onstart:
     begin(PLAN, workflow)
 
 
-# Shown at the end of a run, where it cannot be missed: reports that could not be read, findings that are short of images.
+# Shown at the end of a run, where it cannot be missed: reports that could not be read, findings that are short of images,
+# results of earlier settings.
 onsuccess:
     tell_last_words(Path("results/reports/reading.tsv"))
     tell_short(Path("results/semisyn/dataset/conservation.tsv"))
+    OldFiles(workflow, PLAN.shards_of).name()
 
 
 onerror:
@@ -152,6 +155,8 @@ rule all:
         rules.weights.output if PLAN.weights_needed or PLAN.models else [],
 
 
+keep_records_with_results()
+keep_fresh(workflow, PLAN)
 when_planned(workflow, partial(begin, PLAN, workflow), "plan", partial(unknown_name, PLAN))
 tell_dry_runs_in_full(workflow)
 tell_local_rules(workflow)

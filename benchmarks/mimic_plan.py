@@ -165,13 +165,31 @@ def outputs_of(printed: str) -> list[str]:
 
 
 def fake(folder: Path, outputs: list[str]) -> None:
-    """Make every output that is not there, empty (a folder where the name has no ending), in the order of the jobs."""
+    """Make every output that is not there, empty (a folder where the name has no ending), in the order of the jobs.
+
+    The tables of the images and reports that jobs have read are real: the next run looks at each of these files.
+    """
     for name in outputs:
         path = folder / name
         if not path.exists():
             (path if not path.suffix else path.parent).mkdir(parents=True, exist_ok=True)
-            if path.suffix:
+            if name.startswith("results/cohort/files_read/"):
+                write_files_read(folder, path)
+            elif path.suffix:
                 path.touch()
+
+
+def write_files_read(folder: Path, table: Path) -> None:
+    """Write the table of the files that the job of a shard of frames or reports has read; an empty one for others."""
+    from cxr.base.source_files import state_row, write_states  # imported here: the other tasks need none of it
+    from cxr.base.tables import read_table
+
+    rows = []
+    if table.parent.name in ("frames", "reports"):
+        cohort = read_table(folder / "results/cohort" / table.name).filter(rank=0)
+        columns = ("image_id", "path") if table.parent.name == "frames" else ("study_id", "report_path")
+        rows = [state_row(*row) for row in cohort.select(columns).drop_nulls().iter_rows()]
+    write_states(table, rows)
 
 
 def expected_jobs(sets: int, shards: int = SHARDS) -> int:

@@ -7,12 +7,15 @@ sys.path.insert(0, str(Path(workflow.current_basedir.get_path_or_uri(secret_free
 
 from cxr.base.errors import UserError
 from cxr.base.exclusions import STAGES
+from cxr.base.runner import announce_runner
 from cxr.language.reports.told import tell_last_words
 from cxr.semisyn.dataset.told import tell_short
 from cxr.workflow.code_digest import keep as keep_digests
 from cxr.workflow.code_digest import remember as remember_digests
+from cxr.workflow.freshness import keep_fresh
 from cxr.workflow.jobs import code_of, growing, job, warned
-from cxr.workflow.params import wordings_of
+from cxr.workflow.old_files import OldFiles
+from cxr.workflow.params import cohort_options, wordings_of
 from cxr.workflow.plan import make_plan
 from cxr.workflow.names import unknown_name
 from cxr.workflow.preflight import present
@@ -20,8 +23,10 @@ from cxr.workflow.release_facts import environments
 from cxr.workflow.settings import SettingsError
 from cxr.workflow.snakemake_compat import (
     default_resources,
+    keep_records_with_results,
     refuse_missing_conda,
     run_one_by_one,
+    take_only_target,
     tell_dry_runs_in_full,
     tell_local_rules,
     tell_of_locks,
@@ -42,6 +47,8 @@ try:
 except (SettingsError, UserError) as error:
     sys.exit(f"cxr-ils: {error}")
 
+take_only_target(workflow)
+announce_runner()
 run_one_by_one(workflow)
 use_all_cores(workflow)
 tell_why_groups_fail()

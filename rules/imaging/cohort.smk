@@ -8,6 +8,7 @@ rule cohort_shards:
         shards=expand("results/cohort/{shard}.parquet", shard=PLAN.shards),
         images="results/cohort/images.parquet",
         excluded="results/cohort/excluded.parquet",
+        files_read="results/cohort/files_read/cohort.parquet",
     log:
         "logs/cohort/cohort.log",
     benchmark:
@@ -20,8 +21,7 @@ rule cohort_shards:
         runtime=minutes(240),
     params:
         **job("imaging.cohort.make_cohort.run"),
-        # the manifest may be another rule's output: it is named once, among the inputs
-        options={key: value for key, value in PLAN.options["cohort"].items() if key != "manifest"},
+        options=cohort_options(PLAN.options),
         manifest=lambda wildcards, input: input.get("manifest", ""),
     message:
         "Cohort: accept images and reports, exclude others with a reason"

@@ -8,6 +8,7 @@ rule frames_shard:
         output="results/frames/{shard}.h5",
         excluded="results/frames/{shard}.excluded.parquet",
         corrected="results/frames/{shard}.corrected.parquet",
+        files_read="results/cohort/files_read/frames/{shard}.parquet",
     log:
         "logs/frames/{shard}.log",
     benchmark:

@@ -8,6 +8,7 @@ rule reports_shard:
     output:
         output="results/reports/{shard}.jsonl",
         excluded="results/reports/{shard}.excluded.parquet",
+        files_read="results/cohort/files_read/reports/{shard}.parquet",
     log:
         "logs/reports/{shard}.log",
     benchmark:

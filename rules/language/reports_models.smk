@@ -8,6 +8,7 @@ rule reports_structured:
         cohort=expand("results/cohort/{shard}.parquet", shard=PLAN.structured["shards"]),
     output:
         output=expand("results/reports/structured/{shard}.jsonl", shard=PLAN.structured["shards"]),
+        files_read=f"results/cohort/files_read/reports_structured/{PLAN.structured['name']}.parquet",
     log:
         f"logs/reports/structured/{PLAN.structured['name']}.log",
     benchmark:

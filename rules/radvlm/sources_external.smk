@@ -73,6 +73,7 @@ use rule frames_shard as radvlm_sources_frames with:
         output="results/radvlm/sources/{source}/frames/{shard}.h5",
         excluded="results/radvlm/sources/{source}/frames/{shard}.excluded.parquet",
         corrected="results/radvlm/sources/{source}/frames/{shard}.corrected.parquet",
+        files_read="results/cohort/files_read/radvlm/{source}/{shard}.parquet",
     log:
         "logs/radvlm/sources/{source}/{shard}.frames.log",
     benchmark:

@@ -37,6 +37,7 @@ use rule frames_shard as semisyn_detectors_frames with:
         output="results/semisyn/references/{reference}/frames.h5",
         excluded="results/semisyn/references/{reference}/frames.excluded.parquet",
         corrected="results/semisyn/references/{reference}/frames.corrected.parquet",
+        files_read="results/cohort/files_read/semisyn/{reference}.parquet",
     log:
         "logs/semisyn/detectors/{reference}.frames.log",
     benchmark:

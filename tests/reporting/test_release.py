@@ -45,8 +45,9 @@ def run(workflow_run, tmp_path_factory) -> Path:
     """A working directory with the slice's results, in which `snakemake release` was run; its own files are links."""
     directory = tmp_path_factory.mktemp("release") / "run"
     shutil.copytree(workflow_run, directory, copy_function=lambda old, new: Path(new).hardlink_to(old),
-                    ignore=shutil.ignore_patterns(".snakemake", "mine.yaml", "figures", "logs"))  # fmt: skip
-    shutil.copytree(workflow_run / ".snakemake", directory / ".snakemake")
+                    ignore=shutil.ignore_patterns(".snakemake", "records", "mine.yaml", "figures", "logs"))  # fmt: skip
+    for part in (".snakemake", "results/records"):  # Snakemake writes into their files
+        shutil.copytree(workflow_run / part, directory / part)
     snakemake(write_settings(directory, SLICE | {"release": NAMED}), "release")
     return directory
 

@@ -35,6 +35,7 @@ class Job:
     input: set[str] = field(default_factory=set)
     output: set[str] = field(default_factory=set)
     reason: str = ""
+    log: set[str] = field(default_factory=set)
     wildcards: dict[str, str] = field(default_factory=dict)
     resources: dict[str, str] = field(default_factory=dict)
 
@@ -45,7 +46,7 @@ def jobs_of(text: str) -> list[Job]:
     for line in map(str.strip, text.splitlines()):
         if found := re.fullmatch(r"(?:local)?rule (\w+):", line):
             jobs.append(Job(found[1]))
-        elif found := re.fullmatch(r"(input|output): (.*)", line):
+        elif found := re.fullmatch(r"(input|output|log): (.*)", line):
             setattr(jobs[-1], found[1], set(found[2].split(", ")))
         elif found := re.fullmatch(r"reason: (.*)", line):
             jobs[-1].reason = found[1]

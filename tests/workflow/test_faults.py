@@ -16,7 +16,7 @@ from pathlib import Path
 import h5py
 import pytest
 
-from conftest import ROOT, snakemake, write_settings
+from conftest import ROOT, SLICE, snakemake, write_settings
 from cxr.base.tables import read_table
 from cxr.workflow.slurm.orphans import orphans
 from slurm_runs import (
@@ -97,7 +97,7 @@ def test_a_full_disk_stops_with_one_sentence_and_the_next_run_goes_on(workflow_r
     if mount("-t", "tmpfs", "-o", "size=500m", "tmpfs").returncode:
         pytest.skip("a small file system cannot be mounted here")
     try:
-        for done in ("phantom", "cohort", "benchmarks/phantom", "benchmarks/cohort"):
+        for done in ("phantom", "cohort", "benchmarks/phantom", "benchmarks/cohort", "records"):
             shutil.copytree(workflow_run / "results" / done, place / done)
         before = times(place)
         disk = os.statvfs(place)
@@ -109,18 +109,55 @@ def test_a_full_disk_stops_with_one_sentence_and_the_next_run_goes_on(workflow_r
         assert stopped.stderr.count("no space left on the device, or its quota is used up: free some and run") == 1
         assert "Traceback" not in stopped.stderr
         after = times(place)
-        assert before.items() <= after.items()
+        assert {name: time for name, time in before.items() if not name.startswith("records/")}.items() <= after.items()
         # no half of a file, and no ledger that gives an image up
-        new = {name for name in after.keys() - before.keys() if not name.startswith("benchmarks/")}
+        new = {name for name in after.keys() - before.keys() if not name.startswith(("benchmarks/", "records/"))}
         assert new == {f"frames/{shard}.{ending}" for shard in ("00", "01") for ending in ("h5", "excluded.parquet")}
         assert not mount("-o", "remount,size=500m").returncode
         snakemake(copy, "dataset", "--rerun-incomplete")
-        assert after.items() <= times(place).items()
+        assert {name: after[name] for name in new}.items() <= times(place).items()
         same_bytes(copy, workflow_run)
         ledger = "results/frames/excluded.parquet"
         assert (copy / ledger).read_bytes() == (workflow_run / ledger).read_bytes()
     finally:
         subprocess.run(["umount", str(place)], check=True)
+
+
+HEARTBEAT = """import os, pathlib, subprocess, sys
+folder = pathlib.Path({folder!r})
+beat = f"import time\nwhile True:\n    open({{str(folder / 'beat')!r}}, 'a').write('.')\n    time.sleep(0.05)"
+worker = subprocess.Popen([sys.executable, "-c", beat], start_new_session=True)
+(folder / "processes").write_text(f"{{os.getpid()}} {{worker.pid}}")
+time.sleep(600)"""
+"""A job that writes for ever, in a process of its own session."""
+
+
+def test_a_job_of_a_killed_run_ends_and_the_next_run_ends_in_the_same_bytes(workflow_run, tmp_path):
+    root, marker = copy_repository(tmp_path / "copy"), tmp_path / "started"
+    with_fault(root, "frames_shard", HEARTBEAT.format(folder=str(tmp_path)), marker)
+    write_settings(tmp_path, SLICE)
+    command = [sys.executable, "-m", "snakemake", "--snakefile", str(root / "Snakefile"), "--directory", str(tmp_path)]
+    command += ["--configfile", str(tmp_path / "mine.yaml"), "--cores", "1", "frames"]
+    with open(tmp_path / "run.log", "w") as log:
+        run = subprocess.Popen(command, cwd=root, stdout=log, stderr=log, start_new_session=True)
+    wait_for((tmp_path / "processes").exists, run)
+    processes = [Path("/proc", number) for number in wait_for((tmp_path / "processes").read_text).split()]
+    run.kill()  # it alone, as the kernel does to the largest process when memory is short
+    run.wait()
+    wait_for(lambda: not any(path.exists() for path in processes), seconds=20)
+    before = files_of(tmp_path)
+    time.sleep(1)
+    assert files_of(tmp_path) == before
+    snakemake(tmp_path, "--unlock", root=root)
+    snakemake(tmp_path, "frames", root=root)
+    expected = {key: value for key, value in arrays(workflow_run).items() if key[0] == "frames"}
+    assert arrays(tmp_path) == expected
+
+
+def files_of(folder: Path) -> dict[Path, tuple[int, int]]:
+    """Return {file: (size, time)} of a run's results and of what its jobs wrote elsewhere."""
+    paths = [*(folder / "results").rglob("*"), folder / "beat"]
+    return {path: (path.stat().st_size, path.stat().st_mtime_ns) for path in paths if path.is_file()}
 
 
 def test_what_cannot_be_closed_on_a_full_disk_adds_no_words(tmp_path):

@@ -6,7 +6,7 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache, partial
@@ -19,16 +19,17 @@ import yaml
 
 import parsed
 from conftest import ROOT, SLICE, snakemake, write_settings
-from cxr.base.errors import UserError
+from cxr.base.source_files import read_state, write_states
 from cxr.base.tables import read_table
+from cxr.imaging.cohort.make_cohort import HEADER_BYTES
 from cxr.imaging.weights.catalogue import placed
 from cxr.radvlm.evaluation.annotate_radgraph import PLACED
 from cxr.workflow.code_digest import digested_files
 from cxr.workflow.params import stage_options
-from cxr.workflow.preflight import refuse_blind_rerun
+from cxr.workflow.preflight import blind_reruns
 from cxr.workflow.settings import read
-from cxr.workflow.snakemake_compat import Planned
-from planner import Job, Planner
+from cxr.workflow.snakemake_compat import TARGET_DONE, Planned
+from planner import Job, Planner, jobs_of
 from whole_runs import arrays, copy_repository, pair_lines
 
 TABLE = yaml.safe_load((ROOT / "tests/workflow/regeneration.yaml").read_text(encoding="utf-8"))
@@ -114,9 +115,11 @@ def finished(planner, tmp_path_factory) -> Callable[[str], Run]:
 
 
 def pretend(planner: Planner, directory: Path, settings: dict, asked: tuple[str, ...] = ASKED) -> Run:
-    """Make a run of empty files for which Snakemake has the records of a real one."""
+    """Make a run of empty files for which Snakemake has the records of a real one, and tables of the files it read."""
     write_settings(directory, settings)
     (directory / "manifest.csv").write_text("subject_id,study_id,image_id,image_path,report_path\ns,s,i,i.png,s.txt\n")
+    (directory / "i.png").write_bytes(b"image" * HEADER_BYTES)
+    (directory / "s.txt").write_text("No pneumothorax.\n")
     (directory / "findings.yaml").write_text("findings: {}\n")
     weights = (name for names in placed("weights").values() for name in names)
     for path in (directory / name for name in (*weights, *(f"radgraph-xl/{one}" for one in PLACED))):
@@ -126,8 +129,22 @@ def pretend(planner: Planner, directory: Path, settings: dict, asked: tuple[str,
     for path in (directory / name for job in jobs for name in job.output):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch() if path.suffix else path.mkdir()
+    for table in (directory / FILES).rglob("*.parquet"):
+        read = READ.get(table.relative_to(directory / FILES).as_posix())
+        row = read and ("s", *read, *read_state(str(directory / read[0]), read[1]))
+        write_states(table, [row] if row else [])
     planner.run(directory, directory / "mine.yaml", "--touch", "--forceall", "--", *asked)
     return Run(directory, rules(jobs), asked)
+
+
+FILES = "results/cohort/files_read"
+READ = {
+    "cohort.parquet": ("i.png", HEADER_BYTES),
+    "frames/00.parquet": ("i.png", None),
+    "reports/00.parquet": ("s.txt", None),
+    "reports_structured/all.parquet": ("s.txt", None),
+}
+"""Tables in that folder that name a file which a job has read, and the leading bytes of it that count."""
 
 
 def merged(one: dict, other: dict) -> dict:
@@ -153,7 +170,7 @@ def again(planner: Planner, run: Run, settings: Path | None = None) -> set[str]:
 
 
 def test_the_page_for_people_is_one_page():
-    assert len((ROOT / "docs/explanation/regeneration.md").read_text(encoding="utf-8").splitlines()) <= 40
+    assert len((ROOT / "docs/explanation/regeneration.md").read_text(encoding="utf-8").splitlines()) <= 48
 
 
 @pytest.mark.parametrize("name", RUNS)
@@ -345,31 +362,122 @@ def test_every_file_is_code_of_the_rules_of_its_row(finished):
     assert len(rows) > 60
 
 
+def test_a_copy_of_the_results_alone_is_compared_like_the_original(planner, finished, tmp_path):
+    run = finished("manifest")
+    copy = tmp_path / "copy"
+    for part in (".snakemake", "logs"):
+        assert (run.directory / part).exists()
+    shutil.copytree(run.directory, copy, symlinks=True, ignore=shutil.ignore_patterns(".snakemake", "logs"))
+    copied = Run(copy, run.rules, run.asked)
+    assert again(planner, copied) == set()
+    row = next(row for row in ROWS if row.run == "manifest" and row.keys == ("organs",))
+    with edited(planner, copied, tmp_path / "edited", [row.edit]) as settings:
+        assert again(planner, copied, settings) == row.again & run.rules
+    words = ["--configfile", copied.settings, "--directory", copy, "--cores", 2]
+    shutil.rmtree(copy / "results/records")
+    for path in copy.rglob("*"):  # without records only times count, and an earlier test touches these files
+        if path.is_file() and "results" not in path.parts:
+            os.utime(path, (0, 0))
+    for more in (["--dry-run"], []):
+        status, printed = planner.ask([*words, *more, "--", *run.asked])
+        assert status == 1
+        refusals = re.findall(r"^cxr-ils: results/\S+ and \d+ other results: no record tells", printed, re.M)
+        assert len(refusals) == 1, printed
+        assert "Nothing to be done" not in printed
+    planner.run(copy, copied.settings, "--touch", "--", *run.asked)
+    assert again(planner, copied) == set()
+    with edited(planner, copied, tmp_path / "again", [row.edit]) as settings:
+        assert again(planner, copied, settings) == row.again & run.rules
+
+
+def files_of(folder: Path) -> set[Path]:
+    """Return the files of a run, without Snakemake's own."""
+    paths = (path for path in folder.rglob("*") if path.is_file() and path.name != ".snakemake_timestamp")
+    return {path for path in paths if ".snakemake" not in path.parts}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_no_result_of_the_present_settings_is_old(planner, finished, name):
+    """Whatever the shards of a system: MedGround's and SemiSynCXR's trial jobs have numbers of their own."""
+    run = finished(name)
+    listed = planner.run(run.directory, run.settings, "--dry-run", "clean_old")
+    assert "0 files (0.0 MB) of earlier settings would be removed" in listed, listed
+
+
+def test_results_of_earlier_settings_are_named_listed_and_removed(planner, tmp_path):
+    sets = {"sets": {"other": {"general": {"ano": 0.2}}}, "build": ["default", "other"]}
+    earlier = merged(RUNS["manifest"], {"cohort": {"shards": 12}, "thresholds": sets})
+    settings = pretend(planner, tmp_path, earlier, ("all",)).settings
+    for path in (log for job in planner.jobs(tmp_path, settings, "--forceall", "all") for log in job.log):
+        (tmp_path / path).write_text("")
+    write_settings(tmp_path, RUNS["manifest"])
+    own = [tmp_path / f"results/reports/{name}" for name in ("05.jsonl.mine", "99.jsonl", "notes.txt")]
+    for path in own:
+        path.write_text("a user's own")
+    # nothing is removed before a run with the new settings, whose shards are still those of the old ones
+    status, printed = planner.ask(["--configfile", settings, "--directory", tmp_path, "--cores", 2, "clean_old"])
+    assert status == 1
+    refusal = "results/cohort/images.parquet was made with other settings, so it is not known which files are old"
+    assert refusal in printed
+    printed = planner.run(tmp_path, settings, "--touch", "--forceall", "--", "all")
+    (number,) = re.findall(r"^(\d+) files \(\d+\.\d MB\) of earlier settings still lie in results/", printed, re.M)
+    before = files_of(tmp_path)
+    listed = planner.run(tmp_path, settings, "--dry-run", "clean_old").splitlines()
+    old = {path for path in listed if path.startswith(("results/", "logs/")) and (tmp_path / path).exists()}
+    assert len(old) == int(number)
+    assert before == files_of(tmp_path)
+    planner.run(tmp_path, settings, "clean_old")
+    after = files_of(tmp_path)
+    records = {path for path in before - after if "results/records" in path.as_posix()}
+    removed = {path.relative_to(tmp_path).as_posix() for path in before - after - records}
+    assert removed == {path for path in old if Path(path).suffix}  # the pretended folders are empty
+    assert not [path for path in old if (tmp_path / path).exists()]
+    shards = {path for path in old if re.search(r"/(0[2-9]|1[01])\.", path)}
+    assert sorted(old - shards) == sorted(path for path in old - shards if re.search(r"/other(/|$|\.)", path))
+    for stage in ("cohort", "frames", "reports", "masks/default"):
+        names = {path.name.partition(".")[0] for path in (tmp_path / "results" / stage).glob("[0-9]*.*")}
+        assert names == {"00", "01"} | ({"05", "99"} if stage == "reports" else set())
+    assert not list((tmp_path / "results").glob("*/other"))
+    assert all(path.exists() for path in own)
+    assert again(planner, Run(tmp_path, set(), ("all",))) == set()
+    assert "0 files (0.0 MB) of earlier settings would be removed" in planner.run(tmp_path, settings, "-n", "clean_old")
+
+
 def test_a_changed_cohort_is_not_run_blindly(planner, tmp_path):
+    """The cohort is made first; where that fails, no shard is touched."""
     run = pretend(planner, tmp_path, RUNS["manifest"])
     with open(tmp_path / "manifest.csv", "a") as file:
         file.write("s,s,j,j.png,s.txt\n")
+    (tmp_path / "i.png").unlink()
+    printed = planner.run(tmp_path, run.settings, "--dry-run", "--no-hooks", "--", *ASKED)
+    assert printed.count("the cohort has changed: a run makes it first and plans again") == 1
+    assert sum("shard" in job.wildcards for job in jobs_of(printed)) == 16
     done = snakemake(tmp_path, "all", check=False, root=planner.root)
-    assert done.returncode
+    assert done.returncode == 1
+    assert "the cohort has changed: it is made first, then the rest is planned" in done.stderr
+    assert re.findall(r"Error in rule (\w+)", done.stderr) == ["cohort_shards"]  # no image exists
+    assert "frames_shard" not in done.stderr
+
+
+def test_a_cohort_that_changes_all_the_time_is_refused(planner, tmp_path):
+    pretend(planner, tmp_path, RUNS["manifest"])
+    (tmp_path / "manifest.csv").write_text("subject_id,study_id,image_id,image_path,report_path\ns,s,j,j.png,s.txt\n")
+    words = ["--configfile", str(tmp_path / "mine.yaml"), "--directory", str(tmp_path), "--cores", "2", "--", "all"]
+    done = planner.start(words, os.environ | {TARGET_DONE: "cohort"})
+    assert done.returncode == 1
     (sentence,) = [line for line in done.stderr.splitlines() if line.startswith("cxr-ils: ")]
-    assert re.search(r"16 finished jobs .*run `snakemake cohort` with the same options first", sentence), sentence
-    assert not (tmp_path / "logs/cohort/cohort.log").read_text()  # empty since --touch
-    jobs = planner.jobs(tmp_path, run.settings, "--", *ASKED)
-    assert sum("shard" in job.wildcards for job in jobs) == 16
+    assert "the cohort has changed again, and 16 finished jobs of its shards would run again" in sentence
 
 
-@pytest.mark.parametrize(
-    ("forced", "output", "refused"), [(False, "made", True), (True, "made", False), (False, "missing", False)]
-)
-def test_what_is_asked_for_or_not_made_yet_is_run(tmp_path, forced, output, refused):
+@pytest.mark.parametrize(("forced", "output", "number"), [(False, "made", 1), (True, "made", 0), (False, "missing", 0)])
+def test_what_is_asked_for_or_not_made_yet_is_run(tmp_path, forced, output, number):
     """``--forcerun cohort_shards`` is an order, and a run that has made no shard loses none."""
     (tmp_path / "made").touch()
     jobs = [
         Planned("cohort_shards", "imaging", {}, [], {}, num_gpus=0, forced=forced),
         Planned("a", "imaging", {}, [str(tmp_path / output)], {"shard": "00"}, num_gpus=0, forced=False),
     ]
-    with pytest.raises(UserError, match="and 1 finished jobs") if refused else nullcontext():
-        refuse_blind_rerun(jobs)
+    assert blind_reruns(jobs) == number
 
 
 SHARDED = ("frames", "reports", "organs", "anomaly", "anatomy", "boxes", "masks")
@@ -401,15 +509,20 @@ def test_new_studies_run_just_the_shards_they_fall_in(workflow_run, planner, tmp
     planner.run(run, settings, "--touch", "--", "all")
     assert planner.jobs(run, settings, "--", "all") == []
     whole.write_csv(path)
+    copy = shutil.copytree(run, tmp_path / "copy", symlinks=True)
     snakemake(run, "cohort")
     jobs = planner.jobs(run, settings, "--", "all")
     shards = {(job.rule, job.wildcards["shard"]) for job in jobs if "shard" in job.wildcards}
     assert shards == {(f"{stage}_shard", "00") for stage in SHARDED} | {("masks_sweep", "00")}
     merges = Counter(named_rule(job) for job in jobs if "shard" not in job.wildcards and job.rule not in TARGETS)
     assert merges == dict.fromkeys(MERGES, 1)
-    snakemake(run, "results/dataset/default/train.jsonl")
-    assert pair_lines(run) == pair_lines(workflow_run)
-    assert arrays(run) == arrays(workflow_run)
+    # one command does both
+    before = {shard: (copy / f"results/frames/{shard}.h5").stat().st_mtime_ns for shard in ("00", "01", "02")}
+    snakemake(copy, "results/dataset/default/train.jsonl")
+    after = {shard: (copy / f"results/frames/{shard}.h5").stat().st_mtime_ns for shard in before}
+    assert [shard for shard in before if before[shard] != after[shard]] == ["00"]
+    assert pair_lines(copy) == pair_lines(workflow_run)
+    assert arrays(copy) == arrays(workflow_run)
 
 
 @pytest.mark.parametrize(("transport", "gpus", "mb"), [("offline", {"1"}, "64000"), ("server", {"0"}, "4000")])

@@ -1,6 +1,7 @@
 """Each touch of Snakemake's internals does what it is for, and where the internal is not there the run goes on."""
 
 import ast
+import base64
 import json
 import logging
 import re
@@ -17,6 +18,7 @@ import snakemake.cli
 import snakemake.exceptions
 import snakemake.jobs
 import snakemake.logging
+import snakemake.persistence.file
 import snakemake.resources
 
 from conftest import ROOT, imported
@@ -68,17 +70,48 @@ def act():
 def unknown(path):
     return "there is no set " + path.split("/")[1] if path.startswith("sets/") else ""
 
-compat.when_planned(workflow, act, "gather", unknown)
 compat.tell_dry_runs_in_full(workflow)
 compat.tell_local_rules(workflow)
+compat.take_only_target(workflow)
+compat.keep_records_with_results()
+
+
+def before(dag):
+    if not sys.argv[-1].startswith("again="):
+        return
+    if sys.argv[-1] == "again=refused":
+        raise compat.UserError("the reason")
+    compat.run_again(dag, [sys.argv[-1].removeprefix("again=")])
+
+
+def after(dag):
+    print("after", json.dumps([
+        sorted(compat.outputs_of(dag)), compat.unrecorded_outputs(dag), compat.is_dry_run(workflow),
+        sorted(job.rule for job in compat.planned_jobs(dag)), compat.is_target(workflow, "gather"),
+    ]), file=sys.stderr)
+    if sys.argv[-1] == "again=first" and not compat.os.environ.get(compat.TARGET_DONE):
+        compat.say("gather comes first")
+        compat.run_target_first(workflow, "gather")
+
+
+compat.around_planning(workflow, before, after)
+compat.when_planned(workflow, act, "gather", unknown)
 """
 
 
-def run(folder: Path, *arguments: str, cores: tuple[str, ...] = ("--cores", "1")) -> subprocess.CompletedProcess:
-    (folder / "Snakefile").write_text(SNAKEFILE.format(scripts=str(ROOT / "scripts")))
-    (folder / "source.txt").touch()
+def run(
+    folder: Path, *arguments: str, check: bool = True, more: str = "", cores: tuple[str, ...] = ("--cores", "1")
+) -> subprocess.CompletedProcess:
+    (folder / "Snakefile").write_text(SNAKEFILE.format(scripts=str(ROOT / "scripts")) + more)
+    if not (folder / "source.txt").exists():
+        (folder / "source.txt").touch()
     command = [sys.executable, "-m", "snakemake", *cores, *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=check)
+
+
+def planned(folder: Path, *arguments: str) -> list:
+    """Return what a run sees of its plan: its outputs, those without a record, whether it is a dry run, its rules."""
+    return json.loads(re.search("^after (.*)$", run(folder, *arguments).stderr, re.M)[1])
 
 
 def seen(folder: Path, *arguments: str) -> list:
@@ -133,7 +166,7 @@ def test_a_dry_run_acts_before_it_lists_jobs_and_a_run_if_the_target_is_asked_fo
     with pytest.raises(subprocess.CalledProcessError) as caught:
         run(tmp_path, "--dry-run", "--forceall", "--config", "stop=1")
     assert "acted on all" in caught.value.stderr
-    assert "a_shard" not in caught.value.stdout + caught.value.stderr
+    assert not re.search(r"^\s*(rule )?a_shard", caught.value.stdout + caught.value.stderr, re.M)  # no list of jobs
 
 
 def test_a_file_that_no_rule_makes_ends_in_a_sentence_if_there_is_one(tmp_path):
@@ -193,6 +226,110 @@ def test_a_dry_run_for_a_cluster_names_the_rules_that_do_not_go_there(tmp_path):
     assert named("--default-resources", "serial=1") == []
 
 
+AGAIN = ("--rerun-triggers", "mtime", "params", "--config")
+"""Arguments before the word that tells the small workflow what to do."""
+
+
+def test_an_output_is_made_again_and_does_not_count_as_forced(made):
+    assert planned(made, "-n", *AGAIN, "again=nothing") == [["a/00.txt"], [], True, [], False]
+    assert planned(made, "-n", "gather")[3:] == [["gather"], True]
+    assert planned(made, "-n", *AGAIN, "again=a/00.txt")[3] == ["a_shard", "all"]
+    # b.txt is no part of the target: it does not become one
+    assert planned(made, "-n", *AGAIN, "again=b.txt") == [["a/00.txt"], [], True, [], False]
+    rule = SimpleNamespace(name="a", snakefile="rules/a.smk")
+    job = SimpleNamespace(rule=rule, input={}, output=["a"], wildcards_dict={}, resources={})
+    workflow = SimpleNamespace(rules=[rule])
+    reason = SimpleNamespace(forced=True)
+    dag = SimpleNamespace(needrun_jobs=lambda: [job], reason=lambda job: reason, workflow=workflow)
+    assert [compat.planned_jobs(dag, changed)[0].forced for changed in ((), {"a"}, {"b"})] == [True, False, True]
+
+
+def test_a_refusal_around_the_planning_is_one_sentence(made):
+    done = run(made, "-n", *AGAIN, "again=refused", check=False)
+    assert done.returncode == 1
+    assert done.stderr.count("cxr-ils: the reason") == 1
+    assert "Traceback" not in done.stderr
+    # what plans nothing is not asked
+    assert run(made, "--unlock", *AGAIN, "again=refused").returncode == 0
+
+
+def test_records_lie_beside_the_results_and_go_with_their_copy(tmp_path):
+    run(tmp_path)
+    assert list((tmp_path / compat.RECORDS).iterdir())
+    assert not list((tmp_path / ".snakemake/metadata").iterdir())
+    shutil.rmtree(tmp_path / ".snakemake")
+    assert planned(tmp_path, "-n") == [["a/00.txt"], [], True, [], False]
+    # those of an earlier version are taken over
+    (tmp_path / ".snakemake/metadata").rmdir()
+    (tmp_path / compat.RECORDS).rename(tmp_path / ".snakemake/metadata")
+    assert planned(tmp_path, "-n")[1] == []
+    assert list((tmp_path / compat.RECORDS).iterdir())
+    shutil.rmtree(tmp_path / compat.RECORDS)
+    assert planned(tmp_path, "-n") == [["a/00.txt"], ["a/00.txt"], True, [], False]
+    run(tmp_path, "--touch", "--forceall")
+    assert planned(tmp_path, "-n")[1] == []
+
+
+def test_a_job_on_a_cluster_records_its_output_itself(tmp_path):
+    job = ("--target-jobs", "a_shard:shard=00", "--allowed-rules", "a_shard")
+    run(tmp_path, "--mode", "remote", "--executor", "local", "--nolock", "--force", *job)
+    assert (tmp_path / "a/00.txt").exists()
+    assert compat.Records(tmp_path / compat.RECORDS).outputs() == ["a/00.txt"]
+    assert planned(tmp_path, "-n") == [["a/00.txt"], [], True, [], False]
+
+
+def test_records_tell_of_each_output(made, tmp_path):
+    long = "results/" + "x" * 250 + "/a.txt"
+    records = compat.Records(made / compat.RECORDS)
+    assert records.outputs() == ["a/00.txt"]
+    assert (records.logs("a/00.txt"), records.params("a/00.txt"), records.logs("none")) == ([], [], [])
+    folder = Path(shutil.copytree(made / compat.RECORDS, tmp_path / "records"))
+    (coded,) = folder.iterdir()
+    # as Snakemake cuts a name that is too long for the file system
+    name = base64.urlsafe_b64encode(long.encode()).decode()
+    (folder / f"@{name[:254]}").mkdir()
+    (folder / f"@{name[:254]}" / name[254:]).write_text('{"log": ["logs/a.log"], "params": ["1"]}')
+    (folder / "no record").touch()
+    coded.write_text("{")
+    records = compat.Records(folder)
+    assert sorted(records.outputs()) == ["a/00.txt", long]
+    assert (records.logs(long), records.params(long), records.logs("a/00.txt")) == (["logs/a.log"], ["1"], [])
+    records.forget([long, "none"])
+    assert compat.Records(folder).outputs() == ["a/00.txt"]
+
+
+def test_what_a_rule_could_make_is_known_by_its_pattern_and_the_shards(tmp_path):
+    shards = 'lambda path, wildcards: ["00", "01"] if path[2:4] == wildcards["shard"] else []'
+    code = f'can = compat.output_test(workflow, {shards})\nprint("can", list(map(can, PATHS)), file=sys.stderr)'
+    paths = ["a/00.txt", "a/01.txt", "a/02.txt", "a/00.tsv", "b.txt", "c.txt"]
+    done = run(tmp_path, "-n", more=f"PATHS = {paths}\n{code}\n")
+    assert "can [True, True, False, False, True, False]" in done.stderr
+
+
+def test_a_target_is_made_first_and_then_the_run_starts_anew(tmp_path):
+    done = run(tmp_path, *AGAIN, "again=first")
+    assert done.returncode == 0
+    rules = [json.loads(line)[3] for line in re.findall("^after (.*)$", done.stderr, re.M)]
+    assert rules == [["a_shard", "all"], ["gather"], ["a_shard", "all"]]
+    assert done.stderr.count("gather comes first") == 1
+    assert (tmp_path / "a/00.txt").exists()
+    assert (tmp_path / "b.txt").exists()
+
+
+def test_a_run_that_cannot_make_one_target_alone_ends(monkeypatch, caplog):
+    compat.take_only_target(object())  # no such order
+    monkeypatch.setenv(compat.ONLY_TARGET, "cohort")
+    with pytest.raises(SystemExit):
+        compat.take_only_target(object())
+    assert "cohort cannot be made alone" in caplog.text
+
+
+def test_a_run_of_another_program_is_not_started_anew(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["/usr/bin/pipeline", "all"])
+    with pytest.raises(compat.UserError, match="run `snakemake cohort` with the same options first"):
+        compat.run_target_first(SimpleNamespace(workdir_init="."), "cohort")
+
+
 def test_the_slurm_executor_is_known():
     for name in ("slurm", "local"):
         workflow = SimpleNamespace(executor_plugin=SimpleNamespace(name=name))
@@ -241,6 +378,13 @@ LOST = [
     (lambda: compat.tell_dry_runs_in_full(object()), None, "a dry run shows only the messages of jobs"),
     (lambda: compat.tell_local_rules(object()), None, "are taken for jobs of the cluster"),
     (lambda: compat.when_planned(object(), print, "plan", str), None, "does not refuse what the run would refuse"),
+    (lambda: compat.around_planning(object(), None, None), None, "nor results without records"),
+    (lambda: compat.unrecorded_outputs(object()), [], "results without records are not noticed"),
+    (lambda: compat.run_again(object(), []), None, "changed reports and images are not noticed"),
+    (lambda: compat.outputs_of(object()), set(), "nothing is told about changed reports and images"),
+    (lambda: compat.is_dry_run(object()), False, "a dry run is not detected"),
+    (lambda: compat.is_target(object(), "clean_old"), False, "clean_old does nothing"),
+    (lambda: compat.output_test(object(), None)("a"), True, "results of earlier settings are not found"),
 ]
 
 
@@ -259,8 +403,9 @@ def test_without_the_internal_a_line_says_what_is_lost_and_the_run_goes_on(caplo
         (snakemake.jobs, "GroupJob", compat.tell_why_groups_fail, "why a group of jobs failed is not printed"),
         (snakemake.exceptions, "LockException", compat.tell_of_locks, "is reported in Snakemake's own words"),
         (snakemake.logging, "logger", lambda: compat.say("the plan"), "the plan of the run is not printed"),
+        (snakemake.persistence.file, "FilePersistence", compat.keep_records_with_results, "records stay in .snakemake"),
     ],
-    ids=["GroupJob", "LockException", "logger"],
+    ids=["GroupJob", "LockException", "logger", "FilePersistence"],
 )
 def test_without_a_class_of_snakemake_a_line_says_what_is_lost(monkeypatch, caplog, module, name, touch, lost):
     monkeypatch.delattr(module, name)
@@ -285,7 +430,7 @@ def test_every_touch_is_tried_here():
     touches = {name for name in named if not name.startswith("_")} - {"Planned"}
     source = Path(__file__).read_text(encoding="utf-8")
     assert {name for name in touches if source.count(f"compat.{name}") < 2} == set()
-    assert len(touches) == 13
+    assert len(touches) == 24
 
 
 def test_no_other_module_imports_snakemake():

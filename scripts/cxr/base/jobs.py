@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TypeVar, get_type_hints
 
 from cxr.base.errors import describe, shortage, traceback_of
+from cxr.base.runner import end_with_runner
 
 T = TypeVar("T")
 log = logging.getLogger("cxr")
@@ -168,7 +169,10 @@ def part(snakemake) -> None:
     Numeric libraries run under ``ARITHMETIC``, with one thread each: the order of a sum, and so its last bit, depends
     on the number of threads, which Snakemake sets to the job's ``threads``, and those depend on ``--cores``. A job uses
     its cores by working on several images at a time.
+
+    The job ends when the Snakemake that started it is killed.
     """
+    end_with_runner()
     os.environ.update(ARITHMETIC)
     start(snakemake.log[0])
     params = dict(snakemake.params.items())

@@ -2,7 +2,7 @@
 
 import re
 
-from cxr.base import judged, tables
+from cxr.base import judged, source_files, tables
 from cxr.base.columns import Columns, markdown
 from cxr.base.conservation import CONSERVED
 from cxr.ils.dataset import make_pairs, mimic_ils
@@ -58,6 +58,7 @@ TABLES: dict[str, Columns] = {
     "results/phantom/manifest.csv": make_phantom.MANIFEST,
     "results/cohort/{shard}.parquet": cohort.SHARD,
     "results/cohort/images.parquet": cohort.IMAGES,
+    "results/cohort/files_read/cohort.parquet": source_files.COLUMNS,
     "results/reports/reading.tsv": understood.READING,
     "results/reports/unknown_words.tsv": understood.WORDS,
     "results/reports/agreement.tsv": compare_engines.AGREEMENT,
@@ -197,6 +198,16 @@ TABLES: dict[str, Columns] = {
 }
 """{path: its columns}: each is declared beside its writer."""
 SAME = {
+    **{
+        f"results/cohort/files_read/{path}.parquet": "results/cohort/files_read/cohort.parquet"
+        for path in (
+            "frames/{shard}",
+            "reports/{shard}",
+            "reports_structured/all",
+            "radvlm/{source}/{shard}",
+            "semisyn/{reference}",
+        )
+    },
     "results/semisyn/detection/table4.tsv": "results/semisyn/detection/table2.tsv",
     "results/masks/{thresholds}/{shard}.findings.parquet": "results/masks/{thresholds}/findings.parquet",
     "results/semisyn/healthy/{shard}.parquet": "results/semisyn/healthy/images.parquet",

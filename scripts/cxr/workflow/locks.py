@@ -13,8 +13,7 @@ def lock_told(directory: Path, arguments: list[str], python: str) -> str:
     """Return advice on a folder's lock; ``arguments``, ``python``: how Snakemake was started."""
     if at_work := workers(directory):
         return f"{directory} is in use: Snakemake works in it as process {at_work[0]}; wait for that, or end it"
-    program = [arguments[0]] if Path(arguments[0]).name == "snakemake" else [python, "-m", "snakemake"]
-    command = shlex.join([*program, *arguments[1:], "--unlock"])
+    command = shlex.join([*program(arguments, python), *arguments[1:], "--unlock"])
     told = (
         f"{directory} is locked by a run that was killed: no Snakemake on {platform.node()} works in it. If none does "
         f"on another machine either, free it with\n\n    {command}\n\nand start again: finished files stay, "
@@ -25,6 +24,11 @@ def lock_told(directory: Path, arguments: list[str], python: str) -> str:
     except UserError as error:
         return f"{told}. First: {error}"
     return told
+
+
+def program(arguments: list[str], python: str) -> list[str]:
+    """Return the words that start Snakemake again; ``arguments``, ``python``: how it was started."""
+    return [arguments[0]] if Path(arguments[0]).name == "snakemake" else [python, "-m", "snakemake"]
 
 
 def workers(directory: Path) -> list[int]:

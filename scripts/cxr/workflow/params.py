@@ -122,6 +122,14 @@ def stage_options(settings: Settings) -> dict[str, dict]:
     return options | release_options(settings, options)
 
 
+def cohort_options(options: dict[str, dict]) -> dict:
+    """Return the options of the cohort's rule, of those of all stages.
+
+    The manifest may be another rule's output, so the rule names it among its inputs.
+    """
+    return {key: value for key, value in options["cohort"].items() if key != "manifest"}
+
+
 def _reviewed_queries(section: dict, synthetic: bool) -> dict[str, dict]:
     """Return the options of the pages, sheets and tables of MedGround's queries."""
     pages = {name: section[name] for name in ("experts", "seed")} | {"synthetic": synthetic}

@@ -125,6 +125,15 @@ class Plan:
         """Return the shards that hold the masks of a vision-language run's [SEG]; none of a run without a head."""
         return self.radvlm.masks(self.vlm.runs[run]["mix"]) if run in self.vlm.segmented else []
 
+    def shards_of(self, path: str, wildcards: Mapping[str, str]) -> list[str]:
+        """Return the shards of a result that is made shard by shard; ``wildcards``: those of its rule."""
+        if path.startswith("results/medground/"):
+            return self.medground.shards
+        if path.startswith("results/semisyn/"):
+            config = wildcards.get("config")
+            return self.semisyn.shards_of(config) if config else [*self.shards, *self.semisyn.parts]
+        return self.shards
+
     def built(self, wildcards: object) -> list[str]:
         """Return :attr:`build`, as an input function.
 

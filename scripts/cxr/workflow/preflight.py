@@ -19,21 +19,14 @@ READERS = (
 """Rules that need lines: the input that holds them, what a line is, and the remedy if there is none."""
 
 
-def refuse_blind_rerun(planned: list[Planned]) -> None:
-    """Raise UserError if one run would regenerate the cohort and also re-run its finished shards.
+def blind_reruns(planned: list[Planned]) -> int:
+    """Return how many finished jobs of shards would run again only because the cohort is made in the same run.
 
-    Snakemake plans ahead: it treats every shard of a regenerated cohort as changed and runs all of them through every
-    stage. If the cohort is regenerated alone first, most of its shards have the same bytes and are not re-run. A cohort
-    requested with ``--forcerun`` or ``--forceall`` is accepted.
+    A cohort requested with ``--forcerun`` or ``--forceall`` is an order: 0.
     """
     if not any(job.rule == "cohort_shards" and not job.forced for job in planned):
-        return
-    finished = sum(all(Path(path).exists() for path in job.output) for job in planned if job.by_shard)
-    if finished:
-        raise UserError(
-            f"the cohort has changed, and {finished} finished jobs of its shards would run again, changed or not: run "
-            "`snakemake cohort` with the same options first, then this again"
-        )
+        return 0
+    return sum(all(Path(path).exists() for path in job.output) for job in planned if job.by_shard)
 
 
 def refuse_empty_splits(planned: list[Planned]) -> None:

@@ -3,20 +3,33 @@
 Each use is guarded: if a version of Snakemake lacks an internal, a warning says what is lost, and the run continues.
 """
 
+import base64
+import copy
 import functools
+import json
 import logging
+import os
 import shutil
+import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from cxr.base.errors import UserError
+from cxr.base.errors import UserError, shortage
+from cxr.base.runner import end_with_runner
 from cxr.workflow.dry_runs import LOCAL_RULES
-from cxr.workflow.locks import lock_told
+from cxr.workflow.locks import lock_told, program
 
 log = logging.getLogger("cxr")
+
+RECORDS = Path("results/records")
+"""Folder of Snakemake's records of finished jobs: params, inputs and checksums of each output."""
+
+
+ONLY_TARGET, TARGET_DONE = "CXR_ILS_ONLY_TARGET", "CXR_ILS_TARGET_DONE"
+"""Environment variables: the only target that a run makes, and the target that was made before the run."""
 
 
 class Planned(NamedTuple):
@@ -83,6 +96,146 @@ def tell_of_locks() -> None:
         LockException.__init__ = told
 
 
+def keep_records_with_results() -> None:
+    """Make Snakemake keep its records of finished jobs in results/, so that a copy of that folder has them.
+
+    Records that an earlier version left in .snakemake/metadata are moved there. A job on a cluster writes its record
+    itself too, because it may outlive the Snakemake that would do so.
+    """
+    lost = "records stay in .snakemake/metadata: copy that folder together with results/"
+    with _touch(lost):
+        from snakemake.persistence.file import FilePersistence  # imported here, because only a workflow needs it
+        from snakemake_interface_executor_plugins.settings import ExecMode
+
+        initialise, finish = FilePersistence.__init__, FilePersistence.finished
+        if hasattr(initialise, "__wrapped__"):  # already wrapped: a process may read a Snakefile twice
+            return
+
+        @functools.wraps(initialise)
+        def initialise_with_results(self, *arguments, **options):
+            initialise(self, *arguments, **options)
+            with _touch(lost):
+                earlier, records = Path(self._metadata_path), RECORDS.absolute()
+                if not records.exists() and any(earlier.iterdir()):
+                    records.parent.mkdir(parents=True, exist_ok=True)
+                    shutil.move(earlier, records)
+                self._metadata_path = str(records)
+
+        @functools.wraps(finish)
+        async def finish_and_record(self, job) -> None:
+            recorder = copy.copy(self)
+            recorder.dag = _Variant(self.dag, workflow=_Variant(self.dag.workflow, exec_mode=ExecMode.DEFAULT))
+            await finish(recorder, job)
+
+        FilePersistence.__init__, FilePersistence.finished = initialise_with_results, finish_and_record
+
+
+class _Variant:
+    """An object with other values of some attributes."""
+
+    def __init__(self, original: object, **changed: object):
+        self._original = original
+        vars(self).update(changed)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._original, name)
+
+
+def around_planning(workflow, before: Callable, after: Callable) -> None:
+    """Call ``before(dag)`` before Snakemake decides which jobs run, and ``after(dag)`` once it has decided.
+
+    Only in the process that runs or dry-runs the workflow: not in those of jobs, and not for --unlock, --summary, ….
+    A UserError ends the run with its sentence.
+    """
+    with _touch("changed reports and images are not noticed, nor results without records"):
+        build = workflow._build_dag
+
+        def build_dag() -> None:
+            executes = workflow._executor_plugin is not None and workflow.is_main_process
+            if executes:
+                _or_exit(before, workflow.dag)
+            build()
+            if executes:
+                _or_exit(after, workflow.dag)
+
+        workflow._build_dag = build_dag
+
+
+def _or_exit(check: Callable, dag) -> None:
+    try:
+        check(dag)
+    except UserError as error:
+        sys.exit(f"cxr-ils: {error}")
+    except OSError as error:
+        if remedy := shortage(error):
+            sys.exit(f"cxr-ils: {remedy}")
+        raise
+
+
+def unrecorded_outputs(dag) -> list[str]:
+    """Return the existing outputs that no planned job makes again and that Snakemake has no record of."""
+    with _touch("results without records are not noticed"):
+        records = dag.workflow.persistence
+        jobs = [job for job in dag.jobs if dag.reason(job).no_metadata and not dag.needrun(job)]
+        return sorted(
+            {str(path) for job in jobs for path in job.output if os.path.exists(path) and not records.metadata(path)}
+        )
+    return []
+
+
+class Records:
+    """Snakemake's records of the outputs that it has made, whether they still exist or not."""
+
+    def __init__(self, folder: Path = RECORDS):
+        self._files: dict[str, Path] = {}
+        for path in folder.rglob("*"):
+            with suppress(ValueError):  # no record
+                if path.is_file():
+                    # a record's path is the output's in base64, cut into names that start with "@"
+                    coded = "".join(part.removeprefix("@") for part in path.relative_to(folder).parts)
+                    self._files[base64.urlsafe_b64decode(coded).decode()] = path
+
+    def outputs(self) -> list[str]:
+        """Return all outputs."""
+        return list(self._files)
+
+    def logs(self, output: str) -> list[str]:
+        """Return the logs of the job that made an output."""
+        return self._record(output).get("log") or []
+
+    def params(self, output: str) -> list[str]:
+        """Return the params of the job that made an output, each as ``repr`` writes it."""
+        return self._record(output).get("params") or []
+
+    def forget(self, outputs: Collection[str]) -> None:
+        """Remove the records of some outputs."""
+        for output in self._files.keys() & set(outputs):
+            self._files.pop(output).unlink()
+
+    def _record(self, output: str) -> dict:
+        try:
+            return json.loads(self._files[output].read_text(encoding="utf-8"))
+        except (KeyError, OSError, ValueError):
+            return {}
+
+
+def output_test(workflow, shards_of: Callable[[str, Mapping], Collection[str]]) -> Callable[[str], bool]:
+    """Return a function of a path: whether a rule could make it.
+
+    ``shards_of``: function of a path and the wildcards of its rule that returns the shards that there are.
+    """
+    with _touch("results of earlier settings are not found"):
+        outputs = [(output.constant_prefix(), output) for rule in workflow.rules for output in rule.output]
+
+        def can_make(path: str) -> bool:
+            matches = (output.match(path) for prefix, output in outputs if path.startswith(prefix))
+            wildcards = (match.groupdict() for match in matches if match)
+            return any("shard" not in values or values["shard"] in shards_of(path, values) for values in wildcards)
+
+        return can_make
+    return lambda path: True
+
+
 def run_one_by_one(workflow) -> None:
     """Make a group ask for the memory and cores of its largest job and the time of all.
 
@@ -145,8 +298,11 @@ def touches(workflow) -> bool:
     return False
 
 
-def planned_jobs(dag) -> list[Planned]:
-    """Return the planned jobs in the order of their rules, which Snakemake's own changes; none if they are unknown."""
+def planned_jobs(dag, changed: Collection[str] = ()) -> list[Planned]:
+    """Return the planned jobs in the order of their rules, which Snakemake's own changes; none if they are unknown.
+
+    ``changed``: outputs that :func:`run_again` has named: their jobs do not count as forced by the user.
+    """
     with _touch("the planned jobs are not checked before the run"):
         planned = [
             Planned(
@@ -156,7 +312,7 @@ def planned_jobs(dag) -> list[Planned]:
                 [str(path) for path in job.output],
                 dict(job.wildcards_dict),
                 int(job.resources.get("gpu", 0)),
-                bool(dag.reason(job).forced),
+                bool(dag.reason(job).forced) and not {str(path) for path in job.output} & set(changed),
             )
             for job in dag.needrun_jobs()
         ]
@@ -167,7 +323,7 @@ def planned_jobs(dag) -> list[Planned]:
 
 def say(text: str) -> None:
     """Print a text as Snakemake prints what it does."""
-    with _touch("the plan of the run is not printed"):
+    with _touch("the plan of the run is not printed, nor what has changed"):
         from snakemake.logging import logger
 
         logger.info(text)
@@ -198,6 +354,70 @@ def when_planned(workflow, action: Callable[[], None], target: str, unknown: Cal
                 action()
 
         workflow._build_dag = build_and_act
+
+
+def run_again(dag, outputs: Collection[str]) -> None:
+    """Make Snakemake run the jobs that make some outputs, if the targets need them. Call it before the planning."""
+    with _touch("changed reports and images are not noticed"):
+        dag.forcefiles.update(outputs)
+
+
+def outputs_of(dag) -> set[str]:
+    """Return the outputs of all jobs that the targets need, whether they run or not."""
+    with _touch("changed reports and images are not named"):
+        return {str(path) for job in dag.jobs for path in job.output}
+    return set()
+
+
+def is_dry_run(workflow) -> bool:
+    """Return whether the run only shows its jobs (--dry-run)."""
+    with _touch("a dry run is not detected"):
+        return bool(workflow.dryrun)
+    return False
+
+
+def is_target(workflow, name: str) -> bool:
+    """Return whether a target is asked for by its name."""
+    with _touch(f"{name} does nothing"):
+        return name in workflow.dag_settings.targets
+    return False
+
+
+def run_target_first(workflow, target: str) -> None:
+    """Run a target alone with the options of this run, then start this run anew in place of this process.
+
+    Raises UserError if Snakemake was not started from its command line. Ends with the target's status if that fails.
+    """
+    if Path(sys.argv[0]).name not in ("snakemake", "__main__.py"):
+        raise UserError(f"run `snakemake {target}` with the same options first, then this again")
+    command = [*program(sys.argv, sys.executable), *sys.argv[1:]]
+    environment = os.environ | {TARGET_DONE: target}
+    status = subprocess.run(command, cwd=workflow.workdir_init, env=environment | {ONLY_TARGET: target}).returncode
+    if status:
+        sys.exit(status)
+    os.chdir(workflow.workdir_init)
+    os.execvpe(command[0], command, environment)
+
+
+def take_only_target(workflow) -> None:
+    """Replace this run's targets by the one that :func:`run_target_first` named, and end with the run that did.
+
+    Ends the run if that is not possible: it would make all its targets instead.
+    """
+    target = os.environ.pop(ONLY_TARGET, "")
+    if not target:
+        return
+    end_with_runner()
+    with _touch(f"{target} cannot be made alone"):
+        prepare = workflow._prepare_dag
+
+        def prepare_dag(*arguments, **options) -> None:
+            workflow.dag_settings.targets = frozenset({target})
+            prepare(*arguments, **options)
+
+        workflow._prepare_dag = prepare_dag
+        return
+    sys.exit(1)
 
 
 def tell_dry_runs_in_full(workflow) -> None:

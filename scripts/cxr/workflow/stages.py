@@ -180,6 +180,8 @@ STAGES = (
     ),
     Stage("plan", "reporting", "Prints what all four systems would make and cost, and runs nothing.",
           "how-to/plan.md"),
+    Stage("clean_old", "reporting", "Lists and removes results of earlier settings; with `-n` it only lists them.",
+          "explanation/regeneration.md"),
 )  # fmt: skip
 """In the order of their rules in the Snakefile."""
 

@@ -6,17 +6,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cxr.base.errors import UserError
+from cxr.workflow.freshness import PLAN_TARGET, refuse_unrecorded
 from cxr.workflow.plan import Plan
-from cxr.workflow.preflight import refuse_blind_rerun, refuse_empty_splits
+from cxr.workflow.preflight import refuse_empty_splits
 from cxr.workflow.slurm.orphans import refuse_orphans
-from cxr.workflow.snakemake_compat import Planned, planned_jobs, say, submits_to_slurm, touches
+from cxr.workflow.snakemake_compat import Planned, planned_jobs, say, submits_to_slurm, touches, unrecorded_outputs
 from cxr.workflow.writable import refuse_unwritable
 
 if TYPE_CHECKING:
     from cxr.workflow.forecast.forecast import Forecast
-
-PLAN_RULE = "plan"
-"""Target that prints the plan of all systems and runs nothing."""
 
 
 def begin(plan: Plan, workflow) -> None:
@@ -28,8 +26,8 @@ def begin(plan: Plan, workflow) -> None:
         if touches(workflow):
             return
         planned = planned_jobs(workflow.dag)
-        if any(job.rule == PLAN_RULE for job in planned):
-            print(all_systems(plan, planned), flush=True)
+        if any(job.rule == PLAN_TARGET for job in planned):
+            print(all_systems(plan, planned, unrecorded_outputs(workflow.dag)), flush=True)
             sys.exit(0)
         refuse_unwritable(Path.cwd())
         refuse_orphans(Path.cwd(), submits=submits_to_slurm(workflow))
@@ -40,8 +38,6 @@ def begin(plan: Plan, workflow) -> None:
 
 def _refuse(plan: Plan, planned: Sequence[Planned]) -> None:
     """Print the plan of the jobs. Raises UserError for what cannot end well."""
-    if plan.settings.cohort.source != "embedded":
-        refuse_blind_rerun(planned)
     refuse_empty_splits(planned)
     if not any(job.output for job in planned):
         return
@@ -58,20 +54,19 @@ def _forecast(plan: Plan, planned: Sequence[Planned]) -> "Forecast":
     return make_forecast(plan, planned)
 
 
-def all_systems(plan: Plan, planned: Sequence[Planned]) -> str:
-    """Return the plan of all systems, with what would be refused."""
+def all_systems(plan: Plan, planned: Sequence[Planned], unrecorded: list[str]) -> str:
+    """Return the plan of all systems, with what would be refused; ``unrecorded``: results that have no record."""
     if not any(job.output for job in planned):
         return "Nothing is to be done: all four systems are finished."
     forecast = _forecast(plan, planned)
-    return "\n".join([forecast.text(), "", *_refusal_lines(plan, planned, forecast)])
+    return "\n".join([forecast.text(), "", *_refusal_lines(planned, forecast, unrecorded)])
 
 
-def _refusal_lines(plan: Plan, planned: Sequence[Planned], forecast: "Forecast") -> list[str]:
+def _refusal_lines(planned: Sequence[Planned], forecast: "Forecast", unrecorded: list[str]) -> list[str]:
     sentences = list(forecast.refusals)
-    checks = [refuse_empty_splits] + ([refuse_blind_rerun] if plan.settings.cohort.source != "embedded" else [])
-    for check in checks:
+    for check, values in ((refuse_empty_splits, planned), (refuse_unrecorded, unrecorded)):
         try:
-            check(planned)
+            check(values)
         except UserError as error:
             sentences.append(str(error))
     return [f"Would be refused: {sentence}" for sentence in sentences] or ["Nothing would be refused."]

@@ -1,5 +1,6 @@
 """The cohort stage: accepts each input image into a shard, or excludes it with a reason."""
 
+import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +14,7 @@ from cxr.base.errors import UserError
 from cxr.base.jobs import log, progress
 from cxr.base.ledger import Ledger
 from cxr.base.seeds import shard_names, shard_of
+from cxr.base.source_files import state_row, write_states
 from cxr.base.tables import write_table
 from cxr.dicom.files import Rejected, shown
 from cxr.imaging.cohort import columns
@@ -23,6 +25,7 @@ from cxr.imaging.cohort.lists import exclude_failed, exclude_listed
 from cxr.imaging.cohort.manifest import read_manifest
 from cxr.imaging.cohort.mimic import read_mimic
 from cxr.imaging.cohort.openi import read_openi
+from cxr.imaging.cohort.openi_files import reports_folder
 from cxr.imaging.cohort.rows import Row, settle_ids
 from cxr.imaging.cohort.split import subject_splits
 
@@ -30,6 +33,8 @@ SHARD_SCHEMA, IMAGES_SCHEMA = schema(columns.SHARD), schema(columns.IMAGES)
 
 WAITING = 8
 """Concurrent file operations per thread: on a shared file system each takes milliseconds."""
+HEADER_BYTES = 1 << 16
+"""Leading bytes of an image file whose change makes the cohort outdated: they hold its header."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +59,11 @@ class CohortOptions:
     seed: int
 
 
+def needs_header(row: Row) -> bool:
+    """Return whether no table holds both the view and the size of an image, so that its file is opened."""
+    return not row.view or row.size is None
+
+
 def inspect(row: Row, options: CohortOptions) -> None:
     """Complete a row from its file's header and exclude it if it is not a frontal chest X-ray.
 
@@ -62,7 +72,7 @@ def inspect(row: Row, options: CohortOptions) -> None:
     told_by = "the table"
     try:
         view = row.view or None
-        if view is None or row.size is None:
+        if needs_header(row):
             header = read_header(row.path)
             check_kind(header, options.modalities, options.body_parts)
             row.size = row.size or header.size
@@ -113,12 +123,28 @@ def list_rows(options: CohortOptions, pool: ThreadPoolExecutor, *, check_files: 
     return rows
 
 
-def _collect(options: CohortOptions, pool: ThreadPoolExecutor) -> list[Row]:
+def _collect(options: CohortOptions, pool: ThreadPoolExecutor) -> tuple[list[Row], list[tuple]]:
+    """Return all rows, sorted by image_id, and the states of the files that were read or looked for in vain."""
+    states: list[tuple] = []
+    if options.source == "openi":
+        reports = [str(path) for path in reports_folder(options.root).glob("*.xml")]
+        states += in_batches(pool, lambda path: state_row(os.path.basename(path), path), reports)
     rows = list_rows(options, pool)
+
+    def note_and_inspect(row: Row) -> None:
+        if needs_header(row):  # the state comes first: a file that changes in between is noticed by the next run
+            states.append(state_row(row.image_id, row.path, HEADER_BYTES))
+        inspect(row, options)
+
     open_rows = [row for row in rows if row.reason is None]
-    for _ in progress(in_batches(pool, lambda row: inspect(row, options), open_rows), len(open_rows), "headers"):
+    for _ in progress(in_batches(pool, note_and_inspect, open_rows), len(open_rows), "headers"):
         pass
-    return sorted(rows, key=lambda row: row.image_id)
+    missing = {row.path: row.image_id for row in rows if row.reason == "missing_file" and row.path}
+    missing |= {row.expected_report: row.study_id for row in rows if row.report_missing and row.expected_report}
+    for path in [path for _, path, *_ in states]:
+        missing.pop(path, None)
+    states += in_batches(pool, lambda path: state_row(missing[path], path), list(missing))
+    return sorted(rows, key=lambda row: row.image_id), states
 
 
 def _refuse_wrong_paths(rows: list[Row], source: str) -> None:
@@ -166,17 +192,19 @@ def run(
     options: CohortOptions,
     attrs: dict,
     threads: int,
+    files_read: str | None = None,
     **sources: object,
 ) -> None:
     """Write the accepted images of every shard, the table of all images, and the ledger.
 
     ``shards``: the output paths in the order of ``seeds.shard_names``; ``sources``: the files that ``options`` also
-    names. The tables hold no ``attrs``, because a shard without new studies must keep its bytes. Raises UserError for a
-    mistake in the settings or in the manifest as a whole.
+    names; ``files_read``: table for the states of the files that were read. The tables hold no ``attrs``, because a
+    shard without new studies must keep its bytes. Raises UserError for a mistake in the settings or in the manifest as
+    a whole.
     """
     check_inputs(options)
     with ThreadPoolExecutor(WAITING * max(1, threads)) as pool:
-        rows = _collect(options, pool)
+        rows, states = _collect(options, pool)
     _refuse_wrong_paths(rows, options.source)
     named = [row for row in rows if row.reason != "bad_row"]
     accepted = [row for row in rows if row.reason is None]
@@ -201,5 +229,7 @@ def run(
         else:
             ledger.exclude(row.image_id, row.study_id, row.reason, row.detail)
     ledger.finish(excluded, (row.image_id for row in rows))
+    if files_read:
+        write_states(files_read, states)
     reasons = Counter(row.reason for row in rows if row.reason)
     log.info("%d images, %d accepted; excluded: %s", len(rows), len(accepted), dict(sorted(reasons.items())))

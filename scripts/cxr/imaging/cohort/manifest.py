@@ -112,7 +112,8 @@ def look_for_files(rows: list[Row], manifest: str, pool: Executor) -> None:
 
 def _drop_missing_reports(rows: list[Row]) -> None:
     for row in rows:
-        row.report_path = None if row.report_missing else row.report_path
+        if row.report_missing and row.report_path:
+            row.expected_report, row.report_path = row.report_path, None
 
 
 def _settle_times(rows: list[Row]) -> None:

@@ -165,7 +165,8 @@ def look_for_files(rows: list[Row], pool: Executor) -> None:
             report = f"{os.path.basename(study)}.txt"
             for row in studies[study]:
                 row.report_missing = report not in names
-                row.report_path = None if row.report_missing else os.path.join(patient, report)
+                row.expected_report = os.path.join(patient, report)
+                row.report_path = None if row.report_missing else row.expected_report
 
 
 def read_mimic(root: str, tables: str, pool: Executor, *, check_files: bool = True) -> list[Row]:

@@ -20,8 +20,8 @@ class Row:
 
     ``view`` and ``size`` come from a table, before the header is read; ``told_view`` is the table's text for the view.
     ``extra`` holds unknown columns, which are passed on; ``line`` is the line in the manifest, else 0.
-    ``report_missing``: a report file is named, or expected in the tree, but missing. ``path_problem``: why no file fits
-    the path.
+    ``report_missing``: a report file is named, or expected in the tree, but missing; ``expected_report`` is its path.
+    ``path_problem``: why no file fits the path.
     """
 
     image_id: str
@@ -30,6 +30,7 @@ class Row:
     path: str
     report_path: str | None = None
     report_missing: bool = False
+    expected_report: str = ""
     findings: str | None = None
     impression: str | None = None
     view: str = ""

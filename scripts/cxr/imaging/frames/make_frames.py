@@ -1,6 +1,5 @@
 """The frames stage: decodes the cohort's images of one shard to canonical frames."""
 
-import os
 import tempfile
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
@@ -11,12 +10,12 @@ from typing import TypeVar
 
 import numpy as np
 
-from cxr.base.counting import counted
 from cxr.base.errors import UserError
 from cxr.base.faults import Failures, Tolerance
 from cxr.base.hdf5 import ShardWriter
 from cxr.base.jobs import log, progress
 from cxr.base.ledger import Ledger
+from cxr.base.source_files import state_row, write_states
 from cxr.base.tables import read_table, write_corrected
 from cxr.imaging.frames.isolate import Workers
 
@@ -97,14 +96,14 @@ class Spool:
         self._file.close()
 
 
-def first_decodable(group: list[Candidate], ask: Callable[[str], tuple]) -> tuple[list[tuple], tuple | None]:
+def first_decodable(group: list[Candidate], ask: Callable[[Candidate], tuple]) -> tuple[list[tuple], tuple | None]:
     """Return ([(candidate, how, reason, detail) of those not used], (candidate, *answer of ``ask``) or None).
 
     ``how``: "rejected", or "failed" for an error that points to the machine if it repeats from file to file.
     """
     excluded: list[tuple] = []
     for place, candidate in enumerate(group):
-        answer = ask(candidate.path)
+        answer = ask(candidate)
         if answer[0] == "frame":
             excluded += [(other, "rejected", "not_selected", "") for other in group[place + 1 :]]
             return excluded, (candidate, *answer[1:])
@@ -112,27 +111,12 @@ def first_decodable(group: list[Candidate], ask: Callable[[str], tuple]) -> tupl
     return excluded, None
 
 
-def _tell_of_changes(missing: int, groups: list[list[Candidate]], cohort: str, pool: Executor) -> None:
-    """Warn of images that are newer than the cohort's table. Raises UserError if all images have disappeared since."""
-    paths = [candidate.path for group in groups for candidate in group]
-    if missing == len(paths) > 1:
+def _refuse_missing_disk(missing: int, candidates: int) -> None:
+    """Raise UserError if all images of the shard have disappeared since the cohort was made."""
+    if missing == candidates > 1:
         raise UserError(
             f"none of the {missing} images of this shard exists any more: mount their disk, or, if they were deleted, "
             "remake the cohort (snakemake cohort --forcerun cohort_shards)"
-        )
-    made = os.stat(cohort).st_mtime
-
-    def is_newer(path: str) -> bool:
-        try:
-            return os.stat(path).st_mtime > made
-        except (OSError, ValueError):
-            return False
-
-    if newer := sum(pool.map(is_newer, paths)):
-        log.warning(
-            "%s changed since the cohort was made: if their headers differ now, remake the cohort "
-            "(snakemake cohort --forcerun cohort_shards)",
-            counted(newer, f"of {len(paths)} images has", f"of {len(paths)} images have"),
         )
 
 
@@ -146,12 +130,13 @@ def run_shard(
     attrs: dict,
     threads: int,
     compute: dict | None = None,
+    files_read: str | None = None,
 ) -> None:
     """Write the frames of one shard: per study the first image that can be decoded (or every one), and the ledger.
 
-    ``corrected``: the table of images that are used although their headers are wrong.
-
-    ``compute``: the settings' section of that name. Raises Broken if decoding fails for a reason that no file caused.
+    ``corrected``: the table of images that are used although their headers are wrong; ``compute``: the settings'
+    section of that name; ``files_read``: table for the states of the files that were read. Raises Broken if decoding
+    fails for a reason that no file caused.
     """
     groups = studies(cohort, options.per_study)
     ledger = Ledger("frames")
@@ -159,8 +144,15 @@ def run_shard(
     failures = Failures("frames", sum(map(len, groups)), Tolerance.of(compute))
     narrow, corrections = 0, []
     spool = Spool(Path(output).parent, options.size)
+    states: list[tuple] = []
+
+    def ask(candidate: Candidate) -> tuple:
+        # before it is decoded: a file that changes in between is noticed by the next run
+        states.append(state_row(candidate.image_id, candidate.path))
+        return workers.ask(candidate.path)
+
     with Workers(asdict(options), options.timeout_s) as workers, ThreadPoolExecutor(max(1, threads)) as pool:
-        results = ahead(pool, lambda group: first_decodable(group, workers.ask), groups, 4 * max(1, threads))
+        results = ahead(pool, lambda group: first_decodable(group, ask), groups, 4 * max(1, threads))
         for failed, chosen in progress(results, len(groups), "frames"):
             for candidate, how, reason, detail in failed:
                 failures.note(detail) if how == "failed" else failures.passed()
@@ -174,7 +166,7 @@ def run_shard(
                 narrow += squeezed
                 names = {"image_id": candidate.image_id, "study_id": candidate.study_id}
                 corrections += [names | {"correction": note} for note in notes]
-        _tell_of_changes(gone["missing_file"], groups, cohort, pool)
+    _refuse_missing_disk(gone["missing_file"], sum(map(len, groups)))
     if narrow:
         log.warning(
             "%d of %d images: over %g of the grey range is held by under %g of the pixels (markers, metal); "
@@ -200,3 +192,5 @@ def run_shard(
     spool.close()
     write_corrected(corrected, corrections)
     ledger.finish(excluded, (candidate.image_id for group in groups for candidate in group))
+    if files_read:
+        write_states(files_read, states)

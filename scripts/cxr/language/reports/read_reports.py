@@ -12,6 +12,7 @@ from cxr.base.errors import UserError
 from cxr.base.jobs import log, progress
 from cxr.base.ledger import Ledger
 from cxr.base.paths import RESOURCES
+from cxr.base.source_files import state_row, write_states
 from cxr.base.tables import read_table, write_lines
 from cxr.language.reports import engine, language, reading, schema, sentences, substance, vocabulary
 from cxr.language.reports.rules import lexicon as rules_lexicon
@@ -75,20 +76,25 @@ def run_shard(
     options: ReportsOptions,
     attrs: dict,
     threads: int = 1,
+    files_read: str | None = None,
     **files: str,
 ) -> None:
     """Structure the reports of one cohort shard.
 
     Writes ``output`` (JSON Lines, one line per study, sorted by study_id) and ``excluded`` (one row for each image of a
-    study without a usable report). ``files``: the files in the engine's ``INPUTS``. ``threads`` is not used: one core
-    reads hundreds of reports per second. Raises UserError for an unknown engine or value of an option.
+    study without a usable report). ``files_read``: table for the states of the report files. ``files``: those in the
+    engine's ``INPUTS``. ``threads`` is not used: one core reads hundreds of reports per second. Raises UserError for an
+    unknown engine or value of an option.
     """
     del threads
     reader = reader_of(options, str(attrs.get("code_digest", "")), **files)
     rows = read_table(cohort).sort("study_id", "rank", "image_id")
     ledger = Ledger("reports")
-    write_lines(output, _lines(rows, reader, ledger), checked=True)
+    states: list[tuple] = []
+    write_lines(output, _lines(rows, reader, ledger, states), checked=True)
     ledger.finish(excluded, rows["image_id"])
+    if files_read:
+        write_states(files_read, states)
 
 
 def reader_of(options: ReportsOptions, code_digest: str = "", **files: str) -> _Reader:
@@ -117,12 +123,14 @@ def reader_of(options: ReportsOptions, code_digest: str = "", **files: str) -> _
     )
 
 
-def _lines(rows: pl.DataFrame, reader: _Reader, ledger: Ledger) -> Iterator[dict]:
+def _lines(rows: pl.DataFrame, reader: _Reader, ledger: Ledger, states: list[tuple]) -> Iterator[dict]:
     studies = rows.group_by("study_id", maintain_order=True)
     outcomes: Counter[str] = Counter()
     num_corrected = 0
     for (study_id,), images in progress(studies, rows["study_id"].n_unique(), "reports"):
         row = reading.row_of(images.to_dicts())
+        if path := reading.report_file(row):
+            states.append(state_row(study_id, path))
         section = reading.read(row, reader.options)
         is_used = isinstance(section, reading.Section)
         num_corrected += section.corrected if is_used else reading.CORRECTED in section[1]

@@ -84,6 +84,11 @@ def row_of(images: Sequence[dict]) -> dict:
     return next(told, None) or next(missing, None) or images[0]
 
 
+def report_file(row: dict) -> str | None:
+    """Return the file that holds the report of a study's row; None if there is none, or the row holds the text."""
+    return None if any((row.get(name) or "").strip() for name in COLUMNS) else row.get("report_path")
+
+
 def _sections_of(row: dict, how: How, removed: dict[str, int]) -> tuple[dict[str, str], bool]:
     """Return the sections of a study from its columns or its file, and whether a heading was corrected.
 
@@ -104,8 +109,8 @@ def _sections_of(row: dict, how: How, removed: dict[str, int]) -> tuple[dict[str
             return {name: scrubbed(text.strip()) for name, text in columns.items() if text}, False
         each = [_tolerant(scrubbed(cleaned(text)), name) for name, text in columns.items() if text.strip()]
         return _merged(each), False
-    if row.get("report_path"):
-        text = _text(Path(row["report_path"]), how)
+    if path := report_file(row):
+        text = _text(Path(path), how)
         if how.sections == "mimic":  # its corrections count characters of the original text
             found, corrected = _official(text, row["study_id"], how)
             return {name: scrubbed(part) for name, part in found.items()}, corrected

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cxr.base.faults import Tolerance
+from cxr.base.source_files import state_row, write_states
 from cxr.base.tables import read_table, write_lines
 from cxr.language.reports import reading
 from cxr.language.reports.llm import structuring
@@ -45,16 +46,18 @@ def run(
     options: StructuringOptions,
     execution: dict,
     compute: dict | None = None,
+    files_read: str | None = None,
 ) -> None:
     """Ask the model for the findings of every study of one or several cohort shards.
 
     ``cohort`` and ``output``: paths, in the same order. The model is loaded once, and a text that several shards hold
     is asked once. Answers are kept in the folder ``answers`` beside the outputs (:mod:`cxr.llm.kept`): an edit of how
-    reports are read or scrubbed asks only for the texts that it changes.
-    Raises UserError if the model cannot be reached, Broken if none of its answers is usable.
+    reports are read or scrubbed asks only for the texts that it changes. ``files_read``: table for the states of the
+    report files. Raises UserError if the model cannot be reached, Broken if none of its answers is usable.
     """
     cohorts, outputs = ([paths] if isinstance(paths, str) else list(paths) for paths in (cohort, output))
-    texts_by_shard = [texts_of(path, options) for path in cohorts]
+    states: list[tuple] = []
+    texts_by_shard = [texts_of(path, options, states) for path in cohorts]
     texts = dict(sorted((key, text) for shard in texts_by_shard for key, text in shard.items()))
     log.info("structuring: %d distinct texts of %d shards", len(texts), len(cohorts))
     generate, tolerance = lazily(options, Execution.of(execution, structuring.EXECUTION)), Tolerance.of(compute)
@@ -68,11 +71,14 @@ def run(
     )
     for path, shard in zip(outputs, texts_by_shard, strict=True):
         write_lines(path, [lines[key] for key in sorted(shard)], checked=True)
+    if files_read:
+        write_states(files_read, states)
 
 
-def texts_of(cohort: str, options: StructuringOptions) -> dict[str, list[str]]:
-    """Return {key: sentences} of the distinct texts of a shard."""
-    rows = read_table(cohort).sort("study_id", "rank", "image_id")
-    studies = [images.to_dicts() for _, images in rows.group_by("study_id", maintain_order=True)]
-    readings = (reading.read(reading.row_of(images), options) for images in studies)
+def texts_of(cohort: str, options: StructuringOptions, states: list[tuple]) -> dict[str, list[str]]:
+    """Return {key: sentences} of the distinct texts of a shard; add the states of their files to ``states``."""
+    images = read_table(cohort).sort("study_id", "rank", "image_id")
+    rows = [reading.row_of(study.to_dicts()) for _, study in images.group_by("study_id", maintain_order=True)]
+    states += [state_row(row["study_id"], path) for row in rows if (path := reading.report_file(row))]
+    readings = (reading.read(row, options) for row in rows)
     return {key_of(each.sentences): each.sentences for each in readings if isinstance(each, reading.Section)}

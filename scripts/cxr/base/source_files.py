@@ -1,0 +1,86 @@
+"""The files of a cohort that a job has read: tables of their states, by which a later run notices that one has changed.
+
+A cohort's images and reports are no inputs of rules, because Snakemake would look at each of hundreds of thousands of
+files several times. The job that reads them writes a table instead. Before the next run ``workflow.changed_files``
+compares size and time, and reads only the files where these differ.
+"""
+
+import os
+import stat
+import zlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import polars as pl
+
+from cxr.base.columns import Column, schema
+from cxr.base.errors import MACHINE_ERRORS
+from cxr.base.regular_files import open_regular
+from cxr.base.tables import write_table
+
+COLUMNS = {
+    "id": Column(pl.String, "Image, study or report file that the file belongs to."),
+    "path": Column(pl.String, "File, as the cohort names it."),
+    "head_bytes": Column(pl.Int64, "Number of leading bytes that count, as a header does; null if all bytes count."),
+    "size": Column(pl.Int64, "Size when the job read it; null if it was missing or could not be opened.", "bytes"),
+    "modified_ns": Column(pl.Int64, "Time of its last change then; null likewise.", "ns since 1970"),
+    "crc32": Column(pl.Int64, "CRC-32 of the bytes that count; null likewise."),
+}
+BLOCK = 1 << 20
+"""Bytes that are read at a time."""
+
+
+class FileState(NamedTuple):
+    """The state of a file: its size in bytes, the time of its last change, and the CRC-32 of the bytes that count."""
+
+    size: int
+    modified_ns: int
+    crc32: int
+
+
+def sizes_and_times(paths: Iterable[str]) -> list[tuple[int | None, int | None]]:
+    """Return (size in bytes, time of the last change in ns) of regular files, (None, None) for what is none.
+
+    One loop for all files: at each start of a run there are hundreds of thousands.
+    """
+    states = []
+    for path in paths:
+        try:
+            status = os.stat(path)
+        except (OSError, ValueError):
+            states.append((None, None))
+        else:
+            is_file = stat.S_ISREG(status.st_mode)
+            states.append((status.st_size, status.st_mtime_ns) if is_file else (None, None))
+    return states
+
+
+def read_state(path: str, head_bytes: int | None = None) -> FileState | None:
+    """Return the state of a file, None if it is missing, may not be read or is no regular file.
+
+    ``head_bytes``: number of leading bytes that count, None for all. Raises OSError if the machine cannot read it.
+    """
+    try:
+        with open_regular(path) as file:
+            status = os.fstat(file.fileno())
+            crc32, remaining = 0, status.st_size if head_bytes is None else head_bytes
+            while remaining > 0 and (block := file.read(min(remaining, BLOCK))):
+                crc32 = zlib.crc32(block, crc32)
+                remaining -= len(block)
+    except (OSError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno in MACHINE_ERRORS:
+            raise
+        return None
+    return FileState(status.st_size, status.st_mtime_ns, crc32)
+
+
+def state_row(row_id: str, path: str, head_bytes: int | None = None) -> tuple:
+    """Return a row of :data:`COLUMNS` with the present state of a file."""
+    state = read_state(path, head_bytes) or (None, None, None)
+    return (row_id, path, head_bytes, *state)
+
+
+def write_states(path: str | Path, rows: Sequence[tuple]) -> None:
+    """Write rows of :func:`state_row` as a table, sorted by id and path."""
+    write_table(path, pl.DataFrame(sorted(rows), schema=schema(COLUMNS), orient="row"), COLUMNS)

@@ -1,0 +1,100 @@
+"""Find, name and remove results of earlier settings: files that a run has made and that the present settings do not.
+
+After ``cohort.shards: 8`` became 2, ``results/reports/02.jsonl`` would otherwise stay beside 00 and 01 with the same
+studies. Only files count that Snakemake has a record of, so that a user's own file is never touched, and only those
+that no rule could make under the present settings, whatever the target.
+"""
+
+import os
+import shutil
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+
+from cxr.base.counting import counted
+from cxr.base.errors import UserError
+from cxr.workflow import snakemake_compat as compat
+from cxr.workflow.locks import workers
+from cxr.workflow.slurm.orphans import refuse_orphans
+
+TARGET = "clean_old"
+COHORT = "results/cohort/images.parquet"
+
+
+class OldFiles:
+    """The existing results of earlier settings, with the logs and benchmarks of their jobs.
+
+    ``shards_of``: function of a path and the wildcards of its rule that returns the shards that there are.
+    """
+
+    def __init__(self, workflow, shards_of: Callable[[str, Mapping], Collection[str]]):
+        self._records = records = compat.Records()
+        outputs = [path for path in records.outputs() if path.startswith("results/") and os.path.lexists(path)]
+        can_make = compat.output_test(workflow, shards_of)
+        old = [path for path in outputs if not can_make(path)]
+        logs = {log for path in old for log in records.logs(path)}
+        if logs:
+            logs -= {log for path in set(outputs) - set(old) for log in records.logs(path)}
+        beside = [path for log in logs for path in (log, benchmark_of(log)) if os.path.lexists(path)]
+        self.paths = sorted({*old, *beside})
+
+    def name(self) -> None:
+        """Print one sentence about them, if there are any."""
+        if self.paths:
+            many = len(self.paths) > 1
+            compat.say(
+                f"{self._counted()} of earlier settings still {'lie' if many else 'lies'} in results/ and logs/: "
+                f"`snakemake -n {TARGET}` with the same options lists {'them' if many else 'it'}, "
+                f"`snakemake {TARGET}` removes {'them' if many else 'it'}"
+            )
+
+    def clean(self, cohort_options: dict, is_dry_run: bool) -> None:
+        """List them and, but for a dry run, remove them.
+
+        Raises UserError if another run works in this folder, or if the cohort was made with other settings than
+        ``cohort_options``: then the present settings are not those of the results, and what lies there is in use.
+        """
+        params = self._records.params(COHORT)
+        if params and repr(cohort_options) not in params:
+            raise UserError(
+                f"{COHORT} was made with other settings, so it is not known which files are old: give the options of "
+                f"the last run (--configfile), or run with these settings first, then `snakemake {TARGET}`"
+            )
+        if not is_dry_run:
+            if workers(Path.cwd()):
+                raise UserError("another Snakemake works in this folder: wait for that, or end it")
+            refuse_orphans(Path.cwd(), submits=False)
+        for path in self.paths:
+            compat.say(path)
+        compat.say(f"{self._counted()} of earlier settings {'would be removed' if is_dry_run else 'removed'}")
+        if not is_dry_run:
+            for path in self.paths:
+                _remove(Path(path))
+            self._records.forget(self.paths)
+
+    def _counted(self) -> str:
+        return f"{counted(len(self.paths), 'file', 'files')} ({sum(map(_size, self.paths)) / 1e6:.1f} MB)"
+
+
+def benchmark_of(log: str) -> str:
+    """Return the benchmark file of the job that writes a log: "results/benchmarks/a/00.tsv" of "logs/a/00.log"."""
+    return str(Path("results/benchmarks", Path(log).relative_to("logs")).with_suffix(".tsv"))
+
+
+def _remove(path: Path) -> None:
+    """Remove a file, link or folder, and the folders above it that are empty then."""
+    shutil.rmtree(path) if _is_folder(path) else path.unlink()
+    for folder in path.parents[:-1]:
+        if any(folder.iterdir()):
+            break
+        folder.rmdir()
+
+
+def _is_folder(path: str | Path) -> bool:
+    return os.path.isdir(path) and not os.path.islink(path)
+
+
+def _size(path: str) -> int:
+    """Return the bytes of a file, a link itself or all files of a folder."""
+    if not _is_folder(path):
+        return os.lstat(path).st_size
+    return sum(os.lstat(os.path.join(folder, name)).st_size for folder, _, names in os.walk(path) for name in names)
