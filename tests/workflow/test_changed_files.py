@@ -102,6 +102,17 @@ def test_what_is_put_back_is_no_change(folder):
     assert changed() == []
 
 
+def test_a_header_and_the_whole_of_one_file_are_told_apart(folder):
+    """As of an image, whose header the cohort reads and whose pixels the frames."""
+    Path("a").write_bytes(b"head" + b"pixels")
+    write_states(TABLE, [state_row("header", "a", 4), state_row("image", "a")])
+    rewrite("a", b"head" + b"other!")
+    assert changed() == ["image"]
+    assert changed() == ["image"]
+    rewrite("a", b"head" + b"pixels")
+    assert changed() == []
+
+
 def test_of_a_header_only_the_leading_bytes_count(folder):
     Path("a").write_bytes(b"head" + b"pixels")
     read_by_job("a", head_bytes=4)

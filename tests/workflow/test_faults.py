@@ -123,18 +123,35 @@ def test_a_full_disk_stops_with_one_sentence_and_the_next_run_goes_on(workflow_r
         subprocess.run(["umount", str(place)], check=True)
 
 
-HEARTBEAT = """import os, pathlib, subprocess, sys
-folder = pathlib.Path({folder!r})
-beat = f"import time\nwhile True:\n    open({{str(folder / 'beat')!r}}, 'a').write('.')\n    time.sleep(0.05)"
-worker = subprocess.Popen([sys.executable, "-c", beat], start_new_session=True)
-(folder / "processes").write_text(f"{{os.getpid()}} {{worker.pid}}")
-time.sleep(600)"""
-"""A job that writes for ever, in a process of its own session."""
+HEARTBEAT = """
+
+import functools
+import os
+import subprocess
+import sys
+import time
+
+make_frames = run_shard
+
+
+@functools.wraps(make_frames)
+def run_shard(**arguments):
+    folder = Path({folder!r})
+    if not (folder / "processes").exists():
+        place = str(folder / "beat")
+        beat = f"import time\\nwhile True:\\n    open({{place!r}}, 'a').write('.')\\n    time.sleep(0.05)"
+        worker = subprocess.Popen([sys.executable, "-c", beat], start_new_session=True)
+        (folder / "processes").write_text(f"{{os.getpid()}} {{worker.pid}}")
+        time.sleep(600)
+    make_frames(**arguments)
+"""
+"""Makes the first job of frames write for ever, in a process of its own session."""
 
 
 def test_a_job_of_a_killed_run_ends_and_the_next_run_ends_in_the_same_bytes(workflow_run, tmp_path):
-    root, marker = copy_repository(tmp_path / "copy"), tmp_path / "started"
-    with_fault(root, "frames_shard", HEARTBEAT.format(folder=str(tmp_path)), marker)
+    root = copy_repository(tmp_path / "copy")
+    with open(root / "scripts/cxr/imaging/frames/make_frames.py", "a") as module:
+        module.write(HEARTBEAT.format(folder=str(tmp_path)))
     write_settings(tmp_path, SLICE)
     command = [sys.executable, "-m", "snakemake", "--snakefile", str(root / "Snakefile"), "--directory", str(tmp_path)]
     command += ["--configfile", str(tmp_path / "mine.yaml"), "--cores", "1", "frames"]

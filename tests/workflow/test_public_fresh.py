@@ -134,6 +134,27 @@ def test_an_image_that_is_replaced_runs_its_shard_of_the_frames(copied):
     assert {path.partition(".")[0] for path in changed} == {f"results/frames/{SHARD_OF[3]}"}
 
 
+def test_a_study_is_added_by_a_command_with_relative_paths(copied):
+    with open(copied / "manifest.csv", "a") as manifest:
+        manifest.write(f"p{STUDIES},s{STUDIES},i{STUDIES},{STUDIES}.dcm,r0.txt,\n")
+    (copied / f"{STUDIES}.dcm").write_bytes(of(SeriesNumber=STUDIES + 1))
+    before = {path: path.stat().st_mtime_ns for path in copied.glob("results/frames/[0-9]*.h5")}
+    command = [sys.executable, "-m", "snakemake", "--snakefile", ROOT / "Snakefile", "--cores", "1", *TARGETS]
+    command += ["--directory", copied.name, "--configfile", f"{copied.name}/mine.yaml"]
+    done = subprocess.run(command, cwd=copied.parent, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("the cohort has changed: it is made first, then the rest is planned") == 1
+    shard = f"{shard_of(f'p{STUDIES}', SHARDS):02}"
+    changed = {path.stem for path, moment in before.items() if path.stat().st_mtime_ns != moment}
+    assert {shard} <= changed < {path.stem for path in before}  # that of a subject whose split moves too
+
+
+def test_clean_old_beside_another_target_is_refused(copied):
+    done = snakemake(copied, "--dry-run", "clean_old", "frames", check=False)
+    assert done.returncode == 1
+    assert "clean_old makes nothing: run it without other targets" in done.stderr
+
+
 def test_a_touched_image_runs_nothing(copied):
     rewrite(copied / "5.dcm", of(SeriesNumber=6), age_s=-60)
     assert planned(copied)[0] == []

@@ -397,11 +397,10 @@ def test_hours_follow_from_unit_costs(tmp_path):
     engines = tmp_path / "engines.tsv"
     rows = {"engine": ["radedit", "radedit", "radedit"], "device": ["CPU, 1 thread", "GPU X", "GPU X"]}
     pl.DataFrame(rows | {"s_per_image": [2630.0, 3.0, 2.0]}).write_csv(engines, separator="\t")
-    seconds = 420 / 92.8 + 3.63 / 11.2
-    assert (
-        f"| anomaly | 227,835 | 2.4 | {round(seconds, 2) * 227_835 / 3600:,.0f} | others, A100 | 8,350 | 1.9 | 3.1 |"
-        in scale.report()
-    )
+    unmeasured = tmp_path / "costs.yaml"
+    unmeasured.write_text(scale.UNITS.read_text(encoding="utf-8").partition("measured:")[0] + "measured: []\n")
+    hours = f"{round(420 / 92.8 + 3.63 / 11.2, 2) * 227_835 / 3600:,.0f}"
+    assert f"| anomaly | 227,835 | 2.4 | {hours} | others, A100 | 8,350 | 1.9 | 3.1 |" in scale.report(units=unmeasured)
     assert f"| anomaly | 227,835 | 2.4 | {2 * 227_835 / 3600:,.0f} |" in scale.report(engines=str(engines))
     assert "| 1 | 8 |" in scale.report(gpus=(1,))
     counted = (339.2 / 990 + 3.63 / 67) / 0.45

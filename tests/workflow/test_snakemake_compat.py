@@ -87,7 +87,7 @@ def before(dag):
 def after(dag):
     print("after", json.dumps([
         sorted(compat.outputs_of(dag)), compat.unrecorded_outputs(dag), compat.is_dry_run(workflow),
-        sorted(job.rule for job in compat.planned_jobs(dag)), compat.is_target(workflow, "gather"),
+        sorted(job.rule for job in compat.planned_jobs(dag)), "gather" in compat.targets(workflow),
     ]), file=sys.stderr)
     if sys.argv[-1] == "again=first" and not compat.os.environ.get(compat.TARGET_DONE):
         compat.say("gather comes first")
@@ -327,7 +327,7 @@ def test_a_run_that_cannot_make_one_target_alone_ends(monkeypatch, caplog):
 def test_a_run_of_another_program_is_not_started_anew(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["/usr/bin/pipeline", "all"])
     with pytest.raises(compat.UserError, match="run `snakemake cohort` with the same options first"):
-        compat.run_target_first(SimpleNamespace(workdir_init="."), "cohort")
+        compat.run_target_first(SimpleNamespace(rundir="."), "cohort")
 
 
 def test_the_slurm_executor_is_known():
@@ -381,9 +381,9 @@ LOST = [
     (lambda: compat.around_planning(object(), None, None), None, "nor results without records"),
     (lambda: compat.unrecorded_outputs(object()), [], "results without records are not noticed"),
     (lambda: compat.run_again(object(), []), None, "changed reports and images are not noticed"),
-    (lambda: compat.outputs_of(object()), set(), "nothing is told about changed reports and images"),
+    (lambda: compat.outputs_of(object()), set(), "changed reports and images are not named"),
     (lambda: compat.is_dry_run(object()), False, "a dry run is not detected"),
-    (lambda: compat.is_target(object(), "clean_old"), False, "clean_old does nothing"),
+    (lambda: compat.targets(object()), set(), "the targets plan and clean_old do nothing"),
     (lambda: compat.output_test(object(), None)("a"), True, "results of earlier settings are not found"),
 ]
 

@@ -39,7 +39,10 @@ class _Checks:
         For the target ``clean_old``, remove the results of earlier settings instead. The target ``plan`` itself says
         what would be refused.
         """
-        if compat.is_target(self.workflow, TARGET):
+        targets = compat.targets(self.workflow)
+        if TARGET in targets:
+            if len(targets) > 1:
+                raise UserError(f"{TARGET} makes nothing: run it without other targets")
             OldFiles(self.workflow, self.plan.shards_of).clean(
                 cohort_options(self.plan.options), compat.is_dry_run(self.workflow)
             )
@@ -50,7 +53,7 @@ class _Checks:
             return
         for sentence in self.files.sentences(sorted(tables)):
             compat.say(sentence)
-        if not compat.is_target(self.workflow, PLAN_TARGET):
+        if PLAN_TARGET not in targets:
             refuse_unrecorded(compat.unrecorded_outputs(dag))
         if self.plan.settings.cohort.source != "embedded":  # else the run makes the images and reports too
             self._make_cohort_first(dag)
@@ -65,7 +68,7 @@ class _Checks:
         reruns = blind_reruns(compat.planned_jobs(dag, self.files.changed))
         if not reruns:
             return
-        if compat.is_dry_run(self.workflow) or compat.is_target(self.workflow, PLAN_TARGET):
+        if compat.is_dry_run(self.workflow) or PLAN_TARGET in compat.targets(self.workflow):
             compat.say(
                 "the cohort has changed: a run makes it first and plans again, so that of the jobs below only those "
                 "run whose studies have changed"

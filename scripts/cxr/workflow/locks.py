@@ -32,14 +32,14 @@ def program(arguments: list[str], python: str) -> list[str]:
 
 
 def workers(directory: Path) -> list[int]:
-    """Return the other Snakemake processes on this machine that work in a folder."""
-    here, found = os.path.realpath(directory), []
+    """Return the Snakemake processes on this machine that work in a folder, without this one and its parent."""
+    folder, numbers = os.path.realpath(directory), []
     for process in Path("/proc").glob("[0-9]*"):
         try:
             words = (process / "cmdline").read_bytes().split(b"\0")
             at = os.path.realpath(process / "cwd")
         except OSError:  # it ended, or belongs to another user
             continue
-        if at == here and any(Path(os.fsdecode(word)).name == "snakemake" for word in words[:4]):
-            found.append(int(process.name))
-    return sorted(number for number in found if number != os.getpid())
+        if at == folder and any(Path(os.fsdecode(word)).name == "snakemake" for word in words[:4]):
+            numbers.append(int(process.name))
+    return sorted({*numbers} - {os.getpid(), os.getppid()})

@@ -376,15 +376,17 @@ def is_dry_run(workflow) -> bool:
     return False
 
 
-def is_target(workflow, name: str) -> bool:
-    """Return whether a target is asked for by its name."""
-    with _touch(f"{name} does nothing"):
-        return name in workflow.dag_settings.targets
-    return False
+def targets(workflow) -> set[str]:
+    """Return the names of the targets that are asked for; none without a name, as of the default target."""
+    with _touch("the targets plan and clean_old do nothing"):
+        return set(workflow.dag_settings.targets)
+    return set()
 
 
 def run_target_first(workflow, target: str) -> None:
     """Run a target alone with the options of this run, then start this run anew in place of this process.
+
+    Both start where this run was started (``rundir``), because its arguments may be relative paths.
 
     Raises UserError if Snakemake was not started from its command line. Ends with the target's status if that fails.
     """
@@ -392,10 +394,10 @@ def run_target_first(workflow, target: str) -> None:
         raise UserError(f"run `snakemake {target}` with the same options first, then this again")
     command = [*program(sys.argv, sys.executable), *sys.argv[1:]]
     environment = os.environ | {TARGET_DONE: target}
-    status = subprocess.run(command, cwd=workflow.workdir_init, env=environment | {ONLY_TARGET: target}).returncode
+    status = subprocess.run(command, cwd=workflow.rundir, env=environment | {ONLY_TARGET: target}).returncode
     if status:
         sys.exit(status)
-    os.chdir(workflow.workdir_init)
+    os.chdir(workflow.rundir)
     os.execvpe(command[0], command, environment)
 
 
