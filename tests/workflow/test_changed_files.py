@@ -138,6 +138,12 @@ def test_a_report_that_is_deleted_is_a_change_but_not_all_reports_at_once(folder
     read_by_job("a", "b", "missing")
     os.unlink("a")
     assert changed() == ["a"]
+    rewrite("b", b"other")
+    assert ChangedFiles().sentences([TABLE]) == [
+        "reports: 1 report has changed since this stage ran (id of b), so what depends on it runs again",
+        "reports: 1 report has been deleted since this stage ran (id of a), so what depends on it runs again without "
+        "it",
+    ]
     read_by_job("a", "b", "missing")
     assert changed() == []
     # a whole disk that is not mounted runs nothing again

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -27,9 +27,10 @@ NOUNS = {"reports": ("report has", "reports have"), "cohort": ("file has", "file
 class ChangedFiles:
     """The files that differ from the tables of states (``base.source_files``) below a folder.
 
-    changed: {table: ids of its changed files}, only tables with some; a deleted report is a change. missing: {table:
-    number of its files that existed and are gone}, whose results stay: images, which may be deleted to save space, and
-    the reports if all of them are gone at once, as on a disk that is not mounted.
+    changed: {table: ids of its changed files and deleted reports}, only tables with some. deleted: {table: ids of the
+    deleted reports among these}. missing: {table: number of its files that existed and are gone}, whose results stay:
+    images, which may be deleted to save space, and the reports if all of them are gone at once, as on a disk that is
+    not mounted.
     """
 
     def __init__(self, tables: Path = TABLES, checked: Path = CHECKED):
@@ -37,6 +38,7 @@ class ChangedFiles:
         self._known = _read_checked(checked)
         self._checked: dict[str, list] = {}
         self.changed: dict[str, list[str]] = {}
+        self.deleted: dict[str, list[str]] = {}
         self.missing: dict[str, int] = {}
         with ThreadPoolExecutor(THREADS) as pool:
             paths = sorted(map(str, tables.rglob("*.parquet")))
@@ -46,6 +48,7 @@ class ChangedFiles:
         all_are_gone = num_gone == sum(compared[table][2] for table in reports) > 1
         for table, (ids, gone, _) in compared.items():
             if table in reports and not all_are_gone:
+                self.deleted |= {table: gone} if gone else {}
                 ids, gone = ids + gone, []
             self.changed |= {table: ids} if ids else {}
             self.missing |= {table: len(gone)} if gone else {}
@@ -90,17 +93,17 @@ class ChangedFiles:
             new.unlink(missing_ok=True)
 
     def sentences(self, tables: Iterable[str]) -> list[str]:
-        """Return the sentences about some tables: one for each stage with changed files, one for missing files."""
+        """Return the sentences about some tables: for each stage with changed or deleted files, for missing files."""
         tables = list(tables)
-        ids_by_stage: dict[str, dict[str, None]] = {}
-        for table in tables:
-            ids_by_stage.setdefault(_stage(table), {}).update(dict.fromkeys(self.changed.get(table, ())))
+        changed = {table: set(self.changed.get(table, ())) - set(self.deleted.get(table, ())) for table in tables}
         sentences = [
             f"{stage}: {counted(len(ids), *NOUNS.get(stage, ('image has', 'images have')))} changed since this stage "
-            f"ran ({', '.join([*ids][:SHOWN_IDS])}{', …' if len(ids) > SHOWN_IDS else ''}), so what depends on "
-            f"{'it' if len(ids) == 1 else 'them'} runs again"
-            for stage, ids in sorted(ids_by_stage.items())
-            if ids
+            f"ran ({_first(ids)}), so what depends on {_pronoun(ids)} runs again"
+            for stage, ids in _ids_by_stage(changed)
+        ] + [
+            f"{stage}: {counted(len(ids), 'report has', 'reports have')} been deleted since this stage ran "
+            f"({_first(ids)}), so what depends on {_pronoun(ids)} runs again without {_pronoun(ids)}"
+            for stage, ids in _ids_by_stage({table: self.deleted.get(table, ()) for table in tables})
         ]
         if missing := sum(self.missing.get(table, 0) for table in tables):
             sentences.append(
@@ -108,6 +111,22 @@ class ChangedFiles:
                 "missing now; the results made from them stay"
             )
         return sentences
+
+
+def _ids_by_stage(ids_by_table: Mapping[str, Iterable[str]]) -> list[tuple[str, list[str]]]:
+    """Return (stage, its distinct ids in order) of the stages with some."""
+    ids_by_stage: dict[str, set[str]] = {}
+    for table, ids in ids_by_table.items():
+        ids_by_stage.setdefault(_stage(table), set()).update(ids)
+    return [(stage, sorted(ids)) for stage, ids in sorted(ids_by_stage.items()) if ids]
+
+
+def _first(ids: list[str]) -> str:
+    return ", ".join(ids[:SHOWN_IDS]) + (", …" if len(ids) > SHOWN_IDS else "")
+
+
+def _pronoun(ids: list[str]) -> str:
+    return "it" if len(ids) == 1 else "them"
 
 
 def _read_states(table: str) -> pl.DataFrame | None:
