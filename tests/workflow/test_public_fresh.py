@@ -220,6 +220,7 @@ def fewer_shards(finished, tmp_path_factory) -> tuple[Path, str]:
     return folder, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_shards_of_earlier_settings_are_named(fewer_shards):
     _, printed = fewer_shards
     assert re.search(r"\d+ files[^\n]*clean_old", printed)
@@ -255,6 +256,7 @@ def start_run(folder: Path, *targets: str) -> subprocess.Popen:
     return subprocess.Popen(command, cwd=ROOT, env=environment, start_new_session=True, **quiet)
 
 
+@pytest.mark.slow
 def test_a_job_ends_with_the_snakemake_that_started_it(tmp_path):
     images = 400
     noise = np.random.default_rng(1).integers(0, 255, (2400, 2400), np.uint8)

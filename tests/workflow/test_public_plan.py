@@ -105,6 +105,7 @@ def test_a_given_test_split_is_not_added_to_for_want_of_one(tmp_path):
     assert "train" in splits.values()
 
 
+@pytest.mark.slow
 def test_the_papers_shares_hold_from_two_thousand_subjects_on(tmp_path):
     def by_hash(subject: str) -> str:
         seed = stage_options(read({}))["cohort"]["seed"]
@@ -201,6 +202,7 @@ def test_a_run_that_is_not_declared_is_named(tmp_path):
     assert re.search(r"cxr-ils: [^\n]*quarter", printed)
 
 
+@pytest.mark.slow
 def test_a_dry_run_refuses_a_changed_manifest_as_the_run_does(tmp_path):
     folder = small_cohort(tmp_path / "a")
     snakemake(folder, "reports")
@@ -245,6 +247,7 @@ def test_a_target_prints_its_plan_before_its_first_job(tmp_path):
     assert first_job < 0 or plan.start() < first_job
 
 
+@pytest.mark.slow
 def test_a_finished_target_prints_no_plan(tmp_path):
     folder = small_cohort(tmp_path / "a")
     snakemake(folder, "reports")
@@ -346,6 +349,7 @@ def test_the_workflow_is_a_module_of_another(tmp_path):
     assert (folder / "results/cohort/images.parquet").is_file()
 
 
+@pytest.mark.slow
 def test_the_workflow_is_a_module_beside_a_users_own_rules(tmp_path):
     folder = small_cohort(tmp_path / "a")
     other = tmp_path / "other/workflow/Snakefile"
@@ -363,6 +367,7 @@ def test_the_workflow_is_a_module_beside_a_users_own_rules(tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_a_manifest_with_a_pipe_as_report_goes_through_the_reports(tmp_path):
     folder = small_cohort(tmp_path / "a")
     os.mkfifo(folder / "r.txt")

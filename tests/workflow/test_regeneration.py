@@ -35,6 +35,8 @@ from whole_runs import arrays, copy_repository, pair_lines
 TABLE = yaml.safe_load((ROOT / "tests/workflow/regeneration.yaml").read_text(encoding="utf-8"))
 THEN = {rule: set(readers) for rule, readers in TABLE["follows"].items()}
 RUNS = {name: run["settings"] for name, run in TABLE["runs"].items()}
+QUICK_RUNS = ("manifest", "embedded", "paper", "semisyn", "realism", "detectors")
+EACH_RUN = [pytest.param(name, marks=[] if name in QUICK_RUNS else [pytest.mark.slow]) for name in RUNS]
 ASK = {name: run.get("ask") for name, run in TABLE["runs"].items()}
 TARGETS = {name for name, rule in parsed.rules().items() if rule.target}
 """Rules that do nothing themselves."""
@@ -173,7 +175,7 @@ def test_the_page_for_people_is_one_page():
     assert len((ROOT / "docs/explanation/regeneration.md").read_text(encoding="utf-8").splitlines()) <= 40
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", EACH_RUN)
 def test_a_finished_run_has_nothing_to_do(name, planner, finished):
     assert again(planner, finished(name)) == set()
 
@@ -205,12 +207,12 @@ def edited(planner: Planner, run: Run, tmp_path: Path, edits: list[dict | str]) 
 
 
 def tried() -> list:
-    """Return the rows that run something. The quick tests plan every sixth; two tests below, without Snakemake, hold
-    all keys of the settings and all files of the code against the table.
+    """Return the rows that run something. The quick tests plan every sixth of the quick runs; two tests below, without
+    Snakemake, hold all keys of the settings and all files of the code against the table.
     """
     rows = [row for row in ROWS if row.again]
     return [
-        pytest.param(row, id=str(row), marks=[pytest.mark.slow] if number % 6 else [])
+        pytest.param(row, id=str(row), marks=[pytest.mark.slow] if number % 6 or row.run not in QUICK_RUNS else [])
         for number, row in enumerate(rows)
     ]
 
@@ -223,7 +225,7 @@ def test_an_edit_runs_again_what_the_table_says(row, planner, finished, tmp_path
     assert found == row.again & (run.rules | found)
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", EACH_RUN)
 def test_edits_that_run_nothing_again(name, planner, finished, tmp_path):
     """All at once: where one of them ran something, so would all."""
     edits = [row.edit for row in ROWS if row.run == name and not row.again]
@@ -396,7 +398,7 @@ def files_of(folder: Path) -> set[Path]:
     return {path for path in paths if ".snakemake" not in path.parts}
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", EACH_RUN)
 def test_no_result_of_the_present_settings_is_old(planner, finished, name):
     """Whatever the shards of a system: MedGround's and SemiSynCXR's trial jobs have numbers of their own."""
     run = finished(name)
