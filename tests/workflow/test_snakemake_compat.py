@@ -4,6 +4,7 @@ import ast
 import base64
 import json
 import logging
+import os
 import re
 import shutil
 import subprocess
@@ -328,6 +329,14 @@ def test_a_run_of_another_program_is_not_started_anew(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["/usr/bin/pipeline", "all"])
     with pytest.raises(compat.UserError, match="run `snakemake cohort` with the same options first"):
         compat.run_target_first(SimpleNamespace(rundir="."), "cohort")
+
+
+def test_a_run_that_is_started_by_another_does_not_take_it_for_a_rival(tmp_path):
+    child = "from cxr.workflow.locks import workers; print(workers('.'))"
+    parent = f"import subprocess, sys; print(subprocess.check_output([sys.executable, '-c', {child!r}], text=True))"
+    done = subprocess.run([sys.executable, "-c", parent, "snakemake"], cwd=tmp_path, capture_output=True, text=True,
+                          check=True, env=os.environ | {"PYTHONPATH": str(ROOT / "scripts")})  # fmt: skip
+    assert done.stdout.strip() == "[]"
 
 
 def test_the_slurm_executor_is_known():
