@@ -137,7 +137,7 @@ onstart:
 onsuccess:
     tell_last_words(Path("results/reports/reading.tsv"))
     tell_short(Path("results/semisyn/dataset/conservation.tsv"))
-    OldFiles(workflow, PLAN.shards_of).name()
+    OldFiles(workflow, PLAN.shards_of).announce()
 
 
 onerror:

@@ -84,7 +84,7 @@ def blocks(table: pl.DataFrame) -> dict[str, str]:
     """Return {suffix of a page: what stands between its marks}."""
     cards = " and ".join(table["card"].unique(maintain_order=True))
     lines = [f"| {what} | {value:g} | {unit} |" for what, value, unit in table.select("what", "value", "unit").rows()]
-    page = "\n".join([f"Measured by `make gpu` on: {cards}.", "", "| what | value | unit |", "|---|---|---|", *lines])
+    page = "\n".join([f"Measured on: {cards}.", "", "| what | value | unit |", "|---|---|---|", *lines])
     rows = [f"  - {{card: {card!r}, what: {what!r}, value: {value:g}, unit: {unit!r}}}"
             for _, card, what, value, unit in table.rows()]  # fmt: skip
     return {".md": page, ".yaml": "\n".join(["measured:", *rows])}

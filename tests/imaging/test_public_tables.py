@@ -200,13 +200,13 @@ def test_a_composed_name_finds_a_decomposed_folder(tmp_path):
     assert found_or_named(tmp_path, "Größen/1.dcm")
 
 
-@pytest.mark.parametrize(("file", "named"), [("Befunde/1.txt", "Befunde\\1.txt"), ("REPORT1.TXT", "report1.txt")])
-def test_a_report_by_a_windows_path_or_in_another_case_is_found(tmp_path, file, named):
+@pytest.mark.parametrize(("file", "report_path"), [("Befunde/1.txt", "Befunde\\1.txt"), ("REPORT1.TXT", "report1.txt")])
+def test_a_report_by_a_windows_path_or_in_another_case_is_found(tmp_path, file, report_path):
     chests(tmp_path, "0.dcm")
     (tmp_path / file).parent.mkdir(exist_ok=True)
     (tmp_path / file).write_text("FINDINGS: Clear lungs.")
     header = "subject_id,study_id,image_id,image_path,report_path,view"
-    result = cohort_of(tmp_path, [f"p,s,i,0.dcm,{named},PA"], header)
+    result = cohort_of(tmp_path, [f"p,s,i,0.dcm,{report_path},PA"], header)
     (row,) = result.accepted.to_dicts()
     assert row["report_path"] is not None or "differs only in" in str(result.details)
 

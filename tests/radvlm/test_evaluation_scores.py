@@ -596,7 +596,7 @@ def test_the_page_shows_the_tables_the_judges_check_and_the_gallery(tables, tmp_
     paths = {name: str(folder / f"{name}.tsv") for name in ("comparison", "conservation")}
     radvlm.run(
         **paths, check=str(folder / "judge_check.tsv"), gallery=str(folder / "gallery"), charts=charts,
-        page=str(folder / "index.html"), options=radvlm.RadvlmPageOptions(drawn=True),
+        page=str(folder / "index.html"), options=radvlm.RadvlmPageOptions(synthetic=True),
     )  # fmt: skip
     page = (folder / "index.html").read_text(encoding="utf-8")
     places = [page.index(f"base64,{b64encode(bytes([number])).decode()}") for number in (3, 0, 1, 2)]
@@ -611,19 +611,19 @@ def test_the_page_shows_the_tables_the_judges_check_and_the_gallery(tables, tmp_
 
 
 def test_the_page_of_a_real_cohort_does_not_say_synthetic(tables, tmp_path):
-    page = page_of(tables, tmp_path, drawn=False)
+    page = page_of(tables, tmp_path, synthetic=False)
     assert "synthetic" not in page.partition("</style>")[2].lower()
 
 
 def test_charts_without_a_score_of_ours_are_left_out(tables, tmp_path):
     table = read_table(tables / "comparison.tsv").filter(pl.col("by") == "paper")
     table.write_csv(tmp_path / "comparison.tsv", separator="\t")
-    page = page_of(tmp_path, tmp_path, drawn=False)
+    page = page_of(tmp_path, tmp_path, synthetic=False)
     assert "data:image/png" not in page
     assert "No answer was scored" in page.partition("</header>")[0]
 
 
-def page_of(tables: Path, folder: Path, *, drawn: bool) -> str:
+def page_of(tables: Path, folder: Path, *, synthetic: bool) -> str:
     """Return the page of a comparison, without samples."""
     (folder / "gallery").mkdir()
     write_lines(folder / "gallery/gallery.jsonl", [])
@@ -635,7 +635,7 @@ def page_of(tables: Path, folder: Path, *, drawn: bool) -> str:
     radvlm.run(
         comparison=str(tables / "comparison.tsv"), check=str(folder / "check.tsv"), gallery=str(folder / "gallery"),
         conservation=str(folder / "conservation.tsv"), charts=list(map(str, charts)), page=str(folder / "page.html"),
-        options=radvlm.RadvlmPageOptions(drawn=drawn),
+        options=radvlm.RadvlmPageOptions(synthetic=synthetic),
     )  # fmt: skip
     return (folder / "page.html").read_text(encoding="utf-8")
 

@@ -96,21 +96,21 @@ def test_the_five_folds_find_the_same_boxes(tmp_path):
         source = save(tiny_net(number), tmp_path / f"scaled_yolo_fold_{number}.pt", list(PUBLISHED), half=False)
         files[name] = str(tmp_path / f"{name}.safetensors")
         convert_scaled_yolov4(source, files[name])
-    own = {"image_size": 128, "border": 32, "fold_iou": 0.65, "ensemble_iou": 0.5, "wrap_white": False}
-    own["dtype"] = "float32"
-    options = BoxesOptions("scaled_yolov4", None, "frame", 0.3, 0.5, 100, [], own)
-    engines = [ScaledYolov4Engine(options, setup(files, device, own)) for device in DEVICES]
+    settings = {"image_size": 128, "border": 32, "fold_iou": 0.65, "ensemble_iou": 0.5, "wrap_white": False}
+    settings["dtype"] = "float32"
+    options = BoxesOptions("scaled_yolov4", None, "frame", 0.3, 0.5, 100, [], settings)
+    engines = [ScaledYolov4Engine(options, setup(files, device, settings)) for device in DEVICES]
     for on_cpu, on_card in zip(*(engine.detect_batch(pictures(4)) for engine in engines), strict=True):
         assert len(on_cpu.boxes) > 3
         assert with_partner(on_cpu, on_card) > 0.98
         assert with_partner(on_card, on_cpu) > 0.98
 
 
-def with_partner(detections, others) -> float:
-    """Return the fraction of boxes that the others have too: same label, 0.5 pixels and 0.002 of score aside."""
-    same = np.equal.outer(np.array(detections[2]), np.array(others[2]))
-    same &= np.abs(detections[0][:, None] - others[0]).max(axis=2) <= 0.5
-    same &= np.abs(detections[1][:, None] - others[1]) <= 2e-3
+def with_partner(detections, partners) -> float:
+    """Return the fraction of boxes that the partners have too: same label, 0.5 pixels and 0.002 of score aside."""
+    same = np.equal.outer(np.array(detections[2]), np.array(partners[2]))
+    same &= np.abs(detections[0][:, None] - partners[0]).max(axis=2) <= 0.5
+    same &= np.abs(detections[1][:, None] - partners[1]) <= 2e-3
     return same.any(axis=1).mean()
 
 
@@ -119,8 +119,14 @@ def test_radedit_edits_the_same(tmp_path):
     import tiny_diffusion
     from cxr.imaging.anomaly.radedit import load
 
-    own = {"prompt": "heart normal", "invert_prompt": "", "steps": 4, "guidance": 7.5, "invert_guidance": 3.5}
-    own |= {
+    settings = {
+        "prompt": "heart normal",
+        "invert_prompt": "",
+        "steps": 4,
+        "guidance": 7.5,
+        "invert_guidance": 3.5,
+    }
+    settings |= {
         "skip_ratio": 0.3,
         "keep_margin": 0,
         "dtype": "float32",
@@ -135,7 +141,7 @@ def test_radedit_edits_the_same(tmp_path):
     lung[16:48, 8:24] = True
     organs = [{"right lung": lung, "left lung": lung[:, ::-1].copy(), "heart": np.zeros_like(lung)}] * 3
     one, other = (
-        load(None, setup(files, device, own)).edit_batch(images, organs, ["a", "b", "c"]) for device in DEVICES
+        load(None, setup(files, device, settings)).edit_batch(images, organs, ["a", "b", "c"]) for device in DEVICES
     )
     for here, there in zip(one, other, strict=True):
         np.testing.assert_allclose(there, here, atol=0.5)

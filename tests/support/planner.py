@@ -44,14 +44,14 @@ def jobs_of(text: str) -> list[Job]:
     """Return the jobs that a dry run prints; jobs of a group are printed farther in."""
     jobs: list[Job] = []
     for line in map(str.strip, text.splitlines()):
-        if found := re.fullmatch(r"(?:local)?rule (\w+):", line):
-            jobs.append(Job(found[1]))
-        elif found := re.fullmatch(r"(input|output|log): (.*)", line):
-            setattr(jobs[-1], found[1], set(found[2].split(", ")))
-        elif found := re.fullmatch(r"reason: (.*)", line):
-            jobs[-1].reason = found[1]
-        elif found := re.fullmatch(r"(wildcards|resources): (.*)", line):
-            setattr(jobs[-1], found[1], dict(pair.split("=", 1) for pair in found[2].split(", ")))
+        if match := re.fullmatch(r"(?:local)?rule (\w+):", line):
+            jobs.append(Job(match[1]))
+        elif match := re.fullmatch(r"(input|output|log): (.*)", line):
+            setattr(jobs[-1], match[1], set(match[2].split(", ")))
+        elif match := re.fullmatch(r"reason: (.*)", line):
+            jobs[-1].reason = match[1]
+        elif match := re.fullmatch(r"(wildcards|resources): (.*)", line):
+            setattr(jobs[-1], match[1], dict(pair.split("=", 1) for pair in match[2].split(", ")))
     return jobs
 
 

@@ -44,7 +44,13 @@ def read_by_job(*paths: str, head_bytes: int | None = None) -> None:
 
 
 def changed() -> list[str]:
-    return [row_id.removeprefix("id of ") for ids in ChangedFiles().changed.values() for row_id in ids]
+    """Return the ids of changed files and deleted reports."""
+    files = ChangedFiles()
+    return [
+        row_id.removeprefix("id of ")
+        for table in files.outdated
+        for row_id in (*files.changed.get(table, ()), *files.deleted.get(table, ()))
+    ]
 
 
 def rewrite(path: str, content: bytes) -> None:
@@ -152,7 +158,7 @@ def test_a_report_that_is_deleted_is_a_change_but_not_all_reports_at_once(folder
     for path in ("a", "b"):
         os.unlink(path)
     files = ChangedFiles()
-    assert (files.changed, files.missing) == ({}, {TABLE: 2})
+    assert (files.outdated, files.missing) == (set(), {TABLE: 2})
     assert files.sentences([TABLE]) == [
         "2 images and reports that were read are missing now; the results made from them stay"
     ]
@@ -165,7 +171,7 @@ def test_an_image_that_is_deleted_is_no_change(folder):
     write_states(frames, [state_row(path, path) for path in ("a", "b")])
     os.unlink("a")
     files = ChangedFiles()
-    assert (files.changed, files.missing) == ({}, {frames: 1})
+    assert (files.outdated, files.missing) == (set(), {frames: 1})
     assert files.sentences([frames]) == [
         "1 image or report that was read is missing now; the results made from them stay"
     ]
@@ -237,7 +243,9 @@ def test_a_damaged_table_is_made_again_and_a_damaged_note_is_forgotten(folder):
     data = bytearray(Path(TABLE).read_bytes())
     data[len(data) // 2] ^= 1
     Path(TABLE).write_bytes(data)
-    assert changed() == ["its table is damaged"]
+    files = ChangedFiles()
+    assert files.outdated == {TABLE}
+    assert files.sentences([TABLE]) == [f"{TABLE} is damaged, so its job runs again"]
     ChangedFiles().accept([TABLE])
 
 
@@ -349,11 +357,11 @@ def test_an_image_that_cannot_be_decoded_is_noted_with_the_next_one(stages, tmp_
     damaged = (copy / "first.dcm").read_bytes()[:2000]
     (copy / "first.dcm").write_bytes(damaged)
     shard = tmp_path / "0.parquet"
-    moved = table.with_columns(path=table["path"].str.replace(str(data), str(copy), literal=True))
-    write_table(shard, moved, SHARD)
+    copied_rows = table.with_columns(path=table["path"].str.replace(str(data), str(copy), literal=True))
+    write_table(shard, copied_rows, SHARD)
     run_frames(cohort=str(shard), output=str(tmp_path / "0.h5"), excluded=str(tmp_path / "f.parquet"),
                corrected=str(tmp_path / "c.parquet"), attrs={},
                options=FramesOptions(**stage_options(Settings())["frames"]), threads=1,
                files_read=str(tmp_path / "frames.parquet"))  # fmt: skip
-    found = states(tmp_path / "frames.parquet")
-    assert {key for key in found if key[0] in ("i1", "i2")} == {("i1", "first.dcm"), ("i2", "second.dcm")}
+    noted = states(tmp_path / "frames.parquet")
+    assert {key for key in noted if key[0] in ("i1", "i2")} == {("i1", "first.dcm"), ("i2", "second.dcm")}

@@ -413,8 +413,8 @@ def test_results_of_earlier_settings_are_named_listed_and_removed(planner, tmp_p
     for path in (log for job in planner.jobs(tmp_path, settings, "--forceall", "all") for log in job.log):
         (tmp_path / path).write_text("")
     write_settings(tmp_path, RUNS["manifest"])
-    own = [tmp_path / f"results/reports/{name}" for name in ("05.jsonl.mine", "99.jsonl", "notes.txt")]
-    for path in own:
+    user_files = [tmp_path / f"results/reports/{name}" for name in ("05.jsonl.mine", "99.jsonl", "notes.txt")]
+    for path in user_files:
         path.write_text("a user's own")
     # nothing is removed before a run with the new settings, whose shards are still those of the old ones
     status, printed = planner.ask(["--configfile", settings, "--directory", tmp_path, "--cores", 2, "clean_old"])
@@ -440,7 +440,7 @@ def test_results_of_earlier_settings_are_named_listed_and_removed(planner, tmp_p
         names = {path.name.partition(".")[0] for path in (tmp_path / "results" / stage).glob("[0-9]*.*")}
         assert names == {"00", "01"} | ({"05", "99"} if stage == "reports" else set())
     assert not list((tmp_path / "results").glob("*/other"))
-    assert all(path.exists() for path in own)
+    assert all(path.exists() for path in user_files)
     assert again(planner, Run(tmp_path, set(), ("all",))) == set()
     assert "0 files (0.0 MB) of earlier settings would be removed" in planner.run(tmp_path, settings, "-n", "clean_old")
 

@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 
 import polars as pl
 
@@ -24,13 +25,20 @@ NOUNS = {"reports": ("report has", "reports have"), "cohort": ("file has", "file
 """What a stage reads, where it is not images."""
 
 
+class _Comparison(NamedTuple):
+    """Ids of a table's changed files and of those that are missing now, and the number of all that were there."""
+
+    changed: list[str]
+    missing: list[str]
+    num_files: int
+
+
 class ChangedFiles:
     """The files that differ from the tables of states (``base.source_files``) below a folder.
 
-    changed: {table: ids of its changed files and deleted reports}, only tables with some. deleted: {table: ids of the
-    deleted reports among these}. missing: {table: number of its files that existed and are gone}, whose results stay:
-    images, which may be deleted to save space, and the reports if all of them are gone at once, as on a disk that is
-    not mounted.
+    changed: {table: ids of its changed files}. deleted: {table: ids of its deleted reports}. damaged: tables that
+    cannot be read. missing: {table: number of its files that existed and are gone}, whose results stay: images, which
+    may be deleted to save space, and the reports if all of them are gone at once, as on a disk that is not mounted.
     """
 
     def __init__(self, tables: Path = TABLES, checked: Path = CHECKED):
@@ -40,30 +48,38 @@ class ChangedFiles:
         self.changed: dict[str, list[str]] = {}
         self.deleted: dict[str, list[str]] = {}
         self.missing: dict[str, int] = {}
+        paths = sorted(map(str, tables.rglob("*.parquet")))
         with ThreadPoolExecutor(THREADS) as pool:
-            paths = sorted(map(str, tables.rglob("*.parquet")))
-            compared = dict(zip(paths, pool.map(self._compare, paths), strict=True))
-        reports = {table for table in paths if _stage(table, tables) == "reports"}
-        num_gone = sum(len(compared[table][1]) for table in reports)
-        all_are_gone = num_gone == sum(compared[table][2] for table in reports) > 1
-        for table, (ids, gone, _) in compared.items():
-            if table in reports and not all_are_gone:
-                self.deleted |= {table: gone} if gone else {}
-                ids, gone = ids + gone, []
-            self.changed |= {table: ids} if ids else {}
-            self.missing |= {table: len(gone)} if gone else {}
+            comparisons = dict(zip(paths, pool.map(self._compare, paths), strict=True))
+        self.damaged = [table for table, comparison in comparisons.items() if comparison is None]
+        readable = {table: comparison for table, comparison in comparisons.items() if comparison is not None}
+        reports = {table for table in readable if _stage(table, tables) == "reports"}
+        num_missing = sum(len(readable[table].missing) for table in reports)
+        all_are_missing = num_missing == sum(readable[table].num_files for table in reports) > 1
+        for table, comparison in readable.items():
+            if comparison.changed:
+                self.changed[table] = comparison.changed
+            if comparison.missing and table in reports and not all_are_missing:
+                self.deleted[table] = comparison.missing
+            elif comparison.missing:
+                self.missing[table] = len(comparison.missing)
         self._keep()
 
-    def _compare(self, table: str) -> tuple[list[str], list[str], int]:
-        """Return the ids of a table's changed files, those of its files that are gone, and the number of all files."""
+    @property
+    def outdated(self) -> set[str]:
+        """Tables whose jobs must run again."""
+        return {*self.changed, *self.deleted, *self.damaged}
+
+    def _compare(self, table: str) -> _Comparison | None:
+        """Return how the present files differ from a table; None if it is damaged."""
         states = _read_states(table)
         if states is None:
-            return ["its table is damaged"], [], 0  # the job writes a new one
-        changed, gone = [], []
+            return None
+        changed, missing = [], []
         for (row_id, path, head_bytes, _, _, crc32), present in _differing(states):
             if self._crc32(path, head_bytes, present) != crc32:
-                (gone if present == (None, None) else changed).append(row_id)
-        return changed, gone, states["size"].count()
+                (missing if present == (None, None) else changed).append(row_id)
+        return _Comparison(changed, missing, states["size"].count())
 
     def _crc32(self, path: str, head_bytes: int | None, present: tuple) -> int | None:
         key = _key(path, head_bytes)
@@ -93,18 +109,19 @@ class ChangedFiles:
             new.unlink(missing_ok=True)
 
     def sentences(self, tables: Iterable[str]) -> list[str]:
-        """Return the sentences about some tables: for each stage with changed or deleted files, for missing files."""
-        tables = list(tables)
-        changed = {table: set(self.changed.get(table, ())) - set(self.deleted.get(table, ())) for table in tables}
+        """Return the sentences about some tables: about each stage with changed files, and about missing ones."""
+        tables = set(tables)
         sentences = [
             f"{stage}: {counted(len(ids), *NOUNS.get(stage, ('image has', 'images have')))} changed since this stage "
             f"ran ({_first(ids)}), so what depends on {_pronoun(ids)} runs again"
-            for stage, ids in _ids_by_stage(changed)
-        ] + [
+            for stage, ids in _ids_by_stage(self.changed, tables)
+        ]
+        sentences += [
             f"{stage}: {counted(len(ids), 'report has', 'reports have')} been deleted since this stage ran "
             f"({_first(ids)}), so what depends on {_pronoun(ids)} runs again without {_pronoun(ids)}"
-            for stage, ids in _ids_by_stage({table: self.deleted.get(table, ()) for table in tables})
+            for stage, ids in _ids_by_stage(self.deleted, tables)
         ]
+        sentences += [f"{table} is damaged, so its job runs again" for table in self.damaged if table in tables]
         if missing := sum(self.missing.get(table, 0) for table in tables):
             sentences.append(
                 f"{counted(missing, 'image or report that was read is', 'images and reports that were read are')} "
@@ -113,12 +130,12 @@ class ChangedFiles:
         return sentences
 
 
-def _ids_by_stage(ids_by_table: Mapping[str, Iterable[str]]) -> list[tuple[str, list[str]]]:
-    """Return (stage, its distinct ids in order) of the stages with some."""
+def _ids_by_stage(ids_by_table: Mapping[str, Iterable[str]], tables: set[str]) -> list[tuple[str, list[str]]]:
+    """Return (stage, its distinct ids in order) of the stages of some tables, where there are ids."""
     ids_by_stage: dict[str, set[str]] = {}
-    for table, ids in ids_by_table.items():
-        ids_by_stage.setdefault(_stage(table), set()).update(ids)
-    return [(stage, sorted(ids)) for stage, ids in sorted(ids_by_stage.items()) if ids]
+    for table in ids_by_table.keys() & tables:
+        ids_by_stage.setdefault(_stage(table), set()).update(ids_by_table[table])
+    return [(stage, sorted(ids)) for stage, ids in sorted(ids_by_stage.items())]
 
 
 def _first(ids: list[str]) -> str:

@@ -31,7 +31,7 @@ class _Checks:
         if compat.touches(self.workflow):
             compat.run_again(dag, set(map(str, Path("results").rglob("*"))) - set(compat.Records().outputs()))
         else:
-            compat.run_again(dag, self.files.changed)
+            compat.run_again(dag, self.files.outdated)
 
     def after(self, dag) -> None:
         """Say what has changed; refuse results without a record; make a changed cohort first.
@@ -47,7 +47,7 @@ class _Checks:
                 cohort_options(self.plan.options), compat.is_dry_run(self.workflow)
             )
             return
-        tables = compat.outputs_of(dag) & (self.files.changed.keys() | self.files.missing.keys())
+        tables = compat.outputs_of(dag) & (self.files.outdated | self.files.missing.keys())
         if compat.touches(self.workflow):
             self.files.accept(tables)
             return
@@ -65,7 +65,7 @@ class _Checks:
         through every stage. Once the cohort is made, most of its shards have the same bytes and are not run again.
         Raises UserError if the cohort would change at each run.
         """
-        reruns = blind_reruns(compat.planned_jobs(dag, self.files.changed))
+        reruns = blind_reruns(compat.planned_jobs(dag, self.files.outdated))
         if not reruns:
             return
         if compat.is_dry_run(self.workflow) or PLAN_TARGET in compat.targets(self.workflow):

@@ -34,16 +34,16 @@ class OldFiles:
         logs = {log for path in old for log in records.logs(path)}
         if logs:
             logs -= {log for path in set(outputs) - set(old) for log in records.logs(path)}
-        beside = [path for log in logs for path in (log, benchmark_of(log)) if os.path.lexists(path)]
-        self.paths = sorted({*old, *beside})
+        logs_and_benchmarks = [path for log in logs for path in (log, benchmark_of(log)) if os.path.lexists(path)]
+        self.paths = sorted({*old, *logs_and_benchmarks})
 
-    def name(self) -> None:
+    def announce(self) -> None:
         """Print one sentence about them, if there are any."""
         if self.paths:
             many = len(self.paths) > 1
             compat.say(
-                f"{self._counted()} of earlier settings still {'lie' if many else 'lies'} in results/ and logs/: "
-                f"`snakemake -n {TARGET}` with the same options lists {'them' if many else 'it'}, "
+                f"{self._count_and_size()} of earlier settings still {'lie' if many else 'lies'} in results/ and "
+                f"logs/: `snakemake -n {TARGET}` with the same options lists {'them' if many else 'it'}, "
                 f"`snakemake {TARGET}` removes {'them' if many else 'it'}"
             )
 
@@ -65,13 +65,13 @@ class OldFiles:
             refuse_orphans(Path.cwd(), submits=False)
         for path in self.paths:
             compat.say(path)
-        compat.say(f"{self._counted()} of earlier settings {'would be removed' if is_dry_run else 'removed'}")
+        compat.say(f"{self._count_and_size()} of earlier settings {'would be removed' if is_dry_run else 'removed'}")
         if not is_dry_run:
             for path in self.paths:
                 _remove(Path(path))
             self._records.forget(self.paths)
 
-    def _counted(self) -> str:
+    def _count_and_size(self) -> str:
         return f"{counted(len(self.paths), 'file', 'files')} ({sum(map(_size, self.paths)) / 1e6:.1f} MB)"
 
 

@@ -104,9 +104,9 @@ def stage_options(settings: Settings) -> dict[str, dict]:
             | {"seed": seed, "withheld": text_withheld(plain)}
             | {name: plain["figures"][name] for name in ("dpi", "quality")},
             "page_radvlm": {
-                "drawn": synthetic and plain["radvlm"]["sources"]["use"] == ["own"],
+                "synthetic": synthetic and plain["radvlm"]["sources"]["use"] == ["own"],
             },
-            "page_costs": {"dpi": plain["figures"]["dpi"], "drawn": synthetic},
+            "page_costs": {"dpi": plain["figures"]["dpi"], "synthetic": synthetic},
             "explain": {"dpi": plain["figures"]["dpi"]},
             "paraphrase": _paraphrase(plain),
             "training": _stage("training", plain) | {"seed": seed},

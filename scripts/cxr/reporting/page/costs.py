@@ -87,10 +87,10 @@ def by_stage(jobs: pl.DataFrame, images: dict[str, int]) -> pl.DataFrame:
 
 @dataclass(frozen=True)
 class CostsOptions:
-    """dpi: of the chart; drawn: whether all images and reports are synthetic."""
+    """dpi: of the chart; synthetic: whether all images and reports are synthetic."""
 
     dpi: int
-    drawn: bool = False
+    synthetic: bool = False
 
 
 def run(
@@ -118,7 +118,8 @@ def run(
     save(sheets.costs(stages), chart, options.dpi)
     text = template("costs.html.j2").render(
         rows=table.to_dicts(), slowest=jobs.sort("seconds", "job", descending=[True, False]).head(10).to_dicts(),
-        drawn=options.drawn, seconds_most=stages["seconds"].max() or 1, memory_most=stages["max_rss_mb"].max() or 1,
+        synthetic=options.synthetic,
+        seconds_most=stages["seconds"].max() or 1, memory_most=stages["max_rss_mb"].max() or 1,
     )  # fmt: skip
     with atomic(page) as temporary:
         temporary.write_text(text, encoding="utf-8")

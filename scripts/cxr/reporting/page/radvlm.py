@@ -9,7 +9,7 @@ import polars as pl
 from cxr.base.atomic import atomic
 from cxr.base.tables import read_lines, read_table
 from cxr.reporting.page.embedding import data_url
-from cxr.reporting.page.sections import OF_DRAWN
+from cxr.reporting.page.sections import SYNTHETIC_MARK
 from cxr.reporting.page.templates import template
 
 RESOURCE_FILES = ("page",)
@@ -112,9 +112,9 @@ def _conserved(table: pl.DataFrame) -> list[dict]:
 
 @dataclass(frozen=True)
 class RadvlmPageOptions:
-    """``drawn``: whether all images and reports are synthetic."""
+    """``synthetic``: whether all images and reports are synthetic."""
 
-    drawn: bool
+    synthetic: bool
 
 
 def run(
@@ -124,6 +124,8 @@ def run(
     """Write the page of RadVLM alone."""
     made = section(comparison, check, conservation, gallery, charts, data_url)
     with atomic(page) as temporary:
-        of_drawn = OF_DRAWN if options.drawn else ""
-        text = template("radvlm.html.j2").render(radvlm=made, drawn=options.drawn, of_drawn=of_drawn)
+        synthetic_mark = SYNTHETIC_MARK if options.synthetic else ""
+        text = template("radvlm.html.j2").render(
+            radvlm=made, synthetic=options.synthetic, synthetic_mark=synthetic_mark
+        )
         temporary.write_text(text, encoding="utf-8")

@@ -13,7 +13,7 @@ from cxr.plotting.palette import DROPPED, KEPT, LESION_COLOURS
 from cxr.plotting.plots import BLUE, GREY, ORANGE
 from cxr.reporting.page import radvlm, sections, versions
 from cxr.reporting.page.options import PageOptions
-from cxr.reporting.page.sections import OF_DRAWN, number
+from cxr.reporting.page.sections import SYNTHETIC_MARK, number
 from cxr.reporting.page.templates import template
 
 ABLATION = "results/ablation/"
@@ -93,7 +93,7 @@ def index(
     ``ledgers``: of the stages that read the user's files.
     """
     name, *others = options.thresholds
-    drawn = options.source == "embedded"
+    synthetic = options.source == "embedded"
     ablation = read_table(f"{ABLATION}points.tsv") if f"{ABLATION}points.tsv" in options.extras else None
     if ablation is not None and not sections.agrees(tables["recall"], ablation):
         ablation = None
@@ -117,10 +117,10 @@ def index(
         share_most={each: _most(sections.distribution(tables["splits"], each)) for each in options.thresholds},
         splits={each: sections.split_rows(tables["splits"], each) for each in options.thresholds},
         recall_columns=sections.RECALL_COLUMNS,
-        recall=sections.recall(tables["recall"], ablation, beside_paper=not drawn),
-        recall_notes=[] if drawn else [note for note in tables["recall"]["note"].unique(maintain_order=True) if note],
-        drawn=drawn,
-        of_drawn=OF_DRAWN if drawn else "",
+        recall=sections.recall(tables["recall"], ablation, beside_paper=not synthetic),
+        recall_notes=[] if synthetic else list(filter(None, tables["recall"]["note"].unique(maintain_order=True))),
+        synthetic=synthetic,
+        synthetic_mark=SYNTHETIC_MARK if synthetic else "",
         split_names=SPLITS,
         reading=sections.reading(tables["reading"]),
         words=sections.words(tables["words"]),

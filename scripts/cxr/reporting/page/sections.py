@@ -10,7 +10,7 @@ KINDS = ("basic", "global", "lesion_inference")
 GROUNDABLE = tuple(lesion for lesion in LESIONS if lesion != "cardiomegaly")
 RECALL_COLUMNS = ("average", *GROUNDABLE)
 NONE = "–"
-OF_DRAWN = " (synthetic)"
+SYNTHETIC_MARK = " (synthetic)"
 """Behind the name of every table of the embedded cohort that stands beside the paper's."""
 
 
