@@ -127,7 +127,7 @@ def look(arguments: list[str]) -> list[Finding]:
     last = dry_run(words, 1 + profile.retries) if profile.retries else first
     directory = working_directory(first)
     found = findings(
-        config=config, sinfo=sinfo, jobs=asked(first), last=asked(last), profile=profile, known=known,
+        config=config, sinfo=sinfo, jobs=asked(first), last=asked(last), profile=profile, profile_partitions=known,
         programs=programs, orphans=orphans(directory),
         default_account=default_account() if "sacctmgr" in programs else "",
     )  # fmt: skip

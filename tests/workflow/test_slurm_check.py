@@ -47,7 +47,7 @@ def found(tmp_path) -> Callable[..., list[Finding]]:
         (tmp_path / "partitions.yaml").write_text(yaml.safe_dump({"partitions": known or KNOWN}, sort_keys=False))
         given = {"config": CONFIG, "sinfo": NODES, "jobs": JOBS, "profile": PROFILE, "orphans": []} | changes
         given = {"last": given["jobs"], "programs": {"sbatch", "sacct", "conda"}} | given
-        return findings(known=read_partitions(tmp_path / "partitions.yaml"), **given)
+        return findings(profile_partitions=read_partitions(tmp_path / "partitions.yaml"), **given)
 
     return look
 

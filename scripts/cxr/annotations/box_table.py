@@ -32,20 +32,20 @@ def box_class(label: str, kind: str, classes: Mapping[str, str]) -> str | None:
 
     ``classes`` {label: class} takes precedence, then the detector's own names, the labels of NIH and the lesion types.
     """
-    own = {name.lower(): name for name in BOX_CLASSES}
-    found = classes.get(label) or OTHERS.get(label) or own.get(label.lower())
-    return found or BOX_CLASS.get(lesions(kind).get(label, label))
+    class_by_lower_name = {name.lower(): name for name in BOX_CLASSES}
+    detector_class = classes.get(label) or OTHERS.get(label) or class_by_lower_name.get(label.lower())
+    return detector_class or BOX_CLASS.get(lesions(kind).get(label, label))
 
 
-def corners(one: Annotation) -> tuple[float, float, float, float] | None:
+def corners(region: Annotation) -> tuple[float, float, float, float] | None:
     """Return a region's box, or the box around its mask.
 
     None if it has neither, if a coordinate is not a number, or if the mask cannot be read.
     """
-    if one.box is not None:
-        return one.box if np.isfinite(one.box).all() else None
+    if region.box is not None:
+        return region.box if np.isfinite(region.box).all() else None
     try:
-        mask = one.mask()
+        mask = region.mask()
     except ValueError:
         return None
     return None if mask is None or not mask.any() else tuple(map(float, bounds(mask)))
@@ -58,13 +58,13 @@ def box_table(
 
     ``image_id``: template of the cohort's image_id ({name}, {stem}). Raises UserError for a file of another format.
     """
-    found, gone = [], Counter()
-    for one in read("the file", path, kind)[0]:
-        name, box = box_class(one.label, kind, classes), corners(one)
-        if name is None:
-            gone[f"no class for {one.label}"] += 1
+    rows, omitted_by_reason = [], Counter()
+    for region in read("the file", path, kind)[0]:
+        class_name, box = box_class(region.label, kind, classes), corners(region)
+        if class_name is None:
+            omitted_by_reason[f"no class for {region.label}"] += 1
         elif box is None:
-            gone["no box"] += 1
+            omitted_by_reason["no box"] += 1
         else:
-            found.append((image_name(image_id, one.image), *box, CONFIDENCE, name))
-    return pl.DataFrame(found, schema=SCHEMA, orient="row").sort(*SCHEMA), gone
+            rows.append((image_name(image_id, region.image), *box, CONFIDENCE, class_name))
+    return pl.DataFrame(rows, schema=SCHEMA, orient="row").sort(*SCHEMA), omitted_by_reason

@@ -15,13 +15,15 @@ LESIONS: dict[str, str] = {}
 
 def read(key: str, path: Path) -> Annotations:
     """Read the table. Raises UserError."""
-    found = [
+    regions = [
         Annotation(row["image_id"], row["bbox_name"], numbers(row[name] for name in CORNERS))
         for row in rows(key, path, "chest_imagenome", COLUMNS)
     ]
-    return Annotations(found, set())
+    return Annotations(regions, set())
 
 
-def write(path: Path, held: Annotations) -> None:
+def write(path: Path, annotations: Annotations) -> None:
     """Write the table; an image without a region has no row."""
-    write_rows(path, COLUMNS, ((one.image, one.label, *(one.box or ("",) * 4)) for one in held.regions))
+    write_rows(
+        path, COLUMNS, ((region.image, region.label, *(region.box or ("",) * 4)) for region in annotations.regions)
+    )

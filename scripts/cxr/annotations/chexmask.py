@@ -49,16 +49,16 @@ def rows_of(key: str, path: str | Path, image_ids: list[str]) -> Iterator[dict[s
         table = scan_frame(path, key, COLUMNS, "give the CheXmask database's OriginalResolution/MIMIC-CXR-JPG.csv")
         # a stray quotation mark joins lines: only landmarks may span several
         joined = pl.any_horizontal(pl.col(LINES).str.contains("\n", literal=True))
-        wanted = table.filter(pl.col(IDS).is_in(image_ids) | joined)
-        for batch in wanted.collect_batches(chunk_size=BATCH, maintain_order=True):
+        selected_rows = table.filter(pl.col(IDS).is_in(image_ids) | joined)
+        for batch in selected_rows.collect_batches(chunk_size=BATCH, maintain_order=True):
             for row in batch.iter_rows(named=True):
                 if any("\n" in (row[name] or "") for name in LINES):
                     raise UserError(f"{key} {str(path)!r} has a quotation mark that joins lines: get the table anew")
                 yield row
     except (OSError, pl.exceptions.PolarsError) as error:
         refuse_machine_fault(path, error)
-        what = type(error).__name__
-        raise UserError(f"{key} is {str(path)!r}, which is no whole CSV ({what}): get it anew") from None
+        cause = type(error).__name__
+        raise UserError(f"{key} is {str(path)!r}, which is no whole CSV ({cause}): get it anew") from None
 
 
 def read_rows(key: str, path: str | Path, image_ids: list[str]) -> dict[str, Row | None]:
@@ -69,8 +69,8 @@ def read_rows(key: str, path: str | Path, image_ids: list[str]) -> dict[str, Row
     rows: dict[str, Row | None] = {}
     for values in rows_of(key, path, image_ids):
         image_id, row = values[IDS], _row(values)
-        held = rows.get(image_id)
-        if held is None or (row is not None and row.dice > held.dice):
+        previous = rows.get(image_id)
+        if previous is None or (row is not None and row.dice > previous.dice):
             rows[image_id] = row
     return rows
 

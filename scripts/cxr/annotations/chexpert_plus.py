@@ -46,13 +46,13 @@ def read_labels(key: str, path: Path) -> pl.DataFrame:
         with open(path, encoding="utf-8-sig") as file:
             for line in file:
                 number += 1
-                told = json.loads(line)
-                cells = {name: _cell(told.get(name)) for name in LABELS}
-                rows.append({"path": clean_id(told["path_to_image"])} | cells)
+                record = json.loads(line)
+                cells = {name: _cell(record.get(name)) for name in LABELS}
+                rows.append({"path": clean_id(record["path_to_image"])} | cells)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         refuse_machine_fault(path, error)
-        what = f"{type(error).__name__}: {error}"
-        raise UserError(f"{key}: {path} is no label file of CheXpert Plus, line {number} ({what}): check it") from None
+        cause = f"{type(error).__name__}: {error}"
+        raise UserError(f"{key}: {path} is no label file of CheXpert Plus, line {number} ({cause}): check it") from None
     return pl.DataFrame(rows, schema={"path": pl.String} | dict.fromkeys(LABELS, pl.String))
 
 

@@ -91,18 +91,22 @@ def _parts(point: object) -> list:
     return point if isinstance(point, list) else [point]
 
 
-def write(path: Path, held: Annotations) -> None:
+def write(path: Path, annotations: Annotations) -> None:
     """Write the JSON. An image's size and split are those of its first region. Masks in files are not supported."""
-    firsts = {one.image: one for one in reversed(held.regions)}
-    numbers = {image: number for number, image in enumerate(sorted(held.seen | firsts.keys()), 1)}
-    labels = {label: number for number, label in enumerate(sorted({one.label for one in held.regions}), 1)}
-    images = [{"id": number, "file_name": image} | _facts(firsts.get(image)) for image, number in numbers.items()]
-    found = [
-        {"id": number, "image_id": numbers[one.image], "category_id": labels[one.label]} | _told(one)
-        for number, one in enumerate(held.regions, 1)
+    first_by_image = {region.image: region for region in reversed(annotations.regions)}
+    id_by_image = {image: number for number, image in enumerate(sorted(annotations.seen | first_by_image.keys()), 1)}
+    id_by_label = {
+        label: number for number, label in enumerate(sorted({region.label for region in annotations.regions}), 1)
+    }
+    images = [
+        {"id": number, "file_name": image} | _facts(first_by_image.get(image)) for image, number in id_by_image.items()
     ]
-    categories = [{"id": number, "name": label} for label, number in labels.items()]
-    text = json.dumps({"categories": categories, "images": images, "annotations": found})
+    entries = [
+        {"id": number, "image_id": id_by_image[region.image], "category_id": id_by_label[region.label]} | _told(region)
+        for number, region in enumerate(annotations.regions, 1)
+    ]
+    categories = [{"id": number, "name": label} for label, number in id_by_label.items()]
+    text = json.dumps({"categories": categories, "images": images, "annotations": entries})
     path.write_text(text, encoding="utf-8")
 
 
@@ -111,6 +115,10 @@ def _facts(first: Annotation | None) -> dict:
     return size | ({"split": first.split} if first and first.split else {})
 
 
-def _told(one: Annotation) -> dict:
-    parts = {"bbox": list(sides(one.box)) if one.box else None, "segmentation": one.drawn, "label_text": one.phrase}
+def _told(region: Annotation) -> dict:
+    parts = {
+        "bbox": list(sides(region.box)) if region.box else None,
+        "segmentation": region.drawn,
+        "label_text": region.phrase,
+    }
     return {name: value for name, value in parts.items() if value}

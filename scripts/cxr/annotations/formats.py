@@ -35,4 +35,4 @@ FOLDERS = tuple(name for name, found in _FOUND.items() if found.get("FOLDER"))
 
 def described() -> str:
     """Return the description of each format's file in one text: ``coco: …; nih: …``."""
-    return "; ".join(f"{name}: {found['WHAT']}" for name, found in _FOUND.items())
+    return "; ".join(f"{name}: {literals['WHAT']}" for name, literals in _FOUND.items())

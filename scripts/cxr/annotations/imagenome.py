@@ -43,14 +43,17 @@ def graphs(key: str, path: Path) -> Iterator[Graph]:
         raise UserError(f"{key}: {path} has no scene graph (*{ENDING}): give the folder of Chest ImaGenome")
     for file in files:
         try:
-            held = json.loads(file.read_text(encoding="utf-8"))
-            rows = [(str(one["bbox_name"]), [_number(one.get(name)) for name in CORNERS]) for one in held["objects"]]
+            content = json.loads(file.read_text(encoding="utf-8"))
+            rows = [
+                (str(entry["bbox_name"]), [_number(entry.get(name)) for name in CORNERS])
+                for entry in content["objects"]
+            ]
         except (OSError, ValueError, KeyError, TypeError) as error:
             refuse_machine_fault(file, error)
-            what = f"{type(error).__name__}: {error}"
-            raise UserError(f"{key}: {file.name} is no whole scene graph ({what}): check it") from None
+            cause = f"{type(error).__name__}: {error}"
+            raise UserError(f"{key}: {file.name} is no whole scene graph ({cause}): check it") from None
         boxes = np.array([box for _, box in rows], np.float64).reshape(-1, 4)
-        sex = SEX.get(str(held.get("gender") or "").strip().lower())
+        sex = SEX.get(str(content.get("gender") or "").strip().lower())
         yield Graph(file.name.removesuffix(ENDING), [name for name, _ in rows], boxes, sex)
 
 
@@ -63,22 +66,22 @@ def _number(cell: object) -> float:
 
 def read(key: str, path: Path) -> Annotations:
     """Read the boxes of all graphs. Raises UserError."""
-    found, seen = [], set()
+    regions, image_names = [], set()
     for graph in graphs(key, path):
-        seen.add(graph.image_id)
+        image_names.add(graph.image_id)
         for name, box in zip(graph.names, graph.boxes.tolist(), strict=True):
-            found.append(Annotation(graph.image_id, name, None if np.isnan(box).any() else tuple(box)))
-    return Annotations(found, seen)
+            regions.append(Annotation(graph.image_id, name, None if np.isnan(box).any() else tuple(box)))
+    return Annotations(regions, image_names)
 
 
-def write(path: Path, held: Annotations) -> None:
+def write(path: Path, annotations: Annotations) -> None:
     """Write a graph for each image."""
     path.mkdir(parents=True, exist_ok=True)
-    for image in sorted(held.seen | {one.image for one in held.regions}):
+    for image in sorted(annotations.seen | {region.image for region in annotations.regions}):
         objects = [
-            {"bbox_name": one.label} | dict(zip(CORNERS, one.box or (None,) * 4, strict=True))
-            for one in held.regions
-            if one.image == image
+            {"bbox_name": region.label} | dict(zip(CORNERS, region.box or (None,) * 4, strict=True))
+            for region in annotations.regions
+            if region.image == image
         ]
         text = json.dumps({"image_id": image, "viewpoint": "PA", "objects": objects})
         (path / f"{image}{ENDING}").write_text(text, encoding="utf-8")

@@ -23,10 +23,10 @@ LESIONS: dict[str, str] = {}
 def read(key: str, path: Path) -> Annotations:
     """Read each distinct mask once; negatives give no region. Raises UserError."""
     try:
-        held = json.loads((path / JSON).read_text(encoding="utf-8"))
-        found = {
+        studies_by_split = json.loads((path / JSON).read_text(encoding="utf-8"))
+        distinct_masks = {
             (entry["dicom_id"], pair["target"], pair["seg_mask_path"], split): None
-            for split, studies in held.items()
+            for split, studies in studies_by_split.items()
             for entry in studies.values()
             for pairs in entry["instruction_answer_pairs"].values()
             for pair in pairs
@@ -34,28 +34,29 @@ def read(key: str, path: Path) -> Annotations:
         }
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         refuse_machine_fault(path / JSON, error)
-        what = f"{type(error).__name__}: {error}"
-        raise UserError(f"{key} is {str(path)!r}, which holds no whole {JSON} ({what}): check it") from None
+        cause = f"{type(error).__name__}: {error}"
+        raise UserError(f"{key} is {str(path)!r}, which holds no whole {JSON} ({cause}): check it") from None
     regions = [
-        Annotation(image, target, drawn=path / MASKS / name, split=split) for image, target, name, split in found
+        Annotation(image, target, drawn=path / MASKS / name, split=split)
+        for image, target, name, split in distinct_masks
     ]
     return Annotations(regions, set())
 
 
-def write(path: Path, held: Annotations) -> None:
+def write(path: Path, annotations: Annotations) -> None:
     """Write the folder: one study per image, one pair per mask, and the masks as PNG of 0 and 255."""
-    found: dict[str, dict] = {}
-    for place, one in enumerate(held.regions):
-        empty = {"dicom_id": one.image, "instruction_answer_pairs": {"positive_pairs": [], "negative_pairs": []}}
-        entry = found.setdefault(one.split, {}).setdefault(f"s{one.image}", empty)
-        pair = {"target": one.label, "seg_mask_path": _drawn(path, one, place)}
+    studies_by_split: dict[str, dict] = {}
+    for index, region in enumerate(annotations.regions):
+        empty = {"dicom_id": region.image, "instruction_answer_pairs": {"positive_pairs": [], "negative_pairs": []}}
+        entry = studies_by_split.setdefault(region.split, {}).setdefault(f"s{region.image}", empty)
+        pair = {"target": region.label, "seg_mask_path": _drawn(path, region, index)}
         entry["instruction_answer_pairs"]["positive_pairs"].append(pair)
     path.mkdir(parents=True, exist_ok=True)
-    (path / JSON).write_text(json.dumps(found), encoding="utf-8")
+    (path / JSON).write_text(json.dumps(studies_by_split), encoding="utf-8")
 
 
-def _drawn(path: Path, one: Annotation, place: int) -> str:
-    name = f"s{one.image}/s{one.image}_{one.label}_{place}.png"
+def _drawn(path: Path, region: Annotation, index: int) -> str:
+    name = f"s{region.image}/s{region.image}_{region.label}_{index}.png"
     (path / MASKS / name).parent.mkdir(parents=True, exist_ok=True)
-    cv2.imwrite(str(path / MASKS / name), one.mask().astype(np.uint8) * 255)
+    cv2.imwrite(str(path / MASKS / name), region.mask().astype(np.uint8) * 255)
     return name

@@ -38,15 +38,23 @@ def _region(row: dict) -> Annotation:
     )
 
 
-def write(path: Path, held: Annotations) -> None:
+def write(path: Path, annotations: Annotations) -> None:
     """Write the CSV; an image without a region has no row."""
     header = ("dicom_id", "category_name", "label_text", "path", "x", "y", "w", "h")
     cells = (
-        (one.image, one.label, one.phrase, f"files/{one.image}.jpg", *sides(one.box), *_size(one), one.split)
-        for one in held.regions
+        (
+            region.image,
+            region.label,
+            region.phrase,
+            f"files/{region.image}.jpg",
+            *sides(region.box),
+            *_size(region),
+            region.split,
+        )
+        for region in annotations.regions
     )
     write_rows(path, (*header, "image_width", "image_height", "split"), cells)
 
 
-def _size(one: Annotation) -> tuple:
-    return one.size[::-1] if one.size else ("", "")
+def _size(region: Annotation) -> tuple:
+    return region.size[::-1] if region.size else ("", "")

@@ -18,14 +18,14 @@ LESIONS = {
 
 def read(key: str, path: Path) -> Annotations:
     """Read the table. Raises UserError."""
-    found = [
+    regions = [
         Annotation(row["Image Index"], row["Finding Label"], from_sides(row[name] for name in CORNERS))
         for row in rows(key, path, "nih", COLUMNS)
     ]
-    return sifted(found)
+    return sifted(regions)
 
 
-def write(path: Path, held: Annotations) -> None:
+def write(path: Path, annotations: Annotations) -> None:
     """Write the table, with the official one's empty last columns. An image without a box has no row."""
-    cells = ((one.image, one.label, *sides(one.box), "", "", "") for one in held.regions)
+    cells = ((region.image, region.label, *sides(region.box), "", "", "") for region in annotations.regions)
     write_rows(path, (*COLUMNS, "", "", ""), cells)

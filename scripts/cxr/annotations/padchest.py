@@ -73,23 +73,23 @@ def read_reports(key: str, path: Path) -> Iterator[Report]:
     """Yield the reports of the JSON. Raises UserError for another file."""
     try:
         with open(path, encoding="utf-8-sig") as file:
-            held = json.load(file)
-        found = [_report(one) for one in held]
+            entries = json.load(file)
+        reports = [_report(entry) for entry in entries]
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         refuse_machine_fault(path, error)
-        what = f"{type(error).__name__}: {error}"
-        raise UserError(f"{key}: {path} is no list of grounded reports ({what}): check it") from None
-    yield from found
+        cause = f"{type(error).__name__}: {error}"
+        raise UserError(f"{key}: {path} is no list of grounded reports ({cause}): check it") from None
+    yield from reports
 
 
-def _report(one: dict) -> Report:
-    told = [
+def _report(entry: dict) -> Report:
+    sentences = [
         Sentence(
             str(row.get("sentence_en") or "").strip(),
             row.get("boxes") or [],
             row.get("extra_boxes") or [],
             row.get("labels") or [],
         )
-        for row in one["findings"]
+        for row in entry["findings"]
     ]
-    return Report(clean_id(str(one["ImageID"])), clean_id(str(one["StudyID"])), told)
+    return Report(clean_id(str(entry["ImageID"])), clean_id(str(entry["StudyID"])), sentences)

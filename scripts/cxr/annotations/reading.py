@@ -24,8 +24,8 @@ def read(key: str, path: str | Path, kind: str) -> Annotations:
 
     ``key``: the setting that names the file. Raises UserError for a file that cannot be read as that format.
     """
-    found, seen = module(kind).read(key, Path(path))
-    return Annotations(found, (seen | {one.image for one in found}) - {UNLISTED})
+    regions, image_names = module(kind).read(key, Path(path))
+    return Annotations(regions, (image_names | {region.image for region in regions}) - {UNLISTED})
 
 
 def lesions(kind: str) -> dict[str, str]:

@@ -61,12 +61,12 @@ class Annotation:
         if isinstance(self.drawn, Path):
             try:
                 data = np.frombuffer(read_regular(self.drawn), np.uint8)
-                held = cv2.imdecode(data, cv2.IMREAD_GRAYSCALE) if data.size else None
+                pixels = cv2.imdecode(data, cv2.IMREAD_GRAYSCALE) if data.size else None
             except OSError:
-                held = None
-            if held is None:
+                pixels = None
+            if pixels is None:
                 raise ValueError(f"{self.drawn.name} cannot be read")
-            return held > 0
+            return pixels > 0
         if not self.drawn:
             return None
         if self.size is None:
@@ -85,8 +85,16 @@ def table(regions: Iterable[Annotation]) -> pl.DataFrame:
     """Return the regions as a table of :data:`SCHEMA`, one row per region, without the masks."""
     none = (None,) * 4
     rows = [
-        (one.image, one.label, *(one.box or none), one.phrase, one.reader, *(one.size or none[:2]), one.split)
-        for one in regions
+        (
+            region.image,
+            region.label,
+            *(region.box or none),
+            region.phrase,
+            region.reader,
+            *(region.size or none[:2]),
+            region.split,
+        )
+        for region in regions
     ]
     return pl.DataFrame(rows, schema=SCHEMA, orient="row")
 
@@ -101,14 +109,14 @@ def image_name(template: str, name: str) -> str:
     return template.replace("{name}", base.name).replace("{stem}", stem)
 
 
-def polygons(drawn: list[list[float]], shape: tuple[int, int]) -> np.ndarray:
+def polygons(flat_polygons: list[list[float]], shape: tuple[int, int]) -> np.ndarray:
     """Return the union of polygons [x1, y1, x2, y2, …], bool ``shape``: the pixels whose centres lie inside one.
 
     Raises ValueError for what is no list of such polygons.
     """
     mask = np.zeros(shape, bool)
     try:
-        outlines = [np.asarray(flat, np.float64).reshape(-1, 2) for flat in drawn]
+        outlines = [np.asarray(flat, np.float64).reshape(-1, 2) for flat in flat_polygons]
     except TypeError:
         raise ValueError("a polygon holds what is no number") from None
     if not all(np.isfinite(points).all() for points in outlines):

@@ -16,17 +16,17 @@ LESIONS = {LABEL: "opacity"}
 
 def read(key: str, path: Path) -> Annotations:
     """Read the table. Raises UserError."""
-    found, seen = [], set()
+    regions, image_names = [], set()
     for row in rows(key, path, "rsna", COLUMNS):
         if row["Target"] == "1":
-            found.append(Annotation(row["patientId"], LABEL, from_sides(row[name] for name in SIDES)))
+            regions.append(Annotation(row["patientId"], LABEL, from_sides(row[name] for name in SIDES)))
         else:
-            seen.add(row["patientId"])
-    return Annotations(found, seen)
+            image_names.add(row["patientId"])
+    return Annotations(regions, image_names)
 
 
-def write(path: Path, held: Annotations) -> None:
+def write(path: Path, annotations: Annotations) -> None:
     """Write the table; it can hold no label but :data:`LABEL`."""
-    cells = [(one.image, *sides(one.box), 1) for one in held.regions]
-    nothing = sorted(held.seen - {one.image for one in held.regions})
-    write_rows(path, COLUMNS, [*cells, *((image, *sides(None), 0) for image in nothing)])
+    cells = [(region.image, *sides(region.box), 1) for region in annotations.regions]
+    images_without_finding = sorted(annotations.seen - {region.image for region in annotations.regions})
+    write_rows(path, COLUMNS, [*cells, *((image, *sides(None), 0) for image in images_without_finding)])

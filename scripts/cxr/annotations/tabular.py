@@ -22,10 +22,10 @@ def rows(key: str, path: Path, kind: str, required: Sequence[str], besides: Sequ
     return table.iter_rows(named=True)
 
 
-def sifted(found: Sequence[Annotation]) -> Annotations:
+def sifted(regions: Sequence[Annotation]) -> Annotations:
     """Return the regions without those labelled "no finding"; their images still count as read."""
-    nothing = {one.image for one in found if one.label.lower() in NO_FINDING}
-    return Annotations([one for one in found if one.label.lower() not in NO_FINDING], nothing)
+    images_without_finding = {region.image for region in regions if region.label.lower() in NO_FINDING}
+    return Annotations([region for region in regions if region.label.lower() not in NO_FINDING], images_without_finding)
 
 
 def numbers(cells: Iterable[str | None]) -> tuple[float, ...] | None:
@@ -38,10 +38,10 @@ def numbers(cells: Iterable[str | None]) -> tuple[float, ...] | None:
 
 def from_sides(cells: Iterable[str | float | None]) -> tuple[float, float, float, float] | None:
     """Return the box (x1, y1, x2, y2) of cells x, y, width, height; None if a cell holds no number."""
-    found = numbers(cells)
-    if found is None:
+    side_values = numbers(cells)
+    if side_values is None:
         return None
-    x, y, width, height = found
+    x, y, width, height = side_values
     return x, y, x + width, y + height
 
 

@@ -37,7 +37,7 @@ LESIONS = {
 
 def read(key: str, path: Path) -> Annotations:
     """Read a training or test file. Raises UserError."""
-    found = [
+    regions = [
         Annotation(
             row["image_id"],
             row["class_name"],
@@ -46,7 +46,7 @@ def read(key: str, path: Path) -> Annotations:
         )
         for row in rows(key, path, "vindr", COLUMNS, BESIDES)
     ]
-    return sifted(found)
+    return sifted(regions)
 
 
 def read_labels(key: str, path: Path) -> pl.DataFrame:
@@ -63,11 +63,13 @@ def read_labels(key: str, path: Path) -> pl.DataFrame:
     return table.select(pl.col("image_id", BESIDES[0], *labels).str.strip_chars())
 
 
-def write(path: Path, held: Annotations) -> None:
+def write(path: Path, annotations: Annotations) -> None:
     """Write a training file, or a test file if no region names a reader."""
-    read_by = any(one.reader for one in held.regions)
+    read_by = any(region.reader for region in annotations.regions)
     header = ("image_id", *(BESIDES if read_by else ()), "class_name", *CORNERS)
-    found = [(one.image, one.reader, one.label, *(one.box or ("",) * 4)) for one in held.regions]
-    nothing = sorted(held.seen - {one.image for one in held.regions})
-    found += [(image, "R1", "No finding", *("",) * 4) for image in nothing]
-    write_rows(path, header, found if read_by else ((image, *rest) for image, _, *rest in found))
+    table_rows = [
+        (region.image, region.reader, region.label, *(region.box or ("",) * 4)) for region in annotations.regions
+    ]
+    images_without_finding = sorted(annotations.seen - {region.image for region in annotations.regions})
+    table_rows += [(image, "R1", "No finding", *("",) * 4) for image in images_without_finding]
+    write_rows(path, header, table_rows if read_by else ((image, *cells) for image, _, *cells in table_rows))

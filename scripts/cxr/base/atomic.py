@@ -38,17 +38,19 @@ def _beside(path: Path) -> Path:
 
 def clear(path: Path) -> None:
     """Remove the temporary files that killed jobs left of a file or folder; they would fill the disk."""
-    for left in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
-        *_, host, process, _ = left.name.split(".")
-        gone = host == HOST and Path("/proc/self").exists() and not Path(f"/proc/{process}").exists()
-        if gone or not _changed_lately(left):
-            shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink(missing_ok=True)
+    for leftover_path in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
+        *_, host, process, _ = leftover_path.name.split(".")
+        writer_has_ended = host == HOST and Path("/proc/self").exists() and not Path(f"/proc/{process}").exists()
+        if writer_has_ended or not _changed_lately(leftover_path):
+            shutil.rmtree(leftover_path, ignore_errors=True) if leftover_path.is_dir() else leftover_path.unlink(
+                missing_ok=True
+            )
 
 
-def _changed_lately(left: Path) -> bool:
-    below = (Path(root) / name for root, folders, files in os.walk(left) for name in [*folders, *files])
+def _changed_lately(leftover_path: Path) -> bool:
+    below = (Path(root) / name for root, folders, files in os.walk(leftover_path) for name in [*folders, *files])
     try:
-        return any(path.lstat().st_mtime >= time.time() - LEFT_S for path in itertools.chain([left], below))
+        return any(path.lstat().st_mtime >= time.time() - LEFT_S for path in itertools.chain([leftover_path], below))
     except FileNotFoundError:  # its writer has just removed or renamed it
         return True
 

@@ -26,9 +26,9 @@ def schema(columns: Columns) -> dict[str, Kind]:
 
 def require(table: pl.DataFrame, columns: Columns, name: str) -> None:
     """Raise ValueError unless a table, ``name``, has the declared columns in their order and of their types."""
-    found, declared = dict(table.schema), schema(columns)
-    if found != declared or list(found) != list(declared):
-        raise ValueError(f"{name}: its columns are {found}, declared are {declared}")
+    actual, declared = dict(table.schema), schema(columns)
+    if actual != declared or list(actual) != list(declared):
+        raise ValueError(f"{name}: its columns are {actual}, declared are {declared}")
 
 
 def markdown(columns: Columns) -> str:
@@ -45,4 +45,4 @@ def _told(kind: Kind) -> str:
     if isinstance(kind, pl.Struct):
         return "{" + ", ".join(f"{part.name}: {_told(part.dtype)}" for part in kind.fields) + "}"
     names = {pl.String: "text", pl.Boolean: "true or false"}
-    return next((name for known, name in names.items() if kind == known), str(kind).lower())
+    return next((name for dtype, name in names.items() if kind == dtype), str(kind).lower())

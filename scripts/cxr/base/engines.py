@@ -43,14 +43,14 @@ class Setup:
     compute: dict = field(default_factory=dict)
 
     @classmethod
-    def of(cls, own: dict, files: dict[str, str], compute: dict | None, engine: str = "") -> "Setup":
+    def of(cls, engine_settings: dict, files: dict[str, str], compute: dict | None, engine: str = "") -> "Setup":
         """Build a Setup from what a stage receives; ``compute`` is the settings' section of that name.
 
         ``engine``: the engine's name, whose own batch (``compute.batches``) is taken if there is one.
         """
         compute = compute or {}
         batch = compute.get("batches", {}).get(engine, compute.get("batch", 1))
-        return cls(own, files, compute.get("device", "auto"), batch, compute.get("asked"), compute)
+        return cls(engine_settings, files, compute.get("device", "auto"), batch, compute.get("asked"), compute)
 
 
 def engine_module(package: str, name: str) -> ModuleType:

@@ -59,14 +59,14 @@ def _of_onnxruntime(error: BaseException) -> bool:
 
 def no_inputs(error: BaseException) -> bool:
     """Tell whether an error is no input's fault and must be re-raised: out of memory, :func:`broken`, UserError."""
-    told = type(error).__name__ == "StoreError" or isinstance(error, UserError)
-    return told or out_of_memory(error) or bool(broken(error))
+    is_user_error = type(error).__name__ == "StoreError" or isinstance(error, UserError)
+    return is_user_error or out_of_memory(error) or bool(broken(error))
 
 
-def end(what: str, error: BaseException) -> Broken:
+def end(task: str, error: BaseException) -> Broken:
     """Return the exception that ends a job after a :func:`broken` error; raise it ``from error``."""
     return Broken(
-        f"{what}: {broken(error)} is broken, not an image ({describe(error)}), on {platform.node()}: the job fails, "
+        f"{task}: {broken(error)} is broken, not an image ({describe(error)}), on {platform.node()}: the job fails, "
         "and is retried if the profile says so"
     )
 
@@ -74,9 +74,9 @@ def end(what: str, error: BaseException) -> Broken:
 def sentence(error: BaseException) -> str:
     """Return what failed, for the ledger. It names only functions of this code: an error's text may hold anything."""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    named = [(frame.f_globals.get("__name__", ""), frame.f_code.co_name) for frame in frames]
-    own = [pair for pair in named if pair[0].split(".")[0] == OURS and pair[0] != CALLER]
-    module, function = own[-1] if own else ("", "")
+    functions = [(frame.f_globals.get("__name__", ""), frame.f_code.co_name) for frame in frames]
+    own_functions = [pair for pair in functions if pair[0].split(".")[0] == OURS and pair[0] != CALLER]
+    module, function = own_functions[-1] if own_functions else ("", "")
     where = f" in {module}.{function}" if module else ""
     return f"the engine stopped with {type(error).__name__}{where}; the first such error is in the job's log"
 
@@ -104,8 +104,8 @@ NO_LIMIT = Tolerance()
 class Failures:
     """Counts a job's failures in the order of its images, and ends the job when they exceed the tolerance."""
 
-    def __init__(self, what: str, total: int, tolerance: Tolerance):
-        self.what, self.total, self.tolerance = what, total, tolerance
+    def __init__(self, task: str, total: int, tolerance: Tolerance):
+        self.what, self.total, self.tolerance = task, total, tolerance
         self.failed = self.row = 0
         self._first: tuple[str, BaseException | None] = ("", None)
         self._shown: set[str] = set()
@@ -132,10 +132,10 @@ class Failures:
         if self.failed >= max(2, min(most, self.total)) and self.failed > self.tolerance.share * self.total:
             self._end(f"{self.failed} of {self.total} images failed", "compute.failed_share")
 
-    def _end(self, how: str, key: str) -> None:
+    def _end(self, symptom: str, key: str) -> None:
         kind, error = self._first
         raise Broken(
-            f"{self.what}: {how} ({kind}), on {platform.node()}: something other than the images is broken; the job "
+            f"{self.what}: {symptom} ({kind}), on {platform.node()}: something other than the images is broken; the job "
             f"fails, and is retried if the profile says so. If the images are at fault, raise {key}"
         ) from error
 

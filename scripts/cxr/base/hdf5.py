@@ -47,12 +47,12 @@ _open_shards: "weakref.WeakKeyDictionary[Shard, None]" = weakref.WeakKeyDictiona
 """The shards of this process that hold their file open, in the order in which they opened it."""
 
 
-def open_hdf5(path: str | Path, mode: str = "r", **how: object) -> h5py.File:
+def open_hdf5(path: str | Path, mode: str = "r", **keywords: object) -> h5py.File:
     """Open an HDF5 file without a file lock, which some network file systems refuse.
 
     No lock is needed: a file has one writer, who gives it its name when it is complete.
     """
-    return h5py.File(path, mode, locking=False, **how)
+    return h5py.File(path, mode, locking=False, **keywords)
 
 
 def pack(mask: np.ndarray) -> np.ndarray:
@@ -80,11 +80,11 @@ def _texts(texts: list[str] | tuple[str, ...]) -> np.ndarray:
     return np.array(coded, dtype=h5py.string_dtype("utf-8", max([1, *map(len, coded)])))
 
 
-def _tell(what: h5py.File | h5py.Dataset, name: str, value: object) -> None:
+def _tell(target: h5py.File | h5py.Dataset, name: str, value: object) -> None:
     """Set an attribute."""
     if isinstance(value, (list, tuple)):
         value = _texts(value)
-    what.attrs[name] = _texts([value]).reshape(()) if isinstance(value, str) else value
+    target.attrs[name] = _texts([value]).reshape(()) if isinstance(value, str) else value
 
 
 def _plain(value: object) -> object:

@@ -104,16 +104,16 @@ def _set_aside(damaged: Path | None) -> str:
     return f"{damaged} is damaged and was renamed to {aside.name}: run again to remake it and all that depends on it"
 
 
-def progress(items: Iterable[T], total: int, what: str, every_s: float = 30.0) -> Iterator[T]:
+def progress(items: Iterable[T], total: int, task: str, every_s: float = 30.0) -> Iterator[T]:
     """Yield the items and log a line of progress at the start, every ``every_s`` seconds, and at the end.
 
     An item that takes longer is logged while it is made: after ``every_s`` seconds, then each time its time doubles.
     """
     began = last = time.monotonic()
     done, over = 0, threading.Event()
-    waiting = _Waiting(what, total, every_s)
+    waiting = _Waiting(task, total, every_s)
     threading.Thread(target=waiting.tell, args=(over,), daemon=True).start()
-    log.info("%s: 0 of %d, started", what, total)
+    log.info("%s: 0 of %d, started", task, total)
     try:
         for item in items:
             waiting.pause()
@@ -123,18 +123,18 @@ def progress(items: Iterable[T], total: int, what: str, every_s: float = 30.0) -
             waiting.begin(done)
             if now - last >= every_s:
                 rate = done / (now - began)
-                log.info("%s: %d of %d, %.1f a second, %.0f s to go", what, done, total, rate, (total - done) / rate)
+                log.info("%s: %d of %d, %.1f a second, %.0f s to go", task, done, total, rate, (total - done) / rate)
                 last = now
     finally:
         over.set()
-    log.info("%s: %d of %d in %.1f s", what, done, total, time.monotonic() - began)
+    log.info("%s: %d of %d in %.1f s", task, done, total, time.monotonic() - began)
 
 
 class _Waiting:
     """Logs an item that takes long. It does so from its own thread, because the working thread is busy."""
 
-    def __init__(self, what: str, total: int, every_s: float):
-        self._what, self._total, self._every_s = what, total, every_s
+    def __init__(self, task: str, total: int, every_s: float):
+        self._what, self._total, self._every_s = task, total, every_s
         self.begin(0)
 
     def begin(self, done: int) -> None:
@@ -179,18 +179,18 @@ def part(snakemake) -> None:
     name, code, options = params.pop("function"), params.pop("code"), params.pop("options", {})
     module, _, attribute = f"cxr.{name}".rpartition(".")
     function = getattr(importlib.import_module(module), attribute)
-    wanted, hints = inspect.signature(function).parameters, get_type_hints(function)
-    given = dict(snakemake.wildcards.items())
-    given |= {"threads": snakemake.threads, "code": code, "compute": compute_of(snakemake)}
-    given |= {key: value for key, value in params.items() if key in wanted}
-    chosen = options | {key: value for key, value in params.items() if key not in wanted}
-    given |= {"attrs": {"stage": snakemake.rule, "code_digest": code, "settings": chosen}}
-    if "options" in wanted:
-        given["options"] = hints["options"](**chosen)
-    if "execution" in wanted:
-        given["execution"] = _section(snakemake.config, name)["llm"]["execution"]
+    parameters, hints = inspect.signature(function).parameters, get_type_hints(function)
+    arguments = dict(snakemake.wildcards.items())
+    arguments |= {"threads": snakemake.threads, "code": code, "compute": compute_of(snakemake)}
+    arguments |= {key: value for key, value in params.items() if key in parameters}
+    settings = options | {key: value for key, value in params.items() if key not in parameters}
+    arguments |= {"attrs": {"stage": snakemake.rule, "code_digest": code, "settings": settings}}
+    if "options" in parameters:
+        arguments["options"] = hints["options"](**settings)
+    if "execution" in parameters:
+        arguments["execution"] = _section(snakemake.config, name)["llm"]["execution"]
     files = dict(snakemake.input.items()) | dict(snakemake.output.items())
-    function(**{key: given[key] for key in given if key in wanted} | files)
+    function(**{key: arguments[key] for key in arguments if key in parameters} | files)
 
 
 def _section(config: dict, name: str) -> dict:

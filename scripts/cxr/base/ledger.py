@@ -28,11 +28,13 @@ class Ledger:
 
     def finish(self, path: str | Path, inputs: Iterable[str]) -> None:
         """Write the exclusions; raise AssertionError unless every input was accepted or excluded exactly once."""
-        seen = sorted([*self.accepted, *(row["image_id"] for row in self.excluded)])
+        accounted_ids = sorted([*self.accepted, *(row["image_id"] for row in self.excluded)])
         expected = sorted(inputs)
-        if seen != expected:
-            missing = sorted(set(expected) - set(seen))[:3]
-            raise AssertionError(f"{self.stage}: {len(expected)} images in, {len(seen)} accounted for, e.g. {missing}")
+        if accounted_ids != expected:
+            missing = sorted(set(expected) - set(accounted_ids))[:3]
+            raise AssertionError(
+                f"{self.stage}: {len(expected)} images in, {len(accounted_ids)} accounted for, e.g. {missing}"
+            )
         write_excluded(path, self.excluded)
 
 
@@ -49,13 +51,13 @@ def gather(
     """
     tables = [read_table(path) for path in excluded]
     if thresholds:
-        named = zip(tables, thresholds, strict=True)
-        tables = [table.with_columns(thresholds=pl.lit(name, dtype=pl.String)) for table, name in named]
+        pairs = zip(tables, thresholds, strict=True)
+        tables = [table.with_columns(thresholds=pl.lit(name, dtype=pl.String)) for table, name in pairs]
     # an image stage knows the image_id but not the study_id
     studies = (
         read_table(images).select("image_id", known="study_id").unique("image_id", keep="first", maintain_order=True)
     )
-    known = pl.when(pl.col("study_id") == "").then(pl.col("known")).otherwise(pl.col("study_id"))
+    study_id = pl.when(pl.col("study_id") == "").then(pl.col("known")).otherwise(pl.col("study_id"))
     joined = pl.concat(tables).join(studies, on="image_id", how="left", maintain_order="left")
-    joined = joined.with_columns(study_id=known).drop("known")
+    joined = joined.with_columns(study_id=study_id).drop("known")
     write_table(gathered, joined.sort(joined.columns), EXCLUDED | (THRESHOLDS if thresholds else {}))

@@ -27,10 +27,10 @@ def scan_table(path: str | Path) -> pl.LazyFrame:
 
 def _check(data: mmap.mmap) -> None:
     # as tables.py does for a file in memory, whose code is in the digest of every stage: a change there re-runs all
-    found = data.rfind(BEFORE_DIGEST)
-    if found < 0:
+    position = data.rfind(BEFORE_DIGEST)
+    if position < 0:
         return
-    start = found + len(BEFORE_DIGEST)
+    start = position + len(BEFORE_DIGEST)
     digest = hashlib.blake2b(digest_size=len(BLANK) // 2)
     with memoryview(data) as view:
         digest.update(view[:start])

@@ -10,10 +10,10 @@ FEWEST_BYTES = 16
 
 def secret(setting: str, path: str | None) -> bytes:
     """Return the key in the file that a setting names, stripped. Raises UserError if it is missing or too short."""
-    held = Path(existing_file(setting, path)).read_bytes().strip()
-    if len(held) < FEWEST_BYTES:
+    key = Path(existing_file(setting, path)).read_bytes().strip()
+    if len(key) < FEWEST_BYTES:
         raise UserError(
-            f"{setting}: {path!r} holds {len(held)} bytes; fewer than {FEWEST_BYTES} bytes can be guessed: make a "
+            f"{setting}: {path!r} holds {len(key)} bytes; fewer than {FEWEST_BYTES} bytes can be guessed: make a "
             "longer key (head -c 32 /dev/urandom | base64 > key)"
         )
-    return held
+    return key

@@ -53,9 +53,9 @@ def _with_digest(table: pl.DataFrame) -> bytes:
 
 def _whole(data: bytes) -> bytes:
     """Return the bytes of a Parquet file. Raises ValueError if its digest, where it has one, does not match."""
-    before, found, after = data.rpartition(BEFORE_DIGEST)
-    told, after = after[: len(BLANK)], after[len(BLANK) :]
-    if found and _hex(before + found + BLANK.encode() + after).encode() != told:
+    before, marker, after = data.rpartition(BEFORE_DIGEST)
+    stored_digest, after = after[: len(BLANK)], after[len(BLANK) :]
+    if marker and _hex(before + marker + BLANK.encode() + after).encode() != stored_digest:
         raise ValueError("its digest is not that of its bytes")
     return data
 

@@ -7,17 +7,17 @@ from pathlib import Path
 log = logging.getLogger("cxr")
 
 
-def prepare(folder: Path, identity: str, *, kept: str = "", told: str = "") -> None:
+def prepare(folder: Path, identity: str, *, pattern: str = "", warning: str = "") -> None:
     """Make the folder of a job's unfinished work, and empty one that another job left.
 
-    ``identity``: a digest of all that the result depends on. ``told``: a warning where a file of the pattern ``kept``
+    ``identity``: a digest of all that the result depends on. ``warning``: a warning where a file of the pattern ``pattern``
     is lost.
     """
     mark = folder / "identity"
     if mark.is_file() and mark.read_text() == identity:
         return
-    if kept and any(folder.glob(kept)):
-        log.warning("%s", told)
+    if pattern and any(folder.glob(pattern)):
+        log.warning("%s", warning)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     mark.write_text(identity)
@@ -30,6 +30,6 @@ def facts_of_files(path: str | Path, *, times: bool = False) -> bytes:
     """
     facts = []
     for file in filter(Path.is_file, (Path(path), *sorted(Path(path).rglob("*")))):
-        found = file.stat()
-        facts.append(f"{file.name} {found.st_size}{f' {found.st_mtime_ns}' if times else ''}\n")
+        stat = file.stat()
+        facts.append(f"{file.name} {stat.st_size}{f' {stat.st_mtime_ns}' if times else ''}\n")
     return "".join(facts).encode()

@@ -74,8 +74,12 @@ class PathFinder:
             differences += _differences(self._below(plain), paths[0])
             return UserPath(paths[0], tuple(dict.fromkeys(differences)))
         if paths:
-            ways = sorted({way for path in paths for way in _differences(self._below(plain), path)})
-            return UserPath(written, problem=f"{len(paths)} files exist that differ only in {', '.join(ways)}")
+            all_differences = sorted(
+                {difference for path in paths for difference in _differences(self._below(plain), path)}
+            )
+            return UserPath(
+                written, problem=f"{len(paths)} files exist that differ only in {', '.join(all_differences)}"
+            )
         has_folder = os.path.isdir(os.path.dirname(self._below(plain)) or ".")
         return UserPath(written, problem="" if has_folder else "its folder does not exist")
 
@@ -141,10 +145,10 @@ _FOLDS: dict[str, Callable[[str], str]] = {
 
 def _differences(written: str, path: str) -> list[str]:
     """Return in what an existing path differs from the one written: without these, they are not equal."""
-    return [way for way in _FOLDS if _folded_but(way, written) != _folded_but(way, path)]
+    return [fold_name for fold_name in _FOLDS if _folded_but(fold_name, written) != _folded_but(fold_name, path)]
 
 
-def _folded_but(ignored_way: str, path: str) -> str:
-    for way, fold in _FOLDS.items():
-        path = path if way == ignored_way else fold(path)
+def _folded_but(ignored_fold: str, path: str) -> str:
+    for fold_name, fold in _FOLDS.items():
+        path = path if fold_name == ignored_fold else fold(path)
     return path

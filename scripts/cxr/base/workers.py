@@ -27,9 +27,9 @@ class EngineFault(tuple):
     @classmethod
     def of(cls, error: Exception, reason: str = "engine_failure", detail: str = "") -> "EngineFault":
         """Build it from an engine's error; the default ``detail`` names the function that failed."""
-        made = cls((reason, detail or faults.sentence(error)))
-        made.error = error
-        return made
+        fault = cls((reason, detail or faults.sentence(error)))
+        fault.error = error
+        return fault
 
 
 def sift(
@@ -102,54 +102,54 @@ def _entered(
             yield image_id, result
 
 
-def _worked(names: list[str], read: Callable, work: Callable, threads: int, what: str) -> Iterator[tuple[str, tuple]]:
+def _worked(names: list[str], read: Callable, work: Callable, threads: int, task: str) -> Iterator[tuple[str, tuple]]:
     with ThreadPoolExecutor(threads) as pool:
         for first in range(0, len(names), 4 * threads):
             batch = names[first : first + 4 * threads]
             rows = [read(name) for name in batch]
-            yield from zip(batch, pool.map(lambda row: _attempt(work, row, what), rows), strict=True)
+            yield from zip(batch, pool.map(lambda row: _attempt(work, row, task), rows), strict=True)
 
 
-def _attempt(work: Callable, arguments: tuple, what: str) -> tuple:
+def _attempt(work: Callable, arguments: tuple, task: str) -> tuple:
     try:
         return work(*arguments)
     except Exception as error:
         if out_of_memory(error):
             raise MemoryError("one image alone does not fit") from error
-        return None, _own(error, what)
+        return None, _own(error, task)
 
 
-def _own(error: Exception, what: str) -> EngineFault:
+def _own(error: Exception, task: str) -> EngineFault:
     """Return the fault of an image that the engine failed on. Re-raises an error that the image did not cause."""
     if faults.broken(error):
-        raise faults.end(what, error) from error
+        raise faults.end(task, error) from error
     if faults.no_inputs(error):
         raise error
     return EngineFault.of(error)
 
 
-def _batched(names: list[str], read: Callable, work: Callable, batch: int, what: str) -> Iterator[tuple[str, tuple]]:
+def _batched(names: list[str], read: Callable, work: Callable, batch: int, task: str) -> Iterator[tuple[str, tuple]]:
     with ThreadPoolExecutor(1) as reader:
         ahead = [reader.submit(read, name) for name in names[:batch]]
         first = 0
         while first < len(names):
             rows = [future.result() for future in ahead[:batch]]
             ahead = ahead[len(rows) :]
-            wanted = names[first + len(rows) + len(ahead) : first + 2 * len(rows)]
-            ahead += [reader.submit(read, name) for name in wanted]
-            done, batch = fitting(work, rows, batch, what)
+            next_names = names[first + len(rows) + len(ahead) : first + 2 * len(rows)]
+            ahead += [reader.submit(read, name) for name in next_names]
+            done, batch = fitting(work, rows, batch, task)
             yield from zip(names[first : first + len(rows)], done, strict=True)
             first += len(rows)
 
 
 def fitting(
-    work: Callable[[list[tuple]], list[tuple[R, Fault | None]]], rows: list[tuple], batch: int, what: str
+    work: Callable[[list[tuple]], list[tuple[R, Fault | None]]], rows: list[tuple], batch: int, task: str
 ) -> tuple[list[tuple[R | None, Fault | None]], int]:
     """Return ``work`` of the rows, up to ``batch`` at a time, and the batch size that fits into memory.
 
     A batch that does not fit is halved. A batch that fails otherwise is tried row by row; a row that fails alone gives
     ``(None, EngineFault)``. Errors that no row caused are raised as in :func:`sift`; so is a lack of memory for a
-    single row. ``what`` names the work in log lines.
+    single row. ``task`` names the work in log lines.
     """
     done: list[tuple] = []
     while len(done) < len(rows):
@@ -163,9 +163,9 @@ def fitting(
                 batch = len(part) // 2
                 log.warning("a batch of %d does not fit into memory: %d from here on", len(part), batch)
                 continue
-            fault = _own(error, what)  # a broken device would only fail again
+            fault = _own(error, task)  # a broken device would only fail again
             if len(part) == 1:
                 done.append((None, fault))
             else:
-                done += [result for row in part for result in fitting(work, [row], 1, what)[0]]
+                done += [result for row in part for result in fitting(work, [row], 1, task)[0]]
     return done, batch

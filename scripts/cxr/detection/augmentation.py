@@ -35,7 +35,7 @@ def moved(
 
 
 def _moved_boxes(boxes: Sequence[tuple], affine: np.ndarray, cells: int, scale: float) -> list[tuple]:
-    found = []
+    moved_boxes = []
     for label, x1, y1, x2, y2 in boxes:
         # A rotated box grows: turn the middles of its sides instead of its corners.
         middle = np.array([[x1, (y1 + y2) / 2], [x2, (y1 + y2) / 2], [(x1 + x2) / 2, y1], [(x1 + x2) / 2, y2]])
@@ -43,5 +43,5 @@ def _moved_boxes(boxes: Sequence[tuple], affine: np.ndarray, cells: int, scale: 
         low, high = turned.min(axis=0), turned.max(axis=0)
         seen_low, seen_high = np.clip(low, 0, cells), np.clip(high, 0, cells)
         if np.prod(seen_high - seen_low) >= VISIBLE * np.prod(high - low):
-            found.append((label, *seen_low, *seen_high))
-    return found
+            moved_boxes.append((label, *seen_low, *seen_high))
+    return moved_boxes

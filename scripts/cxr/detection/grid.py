@@ -72,9 +72,9 @@ def select(
     confidence = confidence[classes, rows, columns].astype(np.float64).round(CONFIDENCE_DIGITS)
     solid = np.nonzero((boxes[:, 2] > boxes[:, 0]) & (boxes[:, 3] > boxes[:, 1]) & (confidence >= floor))[0]
     best = solid[preference(boxes[solid], confidence[solid], classes[solid])[: CANDIDATES * most]]
-    chosen = best[suppress(boxes[best], confidence[best], classes[best], iou)]
+    selected = best[suppress(boxes[best], confidence[best], classes[best], iou)]
     if across < 1:
-        region = np.where(np.isin(classes[chosen], list(apart)), classes[chosen], -1)
-        chosen = chosen[suppress(boxes[chosen], confidence[chosen], region, across)]
-    chosen = chosen[:most]
-    return boxes[chosen], confidence[chosen], classes[chosen]
+        region = np.where(np.isin(classes[selected], list(apart)), classes[selected], -1)
+        selected = selected[suppress(boxes[selected], confidence[selected], region, across)]
+    selected = selected[:most]
+    return boxes[selected], confidence[selected], classes[selected]

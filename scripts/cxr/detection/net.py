@@ -71,18 +71,18 @@ class Detector(nn.Module):
         spread = ((image - mean) ** 2).mean(dim=(2, 3), keepdim=True).sqrt()
         x = self.sixteenth(self.eighth(self.stem((image - mean) / (spread + 0.02))))
         deep = self.deep(x)
-        whole = self.whole(deep.mean(dim=(2, 3)))[:, :, None, None]
+        global_context = self.whole(deep.mean(dim=(2, 3)))[:, :, None, None]
         up = F.interpolate(self.up(deep), scale_factor=2.0, mode="nearest")
-        x = self.tower(F.relu(self.lateral(x) + up + whole))
+        x = self.tower(F.relu(self.lateral(x) + up + global_context))
         # Calibration: the sigmoid of the result is the fraction of such boxes that hit.
         logit = self.logit(x) * self.slope[:, None, None] + self.offset[:, None, None]
         return logit, F.softplus(self.sides(x))
 
 
-def assign(boxes: list[list[tuple]], known: list[list[int]], grid: Grid) -> dict[str, Tensor]:
+def assign(boxes: list[list[tuple]], labelled_classes: list[list[int]], grid: Grid) -> dict[str, Tensor]:
     """Turn boxes per image, each (class index, x1, y1, x2, y2) in cells, into targets on the grid.
 
-    ``known``: class indices that an image's labels cover; the others do not enter its loss. If boxes of a class
+    ``labelled_classes``: class indices that an image's labels cover; the others do not enter its loss. If boxes of a class
     compete for a cell, the smallest wins. Returns ``truth`` (N, C, 4, cells, cells), ``positive`` (N, C, cells, cells)
     and ``weight`` (N, C, 1, 1).
     """
@@ -92,9 +92,9 @@ def assign(boxes: list[list[tuple]], known: list[list[int]], grid: Grid) -> dict
     weight = torch.zeros(count, classes, 1, 1)
     at = torch.arange(cells) + 0.5
     y, x = torch.meshgrid(at, at, indexing="ij")
-    for image, (found, names) in enumerate(zip(boxes, known, strict=True)):
+    for image, (image_boxes, names) in enumerate(zip(boxes, labelled_classes, strict=True)):
         weight[image, names] = 1.0
-        for label, *box in sorted(found, key=lambda b: -(b[3] - b[1]) * (b[4] - b[2])):
+        for label, *box in sorted(image_boxes, key=lambda b: -(b[3] - b[1]) * (b[4] - b[2])):
             cx, cy = (box[0] + box[2]) / 2, (box[1] + box[3]) / 2
             inside = (x > box[0]) & (x < box[2]) & (y > box[1]) & (y < box[3])
             inside &= (x - cx).abs().maximum((y - cy).abs()) < RADIUS
@@ -151,6 +151,8 @@ def film_loss(logit: Tensor, films: Sequence[dict[int, bool]]) -> Tensor:
     ``logit`` (N, classes, cells, cells); ``films``: of each picture {class index: whether it is there}, some empty.
     """
     peak = logit.flatten(2).topk(PEAK, dim=2).values.mean(dim=2)
-    pairs = [(image, label, PRESENT * there) for image, film in enumerate(films) for label, there in film.items()]
-    images, labels, wanted = (list(column) for column in zip(*pairs, strict=True))
-    return F.binary_cross_entropy_with_logits(peak[images, labels], torch.tensor(wanted))
+    pairs = [
+        (image, label, PRESENT * is_present) for image, film in enumerate(films) for label, is_present in film.items()
+    ]
+    images, labels, targets = (list(column) for column in zip(*pairs, strict=True))
+    return F.binary_cross_entropy_with_logits(peak[images, labels], torch.tensor(targets))

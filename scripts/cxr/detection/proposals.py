@@ -52,18 +52,18 @@ def above(boxes: torch.Tensor, scores: torch.Tensor, classes: np.ndarray, floor:
     return Found(boxes[rows].double().cpu().numpy(), confidence, classes[columns.cpu().numpy()])
 
 
-def thinned(found: Found, iou: float, most: int) -> Found:
+def thinned(proposals: Found, iou: float, most: int) -> Found:
     """Apply non-maximum suppression within each class; return the ``most`` confident boxes, best first."""
-    kept = suppress(*found, iou, most)
-    return Found(*(part[kept] for part in found))
+    kept_indices = suppress(*proposals, iou, most)
+    return Found(*(part[kept_indices] for part in proposals))
 
 
-def in_frame(found: Found, scale: float, border: int, side: int) -> Found:
+def in_frame(proposals: Found, scale: float, border: int, side: int) -> Found:
     """Convert pixels of the net's input to frame pixels: subtract ``border``, multiply by ``scale``, clip."""
-    return solid(found._replace(boxes=np.clip((found.boxes - border) * scale, 0.0, side)))
+    return solid(proposals._replace(boxes=np.clip((proposals.boxes - border) * scale, 0.0, side)))
 
 
-def solid(found: Found) -> Found:
+def solid(proposals: Found) -> Found:
     """Return the boxes that have an area."""
-    kept = (found.boxes[:, 2] > found.boxes[:, 0]) & (found.boxes[:, 3] > found.boxes[:, 1])
-    return Found(*(part[kept] for part in found))
+    has_area = (proposals.boxes[:, 2] > proposals.boxes[:, 0]) & (proposals.boxes[:, 3] > proposals.boxes[:, 1])
+    return Found(*(part[has_area] for part in proposals))

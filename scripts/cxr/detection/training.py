@@ -115,16 +115,16 @@ def fit(
     )
     mean = {name: value.detach().clone() for name, value in net.state_dict().items()}
     first, losses = 0, [] if losses is None else losses
-    kept = _resumed(checkpoint)
-    if kept:
-        net.load_state_dict(kept["net"])
-        optimiser.load_state_dict(kept["optimiser"])
-        plan.load_state_dict(kept["plan"])
-        random.bit_generator.state = kept["random"]
-        mean, first = kept["mean"], kept["updates"]
-        losses += map(tuple, kept["losses"])
+    resumed_state = _resumed(checkpoint)
+    if resumed_state:
+        net.load_state_dict(resumed_state["net"])
+        optimiser.load_state_dict(resumed_state["optimiser"])
+        plan.load_state_dict(resumed_state["plan"])
+        random.bit_generator.state = resumed_state["random"]
+        mean, first = resumed_state["mean"], resumed_state["updates"]
+        losses += map(tuple, resumed_state["losses"])
         if watch:
-            watch.found.update(kept["scores"])
+            watch.found.update(resumed_state["scores"])
     for update in range(first, recipe.updates):
         value = _update(net, draw(random, update), recipe, optimiser)
         plan.step()
@@ -169,12 +169,12 @@ def _update(net: Detector, batch: Batch, recipe: Recipe, optimiser: torch.optim.
     image = torch.from_numpy(np.stack(batch.pictures))[:, None]
     target = assign(batch.boxes, batch.known, net.grid)
     with torch.autocast("cpu", torch.bfloat16, enabled=recipe.bfloat16):
-        given = net(image.to(memory_format=torch.channels_last))
-    given = tuple(part.float() for part in given)
-    classes, sides = loss(*given, target, net.grid, recipe.importance)
+        outputs = net(image.to(memory_format=torch.channels_last))
+    outputs = tuple(part.float() for part in outputs)
+    classes, sides = loss(*outputs, target, net.grid, recipe.importance)
     value = classes + sides
     if any(batch.films):
-        film = recipe.film * film_loss(given[0], batch.films)
+        film = recipe.film * film_loss(outputs[0], batch.films)
         value, classes = value + film, classes + film
     optimiser.zero_grad()
     value.backward()

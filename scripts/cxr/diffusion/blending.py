@@ -44,7 +44,7 @@ def sample_latents(
     prediction: str,
     predict: Predict,
     draw: Callable[[], torch.Tensor],
-    how: Sampling,
+    sampling: Sampling,
 ) -> torch.Tensor:
     """Return sampled latents; ``clean`` (B, C, h, w) holds the source's latents.
 
@@ -55,25 +55,29 @@ def sample_latents(
     if not steps:
         return clean
     noise = draw()
-    held = masked_steps(len(steps), how.extent)
-    latent = noise if how.pure else diffused(clean, noise, steps[0].abar)
+    num_masked_steps = masked_steps(len(steps), sampling.extent)
+    latent = noise if sampling.pure else diffused(clean, noise, steps[0].abar)
     for number, step in enumerate(steps, 1):
-        masked = number <= held
-        if masked and how.blending == "before":
+        masked = number <= num_masked_steps
+        if masked and sampling.blending == "before":
             latent = mixed(mask, latent, diffused(clean, noise, step.abar))
-        predicted = _predicted(predict, latent, step.time, how, mask if masked and how.blending == "guidance" else None)
+        predicted = _predicted(
+            predict, latent, step.time, sampling, mask if masked and sampling.blending == "guidance" else None
+        )
         latent = mean(latent, predicted, step, prediction)
         if number < len(steps):
             latent = latent + math.sqrt(variance(step)) * draw()
-        if masked and how.blending == "after":
+        if masked and sampling.blending == "after":
             latent = mixed(mask, latent, diffused(clean, noise, step.before))
     return latent
 
 
 def _predicted(
-    predict: Predict, latent: torch.Tensor, time: int, how: Sampling, mask: torch.Tensor | None
+    predict: Predict, latent: torch.Tensor, time: int, sampling: Sampling, mask: torch.Tensor | None
 ) -> torch.Tensor:
     """Return the guided prediction: that of ``negative``, plus weight (and mask) times the prompt's change to it."""
-    asked, without = guided(predict, time, [Asked(latent, how.prompt, 1.0), Asked(latent, how.negative, 1.0)])
-    weight = torch.as_tensor(how.guidance, dtype=latent.dtype, device=latent.device).reshape(-1, 1, 1, 1)
-    return without + (weight if mask is None else mask.to(latent.dtype) * weight) * (asked - without)
+    conditional, unconditional = guided(
+        predict, time, [Asked(latent, sampling.prompt, 1.0), Asked(latent, sampling.negative, 1.0)]
+    )
+    weight = torch.as_tensor(sampling.guidance, dtype=latent.dtype, device=latent.device).reshape(-1, 1, 1, 1)
+    return unconditional + (weight if mask is None else mask.to(latent.dtype) * weight) * (conditional - unconditional)

@@ -58,21 +58,21 @@ def edit_latents(
         return _rows(clean, sources)
     pasted = (~edit if edit.dtype == torch.bool else 1 - edit) if how.published_bugs else keep
     neither = not bool(((edit == 1) | (pasted == 1)).all())
-    held = masked_steps(len(steps), how.extent)
-    inversion, asked = (how.invert_prompt, how.invert_guidance), (how.prompt, how.guidance)
+    num_masked_steps = masked_steps(len(steps), how.extent)
+    inversion, edit_condition = (how.invert_prompt, how.invert_guidance), (how.prompt, how.guidance)
     inverted = tuple(_each(part, sources) for part in inversion)
     original = diffused(clean, draw(), steps[0].abar)
     edited = _rows(original, sources)
     for number, step in enumerate(steps, 1):
-        masked = number <= held
-        wanted = [Asked(original, *inversion), Asked(edited, *asked)]
-        wanted += [Asked(edited, *inverted)] if neither and masked else []
-        undone, *told = guided(predict, step.time, wanted)
-        expected = mean(original, undone, step, prediction)
+        masked = number <= num_masked_steps
+        requests = [Asked(original, *inversion), Asked(edited, *edit_condition)]
+        requests += [Asked(edited, *inverted)] if neither and masked else []
+        source_prediction, *edit_predictions = guided(predict, step.time, requests)
+        expected = mean(original, source_prediction, step, prediction)
         # as a sum, so that an edit without a prompt gives the same number to the last bit
         correction = diffused(clean, draw(), step.before) - expected
         after = expected + correction
-        edited = mean(edited, mixed(edit, told[0], told[-1]), step, prediction)
+        edited = mean(edited, mixed(edit, edit_predictions[0], edit_predictions[-1]), step, prediction)
         if not (how.published_bugs and number == len(steps)):
             edited = edited + _rows(correction, sources)
         if masked:

@@ -89,10 +89,10 @@ def stable_diffusion(folder: Path, key: str) -> Layout:
     allowed = {part: [name] for part, name in NETS.items()} | {"text_encoder": texts, "tokenizer": tokenizers}
     for part, names in allowed.items():
         entry = index.get(part)
-        named = entry[1] if isinstance(entry, list) and len(entry) == 2 else None
-        if named not in names:
+        class_name = entry[1] if isinstance(entry, list) and len(entry) == 2 else None
+        if class_name not in names:
             raise UserError(
-                f"{folder / 'model_index.json'} names {named} for {part}, and only {' or '.join(names)} can be used: "
+                f"{folder / 'model_index.json'} names {class_name} for {part}, and only {' or '.join(names)} can be used: "
                 f"{remedy(folder)}"
             )
     parts = (folder / name for name in ("unet", "vae", "text_encoder", "tokenizer"))
@@ -120,17 +120,17 @@ def weight_files(folder: Path, remedy: str) -> list[Path]:
 
     Raises UserError.
     """
-    found: dict[tuple[int, int, str], list[Path]] = {}
+    paths_by_set: dict[tuple[int, int, str], list[Path]] = {}
     for path in sorted(folder.iterdir()):
         if match := FILE.fullmatch(path.name):
             kind, count = match[2] or "", int(match[3] or 1)
-            found.setdefault((("", "bf16", "fp16").index(kind), count, match[1]), []).append(path)
+            paths_by_set.setdefault((("", "bf16", "fp16").index(kind), count, match[1]), []).append(path)
     # a folder may hold the same weights both as one file and in shards
-    whole = [files for (_, count, _), files in sorted(found.items()) if len(files) == count]
-    if not whole:
-        some = "only some of its weights" if found else "no weights as safetensors"
+    complete_sets = [files for (_, count, _), files in sorted(paths_by_set.items()) if len(files) == count]
+    if not complete_sets:
+        some = "only some of its weights" if paths_by_set else "no weights as safetensors"
         raise UserError(f"{folder} holds {some}: {remedy}")
-    return whole[0]
+    return complete_sets[0]
 
 
 def weights(folder: Path, remedy: str) -> dict[str, torch.Tensor]:
@@ -145,12 +145,14 @@ def weights(folder: Path, remedy: str) -> dict[str, torch.Tensor]:
     return tensors
 
 
-def fill(made: torch.nn.Module, tensors: dict[str, torch.Tensor], folder: Path, remedy: str) -> None:
+def fill(module: torch.nn.Module, tensors: dict[str, torch.Tensor], folder: Path, remedy: str) -> None:
     """Load the weights into a net, which they must fit exactly, in their own number type. Raises UserError."""
-    wanted, held = ({name: tuple(value.shape) for name, value in each.items()} for each in (made.state_dict(), tensors))
-    if fault := misfit(wanted, held):
+    expected_shapes, stored_shapes = (
+        {name: tuple(value.shape) for name, value in state.items()} for state in (module.state_dict(), tensors)
+    )
+    if fault := misfit(expected_shapes, stored_shapes):
         raise UserError(f"{folder} holds the weights of another net than its config.json, for {fault}: {remedy}")
-    made.load_state_dict(tensors, assign=True)
+    module.load_state_dict(tensors, assign=True)
 
 
 def net(folder: Path, part: str, dtype: torch.dtype, remedy: str) -> torch.nn.Module:
@@ -161,7 +163,7 @@ def net(folder: Path, part: str, dtype: torch.dtype, remedy: str) -> torch.nn.Mo
         raise UserError(f"{folder / 'config.json'} describes a {config.get('_class_name')}, not a {name}: {remedy}")
     try:
         with torch.device("meta"):  # making random weights would take longer than reading the file
-            made = getattr(diffusers, name).from_config(config)
+            module = getattr(diffusers, name).from_config(config)
     except Exception as error:
         if no_inputs(error):
             raise
@@ -169,29 +171,31 @@ def net(folder: Path, part: str, dtype: torch.dtype, remedy: str) -> torch.nn.Mo
     tensors = weights(folder, remedy)
     if part == "vae":
         tensors = {_renamed(name, OLD_NAMES): value for name, value in tensors.items()}
-    fill(made, {name: value.to(dtype) for name, value in tensors.items()}, folder, remedy)
-    return made.eval()
+    fill(module, {name: value.to(dtype) for name, value in tensors.items()}, folder, remedy)
+    return module.eval()
 
 
 def text_net(folder: Path, class_name: str, remedy: str) -> torch.nn.Module:
     """Return the text encoder of a folder, float32, on the CPU."""
     kind = TEXTS[class_name]
     config = read_json(folder / "config.json", remedy)
-    named = config.get("architectures") or [class_name]
-    if not isinstance(named, list) or not any(known is kind and name in named for name, known in TEXTS.items()):
-        told = named[0] if isinstance(named, list) else named
-        raise UserError(f"{folder / 'config.json'} describes a {told}, not a {class_name}: {remedy}")
+    class_names = config.get("architectures") or [class_name]
+    if not isinstance(class_names, list) or not any(
+        text_class is kind and name in class_names for name, text_class in TEXTS.items()
+    ):
+        described_class = class_names[0] if isinstance(class_names, list) else class_names
+        raise UserError(f"{folder / 'config.json'} describes a {described_class}, not a {class_name}: {remedy}")
     bare = {key: value for key, value in config.items() if key not in ("model_type", "auto_map", "architectures")}
-    more = {"add_pooling_layer": False} if kind is transformers.BertModel else {}
+    options = {"add_pooling_layer": False} if kind is transformers.BertModel else {}
     try:
-        made = kind(kind.config_class.from_dict(bare), **more)
+        module = kind(kind.config_class.from_dict(bare), **options)
     except Exception as error:
         if no_inputs(error):
             raise
         raise UserError(f"{folder / 'config.json'} makes no {class_name} ({type(error).__name__}): {remedy}") from None
-    held = {name: value.float() for name, value in _states_only(weights(folder, remedy)).items()}
-    fill(made, held, folder, remedy)
-    return made.eval()
+    text_tensors = {name: value.float() for name, value in _states_only(weights(folder, remedy)).items()}
+    fill(module, text_tensors, folder, remedy)
+    return module.eval()
 
 
 def _states_only(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -206,23 +210,23 @@ def _states_only(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 
 def tokenizer(folder: Path, text: torch.nn.Module, remedy: str) -> Callable:
     """Return the tokenizer of a text encoder. Raises UserError."""
-    kind, choices = next(value for known, value in TOKENIZERS.items() if isinstance(text, known))
+    kind, choices = next(value for text_class, value in TOKENIZERS.items() if isinstance(text, text_class))
     # without its vocabulary file the class would make an empty tokenizer
     if not any(all((folder / name).is_file() for name in names) for names in choices):
-        told = " or ".join(" and ".join(names) for names in choices)
-        raise UserError(f"{folder} lacks the tokenizer's {told}: {remedy}")
+        file_names = " or ".join(" and ".join(names) for names in choices)
+        raise UserError(f"{folder} lacks the tokenizer's {file_names}: {remedy}")
     try:
-        made = kind.from_pretrained(folder, local_files_only=True)
+        text_tokenizer = kind.from_pretrained(folder, local_files_only=True)
     except Exception as error:
         refuse_machine_fault(folder, error)
         if no_inputs(error):
             raise
         raise UserError(f"{folder} holds no {kind.__name__} ({type(error).__name__}): {remedy}") from None
-    if len(made) > text.config.vocab_size:
+    if len(text_tokenizer) > text.config.vocab_size:
         raise UserError(
-            f"{folder} holds a tokenizer of {len(made)} words for a text encoder of {text.config.vocab_size}: {remedy}"
+            f"{folder} holds a tokenizer of {len(text_tokenizer)} words for a text encoder of {text.config.vocab_size}: {remedy}"
         )
-    return made
+    return text_tokenizer
 
 
 def _renamed(name: str, names: dict[str, str]) -> str:

@@ -32,56 +32,56 @@ class Asked(NamedTuple):
     weights: Weights
 
 
-def guided(predict: Predict, time: int, wanted: Sequence[Asked]) -> list[torch.Tensor]:
+def guided(predict: Predict, time: int, requests: Sequence[Asked]) -> list[torch.Tensor]:
     """Return, for each one asked for, the unconditional prediction plus weight times the prompt's change to it.
 
     The net is called once, with every row and text that is needed, each once: a weight of 1 needs no unconditional
     prediction. A row's result does not depend on the other rows, as far as that holds for ``predict``.
     """
-    every = [asked._replace(**_simple(asked)) for asked in wanted]
+    simple_requests = [request._replace(**_simple(request)) for request in requests]
     passes: dict[tuple[int, Prompts], torch.Tensor] = {}
-    for asked in every:
-        for text in _texts(asked):
-            passes.setdefault((id(asked.latent), text), asked.latent)
+    for request in simple_requests:
+        for text in _texts(request):
+            passes.setdefault((id(request.latent), text), request.latent)
     rows = [text for (_, prompts), latent in passes.items() for text in _each_row(prompts, len(latent))]
     latents = list(passes.values())
-    whole = torch.cat(latents) if len(latents) > 1 else latents[0]
-    predicted = predict(whole, time, one_or_each(rows, whole)).split([len(latent) for latent in latents])
-    told = dict(zip(passes, predicted, strict=True))
-    return [_weighted(asked, partial(_of, told, asked)) for asked in every]
+    batch = torch.cat(latents) if len(latents) > 1 else latents[0]
+    predicted = predict(batch, time, one_or_each(rows, batch)).split([len(latent) for latent in latents])
+    prediction_by_pass = dict(zip(passes, predicted, strict=True))
+    return [_weighted(request, partial(_of, prediction_by_pass, request)) for request in simple_requests]
 
 
-def _of(told: dict[tuple[int, Prompts], torch.Tensor], asked: Asked, text: Prompts) -> torch.Tensor:
-    return told[id(asked.latent), text]
+def _of(prediction_by_pass: dict[tuple[int, Prompts], torch.Tensor], request: Asked, text: Prompts) -> torch.Tensor:
+    return prediction_by_pass[id(request.latent), text]
 
 
-def _simple(asked: Asked) -> dict:
-    return {name: one_or_each(getattr(asked, name), asked.latent) for name in ("prompts", "weights")}
+def _simple(request: Asked) -> dict:
+    return {name: one_or_each(getattr(request, name), request.latent) for name in ("prompts", "weights")}
 
 
 def _each_row(values: str | float | tuple, rows: int) -> tuple:
     return values if isinstance(values, tuple) else (values,) * rows
 
 
-def _plain(asked: Asked) -> list[bool]:
+def _plain(request: Asked) -> list[bool]:
     """Return which rows need no unconditional prediction beside the prompt's."""
-    rows = len(asked.latent)
-    texts, factors = _each_row(asked.prompts, rows), _each_row(asked.weights, rows)
+    rows = len(request.latent)
+    texts, factors = _each_row(request.prompts, rows), _each_row(request.weights, rows)
     return [factor == 1 or not text for text, factor in zip(texts, factors, strict=True)]
 
 
-def _texts(asked: Asked) -> list[Prompts]:
-    return [asked.prompts] if all(_plain(asked)) else ["", asked.prompts]
+def _texts(request: Asked) -> list[Prompts]:
+    return [request.prompts] if all(_plain(request)) else ["", request.prompts]
 
 
-def _weighted(asked: Asked, under: Callable[[Prompts], torch.Tensor]) -> torch.Tensor:
-    plain = _plain(asked)
+def _weighted(request: Asked, under: Callable[[Prompts], torch.Tensor]) -> torch.Tensor:
+    plain = _plain(request)
     if all(plain):
-        return under(asked.prompts)
-    if isinstance(asked.prompts, str) and not isinstance(asked.weights, tuple):
-        return under("") + asked.weights * (under(asked.prompts) - under(""))
-    factor, alone = (_by_row(each, asked.latent) for each in (_each_row(asked.weights, len(plain)), plain))
-    return torch.where(alone > 0, under(asked.prompts), under("") + factor * (under(asked.prompts) - under("")))
+        return under(request.prompts)
+    if isinstance(request.prompts, str) and not isinstance(request.weights, tuple):
+        return under("") + request.weights * (under(request.prompts) - under(""))
+    factor, alone = (_by_row(each, request.latent) for each in (_each_row(request.weights, len(plain)), plain))
+    return torch.where(alone > 0, under(request.prompts), under("") + factor * (under(request.prompts) - under("")))
 
 
 def _by_row(values: Sequence[float], latent: torch.Tensor) -> torch.Tensor:

@@ -89,11 +89,11 @@ class Nets:
         if isinstance(prompts, str):
             return self.states[prompts].expand(rows, -1, -1)
         if self.held.get("prompts") != prompts:
-            self.held["prompts"], self.held["states"] = prompts, torch.cat([self.states[one] for one in prompts])
+            self.held["prompts"], self.held["states"] = prompts, torch.cat([self.states[prompt] for prompt in prompts])
         return self.held["states"]
 
 
-def load_nets(layout: folders.Layout, prompts: dict[str, str], how: Running, device: torch.device) -> Nets:
+def load_nets(layout: folders.Layout, prompts: dict[str, str], runtime: Running, device: torch.device) -> Nets:
     """Load a model and encode its prompts, {text: key of its setting}.
 
     Raises UserError for an unusable file or prompt.
@@ -102,9 +102,9 @@ def load_nets(layout: folders.Layout, prompts: dict[str, str], how: Running, dev
     text = folders.text_net(layout.text, layout.text_class, text_remedy)
     tokenizer = folders.tokenizer(layout.tokenizer, text, layout.remedy(layout.tokenizer))
     abars, prediction = noise(layout)
-    unet = folders.net(layout.unet, "unet", how.dtype, layout.remedy(layout.unet))
-    kept = torch.bfloat16 if how.autoencoder == "bfloat16" else torch.float32
-    vae = folders.net(layout.vae, "vae", kept, layout.remedy(layout.vae))
+    unet = folders.net(layout.unet, "unet", runtime.dtype, layout.remedy(layout.unet))
+    vae_dtype = torch.bfloat16 if runtime.autoencoder == "bfloat16" else torch.float32
+    vae = folders.net(layout.vae, "vae", vae_dtype, layout.remedy(layout.vae))
     channels = {unet.config.in_channels, unet.config.out_channels, vae.config.latent_channels}
     if len(channels) > 1 or unet.config.cross_attention_dim != text.config.hidden_size:
         raise UserError(
@@ -114,23 +114,25 @@ def load_nets(layout: folders.Layout, prompts: dict[str, str], how: Running, dev
         )
     length = layout.tokens or min(tokenizer.model_max_length, text.config.max_position_embeddings)
     with inference():
-        states = {told: text_states(text, tokenizer, told, length, key, layout) for told, key in prompts.items()}
+        states = {prompt: text_states(text, tokenizer, prompt, length, key, layout) for prompt, key in prompts.items()}
     return Nets(
-        unet=quick(unet.to(device), how.speed, "the U-Net"),
-        vae=vae.to(device, memory_format=memory_format(how.speed)),
-        states={told: value.to(device, how.dtype) for told, value in states.items()},
+        unet=quick(unet.to(device), runtime.speed, "the U-Net"),
+        vae=vae.to(device, memory_format=memory_format(runtime.speed)),
+        states={prompt: value.to(device, runtime.dtype) for prompt, value in states.items()},
         abars=abars,
         prediction=prediction,
         device=device,
-        how=how,
+        how=runtime,
     )
 
 
 def noise(layout: folders.Layout) -> tuple[list[float], str]:
     """Return the fraction of the signal's variance at each time, and the prediction type. Raises UserError."""
-    remedy, told = layout.remedy(layout.unet), layout.noise.get("prediction_type", PREDICTIONS[0])
-    if told not in PREDICTIONS:
-        raise UserError(f"{layout.unet.parent} has prediction_type {told!r}, not {' or '.join(PREDICTIONS)}: {remedy}")
+    remedy, prediction = layout.remedy(layout.unet), layout.noise.get("prediction_type", PREDICTIONS[0])
+    if prediction not in PREDICTIONS:
+        raise UserError(
+            f"{layout.unet.parent} has prediction_type {prediction!r}, not {' or '.join(PREDICTIONS)}: {remedy}"
+        )
     try:
         scheduler = DDIMScheduler(**layout.noise)
     except Exception as error:
@@ -139,7 +141,7 @@ def noise(layout: folders.Layout) -> tuple[list[float], str]:
         raise UserError(
             f"{layout.unet.parent} has no usable noise schedule ({type(error).__name__}): {remedy}"
         ) from None
-    return scheduler.alphas_cumprod.tolist(), told
+    return scheduler.alphas_cumprod.tolist(), prediction
 
 
 def text_states(

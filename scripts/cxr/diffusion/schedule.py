@@ -31,7 +31,7 @@ class Step(NamedTuple):
 
 def times(steps: int, trained: int) -> list[int]:
     """Return ``steps`` of the ``trained`` times of a schedule, noisiest first: 999, 994, ... 4 for 200 of 1000."""
-    return [round(trained * left / steps) - 1 for left in range(steps, 0, -1)]
+    return [round(trained * remaining / steps) - 1 for remaining in range(steps, 0, -1)]
 
 
 def kept_steps(abars: list[float], steps: int, skip_ratio: float) -> list[Step]:
@@ -39,10 +39,10 @@ def kept_steps(abars: list[float], steps: int, skip_ratio: float) -> list[Step]:
 
     ``abars``: the fraction of the signal's variance at each trained time.
     """
-    chosen = times(steps, len(abars))
-    before = [*(abars[time] for time in chosen[1:]), 1.0]
-    every = [Step(time, abars[time], after) for time, after in zip(chosen, before, strict=True)]
-    return every[math.floor(steps * skip_ratio + 1e-9) :]
+    selected_times = times(steps, len(abars))
+    before = [*(abars[time] for time in selected_times[1:]), 1.0]
+    all_steps = [Step(time, abars[time], after) for time, after in zip(selected_times, before, strict=True)]
+    return all_steps[math.floor(steps * skip_ratio + 1e-9) :]
 
 
 def diffused(clean: torch.Tensor, noise: torch.Tensor, abar: float) -> torch.Tensor:

@@ -12,9 +12,9 @@ def largest(mask: np.ndarray) -> np.ndarray:
     count, labels, stats, _ = cv2.connectedComponentsWithStats(mask.astype(np.uint8), connectivity=8)
     if count < 2:
         return np.zeros(mask.shape, bool)
-    found = (labels == 1 + int(np.argmax(stats[1:, cv2.CC_STAT_AREA]))).astype(np.uint8)
-    outlines, _ = cv2.findContours(found, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
-    return cv2.drawContours(found, outlines, -1, 1, cv2.FILLED) > 0
+    component = (labels == 1 + int(np.argmax(stats[1:, cv2.CC_STAT_AREA]))).astype(np.uint8)
+    outlines, _ = cv2.findContours(component, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
+    return cv2.drawContours(component, outlines, -1, 1, cv2.FILLED) > 0
 
 
 def boxes_around(mask: np.ndarray, smallest: int = 1) -> np.ndarray:
@@ -25,6 +25,6 @@ def boxes_around(mask: np.ndarray, smallest: int = 1) -> np.ndarray:
     number, _, stats, _ = cv2.connectedComponentsWithStats(mask.astype(np.uint8), connectivity=8)
     areas = stats[1:, cv2.CC_STAT_AREA]
     order = np.argsort(-areas, kind="stable")
-    kept = [part for place, part in enumerate(order) if areas[part] >= smallest or not place]
-    boxes = stats[1:][kept, :4].astype(np.float64) if number > 1 else np.zeros((0, 4))
+    components = [part for place, part in enumerate(order) if areas[part] >= smallest or not place]
+    boxes = stats[1:][components, :4].astype(np.float64) if number > 1 else np.zeros((0, 4))
     return np.concatenate([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]], axis=1)

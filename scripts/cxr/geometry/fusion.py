@@ -38,7 +38,12 @@ def fuse(boxes: np.ndarray, confidence: np.ndarray, iou: float, sources: int | N
         sums[best] += confidence[index] * boxes[index]
         weight[best] += confidence[index]
         means[best] = sums[best] / weight[best]
-    mean = np.array([confidence[of].mean() * min(1.0, len(of) / (sources or 1)) for of in members])
+    mean = np.array(
+        [
+            confidence[member_indexes].mean() * min(1.0, len(member_indexes) / (sources or 1))
+            for member_indexes in members
+        ]
+    )
     ranking = np.argsort(-mean, kind="stable")
     member_of = np.full(len(boxes), -1, np.int64)
     for place, cluster in enumerate(ranking):
@@ -55,12 +60,12 @@ def fuse_groups(boxes: np.ndarray, group: np.ndarray, iou: float) -> Fused:
     """
     order = np.argsort(group, kind="stable")
     order = order[(boxes[:, 2:] > boxes[:, :2]).all(axis=1)[order]]
-    held = np.asarray(boxes, np.float64)[order]
+    sorted_boxes = np.asarray(boxes, np.float64)[order]
     starts = np.flatnonzero(np.diff(group[order], prepend=group[order][:1] - 1)) if len(order) else order
     sizes = np.diff(np.append(starts, len(order)))
-    sums, weight, means = np.zeros_like(held), np.zeros((len(held), 1)), np.zeros_like(held)
+    sums, weight, means = np.zeros_like(sorted_boxes), np.zeros((len(sorted_boxes), 1)), np.zeros_like(sorted_boxes)
     begun = np.zeros(len(starts), np.int64)  # fused boxes of each group so far; they lie from its start on
-    joined = np.full(len(held), -1, np.int64)
+    joined = np.full(len(sorted_boxes), -1, np.int64)
     for turn in range(int(sizes.max(initial=0))):
         active = np.flatnonzero(sizes > turn)
         index, count = starts[active] + turn, begun[active]
@@ -68,22 +73,22 @@ def fuse_groups(boxes: np.ndarray, group: np.ndarray, iou: float) -> Fused:
         slot = np.repeat(starts[active], count) + np.arange(len(first)) - first
         place = starts[active] + count
         if turn:
-            overlap = paired_iou(np.repeat(held[index], count, axis=0), means[slot])
+            overlap = paired_iou(np.repeat(sorted_boxes[index], count, axis=0), means[slot])
             begins = np.cumsum(count) - count
             best = np.maximum.reduceat(overlap, begins)
-            equal = np.where(overlap == np.repeat(best, count), slot, len(held))
+            equal = np.where(overlap == np.repeat(best, count), slot, len(sorted_boxes))
             place = np.where(best > iou, np.minimum.reduceat(equal, begins), place)
         begun[active] += place == starts[active] + count
         joined[index] = place
-        sums[place] += held[index]
+        sums[place] += sorted_boxes[index]
         weight[place] += 1
         means[place] = sums[place] / weight[place]
-    kept = np.flatnonzero(weight[:, 0])
-    number = np.full(len(held), -1, np.int64)
-    number[kept] = np.arange(len(kept))
+    occupied_slots = np.flatnonzero(weight[:, 0])
+    number = np.full(len(sorted_boxes), -1, np.int64)
+    number[occupied_slots] = np.arange(len(occupied_slots))
     member_of = np.full(len(boxes), -1, np.int64)
     member_of[order] = number[joined]
-    return Fused(means[kept], np.ones(len(kept)), member_of)
+    return Fused(means[occupied_slots], np.ones(len(occupied_slots)), member_of)
 
 
 def in_order(boxes: np.ndarray, group: np.ndarray, reader: np.ndarray) -> np.ndarray:

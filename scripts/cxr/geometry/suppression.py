@@ -21,17 +21,17 @@ def suppress(
     order = preference(boxes, confidence, classes)
     # per class, the positions that are still candidates; one row of IoUs at a time, because a net may return a hundred
     # thousand boxes
-    left = {kind: np.nonzero(classes[order] == kind)[0] for kind in np.unique(classes)}
+    candidates_by_class = {kind: np.nonzero(classes[order] == kind)[0] for kind in np.unique(classes)}
     alive = np.ones(len(order), bool)
-    kept = []
+    kept_indices = []
     for place, index in enumerate(order):
-        if len(kept) == most:
+        if len(kept_indices) == most:
             break
         if alive[place]:
-            kept.append(index)
-            later = left[classes[index]]
+            kept_indices.append(index)
+            later = candidates_by_class[classes[index]]
             later = later[later > place]
             beaten = box_iou(boxes[index][None], boxes[order[later]])[0] > iou
             alive[later[beaten]] = False
-            left[classes[index]] = later[~beaten]
-    return np.array(kept, dtype=np.int64)
+            candidates_by_class[classes[index]] = later[~beaten]
+    return np.array(kept_indices, dtype=np.int64)

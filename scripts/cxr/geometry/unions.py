@@ -40,11 +40,11 @@ def union_overlaps(first: Sets, second: Sets) -> np.ndarray:
     starts = [*np.flatnonzero(np.diff(chunk, prepend=-1)).tolist(), len(first)]
     cuts = [(boxes, pair, np.searchsorted(pair, starts)) for boxes, pair in sides]
     room = _Room(int(np.bincount(chunk, edges).max()), int(reach)) if reach <= WIDEST else None
-    found = []
+    overlaps = []
     for at, (start, end) in enumerate(pairwise(starts)):
-        own = [(boxes[cut[at] : cut[at + 1]], pair[cut[at] : cut[at + 1]] - start) for boxes, pair, cut in cuts]
-        found.append(_counted(*own, end - start, room) if room else _by_cells(*own, end - start))
-    return np.concatenate(found)
+        chunk_sides = [(boxes[cut[at] : cut[at + 1]], pair[cut[at] : cut[at + 1]] - start) for boxes, pair, cut in cuts]
+        overlaps.append(_counted(*chunk_sides, end - start, room) if room else _by_cells(*chunk_sides, end - start))
+    return np.concatenate(overlaps)
 
 
 def union_ious(first: Sets, second: Sets) -> np.ndarray:
@@ -95,16 +95,16 @@ def _counted(first: Flat, second: Flat, pairs: int, room: _Room) -> np.ndarray:
     bits ^= table.take(boxes[:, 0], axis=0)
     strips = _strips(*place.reshape(2, -1), bits, room)
     # the strip that follows a side's last edge is empty, and so is that before its first, by the row at the end
-    one, other = room.bits[2:, : len(order)]
-    strips.take(before - 1, axis=0, mode="wrap", out=one)
-    strips.take(behind + 2 * cut - 1, axis=0, mode="wrap", out=other)
+    first_strips, second_strips = room.bits[2:, : len(order)]
+    strips.take(before - 1, axis=0, mode="wrap", out=first_strips)
+    strips.take(behind + 2 * cut - 1, axis=0, mode="wrap", out=second_strips)
     heights, of_pair = np.diff(y[order], append=0).astype(np.float64), of_pair[order]
     heights[np.diff(of_pair, append=-1) != 0] = 0
-    found = [
-        np.bincount(of_pair, _sizes(how(one, other, out=strips[:-1]), room) * heights, pairs)
-        for how in (np.bitwise_and, np.bitwise_or)
+    areas = [
+        np.bincount(of_pair, _sizes(operation(first_strips, second_strips, out=strips[:-1]), room) * heights, pairs)
+        for operation in (np.bitwise_and, np.bitwise_or)
     ]
-    return np.stack(found, axis=1).astype(np.int64)
+    return np.stack(areas, axis=1).astype(np.int64)
 
 
 def _order(keys: np.ndarray) -> np.ndarray:
@@ -139,9 +139,9 @@ def _strips(low: np.ndarray, high: np.ndarray, bits: np.ndarray, room: _Room) ->
     rows, spare = room.bits[:2, : 2 * len(low) + 1]
     rows[:] = 0
     for at in range(greatest, -1, -1):
-        own = slice(cuts[at], cuts[at + 1])
-        for start in (low[own], last[own]):
-            rows[start] |= bits[own]
+        power_slice = slice(cuts[at], cuts[at + 1])
+        for start in (low[power_slice], last[power_slice]):
+            rows[start] |= bits[power_slice]
         if at:
             half = 1 << (at - 1)
             np.bitwise_or(rows[half:], rows[:-half], out=spare[half:])
@@ -163,9 +163,11 @@ def union_overlap(first: np.ndarray, second: np.ndarray) -> tuple[int, int]:
     xs, ys = (np.unique(np.concatenate([first[:, at::2], second[:, at::2]])) for at in (0, 1))
     # float64 holds every whole number of cells below 2 ** 53
     widths, heights = np.diff(xs).astype(np.float64), np.diff(ys).astype(np.float64)
-    one, other = _covered(first, xs, ys), _covered(second, xs, ys)
-    both, either = (int(heights @ (plane @ widths)) for plane in (one & other, one | other))
-    return both, either
+    first_plane, second_plane = _covered(first, xs, ys), _covered(second, xs, ys)
+    intersection, union = (
+        int(heights @ (plane @ widths)) for plane in (first_plane & second_plane, first_plane | second_plane)
+    )
+    return intersection, union
 
 
 def union_iou(first: np.ndarray, second: np.ndarray) -> float:
@@ -181,6 +183,6 @@ def _covered(boxes: np.ndarray, xs: np.ndarray, ys: np.ndarray) -> np.ndarray:
     """
     plane = np.zeros((max(0, len(ys) - 1), max(0, len(xs) - 1)), bool)
     columns, rows = np.searchsorted(xs, boxes[:, ::2]).tolist(), np.searchsorted(ys, boxes[:, 1::2]).tolist()
-    for (left, right), (top, bottom) in zip(columns, rows, strict=True):
-        plane[top:bottom, left:right] = True
+    for (x_start, x_stop), (y_start, y_stop) in zip(columns, rows, strict=True):
+        plane[y_start:y_stop, x_start:x_stop] = True
     return plane

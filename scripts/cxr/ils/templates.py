@@ -116,16 +116,16 @@ def type_of(text: str) -> str:
 def parse_instruction(question: str) -> Instruction:
     """Parse an instruction. Raises ValueError unless it is of Table 2."""
     kind = type_of(question)
-    asked = _INSTRUCTIONS[kind].fullmatch(question)
-    if asked is None or (kind != GLOBAL and asked["word"] == CARDIOMEGALY):
+    match = _INSTRUCTIONS[kind].fullmatch(question)
+    if match is None or (kind != GLOBAL and match["word"] == CARDIOMEGALY):
         raise ValueError(f"not an instruction of Table 2: {question!r}")
-    return Instruction(kind, asked["word"], () if kind == GLOBAL else split(asked["place"]))
+    return Instruction(kind, match["word"], () if kind == GLOBAL else split(match["place"]))
 
 
 def parse(question: str, answer: str) -> Meaning:
     """Parse an instruction and its answer. Raises ValueError unless both are of Table 2 and agree."""
-    asked = parse_instruction(question)
-    kind, word, location = asked.type, asked.word, asked.location
+    parsed_instruction = parse_instruction(question)
+    kind, word, location = parsed_instruction.type, parsed_instruction.word, parsed_instruction.location
     if absent := _ABSENT.fullmatch(answer):
         denied = split(absent["place"]) if absent["place"] else ()
         if (absent["word"], denied) != (word, location):
@@ -133,12 +133,12 @@ def parse(question: str, answer: str) -> Meaning:
         return Meaning(kind, word, location, present=False)
     if kind == INFERENCE:
         for certainty, pattern in _SUGGESTED.items():
-            if found := pattern.fullmatch(answer):
-                return Meaning(kind, word, location, True, found["lesion"], certainty)
+            if match := pattern.fullmatch(answer):
+                return Meaning(kind, word, location, True, match["lesion"], certainty)
     elif answer == SEG and kind == BASIC:
         return Meaning(kind, word, location, present=True)
     elif answer == SEG and word == CARDIOMEGALY:
         return Meaning(kind, word, (HEART,), present=True)
-    elif kind == GLOBAL and word != CARDIOMEGALY and (found := _LOCATED.fullmatch(answer)):
-        return Meaning(kind, word, split(found["place"]), present=True)
+    elif kind == GLOBAL and word != CARDIOMEGALY and (match := _LOCATED.fullmatch(answer)):
+        return Meaning(kind, word, split(match["place"]), present=True)
     raise ValueError(f"not an answer of Table 2 to this instruction: {question!r} {answer!r}")

@@ -152,7 +152,9 @@ def question_key(question: Question) -> str:
 
 def _prepared(folder: Path, mark: str) -> Iterator[dict]:
     """Yield the lines of a folder, which is emptied where another job left it."""
-    prepare(folder, mark, kept=PATTERN, told=f"{folder} holds answers of another model, prompt or code: asking again")
+    prepare(
+        folder, mark, pattern=PATTERN, warning=f"{folder} holds answers of another model, prompt or code: asking again"
+    )
     for path in sorted(folder.glob(PATTERN)):
         yield from read_lines(path)
 

@@ -3,12 +3,12 @@
 from collections.abc import Collection, Hashable
 
 
-def set_f1(found: Collection[Hashable], true: Collection[Hashable], empty: float = 0.0) -> float:
+def set_f1(predicted: Collection[Hashable], reference: Collection[Hashable], empty: float = 0.0) -> float:
     """Return the F1 of a set of facts against the reference's; ``empty`` where both have none.
 
     RadGraph-F1 takes 0 there: its sets are (tokens, label, whether it has a relation) of each entity.
     """
-    ours, theirs = set(found), set(true)
+    ours, theirs = set(predicted), set(reference)
     if not ours and not theirs:
         return empty
     return 2 * len(ours & theirs) / (len(ours) + len(theirs))

@@ -44,31 +44,31 @@ def bands(image: np.ndarray) -> np.ndarray:
     )
 
 
-def features(image: np.ndarray, box: np.ndarray, lungs: np.ndarray, others: np.ndarray | None = None):
+def features(image: np.ndarray, box: np.ndarray, lungs: np.ndarray, other_boxes: np.ndarray | None = None):
     """Return the six numbers of a box, float64 (6,) in the order of :data:`FEATURES`, or None where they have no sense.
 
-    ``image`` (512, 512); ``box`` (4,); ``lungs`` bool (2, 512, 512); ``others`` (N, 4): the film's other boxes.
+    ``image`` (512, 512); ``box`` (4,); ``lungs`` bool (2, 512, 512); ``other_boxes`` (N, 4): the film's other boxes.
     contrast: mean inside less mean at the mirrored place; core: mean of the core less mean of the rim, both in
     deviations of the lungs. The ratios: natural logarithm of the deviation of a band of detail inside over that at the
     mirrored place. spread: the same of the picture itself. A place is its part inside the lungs. None: a place has
     under :data:`FEWEST` pixels, or over :data:`OTHER` of the mirrored one lies in another box.
     """
-    image, both = np.asarray(image, np.float32), lungs.any(axis=0)
-    here = box_mask(box, both.shape) & both
-    there = box_mask(mirrored(box, midline(lungs)), both.shape) & both
-    taken = there & box_mask(np.zeros((0, 4)) if others is None else others, both.shape)
-    if min(here.sum(), there.sum()) < FEWEST or taken.sum() > OTHER * there.sum():
+    image, both_lungs = np.asarray(image, np.float32), lungs.any(axis=0)
+    box_region = box_mask(box, both_lungs.shape) & both_lungs
+    mirrored_region = box_mask(mirrored(box, midline(lungs)), both_lungs.shape) & both_lungs
+    taken = mirrored_region & box_mask(np.zeros((0, 4)) if other_boxes is None else other_boxes, both_lungs.shape)
+    if min(box_region.sum(), mirrored_region.sum()) < FEWEST or taken.sum() > OTHER * mirrored_region.sum():
         return None
-    deviation = max(float(image[both].std()), 1e-6)
+    deviation = max(float(image[both_lungs].std()), 1e-6)
     kernel = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (2 * ERODED + 1, 2 * ERODED + 1))
-    core = cv2.erode(here.astype(np.uint8), kernel, borderValue=0) > 0
-    rim = here & ~core
+    core = cv2.erode(box_region.astype(np.uint8), kernel, borderValue=0) > 0
+    rim = box_region & ~core
     if not core.any() or not rim.any():
         return None
-    textures = [_log_ratio(band[here], band[there]) for band in bands(image)]
-    contrast = float(image[here].mean() - image[there].mean()) / deviation
+    textures = [_log_ratio(band[box_region], band[mirrored_region]) for band in bands(image)]
+    contrast = float(image[box_region].mean() - image[mirrored_region].mean()) / deviation
     inner = float(image[core].mean() - image[rim].mean()) / deviation
-    return np.array([contrast, *textures, inner, _log_ratio(image[here], image[there])], np.float64)
+    return np.array([contrast, *textures, inner, _log_ratio(image[box_region], image[mirrored_region])], np.float64)
 
 
 def _log_ratio(first: np.ndarray, second: np.ndarray) -> float:

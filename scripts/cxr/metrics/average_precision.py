@@ -36,27 +36,27 @@ def matched(predicted: Boxes, confidence: np.ndarray, true: Boxes, images: int, 
     return Matched(sorted_ones.image, confidence[order], hits, np.bincount(true.image, minlength=images))
 
 
-def average_precision(found: Matched, points: int = 101, draws: np.ndarray | None = None) -> np.ndarray:
-    """Return AP, between 0 and 1, float64 (R, T) for R draws of the images and the T IoUs of ``found``.
+def average_precision(matches: Matched, points: int = 101, draws: np.ndarray | None = None) -> np.ndarray:
+    """Return AP, between 0 and 1, float64 (R, T) for R draws of the images and the T IoUs of ``matches``.
 
     ``draws`` int (R, images): how often each image counts; by default one draw in which each counts once. AP is NaN in
     a draw without a true box. ``points``: number of recalls, from 0 to 1.
     """
-    draws = np.ones((1, len(found.true)), np.int32) if draws is None else draws.astype(np.int32, copy=False)
-    boxed = np.flatnonzero(found.true)
-    needed = _needed(np.take(draws, boxed, axis=1).astype(np.float64) @ found.true[boxed], points)
+    draws = np.ones((1, len(matches.true)), np.int32) if draws is None else draws.astype(np.int32, copy=False)
+    boxed = np.flatnonzero(matches.true)
+    needed = _needed(np.take(draws, boxed, axis=1).astype(np.float64) @ matches.true[boxed], points)
     # Precision is highest right after a hit, so only hits are looked at.
-    weight = np.take(draws, found.image, axis=1)  # in the order of rows, unlike draws[:, image]
-    shown = np.cumsum(weight, axis=1, dtype=np.int32)
-    result = np.empty((len(draws), len(found.hits)))
-    for number, hits in enumerate(found.hits):
+    weight = np.take(draws, matches.image, axis=1)  # in the order of rows, unlike draws[:, image]
+    num_predictions = np.cumsum(weight, axis=1, dtype=np.int32)
+    ap_values = np.empty((len(draws), len(matches.hits)))
+    for number, hits in enumerate(matches.hits):
         at = np.flatnonzero(hits)
         true = np.cumsum(np.take(weight, at, axis=1), axis=1, dtype=np.int32)
         precision = np.zeros((len(draws), len(at) + 1))
-        np.divide(true, np.maximum(np.take(shown, at, axis=1), 1), out=precision[:, :-1])
-        result[:, number] = _at_recalls(true, precision, needed).mean(axis=1)
-    result[needed[:, 0] < 0] = np.nan
-    return result
+        np.divide(true, np.maximum(np.take(num_predictions, at, axis=1), 1), out=precision[:, :-1])
+        ap_values[:, number] = _at_recalls(true, precision, needed).mean(axis=1)
+    ap_values[needed[:, 0] < 0] = np.nan
+    return ap_values
 
 
 def _needed(positives: np.ndarray, points: int) -> np.ndarray:
@@ -65,11 +65,11 @@ def _needed(positives: np.ndarray, points: int) -> np.ndarray:
     The recalls are compared as COCO's tools do, in floats.
     """
     numbers, place = np.unique(positives, return_inverse=True)
-    recalls, found = np.linspace(0.0, 1.0, points), numbers[:, None]
-    needed = np.maximum(np.floor(recalls * found).astype(np.int32) - 1, 0)
+    recalls, num_boxes = np.linspace(0.0, 1.0, points), numbers[:, None]
+    needed = np.maximum(np.floor(recalls * num_boxes).astype(np.int32) - 1, 0)
     for _ in range(3):
-        needed += needed / np.maximum(found, 1) < recalls
-    return np.where(found > 0, needed, -1)[place]
+        needed += needed / np.maximum(num_boxes, 1) < recalls
+    return np.where(num_boxes > 0, needed, -1)[place]
 
 
 def _at_recalls(true: np.ndarray, precision: np.ndarray, needed: np.ndarray) -> np.ndarray:
@@ -87,28 +87,28 @@ def _at_recalls(true: np.ndarray, precision: np.ndarray, needed: np.ndarray) -> 
     return np.maximum.accumulate(best[:, ::-1], axis=1)[:, ::-1]
 
 
-def sample_precision(found: Matched, number: int, points: int = 101) -> np.ndarray:
+def sample_precision(matches: Matched, number: int, points: int = 101) -> np.ndarray:
     """Return each image's own AP, float64 (images,), at the IoU of that number; NaN for an image without a true box."""
-    result = np.where(found.true > 0, 0.0, np.nan)
-    order = np.argsort(found.image, kind="stable")
-    ends = np.searchsorted(found.image[order], np.arange(len(found.true) + 1))
-    for image in np.flatnonzero(found.true):
-        own = order[ends[image] : ends[image + 1]]
-        first, hits = np.zeros(len(own), np.int64), found.hits[number : number + 1, own]
-        alone = Matched(first, found.confidence[own], hits, found.true[image : image + 1])
-        result[image] = average_precision(alone, points)[0, 0]
-    return result
+    ap_values = np.where(matches.true > 0, 0.0, np.nan)
+    order = np.argsort(matches.image, kind="stable")
+    ends = np.searchsorted(matches.image[order], np.arange(len(matches.true) + 1))
+    for image in np.flatnonzero(matches.true):
+        rows = order[ends[image] : ends[image + 1]]
+        first, hits = np.zeros(len(rows), np.int64), matches.hits[number : number + 1, rows]
+        alone = Matched(first, matches.confidence[rows], hits, matches.true[image : image + 1])
+        ap_values[image] = average_precision(alone, points)[0, 0]
+    return ap_values
 
 
-def recall_at(found: Matched, number: int, false_per_image: Sequence[float]) -> np.ndarray:
+def recall_at(matches: Matched, number: int, false_per_image: Sequence[float]) -> np.ndarray:
     """Return the recall, float64 (K,), at the lowest confidence that leaves at most so many false boxes an image.
 
     ``number``: that of the IoU. Predictions of one confidence are shown together. NaN without a true box.
     """
-    if not found.true.sum():
+    if not matches.true.sum():
         return np.full(len(false_per_image), np.nan)
-    last = np.append(np.diff(found.confidence) != 0, True)[: len(found.confidence)]
-    hits = np.cumsum(found.hits[number])[last]
-    false = np.cumsum(~found.hits[number])[last]
-    allowed = np.searchsorted(false, np.asarray(false_per_image) * len(found.true), side="right")
-    return np.concatenate([[0], hits])[allowed] / found.true.sum()
+    last = np.append(np.diff(matches.confidence) != 0, True)[: len(matches.confidence)]
+    hits = np.cumsum(matches.hits[number])[last]
+    false = np.cumsum(~matches.hits[number])[last]
+    allowed = np.searchsorted(false, np.asarray(false_per_image) * len(matches.true), side="right")
+    return np.concatenate([[0], hits])[allowed] / matches.true.sum()

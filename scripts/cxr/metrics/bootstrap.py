@@ -32,19 +32,19 @@ def sums_of(subject: np.ndarray, subjects: int, values: np.ndarray) -> np.ndarra
 
 def _ratios(numerators: np.ndarray, denominators: np.ndarray, replicates: int, seed: int) -> np.ndarray:
     """Return the ratios of all replicates, float64 (replicates, K), NaN where a replicate has no denominator."""
-    found = []
-    for drawn in weights(len(numerators), replicates, seed):
-        below = drawn @ denominators
-        found.append(np.divide(drawn @ numerators, below, out=np.full(below.shape, np.nan), where=below > 0))
-    return np.concatenate(found)
+    ratios = []
+    for draw_counts in weights(len(numerators), replicates, seed):
+        below = draw_counts @ denominators
+        ratios.append(np.divide(draw_counts @ numerators, below, out=np.full(below.shape, np.nan), where=below > 0))
+    return np.concatenate(ratios)
 
 
 def ends(table: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
     """Return the lower and upper ends, float64 (K,) each, of K columns of replicates (R, K); NaN is ignored."""
-    found = np.full((2, table.shape[1]), np.nan)
-    known = ~np.isnan(table).all(axis=0)
-    found[:, known] = np.nanquantile(table[:, known], [(1 - level) / 2, (1 + level) / 2], axis=0)
-    return found[0], found[1]
+    bounds = np.full((2, table.shape[1]), np.nan)
+    has_value = ~np.isnan(table).all(axis=0)
+    bounds[:, has_value] = np.nanquantile(table[:, has_value], [(1 - level) / 2, (1 + level) / 2], axis=0)
+    return bounds[0], bounds[1]
 
 
 def differences(
@@ -89,5 +89,5 @@ def summed(subjects: Sequence[str], values: np.ndarray, *, replicates: int, seed
     values = np.asarray(values, np.float64)
     names, place = np.unique(np.asarray(subjects, str), return_inverse=True)
     sums = sums_of(place, len(names), values)
-    rows = [drawn @ sums for drawn in weights(len(names), replicates, seed)] if len(names) else []
+    rows = [draw_counts @ sums for draw_counts in weights(len(names), replicates, seed)] if len(names) else []
     return values.sum(axis=0), np.concatenate(rows) if rows else np.zeros((0, values.shape[1]))

@@ -13,9 +13,9 @@ def match(boxes: np.ndarray, truth: np.ndarray, iou: float) -> tuple[np.ndarray,
     A box matches the free true box of the highest IoU, if that is at least ``iou`` (:mod:`cxr.metrics.matching`).
     Returns which boxes hit (N,) and which true boxes were found (M,), both bool.
     """
-    one, other = (Boxes(np.zeros(len(part), np.int64), part) for part in (boxes, truth))
-    hits, found = take(one, other, [iou])
-    return hits[0], found[0]
+    predicted, reference = (Boxes(np.zeros(len(part), np.int64), part) for part in (boxes, truth))
+    hits, matched = take(predicted, reference, [iou])
+    return hits[0], matched[0]
 
 
 def score(
@@ -26,15 +26,20 @@ def score(
     Returns the number of images and of true boxes, recall, precision, and false boxes per image, counting only boxes
     of at least ``confidence``. A second box on a true box that is already found is false.
     """
-    total = true = hits = shown = 0
+    total = true = hits = num_predicted = 0
     for boxes, confidences, truth in images:
         boxes = boxes[confidences >= confidence]
-        hit, found = match(boxes, truth, iou)
-        total, true, hits, shown = total + 1, true + len(truth), hits + int(found.sum()), shown + len(hit)
+        hit, matched = match(boxes, truth, iou)
+        total, true, hits, num_predicted = (
+            total + 1,
+            true + len(truth),
+            hits + int(matched.sum()),
+            num_predicted + len(hit),
+        )
     return {
         "images": total,
         "boxes": true,
         "recall": hits / max(true, 1),
-        "precision": hits / max(shown, 1),
-        "false_per_image": (shown - hits) / max(total, 1),
+        "precision": hits / max(num_predicted, 1),
+        "false_per_image": (num_predicted - hits) / max(total, 1),
     }

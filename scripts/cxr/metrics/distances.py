@@ -56,21 +56,21 @@ def kid(first: np.ndarray, second: np.ndarray) -> float:
     return float(within(first) + within(second) - 2 * kernel(first, second).mean())
 
 
-def kid_of_subsets(first: np.ndarray, second: np.ndarray, kept: np.ndarray) -> np.ndarray:
+def kid_of_subsets(first: np.ndarray, second: np.ndarray, membership: np.ndarray) -> np.ndarray:
     """Return :func:`kid` of each of R subsets of the rows of ``first`` (N, D) with all of ``second`` (M, D), (R,).
 
-    ``kept`` bool (R, N). NaN for a subset of fewer than two rows. The kernel is computed once, a block of rows at a
+    ``membership`` bool (R, N). NaN for a subset of fewer than two rows. The kernel is computed once, a block of rows at a
     time.
     """
-    kept = kept.astype(np.float64)
-    inside, across = np.zeros(len(kept)), np.zeros(len(kept))
+    membership = membership.astype(np.float64)
+    inside, across = np.zeros(len(membership)), np.zeros(len(membership))
     for start in range(0, len(first), BLOCK):
-        rows, weight = first[start : start + BLOCK], kept[:, start : start + BLOCK]
+        rows, weight = first[start : start + BLOCK], membership[:, start : start + BLOCK]
         table = kernel(rows, first)
         table[np.arange(len(rows)), start + np.arange(len(rows))] = 0
-        inside += ((weight @ table) * kept).sum(axis=1)
+        inside += ((weight @ table) * membership).sum(axis=1)
         across += weight @ kernel(rows, second).mean(axis=1)
-    size = kept.sum(axis=1)
+    size = membership.sum(axis=1)
     enough = (size > 1) & (len(second) > 1)
     pairs, size = np.where(enough, size * (size - 1), 1.0), np.where(enough, size, 1.0)
     return np.where(enough, inside / pairs + _within(second) - 2 * across / size, np.nan)

@@ -71,19 +71,19 @@ def edge_ratio(difference: np.ndarray, box: np.ndarray, lungs: np.ndarray) -> fl
     strips[y1 + SIDE : y2 - SIDE, x1 + SIDE : x2 - SIDE] = False
     deep = cv2.distanceTransform(lungs.astype(np.uint8), cv2.DIST_L2, 5) > NEAR
     size, strips, inside = np.abs(difference), strips & deep, inside & lungs
-    whole = float(size[inside].mean()) if inside.any() else 0.0
-    return float(size[strips].mean()) / whole if strips.any() and whole > 0 else float("nan")
+    mean_change = float(size[inside].mean()) if inside.any() else 0.0
+    return float(size[strips].mean()) / mean_change if strips.any() and mean_change > 0 else float("nan")
 
 
-def heart_share(heart: np.ndarray, right: np.ndarray, left: np.ndarray) -> float:
+def heart_share(heart: np.ndarray, right_lung: np.ndarray, left_lung: np.ndarray) -> float:
     """Return the cardiothoracic ratio: the heart's width over that from outer lung edge to outer lung edge.
 
     Masks bool (H, W), sides are the patient's (the right lung is on the picture's left); NaN where one is empty.
     """
-    if not (heart.any() and right.any() and left.any()):
+    if not (heart.any() and right_lung.any() and left_lung.any()):
         return float("nan")
     x1, _, x2, _ = bounds(heart)
-    return (x2 - x1) / (bounds(left)[2] - bounds(right)[0])
+    return (x2 - x1) / (bounds(left_lung)[2] - bounds(right_lung)[0])
 
 
 def detail_kept(before: np.ndarray, difference: np.ndarray, smooth: np.ndarray, inside: np.ndarray, sigma: float):
@@ -95,10 +95,10 @@ def detail_kept(before: np.ndarray, difference: np.ndarray, smooth: np.ndarray, 
     """
     before = np.asarray(before, np.float64)
     detail = (before - cv2.GaussianBlur(before, (0, 0), sigma))[inside]
-    left = detail + (difference - smooth)[inside]
-    detail, left = detail - detail.mean(), left - left.mean()
+    remaining_detail = detail + (difference - smooth)[inside]
+    detail, remaining_detail = detail - detail.mean(), remaining_detail - remaining_detail.mean()
     power = float((detail**2).sum())
-    if power == 0 or not left.any():
+    if power == 0 or not remaining_detail.any():
         return float("nan"), float("nan")
-    product = float((detail * left).sum())
-    return product / power, product / np.sqrt(power * float((left**2).sum()))
+    product = float((detail * remaining_detail).sum())
+    return product / power, product / np.sqrt(power * float((remaining_detail**2).sum()))

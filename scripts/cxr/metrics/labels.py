@@ -21,11 +21,11 @@ def f1(counts: np.ndarray) -> np.ndarray:
 def macro_f1(counts: np.ndarray) -> np.ndarray:
     """Return the macro F1, float (...), of counts (..., labels, 3): the mean over labels present or predicted."""
     values = f1(counts)
-    known = np.isfinite(values)
-    return share(np.where(known, values, 0).sum(-1), known.sum(-1))
+    is_defined = np.isfinite(values)
+    return share(np.where(is_defined, values, 0).sum(-1), is_defined.sum(-1))
 
 
-def share(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+def share(part: np.ndarray, total: np.ndarray) -> np.ndarray:
     """Return part / whole as float, NaN where the whole is 0."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(part, float) / whole
+        return np.asarray(part, float) / total

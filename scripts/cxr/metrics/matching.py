@@ -32,24 +32,24 @@ def take(predicted: Boxes, true: Boxes, ious: Sequence[float]) -> Taken:
     The order of the predictions of one image counts; that of the images does not.
     """
     hits = np.zeros((len(ious), len(predicted.image)), bool)
-    found = np.zeros((len(ious), len(true.image)), bool)
-    wanted = np.asarray(ious, np.float64)[:, None]
-    one, other = _pairs(predicted.image, true.image)
-    overlap = paired_iou(predicted.corners[one], true.corners[other])
+    matched = np.zeros((len(ious), len(true.image)), bool)
+    thresholds = np.asarray(ious, np.float64)[:, None]
+    predicted_index, true_index = _pairs(predicted.image, true.image)
+    overlap = paired_iou(predicted.corners[predicted_index], true.corners[true_index])
     near = overlap >= min(ious, default=0.0)
-    one, other, overlap = one[near], other[near], overlap[near]
+    predicted_index, true_index, overlap = predicted_index[near], true_index[near], overlap[near]
     # Pairs lie side by side by prediction. In a round each image's next prediction chooses, so no two want one box.
-    for pairs, starts in _rounds(one, predicted.image):
-        value = np.where(found[:, other[pairs]], -1.0, overlap[pairs])
+    for pairs, starts in _rounds(predicted_index, predicted.image):
+        value = np.where(matched[:, true_index[pairs]], -1.0, overlap[pairs])
         best = np.maximum.reduceat(value, starts, axis=1)
-        chosen = best >= wanted
+        accepted = best >= thresholds
         run = np.diff(np.append(starts, len(pairs)))
         equal = value == np.repeat(best, run, axis=1)
         last = np.maximum.reduceat(np.where(equal, np.arange(len(pairs)), -1), starts, axis=1)
-        row, column = np.nonzero(chosen)
-        found[row, other[pairs[last[row, column]]]] = True
-        hits[row, one[pairs[starts[column]]]] = True
-    return Taken(hits, found)
+        row, column = np.nonzero(accepted)
+        matched[row, true_index[pairs[last[row, column]]]] = True
+        hits[row, predicted_index[pairs[starts[column]]]] = True
+    return Taken(hits, matched)
 
 
 def _pairs(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -57,21 +57,21 @@ def _pairs(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarra
     order = np.argsort(second, kind="stable")
     low, high = (np.searchsorted(second[order], first, side) for side in ("left", "right"))
     count = high - low
-    one = np.repeat(np.arange(len(first)), count)
-    within = np.arange(len(one)) - np.repeat(np.cumsum(count) - count, count)
-    return one, order[np.repeat(low, count) + within]
+    first_index = np.repeat(np.arange(len(first)), count)
+    within = np.arange(len(first_index)) - np.repeat(np.cumsum(count) - count, count)
+    return first_index, order[np.repeat(low, count) + within]
 
 
-def _rounds(one: np.ndarray, image: np.ndarray):
+def _rounds(predicted_index: np.ndarray, image: np.ndarray):
     """Yield of each round the positions of its pairs and where each prediction's pairs start among them."""
-    boxes, starts, counts = np.unique(one, return_index=True, return_counts=True)
+    boxes, starts, counts = np.unique(predicted_index, return_index=True, return_counts=True)
     order = np.argsort(image[boxes], kind="stable")
-    held = image[boxes][order]
-    place = np.arange(len(held)) - np.searchsorted(held, held)
+    sorted_images = image[boxes][order]
+    place = np.arange(len(sorted_images)) - np.searchsorted(sorted_images, sorted_images)
     turn = np.empty(len(boxes), np.int64)
     turn[order] = place
     for number in range(int(turn.max(initial=-1)) + 1):
-        some = np.flatnonzero(turn == number)
-        ends = np.cumsum(counts[some])
-        within = np.arange(ends[-1]) - np.repeat(ends - counts[some], counts[some])
-        yield np.repeat(starts[some], counts[some]) + within, ends - counts[some]
+        members = np.flatnonzero(turn == number)
+        ends = np.cumsum(counts[members])
+        within = np.arange(ends[-1]) - np.repeat(ends - counts[members], counts[members])
+        yield np.repeat(starts[members], counts[members]) + within, ends - counts[members]

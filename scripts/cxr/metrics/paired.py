@@ -30,18 +30,18 @@ def patient_draws(patient: np.ndarray, replicates: int, seed: int) -> Iterator[n
     ``patient`` (images,): each image's patient. The draws are functions of the sorted patients and the seed.
     """
     names, place = np.unique(patient, return_inverse=True)
-    for drawn in weights(len(names), replicates, seed):
-        yield np.take(drawn.astype(np.int32), place, axis=1)
+    for draw_counts in weights(len(names), replicates, seed):
+        yield np.take(draw_counts.astype(np.int32), place, axis=1)
 
 
 def image_draws(strata: np.ndarray, replicates: int, seed: int) -> np.ndarray:
     """Return int64 (replicates, images): draws of images with replacement within each of the ``strata`` (images,)."""
-    drawn = np.zeros((replicates, len(strata)), np.int64)
+    draw_counts = np.zeros((replicates, len(strata)), np.int64)
     for number, stratum in enumerate(np.unique(strata)):
-        of = np.flatnonzero(strata == stratum)
-        rows = list(weights(len(of), replicates, seed + number))
-        drawn[:, of] = np.concatenate(rows) if rows else 0
-    return drawn
+        members = np.flatnonzero(strata == stratum)
+        rows = list(weights(len(members), replicates, seed + number))
+        draw_counts[:, members] = np.concatenate(rows) if rows else 0
+    return draw_counts
 
 
 def difference(value: float, first: np.ndarray, second: np.ndarray, level: float) -> Difference:
@@ -51,8 +51,8 @@ def difference(value: float, first: np.ndarray, second: np.ndarray, level: float
     """
     gap = (first - second)[:, None]
     low, high = ends(gap, level) if len(gap) else (np.array([np.nan]), np.array([np.nan]))
-    known = gap[~np.isnan(gap)]
-    below = float(((known < 0) + 0.5 * (known == 0)).mean()) if len(known) else np.nan
+    finite_gaps = gap[~np.isnan(gap)]
+    below = float(((finite_gaps < 0) + 0.5 * (finite_gaps == 0)).mean()) if len(finite_gaps) else np.nan
     return Difference(value, float(low[0]), float(high[0]), below)
 
 

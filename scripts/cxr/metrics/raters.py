@@ -59,8 +59,8 @@ def agreement(
     percent, kappa, ac1 = (_number(value) for value in _coefficients(values.sum(axis=0)[None])[:, 0])
     _, subject = np.unique(subject, return_inverse=True)
     sums = sums_of(subject, int(subject.max()) + 1, values)
-    drawn = [_coefficients(weight @ sums) for weight in weights(len(sums), replicates, seed)]
-    table = np.concatenate(drawn, axis=1) if drawn else np.full((3, 0), np.nan)
+    replicate_values = [_coefficients(weight @ sums) for weight in weights(len(sums), replicates, seed)]
+    table = np.concatenate(replicate_values, axis=1) if replicate_values else np.full((3, 0), np.nan)
     of_kappa, of_ac1 = (tuple(map(_number, pair)) for pair in zip(*ends(table[1:].T, level), strict=True))
     return Agreement(len(yes), unanimous, percent, kappa, ac1, of_kappa, of_ac1)
 
@@ -68,11 +68,13 @@ def agreement(
 def _coefficients(sums: np.ndarray) -> np.ndarray:
     """Return (3, m): agreement, kappa and AC1 of m rows of sums (m, 3): agreement, yes answers, units."""
     agreeing, p = sums[:, 0] / sums[:, 2], sums[:, 1] / sums[:, 2]
-    found = [agreeing]
+    coefficients = [agreeing]
     for chance in (p**2 + (1 - p) ** 2, 2 * p * (1 - p)):
-        left = 1 - chance
-        found.append(np.divide(agreeing - chance, left, out=np.full(p.shape, np.nan), where=left > 1e-12))
-    return np.stack(found)
+        denominator = 1 - chance
+        coefficients.append(
+            np.divide(agreeing - chance, denominator, out=np.full(p.shape, np.nan), where=denominator > 1e-12)
+        )
+    return np.stack(coefficients)
 
 
 def _number(value: float) -> float | None:

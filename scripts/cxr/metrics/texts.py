@@ -32,13 +32,15 @@ def tokens(text: str) -> list[str]:
 
 def bleu_counts(text: str, reference: str) -> np.ndarray:
     """Return the counts of a text, float64 (:data:`COUNTS`,); those of many texts add up to the corpus's."""
-    found, true = tokens(text), tokens(reference)
+    text_tokens, reference_tokens = tokens(text), tokens(reference)
     counts = np.zeros(COUNTS)
     for order in range(1, ORDERS + 1):
-        ours, theirs = (Counter(zip(*(part[at:] for at in range(order)), strict=False)) for part in (found, true))
+        ours, theirs = (
+            Counter(zip(*(part[at:] for at in range(order)), strict=False)) for part in (text_tokens, reference_tokens)
+        )
         counts[order - 1] = (ours & theirs).total()
         counts[ORDERS + order - 1] = ours.total()
-    counts[-2:] = len(found), len(true)
+    counts[-2:] = len(text_tokens), len(reference_tokens)
     return counts
 
 
@@ -48,10 +50,10 @@ def bleu(counts: np.ndarray) -> np.ndarray:
     0 where an order has no match; NaN without a reference.
     """
     counts = np.asarray(counts, np.float64)
-    matched, whole = counts[..., :ORDERS], counts[..., ORDERS:-2]
-    length, wanted = counts[..., -2], counts[..., -1]
+    matched, totals = counts[..., :ORDERS], counts[..., ORDERS:-2]
+    length, reference_length = counts[..., -2], counts[..., -1]
     with np.errstate(divide="ignore", invalid="ignore"):
-        precision = np.exp(np.log(matched / whole).mean(axis=-1))
-        brevity = np.exp(np.minimum(0.0, 1.0 - wanted / length))
+        precision = np.exp(np.log(matched / totals).mean(axis=-1))
+        brevity = np.exp(np.minimum(0.0, 1.0 - reference_length / length))
     value = np.where((matched > 0).all(axis=-1), precision * brevity, 0.0)
-    return np.where(wanted > 0, value, np.nan)
+    return np.where(reference_length > 0, value, np.nan)

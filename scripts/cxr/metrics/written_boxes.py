@@ -36,7 +36,7 @@ def written_each(
 
     Answers of as many boxes with as many references are measured at once. Raises ValueError without a reference.
     """
-    found: list[list[Written]] = [[Written(0.0, 0, 0.0)] * len(answers) for _ in ious]
+    scores: list[list[Written]] = [[Written(0.0, 0, 0.0)] * len(answers) for _ in ious]
     groups: dict[tuple[int, int], list[int]] = defaultdict(list)
     for place, (answer, reference) in enumerate(zip(answers, references, strict=True)):
         if not len(reference):
@@ -44,16 +44,18 @@ def written_each(
         if len(answer):
             groups[len(answer), len(reference)].append(place)
     for places in groups.values():
-        first, second = (np.stack([held[place] for place in places]).astype(float) for held in (answers, references))
+        first, second = (
+            np.stack([box_sets[place] for place in places]).astype(float) for box_sets in (answers, references)
+        )
         overlap = paired_iou(first[:, :, None], second[:, None])
         best = overlap.max(axis=1).mean(axis=1).tolist()
-        for kept, iou in zip(found, ious, strict=True):
+        for threshold_scores, iou in zip(scores, ious, strict=True):
             hits = _hits(overlap, iou)
             for place, area, count, most in zip(
                 places, _areas(hits, overlap.shape[2]).tolist(), hits.sum(axis=1).tolist(), best, strict=True
             ):
-                kept[place] = Written(area, count, most)
-    return found
+                threshold_scores[place] = Written(area, count, most)
+    return scores
 
 
 def _hits(overlap: np.ndarray, iou: float) -> np.ndarray:

@@ -34,18 +34,18 @@ def water(image: np.ndarray, heart: np.ndarray) -> float:
     return level + ABOVE * (1 - level)
 
 
-def around(wanted: np.ndarray) -> tuple[slice, slice]:
+def around(mask: np.ndarray) -> tuple[slice, slice]:
     """Return the rows and columns of bool (H, W) that hold what is True, and :data:`REACH` more on each side."""
-    spans = (np.flatnonzero(wanted.any(axis=axis)) for axis in (1, 0))
+    spans = (np.flatnonzero(mask.any(axis=axis)) for axis in (1, 0))
     return tuple(slice(max(0, int(at[0]) - REACH), int(at[-1]) + REACH + 1) if len(at) else slice(0) for at in spans)
 
 
-def vessels(image: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+def vessels(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
     """Return the narrow structures of a film float32 (H, W) in 0..1, without its grain: what a median takes off.
 
-    They are right where ``wanted``, bool (H, W), is True; the median, which takes longest, is not taken elsewhere.
+    They are right where ``mask``, bool (H, W), is True; the median, which takes longest, is not taken elsewhere.
     """
-    at = around(wanted)
+    at = around(mask)
     grey = np.rint(np.clip(image, 0, 1) * 255).astype(np.uint8)
     if grey[at].size:
         grey[at] = cv2.medianBlur(np.ascontiguousarray(grey[at]), VESSEL)

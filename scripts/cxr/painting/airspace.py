@@ -29,20 +29,22 @@ def envelope(window: Window, soft: float, exponent: float, ragged: float, random
 def patches(window: Window, base: float, cores: int, random: np.random.Generator) -> np.ndarray:
     """Return how dense each place is, float32 (h, w) in ``base``..1: a few confluent cores in a haze."""
     u, v = window.scaled()
-    found = np.zeros(window.shape, np.float32)
+    core_density = np.zeros(window.shape, np.float32)
     for _ in range(cores):
         x, y = random.uniform(-0.5, 0.5, 2)
         wide, tall = random.uniform(0.35, 0.75, 2)
         r = np.hypot((u - x) / wide, (v - y) / tall) + 0.25 * noise(window.shape, window.reach / 3, random, 2)
-        found = np.maximum(found, random.uniform(0.8, 1.0) * ease(np.clip(1.4 - r, 0, 1)))
-    return base + (1 - base) * found
+        core_density = np.maximum(core_density, random.uniform(0.8, 1.0) * ease(np.clip(1.4 - r, 0, 1)))
+    return base + (1 - base) * core_density
 
 
 def leaning(window: Window, lean: float) -> np.ndarray:
     """Return float32 (h, w), about 1: denser towards the sides where the lung ends, by ``lean`` at the side itself."""
     u, v = window.scaled()
-    left, top, right, bottom = window.closed()
-    return np.clip(1 + lean * ((right - left) * u + (bottom - top) * v), 0.3, None).astype(np.float32)
+    left_share, top_share, right_share, bottom_share = window.closed()
+    return np.clip(1 + lean * ((right_share - left_share) * u + (bottom_share - top_share) * v), 0.3, None).astype(
+        np.float32
+    )
 
 
 def reticular(shape: tuple[int, int], cell: float, random: np.random.Generator) -> np.ndarray:
@@ -79,28 +81,28 @@ def _branch(canvas, at, angle, window, thick, random, forks) -> None:
             )
 
 
-def density_of(window: Window, asked: Asked, random: np.random.Generator) -> tuple[np.ndarray, dict]:
+def density_of(window: Window, request: Asked, random: np.random.Generator) -> tuple[np.ndarray, dict]:
     """Return the density of one place, float32 (h, w), its highest value about delta, and what was drawn."""
-    patchy, glass = asked.says("patchy"), asked.says("ground-glass", "ground glass")
-    soft, exponent = asked.draw("soft", random), asked.draw("exponent", random)
-    delta = asked.draw("delta", random) * (asked.ranges["ground_glass"] if glass else 1.0)
-    base = asked.draw("patchy_base" if patchy else "base", random)
-    cores = asked.count("patchy_cores" if patchy else "cores", random)
-    density = envelope(window, soft, exponent, asked.ranges["ragged"], random) * patches(window, base, cores, random)
-    density *= leaning(window, asked.ranges["lean"])
+    patchy, glass = request.says("patchy"), request.says("ground-glass", "ground glass")
+    soft, exponent = request.draw("soft", random), request.draw("exponent", random)
+    delta = request.draw("delta", random) * (request.ranges["ground_glass"] if glass else 1.0)
+    base = request.draw("patchy_base" if patchy else "base", random)
+    cores = request.count("patchy_cores" if patchy else "cores", random)
+    density = envelope(window, soft, exponent, request.ranges["ragged"], random) * patches(window, base, cores, random)
+    density *= leaning(window, request.ranges["lean"])
     grain = noise(window.shape, max(3.0, window.reach / 9), random, 2)
-    density *= np.clip(1 + asked.ranges["texture"] * grain, 0, None)
-    drawn = {"delta": delta, "soft": soft, "exponent": exponent, "base": base, "cores": cores}
-    if asked.says("infiltrate", "reticular"):
+    density *= np.clip(1 + request.ranges["texture"] * grain, 0, None)
+    parameters = {"delta": delta, "soft": soft, "exponent": exponent, "base": base, "cores": cores}
+    if request.says("infiltrate", "reticular"):
         density *= np.clip(
-            1 + asked.ranges["net"] * reticular(window.shape, max(5.0, window.reach / 12), random), 0, None
+            1 + request.ranges["net"] * reticular(window.shape, max(5.0, window.reach / 12), random), 0, None
         )
-        drawn["net"] = asked.ranges["net"]
-    if "bronchograms" in asked.ranges and not glass:
-        stems = asked.count("bronchograms", random)
-        density *= 1 - asked.draw("bronchogram", random) * bronchi(window, stems, random)
-        drawn["bronchograms"] = stems
-    return delta * density, drawn
+        parameters["net"] = request.ranges["net"]
+    if "bronchograms" in request.ranges and not glass:
+        stems = request.count("bronchograms", random)
+        density *= 1 - request.draw("bronchogram", random) * bronchi(window, stems, random)
+        parameters["bronchograms"] = stems
+    return delta * density, parameters
 
 
 def minor_fissure(film: Film, window: Window, words: str) -> np.ndarray | None:
@@ -122,37 +124,37 @@ def minor_fissure(film: Film, window: Window, words: str) -> np.ndarray | None:
     return step((line - y) if upper else (y - line), 3.0)
 
 
-def paint(film: Film, asked: Asked, random: np.random.Generator) -> Painted:
+def paint(film: Film, request: Asked, random: np.random.Generator) -> Painted:
     """Paint an opacity or a consolidation into each place; the ranges tell which."""
     white = water(film.image, film.heart)
-    total, drawn, lesion = np.zeros(film.image.shape, np.float32), [], np.zeros(film.image.shape, bool)
-    for place in asked.places:
+    total, parts, lesion = np.zeros(film.image.shape, np.float32), [], np.zeros(film.image.shape, bool)
+    for place in request.places:
         window = Window(film, place)
         if window.empty:
             continue
-        density, told = density_of(window, asked, random)
-        density *= window.fading(asked.ranges["fade"])
-        fissure = minor_fissure(film, window, asked.words.lower()) if asked.ranges.get("fissure") else None
+        density, parameters = density_of(window, request, random)
+        density *= window.fading(request.ranges["fade"])
+        fissure = minor_fissure(film, window, request.words.lower()) if request.ranges.get("fissure") else None
         if fissure is not None:
             density *= fissure
-        least = _least(film, window, density, asked, white)
+        least = _least(film, window, density, request, white)
         density *= least
         at = window.rows, window.columns
         total[at] = np.maximum(total[at], np.clip(density, 0, 0.85))
         lesion[at] |= (density >= EDGE * np.quantile(density[window.lung & window.inside], 0.98)) & window.inside
-        drawn.append(told | {"raised": round(least, 4), "side": place.side})
-    flat, lost = asked.draw("flat", random), asked.draw("lost", random)
+        parts.append(parameters | {"raised": round(least, 4), "side": place.side})
+    flat, lost = request.draw("flat", random), request.draw("lost", random)
     return Painted(
-        absorb(film.image, total, asked.curve, white, flat, lost),
+        absorb(film.image, total, request.curve, white, flat, lost),
         lesion & (total > 0),
-        {"parts": drawn, "flat": flat, "lost": lost},
+        {"parts": parts, "flat": flat, "lost": lost},
     )
 
 
-def _least(film: Film, window: Window, density: np.ndarray, asked: Asked, white: float) -> float:
+def _least(film: Film, window: Window, density: np.ndarray, request: Asked, white: float) -> float:
     """Return the factor, 1 or more, that makes a faint lesion as visible as ``least`` deviations of the lungs."""
-    here = window.lung & window.inside
-    added = float((np.clip(white - window.image, 0, None) * density)[here].mean()) / max(
+    lung_in_box = window.lung & window.inside
+    added = float((np.clip(white - window.image, 0, None) * density)[lung_in_box].mean()) / max(
         float(film.image[film.lungs].std()), 1e-6
     )
-    return min(MOST, max(1.0, asked.ranges["least"] / max(added, 1e-6)))
+    return min(MOST, max(1.0, request.ranges["least"] / max(added, 1e-6)))

@@ -29,22 +29,22 @@ MOST = 0.12
 BANDS = ("linear", "streaky", "subsegmental", "discoid", "plate")
 
 
-def plates(window: Window, asked: Asked, tall: float, random: np.random.Generator) -> tuple[np.ndarray, int]:
+def plates(window: Window, request: Asked, tall: float, random: np.random.Generator) -> tuple[np.ndarray, int]:
     """Return plates on edge that span the box, float32 (h, w), at most 1, and how many. ``tall``: the lung's height."""
     x1, y1, _, y2 = window.box
     wide, high = window.size
     y, x = np.mgrid[: window.shape[0], : window.shape[1]].astype(np.float32) + 0.5
-    count = max(1, min(asked.count("number", random), 1 + int(high / (APART * tall))))
-    found = np.zeros(window.shape, np.float32)
+    count = max(1, min(request.count("number", random), 1 + int(high / (APART * tall))))
+    density = np.zeros(window.shape, np.float32)
     tilt, bend = random.normal(0.05, 0.10) * window.lateral, random.uniform(-0.10, 0.10)
     places = np.linspace(0.24, 0.84, count + (count == 1))[:count] + random.uniform(-0.2, 0.2, count) / count
     for number, place in enumerate(places):
-        thick = asked.draw("thick", random) * tall
+        thick = request.draw("thick", random) * tall
         long = random.uniform(0.75, 1.0) if number in (0, count - 1) else random.uniform(0.35, 0.8)
         start = random.uniform(0, 1 - long)
         t = ((x - x1) / wide - start) / long
-        own = tilt + random.normal(0, 0.04)
-        middle = y1 + place * high + (own * (t - 0.5) + bend * (4 * (t - 0.5) ** 2 - 0.5)) * long * wide * 0.6
+        plate_tilt = tilt + random.normal(0, 0.04)
+        middle = y1 + place * high + (plate_tilt * (t - 0.5) + bend * (4 * (t - 0.5) ** 2 - 0.5)) * long * wide * 0.6
         middle = middle + 0.15 * thick * noise(window.shape, max(24.0, wide / 2), random, 1)
         middle = np.clip(middle, y1 + 0.1 * high, y2 - 0.06 * high)
         taper = np.sqrt(np.clip(np.minimum(t, 1 - t) / 0.3, 0, 1))
@@ -52,8 +52,8 @@ def plates(window: Window, asked: Asked, tall: float, random: np.random.Generato
         away = (y - middle) / half
         sharp, soft = (1.0, 2.0) if random.uniform() < 0.5 else (2.0, 1.0)
         profile = np.exp(-(np.where(away > 0, away / soft, away / sharp) ** 2))
-        found = np.maximum(found, profile * taper * random.uniform(0.65, 1.0))
-    return found.astype(np.float32), count
+        density = np.maximum(density, profile * taper * random.uniform(0.65, 1.0))
+    return density.astype(np.float32), count
 
 
 def rounded(window: Window, random: np.random.Generator) -> np.ndarray:
@@ -105,10 +105,10 @@ def pulled(window: Window, shift: float) -> np.ndarray:
     y, x = np.mgrid[: window.shape[0], : window.shape[1]].astype(np.float32) + 0.5
     lung = window.lung
     bottom = np.where(lung.any(axis=0), lung.shape[0] - lung[::-1].argmax(axis=0), 0).astype(np.float32)
-    known = np.flatnonzero(bottom)
-    if not known.size:
+    lung_columns = np.flatnonzero(bottom)
+    if not lung_columns.size:
         return np.zeros(window.shape, np.float32)
-    line = np.interp(np.arange(len(bottom)), known, bottom[known]).astype(np.float32)
+    line = np.interp(np.arange(len(bottom)), lung_columns, bottom[lung_columns]).astype(np.float32)
     above, reach = cv2.GaussianBlur(line[None], (0, 0), 6) - y, BELOW * shift + 4
     rise = ease(np.clip(1 - above / max(6 * shift, 0.8 * (y2 - y1)), 0, 1))
     rise = rise * ease(np.clip((reach + above) / reach, 0, 1))
@@ -121,51 +121,51 @@ def pulled(window: Window, shift: float) -> np.ndarray:
 def moved(image: np.ndarray, up: np.ndarray) -> np.ndarray:
     """Return a picture (h, w) whose content moved up by ``up`` px; unmoved pixels stay to the bit."""
     y, x = np.mgrid[: image.shape[0], : image.shape[1]].astype(np.float32)
-    made = cv2.remap(image, x, y + up, cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE)
-    return np.where(up > 1e-3, made, image)
+    shifted = cv2.remap(image, x, y + up, cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE)
+    return np.where(up > 1e-3, shifted, image)
 
 
-def form_of(asked: Asked, random: np.random.Generator) -> str:
+def form_of(request: Asked, random: np.random.Generator) -> str:
     """Return ``collapse``, ``plates`` or ``wedge``: what the prompt says, else one of the last two."""
     chance = random.uniform()
-    if asked.says("collapse"):
+    if request.says("collapse"):
         return "collapse"
-    if asked.says(*BANDS):
+    if request.says(*BANDS):
         return "plates"
-    return "plates" if chance < asked.ranges["bands"] and not asked.says("patchy", "lobe") else "wedge"
+    return "plates" if chance < request.ranges["bands"] and not request.says("patchy", "lobe") else "wedge"
 
 
-def paint(film: Film, asked: Asked, random: np.random.Generator) -> Painted:
+def paint(film: Film, request: Asked, random: np.random.Generator) -> Painted:
     """Paint an atelectasis into each place.
 
     Ranges: delta, thick, number, haze, soft, texture, flat, lost, loss, collapse, bands.
     """
-    image, lesion, drawn = film.image.copy(), np.zeros(film.image.shape, bool), []
-    form, white = form_of(asked, random), water(film.image, film.heart)
-    flat, lost = asked.draw("flat", random), asked.draw("lost", random)
+    image, lesion, parts = film.image.copy(), np.zeros(film.image.shape, bool), []
+    form, white = form_of(request, random), water(film.image, film.heart)
+    flat, lost = request.draw("flat", random), request.draw("lost", random)
     total = np.zeros(film.image.shape, np.float32)
-    for place in asked.places:
+    for place in request.places:
         window = Window(film, place)
-        told = {name: asked.draw(name, random) for name in ("delta", "soft", "haze")}
-        told["loss"] = asked.draw("collapse" if form == "collapse" else "loss", random)
+        parameters = {name: request.draw(name, random) for name in ("delta", "soft", "haze")}
+        parameters["loss"] = request.draw("collapse" if form == "collapse" else "loss", random)
         if window.empty:
             continue
         at = window.rows, window.columns
         tall = float(np.flatnonzero(film.lung(place.side).any(axis=1)).size)
-        lobe = form == "collapse" and asked.says("upper lobe")
-        density = upper_lobe(window, random) if lobe else wedge(window, told["soft"], random)
+        lobe = form == "collapse" and request.says("upper lobe")
+        density = upper_lobe(window, random) if lobe else wedge(window, parameters["soft"], random)
         density = density * rounded(window, random)
         if form == "plates":
-            lines, told["number"] = plates(window, asked, tall, random)
-            density = np.maximum(lines, told["haze"] * density)
+            lines, parameters["number"] = plates(window, request, tall, random)
+            density = np.maximum(lines, parameters["haze"] * density)
         else:
-            density = density * np.clip(1 + asked.ranges["texture"] * streaks(window, random), 0, None)
+            density = density * np.clip(1 + request.ranges["texture"] * streaks(window, random), 0, None)
         heart = cv2.GaussianBlur(window.heart.astype(np.float32), (0, 0), 4)
-        density = np.clip(told["delta"] * density * window.fading(FADE) * (1 - HIDDEN * heart), 0, 0.85)
-        image[at] = moved(image[at], pulled(window, min(told["loss"] * tall, MOST * window.size[1])))
+        density = np.clip(parameters["delta"] * density * window.fading(FADE) * (1 - HIDDEN * heart), 0, 0.85)
+        image[at] = moved(image[at], pulled(window, min(parameters["loss"] * tall, MOST * window.size[1])))
         total[at] = np.maximum(total[at], density)
         most = float(np.quantile(density[window.lung & window.inside], 0.98))
         lesion[at] |= (density >= VISIBLE * most) & window.inside & (density > 0)
-        drawn.append(told | {"side": place.side, "form": form})
-    image = np.where(total > 0, absorb(image, total, asked.curve, white, flat, lost), image)
-    return Painted(np.clip(image, 0, 1).astype(np.float32), lesion, {"parts": drawn, "flat": flat, "lost": lost})
+        parts.append(parameters | {"side": place.side, "form": form})
+    image = np.where(total > 0, absorb(image, total, request.curve, white, flat, lost), image)
+    return Painted(np.clip(image, 0, 1).astype(np.float32), lesion, {"parts": parts, "flat": flat, "lost": lost})

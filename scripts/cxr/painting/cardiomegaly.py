@@ -62,7 +62,7 @@ def borders(film: Film) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
     wall, end = _along(film.right, False), _along(film.left, True)
     low, high = (np.flatnonzero(lung.any(axis=1))[-1] for lung in (film.right, film.left))
     wall[low:], end[high:] = wall.min(), end.max()
-    return tuple(_even(one) for one in (wall, first, last, end))
+    return tuple(_even(border) for border in (wall, first, last, end))
 
 
 def sources(film: Film, ratio: float) -> np.ndarray:
@@ -73,51 +73,54 @@ def sources(film: Film, ratio: float) -> np.ndarray:
     height, width = film.image.shape
     middle = (bounds(film.right)[0] + bounds(film.left)[2]) / 2
     strip = SPINE * (bounds(film.left)[2] - bounds(film.right)[0])
-    own = np.arange(width) + 0.5
-    found = np.repeat(own[None], height, axis=0)
+    columns = np.arange(width) + 0.5
+    source_columns = np.repeat(columns[None], height, axis=0)
     least = 0.25 * (x2 - x1)
     y = np.arange(height)
     fading = ease(np.clip((y2 + BELOW * (y2 - y1) - y) / (BELOW * (y2 - y1)), 0, 1))
     fading = fading * ease(np.clip((y - y1 + 0.25 * (y2 - y1)) / (0.35 * (y2 - y1)), 0, 1))
-    one = (x1 - to1) * np.clip(1 - (first - x1) / max(middle - x1, least), 0, 1) * fading
-    two = (to2 - x2) * np.clip(1 - (x2 - last) / max(x2 - middle, least), 0, 1) * fading
-    rows = np.flatnonzero((np.abs(one) > 0.01) | (np.abs(two) > 0.01))
+    first_shift = (x1 - to1) * np.clip(1 - (first - x1) / max(middle - x1, least), 0, 1) * fading
+    last_shift = (to2 - x2) * np.clip(1 - (x2 - last) / max(x2 - middle, least), 0, 1) * fading
+    rows = np.flatnonzero((np.abs(first_shift) > 0.01) | (np.abs(last_shift) > 0.01))
     if len(rows):
-        knots = [_knots(wall[at], first[at], last[at], end[at], middle, strip, one[at], two[at]) for at in rows]
-        at, shown = np.moveaxis(np.array(knots), 2, 0)
-        inside = (own > shown[:, :1]) & (own < shown[:, -1:])
-        found[rows] = np.where(inside, monotone(shown, at, own), found[rows])
+        knots = [
+            _knots(wall[at], first[at], last[at], end[at], middle, strip, first_shift[at], last_shift[at])
+            for at in rows
+        ]
+        source_knots, target_knots = np.moveaxis(np.array(knots), 2, 0)
+        inside = (columns > target_knots[:, :1]) & (columns < target_knots[:, -1:])
+        source_columns[rows] = np.where(inside, monotone(target_knots, source_knots, columns), source_columns[rows])
     # A mean of increasing rows increases, so the blur keeps the order of the columns.
-    moved = cv2.GaussianBlur(found - own, (1, 0), EVEN, sigmaY=EVEN)
-    return (own + moved - 0.5).astype(np.float32)
+    smooth_shift = cv2.GaussianBlur(source_columns - columns, (1, 0), EVEN, sigmaY=EVEN)
+    return (columns + smooth_shift - 0.5).astype(np.float32)
 
 
-def _knots(wall, first, last, end, middle, strip, one, two) -> list[tuple[float, float]]:
+def _knots(wall, first, last, end, middle, strip, first_shift, last_shift) -> list[tuple[float, float]]:
     """Return what a row shows where, (source, shown): walls and spine stay, the heart's borders move by one and two."""
     wall, end = min(wall, first - GAP), max(end, last + GAP)
-    one, two = min(one, (1 - LEFT) * (first - wall)), min(two, (1 - LEFT) * (end - last))
+    first_shift, last_shift = min(first_shift, (1 - LEFT) * (first - wall)), min(last_shift, (1 - LEFT) * (end - last))
     centre = (first + last) / 2
     low = min(max(middle - strip, first + GAP), centre - 1)
     high = max(min(middle + strip, last - GAP), centre + 1)
     low, high = max(low, first + 0.5), min(high, last - 0.5)
-    return [(wall, wall), (first, first - one), (low, low), (high, high), (last, last + two), (end, end)]
+    return [(wall, wall), (first, first - first_shift), (low, low), (high, high), (last, last + last_shift), (end, end)]
 
 
 def warp(picture: np.ndarray, at: np.ndarray) -> np.ndarray:
     """Return a picture float32 (H, W) with each pixel taken from column ``at`` of its row; unmoved pixels stay."""
-    down, own = np.indices(picture.shape, np.float32)
-    made = cv2.remap(picture, at, down, cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE)
-    return np.where(np.abs(at - own) > MOVED, made, picture)
+    rows, columns = np.indices(picture.shape, np.float32)
+    warped = cv2.remap(picture, at, rows, cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE)
+    return np.where(np.abs(at - columns) > MOVED, warped, picture)
 
 
-def thicken(film: Film, made: np.ndarray, at: np.ndarray, lesion: np.ndarray) -> np.ndarray:
+def thicken(film: Film, warped: np.ndarray, at: np.ndarray, lesion: np.ndarray) -> np.ndarray:
     """Return the warped film with the heart denser where it was stretched, and what was stretched with it faded."""
     stretched = np.clip(1 - np.gradient(at, axis=1), 0, 1).astype(np.float32)
     soft = np.clip(cv2.GaussianBlur(lesion.astype(np.float32), (0, 0), 4) * 1.5 - 0.5, 0, 1)
     weight = soft * cv2.GaussianBlur(stretched, (0, 0), 3)
-    faded = made - np.clip(FADED * weight, 0, 1) * vessels(made, weight > 0)
+    faded = warped - np.clip(FADED * weight, 0, 1) * vessels(warped, weight > 0)
     painted = brighten(faded, THICKER * weight, "screen", water(film.image, film.heart))
-    return np.where(np.abs(at - np.arange(at.shape[1])) > MOVED, painted, made)
+    return np.where(np.abs(at - np.arange(at.shape[1])) > MOVED, painted, warped)
 
 
 def _widen(film: Film, goal: float) -> tuple[np.ndarray, np.ndarray]:
@@ -127,15 +130,15 @@ def _widen(film: Film, goal: float) -> tuple[np.ndarray, np.ndarray]:
     return np.clip(thicken(film, warp(film.image, at), at, lesion), 0, 1).astype(np.float32), lesion
 
 
-def paint(film: Film, asked: Asked, random: np.random.Generator) -> Painted:
+def paint(film: Film, request: Asked, random: np.random.Generator) -> Painted:
     """Widen the heart to ``asked.ratio``; with ``asked.measure`` the warp is corrected once by the ratio it reached."""
-    if asked.ratio is None or not (film.heart.any() and film.right.any() and film.left.any()):
+    if request.ratio is None or not (film.heart.any() and film.right.any() and film.left.any()):
         return Painted(film.image, np.zeros(film.image.shape, bool), {})
-    goal, drawn = asked.ratio, {"ratio": asked.ratio}
-    made, lesion = _widen(film, goal)
-    if asked.measure is not None:
-        drawn["measured"] = reached = float(asked.measure(made))
+    goal, parameters = request.ratio, {"ratio": request.ratio}
+    widened, lesion = _widen(film, goal)
+    if request.measure is not None:
+        parameters["measured"] = reached = float(request.measure(widened))
         if np.isfinite(reached):
             goal = float(np.clip(2 * goal - reached, 0.5 * goal, 1.0))
-            made, lesion = _widen(film, goal)
-    return Painted(made, lesion, drawn | {"goal": goal})
+            widened, lesion = _widen(film, goal)
+    return Painted(widened, lesion, parameters | {"goal": goal})

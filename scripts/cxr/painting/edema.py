@@ -66,41 +66,41 @@ def cuffs(
     return ring - 0.2 * hole
 
 
-def widened(image: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+def widened(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
     """Return what thicker vessels add to a film float32 (H, W): each vessel grown by a pixel on every side, blurred.
 
-    It is right where ``wanted``, bool (H, W), is True.
+    It is right where ``mask``, bool (H, W), is True.
     """
-    bright = np.clip(vessels(image, wanted), 0, None)
+    bright = np.clip(vessels(image, mask), 0, None)
     grown = cv2.dilate(bright, cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (5, 5)))
     return cv2.GaussianBlur(grown, (0, 0), 1.0) - bright
 
 
-def paint(film: Film, asked: Asked, random: np.random.Generator) -> Painted:
+def paint(film: Film, request: Asked, random: np.random.Generator) -> Painted:
     """Paint edema into each place."""
     total, added = np.zeros(film.image.shape, np.float32), np.zeros(film.image.shape, np.float32)
-    lesion, drawn = np.zeros(film.image.shape, bool), []
-    lines_only, cuffed = asked.says("interstitial"), asked.says("cuffing", "peribronchial")
-    delta, reach = asked.draw("delta", random), asked.draw("reach", random)
-    flat, lost = asked.draw("flat", random), asked.draw("lost", random)
-    windows = [(place, window) for place in asked.places if not (window := Window(film, place)).empty]
+    lesion, parts = np.zeros(film.image.shape, bool), []
+    lines_only, cuffed = request.says("interstitial"), request.says("cuffing", "peribronchial")
+    delta, reach = request.draw("delta", random), request.draw("reach", random)
+    flat, lost = request.draw("flat", random), request.draw("lost", random)
+    windows = [(place, window) for place in request.places if not (window := Window(film, place)).empty]
     thick = widened(film.image, covered(film, (window for _, window in windows)))
     for place, window in windows:
         u, v, _ = lung_grid(film, window, place.side)
-        soft = asked.draw("soft", random)
-        fade = window.fading(asked.ranges["fade"]) * envelope(window, soft, 2.5, 0.1, random)
-        cloud = haze(u, v, window, reach, asked.draw("base", random), random)
+        soft = request.draw("soft", random)
+        fade = window.fading(request.ranges["fade"]) * envelope(window, soft, 2.5, 0.1, random)
+        cloud = haze(u, v, window, reach, request.draw("base", random), random)
         if lines_only:
             cloud *= np.clip(1 + 0.35 * reticular(window.shape, 12.0, random), 0, None)
-        lines, rings = asked.count("lines", random), asked.count("cuffs", random) * (2 if cuffed else 1)
+        lines, rings = request.count("lines", random), request.count("cuffs", random) * (2 if cuffed else 1)
         at = window.rows, window.columns
         total[at] = np.maximum(total[at], delta * (0.7 if lines_only else 1.0) * fade * cloud)
         marks = 0.7 * septal_lines(film, window, place.side, lines, random)
-        marks += cuffs(window, u, v, rings, asked.ranges["cuff_size"], random)
+        marks += cuffs(window, u, v, rings, request.ranges["cuff_size"], random)
         added[at] += (fade > 0.05) * (0.2 * delta * marks + 0.5 * np.clip(fade * cloud, 0, 1) * thick[at])
-        shown = fade * cloud
-        lesion[at] |= (shown >= EDGE * np.quantile(shown[window.lung & window.inside], 0.98)) & window.inside
-        drawn.append({"lines": lines, "cuffs": rings, "side": place.side})
-    new = absorb(film.image, np.clip(total, 0, 0.85), asked.curve, water(film.image, film.heart), flat, lost)
-    told = {"delta": delta, "reach": reach, "flat": flat, "lost": lost, "parts": drawn}
-    return Painted(np.clip(new + added, 0, 1).astype(np.float32), lesion & (total > 0), told)
+        density = fade * cloud
+        lesion[at] |= (density >= EDGE * np.quantile(density[window.lung & window.inside], 0.98)) & window.inside
+        parts.append({"lines": lines, "cuffs": rings, "side": place.side})
+    new = absorb(film.image, np.clip(total, 0, 0.85), request.curve, water(film.image, film.heart), flat, lost)
+    parameters = {"delta": delta, "reach": reach, "flat": flat, "lost": lost, "parts": parts}
+    return Painted(np.clip(new + added, 0, 1).astype(np.float32), lesion & (total > 0), parameters)

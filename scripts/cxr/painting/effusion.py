@@ -53,7 +53,7 @@ def tissue(film: Film, place: Place) -> np.ndarray:
     ring &= smooth >= np.quantile(smooth[ring], DARKEST)
     middle = float(np.median(smooth[ring]))
     weight = ring.astype(np.float32)
-    sums = [cv2.GaussianBlur(one, (0, 0), SHARED) for one in (smooth * weight, weight)]
+    sums = [cv2.GaussianBlur(layer, (0, 0), SHARED) for layer in (smooth * weight, weight)]
     return ((sums[0] + FEW * middle) / (sums[1] + FEW)).astype(np.float32)
 
 
@@ -80,8 +80,8 @@ def _wall(window: Window) -> np.ndarray:
     lung = window.lung
     rows = np.flatnonzero(lung.any(axis=1))
     edge = np.array([np.flatnonzero(lung[row])[0 if window.lateral < 0 else -1] for row in rows], np.float32)
-    whole = np.interp(np.arange(len(lung)), rows, edge).astype(np.float32)
-    outer = np.minimum.accumulate(whole) if window.lateral < 0 else np.maximum.accumulate(whole)
+    border = np.interp(np.arange(len(lung)), rows, edge).astype(np.float32)
+    outer = np.minimum.accumulate(border) if window.lateral < 0 else np.maximum.accumulate(border)
     return cv2.GaussianBlur(outer.reshape(-1, 1), (1, 31), 6.0).ravel()
 
 
@@ -96,11 +96,11 @@ def dome(window: Window) -> float:
 def region(window: Window) -> np.ndarray:
     """Return float32 (h, w): 1 in the lung, falling to 0 over a few pixels beside it and over :data:`DEEP` under it."""
     lower = np.maximum.accumulate(window.lung, axis=0)
-    beside = cv2.distanceTransform((~lower).astype(np.uint8), cv2.DIST_L2, 5)
+    side_distance = cv2.distanceTransform((~lower).astype(np.uint8), cv2.DIST_L2, 5)
     under = cv2.distanceTransform((~window.lung).astype(np.uint8), cv2.DIST_L2, 5)
     rows = np.arange(window.shape[0], dtype=np.float32)[:, None] + 0.5
     ending = ease(np.clip((window.wanted[3] - rows) / max(4.0, 0.1 * (window.wanted[3] - window.wanted[1])), 0, 1))
-    reached = np.clip(1 - beside / 4, 0, 1) * np.clip(1 - under / np.where(lower, DEEP, 4), 0, 1)
+    reached = np.clip(1 - side_distance / 4, 0, 1) * np.clip(1 - under / np.where(lower, DEEP, 4), 0, 1)
     return (window.inside * reached * np.where(window.lung, 1, ending)).astype(np.float32)
 
 
@@ -114,32 +114,34 @@ def seen_ribs(image: np.ndarray, lung: np.ndarray) -> np.ndarray:
     return (bone - flat) * np.clip(deep, 0, 1)
 
 
-def depth_of(window: Window, asked: Asked, told: dict, random: np.random.Generator) -> np.ndarray:
+def depth_of(window: Window, request: Asked, parameters: dict, random: np.random.Generator) -> np.ndarray:
     """Return how much of its way to the tissue's brightness each pixel goes, float32 (h, w), the heart left aside."""
     tall = window.size[1]
-    deep = surface(window, told["rise"], max(6.0, told["reach"] * window.size[0]), dome(window) - COVER, random)
-    width = max(THIN, told["soft"] * tall)
+    deep = surface(
+        window, parameters["rise"], max(6.0, parameters["reach"] * window.size[0]), dome(window) - COVER, random
+    )
+    width = max(THIN, parameters["soft"] * tall)
     fuller = ease(np.clip(deep / max(1.0, 0.6 * tall), 0, 1))
-    share = told["delta"] + (asked.ranges["base"] - told["delta"]) * fuller
+    share = parameters["delta"] + (request.ranges["base"] - parameters["delta"]) * fuller
     return step(deep - width / 3, width) * share * region(window)
 
 
-def paint(film: Film, asked: Asked, random: np.random.Generator) -> Painted:
+def paint(film: Film, request: Asked, random: np.random.Generator) -> Painted:
     """Paint an effusion into each place. Ranges: base and those of :data:`DRAWN`."""
-    image, lesion, drawn = film.image.copy(), np.zeros(film.image.shape, bool), []
-    for place in asked.places:
+    image, lesion, parts = film.image.copy(), np.zeros(film.image.shape, bool), []
+    for place in request.places:
         window = Window(film, place)
-        told = {name: asked.draw(name, random) for name in DRAWN}
+        parameters = {name: request.draw(name, random) for name in DRAWN}
         if window.empty:
             continue
         at = window.rows, window.columns
         before = film.image[at]
-        fluid = depth_of(window, asked, told, random)
+        fluid = depth_of(window, request, parameters, random)
         density = fluid * (1 - HIDDEN * cv2.GaussianBlur(window.heart.astype(np.float32), (0, 0), 4))
         smooth = cv2.GaussianBlur(before, (0, 0), GRAIN)
-        goal = np.maximum(tissue(film, place)[at], smooth) + told["kept"] * seen_ribs(before, window.lung)
+        goal = np.maximum(tissue(film, place)[at], smooth) + parameters["kept"] * seen_ribs(before, window.lung)
         image[at] = np.where(density > 0, before + density * (goal - smooth), image[at])
         most = float(np.quantile(fluid[window.lung & window.inside], 0.98))
         lesion[at] |= (fluid >= VISIBLE * most) & (fluid > 0) & window.inside
-        drawn.append(told | {"side": place.side})
-    return Painted(np.clip(image, 0, 1).astype(np.float32), lesion, {"parts": drawn})
+        parts.append(parameters | {"side": place.side})
+    return Painted(np.clip(image, 0, 1).astype(np.float32), lesion, {"parts": parts})

@@ -89,10 +89,10 @@ class Painted:
 
 def covered(film: Film, windows: Iterable["Window"]) -> np.ndarray:
     """Return bool (H, W): the pixels of a film that lie in one of the windows."""
-    found = np.zeros(film.image.shape, bool)
+    mask = np.zeros(film.image.shape, bool)
     for window in windows:
-        found[window.rows, window.columns] = True
-    return found
+        mask[window.rows, window.columns] = True
+    return mask
 
 
 class Window:
@@ -138,8 +138,13 @@ class Window:
         """
         x1, y1, x2, y2 = self.box
         wide, tall = beyond * (x2 - x1) / 2, beyond * (y2 - y1) / 2
-        left, top, right, bottom = self.closed()
-        x1, x2, y1, y2 = x1 - wide * left, x2 + wide * right, y1 - tall * top, y2 + tall * bottom
+        left_share, top_share, right_share, bottom_share = self.closed()
+        x1, x2, y1, y2 = (
+            x1 - wide * left_share,
+            x2 + wide * right_share,
+            y1 - tall * top_share,
+            y2 + tall * bottom_share,
+        )
         y, x = np.mgrid[: self.shape[0], : self.shape[1]].astype(np.float32) + 0.5
         return (2 * x - x1 - x2) / max(1, x2 - x1), (2 * y - y1 - y2) / max(1, y2 - y1)
 
@@ -147,7 +152,7 @@ class Window:
         """Return for each side of ``box`` (left, top, right, bottom) the share along which the lung ends there."""
         x1, y1, x2, y2 = self.box
         part = self.lung[y1:y2, x1:x2]
-        found = []
+        shares = []
         for side, (axis, first) in enumerate(((1, True), (0, True), (1, False), (0, False))):
             lines = part.any(axis=axis)
             at = (
@@ -156,8 +161,8 @@ class Window:
             size = part.shape[1] if axis else part.shape[0]
             gap = abs(self.wanted[side] - self.box[side])
             near = (at > 0) | (gap > 0)
-            found.append(float((near & (at < 0.5 * size))[lines].mean()) if lines.any() else 0.0)
-        return tuple(found)
+            shares.append(float((near & (at < 0.5 * size))[lines].mean()) if lines.any() else 0.0)
+        return tuple(shares)
 
     def fading(self, soft: float = 0.12) -> np.ndarray:
         """Return float32 (h, w), 1 inside and 0 at the sides of the box and outside; ``soft``: in half box sizes.

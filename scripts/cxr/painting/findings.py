@@ -34,17 +34,17 @@ PAINTERS = {
 }
 
 
-def region_of(painter: str, film: Film, asked: Asked) -> np.ndarray:
+def region_of(painter: str, film: Film, request: Asked) -> np.ndarray:
     """Return where a painter may change the film, bool (H, W); outside of it the painted film is the source."""
     shape, region = film.image.shape, PAINTERS[painter].region
-    found = np.zeros(shape, bool)
+    mask = np.zeros(shape, bool)
     if region == THORAX:
-        found[:, bounds(film.right)[0] : bounds(film.left)[2]] = True
-        return found
-    for place in asked.places:
+        mask[:, bounds(film.right)[0] : bounds(film.left)[2]] = True
+        return mask
+    for place in request.places:
         x1, y1, x2, y2 = clip_boxes(np.array(place.box), *shape)[0]
         near = cv2.distanceTransform((~film.lung(place.side)).astype(np.uint8), cv2.DIST_L2, 5) <= RIM
-        found[y1:y2, x1:x2] |= region == BOX
+        mask[y1:y2, x1:x2] |= region == BOX
         if region == LUNG:
-            found[y1:y2, x1:x2] |= near[y1:y2, x1:x2]
-    return found
+            mask[y1:y2, x1:x2] |= near[y1:y2, x1:x2]
+    return mask

@@ -263,15 +263,15 @@ PAINTABLE = tuple(_SHAPES)
 def _split(region: np.ndarray, midline: float) -> list[tuple[slice, slice, int]]:
     """Split the region at the midline into crops (rows, columns, lateral direction); very small parts are dropped."""
     column = min(max(round(midline), 0), region.shape[1])
-    found = []
+    crops = []
     for first, last, lateral in ((0, column, -1), (column, region.shape[1], 1)):
         part = region[:, first:last]
         rows, columns = np.nonzero(part.any(axis=1))[0], np.nonzero(part.any(axis=0))[0]
         if len(rows):
             box = slice(rows[0], rows[-1] + 1), slice(first + columns[0], first + columns[-1] + 1)
-            found.append((*box, lateral, int(part.sum())))
-    largest = max((area for *_, area in found), default=0)
-    return [(rows, columns, lateral) for rows, columns, lateral, area in found if area >= 0.1 * largest]
+            crops.append((*box, lateral, int(part.sum())))
+    largest = max((area for *_, area in crops), default=0)
+    return [(rows, columns, lateral) for rows, columns, lateral, area in crops if area >= 0.1 * largest]
 
 
 def paint(

@@ -19,19 +19,19 @@ def monotone(x: np.ndarray, y: np.ndarray, at: np.ndarray) -> np.ndarray:
     powers = (y[:, :-1], tangent[:, :-1], (slope - tangent[:, :-1]) / step - bend, bend / step)
     piece = np.clip((at[None, :, None] >= x[:, None, :]).sum(axis=2) - 1, 0, step.shape[1] - 1)
     away = at - np.take_along_axis(x, piece, axis=1)
-    found, power = np.zeros(piece.shape), np.ones(piece.shape)
+    values, power = np.zeros(piece.shape), np.ones(piece.shape)
     for factor in powers:
-        found, power = found + np.take_along_axis(factor, piece, axis=1) * power, power * away
-    return found
+        values, power = values + np.take_along_axis(factor, piece, axis=1) * power, power * away
+    return values
 
 
 def _tangents(step: np.ndarray, slope: np.ndarray) -> np.ndarray:
     """Return the slope of each curve at its knots, (R, K): 0 at a turn, else a weighted harmonic mean."""
     before, after = slope[:, :-1], slope[:, 1:]
     turn = (np.sign(before) != np.sign(after)) | (before == 0) | (after == 0)
-    one, two = 2 * step[:, 1:] + step[:, :-1], step[:, 1:] + 2 * step[:, :-1]
+    before_weight, after_weight = 2 * step[:, 1:] + step[:, :-1], step[:, 1:] + 2 * step[:, :-1]
     with np.errstate(divide="ignore", invalid="ignore"):
-        mean = (one / before + two / after) / (one + two)
+        mean = (before_weight / before + after_weight / after) / (before_weight + after_weight)
         inner = np.where(turn, 0.0, 1.0 / mean)
     first = _end(step[:, 0], step[:, 1], slope[:, 0], slope[:, 1])
     last = _end(step[:, -1], step[:, -2], slope[:, -1], slope[:, -2])
@@ -40,6 +40,6 @@ def _tangents(step: np.ndarray, slope: np.ndarray) -> np.ndarray:
 
 def _end(step: np.ndarray, next_step: np.ndarray, slope: np.ndarray, next_slope: np.ndarray) -> np.ndarray:
     """Return the slope at an end, (R,): of the parabola through three knots, as far as the curve stays monotone."""
-    found = ((2 * step + next_step) * slope - step * next_slope) / (step + next_step)
-    steep = (np.sign(slope) != np.sign(next_slope)) & (np.abs(found) > 3 * np.abs(slope))
-    return np.where(np.sign(found) != np.sign(slope), 0.0, np.where(steep, 3 * slope, found))
+    end_slope = ((2 * step + next_step) * slope - step * next_slope) / (step + next_step)
+    steep = (np.sign(slope) != np.sign(next_slope)) & (np.abs(end_slope) > 3 * np.abs(slope))
+    return np.where(np.sign(end_slope) != np.sign(slope), 0.0, np.where(steep, 3 * slope, end_slope))

@@ -36,16 +36,16 @@ DENSE, BRIGHT = 0.85, 0.95
 DRAWN = ("delta", "tail", "share", "line", "width", "denser", "lost")
 
 
-def without_vessels(film: Film, wanted: np.ndarray) -> np.ndarray:
+def without_vessels(film: Film, mask: np.ndarray) -> np.ndarray:
     """Return the film without vessels and grain, float32 (H, W): small differences are evened out.
 
-    It is right where ``wanted``, bool (H, W), is True; the filter, which takes long, runs there alone.
+    It is right where ``mask``, bool (H, W), is True; the filter, which takes long, runs there alone.
     """
     image = film.image
     detail = np.abs(cv2.GaussianBlur(image, (0, 0), 1) - cv2.GaussianBlur(image, (0, 0), COARSE))
     alike = ALIKE * max(float(np.median(detail[film.lungs])), 1 / 512)
     grey = cv2.medianBlur(np.rint(255 * np.clip(image, 0, 1)).astype(np.uint8), 5).astype(np.float32) / 255
-    at = around(wanted)
+    at = around(mask)
     # the filter has a table from the darkest to the brightest pixel: a row with both, out of reach, keeps the film's
     part = cv2.copyMakeBorder(grey, REACH, REACH, REACH, REACH, cv2.BORDER_REFLECT_101)
     part = part[at[0].start : at[0].stop + 2 * REACH, at[1].start : at[1].stop + 2 * REACH]
@@ -66,10 +66,10 @@ def from_wall(film: Film, side: str) -> np.ndarray:
     edge = np.maximum.accumulate(lung[:, ::-1], axis=1)[:, ::-1].sum(axis=1)
     inner = np.arange(lung.shape[1])[None] < np.maximum.accumulate(edge)[:, None]
     margin = 64
-    around = np.pad(inner, margin, mode="edge")
+    extended = np.pad(inner, margin, mode="edge")
     if not lung[:CUT].any():  # a lung that the film cuts off has no wall there
-        around[:margin] = False
-    inside, outside = (cv2.distanceTransform(one.astype(np.uint8), cv2.DIST_L2, 5) for one in (around, ~around))
+        extended[:margin] = False
+    inside, outside = (cv2.distanceTransform(area.astype(np.uint8), cv2.DIST_L2, 5) for area in (extended, ~extended))
     far = cv2.GaussianBlur(inside - outside, (0, 0), SMOOTH)[margin:-margin, margin:-margin]
     return far if side == "left" else np.ascontiguousarray(far[:, ::-1])
 
@@ -110,7 +110,7 @@ def fading(window: Window) -> np.ndarray:
 
 
 def pleura(
-    film: Film, place: Place, window: Window, asked: Asked, told: dict, random: np.random.Generator
+    film: Film, place: Place, window: Window, request: Asked, parameters: dict, random: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray, float]:
     """Return how far each pixel lies beyond the pleural line, px, the air's depth in each row, and the largest depth.
 
@@ -120,42 +120,42 @@ def pleura(
     rows, columns = (np.flatnonzero(lung.any(axis=axis)) for axis in (1, 0))
     far = from_wall(film, place.side)[window.rows, window.columns]
     near, away = held(window, far)
-    least, most = (share * (columns[-1] - columns[0] + 1) for share in asked.ranges["depth"])
-    most = float(np.clip(told["share"] * (away - near), max(LEAST, least), max(LEAST, most)))
+    least, most = (share * (columns[-1] - columns[0] + 1) for share in request.ranges["depth"])
+    most = float(np.clip(parameters["share"] * (away - near), max(LEAST, least), max(LEAST, most)))
     from_apex = window.rows.start + window.box[1] - rows[0] < HIGH * (rows[-1] - rows[0])
     if not from_apex:
         most = max(LEAST, min(most, DEEPEST * window.size[1]))
-    deep = most * shape_of(window, told["tail"], from_apex)
+    deep = most * shape_of(window, parameters["tail"], from_apex)
     beyond = deep - (far - near)
     beyond = beyond + min(1.5, 0.04 * most) * noise(window.shape, max(60.0, window.size[1] / 2), random, 1)
     slope = cv2.GaussianBlur(np.hypot(*np.gradient(beyond)), (0, 0), 2)
     return (beyond / np.clip(slope, 0.5, 3)).astype(np.float32), deep, most
 
 
-def paint(film: Film, asked: Asked, random: np.random.Generator) -> Painted:
+def paint(film: Film, request: Asked, random: np.random.Generator) -> Painted:
     """Paint a pneumothorax into each place. Ranges: depth, grain and those of :data:`DRAWN`."""
-    image, lesion, drawn = film.image.copy(), np.zeros(film.image.shape, bool), []
-    windows = [Window(film, place) for place in asked.places]
-    wanted = covered(film, (window for window in windows if not window.empty))
-    bare = without_vessels(film, wanted) if wanted.any() else film.image
-    for place, window in zip(asked.places, windows, strict=True):
-        told = {name: asked.draw(name, random) for name in DRAWN}
+    image, lesion, parts = film.image.copy(), np.zeros(film.image.shape, bool), []
+    windows = [Window(film, place) for place in request.places]
+    mask = covered(film, (window for window in windows if not window.empty))
+    bare = without_vessels(film, mask) if mask.any() else film.image
+    for place, window in zip(request.places, windows, strict=True):
+        parameters = {name: request.draw(name, random) for name in DRAWN}
         if window.empty:
             continue
         at = window.rows, window.columns
-        beyond, deep, most = pleura(film, place, window, asked, told, random)
+        beyond, deep, most = pleura(film, place, window, request, parameters, random)
         fade = fading(window)
         air = step(beyond, EDGE)
         before = film.image[at]
         smooth = cv2.GaussianBlur(before, (0, 0), GRAIN)
-        gone = told["lost"] * (smooth - bare[at]) + (1 - asked.ranges["grain"]) * (before - smooth)
-        made = (before - air * fade * gone) * (1 - told["delta"] * air * fade)
+        detail_loss = parameters["lost"] * (smooth - bare[at]) + (1 - request.ranges["grain"]) * (before - smooth)
+        painted = (before - air * fade * detail_loss) * (1 - parameters["delta"] * air * fade)
         inner = (1 - air) * np.exp(-np.clip(-beyond, 0, None) / max(6.0, 0.6 * most))
-        made = made + told["denser"] * inner * fade * np.clip(DENSE - made, 0, None)
+        painted = painted + parameters["denser"] * inner * fade * np.clip(DENSE - painted, 0, None)
         along = np.clip(1 + 0.3 * noise(window.shape, 25.0, random, 2), 0.35, 1.6)
-        line = np.exp(-((beyond / told["width"]) ** 2)) * step(deep - 4, 4)
-        made = made + told["line"] * along * line * fade * np.clip(BRIGHT - made, 0, None)
-        image[at] = np.where(fade > 0, made, image[at])
+        line = np.exp(-((beyond / parameters["width"]) ** 2)) * step(deep - 4, 4)
+        painted = painted + parameters["line"] * along * line * fade * np.clip(BRIGHT - painted, 0, None)
+        image[at] = np.where(fade > 0, painted, image[at])
         lesion[at] |= (air * fade >= VISIBLE) & window.inside
-        drawn.append(told | {"side": place.side, "depth": most})
-    return Painted(np.clip(image, 0, 1).astype(np.float32), lesion, {"parts": drawn})
+        parts.append(parameters | {"side": place.side, "depth": most})
+    return Painted(np.clip(image, 0, 1).astype(np.float32), lesion, {"parts": parts})

@@ -21,25 +21,25 @@ def framed(
     height, width = image.shape[:2]
     scale = side / max(height, width)
     size = (round(width * scale), round(height * scale))
-    drawn = cv2.resize(image, size, interpolation=cv2.INTER_AREA if scale < 1 else cv2.INTER_CUBIC)
+    canvas = cv2.resize(image, size, interpolation=cv2.INTER_AREA if scale < 1 else cv2.INTER_CUBIC)
     taken: list[tuple[int, int, int, int]] = []
     corners = {number: [round(edge * scale) for edge in box] for number, box in boxes.items()}
     for number in sorted(boxes, key=lambda number: number in colours):
         x1, y1, x2, y2 = corners[number]
         colour = colours.get(number)
-        cv2.rectangle(drawn, (x1, y1), (x2 - 1, y2 - 1), colour or SKY, 3 if colour else 1, cv2.LINE_AA)
+        cv2.rectangle(canvas, (x1, y1), (x2 - 1, y2 - 1), colour or SKY, 3 if colour else 1, cv2.LINE_AA)
     for number in sorted(boxes, key=lambda number: number not in colours) if numbers else ():
-        _number(drawn, str(number), corners[number], colours.get(number, SKY), taken)
-    return drawn
+        _number(canvas, str(number), corners[number], colours.get(number, SKY), taken)
+    return canvas
 
 
-def _number(drawn: np.ndarray, text: str, box: Sequence[int], colour: Colour, taken: list) -> None:
+def _number(canvas: np.ndarray, text: str, box: Sequence[int], colour: Colour, taken: list) -> None:
     """Write a number at the corner of a box where it covers no other number, inside the picture."""
     (width, height), base = cv2.getTextSize(text, cv2.FONT_HERSHEY_SIMPLEX, 0.5, 1)
     x1, y1, x2, y2 = box
     wide, high = width + 4, height + base + 2
     places = [(x1, y1 - high), (x1, y2), (x2 - wide, y1 - high), (x2 - wide, y2), (x1 - wide, y1), (x2, y1), (x1, y1)]
-    rows, columns = drawn.shape[:2]
+    rows, columns = canvas.shape[:2]
     clipped = [(min(max(0, x), columns - wide), min(max(0, y), rows - high)) for x, y in places]
 
     def free(place: tuple[int, int]) -> bool:
@@ -48,6 +48,6 @@ def _number(drawn: np.ndarray, text: str, box: Sequence[int], colour: Colour, ta
 
     x, y = next(filter(free, clipped), clipped[0])
     taken.append((x, y, x + wide, y + high))
-    cv2.rectangle(drawn, (x, y), (x + wide, y + high), DARK, -1)
+    cv2.rectangle(canvas, (x, y), (x + wide, y + high), DARK, -1)
     place = (x + 2, y + height + 2)
-    cv2.putText(drawn, text, place, cv2.FONT_HERSHEY_SIMPLEX, 0.5, colour, 1, cv2.LINE_AA)
+    cv2.putText(canvas, text, place, cv2.FONT_HERSHEY_SIMPLEX, 0.5, colour, 1, cv2.LINE_AA)

@@ -19,8 +19,8 @@ def picture_bytes(image: np.ndarray, jpeg_quality: int) -> tuple[str, bytes]:
 
 def mask_bytes(mask: np.ndarray) -> bytes:
     """Encode a mask, bool (H, W), as PNG with one bit per pixel."""
-    how = [cv2.IMWRITE_PNG_BILEVEL, 1, cv2.IMWRITE_PNG_COMPRESSION, 9]
-    return encoded(".png", mask.astype(np.uint8) * 255, how)
+    parameters = [cv2.IMWRITE_PNG_BILEVEL, 1, cv2.IMWRITE_PNG_COMPRESSION, 9]
+    return encoded(".png", mask.astype(np.uint8) * 255, parameters)
 
 
 def data_url(kind: str, data: bytes) -> str:

@@ -50,7 +50,7 @@ def overlay(
     image: np.ndarray,
     mask: np.ndarray | None,
     instruction: str,
-    said: str,
+    answer: str,
     sides: tuple[str, str] = SIDES,
     boxes: Sequence[Sequence[float]] = (),
 ) -> Figure:
@@ -58,18 +58,18 @@ def overlay(
 
     boxes: fractions x1, y1, x2, y2 of the image; mask: None where none was asked for.
     """
-    small, drawn = reduced(image, np.zeros(image.shape, bool) if mask is None else mask)
+    small, small_mask = reduced(image, np.zeros(image.shape, bool) if mask is None else mask)
     rows, columns = small.shape
     wide = 8 * columns / max(rows, columns)
     figure = Figure(figsize=(max(wide, 5), 8 * rows / max(rows, columns) + 1.4), layout="constrained")
     axes = figure.subplots()
-    show(axes, small, drawn, PREDICTED, sides)
+    show(axes, small, small_mask, PREDICTED, sides)
     for x1, y1, x2, y2 in boxes:
         corner = (x1 * columns - 0.5, y1 * rows - 0.5)
         axes.add_patch(Rectangle(corner, (x2 - x1) * columns, (y2 - y1) * rows, fill=False, ec=PREDICTED, lw=2))
     letters = int(11 * max(wide, 5))
     axes.set_title(textwrap.fill(instruction, letters), fontsize=10)
-    figure.supxlabel(textwrap.fill(said, letters), fontsize=10)
+    figure.supxlabel(textwrap.fill(answer, letters), fontsize=10)
     handles = [Patch(color=PREDICTED, alpha=0.7, label=text) for text in _labels(mask, boxes)]
     axes.legend(handles=handles, loc="lower left", fontsize=8, framealpha=0.7)
     return figure

@@ -37,7 +37,7 @@ def save_sheet(figure: Figure, path: str | Path, dpi: int, quality: int) -> None
     # no chroma subsampling: thin outlines would lose their colours
     as_jpeg = {"quality": quality, "optimize": True, "subsampling": 0}
     # through memory: on a full disk Pillow writes half of a JPEG without an error
-    held = io.BytesIO()
-    figure.savefig(held, dpi=dpi, format="jpeg", pil_kwargs=as_jpeg)
+    buffer = io.BytesIO()
+    figure.savefig(buffer, dpi=dpi, format="jpeg", pil_kwargs=as_jpeg)
     with atomic(path) as temporary:
-        temporary.write_bytes(held.getvalue())
+        temporary.write_bytes(buffer.getvalue())

@@ -52,7 +52,7 @@ class Conversation:
 
 def write_replay(path: str | Path, title: str, conversations: Sequence[Conversation], quality: int) -> None:
     """Write the page. ``quality``: of its pictures as JPEG; 0 keeps every grey level. Raises ValueError without any."""
-    if not conversations or not all(one.turns for one in conversations):
+    if not conversations or not all(conversation.turns for conversation in conversations):
         raise ValueError("a replay needs conversations of one turn at least")
     page, style, script = ((RESOURCES / name).read_text(encoding="utf-8") for name in RESOURCE_FILES)
     script = f"(() => {{\n'use strict';\n{script}}})();\n"
@@ -62,26 +62,36 @@ def write_replay(path: str | Path, title: str, conversations: Sequence[Conversat
         style_hash=hash_of(style),
         script=script,
         script_hash=hash_of(script),
-        data=inert({"cases": [_told(one, quality) for one in conversations]}),
+        data=inert({"cases": [_told(conversation, quality) for conversation in conversations]}),
     )
     with atomic(path) as temporary:
         temporary.write_text(text, encoding="utf-8", newline="\n")
 
 
-def _told(one: Conversation, quality: int) -> dict:
-    scale = min(1.0, LONGEST / max(one.image.shape))
-    height, width = (max(1, round(side * scale)) for side in one.image.shape)
-    image = cv2.resize(one.image, (width, height), interpolation=cv2.INTER_AREA) if scale < 1 else one.image
+def _told(conversation: Conversation, quality: int) -> dict:
+    scale = min(1.0, LONGEST / max(conversation.image.shape))
+    height, width = (max(1, round(side * scale)) for side in conversation.image.shape)
+    image = (
+        cv2.resize(conversation.image, (width, height), interpolation=cv2.INTER_AREA)
+        if scale < 1
+        else conversation.image
+    )
     turns = [
         {
             "question": turn.question, "answer": turn.answer, "failure": turn.failure, "expected": turn.expected,
             "boxes": _rounded(turn.boxes), "right": _rounded(turn.right),
             "mask": None if turn.mask is None or not turn.mask.any() else _mask(turn.mask, (width, height)),
         }
-        for turn in one.turns
+        for turn in conversation.turns
     ]  # fmt: skip
-    named = {"title": one.title, "about": one.about, "sides": list(one.sides), "width": width, "height": height}
-    return named | {"picture": data_url(*picture_bytes(image, quality)), "turns": turns}
+    fields = {
+        "title": conversation.title,
+        "about": conversation.about,
+        "sides": list(conversation.sides),
+        "width": width,
+        "height": height,
+    }
+    return fields | {"picture": data_url(*picture_bytes(image, quality)), "turns": turns}
 
 
 def _mask(mask: np.ndarray, size: tuple[int, int]) -> str:

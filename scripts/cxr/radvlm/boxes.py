@@ -25,14 +25,14 @@ def with_area(boxes: np.ndarray) -> np.ndarray:
     """Return which of the boxes (N, 4) have rising corners still once they are written, bool (N,)."""
     boxes = np.asarray(boxes, np.float64).reshape(-1, 4)
     sides = boxes[:, 2:] - boxes[:, :2]
-    found = (sides > 1.01 * 10.0**-DECIMALS).all(axis=1)  # corners so far apart are written differently
-    for at in np.flatnonzero(~found & (sides > 0).all(axis=1)):
+    has_area = (sides > 1.01 * 10.0**-DECIMALS).all(axis=1)  # corners so far apart are written differently
+    for at in np.flatnonzero(~has_area & (sides > 0).all(axis=1)):
         x1, y1, x2, y2 = map(rounded, boxes[at])
-        found[at] = x1 < x2 and y1 < y2
-    return found
+        has_area[at] = x1 < x2 and y1 < y2
+    return has_area
 
 
 def in_order(boxes: np.ndarray) -> tuple[tuple[float, float, float, float], ...]:
     """Return boxes (N, 4) by their area, the largest first; of equal ones the one further up and left first."""
-    held = [tuple(map(float, box)) for box in np.asarray(boxes, np.float64).reshape(-1, 4)]
-    return tuple(sorted(held, key=lambda box: (-(box[2] - box[0]) * (box[3] - box[1]), box[1], box[0], box)))
+    box_tuples = [tuple(map(float, box)) for box in np.asarray(boxes, np.float64).reshape(-1, 4)]
+    return tuple(sorted(box_tuples, key=lambda box: (-(box[2] - box[0]) * (box[3] - box[1]), box[1], box[0], box)))

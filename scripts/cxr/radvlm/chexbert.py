@@ -79,5 +79,7 @@ def labeller(weights: str | Path, model: str, revision: str) -> Labeller:
 
 
 def _stated(classes: Sequence[int]) -> dict[str, str]:
-    found = {name: CLASSES[held] for name, held in zip(HEADS, classes, strict=True) if CLASSES[held]}
-    return found | {NO_FINDING: found.get(NO_FINDING, ABSENT)}
+    value_by_label = {
+        name: CLASSES[class_index] for name, class_index in zip(HEADS, classes, strict=True) if CLASSES[class_index]
+    }
+    return value_by_label | {NO_FINDING: value_by_label.get(NO_FINDING, ABSENT)}

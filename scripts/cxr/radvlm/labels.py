@@ -38,10 +38,10 @@ class Names:
 @cache
 def names() -> Names:
     """Return the names of the resource."""
-    told = yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
+    resource = yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
     return Names(
-        tuple(told["labels"]), told["no_finding"], told["devices"], told["lesions"], told["entities"],
-        devices(told["device_words"]), told["regions"],
+        tuple(resource["labels"]), resource["no_finding"], resource["devices"], resource["lesions"], resource["entities"],
+        devices(resource["device_words"]), resource["regions"],
     )  # fmt: skip
 
 
@@ -52,14 +52,14 @@ def report_labels(tuples: Iterable[Mapping], sentences: Iterable[str]) -> dict[s
     pneumonia"); weakly hedged it is uncertain. It is absent if it is denied and nowhere affirmed. What a report does
     not mention has no label, but No Finding and Support Devices are always told.
     """
-    known, stated = names(), {}
-    for one in tuples:
-        for label, value in _told(one, known):
-            held = stated.get(label, value)
-            stated[label] = min(value, held, key=_strength)
-    stated[known.device] = PRESENT if known.words.told_in(sentences) else ABSENT
-    stated[known.no_finding] = _no_finding(stated)
-    return {label: stated[label] for label in known.names if label in stated}
+    label_resource, stated = names(), {}
+    for finding in tuples:
+        for label, value in _told(finding, label_resource):
+            previous_value = stated.get(label, value)
+            stated[label] = min(value, previous_value, key=_strength)
+    stated[label_resource.device] = PRESENT if label_resource.words.told_in(sentences) else ABSENT
+    stated[label_resource.no_finding] = _no_finding(stated)
+    return {label: stated[label] for label in label_resource.names if label in stated}
 
 
 def meant(stated: Mapping[str, str], uncertain: str) -> dict[str, str]:
@@ -67,15 +67,17 @@ def meant(stated: Mapping[str, str], uncertain: str) -> dict[str, str]:
 
     No Finding then holds where no finding is present, whatever the source states of it.
     """
-    known, as_ = names(), {UNCERTAIN: uncertain} if uncertain in VALUES else {}
-    found = {label: as_.get(value, value) for label, value in stated.items()}
-    return found | ({known.no_finding: _no_finding(found)} if known.no_finding in found else {})
+    label_resource, replacements = names(), {UNCERTAIN: uncertain} if uncertain in VALUES else {}
+    value_by_label = {label: replacements.get(value, value) for label, value in stated.items()}
+    return value_by_label | (
+        {label_resource.no_finding: _no_finding(value_by_label)} if label_resource.no_finding in value_by_label else {}
+    )
 
 
 def _no_finding(values: Mapping[str, str]) -> str:
     """Return the value of No Finding: devices do not count, nor do findings that nothing is said of."""
-    found = {values[label] for label in names().findings if label in values}
-    return ABSENT if PRESENT in found else UNCERTAIN if UNCERTAIN in found else PRESENT
+    finding_values = {values[label] for label in names().findings if label in values}
+    return ABSENT if PRESENT in finding_values else UNCERTAIN if UNCERTAIN in finding_values else PRESENT
 
 
 def _strength(value: str) -> int:
@@ -83,13 +85,20 @@ def _strength(value: str) -> int:
     return (PRESENT, UNCERTAIN, ABSENT).index(value)
 
 
-def _told(one: Mapping, known: Names) -> list[tuple[str, str]]:
-    own = known.lesions.get(one["lesion_type"]) if one["lesion_type"] else known.entities.get(one["entity"])
-    if one["presence"] == "negative":
-        return [(label, ABSENT) for label in own or ()] if one["denies"] else []
-    value = UNCERTAIN if one["hedge"] == "weak" else PRESENT
-    found = [(label, value) for label in own or ()]
-    if one["predicted_hedge"] in ("definite", "strong"):
-        named = (known.lesions.get(name) or known.entities.get(name) or () for name in one["candidates"])
-        found += [(label, value) for labels in named for label in labels]
-    return found
+def _told(finding: Mapping, label_resource: Names) -> list[tuple[str, str]]:
+    finding_labels = (
+        label_resource.lesions.get(finding["lesion_type"])
+        if finding["lesion_type"]
+        else label_resource.entities.get(finding["entity"])
+    )
+    if finding["presence"] == "negative":
+        return [(label, ABSENT) for label in finding_labels or ()] if finding["denies"] else []
+    value = UNCERTAIN if finding["hedge"] == "weak" else PRESENT
+    label_values = [(label, value) for label in finding_labels or ()]
+    if finding["predicted_hedge"] in ("definite", "strong"):
+        candidate_labels = (
+            label_resource.lesions.get(name) or label_resource.entities.get(name) or ()
+            for name in finding["candidates"]
+        )
+        label_values += [(label, value) for labels in candidate_labels for label in labels]
+    return label_values

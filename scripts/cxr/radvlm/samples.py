@@ -39,7 +39,7 @@ def record(
     facts: Sequence[str] = (),
     engine: str = "",
     number: int = 0,
-    asked: str | None = None,
+    target: str | None = None,
 ) -> Record:
     """Return a sample about ``image``, a row of the source's images (source, image_id, study_id, subject_id, split).
 
@@ -47,29 +47,29 @@ def record(
     its pass; asked: the region, finding or phrase that it asks for; engine: of a generated text. Raises ValueError like
     the record.
     """
-    told = {"pass": number, "asked": asked, "labels": labels, "facts": list(facts), "engine": engine}
+    extra_fields = {"pass": number, "asked": target, "labels": labels, "facts": list(facts), "engine": engine}
     return Record(
         sample_id, task, image["source"], image["split"], image["subject_id"], image["study_id"], image["image_id"],
-        tuple(turns), {name: tuple(map(tuple, held)) for name, held in (boxes or {}).items()}, tuple(mask_ids), told,
+        tuple(turns), {name: tuple(map(tuple, slot_boxes)) for name, slot_boxes in (boxes or {}).items()}, tuple(mask_ids), extra_fields,
     )  # fmt: skip
 
 
-def line_of(one: Record) -> dict:
+def line_of(sample: Record) -> dict:
     """Return the JSON line of a sample; its keys stand in this order in every file."""
     return {
-        "sample_id": one.sample_id,
-        "task": one.task,
-        "source": one.source,
-        "subject_id": one.subject_id,
-        "study_id": one.study_id,
-        "image_id": one.image_id,
-        "split": one.split,
-        "pass": one.more["pass"],
-        "asked": one.more["asked"],
-        "turns": [{"question": turn.question, "answer": turn.answer, "wording": turn.wording} for turn in one.turns],
-        "boxes": {name: [list(box) for box in boxes] for name, boxes in one.boxes.items()},
-        "labels": one.more["labels"],
-        "mask_ids": list(one.mask_ids),
-        "facts": one.more["facts"],
-        "engine": one.more["engine"],
+        "sample_id": sample.sample_id,
+        "task": sample.task,
+        "source": sample.source,
+        "subject_id": sample.subject_id,
+        "study_id": sample.study_id,
+        "image_id": sample.image_id,
+        "split": sample.split,
+        "pass": sample.more["pass"],
+        "asked": sample.more["asked"],
+        "turns": [{"question": turn.question, "answer": turn.answer, "wording": turn.wording} for turn in sample.turns],
+        "boxes": {name: [list(box) for box in boxes] for name, boxes in sample.boxes.items()},
+        "labels": sample.more["labels"],
+        "mask_ids": list(sample.mask_ids),
+        "facts": sample.more["facts"],
+        "engine": sample.more["engine"],
     }

@@ -15,8 +15,8 @@ ORDER = ("test", "validate", "train")
 
 def families(formats: Mapping[str, str]) -> dict[str, str]:
     """Return {source: family} of {source: format}; the format of own is that of its cohort."""
-    known = {kind: family for family, kinds in FAMILIES.items() for kind in kinds}
-    return {source: known.get(kind, source) for source, kind in formats.items()}
+    family_by_format = {kind: family for family, kinds in FAMILIES.items() for kind in kinds}
+    return {source: family_by_format.get(kind, source) for source, kind in formats.items()}
 
 
 def conflicts(images: Sequence[pl.DataFrame], family: Mapping[str, str]) -> pl.DataFrame:
@@ -30,6 +30,6 @@ def conflicts(images: Sequence[pl.DataFrame], family: Mapping[str, str]) -> pl.D
     rank = pl.col("split").replace_strict(list(ORDER), range(len(ORDER)), return_dtype=pl.Int64)
     whose = pl.struct(pl.col("source").replace_strict(dict(family)), "subject_id")
     table = table.with_columns(first=rank.min().over(whose))
-    kept = pl.col("first").replace_strict(range(len(ORDER)), list(ORDER), return_dtype=pl.String)
-    torn = table.with_columns(kept=kept).filter(pl.col("split") != pl.col("kept"))
+    kept_split = pl.col("first").replace_strict(range(len(ORDER)), list(ORDER), return_dtype=pl.String)
+    torn = table.with_columns(kept=kept_split).filter(pl.col("split") != pl.col("kept"))
     return torn.select("source", "image_id", "study_id", "split", "kept").sort("source", "image_id")

@@ -64,20 +64,20 @@ class Statement:
         """Return the statement as one of a sentence of this number."""
         if sentence == self.sentence:
             return self
-        made = object.__new__(Statement)  # what dataclasses.replace does, six times as fast
-        made.__dict__.update(self.__dict__, sentence=sentence)
-        return made
+        statement = object.__new__(Statement)  # what dataclasses.replace does, six times as fast
+        statement.__dict__.update(self.__dict__, sentence=sentence)
+        return statement
 
     @property
     def placed(self) -> bool:
         return bool(self.sides or self.zones)
 
-    def overlaps(self, other: "Statement") -> bool:
+    def overlaps(self, statement: "Statement") -> bool:
         """Tell whether both may speak of one place; a statement without a place speaks of any."""
-        if not (self.placed and other.placed):
+        if not (self.placed and statement.placed):
             return True
-        shared = self.sides & other.sides
-        return bool(self.zones & other.zones) if self.zones and other.zones else bool(shared)
+        shared = self.sides & statement.sides
+        return bool(self.zones & statement.zones) if self.zones and statement.zones else bool(shared)
 
 
 @dataclass(frozen=True)
@@ -97,16 +97,16 @@ class Words:
 @cache
 def words() -> Words:
     """Return the words of the resource."""
-    told = yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
-    normal = {name: re.compile(pattern) for name, pattern in told["normal"].items()}
+    resource = yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
+    normal = {name: re.compile(pattern) for name, pattern in resource["normal"].items()}
     plain = ("comparison", "date", "order", "meaning", "here", "place", "no_devices", "changes")
-    patterns = {name: re.compile(told[name]) for name in plain} | {"name": re.compile(told["name"])}
+    patterns = {name: re.compile(resource[name]) for name in plain} | {"name": re.compile(resource["name"])}
     return Words(
         {name: normal[name] for name in ("lungs", "heart", "all")}, normal["apart"],
-        {word: size for size, held in told["sizes"].items() for word in held}, frozenset(told["limits"]),
-        frozenset(told["general_devices"]),
-        {name: re.compile(pattern) for name, pattern in told["views"].items()},
-        {name: re.compile(pattern) for name, pattern in told["sexes"].items()}, patterns,
+        {word: size for size, size_words in resource["sizes"].items() for word in size_words}, frozenset(resource["limits"]),
+        frozenset(resource["general_devices"]),
+        {name: re.compile(pattern) for name, pattern in resource["views"].items()},
+        {name: re.compile(pattern) for name, pattern in resource["sexes"].items()}, patterns,
     )  # fmt: skip
 
 
@@ -121,9 +121,9 @@ def split(text: str) -> list[str]:
     return [text[start:end] for start, end in sentences.split(text)]
 
 
-def of_text(given: Sequence[str]) -> list[Statement]:
+def of_text(sentence_texts: Sequence[str]) -> list[Statement]:
     """Return the statements of sentences that are read together, numbered from 1: "this" may refer back."""
-    return list(_of_text(tuple(given)))
+    return list(_of_text(tuple(sentence_texts)))
 
 
 def of_sentence(sentence: str) -> tuple[Statement, ...]:
@@ -132,33 +132,33 @@ def of_sentence(sentence: str) -> tuple[Statement, ...]:
 
 
 @lru_cache(maxsize=CACHED)
-def _of_text(given: tuple[str, ...]) -> tuple[Statement, ...]:
+def _of_text(sentence_texts: tuple[str, ...]) -> tuple[Statement, ...]:
     """Read together the sentences that ties join; the others read as they do alone."""
-    found: list[Statement] = []
+    statements: list[Statement] = []
     start = 0
-    for end in _ends(given):
-        read = of_sentence(given[start]) if end == start + 1 else _together(given[start:end])
-        found += (one.numbered(start + one.sentence) for one in read)
+    for end in _ends(sentence_texts):
+        read = of_sentence(sentence_texts[start]) if end == start + 1 else _together(sentence_texts[start:end])
+        statements += (statement.numbered(start + statement.sentence) for statement in read)
         start = end
-    return tuple(found)
+    return tuple(statements)
 
 
-def _ends(given: Sequence[str]) -> list[int]:
+def _ends(sentence_texts: Sequence[str]) -> list[int]:
     """Return where the groups of sentences that ties join end. Nothing stands before the first, nor behind the last."""
-    joined = [False] * len(given)  # to the sentence before
+    joined = [False] * len(sentence_texts)  # to the sentence before
     on = gives = False
-    for at, ties in enumerate(_by_itself(sentence)[1] for sentence in given):
+    for at, ties in enumerate(_by_itself(sentence)[1] for sentence in sentence_texts):
         if ties.back:
             joined[1 : at + 1] = [True] * at
         elif on or (ties.takes and gives):
             joined[at] = True
         on, gives = ties.on, ties.gives or joined[at]  # what is read together may have a place from another
-    return [at for at in range(1, len(given)) if not joined[at]] + [len(given)] * bool(given)
+    return [at for at in range(1, len(sentence_texts)) if not joined[at]] + [len(sentence_texts)] * bool(sentence_texts)
 
 
 @lru_cache(maxsize=CACHED)
-def _together(given: tuple[str, ...]) -> tuple[Statement, ...]:
-    return tuple(_statements(structure.structure(list(given), known(), unsided_effusion=True), given))
+def _together(sentence_texts: tuple[str, ...]) -> tuple[Statement, ...]:
+    return tuple(_statements(structure.structure(list(sentence_texts), known(), unsided_effusion=True), sentence_texts))
 
 
 @lru_cache(maxsize=CACHED)
@@ -167,51 +167,59 @@ def _by_itself(sentence: str) -> tuple[tuple[Statement, ...], context.Ties]:
     return tuple(_statements(tuples, (sentence,))), ties
 
 
-def unplaced(one: Statement) -> Statement:
+def unplaced(statement: Statement) -> Statement:
     """Return a statement without its place."""
-    return replace(one, sides=frozenset(), zones=frozenset(), place=())
+    return replace(statement, sides=frozenset(), zones=frozenset(), place=())
 
 
-def _statements(tuples: Iterable[Mapping], given: Sequence[str]) -> list[Statement]:
-    found = []
-    for one in tuples:
-        text = given[one["sentence_index"] - 1]
-        sides, zones, place = _placed(one, text)
-        sizes, limits = _before(text[: one["span"][0]], text[one["span"][0] : one["span"][1]])
-        made = Statement(
-            one["entity"], one["lesion_type"], one["presence"] == "positive", HEDGES.index(one["hedge"]), sides, zones,
-            place, sizes, limits, None, one["sentence_index"], tuple(one["span"]), one["denies"],
+def _statements(tuples: Iterable[Mapping], sentence_texts: Sequence[str]) -> list[Statement]:
+    statements = []
+    for finding in tuples:
+        text = sentence_texts[finding["sentence_index"] - 1]
+        sides, zones, place = _placed(finding, text)
+        sizes, limits = _before(text[: finding["span"][0]], text[finding["span"][0] : finding["span"][1]])
+        statement = Statement(
+            finding["entity"], finding["lesion_type"], finding["presence"] == "positive", HEDGES.index(finding["hedge"]), sides, zones,
+            place, sizes, limits, None, finding["sentence_index"], tuple(finding["span"]), finding["denies"],
         )  # fmt: skip
-        found.append(made)
-        hedge = HEDGES.index(one["predicted_hedge"]) if one["predicted_hedge"] else 0
-        for name in one["candidates"] if made.affirmed else ():
+        statements.append(statement)
+        hedge = HEDGES.index(finding["predicted_hedge"]) if finding["predicted_hedge"] else 0
+        for name in finding["candidates"] if statement.affirmed else ():
             lesion = known().entities[name].lesion if name in known().entities else None
-            found.append(
-                replace(made, entity=name, lesion=lesion or _lesion(name), hedge=max(hedge, made.hedge), of=made.entity)
+            statements.append(
+                replace(
+                    statement,
+                    entity=name,
+                    lesion=lesion or _lesion(name),
+                    hedge=max(hedge, statement.hedge),
+                    of=statement.entity,
+                )
             )
-    return found
+    return statements
 
 
 def _lesion(name: str) -> str | None:
     return name if name in LESIONS else None
 
 
-def _placed(one: Mapping, text: str) -> tuple[frozenset[str], frozenset[str], tuple[str, ...]]:
+def _placed(finding: Mapping, text: str) -> tuple[frozenset[str], frozenset[str], tuple[str, ...]]:
     """Return sides, zones and words of a place; a place that the text does not name is none."""
-    if not one["location"]:
+    if not finding["location"]:
         return (frozenset(SIDES) if _EITHER.search(text.lower()) else _NONE), _NONE, ()
-    zones = frozenset().union(*(_ZONES[label] for label in one["labels"]))
-    told = {word for text in one["location"] for word in text.split()}
-    sides = {side for side in SIDES if side in told or any(zone.startswith(side) for zone in zones)}
-    return frozenset(SIDES if told & _BOTH else sides), zones, tuple(one["location"])
+    zones = frozenset().union(*(_ZONES[label] for label in finding["labels"]))
+    place_words = {word for text in finding["location"] for word in text.split()}
+    sides = {side for side in SIDES if side in place_words or any(zone.startswith(side) for zone in zones)}
+    return frozenset(SIDES if place_words & _BOTH else sides), zones, tuple(finding["location"])
 
 
 def _before(text: str, name: str) -> tuple[frozenset[str], tuple[str, ...]]:
     """Return the sizes and limits that the words before a finding, in its clause, and its own words tell."""
     clause = _CLAUSE.split(text.lower())[-1]
-    told = _SIZED.findall(f"{clause} {name.lower()}")[-8:]
+    nearby_words = _SIZED.findall(f"{clause} {name.lower()}")[-8:]
     sizes, limits = words().sizes, words().limits
-    own = [word for word in told if word in sizes or word in limits]
-    if not own:
+    qualifiers = [word for word in nearby_words if word in sizes or word in limits]
+    if not qualifiers:
         return _NONE, ()
-    return frozenset(sizes[word] for word in own if word in sizes), tuple(word for word in own if word in limits)
+    return frozenset(sizes[word] for word in qualifiers if word in sizes), tuple(
+        word for word in qualifiers if word in limits
+    )

@@ -36,7 +36,7 @@ def framed(low_res: torch.Tensor, owners: Sequence[int], frames: Sequence[Frame]
         if not places:
             continue
         counts = Counter(owners[place] for place in places)
-        drawn = to_frame(low_res[places, 0], sam_side, *frame).split(list(counts.values()))
-        for owner, some in zip(counts, drawn, strict=True):
-            masks[owner] = some
+        mask_groups = to_frame(low_res[places, 0], sam_side, *frame).split(list(counts.values()))
+        for owner, owner_masks in zip(counts, mask_groups, strict=True):
+            masks[owner] = owner_masks
     return masks

@@ -29,9 +29,9 @@ class Kept:
         self._row = {view: row for row, view in enumerate(views)}
         count, size = len(self._row), math.prod(shape)
         folder.mkdir(parents=True, exist_ok=True)
-        made = (str(folder / f"{name}.bin"), str(folder / f"{name}.done"))
-        self._values = torch.from_file(made[0], shared=True, size=count * size, dtype=dtype).view(count, *shape)
-        self._done = torch.from_file(made[1], shared=True, size=count, dtype=torch.uint8)
+        paths = (str(folder / f"{name}.bin"), str(folder / f"{name}.done"))
+        self._values = torch.from_file(paths[0], shared=True, size=count * size, dtype=dtype).view(count, *shape)
+        self._done = torch.from_file(paths[1], shared=True, size=count, dtype=torch.uint8)
 
     def get(self, views: list[View], pixels: torch.Tensor, encode: Callable[[torch.Tensor], torch.Tensor]):
         """Return the values of I views (I, *shape) on the device of their ``pixels`` (I, ...).
@@ -58,14 +58,14 @@ class Remembered:
         """Return the values of I views (I, ...), as :meth:`Kept.get` does."""
         missing = [at for at, view in enumerate(views) if view not in self._values]
         if missing:
-            made = encode(pixels[torch.tensor(missing, device=pixels.device)]).cpu()
-            self._values |= {views[at]: value for at, value in zip(missing, made, strict=True)}
-        found = torch.stack([self._values[view] for view in views])
+            encoded = encode(pixels[torch.tensor(missing, device=pixels.device)]).cpu()
+            self._values |= {views[at]: value for at, value in zip(missing, encoded, strict=True)}
+        outputs = torch.stack([self._values[view] for view in views])
         for view in views:
             self._values.move_to_end(view)
-        while len(self._values) * found[0].nbytes > self.most:
+        while len(self._values) * outputs[0].nbytes > self.most:
             self._values.popitem(last=False)
-        return found.to(pixels.device)
+        return outputs.to(pixels.device)
 
 
 def nbytes(views: int, shapes: Iterable[tuple[int, ...]], dtype: torch.dtype) -> int:
@@ -81,12 +81,12 @@ def keep(
     Raises UserError, which names ``setting``, where the disk of ``folder`` has less room than they still need.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    there = sum(path.stat().st_blocks * 512 for path in folder.glob("*.bin"))
-    room, size = shutil.disk_usage(folder).free + there, nbytes(len(views), shapes.values(), dtype)
-    told = (
+    used_bytes = sum(path.stat().st_blocks * 512 for path in folder.glob("*.bin"))
+    room, size = shutil.disk_usage(folder).free + used_bytes, nbytes(len(views), shapes.values(), dtype)
+    disk_message = (
         f"the outputs of the frozen {' and '.join(shapes)} for {len(views)} views take {size / 1e9:.2f} GB in {folder}"
     )
     if size > room:
-        raise UserError(f"{setting} is true, but {told}, where {room / 1e9:.2f} GB are free: set it to false")
-    log.info("%s: %s", setting, told)
+        raise UserError(f"{setting} is true, but {disk_message}, where {room / 1e9:.2f} GB are free: set it to false")
+    log.info("%s: %s", setting, disk_message)
     return {name: Kept(folder, name, views, shape, dtype) for name, shape in shapes.items()}

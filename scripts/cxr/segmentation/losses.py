@@ -35,13 +35,13 @@ def dice(logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
 
 
 def mean_of(
-    function: Callable, found: list[torch.Tensor], masks: list[torch.Tensor], counted: list[bool]
+    function: Callable, predictions: list[torch.Tensor], masks: list[torch.Tensor], is_counted: list[bool]
 ) -> torch.Tensor:
     """Return the mean of a loss over the masks of the samples that count; a zero with a gradient if none counts."""
-    pairs = [pair for pair, counts in zip(zip(found, masks, strict=True), counted, strict=True) if counts]
+    pairs = [pair for pair, counts in zip(zip(predictions, masks, strict=True), is_counted, strict=True) if counts]
     if not pairs:
-        return sum(each.sum() for each in found) * 0.0
+        return sum(sample_logits.sum() for sample_logits in predictions) * 0.0
     if len({mask.shape[1:] for _, mask in pairs}) == 1:  # one call for all is several times as fast
-        pairs = [(torch.cat([one for one, _ in pairs]), torch.cat([two for _, two in pairs]))]
-    values = torch.cat([function(one, two) for one, two in pairs])
+        pairs = [(torch.cat([prediction for prediction, _ in pairs]), torch.cat([target for _, target in pairs]))]
+    values = torch.cat([function(prediction, target) for prediction, target in pairs])
     return values.sum() / (len(values) + COUNT_EPS)

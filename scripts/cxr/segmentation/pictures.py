@@ -47,11 +47,13 @@ def sam_levels(image: np.ndarray, side: int, fit: str = "pad") -> tuple[torch.Te
     return torch.from_numpy(levels), (rows, columns)
 
 
-def normalised(levels: torch.Tensor, shown: list[tuple[int, int]], dtype: torch.dtype | None = None) -> torch.Tensor:
+def normalised(
+    levels: torch.Tensor, content_shapes: list[tuple[int, int]], dtype: torch.dtype | None = None
+) -> torch.Tensor:
     """Return the result of :func:`sam_pixels`, (I, 3, side, side), from levels (I, side, side) and shown parts."""
     mean, std = (levels.new_tensor(values, dtype=torch.float32)[:, None, None] for values in (SAM_MEAN, SAM_STD))
     pixels = torch.zeros((len(levels), 3, *levels.shape[1:]), dtype=dtype or torch.float32, device=levels.device)
-    for out, level, (rows, columns) in zip(pixels, levels, shown, strict=True):
+    for out, level, (rows, columns) in zip(pixels, levels, content_shapes, strict=True):
         out[:, :rows, :columns] = (level[:rows, :columns].float() - mean) / std
     return pixels
 
@@ -82,6 +84,6 @@ def centred(image: np.ndarray) -> np.ndarray:
     """Return the image in the centre of a black square, as in the frames of a padded cohort."""
     rows, columns = image.shape[:2]
     side = max(rows, columns)
-    top, left = (side - rows) // 2, (side - columns) // 2
-    sides = ((top, side - rows - top), (left, side - columns - left), (0, 0))
+    y_start, x_start = (side - rows) // 2, (side - columns) // 2
+    sides = ((y_start, side - rows - y_start), (x_start, side - columns - x_start), (0, 0))
     return np.pad(image, sides[: image.ndim])

@@ -58,16 +58,16 @@ def _form(side: str) -> str:
 
 def renamers(table: Sequence[tuple[str, str]]) -> tuple[Renamer, Renamer]:
     """Return what gives a tensor's second name for its first one, and what gives the first one for the second."""
-    there = [(_pattern(one), _form(two)) for one, two in table]
-    back = [(_pattern(two), _form(one)) for one, two in table]
-    return (lambda name: _translated(name, there)), (lambda name: _translated(name, back))
+    forward = [(_pattern(first), _form(second)) for first, second in table]
+    backward = [(_pattern(second), _form(first)) for first, second in table]
+    return (lambda name: _translated(name, forward)), (lambda name: _translated(name, backward))
 
 
 def _translated(name: str, table: Sequence[tuple[re.Pattern, str]]) -> str | None:
     for pattern, form in table:
         # the last linear layer of a three-layer head comes under layers.0 in both layouts: match whole names only
-        if found := pattern.fullmatch(name):
-            return form.format(*found.groups())
+        if match := pattern.fullmatch(name):
+            return form.format(*match.groups())
     return None
 
 
@@ -81,6 +81,6 @@ def ours_of(name: str) -> str | None:
 
 def published_of(name: str) -> str:
     """Return the name of one of our tensors in SAM's own file. Raises KeyError for one that it has not."""
-    if (found := _PUBLISHED(name)) is None:
+    if (published_name := _PUBLISHED(name)) is None:
         raise KeyError(name)
-    return found
+    return published_name

@@ -50,8 +50,8 @@ class Segmenter(torch.nn.Module):
         """
         dtype = self.project[0].weight.dtype
         with torch.autocast(levels.device.type, enabled=False):
-            pixels = [normalised(one[None], [tuple(one.shape)], dtype) for one in levels]
-            return torch.cat([self.sam.vision_encoder(one).last_hidden_state for one in pixels])
+            pixels = [normalised(image[None], [tuple(image.shape)], dtype) for image in levels]
+            return torch.cat([self.sam.vision_encoder(image_pixels).last_hidden_state for image_pixels in pixels])
 
     def forward(self, hidden: torch.Tensor, embeddings: torch.Tensor) -> torch.Tensor:
         """Return mask logits (M, h, w) of hidden states (M, H) about the images of embeddings (M, C, h / 4, w / 4)."""
@@ -73,16 +73,16 @@ class Segmenter(torch.nn.Module):
         """Read what :meth:`save` wrote. Raises UserError for a damaged folder, or one that lacks a tensor."""
         path = Path(folder, CONFIG)
         try:
-            told = json.loads(path.read_text(encoding="utf-8"))
-            if told["kind"] != KIND:
+            config = json.loads(path.read_text(encoding="utf-8"))
+            if config["kind"] != KIND:
                 raise UserError(f"{path} is not the config of a segmenter: tune its run again")
-            made = empty(SamConfig(**told["sam"]), int(told["hidden"]), dtype)
+            segmenter = empty(SamConfig(**config["sam"]), int(config["hidden"]), dtype)
         except (OSError, ValueError, KeyError, TypeError) as error:
             refuse_machine_fault(path, error)
             raise UserError(f"{path} is missing or damaged ({type(error).__name__}): tune its run again") from None
         with Weights(Path(folder, WEIGHTS)) as weights:
-            fill(made, weights, str(folder))
-        return made.eval()
+            fill(segmenter, weights, str(folder))
+        return segmenter.eval()
 
 
 def empty(config: SamConfig, hidden: int, dtype: torch.dtype = torch.float32) -> Segmenter:
@@ -101,10 +101,10 @@ def empty(config: SamConfig, hidden: int, dtype: torch.dtype = torch.float32) ->
 
 def begun(config: SamConfig, hidden: int, seed: int) -> Segmenter:
     """Return a segmenter whose SAM is to be filled, and whose projection is drawn by ``seed`` as torch's layers are."""
-    made = empty(config, hidden)
+    segmenter = empty(config, hidden)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        for layer in made.project:
+        for layer in segmenter.project:
             if isinstance(layer, torch.nn.Linear):
                 layer.reset_parameters()
-    return made
+    return segmenter

@@ -15,7 +15,7 @@ _LAYER = "vision_encoder.layers"
 
 
 def sam_config(
-    image: int, patch: int, width: int, depth: int, heads: int, window: int, whole: tuple[int, ...], out: int = 256,
+    image: int, patch: int, width: int, depth: int, heads: int, window: int, global_layers: tuple[int, ...], out: int = 256,
     decoder_heads: int = 8, decoder_mlp: int = 2048, iou_hidden: int = 256,
 ) -> SamConfig:  # fmt: skip
     """Return SAM's sizes: sides of image and patch in pixels; the encoder's width, layers, heads, window side in
@@ -24,7 +24,7 @@ def sam_config(
     return SamConfig(
         vision_config=VisionConfig(
             hidden_size=width, output_channels=out, num_hidden_layers=depth, num_attention_heads=heads,
-            image_size=image, patch_size=patch, window_size=window, global_attn_indexes=list(whole),
+            image_size=image, patch_size=patch, window_size=window, global_attn_indexes=list(global_layers),
             num_pos_feats=out // 2, mlp_dim=4 * width, initializer_range=0.02,
         ),
         prompt_encoder_config=PromptEncoderConfig(hidden_size=out, image_size=image, patch_size=patch),
@@ -55,7 +55,7 @@ def _told(shapes: dict[str, tuple[int, ...]]) -> SamConfig:
     _, grid, _, width = shapes["vision_encoder.pos_embed"]
     patch = shapes["vision_encoder.patch_embed.projection.weight"][-1]
     layers = sorted(
-        int(found[1]) for name in shapes if (found := re.fullmatch(rf"{_LAYER}\.(\d+)\.attn\.rel_pos_h", name))
+        int(match[1]) for name in shapes if (match := re.fullmatch(rf"{_LAYER}\.(\d+)\.attn\.rel_pos_h", name))
     )
     # 2 s - 1 relative positions if a layer attends within windows of s patches; channels of a head
     sides = [(shapes[f"{_LAYER}.{layer}.attn.rel_pos_h"][0] + 1) // 2 for layer in layers]

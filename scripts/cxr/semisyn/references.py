@@ -56,11 +56,13 @@ def labels_of(kind: str, classes: Mapping[str, str], findings: Iterable[str] = F
 
     ``findings``: those that are asked for; a label of another one is left out.
     """
-    own = {label.lower(): lesion for label, lesion in lesions(kind).items()}
-    own |= {label.lower(): name for name, label in FINDINGS.items()} | {name.lower(): name for name in findings}
-    own |= {label.lower(): finding for label, finding in classes.items()}
-    known = set(findings)
-    return {label: finding for label, finding in own.items() if finding in known}
+    finding_by_label = {label.lower(): lesion for label, lesion in lesions(kind).items()}
+    finding_by_label |= {label.lower(): name for name, label in FINDINGS.items()} | {
+        name.lower(): name for name in findings
+    }
+    finding_by_label |= {label.lower(): finding for label, finding in classes.items()}
+    finding_set = set(findings)
+    return {label: finding for label, finding in finding_by_label.items() if finding in finding_set}
 
 
 def load(reference: Reference, findings: Iterable[str] = FINDINGS) -> Held:
@@ -68,44 +70,44 @@ def load(reference: Reference, findings: Iterable[str] = FINDINGS) -> Held:
 
     Raises UserError for a file that cannot be read, or without a box of any finding.
     """
-    regions, seen = read(reference.key, reference.path, reference.format)
+    regions, image_ids = read(reference.key, reference.path, reference.format)
     names, left_out = labels_of(reference.format, reference.classes, findings), Counter()
-    kept: dict[tuple[str, str], list[Annotation]] = {}
-    for one in regions:
-        finding = names.get(one.label.lower())
-        box = corners(one)
-        if one.image == UNLISTED:
+    regions_by_key: dict[tuple[str, str], list[Annotation]] = {}
+    for region in regions:
+        finding = names.get(region.label.lower())
+        box = corners(region)
+        if region.image == UNLISTED:
             left_out["image not listed"] += 1
         elif finding is None:
-            left_out[f"no finding for {one.label}"] += 1
+            left_out[f"no finding for {region.label}"] += 1
         elif box is None or box[0] >= box[2] or box[1] >= box[3]:
             left_out["no area"] += 1
         else:
-            kept.setdefault((image_name(reference.image_id, one.image), finding), []).append(one)
-    if not kept:
+            regions_by_key.setdefault((image_name(reference.image_id, region.image), finding), []).append(region)
+    if not regions_by_key:
         raise UserError(
             f"{reference.key} is {reference.path!r}, which has no box of any finding: map its labels "
             f"({_some(left_out)}) in semisyn.references.{reference.name}.classes"
         )
-    rows = [(*key, *box) for key, of in sorted(kept.items()) for box in _fused(of)]
-    images = frozenset(image_name(reference.image_id, image) for image in seen)
+    rows = [(*key, *box) for key, group in sorted(regions_by_key.items()) for box in _fused(group)]
+    images = frozenset(image_name(reference.image_id, image) for image in image_ids)
     return Held(pl.DataFrame(rows, schema=SCHEMA, orient="row"), images, left_out)
 
 
 def images_of(reference: Reference) -> frozenset[str]:
     """Return all images of a reference, whatever its labels mean. Raises UserError for a file that cannot be read."""
-    _, seen = read(reference.key, reference.path, reference.format)
-    return frozenset(image_name(reference.image_id, image) for image in seen)
+    _, image_ids = read(reference.key, reference.path, reference.format)
+    return frozenset(image_name(reference.image_id, image) for image in image_ids)
 
 
 def _some(left_out: Counter) -> str:
-    told = [reason.removeprefix("no finding for ") for reason, _ in left_out.most_common(5)]
-    return ", ".join(told) or "it has none"
+    labels = [reason.removeprefix("no finding for ") for reason, _ in left_out.most_common(5)]
+    return ", ".join(labels) or "it has none"
 
 
 def _fused(regions: list[Annotation]) -> list[tuple[float, ...]]:
-    boxes = np.array([corners(one) for one in regions], np.float64)
-    if len({one.reader for one in regions}) > 1:
+    boxes = np.array([corners(region) for region in regions], np.float64)
+    if len({region.reader for region in regions}) > 1:
         boxes = fuse(boxes, np.ones(len(boxes)), FUSED).boxes
     return [tuple(map(float, box)) for box in boxes]
 
@@ -121,10 +123,10 @@ def read_patients(paths: Iterable[str]) -> list[pl.DataFrame]:
 
 def patients_of(images: Iterable[str], tables: Iterable[pl.DataFrame]) -> dict[str, str]:
     """Return {image: its patient} by tables with image_id and subject_id; an image that none names is its own."""
-    known: dict[str, str] = {}
+    patient_by_image: dict[str, str] = {}
     for table in tables:
-        known |= dict(table.select("image_id", pl.col("subject_id").cast(pl.String)).iter_rows())
-    return {image: known.get(image, image) for image in images}
+        patient_by_image |= dict(table.select("image_id", pl.col("subject_id").cast(pl.String)).iter_rows())
+    return {image: patient_by_image.get(image, image) for image in images}
 
 
 def refuse_two_roles(images: Mapping[str, Iterable[str]], roles: Mapping[str, str], patient: Mapping[str, str]) -> None:
@@ -133,12 +135,12 @@ def refuse_two_roles(images: Mapping[str, Iterable[str]], roles: Mapping[str, st
     ``images``: {reference or training set: its images}; ``roles``: {the same: train, val or test}.
     """
     first: dict[str, str] = {}
-    for name, of in images.items():
-        for image in of:
-            whose = patient.get(image, image)
-            other = first.setdefault(whose, name)
-            if roles[other] != roles[name]:
+    for name, image_ids in images.items():
+        for image in image_ids:
+            subject = patient.get(image, image)
+            owner = first.setdefault(subject, name)
+            if roles[owner] != roles[name]:
                 raise UserError(
-                    f"in_two_roles: a patient of {other} ({roles[other]}) is also in {name} ({roles[name]}), so that "
+                    f"in_two_roles: a patient of {owner} ({roles[owner]}) is also in {name} ({roles[name]}), so that "
                     f"scores would be of images that were learnt: leave its images out of one of them"
                 )

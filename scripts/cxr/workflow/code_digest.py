@@ -57,12 +57,12 @@ def _imports_in(source: str) -> ast.Module:
 
 def local_sources(script: Path, root: Path = SCRIPTS) -> list[Path]:
     """Return ``script`` and every module under ``root`` that it imports, directly or not, sorted."""
-    seen, waiting = {script}, [script]
+    sources, waiting = {script}, [script]
     while waiting:
-        found = _local_imports(waiting.pop(), root) - seen
-        seen |= found
-        waiting += found
-    return sorted(seen)
+        new_sources = _local_imports(waiting.pop(), root) - sources
+        sources |= new_sources
+        waiting += new_sources
+    return sorted(sources)
 
 
 @cache
@@ -110,8 +110,8 @@ def resource_files(source: Path) -> list[Path]:
 def _declared(source: Path) -> tuple[str, ...]:
     if "RESOURCE_FILES" not in source.read_text(encoding="utf-8"):  # parsing every module would double the parse
         return ()
-    named = assigned(source).get("RESOURCE_FILES")
-    return () if named is None else tuple(ast.literal_eval(named))
+    declaration = assigned(source).get("RESOURCE_FILES")
+    return () if declaration is None else tuple(ast.literal_eval(declaration))
 
 
 @cache

@@ -71,22 +71,22 @@ class Known:
         self._held: dict[str, list] = {}
         self._used: dict[str, list] = {}
         try:
-            held = json.loads(file.read_text(encoding="utf-8")) if file else {}
-            if held.get("version") == VERSION:
-                self._held = dict(held["files"])
+            cache_content = json.loads(file.read_text(encoding="utf-8")) if file else {}
+            if cache_content.get("version") == VERSION:
+                self._held = dict(cache_content["files"])
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             pass  # it is rewritten
 
     def digest(self, path: Path) -> bytes:
         """Return the digest of a file's meaning."""
         state = os.stat(path)
-        key, known = os.path.abspath(path), [state.st_size, state.st_mtime_ns]
-        held = self._held.get(key)
-        if not (isinstance(held, list) and held[:2] == known):
-            held = [*known, meaning(path).hex()]
+        key, stamp = os.path.abspath(path), [state.st_size, state.st_mtime_ns]
+        entry = self._held.get(key)
+        if not (isinstance(entry, list) and entry[:2] == stamp):
+            entry = [*stamp, meaning(path).hex()]
         if time.time_ns() - state.st_mtime_ns > SETTLED_NS:
-            self._used[key] = held
-        return bytes.fromhex(held[2])
+            self._used[key] = entry
+        return bytes.fromhex(entry[2])
 
     def keep(self) -> None:
         """Write the digests if there are new ones and the file's folder is writable."""
@@ -102,7 +102,7 @@ class Known:
 
 def joined(digests: Iterable[tuple[str, bytes]]) -> str:
     """Return one digest of named digests, 16 hexadecimal digits."""
-    whole = hashlib.sha256()
+    hasher = hashlib.sha256()
     for name, digest in sorted(digests):
-        whole.update(name.encode() + b"\0" + digest)
-    return whole.hexdigest()[:16]
+        hasher.update(name.encode() + b"\0" + digest)
+    return hasher.hexdigest()[:16]

@@ -41,28 +41,32 @@ def _assigned(package: str, name: str) -> dict[str, ast.expr]:
     return assigned(next(path for path in (folder / f"{name}.py", folder / name / "__init__.py") if path.is_file()))
 
 
-def engine_inputs(stage: str, name: str, own: dict | None = None) -> dict[str, str]:
+def engine_inputs(stage: str, name: str, engine_settings: dict | None = None) -> dict[str, str]:
     """Return {name: path} of the files that an engine reads besides its stage's inputs.
 
     Raises UserError for a user's file that is missing.
     """
     package = package_of(stage)
-    folder = (own or {}).get(declared(package, name, "INSTEAD", None))
+    folder = (engine_settings or {}).get(declared(package, name, "INSTEAD", None))
     if folder:
         return {"folder": str(existing_folder(f"{stage}.{name}", folder))}
-    return declared(package, name, "INPUTS", {}) | _users_files(stage, name, own, "FILES")
+    return declared(package, name, "INPUTS", {}) | _users_files(stage, name, engine_settings, "FILES")
 
 
-def engine_sources(stage: str, name: str, own: dict | None = None) -> dict[str, str]:
+def engine_sources(stage: str, name: str, engine_settings: dict | None = None) -> dict[str, str]:
     """Return {name: path} of a user's files that the engine's own rules read.
 
     Raises UserError for a missing file.
     """
-    return _users_files(stage, name, own, "SOURCES")
+    return _users_files(stage, name, engine_settings, "SOURCES")
 
 
-def _users_files(stage: str, name: str, own: dict | None, constant: str) -> dict[str, str]:
-    files = {key: own[key] for key in declared(package_of(stage), name, constant, ()) if own[key]} if own else {}
+def _users_files(stage: str, name: str, engine_settings: dict | None, constant: str) -> dict[str, str]:
+    files = (
+        {key: engine_settings[key] for key in declared(package_of(stage), name, constant, ()) if engine_settings[key]}
+        if engine_settings
+        else {}
+    )
     for key, value in files.items():
         existing_file(f"{stage}.{name}.{key}", value)
     return files

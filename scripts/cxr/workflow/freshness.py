@@ -86,9 +86,9 @@ class _Checks:
 def refuse_unrecorded(outputs: list[str]) -> None:
     """Raise UserError if some existing results have no record of the settings and code that made them."""
     if outputs:
-        more = f" and {len(outputs) - 1} other results" if len(outputs) > 1 else ""
+        suffix = f" and {len(outputs) - 1} other results" if len(outputs) > 1 else ""
         raise UserError(
-            f"{outputs[0]}{more}: no record tells with which settings they were made, as after a copy without "
+            f"{outputs[0]}{suffix}: no record tells with which settings they were made, as after a copy without "
             "results/records: copy that folder too; or, if you know that they fit the present settings, run the same "
             "command with --touch first; or delete them"
         )

@@ -8,13 +8,13 @@ from cxr.workflow.code_digest import code_digest
 SCRIPT = "job.py"
 
 
-def job(function: str, *chosen: str) -> dict[str, str]:
+def job(function: str, *modules: str) -> dict[str, str]:
     """Return the params that name a rule's function and the digest of the code behind it.
 
-    ``function``: "ils.masks.sweep.run_shard", below ``cxr``; ``chosen``: modules that it imports by a name in the
+    ``function``: "ils.masks.sweep.run_shard", below ``cxr``; ``modules``: modules that it imports by a name in the
     settings, such as an engine: "imaging.organs.lite". A change of the code's meaning re-runs the rule.
     """
-    return {"function": function, "code": code_of(function.rpartition(".")[0], *chosen)}
+    return {"function": function, "code": code_of(function.rpartition(".")[0], *modules)}
 
 
 def code_of(*modules: str) -> str:
@@ -41,10 +41,10 @@ def warned(defaults: Mapping | None, seconds: int) -> str:
     the shell that the executor starts there, and SLURM kills the rest of a step whose first process ended.
     ``defaults``: the profile's default-resources; a rule's own slurm_extra would replace theirs, so both are returned.
     """
-    given = (defaults or {}).get("slurm_extra")
-    raw = "" if given is None else str(getattr(given, "raw", given) or "")
+    slurm_extra = (defaults or {}).get("slurm_extra")
+    raw = "" if slurm_extra is None else str(getattr(slurm_extra, "raw", slurm_extra) or "")
     try:
-        others = str(ast.literal_eval(raw)) if raw else ""
+        profile_options = str(ast.literal_eval(raw)) if raw else ""
     except (ValueError, SyntaxError):  # not in quotes
-        others = raw
-    return " ".join(filter(None, (others, f"--signal=URG@{seconds}")))
+        profile_options = raw
+    return " ".join(filter(None, (profile_options, f"--signal=URG@{seconds}")))

@@ -14,7 +14,7 @@ def lock_told(directory: Path, arguments: list[str], python: str) -> str:
     if at_work := workers(directory):
         return f"{directory} is in use: Snakemake works in it as process {at_work[0]}; wait for that, or end it"
     command = shlex.join([*program(arguments, python), *arguments[1:], "--unlock"])
-    told = (
+    advice = (
         f"{directory} is locked by a run that was killed: no Snakemake on {platform.node()} works in it. If none does "
         f"on another machine either, free it with\n\n    {command}\n\nand start again: finished files stay, "
         "half-finished ones are remade"
@@ -22,8 +22,8 @@ def lock_told(directory: Path, arguments: list[str], python: str) -> str:
     try:
         refuse_orphans(directory, submits=False)
     except UserError as error:
-        return f"{told}. First: {error}"
-    return told
+        return f"{advice}. First: {error}"
+    return advice
 
 
 def program(arguments: list[str], python: str) -> list[str]:
@@ -33,13 +33,13 @@ def program(arguments: list[str], python: str) -> list[str]:
 
 def workers(directory: Path) -> list[int]:
     """Return the Snakemake processes on this machine that work in a folder, without this one and its parent."""
-    folder, numbers = os.path.realpath(directory), []
+    folder, process_ids = os.path.realpath(directory), []
     for process in Path("/proc").glob("[0-9]*"):
         try:
             words = (process / "cmdline").read_bytes().split(b"\0")
-            at = os.path.realpath(process / "cwd")
+            cwd = os.path.realpath(process / "cwd")
         except OSError:  # it ended, or belongs to another user
             continue
-        if at == folder and any(Path(os.fsdecode(word)).name == "snakemake" for word in words[:4]):
-            numbers.append(int(process.name))
-    return sorted({*numbers} - {os.getpid(), os.getppid()})
+        if cwd == folder and any(Path(os.fsdecode(word)).name == "snakemake" for word in words[:4]):
+            process_ids.append(int(process.name))
+    return sorted({*process_ids} - {os.getpid(), os.getppid()})

@@ -68,42 +68,42 @@ class MedgroundPlan:
         A model in the job is loaded once for all sources and shards; the clients of a server are a job for each.
         """
         if self._one_job(stage):
-            return {"source": self._sources(asked=True), "shard": self.shards}
+            return {"source": self._sources(exclude_stated=True), "shard": self.shards}
         return {"source": ["{source}"], "shard": ["{shard}"]}
 
-    def asking_name(self, stage: str, one: str) -> str:
-        """Return the name of such a job: all, or ``one``, that of a shard's."""
-        return "all" if self._one_job(stage) else one
+    def asking_name(self, stage: str, shard_name: str) -> str:
+        """Return the name of such a job: all, or ``shard_name``, that of a shard's."""
+        return "all" if self._one_job(stage) else shard_name
 
     def ways(self, stage: str) -> list[str]:
         """Return the ways in which such a job asks: all of them, or the wildcard's."""
         return list(self.asks[stage]) if self._one_job(stage) else ["{asked}"]
 
     def _one_job(self, stage: str) -> bool:
-        return bool(self.loading[stage] and self.asks[stage] and self._sources(asked=True))
+        return bool(self.loading[stage] and self.asks[stage] and self._sources(exclude_stated=True))
 
     def to_ask(self, stage: str) -> Callable[[object], dict]:
         """Return, as a function of a job's wildcards, the options of asking a stage's language model."""
 
         def options(wildcards: object) -> dict:
             files = self.asking(stage)
-            own = dict(wildcards.items())
-            of = [name.format(**own) for name in files["source"] for _ in files["shard"]]
-            ways = {"ways": [one.format(**own) for one in self.ways(stage)]} if stage == "verification" else {}
-            return dict(self.options[f"{stage}_told"]) | {"of": of} | ways
+            values = dict(wildcards.items())
+            sources = [name.format(**values) for name in files["source"] for _ in files["shard"]]
+            ways = {"ways": [way.format(**values) for way in self.ways(stage)]} if stage == "verification" else {}
+            return dict(self.options[f"{stage}_told"]) | {"of": sources} | ways
 
         return options
 
-    def told(self, stage: str, asked: str) -> Callable[[object], list[str]]:
+    def told(self, stage: str, way: str) -> Callable[[object], list[str]]:
         """Return, as an input function, the file of a language model's answers that a shard's rule reads.
 
         None where it is not asked so, or the source's queries are statements.
         """
 
         def files(wildcards: object) -> list[str]:
-            if asked not in self.asks[stage] or wildcards.source in self.stated:
+            if way not in self.asks[stage] or wildcards.source in self.stated:
                 return []
-            return [f"{ROOT}/{stage}/{wildcards.source}/{wildcards.shard}.{asked}.jsonl"]
+            return [f"{ROOT}/{stage}/{wildcards.source}/{wildcards.shard}.{way}.jsonl"]
 
         return files
 
@@ -117,8 +117,8 @@ class MedgroundPlan:
         keys = self.sources[source]
         if keys["kind"] in EMBEDDED:
             return {}
-        given = {"medsegbench": "npz", "lvit": "folder"}.get(keys["kind"], "manifest")
-        return {given: keys[given]} | self.films.get(source, {})
+        path_key = {"medsegbench": "npz", "lvit": "folder"}.get(keys["kind"], "manifest")
+        return {path_key: keys[path_key]} | self.films.get(source, {})
 
     def of_cohort(self, source: str, shard: str) -> dict:
         """Return {name: files} that a shard of a source of the cohort is read from."""
@@ -140,9 +140,9 @@ class MedgroundPlan:
         """Return the options of a stage for one source."""
         options, keys = dict(self.options[stage]), self.sources[source]
         if stage == "sources":
-            drawn = {} if keys["kind"] == "cells" else {"cells": 0, "seed": 0}  # which no other kind depends on
+            cell_options = {} if keys["kind"] == "cells" else {"cells": 0, "seed": 0}  # which no other kind depends on
             alike = {} if keys["anatomy"] else {"same_picture": 1.0}
-            return options | drawn | alike | {"name": source, "source": keys}
+            return options | cell_options | alike | {"name": source, "source": keys}
         if stage == "regions":
             least = options.pop("min_px_ils")
             return options | ({"min_px": least} if keys["kind"] == "ils" else {})
@@ -157,29 +157,29 @@ class MedgroundPlan:
         """Return the files of a stage, of each source and shard in this order; ``asked``: without statements' ones."""
         return [f"{ROOT}/{stage}/{source}/{shard}.{ending}" for source in self._sources(asked) for shard in self.shards]
 
-    def _sources(self, asked: bool) -> list[str]:
-        return [name for name in self.sources if not (asked and name in self.stated)]
+    def _sources(self, exclude_stated: bool) -> list[str]:
+        return [name for name in self.sources if not (exclude_stated and name in self.stated)]
 
 
-def medground_plan(settings: Settings, shards: Sequence[str], known: Sequence[str]) -> MedgroundPlan:
-    """Return the plan. ``shards``: of the cohort; ``known``: the threshold sets. Raises UserError."""
+def medground_plan(settings: Settings, shards: Sequence[str], threshold_sets: Sequence[str]) -> MedgroundPlan:
+    """Return the plan. ``shards``: of the cohort; ``threshold_sets``: the threshold sets. Raises UserError."""
     plain, seed = settings.medground.model_dump(mode="json"), settings.seed
     del plain["sources"]["sets"]
     sources = settings.medground.sources.in_use(settings.cohort.source)
-    sets = {name: one.model_dump(mode="json") for name, one in sources.items()}
-    for name, one in sets.items():
-        if one["kind"] == "ils" and one["thresholds"] not in known:
+    sets = {name: source.model_dump(mode="json") for name, source in sources.items()}
+    for name, source in sets.items():
+        if source["kind"] == "ils" and source["thresholds"] not in threshold_sets:
             raise UserError(
-                f"medground.sources.sets.{name}.thresholds is {one['thresholds']!r}: choose one of {', '.join(known)}"
+                f"medground.sources.sets.{name}.thresholds is {source['thresholds']!r}: choose one of {', '.join(threshold_sets)}"
             )
-        if one["kind"] == "medsegbench":
-            existing_file(f"medground.sources.sets.{name}.npz", one["npz"])
-        elif one["kind"] not in EMBEDDED:
-            if one["kind"] == "lvit":
-                existing_folder(f"medground.sources.sets.{name}.folder", one["folder"])
+        if source["kind"] == "medsegbench":
+            existing_file(f"medground.sources.sets.{name}.npz", source["npz"])
+        elif source["kind"] not in EMBEDDED:
+            if source["kind"] == "lvit":
+                existing_folder(f"medground.sources.sets.{name}.folder", source["folder"])
             else:
-                existing_file(f"medground.sources.sets.{name}.manifest", one["manifest"])
-            one["classes"] = one["classes"] or {"region": {"one": "", "many": "", "parents": {}, "ask": True}}
+                existing_file(f"medground.sources.sets.{name}.manifest", source["manifest"])
+            source["classes"] = source["classes"] or {"region": {"one": "", "many": "", "parents": {}, "ask": True}}
     names = _shards(sets, plain["sources"].pop("shards"), shards)
     audit = plain.pop("audit")
     asked_of, models = _models(settings, plain, seed)
@@ -192,31 +192,31 @@ def medground_plan(settings: Settings, shards: Sequence[str], known: Sequence[st
         "burned_in": settings.privacy.burned_in,
         "scrub": settings.privacy.texts == "scrub",
     }
-    given = options["queries"].pop("table")
+    texts_path = options["queries"].pop("table")
     if options["queries"]["engine"] != "table":
-        given = ""
-    elif not Path(given).is_dir():
-        existing_file("medground.queries.table", given)
-    asked = {name: plain["queries"][name] for name in ("per_image", "per_image_many", "many")}
-    uses = {name: one["use"] for name, one in sets.items()}
-    stated = [name for name, one in sets.items() if one["queries"] == "statements"]
-    options["dataset"] |= asked | {"uses": uses, "stated": stated, "sources": list(sets), "shards": names}
+        texts_path = ""
+    elif not Path(texts_path).is_dir():
+        existing_file("medground.queries.table", texts_path)
+    query_limits = {name: plain["queries"][name] for name in ("per_image", "per_image_many", "many")}
+    uses = {name: source["use"] for name, source in sets.items()}
+    stated = [name for name, source in sets.items() if source["queries"] == "statements"]
+    options["dataset"] |= query_limits | {"uses": uses, "stated": stated, "sources": list(sets), "shards": names}
     export = {name: options["dataset"].pop(name) for name in EXPORT}
     files = {"sources": list(sets), "shards": names}
     options["export"], options["language"] = export | files, files
     options |= asked_of
     options["chart"] = {"dpi": settings.figures.dpi}
-    each = options["dataset"].pop("gallery")
-    options["gallery"] = files | {"each": each, "quality": settings.figures.quality, "seed": seed}
-    drawn = {"queries": settings.review.positives, "seed": settings.review.seed}
-    options["audit_units"] = drawn | {"sources": list(sets), "shards": names}
+    num_examples = options["dataset"].pop("gallery")
+    options["gallery"] = files | {"each": num_examples, "quality": settings.figures.quality, "seed": seed}
+    audit_options = {"queries": settings.review.positives, "seed": settings.review.seed}
+    options["audit_units"] = audit_options | {"sources": list(sets), "shards": names}
     formats, tokenizer = options["dataset"].pop("export"), options["dataset"].pop("tokenizer")
     if tokenizer and not Path(tokenizer).is_dir():
         existing_file("medground.dataset.tokenizer", tokenizer)
     entities = _entities(options["dataset"].pop("entities"), options["dataset"].pop("scispacy"), options)
     votes = [str(existing_file("medground.audit", audit))] if audit else []
-    films = {name: film_files(name, one, shards) for name, one in sets.items() if one["anatomy"]}
-    texts = [given] if given else []
+    films = {name: film_files(name, source, shards) for name, source in sets.items() if source["anatomy"]}
+    texts = [texts_path] if texts_path else []
     return MedgroundPlan(sets, names, options, formats, votes, texts, tokenizer, entities, **models, films=films)
 
 
@@ -228,10 +228,12 @@ def _entities(engine: str, folders: Mapping[str, str], options: dict) -> list[st
     options["entities"] = dict(folders)
     if engine == "lexicon":
         return []
-    named = {
+    pipeline_folders = {
         name: existing_folder(f"medground.dataset.scispacy.{name}", path) for name, path in folders.items() if path
     }
-    return sorted(str(file) for folder in named.values() for file in Path(folder).iterdir() if file.is_file())
+    return sorted(
+        str(file) for folder in pipeline_folders.values() for file in Path(folder).iterdir() if file.is_file()
+    )
 
 
 def film_files(name: str, keys: Mapping, shards: Sequence[str]) -> dict[str, list[str]]:
@@ -240,20 +242,20 @@ def film_files(name: str, keys: Mapping, shards: Sequence[str]) -> dict[str, lis
     Raises UserError where another run's folder lacks them.
     """
     folder = Path(keys["anatomy"])
-    own = folder.resolve() == Path(OWN).resolve()
+    is_own_run = folder.resolve() == Path(OWN).resolve()
     stages = ["frames", "organs", "anatomy", *(["anomaly"] if keys["anomaly"] == "results" else [])]
-    if not own:
+    if not is_own_run:
         existing_folder(f"medground.sources.sets.{name}.anatomy", keys["anatomy"])
         shards = sorted(path.stem for path in (folder / "anatomy").glob("*.h5"))
-        wanted = [f"{stage}/{shard}.h5" for stage in stages for shard in shards]
-        wanted += [f"cohort/{shard}.parquet" for shard in shards]
-        lost = [one for one in wanted or ["anatomy/*.h5"] if not (folder / one).is_file()]
+        expected_files = [f"{stage}/{shard}.h5" for stage in stages for shard in shards]
+        expected_files += [f"cohort/{shard}.parquet" for shard in shards]
+        lost = [file for file in expected_files or ["anatomy/*.h5"] if not (folder / file).is_file()]
         if lost:
             raise UserError(
                 f"medground.sources.sets.{name}.anatomy: {keys['anatomy']!r} has no {lost[0]}: give the folder results "
                 f"of a run of `snakemake {stages[-1]}`"
             )
-    folder = OWN if own else folder
+    folder = OWN if is_own_run else folder
     return {"film_cohort": [f"{folder}/cohort/{shard}.parquet" for shard in shards]} | {
         f"film_{stage}": [f"{folder}/{stage}/{shard}.h5" for shard in shards] for stage in stages
     }
@@ -270,7 +272,7 @@ def _models(settings: Settings, plain: dict, seed: int) -> tuple[dict[str, dict]
     llm = {"queries": queries.pop("llm"), "verification": verification["llm"]}
     for name in VERDICTS[1:]:
         verification.pop(name)
-    chosen = {"queries": settings.medground.queries.engine, "verification": settings.medground.verification.judge}
+    engines = {"queries": settings.medground.queries.engine, "verification": settings.medground.verification.judge}
     mode = settings.medground.verification.mode
     asks = {"queries": ["told"], "verification": ["confirm", "select"] if mode == "both" else [mode]}
     options = {
@@ -284,7 +286,7 @@ def _models(settings: Settings, plain: dict, seed: int) -> tuple[dict[str, dict]
     }
     loading = {stage: keys["transport"] == "offline" for stage, keys in llm.items()}
     return asked_of, {
-        "asks": {stage: names if chosen[stage] == "vllm" else [] for stage, names in asks.items()},
+        "asks": {stage: names if engines[stage] == "vllm" else [] for stage, names in asks.items()},
         "prompts": {
             stage: [str(existing_file(f"medground.{stage}.llm.prompts", keys["prompts"]))] if keys["prompts"] else []
             for stage, keys in llm.items()
@@ -294,17 +296,17 @@ def _models(settings: Settings, plain: dict, seed: int) -> tuple[dict[str, dict]
     }
 
 
-def _shards(sets: Mapping[str, dict], asked: int | None, cohort: Sequence[str]) -> list[str]:
+def _shards(sets: Mapping[str, dict], num_shards: int | None, cohort: Sequence[str]) -> list[str]:
     """Return the names of the sources' shards: the cohort's, where one of them is read from it, shard by shard.
 
     Raises UserError where another number is asked.
     """
-    kinds = {name: one["kind"] for name, one in sets.items()}
+    kinds = {name: source["kind"] for name, source in sets.items()}
     if ILS in kinds.values():
-        if asked not in (None, len(cohort)):
+        if num_shards not in (None, len(cohort)):
             raise UserError(
-                f"medground.sources.shards is {asked}, but a source of kind {ILS} has the cohort's {len(cohort)}: "
+                f"medground.sources.shards is {num_shards}, but a source of kind {ILS} has the cohort's {len(cohort)}: "
                 "leave it out, or change cohort.shards"
             )
         return list(cohort)
-    return shard_names(asked or (1 if set(kinds.values()) <= set(EMBEDDED) else SHARDS))
+    return shard_names(num_shards or (1 if set(kinds.values()) <= set(EMBEDDED) else SHARDS))

@@ -22,14 +22,14 @@ def is_path(model: str) -> bool:
 
     A path begins as one, has more parts than such a name, or its first part is a folder that is here.
     """
-    first, slash, rest = model.partition("/")
-    return model.startswith((".", "/", "~")) or "/" in rest or (bool(slash) and Path(first).is_dir())
+    first, slash, remainder = model.partition("/")
+    return model.startswith((".", "/", "~")) or "/" in remainder or (bool(slash) and Path(first).is_dir())
 
 
 def _loaded(settings: Settings) -> Iterator[tuple[str, str]]:
     """Yield (key, model) of what jobs load."""
-    for section, asked, models in _asked(settings):
-        if asked and section.transport == "offline":
+    for section, is_asked, models in _asked(settings):
+        if is_asked and section.transport == "offline":
             yield from models.items()
     tuning = settings.vlm.tuning
     for name, run in tuning.runs.items():
@@ -55,10 +55,14 @@ def _asked(settings: Settings) -> Iterator[tuple[Section, bool, dict[str, str]]]
         llm = getattr(medground, name).llm
         yield llm, choice == "vllm", {f"medground.{name}.llm.model": llm.model}
     filtered, conversations, evaluation = radvlm.filtered, radvlm.conversations, radvlm.evaluation
-    named = {"radvlm.filtered.llm.model": filtered.llm.model}
-    yield filtered.llm, filtered.engine in ("vllm", "both"), named
-    told = {name: getattr(conversations.llm, name) for name in ("train_model", "test_model")}
-    own = {f"radvlm.conversations.llm.{name}": model for name, model in told.items() if model}
-    yield conversations.llm, conversations.engine != RULES, own if all(told.values()) else own | named
+    filtered_models = {"radvlm.filtered.llm.model": filtered.llm.model}
+    yield filtered.llm, filtered.engine in ("vllm", "both"), filtered_models
+    model_by_key = {name: getattr(conversations.llm, name) for name in ("train_model", "test_model")}
+    conversation_models = {f"radvlm.conversations.llm.{name}": model for name, model in model_by_key.items() if model}
+    yield (
+        conversations.llm,
+        conversations.engine != RULES,
+        conversation_models if all(model_by_key.values()) else conversation_models | filtered_models,
+    )
     yield evaluation.llm, evaluation.judge == "vllm", {"radvlm.evaluation.llm.model": evaluation.llm.model}
     yield evaluation.green, "green" in evaluation.annotators, {"radvlm.evaluation.green.model": evaluation.green.model}

@@ -40,11 +40,11 @@ def known_names(plan: Plan) -> Mapping[str, Iterable[str]]:
 def unknown_name(plan: Plan, path: str) -> str:
     """Return a sentence if a path of results bears a name that the settings do not declare, else ""."""
     for pattern, kind in FOLDERS.items():
-        found = re.match(pattern, path.removeprefix("./"))
+        match = re.match(pattern, path.removeprefix("./"))
         names = list(known_names(plan)[kind])
-        if found and found[1] not in names:
+        if match and match[1] not in names:
             return (
-                f"{path}: there is no {kind} {found[1]!r}; there {'is' if len(names) == 1 else 'are'} "
+                f"{path}: there is no {kind} {match[1]!r}; there {'is' if len(names) == 1 else 'are'} "
                 f"{', '.join(names) or 'none'} ({DECLARED_AT[kind]})"
             )
     return ""

@@ -172,7 +172,7 @@ def _agreement(settings: Settings, plain: dict) -> dict[str, dict]:
 def _ablation(settings: Settings, plain: dict) -> dict[str, dict]:
     """Return the options of the table of all threshold sets and grid points, and of its figures."""
     thresholds, grid = settings.thresholds, settings.thresholds.grid
-    sets = {name: chosen.model_dump() for name, chosen in thresholds.all_sets().items()}
+    sets = {name: threshold_set.model_dump() for name, threshold_set in thresholds.all_sets().items()}
     axes = [{"part": part, "tau": tau, "values": values} for part, tau, values in grid.axes()]
     return {
         "ablation": plain["ablation"] | {"sets": sets, "grid": list(thresholds.grid_sets())},
@@ -202,35 +202,37 @@ def model_options(key: str, llm: dict, seed: int) -> dict:
 
 def data(settings: Settings, shards: list[str]) -> dict[str, dict]:
     """Return {set: index, masks, frames, pictures}: the files that its pairs use; pictures are a release's images."""
-    own = {name: f"results/masks/{name}" for name in settings.thresholds.all_sets()}
-    found = {
+    folder_by_set = {name: f"results/masks/{name}" for name in settings.thresholds.all_sets()}
+    files_by_set = {
         name: {
             "index": f"{folder}/index.parquet",
             "masks": [f"{folder}/{shard}.h5" for shard in shards],
             "frames": [f"results/frames/{shard}.h5" for shard in shards],
             "pictures": [],
         }
-        for name, folder in own.items()
+        for name, folder in folder_by_set.items()
     }
     if settings.dataset.mimic_ils:
         folder = f"results/masks/{MIMIC_ILS}"
         files = {"index": f"{folder}/index.parquet", "masks": [f"{folder}/{MIMIC_ILS}.h5"], "frames": []}
-        found[MIMIC_ILS] = files | {"pictures": f"results/dataset/{MIMIC_ILS}/pictures.tsv"}
-    return found
+        files_by_set[MIMIC_ILS] = files | {"pictures": f"results/dataset/{MIMIC_ILS}/pictures.tsv"}
+    return files_by_set
 
 
 def references(settings: Settings) -> dict[str, dict]:
     """Return {reference: its rule's options}; by default the embedded cohort's truth is the only reference."""
-    found = {name: given.model_dump() | {"name": name} for name, given in settings.agreement.references.items()}
-    if not found and settings.cohort.source == "embedded":
+    options_by_reference = {
+        name: reference.model_dump() | {"name": name} for name, reference in settings.agreement.references.items()
+    }
+    if not options_by_reference and settings.cohort.source == "embedded":
         truth = {"format": "painted", "path": EMBEDDED_TRUTH, "classes": {}, "image_id": "{stem}"}
-        found = {"painted": truth | {"name": "painted"}}
-    return found
+        options_by_reference = {"painted": truth | {"name": "painted"}}
+    return options_by_reference
 
 
 def formats(settings: Settings) -> list[str]:
     """Return the modules that read the references, each imported by the name of its format."""
-    return sorted({f"annotations.{one.format}" for one in settings.agreement.references.values()})
+    return sorted({f"annotations.{reference.format}" for reference in settings.agreement.references.values()})
 
 
 PUBLISHED_BY = "rosalia"
@@ -249,12 +251,12 @@ def runs(settings: Settings) -> dict[str, dict]:
     inference that depend on the run; beside: the paper's model whose scores are shown beside its own; wordings: the
     paraphrases that it is also trained on, [] for none.
     """
-    found = {}
+    options_by_run = {}
     for name, run in settings.training.named_runs().items():
         lines = run.lines or f"results/dataset/{run.thresholds}/train.jsonl"
         without = OWN if run.weights == OWN else PUBLISHED_BY
         engine = settings.training.engine if run.trained else without
-        found[name] = {
+        options_by_run[name] = {
             "train": lines,
             "thresholds": run.thresholds,
             "test": run.test or run.thresholds,
@@ -265,20 +267,22 @@ def runs(settings: Settings) -> dict[str, dict]:
             "asking": {"dtype": getattr(settings.training, engine).dtype},
             "beside": "ROSALIA" if run.trained else BESIDE.get(run.weights, "ROSALIA"),
         }
-    return found
+    return options_by_run
 
 
-def starts(known: dict[str, dict], files: dict[str, str], published: dict[str, str]) -> dict[str, dict[str, str]]:
+def starts(
+    options_by_run: dict[str, dict], files: dict[str, str], published: dict[str, str]
+) -> dict[str, dict[str, str]]:
     """Return {run: files that its model is made from}, by the names of the engine's ``INPUTS``.
 
-    ``known``: of :func:`runs`; ``files``: the engine's inputs; ``published``: the inputs of a published model.
+    ``options_by_run``: of :func:`runs`; ``files``: the engine's inputs; ``published``: the inputs of a published model.
     """
-    found = {}
-    for name, run in known.items():
-        own = files if run["trained"] else published
+    files_by_run = {}
+    for name, run in options_by_run.items():
+        engine_files = files if run["trained"] else published
         fetched = {"lisa": f"results/weights/{run['weights']}"} if run["weights"] else {}
-        found[name] = {} if run["weights"] == OWN else own | fetched
-    return found
+        files_by_run[name] = {} if run["weights"] == OWN else engine_files | fetched
+    return files_by_run
 
 
 def wordings_of(thresholds: str) -> str:
@@ -307,10 +311,10 @@ def check_files(settings: Settings, image: str) -> None:
             existing_file("release.test", settings.release.test.replace("{thresholds}", name))
     if settings.evaluation.reviewed:
         existing_file("evaluation.reviewed", settings.evaluation.reviewed)
-    for name, other in settings.evaluation.predictions.items():
-        if other.path:
-            existing = existing_file if other.adapter in FILE_ADAPTERS else existing_folder
-            existing(f"evaluation.predictions.{name}.path", other.path)
+    for name, prediction in settings.evaluation.predictions.items():
+        if prediction.path:
+            existing = existing_file if prediction.adapter in FILE_ADAPTERS else existing_folder
+            existing(f"evaluation.predictions.{name}.path", prediction.path)
     check_models(settings)
     if image:
         existing_file("image", image)
@@ -326,35 +330,44 @@ def sheets(settings: Settings) -> list[str]:
 def evaluated(settings: Settings) -> dict[str, dict]:
     """Return {run or other model: test, predictions, masks}: the set of its test split, and its predictions."""
     split = settings.inference.split
-    found = {}
+    files_by_model = {}
     for name, run in runs(settings).items():
         stem = f"results/inference/{name}/{split}"
-        found[name] = {"test": run["test"], "predictions": f"{stem}.jsonl", "masks": f"{stem}.h5"}
-        found[name]["beside"] = run["beside"]
-    for name, other in settings.evaluation.predictions.items():
-        found[name] = {"test": other.test, "beside": name} | _predictions(name, other.adapter, other.path)
-    return found
+        files_by_model[name] = {"test": run["test"], "predictions": f"{stem}.jsonl", "masks": f"{stem}.h5"}
+        files_by_model[name]["beside"] = run["beside"]
+    for name, prediction in settings.evaluation.predictions.items():
+        files_by_model[name] = {"test": prediction.test, "beside": name} | _predictions(
+            name, prediction.adapter, prediction.path
+        )
+    return files_by_model
 
 
 def _predictions(name: str, adapter: str, path: str) -> dict:
     if adapter == "jsonl":  # our own format; masks may be beside it, or named by its lines
-        beside = Path(path).with_suffix(".h5")
-        return {"predictions": path, "masks": str(beside) if beside.is_file() else []}
+        masks_path = Path(path).with_suffix(".h5")
+        return {"predictions": path, "masks": str(masks_path) if masks_path.is_file() else []}
     stem = f"results/evaluation/{name}/predictions"
     return {"predictions": f"{stem}.jsonl", "masks": f"{stem}.h5"}
 
 
-def asked(config: dict, known: dict, others: Collection[str] = ()) -> dict:
-    """Return the keys of `snakemake predict --config`: image, instructions, run ("" for one of ``others``).
+def asked(config: dict, training_runs: dict, vlm_runs: Collection[str] = ()) -> dict:
+    """Return the keys of `snakemake predict --config`: image, instructions, run ("" for one of ``vlm_runs``).
 
-    The default run is `base`, which needs no training, or the first of ``known`` without that; ``others``: runs that
+    The default run is `base`, which needs no training, or the first of ``training_runs`` without that; ``vlm_runs``: runs that
     another target asks. They are not settings. Raises UserError for an unknown run.
     """
-    given, run = config.get("instruction", []), str(config.get("run") or (BASE if BASE in known else next(iter(known))))
-    if run not in known and run not in others:
-        named = f"{', '.join(known)} (training.runs)" + (
-            f" and {', '.join(others)} (vlm.tuning.runs)" if others else ""
+    instruction, run = (
+        config.get("instruction", []),
+        str(config.get("run") or (BASE if BASE in training_runs else next(iter(training_runs)))),
+    )
+    if run not in training_runs and run not in vlm_runs:
+        choices = f"{', '.join(training_runs)} (training.runs)" + (
+            f" and {', '.join(vlm_runs)} (vlm.tuning.runs)" if vlm_runs else ""
         )
-        raise UserError(f"run is {run!r}, but the runs are {named}")
-    instructions = [given] if isinstance(given, str) else list(given)
-    return {"image": str(config.get("image", "")), "instructions": instructions, "run": run if run in known else ""}
+        raise UserError(f"run is {run!r}, but the runs are {choices}")
+    instructions = [instruction] if isinstance(instruction, str) else list(instruction)
+    return {
+        "image": str(config.get("image", "")),
+        "instructions": instructions,
+        "run": run if run in training_runs else "",
+    }

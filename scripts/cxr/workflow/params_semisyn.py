@@ -45,8 +45,8 @@ def _detectors(plain: dict) -> dict:
     system = plain["semisyn"]
     section = dict(system["detectors"])
     embedded = plain["cohort"]["source"] == "embedded"
-    for name, few, many in (("updates", EMBEDDED_UPDATES, UPDATES), ("seeds", EMBEDDED_SEEDS, SEEDS)):
-        section[name] = section[name] or (few if embedded else many)
+    for name, embedded_default, default in (("updates", EMBEDDED_UPDATES, UPDATES), ("seeds", EMBEDDED_SEEDS, SEEDS)):
+        section[name] = section[name] or (embedded_default if embedded else default)
     if section["budget"] == "epochs":
         section["updates"] = 0  # which follow from the images
     return (
@@ -73,7 +73,7 @@ def _readers(plain: dict) -> dict[str, dict]:
     system = plain["semisyn"]
     section, key = system["readers"], "semisyn.readers"
     reference = _reference(system, section["reference"])
-    drawn = {name: section[name] for name in ("replicates", "interval", "seed")}
+    bootstrap_options = {name: section[name] for name in ("replicates", "interval", "seed")}
     return {
         "semisyn_readers": {
             "images": section["images"],
@@ -89,23 +89,23 @@ def _readers(plain: dict) -> dict[str, dict]:
             "synthetic": plain["cohort"]["source"] == "embedded",
         },
         "semisyn_readers_answers": {"form": "readers", "setting": f"{key}.sheets"},
-        "semisyn_readers_tables": drawn | {"readers": len(section["experts"])},
+        "semisyn_readers_tables": bootstrap_options | {"readers": len(section["experts"])},
     }
 
 
 def _prompts(plain: dict) -> dict[str, dict]:
     """Return the options of the mined phrases, which nothing is drawn for."""
     system = plain["semisyn"]
-    told = system["prompts"] | {"reference": _reference(system, system["prompts"]["reference"])}
-    return {"semisyn_prompts": told | {"findings": system["findings"]}}
+    options = system["prompts"] | {"reference": _reference(system, system["prompts"]["reference"])}
+    return {"semisyn_prompts": options | {"findings": system["findings"]}}
 
 
 def _reference(system: dict, name: str) -> dict:
     """Return what a stage is told of a reference; the table of its patients is for other cohorts' images."""
-    told = {"name": name} | dict(system["references"].get(name, {}))
+    reference = {"name": name} | dict(system["references"].get(name, {}))
     for unused in ("patients", "images"):
-        told.pop(unused, None)
-    return told
+        reference.pop(unused, None)
+    return reference
 
 
 def _dataset(plain: dict) -> dict:
@@ -121,14 +121,14 @@ def _dataset(plain: dict) -> dict:
 def _edited(system: Semisyn, plain: dict) -> dict[str, dict]:
     """Return the options of the editing, of its scores and of the choice of configurations."""
     sections, compared = plain["semisyn"], system.compared
-    section, realism, chosen = (sections[name] for name in ("editing", "realism", "selection"))
+    section, realism, selection_section = (sections[name] for name in ("editing", "realism", "selection"))
     shared = {"seed": plain["seed"], "findings": sections["findings"]}
-    configs = {name: each.model_dump(mode="json") for name, each in compared.items()} | section["configs"]
+    configs = {name: config.model_dump(mode="json") for name, config in compared.items()} | section["configs"]
     editing = {name: section[name] for name in ("max_leak", "visible", "choice")}
     editing |= {"configs": configs, "own": {name: section[name] for name in ENGINES}}
-    editing |= {"parts": chosen["parts"]}
+    editing |= {"parts": selection_section["parts"]}
     engines = {"detector": plain["boxes"]["engine"], "classifier": sections["healthy"]["classifier"]}
-    selection = {name: chosen[name] for name in ("metrics", "interval", "samples")}
+    selection = {name: selection_section[name] for name in ("metrics", "interval", "samples")}
     selection |= {"configs": {name: configs[name] for name in compared}, "same_as": same_as(compared)}
     scores = {name: value for name, value in realism.items() if name not in ("features", "clip")}
     real = {"reference": _reference(sections, realism["reference"]), "findings": sections["findings"]}
@@ -144,11 +144,11 @@ def _edited(system: Semisyn, plain: dict) -> dict[str, dict]:
 def same_as(configs: Mapping[str, EditingConfig]) -> dict[str, str]:
     """Return {configuration: the one before it that makes the same images}; the latter alone is edited."""
     first: dict[tuple, str] = {}
-    found = {}
+    duplicates = {}
     for name, config in configs.items():
-        if (other := first.setdefault(config.effective(), name)) != name:
-            found[name] = other
-    return found
+        if (earlier_name := first.setdefault(config.effective(), name)) != name:
+            duplicates[name] = earlier_name
+    return duplicates
 
 
 def _healthy(plain: dict) -> dict:
@@ -172,8 +172,8 @@ def _priors(plain: dict) -> dict[str, dict]:
         section |= {name: unused[name] for name in (*FITS, "reference")}
     if section["zones"] != "fit":
         section |= {name: unused[name] for name in ZONES}
-    told = plain["semisyn"]["references"].get(section["reference"], {"format": "", "image_id": "", "classes": {}})
-    section |= {name: told[name] for name in ("format", "image_id", "classes")}
+    reference = plain["semisyn"]["references"].get(section["reference"], {"format": "", "image_id": "", "classes": {}})
+    section |= {name: reference[name] for name in ("format", "image_id", "classes")}
     fitted = "fit" in (section["source"], section["zones"])
     section |= {"organs": plain["organs"]["engine"] if fitted else "", "findings": plain["semisyn"]["findings"]}
     chart = {"dpi": plain["figures"]["dpi"], "findings": plain["semisyn"]["findings"], "seed": plain["seed"]}

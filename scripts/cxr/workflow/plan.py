@@ -105,7 +105,7 @@ class Plan:
     @property
     def zero_shot(self) -> list[str]:
         """Return the vision-language runs whose answers to MedGround's zero-shot sources are scored."""
-        uses = {one["use"] for one in self.medground.sources.values()}
+        uses = {source["use"] for source in self.medground.sources.values()}
         return self.vlm.scored("medground_zero_shot") if "zero_shot" in uses else []
 
     def pictures(self, system: str) -> list[str]:
@@ -118,8 +118,8 @@ class Plan:
 
     def originals(self, run: str) -> list[str]:
         """Return the tables that name the image files of a vision-language run's samples; none where it sees frames."""
-        seen = self.vlm.runs[run]["options"]["original"]
-        return self.radvlm.of_sources("images.parquet") if seen else []
+        decoding = self.vlm.runs[run]["options"]["original"]
+        return self.radvlm.of_sources("images.parquet") if decoding else []
 
     def masks(self, run: str) -> list[str]:
         """Return the shards that hold the masks of a vision-language run's [SEG]; none of a run without a head."""
@@ -162,12 +162,12 @@ def make_plan(config: dict, configfiles: Sequence[Path]) -> Plan:
     radvlm = radvlm_plan(settings, shards, options["cohort"])
     nets = engine_files | {"semisyn_healthy": semisyn.healthy, "radvlm_sources": radvlm.labelling.files}
     mixes = list(settings.radvlm.instructions.mixes)
-    here = settings.compute
-    vlm = vlm_plan(settings.vlm, here.device, here.gpus, mixes, params.decoding(options))
+    compute = settings.compute
+    vlm = vlm_plan(settings.vlm, compute.device, compute.gpus, mixes, params.decoding(options))
     evaluation = evaluation_plan(settings, vlm)
-    nets |= semisyn.realism.files | {name: one.files for name, one in evaluation.annotators.items()}
+    nets |= semisyn.realism.files | {name: annotator.files for name, annotator in evaluation.annotators.items()}
     weights_needed = _weights(settings, nets, runs, starts, vlm)
-    own = [name for name in runs if runs[name]["weights"] == params.OWN]
+    own_runs = [name for name in runs if runs[name]["weights"] == params.OWN]
     gpus, build = _gpus(settings, options, engines), settings.thresholds.build
     tool, vlm = segmenting(settings, vlm, list(runs))
     evaluated = params.evaluated(settings) | tool.rows
@@ -189,8 +189,8 @@ def make_plan(config: dict, configfiles: Sequence[Path]) -> Plan:
         engine_sources=engine_sources,
         runs=runs,
         trained=[name for name in runs if runs[name]["trained"]],
-        published=[name for name in runs if not runs[name]["trained"] and name not in own],
-        own=own,
+        published=[name for name in runs if not runs[name]["trained"] and name not in own_runs],
+        own=own_runs,
         starts=starts,
         data=params.data(settings, shards),
         evaluated=evaluated,
@@ -236,9 +236,9 @@ def _groups(gpus: dict[str, int], editing: dict[str, int]) -> dict[str, str]:
     cohort's images, a group would wait for itself.
     """
     device = {stage: "gpu" if count else "cpu" for stage, count in gpus.items()}
-    found = {stage: f"{stage}-{name}" for stage, name in device.items()}
-    found |= {f"semisyn_realism_{stage}": f"semisyn_realism-{device[stage]}" for stage in ("organs", "boxes")}
-    return found | {
+    groups = {stage: f"{stage}-{name}" for stage, name in device.items()}
+    groups |= {f"semisyn_realism_{stage}": f"semisyn_realism-{device[stage]}" for stage in ("organs", "boxes")}
+    return groups | {
         f"semisyn_editing_{engine}": f"semisyn_editing-{'gpu' if count else 'cpu'}" for engine, count in editing.items()
     }
 
@@ -251,8 +251,8 @@ def _exclusions(stage: str, parts: list[str], thresholds: list[str]) -> dict[str
 def _files_of(settings: Settings, options: dict, engines: dict[str, str]) -> tuple[dict, dict]:
     """Return the files that the chosen engines read besides their stages' inputs, and those of their own rules."""
     files, sources = (
-        {stage: of(stage, engine, options[stage].get("own")) for stage, engine in engines.items()}
-        for of in (engine_inputs, engine_sources)
+        {stage: lookup(stage, engine, options[stage].get("own")) for stage, engine in engines.items()}
+        for lookup in (engine_inputs, engine_sources)
     )
     if settings.anomaly.images == "with_findings":
         files["anomaly"] |= {"cohort": "results/cohort/{shard}.parquet", "reports": "results/reports/{shard}.jsonl"}
@@ -264,28 +264,30 @@ def _files_of(settings: Settings, options: dict, engines: dict[str, str]) -> tup
 def _weights(settings: Settings, engine_files: dict, runs: dict, starts: dict, vlm: VlmPlan) -> list[str]:
     """Return the published weights that engines and runs read. Raises UserError for a file that is not placed."""
     heads = {f"vlm.tuning.runs.{name}": dict(enumerate(vlm.runs[name]["sam"])) for name in vlm.segmented}
-    found = needed({stage: files for stage, files in engine_files.items() if stage != "training"} | starts | heads)
-    named = [name for name in runs if runs[name]["weights"] and "lisa" in starts[name]]
-    asking = {Path(starts[name]["lisa"]).name: f"training.runs.{name}" for name in named}
+    weight_paths = needed(
+        {stage: files for stage, files in engine_files.items() if stage != "training"} | starts | heads
+    )
+    runs_with_weights = [name for name in runs if runs[name]["weights"] and "lisa" in starts[name]]
+    asking = {Path(starts[name]["lisa"]).name: f"training.runs.{name}" for name in runs_with_weights}
     screened = settings.semisyn.healthy.classifier == "xrv"
     asking |= {"xrv": "semisyn.healthy.classifier 'xrv'" if screened else "semisyn.realism.features with 'xrv'"}
     asking |= {"inception": "semisyn.realism.features with 'inception'", "chexbert": "radvlm's 'chexbert'"}
-    if asked := [name for name, files in heads.items() if files]:
-        asking["sam"] = f"{asked[0]}.segmentation 'head'"
-    check_placed(found, settings.weights.folder, asking)
-    return found
+    if head_keys := [name for name, files in heads.items() if files]:
+        asking["sam"] = f"{head_keys[0]}.segmentation 'head'"
+    check_placed(weight_paths, settings.weights.folder, asking)
+    return weight_paths
 
 
 def _models_used(settings: Settings) -> dict[str, tuple[str, str]]:
     """Return {setting: (model, revision)} of the models of runs and annotators; one behind a server is not here."""
     runs = {f"vlm.tuning.runs.{name}": run for name, run in settings.vlm.tuning.runs.items()}
-    told = settings.radvlm.evaluation
+    evaluation = settings.radvlm.evaluation
     # a section of the evaluation, where the annotator has one
-    sections = {f"radvlm.evaluation.{name}": getattr(told, name, None) for name in told.annotators}
+    sections = {f"radvlm.evaluation.{name}": getattr(evaluation, name, None) for name in evaluation.annotators}
     return {
-        f"{key}.model": (own.model, getattr(own, "revision", ""))
-        for key, own in (runs | sections).items()
-        if own and getattr(own, "transport", "") != "server"
+        f"{key}.model": (section.model, getattr(section, "revision", ""))
+        for key, section in (runs | sections).items()
+        if section and getattr(section, "transport", "") != "server"
     }
 
 

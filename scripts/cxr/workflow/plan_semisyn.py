@@ -76,8 +76,8 @@ class SemisynPlan:
     @property
     def named(self) -> dict[str, dict[str, str]]:
         """Answers of the readers' form that the user's findings add or call otherwise: {question: {value: label}}."""
-        own = {name: label for name, label in self.labels.items() if FINDINGS.get(name) != label}
-        return {"finding": own} if own else {}
+        own_labels = {name: label for name, label in self.labels.items() if FINDINGS.get(name) != label}
+        return {"finding": own_labels} if own_labels else {}
 
     def engines(self, config: str) -> list[str]:
         """Return the engines that make the images of a configuration; several can for ``chosen``."""
@@ -98,20 +98,24 @@ class SemisynPlan:
         Another list of configurations, or another choice, edits no job again under a configuration that it leaves.
         """
         options = dict(options)
-        own = {"own": {engine: options["own"][engine]}}
+        engine_options = {"own": {engine: options["own"][engine]}}
 
-        def of(configs: Sequence[str], choice: dict | str) -> dict:
-            return options | own | {"choice": choice, "configs": {name: options["configs"][name] for name in configs}}
+        def options_for(configs: Sequence[str], choice: dict | str) -> dict:
+            return (
+                options
+                | engine_options
+                | {"choice": choice, "configs": {name: options["configs"][name] for name in configs}}
+            )
 
         if together:
-            return of(together, {})
+            return options_for(together, {})
         if options["choice"] == SELECTION:
-            chosen = of(self.compared, SELECTION)
+            choice_options = options_for(self.compared, SELECTION)
         else:
-            by = {finding: options["choice"].get(finding, UNCHOSEN) for finding in options["findings"]}
-            chosen = of(sorted({*by.values()}), by)
-        chosen |= {"parts": 1}
-        return lambda wildcards: chosen if wildcards.config == CHOSEN else of([wildcards.config], {})
+            config_by_finding = {finding: options["choice"].get(finding, UNCHOSEN) for finding in options["findings"]}
+            choice_options = options_for(sorted({*config_by_finding.values()}), config_by_finding)
+        choice_options |= {"parts": 1}
+        return lambda wildcards: choice_options if wildcards.config == CHOSEN else options_for([wildcards.config], {})
 
     def shards_of(self, config: str) -> list[str]:
         """Return the shards of a configuration: the cohort's for ``chosen``, else the parts of the trial jobs."""
@@ -164,7 +168,7 @@ def make_semisyn(settings: Settings, options: dict[str, dict], shards: list[str]
     references = _references(settings)
     labels, files = _labels(settings)
     files |= _metadata(settings) | _classifier(settings)
-    files |= {f"reference_{name}": told["path"] for name, told in references.items()}
+    files |= {f"reference_{name}": reference["path"] for name, reference in references.items()}
     editing, dataset = _editing(settings), dataset_plan(settings, options, names)
     edited = [f"results/semisyn/editing/{engine}/chosen/{shard}.h5" for engine in editing["chosen"] for shard in shards]
     detectors = detectors_plan(settings, options["semisyn_detectors"], dataset.sizes, shards, edited)
@@ -198,28 +202,34 @@ def _detection(settings: Settings, detectors: DetectorsPlan) -> tuple[dict[str, 
     """
     system = settings.semisyn
     runs, files, synthetic = [], [], dict(system.detection.synthetic)
-    for run, of in system.detection.predictions.items():
-        for name, paths in of.items():
+    for run, paths_by_reference in system.detection.predictions.items():
+        for name, paths in paths_by_reference.items():
             key = f"semisyn.detection.predictions.{run}.{name}"
             if name not in system.references:
-                known = ", ".join(system.references) or "none"
-                raise UserError(f"{key} is of no reference: semisyn.references has {known}")
+                reference_names = ", ".join(system.references) or "none"
+                raise UserError(f"{key} is of no reference: semisyn.references has {reference_names}")
             runs += [[run, number, name] for number in range(len(paths))]
             files += [str(existing_file(key, path)) for path in paths]
     if detectors.score_own:
-        for *told, path in detectors.predictions():
-            runs.append(told)
+        for *run_key, path in detectors.predictions():
+            runs.append(run_key)
             files.append(path)
-        synthetic = {run: one["synthetic"] for run, one in detectors.runs.items()} | synthetic
-    used = {name: told for name, told in system.references.items() if any(name == of for *_, of in runs)}
+        synthetic = {run: run_options["synthetic"] for run, run_options in detectors.runs.items()} | synthetic
+    used = {
+        name: reference
+        for name, reference in system.references.items()
+        if any(name == reference_name for *_, reference_name in runs)
+    }
     tables = [str(existing_file(f"semisyn.references.{n}.patients", o.patients)) for n, o in used.items() if o.patients]
-    tables += [f"results/semisyn/references/{name}/images.parquet" for name, one in used.items() if one.images]
+    tables += [
+        f"results/semisyn/references/{name}/images.parquet" for name, reference in used.items() if reference.images
+    ]
     paths = [reference_file(settings, name) for name in used]
     fitted = system.priors.reference if system.priors.source == "fit" else ""
     images = [IMAGES] if any(size in PARTS for size in synthetic.values()) else []
     return {"predictions": files, "patients": tables, "references": paths, "images": images}, {
         "runs": runs,
-        "references": [told_of(name, one) for name, one in used.items()],
+        "references": [told_of(name, reference) for name, reference in used.items()],
         "synthetic": synthetic,
         "prior_seen": [name for name in used if name == fitted],
     }
@@ -229,55 +239,57 @@ def _findings(settings: Settings) -> tuple[str | list, dict[str, str]]:
     """Return the user's file of findings, [] without one, and {finding: label} of those that are asked for."""
     system = settings.semisyn
     path = str(existing_file("semisyn.findings_file", system.findings_file)) if system.findings_file else ""
-    known = labels_of(path) if path else FINDINGS
-    asked = {"findings": system.findings, "placement.unsided": system.placement.unsided}
-    asked |= {f"references.{name}.classes": set(told.classes.values()) for name, told in system.references.items()}
-    for key, names in asked.items():
-        if unknown := [name for name in names if name not in known]:
+    label_by_finding = labels_of(path) if path else FINDINGS
+    names_by_key = {"findings": system.findings, "placement.unsided": system.placement.unsided}
+    names_by_key |= {
+        f"references.{name}.classes": set(reference.classes.values()) for name, reference in system.references.items()
+    }
+    for key, names in names_by_key.items():
+        if unknown := [name for name in names if name not in label_by_finding]:
             raise UserError(
-                f"semisyn.{key} names {unknown[0]!r}, but the findings are {', '.join(known)}: "
+                f"semisyn.{key} names {unknown[0]!r}, but the findings are {', '.join(label_by_finding)}: "
                 "correct it, or describe it in semisyn.findings_file"
             )
-    return path or [], {name: known[name] for name in system.findings}
+    return path or [], {name: label_by_finding[name] for name in system.findings}
 
 
 def _priors(settings: Settings, shards: list[str]) -> tuple[dict[str, str | list[str]], list[str]]:
     """Return the files that the priors are made from, and the modules that read them."""
-    chosen, files, formats = settings.semisyn.priors, {"findings_file": _findings(settings)[0]}, []
-    own = False
-    if chosen.source == "fit":
-        reference = settings.semisyn.references[chosen.reference]
-        files["boxes"], own = reference_file(settings, chosen.reference), bool(reference.images)
+    section, files, formats = settings.semisyn.priors, {"findings_file": _findings(settings)[0]}, []
+    has_own_images = False
+    if section.source == "fit":
+        reference = settings.semisyn.references[section.reference]
+        files["boxes"], has_own_images = reference_file(settings, section.reference), bool(reference.images)
         formats.append(f"annotations.{reference.format}")
-    if own:
-        folder = f"results/semisyn/references/{chosen.reference}"
+    if has_own_images:
+        folder = f"results/semisyn/references/{section.reference}"
         names = {"own_images": "images.parquet", "own_frames": "frames.h5", "own_organs": "organs.h5"}
         files |= {name: f"{folder}/{file}" for name, file in names.items()}
-    if chosen.zones == "fit":
-        files["zone_boxes"] = str(existing_file("semisyn.priors.zones_table", chosen.zones_table))
+    if section.zones == "fit":
+        files["zone_boxes"] = str(existing_file("semisyn.priors.zones_table", section.zones_table))
         formats.append("annotations.chest_imagenome")
-    if chosen.zones == "fit" or (formats and not own):
+    if section.zones == "fit" or (formats and not has_own_images):
         files["images"] = "results/cohort/images.parquet"
         files |= {stage: [f"results/{stage}/{shard}.h5" for shard in shards] for stage in ("frames", "organs")}
     return files, formats
 
 
 def _editing(settings: Settings) -> dict:
-    system, told = settings.semisyn, settings.semisyn.editing
+    system, section = settings.semisyn, settings.semisyn.editing
     compared = system.compared
     alike = same_as(compared)
     different = [name for name in compared if name not in alike]
-    engine_of = {name: config.engine for name, config in (told.configs | compared).items()}
-    choice = SELECTION if told.choice == SELECTION else ""
-    names = different if choice else [told.choice.get(finding, UNCHOSEN) for finding in system.findings]
-    chosen = sorted({engine_of[name] for name in names})
-    used = sorted({*chosen, *(engine_of[name] for name in different)})
+    engine_of = {name: config.engine for name, config in (section.configs | compared).items()}
+    choice = SELECTION if section.choice == SELECTION else ""
+    names = different if choice else [section.choice.get(finding, UNCHOSEN) for finding in system.findings]
+    chosen_engines = sorted({engine_of[name] for name in names})
+    used = sorted({*chosen_engines, *(engine_of[name] for name in different)})
     gpu = min(1, settings.compute.gpus)
     return {
-        "editing_files": {engine: _engine_files(engine, told) for engine in used},
+        "editing_files": {engine: _engine_files(engine, section) for engine in used},
         "gpus": {engine: gpu if declared(f"{PACKAGE}.editing", engine, "GPU", False) else 0 for engine in used},
         "engine_of": engine_of,
-        "chosen": chosen,
+        "chosen": chosen_engines,
         "compared": different,
         "together": {engine: _together(engine, {name: compared[name] for name in different}) for engine in used},
         "choice": choice,
@@ -289,37 +301,39 @@ def _together(engine: str, configs: Mapping[str, EditingConfig]) -> list[list[st
     keys, groups = declared(f"{PACKAGE}.editing", engine, "SHARES", ()), {}
     for name, config in configs.items():
         if config.engine == engine and keys:
-            told = config.model_dump()
-            groups.setdefault(tuple(told[key] for key in keys), []).append(name)
+            values = config.model_dump()
+            groups.setdefault(tuple(values[key] for key in keys), []).append(name)
     parts = (group[at : at + MOST] for group in groups.values() for at in range(0, len(group), MOST))
     return [part for part in parts if len(part) > 1]
 
 
 def _readers(settings: Settings) -> dict[str, list[str]]:
     """Return the files of the readers. Raises UserError for missing ones."""
-    told = settings.semisyn.readers
-    files, formats = reference_files(settings, told.reference)
-    sheets = sheet_files("semisyn.readers.sheets", told.sheets)
+    section = settings.semisyn.readers
+    files, formats = reference_files(settings, section.reference)
+    sheets = sheet_files("semisyn.readers.sheets", section.sheets)
     return {"readers_reference": files, "readers_formats": formats, "readers_sheets": sheets}
 
 
-def _engine_files(engine: str, told: Editing) -> dict[str, str]:
+def _engine_files(engine: str, section: Editing) -> dict[str, str]:
     """Return the input files of an engine of the editing. Raises UserError for a model folder that is missing."""
     package = f"{PACKAGE}.editing"
     if key := declared(package, engine, "INSTEAD", None):
-        return {"folder": str(existing_folder(f"semisyn.editing.{engine}.{key}", getattr(getattr(told, engine), key)))}
+        return {
+            "folder": str(existing_folder(f"semisyn.editing.{engine}.{key}", getattr(getattr(section, engine), key)))
+        }
     return declared(package, engine, "INPUTS", {})
 
 
 def _labels(settings: Settings) -> tuple[str, dict[str, str]]:
     """Return the source of the labels, and its files."""
-    chosen = settings.semisyn.healthy
-    table = existing_file("semisyn.healthy.chexpert", chosen.chexpert) if chosen.chexpert else _of_tables(settings)
-    if chosen.labels == "chexpert" and table is None:
+    section = settings.semisyn.healthy
+    table = existing_file("semisyn.healthy.chexpert", section.chexpert) if section.chexpert else _of_tables(settings)
+    if section.labels == "chexpert" and table is None:
         raise UserError(
             "semisyn.healthy.labels is 'chexpert', but there is no table: name one in semisyn.healthy.chexpert"
         )
-    if table is not None and chosen.labels != "reports":
+    if table is not None and section.labels != "reports":
         return "chexpert", {"chexpert": str(table)}
     stem = "results/reports/{shard}"
     return "reports", {"reports": f"{stem}.jsonl", "reports_excluded": f"{stem}.excluded.parquet"}
@@ -331,26 +345,26 @@ def _of_tables(settings: Settings) -> Path | None:
         return None
     folders = [Path(settings.cohort.tables)] if settings.cohort.tables else []
     folders.append(mimic_base(settings.cohort.root))
-    found = [path for folder in folders for ending in ("csv", "csv.gz") for path in folder.glob(f"*-chexpert.{ending}")]
-    return min(found, default=None)
+    paths = [path for folder in folders for ending in ("csv", "csv.gz") for path in folder.glob(f"*-chexpert.{ending}")]
+    return min(paths, default=None)
 
 
 def _metadata(settings: Settings) -> dict[str, str]:
     if settings.cohort.source != "mimic":
         return {}
-    found = mimic_tables(settings.cohort.root, settings.cohort.tables).get("metadata")
-    return {"metadata": str(found)} if found else {}
+    path = mimic_tables(settings.cohort.root, settings.cohort.tables).get("metadata")
+    return {"metadata": str(path)} if path else {}
 
 
 def _classifier(settings: Settings) -> dict[str, str]:
     """Return the files of the classifier: other rules' results, and a user's own."""
-    chosen = settings.semisyn.healthy
-    package, name = f"{PACKAGE}.healthy", chosen.classifier
-    own = {
-        key: str(existing_file(f"semisyn.healthy.{name}.{key}", getattr(getattr(chosen, name), key)))
+    section = settings.semisyn.healthy
+    package, name = f"{PACKAGE}.healthy", section.classifier
+    user_files = {
+        key: str(existing_file(f"semisyn.healthy.{name}.{key}", getattr(getattr(section, name), key)))
         for key in declared(package, name, "FILES", ())
     }
-    return declared(package, name, "INPUTS", {}) | own
+    return declared(package, name, "INPUTS", {}) | user_files
 
 
 def _references(settings: Settings) -> dict[str, dict[str, str]]:
@@ -358,7 +372,7 @@ def _references(settings: Settings) -> dict[str, dict[str, str]]:
     system = settings.semisyn
     fitted = system.priors.reference if system.priors.source == "fit" else ""
     return {
-        name: {"format": told.format, "path": reference_file(settings, name), "image_id": told.image_id}
-        for name, told in system.references.items()
-        if told.role in TESTED or name == fitted
+        name: {"format": reference.format, "path": reference_file(settings, name), "image_id": reference.image_id}
+        for name, reference in system.references.items()
+        if reference.role in TESTED or name == fitted
     }

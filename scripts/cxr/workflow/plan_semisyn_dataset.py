@@ -28,14 +28,14 @@ def dataset_plan(settings: Settings, options: dict[str, dict], labels: dict[str,
 
 def export_options(settings: Settings, options: dict[str, dict]) -> dict:
     """Return the options of the exports."""
-    chosen, release = settings.semisyn.dataset, settings.release
-    withheld = release.kinds() if chosen.withhold else []
+    section, release = settings.semisyn.dataset, settings.release
+    withheld = release.kinds() if section.withhold else []
     return {
         "findings": settings.semisyn.findings,
-        "kind": chosen.boxes,
-        "target": chosen.target,
-        "pixels": chosen.pixels,
+        "kind": section.boxes,
+        "target": section.target,
+        "pixels": section.pixels,
         "withhold": withheld,
         "salt": release.salt if "ids" in withheld else "",
-        "frames": decoding(options) if chosen.pixels == "original" else {},
+        "frames": decoding(options) if section.pixels == "original" else {},
     }

@@ -50,8 +50,8 @@ class DetectorsPlan:
 
     def predictions(self) -> list[tuple[str, int, str, str]]:
         """Return run, number of the seed, reference and file of all predictions that semisyn_detection scores."""
-        own = [(run, number, name) for run in self.runs for name in self.scored for number in self.numbers]
-        return [(*one, "results/semisyn/detection/{}.s{}/{}.parquet".format(*one)) for one in own]
+        run_keys = [(run, number, name) for run in self.runs for name in self.scored for number in self.numbers]
+        return [(*run_key, "results/semisyn/detection/{}.s{}/{}.parquet".format(*run_key)) for run_key in run_keys]
 
     def listed(self, reference: str) -> dict:
         """Return what the list of a reference's pictures depends on: its labels and its role change none of them."""
@@ -74,34 +74,40 @@ def detectors_plan(
     system, section = settings.semisyn, settings.semisyn.detectors
     runs = section.runs or default_runs(settings, sizes)
     learnt = [name for name in system.references if any(name in run.real for run in runs.values())]
-    scored = [name for name, one in system.references.items() if one.role in (VAL, TEST)]
+    scored = [name for name, reference in system.references.items() if reference.role in (VAL, TEST)]
     fitted = fitted_on(settings)
-    used = {name: one for name, one in system.references.items() if name in (*learnt, *scored, *fitted)}
+    used = {name: reference for name, reference in system.references.items() if name in (*learnt, *scored, *fitted)}
     annotations = {name: reference_file(settings, name) for name in used}
-    pictures = {name: _pictures(name, one) for name, one in used.items() if one.images}
+    pictures = {name: _pictures(name, reference) for name, reference in used.items() if reference.images}
     cohort = [f"results/frames/{shard}.h5" for shard in shards]
     frames = {name: [_own(name)] if name in pictures else cohort for name in used}
-    named = [f"results/semisyn/references/{name}/images.parquet" for name in pictures]
-    patients = [COHORT, *_patients(used), *named]
-    told = {name: told_of(name, one) for name, one in used.items()}
-    seen = [name for name in scored if system.references[name].role == VAL]
-    told_seen = _validated(settings, [told[name] for name in seen])
-    made = {run: _options(run, one, options, sizes, told) | told_seen for run, one in runs.items()}
-    painted = any(_painted(one) for one in runs.values())
+    image_tables = [f"results/semisyn/references/{name}/images.parquet" for name in pictures]
+    patients = [COHORT, *_patients(used), *image_tables]
+    options_by_reference = {name: told_of(name, reference) for name, reference in used.items()}
+    validation_names = [name for name in scored if system.references[name].role == VAL]
+    validation_options = _validated(settings, [options_by_reference[name] for name in validation_names])
+    options_by_run = {
+        run: _options(run, detector_run, options, sizes, options_by_reference) | validation_options
+        for run, detector_run in runs.items()
+    }
+    painted = any(_painted(detector_run) for detector_run in runs.values())
     gpu = min(1, settings.compute.gpus) if declared(PACKAGE, section.engine, "GPU", False) else 0
     return DetectorsPlan(
         engine=section.engine,
         engine_files=_engine_files(settings),
         gpus=gpu,
-        runs=made,
-        inputs={run: _inputs(one, annotations, pictures, patients, cohort, edited, seen) for run, one in runs.items()},
-        megabytes={run: _megabytes(one) for run, one in made.items()},
+        runs=options_by_run,
+        inputs={
+            run: _inputs(detector_run, annotations, pictures, patients, cohort, edited, validation_names)
+            for run, detector_run in runs.items()
+        },
+        megabytes={run: _megabytes(run_options) for run, run_options in options_by_run.items()},
         numbers=list(range(options["seeds"])),
-        references=told,
+        references=options_by_reference,
         annotations=annotations,
         frames=frames,
         pictures=pictures,
-        formats=sorted({f"annotations.{one.format}" for one in used.values()}),
+        formats=sorted({f"annotations.{reference.format}" for reference in used.values()}),
         scored=scored,
         roles={"annotations": list(annotations.values()), "patients": patients}
         | ({"images": IMAGES} if painted else {}),
@@ -117,7 +123,7 @@ def fitted_on(settings: Settings) -> list[str]:
 
 def default_runs(settings: Settings, sizes: Sequence[int | str]) -> dict[str, DetectorRun]:
     """Return the paper's runs and two controls; without a reference to learn from, what synthetic images alone give."""
-    real = [name for name, one in settings.semisyn.references.items() if one.role == TRAIN]
+    real = [name for name, reference in settings.semisyn.references.items() if reference.role == TRAIN]
     alone = {"synthetic": DetectorRun(synthetic=sizes[-1])}
     if not real:
         return alone | {"shuffled": DetectorRun(extra=["shuffled"])}
@@ -133,18 +139,20 @@ def _own(name: str) -> str:
     return f"results/semisyn/references/{name}/frames.h5"
 
 
-def _pictures(name: str, one: Reference) -> str:
+def _pictures(name: str, reference: Reference) -> str:
     key = f"semisyn.references.{name}.images"
     return str(
-        existing_file(key, one.images)
-        if one.images.endswith((".csv", ".parquet"))
-        else existing_folder(key, one.images)
+        existing_file(key, reference.images)
+        if reference.images.endswith((".csv", ".parquet"))
+        else existing_folder(key, reference.images)
     )
 
 
 def _patients(used: dict[str, Reference]) -> list[str]:
     return [
-        str(existing_file(f"semisyn.references.{n}.patients", one.patients)) for n, one in used.items() if one.patients
+        str(existing_file(f"semisyn.references.{n}.patients", reference.patients))
+        for n, reference in used.items()
+        if reference.patients
     ]
 
 
@@ -152,43 +160,52 @@ def _painted(run: DetectorRun) -> bool:
     return bool(run.synthetic or run.extra)
 
 
-def _options(run: str, one: DetectorRun, options: dict, sizes: Sequence[int | str], told: dict[str, dict]) -> dict:
+def _options(
+    run: str,
+    detector_run: DetectorRun,
+    options: dict,
+    sizes: Sequence[int | str],
+    options_by_reference: dict[str, dict],
+) -> dict:
     shared = {key: value for key, value in options.items() if key not in ("seeds", "per_finding")}
-    extra_size = (one.extra_size or one.synthetic or sizes[-1]) if one.extra else 0
+    extra_size = (detector_run.extra_size or detector_run.synthetic or sizes[-1]) if detector_run.extra else 0
     most = (options["per_finding"] or PER_FINDING) * len(options["findings"])
-    for key, size in (("synthetic", one.synthetic), ("extra_size", extra_size)):
+    for key, size in (("synthetic", detector_run.synthetic), ("extra_size", extra_size)):
         if size not in PARTS and size > most:
             raise UserError(
                 f"semisyn.detectors.runs.{run}.{key} is {size}, but the dataset has {most} images: lower it, or raise "
                 "semisyn.dataset.per_finding"
             )
-    own = one.model_dump(mode="json") | {"extra_size": extra_size}
-    return shared | own | {"references": [told[name] for name in one.real]}
+    run_options = detector_run.model_dump(mode="json") | {"extra_size": extra_size}
+    return shared | run_options | {"references": [options_by_reference[name] for name in detector_run.real]}
 
 
-def _validated(settings: Settings, told: list[dict]) -> dict:
-    """Return the options of the scores that a training has on references of the role val, which ``told`` describes."""
+def _validated(settings: Settings, references: list[dict]) -> dict:
+    """Return the options of the scores that a training has on references of the role val, which ``references`` describes."""
     scores = settings.semisyn.detection
-    return {"validation": told, "ious": scores.ious, "recalls": scores.points} if told else {}
+    return {"validation": references, "ious": scores.ious, "recalls": scores.points} if references else {}
 
 
 def _inputs(
-    one: DetectorRun,
+    detector_run: DetectorRun,
     annotations: dict,
     pictures: dict,
     patients: list[str],
     cohort: list[str],
     edited: list[str],
-    seen: list[str],
+    validation_names: list[str],
 ) -> dict[str, str | list[str]]:
-    """Return the input files of a run's trainings, by name; ``seen``: references that they are scored on."""
-    used = [*one.real, *seen]
-    files: dict[str, str | list[str]] = {"patients": patients, "references": [annotations[name] for name in one.real]}
-    files |= {"validation": [annotations[name] for name in seen]} if seen else {}
+    """Return the input files of a run's trainings, by name; ``validation_names``: references that they are scored on."""
+    used = [*detector_run.real, *validation_names]
+    files: dict[str, str | list[str]] = {
+        "patients": patients,
+        "references": [annotations[name] for name in detector_run.real],
+    }
+    files |= {"validation": [annotations[name] for name in validation_names]} if validation_names else {}
     files |= {f"frames_{name}": _own(name) for name in used if name in pictures}
-    if "unedited" in one.extra or any(name not in pictures for name in used):
+    if "unedited" in detector_run.extra or any(name not in pictures for name in used):
         files["frames"] = cohort
-    if _painted(one):
+    if _painted(detector_run):
         files |= {"images": IMAGES, "boxes": "results/semisyn/dataset/boxes.parquet", "edited": edited}
     return files
 
@@ -204,9 +221,9 @@ def _megabytes(options: dict) -> int:
 def _engine_files(settings: Settings) -> dict[str, str]:
     """Return the user's files of the engine. Raises UserError for one that is missing."""
     section = settings.semisyn.detectors
-    own = getattr(section, section.engine)
+    engine_settings = getattr(section, section.engine)
     return {
-        key: str(existing_file(f"semisyn.detectors.{section.engine}.{key}", getattr(own, key)))
+        key: str(existing_file(f"semisyn.detectors.{section.engine}.{key}", getattr(engine_settings, key)))
         for key in declared(PACKAGE, section.engine, "FILES", ())
-        if getattr(own, key)
+        if getattr(engine_settings, key)
     }

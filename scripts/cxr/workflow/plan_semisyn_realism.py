@@ -49,10 +49,12 @@ def realism_plan(settings: Settings, shards: Sequence[str]) -> RealismPlan:
 
     Raises UserError for a file that is missing, and for a selection by metrics none of which there will be.
     """
-    told = settings.semisyn.realism
-    reference, formats = reference_files(settings, told.reference)
-    metrics = {name: declared(PACKAGE, name, "METRICS", {}) for name in told.features}
-    run = {name: of for name, of in metrics.items() if reference or "similarity" in of}
+    section = settings.semisyn.realism
+    reference, formats = reference_files(settings, section.reference)
+    metrics = {name: declared(PACKAGE, name, "METRICS", {}) for name in section.features}
+    run = {
+        name: engine_metrics for name, engine_metrics in metrics.items() if reference or "similarity" in engine_metrics
+    }
     _refuse_no_metric(settings, run)
     gpu = min(1, settings.compute.gpus)
     return RealismPlan(
@@ -60,7 +62,7 @@ def realism_plan(settings: Settings, shards: Sequence[str]) -> RealismPlan:
         formats=formats,
         files={name: _files(name, settings) for name in run},
         gpus={name: gpu if declared(PACKAGE, name, "GPU", False) else 0 for name in run},
-        own={name: {"sha256": told.clip.sha256} if name == "clip" else {} for name in run},
+        own={name: {"sha256": section.clip.sha256} if name == "clip" else {} for name in run},
         metrics=run,
         shards=shards,
     )
@@ -68,13 +70,18 @@ def realism_plan(settings: Settings, shards: Sequence[str]) -> RealismPlan:
 
 def _refuse_no_metric(settings: Settings, metrics: dict[str, dict[str, str]]) -> None:
     """Raise UserError where semisyn_selection would choose by nothing. ``metrics``: of the engines that run."""
-    real, asked = bool(settings.semisyn.realism.reference), settings.semisyn.selection.metrics
-    known = ALWAYS | ({"c2st"} if real else set())
-    known |= {name for of in metrics.values() for kind, name in of.items() if real or kind == "similarity"}
-    if not known & set(asked):
+    real, selection_metrics = bool(settings.semisyn.realism.reference), settings.semisyn.selection.metrics
+    available_metrics = ALWAYS | ({"c2st"} if real else set())
+    available_metrics |= {
+        name
+        for engine_metrics in metrics.values()
+        for kind, name in engine_metrics.items()
+        if real or kind == "similarity"
+    }
+    if not available_metrics & set(selection_metrics):
         raise UserError(
-            f"semisyn.selection.metrics is {', '.join(asked)}, of which semisyn.realism gives none: choose of "
-            f"{', '.join(sorted(known))}, or set semisyn.realism.reference and features"
+            f"semisyn.selection.metrics is {', '.join(selection_metrics)}, of which semisyn.realism gives none: choose of "
+            f"{', '.join(sorted(available_metrics))}, or set semisyn.realism.reference and features"
         )
 
 

@@ -8,8 +8,8 @@ from cxr.workflow.settings.semisyn.references import Reference
 
 def reference_file(settings: Settings, name: str) -> str:
     """Return the file of a reference, or its folder where the format is one. Raises UserError if it is missing."""
-    told, key = settings.semisyn.references[name], f"semisyn.references.{name}.path"
-    return str((existing_folder if told.format in FOLDERS else existing_file)(key, told.path))
+    reference, key = settings.semisyn.references[name], f"semisyn.references.{name}.path"
+    return str((existing_folder if reference.format in FOLDERS else existing_file)(key, reference.path))
 
 
 def told_of(name: str, reference: Reference) -> dict:

@@ -55,21 +55,27 @@ class VlmPlan:
         """Return the runs that answer without masks."""
         return [name for name in self.runs if name not in self.segmented]
 
-    def modules(self, of: str) -> list[str]:
+    def modules(self, kind: str) -> list[str]:
         """Return the modules of all runs that a name in the settings chooses: families, runners, starts or heads."""
         options = [run["options"] for run in self.runs.values()]
-        if of == "starts":
-            return sorted({f"vlm.starts.{one['init']}" for one in options if "init" in one})
-        if of == "heads":
-            return sorted({f"segmentation.starts.{one['head']['start']}" for one in options if one["head"]})
-        if of == "families":
-            return sorted({f"vlm.families.{one['family']}" for one in options})
+        if kind == "starts":
+            return sorted({f"vlm.starts.{run_options['init']}" for run_options in options if "init" in run_options})
+        if kind == "heads":
+            return sorted(
+                {
+                    f"segmentation.starts.{run_options['head']['start']}"
+                    for run_options in options
+                    if run_options["head"]
+                }
+            )
+        if kind == "families":
+            return sorted({f"vlm.families.{run_options['family']}" for run_options in options})
         return sorted({f"nets.fitting.{self.runs[name]['options']['own']['runner']}" for name in self.trained})
 
     def answered(self, system: str) -> list[str]:
         """Return the answers of a system's runs to the sets that they are asked."""
-        own = [name for name, run in self.runs.items() if run["system"] == system]
-        return [f"{ROOT}/{run}/answers/{name}.jsonl" for run in own for name in self.asked[run]]
+        run_names = [name for name, run in self.runs.items() if run["system"] == system]
+        return [f"{ROOT}/{run}/answers/{name}.jsonl" for run in run_names for name in self.asked[run]]
 
     @property
     def drawn(self) -> list[str]:
@@ -89,67 +95,69 @@ class VlmPlan:
         return [run for run, sets in self.asked.items() if name in sets]
 
 
-def _known(key: str, given: str, mixes: Sequence[str]) -> None:
-    mix, _, file = given.removeprefix(RADVLM).partition("/")
+def _known(key: str, lines: str, mixes: Sequence[str]) -> None:
+    mix, _, file = lines.removeprefix(RADVLM).partition("/")
     if mix not in mixes:
         raise UserError(
-            f"{key} is {given!r}, but radvlm.instructions.mixes has {', '.join(mixes)}: name one, or add it there"
+            f"{key} is {lines!r}, but radvlm.instructions.mixes has {', '.join(mixes)}: name one, or add it there"
         )
     if file not in ("", *FILES):
-        raise UserError(f"{key} is {given!r}, but a mix has {', '.join(FILES)}: name one of them")
+        raise UserError(f"{key} is {lines!r}, but a mix has {', '.join(FILES)}: name one of them")
 
 
-def system_of(given: str) -> str:
+def system_of(lines: str) -> str:
     """Return the system whose lines a setting names; "" of a file."""
-    return next((prefix[:-1] for prefix in SYSTEMS if given.startswith(prefix)), "")
+    return next((prefix[:-1] for prefix in SYSTEMS if lines.startswith(prefix)), "")
 
 
-def lines_of(key: str, given: str, split: str, mixes: Sequence[str] = ()) -> str:
+def lines_of(key: str, lines: str, split: str, mixes: Sequence[str] = ()) -> str:
     """Return the file of lines that a setting names. ``mixes``: those of RadVLM.
 
     Raises UserError for a missing file, an unknown system, or an unknown mix.
     """
     for prefix, folder in SYSTEMS.items():
-        if given.startswith(prefix):
+        if lines.startswith(prefix):
             if prefix == RADVLM:
-                _known(key, given, mixes)
-            name = given.removeprefix(prefix)
+                _known(key, lines, mixes)
+            name = lines.removeprefix(prefix)
             name = "" if name == "dataset" else name.removeprefix("dataset/")
             return "/".join(filter(None, (folder, name, split))) + ".jsonl"
-    if ":" in given and not Path(given).exists():
-        raise UserError(f"{key} is {given!r}: name one of {', '.join(f'{one}…' for one in SYSTEMS)} or a file of lines")
-    return str(existing_file(key, given))
+    if ":" in lines and not Path(lines).exists():
+        raise UserError(
+            f"{key} is {lines!r}: name one of {', '.join(f'{system}…' for system in SYSTEMS)} or a file of lines"
+        )
+    return str(existing_file(key, lines))
 
 
-def _head(key: str, run: Mapping, own: dict, engine: str, init: str) -> dict:
+def _head(key: str, run: Mapping, recipe: dict, engine: str, init: str) -> dict:
     """Return the options of a run's head of masks, which are taken out of its recipe; {} without one.
 
     Raises UserError for a head that cannot be learned or asked. ``engine``: of vlm.answers; ``init``: what the model
     starts from.
     """
-    told = {name: own.pop(f"seg_{name}", None) for name in ("start", "loss", "learning_rate")}
+    head = {name: recipe.pop(f"seg_{name}", None) for name in ("start", "loss", "learning_rate")}
     if run["segmentation"] == "none":
         return {}
     key = f"{key}.segmentation is 'head', but"
-    if told["start"] is None:
+    if head["start"] is None:
         raise UserError(
             f"{key} the engine {run['engine']} has none: take onevision or onevision_tiny, or set it to none"
         )
     if system_of(run["lines"]) != RADVLM[:-1]:
         raise UserError(f"{key} lines is {run['lines']!r}, and only a mix of RadVLM has masks: name one, radvlm:<mix>")
-    if told["start"] == BASE and init != BASE:
+    if head["start"] == BASE and init != BASE:
         raise UserError(
             f"{key} init is {init!r}, and seg_start 'base' is the head of the base: set "
             f"vlm.tuning.{run['engine']}.seg_start to lite"
         )
     if engine == "vllm":
         raise UserError(f"{key} vlm.answers.engine is 'vllm', which gives no masks: set that to transformers")
-    return told
+    return head
 
 
-def _system_prompt(engine: str, family: str, own: dict) -> str:
+def _system_prompt(engine: str, family: str, recipe: dict) -> str:
     """Return a run's system prompt, which is taken out of its recipe. Raises UserError for a chat without one."""
-    prompt = own.pop("system_prompt", "")
+    prompt = recipe.pop("system_prompt", "")
     if prompt and not declared("cxr.vlm.families", family, "SYSTEM", ""):
         raise UserError(
             f"vlm.tuning.{engine}.system_prompt is {prompt!r}, but it is for the chat of onevision, and family is "
@@ -158,28 +166,28 @@ def _system_prompt(engine: str, family: str, own: dict) -> str:
     return prompt
 
 
-def _tiling(run: Mapping, family: str, own: dict) -> dict:
+def _tiling(run: Mapping, family: str, recipe: dict) -> dict:
     """Return how a tuned run cuts pictures into tiles, which is taken out of its recipe; {} for as its model does."""
-    told = {name: own.pop(name) for name in ("tiles", "grid") if name in own}
+    tiling = {name: recipe.pop(name) for name in ("tiles", "grid") if name in recipe}
     cut = run["trained"] and declared("cxr.vlm.families", family, "VLLM_TILES", "")
-    return {"tiling": told} if told and cut else {}
+    return {"tiling": tiling} if tiling and cut else {}
 
 
-def _sizes(run: Mapping, family: str, given: Mapping) -> dict:
+def _sizes(run: Mapping, family: str, sizes: Mapping) -> dict:
     """Return the sizes of the model that a run draws, where its family takes them from the settings."""
     names = () if run["model"] or run["engine"] not in TINY else declared("cxr.vlm.families", family, "SIZES", ())
-    return {"sizes": {name: given[name] for name in names}} if names else {}
+    return {"sizes": {name: sizes[name] for name in names}} if names else {}
 
 
-def _check_vllm(engine: str, family: str, own: Mapping, tiling: Mapping) -> None:
+def _check_vllm(engine: str, family: str, recipe: Mapping, tiling: Mapping) -> None:
     """Raise UserError for a run that is tuned so that vLLM cannot ask it."""
-    tiles, known = tiling.get("tiles"), declared("cxr.vlm.families", family, "VLLM_TILES", "")
-    if tiles and tiles != known:
+    tiles, vllm_tiles = tiling.get("tiles"), declared("cxr.vlm.families", family, "VLLM_TILES", "")
+    if tiles and tiles != vllm_tiles:
         raise UserError(
-            f"vlm.tuning.{engine}.tiles is {tiles!r}, but vlm.answers.engine is 'vllm', which takes {known} for every "
+            f"vlm.tuning.{engine}.tiles is {tiles!r}, but vlm.answers.engine is 'vllm', which takes {vllm_tiles} for every "
             "model: set tiles to that, or vlm.answers.engine to transformers"
         )
-    if own["method"] == "lora" and not declared("cxr.vlm.families", family, "VLLM_ADAPTERS", True):
+    if recipe["method"] == "lora" and not declared("cxr.vlm.families", family, "VLLM_ADAPTERS", True):
         raise UserError(
             f"vlm.tuning.{engine}.method is 'lora', but vlm.answers.engine is 'vllm', which asks no adapter of "
             f"{family}: set method to full, or vlm.answers.engine to transformers"
@@ -198,7 +206,7 @@ def _shown(key: str, run: Mapping, side: int, decoding: Mapping, sets: Mapping[s
             f"{key}.pictures is 'original', but lines is {run['lines']!r}, whose original images are not known: name a "
             "mix of RadVLM, radvlm:<mix>, or set it to frame"
         )
-    if loose := [name for name, of in sets.items() if not of]:
+    if loose := [name for name, system in sets.items() if not system]:
         raise UserError(
             f"{key}.pictures is 'original', but vlm.answers.sets.{loose[0]}, which it is asked too, is a file, whose "
             "original images are not known: name a file of a mix, radvlm:<mix>/<file>, or set it to frame"
@@ -217,32 +225,34 @@ def vlm_plan(
     plain = settings.model_dump(mode="json")
     tuning, answers = plain["tuning"], plain["answers"]
     runs, counts, asking = {}, {}, {}
-    systems = {name: system_of(given) for name, given in answers["sets"].items()}
+    systems = {name: system_of(lines) for name, lines in answers["sets"].items()}
     for name, run in tuning["runs"].items():
         key = f"vlm.tuning.runs.{name}"
-        own = dict(tuning[run["engine"]])
-        family, side = own.pop("family", run["engine"]), own.pop("side", 0)
-        own.pop("model", "")  # the run has it
-        own.pop("sizes", {})
-        own["updates"] = run["updates"] or own["updates"]
-        init = {"init": own.pop("init")} | ({"init": run["init"]} if run["init"] else {}) if "init" in own else {}
-        head = _head(key, run, own, answers["engine"], init.get("init", ""))
+        section = dict(tuning[run["engine"]])
+        family, side = section.pop("family", run["engine"]), section.pop("side", 0)
+        section.pop("model", "")  # the run has it
+        section.pop("sizes", {})
+        section["updates"] = run["updates"] or section["updates"]
+        init = (
+            {"init": section.pop("init")} | ({"init": run["init"]} if run["init"] else {}) if "init" in section else {}
+        )
+        head = _head(key, run, section, answers["engine"], init.get("init", ""))
         if head.get("start") == BASE:
             init = {"init": WITH_MASKS}
         tasks = {"tasks": [task for task in TASKS if task in run["tasks"]]} if run["tasks"] else {}
-        longest = own.pop("max_new_tokens", answers["max_new_tokens"])
+        longest = section.pop("max_new_tokens", answers["max_new_tokens"])
         convention = run["convention"] or declared("cxr.vlm.families", family, "CONVENTION", "")
         options = {
             "engine": "tiny" if run["engine"] in TINY else run["engine"],
             "family": family, "convention": convention,
-            "wording": run["wording"], "nan_limit": tuning["nan_limit"], "seed": tuning["seed"], "own": own,
+            "wording": run["wording"], "nan_limit": tuning["nan_limit"], "seed": tuning["seed"], "own": section,
             "balance": tuning["balance"], "head": head,
-            "system_prompt": _system_prompt(run["engine"], family, own),
+            "system_prompt": _system_prompt(run["engine"], family, section),
             "model": "" if Path(run["model"]).is_dir() else run["model"], "revision": run["revision"],
         } | _shown(key, run, side, decoding or {}, systems)  # fmt: skip
-        options |= _tiling(run, family, own) | _sizes(run, family, tuning["onevision_tiny"]["sizes"])
+        options |= _tiling(run, family, section) | _sizes(run, family, tuning["onevision_tiny"]["sizes"])
         if run["trained"] and answers["engine"] == "vllm":
-            _check_vllm(run["engine"], family, own, options.get("tiling", {}))
+            _check_vllm(run["engine"], family, section, options.get("tiling", {}))
         runs[name] = {
             "options": options | init | tasks | ({} if run["trained"] else {"probed": tuning["probed"]}),
             "train": lines_of(f"{key}.lines", run["lines"], "train", mixes),
@@ -255,48 +265,50 @@ def vlm_plan(
             "trained": run["trained"],
             "system": system_of(run["lines"]),
             "mix": run["lines"].removeprefix(RADVLM).partition("/")[0] if run["lines"].startswith(RADVLM) else "",
-            "dtype": own["dtype"],
+            "dtype": section["dtype"],
             "longest": longest,
         }
-        here = 0 if run["engine"] in TINY or device == "cpu" else gpus
-        counts[name] = here if own["runner"] == "deepspeed" else min(1, here)
-        asking[name] = min(1, here)
-    whole = {name: lines_of(f"vlm.answers.sets.{name}", given, "", mixes) for name, given in answers["sets"].items()}
-    found = {
-        name: {"path": str(existing_file(f"vlm.answers.predictions.{name}.path", one["path"])), **one}
-        for name, one in answers["predictions"].items()
+        num_gpus = 0 if run["engine"] in TINY or device == "cpu" else gpus
+        counts[name] = num_gpus if section["runner"] == "deepspeed" else min(1, num_gpus)
+        asking[name] = min(1, num_gpus)
+    lines_by_set = {
+        name: lines_of(f"vlm.answers.sets.{name}", lines, "", mixes) for name, lines in answers["sets"].items()
     }
-    own = {name: answers[name] for name in ("max_new_tokens", "max_length", "history")}
+    predictions = {
+        name: {"path": str(existing_file(f"vlm.answers.predictions.{name}.path", prediction["path"])), **prediction}
+        for name, prediction in answers["predictions"].items()
+    }
+    section = {name: answers[name] for name in ("max_new_tokens", "max_length", "history")}
     asked_options = {
-        name: own
+        name: section
         | {
             "engine": answers["engine"], "convention": "", "dtype": run["dtype"], "seed": tuning["seed"],
             "model": run["options"]["model"], "revision": run["options"]["revision"],
-            "max_new_tokens": min(run["longest"], own["max_new_tokens"]),
+            "max_new_tokens": min(run["longest"], section["max_new_tokens"]),
             "own": {"eager": answers["eager"], "rank": run["options"]["own"]["lora"]["rank"]},
         }
         for name, run in runs.items()
     }  # fmt: skip
     asked_options |= {
-        name: own
+        name: section
         | {
-            "engine": "table", "convention": one["convention"], "dtype": "float32", "seed": tuning["seed"],
+            "engine": "table", "convention": prediction["convention"], "dtype": "float32", "seed": tuning["seed"],
             "model": "", "revision": "", "own": {},
         }
-        for name, one in found.items()
+        for name, prediction in predictions.items()
     }  # fmt: skip
     return VlmPlan(
         runs=runs,
         trained=[name for name, run in runs.items() if run["trained"]],
         untrained=[name for name, run in runs.items() if not run["trained"]],
-        predictions=found,
-        sets={name: f"{ROOT}/sets/{name}.jsonl" for name in whole} if answers["most"] else whole,
-        whole=whole,
+        predictions=predictions,
+        sets={name: f"{ROOT}/sets/{name}.jsonl" for name in lines_by_set} if answers["most"] else lines_by_set,
+        whole=lines_by_set,
         most=answers["most"],
         systems=systems,
         segmented=[name for name, run in runs.items() if run["options"]["head"]],
         asked={name: _sets_of(run["system"], systems) for name, run in runs.items()}
-        | {name: [one["set"]] for name, one in found.items()},
+        | {name: [prediction["set"]] for name, prediction in predictions.items()},
         gpus=counts,
         asking=asking,
         engine=answers["engine"],
@@ -322,12 +334,12 @@ def asked_image(config: Mapping, vlm: VlmPlan) -> dict:
 
     The default run is RadVLM's first, or the first of all. They are not settings.
     """
-    own = [name for name, run in vlm.runs.items() if run["system"] == RADVLM[:-1]]
-    run = str(config.get("run") or next(iter([*own, *vlm.runs]), ""))
-    told = config.get("questions", [])
+    radvlm_runs = [name for name, run in vlm.runs.items() if run["system"] == RADVLM[:-1]]
+    run = str(config.get("run") or next(iter([*radvlm_runs, *vlm.runs]), ""))
+    questions = config.get("questions", [])
     return {
         "image": str(config.get("image", "")),
-        "questions": [told] if isinstance(told, str) else list(told),
+        "questions": [questions] if isinstance(questions, str) else list(questions),
         "run": run if run in vlm.runs else "",
         "referring": run in vlm.runs and vlm.runs[run]["system"] == MEDGROUND[:-1],
     }
@@ -335,4 +347,4 @@ def asked_image(config: Mapping, vlm: VlmPlan) -> dict:
 
 def _sets_of(system: str, systems: Mapping[str, str]) -> list[str]:
     """Return the sets that a run is asked: those of its system, and those of files; a run on a file is asked all."""
-    return [name for name, of in systems.items() if not system or of in ("", system)]
+    return [name for name, set_system in systems.items() if not system or set_system in ("", system)]

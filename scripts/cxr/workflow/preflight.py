@@ -34,11 +34,11 @@ def refuse_empty_splits(planned: list[Planned]) -> None:
 
     If the split is made in this run, the job itself refuses it.
     """
-    made = {path for job in planned for path in job.output}
+    planned_paths = {path for job in planned for path in job.output}
     for job in planned:
         for rule, name, line, remedy in READERS:
             path = job.input.get(name, "") if job.rule == rule else ""
-            if path and path not in made and Path(path).is_file() and not Path(path).stat().st_size:
+            if path and path not in planned_paths and Path(path).is_file() and not Path(path).stat().st_size:
                 raise UserError(f"{path} holds no {line}, so there is nothing {remedy}")
 
 
@@ -70,10 +70,10 @@ RADVLM = tuple(
 """What the page shows of RadVLM."""
 
 
-def shown(known: dict, scored: dict, reworded: bool) -> list[str]:
+def shown(runs: dict, scored: dict, reworded: bool) -> list[str]:
     """Return the optional results that the page shows if they exist. A bare run does not make them.
 
-    ``known``: the runs; ``scored``: the evaluated models; ``reworded``: whether also in other wordings.
+    ``runs``: the runs; ``scored``: the evaluated models; ``reworded``: whether also in other wordings.
     """
     files = [f"results/ablation/{name}" for name in ("points.tsv", "curves.png", "map.png")]
     files += [f"results/evaluation/{name}" for name in ("comparison.tsv", "masks.png", "text.png")]
@@ -83,4 +83,4 @@ def shown(known: dict, scored: dict, reworded: bool) -> list[str]:
         f"results/semisyn/{name}" for name in ("healthy/funnel.tsv", "dataset/conservation.tsv", "dataset/sheet.jpg")
     ]
     files += [f"results/medground/{name}" for name in MEDGROUND] + [f"results/radvlm/{name}" for name in RADVLM]
-    return files + [f"results/training/{name}/curves.png" for name in known]
+    return files + [f"results/training/{name}/curves.png" for name in runs]

@@ -65,22 +65,24 @@ class Conversing:
     @property
     def asking_name(self) -> str:
         """Name of such a job: its wildcards, or all."""
-        return "/".join(held[0] for held in self.asking.values() if held[0].startswith("{")) or "all"
+        return "/".join(values[0] for values in self.asking.values() if values[0].startswith("{")) or "all"
 
     def to_ask(self, wildcards: object) -> dict[str, object]:
         """Return the options of such a job; ``works``: source, part, kinds and files of each of its outputs."""
-        of = {name: [one.format(**dict(wildcards.items())) for one in held] for name, held in self.asking.items()}
+        values_by_wildcard = {
+            name: [value.format(**dict(wildcards.items())) for value in values] for name, values in self.asking.items()
+        }
         works = [
             {"source": source, "part": part, "kinds": list(self.kinds[source]), "files": self.inputs(source)}
-            for source in of["source"]
-            for part in of["part"]
+            for source in values_by_wildcard["source"]
+            for part in values_by_wildcard["part"]
         ]
-        return self.options[of["part"][0]] | {"works": works}
+        return self.options[values_by_wildcard["part"][0]] | {"works": works}
 
     def to_read(self, wildcards: object) -> list[str]:
         """Return the files that such a job reads."""
-        held = [file for work in self.to_ask(wildcards)["works"] for file in work["files"].values()]
-        return sorted({path for file in held for path in ([file] if isinstance(file, str) else file)})
+        files = [file for work in self.to_ask(wildcards)["works"] for file in work["files"].values()]
+        return sorted({path for file in files for path in ([file] if isinstance(file, str) else file)})
 
     def files(self, file: str) -> list[str]:
         """Return a file of the stage for each source that gives conversations."""
@@ -108,12 +110,12 @@ def conversing(settings: Settings, formats: Mapping[str, str], plain: Mapping) -
 
 
 def _options(settings: Settings, plain: Mapping, part: str) -> dict:
-    """Return the options of a part; ``own``: those of its language model, if it has one."""
+    """Return the options of a part; ``llm_options``: those of its language model, if it has one."""
     llm = plain["llm"]
     filtered = settings.radvlm.filtered.llm
     model, revision = llm[f"{part}_model"], llm[f"{part}_revision"]
-    chosen = (
+    model_keys = (
         {"model": model, "revision": revision} if model else {"model": filtered.model, "revision": filtered.revision}
     )
-    own = {} if plain["engine"] == RULES else model_options(KEY, llm | chosen, settings.seed)
-    return {name: value for name, value in plain.items() if name != "llm"} | {"seed": settings.seed, "own": own}
+    llm_options = {} if plain["engine"] == RULES else model_options(KEY, llm | model_keys, settings.seed)
+    return {name: value for name, value in plain.items() if name != "llm"} | {"seed": settings.seed, "own": llm_options}

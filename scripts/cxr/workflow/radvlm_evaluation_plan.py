@@ -80,8 +80,8 @@ class EvaluationPlan:
 
     def to_exchanged(self, name: str) -> list[str]:
         """Return the answers of a run about other pictures; other models are not asked for them."""
-        asked = self.exchanged and name not in self.models
-        return [f"results/vlm/{name}/answers/{EXCHANGED}.jsonl"] if asked else []
+        is_asked = self.exchanged and name not in self.models
+        return [f"results/vlm/{name}/answers/{EXCHANGED}.jsonl"] if is_asked else []
 
     def lines_exchanged(self, name: str) -> list[str]:
         """Return the lines about other pictures, where the run is asked them."""
@@ -93,16 +93,16 @@ class EvaluationPlan:
 
     def notes(self, name: str) -> list[str]:
         """Return the files of annotations of a run's or model's reports; the user's is the last."""
-        made = [f"{ROOT}/{name}/annotations/{annotator}.jsonl" for annotator in self.annotators]
-        return [*made, *([self.annotations[name]] if name in self.annotations else [])]
+        paths = [f"{ROOT}/{name}/annotations/{annotator}.jsonl" for annotator in self.annotators]
+        return [*paths, *([self.annotations[name]] if name in self.annotations else [])]
 
     def of_scores(self, name: str) -> dict:
         """Return the options of scoring a run or model."""
         if name not in self.models:
-            chosen = self.tasks[name]
+            tasks = self.tasks[name]
         else:
-            chosen = () if self.beyond else adapters()[self.models[name]["adapter"]].tasks
-        return dict(self.scoring) | {"tasks": list(chosen)}
+            tasks = () if self.beyond else adapters()[self.models[name]["adapter"]].tasks
+        return dict(self.scoring) | {"tasks": list(tasks)}
 
     def of_model(self, name: str) -> dict:
         """Return the options of reading another model's outputs."""
@@ -127,42 +127,46 @@ def evaluation_plan(settings: Settings, vlm: VlmPlan) -> EvaluationPlan:
 
     Without a set of questions no run is scored: the lines are then those of the first mix.
     """
-    told, sources = settings.radvlm.evaluation, settings.radvlm.sources.use
-    plain = told.model_dump(mode="json")
-    runs = told.runs if TEST in vlm.sets else []
+    evaluation, sources = settings.radvlm.evaluation, settings.radvlm.sources.use
+    plain = evaluation.model_dump(mode="json")
+    runs = evaluation.runs if TEST in vlm.sets else []
     default = f"{INSTRUCTIONS}/{next(iter(settings.radvlm.instructions.mixes))}/test.jsonl"
-    whole = vlm.whole.get(TEST, default)
+    all_lines = vlm.whole.get(TEST, default)
     for name in runs:
         if name not in vlm.runs:
-            known = ", ".join(vlm.runs) or "none"
-            raise UserError(f"radvlm.evaluation.runs names {name!r}, but the runs of vlm.tuning are {known}: name one")
-    for name, one in told.predictions.items():
-        existing_file(f"radvlm.evaluation.predictions.{name}.path", one.path)
-    for name, path in told.annotations.items():
+            run_names = ", ".join(vlm.runs) or "none"
+            raise UserError(
+                f"radvlm.evaluation.runs names {name!r}, but the runs of vlm.tuning are {run_names}: name one"
+            )
+    for name, prediction in evaluation.predictions.items():
+        existing_file(f"radvlm.evaluation.predictions.{name}.path", prediction.path)
+    for name, path in evaluation.annotations.items():
         existing_file(f"radvlm.evaluation.annotations.{name}", path)
-    judging = {"judge": told.judge, "iou": told.iou, "most": told.checked, "own": {}}
-    if told.judge != FACTS:
+    judging = {"judge": evaluation.judge, "iou": evaluation.iou, "most": evaluation.checked, "own": {}}
+    if evaluation.judge != FACTS:
         judging["own"] = model_options("radvlm.evaluation.llm", plain["llm"], settings.seed)
-    offline = told.judge != FACTS and told.llm.transport == "offline"
+    offline = evaluation.judge != FACTS and evaluation.llm.transport == "offline"
     return EvaluationPlan(
         runs=runs,
         tuned=[name for name in runs if name in vlm.trained],
-        mixes=_mixes(settings.radvlm.instructions.mixes, whole, [vlm.runs[name]["mix"] for name in runs]),
+        mixes=_mixes(settings.radvlm.instructions.mixes, all_lines, [vlm.runs[name]["mix"] for name in runs]),
         tasks={name: vlm.runs[name]["options"].get("tasks", ()) for name in runs},
         models=plain["predictions"],
         lines=vlm.sets.get(TEST, default),
-        whole=whole,
+        whole=all_lines,
         exchanged=[vlm.sets[EXCHANGED]] if EXCHANGED in vlm.sets else [],
         draw=vlm.draw(TEST, "tsv"),
         exchanged_drawn=vlm.draw(EXCHANGED, "tsv"),
         scoring={name: plain[name] for name in SCORED} | {"seed": settings.seed},
         judging=judging,
-        judge=told.judge,
-        gpus=told.llm.execution.gpus if offline else 0,
-        annotations=told.annotations,
-        annotators={name: _annotating(name, plain, settings) for name in told.annotators},
-        texts=[] if told.reference == "filtered" else [f"results/radvlm/sources/{one}/texts.jsonl" for one in sources],
-        beyond=told.beyond,
+        judge=evaluation.judge,
+        gpus=evaluation.llm.execution.gpus if offline else 0,
+        annotations=evaluation.annotations,
+        annotators={name: _annotating(name, plain, settings) for name in evaluation.annotators},
+        texts=[]
+        if evaluation.reference == "filtered"
+        else [f"results/radvlm/sources/{source}/texts.jsonl" for source in sources],
+        beyond=evaluation.beyond,
         dpi=settings.figures.dpi,
         gallery={
             "run": runs[0] if runs else "",
@@ -181,16 +185,22 @@ def _mixes(mixes: Sequence[str], lines: str, tuned: Sequence[str]) -> list[str]:
 
 def _annotating(name: str, plain: Mapping, settings: Settings) -> Annotating:
     """Return how an annotator is run; its section is of the evaluation, or of RadVLM where other stages use it too."""
-    own = plain[name] if name in plain else settings.radvlm.chexbert.model_dump(mode="json")
-    told = partial(declared, "cxr.radvlm.evaluation", f"annotate_{name}")
+    annotator_options = plain[name] if name in plain else settings.radvlm.chexbert.model_dump(mode="json")
+    read_constant = partial(declared, "cxr.radvlm.evaluation", f"annotate_{name}")
     key = f"radvlm.evaluation.{name}"
-    places = {one: str(existing_file(f"{key}.{one}", own[one])) for one in told("FILES", ())}
-    placed = [str(existing_file(f"{key}.model", str(Path(own["model"]) / one))) for one in told("PLACED", ())]
-    engine = f"{name} {own['model'].rstrip('/').rpartition('/')[2]} {own.get('revision', '')}".strip()
+    places = {
+        file_key: str(existing_file(f"{key}.{file_key}", annotator_options[file_key]))
+        for file_key in read_constant("FILES", ())
+    }
+    placed = [
+        str(existing_file(f"{key}.model", str(Path(annotator_options["model"]) / file_name)))
+        for file_name in read_constant("PLACED", ())
+    ]
+    engine = f"{name} {annotator_options['model'].rstrip('/').rpartition('/')[2]} {annotator_options.get('revision', '')}".strip()
     gpus = 0
-    if told("LLM", False):
-        gpus = plain["llm"]["execution"]["gpus"] if own["transport"] == "offline" else 0
-        llm = model_options(key, own, settings.seed)
-        own = {"llm": llm, "prompt_bytes": own["prompt_bytes"]}
-    options = {"annotator": name, "own": own, "engine": engine, "reference": plain["reference"]}
-    return Annotating(told("INPUTS", {}) | places, placed, options, told("ENVIRONMENT", name), gpus)
+    if read_constant("LLM", False):
+        gpus = plain["llm"]["execution"]["gpus"] if annotator_options["transport"] == "offline" else 0
+        llm = model_options(key, annotator_options, settings.seed)
+        annotator_options = {"llm": llm, "prompt_bytes": annotator_options["prompt_bytes"]}
+    options = {"annotator": name, "own": annotator_options, "engine": engine, "reference": plain["reference"]}
+    return Annotating(read_constant("INPUTS", {}) | places, placed, options, read_constant("ENVIRONMENT", name), gpus)

@@ -95,7 +95,7 @@ class RadvlmPlan:
 
     def named(self, *, mimic: bool) -> str:
         """Return a pattern of the names of the external sources that lie on pictures of MIMIC-CXR, or of all others."""
-        names = [re.escape(name) for name, one in self.declared.items() if (one["format"] in ON_MIMIC) == mimic]
+        names = [re.escape(name) for name, source in self.declared.items() if (source["format"] in ON_MIMIC) == mimic]
         return "|".join(names) or "(?!)"
 
     def tables(self, source: str) -> list[str]:
@@ -133,22 +133,22 @@ class RadvlmPlan:
 
     def conversed(self, mix: str, source: str) -> list[str]:
         """Return the conversations of a source that a mix asks; none where it asks none."""
-        asked = any(task.startswith("conversation") for task in self._asked(mix, source))
-        told = asked and source in self.conversing.kinds
-        return [f"{ROOT}/conversations/{source}/conversations.jsonl"] if told else []
+        asks_conversation = any(task.startswith("conversation") for task in self._asked(mix, source))
+        has_conversations = asks_conversation and source in self.conversing.kinds
+        return [f"{ROOT}/conversations/{source}/conversations.jsonl"] if has_conversations else []
 
     def outcomes(self, mix: str) -> list[str]:
         """Return the tables of what became of the conversations that a mix asks."""
-        made = [path for source in self.sources for path in self.conversed(mix, source)]
-        return [str(Path(path).with_name("outcomes.tsv")) for path in made]
+        paths = [path for source in self.sources for path in self.conversed(mix, source)]
+        return [str(Path(path).with_name("outcomes.tsv")) for path in paths]
 
-    def ils(self, mix: str, source: str, what: str) -> list[str]:
+    def ils(self, mix: str, source: str, kind: str) -> list[str]:
         """Return the files of the ILS dataset that a mix takes from the cohort: its pairs, or its masks."""
-        asked = {task for task in self._asked(mix, source) if task.startswith("ils_") or task == "absent_grounding"}
-        if source != OWN or not asked:
+        tasks = {task for task in self._asked(mix, source) if task.startswith("ils_") or task == "absent_grounding"}
+        if source != OWN or not tasks:
             return []
         thresholds = self.pairs_of[mix]
-        if what == "pairs":
+        if kind == "pairs":
             return [f"results/dataset/{thresholds}/{split}.jsonl" for split in SPLITS]
         return self._masks_of(thresholds)
 
@@ -161,7 +161,7 @@ class RadvlmPlan:
         the cohort's, if it is a source.
         """
         sets = dict.fromkeys([self.thresholds, self.pairs_of[mix]])
-        return [path for one in sets for path in self._masks_of(one)] if OWN in self.sources else []
+        return [path for thresholds in sets for path in self._masks_of(thresholds)] if OWN in self.sources else []
 
     def parts(self, mix: str, ending: str) -> list[str]:
         """Return the files of the sources that a mix has tasks of, in the order of the sources."""
@@ -170,14 +170,16 @@ class RadvlmPlan:
 
     def of_part(self, mix: str, source: str) -> dict:
         """Return the options of a source's samples in a mix."""
-        own = [row for row in self.mixes[mix] if row.source == source]
-        told = {name: self.options["instructions"][name] for name in ("regions", "label_case", "absent_share", "seed")}
-        return told | {"source": source, "rows": as_options(own), "smallest": self.options["own"]["smallest"]}
+        rows = [row for row in self.mixes[mix] if row.source == source]
+        options = {
+            name: self.options["instructions"][name] for name in ("regions", "label_case", "absent_share", "seed")
+        }
+        return options | {"source": source, "rows": as_options(rows), "smallest": self.options["own"]["smallest"]}
 
     def of_mix(self, mix: str) -> dict:
         """Return the options of joining a mix."""
-        told = {name: self.options["instructions"][name] for name in ("order", "seed")}
-        return told | {"rows": as_options(self.mixes[mix]), "formats": dict(self.formats)}
+        options = {name: self.options["instructions"][name] for name in ("order", "seed")}
+        return options | {"rows": as_options(self.mixes[mix]), "formats": dict(self.formats)}
 
     @property
     def folders(self) -> dict[str, str]:
@@ -189,9 +191,9 @@ class RadvlmPlan:
         """Options of a mix's export for LLaVA's trainers."""
         return self.options["instructions"]["llava"] | {"folders": self.folders}
 
-    def of_release(self, mix: str, told: Mapping) -> dict:
-        """Return the options of a mix's package; ``told``: those of all packages."""
-        return dict(told) | {"mix": mix, "terms": dict(self.formats), "folders": self.folders}
+    def of_release(self, mix: str, package_options: Mapping) -> dict:
+        """Return the options of a mix's package; ``package_options``: those of all packages."""
+        return dict(package_options) | {"mix": mix, "terms": dict(self.formats), "folders": self.folders}
 
     @property
     def external(self) -> list[str]:
@@ -207,17 +209,19 @@ def radvlm_plan(settings: Settings, shards: Sequence[str], cohort: Mapping) -> R
     plain = settings.radvlm.model_dump(mode="json")
     sources = plain.pop("sources")
     external = sources["list"]
-    for name, one in external.items():
-        _check(name, one)
-    own = {name: sources[name] for name in ("labels", "weak_hedges", "uncertain", "regions", "min_box")}
+    for name, source in external.items():
+        _check(name, source)
+    own_options = {name: sources[name] for name in ("labels", "weak_hedges", "uncertain", "regions", "min_box")}
     shared = {name: sources[name] for name in ("uncertain", "split", "min_box", "fusion")}
     reports = settings.reports
     shared |= {"max_characters": reports.max_characters, "section_overrides": reports.section_overrides}
     shared |= {"seed": settings.seed, "shares": cohort["split_shares"]}
     for name in settings.release.mixes:
         if name not in settings.radvlm.instructions.mixes:
-            known = ", ".join(settings.radvlm.instructions.mixes)
-            raise UserError(f"release.mixes names {name!r}, but the mixes of radvlm.instructions are {known}: name one")
+            mix_names = ", ".join(settings.radvlm.instructions.mixes)
+            raise UserError(
+                f"release.mixes names {name!r}, but the mixes of radvlm.instructions are {mix_names}: name one"
+            )
     build = settings.thresholds.build[0]
     formats = {name: settings.cohort.source if name == OWN else external[name]["format"] for name in sources["use"]}
     return RadvlmPlan(
@@ -228,7 +232,7 @@ def radvlm_plan(settings: Settings, shards: Sequence[str], cohort: Mapping) -> R
         build,
         plain
         | {
-            "own": own | {"smallest": settings.masks.min_component_px},
+            "own": own_options | {"smallest": settings.masks.min_component_px},
             "filtered": _filtered(plain["filtered"], settings.seed),
             "instructions": plain["instructions"] | {"seed": settings.seed},
         },
@@ -253,20 +257,20 @@ def _labelling(engine: str, plain: Mapping) -> Labelling:
 
 def _mixes(mixes: Mapping[str, Mapping], formats: Mapping[str, str]) -> dict[str, list[Row]]:
     """Return {mix: its rows}. Raises UserError for a task of a source that is not in use, or that cannot give it."""
-    known = {source: OWN if source == OWN else kind for source, kind in formats.items()}
+    kind_by_source = {source: OWN if source == OWN else kind for source, kind in formats.items()}
     for name, mix in mixes.items():
         for task, sources in mix["tasks"].items():
             for source in sources:
                 key = f"radvlm.instructions.mixes.{name}.tasks.{task}"
-                if source not in known:
+                if source not in kind_by_source:
                     raise UserError(
-                        f"{key} names the source {source!r}, but those in use are {', '.join(known)}: add it there"
+                        f"{key} names the source {source!r}, but those in use are {', '.join(kind_by_source)}: add it there"
                     )
                 if task.startswith("ils_") and source != OWN:
                     raise UserError(
                         f"{key} names the source {source!r}, but only {OWN!r} has an ILS dataset: leave it out"
                     )
-    return {name: mix_rows(mix, known) for name, mix in mixes.items()}
+    return {name: mix_rows(mix, kind_by_source) for name, mix in mixes.items()}
 
 
 def _filtered(section: Mapping, seed: int) -> dict:
@@ -287,17 +291,19 @@ def _filtering(settings: Settings) -> Filtering:
     return Filtering(section.engine, "vllm", section.llm.execution.gpus, used if len(used) > 1 else ["{source}"])
 
 
-def _check(name: str, one: Mapping[str, str]) -> None:
+def _check(name: str, source: Mapping[str, str]) -> None:
     key = f"radvlm.sources.list.{name}"
-    if one["format"] in FILES:
-        existing_file(f"{key}.path", one["path"])
-    elif not (one["format"] == "ms_cxr" and Path(one["path"]).is_file()):
-        existing_folder(f"{key}.path", one["path"])
-    if one["pictures"] and one["format"] not in ON_MIMIC:
-        existing_folder(f"{key}.pictures", one["pictures"])
+    if source["format"] in FILES:
+        existing_file(f"{key}.path", source["path"])
+    elif not (source["format"] == "ms_cxr" and Path(source["path"]).is_file()):
+        existing_folder(f"{key}.path", source["path"])
+    if source["pictures"] and source["format"] not in ON_MIMIC:
+        existing_folder(f"{key}.pictures", source["pictures"])
     try:
-        groups = re.compile(one["subject"]).groups
+        groups = re.compile(source["subject"]).groups
     except re.error as error:
-        raise UserError(f"{key}.subject is {one['subject']!r}, no regular expression ({error}): correct it") from None
-    if one["subject"] and not groups:
-        raise UserError(f"{key}.subject is {one['subject']!r}, which has no group: put the subject in parentheses")
+        raise UserError(
+            f"{key}.subject is {source['subject']!r}, no regular expression ({error}): correct it"
+        ) from None
+    if source["subject"] and not groups:
+        raise UserError(f"{key}.subject is {source['subject']!r}, which has no group: put the subject in parentheses")

@@ -53,7 +53,7 @@ class Segmenting:
     @property
     def rows(self) -> dict[str, dict]:
         """Return {name: what ILS's evaluation scores}: rows of its tables beside ROSALIA's."""
-        return {name: self._row(*made) for name, made in self.masked.items()}
+        return {name: self._row(*run_and_join) for name, run_and_join in self.masked.items()}
 
     def _row(self, run: str, join: str) -> dict:
         title = f"RadVLM + ILS, {join} ({run})"
@@ -68,27 +68,27 @@ def segmenting(settings: Settings, vlm: VlmPlan, rosalia: Sequence[str]) -> tupl
     ``rosalia``: the runs of training. Raises UserError for a segmenter that is no such run, and for a row that has the
     name of another model.
     """
-    told = settings.radvlm.evaluation.segmenter
-    tool = told.removeprefix(ROSALIA) if told.startswith(ROSALIA) else ""
+    segmenter = settings.radvlm.evaluation.segmenter
+    tool = segmenter.removeprefix(ROSALIA) if segmenter.startswith(ROSALIA) else ""
     if tool and tool not in rosalia:
         raise UserError(
-            f"radvlm.evaluation.segmenter is {told!r}, but the runs of training are {', '.join(rosalia)}: name one"
+            f"radvlm.evaluation.segmenter is {segmenter!r}, but the runs of training are {', '.join(rosalia)}: name one"
         )
     scored = settings.radvlm.evaluation.runs if TEST in vlm.sets else []
     heads = [run for run in scored if run in vlm.segmented]
-    own = OWN in settings.radvlm.sources.use
+    uses_cohort = OWN in settings.radvlm.sources.use
     thresholds = settings.thresholds.build[0]
-    found = Segmenting(
+    plan = Segmenting(
         tool,
         [run for run in scored if tool and run not in heads],
         heads,
         [name for name, run in vlm.runs.items() if tool and run["system"] == RADVLM and name not in vlm.segmented],
         settings.radvlm.sources.use,
-        f"results/dataset/{thresholds}/{settings.inference.split}.jsonl" if own else "",
+        f"results/dataset/{thresholds}/{settings.inference.split}.jsonl" if uses_cohort else "",
         thresholds,
     )
-    for name in found.rows:
+    for name in plan.rows:
         if name in rosalia or name in settings.evaluation.predictions:
             raise UserError(f"{name!r} is a row of RadVLM's in the evaluation of ILS: rename the model of that name")
-    asked = [run for run, _ in found.masked.values()]
-    return found, also_asked(vlm, ILS, f"{ROOT}/ils.jsonl", RADVLM, asked) if asked else vlm
+    asked_runs = [run for run, _ in plan.masked.values()]
+    return plan, also_asked(vlm, ILS, f"{ROOT}/ils.jsonl", RADVLM, asked_runs) if asked_runs else vlm

@@ -31,11 +31,11 @@ def release_options(settings: Settings, options: dict[str, dict]) -> dict[str, d
     """Return the options of the release's rules; ``options`` are those of the other stages."""
     release = settings.release.model_dump(mode="json")
     kinds = settings.release.kinds()
-    said = {stage: without_places(options[stage]) for stage in STAGES}
+    stage_settings = {stage: without_places(options[stage]) for stage in STAGES}
     about = {
         "seed": settings.seed,
         "source": settings.cohort.source,
-        "settings": said,
+        "settings": stage_settings,
         "engines": {stage: options[stage]["engine"] for stage in ENGINES},
     }
     return {
@@ -59,12 +59,14 @@ def without_places(value: object, name: str = "") -> object:
 
 def environments(engines: dict[str, str]) -> dict[str, list[str]]:
     """Return {environment: pins of its packages} of the stages that lead to a dataset, from ``envs/``."""
-    found = {}
+    pins_by_environment = {}
     for stage in STAGES:
         file = next((ENVS / f"{name}.yaml" for name in (f"{stage}-{engines.get(stage)}", stage)
                      if (ENVS / f"{name}.yaml").is_file()), None)  # fmt: skip
         if file:
-            held = yaml.safe_load(file.read_text(encoding="utf-8"))["dependencies"]
-            pins = next((part["pip"] for part in held if isinstance(part, dict)), [])
-            found[file.stem] = [part for part in held if isinstance(part, str) and part != "pip"] + pins
-    return found
+            dependencies = yaml.safe_load(file.read_text(encoding="utf-8"))["dependencies"]
+            pins = next((part["pip"] for part in dependencies if isinstance(part, dict)), [])
+            pins_by_environment[file.stem] = [
+                part for part in dependencies if isinstance(part, str) and part != "pip"
+            ] + pins
+    return pins_by_environment

@@ -77,10 +77,10 @@ def tell_why_groups_fail() -> None:
             return
 
         @functools.wraps(log_error)
-        def told(self, msg=None, *arguments, **named):
+        def told(self, msg=None, *arguments, **keywords):
             if msg:
                 logger.error(f"Group {self.groupid}: {msg}")
-            return log_error(self, msg, *arguments, **named)
+            return log_error(self, msg, *arguments, **keywords)
 
         GroupJob.log_error = told
 

@@ -43,12 +43,12 @@ def affirmed(tuples: list[dict]) -> set[str]:
 
     A tentative tuple also affirms an opacity, because its text says so.
     """
-    found: set[str] = set()
+    affirmed_names: set[str] = set()
     for row in tuples:
         if row["presence"] == "positive":
             names = {row["lesion_type"], row["predicted_lesion_type"], *(row.get("candidates") or ())} - {None}
-            found |= names | ({OPACITY} if names and row["certainty"] != "definitive" else set())
-    return found
+            affirmed_names |= names | ({OPACITY} if names and row["certainty"] != "definitive" else set())
+    return affirmed_names
 
 
 def inside(row: dict) -> frozenset[str]:
@@ -58,10 +58,10 @@ def inside(row: dict) -> frozenset[str]:
     """
     if not row["location"]:
         return frozenset(VALID_LOCATIONS)
-    found: set[str] = set()
+    locations: set[str] = set()
     for label in row["labels"]:
         if label in LUNGS:
-            found |= {label, *zones_of(side_of(label))}
+            locations |= {label, *zones_of(side_of(label))}
         elif label in VALID_LOCATIONS:
-            found.add(label)
-    return frozenset(found)
+            locations.add(label)
+    return frozenset(locations)

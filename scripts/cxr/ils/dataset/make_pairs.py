@@ -70,19 +70,19 @@ def run(
     the first pass counts what each may deny, the second draws the negatives. Reports are read one at a time. The
     tables stay in memory: 3 kB per image, dropped pairs included.
     """
-    rows = pl.concat(map(read_table, studies)).sort("study_id", "image_id")
-    found = pl.concat(map(read_table, units)).sort("study_id", "image_id", "unit")
-    number = rows["study_id"].n_unique()
+    study_rows = pl.concat(map(read_table, studies)).sort("study_id", "image_id")
+    unit_rows = pl.concat(map(read_table, units)).sort("study_id", "image_id", "unit")
+    num_studies = study_rows["study_id"].n_unique()
     census = Census()
-    for images, line in progress(_by_study(rows, found, reports), number, "possible denials"):
+    for images, line in progress(_by_study(study_rows, unit_rows, reports), num_studies, "possible denials"):
         _count(images, line, options, census)
     bars = census.bars(options.global_share, options.opacity_inference_share)
     ledger, drops = Ledger("dataset"), _Drops()
     with split_files(dict(zip(SPLITS, (train, validate, test), strict=True)), line_of) as write:
-        for images, line in progress(_by_study(rows, found, reports), number, "dataset"):
+        for images, line in progress(_by_study(study_rows, unit_rows, reports), num_studies, "dataset"):
             for record in _study(images, line, options, bars, ledger, drops):
                 write(record)
-    ledger.finish(excluded, rows["image_id"])
+    ledger.finish(excluded, study_rows["image_id"])
     write_table(dropped, drops.table(), DROPPED)
 
 
@@ -92,12 +92,12 @@ Images = list[tuple[dict, list[dict]]]
 
 def _by_study(rows: pl.DataFrame, units: pl.DataFrame, reports: Sequence[str]) -> Iterator[tuple[Images, dict]]:
     """Yield the images and the report line of each study, in the order of the studies; the tables are sorted."""
-    said = _Runs(heapq.merge(*map(read_lines, reports), key=_study_id))
-    found = _Runs(units.iter_rows(named=True))
+    report_runs = _Runs(heapq.merge(*map(read_lines, reports), key=_study_id))
+    unit_runs = _Runs(units.iter_rows(named=True))
     for study_id, group in groupby(rows.iter_rows(named=True), key=_study_id):
-        (line,) = said.of(study_id)
-        of_study = found.of(study_id)
-        yield [(row, [unit for unit in of_study if unit["image_id"] == row["image_id"]]) for row in group], line
+        (line,) = report_runs.of(study_id)
+        study_units = unit_runs.of(study_id)
+        yield [(row, [unit for unit in study_units if unit["image_id"] == row["image_id"]]) for row in group], line
 
 
 def _study_id(row: dict) -> str:
@@ -106,16 +106,16 @@ def _study_id(row: dict) -> str:
 
 def _count(images: Images, line: dict, options: DatasetOptions, census: Census) -> None:
     """Count what a study may deny. The first image that can deny a lesion type carries its negative."""
-    counted: set[str] = set()
+    counted_lesions: set[str] = set()
     for row, units in images:
-        known = evidence(row, line, options.unknown_words_max)
+        study_evidence = evidence(row, line, options.unknown_words_max)
         taken = _taken(positives(units, one_answer=options.one_answer)[0], options)
         for lesion in LESIONS:
-            if lesion in counted:
+            if lesion in counted_lesions:
                 continue
-            ways = open_ways(lesion, known, taken=taken, **_logic(options))
+            ways = open_ways(lesion, study_evidence, taken=taken, **_logic(options))
             if not ways.reason:
-                counted.add(lesion)
+                counted_lesions.add(lesion)
                 census.add(lesion, ways, draws(options.seed, row["study_id"], lesion))
 
 
@@ -123,8 +123,8 @@ def _logic(options: DatasetOptions) -> dict:
     return {"kinds": options.kinds, "ctr_negative_max": options.ctr_negative_max}
 
 
-def _taken(made: Iterable[Pair], options: DatasetOptions) -> Collection[str]:
-    return {pair.instruction for pair in made} if options.one_answer == "strict" else ()
+def _taken(pairs: Iterable[Pair], options: DatasetOptions) -> Collection[str]:
+    return {pair.instruction for pair in pairs} if options.one_answer == "strict" else ()
 
 
 class _Runs:
@@ -172,16 +172,16 @@ def _study(
     numbers: Counter = Counter()
     denied: set[str] = set()
     for row, units in images:
-        made, missing = image_pairs(row, units, line, options, bars, denied)
-        denied |= {pair.target for pair in made if not pair.seg}
+        pairs, missing = image_pairs(row, units, line, options, bars, denied)
+        denied |= {pair.target for pair in pairs if not pair.seg}
         drops.add({"study_id": row["study_id"], "image_id": row["image_id"]} | drop for drop in missing)
-        if made:
+        if pairs:
             ledger.accept(row["image_id"])
         else:
             counts = Counter(drop["reason"] for drop in missing)
             detail = ", ".join(f"{reason} {number}" for reason, number in sorted(counts.items()))
             ledger.exclude(row["image_id"], row["study_id"], "no_pairs", detail)
-        yield from records(row, line["section_name"], line["section_text"], made, numbers)
+        yield from records(row, line["section_name"], line["section_text"], pairs, numbers)
 
 
 def image_pairs(
@@ -192,19 +192,19 @@ def image_pairs(
     ``study`` is its row of the studies table, ``units`` its rows of the units table, ``line`` its report, ``bars`` the
     bars of the whole dataset, ``denied`` the lesion types that another image of the study already denies.
     """
-    made, drops = positives(units, one_answer=options.one_answer)
+    pairs, drops = positives(units, one_answer=options.one_answer)
     missing = [{"polarity": POLARITIES[0]} | drop for drop in drops]
     denials, reasons = negatives(
         evidence(study, line, options.unknown_words_max),
         seed=options.seed,
         bars=bars,
-        taken=_taken(made, options),
+        taken=_taken(pairs, options),
         **_logic(options),
     )
     reasons |= {pair.target: "other_image" for pair in denials if pair.target in denied}
-    made += [pair for pair in denials if pair.target not in denied]
+    pairs += [pair for pair in denials if pair.target not in denied]
     missing += [
         {"polarity": POLARITIES[1], "type": None, "target": lesion, "reason": reason}
         for lesion, reason in reasons.items()
     ]
-    return made, missing
+    return pairs, missing

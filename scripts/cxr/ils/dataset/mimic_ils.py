@@ -116,17 +116,17 @@ def write_layout(
     with ExitStack() as stack:
         folder = stack.enter_context(whole(layout))
         (folder / MASK_FOLDER).mkdir()
-        place = {row[0]: row[1] for row in read_table(index).select("mask_id", "shard").iter_rows()}
+        shard_by_mask = {row[0]: row[1] for row in read_table(index).select("mask_id", "shard").iter_rows()}
         shards = {Path(path).stem: stack.enter_context(Shard(path, key="mask_id")) for path in masks}
-        wanted = frames if frames and pixels == "original" else []
-        originals = {Path(path).stem: stack.enter_context(Shard(path)) for path in wanted}
+        frame_paths = frames if frames and pixels == "original" else []
+        originals = {Path(path).stem: stack.enter_context(Shard(path)) for path in frame_paths}
 
         def studies(path: str) -> Iterator[tuple[str, dict]]:
             for image_id, key, entry, names in _released(path):
                 for name, identifier in names.items():
-                    mask = shards[place[identifier]].get("mask", identifier)
+                    mask = shards[shard_by_mask[identifier]].get("mask", identifier)
                     if originals:
-                        mask = _in_original(mask, originals[place[identifier]], image_id)
+                        mask = _in_original(mask, originals[shard_by_mask[identifier]], image_id)
                     _write_mask(folder / MASK_FOLDER / name, mask)
                 yield key, entry
 
@@ -136,12 +136,12 @@ def write_layout(
 
 def _released(path: str) -> Iterator[tuple[str, str, dict, dict[str, str]]]:
     """Yield (image, name of the study, its entry, {mask path: mask_id}) of every study of a split."""
-    seen: set[str] = set()
+    study_keys: set[str] = set()
     for study_id, group in groupby(read_lines(path), key=lambda line: line["study_id"]):
         key = study_key(study_id)
-        if key in seen:
+        if key in study_keys:
             raise UserError(f"two studies are called {key} in the released layout: rename one of them")
-        seen.add(key)
+        study_keys.add(key)
         lines = list(group)
         if len({line["image_id"] for line in lines}) > 1:
             raise UserError(f"{key} has several images, the released layout holds one: set cohort.per_study to first")

@@ -82,19 +82,21 @@ def choice(lesion: str, evidence: Evidence, *, kinds: str, ctr_negative_max: flo
     forbidden = evidence.global_blocked | evidence.standing | evidence.doubted
     # "No right effusion" says nothing of the left side: a negation at some places is no negation for the whole image.
     partly = denied and lesion not in evidence.everywhere and not evidence.negated[lesion].issuperset(LUNGS)
-    whole = (
+    global_allowed = (
         (lesion in evidence.everywhere or (evidence.about_lungs and evidence.understood and not partly))
         and lesion not in forbidden
         and not unclear
         and (lesion != OPACITY or len(evidence.empty) == len(VALID_LOCATIONS))
     )
     basic = tuple(location for location in VALID_LOCATIONS if location in allowed)
-    return Choice(basic, whole, None if basic or whole else "no_empty_location")
+    return Choice(basic, global_allowed, None if basic or global_allowed else "no_empty_location")
 
 
 def _heart(evidence: Evidence, ctr_negative_max: float) -> Choice:
-    said = evidence.standing | evidence.related | evidence.unclear | evidence.doubted | evidence.global_blocked
-    if CARDIOMEGALY in said:
+    suspected_lesions = (
+        evidence.standing | evidence.related | evidence.unclear | evidence.doubted | evidence.global_blocked
+    )
+    if CARDIOMEGALY in suspected_lesions:
         return Choice(reason="heart_affirmed_or_hedged")
     if not (evidence.understood or CARDIOMEGALY in evidence.negated):
         return Choice(reason="not_understood")
@@ -141,15 +143,15 @@ def open_ways(
     lesion: str, evidence: Evidence, *, kinds: str, ctr_negative_max: float, taken: Collection[str] = ()
 ) -> Open:
     """Return how ``lesion`` may be denied. ``taken``: instructions that have a different answer in this study."""
-    may = choice(lesion, evidence, kinds=kinds, ctr_negative_max=ctr_negative_max)
+    lesion_choice = choice(lesion, evidence, kinds=kinds, ctr_negative_max=ctr_negative_max)
     types = (templates.BASIC, templates.INFERENCE) if lesion == OPACITY else (templates.BASIC,)
     free = {
-        kind: tuple(place for place in may.basic if templates.instruction(kind, lesion, [place]) not in taken)
+        kind: tuple(place for place in lesion_choice.basic if templates.instruction(kind, lesion, [place]) not in taken)
         for kind in types
     }
-    places = {kind: found for kind, found in free.items() if found}
-    whole = may.global_ and templates.instruction(templates.GLOBAL, lesion) not in taken
-    return Open(places, whole, None if places or whole else may.reason or "same_text")
+    places = {kind: locations for kind, locations in free.items() if locations}
+    global_open = lesion_choice.global_ and templates.instruction(templates.GLOBAL, lesion) not in taken
+    return Open(places, global_open, None if places or global_open else lesion_choice.reason or "same_text")
 
 
 def negatives(
@@ -165,29 +167,29 @@ def negatives(
 
     The draws choose among several open ways, by ``bars``; a single open way is taken. ``taken``: see :func:`open_ways`.
     """
-    made: list[Pair] = []
+    negative_pairs: list[Pair] = []
     reasons: dict[str, str] = {}
     for lesion in LESIONS:
         ways = open_ways(lesion, evidence, kinds=kinds, ctr_negative_max=ctr_negative_max, taken=taken)
-        drawn = draws(seed, evidence.study_id, lesion)
+        lesion_draws = draws(seed, evidence.study_id, lesion)
         if ways.reason:
             reasons[lesion] = ways.reason
-        elif takes_global(lesion, ways, drawn, bars):
-            made.append(pairs.negative(templates.GLOBAL, lesion))
+        elif takes_global(lesion, ways, lesion_draws, bars):
+            negative_pairs.append(pairs.negative(templates.GLOBAL, lesion))
         else:
-            kind = templates.INFERENCE if takes_inference(ways, drawn, bars) else templates.BASIC
+            kind = templates.INFERENCE if takes_inference(ways, lesion_draws, bars) else templates.BASIC
             places = ways.places[kind]
-            made.append(pairs.negative(kind, lesion, [places[int(drawn.place * len(places))]]))
-    return made, reasons
+            negative_pairs.append(pairs.negative(kind, lesion, [places[int(lesion_draws.place * len(places))]]))
+    return negative_pairs, reasons
 
 
-def takes_global(lesion: str, ways: Open, drawn: Draws, bars: Bars) -> bool:
+def takes_global(lesion: str, ways: Open, lesion_draws: Draws, bars: Bars) -> bool:
     """Whether a lesion type that may be denied gets a global negative."""
-    return ways.whole and (not ways.places or drawn.global_ < bars.global_[lesion])
+    return ways.whole and (not ways.places or lesion_draws.global_ < bars.global_[lesion])
 
 
-def takes_inference(ways: Open, drawn: Draws, bars: Bars) -> bool:
+def takes_inference(ways: Open, lesion_draws: Draws, bars: Bars) -> bool:
     """Whether a denial at a location is a lesion inference (only for opacity)."""
     if templates.INFERENCE not in ways.places:
         return False
-    return templates.BASIC not in ways.places or drawn.inference < bars.inference
+    return templates.BASIC not in ways.places or lesion_draws.inference < bars.inference

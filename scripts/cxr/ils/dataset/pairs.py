@@ -107,7 +107,15 @@ def records(
     numbers = Counter() if numbers is None else numbers
     ids = {name: study[name] for name in ("subject_id", "study_id", "image_id", "split")}
     for pair in pairs:
-        own = ("target", "certainty", "sentence_index", "location", "grounded_location", "reported_location", "seg")
+        extra_fields = (
+            "target",
+            "certainty",
+            "sentence_index",
+            "location",
+            "grounded_location",
+            "reported_location",
+            "seg",
+        )
         section = {"section_name": section_name, "section_content": section_content}
         yield Record(
             sample_id=pair_id(study["study_id"], pair.seg, numbers[pair.seg]),
@@ -116,7 +124,7 @@ def records(
             **ids,
             turns=(Turn(pair.instruction, pair.answer),),
             mask_ids=() if pair.mask_id is None else (pair.mask_id,),
-            more=section | {name: getattr(pair, name) for name in own},
+            more=section | {name: getattr(pair, name) for name in extra_fields},
         )
         numbers[pair.seg] += 1
 

@@ -18,21 +18,21 @@ def positives(units: Iterable[dict], *, one_answer: str) -> tuple[list[Pair], li
     ``one_answer`` strict: if one instruction would get different answers, all its pairs are dropped. Instructions with
     the same answer must already be one unit. A drop is a dict of type, target and reason.
     """
-    made: list[Pair] = []
+    positive_pairs: list[Pair] = []
     dropped: list[dict] = []
     for unit in units:
         if unit["dropped"] is not None:
             dropped.append(_drop(unit["kind"], unit["target"], unit["dropped"]))
             continue
-        made.append(_pair(unit, unit["kind"], unit["mask_id"]))
+        positive_pairs.append(_pair(unit, unit["kind"], unit["mask_id"]))
         if unit["inference_dropped"] is not None:
             dropped.append(_drop(templates.INFERENCE, unit["target"], unit["inference_dropped"]))
         elif unit["inference"]:
-            made.append(_pair(unit, templates.INFERENCE, unit["mask_id"]))
+            positive_pairs.append(_pair(unit, templates.INFERENCE, unit["mask_id"]))
     if one_answer == "strict":
-        made, conflicts = _without_conflicts(made)
+        positive_pairs, conflicts = _without_conflicts(positive_pairs)
         dropped += conflicts
-    return made, dropped
+    return positive_pairs, dropped
 
 
 def _pair(unit: dict, kind: str, mask_id: str) -> Pair:
@@ -53,15 +53,15 @@ def _drop(kind: str, target: str, reason: str) -> dict:
     return {"type": kind, "target": target, "reason": reason}
 
 
-def _without_conflicts(made: list[Pair]) -> tuple[list[Pair], list[dict]]:
+def _without_conflicts(candidate_pairs: list[Pair]) -> tuple[list[Pair], list[dict]]:
     answers: dict[str, set[tuple[str, str | None]]] = {}
-    for pair in made:
+    for pair in candidate_pairs:
         answers.setdefault(pair.instruction, set()).add((pair.answer, pair.mask_id))
-    kept: dict[str, Pair] = {}
+    pair_by_instruction: dict[str, Pair] = {}
     conflicts = []
-    for pair in made:
+    for pair in candidate_pairs:
         if len(answers[pair.instruction]) == 1:
-            kept.setdefault(pair.instruction, pair)
+            pair_by_instruction.setdefault(pair.instruction, pair)
         else:
             conflicts.append(_drop(pair.type, pair.target, "conflicting_answer"))
-    return list(kept.values()), conflicts
+    return list(pair_by_instruction.values()), conflicts

@@ -36,11 +36,11 @@ class _Ways:
 
         0 or 1 if the open ways of the reports do not allow that share.
         """
-        whole = len(self.draws) + self.first_alone + self.second_alone
-        wanted = floor(Fraction(repr(float(share))) * whole + Fraction(1, 2)) - self.first_alone
-        if wanted >= len(self.draws):
+        num_studies = len(self.draws) + self.first_alone + self.second_alone
+        num_below_bar = floor(Fraction(repr(float(share))) * num_studies + Fraction(1, 2)) - self.first_alone
+        if num_below_bar >= len(self.draws):
             return 1.0
-        return sorted(self.draws)[wanted] if wanted > 0 else 0.0
+        return sorted(self.draws)[num_below_bar] if num_below_bar > 0 else 0.0
 
 
 class Census:
@@ -50,20 +50,20 @@ class Census:
         self._ways = {lesion: _Ways() for lesion in LESIONS}
         self._opacities: list[tuple[bool, Sequence[str], Draws]] = []
 
-    def add(self, lesion: str, ways: Open, drawn: Draws) -> None:
+    def add(self, lesion: str, ways: Open, lesion_draws: Draws) -> None:
         """Count a study that may deny ``lesion``; call it once per study and lesion type."""
-        self._ways[lesion].add(ways.whole, bool(ways.places), drawn.global_)
+        self._ways[lesion].add(ways.whole, bool(ways.places), lesion_draws.global_)
         if lesion == OPACITY and ways.places:
-            self._opacities.append((ways.whole, tuple(ways.places), drawn))
+            self._opacities.append((ways.whole, tuple(ways.places), lesion_draws))
 
     def bars(self, global_share: Mapping[str, float], inference_share: float) -> Bars:
         """Return the bars that make ``global_share`` of each lesion type's negatives global.
 
         Of opacity's other negatives, which name a location, ``inference_share`` become lesion inferences.
         """
-        found = {lesion: self._ways[lesion].bar(share) for lesion, share in global_share.items()}
+        global_bars = {lesion: self._ways[lesion].bar(share) for lesion, share in global_share.items()}
         at_places = _Ways()
-        for whole, kinds, drawn in self._opacities:
-            if not (whole and drawn.global_ < found[OPACITY]):
-                at_places.add(templates.INFERENCE in kinds, templates.BASIC in kinds, drawn.inference)
-        return Bars(found, at_places.bar(inference_share))
+        for global_open, kinds, lesion_draws in self._opacities:
+            if not (global_open and lesion_draws.global_ < global_bars[OPACITY]):
+                at_places.add(templates.INFERENCE in kinds, templates.BASIC in kinds, lesion_draws.inference)
+        return Bars(global_bars, at_places.bar(inference_share))

@@ -144,8 +144,8 @@ OWN_FORMAT = "jsonl"
 def choose(name: str, path: str, reading: Reading) -> Adapter:
     """Return the reader of a model's outputs at ``path``. Raises UserError for an unknown adapter or path."""
     if name not in ADAPTERS:
-        known = ", ".join((OWN_FORMAT, *ADAPTERS))
-        raise UserError(f"evaluation.predictions: adapter {name!r} is not one of {known}: choose one")
+        adapter_names = ", ".join((OWN_FORMAT, *ADAPTERS))
+        raise UserError(f"evaluation.predictions: adapter {name!r} is not one of {adapter_names}: choose one")
     if name == "everything":
         return everything(None, reading)
     source = Path(path)
@@ -162,11 +162,11 @@ def read_grid(text: str, side: int) -> np.ndarray:
     As in its code, missing cells at the end repeat the last cell, and surplus cells are dropped. Raises ValueError for
     a text without a grid.
     """
-    found = re.search(r"<seg>(.*?)(?:</seg>|$)", text, flags=re.S)
-    if found is None:
+    match = re.search(r"<seg>(.*?)(?:</seg>|$)", text, flags=re.S)
+    if match is None:
         raise ValueError("no <seg>")
     cells: list[bool] = []
-    for run in re.split(r"[|\n]", found[1].strip("\n")):
+    for run in re.split(r"[|\n]", match[1].strip("\n")):
         if not run.strip():
             continue
         label, star, count = run.rpartition("*")
@@ -220,11 +220,11 @@ def _without(answer: str | None) -> Output:
 
 def _numbered(folder: Path, pattern: str) -> dict[str, list[Path]]:
     """Return {pair_id: its files in the order of their numbers}."""
-    found = [(match, path) for path in folder.iterdir() if (match := re.fullmatch(pattern, path.name))]
-    of_pair: dict[str, list[Path]] = {}
-    for match, path in sorted(found, key=lambda item: (item[0][1], int(item[0][2]), item[1].name)):
-        of_pair.setdefault(clean_id(match[1]), []).append(path)
-    return of_pair
+    matches = [(match, path) for path in folder.iterdir() if (match := re.fullmatch(pattern, path.name))]
+    paths_by_pair: dict[str, list[Path]] = {}
+    for match, path in sorted(matches, key=lambda item: (item[0][1], int(item[0][2]), item[1].name)):
+        paths_by_pair.setdefault(clean_id(match[1]), []).append(path)
+    return paths_by_pair
 
 
 def _texts(path: Path) -> dict[str, list[str]]:

@@ -40,9 +40,9 @@ def texts(tables: Mapping[str, pl.DataFrame]) -> Figure:
     for axes, (rule, title) in zip(figure.subplots(len(rules), 1, sharex=True), rules.items(), strict=True):
         cells = {}
         for run, table in answering.items():
-            of_total = table.filter((pl.col("rule") == rule) & (pl.col("group") == TOTAL))
-            found = {row["type"]: row for row in of_total.iter_rows(named=True)}
-            cells[run] = [found.get(kind, {}) for kind in kinds]
+            total_rows = table.filter((pl.col("rule") == rule) & (pl.col("group") == TOTAL))
+            row_by_type = {row["type"]: row for row in total_rows.iter_rows(named=True)}
+            cells[run] = [row_by_type.get(kind, {}) for kind in kinds]
         _bars(axes, cells, "accuracy")
         axes.set_title(title if answering else f"{title}: no run gave answers", loc="left")
         axes.set_xticks(range(len(kinds)), [kind.replace("_", " ") for kind in kinds])

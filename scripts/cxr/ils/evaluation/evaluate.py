@@ -136,16 +136,16 @@ def run_scores(
         log.warning("%s not of this split", strange)
     with (
         scoring.References(index, masks, options.size) as references,
-        Predictions(predictions, prediction_masks, pair_ids, options.size, options.reworded) as found,
+        Predictions(predictions, prediction_masks, pair_ids, options.size, options.reworded) as prediction_reader,
     ):
-        rows = scoring.table(dataset, references, found, rejected, options.failed)
+        rows = scoring.table(dataset, references, prediction_reader, rejected, options.failed)
     printed = paper.read(RESOURCES / RESOURCE_FILES[0]).beside(options.model)
     resampling = {"replicates": options.replicates, "level": options.interval, "seed": options.seed}
     write_table(pairs, rows, scoring.COLUMNS)
     write_table(scores_table, summary.score_table(rows, printed, **resampling), summary.SCORES)
     write_table(text_table, summary.text_table(rows, printed, **resampling), summary.TEXTS)
-    write_table(excluded, excluded_rows(rows, found.lines), EXCLUDED)
-    write_table(counts_table, counts(rows, found.lines), COUNTS)
+    write_table(excluded, excluded_rows(rows, prediction_reader.lines), EXCLUDED)
+    write_table(counts_table, counts(rows, prediction_reader.lines), COUNTS)
 
 
 def run_comparison(
@@ -197,9 +197,9 @@ def counts(rows: pl.DataFrame, lines: Lines) -> pl.DataFrame:
     table += [("lines", "in the file", lines.number), ("lines", "first of their pair", len(lines.of_pair))]
     table += [("lines", reason, number) for reason, number in sorted(stray.items())]
     for kind in ("pairs", "lines"):
-        whole, *parts = (number for of, _, number in table if of == kind)
-        if whole != sum(parts):
-            raise AssertionError(f"evaluation: {whole} {kind} in, {sum(parts)} accounted for")
+        total, *parts = (number for row_kind, _, number in table if row_kind == kind)
+        if total != sum(parts):
+            raise AssertionError(f"evaluation: {total} {kind} in, {sum(parts)} accounted for")
     return pl.DataFrame(table, schema=schema(COUNTS), orient="row")
 
 
@@ -215,8 +215,8 @@ def comparison(scores: dict[str, pl.DataFrame], texts: dict[str, pl.DataFrame], 
         ours = table.select(pl.lit("ours").alias("source"), pl.lit(run).alias("run"), "lesion", "positives",
                             "negatives", "failed", *(pl.col(name).cast(pl.Float64) for name in columns))  # fmt: skip
         for rule in ("authors", "strict"):
-            said = [answers.get((rule, lesion)) for lesion in ours["lesion"]]
-            ours = ours.with_columns(pl.Series(f"text_{rule}", said, dtype=pl.Float64))
+            accuracies = [answers.get((rule, lesion)) for lesion in ours["lesion"]]
+            ours = ours.with_columns(pl.Series(f"text_{rule}", accuracies, dtype=pl.Float64))
         tables.append(ours)
     rows = [
         {"source": "paper", "run": model, "lesion": TOTAL, **values, "text_authors": _said(printed, model)}

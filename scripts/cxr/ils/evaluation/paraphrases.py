@@ -65,37 +65,40 @@ def run(*, plain: list[str], reworded: list[str], paraphrases_table: str, option
     personas = len(options.personas)
     for number, name in enumerate(options.runs):
         paths = reworded[number * personas : (number + 1) * personas]
-        asked = dict(zip(options.personas, map(read_table, paths), strict=True))
-        tables.append(compared(name, read_table(plain[number]), asked, options))
+        table_by_persona = dict(zip(options.personas, map(read_table, paths), strict=True))
+        tables.append(compared(name, read_table(plain[number]), table_by_persona, options))
     write_table(paraphrases_table, pl.concat(tables), COLUMNS)
 
 
 def compared(
-    run: str, plain: pl.DataFrame, asked: dict[str, pl.DataFrame], options: ParaphrasesOptions
+    run: str, plain: pl.DataFrame, table_by_persona: dict[str, pl.DataFrame], options: ParaphrasesOptions
 ) -> pl.DataFrame:
     """Return the rows of one run in per cent: one set per persona, and one for all personas if there are several.
 
     Only pairs that count both ways are compared. ``change`` is reworded minus plain. Its interval comes from patients
     drawn with replacement, the same draws for both.
     """
-    pairs = {who: plain.join(table, on="pair_id", how="inner", suffix=REWORDED) for who, table in asked.items()}
+    pairs = {
+        persona: plain.join(table, on="pair_id", how="inner", suffix=REWORDED)
+        for persona, table in table_by_persona.items()
+    }
     if len(pairs) > 1:
         pairs[ALL] = pl.concat(pairs.values())
-    rows = [row for who, table in pairs.items() for row in _rows(run, who, table, options)]
+    rows = [row for persona, table in pairs.items() for row in _rows(run, persona, table, options)]
     return pl.DataFrame(rows, schema=schema(COLUMNS), orient="row")
 
 
 def _rows(run: str, persona: str, pairs: pl.DataFrame, options: ParaphrasesOptions) -> list[tuple]:
-    counted = [_counted(pairs, lesion, ratio) for lesion, ratio in CELLS]
-    before, after = (_sums(pairs, counted, side) for side in (PLAIN, REWORDED))
+    cell_masks = [_counted(pairs, lesion, ratio) for lesion, ratio in CELLS]
+    before, after = (_sums(pairs, cell_masks, side) for side in (PLAIN, REWORDED))
     number, subjects = subjects_of(pairs)
     per_patient = [tuple(sums_of(number, subjects, part) for part in sums) for sums in (after, before)]
     low, high = differences(*per_patient, replicates=options.replicates, level=options.interval, seed=options.seed)
     rows = []
     for at, (lesion, ratio) in enumerate(CELLS):
         plain, reworded = (_percent(above[:, at].sum(), below[:, at].sum()) for above, below in (before, after))
-        told = (plain, reworded, reworded - plain, 100 * low[at], 100 * high[at])
-        rows.append((run, persona, lesion, ratio.measure, int(counted[at].sum()), *map(_rounded, told)))
+        percentages = (plain, reworded, reworded - plain, 100 * low[at], 100 * high[at])
+        rows.append((run, persona, lesion, ratio.measure, int(cell_masks[at].sum()), *map(_rounded, percentages)))
     return rows
 
 
@@ -107,12 +110,12 @@ def _counted(pairs: pl.DataFrame, lesion: str, ratio: Ratio) -> np.ndarray:
     ].to_numpy()
 
 
-def _sums(pairs: pl.DataFrame, counted: list[np.ndarray], side: str) -> tuple[np.ndarray, np.ndarray]:
+def _sums(pairs: pl.DataFrame, cell_masks: list[np.ndarray], side: str) -> tuple[np.ndarray, np.ndarray]:
     """Return the numerators and denominators of K cells, float64 (N, K), 0 for pairs that do not count."""
     columns = {name: pairs[name + side].cast(pl.Float64).fill_null(0).to_numpy() for name in
                {name for ratio in RATIOS for name in ratio[1:3] if name}}  # fmt: skip
-    above = [columns[ratio.above] * mask for (_, ratio), mask in zip(CELLS, counted, strict=True)]
-    below = [columns.get(ratio.below, 1.0) * mask for (_, ratio), mask in zip(CELLS, counted, strict=True)]
+    above = [columns[ratio.above] * mask for (_, ratio), mask in zip(CELLS, cell_masks, strict=True)]
+    below = [columns.get(ratio.below, 1.0) * mask for (_, ratio), mask in zip(CELLS, cell_masks, strict=True)]
     return np.column_stack(above), np.column_stack(below)
 
 

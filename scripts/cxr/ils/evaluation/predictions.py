@@ -165,16 +165,16 @@ class Predictions:
         return Prediction(mask, answer)
 
     def _mask(self, entry: dict) -> np.ndarray | None:
-        named = [name for name in MASKS if entry.get(name) is not None]
-        if len(named) > 1:
-            raise Fault("damaged_mask", f"the line names {' and '.join(named)}: one is enough")
-        if not named:
+        mask_fields = [name for name in MASKS if entry.get(name) is not None]
+        if len(mask_fields) > 1:
+            raise Fault("damaged_mask", f"the line names {' and '.join(mask_fields)}: one is enough")
+        if not mask_fields:
             return None
-        value = entry[named[0]]
-        if named[0] == "mask":
+        value = entry[mask_fields[0]]
+        if mask_fields[0] == "mask":
             return self._stored(value)
-        read_one = self._picture if named[0] == "mask_path" else _coded
-        mask = union([read_one(one) for one in (value if isinstance(value, list) else [value])])
+        read_one = self._picture if mask_fields[0] == "mask_path" else _coded
+        mask = union([read_one(mask_value) for mask_value in (value if isinstance(value, list) else [value])])
         return None if mask is None else fit(mask, self.size)
 
     def _stored(self, row: object) -> np.ndarray:

@@ -111,29 +111,29 @@ def _rows(
 ) -> Iterator[tuple]:
     for line in lines:
         polarity = "positive" if line["seg"] else "negative"
-        who = (line["pair_id"], line["subject_id"], line["target"], line["type"], polarity)
+        pair_columns = (line["pair_id"], line["subject_id"], line["target"], line["type"], polarity)
         if line["pair_id"] in reviewed:
-            yield (*who, None, None, None, *[None] * len(text.RULES), "reviewed", "")
+            yield (*pair_columns, None, None, None, *[None] * len(text.RULES), "reviewed", "")
             continue
-        found = predictions.get(line["pair_id"])
-        if found.reason == NOT_ASKED:
-            yield (*who, None, None, None, *[None] * len(text.RULES), NOT_ASKED, "")
+        prediction = predictions.get(line["pair_id"])
+        if prediction.reason == NOT_ASKED:
+            yield (*pair_columns, None, None, None, *[None] * len(text.RULES), NOT_ASKED, "")
             continue
-        fine = found.mask is not None
-        areas = _areas(found, references.of(line), count_failed)
+        fine = prediction.mask is not None
+        areas = _areas(prediction, references.of(line), count_failed)
         if not speaks or not (fine or count_failed):
             judged = dict.fromkeys(text.RULES)
-        elif found.answer is None or found.reason == "duplicate":
+        elif prediction.answer is None or prediction.reason == "duplicate":
             judged = dict.fromkeys(text.RULES, False)
         else:
-            judged = text.judge(line["type"], line["answer"], found.answer)
-        yield (*who, *areas, *(judged[rule] for rule in text.RULES), found.reason, found.detail)
+            judged = text.judge(line["type"], line["answer"], prediction.answer)
+        yield (*pair_columns, *areas, *(judged[rule] for rule in text.RULES), prediction.reason, prediction.detail)
 
 
-def _areas(found: Prediction, reference: np.ndarray, count_failed: bool) -> tuple:
+def _areas(prediction: Prediction, reference: np.ndarray, count_failed: bool) -> tuple:
     """Return intersection, union and IoU. A failed prediction gets those of a mask without overlap, or None."""
-    if found.mask is not None:
-        intersection, union = overlap_packed(found.mask, reference)
+    if prediction.mask is not None:
+        intersection, union = overlap_packed(prediction.mask, reference)
         return intersection, union, float(lisa_iou(intersection, union))
     if not count_failed:
         return None, None, None

@@ -69,12 +69,16 @@ def score_table(pairs: pl.DataFrame, paper: Paper, **resampling: float) -> pl.Da
     members = {group: _member(scored, group) for group in GROUPS}
     ratios, values = [], []
     for group in GROUPS:
-        here, away = members[group] & positive, members[group] & ~positive
-        ratios += [(iou * here, here), (intersection * here, union * here), (iou * away, away)]
+        group_positives, group_negatives = members[group] & positive, members[group] & ~positive
+        ratios += [
+            (iou * group_positives, group_positives),
+            (intersection * group_positives, union * group_positives),
+            (iou * group_negatives, group_negatives),
+        ]
         values += [
-            masks.mean(iou[here]),
-            masks.cumulative_iou(intersection[here], union[here]),
-            masks.mean(iou[away]),
+            masks.mean(iou[group_positives]),
+            masks.cumulative_iou(intersection[group_positives], union[group_positives]),
+            masks.mean(iou[group_negatives]),
         ]
     low, high = _ends(scored, ratios, resampling)
     rows = []
@@ -100,21 +104,23 @@ def text_table(pairs: pl.DataFrame, paper: Paper, **resampling: float) -> pl.Dat
 
     Columns: rule, group, type, pairs, accuracy with interval and the paper's value. Empty for a run without answers.
     """
-    asked = pairs.filter(pl.col(text.RULES[0]).is_not_null())
-    kinds = {OVERALL: np.ones(len(asked), bool)} | {kind: (asked["type"] == kind).to_numpy() for kind in text.TYPES}
+    judged_pairs = pairs.filter(pl.col(text.RULES[0]).is_not_null())
+    kinds = {OVERALL: np.ones(len(judged_pairs), bool)} | {
+        kind: (judged_pairs["type"] == kind).to_numpy() for kind in text.TYPES
+    }
     keys, ratios = [], []
     for rule in text.RULES:
-        right = asked[rule].to_numpy().astype(np.float64)
+        right = judged_pairs[rule].to_numpy().astype(np.float64)
         for group in ("positive", "negative", *reversed(GROUPS)):
-            member = _member(asked, group)
+            member = _member(judged_pairs, group)
             for kind, of_kind in kinds.items():
                 keys.append((rule, group, kind))
                 ratios.append((right * (member & of_kind), member & of_kind))
-    low, high = _ends(asked, ratios, resampling)
+    low, high = _ends(judged_pairs, ratios, resampling)
     rows = []
     for at, (rule, group, kind) in enumerate(keys):
-        right, counted = ratios[at]
-        number = int(counted.sum())
+        right, is_counted = ratios[at]
+        number = int(is_counted.sum())
         if number:
             value = float(right.sum()) / number
             cell = _cell("accuracy", value, low[at], high[at], paper.text[group][kind])

@@ -51,30 +51,30 @@ def parse(kind: str, answer: str) -> Parsed:
     """Read an answer to an instruction of type ``kind`` by the authors' phrases."""
     answer = answer.strip().lower()
     if kind == INFERENCE:
-        found = _INFERRED.search(answer)
+        match = _INFERRED.search(answer)
         presence = next((name for phrase, name in _PRESENCE if phrase in answer), NOTHING)
-        return Parsed(kind, found[1] if found else NOTHING, NOTHING, presence)
+        return Parsed(kind, match[1] if match else NOTHING, NOTHING, presence)
     if kind == BASIC:
-        found = _ABSENT_HERE.search(answer)
-        return Parsed(kind, found[1], found[2], "no") if found else Parsed(kind, presence="yes")
+        match = _ABSENT_HERE.search(answer)
+        return Parsed(kind, match[1], match[2], "no") if match else Parsed(kind, presence="yes")
     if kind == GLOBAL:
         if re.search(r"it is located in the .+", answer):
-            found = _LOCATED.search(answer)
-            return Parsed(kind, NOTHING, found[1] if found else NOTHING, "yes")
+            match = _LOCATED.search(answer)
+            return Parsed(kind, NOTHING, match[1] if match else NOTHING, "yes")
         if re.search(r"there is no .+", answer):
-            found = _ABSENT.search(answer)
-            return Parsed(kind, found[1] if found else NOTHING, "none", "no")
+            match = _ABSENT.search(answer)
+            return Parsed(kind, match[1] if match else NOTHING, "none", "no")
     return Parsed(kind)
 
 
 def authors(kind: str, reference: str, answer: str) -> dict[str, bool]:
     """Return whether an answer is right by each of the authors' rules."""
-    true, said = parse(kind, reference), parse(kind, answer)
-    equal = true == said
-    inferred = kind == INFERENCE and true.presence != "no"
-    headline = true.target == said.target if inferred else equal
-    one_lung = kind == GLOBAL and said.location in ("right lung", "left lung")
-    side = said.location.removesuffix(" lung") in true.location if one_lung else headline
+    parsed_reference, parsed_answer = parse(kind, reference), parse(kind, answer)
+    equal = parsed_reference == parsed_answer
+    inferred = kind == INFERENCE and parsed_reference.presence != "no"
+    headline = parsed_reference.target == parsed_answer.target if inferred else equal
+    one_lung = kind == GLOBAL and parsed_answer.location in ("right lung", "left lung")
+    side = parsed_answer.location.removesuffix(" lung") in parsed_reference.location if one_lung else headline
     return {"authors": headline, "authors_certainty": equal, "authors_side": side}
 
 

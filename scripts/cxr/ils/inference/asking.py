@@ -114,13 +114,13 @@ class Asker:
             rows.sort(key=lambda row: (order[row[1].view], len(row[1].input_ids)))
             ready = []
             for place, sample in rows:
-                seen, fault = views[sample.view]
+                image_views, fault = views[sample.view]
                 if fault:
                     replies[place] = _failed(fault)
                 else:
-                    ready.append((place, sample, seen))
-            answered, self.pairs = fitting(lambda some: self._answered(some, keep), ready, self.pairs, "pairs")
-        for (place, _, _), (reply, fault) in zip(ready, answered, strict=True):
+                    ready.append((place, sample, image_views))
+            replies_or_faults, self.pairs = fitting(lambda some: self._answered(some, keep), ready, self.pairs, "pairs")
+        for (place, _, _), (reply, fault) in zip(ready, replies_or_faults, strict=True):
             replies[place] = _failed(fault) if fault else reply
         return [replies[place] for place in range(len(samples))]
 
@@ -134,17 +134,20 @@ class Asker:
         self, rows: list[tuple[int, Sample, Views]], keep: Callable[[torch.Tensor], torch.Tensor]
     ) -> list[tuple[Reply, None]]:
         samples = [sample for _, sample, _ in rows]
-        each = list({sample.view: views for _, sample, views in rows}.values())  # as collate orders pictures
-        views = Views(torch.stack([one.features for one in each]), torch.stack([one.embeddings for one in each]))
+        unique_views = list({sample.view: views for _, sample, views in rows}.values())  # as collate orders pictures
+        views = Views(
+            torch.stack([view.features for view in unique_views]),
+            torch.stack([view.embeddings for view in unique_views]),
+        )
         batch = _without_pixels(collate(samples, self.tokens.pad, packed=True)).to(self.device, self._dtype())
         if not self.options.text:
             return [(Reply(drawn=_host(keep(logits))), None) for logits in self.model.segment(batch, views)]
-        made = self.model.generate(batch, self.options.max_new_tokens, views)
+        generated = self.model.generate(batch, self.options.max_new_tokens, views)
         replies = []
-        for ids, masks in zip(made.ids, made.masks, strict=True):
-            drawn = _host(keep(masks.amax(0))) if len(masks) else None
+        for ids, masks in zip(generated.ids, generated.masks, strict=True):
+            mask_values = _host(keep(masks.amax(0))) if len(masks) else None
             note = "" if len(masks) == 1 else SEVERAL_SEG if len(masks) else NO_SEG
-            replies.append((Reply(answer_of(self.tokens.decode(ids)), drawn, note), None))
+            replies.append((Reply(answer_of(self.tokens.decode(ids)), mask_values, note), None))
         return replies
 
     def _dtype(self) -> torch.dtype:
@@ -160,5 +163,5 @@ def _without_pixels(batch: Batch) -> Batch:
     return replace(batch, images=batch.images[:0], clip=batch.clip[:0], shown=None)
 
 
-def _host(drawn: torch.Tensor) -> np.ndarray:
-    return drawn.cpu().numpy()
+def _host(tensor: torch.Tensor) -> np.ndarray:
+    return tensor.cpu().numpy()

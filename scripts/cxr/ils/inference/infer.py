@@ -79,8 +79,8 @@ def run_split(
     asker = Asker.load(model, options, compute)
     source = _Present(picture_source(frames, pictures))
     wording = Persona(wordings, options.persona, options.seed) if wordings and options.persona else None
-    made = {"tokens": asker.tokens, "options": asker.pair_options(), "pictures": source, "wording": wording}
-    pairs = Pairs(lines=str(lines), **made)
+    pair_arguments = {"tokens": asker.tokens, "options": asker.pair_options(), "pictures": source, "wording": wording}
+    pairs = Pairs(lines=str(lines), **pair_arguments)
     faults: Counter[str] = Counter()
     with ShardWriter(prediction_masks, **empty) as writer:
         failures = Failures("inference", len(pairs), Tolerance.of(compute))
@@ -101,14 +101,14 @@ def check(options: InferenceOptions) -> None:
 
 def windows(images: Iterable[int], count: int) -> Iterator[range]:
     """Yield ranges of rows, each with the rows of ``count`` images (the last of fewer); an image is never split."""
-    first = end = held = 0
+    first = end = num_images = 0
     for _, run in groupby(images):
         end += sum(1 for _ in run)
-        held += 1
-        if held == count:
+        num_images += 1
+        if num_images == count:
             yield range(first, end)
-            first, held = end, 0
-    if held:
+            first, num_images = end, 0
+    if num_images:
         yield range(first, end)
 
 
@@ -135,9 +135,17 @@ def _replies(asker: Asker, pairs: Pairs) -> Iterator[tuple[str, Reply]]:
                 reading.append(reader.submit(_read, pairs, rows))
             if len(reading) > 1 or not rows:
                 read = reading.popleft().result()
-                asked = iter(asker.ask([one for _, one in read if isinstance(one, Sample)], lambda logits: logits > 0))
-                for pair_id, one in read:
-                    yield pair_id, next(asked) if isinstance(one, Sample) else Reply(fault=one)
+                replies = iter(
+                    asker.ask(
+                        [sample_or_fault for _, sample_or_fault in read if isinstance(sample_or_fault, Sample)],
+                        lambda logits: logits > 0,
+                    )
+                )
+                for pair_id, sample_or_fault in read:
+                    yield (
+                        pair_id,
+                        next(replies) if isinstance(sample_or_fault, Sample) else Reply(fault=sample_or_fault),
+                    )
 
 
 def _counted(replies: Iterable[tuple[str, Reply]], failures: Failures) -> Iterator[tuple[str, Reply]]:

@@ -64,22 +64,32 @@ def run_panels(
     """Draw a panel for each of some images of a split into the folder ``panels``, named by the image."""
     folder = Path(panels)
     folder.mkdir(parents=True, exist_ok=True)
-    chosen = choose(lines, options)
-    wanted = {row["pair_id"] for rows in chosen.values() for row in rows}
-    said = {entry["pair_id"]: entry for entry in read_lines(predictions) if entry["pair_id"] in wanted}
-    of_mask = dict(read_table(index).select("mask_id", "shard").filter(
-        pl.col("mask_id").is_in([row["mask_id"] for rows in chosen.values() for row in rows if row["mask_id"]])
+    pairs_by_image = choose(lines, options)
+    pair_ids = {row["pair_id"] for rows in pairs_by_image.values() for row in rows}
+    entry_by_pair = {entry["pair_id"]: entry for entry in read_lines(predictions) if entry["pair_id"] in pair_ids}
+    shard_by_mask = dict(read_table(index).select("mask_id", "shard").filter(
+        pl.col("mask_id").is_in([row["mask_id"] for rows in pairs_by_image.values() for row in rows if row["mask_id"]])
     ).iter_rows())  # fmt: skip
     with ExitStack() as stack:
-        held = {Path(path).stem: stack.enter_context(Shard(path, key="mask_id")) for path in masks}
-        pictures = [stack.enter_context(Shard(path)) for path in frames]
-        drawn = stack.enter_context(Shard(prediction_masks, key="pair_id"))
-        for image_id, rows in progress(chosen.items(), len(chosen), "panels"):
-            shard = next((one for one in pictures if image_id in one), None)
+        mask_shards = {Path(path).stem: stack.enter_context(Shard(path, key="mask_id")) for path in masks}
+        frame_shards = [stack.enter_context(Shard(path)) for path in frames]
+        prediction_shard = stack.enter_context(Shard(prediction_masks, key="pair_id"))
+        for image_id, rows in progress(pairs_by_image.items(), len(pairs_by_image), "panels"):
+            shard = next((frame_shard for frame_shard in frame_shards if image_id in frame_shard), None)
             if shard is None:  # its pairs have no prediction either
                 continue
             image = shard.get("image", image_id)
-            sheet = [_row(row, said.get(row["pair_id"], {}), held, of_mask, drawn, image.shape) for row in rows]
+            sheet = [
+                _row(
+                    row,
+                    entry_by_pair.get(row["pair_id"], {}),
+                    mask_shards,
+                    shard_by_mask,
+                    prediction_shard,
+                    image.shape,
+                )
+                for row in rows
+            ]
             save_sheet(draw(image_id, image, sheet), folder / f"{image_id}.jpg", options.dpi, options.quality)
 
 
@@ -91,16 +101,16 @@ def choose(lines: str, options: PanelOptions) -> dict[str, list[dict]]:
     targets: dict[str, set[str]] = {}
     for line in read_lines(lines):
         targets.setdefault(line["image_id"], set()).update({line["target"]} if line["seg"] else ())
-    left = sorted(targets, key=lambda image_id: stable_hash(options.seed, "inference", image_id))
-    seen: Counter[str] = Counter()
-    chosen: list[str] = []
-    while left and len(chosen) < options.studies:
-        rarest = sorted(LESIONS, key=lambda lesion: (seen[lesion], LESIONS.index(lesion)))
-        match = next((i for lesion in rarest for i in left if lesion in targets[i]), left[0])
-        left.remove(match)
-        chosen.append(match)
-        seen.update(targets[match])
-    pairs: dict[str, list[dict]] = {image_id: [] for image_id in sorted(chosen)}
+    candidates = sorted(targets, key=lambda image_id: stable_hash(options.seed, "inference", image_id))
+    lesion_counts: Counter[str] = Counter()
+    image_ids: list[str] = []
+    while candidates and len(image_ids) < options.studies:
+        rarest = sorted(LESIONS, key=lambda lesion: (lesion_counts[lesion], LESIONS.index(lesion)))
+        match = next((i for lesion in rarest for i in candidates if lesion in targets[i]), candidates[0])
+        candidates.remove(match)
+        image_ids.append(match)
+        lesion_counts.update(targets[match])
+    pairs: dict[str, list[dict]] = {image_id: [] for image_id in sorted(image_ids)}
     for line in read_lines(lines):
         if line["image_id"] in pairs:
             pairs[line["image_id"]].append({name: line[name] for name in FIELDS})
@@ -108,14 +118,19 @@ def choose(lines: str, options: PanelOptions) -> dict[str, list[dict]]:
 
 
 def _row(
-    pair: dict, said: dict, held: dict[str, Shard], of_mask: dict[str, str], drawn: Shard, shape: tuple[int, int]
+    pair: dict,
+    entry: dict,
+    mask_shards: dict[str, Shard],
+    shard_by_mask: dict[str, str],
+    prediction_shard: Shard,
+    shape: tuple[int, int],
 ) -> Row:
-    reference = held[of_mask[pair["mask_id"]]].get("mask", pair["mask_id"]) if pair["seg"] else None
+    reference = mask_shards[shard_by_mask[pair["mask_id"]]].get("mask", pair["mask_id"]) if pair["seg"] else None
     predicted = None
-    if said.get("mask") is not None:
-        large = drawn.get("mask", said["mask"]).astype(np.uint8)
+    if entry.get("mask") is not None:
+        large = prediction_shard.get("mask", entry["mask"]).astype(np.uint8)
         predicted = cv2.resize(large, shape[::-1], interpolation=cv2.INTER_NEAREST) > 0
-    words = said.get("answer") or said.get("detail") or said.get("note") or "(no answer was asked for)"
+    words = entry.get("answer") or entry.get("detail") or entry.get("note") or "(no answer was asked for)"
     return Row(pair["instruction"], pair["answer"], words, reference, predicted)
 
 

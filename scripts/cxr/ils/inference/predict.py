@@ -61,7 +61,7 @@ def _sample(asker: Asker, frame: np.ndarray, instruction: str) -> Sample:
     options = asker.pair_options()
     ids, labels = asker.tokens.encode(instruction, None, options.conversation, options.features, options.max_length)
     image = equalise(frame) if options.equalise else frame
-    levels, shown = sam_levels(image, options.sam_side, options.fit)
+    levels, content_shape = sam_levels(image, options.sam_side, options.fit)
     return Sample(
         pair_id=instruction,
         image_id="picture",
@@ -69,10 +69,10 @@ def _sample(asker: Asker, frame: np.ndarray, instruction: str) -> Sample:
         input_ids=ids,
         labels=labels,
         levels=levels,
-        shown=shown,
+        shown=content_shape,
         clip=clip_pixels(image, options.clip_side, options.fit),
         mask=None,
-        resized=shown,
+        resized=content_shape,
         original=(options.target, options.target),
         positive=False,
     )
@@ -96,16 +96,16 @@ def write(
     folder = Path(folder)
     rows, number = [], 0
     for place, finding in enumerate(findings, 1):
-        mask, drawn = f"{place}_mask.png", f"{place}_overlay.png"
-        _save_mask(finding.mask, folder / mask)
-        said = finding.answer if finding.answer is not None else "(no answer was asked for)"
+        mask_name, overlay_name = f"{place}_mask.png", f"{place}_overlay.png"
+        _save_mask(finding.mask, folder / mask_name)
+        answer_text = finding.answer if finding.answer is not None else "(no answer was asked for)"
         upright_mask = picture.upright(finding.mask)
-        figure = overlay(picture.upright(picture.grey), upright_mask, finding.instruction, said, picture.sides)
-        save(figure, folder / drawn, DPI)
+        figure = overlay(picture.upright(picture.grey), upright_mask, finding.instruction, answer_text, picture.sides)
+        save(figure, folder / overlay_name, DPI)
         number += bool(finding.mask.any())
         rows.append(
             {"instruction": finding.instruction, "answer": finding.answer, "note": finding.note,
-             "mask": mask, "overlay": drawn, "pixels": int(finding.mask.sum()),
+             "mask": mask_name, "overlay": overlay_name, "pixels": int(finding.mask.sum()),
              "segment": number if header is not None and finding.mask.any() else None}
         )  # fmt: skip
     about: dict = {"model": model, "rows": picture.grey.shape[0], "columns": picture.grey.shape[1], "findings": rows}

@@ -28,17 +28,17 @@ class Components(NamedTuple):
         Measured one at a time: few components meet a productive box, and measuring all takes six times as long as
         finding them.
         """
-        own = (self.labels == label).view(np.uint8)
-        x, y, width, height = cv2.boundingRect(own)
-        return cv2.countNonZero(own), (x, y, x + width, y + height)
+        component_mask = (self.labels == label).view(np.uint8)
+        x, y, width, height = cv2.boundingRect(component_mask)
+        return cv2.countNonZero(component_mask), (x, y, x + width, y + height)
 
     def touched(self, box: np.ndarray) -> list[int]:
         """Return the components that share a pixel with a box (x1, y1, x2, y2), by label."""
         x1, y1, x2, y2 = box
-        held = self.labels[y1:y2, x1:x2].ravel()
+        box_labels = self.labels[y1:y2, x1:x2].ravel()
         # after sorting, the first pixel of each label is the first of all or differs from the one before
-        starts = held[1:][held[1:] != held[:-1]]
-        return sorted({*held[:1].tolist(), *starts.tolist()} - {0})
+        starts = box_labels[1:][box_labels[1:] != box_labels[:-1]]
+        return sorted({*box_labels[:1].tolist(), *starts.tolist()} - {0})
 
 
 def opened(binary: np.ndarray) -> np.ndarray:
@@ -65,15 +65,15 @@ def corners(boxes: np.ndarray, width: int) -> np.ndarray:
     return np.stack([y2, y1, y2, y1]) * (width + 1) + np.stack([x2, x2, x1, x1])
 
 
-def counts(binary: np.ndarray, at: np.ndarray) -> np.ndarray:
+def counts(binary: np.ndarray, corner_indexes: np.ndarray) -> np.ndarray:
     """Return the number of pixels of ``binary`` in each box, int64 (N,), by one summed-area table.
 
-    ``at``: the boxes' :func:`corners`.
+    ``corner_indexes``: the boxes' :func:`corners`.
     """
-    if not at.size:
+    if not corner_indexes.size:
         return np.zeros(0, np.int64)
-    held = cv2.integral(binary).ravel()[at].astype(np.int64)
-    return held[0] - held[1] - held[2] + held[3]
+    corner_sums = cv2.integral(binary).ravel()[corner_indexes].astype(np.int64)
+    return corner_sums[0] - corner_sums[1] - corner_sums[2] + corner_sums[3]
 
 
 def areas(boxes: np.ndarray) -> np.ndarray:

@@ -83,11 +83,11 @@ def judge(
     image; ``anomaly`` uint8 (H, W), W a multiple of 8; ``target``: the finding's lesion type; ``settings``: the rules
     and ``thresholds`` that the masks shard is stored with.
     """
-    taus, named = ThresholdSet.of(settings["thresholds"]).for_target(target), tuple(labels)
+    taus, zone_labels = ThresholdSet.of(settings["thresholds"]).for_target(target), tuple(labels)
     picture = Picture(
         anomaly=anomaly,
         image=_no_image,
-        zones=Zones(pack(np.stack([zones[label] for label in named])), named),
+        zones=Zones(pack(np.stack([zones[label] for label in zone_labels])), zone_labels),
         lungs={label: pack(lungs[label]) for label in LUNGS},
         boxes=np.array([[row[corner] for corner in CORNERS] for row in boxes], np.float64).reshape(-1, 4),
         confidence=np.array([row["confidence"] for row in boxes], np.float64),
@@ -95,13 +95,13 @@ def judge(
         smallest_level=taus.level,
     )
     numbers = zip(
-        picture.place_overlap(named).exact(),
+        picture.place_overlap(zone_labels).exact(),
         picture.confidence.tolist(),
         picture.signal(taus.level).exact(),
         map(max, *(overlap.exact() for overlap in picture.lung_overlaps)),
         strict=True,
     )
-    verdicts = picture.failed(named, taus).tolist()
+    verdicts = picture.failed(zone_labels, taus).tolist()
     return [
         Judged(dict(zip(MEASURED, of_box, strict=True)), [name for name in failed(verdict) if name in MEASURED])
         for of_box, verdict in zip(numbers, verdicts, strict=True)

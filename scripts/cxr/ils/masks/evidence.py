@@ -34,18 +34,25 @@ def reaches(finding: Finding, zones: Zones, rules: Rules) -> tuple[set[str], set
 
 
 def evidence(
-    outcomes: Sequence[Outcome], others: Iterable[Finding], related: Sequence[str], zones: Zones, rules: Rules
+    outcomes: Sequence[Outcome],
+    blocking_findings: Iterable[Finding],
+    related: Sequence[str],
+    zones: Zones,
+    rules: Rules,
 ) -> dict:
     """Return the location columns of the studies table for one image (:data:`columns.STUDIES`).
 
-    ``outcomes``: the positive findings of the used section; ``others``: those of the other section, which only block;
+    ``outcomes``: the positive findings of the used section; ``blocking_findings``: those of the other section, which only block;
     ``related``: lesion types with a related term in the report.
     """
     reported: set[str] = set()
     blocked: set[str] = set()
     occupied: set[str] = set()
     standing: dict[str, set[str]] = {}
-    for finding, mask in [*((one.finding, one.mask) for one in outcomes), *((other, None) for other in others)]:
+    for finding, mask in [
+        *((outcome.finding, outcome.mask) for outcome in outcomes),
+        *((blocking_finding, None) for blocking_finding in blocking_findings),
+    ]:
         meets, blocks = reaches(finding, zones, rules)
         holds = zones.met(mask) if mask is not None and not finding.heart else frozenset()
         reported |= meets

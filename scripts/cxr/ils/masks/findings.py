@@ -55,40 +55,44 @@ class Finding:
 
 def positives(tuples: Iterable[Mapping], rules: Rules) -> list[Finding]:
     """Return the positive findings of a section, each with the index of its tuple."""
-    return [finding(index, said, rules) for index, said in enumerate(tuples) if said.get("presence") == "positive"]
+    return [
+        finding(index, report_tuple, rules)
+        for index, report_tuple in enumerate(tuples)
+        if report_tuple.get("presence") == "positive"
+    ]
 
 
-def finding(index: int, said: Mapping, rules: Rules) -> Finding:
+def finding(index: int, report_tuple: Mapping, rules: Rules) -> Finding:
     """Return the finding of one positive tuple.
 
     Target (paper Fig. 11): the predicted lesion type if it is exactly one of the seven, else the entity's own type. A
     finding that may be no lesion at all (a nipple shadow) only blocks (``predicted_other``). An entity explained by
     several types, or by another disease (infection, scar), keeps its own type.
     """
-    own = _lesion(said.get("lesion_type"))
-    predicted = _predictions(said)
+    entity_lesion = _lesion(report_tuple.get("lesion_type"))
+    predicted = _predictions(report_tuple)
     several = len(predicted) > 1
     candidates = tuple(name for name in map(_lesion, predicted) if name) if several else ()
-    certainty = said.get("certainty") or "tentative"
-    hedge = _hedge(said, own)
-    target, reason = _target(own, predicted, rules)
-    if target and own and said.get("related") == own:
+    certainty = report_tuple.get("certainty") or "tentative"
+    hedge = _hedge(report_tuple, entity_lesion)
+    target, reason = _target(entity_lesion, predicted, rules)
+    if target and entity_lesion and report_tuple.get("related") == entity_lesion:
         target, reason = None, "related_term"
     word = target
     if target not in (None, CARDIOMEGALY) and certainty != "definitive":
         word = OPACITY
     if target and hedge == "weak" and rules.weak_hedges == "block_only":
         target, reason = None, "weak_hedge"
-    kinds = {own, target, *candidates}
+    kinds = {entity_lesion, target, *candidates}
     if rules.kinds == STRICT:
         kinds.add(word)
-    heart = CARDIOMEGALY in (own, target)
-    labels = set() if heart else set(said.get("labels") or ())
+    heart = CARDIOMEGALY in (entity_lesion, target)
+    labels = set() if heart else set(report_tuple.get("labels") or ())
     reported = tuple(label for label in ZONE_LABELS if label in labels)
     return Finding(
         index=index,
-        entity=said.get("entity") or "",
-        sentence_index=said.get("sentence_index"),
+        entity=report_tuple.get("entity") or "",
+        sentence_index=report_tuple.get("sentence_index"),
         target=target,
         word=word,
         certainty=certainty,
@@ -97,15 +101,19 @@ def finding(index: int, said: Mapping, rules: Rules) -> Finding:
         kinds=frozenset(kind for kind in kinds if kind),
         several=several,
         candidates=candidates,
-        blocks=frozenset() if heart or rules.blocking != STRICT else blocked(said, reported, own or target),
-        basal=target == EFFUSION and not _NOT_BASAL.search(_text(said)) and not any("apical" in x for x in reported),
+        blocks=frozenset()
+        if heart or rules.blocking != STRICT
+        else blocked(report_tuple, reported, entity_lesion or target),
+        basal=target == EFFUSION
+        and not _NOT_BASAL.search(_text(report_tuple))
+        and not any("apical" in x for x in reported),
         reason=reason,
     )
 
 
-def _target(own: str | None, predicted: tuple[str, ...], rules: Rules) -> tuple[str | None, str | None]:
+def _target(entity_lesion: str | None, predicted: tuple[str, ...], rules: Rules) -> tuple[str | None, str | None]:
     """Return the target, or None and the reason."""
-    target = own
+    target = entity_lesion
     if len(predicted) == 1 and _lesion(predicted[0]):
         target = _lesion(predicted[0])
     elif rules.predicted_other == STRICT and any(word in name for name in predicted for word in NO_LESION):
@@ -113,31 +121,31 @@ def _target(own: str | None, predicted: tuple[str, ...], rules: Rules) -> tuple[
     return target, None if target else "no_lesion"
 
 
-def _hedge(said: Mapping, own: str | None) -> str | None:
+def _hedge(report_tuple: Mapping, entity_lesion: str | None) -> str | None:
     """Return the weaker grade of the finding's statement and of its explanation."""
-    grades = [said.get("hedge"), said.get("predicted_hedge") if own != CARDIOMEGALY else None]
+    grades = [report_tuple.get("hedge"), report_tuple.get("predicted_hedge") if entity_lesion != CARDIOMEGALY else None]
     return max((grade for grade in grades if grade in HEDGES), key=HEDGES.index, default=None)
 
 
-def _predictions(said: Mapping) -> tuple[str, ...]:
+def _predictions(report_tuple: Mapping) -> tuple[str, ...]:
     """Return the distinct predicted types as they are named, in their order."""
-    predicted = said.get("predicted_lesion_type")
-    several = said.get("candidates") or ()
-    named = [*([predicted] if isinstance(predicted, str) else predicted or ()), *several]
-    return tuple(dict.fromkeys(name.strip().lower() for name in named if name and name.strip()))
+    predicted = report_tuple.get("predicted_lesion_type")
+    candidates = report_tuple.get("candidates") or ()
+    type_names = [*([predicted] if isinstance(predicted, str) else predicted or ()), *candidates]
+    return tuple(dict.fromkeys(name.strip().lower() for name in type_names if name and name.strip()))
 
 
 def _lesion(name: str | None) -> str | None:
     return name if name in LESIONS else None
 
 
-def _text(said: Mapping) -> str:
-    location = said.get("location") or ()
+def _text(report_tuple: Mapping) -> str:
+    location = report_tuple.get("location") or ()
     words = [location] if isinstance(location, str) else list(location)
-    return " ".join([said.get("entity") or "", *words]).lower()
+    return " ".join([report_tuple.get("entity") or "", *words]).lower()
 
 
-def blocked(said: Mapping, reported: tuple[str, ...], lesion: str | None) -> frozenset[str]:
+def blocked(report_tuple: Mapping, reported: tuple[str, ...], lesion: str | None) -> frozenset[str]:
     """Return the valid locations that a positive tuple blocks beyond its labels (section 6, ``blocking``).
 
     These are the tuple's own ``block`` locations if it has any (a whole lung without one of its zones stands for all of
@@ -145,16 +153,16 @@ def blocked(said: Mapping, reported: tuple[str, ...], lesion: str | None) -> fro
     lungs. A finding that is neither a lesion of the lungs nor in them (a rib, the spine) blocks nothing. A finding
     without a category blocks, unless the engine says that it blocks nothing.
     """
-    given = said.get("block")
-    if given:
-        places = frozenset(given).intersection(VALID_LOCATIONS)
-        whole = [side for side in SIDES if f"{side} lung" in places and places.isdisjoint(zones_of(side))]
-        return places.union(*map(zones_of, whole))
-    category = said.get("category")
-    placed = category in LUNG_CATEGORIES or (not category and given is None)
+    block_locations = report_tuple.get("block")
+    if block_locations:
+        places = frozenset(block_locations).intersection(VALID_LOCATIONS)
+        whole_sides = [side for side in SIDES if f"{side} lung" in places and places.isdisjoint(zones_of(side))]
+        return places.union(*map(zones_of, whole_sides))
+    category = report_tuple.get("category")
+    placed = category in LUNG_CATEGORIES or (not category and block_locations is None)
     if reported or (lesion is None and not placed):
         return frozenset()
-    text = _text(said)
+    text = _text(report_tuple)
     if _RETROCARDIAC.search(text):
         return frozenset({"left lung", "left lung base"})
     sides = [side for side in SIDES if re.search(rf"\b{side}\b", text)]
@@ -165,13 +173,13 @@ def blocked(said: Mapping, reported: tuple[str, ...], lesion: str | None) -> fro
 
 def related_lesions(line: Mapping) -> list[str]:
     """Return the lesion types with a related term in the report (section 7), in the usual order."""
-    named = list(line.get("related") or ())
-    for said in [*(line.get("tuples") or ()), *(line.get("other_tuples") or ())]:
-        if said.get("presence") == "positive":
-            neighbour = said.get("related") or ()
-            named += [neighbour] if isinstance(neighbour, str) else list(neighbour)
-    found = {name if isinstance(name, str) else _lesion_of_entry(name) for name in named}
-    return [lesion for lesion in LESIONS if lesion in found]
+    related_entries = list(line.get("related") or ())
+    for report_tuple in [*(line.get("tuples") or ()), *(line.get("other_tuples") or ())]:
+        if report_tuple.get("presence") == "positive":
+            neighbour = report_tuple.get("related") or ()
+            related_entries += [neighbour] if isinstance(neighbour, str) else list(neighbour)
+    lesion_names = {name if isinstance(name, str) else _lesion_of_entry(name) for name in related_entries}
+    return [lesion for lesion in LESIONS if lesion in lesion_names]
 
 
 def _lesion_of_entry(entry: Mapping) -> str | None:

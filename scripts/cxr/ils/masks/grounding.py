@@ -13,7 +13,7 @@ def lung_of(label: str) -> str:
 
 def grounded(
     reported: Iterable[str],
-    held: Mapping[str, int],
+    pixels_by_label: Mapping[str, int],
     area: int,
     meets: Mapping[str, bool],
     *,
@@ -23,33 +23,38 @@ def grounded(
     """Return the reported labels that the mask confirms, in the order given (section 6).
 
     A label is grounded if its anatomy mask meets a productive box (``meets``) and holds at least ``min_px`` pixels and
-    ``min_share`` of the final mask (``held``, ``area``: pixels).
+    ``min_share`` of the final mask (``pixels_by_label``, ``area``: pixels).
     """
     share = exact(min_share)
     return tuple(
         label
         for label in reported
-        if meets[label] and area > 0 and held[label] >= min_px and held[label] >= share * area
+        if meets[label] and area > 0 and pixels_by_label[label] >= min_px and pixels_by_label[label] >= share * area
     )
 
 
 def names(
-    labels: Iterable[str], held: Mapping[str, int], area: int, *, min_share: float, never: Iterable[str] = ()
+    labels: Iterable[str],
+    pixels_by_label: Mapping[str, int],
+    area: int,
+    *,
+    min_share: float,
+    excluded_zones: Iterable[str] = (),
 ) -> list[str]:
     """Return the valid locations that name a set of zone labels, in the order of Table 9 (section 7).
 
-    The zones of its side that hold at least ``min_share`` of the mask name a lobe. A zone in ``never`` (an ungrounded
+    The zones of its side that hold at least ``min_share`` of the mask name a lobe. A zone in ``excluded_zones`` (an ungrounded
     label) names nothing. No zone is named beside its whole lung. Empty if no name is left.
     """
-    share, never = exact(min_share), set(never)
-    named: set[str] = set()
+    share, excluded_zones = exact(min_share), set(excluded_zones)
+    locations: set[str] = set()
     for label in labels:
         if label in VALID_LOCATIONS:
-            named.add(label)
+            locations.add(label)
         else:
-            zones = [zone for zone in LOBE_ZONES[label] if zone not in never]
-            named.update(zone for zone in zones if area > 0 and held[zone] >= share * area)
-    return joined(named)
+            zones = [zone for zone in LOBE_ZONES[label] if zone not in excluded_zones]
+            locations.update(zone for zone in zones if area > 0 and pixels_by_label[zone] >= share * area)
+    return joined(locations)
 
 
 def joined(locations: Iterable[str]) -> list[str]:

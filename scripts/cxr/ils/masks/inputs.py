@@ -172,8 +172,8 @@ class Population:
 
 def _boxes_by_image(table: pl.DataFrame) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Return {image_id: (boxes (N, 4), confidence (N,))} of the kept boxes, in the order of the table."""
-    kept = table.filter(pl.col("kept")).sort("image_id", maintain_order=True)
-    images, first = np.unique(kept["image_id"].to_numpy(), return_index=True)
-    boxes = np.split(kept.select(CORNERS).to_numpy(), first[1:])
-    confidence = np.split(kept["confidence"].to_numpy(), first[1:])
-    return dict(zip(images.tolist(), zip(boxes, confidence, strict=True), strict=True)) if len(kept) else {}
+    kept_rows = table.filter(pl.col("kept")).sort("image_id", maintain_order=True)
+    images, first = np.unique(kept_rows["image_id"].to_numpy(), return_index=True)
+    boxes = np.split(kept_rows.select(CORNERS).to_numpy(), first[1:])
+    confidence = np.split(kept_rows["confidence"].to_numpy(), first[1:])
+    return dict(zip(images.tolist(), zip(boxes, confidence, strict=True), strict=True)) if len(kept_rows) else {}

@@ -85,9 +85,13 @@ class Masks:
 def finding_rows(case: Case, outcomes: list[Outcome], masks: Masks) -> list[dict]:
     """Return the rows of the findings table for one image."""
     rows = []
-    for one in outcomes:
-        finding = one.finding
-        shared = [other.finding.index for other in outcomes if other is not one and _overlap(one, other)]
+    for current_outcome in outcomes:
+        finding = current_outcome.finding
+        shared = [
+            other_outcome.finding.index
+            for other_outcome in outcomes
+            if other_outcome is not current_outcome and _overlap(current_outcome, other_outcome)
+        ]
         rows.append(
             case.names
             | {
@@ -99,25 +103,27 @@ def finding_rows(case: Case, outcomes: list[Outcome], masks: Masks) -> list[dict
                 "certainty": finding.certainty,
                 "hedge": finding.hedge,
                 "reported": list(finding.reported),
-                "grounded": list(one.grounded),
-                "named": list(one.named),
-                "named_reported": list(one.named_reported),
-                "mask_id": masks.add(case.study_id, one.mask),
-                "area": one.area,
-                "productive_boxes": one.productive,
-                "reason": one.reason,
-                "share_outside": one.outside / one.area if one.area and not finding.heart else None,
+                "grounded": list(current_outcome.grounded),
+                "named": list(current_outcome.named),
+                "named_reported": list(current_outcome.named_reported),
+                "mask_id": masks.add(case.study_id, current_outcome.mask),
+                "area": current_outcome.area,
+                "productive_boxes": current_outcome.productive,
+                "reason": current_outcome.reason,
+                "share_outside": current_outcome.outside / current_outcome.area
+                if current_outcome.area and not finding.heart
+                else None,
                 "shared_with": shared,
-                "box_verdicts": one.verdicts.tolist(),
+                "box_verdicts": current_outcome.verdicts.tolist(),
             }
         )
     return rows
 
 
-def _overlap(one: Outcome, other: Outcome) -> bool:
-    if one.mask is None or other.mask is None or one.finding.heart or other.finding.heart:
+def _overlap(first: Outcome, second: Outcome) -> bool:
+    if first.mask is None or second.mask is None or first.finding.heart or second.finding.heart:
         return False
-    return bool((one.mask & other.mask).any())
+    return bool((first.mask & second.mask).any())
 
 
 def unit_rows(case: Case, units: Iterable[Unit], masks: Masks) -> list[dict]:
@@ -187,8 +193,8 @@ def run_shard(
         for case in progress(population, len(population), "masks"):
             outcomes = outcomes_of(case, thresholds, options)
             tables["findings"] += finding_rows(case, outcomes, masks)
-            made = positive_units(outcomes, case.zones.union, options)
-            tables["units"] += unit_rows(case, made, masks)
+            case_units = positive_units(outcomes, case.zones.union, options)
+            tables["units"] += unit_rows(case, case_units, masks)
             row = evidence(outcomes, case.others, case.related, case.zones, options)
             tables["studies"].append(case.names | {"ctr": case.ratio()} | row)
             ledger.accept(case.image_id)

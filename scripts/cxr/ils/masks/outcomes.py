@@ -77,29 +77,31 @@ def decision(
 
 
 def _named(finding: Finding, lesion: Lesion, rules: Rules) -> Outcome:
-    never = [label for label in finding.reported if label not in lesion.grounded]
-    named = names(lesion.grounded, lesion.held, lesion.area, min_share=rules.name_min_share, never=never)
+    ungrounded_labels = [label for label in finding.reported if label not in lesion.grounded]
+    location_names = names(
+        lesion.grounded, lesion.held, lesion.area, min_share=rules.name_min_share, excluded_zones=ungrounded_labels
+    )
     return Outcome(
         finding,
         lesion.mask,
         lesion.area,
         lesion.grounded,
-        tuple(named),
+        tuple(location_names),
         tuple(_all_names(finding.reported)),
-        _reason(lesion, named),
+        _reason(lesion, location_names),
         lesion.verdicts,
         int(np.count_nonzero(lesion.verdicts == 0)),
         lesion.outside,
     )
 
 
-def _reason(lesion: Lesion, named: list[str]) -> str | None:
+def _reason(lesion: Lesion, location_names: list[str]) -> str | None:
     if lesion.mask is None:
         passed = (lesion.verdicts == VERDICTS["empty_after_refine"]).any()
         return "empty_after_refine" if passed else "no_productive_box"
     if not lesion.grounded:
         return "no_grounded_label"
-    return None if named else "no_name"
+    return None if location_names else "no_name"
 
 
 def _all_names(labels: tuple[str, ...]) -> list[str]:

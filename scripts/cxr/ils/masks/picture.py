@@ -72,9 +72,9 @@ class Level:
     def touched(self, box: int) -> list[int]:
         """Return the components of at least the smallest size that share a pixel with a box."""
         if box not in self._touched:
-            found = self.components.touched(self._picture.boxes[box])
+            touched_labels = self.components.touched(self._picture.boxes[box])
             smallest = self._picture.rules.min_component_px
-            self._touched[box] = [label for label in found if self._extent(label)[0] >= smallest]
+            self._touched[box] = [label for label in touched_labels if self._extent(label)[0] >= smallest]
         return self._touched[box]
 
     def _extent(self, label: int) -> tuple[int, tuple[int, int, int, int]]:
@@ -202,8 +202,10 @@ class Picture:
             | verdict("zero_area", None, None, lambda: self.area > 0)
         )
 
-    def _verdict(self, condition: str, of: object, threshold: object, holds: Callable[[], np.ndarray]) -> np.ndarray:
-        key = condition, of, threshold
+    def _verdict(
+        self, condition: str, operand: object, threshold: object, holds: Callable[[], np.ndarray]
+    ) -> np.ndarray:
+        key = condition, operand, threshold
         if key not in self._verdicts:
             self._verdicts[key] = algorithm.verdict(condition, holds())
         return self._verdicts[key]
@@ -259,11 +261,11 @@ class Picture:
         area = cv2.countNonZero(mask)
         if not area:
             return nothing
-        whole = self._whole(mask)
-        held = self.zones.held(whole)
-        confirmed = self._grounded(labels, held, area, productive)
+        frame_mask = self._whole(mask)
+        pixels_by_label = self.zones.held(frame_mask)
+        confirmed = self._grounded(labels, pixels_by_label, area, productive)
         outside = area - cv2.countNonZero(mask & self.union(labels)[0])
-        return Lesion(whole, area, np.zeros(0, np.uint8), confirmed, held, outside), productive
+        return Lesion(frame_mask, area, np.zeros(0, np.uint8), confirmed, pixels_by_label, outside), productive
 
     def _refined(
         self, labels: tuple[str, ...], level: Level, passing: tuple[int, ...]
@@ -274,7 +276,9 @@ class Picture:
         until nothing changes; it ends because there are two sides and the set of boxes only shrinks.
         """
         touched = {box: level.touched(box) for box in passing}
-        shapes: dict[int, Region | None] = {label: level.grown(label) for found in touched.values() for label in found}
+        shapes: dict[int, Region | None] = {
+            label: level.grown(label) for component_labels in touched.values() for label in component_labels
+        }
         productive = frozenset(box for box in passing if touched[box])
         opened = None
         while self.rules.opposite_lung == "cut" and (sides := self._open_sides(labels, productive)) != opened:
@@ -309,23 +313,23 @@ class Picture:
         return any(shared[box] > 0 for box in productive)
 
     def _grounded(
-        self, labels: tuple[str, ...], held: dict[str, int], area: int, productive: frozenset[int]
+        self, labels: tuple[str, ...], pixels_by_label: dict[str, int], area: int, productive: frozenset[int]
     ) -> tuple[str, ...]:
         meets = {label: self._meets(label, productive) for label in labels}
         return grounded(
-            labels, held, area, meets, min_px=self.rules.ground_min_px, min_share=self.rules.ground_min_share
+            labels, pixels_by_label, area, meets, min_px=self.rules.ground_min_px, min_share=self.rules.ground_min_share
         )
 
     def _filled(self, mask: np.ndarray, labels: tuple[str, ...], productive: frozenset[int]) -> np.ndarray:
         """Add the lowest part of each lung whose base the mask grounds; both sides are judged before any is filled."""
         area = cv2.countNonZero(mask)
-        held = self.zones.held(self._whole(mask))
+        pixels_by_label = self.zones.held(self._whole(mask))
         share = exact(self.rules.effusion_fill_share)
-        confirmed = self._grounded(labels, held, area, productive)
+        confirmed = self._grounded(labels, pixels_by_label, area, productive)
         filled = mask
         for side, lung in zip(SIDES, LUNGS, strict=True):
             base = f"{side} lung base"
-            if base in confirmed and held[base]:
+            if base in confirmed and pixels_by_label[base]:
                 filled = filled | refine.lowest(self.lung(lung), share)
         return filled
 
@@ -337,19 +341,19 @@ class Picture:
         return packed
 
 
-def _window(anomaly: np.ndarray, some: np.ndarray) -> tuple[slice, slice]:
+def _window(anomaly: np.ndarray, anatomy_mask: np.ndarray) -> tuple[slice, slice]:
     """Return the smallest rows and whole bytes of columns that hold every zone, lung and anomalous pixel.
 
-    ``some``: the union of zones and lungs, uint8 packed (H, W / 8). If there is no such pixel, the whole frame.
+    ``anatomy_mask``: the union of zones and lungs, uint8 packed (H, W / 8). If there is no such pixel, the whole frame.
     """
     height, width = anomaly.shape
-    rows, columns = np.flatnonzero(some.any(axis=1)), np.flatnonzero(some.any(axis=0)) * 8
+    rows, columns = np.flatnonzero(anatomy_mask.any(axis=1)), np.flatnonzero(anatomy_mask.any(axis=0)) * 8
     x, y, w, h = cv2.boundingRect(anomaly)
-    top = min([*rows[:1].tolist(), *([y] if h else [])], default=0)
-    bottom = max([*(rows[-1:] + 1).tolist(), *([y + h] if h else [])], default=height)
-    left = min([*columns[:1].tolist(), *([x // 8 * 8] if w else [])], default=0)
-    right = max([*(columns[-1:] + 8).tolist(), *([-(-(x + w) // 8) * 8] if w else [])], default=width)
-    return slice(top, bottom), slice(left, right)
+    y_start = min([*rows[:1].tolist(), *([y] if h else [])], default=0)
+    y_stop = max([*(rows[-1:] + 1).tolist(), *([y + h] if h else [])], default=height)
+    x_start = min([*columns[:1].tolist(), *([x // 8 * 8] if w else [])], default=0)
+    x_stop = max([*(columns[-1:] + 8).tolist(), *([-(-(x + w) // 8) * 8] if w else [])], default=width)
+    return slice(y_start, y_stop), slice(x_start, x_stop)
 
 
 def _whole_frame(anomaly: np.ndarray) -> tuple[slice, slice]:

@@ -41,22 +41,24 @@ def rows_of(case: Case, sets: Mapping[str, ThresholdSet], rules: Rules) -> dict[
             by_lesion.setdefault(finding.target, []).append(finding)
     rows: dict[str, list[dict]] = {name: [] for name in sets}
     for lesion in (lesion for lesion in LESIONS if lesion in by_lesion):
-        findings, known = by_lesion[lesion], {}
+        findings, row_by_decisions = by_lesion[lesion], {}
         for name, thresholds in sets.items():
-            decisions = tuple(decision(one, case.picture, case.zones, thresholds) for one in findings)
-            if decisions not in known:
-                outcomes = [outcome(one, case.picture, case.zones, case.heart, thresholds, rules) for one in findings]
-                known[decisions] = case.names | {"lesion": lesion} | _counts(outcomes)
-            rows[name].append({"thresholds": name} | known[decisions])
+            decisions = tuple(decision(finding, case.picture, case.zones, thresholds) for finding in findings)
+            if decisions not in row_by_decisions:
+                outcomes = [
+                    outcome(finding, case.picture, case.zones, case.heart, thresholds, rules) for finding in findings
+                ]
+                row_by_decisions[decisions] = case.names | {"lesion": lesion} | _counts(outcomes)
+            rows[name].append({"thresholds": name} | row_by_decisions[decisions])
     return rows
 
 
 def _counts(outcomes: list[Outcome]) -> dict:
-    grounded = [one.mask for one in outcomes if one.grounded]
+    grounded = [lesion_outcome.mask for lesion_outcome in outcomes if lesion_outcome.grounded]
     return {
         "findings": len(outcomes),
-        "has_labels": any(one.finding.reported for one in outcomes),
-        "masks": sum(one.mask is not None for one in outcomes),
+        "has_labels": any(lesion_outcome.finding.reported for lesion_outcome in outcomes),
+        "masks": sum(lesion_outcome.mask is not None for lesion_outcome in outcomes),
         "grounded": len(grounded),
         "mask_px": pixels(union(grounded)) if grounded else 0,
     }
@@ -76,7 +78,7 @@ def run_shard(*, output: str | Path, options: SweepOptions, attrs: dict, threads
     population = Population(**inputs, rules=options, smallest_level=smallest_level)
     with population:
         for case in progress(population, len(population), "masks"):
-            for name, made in rows_of(case, sets, options).items():
-                rows[name] += made
-    made = [row for part in rows.values() for row in part]
-    write_table(output, pl.DataFrame(made, schema=schema(columns.SWEEP)), columns.SWEEP)
+            for name, sweep_rows in rows_of(case, sets, options).items():
+                rows[name] += sweep_rows
+    sweep_rows = [row for part in rows.values() for row in part]
+    write_table(output, pl.DataFrame(sweep_rows, schema=schema(columns.SWEEP)), columns.SWEEP)

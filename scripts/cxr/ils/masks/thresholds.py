@@ -86,13 +86,13 @@ class Ratio(NamedTuple):
     def exact(self) -> list[Fraction]:
         """Return one-dimensional ratios as the fractions that :func:`at_least` compares."""
         pairs = zip(self.part.tolist(), self.whole.tolist(), strict=True)
-        return [Fraction(part, whole) if whole else Fraction(0) for part, whole in pairs]
+        return [Fraction(part, total) if total else Fraction(0) for part, total in pairs]
 
 
-def at_least(part: np.ndarray, whole: np.ndarray, share: Fraction) -> np.ndarray:
+def at_least(part: np.ndarray, total: np.ndarray, share: Fraction) -> np.ndarray:
     """Return part / whole >= share, element by element, without rounding; both arrays are those of a :class:`Ratio`."""
-    part, whole = np.asarray(part, np.int64), np.asarray(whole, np.int64)
+    part, total = np.asarray(part, np.int64), np.asarray(total, np.int64)
     top, bottom = share.numerator, share.denominator
-    if max(top, bottom) * int(whole.max(initial=1)) >= 2**63:
-        part, whole = part.astype(object), whole.astype(object)
-    return np.asarray((part * bottom >= top * whole) & ((whole > 0) | (top <= 0)), bool)
+    if max(top, bottom) * int(total.max(initial=1)) >= 2**63:
+        part, total = part.astype(object), total.astype(object)
+    return np.asarray((part * bottom >= top * total) & ((total > 0) | (top <= 0)), bool)

@@ -41,17 +41,17 @@ class Unit:
     @property
     def findings(self) -> list[int]:
         """Indexes of the findings, members first, each once."""
-        return list(dict.fromkeys(one.finding.index for one in (*self.members, *self.joins)))
+        return list(dict.fromkeys(outcome.finding.index for outcome in (*self.members, *self.joins)))
 
     @property
     def grounded(self) -> list[str]:
         """Grounded zone labels of the members; the heart for cardiomegaly."""
-        return self._labels(label for one in self.members for label in one.grounded)
+        return self._labels(label for outcome in self.members for label in outcome.grounded)
 
     @property
     def reported(self) -> list[str]:
         """Reported zone labels of the members; the heart for cardiomegaly."""
-        return self._labels(label for one in self.members for label in one.finding.reported)
+        return self._labels(label for outcome in self.members for label in outcome.finding.reported)
 
     def _labels(self, labels: Iterable[str]) -> list[str]:
         return [HEART] if self.target == CARDIOMEGALY else sorted(set(labels), key=ZONE_LABELS.index)
@@ -97,16 +97,16 @@ def basic(outcome: Outcome, outcomes: Sequence[Outcome], region: Region, rules: 
     if rules.joint_location != STRICT:
         return unit
     words = family(finding.word, rules)
-    siblings = [other for other in outcomes if other is not outcome and other.finding.word in words]
-    if any(lies_ungrounded_in(other, unit.location) for other in siblings):
+    siblings = [sibling for sibling in outcomes if sibling is not outcome and sibling.finding.word in words]
+    if any(lies_ungrounded_in(sibling, unit.location) for sibling in siblings):
         return replace(unit, dropped="ungrounded_sibling")
     joins, mask = [], outcome.mask
-    for other in siblings:
-        inside = [place for place in other.named if lies_in(place, unit.location)]
+    for sibling in siblings:
+        inside = [place for place in sibling.named if lies_in(place, unit.location)]
         if inside:
-            whole = len(inside) == len(other.named)
-            mask = mask | (other.mask if whole else other.mask & region(unit.location))
-            joins.append(other)
+            all_inside = len(inside) == len(sibling.named)
+            mask = mask | (sibling.mask if all_inside else sibling.mask & region(unit.location))
+            joins.append(sibling)
     return replace(unit, mask=mask, joins=tuple(joins))
 
 
@@ -127,15 +127,17 @@ def merged(units: Sequence[Unit]) -> list[Unit]:
     return [_union(same) for same in by_text.values()]
 
 
-def _union(same: Sequence[Unit]) -> Unit:
-    members = tuple(one for unit in same for one in unit.members)
-    joins = tuple(one for unit in same for one in unit.joins if all(one is not member for member in members))
+def _union(units: Sequence[Unit]) -> Unit:
+    members = tuple(outcome for unit in units for outcome in unit.members)
+    joins = tuple(
+        outcome for unit in units for outcome in unit.joins if all(outcome is not member for member in members)
+    )
     return replace(
-        same[0],
+        units[0],
         members=members,
-        joins=tuple({id(one): one for one in joins}.values()),
-        mask=union([unit.mask for unit in same]),
-        dropped=next((unit.dropped for unit in same if unit.dropped), None),
+        joins=tuple({id(outcome): outcome for outcome in joins}.values()),
+        mask=union([unit.mask for unit in units]),
+        dropped=next((unit.dropped for unit in units if unit.dropped), None),
     )
 
 
@@ -147,26 +149,26 @@ def with_twins(basics: Sequence[Unit], rules: Rules) -> list[Unit]:
     """
     answers: dict[tuple[str, ...], set[tuple[str, bool]]] = {}
     for unit in basics:
-        for one in unit.members:
-            if one.finding.target in INFERRED_LESIONS:
-                answers.setdefault(unit.location, set()).add((one.finding.target, one.finding.definitive))
+        for outcome in unit.members:
+            if outcome.finding.target in INFERRED_LESIONS:
+                answers.setdefault(unit.location, set()).add((outcome.finding.target, outcome.finding.definitive))
     marked = []
     for unit in basics:
-        if not any(one.finding.target in INFERRED_LESIONS for one in unit.members):
+        if not any(outcome.finding.target in INFERRED_LESIONS for outcome in unit.members):
             marked.append(unit)
             continue
-        why = _no_twin(unit)
-        if why is None and rules.one_answer == STRICT and len(answers[unit.location]) > 1:
-            why = "conflicting_answer"
-        marked.append(replace(unit, inference=why is None and unit.dropped is None, inference_dropped=why))
+        reason = _no_twin(unit)
+        if reason is None and rules.one_answer == STRICT and len(answers[unit.location]) > 1:
+            reason = "conflicting_answer"
+        marked.append(replace(unit, inference=reason is None and unit.dropped is None, inference_dropped=reason))
     return marked
 
 
 def _no_twin(unit: Unit) -> str | None:
-    if any(one.finding.several for one in unit.members):
+    if any(outcome.finding.several for outcome in unit.members):
         return "several_candidates"
-    types = {one.finding.target for one in unit.members}
-    types |= {one.finding.target for one in unit.joins} - set(UNTYPED)
+    types = {outcome.finding.target for outcome in unit.members}
+    types |= {outcome.finding.target for outcome in unit.joins} - set(UNTYPED)
     return "several_types" if len(types) > 1 else None
 
 
@@ -178,19 +180,21 @@ def global_unit(lesion: str, outcomes: Sequence[Outcome], rules: Rules) -> Unit 
     """
     if lesion == CARDIOMEGALY:
         members = [
-            one for one in outcomes if one.finding.heart and one.mask is not None and one.finding.hedge != "weak"
+            outcome
+            for outcome in outcomes
+            if outcome.finding.heart and outcome.mask is not None and outcome.finding.hedge != "weak"
         ]
         location: tuple[str, ...] = (HEART,)
     else:
         kinds = family(lesion, rules)
-        members = [one for one in outcomes if one.finding.kinds & kinds] if rules.kinds == STRICT else []
-        members = members or [one for one in outcomes if one.finding.target == lesion]
-        if not all(_wholly_grounded(one, kinds, rules) for one in members):
+        members = [outcome for outcome in outcomes if outcome.finding.kinds & kinds] if rules.kinds == STRICT else []
+        members = members or [outcome for outcome in outcomes if outcome.finding.target == lesion]
+        if not all(_wholly_grounded(outcome, kinds, rules) for outcome in members):
             return None
-        location = tuple(joined(place for one in members for place in one.named))
-    if not any(one.finding.target == lesion for one in members):
+        location = tuple(joined(place for outcome in members for place in outcome.named))
+    if not any(outcome.finding.target == lesion for outcome in members):
         return None
-    definitive = all(one.finding.definitive for one in members)
+    definitive = all(outcome.finding.definitive for outcome in members)
     return Unit(
         kind="global",
         target=lesion,
@@ -199,7 +203,7 @@ def global_unit(lesion: str, outcomes: Sequence[Outcome], rules: Rules) -> Unit 
         sentence_index=members[0].finding.sentence_index,
         location=location,
         members=tuple(members),
-        mask=union([one.mask for one in members]),
+        mask=union([outcome.mask for outcome in members]),
     )
 
 

@@ -48,31 +48,35 @@ def run(*, instructions: str, wordings: str, counts_table: str, options: Paraphr
     without = table["plain_only"].sum()
     if without:
         log.warning("paraphrase: %d of %d have no wording of a persona: see %s", without, len(lines), counts_table)
-    known = [line for line in lines if line["type"] is not None]
-    if known and not any(line["wordings"] for line in known):
-        reason = Counter(line["problem"] for line in known).most_common(1)[0][0]
-        log.info("the last answer for %r: %s", known[0]["instruction"], known[0]["raw"][:SHOWN])
+    typed_lines = [line for line in lines if line["type"] is not None]
+    if typed_lines and not any(line["wordings"] for line in typed_lines):
+        reason = Counter(line["problem"] for line in typed_lines).most_common(1)[0][0]
+        log.info("the last answer for %r: %s", typed_lines[0]["instruction"], typed_lines[0]["raw"][:SHOWN])
         raise UserError(
             f"paraphrase: none of {len(rows)} instructions could be reworded, mostly for {reason!r}: "
             "try another model, or set paraphrase.engine to rules"
         )
 
 
-def reworded(rows: Sequence[dict], options: ParaphraseOptions, used: engine.Engine) -> list[dict]:
+def reworded(rows: Sequence[dict], options: ParaphraseOptions, reword_engine: engine.Engine) -> list[dict]:
     """Return the lines of all instructions and personas. The reader checks every engine's wordings."""
-    known = {row["instruction"]: _meant(row) for row in rows if row["type"] is not None}
-    taken: dict[str, list[str]] = {text: [] for text in known}
-    told: dict[tuple[str, str], Reworded] = {}
+    meaning_by_text = {row["instruction"]: _meant(row) for row in rows if row["type"] is not None}
+    taken: dict[str, list[str]] = {text: [] for text in meaning_by_text}
+    rewording_by_task: dict[tuple[str, str], Reworded] = {}
     for persona in options.personas:
-        tasks = [Task(text, meant, tuple(taken[text])) for text, meant in known.items()]
-        for task, found in zip(tasks, used.reword(tasks, persona) if tasks else [], strict=True):
-            problem = found.problem or problem_of(found.wordings, task)
-            kept = Reworded((), problem, found.raw or "\n".join(found.wordings), found.attempts) if problem else found
-            told[task.text, persona] = kept
-            taken[task.text] += kept.wordings
+        tasks = [Task(text, meant, tuple(taken[text])) for text, meant in meaning_by_text.items()]
+        for task, rewording in zip(tasks, reword_engine.reword(tasks, persona) if tasks else [], strict=True):
+            problem = rewording.problem or problem_of(rewording.wordings, task)
+            checked_rewording = (
+                Reworded((), problem, rewording.raw or "\n".join(rewording.wordings), rewording.attempts)
+                if problem
+                else rewording
+            )
+            rewording_by_task[task.text, persona] = checked_rewording
+            taken[task.text] += checked_rewording.wordings
     unknown = Reworded((), UNKNOWN, "", 0)
     return [
-        row | _line(persona, told.get((row["instruction"], persona), unknown), used.made_by)
+        row | _line(persona, rewording_by_task.get((row["instruction"], persona), unknown), reword_engine.made_by)
         for row in rows
         for persona in options.personas
     ]
@@ -82,13 +86,13 @@ def _meant(row: dict) -> Instruction:
     return Instruction(row["type"], row["word"], tuple(row["location"]))
 
 
-def _line(persona: str, found: Reworded, made_by: str) -> dict:
+def _line(persona: str, rewording: Reworded, made_by: str) -> dict:
     return {
         "persona": persona,
-        "wordings": list(found.wordings),
-        "problem": found.problem,
-        "raw": found.raw,
-        "attempts": found.attempts,
+        "wordings": list(rewording.wordings),
+        "problem": rewording.problem,
+        "raw": rewording.raw,
+        "attempts": rewording.attempts,
         "made_by": made_by,
     }
 
@@ -100,7 +104,9 @@ def counts(lines: Sequence[dict]) -> pl.DataFrame:
         groups.setdefault((line["persona"], line["type"] or "unknown"), []).append(line)
     rows = []
     for (persona, kind), members in groups.items():
-        why = Counter(line["problem"] for line in members if line["problem"])
-        told = "; ".join(f"{reason}: {number}" for reason, number in sorted(why.items()))
-        rows.append((persona, kind, len(members), len(members) - why.total(), why.total(), told))
+        reason_counts = Counter(line["problem"] for line in members if line["problem"])
+        reason_text = "; ".join(f"{reason}: {number}" for reason, number in sorted(reason_counts.items()))
+        rows.append(
+            (persona, kind, len(members), len(members) - reason_counts.total(), reason_counts.total(), reason_text)
+        )
     return pl.DataFrame(rows, schema=schema(COUNTS), orient="row").sort("persona", "type", maintain_order=True)

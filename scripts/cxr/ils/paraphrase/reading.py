@@ -45,19 +45,19 @@ def _told() -> dict:
 
 @cache
 def _words() -> _Words:
-    told = _told()
-    lesions = {term: lesion for lesion, terms in told["lesions"].items() for term in terms}
+    vocabulary = _told()
+    lesions = {term: lesion for lesion, terms in vocabulary["lesions"].items() for term in terms}
     places = {
-        term.format(side=side): tuple(f"{one} {level}" for one in (SIDES if side == BOTH else (side,)))
-        for level, terms in told["places"].items()
+        term.format(side=side): tuple(f"{lung_side} {level}" for lung_side in (SIDES if side == BOTH else (side,)))
+        for level, terms in vocabulary["places"].items()
         for term in terms
         for side in (*SIDES, BOTH)
     }
     # "both" takes no article, and its parts a plural: "the bases of both lungs"
-    of_both = [(term, found) for term, found in places.items() if f" of the {BOTH}" in term]
+    of_both = [(term, locations) for term, locations in places.items() if f" of the {BOTH}" in term]
     places |= {
-        term.replace(f"{end} of the {BOTH}", f"{plural} of {BOTH}"): found
-        for term, found in of_both
+        term.replace(f"{end} of the {BOTH}", f"{plural} of {BOTH}"): locations
+        for term, locations in of_both
         for end, plural in (("", ""), ("", "s"))
     }
     return _Words(
@@ -65,11 +65,11 @@ def _words() -> _Words:
         places=places,
         lesion=_any_of(lesions),
         place=_any_of(places),
-        asks=re.compile(rf"\b(?:{'|'.join(told['asks'])})"),
-        types=re.compile(rf"\b(?:{'|'.join(told['types'])})\b"),
-        left_over=re.compile(rf"\b(?:{'|'.join(told['left_over'])})\b"),
-        strange=re.compile(rf"[^{told['letters']}]"),
-        longest=told["longest"],
+        asks=re.compile(rf"\b(?:{'|'.join(vocabulary['asks'])})"),
+        types=re.compile(rf"\b(?:{'|'.join(vocabulary['types'])})\b"),
+        left_over=re.compile(rf"\b(?:{'|'.join(vocabulary['left_over'])})\b"),
+        strange=re.compile(rf"[^{vocabulary['letters']}]"),
+        longest=vocabulary["longest"],
     )
 
 
@@ -96,17 +96,17 @@ def read(text: str) -> Instruction:
         raise Unread("longer than any instruction")
     if words.strange.search(text):
         raise Unread("a character that no instruction holds")
-    rest = " ".join(text.lower().split())
-    lesion = _one({words.lesions[term] for term in words.lesion.findall(rest)})
-    rest = words.lesion.sub(" ~ ", rest)
-    found = [location for term in words.place.findall(rest) for location in words.places[term]]
-    rest = words.place.sub(" ~ ", rest)
-    if words.left_over.search(rest):
+    remaining_text = " ".join(text.lower().split())
+    lesion = _one({words.lesions[term] for term in words.lesion.findall(remaining_text)})
+    remaining_text = words.lesion.sub(" ~ ", remaining_text)
+    locations = [location for term in words.place.findall(remaining_text) for location in words.places[term]]
+    remaining_text = words.place.sub(" ~ ", remaining_text)
+    if words.left_over.search(remaining_text):
         raise Unread("a word that changes the meaning")
-    if not words.asks.search(rest):
+    if not words.asks.search(remaining_text):
         raise Unread("asks for no mask")
-    typed = words.types.search(rest) is not None
-    return Instruction(_type(lesion, bool(found), typed), lesion, tuple(in_table_order(set(found))))
+    typed = words.types.search(remaining_text) is not None
+    return Instruction(_type(lesion, bool(locations), typed), lesion, tuple(in_table_order(set(locations))))
 
 
 def _one(lesions: set[str]) -> str:
@@ -126,14 +126,14 @@ def _type(lesion: str, placed: bool, typed: bool) -> str:
 def meaning_problem(text: str, meant: Instruction) -> str | None:
     """Return why a wording cannot stand for an instruction, None if it can."""
     try:
-        said = read(text)
+        parsed_wording = read(text)
     except Unread as reason:
         return str(reason)
-    for name, told in (
+    for problem, field_name in (
         ("another lesion type", "word"),
         ("another type of instruction", "type"),
         ("other places", "location"),
     ):
-        if getattr(said, told) != getattr(meant, told):
-            return name
+        if getattr(parsed_wording, field_name) != getattr(meant, field_name):
+            return problem
     return None

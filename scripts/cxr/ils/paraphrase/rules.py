@@ -22,14 +22,14 @@ def _wordings() -> dict:
 def load(options: ParaphraseOptions, execution: dict) -> Engine:
     """Return the engine. Raises UserError if the settings ask for more wordings than there are."""
     del execution
-    told = _wordings()
+    wordings_by_persona = _wordings()
     for persona in options.personas:
-        if persona not in told:
-            raise UserError(f"paraphrase.personas names {persona!r}: choose from {', '.join(told)}")
-        there = min(len(told[persona][kind]) for kind in ("basic", "global", "lesion_inference"))
-        if options.per_persona > there:
+        if persona not in wordings_by_persona:
+            raise UserError(f"paraphrase.personas names {persona!r}: choose from {', '.join(wordings_by_persona)}")
+        num_wordings = min(len(wordings_by_persona[persona][kind]) for kind in ("basic", "global", "lesion_inference"))
+        if options.per_persona > num_wordings:
             raise UserError(
-                f"paraphrase.per_persona is {options.per_persona}, but the engine rules has {there} wordings for each "
+                f"paraphrase.per_persona is {options.per_persona}, but the engine rules has {num_wordings} wordings for each "
                 "persona: lower it, or set paraphrase.engine to vllm"
             )
 
@@ -41,14 +41,17 @@ def load(options: ParaphraseOptions, execution: dict) -> Engine:
 
 def wordings(meant: Instruction, persona: str) -> list[str]:
     """Return all wordings of a persona for an instruction."""
-    told = _wordings()[persona]
-    slots = {"lesion": told["lesions"][meant.word], "place": _joined([_place(told, name) for name in meant.location])}
-    return [frame.format(**slots) for frame in told[meant.type]]
+    persona_wordings = _wordings()[persona]
+    slots = {
+        "lesion": persona_wordings["lesions"][meant.word],
+        "place": _joined([_place(persona_wordings, name) for name in meant.location]),
+    }
+    return [frame.format(**slots) for frame in persona_wordings[meant.type]]
 
 
-def _place(told: dict, location: str) -> str:
+def _place(persona_wordings: dict, location: str) -> str:
     side, _, level = location.partition(" ")
-    return f"the {told['places'][level].format(side=side)}"
+    return f"the {persona_wordings['places'][level].format(side=side)}"
 
 
 def _joined(places: list[str]) -> str:

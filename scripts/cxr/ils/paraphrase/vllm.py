@@ -61,5 +61,5 @@ def question(task: Task, persona: str, number: int) -> Question:
 
 
 def _reworded(answer: Answer) -> Reworded:
-    told = tuple(" ".join(text.split()) for text in answer.value["wordings"]) if answer.value else ()
-    return Reworded(told, answer.problem, answer.raw, answer.attempts)
+    wordings = tuple(" ".join(text.split()) for text in answer.value["wordings"]) if answer.value else ()
+    return Reworded(wordings, answer.problem, answer.raw, answer.attempts)

@@ -8,11 +8,11 @@ from cxr.ils.paraphrase.reading import meaning_problem
 
 def problem_of(wordings: Sequence[str], task: Task) -> str | None:
     """Return the problem of an instruction's wordings, with the number of the first bad one; None without a problem."""
-    seen = {_plain(text) for text in (task.text, *task.taken)}
+    plain_texts = {_plain(text) for text in (task.text, *task.taken)}
     for number, text in enumerate(wordings, 1):
-        if _plain(text) in seen:
+        if _plain(text) in plain_texts:
             return f"wording {number}: comes twice"
-        seen.add(_plain(text))
+        plain_texts.add(_plain(text))
         if problem := meaning_problem(text, task.meant):
             return f"wording {number}: {problem}"
     return None

@@ -28,22 +28,22 @@ def with_words(sizes: Sizes, texts: Iterable[str], seed: int) -> tuple[Rosalia, 
     What it learnt of a word goes with the word; rows of new words begin at random, and depend on the seed.
     Raises UserError for sizes that are not the base's.
     """
-    held = vars(sizes_of(read_config(FOLDER)))
-    for name, value in held.items():
+    base_sizes = vars(sizes_of(read_config(FOLDER)))
+    for name, value in base_sizes.items():
         if getattr(sizes, name) != value:
             raise UserError(
                 f"training.lite.sizes.{name} is {getattr(sizes, name)}, but the base in resources/rosalia has {value}: "
                 "leave it so, or set training.lite.init to random"
             )
-    known = Tokens.load(FOLDER).tokenizer.get_vocab()
-    tokens = Tokens.prepare(word_tokenizer(texts, known))
+    base_vocabulary = Tokens.load(FOLDER).tokenizer.get_vocab()
+    tokens = Tokens.prepare(word_tokenizer(texts, base_vocabulary))
     model = make_lite(sizes, tokens, seed)
-    rows = tokens.tokenizer.convert_tokens_to_ids(list(known))
-    mine = model.state_dict()
+    rows = tokens.tokenizer.convert_tokens_to_ids(list(base_vocabulary))
+    state = model.state_dict()
     with Weights(FOLDER) as weights:
-        for name, tensor in mine.items():
+        for name, tensor in state.items():
             if name in BY_WORD:
-                tensor[rows] = weights.get(name)[list(known.values())].float()
+                tensor[rows] = weights.get(name)[list(base_vocabulary.values())].float()
             else:
                 tensor.copy_(weights.get(name))
     return model, tokens

@@ -33,15 +33,16 @@ class _Layer(CacheLayerMixin):
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
         """Take the memory of all tokens and put the beginnings there."""
         self.keys, self.values = (
-            self._roomy(held, new) for held, new in ((self.keys, key_states), (self.values, value_states))
+            self._roomy(cached_states, new_states)
+            for cached_states, new_states in ((self.keys, key_states), (self.values, value_states))
         )
         self.is_initialized = True
 
-    def _roomy(self, held: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
-        rows, heads, _, channels = new.shape
-        made = new.new_empty(rows, heads, self.length + self.room, channels)
-        made[:, :, : self.length] = held[self.group]
-        return made
+    def _roomy(self, cached_states: torch.Tensor, new_states: torch.Tensor) -> torch.Tensor:
+        rows, heads, _, channels = new_states.shape
+        buffer = new_states.new_empty(rows, heads, self.length + self.room, channels)
+        buffer[:, :, : self.length] = cached_states[self.group]
+        return buffer
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: object, **kwargs: object
@@ -52,7 +53,9 @@ class _Layer(CacheLayerMixin):
             return key_states, value_states
         if not self.room:
             pairs = ((self.keys, key_states), (self.values, value_states))
-            keys, values = (torch.cat([held[self.group], new], -2) for held, new in pairs)
+            keys, values = (
+                torch.cat([cached_states[self.group], new_states], -2) for cached_states, new_states in pairs
+            )
             return keys, values
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)

@@ -51,10 +51,12 @@ def read_config(folder: str | Path) -> RosaliaConfig:
     """Read a model's config.json. Raises UserError if it is missing, damaged or of another model."""
     path = Path(folder) / CONFIG
     try:
-        held = json.loads(path.read_text(encoding="utf-8"))
-        if held.get("kind") != "rosalia":
+        config_values = json.loads(path.read_text(encoding="utf-8"))
+        if config_values.get("kind") != "rosalia":
             raise UserError(f"{path} is not the config of a converted ROSALIA model: convert the published model first")
-        return RosaliaConfig(LlavaConfig(**held["llava"]), SamConfig(**held["sam"]), int(held["seg_id"]))
+        return RosaliaConfig(
+            LlavaConfig(**config_values["llava"]), SamConfig(**config_values["sam"]), int(config_values["seg_id"])
+        )
     except (OSError, ValueError, KeyError, TypeError, AttributeError, StrictDataclassError) as error:
         refuse_machine_fault(path, error)
         fault = (str(error).splitlines() or [type(error).__name__])[0]

@@ -54,9 +54,9 @@ def ours_of(name: str) -> str | None:
 
 def published_of(name: str) -> str:
     """Return the published name of one of our tensors. Raises KeyError if the table has none."""
-    if (found := _TO_PUBLISHED(name)) is None:
+    if (published_name := _TO_PUBLISHED(name)) is None:
         raise KeyError(name)
-    return found
+    return published_name
 
 
 def llama_config(folder: str | Path, vocabulary: int) -> LlamaConfig:
@@ -64,22 +64,26 @@ def llama_config(folder: str | Path, vocabulary: int) -> LlamaConfig:
 
     Raises UserError if the file is missing, damaged or states a vocabulary other than ``vocabulary``.
     """
-    names = (
+    required_names = (
         "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "rms_norm_eps",
     )  # fmt: skip
-    more = ("num_key_value_heads", "max_position_embeddings", "bos_token_id", "eos_token_id")
-    held = _published_config(folder)
-    if missing := [name for name in names if name not in held]:
+    optional_names = ("num_key_value_heads", "max_position_embeddings", "bos_token_id", "eos_token_id")
+    published_config = _published_config(folder)
+    if missing := [name for name in required_names if name not in published_config]:
         raise UserError(f"{Path(folder) / CONFIG} does not state {missing[0]}: get the published file")
-    if held["vocab_size"] != vocabulary:
+    if published_config["vocab_size"] != vocabulary:
         raise UserError(
-            f"{Path(folder) / CONFIG} states {held['vocab_size']} tokens, but the weights beside it have "
+            f"{Path(folder) / CONFIG} states {published_config['vocab_size']} tokens, but the weights beside it have "
             f"{vocabulary}: download both again"
         )
-    wanted = {name: held[name] for name in (*names, *more) if held.get(name) is not None}
-    rope = {"rope_type": "default", "rope_theta": float(held.get("rope_theta") or 10000.0)}
+    llama_settings = {
+        name: published_config[name]
+        for name in (*required_names, *optional_names)
+        if published_config.get(name) is not None
+    }
+    rope = {"rope_type": "default", "rope_theta": float(published_config.get("rope_theta") or 10000.0)}
     try:
-        return LlamaConfig(**wanted, rope_parameters=rope, tie_word_embeddings=False)
+        return LlamaConfig(**llama_settings, rope_parameters=rope, tie_word_embeddings=False)
     except (ValueError, StrictDataclassError) as error:
         fault = str(error).splitlines()[0]
         raise UserError(f"{Path(folder) / CONFIG} is damaged ({fault}): get the published file") from None
@@ -88,13 +92,13 @@ def llama_config(folder: str | Path, vocabulary: int) -> LlamaConfig:
 def _published_config(folder: str | Path) -> dict:
     path = Path(folder) / CONFIG
     try:
-        held = json.loads(path.read_text(encoding="utf-8"))
+        published_config = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         refuse_machine_fault(path, error)
         raise UserError(f"{path} is missing or damaged ({error}): get the published file") from None
-    if not isinstance(held, dict):
+    if not isinstance(published_config, dict):
         raise UserError(f"{path} holds no table: get the published file")
-    return held
+    return published_config
 
 
 def to_ours(
@@ -117,8 +121,8 @@ def to_ours(
     Raises UserError if a tensor or file is missing, left over, damaged or of another shape.
     """
     with Weights(source) as weights:
-        found = _named(weights, source, "")
-        words = found.get("llava.model.language_model.embed_tokens.weight")
+        file_name_by_ours = _named(weights, source, "")
+        words = file_name_by_ours.get("llava.model.language_model.embed_tokens.weight")
         if words is None:
             raise UserError(f"{source} holds no weights of LISA, for it lacks model.embed_tokens.weight: get it again")
         rows = weights.shapes[words][0]
@@ -133,17 +137,19 @@ def to_ours(
             vision_feature_layer=_published_config(source).get(CLIP_LAYER, -2),
             vision_feature_select_strategy="default",
         )
-        shapes = {ours: weights.shapes[theirs] for ours, theirs in found.items()}
+        shapes = {ours: weights.shapes[theirs] for ours, theirs in file_name_by_ours.items()}
         config = RosaliaConfig(llava, sam or sam_sizes(_of_sam(shapes)), seg_id)
-        wanted = _shapes(config)
-        with Weights(*([] if any("vision_tower" in name for name in found) else [_given(clip, source)])) as tower:
-            every = {name: (weights, theirs) for name, theirs in found.items()}
-            every |= {name: (tower, theirs) for name, theirs in _named(tower, clip, CLIP_PREFIX).items()}
-            held = {published_of(name): file.shapes[theirs] for name, (file, theirs) in every.items()}
-            if fault := misfit({published_of(name): shape for name, shape in wanted.items()}, held):
+        expected_shapes = _shapes(config)
+        with Weights(
+            *([] if any("vision_tower" in name for name in file_name_by_ours) else [_given(clip, source)])
+        ) as tower:
+            tensor_sources = {name: (weights, theirs) for name, theirs in file_name_by_ours.items()}
+            tensor_sources |= {name: (tower, theirs) for name, theirs in _named(tower, clip, CLIP_PREFIX).items()}
+            actual_shapes = {published_of(name): file.shapes[theirs] for name, (file, theirs) in tensor_sources.items()}
+            if fault := misfit({published_of(name): shape for name, shape in expected_shapes.items()}, actual_shapes):
                 raise UserError(f"{source} holds the weights of another model, for {fault}: get the published one")
-            kinds = {name: (shape, dtype) for name, shape in wanted.items()}
-            write(target, kinds, lambda name: every[name][0].get(every[name][1]), shard_bytes)
+            kinds = {name: (shape, dtype) for name, shape in expected_shapes.items()}
+            write(target, kinds, lambda name: tensor_sources[name][0].get(tensor_sources[name][1]), shard_bytes)
     write_config(target, config)
     return config
 
@@ -161,15 +167,15 @@ def _given(clip: str | Path | None, source: str | Path) -> str | Path:
 
 def _named(weights: Weights, source: object, prefix: str) -> dict[str, str]:
     """Return {our name: name in the files} without ignored tensors. Raises UserError for a name not in the table."""
-    found = {}
+    file_name_by_ours = {}
     for name in weights.shapes:
         if DROPPINGS.fullmatch(name):
             continue
         ours = ours_of(prefix + name)
         if ours is None:
             raise UserError(f"{source} holds {name}, which is not a tensor of LISA: get the published weights")
-        found[ours] = name
-    return found
+        file_name_by_ours[ours] = name
+    return file_name_by_ours
 
 
 def _shapes(config: RosaliaConfig) -> dict[str, tuple[int, ...]]:
@@ -194,7 +200,7 @@ def to_published(
     """
     config = read_config(source)
     rope = config.llava.text_config
-    held, shapes = written_config(config) if base is None else _published_config(base), _shapes(config)
+    published_config, shapes = written_config(config) if base is None else _published_config(base), _shapes(config)
     names = {published_of(name): name for name in shapes if with_clip or ".vision_tower." not in name}
     with Weights(source) as weights:
         if fault := misfit(shapes, weights.shapes):
@@ -205,7 +211,7 @@ def to_published(
         tables = {f"model.layers.{n}.self_attn.rotary_emb.inv_freq" for n in range(rope.num_hidden_layers)}
         kinds |= dict.fromkeys(tables, (tuple(angles.shape), torch.float32))
         write(target, kinds, lambda name: angles.clone() if name in tables else weights.get(names[name]), shard_bytes)
-    write_json(Path(target) / CONFIG, held | {"vocab_size": rope.vocab_size})
+    write_json(Path(target) / CONFIG, published_config | {"vocab_size": rope.vocab_size})
 
 
 def written_config(config: RosaliaConfig) -> dict:
@@ -216,10 +222,18 @@ def written_config(config: RosaliaConfig) -> dict:
         "num_key_value_heads", "max_position_embeddings", "rms_norm_eps", "bos_token_id", "eos_token_id",
         "pad_token_id", "hidden_act", "initializer_range",
     )  # fmt: skip
-    held = {name: getattr(text, name) for name in names}
-    held |= {"model_type": "llava", "rope_theta": text.rope_parameters["rope_theta"], "tie_word_embeddings": False}
-    held |= {"mm_hidden_size": vision.hidden_size, "mm_use_im_start_end": True, "mm_vision_select_feature": "patch"}
-    return held | {
+    published_config = {name: getattr(text, name) for name in names}
+    published_config |= {
+        "model_type": "llava",
+        "rope_theta": text.rope_parameters["rope_theta"],
+        "tie_word_embeddings": False,
+    }
+    published_config |= {
+        "mm_hidden_size": vision.hidden_size,
+        "mm_use_im_start_end": True,
+        "mm_vision_select_feature": "patch",
+    }
+    return published_config | {
         CLIP_LAYER: config.llava.vision_feature_layer,
         "out_dim": config.sam.prompt_encoder_config.hidden_size,
     }

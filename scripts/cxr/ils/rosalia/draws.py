@@ -66,8 +66,8 @@ class Draws(Sampler[list[Draw]]):
 
     def batches(self) -> int:
         """Return the number of batches per epoch and process."""
-        drawn = len(self.positives) + (len(self.negatives) if self.balance == "all" else len(self.positives))
-        return -(-drawn // (self.batch * self.world))
+        num_pairs = len(self.positives) + (len(self.negatives) if self.balance == "all" else len(self.positives))
+        return -(-num_pairs // (self.batch * self.world))
 
     def __len__(self) -> int:
         return self.batches() - self.first

@@ -32,7 +32,7 @@ def look_every(device: torch.device) -> int:
 
 
 def greedy(
-    model: nn.Module, head: nn.Module, words: Callable[[torch.Tensor], torch.Tensor], read: Prompted, end: int,
+    model: nn.Module, head: nn.Module, words: Callable[[torch.Tensor], torch.Tensor], prompted: Prompted, end: int,
     most: int, every: int,
 ) -> tuple[list[list[int]], torch.Tensor]:  # fmt: skip
     """Return the tokens of each answer, with its end if it came, and the states (B, T, H) that gave them.
@@ -40,15 +40,15 @@ def greedy(
     model: the language model; head: states to logits; words: token ids to embeddings; end: the token that ends an
     answer; most: tokens of an answer; every: tokens between two looks of the host, which leave answers that ended.
     """
-    hidden, seen = read.last, read.seen
+    hidden, attention_mask = prompted.last, prompted.seen
     rows = torch.arange(len(hidden), device=hidden.device)  # that are still being answered
     tokens = torch.full((len(hidden), most), end, device=hidden.device)
     states = hidden.new_zeros(len(hidden), most, hidden.shape[1])
     ended = torch.zeros(len(hidden), dtype=torch.bool, device=hidden.device)
     for step in range(most):
-        chosen = head(hidden).float().argmax(-1)
-        tokens[rows, step], states[rows, step] = chosen, hidden
-        ended[rows] = ended[rows] | (chosen == end)
+        next_tokens = head(hidden).float().argmax(-1)
+        tokens[rows, step], states[rows, step] = next_tokens, hidden
+        ended[rows] = ended[rows] | (next_tokens == end)
         if step + 1 == most:
             break
         if (step + 1) % every == 0:
@@ -56,15 +56,21 @@ def greedy(
             if not len(going):
                 break
             if len(going) < len(rows):
-                rows, chosen, seen = rows[going], chosen[going], None if seen is None else seen[going]
-                read.cache.batch_select_indices(going)
+                rows, next_tokens, attention_mask = (
+                    rows[going],
+                    next_tokens[going],
+                    None if attention_mask is None else attention_mask[going],
+                )
+                prompted.cache.batch_select_indices(going)
         hidden = model(
-            inputs_embeds=words(chosen)[:, None],
+            inputs_embeds=words(next_tokens)[:, None],
             # with four axes it is taken as it is; transformers would look into one of two at every token
-            attention_mask=None if seen is None else seen[..., : read.cache.get_seq_length() + 1],
-            position_ids=(read.lengths[rows] + step)[:, None],
-            past_key_values=read.cache,
+            attention_mask=None
+            if attention_mask is None
+            else attention_mask[..., : prompted.cache.get_seq_length() + 1],
+            position_ids=(prompted.lengths[rows] + step)[:, None],
+            past_key_values=prompted.cache,
             use_cache=True,
         ).last_hidden_state[:, 0]
-    said = tokens.tolist()
-    return [row[: row.index(end) + 1] if end in row else row for row in said], states
+    answer_ids = tokens.tolist()
+    return [row[: row.index(end) + 1] if end in row else row for row in answer_ids], states

@@ -58,9 +58,9 @@ def lite_configs(sizes: Sizes, tokens: Tokens) -> tuple[LlavaConfig, SamConfig]:
         vision_config=vision, text_config=text, image_token_index=tokens.image, projector_hidden_act="linear",
         image_seq_length=(sizes.clip_image // sizes.clip_patch) ** 2, vision_feature_layer=-1,
     )  # fmt: skip
-    whole = tuple(sorted({*range(1, sizes.depth, 2), sizes.depth - 1}))
+    global_layers = tuple(sorted({*range(1, sizes.depth, 2), sizes.depth - 1}))
     sam = sam_config(
-        sizes.image, sizes.patch, sizes.width, sizes.depth, heads, WINDOW, whole, sizes.width, heads, 4 * sizes.width,
+        sizes.image, sizes.patch, sizes.width, sizes.depth, heads, WINDOW, global_layers, sizes.width, heads, 4 * sizes.width,
         sizes.width,
     )  # fmt: skip
     return llava, sam
@@ -68,10 +68,10 @@ def lite_configs(sizes: Sizes, tokens: Tokens) -> tuple[LlavaConfig, SamConfig]:
 
 def sizes_of(config: RosaliaConfig) -> Sizes:
     """Return the sizes that :func:`lite_configs` made a model of."""
-    seen, drawn, text = config.llava.vision_config, config.sam.vision_config, config.llava.text_config
+    clip_vision, sam_vision, text = config.llava.vision_config, config.sam.vision_config, config.llava.text_config
     return SimpleNamespace(
-        image=drawn.image_size, patch=drawn.patch_size, width=drawn.hidden_size, depth=drawn.num_hidden_layers,
-        clip_image=seen.image_size, clip_patch=seen.patch_size, hidden=text.hidden_size, layers=text.num_hidden_layers,
+        image=sam_vision.image_size, patch=sam_vision.patch_size, width=sam_vision.hidden_size, depth=sam_vision.num_hidden_layers,
+        clip_image=clip_vision.image_size, clip_patch=clip_vision.patch_size, hidden=text.hidden_size, layers=text.num_hidden_layers,
     )  # fmt: skip
 
 

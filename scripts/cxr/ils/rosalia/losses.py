@@ -27,15 +27,17 @@ def rosalia_loss(
     if dice_on not in ("positives", "all"):
         raise ValueError(f"dice_on is {dice_on!r}: it must be positives or all")
     # an answer without [SEG] predicts no mask and needs none
-    asked = [mask if len(found) else mask[:0] for mask, found in zip(batch.masks, output.masks, strict=True)]
-    masks = [mask.to(output.low_res.device) for mask in asked]
-    for name, mask, found in zip(batch.pair_ids, masks, output.masks, strict=True):
-        if mask.shape != found.shape:
-            raise ValueError(f"{name}: its masks are {tuple(mask.shape)}, its predictions {tuple(found.shape)}")
-    counted = [dice_on == "all" or some for some in torch.stack([mask.any() for mask in masks]).tolist()]
+    target_masks = [
+        mask if len(mask_logits) else mask[:0] for mask, mask_logits in zip(batch.masks, output.masks, strict=True)
+    ]
+    masks = [mask.to(output.low_res.device) for mask in target_masks]
+    for name, mask, mask_logits in zip(batch.pair_ids, masks, output.masks, strict=True):
+        if mask.shape != mask_logits.shape:
+            raise ValueError(f"{name}: its masks are {tuple(mask.shape)}, its predictions {tuple(mask_logits.shape)}")
+    in_dice = [dice_on == "all" or has_lesion for has_lesion in torch.stack([mask.any() for mask in masks]).tolist()]
     parts = {
         "ce": weights.text * text_loss(output),
         "bce": weights.bce * mean_of(bce, output.masks, masks, [True] * len(masks)),
-        "dice": weights.dice * mean_of(dice, output.masks, masks, counted),
+        "dice": weights.dice * mean_of(dice, output.masks, masks, in_dice),
     }
     return {"loss": sum(parts.values())} | parts

@@ -154,8 +154,8 @@ class Rosalia(nn.Module):
 
     def _seen(self, name: str, encode: Callable, pixels: torch.Tensor, batch: Batch) -> torch.Tensor:
         """Return an encoder's outputs, from those that are kept where it is frozen and they are."""
-        kept = self.kept.get(name)
-        return encode(pixels) if kept is None else kept.get(batch.views, pixels, encode)
+        feature_cache = self.kept.get(name)
+        return encode(pixels) if feature_cache is None else feature_cache.get(batch.views, pixels, encode)
 
     def _patches(self, pixels: torch.Tensor) -> torch.Tensor:
         tower = self.llava.model.vision_tower
@@ -182,9 +182,9 @@ class Rosalia(nn.Module):
         hidden = model(inputs_embeds=self._embedded(batch, views), use_cache=False).last_hidden_state
         learnt = batch.labels[:, 1:] != IGNORED
         # The embedding is taken where [SEG] is predicted, one position before it.
-        asked = (batch.input_ids[:, 1:] == self.config.seg_id) & batch.attention[:, 1:].bool()
-        sample_of = asked.nonzero()[:, 0]
-        prompts, image_of = hidden[:, :-1][asked], batch.image_of[sample_of]
+        predicts_seg = (batch.input_ids[:, 1:] == self.config.seg_id) & batch.attention[:, 1:].bool()
+        sample_of = predicts_seg.nonzero()[:, 0]
+        prompts, image_of = hidden[:, :-1][predicts_seg], batch.image_of[sample_of]
         # Processes of one training sum their gradients in the order of the operations, and another process may have a
         # [SEG]. A batch without [SEG] computes a dummy mask, whose gradients are zeros in the same order.
         if spare := self.training and not len(prompts):
@@ -228,15 +228,18 @@ class Rosalia(nn.Module):
         ``every``: tokens after which the host looks whether answers have ended; by default as the device asks.
         """
         views = views or self.encode(batch)
-        read = self._read(batch, views, max_new_tokens)
+        prompted = self._read(batch, views, max_new_tokens)
         ids, states = greedy(
-            self.llava.model.language_model, self.llava.lm_head, self._words, read, self.config.eos_id,
+            self.llava.model.language_model, self.llava.lm_head, self._words, prompted, self.config.eos_id,
             max_new_tokens, every or look_every(self.device),
         )  # fmt: skip
-        caught = [
-            (row, step) for row, said in enumerate(ids) for step, one in enumerate(said) if one == self.config.seg_id
+        seg_positions = [
+            (row, step)
+            for row, answer_ids in enumerate(ids)
+            for step, token_id in enumerate(answer_ids)
+            if token_id == self.config.seg_id
         ]
-        sample_of, steps = torch.tensor(caught, dtype=torch.long, device=states.device).reshape(-1, 2).T
+        sample_of, steps = torch.tensor(seg_positions, dtype=torch.long, device=states.device).reshape(-1, 2).T
         low_res, _ = self._decoded(self.project(states[sample_of, steps]), batch.image_of[sample_of], views)
         return Generated(ids, self._framed(low_res, sample_of, batch))
 
@@ -281,11 +284,11 @@ class Rosalia(nn.Module):
             past_key_values=cache,
             use_cache=True,
         ).last_hidden_state
-        seen = None
+        attention_mask = None
         if room and not bool(batch.attention.all()):
-            seen = words.new_zeros(len(words), 1, 1, words.shape[1] + room)
-            seen[..., : words.shape[1]].masked_fill_(batch.attention[:, None, None] == 0, float("-inf"))
-        return Prompted(hidden[rows, lengths - 1 - shared], cache, lengths, seen)
+            attention_mask = words.new_zeros(len(words), 1, 1, words.shape[1] + room)
+            attention_mask[..., : words.shape[1]].masked_fill_(batch.attention[:, None, None] == 0, float("-inf"))
+        return Prompted(hidden[rows, lengths - 1 - shared], cache, lengths, attention_mask)
 
     def _decoded(self, seg: torch.Tensor, image_of: torch.Tensor, views: Views) -> tuple[torch.Tensor, torch.Tensor]:
         """Return SAM's mask logits (M, 1, h, w) and quality estimates (M, 1) for each prompt (M, C)."""

@@ -22,10 +22,10 @@ def clip_pixels(image: np.ndarray, side: int, fit: str = "pad") -> torch.Tensor:
         size = (side, side)
     else:
         size = tuple(side if length == short else int(side * length / short) for length in (rows, columns))
-    whole = resized(image, *size, Image.Resampling.BICUBIC)
-    top, left = (size[0] - side) // 2, (size[1] - side) // 2
+    resized_image = resized(image, *size, Image.Resampling.BICUBIC)
+    y_start, x_start = (size[0] - side) // 2, (size[1] - side) // 2
     pixels = np.empty((3, side, side), np.float32)
-    normalise(whole[top : top + side, left : left + side], 1 / 255, CLIP_MEAN, CLIP_STD, pixels)
+    normalise(resized_image[y_start : y_start + side, x_start : x_start + side], 1 / 255, CLIP_MEAN, CLIP_STD, pixels)
     return torch.from_numpy(pixels)
 
 

@@ -26,12 +26,12 @@ def prompt(instruction: str, answer: str | None, conversation: str) -> str:
 
     The instruction is inserted verbatim (authors' code). Raises ValueError for an unknown conversation.
     """
-    asked = f"{IMAGE_START}{IMAGE}{IMAGE_END}\n{instruction}"
+    user_message = f"{IMAGE_START}{IMAGE}{IMAGE_END}\n{instruction}"
     if conversation == "llava_v1":
-        text = f"{SYSTEMS[conversation]} USER: {asked} ASSISTANT:"
+        text = f"{SYSTEMS[conversation]} USER: {user_message} ASSISTANT:"
         return text if answer is None else f"{text} {answer}{END}"
     if conversation == "llava_llama_2":
-        text = f"[INST] <<SYS>>\n{SYSTEMS[conversation]}\n<</SYS>>\n\n{asked} [/INST]"
+        text = f"[INST] <<SYS>>\n{SYSTEMS[conversation]}\n<</SYS>>\n\n{user_message} [/INST]"
         return text if answer is None else f"{text} {answer} {END}"
     raise ValueError(f"conversation must be one of {', '.join(CONVERSATIONS)}, not {conversation!r}")
 

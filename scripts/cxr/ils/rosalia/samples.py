@@ -160,14 +160,14 @@ class Batch:
     def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> "Batch":
         """Return the batch on a device, its images normalised and in ``dtype``; masks are float32."""
         names = ("input_ids", "attention", "labels", "image_of")
-        moved = {name: getattr(self, name).to(device, non_blocking=True) for name in names}
-        moved["clip"] = self.clip.to(device, dtype, non_blocking=True)
+        tensors = {name: getattr(self, name).to(device, non_blocking=True) for name in names}
+        tensors["clip"] = self.clip.to(device, dtype, non_blocking=True)
         if self.shown is None:
-            moved["images"] = self.images.to(device, dtype, non_blocking=True)
+            tensors["images"] = self.images.to(device, dtype, non_blocking=True)
         else:
-            moved["images"] = normalised(self.images.to(device, non_blocking=True), self.shown, dtype)
+            tensors["images"] = normalised(self.images.to(device, non_blocking=True), self.shown, dtype)
         return replace(
-            self, **moved, masks=[mask.to(device, non_blocking=True).float() for mask in self.masks], shown=None
+            self, **tensors, masks=[mask.to(device, non_blocking=True).float() for mask in self.masks], shown=None
         )
 
     def pin_memory(self) -> "Batch":
@@ -244,10 +244,10 @@ class Pairs(Dataset):
                 options.features,
                 options.max_length,
             )
-            (levels, clip, shown, shape), mask = self._pixels(line["image_id"], equalised), self._mask(line)
+            (levels, clip, content_shape, shape), mask = self._pixels(line["image_id"], equalised), self._mask(line)
         except (UserError, StoreError) as error:
             raise UserError(f"pair {line['pair_id']}: {error}") from None
-        whole = (options.sam_side, options.sam_side)
+        sam_shape = (options.sam_side, options.sam_side)
         return Sample(
             pair_id=line["pair_id"],
             image_id=line["image_id"],
@@ -255,10 +255,10 @@ class Pairs(Dataset):
             input_ids=input_ids,
             labels=labels,
             levels=levels,
-            shown=shown,
+            shown=content_shape,
             clip=clip,
             mask=mask,
-            resized=shown if options.published_mismatch or not options.target else whole,
+            resized=content_shape if options.published_mismatch or not options.target else sam_shape,
             original=(options.target, options.target) if options.target else shape,
             positive=line["seg"],
         )
@@ -272,8 +272,8 @@ class Pairs(Dataset):
                 image = equalise(image)
             if self._centres(shape):
                 image = centred(image)
-            levels, shown = sam_levels(image, options.sam_side, options.fit)
-            self._last = key, (levels, clip_pixels(image, options.clip_side, options.fit), shown, shape)
+            levels, content_shape = sam_levels(image, options.sam_side, options.fit)
+            self._last = key, (levels, clip_pixels(image, options.clip_side, options.fit), content_shape, shape)
         return self._last[1]
 
     def _centres(self, shape: tuple[int, int]) -> bool:
@@ -301,19 +301,19 @@ def collate(samples: list[Sample], pad_id: int, *, packed: bool = False) -> Batc
     rows = {key: row for row, key in enumerate(unique)}
     texts, labels = [sample.input_ids for sample in samples], [sample.labels for sample in samples]
     lengths = torch.tensor([len(text) for text in texts])
-    levels, shown = torch.stack([first[key].levels for key in unique]), [first[key].shown for key in unique]
+    levels, content_shapes = torch.stack([first[key].levels for key in unique]), [first[key].shown for key in unique]
     return Batch(
         input_ids=torch.nn.utils.rnn.pad_sequence(texts, batch_first=True, padding_value=pad_id),
         attention=(torch.arange(int(lengths.max())) < lengths[:, None]).long(),
         labels=torch.nn.utils.rnn.pad_sequence(labels, batch_first=True, padding_value=IGNORED),
-        images=levels if packed else normalised(levels, shown),
+        images=levels if packed else normalised(levels, content_shapes),
         clip=torch.stack([first[key].clip for key in unique]),
         image_of=torch.tensor([rows[key] for key in keys]),
         masks=[_mask_of(sample) if packed else _mask_of(sample).float() for sample in samples],
         resized=[first[key].resized for key in unique],
         original=[sample.original for sample in samples],
         pair_ids=[sample.pair_id for sample in samples],
-        shown=shown if packed else None,
+        shown=content_shapes if packed else None,
         views=unique,
     )
 

@@ -45,14 +45,14 @@ class Lines(_PerProcess):
     def __init__(self, path: str | Path):
         super().__init__()
         self.path = Path(path)
-        offsets, positive, image, numbers, seen = [0], [], [], {}, set()
+        offsets, positive, image, numbers, pair_ids = [0], [], [], {}, set()
         try:
             with open(self.path, "rb") as file:
                 for number, text in enumerate(file, 1):
                     line = self._parsed(text, number)
-                    if line["pair_id"] in seen:
+                    if line["pair_id"] in pair_ids:
                         raise UserError(f"{path} line {number} repeats the pair {line['pair_id']}: regenerate it")
-                    seen.add(line["pair_id"])
+                    pair_ids.add(line["pair_id"])
                     offsets.append(offsets[-1] + len(text))
                     positive.append(line["seg"])
                     image.append(numbers.setdefault(line["image_id"], len(numbers)))
@@ -162,16 +162,16 @@ class Masks(_PerProcess):
     def __init__(self, index: str | Path, paths: list[str] | list[Path]):
         super().__init__()
         self.name = str(index)
-        held: dict[str, tuple[Path, frozenset[str]]] = {}
+        shard_contents: dict[str, tuple[Path, frozenset[str]]] = {}
         self.shape: tuple[int, int] | None = None
         for path in paths:
             with Shard(path, key="mask_id") as shard:
-                held[Path(path).stem] = Path(path), frozenset(shard.ids)
+                shard_contents[Path(path).stem] = Path(path), frozenset(shard.ids)
                 self.shape = shard.shape()
         self._place = {
-            name: held[place][0]
+            name: shard_contents[place][0]
             for name, place in read_table(index).select("mask_id", "shard").iter_rows()
-            if place in held and name in held[place][1]
+            if place in shard_contents and name in shard_contents[place][1]
         }
 
     def __contains__(self, mask_id: str) -> bool:

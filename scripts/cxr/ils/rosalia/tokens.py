@@ -51,34 +51,34 @@ class Tokens:
         Tokens that it already has keep their ids. Padding is ``<unk>``, as in LISA. Raises UserError if the folder
         cannot be read or the tokenizer splits [SEG].
         """
-        given = isinstance(source, PreTrainedTokenizerBase)
-        tokenizer = source if given else _read(source)
+        is_tokenizer = isinstance(source, PreTrainedTokenizerBase)
+        tokenizer = source if is_tokenizer else _read(source)
         tokenizer.pad_token = tokenizer.unk_token
         tokenizer.padding_side = "right"
         # matched in the raw text: else a tokenizer may put a white-space token before it
         tokenizer.add_tokens([AddedToken(SEG, normalized=False, special=False)])
         for token in (IMAGE_START, IMAGE_END, IMAGE):
             tokenizer.add_tokens([AddedToken(token, normalized=False, special=True)], special_tokens=True)
-        return cls._of(tokenizer, "the tokenizer" if given else str(source))
+        return cls._of(tokenizer, "the tokenizer" if is_tokenizer else str(source))
 
     @classmethod
     def _of(cls, tokenizer: PreTrainedTokenizerBase, where: str) -> "Tokens":
         ids = {token: tokenizer.convert_tokens_to_ids(token) for token in (SEG, IMAGE)}
         for token, text in ((SEG, SEG), (SEG, f"ASSISTANT: {SEG}"), (IMAGE, IMAGE)):
-            found = tokenizer(text, add_special_tokens=False).input_ids
+            token_ids = tokenizer(text, add_special_tokens=False).input_ids
             alone = text == token
             if ids[token] in (None, tokenizer.unk_token_id) or (
-                found != [ids[token]] if alone else found.count(ids[token]) != 1
+                token_ids != [ids[token]] if alone else token_ids.count(ids[token]) != 1
             ):
                 raise UserError(
-                    f"{where} turns {text!r} into the ids {found}, where {token} must be one id of its own: "
+                    f"{where} turns {text!r} into the ids {token_ids}, where {token} must be one id of its own: "
                     "prepare the tokenizer of LISA-7B-v1 or of its Llama again"
                 )
-        named = {"pad": tokenizer.pad_token_id, "bos": tokenizer.bos_token_id, "eos": tokenizer.eos_token_id}
-        for name, value in named.items():
+        special_ids = {"pad": tokenizer.pad_token_id, "bos": tokenizer.bos_token_id, "eos": tokenizer.eos_token_id}
+        for name, value in special_ids.items():
             if value is None:
                 raise UserError(f"{where} has no {name} token: take the tokenizer of LISA-7B-v1 or of its Llama")
-        return cls(tokenizer, ids[SEG], ids[IMAGE], **named)
+        return cls(tokenizer, ids[SEG], ids[IMAGE], **special_ids)
 
     def __len__(self) -> int:
         """Return the minimum number of rows of the model's embedding."""
@@ -102,19 +102,19 @@ class Tokens:
             for token in _RESERVED:
                 if token in text and token not in allowed:
                     raise UserError(f"the {name} {text!r} holds {token!r}, a token of the model's own: leave it out")
-        asked = self._ids(prompt(instruction, None, conversation))
+        prompt_ids = self._ids(prompt(instruction, None, conversation))
         if answer is None:
-            ids = asked
+            ids = prompt_ids
         else:
             ids = self._ids(prompt(instruction, answer, conversation))[: max(0, max_length - features + 1)]
-            if len(ids) <= len(asked):
+            if len(ids) <= len(prompt_ids):
                 raise UserError(
-                    f"the instruction {instruction!r} takes {len(asked) + features - 1} tokens, image included, which "
+                    f"the instruction {instruction!r} takes {len(prompt_ids) + features - 1} tokens, image included, which "
                     f"leaves its answer no room in max_length {max_length}: raise it or shorten the instruction"
                 )
         place = ids.index(self.image)
         widened = ids[:place] + [self.image] * features + ids[place + 1 :]
-        labels = [IGNORED] * (len(asked) + features - 1) + ids[len(asked) :]
+        labels = [IGNORED] * (len(prompt_ids) + features - 1) + ids[len(prompt_ids) :]
         return torch.tensor(widened), torch.tensor(labels)
 
     def _ids(self, text: str) -> list[int]:
@@ -134,14 +134,14 @@ class Tokens:
 
     def decode(self, ids: Iterable[int] | torch.Tensor) -> str:
         """Return the text of ids with special tokens but without the image (LISA's evaluation)."""
-        own = {self.tokenizer.convert_tokens_to_ids(token): token for token in _ADDED}
-        own |= {self.bos: BEGIN, self.eos: END}
+        special_tokens = {self.tokenizer.convert_tokens_to_ids(token): token for token in _ADDED}
+        special_tokens |= {self.bos: BEGIN, self.eos: END}
         texts, run = [], []
         for number in ids.tolist() if isinstance(ids, torch.Tensor) else ids:
             if number == self.image:
                 continue
-            if number in own:
-                texts += [self._text(run), own[number]]
+            if number in special_tokens:
+                texts += [self._text(run), special_tokens[number]]
                 run = []
             else:
                 run.append(number)
@@ -168,17 +168,17 @@ def _read(folder: str | Path) -> PreTrainedTokenizerBase:
         raise UserError(f"{folder} holds no readable tokenizer: download its files again ({fault})") from None
 
 
-def word_tokenizer(texts: Iterable[str], known: Iterable[str] = ()) -> PreTrainedTokenizerFast:
+def word_tokenizer(texts: Iterable[str], base_tokens: Iterable[str] = ()) -> PreTrainedTokenizerFast:
     """Return the lite model's tokenizer: every word and punctuation mark of the texts and prompts is a token.
 
-    ``known``: tokens of another of these, which this one is to have too. Deterministic: ``<unk>`` 0, ``<s>`` 1,
+    ``base_tokens``: tokens of another of these, which this one is to have too. Deterministic: ``<unk>`` 0, ``<s>`` 1,
     ``</s>`` 2, then the words sorted. Single spaces survive a round trip.
     """
     cut = pre_tokenizers.Sequence(
         [pre_tokenizers.Metaspace(prepend_scheme="always"), pre_tokenizers.Split(Regex(r"[^\w▁]"), "isolated")]
     )
     frame = [prompt("", "", conversation) for conversation in SYSTEMS]
-    words = set(known) | {
+    words = set(base_tokens) | {
         word
         for text in (*texts, *frame)
         for piece in _CUT.split(text)

@@ -6,7 +6,7 @@ from cxr.ils.rosalia.base import base
 
 def run_base(*, model: str) -> None:
     """Write the base and its tokenizer into the folder ``model``; its numbers are float32 there."""
-    found, tokens = base()
+    base_model, tokens = base()
     with whole(model) as making:
-        found.save_pretrained(making)
+        base_model.save_pretrained(making)
         tokens.save(making)

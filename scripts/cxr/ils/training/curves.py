@@ -24,24 +24,28 @@ def run_curves(*, updates: str, epochs: str, figure: str) -> None:
 def curves(updates: pl.DataFrame, epochs: pl.DataFrame) -> Figure:
     """Draw losses by update without skipped updates, and scores by epoch with the kept epoch marked."""
     figure = Figure(figsize=(11, 4.2), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    kept = updates.filter(~pl.col("skipped"))
-    at = kept["update"].to_numpy()
+    loss_axes, score_axes = figure.subplots(1, 2)
+    applied_updates = updates.filter(~pl.col("skipped"))
+    at = applied_updates["update"].to_numpy()
     for name, colour in COLOURS.items():
-        left.plot(
-            averaged(at), averaged(kept[name].to_numpy()), color=colour, label=name, lw=2 if name == "loss" else 1.2
+        loss_axes.plot(
+            averaged(at),
+            averaged(applied_updates[name].to_numpy()),
+            color=colour,
+            label=name,
+            lw=2 if name == "loss" else 1.2,
         )
-    left.set(xlabel="update", ylabel="weighted loss", title="Training")
-    left.legend()
+    loss_axes.set(xlabel="update", ylabel="weighted loss", title="Training")
+    loss_axes.legend()
     for name, (label, colour, mark) in SCORES.items():
-        right.plot(epochs["epoch"], epochs[name], color=colour, marker=mark, ms=4, label=label)
+        score_axes.plot(epochs["epoch"], epochs[name], color=colour, marker=mark, ms=4, label=label)
     if epochs["value"].is_not_nan().any():
         best = epochs["epoch"][epochs["value"].fill_nan(-1).arg_max()]
-        right.axvline(best, color=GREY, ls="--", lw=1)
-        right.text(best, 1.02, " kept", color=GREY, transform=right.get_xaxis_transform(), ha="center")
-    right.set(xlabel="epoch", ylim=(-0.02, 1.02), title="Validation")
-    right.legend()
-    for axes in (left, right):
+        score_axes.axvline(best, color=GREY, ls="--", lw=1)
+        score_axes.text(best, 1.02, " kept", color=GREY, transform=score_axes.get_xaxis_transform(), ha="center")
+    score_axes.set(xlabel="epoch", ylim=(-0.02, 1.02), title="Validation")
+    score_axes.legend()
+    for axes in (loss_axes, score_axes):
         axes.spines[["top", "right"]].set_visible(False)
     return figure
 

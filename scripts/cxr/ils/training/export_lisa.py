@@ -25,10 +25,10 @@ def run_published(*, model: str | Path, published: str | Path, base: str | Path 
     with whole(published) as making:
         to_published(model, making, base=base or None, with_clip=True)
         words = Path(base or model)
-        found = [words / name for name in TOKENIZER if (words / name).is_file()]
-        if not found:
+        tokenizer_paths = [words / name for name in TOKENIZER if (words / name).is_file()]
+        if not tokenizer_paths:
             raise UserError(f"{words} holds no tokenizer ({', '.join(TOKENIZER[:3])}): make or get it again")
-        for path in found:
+        for path in tokenizer_paths:
             shutil.copyfile(path, making / path.name)
 
 

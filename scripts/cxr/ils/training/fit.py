@@ -82,14 +82,14 @@ class Fit:
         self,
         runner,
         pairs: Pairs,
-        held: Pairs,
+        validation_pairs: Pairs,
         recipe: Recipe,
         options: TrainingOptions,
         folder: Path,
-        how: "Execution",
+        execution: "Execution",
     ):
-        self.runner, self.pairs, self.held = runner, pairs, held
-        self.recipe, self.options, self.folder, self.how = recipe, options, folder, how
+        self.runner, self.pairs, self.held = runner, pairs, validation_pairs
+        self.recipe, self.options, self.folder, self.how = recipe, options, folder, execution
         self.draws = Draws(
             pairs.lines.positive,
             batch=recipe.micro_batch,
@@ -108,8 +108,8 @@ class Fit:
 
         ``folder``/best.pt then holds the best weights, or the last ones if no epoch was scored.
         """
-        held = self.runner.load(self.folder)
-        course = Course(**held) if held else Course()
+        saved_state = self.runner.load(self.folder)
+        course = Course(**saved_state) if saved_state else Course()
         first = course.update
         if first:
             log.info("training resumes at update %d of %d", first, self.plan.total)
@@ -137,9 +137,9 @@ class Fit:
 
     def _look(self, course: Course, board: SummaryWriter | None) -> None:
         """Score the validation split if a finished epoch is due for scoring and not yet scored."""
-        epoch, rest = divmod(course.update, self.plan.per_epoch)
+        epoch, remainder = divmod(course.update, self.plan.per_epoch)
         due = epoch % self.options.validate_every == 0 or course.update == self.plan.total
-        if rest == 0 and due and epoch and not any(noted["epoch"] == epoch for noted in course.epochs):
+        if remainder == 0 and due and epoch and not any(noted["epoch"] == epoch for noted in course.epochs):
             self._score(epoch, course)
             _plot(board, "validation", course.epochs[-1])
 
@@ -160,12 +160,12 @@ class Fit:
             self.draws.begin(epoch, done * self.plan.together)
             batches = sentences(loader(self.pairs, self.draws, self.how.workers, pin=self.runner.device.type == "cuda"))
             waiting: list[Batch] = []
-            left = self.plan.micro - done * self.plan.together
+            num_remaining = self.plan.micro - done * self.plan.together
             update = epoch * self.plan.per_epoch + done
             for batch in batches:
                 waiting.append(batch)
-                left -= 1
-                if len(waiting) == self.plan.together or left == 0:
+                num_remaining -= 1
+                if len(waiting) == self.plan.together or num_remaining == 0:
                     yield update, waiting
                     update, waiting = update + 1, []
 
@@ -177,8 +177,8 @@ class Fit:
         rate = learning_rate(update, recipe.learning_rate, recipe.warmup, self.plan.total)
         sums = torch.zeros(len(NOTED), dtype=torch.float64)
         for number, batch in enumerate(batches, 1):
-            moved = batch.to(runner.device, next(runner.model.parameters()).dtype)
-            losses = runner.forward(partial(_losses, batch=moved, recipe=recipe))
+            device_batch = batch.to(runner.device, next(runner.model.parameters()).dtype)
+            losses = runner.forward(partial(_losses, batch=device_batch, recipe=recipe))
             values = torch.stack([losses[name].detach().double() for name in LOSSES]).cpu() / len(batches)
             positives = sum(bool(mask.any()) for mask in batch.masks)
             sums += torch.cat([values / runner.ranks, torch.tensor([positives, len(batch.pair_ids), 0])])
@@ -217,10 +217,10 @@ class Fit:
 
     def _score(self, epoch: int, course: Course) -> None:
         runner = self.runner
-        found = scores(runner.model, self.held, self.recipe.micro_batch, self.how.workers, runner, runner.device)
-        log.info("epoch %d: validation gIoU %.3f, N-Acc %.3f", epoch, found.giou, found.n_acc)
-        value = found.value(self.recipe.keep)
-        course.epochs.append({"epoch": epoch, "update": course.update} | asdict(found) | {"value": value})
+        epoch_scores = scores(runner.model, self.held, self.recipe.micro_batch, self.how.workers, runner, runner.device)
+        log.info("epoch %d: validation gIoU %.3f, N-Acc %.3f", epoch, epoch_scores.giou, epoch_scores.n_acc)
+        value = epoch_scores.value(self.recipe.keep)
+        course.epochs.append({"epoch": epoch, "update": course.update} | asdict(epoch_scores) | {"value": value})
         # without a positive in the validation split all epochs score alike: the last one is kept
         if value > course.best or math.isnan(value):
             course.best = -math.inf if math.isnan(value) else value

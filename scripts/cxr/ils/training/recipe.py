@@ -32,10 +32,10 @@ class Recipe:
     runner: str
 
     @classmethod
-    def of(cls, own: dict) -> "Recipe":
+    def of(cls, settings: dict) -> "Recipe":
         """Make the recipe from an engine's own settings."""
-        plain = {each.name: own[each.name] for each in fields(cls)}
-        return cls(**plain | {"lora": LoraOptions(**own["lora"]), "loss": LossWeights(**own["loss"])})
+        plain = {recipe_field.name: settings[recipe_field.name] for recipe_field in fields(cls)}
+        return cls(**plain | {"lora": LoraOptions(**settings["lora"]), "loss": LossWeights(**settings["loss"])})
 
     def shared(self, ranks: int) -> "Recipe":
         """Return the recipe with the largest micro-batch in which ``ranks`` GPUs can share the batch."""
@@ -44,8 +44,8 @@ class Recipe:
 
     def together(self, ranks: int) -> int:
         """Return each rank's number of micro-batches per update. Raises UserError if the batch does not divide."""
-        count, rest = divmod(self.batch, self.micro_batch * ranks)
-        if rest or not count:
+        count, remainder = divmod(self.batch, self.micro_batch * ranks)
+        if remainder or not count:
             raise UserError(
                 f"training: batch is {self.batch}, no multiple of micro_batch {self.micro_batch} times the "
                 f"{ranks} GPUs at work: change batch, micro_batch or compute.gpus"

@@ -29,8 +29,8 @@ def make_ours(folder: Path, lisa: str | Path, clip: str | Path) -> None:
     Raises UserError for weights or a tokenizer that are missing, damaged or of another model.
     """
     tokens = Tokens.prepare(lisa)
-    seen = CLIPVisionConfig.from_pretrained(clip, local_files_only=True)
-    to_ours(lisa, folder, clip=clip, clip_config=seen, seg_id=tokens.seg, image_id=tokens.image)
+    clip_config = CLIPVisionConfig.from_pretrained(clip, local_files_only=True)
+    to_ours(lisa, folder, clip=clip, clip_config=clip_config, seg_id=tokens.seg, image_id=tokens.image)
     tokens.save(folder)
 
 

@@ -113,14 +113,14 @@ def run_training(
 
 def _prepare(job: Job) -> None:
     """Make the folder of checkpoints, and empty one that a different training left."""
-    told = f"{job.folder} holds a checkpoint of other settings, pairs or code: the training starts again"
-    prepare(Path(job.folder), job.identity(), kept="checkpoint.*", told=told)
+    restart_message = f"{job.folder} holds a checkpoint of other settings, pairs or code: the training starts again"
+    prepare(Path(job.folder), job.identity(), pattern="checkpoint.*", warning=restart_message)
 
 
 def _processes(job: Job) -> int:
     """Return the number of processes of the training: one per GPU, or one on the CPU."""
-    asked = job.compute.get("asked", job.compute["gpus"])
-    return max(1, gpus_of(job.compute["device"], asked))
+    requested_gpus = job.compute.get("asked", job.compute["gpus"])
+    return max(1, gpus_of(job.compute["device"], requested_gpus))
 
 
 def _launch(job: Job) -> None:
@@ -138,26 +138,28 @@ def _launch(job: Job) -> None:
 
 def work(job: Job) -> None:
     """Run a training, or one process's share of it; if told to stop, it writes a checkpoint and ends."""
-    with heeded() as told:
-        _work(job, told)
+    with heeded() as stop_requested:
+        _work(job, stop_requested)
 
 
-def _work(job: Job, told: Callable[[], bool]) -> None:
+def _work(job: Job, stop_requested: Callable[[], bool]) -> None:
     options = TrainingOptions(**job.options)
     recipe = Recipe.of(options.own).shared(int(os.environ.get("WORLD_SIZE", 1)))
     folder = Path(job.folder)
     device = device_of(job.compute["device"], job.compute.get("asked"))
     tokens = Tokens.load(folder / "start")
     # first, because it is quick and finds most mistakes
-    made = PairOptions.of(read_config(folder / "start"), options, answers=True, equalise=False)
+    pair_options = PairOptions.of(read_config(folder / "start"), options, answers=True, equalise=False)
     shared = {name: job.files[name] for name in ("index", "masks")} | {"tokens": tokens}
     shared["pictures"] = picture_source(job.files["frames"], job.files["pictures"])
-    pairs = Pairs(lines=job.files["train"], options=made, wording=_wording(job), **shared)
-    held = Pairs(lines=job.files["validate"], options=replace(made, answers=False, equalise=True), **shared)
+    pairs = Pairs(lines=job.files["train"], options=pair_options, wording=_wording(job), **shared)
+    validation_pairs = Pairs(
+        lines=job.files["validate"], options=replace(pair_options, answers=False, equalise=True), **shared
+    )
     low = recipe.dtype == "bfloat16" and recipe.runner == "deepspeed"
     # each process reads the model onto its own GPU: eight copies would not fit into main memory
-    own = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0))) if device.type == "cuda" else device
-    model = Rosalia.from_pretrained(folder / "start", torch.bfloat16 if low else torch.float32, own)
+    process_device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0))) if device.type == "cuda" else device
+    model = Rosalia.from_pretrained(folder / "start", torch.bfloat16 if low else torch.float32, process_device)
     model.images_at_once = job.compute["images_at_once"]
     if recipe.gradient_checkpointing:
         model.checkpoint_gradients()
@@ -165,28 +167,30 @@ def _work(job: Job, told: Callable[[], bool]) -> None:
     adapters = parts.add_adapters(model, recipe.lora)
     trained = parts.choose(model, recipe.trained)
     if job.compute.get("keep_features"):
-        model.kept = _kept(job, model, recipe, pairs, held)
+        model.kept = _kept(job, model, recipe, pairs, validation_pairs)
     patience = timedelta(seconds=job.compute["time_to_answer"])
     optimiser = parts.optimiser(trained, recipe)
     runner = make_runner(recipe.runner, model, trained, optimiser, recipe, device, patience)
     # all processes share the job's cores
-    how = Execution(max(0, job.threads // runner.ranks - 1), job.compute["checkpoint_every"], told)
-    course = Fit(runner, pairs, held, recipe, options, folder, how).run(job.files["tensorboard"])
+    execution = Execution(max(0, job.threads // runner.ranks - 1), job.compute["checkpoint_every"], stop_requested)
+    course = Fit(runner, pairs, validation_pairs, recipe, options, folder, execution).run(job.files["tensorboard"])
     if runner.rank == 0:
         _finish(job, course, model, adapters, tokens, runner.parameters)
     runner.wait()  # a rank that ends would close the others' connections
 
 
-def _kept(job: Job, model: Rosalia, recipe: Recipe, pairs: Pairs, held: Pairs) -> dict[str, Kept]:
+def _kept(job: Job, model: Rosalia, recipe: Recipe, pairs: Pairs, validation_pairs: Pairs) -> dict[str, Kept]:
     """Return what keeps the outputs of the frozen encoders for the images of both splits; none without a frozen one."""
     shapes, key = model.frozen(), "compute.keep_features"
     if not shapes or (recipe.runner == "plain" and recipe.dtype != "float32"):
-        why = "mixed precision does not encode an image the same way twice" if shapes else "both encoders are trained"
-        log.info("%s: nothing is kept, because %s", key, why)
+        reason = (
+            "mixed precision does not encode an image the same way twice" if shapes else "both encoders are trained"
+        )
+        log.info("%s: nothing is kept, because %s", key, reason)
         return {}
     chances = [False] * (recipe.equalise < 1) + [True] * (recipe.equalise > 0)
     views = {(name, chance) for name in pairs.lines.images for chance in chances}
-    views |= {(name, held.options.equalise) for name in held.lines.images}
+    views |= {(name, validation_pairs.options.equalise) for name in validation_pairs.lines.images}
     return keep(Path(job.folder, "features"), sorted(views), shapes, next(model.parameters()).dtype, key)
 
 
@@ -201,8 +205,12 @@ def _start(job: Job, options: TrainingOptions) -> None:
         return
     lines = Lines(job.files["train"])
     reworded = _wording(job)
-    told = reworded.texts if isinstance(reworded, Drawn) else lambda instruction: [instruction]
-    texts = (prompt(text, line["answer"], options.conversation) for line in lines for text in told(line["instruction"]))
+    wordings_of = reworded.texts if isinstance(reworded, Drawn) else lambda instruction: [instruction]
+    texts = (
+        prompt(text, line["answer"], options.conversation)
+        for line in lines
+        for text in wordings_of(line["instruction"])
+    )
     making = folder.with_name("start.part")
     shutil.rmtree(making, ignore_errors=True)
     load_engine(options.engine, options, Setup.of(options.own, job.engine_files, job.compute)).make(making, texts)

@@ -53,8 +53,8 @@ def scores(model: Rosalia, pairs: Pairs, batch: int, workers: int, ranks: Ranks,
     model.eval()
     with inference():
         for part in sentences(loader(pairs, rows[ranks.rank :: ranks.ranks], workers)):
-            moved = part.to(device, next(model.sam.parameters()).dtype)
-            for logits, reference in zip(model.segment(moved), moved.masks, strict=True):
+            device_batch = part.to(device, next(model.sam.parameters()).dtype)
+            for logits, reference in zip(model.segment(device_batch), device_batch.masks, strict=True):
                 sums += _counted(logits > 0, reference[0] > 0)
     iou, intersection, union, positives, empty, negatives = ranks.sum(sums).tolist()
     return Scores(

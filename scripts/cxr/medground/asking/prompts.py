@@ -39,11 +39,11 @@ class Prompts:
 
         Raises UserError where the file lacks one.
         """
-        given = self.held[name]
-        if not isinstance(given, Mapping) or not all(isinstance(given.get(one), str) for one in ("system", user)):
+        texts = self.held[name]
+        if not isinstance(texts, Mapping) or not all(isinstance(texts.get(role), str) for role in ("system", user)):
             raise UserError(f"{self.path}: {name} lacks system or {user}: give both as texts")
         note = self.held["domain_notes"].get(domain, self.held["domain_notes"]["other"])
-        return {"system": in_slots(given["system"], domain_note=note), "user": given[user]}
+        return {"system": in_slots(texts["system"], domain_note=note), "user": texts[user]}
 
     def description(self, text: str) -> str:
         """Return an image's description in words for its slot."""
@@ -57,11 +57,11 @@ class Prompts:
 @cache
 def _read(path: str) -> Mapping:
     try:
-        held = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        wordings = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError) as error:
         refuse_machine_fault(path, error)
         first = str(error).strip().splitlines()[0]
         raise UserError(f"{path} is no YAML ({first[:120]}): give a file such as {PROMPTS.name}") from None
-    if not isinstance(held, Mapping):
+    if not isinstance(wordings, Mapping):
         raise UserError(f"{path} has no keys: give a file such as {PROMPTS.name}")
-    return held
+    return wordings

@@ -44,19 +44,19 @@ def _side(picture: np.ndarray) -> int:
 def table(rows: Sequence[Mapping], classes: Mapping[str, Mapping], domain: str) -> str:
     """Return the measurements of regions as lines, one a box."""
     words = class_words(classes)
-    shown = domain not in APPEARANCE_UNKNOWN
-    return "".join(f"\n{_line(row, words[row['label']].one, shown)}" for row in rows)
+    appearance_known = domain not in APPEARANCE_UNKNOWN
+    return "".join(f"\n{_line(row, words[row['label']].one, appearance_known)}" for row in rows)
 
 
 def _line(row: Mapping, word: str, appearance: bool) -> str:
-    told = [
+    parts = [
         f"{number_of(row['region'])}: {harmless(word)}",
         f"area {100 * row['area_ratio']:.2f} % of the picture",
         f"centre {100 * row['cx']:.0f} % from the left and {100 * row['cy']:.0f} % from the top",
     ]
-    told += [f"elongation {row['elongation']:.2f}"] if row["elongation"] is not None else []
-    told += [f"solidity {row['solidity']:.2f}"] if row["solidity"] is not None else []
+    parts += [f"elongation {row['elongation']:.2f}"] if row["elongation"] is not None else []
+    parts += [f"solidity {row['solidity']:.2f}"] if row["solidity"] is not None else []
     if appearance:
-        told += [f"contrast {row['contrast']:+.1f}"] if row["contrast"] is not None else []
-        told += [f"texture {row['texture']:.2f}"] if row["texture"] is not None else []
-    return ", ".join(told)
+        parts += [f"contrast {row['contrast']:+.1f}"] if row["contrast"] is not None else []
+        parts += [f"texture {row['texture']:.2f}"] if row["texture"] is not None else []
+    return ", ".join(parts)

@@ -40,26 +40,28 @@ def run(
     ``images``: a table for each source; ``regions`` and ``sources``: for each source and shard. Raises UserError where
     the test split has no query.
     """
-    drawn = draw(list(read_lines(lines)), options)
-    if not drawn:
+    sampled_lines = draw(list(read_lines(lines)), options)
+    if not sampled_lines:
         raise UserError(f"{lines} holds no query, so there is nothing to audit: give a source with a test split")
-    wanted: dict[tuple[str, str], list[dict]] = defaultdict(list)
-    for line in drawn:
-        wanted[line["source"], line["image_id"]].append(line)
+    lines_by_image: dict[tuple[str, str], list[dict]] = defaultdict(list)
+    for line in sampled_lines:
+        lines_by_image[line["source"], line["image_id"]].append(line)
     rows, count = [], len(options.shards)
     for at, source in enumerate(options.sources):
         facts = {row["image_id"]: row for row in read_table(images[at]).iter_rows(named=True)}
         for number in range(at * count, (at + 1) * count):
-            boxes = defaultdict(list)
+            candidates_by_image = defaultdict(list)
             for row in read_table(regions[number]).filter("candidate").iter_rows(named=True):
-                boxes[row["image_id"]].append(row)
+                candidates_by_image[row["image_id"]].append(row)
             with Shard(sources[number]) as shard:
-                for image_id in sorted({name for known, name in wanted if known == source} & set(shard.ids)):
-                    picture, held = shard.get("picture", image_id), boxes[image_id]
-                    every = _png(frames(held, picture.shape[:2]), bits=True)
+                for image_id in sorted(
+                    {name for line_source, name in lines_by_image if line_source == source} & set(shard.ids)
+                ):
+                    picture, candidates = shard.get("picture", image_id), candidates_by_image[image_id]
+                    frames_png = _png(frames(candidates, picture.shape[:2]), bits=True)
                     png = _png(picture[..., ::-1])
-                    for line in wanted[source, image_id]:
-                        rows.append(_row(line, png, every, held, picture.shape[:2], facts[image_id]))
+                    for line in lines_by_image[source, image_id]:
+                        rows.append(_row(line, png, frames_png, candidates, picture.shape[:2], facts[image_id]))
     write_table(shown, pl.DataFrame(rows, schema=schema(JUDGED), orient="row").sort("unit"), JUDGED)
 
 
@@ -69,12 +71,14 @@ def draw(lines: Sequence[dict], options: AuditUnitsOptions) -> list[dict]:
     return order[: options.queries] if options.queries else order
 
 
-def _row(line: Mapping, png: bytes, every: bytes, held: list[dict], shape: tuple[int, int], image: Mapping) -> tuple:
-    answer = [row for row in held if row["region"] in line["regions"]]
+def _row(
+    line: Mapping, png: bytes, frames_png: bytes, candidates: list[dict], shape: tuple[int, int], image: Mapping
+) -> tuple:
+    answer = [row for row in candidates if row["region"] in line["regions"]]
     facts = [["Query", line["query"]], ["Kind of image", image["modality"] or image["domain"]]]
     hint = "Left and right are the patient's." if image["radiological"] else ""
     mask = _png(filled(answer, shape), bits=True)
-    return line["query_id"], png, mask, QUESTION, hint, facts, "", "", every, bool(image["radiological"])
+    return line["query_id"], png, mask, QUESTION, hint, facts, "", "", frames_png, bool(image["radiological"])
 
 
 def filled(rows: Iterable[Mapping], shape: tuple[int, int]) -> np.ndarray:
@@ -96,5 +100,5 @@ def frames(rows: Iterable[Mapping], shape: tuple[int, int]) -> np.ndarray:
 
 
 def _png(image: np.ndarray, bits: bool = False) -> bytes:
-    how = [cv2.IMWRITE_PNG_COMPRESSION, 6, *((cv2.IMWRITE_PNG_BILEVEL, 1) if bits else ())]
-    return encoded(".png", image, how)
+    parameters = [cv2.IMWRITE_PNG_COMPRESSION, 6, *((cv2.IMWRITE_PNG_BILEVEL, 1) if bits else ())]
+    return encoded(".png", image, parameters)

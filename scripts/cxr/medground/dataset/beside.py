@@ -41,33 +41,38 @@ class BesideOptions:
     shards: list
 
 
-def _row(table: str, row: str, what: str, paper: object, ours: object, unit: str, note: str = "") -> dict:
+def _row(table: str, row: str, column: str, paper: object, ours: object, unit: str, note: str = "") -> dict:
     numbers = (None if value is None else float(value) for value in (paper, ours))
-    return dict(zip(BESIDE, (table, row, what, *numbers, unit, note), strict=True))
+    return dict(zip(BESIDE, (table, row, column, *numbers, unit, note), strict=True))
 
 
-def found(names: Sequence[str], images: Sequence[pl.DataFrame], regions: Sequence[pl.DataFrame], lost: Sequence[int]):
+def found(
+    names: Sequence[str],
+    images: Sequence[pl.DataFrame],
+    regions: Sequence[pl.DataFrame],
+    excluded_counts: Sequence[int],
+):
     """Yield the rows of :data:`FOUND` of each source and split, and of all."""
-    every = []
-    for name, table, part, gone in zip(names, images, regions, lost, strict=True):
-        split = dict(table.select("image_id", "split").iter_rows())
+    source_rows = []
+    for name, table, part, num_excluded in zip(names, images, regions, excluded_counts, strict=True):
+        split_by_image = dict(table.select("image_id", "split").iter_rows())
         pairs = part.select("image_id", "label").unique()["image_id"].to_list()
         domains = table["domain"].unique().to_list()
-        for chosen in (*PRINTED_SPLITS.values(), "all"):
-            every.append(
+        for split_name in (*PRINTED_SPLITS.values(), "all"):
+            source_rows.append(
                 {
-                    "source": name, "domain": domains[0] if len(domains) == 1 else "various", "split": chosen,
-                    "images": sum(chosen in ("all", one) for one in split.values()),
-                    "image_classes": sum(chosen in ("all", split[one]) for one in pairs),
-                    "excluded": gone if chosen == "all" else None,
+                    "source": name, "domain": domains[0] if len(domains) == 1 else "various", "split": split_name,
+                    "images": sum(split_name in ("all", image_split) for image_split in split_by_image.values()),
+                    "image_classes": sum(split_name in ("all", split_by_image[image_id]) for image_id in pairs),
+                    "excluded": num_excluded if split_name == "all" else None,
                 }
             )  # fmt: skip
-    yield from every
-    for chosen in (*PRINTED_SPLITS.values(), "all"):
-        rows = [row for row in every if row["split"] == chosen]
-        sums = {what: sum(row[what] for row in rows) for what in ("images", "image_classes")}
-        gone = sum(row["excluded"] for row in rows) if chosen == "all" else None
-        yield {"source": "total", "domain": "various", "split": chosen, **sums, "excluded": gone}
+    yield from source_rows
+    for split_name in (*PRINTED_SPLITS.values(), "all"):
+        rows = [row for row in source_rows if row["split"] == split_name]
+        sums = {unit: sum(row[unit] for row in rows) for unit in ("images", "image_classes")}
+        num_excluded = sum(row["excluded"] for row in rows) if split_name == "all" else None
+        yield {"source": "total", "domain": "various", "split": split_name, **sums, "excluded": num_excluded}
 
 
 def first(tables: Mapping, queries: int) -> Iterator[dict]:
@@ -96,14 +101,16 @@ def second(tables: Mapping, statistics: pl.DataFrame, domains: Mapping[str, str]
             f"printed as {printed[split + '_images']}",
         )
         yield _row("Table 2", split, "words a query", printed[f"avg_words_{split}"], row.get("words"), "words")
-        held = statistics.filter(pl.col("source") != "total", split=split).to_dicts()
-        count = sum(one["queries"] for one in held)
+        source_rows = statistics.filter(pl.col("source") != "total", split=split).to_dicts()
+        count = sum(source_row["queries"] for source_row in source_rows)
         shares = printed[f"{split}_modality_percent"]
-        own = {}
-        for one in held:
-            own[domains[one["source"]]] = own.get(domains[one["source"]], 0) + one["queries"]
-        for domain in sorted(shares.keys() | own):
-            ours = 100 * own.get(domain, 0) / count if count else None
+        queries_by_domain = {}
+        for source_row in source_rows:
+            queries_by_domain[domains[source_row["source"]]] = (
+                queries_by_domain.get(domains[source_row["source"]], 0) + source_row["queries"]
+            )
+        for domain in sorted(shares.keys() | queries_by_domain):
+            ours = 100 * queries_by_domain.get(domain, 0) / count if count else None
             yield _row("Table 2", f"{split}: {domain}", "share of the queries", shares.get(domain), ours, "%")
 
 
@@ -112,8 +119,10 @@ def fifth(tables: Mapping, rows: Sequence[Mapping]) -> Iterator[dict]:
     ours = {(row["source"].lower(), row["split"]): row for row in rows if row["split"] in PRINTED_SPLITS.values()}
     for name, printed in tables["table5"]["rows"].items():
         for column, split in PRINTED_SPLITS.items():
-            own = ours.pop((name.lower(), split), None) or {}
-            yield _row("Table 5", name, column, printed[column], own.get("images"), "images", printed.get("note", ""))
+            our_row = ours.pop((name.lower(), split), None) or {}
+            yield _row(
+                "Table 5", name, column, printed[column], our_row.get("images"), "images", printed.get("note", "")
+            )
     for (name, split), row in ours.items():
         yield _row("Table 5", name, split, None, row["images"], "images", "not of the paper" if name != "total" else "")
 
@@ -122,16 +131,18 @@ def sixth(tables: Mapping, rates: pl.DataFrame) -> Iterator[dict]:
     """Yield Table 6: queries left by each stage, share of the candidates."""
     printed = tables["table6"]
     ours = {(row["source"].lower(), row["split"], row["stage"]): row for row in rates.to_dicts()}
-    for name, held in printed["rows"].items():
+    for name, printed_row in printed["rows"].items():
         for at, split in enumerate(("train", "test")):
             for stage in ("I", "II", "III"):
                 row = ours.get((name.lower(), "all" if name == "Total" else split, stage))
-                own = row["kept_share"] if row else None
-                note = held.get("note", "") if (split, stage) == ("test", "III") else ""
-                yield _row("Table 6", f"{name}, {split}", f"kept after {stage}", held[stage][at], own, "%", note)
-    known = {name.lower() for name in printed["rows"]}
+                our_share = row["kept_share"] if row else None
+                note = printed_row.get("note", "") if (split, stage) == ("test", "III") else ""
+                yield _row(
+                    "Table 6", f"{name}, {split}", f"kept after {stage}", printed_row[stage][at], our_share, "%", note
+                )
+    printed_names = {name.lower() for name in printed["rows"]}
     for (name, split, stage), row in ours.items():
-        if name not in known and split in ("train", "test"):
+        if name not in printed_names and split in ("train", "test"):
             note = f"{row['unjudged']} of them unjudged" if row["unjudged"] else ""
             yield _row("Table 6", f"{name}, {split}", f"kept after {stage}", None, row["kept_share"], "%", note)
 
@@ -146,20 +157,20 @@ def run(
     """
     tables = yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
     count = len(options.shards)
-    read = [read_table(path) for path in images]
-    parts = [
+    image_tables = [read_table(path) for path in images]
+    region_tables = [
         pl.concat([read_table(path) for path in regions[at * count : (at + 1) * count]])
         for at in range(len(options.sources))
     ]
-    rows = list(found(options.sources, read, parts, [len(read_table(path)) for path in excluded]))
+    rows = list(found(options.sources, image_tables, region_tables, [len(read_table(path)) for path in excluded]))
     write_table(counted, pl.DataFrame(rows, schema=schema(FOUND)), FOUND)
-    made = read_table(statistics)
+    statistics_table = read_table(statistics)
     domains = {row["source"]: row["domain"] for row in rows}
-    queries = made.filter(source="total")["queries"].sum()
-    told = [
+    queries = statistics_table.filter(source="total")["queries"].sum()
+    comparison_rows = [
         *first(tables, queries),
-        *second(tables, made, domains),
+        *second(tables, statistics_table, domains),
         *fifth(tables, rows),
         *sixth(tables, read_table(rates)),
     ]
-    write_table(beside, pl.DataFrame(told, schema=schema(BESIDE)), BESIDE)
+    write_table(beside, pl.DataFrame(comparison_rows, schema=schema(BESIDE)), BESIDE)

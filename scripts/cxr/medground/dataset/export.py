@@ -80,9 +80,9 @@ def audited_lines(lines: Sequence[dict], audit: str) -> list[dict]:
     ``audit``: the table audit.parquet of the stage review.
     """
     votes = dict(read_table(audit).select("query_id", "accepted").iter_rows())
-    if gone := sorted(votes.keys() - {line["query_id"] for line in lines}):
+    if missing_ids := sorted(votes.keys() - {line["query_id"] for line in lines}):
         raise UserError(
-            f"medground.audit: {len(gone)} judged queries stand no longer, {gone[0]} is one: give the audit of this "
+            f"medground.audit: {len(missing_ids)} judged queries stand no longer, {missing_ids[0]} is one: give the audit of this "
             "dataset"
         )
     return [line for line in lines if votes.get(line["query_id"])]
@@ -96,12 +96,12 @@ def resized_sides(width: int, height: int, patch: int, merge: int, min_pixels: i
     """
     unit = patch * merge
     sides = np.array([width, height], np.float64)
-    found = np.maximum(unit, np.round(sides / unit) * unit)
-    if found.prod() > max_pixels:
-        found = np.maximum(unit, np.floor(sides * np.sqrt(max_pixels / sides.prod()) / unit) * unit)
-    elif found.prod() < min_pixels:
-        found = np.ceil(sides * np.sqrt(min_pixels / sides.prod()) / unit) * unit
-    return Seen(int(found[0]), int(found[1]))
+    resized = np.maximum(unit, np.round(sides / unit) * unit)
+    if resized.prod() > max_pixels:
+        resized = np.maximum(unit, np.floor(sides * np.sqrt(max_pixels / sides.prod()) / unit) * unit)
+    elif resized.prod() < min_pixels:
+        resized = np.ceil(sides * np.sqrt(min_pixels / sides.prod()) / unit) * unit
+    return Seen(int(resized[0]), int(resized[1]))
 
 
 def run(
@@ -113,54 +113,62 @@ def run(
     ``lines``: files of the splits, and zero_shot; ``regions``, ``sources``: for each source and shard; ``audit``: the
     experts' votes, by which the test split is filtered. Raises UserError.
     """
-    held = {Path(path).stem: list(read_lines(path)) for path in lines}
-    left: Counter = Counter()
+    lines_by_split = {Path(path).stem: list(read_lines(path)) for path in lines}
+    excluded_by_reason: Counter = Counter()
     if options.audited:
-        kept = audited_lines(held["test"], (audit or [""])[0])
-        left["test lines that are not audited or were not accepted"] = len(held["test"]) - len(kept)
-        held["test"] = kept
+        accepted_lines = audited_lines(lines_by_split["test"], (audit or [""])[0])
+        excluded_by_reason["test lines that are not audited or were not accepted"] = len(lines_by_split["test"]) - len(
+            accepted_lines
+        )
+        lines_by_split["test"] = accepted_lines
     if "pixels" not in options.withhold and not options.allow_nd:
-        for name, every in held.items():
-            held[name] = [line for line in every if not no_derivatives(line["licence"])]
-            left["lines whose licence forbids derivatives"] += len(every) - len(held[name])
-    with whole(folder) as made:
-        shown = _shown(held, regions, sources, made, options)
+        for name, split_lines in lines_by_split.items():
+            lines_by_split[name] = [line for line in split_lines if not no_derivatives(line["licence"])]
+            excluded_by_reason["lines whose licence forbids derivatives"] += len(split_lines) - len(
+                lines_by_split[name]
+            )
+    with whole(folder) as staging_dir:
+        samples_by_split = _shown(lines_by_split, regions, sources, staging_dir, options)
         {"messages": _messages, "swift": _swift, "sharegpt": _sharegpt, "coco": _coco, "refcoco": _refcoco, "hf": _hf}[
             options.format
-        ](made, shown, options)
-        head = (made / "README.md").read_text(encoding="utf-8") if (made / "README.md").is_file() else ""
-        (made / "README.md").write_text(head + _card(shown, left, options), encoding="utf-8")
+        ](staging_dir, samples_by_split, options)
+        head = (staging_dir / "README.md").read_text(encoding="utf-8") if (staging_dir / "README.md").is_file() else ""
+        (staging_dir / "README.md").write_text(
+            head + _card(samples_by_split, excluded_by_reason, options), encoding="utf-8"
+        )
 
 
 def _shown(
-    held: Mapping[str, list[dict]], regions: Sequence[str], sources: Sequence[str], folder: Path,
+    lines_by_split: Mapping[str, list[dict]], regions: Sequence[str], sources: Sequence[str], folder: Path,
     options: ExportOptions,
 ) -> dict[str, list[Shown]]:  # fmt: skip
     """Return {file of lines: lines with their boxes in pixels}, and write the pictures."""
-    wanted = {(line["source"], line["image_id"]) for every in held.values() for line in every}
+    image_keys = {(line["source"], line["image_id"]) for split_lines in lines_by_split.values() for line in split_lines}
     boxes: dict[tuple[str, str], dict[int, Mapping]] = defaultdict(dict)
     sizes: dict[tuple[str, str], tuple[int, int]] = {}
     count = len(options.shards)
     for number, (table, shard_file) in enumerate(zip(regions, sources, strict=True)):
         source = options.sources[number // count]
         for row in read_table(table).iter_rows(named=True):
-            if (source, row["image_id"]) in wanted:
+            if (source, row["image_id"]) in image_keys:
                 boxes[source, row["image_id"]][row["region"]] = row
         with Shard(shard_file) as shard:
             for image_id in shard.ids:
-                if (source, image_id) in wanted:
+                if (source, image_id) in image_keys:
                     picture = shard.get("picture", image_id)
                     sizes[source, image_id] = picture.shape[1], picture.shape[0]
                     _save(folder / f"images/{source}/{image_id}.png", picture, options)
-    found: dict[str, list[Shown]] = {}
-    for name, every in held.items():
-        found[name] = []
-        for line in every:
+    samples_by_split: dict[str, list[Shown]] = {}
+    for name, split_lines in lines_by_split.items():
+        samples_by_split[name] = []
+        for line in split_lines:
             key = line["source"], line["image_id"]
-            own = [boxes[key][one] for one in line["regions"]]
-            placed = [[float(row[side]) for side in SIDES] for row in own]
-            found[name].append(Shown(line, key[1], *sizes[key], placed, [row["label"] for row in own]))
-    return found
+            region_rows = [boxes[key][region] for region in line["regions"]]
+            placed = [[float(row[side]) for side in SIDES] for row in region_rows]
+            samples_by_split[name].append(
+                Shown(line, key[1], *sizes[key], placed, [row["label"] for row in region_rows])
+            )
+    return samples_by_split
 
 
 def _save(path: Path, picture: np.ndarray, options: ExportOptions) -> None:
@@ -170,100 +178,128 @@ def _save(path: Path, picture: np.ndarray, options: ExportOptions) -> None:
     path.write_bytes(encoded(".png", picture[..., ::-1], [cv2.IMWRITE_PNG_COMPRESSION, 3]))
 
 
-def conversation(one: Shown, options: ExportOptions) -> Conversation:
+def conversation(sample: Shown, options: ExportOptions) -> Conversation:
     """Return a line as a question for boxes and its answer, in the coordinates of the options."""
-    line = one.line
-    seen = Seen(one.width, one.height)
+    line = sample.line
+    picture_size = Seen(sample.width, sample.height)
     if options.coordinates == "pixels_resized":
-        seen = resized_sides(one.width, one.height, **options.resized)
+        picture_size = resized_sides(sample.width, sample.height, **options.resized)
     convention = convention_of("grid1000" if options.coordinates == "grid1000" else "pixels_resized")
     fractions = np.array(line["boxes"], np.float64) / 1000
     if options.coordinates == "pixels_original":
         boxes = [[int(np.floor(value + 0.5)) for value in box] for box in line["boxes_px"]]
-        told = [{"bbox_2d": box} for box in boxes]
-        answer = json.dumps(told[0] if len(told) == 1 else told)
+        box_entries = [{"bbox_2d": box} for box in boxes]
+        answer = json.dumps(box_entries[0] if len(box_entries) == 1 else box_entries)
     else:
-        answer = convention.answer(fractions.tolist(), seen)
+        answer = convention.answer(fractions.tolist(), picture_size)
     question = locate(line["query"], convention)
-    picture = "" if "pixels" in options.withhold else one.file
-    more = {name: line[name] for name in CARRIED if name != "query_id"}
-    return Conversation(line["query_id"], picture, [Turn(question, answer)], line["query"], one.boxes, more)
+    picture = "" if "pixels" in options.withhold else sample.file
+    extra_fields = {name: line[name] for name in CARRIED if name != "query_id"}
+    return Conversation(line["query_id"], picture, [Turn(question, answer)], line["query"], sample.boxes, extra_fields)
 
 
-def _of_splits(writer: Callable[[Path, Iterator[Conversation]], None], folder: Path, shown, options, ending: str):
-    for name, every in shown.items():
-        writer(folder / f"{name}{ending}", (conversation(one, options) for one in every))
+def _of_splits(
+    writer: Callable[[Path, Iterator[Conversation]], None], folder: Path, samples_by_split, options, ending: str
+):
+    for name, samples in samples_by_split.items():
+        writer(folder / f"{name}{ending}", (conversation(sample, options) for sample in samples))
 
 
-def _messages(folder: Path, shown: Mapping[str, list[Shown]], options: ExportOptions) -> None:
-    _of_splits(lambda path, held: write_lines(path, map(messages, held)), folder, shown, options, ".jsonl")
+def _messages(folder: Path, samples_by_split: Mapping[str, list[Shown]], options: ExportOptions) -> None:
+    _of_splits(
+        lambda path, conversations: write_lines(path, map(messages, conversations)),
+        folder,
+        samples_by_split,
+        options,
+        ".jsonl",
+    )
 
 
-def _swift(folder: Path, shown: Mapping[str, list[Shown]], options: ExportOptions) -> None:
-    _of_splits(lambda path, held: write_lines(path, map(swift, held)), folder, shown, options, ".jsonl")
+def _swift(folder: Path, samples_by_split: Mapping[str, list[Shown]], options: ExportOptions) -> None:
+    _of_splits(
+        lambda path, conversations: write_lines(path, map(swift, conversations)),
+        folder,
+        samples_by_split,
+        options,
+        ".jsonl",
+    )
 
 
-def _sharegpt(folder: Path, shown: Mapping[str, list[Shown]], options: ExportOptions) -> None:
-    _of_splits(lambda path, held: write_entries(path, map(sharegpt, held)), folder, shown, options, ".json")
+def _sharegpt(folder: Path, samples_by_split: Mapping[str, list[Shown]], options: ExportOptions) -> None:
+    _of_splits(
+        lambda path, conversations: write_entries(path, map(sharegpt, conversations)),
+        folder,
+        samples_by_split,
+        options,
+        ".json",
+    )
 
 
-def _coco(folder: Path, shown: Mapping[str, list[Shown]], options: ExportOptions) -> None:
-    for name, every in shown.items():
-        _instances(folder / f"instances_{name}.json", every)
+def _coco(folder: Path, samples_by_split: Mapping[str, list[Shown]], options: ExportOptions) -> None:
+    for name, samples in samples_by_split.items():
+        _instances(folder / f"instances_{name}.json", samples)
 
 
-def _instances(path: Path, every: Sequence[Shown]) -> dict[tuple[str, str, int], tuple[int, int, int]]:
+def _instances(path: Path, samples: Sequence[Shown]) -> dict[tuple[str, str, int], tuple[int, int, int]]:
     """Write the file of one split; returns {(source, image, region): numbers of annotation, image, category}."""
-    labels = sorted({label for one in every for label in one.labels})
+    labels = sorted({label for sample in samples for label in sample.labels})
     kinds = categories(labels, "region")
     numbers = {kind["name"]: kind["id"] for kind in kinds}
     images: dict[tuple[str, str], list[Shown]] = defaultdict(list)
-    for one in every:
-        images[one.line["source"], one.line["image_id"]].append(one)
-    found: dict[tuple[str, str, int], tuple[int, int, int]] = {}
+    for sample in samples:
+        images[sample.line["source"], sample.line["image_id"]].append(sample)
+    numbers_by_region: dict[tuple[str, str, int], tuple[int, int, int]] = {}
     with Writer(path, {"description": "MedGround: boxes that verified queries mean"}, kinds) as writer:
-        for key, held in images.items():
-            first = held[0]
-            told = {name: first.line[name] for name in ("source", "domain", "licence")}
-            image = writer.image(file_name=first.file, width=first.width, height=first.height, **told)
-            asked = defaultdict(list)
-            of = {}
-            for one in held:
-                for region, box, label in zip(one.line["regions"], one.boxes, one.labels, strict=True):
-                    asked[region].append(one.line["query_id"])
-                    of[region] = box, label
-            for region in sorted(of):
-                (x1, y1, x2, y2), label = of[region]
-                drawn = {"bbox": [x1, y1, x2 - x1, y2 - y1], "area": (x2 - x1) * (y2 - y1), "iscrowd": 0}
-                found[*key, region] = len(found) + 1, image, numbers[label]
-                writer.annotate(image, label, drawn, region=region, query_ids=asked[region])
-    return found
+        for key, image_samples in images.items():
+            first = image_samples[0]
+            image_fields = {name: first.line[name] for name in ("source", "domain", "licence")}
+            image = writer.image(file_name=first.file, width=first.width, height=first.height, **image_fields)
+            query_ids_by_region = defaultdict(list)
+            box_by_region = {}
+            for sample in image_samples:
+                for region, box, label in zip(sample.line["regions"], sample.boxes, sample.labels, strict=True):
+                    query_ids_by_region[region].append(sample.line["query_id"])
+                    box_by_region[region] = box, label
+            for region in sorted(box_by_region):
+                (x1, y1, x2, y2), label = box_by_region[region]
+                annotation = {"bbox": [x1, y1, x2 - x1, y2 - y1], "area": (x2 - x1) * (y2 - y1), "iscrowd": 0}
+                numbers_by_region[*key, region] = len(numbers_by_region) + 1, image, numbers[label]
+                writer.annotate(image, label, annotation, region=region, query_ids=query_ids_by_region[region])
+    return numbers_by_region
 
 
-def _refcoco(folder: Path, shown: Mapping[str, list[Shown]], options: ExportOptions) -> None:
+def _refcoco(folder: Path, samples_by_split: Mapping[str, list[Shown]], options: ExportOptions) -> None:
     """Write instances.json of all splits and refs.json beside it."""
-    every = [one for held in shown.values() for one in held]
-    numbers = _instances(folder / "instances.json", every)
+    samples = [sample for split_samples in samples_by_split.values() for sample in split_samples]
+    numbers = _instances(folder / "instances.json", samples)
     refs = []
-    for name, held in shown.items():
-        for one in held:
-            line = one.line
-            own = [numbers[line["source"], line["image_id"], region] for region in line["regions"]]
+    for name, split_samples in samples_by_split.items():
+        for sample in split_samples:
+            line = sample.line
+            region_numbers = [numbers[line["source"], line["image_id"], region] for region in line["regions"]]
             split = {"validate": "val"}.get(name, name)
             refs.append(
-                Reference(line["query_id"], line["query"], own[0][1], [at[0] for at in own], own[0][2], split, one.file)
+                Reference(
+                    line["query_id"],
+                    line["query"],
+                    region_numbers[0][1],
+                    [at[0] for at in region_numbers],
+                    region_numbers[0][2],
+                    split,
+                    sample.file,
+                )
             )
     write_refs(folder / "refs.json", refs)
 
 
-def _hf(folder: Path, shown: Mapping[str, list[Shown]], options: ExportOptions) -> None:
+def _hf(folder: Path, samples_by_split: Mapping[str, list[Shown]], options: ExportOptions) -> None:
     """Write data/{split}.parquet with the pictures inside, and the head of the card."""
     columns = {name: kind for name, kind in PARQUET.items() if name != "image" or "pixels" not in options.withhold}
-    files = {name: every for name, every in shown.items() if every}
-    for name, every in files.items():
+    files = {name: samples for name, samples in samples_by_split.items() if samples}
+    for name, samples in files.items():
         path = folder / f"data/{name}-00000.parquet"
         path.parent.mkdir(exist_ok=True)
-        rows = [_row(folder, one, columns) for one in every]
+        rows = [_row(folder, sample, columns) for sample in samples]
         pl.DataFrame(rows, schema=columns).write_parquet(path, compression="zstd", statistics=False)
     for path in sorted(folder.glob("images/*/*.png")):
         path.unlink()
@@ -276,11 +312,11 @@ def _hf(folder: Path, shown: Mapping[str, list[Shown]], options: ExportOptions) 
     (folder / "README.md").write_text(f"---\n{yaml.safe_dump(head, sort_keys=False)}---\n\n", encoding="utf-8")
 
 
-def _row(folder: Path, one: Shown, columns: Mapping) -> dict:
-    told = {name: one.line.get(name) for name in columns} | {"boxes": one.boxes, "grid": one.line["boxes"]}
+def _row(folder: Path, sample: Shown, columns: Mapping) -> dict:
+    row = {name: sample.line.get(name) for name in columns} | {"boxes": sample.boxes, "grid": sample.line["boxes"]}
     if "image" in columns:
-        told["image"] = {"bytes": (folder / one.file).read_bytes(), "path": f"{one.name}.png"}
-    return told
+        row["image"] = {"bytes": (folder / sample.file).read_bytes(), "path": f"{sample.name}.png"}
+    return row
 
 
 def _feature(name: str, kind: pl.DataType) -> dict:
@@ -291,17 +327,19 @@ def _feature(name: str, kind: pl.DataType) -> dict:
     return {"list": {"list": "float64" if name == "boxes" else "int64"}}
 
 
-def _card(shown: Mapping[str, list[Shown]], left: Mapping[str, int], options: ExportOptions) -> str:
+def _card(
+    samples_by_split: Mapping[str, list[Shown]], excluded_by_reason: Mapping[str, int], options: ExportOptions
+) -> str:
     """Return what the folder's README tells: counts, licences, coordinates, what was left out."""
-    counts = ", ".join(f"{name} {len(every)}" for name, every in shown.items())
-    every = [one.line for held in shown.values() for one in held]
-    licences = Counter((line["source"], line["licence"] or "none stated") for line in every)
+    counts = ", ".join(f"{name} {len(samples)}" for name, samples in samples_by_split.items())
+    all_lines = [sample.line for split_samples in samples_by_split.values() for sample in split_samples]
+    licences = Counter((line["source"], line["licence"] or "none stated") for line in all_lines)
     lines = [
         "# Referring queries of MedGround", "", f"Queries: {counts}. Format: {options.format}.",
         f"Coordinates in texts: {options.coordinates}. Boxes in fields of their own are pixels of the pictures.", "",
         "| source | licence of its pictures and masks | queries |", "|---|---|---|",
         *(f"| {source} | {licence} | {count} |" for (source, licence), count in sorted(licences.items())),
     ]  # fmt: skip
-    lines += [f"\nLeft out: {count} {what}." for what, count in left.items() if count]
+    lines += [f"\nLeft out: {count} {reason}." for reason, count in excluded_by_reason.items() if count]
     lines += ["\nThe pictures are withheld."] if "pixels" in options.withhold else []
     return "\n".join(lines) + "\n"

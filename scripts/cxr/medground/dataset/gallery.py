@@ -56,31 +56,31 @@ def run(
     ``accepted`` and ``made``: accepted lines and candidates; ``rejected``, ``sensitivity``: rejected queries and
     pairs; ``regions``, ``sources``: of each source and shard.
     """
-    held = [line for path in accepted for line in read_lines(path)]
-    every = {line["query_id"]: line for path in made for line in read_lines(path)}
+    accepted_lines = [line for path in accepted for line in read_lines(path)]
+    line_by_id = {line["query_id"]: line for path in made for line in read_lines(path)}
     cases = [
-        *_accepted(held, options), *_rejected(read_table(rejected).to_dicts(), every, options),
-        *_pairs(list(read_lines(sensitivity)), {line["query_id"]: line for line in held}, options),
+        *_accepted(accepted_lines, options), *_rejected(read_table(rejected).to_dicts(), line_by_id, options),
+        *_pairs(list(read_lines(sensitivity)), {line["query_id"]: line for line in accepted_lines}, options),
     ]  # fmt: skip
     images = _images({(case.source, case.image_id) for case in cases}, regions, sources, options)
     rows = []
-    with whole(folder) as into:
+    with whole(folder) as staging_dir:
         for number, case in enumerate(cases):
             name = f"{case.kind}-{number:02d}.jpg"
             answers = [line["regions"] for line in case.lines]
-            drawn = picture(*images[case.source, case.image_id], answers)
-            data = encoded(".jpg", drawn[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, options.quality])
-            (into / name).write_bytes(data)
-            rows.append(_row(case, name, hashlib.sha256(data).hexdigest()[:16]))
-        write_lines(into / "gallery.jsonl", rows)
+            framed_image = picture(*images[case.source, case.image_id], answers)
+            jpeg = encoded(".jpg", framed_image[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, options.quality])
+            (staging_dir / name).write_bytes(jpeg)
+            rows.append(_row(case, name, hashlib.sha256(jpeg).hexdigest()[:16]))
+        write_lines(staging_dir / "gallery.jsonl", rows)
 
 
 def _row(case: Case, name: str, digest: str) -> dict:
     first = case.lines[0]
-    shown = {"kind": case.kind, "file": name, "digest": digest, "source": case.source, "image_id": case.image_id}
-    shown |= {"split": first["split"], "trivial": first.get("trivial", False)}
+    row = {"kind": case.kind, "file": name, "digest": digest, "source": case.source, "image_id": case.image_id}
+    row |= {"split": first["split"], "trivial": first.get("trivial", False)}
     queries = [{"query": line["query"], "regions": [at + 1 for at in line["regions"]]} for line in case.lines]
-    return shown | {"queries": queries} | dict(case.told)
+    return row | {"queries": queries} | dict(case.told)
 
 
 def _by(rows: Sequence[Mapping], names: tuple[str, ...], options: GalleryOptions) -> Iterator[Mapping]:
@@ -89,9 +89,9 @@ def _by(rows: Sequence[Mapping], names: tuple[str, ...], options: GalleryOptions
     for row in sorted(
         rows, key=lambda row: stable_hash(options.seed, "gallery", row.get("query_id", row.get("first")))
     ):
-        held = groups[tuple(row[name] for name in names)]
-        if len(held) < options.each and row["image_id"] not in {one["image_id"] for one in held}:
-            held.append(row)
+        group = groups[tuple(row[name] for name in names)]
+        if len(group) < options.each and row["image_id"] not in {member["image_id"] for member in group}:
+            group.append(row)
     for key in sorted(groups):
         yield from groups[key]
 
@@ -100,8 +100,8 @@ def _accepted(lines: Sequence[Mapping], options: GalleryOptions) -> Iterator[Cas
     plain = [line for line in lines if not line["trivial"]] or list(lines)
     for line in _by(plain, ("source",), options):
         checks = line["checks"]
-        told = {"verdict": checks["verdict"], "judge": checks["judge"], "reason": _measured(checks)}
-        yield Case("accepted", line["source"], line["image_id"], (line,), told)
+        captions = {"verdict": checks["verdict"], "judge": checks["judge"], "reason": _measured(checks)}
+        yield Case("accepted", line["source"], line["image_id"], (line,), captions)
 
 
 def _measured(checks: Mapping) -> str:
@@ -109,42 +109,51 @@ def _measured(checks: Mapping) -> str:
     parts = [f"read: {', '.join(checks['read'])}"] if checks["read"] else []
     parts += [f"order: {checks['ordinal']}"] if checks["ordinal"] else []
     parts += [f"not read: {', '.join(checks['unread'])}"] if checks["unread"] else []
-    effects = [f"{one['effect']:+.1f}" for one in checks["observed"] if one.get("effect") is not None]
+    effects = [
+        f"{observation['effect']:+.1f}" for observation in checks["observed"] if observation.get("effect") is not None
+    ]
     parts += [f"contrast of the boxes: {', '.join(effects)} SD"] if effects else []
-    seen = [harmless(one["observed"])[:SEEN] for one in checks["observed"] if one.get("observed")]
-    return "; ".join([*parts, *(f"the judge saw: {words}" for words in seen)])
+    observations = [
+        harmless(observation["observed"])[:SEEN] for observation in checks["observed"] if observation.get("observed")
+    ]
+    return "; ".join([*parts, *(f"the judge saw: {words}" for words in observations)])
 
 
-def _rejected(rows: Sequence[Mapping], every: Mapping[str, Mapping], options: GalleryOptions) -> Iterator[Case]:
-    known = [row for row in rows if row["query_id"] in every and every[row["query_id"]].get("regions")]
-    for row in _by(known, ("stage", "reason"), options):
-        told = {"verdict": f"rejected by stage {row['stage']}", "reason": f"{row['reason']} {row['detail']}".strip()}
-        yield Case("rejected", row["source"], row["image_id"], (every[row["query_id"]],), told)
+def _rejected(rows: Sequence[Mapping], line_by_id: Mapping[str, Mapping], options: GalleryOptions) -> Iterator[Case]:
+    rows_with_regions = [
+        row for row in rows if row["query_id"] in line_by_id and line_by_id[row["query_id"]].get("regions")
+    ]
+    for row in _by(rows_with_regions, ("stage", "reason"), options):
+        captions = {
+            "verdict": f"rejected by stage {row['stage']}",
+            "reason": f"{row['reason']} {row['detail']}".strip(),
+        }
+        yield Case("rejected", row["source"], row["image_id"], (line_by_id[row["query_id"]],), captions)
 
 
-def _pairs(pairs: Sequence[Mapping], known: Mapping[str, Mapping], options: GalleryOptions) -> Iterator[Case]:
+def _pairs(pairs: Sequence[Mapping], line_by_id: Mapping[str, Mapping], options: GalleryOptions) -> Iterator[Case]:
     for pair in _by(pairs, ("source",), options):
-        lines = known[pair["first"]], known[pair["second"]]
-        told = {"verdict": "pair", "reason": "of one class" if pair["same_class"] else "of two classes"}
-        yield Case("pair", pair["source"], pair["image_id"], lines, told)
+        lines = line_by_id[pair["first"]], line_by_id[pair["second"]]
+        captions = {"verdict": "pair", "reason": "of one class" if pair["same_class"] else "of two classes"}
+        yield Case("pair", pair["source"], pair["image_id"], lines, captions)
 
 
 def _images(
-    wanted: set[tuple[str, str]], regions: Sequence[str], sources: Sequence[str], options: GalleryOptions
+    image_keys: set[tuple[str, str]], regions: Sequence[str], sources: Sequence[str], options: GalleryOptions
 ) -> dict[tuple[str, str], tuple[np.ndarray, list[Mapping]]]:
     """Return {(source, image): its picture and its candidates' rows}."""
-    found, count = {}, len(options.shards)
+    images, count = {}, len(options.shards)
     for number, (table, path) in enumerate(zip(regions, sources, strict=True)):
         source = options.sources[number // count]
         rows: dict[str, list] = defaultdict(list)
         for row in read_table(table).filter("candidate").iter_rows(named=True):
-            if (source, row["image_id"]) in wanted:
+            if (source, row["image_id"]) in image_keys:
                 rows[row["image_id"]].append(row)
         with Shard(path) as shard:
             for image_id in shard.ids:
-                if (source, image_id) in wanted:
-                    found[source, image_id] = shard.get("picture", image_id), rows[image_id]
-    return found
+                if (source, image_id) in image_keys:
+                    images[source, image_id] = shard.get("picture", image_id), rows[image_id]
+    return images
 
 
 def picture(image: np.ndarray, candidates: Sequence[Mapping], answers: Sequence[Sequence[int]]) -> np.ndarray:

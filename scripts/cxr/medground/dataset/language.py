@@ -67,18 +67,18 @@ class Lexicon:
 
     def __init__(self, facts: Facts, domain: str):
         logic, language = _known()
-        found: dict[str, tuple[str, str]] = {}
+        entry_by_phrase: dict[str, tuple[str, str]] = {}
 
         def add(phrases: Iterable[str], slot: str, concept: str) -> None:
             for phrase in phrases:
-                found.setdefault(str(phrase).lower(), (slot, concept))
+                entry_by_phrase.setdefault(str(phrase).lower(), (slot, concept))
 
-        for name, one in class_words(facts.classes).items():
-            add((one.one, one.many), "class", f"class {name}")
-            for word, many in one.parents.items():
-                add((word, many), "class", f"class {word}")
-        for one, many in logic["generic"].items():
-            add((one, many), "class", "")
+        for name, noun in class_words(facts.classes).items():
+            add((noun.one, noun.many), "class", f"class {name}")
+            for word, plural in noun.parents.items():
+                add((word, plural), "class", f"class {word}")
+        for noun, plural in logic["generic"].items():
+            add((noun, plural), "class", "")
         for zone in VALID_LOCATIONS:
             if zone.partition(" ")[2] != "lung":
                 add(zone_words(zone), "place", f"zone {zone}")
@@ -95,25 +95,25 @@ class Lexicon:
         add(logic["all"], "number", "")
         self.spatial = {phrase for words in logic["relations"].values() for phrase in words}
         self.spatial |= {"leftmost", "rightmost", "topmost", "lowest", "uppermost", *language["spatial"]}
-        self.spatial |= {phrase for phrase, (slot, _) in found.items() if slot == "place"}
+        self.spatial |= {phrase for phrase, (slot, _) in entry_by_phrase.items() if slot == "place"}
         add(self.spatial, "place", "")
-        self.phrases = found
-        self.longest = max(len(phrase.split()) for phrase in found)
+        self.phrases = entry_by_phrase
+        self.longest = max(len(phrase.split()) for phrase in entry_by_phrase)
 
     def read(self, text: str) -> list[tuple[str, str, str]]:
         """Return (words, slot, concept) of a text, the longest phrase first."""
-        parts, found, at = re.findall(r"[\w&'-]+", text.lower()), [], 0
+        parts, phrases, at = re.findall(r"[\w&'-]+", text.lower()), [], 0
         while at < len(parts):
             for count in range(min(self.longest, len(parts) - at), 0, -1):
                 phrase = " ".join(parts[at : at + count])
-                if held := self.phrases.get(phrase):
-                    found.append((phrase, *held))
+                if entry := self.phrases.get(phrase):
+                    phrases.append((phrase, *entry))
                     break
             else:
-                found.append((parts[at], "", ""))
+                phrases.append((parts[at], "", ""))
                 count = 1
             at += count
-        return found
+        return phrases
 
 
 @dataclass(frozen=True)
@@ -130,31 +130,31 @@ class Measured:
 
 def measure(text: str, lexicon: Lexicon, concepts: int | None = None) -> Measured:
     """Return the measures of one text. ``concepts``: their number, where another engine than ours has counted them."""
-    read = lexicon.read(text)
-    own = {concept for _, _, concept in read if concept}
-    own |= {phrase for phrase, _, concept in read if phrase in lexicon.morphology and not concept}
-    shown = " ".join(f"<{slot}>" if slot in SLOTS[:4] else phrase for phrase, slot, _ in read)
+    phrases = lexicon.read(text)
+    distinct_concepts = {concept for _, _, concept in phrases if concept}
+    distinct_concepts |= {phrase for phrase, _, concept in phrases if phrase in lexicon.morphology and not concept}
+    skeleton = " ".join(f"<{slot}>" if slot in SLOTS[:4] else phrase for phrase, slot, _ in phrases)
     return Measured(
-        text, len(text.split()), len(own) if concepts is None else concepts,
-        len({phrase for phrase, *_ in read if phrase in lexicon.morphology}),
-        sum(phrase in lexicon.spatial for phrase, *_ in read), shown,
+        text, len(text.split()), len(distinct_concepts) if concepts is None else concepts,
+        len({phrase for phrase, *_ in phrases if phrase in lexicon.morphology}),
+        sum(phrase in lexicon.spatial for phrase, *_ in phrases), skeleton,
     )  # fmt: skip
 
 
-def row_of(held: Sequence[Measured]) -> dict:
+def row_of(queries: Sequence[Measured]) -> dict:
     """Return the measures of a group of queries."""
-    count, words = len(held), sum(one.words for one in held)
-    common = Counter(one.skeleton for one in held)
+    count, words = len(queries), sum(query.words for query in queries)
+    common = Counter(query.skeleton for query in queries)
     return {
         "queries": count,
         "words": words / count,
-        "entity_density": sum(one.concepts for one in held) / words,
-        "morphology": 100 * sum(one.morphology > 0 for one in held) / count,
-        "morphology_terms": sum(one.morphology for one in held) / count,
-        "spatial": sum(one.spatial for one in held) / count,
+        "entity_density": sum(query.concepts for query in queries) / words,
+        "morphology": 100 * sum(query.morphology > 0 for query in queries) / count,
+        "morphology_terms": sum(query.morphology for query in queries) / count,
+        "spatial": sum(query.spatial for query in queries) / count,
         "skeletons": len(common),
         "commonest": 100 * max(common.values()) / count,
-        "distinct": 100 * len({one.text for one in held}) / count,
+        "distinct": 100 * len({query.text for query in queries}) / count,
     }
 
 
@@ -166,7 +166,7 @@ def run(
 
     ``entities``: the table of concepts that another engine has counted, or none.
     """
-    counted = dict(read_table(entities[0]).iter_rows()) if entities else {}
+    concepts_by_query = dict(read_table(entities[0]).iter_rows()) if entities else {}
     count = len(options.shards)
     facts = {}
     for at, name in enumerate(options.sources):
@@ -176,24 +176,24 @@ def run(
     files += [(Path(path).parent.name.removeprefix("label_"), path) for path in labels]
     lexicons: dict[tuple[str, str], Lexicon] = {}
     groups: dict[tuple[str, str, str], list[Measured]] = defaultdict(list)
-    heard: dict[tuple[str, str], Counter] = defaultdict(Counter)
+    word_counts: dict[tuple[str, str], Counter] = defaultdict(Counter)
     for kind, path in files:
         for line in read_lines(path):
             key = line["source"], line["domain"]
             lexicon = lexicons.setdefault(key, Lexicon(facts[key[0]], key[1]))
-            found = measure(line["query"], lexicon, counted.get(line["query"]))
+            measured = measure(line["query"], lexicon, concepts_by_query.get(line["query"]))
             for domain in (line["domain"], "total"):
-                groups[kind, domain, Path(path).stem].append(found)
+                groups[kind, domain, Path(path).stem].append(measured)
             if kind == QUERIES:
-                heard[line["domain"], Path(path).stem].update(set(re.findall(r"[a-z'-]+", line["query"].lower())))
+                word_counts[line["domain"], Path(path).stem].update(set(re.findall(r"[a-z'-]+", line["query"].lower())))
     rows = [dict(zip(LANGUAGE, key, strict=False)) | row_of(groups[key]) for key in _ordered(groups)]
     write_table(language, pl.DataFrame(rows, schema=schema(LANGUAGE)), LANGUAGE)
-    told = [
+    word_rows = [
         (*key, word, number)
-        for key in sorted(heard)
-        for word, number in sorted(heard[key].items(), key=lambda one: (-one[1], one[0]))[:MOST]
+        for key in sorted(word_counts)
+        for word, number in sorted(word_counts[key].items(), key=lambda pair: (-pair[1], pair[0]))[:MOST]
     ]
-    write_table(words, pl.DataFrame(told, schema=schema(WORDS), orient="row"), WORDS)
+    write_table(words, pl.DataFrame(word_rows, schema=schema(WORDS), orient="row"), WORDS)
 
 
 def _ordered(groups: Mapping[tuple[str, str, str], object]) -> list[tuple[str, str, str]]:

@@ -40,10 +40,10 @@ def drawn(table: pl.DataFrame) -> Figure:
         part = table.filter(split=split)
         for axes, (measure, label) in zip(row, MEASURES.items(), strict=True):
             for at, name in enumerate(sets):
-                known = dict(part.filter(set=name).select("domain", measure).iter_rows())
+                value_by_domain = dict(part.filter(set=name).select("domain", measure).iter_rows())
                 places = [number + (at - (len(sets) - 1) / 2) * width for number in range(len(domains))]
                 axes.bar(
-                    places, [known.get(domain, 0) for domain in domains], width,
+                    places, [value_by_domain.get(domain, 0) for domain in domains], width,
                     color=COLOURS[at % len(COLOURS)], label=name,
                 )  # fmt: skip
             axes.set_xticks(range(len(domains)), domains)

@@ -81,9 +81,11 @@ class Source:
 
 def words_of(line: Mapping, labels: Mapping[int, str], facts: Facts) -> str:
     """Return the class words of a line's answer, for the baseline that replaces each query by them."""
-    known = class_words(facts.classes)
-    counts = Counter(labels[one] for one in line["regions"])
-    return " and ".join(known[name].many if counts[name] > 1 else known[name].one for name in sorted(counts))
+    noun_by_class = class_words(facts.classes)
+    counts = Counter(labels[region] for region in line["regions"])
+    return " and ".join(
+        noun_by_class[name].many if counts[name] > 1 else noun_by_class[name].one for name in sorted(counts)
+    )
 
 
 def label_lines(source: Source, kind: str) -> Iterator[dict]:
@@ -102,19 +104,21 @@ def label_lines(source: Source, kind: str) -> Iterator[dict]:
     if kind == "replaced":
         return
     for image_id, line in sorted(first.items()):
-        held = labels[image_id]
-        names = sorted(set(held.values())) if kind == "class" else [None]
+        label_by_region = labels[image_id]
+        names = sorted(set(label_by_region.values())) if kind == "class" else [None]
         for name in names:
-            regions = [one for one in sorted(held) if name in (None, held[one])]
-            word = "region" if name is None else words_of({"regions": regions}, held, source.facts)
-            same = {key: line[key] for key in ("source", "image_id", "subject_id", "split", "domain", "modality")}
+            regions = [region for region in sorted(label_by_region) if name in (None, label_by_region[region])]
+            word = "region" if name is None else words_of({"regions": regions}, label_by_region, source.facts)
+            shared_fields = {
+                key: line[key] for key in ("source", "image_id", "subject_id", "split", "domain", "modality")
+            }
             yield (
                 {"query_id": f"{image_id}-{name or 'all'}"}
-                | same
+                | shared_fields
                 | {
                     "query": word,
                     "regions": regions,
-                    "boxes": [boxes[image_id][one] for one in regions],
+                    "boxes": [boxes[image_id][region] for region in regions],
                 }
             )
 
@@ -125,19 +129,22 @@ def pairs(lines: Sequence[Mapping], labels: Mapping[tuple[str, str], Mapping[int
     for line in lines:
         if line["split"] == "test" and line["kind"] == "single" and not line["trivial"]:
             by_image[line["source"], line["image_id"]].append(line)
-    for key, held in sorted(by_image.items()):
-        found = []
-        for at, one in enumerate(held):
-            for other in held[at + 1 :]:
-                first, second = (np.array(line["boxes"][0], np.float64) for line in (one, other))
-                if one["regions"] != other["regions"] and float(paired_iou(first, second)) <= options.pair_overlap:
-                    found.append((one, other))
-        if len(found) > options.pairs_per_image:
-            found = rng(options.seed, "pairs", *key).sample(found, options.pairs_per_image)
-        for one, other in found:
-            classes = [labels[key][line["regions"][0]] for line in (one, other)]
+    for key, image_lines in sorted(by_image.items()):
+        image_pairs = []
+        for at, first_line in enumerate(image_lines):
+            for second_line in image_lines[at + 1 :]:
+                first, second = (np.array(line["boxes"][0], np.float64) for line in (first_line, second_line))
+                if (
+                    first_line["regions"] != second_line["regions"]
+                    and float(paired_iou(first, second)) <= options.pair_overlap
+                ):
+                    image_pairs.append((first_line, second_line))
+        if len(image_pairs) > options.pairs_per_image:
+            image_pairs = rng(options.seed, "pairs", *key).sample(image_pairs, options.pairs_per_image)
+        for first_line, second_line in image_pairs:
+            classes = [labels[key][line["regions"][0]] for line in (first_line, second_line)]
             yield {
-                "source": key[0], "image_id": key[1], "first": one["query_id"], "second": other["query_id"],
+                "source": key[0], "image_id": key[1], "first": first_line["query_id"], "second": second_line["query_id"],
                 "same_class": classes[0] == classes[1],
             }  # fmt: skip
 
@@ -148,63 +155,67 @@ def conservation(source: Source, split: str, options: DatasetOptions) -> list[di
     ids = set(images["image_id"])
     queried = {line["image_id"] for line in source.accepted if line["split"] == split}
     rejected = source.rejected.filter(split=split)
-    made = [line for line in source.made if line["split"] == split]
+    candidate_lines = [line for line in source.made if line["split"] == split]
     accepted = [line for line in source.accepted if line["split"] == split]
-    lost = source.without.filter(pl.col("image_id").is_in(list(ids)))
+    without_regions = source.without.filter(pl.col("image_id").is_in(list(ids)))
     regions = source.regions.filter(pl.col("image_id").is_in(list(ids)))
     dropped = source.dropped.filter(pl.col("image_id").is_in(list(ids)))
     unasked = source.unasked.filter(split=split)
     stages = Counter(rejected["stage"])
     # by what became of their queries, not by what is left over: an image that vanished is in none of the three
     silent = {*unasked["image_id"], *rejected["image_id"]} - queried
-    counted = [
+    balances = [
         ("images", len(images), {
-            "with_queries": len(queried), "no_regions": len(lost), "no_query": len(silent),
+            "with_queries": len(queried), "no_regions": len(without_regions), "no_query": len(silent),
         }),
         ("components", len(regions) + len(dropped), {
             "candidates": int(regions["candidate"].sum()), "distractors": int((~regions["candidate"]).sum()),
             "dropped": len(dropped),
         }),
-        ("wanted", _wanted(source.name, regions, made, options), {"made": len(made), "unasked": len(unasked)}),
-        ("made", len(made), {
+        ("wanted", _wanted(source.name, regions, candidate_lines, options), {"made": len(candidate_lines), "unasked": len(unasked)}),
+        ("made", len(candidate_lines), {
             "accepted": len(accepted), **{f"rejected_{stage}": stages[stage] for stage in ("I", "II", "III")},
         }),
     ]  # fmt: skip
-    return [_row(source.name, split, what, went, parts) for what, went, parts in counted]
+    return [_row(source.name, split, quantity, num_in, parts) for quantity, num_in, parts in balances]
 
 
-def _wanted(source: str, regions: pl.DataFrame, made: Sequence[Mapping], options: DatasetOptions) -> int:
+def _wanted(source: str, regions: pl.DataFrame, candidate_lines: Sequence[Mapping], options: DatasetOptions) -> int:
     """Return how many queries the images with regions should have, by their number of candidates.
 
     Where a table gives an image more, all of them were wanted. Of statements there is one an image.
     """
     if source in options.stated:
         return regions["image_id"].n_unique()
-    came = Counter(line["image_id"] for line in made)
+    num_by_image = Counter(line["image_id"] for line in candidate_lines)
     counts = regions.group_by("image_id").agg(pl.col("candidate").sum()).select("image_id", "candidate")
     return sum(
-        max(came[image_id], options.per_image_many if count > options.many else options.per_image)
+        max(num_by_image[image_id], options.per_image_many if count > options.many else options.per_image)
         for image_id, count in counts.iter_rows()
     )
 
 
-def _row(source: str, split: str, what: str, went: int, parts: Mapping[str, int]) -> dict:
-    came = sum(parts.values())
-    if went != came:
-        raise AssertionError(f"medground, {source}, {split}: {went} {what} in, {came} out: {dict(parts)}")
-    told = " ".join(f"{name}:{count}" for name, count in parts.items())
-    return {"source": source, "split": split, "what": what, "in": went, "out": came, "parts": told}
+def _row(source: str, split: str, quantity: str, num_in: int, parts: Mapping[str, int]) -> dict:
+    num_out = sum(parts.values())
+    if num_in != num_out:
+        raise AssertionError(f"medground, {source}, {split}: {num_in} {quantity} in, {num_out} out: {dict(parts)}")
+    parts_text = " ".join(f"{name}:{count}" for name, count in parts.items())
+    return {"source": source, "split": split, "what": quantity, "in": num_in, "out": num_out, "parts": parts_text}
 
 
 def _sources(options: DatasetOptions, files: Mapping[str, list[str]]) -> Iterator[Source]:
     count = len(options.shards)
     for at, name in enumerate(options.sources):
-        part = {what: paths[at * count : (at + 1) * count] for what, paths in files.items() if len(paths) > at * count}
+        part = {
+            table_name: paths[at * count : (at + 1) * count]
+            for table_name, paths in files.items()
+            if len(paths) > at * count
+        }
         with Shard(part["sources"][0]) as shard:
             facts = Facts.of(shard)
 
-        def tables(what: str, part=part) -> pl.DataFrame:
-            return pl.concat(map(read_table, part[what]))
+        def tables(table_name: str, part=part) -> pl.DataFrame:
+            return pl.concat(map(read_table, part[table_name]))
 
         yield Source(
             name,
@@ -231,31 +242,31 @@ def run(
     """
     written: dict[str, list[dict]] = {name: [] for name in FILES}
     baselines: dict[str, list[dict]] = {Path(path).parent.name: [] for path in labels}
-    classes, kept = {}, []
+    classes, conservation_rows = {}, []
     for source in _sources(options, files):
-        place = options.uses[source.name]
-        kept += [row for split in SPLITS for row in conservation(source, split, options)]
+        use = options.uses[source.name]
+        conservation_rows += [row for split in SPLITS for row in conservation(source, split, options)]
         for row in source.regions.iter_rows(named=True):
             classes.setdefault((source.name, row["image_id"]), {})[row["region"]] = row["label"]
         for line in source.accepted:
-            written["zero_shot" if place == "zero_shot" else line["split"]].append(line)
-        if place == "dataset":
+            written["zero_shot" if use == "zero_shot" else line["split"]].append(line)
+        if use == "dataset":
             for folder in baselines:
                 baselines[folder] += label_lines(source, folder.removeprefix("label_"))
-        kept.append(_row(source.name, "all", "accepted", len(source.accepted), {
+        conservation_rows.append(_row(source.name, "all", "accepted", len(source.accepted), {
             name: sum(line["source"] == source.name for line in written[name]) for name in FILES
         }))  # fmt: skip
     for path in lines:
         write_lines(path, sorted(written[Path(path).stem], key=_order))
     for path in labels:
-        own = [line for line in baselines[Path(path).parent.name] if line["split"] == Path(path).stem]
-        write_lines(path, sorted(own, key=_order))
-    every = [line for name in FILES for line in sorted(written[name], key=_order)]
-    write_lines(sensitivity, list(pairs(every, classes, options)))
+        baseline_lines = [line for line in baselines[Path(path).parent.name] if line["split"] == Path(path).stem]
+        write_lines(path, sorted(baseline_lines, key=_order))
+    all_lines = [line for name in FILES for line in sorted(written[name], key=_order)]
+    write_lines(sensitivity, list(pairs(all_lines, classes, options)))
     write_table(units, _units(sorted(written["test"], key=_order)), UNITS)
     rows = [row for name in FILES for row in _statistics(name, written[name])]
     write_table(statistics, pl.DataFrame(rows, schema=schema(STATISTICS)), STATISTICS)
-    write_table(counts, pl.DataFrame(kept, schema=schema(CONSERVATION)), CONSERVATION)
+    write_table(counts, pl.DataFrame(conservation_rows, schema=schema(CONSERVATION)), CONSERVATION)
 
 
 UNITS: Columns = {
@@ -282,17 +293,17 @@ def _statistics(split: str, lines: Sequence[Mapping]) -> Iterator[dict]:
         groups[line["source"]].append(line)
         groups["total"].append(line)
     for name in sorted(groups, key=lambda name: (name == "total", name)):
-        held = groups[name]
-        kinds = Counter(line["kind"] for line in held)
+        group = groups[name]
+        kinds = Counter(line["kind"] for line in group)
         yield {
             "source": name,
             "split": split,
-            "images": len({(line["source"], line["image_id"]) for line in held}),
-            "queries": len(held),
-            "trivial": sum(line["trivial"] for line in held),
-            "by_class": sum(line["by_class"] for line in held),
+            "images": len({(line["source"], line["image_id"]) for line in group}),
+            "queries": len(group),
+            "trivial": sum(line["trivial"] for line in group),
+            "by_class": sum(line["by_class"] for line in group),
             **{kind: kinds[kind] for kind in ("single", "subset", "all")},
-            "words": float(np.mean([len(line["query"].split()) for line in held])),
-            "characters": float(np.mean([len(line["query"]) for line in held])),
-            "unjudged": sum(line["checks"]["verdict"] == "unjudged" for line in held),
+            "words": float(np.mean([len(line["query"].split()) for line in group])),
+            "characters": float(np.mean([len(line["query"]) for line in group])),
+            "unjudged": sum(line["checks"]["verdict"] == "unjudged" for line in group),
         }

@@ -49,8 +49,8 @@ def load(options: ScispacyOptions) -> Callable[[Iterable[str]], Iterator[set[str
     if not (folder / "config.cfg").is_file():
         raise UserError(f"{KEY}.pipeline: {folder} holds no config.cfg: give a folder to which spaCy saved a pipeline")
     try:
-        known = spacy.util.load_config(folder / "config.cfg").get("components", {})
-        linkers = {name: one for name, one in known.items() if one.get("factory") == LINKER}
+        components = spacy.util.load_config(folder / "config.cfg").get("components", {})
+        linkers = {name: component for name, component in components.items() if component.get("factory") == LINKER}
         pipeline = spacy.load(folder, exclude=list(linkers))
     except (ValueError, OSError, KeyError, ImportError) as error:
         refuse_machine_fault(folder, error)
@@ -78,7 +78,7 @@ def run(*, lines: list[str], labels: list[str], model: list[str], entities: str,
     """
     del model
     texts = sorted({line["query"] for path in (*lines, *labels) for line in read_lines(path)})
-    counts = [len(found) for found in load(options)(texts)]
+    counts = [len(concepts) for concepts in load(options)(texts)]
     write_table(entities, pl.DataFrame({"query": texts, "concepts": counts}, schema=schema(ENTITIES)), ENTITIES)
 
 
@@ -95,13 +95,13 @@ def _linker(path: str, pipeline: Language, keys: dict) -> Callable[[Doc], Doc]:
         raise UserError(f"{KEY}.linker: {path} lacks {', '.join(missing)}: place all files of one linker there")
     aliases, vectorizer, index = LinkerPaths.from_directory(folder).load()
     generator = CandidateGenerator(index, vectorizer, aliases, KnowledgeBase(str(bases[0])))
-    own = {name: value for name, value in keys.items() if name not in OWN}
-    return EntityLinker(pipeline, candidate_generator=generator, **own)
+    settings = {name: value for name, value in keys.items() if name not in OWN}
+    return EntityLinker(pipeline, candidate_generator=generator, **settings)
 
 
 def _of_linked(doc: Doc) -> set[str]:
-    return {getattr(one._, LINKED)[0][0] for one in doc.ents if getattr(one._, LINKED)}
+    return {getattr(entity._, LINKED)[0][0] for entity in doc.ents if getattr(entity._, LINKED)}
 
 
 def _of_own(doc: Doc) -> set[str]:
-    return {one.kb_id_ or one.ent_id_ or one.text.lower() for one in doc.ents}
+    return {entity.kb_id_ or entity.ent_id_ or entity.text.lower() for entity in doc.ents}

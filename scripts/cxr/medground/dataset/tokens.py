@@ -33,8 +33,8 @@ def tokenizer_of(path: str) -> PreTrainedTokenizerBase:
     except (OSError, ValueError) as error:
         refuse_machine_fault(path, error)
         first = str(error).strip().splitlines()[0]
-        told = f"medground.dataset.tokenizer: {path} holds no tokenizer ({first[:160]}): give a model's folder"
-        raise UserError(told) from None
+        message = f"medground.dataset.tokenizer: {path} holds no tokenizer ({first[:160]}): give a model's folder"
+        raise UserError(message) from None
 
 
 def run(*, lines: list[str], counted: str, options: TokensOptions) -> None:
@@ -49,13 +49,13 @@ def run(*, lines: list[str], counted: str, options: TokensOptions) -> None:
         for line in read_lines(path):
             sample = sample_of(line)
             whole = f"{sample.question(0, convention)}\n{sample.answer(0, convention, Seen(1000, 1000))}"
-            found = count(line["query"]), count(whole)
+            token_counts = count(line["query"]), count(whole)
             for source in (line["source"], "total"):
-                groups[source == "total", source, Path(path).stem].append(found)
+                groups[source == "total", source, Path(path).stem].append(token_counts)
     rows = []
-    for (_, source, split), held in sorted(groups.items()):
-        alone, whole = (np.array(part) for part in zip(*held, strict=True))
-        means = {"query_tokens": float(alone.mean()), "line_tokens": float(whole.mean())}
-        same = {"source": source, "split": split, "queries": len(held)}
-        rows.append(same | means | {"total_tokens": int(whole.sum())})
+    for (_, source, split), group in sorted(groups.items()):
+        query_counts, whole = (np.array(part) for part in zip(*group, strict=True))
+        means = {"query_tokens": float(query_counts.mean()), "line_tokens": float(whole.mean())}
+        shared_fields = {"source": source, "split": split, "queries": len(group)}
+        rows.append(shared_fields | means | {"total_tokens": int(whole.sum())})
     write_table(counted, pl.DataFrame(rows, schema=schema(TOKENS)), TOKENS)

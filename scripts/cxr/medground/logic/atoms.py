@@ -45,38 +45,38 @@ def all_of(*values: np.ndarray) -> np.ndarray:
 
 def atoms_of(scene: Scene, numbers: LogicOptions) -> dict[str, np.ndarray]:
     """Return {atom: values uint8 (N,)} of every atom without a reference that the image offers."""
-    found = _classes(scene) | _sizes(scene, numbers) | _shapes(scene, numbers) | _positions(scene, numbers)
-    return found | _sides(scene, numbers) | _appearance(scene, numbers)
+    atoms = _classes(scene) | _sizes(scene, numbers) | _shapes(scene, numbers) | _positions(scene, numbers)
+    return atoms | _sides(scene, numbers) | _appearance(scene, numbers)
 
 
 def _classes(scene: Scene) -> dict[str, np.ndarray]:
-    words = {word for one in scene.classes.values() for word in (one.one, *one.parents)}
+    words = {word for noun in scene.classes.values() for word in (noun.one, *noun.parents)}
     return {f"class:{word}": np.where(scene.of_class(word), YES, NO).astype(np.uint8) for word in sorted(words)}
 
 
 def _sizes(scene: Scene, numbers: LogicOptions) -> dict[str, np.ndarray]:
     edges = (0.0, numbers.tiny, numbers.small, numbers.medium, np.inf)
     margins = [0.0, *(edge * numbers.size_margin for edge in edges[1:-1]), 0.0]
-    found = {
+    atoms = {
         f"size:{name}": within(scene.area_ratio, *edges[at : at + 2], tuple(margins[at : at + 2]))
         for at, name in enumerate(("tiny", "small", "medium", "large"))
     }
     larger, smaller = np.zeros((2, len(scene)), np.uint8)
     for name in sorted(set(scene.label)):
-        chosen = np.array([one == name for one in scene.label], bool)
-        if chosen.sum() < numbers.relative_from:
-            larger[chosen] = smaller[chosen] = UNCLEAR
+        class_mask = np.array([label == name for label in scene.label], bool)
+        if class_mask.sum() < numbers.relative_from:
+            larger[class_mask] = smaller[class_mask] = UNCLEAR
             continue
-        low, high = np.quantile(scene.area[chosen], (1 / 3, 2 / 3))
+        low, high = np.quantile(scene.area[class_mask], (1 / 3, 2 / 3))
         slack = numbers.size_margin
-        larger[chosen] = within(scene.area[chosen], high, np.inf, (high * slack, 0.0))
-        smaller[chosen] = within(scene.area[chosen], -np.inf, low, (0.0, low * slack))
-    return found | {"size:larger": larger, "size:smaller": smaller}
+        larger[class_mask] = within(scene.area[class_mask], high, np.inf, (high * slack, 0.0))
+        smaller[class_mask] = within(scene.area[class_mask], -np.inf, low, (0.0, low * slack))
+    return atoms | {"size:larger": larger, "size:smaller": smaller}
 
 
 def _shapes(scene: Scene, numbers: LogicOptions) -> dict[str, np.ndarray]:
     slack, long, solid = numbers.shape_margin, scene.elongation, scene.solidity
-    found = {
+    atoms = {
         "shape:round": within(long, -np.inf, numbers.round, (0.0, slack)),
         "shape:oval": all_of(
             within(long, numbers.round, numbers.elongated, (slack, slack)),
@@ -86,39 +86,39 @@ def _shapes(scene: Scene, numbers: LogicOptions) -> dict[str, np.ndarray]:
         "shape:irregular": within(solid, -np.inf, numbers.irregular, (0.0, slack)),
     }
     small = scene.area < numbers.shape_min_px
-    return {name: np.where(small, UNCLEAR, values).astype(np.uint8) for name, values in found.items()}
+    return {name: np.where(small, UNCLEAR, values).astype(np.uint8) for name, values in atoms.items()}
 
 
 def places(scene: Scene) -> np.ndarray:
     """Return the centroids over the picture without its padding, float (2, N), each 0 to 1."""
-    left, top, right, bottom = scene.extent
-    return np.stack([(scene.cx - left) / (right - left), (scene.cy - top) / (bottom - top)])
+    x_min, y_min, x_max, y_max = scene.extent
+    return np.stack([(scene.cx - x_min) / (x_max - x_min), (scene.cy - y_min) / (y_max - y_min)])
 
 
 def _positions(scene: Scene, numbers: LogicOptions) -> dict[str, np.ndarray]:
-    where, slack = places(scene), numbers.position_margin
-    found = {}
+    centroids, slack = places(scene), numbers.position_margin
+    atoms = {}
     for name, (axis, direction) in HALVES.items():
         low, high = (-np.inf, 0.5) if direction < 0 else (0.5, np.inf)
-        found[f"position:{name}"] = within(where[axis], low, high, (slack, slack))
-    third = [within(where[axis], 1 / 3, 2 / 3, (slack, slack)) for axis in (0, 1)]
-    found["position:middle"] = all_of(*third)
+        atoms[f"position:{name}"] = within(centroids[axis], low, high, (slack, slack))
+    third = [within(centroids[axis], 1 / 3, 2 / 3, (slack, slack)) for axis in (0, 1)]
+    atoms["position:middle"] = all_of(*third)
     gap = scene.edge_gap
-    found["position:border"] = np.where(gap <= 0, YES, np.where(gap < slack, UNCLEAR, NO)).astype(np.uint8)
-    return found
+    atoms["position:border"] = np.where(gap <= 0, YES, np.where(gap < slack, UNCLEAR, NO)).astype(np.uint8)
+    return atoms
 
 
 def _sides(scene: Scene, numbers: LogicOptions) -> dict[str, np.ndarray]:
     """Return the atoms of the patient's sides, from the zones where they are known, else from the image's halves."""
-    found = {}
+    atoms = {}
     for at, zone in enumerate(scene.zones if scene.shares is not None else ()):
-        found[f"zone:{zone}"] = beyond(scene.shares[:, at], numbers.zone_no, numbers.zone_yes)
+        atoms[f"zone:{zone}"] = beyond(scene.shares[:, at], numbers.zone_no, numbers.zone_yes)
     if scene.radiological is not None:
         half = _positions(scene, numbers)
         for side in OPPOSITE:
             image = OPPOSITE[side] if scene.radiological else side
-            found[f"side:{side}"] = half[f"position:{image}"]
-    return found
+            atoms[f"side:{side}"] = half[f"position:{image}"]
+    return atoms
 
 
 def _appearance(scene: Scene, numbers: LogicOptions) -> dict[str, np.ndarray]:
@@ -144,7 +144,7 @@ def relation(kind: str, reference: int, scene: Scene, numbers: LogicOptions) -> 
         if scene.within is None:
             values = np.full(len(scene), UNCLEAR, np.uint8)
         else:
-            share = np.array([scene.within.get((one, reference), 0.0) for one in range(len(scene))])
+            share = np.array([scene.within.get((region, reference), 0.0) for region in range(len(scene))])
             values = beyond(share, numbers.zone_no, numbers.zone_yes)
     else:
         value = scene.cx if kind in ("left_of", "right_of") else scene.cy

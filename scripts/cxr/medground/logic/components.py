@@ -44,96 +44,96 @@ def components(mask: np.ndarray, connectivity: int = 8) -> list[Component]:
     # 16 bits hold the number of every pixel's own component here, and are counted in a third of the time
     kind = cv2.CV_16U if filled < np.iinfo(np.uint16).max else cv2.CV_32S
     _, numbers, stats, _ = cv2.connectedComponentsWithStats(plane, connectivity=connectivity, ltype=kind)
-    found = []
+    parts = []
     for number, (x, y, w, h, area) in enumerate(stats[1:].tolist(), 1):
-        found.append(Component((x, y, x + w, y + h), numbers[y : y + h, x : x + w] == number, area))
-    return sorted(found, key=_order)
+        parts.append(Component((x, y, x + w, y + h), numbers[y : y + h, x : x + w] == number, area))
+    return sorted(parts, key=_order)
 
 
 def instances(numbers: np.ndarray, mask: np.ndarray) -> list[Component]:
     """Return the instances (H, W; 0 outside) that lie for the greater part in a class's mask, in the same order."""
-    found = []
+    parts = []
     for number, (box, pixels) in _numbered(numbers):
         area = int(pixels.sum())
         x1, y1, x2, y2 = box
         if number and 2 * int((pixels & mask[y1:y2, x1:x2]).sum()) > area:
-            found.append(Component(box, pixels, area))
-    return sorted(found, key=_order)
+            parts.append(Component(box, pixels, area))
+    return sorted(parts, key=_order)
 
 
 def _numbered(numbers: np.ndarray) -> Iterator[tuple[int, tuple[tuple[int, int, int, int], np.ndarray]]]:
     rows, columns = np.nonzero(numbers)
-    held = numbers[rows, columns]
-    order = np.argsort(held, kind="stable")
-    values, starts = np.unique(held[order], return_index=True)
+    pixel_numbers = numbers[rows, columns]
+    order = np.argsort(pixel_numbers, kind="stable")
+    values, starts = np.unique(pixel_numbers[order], return_index=True)
     for value, part in zip(values, np.split(order, starts[1:]), strict=True):
         y, x = rows[part], columns[part]
         box = (int(x.min()), int(y.min()), int(x.max()) + 1, int(y.max()) + 1)
         yield int(value), (box, numbers[box[1] : box[3], box[0] : box[2]] == value)
 
 
-def _order(one: Component) -> tuple[int, int, int, int]:
-    x1, y1, x2, y2 = one.box
+def _order(component: Component) -> tuple[int, int, int, int]:
+    x1, y1, x2, y2 = component.box
     return y1, x1, y2, x2
 
 
-def centroid(one: Component) -> tuple[float, float]:
+def centroid(component: Component) -> tuple[float, float]:
     """Return the mean of the pixels' centres (x, y), px."""
-    y, x = one.means
-    return x + 0.5 + one.box[0], y + 0.5 + one.box[1]
+    y, x = component.means
+    return x + 0.5 + component.box[0], y + 0.5 + component.box[1]
 
 
-def elongation(one: Component) -> float:
+def elongation(component: Component) -> float:
     """Return 1 - sqrt(l2 / l1), l the eigenvalues of the pixels' covariance plus the one of a pixel itself (1/12)."""
-    y, x = (at - mean for at, mean in zip(one.points, one.means, strict=True))
-    a, b, c = (float(np.add.reduce(product)) / one.area for product in (x * x, y * y, x * y))
+    y, x = (at - mean for at, mean in zip(component.points, component.means, strict=True))
+    a, b, c = (float(np.add.reduce(product)) / component.area for product in (x * x, y * y, x * y))
     a, b = a + 1 / 12, b + 1 / 12
     spread = math.hypot((a - b) / 2, c)
     low, high = (a + b) / 2 - spread, (a + b) / 2 + spread
     return 1 - math.sqrt(max(low, 0.0) / high)
 
 
-def solidity(one: Component) -> float:
+def solidity(component: Component) -> float:
     """Return the area over that of the convex hull of the pixels' corners."""
-    filled = np.flatnonzero(one.pixels.any(axis=1))
-    rows = one.pixels if len(filled) == len(one.pixels) else one.pixels[filled]
-    left, right = rows.argmax(axis=1), rows.shape[1] - rows[:, ::-1].argmax(axis=1)
-    corners = [np.stack([x, y], axis=1) for x in (left, right) for y in (filled, filled + 1)]
+    filled = np.flatnonzero(component.pixels.any(axis=1))
+    rows = component.pixels if len(filled) == len(component.pixels) else component.pixels[filled]
+    starts, ends = rows.argmax(axis=1), rows.shape[1] - rows[:, ::-1].argmax(axis=1)
+    corners = [np.stack([x, y], axis=1) for x in (starts, ends) for y in (filled, filled + 1)]
     hull = cv2.convexHull(np.concatenate(corners).astype(np.int32))
-    return one.area / float(cv2.contourArea(hull))
+    return component.area / float(cv2.contourArea(hull))
 
 
-def compactness(one: Component) -> float:
+def compactness(component: Component) -> float:
     """Return 4 pi area / P squared, P by the Cauchy-Crofton formula from four directions."""
-    height, width = one.pixels.shape
+    height, width = component.pixels.shape
     plane = np.zeros((height + 2, width + 2), bool)
-    plane[1:-1, 1:-1] = one.pixels
+    plane[1:-1, 1:-1] = component.pixels
     across = np.count_nonzero(plane[:, 1:] != plane[:, :-1]) + np.count_nonzero(plane[1:] != plane[:-1])
     slanted = np.count_nonzero(plane[1:, 1:] != plane[:-1, :-1]) + np.count_nonzero(plane[1:, :-1] != plane[:-1, 1:])
     length = math.pi / 2 * (across + slanted / math.sqrt(2)) / 4
-    return 4 * math.pi * one.area / length**2
+    return 4 * math.pi * component.area / length**2
 
 
-def surroundings(one: Component, grey: np.ndarray, taken: np.ndarray) -> tuple[float, float]:
+def surroundings(component: Component, grey: np.ndarray, taken: np.ndarray) -> tuple[float, float]:
     """Return contrast and texture of a component against a ring of equal area; NaN without one.
 
     The ring is the nearest pixels outside every component (``taken``, bool (H, W)), as many as the component has.
     Contrast is the difference of means over the pooled SD, texture the ratio of the SDs.
     """
-    reach = math.ceil(math.sqrt(one.area)) + 3
-    x1, y1, x2, y2 = one.box
-    top, left = max(0, y1 - reach), max(0, x1 - reach)
-    around = np.s_[top : y2 + reach, left : x2 + reach]
+    reach = math.ceil(math.sqrt(component.area)) + 3
+    x1, y1, x2, y2 = component.box
+    y_min, x_min = max(0, y1 - reach), max(0, x1 - reach)
+    around = np.s_[y_min : y2 + reach, x_min : x2 + reach]
     outside = np.ones(grey[around].shape, np.uint8)
-    outside[y1 - top : y2 - top, x1 - left : x2 - left][one.pixels] = 0
+    outside[y1 - y_min : y2 - y_min, x1 - x_min : x2 - x_min][component.pixels] = 0
     distance = cv2.distanceTransform(outside, cv2.DIST_L2, 5)
     free = ~taken[around]
     near = distance[free]
-    if len(near) < one.area // 2 or one.area < 2 or not len(near):
+    if len(near) < component.area // 2 or component.area < 2 or not len(near):
         return math.nan, math.nan
-    last = min(one.area, len(near)) - 1
+    last = min(component.area, len(near)) - 1
     ring = grey[around][free & (distance <= np.partition(near, last)[last])].astype(np.float64)
-    inside = grey[one.window][one.pixels].astype(np.float64)
+    inside = grey[component.window][component.pixels].astype(np.float64)
     spread = math.sqrt((inside.var() + ring.var()) / 2)
     difference = float(inside.mean() - ring.mean())
     contrast = difference / spread if spread > 0 else math.copysign(math.inf, difference) if difference else 0.0

@@ -43,11 +43,11 @@ class Query:
 
     def families(self) -> set[str]:
         """Return the families that the query uses."""
-        found = {atom.partition(":")[0] for atom in self.atoms}
-        found = {"zone" if name == "side" else name for name in found}
-        found |= {"relation"} if self.reference else set()
-        found |= {"ordinal"} if self.ordinal and self.ordinal != "nearest" else set()
-        return found | ({"number"} if self.number else set())
+        families = {atom.partition(":")[0] for atom in self.atoms}
+        families = {"zone" if name == "side" else name for name in families}
+        families |= {"relation"} if self.reference else set()
+        families |= {"ordinal"} if self.ordinal and self.ordinal != "nearest" else set()
+        return families | ({"number"} if self.number else set())
 
 
 @dataclass(frozen=True)
@@ -66,20 +66,20 @@ class Answer:
 
 def sifted(values: np.ndarray) -> Answer:
     """Return the regions with Yes everywhere, and the doubtful ones. ``values``: (N,), the minimum over the atoms."""
-    selected, doubtful = (tuple((values == one).nonzero()[0].tolist()) for one in (YES, UNCLEAR))
+    selected, doubtful = (tuple((values == level).nonzero()[0].tolist()) for level in (YES, UNCLEAR))
     return Answer(selected, doubtful, "doubtful" if doubtful else "" if selected else "empty")
 
 
 def first_by(
-    value: np.ndarray, chosen: tuple[int, ...], direction: int, nth: int, gap: float, *, ratio: bool
+    value: np.ndarray, regions: tuple[int, ...], direction: int, nth: int, gap: float, *, ratio: bool
 ) -> int | None:
-    """Return the nth of ``chosen`` by a value, None where it is not far enough from those before and after it.
+    """Return the nth of ``regions`` by a value, None where it is not far enough from those before and after it.
 
     ``gap``: least distance, as a share of the smaller value if ``ratio``.
     """
-    if len(chosen) < max(2, nth) or any(math.isnan(value[one]) for one in chosen):
+    if len(regions) < max(2, nth) or any(math.isnan(value[region]) for region in regions):
         return None
-    order = sorted(chosen, key=lambda one: (direction * value[one], one))
+    order = sorted(regions, key=lambda region: (direction * value[region], region))
     place = nth - 1
     for first, second in ((place - 1, place), (place, place + 1)):
         if first >= 0 and second < len(order):
@@ -89,20 +89,20 @@ def first_by(
     return order[place]
 
 
-def nearest(scene: Scene, chosen: tuple[int, ...], reference: int, numbers: LogicOptions) -> int | None:
-    """Return the one of ``chosen`` whose centroid is nearest to the reference's; None if another is nearly as near."""
-    others = tuple(one for one in chosen if one != reference)
+def nearest(scene: Scene, regions: tuple[int, ...], reference: int, numbers: LogicOptions) -> int | None:
+    """Return the one of ``regions`` whose centroid is nearest to the reference's; None if another is nearly as near."""
+    other_regions = tuple(region for region in regions if region != reference)
     distance = np.hypot(scene.cx - scene.cx[reference], scene.cy - scene.cy[reference])
-    return first_by(distance, others, 1, 1, numbers.nearest_gap, ratio=True)
+    return first_by(distance, other_regions, 1, 1, numbers.nearest_gap, ratio=True)
 
 
-def ordinal(scene: Scene, chosen: tuple[int, ...], name: str, nth: int, numbers: LogicOptions) -> int | None:
-    """Return the nth region of ``chosen`` by an ordinal; None without a clear one."""
+def ordinal(scene: Scene, regions: tuple[int, ...], name: str, nth: int, numbers: LogicOptions) -> int | None:
+    """Return the nth region of ``regions`` by an ordinal; None without a clear one."""
     if nth > numbers.farthest_nth:
         return None
     attribute, direction = AXES[name]
     gap = numbers.area_gap if attribute == "area" else numbers.position_gap
-    return first_by(getattr(scene, attribute), chosen, direction, nth, gap, ratio=attribute == "area")
+    return first_by(getattr(scene, attribute), regions, direction, nth, gap, ratio=attribute == "area")
 
 
 class Decider:
@@ -119,17 +119,17 @@ class Decider:
 
     def closed(self, atoms: tuple[str, ...]) -> bool:
         """Return whether no class that the atoms allow is open, so that all its regions are known."""
-        named = [atom.partition(":")[2] for atom in atoms if atom.startswith("class:")]
+        class_names = [atom.partition(":")[2] for atom in atoms if atom.startswith("class:")]
         for name in self.scene.open_classes:
             words = self.scene.classes[name]
-            if all(word in (words.one, *words.parents) for word in named):
+            if all(word in (words.one, *words.parents) for word in class_names):
                 return False
         return True
 
     def refer(self, reference: Reference) -> int | None:
         """Return the region that a reference means, None if it is not one decided region."""
-        found = self.answer(Query(reference.atoms, ordinal=reference.ordinal))
-        return found.selected[0] if found.decidable and len(found.selected) == 1 else None
+        answer = self.answer(Query(reference.atoms, ordinal=reference.ordinal))
+        return answer.selected[0] if answer.decidable and len(answer.selected) == 1 else None
 
     def offers(self, query: Query) -> bool:
         """Return whether the image offers every atom of a query."""
@@ -147,20 +147,20 @@ class Decider:
             else:
                 values = values.copy()
                 values[reference] = NO
-        found = sifted(values)
-        if not found.decidable:
-            return found
+        answer = sifted(values)
+        if not answer.decidable:
+            return answer
         if (query.ordinal or query.number) and not self.closed(query.atoms):
-            return Answer(found.selected, why="open class")
+            return Answer(answer.selected, why="open class")
         if query.ordinal:
             first = (
-                nearest(self.scene, found.selected, reference, self.numbers)
+                nearest(self.scene, answer.selected, reference, self.numbers)
                 if query.ordinal == "nearest"
-                else ordinal(self.scene, found.selected, query.ordinal, query.nth, self.numbers)
+                else ordinal(self.scene, answer.selected, query.ordinal, query.nth, self.numbers)
             )
             if first is None:
-                return Answer(found.selected, why="ordinal")
-            found = Answer((first,))
-        if query.number and len(found.selected) != query.number:
-            return Answer(found.selected, why="number")
-        return found
+                return Answer(answer.selected, why="ordinal")
+            answer = Answer((first,))
+        if query.number and len(answer.selected) != query.number:
+            return Answer(answer.selected, why="number")
+        return answer

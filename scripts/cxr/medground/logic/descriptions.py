@@ -45,14 +45,14 @@ class Read:
 
 def parsed(text: str) -> Read | None:
     """Return what a description says, None where it is not of a known form."""
-    if found := _DENSE.fullmatch(text.strip()):
-        level, side = (part.lower() if part else "" for part in found.groups())
+    if match := _DENSE.fullmatch(text.strip()):
+        level, side = (part.lower() if part else "" for part in match.groups())
         return Read(None, (((level,) if level else (), side),)) if level or side else None
-    found = _WHOLE.fullmatch(text.strip())
-    if not found:
+    match = _WHOLE.fullmatch(text.strip())
+    if not match:
         return None
-    number = NUMBERS.get(found[1].lower()) or (int(found[1]) if found[1].isdigit() else None)
-    parts = [part for part in re.split(r",\s*(?:and\s+)?|\s+and\s+", found[2]) if part]
+    number = NUMBERS.get(match[1].lower()) or (int(match[1]) if match[1].isdigit() else None)
+    parts = [part for part in re.split(r",\s*(?:and\s+)?|\s+and\s+", match[2]) if part]
     places = [_PLACE.fullmatch(part.strip()) for part in parts]
     if number is None or not places or not all(places):
         return None
@@ -71,7 +71,7 @@ def patients_side(x: float, middle: float) -> str:
 def faults(read: Read, sides: Sequence[str]) -> list[str]:
     """Return what a description has wrong of regions, whose patient's ``sides`` are given: side, number."""
     wrong = {"side": read.sides != set(sides), "number": read.number != len(sides)}
-    return [name for name, held in wrong.items() if held]
+    return [name for name, is_wrong in wrong.items() if is_wrong]
 
 
 def described_zones(read: Read, sides: Sequence[str]) -> Mapping[str, np.ndarray]:
@@ -84,11 +84,15 @@ def described_zones(read: Read, sides: Sequence[str]) -> Mapping[str, np.ndarray
     alone = [side for side in SIDES if list(sides).count(side) == 1]
     if faults(read, sides) or not alone:
         return {}
-    levels = {side: {level for names, one in read.places if one == side for level in names} for side in SIDES}
-    found = {}
+    levels = {
+        side: {level for names, place_side in read.places if place_side == side for level in names} for side in SIDES
+    }
+    shares_by_zone = {}
     for side in SIDES:
         for level, word in LEVELS.items():
-            own = np.nan if side not in alone or (level in levels[side] and len(levels[side]) > 1) else None
-            own = float(level in levels[side]) if own is None else own
-            found[f"{side} {word} zone lung"] = np.array([own if one == side else 0.0 for one in sides])
-    return found
+            share = np.nan if side not in alone or (level in levels[side] and len(levels[side]) > 1) else None
+            share = float(level in levels[side]) if share is None else share
+            shares_by_zone[f"{side} {word} zone lung"] = np.array(
+                [share if region_side == side else 0.0 for region_side in sides]
+            )
+    return shares_by_zone

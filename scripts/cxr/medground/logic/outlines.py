@@ -24,11 +24,11 @@ class Outlines:
     is robust.
     """
 
-    def __init__(self, image: Mapping, moved: Sequence[Mapping], facts: Facts, side: int, numbers: LogicOptions):
+    def __init__(self, image: Mapping, shifted_rows: Sequence[Mapping], facts: Facts, side: int, numbers: LogicOptions):
         self._moved = []
-        self._least = 0 if moved else ROBUST
-        for px in sorted({row["px"] for row in moved}):
-            rows = [row for row in moved if row["px"] == px]
+        self._least = 0 if shifted_rows else ROBUST
+        for px in sorted({row["px"] for row in shifted_rows}):
+            rows = [row for row in shifted_rows if row["px"] == px]
             twins = {row["twin"]: at for at, row in enumerate(rows) if row["twin"] is not None}
             self._moved.append((Decider(scene_of(image, rows, facts, side), numbers), twins))
 
@@ -37,11 +37,11 @@ class Outlines:
 
         Else for how many of the moved outlines it does, and OTHER where another answer is decidable for one.
         """
-        kept = self._least
+        grade = self._least
         for decider, twins in self._moved:
-            if not decider.offers(query) or not (found := decider.answer(query)).decidable:
+            if not decider.offers(query) or not (answer := decider.answer(query)).decidable:
                 continue
-            if set(found.selected) != {twins.get(one) for one in target}:
+            if set(answer.selected) != {twins.get(region) for region in target}:
                 return OTHER
-            kept += 1
-        return kept
+            grade += 1
+        return grade

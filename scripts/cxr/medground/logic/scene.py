@@ -59,5 +59,7 @@ class Scene:
 
     def of_class(self, name: str) -> np.ndarray:
         """Return which regions, bool (N,), are of a class or of one that the word ``name`` includes."""
-        known = self.classes
-        return np.array([name in (known[one].one, *known[one].parents) for one in self.label], bool)
+        noun_by_class = self.classes
+        return np.array(
+            [name in (noun_by_class[label].one, *noun_by_class[label].parents) for label in self.label], bool
+        )

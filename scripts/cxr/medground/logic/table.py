@@ -14,10 +14,10 @@ from cxr.medground.logic.words import class_words
 
 def zone_words(zone: str) -> tuple[str, ...]:
     """Return the wordings of a valid location, the plainest first."""
-    side, _, rest = zone.partition(" ")
-    if rest == "lung base":
+    side, _, zone_name = zone.partition(" ")
+    if zone_name == "lung base":
         return f"{side} lung base", f"base of the {side} lung"
-    level = rest.partition(" ")[0]
+    level = zone_name.partition(" ")[0]
     return f"{side} {level} lung zone", f"{level} zone of the {side} lung"
 
 
@@ -28,17 +28,19 @@ def scene_of(image: Mapping, rows: Sequence[Mapping], facts: Facts, side: int) -
         return np.array([np.nan if row[name] is None else row[name] for row in rows], np.float64)
 
     measured = bool(rows) and rows[0]["zones"] is not None
-    own = {zone: at for at, zone in enumerate(facts.zones) if zone in VALID_LOCATIONS and zone not in facts.classes}
-    named = [zone for zone in own if zone.partition(" ")[2] != "lung"] if measured else []
-    zones = {zone: np.array([row["zones"][own[zone]] for row in rows]) for zone in named} or _told_zones(
+    index_by_zone = {
+        zone: at for at, zone in enumerate(facts.zones) if zone in VALID_LOCATIONS and zone not in facts.classes
+    }
+    zone_names = [zone for zone in index_by_zone if zone.partition(" ")[2] != "lung"] if measured else []
+    zones = {zone: np.array([row["zones"][index_by_zone[zone]] for row in rows]) for zone in zone_names} or _told_zones(
         image, rows, side
     )
-    within, known = None, class_words(facts.classes)
+    within, noun_by_class = None, class_words(facts.classes)
     if not facts.boxes_only:
         within = {
-            (at, one["region"]): one["share"] if known[row["label"]].inside else math.nan
+            (at, overlap["region"]): overlap["share"] if noun_by_class[row["label"]].inside else math.nan
             for at, row in enumerate(rows)
-            for one in row["within"] or ()
+            for overlap in row["within"] or ()
         }
     return Scene(
         label=[row["label"] for row in rows],
@@ -47,7 +49,7 @@ def scene_of(image: Mapping, rows: Sequence[Mapping], facts: Facts, side: int) -
         texture=column("texture"),
         edge_gap=np.array([_gap(row, image["extent"]) / side for row in rows], np.float64),
         candidate=np.array([row["candidate"] for row in rows], bool),
-        classes=known,
+        classes=noun_by_class,
         domain=image["domain"],
         radiological=image["radiological"],
         zones=tuple(zones),
@@ -72,5 +74,5 @@ def _told_zones(image: Mapping, rows: Sequence[Mapping], side: int) -> Mapping[s
 
 def _gap(row: Mapping, extent: Sequence[int]) -> int:
     """Return the pixels from a box to the nearest edge of the picture."""
-    left, top, right, bottom = extent
-    return min(row["x1"] - left, row["y1"] - top, right - row["x2"], bottom - row["y2"])
+    x_min, y_min, x_max, y_max = extent
+    return min(row["x1"] - x_min, row["y1"] - y_min, x_max - row["x2"], y_max - row["y2"])

@@ -7,10 +7,10 @@ from cxr.medground.logic.scene import ClassWords
 
 def class_words(classes: Mapping[str, Mapping]) -> dict[str, ClassWords]:
     """Return {class: words} from {class: {one, many, parents, ask, inside}}; what is left out follows from the name."""
-    found = {}
-    for name, given in classes.items():
-        one = given.get("one") or name
-        many = given.get("many") or f"{one}s"
-        asked, inside = given.get("ask", True), given.get("inside", True)
-        found[name] = ClassWords(one, many, dict(given.get("parents") or {}), asked, inside)
-    return found
+    noun_by_class = {}
+    for name, forms in classes.items():
+        singular = forms.get("one") or name
+        plural = forms.get("many") or f"{singular}s"
+        askable, inside = forms.get("ask", True), forms.get("inside", True)
+        noun_by_class[name] = ClassWords(singular, plural, dict(forms.get("parents") or {}), askable, inside)
+    return noun_by_class

@@ -70,8 +70,8 @@ class Asked:
         return {
             "image_id": self.image["image_id"],
             "wanted": self.wanted,
-            "targets": self.targets if self.targets is None else [[at, list(one)] for at, one in self.targets],
-            "lost": [list(one) for one in self.lost],
+            "targets": self.targets if self.targets is None else [[at, list(regions)] for at, regions in self.targets],
+            "lost": [list(pair) for pair in self.lost],
             "described": bool(self.image["description"]),
             "answer": answer.value,
             "problem": answer.problem,
@@ -85,72 +85,72 @@ def asked_of(
     image: Mapping, rows: list[dict], facts: Facts, picture, options: QuestionOptions, prompts: Prompts
 ) -> Asked:
     """Return what is asked about one image: ``image`` its row, ``rows`` of its regions, ``picture`` uint8 (S, S, 3)."""
-    shown = [row for row in rows if row["candidate"]]
-    wanted = options.wanted(len(shown))
+    candidates = [row for row in rows if row["candidate"]]
+    num_queries = options.wanted(len(candidates))
     targets, lost = None, []
     if options.selection == "ours":
         key = (options.seed, options.source, image["image_id"])
         decider = Decider(scene_of(image, rows, facts, picture.shape[0]), LogicOptions(**options.logic))
         forms = Search(decider, options.max_atoms, options.budget, tuple(options.families), rng(*key, "forms")).run()
-        targets, lost = drawn_targets(decider, forms, options.kinds, wanted, *key, "targets")
+        targets, lost = drawn_targets(decider, forms, options.kinds, num_queries, *key, "targets")
         if not targets:
-            return Asked(image, wanted, targets, lost, Answer(value={"queries": []}))
+            return Asked(image, num_queries, targets, lost, Answer(value={"queries": []}))
     if addresses_the_model(f"{image['description']}\n{facts.modality}", FIELDS):
-        return Asked(image, wanted, targets, lost, Answer(problem=INJECTION))
-    told = {
+        return Asked(image, num_queries, targets, lost, Answer(problem=INJECTION))
+    slot_values = {
         "modality": harmless(facts.modality or image["domain"]),
-        "table": table(shown, facts.classes, image["domain"]),
+        "table": table(candidates, facts.classes, image["domain"]),
         "description": prompts.description(image["description"]),
         "targets": "".join(f"\n{_told(regions)}" for _, regions in targets or ()),
-        "count": str(wanted),
-        "boxes": "".join(f"\n{number_of(row['region'])}: {[row[side] for side in SIDES]}" for row in shown),
+        "count": str(num_queries),
+        "boxes": "".join(f"\n{number_of(row['region'])}: {[row[side] for side in SIDES]}" for row in candidates),
     }
     prompt = prompts.prompt("generate", image["domain"], "user" if targets else "user_free")
-    messages = filled(prompt, [Picture(picture), numbered(picture, shown)], **told)
+    messages = filled(prompt, [Picture(picture), numbered(picture, candidates)], **slot_values)
     seed = options.seed_of(image["image_id"])
     if options.form == "question_answer":
         question = Question(messages, None, lambda text: None if list(raw(text)) else "no question", seed)
     else:
-        schema = schema_of([number_of(row["region"]) for row in shown], targets, wanted)
+        schema = schema_of([number_of(row["region"]) for row in candidates], targets, num_queries)
         question = Question(messages, schema, lambda answer: contradiction(answer, prompts.words("refusals")), seed)
-    return Asked(image, wanted, targets, lost, question)
+    return Asked(image, num_queries, targets, lost, question)
 
 
 def _told(regions: Sequence[int]) -> str:
-    return f"{'boxes' if len(regions) > 1 else 'box'} {', '.join(str(number_of(one)) for one in regions)}"
+    return f"{'boxes' if len(regions) > 1 else 'box'} {', '.join(str(number_of(region)) for region in regions)}"
 
 
-def schema_of(numbers: list[int], targets: Sequence[tuple[int, Sequence[int]]] | None, wanted: int) -> dict:
+def schema_of(numbers: list[int], targets: Sequence[tuple[int, Sequence[int]]] | None, num_queries: int) -> dict:
     """Return the schema of an answer: its numbers are those of the candidates, or those that we drew, in their order.
 
     No coordinates can be invented.
     """
     text = {"type": "string", "maxLength": LONGEST}  # an empty one declines
     if targets is None:
-        chosen = {"type": "array", "items": {"enum": numbers}, "minItems": 1, "maxItems": len(numbers)}
-        item = object_of(text=text, targets=chosen)
-        return object_of(queries={"type": "array", "items": item, "minItems": 1, "maxItems": MOST * wanted})
-    items = [object_of(text=text, targets={"const": [number_of(one) for one in target]}) for _, target in targets]
+        targets_schema = {"type": "array", "items": {"enum": numbers}, "minItems": 1, "maxItems": len(numbers)}
+        item = object_of(text=text, targets=targets_schema)
+        return object_of(queries={"type": "array", "items": item, "minItems": 1, "maxItems": MOST * num_queries})
+    items = [object_of(text=text, targets={"const": [number_of(region) for region in target]}) for _, target in targets]
     fixed = {"type": "array", "prefixItems": items, "items": False, "minItems": len(items), "maxItems": len(items)}
     return object_of(queries=fixed)
 
 
 def contradiction(answer: dict, refusals: Sequence[str] = ()) -> str | None:
     """Return what makes an answer unusable although it fits the schema; None if nothing does. It quotes no text."""
-    seen: set[tuple] = set()
-    for number, one in enumerate(answer["queries"]):
-        text = one["text"].strip()
-        if len(set(one["targets"])) < len(one["targets"]):
+    seen_keys: set[tuple] = set()
+    for number, query in enumerate(answer["queries"]):
+        text = query["text"].strip()
+        if len(set(query["targets"])) < len(query["targets"]):
             return f"queries.{number}: a target twice"
         fault = text_fault(text) if text else None
         if fault and fault[0] in AGAIN:
             return f"queries.{number}: {fault[0]}"
         if text.lower().replace("’", "'").startswith(tuple(refusals)):
             return f"queries.{number}: a refusal"
-        told = (text.lower(), *sorted(one["targets"]))
-        if text and told in seen:
+        key = (text.lower(), *sorted(query["targets"]))
+        if text and key in seen_keys:
             return f"queries.{number}: a query twice"
-        seen.add(told)
+        seen_keys.add(key)
     return None
 
 
@@ -167,16 +167,18 @@ def run(
     """
     tables, wordings = dict(zip(dict.fromkeys(options.of), images, strict=True)), Prompts.read(*prompts)
     generate, tolerance = asking(options, Execution.of(execution, EXECUTION), told, code), Tolerance.of(compute)
-    for own, source, boxes, output in zip(options.each, sources, regions, told, strict=True):
-        known = {row["image_id"]: row for row in read_table(tables[own.source]).iter_rows(named=True)}
-        write_lines(output, _lines(source, boxes, known, own, wordings, generate, tolerance), checked=True)
+    for shard_options, source, boxes, output in zip(options.each, sources, regions, told, strict=True):
+        row_by_image = {row["image_id"]: row for row in read_table(tables[shard_options.source]).iter_rows(named=True)}
+        write_lines(
+            output, _lines(source, boxes, row_by_image, shard_options, wordings, generate, tolerance), checked=True
+        )
 
 
 def _lines(
-    source: str, regions: str, known: Mapping[str, dict], options: QuestionOptions, wordings: Prompts,
+    source: str, regions: str, row_by_image: Mapping[str, dict], options: QuestionOptions, wordings: Prompts,
     generate: Generate, tolerance: Tolerance = NO_LIMIT,
 ) -> list[dict]:  # fmt: skip
-    """Return the lines of one shard. ``known``: rows of the source's images by their ids."""
+    """Return the lines of one shard. ``row_by_image``: rows of the source's images by their ids."""
     by_image: dict[str, list[dict]] = defaultdict(list)
     for row in read_table(regions).iter_rows(named=True):
         by_image[row["image_id"]].append(row)
@@ -185,10 +187,12 @@ def _lines(
         facts = Facts.of(shard)
         for first in range(0, len(names), PART):
             part = {
-                name: asked_of(known[name], by_image[name], facts, shard.get("picture", name), options, wordings)
+                name: asked_of(row_by_image[name], by_image[name], facts, shard.get("picture", name), options, wordings)
                 for name in names[first : first + PART]
             }
-            got = ask_each({name: one.question for name, one in part.items()}, generate, options.limits, tolerance)
-            lines += [part[name].line(answer, options.name) for name, answer in got.items()]
+            answers = ask_each(
+                {name: request.question for name, request in part.items()}, generate, options.limits, tolerance
+            )
+            lines += [part[name].line(answer, options.name) for name, answer in answers.items()]
             log.info("queries: %d of %d images of %s are asked about", len(lines), len(names), source)
     return lines

@@ -48,8 +48,8 @@ class Drawer:
             kind = kind_of(target, decider)
             for form in forms.of[target] if kind else ():
                 for name in _families(form):
-                    held = self.by_kind.setdefault(kind, {}).setdefault(name, {})
-                    held.setdefault(target, []).append(form)
+                    forms_by_target = self.by_kind.setdefault(kind, {}).setdefault(name, {})
+                    forms_by_target.setdefault(target, []).append(form)
         self.used: set[tuple[Target, Query]] = set()
         self.withheld = False
         self._fragile = 0
@@ -82,19 +82,19 @@ class Drawer:
             if at % TRIES_A_KIND == 0:
                 kinds = sorted(self.by_kind)
                 (kind,) = draw.choices(kinds, [self.options.kinds[name] for name in kinds])
-            held = self.by_kind[kind][draw.choice(sorted(self.by_kind[kind]))]
-            targets = sorted(held)
+            forms_by_target = self.by_kind[kind][draw.choice(sorted(self.by_kind[kind]))]
+            targets = sorted(forms_by_target)
             for _ in range(FORMS_A_TRY):
                 target = draw.choice(targets)
-                form = min((draw.choice(held[target]) for _ in range(3)), key=lambda one: len(one.atoms))
+                form = min((draw.choice(forms_by_target[target]) for _ in range(3)), key=lambda query: len(query.atoms))
                 if (target, form) not in self.used:
                     yield kind, target, form
 
     def _rank(self, target: Target, form: Query) -> tuple[int, bool]:
         """Return how good a form is: how robust, and whether left and right could not be exchanged in it."""
         if (target, form) not in self._ranks:
-            other = turned(form)
-            says = other == form or self.decider.answer(other).selected != target
+            mirrored_form = turned(form)
+            says = mirrored_form == form or self.decider.answer(mirrored_form).selected != target
             self._ranks[target, form] = self.outlines.grade(form, target), says
         return self._ranks[target, form]
 
@@ -107,19 +107,19 @@ class Drawer:
         speaker = Speaker(self.decider.scene, draw)
         length = draw.gauss(self.options.words, self.options.spread)
         grade = self.outlines.grade(form, target)
-        counted = self._counted(form, target, kind, draw)
-        if self.outlines.grade(_stated(counted), target) >= grade:
-            form = counted
-        more = self._fitting(form, target)
-        draw.shuffle(more)
+        numbered_form = self._counted(form, target, kind, draw)
+        if self.outlines.grade(_stated(numbered_form), target) >= grade:
+            form = numbered_form
+        extra_atoms = self._fitting(form, target)
+        draw.shuffle(extra_atoms)
         text = _nearest(speaker, form, len(target), length)
-        while len(text.split()) < length and more:
-            richer = replace(form, atoms=(*form.atoms, more.pop()))
-            asked = _stated(richer)
-            answer = self.decider.answer(asked)
+        while len(text.split()) < length and extra_atoms:
+            richer = replace(form, atoms=(*form.atoms, extra_atoms.pop()))
+            stated_form = _stated(richer)
+            answer = self.decider.answer(stated_form)
             if self._clashes(richer) or not answer.decidable or answer.selected != target:
                 continue
-            if self.outlines.grade(asked, target) < grade:
+            if self.outlines.grade(stated_form, target) < grade:
                 continue
             longer = _nearest(speaker, richer, len(target), length)
             if _off(longer, length) <= _off(text, length):
@@ -128,8 +128,8 @@ class Drawer:
 
     def _counted(self, form: Query, target: Target, kind: str, draw: random.Random) -> Query:
         """Return a form that may state its number, or -1 for "all"."""
-        counted = "number" in self.options.families and self.decider.closed(form.atoms)
-        if len(target) > 1 and counted and not form.ordinal:
+        may_state_number = "number" in self.options.families and self.decider.closed(form.atoms)
+        if len(target) > 1 and may_state_number and not form.ordinal:
             if len(target) <= MOST_NUMBERED and draw.random() < NUMBERED:
                 return replace(form, number=len(target))
             if kind == "all" and draw.random() < 0.5:
@@ -138,14 +138,16 @@ class Drawer:
 
     def _fitting(self, form: Query, target: Target) -> list[str]:
         """Return the atoms that are Yes for every target and of a family that the query does not use yet."""
-        held = {family(atom) for atom in form.atoms}
-        wanted = [name for name in ("size", "shape", "appearance", "position", "zone", "class") if name not in held]
+        used_families = {family(atom) for atom in form.atoms}
+        free_families = [
+            name for name in ("size", "shape", "appearance", "position", "zone", "class") if name not in used_families
+        ]
         return [
             atom
             for atom, values in self.decider.atoms.items()
-            if family(atom) in wanted
+            if family(atom) in free_families
             and family(atom) in (*self.options.families, "class")
-            and all(values[one] == YES for one in target)
+            and all(values[region] == YES for region in target)
         ]
 
     def _clashes(self, query: Query) -> bool:
@@ -160,8 +162,8 @@ class Drawer:
 
 
 def _families(form: Query) -> list[str]:
-    own = sorted(form.families() - {"class"})
-    return own or ["class"]
+    families = sorted(form.families() - {"class"})
+    return families or ["class"]
 
 
 def _stated(form: Query) -> Query:

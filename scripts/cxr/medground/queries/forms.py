@@ -32,20 +32,20 @@ class Forms:
 def references(decider: Decider, draw: random.Random) -> list[tuple[Reference, int]]:
     """Return decided references with their regions: by class, or by class and an ordinal; at most REFERENCES."""
     words = [atom for atom in decider.atoms if atom.startswith("class:") and _asked(atom, decider)]
-    found: dict[int, Reference] = {}
+    reference_by_region: dict[int, Reference] = {}
     options = [Reference((word,), name) for word in words for name in ("", *AXES)]
     draw.shuffle(options)
-    for one in sorted(options, key=lambda one: bool(one.ordinal)):
-        region = decider.refer(one)
-        if region is not None and region not in found:
-            found[region] = one
-    return [(one, region) for region, one in list(found.items())[:REFERENCES]]
+    for reference in sorted(options, key=lambda reference: bool(reference.ordinal)):
+        region = decider.refer(reference)
+        if region is not None and region not in reference_by_region:
+            reference_by_region[region] = reference
+    return [(reference, region) for region, reference in list(reference_by_region.items())[:REFERENCES]]
 
 
 def _asked(atom: str, decider: Decider) -> bool:
     """Return whether a class word includes no class that may not be asked for."""
     word = atom.partition(":")[2]
-    return all(one.ask for one in decider.scene.classes.values() if word in (one.one, *one.parents))
+    return all(noun.ask for noun in decider.scene.classes.values() if word in (noun.one, *noun.parents))
 
 
 class Search:
@@ -90,7 +90,7 @@ class Search:
         else:
             options = [(atom,) for atom in self.decider.atoms if family(atom) == name]
         if name == "class":
-            options = [one for one in options if _asked(one[0], self.decider)]
+            options = [option for option in options if _asked(option[0], self.decider)]
             self.draw.shuffle(options)
             return [*options, None]
         self.draw.shuffle(options)
@@ -109,10 +109,10 @@ class Search:
         return None if self.sided and mixed(grown) else (grown, narrowed)
 
     def _keep(self, query: Query, values: np.ndarray) -> None:
-        found = sifted(values)
-        if found.decidable:
-            self._add(query, found.selected)
-            self._order(query, found.selected)
+        answer = sifted(values)
+        if answer.decidable:
+            self._add(query, answer.selected)
+            self._order(query, answer.selected)
         if "relation" in self.families and len(query.atoms) < self.max_atoms and len(query.atoms) <= 2:
             self._relate(query, values)
 
@@ -127,17 +127,17 @@ class Search:
         for reference, region in self.references:
             for kind in RELATIONS:
                 narrowed = np.minimum(values, self._related(kind, region))
-                found = sifted(narrowed)
-                if not found.decidable or (narrowed == values).all():
+                answer = sifted(narrowed)
+                if not answer.decidable or (narrowed == values).all():
                     continue
                 grown = replace(query, relation=kind, reference=reference)
                 if not (self.sided and mixed(grown)):
-                    self._add(grown, found.selected)
-            others = values.copy()
-            others[region] = NO
-            found = sifted(others)
-            if found.decidable and self.decider.closed(query.atoms):
-                first = nearest(scene, found.selected, region, numbers)
+                    self._add(grown, answer.selected)
+            other_values = values.copy()
+            other_values[region] = NO
+            answer = sifted(other_values)
+            if answer.decidable and self.decider.closed(query.atoms):
+                first = nearest(scene, answer.selected, region, numbers)
                 if first is not None:
                     self._add(replace(query, reference=reference, ordinal="nearest"), (first,))
 
@@ -160,17 +160,17 @@ class Search:
 
     def _add(self, query: Query, target: Target) -> None:
         scene = self.decider.scene
-        if not all(scene.candidate[one] and scene.classes[scene.label[one]].ask for one in target):
+        if not all(scene.candidate[region] and scene.classes[scene.label[region]].ask for region in target):
             return
         plain = all(atom.startswith("class:") for atom in query.atoms) and not query.reference
         if plain and not query.ordinal and not self.decider.closed(query.atoms):
             return
-        held = self.found.of.setdefault(target, [])
+        forms = self.found.of.setdefault(target, [])
         self._seen[target] = self._seen.get(target, 0) + 1
-        if len(held) < FORMS:
-            held.append(query)
+        if len(forms) < FORMS:
+            forms.append(query)
         elif (place := self.draw.randrange(self._seen[target])) < FORMS:
-            held[place] = query
+            forms[place] = query
 
 
 def mixed(query: Query) -> bool:
@@ -208,7 +208,7 @@ def kind_of(target: Target, decider: Decider) -> str:
     scene = decider.scene
     if len(target) == 1:
         return "single"
-    labels = {scene.label[one] for one in target}
+    labels = {scene.label[region] for region in target}
     groups = [{at for at in range(len(scene)) if scene.label[at] in labels}, set(range(len(scene)))]
     for group in groups:
         free = {at for at in group if scene.candidate[at]}

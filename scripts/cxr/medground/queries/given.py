@@ -45,28 +45,28 @@ def read_given(path: str | Path) -> dict[str, list[Given]]:
 
     A line has image_id, query, and regions or boxes. Raises UserError for a line that has not.
     """
-    found: dict[str, list[Given]] = {}
+    queries_by_image: dict[str, list[Given]] = {}
     path = Path(path)
     if path.is_dir():
         for file in sorted(path.glob("*.txt")):
-            found[clean_id(file.stem)] = list(raw(read_text(file, KEY)))
-        return found
+            queries_by_image[clean_id(file.stem)] = list(raw(read_text(file, KEY)))
+        return queries_by_image
     for number, text in enumerate(read_text(path, KEY).splitlines(), 1):
         if text.strip():
-            image_id, given = _line(text, number, path.name)
-            found.setdefault(image_id, []).append(given)
-    return found
+            image_id, query = _line(text, number, path.name)
+            queries_by_image.setdefault(image_id, []).append(query)
+    return queries_by_image
 
 
 def _line(text: str, number: int, name: str) -> tuple[str, Given]:
     try:
         row = json.loads(text)
-        regions = None if row.get("regions") is None else tuple(int(one) for one in row["regions"])
+        regions = None if row.get("regions") is None else tuple(int(region) for region in row["regions"])
         boxes = tuple(tuple(box) for box in row["boxes"]) if regions is None else ()
         return clean_id(row["image_id"]), Given(str(row["query"]), regions, boxes)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        told = f"{KEY}: line {number} of {name} lacks or misstates {error}"
-        raise UserError(f"{told}: give image_id, query, and regions or boxes") from None
+        message = f"{KEY}: line {number} of {name} lacks or misstates {error}"
+        raise UserError(f"{message}: give image_id, query, and regions or boxes") from None
 
 
 def raw(text: str) -> Iterator[Given]:
@@ -74,22 +74,22 @@ def raw(text: str) -> Iterator[Given]:
     for question, answer in _RAW.findall(text.strip()):
         try:
             value = json.loads(answer)
-            held = value if isinstance(value, list) else [value]
-            boxes = tuple(tuple(one["bbox_2d"]) for one in held)
+            entries = value if isinstance(value, list) else [value]
+            boxes = tuple(tuple(entry["bbox_2d"]) for entry in entries)
         except (ValueError, KeyError, TypeError):
             boxes = ()
         yield Given(" ".join(question.split()), None, boxes)
 
 
-def matched(given: Given, rows: Sequence[Mapping]) -> tuple[tuple[int, ...], list[list[int]]]:
+def matched(query: Given, rows: Sequence[Mapping]) -> tuple[tuple[int, ...], list[list[int]]]:
     """Return the regions of a query and its boxes on the grid; without regions where a box is no exact copy of one."""
-    if given.regions is not None:
-        known = {row["region"]: row for row in rows}
-        own = [known[one] for one in given.regions if one in known]
-        return given.regions, [[row[side] for side in SIDES] for row in own]
-    at = {tuple(row[side] for side in SIDES): row["region"] for row in rows if row["candidate"]}
-    regions = tuple(at[box] for box in given.boxes if box in at)
-    return (regions if len(regions) == len(given.boxes) else ()), [list(box) for box in given.boxes]
+    if query.regions is not None:
+        row_by_region = {row["region"]: row for row in rows}
+        region_rows = [row_by_region[region] for region in query.regions if region in row_by_region]
+        return query.regions, [[row[side] for side in SIDES] for row in region_rows]
+    region_by_box = {tuple(row[side] for side in SIDES): row["region"] for row in rows if row["candidate"]}
+    regions = tuple(region_by_box[box] for box in query.boxes if box in region_by_box)
+    return (regions if len(regions) == len(query.boxes) else ()), [list(box) for box in query.boxes]
 
 
 def run_unused(
@@ -100,29 +100,31 @@ def run_unused(
     ``queries``: candidates of all sources; ``images``, ``excluded``: their tables. Raises AssertionError where a text
     about an image with candidates is none of them.
     """
-    told = read_given(given[0])
-    made: dict[str, set[str]] = {}
+    queries_by_image = read_given(given[0])
+    texts_by_image: dict[str, set[str]] = {}
     for path in queries:
         for line in read_lines(path):
-            made.setdefault(line["image_id"], set()).add(line["query"])
-    known, gone = (_ids(paths) for paths in (images, excluded))
+            texts_by_image.setdefault(line["image_id"], set()).add(line["query"])
+    image_ids, excluded_ids = (_ids(paths) for paths in (images, excluded))
     rows = []
-    for image_id, texts in sorted(told.items()):
-        if image_id in made and texts:
-            if lost := [one.text for one in texts if one.text not in made[image_id]]:
-                raise AssertionError(f"medground, {image_id}: {len(lost)} of {len(texts)} given texts are no candidate")
+    for image_id, texts in sorted(queries_by_image.items()):
+        if image_id in texts_by_image and texts:
+            if missing_texts := [query.text for query in texts if query.text not in texts_by_image[image_id]]:
+                raise AssertionError(
+                    f"medground, {image_id}: {len(missing_texts)} of {len(texts)} given texts are no candidate"
+                )
             continue
-        reason = "no_regions" if image_id in known else "excluded" if image_id in gone else "unknown_image"
+        reason = "no_regions" if image_id in image_ids else "excluded" if image_id in excluded_ids else "unknown_image"
         rows += [
-            {"image_id": image_id, "number": number, "query": one.text, "reason": reason}
-            for number, one in enumerate(texts)
+            {"image_id": image_id, "number": number, "query": query.text, "reason": reason}
+            for number, query in enumerate(texts)
         ]
         if not texts:  # a file of the raw form without a question and an answer
             rows.append({"image_id": image_id, "number": 0, "query": "", "reason": "no_text"})
     if rows:
         log.warning(
             "medground.queries.table: %d of %d texts are about images that no source has, or that have no regions, "
-            "such as %s (%s): see %s", len(rows), sum(map(len, told.values())), rows[0]["image_id"], rows[0]["reason"],
+            "such as %s (%s): see %s", len(rows), sum(map(len, queries_by_image.values())), rows[0]["image_id"], rows[0]["reason"],
             Path(unused).name,
         )  # fmt: skip
     write_table(unused, pl.DataFrame(rows, schema=schema(UNUSED)), UNUSED)

@@ -71,7 +71,7 @@ class Speaker:
             return self._filled(self.draw.choice(self.grammar["fronted"]), np, many, place)
         if query.ordinal and (within or relative or self.draw.random() < AMONG):
             return self._among(query, places, image=image)
-        name = self.draw.choices([one for one, _ in FRAMES], [weight for _, weight in FRAMES])[0]
+        name = self.draw.choices([frame for frame, _ in FRAMES], [weight for _, weight in FRAMES])[0]
         return self._filled(self.draw.choice(self.grammar[name]), self.phrase(query, many, places, image=image), many)
 
     def _filled(self, frame: str, phrase: str, many: bool, place: str = "") -> str:
@@ -88,15 +88,15 @@ class Speaker:
             which = f"{NTH[query.nth]} one {self.grammar['nth'][query.ordinal]}"
         else:
             which = f"{self.draw.choice(self.lexicon['ordinals'][query.ordinal])} one"
-        told = self.phrase(group, True, places, image=image)
-        return self.draw.choice(self.grammar["among"]).format(group=told, which=which)
+        group_phrase = self.phrase(group, True, places, image=image)
+        return self.draw.choice(self.grammar["among"]).format(group=group_phrase, which=which)
 
     def _turned(self, query: Query, places: Sequence[str]) -> bool:
         """Return whether "on the image" must be said: bare sides are the patient's, and no place names the image."""
         orders = (query.ordinal, query.reference.ordinal if query.reference else "")
         sided = query.relation in ("left_of", "right_of") or {"leftmost", "rightmost"} & {*orders}
-        named = any(place.endswith(tuple(self.grammar["of"])) for place in places)
-        return bool(sided) and self.scene.radiological is not None and not named
+        names_image = any(place.endswith(tuple(self.grammar["of"])) for place in places)
+        return bool(sided) and self.scene.radiological is not None and not names_image
 
     def phrase(self, query: Query, many: bool, places: Sequence[str], *, image: bool) -> str:
         """Return the noun phrase: article, number, ordinal, adjectives, noun, places, relation.
@@ -127,72 +127,74 @@ class Speaker:
         return [_series(parts)] if plain or opener == "" else [opener, _series(parts)]
 
     def _before(self, query: Query, many: bool) -> list[str]:
-        found = ["the"]
+        words = ["the"]
         if query.number > 0:
-            both = query.number == 2 and self.draw.random() < 0.3
-            found = ["both"] if both else ["the", NUMBERS[query.number]] if query.number < len(NUMBERS) else ["the"]
+            says_both = query.number == 2 and self.draw.random() < 0.3
+            words = (
+                ["both"] if says_both else ["the", NUMBERS[query.number]] if query.number < len(NUMBERS) else ["the"]
+            )
         elif many and query.number < 0:
-            found = ["all", "the"] if self.draw.random() < 0.5 else ["all"]
+            words = ["all", "the"] if self.draw.random() < 0.5 else ["all"]
         if query.ordinal and query.ordinal != "nearest":
             if query.nth > 1:
-                found.append(NTH[query.nth])
+                words.append(NTH[query.nth])
             else:
-                found.append(self.draw.choice(self.lexicon["ordinals"][query.ordinal]))
-        return found
+                words.append(self.draw.choice(self.lexicon["ordinals"][query.ordinal]))
+        return words
 
     def _adjectives(self, query: Query) -> list[str]:
-        found = []
-        own = self.lexicon["appearance"].get(self.scene.domain, self.lexicon["appearance"]["other"])
+        adjectives = []
+        appearance_words = self.lexicon["appearance"].get(self.scene.domain, self.lexicon["appearance"]["other"])
         for atom in sorted(query.atoms, key=lambda atom: ("size", "shape", "appearance").index(family(atom))
                            if family(atom) in ("size", "shape", "appearance") else 9):  # fmt: skip
             name = family(atom)
             if name in ("size", "shape"):
-                found.append(self.draw.choice(self.lexicon["words"][atom][:SPOKEN]))
+                adjectives.append(self.draw.choice(self.lexicon["words"][atom][:SPOKEN]))
             elif name == "appearance":
-                found.append(self.draw.choice(own[atom.partition(":")[2]]))
-        return found
+                adjectives.append(self.draw.choice(appearance_words[atom.partition(":")[2]]))
+        return adjectives
 
     def _noun(self, atoms: Sequence[str], many: bool) -> str:
         words = [atom.partition(":")[2] for atom in atoms if atom.startswith("class:")]
         if not words:
-            one, plural = self.draw.choice(list(self.lexicon["generic"].items()))
-            return plural if many else one
+            singular, plural = self.draw.choice(list(self.lexicon["generic"].items()))
+            return plural if many else singular
         return self._plural(words[0]) if many else words[0]
 
     def _plural(self, word: str) -> str:
-        for one in self.scene.classes.values():
-            if word == one.one:
-                return one.many
-            if word in one.parents:
-                return one.parents[word]
+        for noun in self.scene.classes.values():
+            if word == noun.one:
+                return noun.many
+            if word in noun.parents:
+                return noun.parents[word]
         raise KeyError(word)
 
     def _places(self, query: Query) -> list[str]:
         """Return the places of a query's atoms in words, in a drawn order."""
         halves = [atom.partition(":")[2] for atom in query.atoms if atom.startswith("position:")]
-        own, found = self.grammar["places"], []
-        of = self.draw.choice(self.grammar["of"])
+        templates, phrases = self.grammar["places"], []
+        of_phrase = self.draw.choice(self.grammar["of"])
         short = self.scene.radiological is None and self.draw.random() < BARE
         vertical = [half for half in halves if half in ("upper", "lower")]
         across = [half for half in halves if half in ("left", "right")]
         names = [" ".join((*vertical[:1], *across[:1]))] if vertical or across else []
         names += [half for half in halves if half in ("middle", "border")]
         for name in names:
-            told = "" if short and name in self.grammar["bare"] else of
-            found.append(self.draw.choice(own[name]).format(of=told).rstrip())
+            suffix = "" if short and name in self.grammar["bare"] else of_phrase
+            phrases.append(self.draw.choice(templates[name]).format(of=suffix).rstrip())
         for atom in query.atoms:
             if atom.startswith("side:"):
-                found.append(self.draw.choice(self.grammar["sides"][atom.partition(":")[2]]))
+                phrases.append(self.draw.choice(self.grammar["sides"][atom.partition(":")[2]]))
             elif atom.startswith("zone:"):
                 zone = self.draw.choice(zone_words(atom.partition(":")[2]))
-                found.append(self.draw.choice(self.grammar["zones"]).format(zone=zone))
-        self.draw.shuffle(found)
-        return found
+                phrases.append(self.draw.choice(self.grammar["zones"]).format(zone=zone))
+        self.draw.shuffle(phrases)
+        return phrases
 
     def _relation(self, query: Query, *, image: bool) -> str:
-        told = self.draw.choice(self.grammar["relations"][query.relation or "nearest"])
-        told = told.format(ref=self._reference(query.reference))
-        return f"{told} {self.grammar['on_image']}" if image else told
+        phrase = self.draw.choice(self.grammar["relations"][query.relation or "nearest"])
+        phrase = phrase.format(ref=self._reference(query.reference))
+        return f"{phrase} {self.grammar['on_image']}" if image else phrase
 
     def _reference(self, reference: Reference) -> str:
         words = ["the"]

@@ -45,47 +45,47 @@ UNASKED: Columns = {
 
 def query_id(image_id: str, query: str, regions: list[int]) -> str:
     """Return the id of a query: of its image, its text and its answer."""
-    told = "\x1f".join([image_id, query, *map(str, regions)])
-    return "q" + hashlib.blake2b(told.encode()).hexdigest()[:16]
+    key = "\x1f".join([image_id, query, *map(str, regions)])
+    return "q" + hashlib.blake2b(key.encode()).hexdigest()[:16]
 
 
 def image_queries(
-    image: Mapping, rows: list[dict], moved: list[dict], facts: Facts, side: int, options: QueriesOptions
+    image: Mapping, rows: list[dict], shifted_rows: list[dict], facts: Facts, side: int, options: QueriesOptions
 ) -> tuple[list[dict], list[dict]]:
     """Return the lines of one image's queries, and the rows of :data:`UNASKED`.
 
-    ``rows``: of its regions; ``moved``: of its regions with moved outlines.
+    ``rows``: of its regions; ``shifted_rows``: of its regions with moved outlines.
     """
     numbers = LogicOptions(**options.logic)
     decider = Decider(scene_of(image, rows, facts, side), numbers)
-    outlines = Outlines(image, moved, facts, side, numbers)
+    outlines = Outlines(image, shifted_rows, facts, side, numbers)
     draw = rng(options.seed, options.source, image["image_id"], "forms")
     forms = Search(decider, options.max_atoms, options.budget, tuple(options.families), draw).run()
     candidates = int(decider.scene.candidate.sum())
-    wanted = options.wanted(candidates)
-    drawer, lines, unasked, seen = Drawer(decider, outlines, forms, options, image["image_id"]), [], [], set()
-    for number in range(wanted):
-        found = drawer.draw(number)
-        if found is None or found.text in seen:
-            reason = "fragile" if found is None and drawer.withheld else "budget" if forms.spent else "undecidable"
+    num_queries = options.wanted(candidates)
+    drawer, lines, unasked, seen_texts = Drawer(decider, outlines, forms, options, image["image_id"]), [], [], set()
+    for number in range(num_queries):
+        query = drawer.draw(number)
+        if query is None or query.text in seen_texts:
+            reason = "fragile" if query is None and drawer.withheld else "budget" if forms.spent else "undecidable"
             unasked.append({"image_id": image["image_id"], "split": image["split"], "number": number, "reason": reason})
             continue
-        seen.add(found.text)
-        lines.append(_line(image, rows, facts, options, found, decider))
+        seen_texts.add(query.text)
+        lines.append(_line(image, rows, facts, options, query, decider))
     return lines, unasked
 
 
 def given_queries(
-    image: Mapping, rows: list[dict], facts: Facts, side: int, options: QueriesOptions, given: Sequence[Given]
+    image: Mapping, rows: list[dict], facts: Facts, side: int, options: QueriesOptions, queries: Sequence[Given]
 ) -> tuple[list[dict], list[dict]]:
     """Return the lines of an image's queries that were made elsewhere, all of them, and the rows of those that lack."""
     decider = Decider(scene_of(image, rows, facts, side), LogicOptions(**options.logic))
     candidates = int(decider.scene.candidate.sum())
-    wanted = options.wanted(candidates)
-    lines = [_given_line(image, rows, facts, options, decider, one) for one in given]
+    num_queries = options.wanted(candidates)
+    lines = [_given_line(image, rows, facts, options, decider, query) for query in queries]
     missing = [
         {"image_id": image["image_id"], "split": image["split"], "number": number, "reason": "not_given"}
-        for number in range(len(given), wanted)
+        for number in range(len(queries), num_queries)
     ]
     return lines, missing
 
@@ -99,13 +99,13 @@ def told_queries(
     """
     decider = Decider(scene_of(image, rows, facts, side), LogicOptions(**options.logic))
     lines, missing = [], []
-    for number, given, reason in wordings(line):
-        if given is None:
+    for number, query, reason in wordings(line):
+        if query is None:
             row = {"image_id": image["image_id"], "split": image["split"], "number": number, "reason": reason}
             missing.append(row)
         else:
-            made = _given_line(image, rows, facts, options, decider, given)
-            lines.append(made | {"description_used": line["described"]})
+            query_line = _given_line(image, rows, facts, options, decider, query)
+            lines.append(query_line | {"description_used": line["described"]})
     return lines, sorted(missing, key=lambda row: row["number"])
 
 
@@ -117,42 +117,50 @@ def statement_queries(
     Instead the row of its reason where the description is of no known form, or has the sides or the number of regions
     wrong.
     """
-    read = parsed(image["description"]) if image["radiological"] else None
+    statement = parsed(image["description"]) if image["radiological"] else None
     reason = ""
-    if read is None or not read.patients:
+    if statement is None or not statement.patients:
         reason = "not_given"
-    elif wrong := faults(read, sides_of(image, rows, side)):
+    elif wrong := faults(statement, sides_of(image, rows, side)):
         reason = f"{wrong[0]}_disagrees"
     elif not all(row["candidate"] for row in rows):
         reason = "undecidable"  # a distractor is no answer
     if reason:
         return [], [{"image_id": image["image_id"], "split": image["split"], "number": 0, "reason": reason}]
     decider = Decider(scene_of(image, rows, facts, side), LogicOptions(**options.logic))
-    made = _given_line(image, rows, facts, options, decider, Given(image["description"], tuple(range(len(rows)))))
-    return [made | {"engine": "statements", "description_used": True}], []
+    query_line = _given_line(image, rows, facts, options, decider, Given(image["description"], tuple(range(len(rows)))))
+    return [query_line | {"engine": "statements", "description_used": True}], []
 
 
-def _given_line(image, rows, facts, options, decider, given: Given) -> dict:
-    regions, boxes = matched(given, rows)
-    known = bool(regions) and set(regions) <= set(range(len(rows)))
-    kind = kind_of(tuple(sorted(set(regions))), decider) or "all" if known else ""
-    line = _facts(image, rows, facts, options, list(regions) if known else [], decider)
-    line |= {"query_id": query_id(image["image_id"], given.text, [*regions, *chain(*boxes)]), "query": given.text}
+def _given_line(image, rows, facts, options, decider, query: Given) -> dict:
+    regions, boxes = matched(query, rows)
+    regions_exist = bool(regions) and set(regions) <= set(range(len(rows)))
+    kind = kind_of(tuple(sorted(set(regions))), decider) or "all" if regions_exist else ""
+    line = _facts(image, rows, facts, options, list(regions) if regions_exist else [], decider)
+    line |= {"query_id": query_id(image["image_id"], query.text, [*regions, *chain(*boxes)]), "query": query.text}
     return line | {"kind": kind, "regions": list(regions), "boxes": boxes}
 
 
-def _line(image, rows, facts, options, drawn: Drawn, decider) -> dict:
-    regions = list(drawn.target)
-    named = [atom for atom in drawn.query.atoms if atom.startswith("class:")]
-    alone = bool(named) and decider.answer(Query(tuple(named[:1]))).selected == drawn.target
-    own = {"query_id": query_id(image["image_id"], drawn.text, regions), "query": drawn.text, "kind": drawn.kind}
-    own |= {"by_class": alone, "families": sorted(drawn.query.families()), "logic": asdict(drawn.query)}
-    return _facts(image, rows, facts, options, regions, decider) | own
+def _line(image, rows, facts, options, query: Drawn, decider) -> dict:
+    regions = list(query.target)
+    class_atoms = [atom for atom in query.query.atoms if atom.startswith("class:")]
+    selected_by_class = bool(class_atoms) and decider.answer(Query(tuple(class_atoms[:1]))).selected == query.target
+    query_fields = {
+        "query_id": query_id(image["image_id"], query.text, regions),
+        "query": query.text,
+        "kind": query.kind,
+    }
+    query_fields |= {
+        "by_class": selected_by_class,
+        "families": sorted(query.query.families()),
+        "logic": asdict(query.query),
+    }
+    return _facts(image, rows, facts, options, regions, decider) | query_fields
 
 
 def _facts(image, rows, facts, options, regions, decider) -> dict:
     """Return the fields of a line, in their order; what the query itself decides is empty."""
-    boxes = [[rows[one][name] for name in ("gx1", "gy1", "gx2", "gy2")] for one in regions]
+    boxes = [[rows[region][name] for name in ("gx1", "gy1", "gx2", "gy2")] for region in regions]
     return {
         "query_id": "",
         "source": options.source,
@@ -165,7 +173,7 @@ def _facts(image, rows, facts, options, regions, decider) -> dict:
         "kind": "",
         "regions": regions,
         "boxes": boxes,
-        "boxes_px": [_original([rows[one][name] for name in CORNERS], image["to_original"]) for one in regions],
+        "boxes_px": [_original([rows[region][name] for name in CORNERS], image["to_original"]) for region in regions],
         "candidates": int(decider.scene.candidate.sum()),
         "trivial": int(decider.scene.candidate.sum()) == 1,
         "by_class": False,
@@ -184,10 +192,10 @@ def _original(box: list[int], affine: list[float]) -> list[float]:
 
 
 def _by_image(path: str) -> Mapping[str, list[dict]]:
-    found = defaultdict(list)
+    rows_by_image = defaultdict(list)
     for row in read_table(path).iter_rows(named=True):
-        found[row["image_id"]].append(row)
-    return found
+        rows_by_image[row["image_id"]].append(row)
+    return rows_by_image
 
 
 def run_shard(
@@ -200,23 +208,25 @@ def run_shard(
     images of other sources are left to those. ``told``: the answers of the engine vllm. Raises UserError where they are
     of other images.
     """
-    held = read_given(given[0]) if given else {}
+    queries_by_image = read_given(given[0]) if given else {}
     answers = read_answers(told[0]) if told else {}
-    by_image, further = _by_image(regions), _by_image(moved)
+    by_image, shifted_by_image = _by_image(regions), _by_image(moved)
     lines, missing = [], []
     with Shard(sources) as shard:
         facts, side = Facts.of(shard), shard.shape("picture")[0]
-    known = {row["image_id"]: row for row in read_table(images).iter_rows(named=True)}
+    row_by_image = {row["image_id"]: row for row in read_table(images).iter_rows(named=True)}
     for image_id in progress(sorted(by_image), len(by_image), "queries"):
-        image, rows = known[image_id], by_image[image_id]
+        image, rows = row_by_image[image_id], by_image[image_id]
         if options.statements:
-            found, lost = statement_queries(image, rows, facts, side, options)
+            image_lines, image_missing = statement_queries(image, rows, facts, side, options)
         elif given:
-            found, lost = given_queries(image, rows, facts, side, options, held.get(image_id, ()))
+            image_lines, image_missing = given_queries(
+                image, rows, facts, side, options, queries_by_image.get(image_id, ())
+            )
         elif told:
-            found, lost = told_queries(image, rows, facts, side, options, answer_of(answers, image_id))
+            image_lines, image_missing = told_queries(image, rows, facts, side, options, answer_of(answers, image_id))
         else:
-            found, lost = image_queries(image, rows, further[image_id], facts, side, options)
-        lines, missing = lines + found, missing + lost
+            image_lines, image_missing = image_queries(image, rows, shifted_by_image[image_id], facts, side, options)
+        lines, missing = lines + image_lines, missing + image_missing
     write_lines(output, lines)
     write_table(unasked, pl.DataFrame(missing, schema=schema(UNASKED)), UNASKED)

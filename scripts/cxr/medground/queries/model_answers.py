@@ -34,20 +34,22 @@ def wordings(line: Mapping) -> Iterator[tuple[int, Given | None, str]]:
     if line["answer"] is None:
         yield from ((number, None, "quarantined") for number in numbers)
         return
-    said = _said(line["answer"])
+    queries = _said(line["answer"])
     if line["targets"] is not None:
-        for number, given in zip(numbers, said, strict=True):
+        for number, given in zip(numbers, queries, strict=True):
             yield (number, given, "") if given.text else (number, None, "declined")
         return
-    given = [one for one in said if one.text]
+    given = [query for query in queries if query.text]
     for number in range(max(len(given), line["wanted"])):
         if number < len(given):
             yield number, given[number], ""
         else:
-            yield number, None, "declined" if number < len(said) else "not_given"
+            yield number, None, "declined" if number < len(queries) else "not_given"
 
 
 def _said(answer: dict | str) -> list[Given]:
     if isinstance(answer, str):
         return list(raw(answer))
-    return [Given(" ".join(one["text"].split()), tuple(at - 1 for at in one["targets"])) for one in answer["queries"]]
+    return [
+        Given(" ".join(entry["text"].split()), tuple(at - 1 for at in entry["targets"])) for entry in answer["queries"]
+    ]

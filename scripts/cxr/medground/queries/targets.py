@@ -11,7 +11,7 @@ TRIES = 12
 
 
 def drawn_targets(
-    decider: Decider, forms: Forms, kinds: Mapping[str, float], wanted: int, *key: object
+    decider: Decider, forms: Forms, kinds: Mapping[str, float], num_queries: int, *key: object
 ) -> tuple[list[tuple[int, Target]], list[tuple[int, str]]]:
     """Return [(number, target)] and [(number, reason)] of an image's wanted queries, numbered from 0.
 
@@ -21,22 +21,22 @@ def drawn_targets(
     for target in sorted(forms.of):
         if kind := kind_of(target, decider):
             by_kind.setdefault(kind, []).append(target)
-    found, lost, used = [], [], set()
-    for number in range(wanted):
+    targets, lost, used = [], [], set()
+    for number in range(num_queries):
         draw = rng(*key, number)
         target = _new(by_kind, kinds, used, draw)
         if target is None:
             lost.append((number, "budget" if forms.spent else "undecidable"))
         else:
             used.add(target)
-            found.append((number, target))
-    return found, lost
+            targets.append((number, target))
+    return targets, lost
 
 
 def _new(by_kind: Mapping[str, list[Target]], kinds: Mapping[str, float], used: set[Target], draw) -> Target | None:
     for _ in range(TRIES if by_kind else 0):
         names = sorted(by_kind)
-        (name,) = draw.choices(names, [kinds[one] for one in names])
+        (name,) = draw.choices(names, [kinds[kind] for kind in names])
         target = draw.choice(by_kind[name])
         if target not in used:
             return target

@@ -117,14 +117,18 @@ def image_regions(row: Mapping, planes: Planes, options: RegionsOptions) -> tupl
 
     ``row``: of the table of images.
     """
-    rows, lost, drawn = _regions(row, planes, options)
-    found = []
+    rows, dropped_rows, labelled_components = _regions(row, planes, options)
+    shifted_rows = []
     for px in (options.outline_px, -options.outline_px) if options.outline_px else ():
-        others, _, parts = _regions(*moved(row, planes, px), options)
-        twins = _twins(drawn, parts, planes.picture.shape[0])
-        known = {at: one for at, one in twins.items() if one < len(rows)}  # a speck that grew is no region's twin
-        found += [other | {"px": px, "twin": known.get(other["region"])} for other in others]
-    return rows, lost, found
+        rows_at_px, _, parts = _regions(*moved(row, planes, px), options)
+        twins = _twins(labelled_components, parts, planes.picture.shape[0])
+        twin_by_region = {
+            at: twin for at, twin in twins.items() if twin < len(rows)
+        }  # a speck that grew is no region's twin
+        shifted_rows += [
+            shifted_row | {"px": px, "twin": twin_by_region.get(shifted_row["region"])} for shifted_row in rows_at_px
+        ]
+    return rows, dropped_rows, shifted_rows
 
 
 def _twins(before: list[tuple[str, Component]], after: list[tuple[str, Component]], side: int) -> dict[int, int]:
@@ -132,14 +136,18 @@ def _twins(before: list[tuple[str, Component]], after: list[tuple[str, Component
     met: dict[int, set[int]] = {at: set() for at in range(len(after))}
     for label in {label for label, _ in before}:
         plane = np.zeros((side, side), np.int32)
-        for at, (own, one) in enumerate(before):
-            if own == label:
-                plane[one.window][one.pixels] = at + 1
-        for at, (own, one) in enumerate(after):
-            if own == label:
-                met[at] |= set((np.unique(plane[one.window][one.pixels]) - 1).tolist()) - {-1}
+        for at, (component_label, component) in enumerate(before):
+            if component_label == label:
+                plane[component.window][component.pixels] = at + 1
+        for at, (component_label, component) in enumerate(after):
+            if component_label == label:
+                met[at] |= set((np.unique(plane[component.window][component.pixels]) - 1).tolist()) - {-1}
     parts = Counter(chain.from_iterable(met.values()))
-    return {at: next(iter(own)) for at, own in met.items() if len(own) == 1 and parts[next(iter(own))] == 1}
+    return {
+        at: next(iter(overlaps))
+        for at, overlaps in met.items()
+        if len(overlaps) == 1 and parts[next(iter(overlaps))] == 1
+    }
 
 
 def _regions(
@@ -147,141 +155,151 @@ def _regions(
 ) -> tuple[list[dict], list[dict], list[tuple[str, Component]]]:
     """Return an image's rows, those of its specks, and all classes and components, the regions' by number first."""
     side = planes.picture.shape[0]
-    drawn = _drawn(row, planes, options, side)
-    kept, dropped = [], []
-    for label, one in drawn:
-        small = one.area < options.min_px
-        (dropped if small else kept).append((label, one))
-    known = not row["boxes"]
+    labelled_components = _drawn(row, planes, options, side)
+    regions, dropped = [], []
+    for label, component in labelled_components:
+        small = component.area < options.min_px
+        (dropped if small else regions).append((label, component))
+    has_masks = not row["boxes"]
     grey = cv2.cvtColor(planes.picture, cv2.COLOR_RGB2GRAY)
     taken = np.zeros(grey.shape, bool)
-    for _, one in drawn:
-        taken[one.window] |= one.pixels
-    left, top, right, bottom = row["extent"]
+    for _, component in labelled_components:
+        taken[component.window] |= component.pixels
+    x_min, y_min, x_max, y_max = row["extent"]
     outside = np.ones(grey.shape, bool)
-    outside[top:bottom, left:right] = False
+    outside[y_min:y_max, x_min:x_max] = False
     taken |= outside
-    free = _candidates(row, kept, options)
-    open_classes = _open(kept, dropped, options.open_share)
+    free = _candidates(row, regions, options)
+    open_classes = _open(regions, dropped, options.open_share)
     zones = planes.zones if row["anatomy"] == "found" else {}
     rows = []
-    for number, (label, one) in enumerate(kept):
+    for number, (label, component) in enumerate(regions):
         rows.append(
-            {"image_id": row["image_id"], "label": label, **dict(zip(CORNERS, one.box, strict=True))}
-            | {"area": one.area, "region": number, "candidate": number in free, "open_class": label in open_classes}
-            | _measured(one, row, side, known)
-            | _looks(one, grey, taken, known)
-            | {"zones": _zones(one, zones), "within": _within(number, one, kept) if known else None}
+            {"image_id": row["image_id"], "label": label, **dict(zip(CORNERS, component.box, strict=True))}
+            | {
+                "area": component.area,
+                "region": number,
+                "candidate": number in free,
+                "open_class": label in open_classes,
+            }
+            | _measured(component, row, side, has_masks)
+            | _looks(component, grey, taken, has_masks)
+            | {"zones": _zones(component, zones), "within": _within(number, component, regions) if has_masks else None}
         )
     _rank(rows)
-    lost = [
-        {"image_id": row["image_id"], "label": label, **dict(zip(CORNERS, one.box, strict=True))}
-        | {"area": one.area, "reason": "too_small"}
-        for label, one in dropped
+    dropped_rows = [
+        {"image_id": row["image_id"], "label": label, **dict(zip(CORNERS, component.box, strict=True))}
+        | {"area": component.area, "reason": "too_small"}
+        for label, component in dropped
     ]
-    return rows, lost, kept + dropped
+    return rows, dropped_rows, regions + dropped
 
 
 def _drawn(row: Mapping, planes: Planes, options: RegionsOptions, side: int) -> list[tuple[str, Component]]:
-    found = []
+    labelled_components = []
     if row["boxes"]:
         for box in row["boxes"]:
             x1, y1 = (max(0, math.floor(box[name] + 0.5)) for name in ("x1", "y1"))
             x2, y2 = (min(side, math.floor(box[name] + 0.5)) for name in ("x2", "y2"))
             x2, y2 = max(x2, x1 + 1), max(y2, y1 + 1)
             shape = (y2 - y1, x2 - x1)
-            found.append((box["label"], Component((x1, y1, x2, y2), np.ones(shape, bool), shape[0] * shape[1])))
-        return sorted(found, key=lambda one: (one[0], one[1].box[1], one[1].box[0], one[1].box[3], one[1].box[2]))
+            labelled_components.append(
+                (box["label"], Component((x1, y1, x2, y2), np.ones(shape, bool), shape[0] * shape[1]))
+            )
+        return sorted(
+            labelled_components,
+            key=lambda pair: (pair[0], pair[1].box[1], pair[1].box[0], pair[1].box[3], pair[1].box[2]),
+        )
     for label in sorted(planes.mask):
         mask = planes.mask[label]
         if planes.instances is not None:
             parts = instances(planes.instances, mask)
         else:
             parts = components(mask, options.connectivity)
-        found += [(label, one) for one in parts]
-    return found
+        labelled_components += [(label, component) for component in parts]
+    return labelled_components
 
 
-def _candidates(row: Mapping, kept: list[tuple[str, Component]], options: RegionsOptions) -> set[int]:
+def _candidates(row: Mapping, regions: list[tuple[str, Component]], options: RegionsOptions) -> set[int]:
     """Return the numbers of the regions that may be an answer: not cut by a tile's edge, and at most ``max_boxes``."""
-    left, top, right, bottom = row["extent"]
-    edges = (left, top, right, bottom)
+    x_min, y_min, x_max, y_max = row["extent"]
+    edges = (x_min, y_min, x_max, y_max)
     free = [
         number
-        for number, (_, one) in enumerate(kept)
-        if not any(cut and one.box[at] == edges[at] for at, cut in enumerate(row["inner"]))
+        for number, (_, component) in enumerate(regions)
+        if not any(cut and component.box[at] == edges[at] for at, cut in enumerate(row["inner"]))
     ]
     if len(free) > options.max_boxes:
         free = rng(options.seed, "candidates", row["image_id"]).sample(free, options.max_boxes)
     return set(free)
 
 
-def _open(kept: list, dropped: list, share: float) -> set[str]:
-    lost, held = {}, {}
-    for label, one in dropped:
-        lost[label] = lost.get(label, 0) + one.area
-    for label, one in kept:
-        held[label] = held.get(label, 0) + one.area
-    return {label for label, area in lost.items() if area > share * (area + held.get(label, 0))}
+def _open(regions: list, dropped: list, share: float) -> set[str]:
+    dropped_area, kept_area = {}, {}
+    for label, component in dropped:
+        dropped_area[label] = dropped_area.get(label, 0) + component.area
+    for label, component in regions:
+        kept_area[label] = kept_area.get(label, 0) + component.area
+    return {label for label, area in dropped_area.items() if area > share * (area + kept_area.get(label, 0))}
 
 
-def _measured(one: Component, row: Mapping, side: int, known: bool) -> dict:
-    x1, y1, x2, y2 = one.box
-    left, top, right, bottom = row["extent"]
-    grid = grid_box(one.box, side)
-    cx, cy = centroid(one)
-    inner = (left, top, right, bottom)
+def _measured(component: Component, row: Mapping, side: int, has_masks: bool) -> dict:
+    x1, y1, x2, y2 = component.box
+    x_min, y_min, x_max, y_max = row["extent"]
+    grid = grid_box(component.box, side)
+    cx, cy = centroid(component)
+    inner = (x_min, y_min, x_max, y_max)
     return {
         **dict(zip(("gx1", "gy1", "gx2", "gy2"), grid, strict=True)),
-        "grid_iou": _on_grid(one.box, grid, side),
-        "area_ratio": one.area / ((right - left) * (bottom - top)),
+        "grid_iou": _on_grid(component.box, grid, side),
+        "area_ratio": component.area / ((x_max - x_min) * (y_max - y_min)),
         "width": (x2 - x1) / side,
         "height": (y2 - y1) / side,
         "aspect": (x2 - x1) / (y2 - y1),
         "cx": cx / side,
         "cy": cy / side,
-        "extent": one.area / ((x2 - x1) * (y2 - y1)) if known else None,
-        "solidity": solidity(one) if known else None,
-        "elongation": elongation(one) if known else None,
-        "compactness": compactness(one) if known else None,
-        "touches_border": any(one.box[at] == edge for at, edge in enumerate(inner)),
+        "extent": component.area / ((x2 - x1) * (y2 - y1)) if has_masks else None,
+        "solidity": solidity(component) if has_masks else None,
+        "elongation": elongation(component) if has_masks else None,
+        "compactness": compactness(component) if has_masks else None,
+        "touches_border": any(component.box[at] == edge for at, edge in enumerate(inner)),
     }
 
 
-def _looks(one: Component, grey: np.ndarray, taken: np.ndarray, known: bool) -> dict:
-    contrast, texture = surroundings(one, grey, taken) if known else (math.nan, math.nan)
+def _looks(component: Component, grey: np.ndarray, taken: np.ndarray, has_masks: bool) -> dict:
+    contrast, texture = surroundings(component, grey, taken) if has_masks else (math.nan, math.nan)
     return {
         name: value if math.isfinite(value) else None for name, value in (("contrast", contrast), ("texture", texture))
     }
 
 
-def _zones(one: Component, zones: Mapping[str, np.ndarray]) -> list[float] | None:
-    return [float(zone[one.window][one.pixels].mean()) for zone in zones.values()] or None
+def _zones(component: Component, zones: Mapping[str, np.ndarray]) -> list[float] | None:
+    return [float(zone[component.window][component.pixels].mean()) for zone in zones.values()] or None
 
 
-def _within(number: int, one: Component, kept: list[tuple[str, Component]]) -> list[dict]:
+def _within(number: int, component: Component, regions: list[tuple[str, Component]]) -> list[dict]:
     """Return the shares of a region's pixels inside each region of another class."""
-    x1, y1, x2, y2 = one.box
-    found = []
-    for other, (label, part) in enumerate(kept):
+    x1, y1, x2, y2 = component.box
+    overlaps = []
+    for region, (label, part) in enumerate(regions):
         a1, b1, a2, b2 = part.box
-        if label == kept[number][0] or a1 >= x2 or a2 <= x1 or b1 >= y2 or b2 <= y1:
+        if label == regions[number][0] or a1 >= x2 or a2 <= x1 or b1 >= y2 or b2 <= y1:
             continue
         low, high = (max(x1, a1), max(y1, b1)), (min(x2, a2), min(y2, b2))
-        mine = one.pixels[low[1] - y1 : high[1] - y1, low[0] - x1 : high[0] - x1]
+        mine = component.pixels[low[1] - y1 : high[1] - y1, low[0] - x1 : high[0] - x1]
         its = part.pixels[low[1] - b1 : high[1] - b1, low[0] - a1 : high[0] - a1]
         if shared := int((mine & its).sum()):
-            found.append({"region": other, "share": shared / one.area})
-    return found
+            overlaps.append({"region": region, "share": shared / component.area})
+    return overlaps
 
 
 def _rank(rows: list[dict]) -> None:
     for prefix, key in (("", lambda row: 0), ("class_", lambda row: row["label"])):
         for name, sign in (("area", -1), ("cx", 1), ("cy", 1)):
-            seen: dict = {}
+            next_rank: dict = {}
             for row in sorted(rows, key=lambda row: (sign * row[name], row["region"])):
-                row[f"{prefix}rank_{name}"] = seen.get(key(row), 0)
-                seen[key(row)] = row[f"{prefix}rank_{name}"] + 1
+                row[f"{prefix}rank_{name}"] = next_rank.get(key(row), 0)
+                next_rank[key(row)] = row[f"{prefix}rank_{name}"] + 1
 
 
 def run_shard(
@@ -289,15 +307,25 @@ def run_shard(
 ) -> None:
     """Write the regions, those of moved outlines, the dropped specks and the images without a region of one shard."""
     cv2.setNumThreads(1)
-    rows, lost, further, ledger = [], [], [], Ledger("medground_regions")
+    rows, dropped_rows, shifted_rows, ledger = [], [], [], Ledger("medground_regions")
     with Shard(sources) as shard:
         facts = Facts.of(shard)
-        known = {row["image_id"]: row for row in read_table(images).iter_rows(named=True)}
+        row_by_image = {row["image_id"]: row for row in read_table(images).iter_rows(named=True)}
         for image_id in progress(sorted(shard.ids), len(shard.ids), "regions"):
-            found, gone, others = image_regions(known[image_id], planes_of(shard, facts, image_id), options)
-            rows, lost, further = rows + found, lost + gone, further + others
-            ledger.accept(image_id) if found else ledger.exclude(image_id, "", "no_regions")
+            region_rows, image_dropped, image_shifted = image_regions(
+                row_by_image[image_id], planes_of(shard, facts, image_id), options
+            )
+            rows, dropped_rows, shifted_rows = (
+                rows + region_rows,
+                dropped_rows + image_dropped,
+                shifted_rows + image_shifted,
+            )
+            ledger.accept(image_id) if region_rows else ledger.exclude(image_id, "", "no_regions")
         ledger.finish(excluded, shard.ids)
-    for path, held, columns in ((output, rows, REGIONS), (dropped, lost, DROPPED), (moved, further, MOVED)):
-        told = [{name: row[name] for name in columns} for row in held]
-        write_table(path, pl.DataFrame(told, schema=schema(columns), infer_schema_length=None), columns)
+    for path, table_rows, columns in (
+        (output, rows, REGIONS),
+        (dropped, dropped_rows, DROPPED),
+        (moved, shifted_rows, MOVED),
+    ):
+        records = [{name: row[name] for name in columns} for row in table_rows]
+        write_table(path, pl.DataFrame(records, schema=schema(columns), infer_schema_length=None), columns)

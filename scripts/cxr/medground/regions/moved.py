@@ -15,8 +15,8 @@ def moved(row: Mapping, planes: Planes, px: int) -> tuple[dict, Planes]:
     ``px``: negative: further in. A mask is dilated or eroded by a square of 2 ``px`` + 1, inside the picture without
     its padding, whose edge is no outline. An instance grows into what is outside every instance.
     """
-    left, top, right, bottom = row["extent"]
-    window, square = np.s_[top:bottom, left:right], np.ones((2 * abs(px) + 1,) * 2, np.uint8)
+    x_min, y_min, x_max, y_max = row["extent"]
+    window, square = np.s_[y_min:y_max, x_min:x_max], np.ones((2 * abs(px) + 1,) * 2, np.uint8)
 
     def inside(plane: np.ndarray, change: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
         changed = np.zeros_like(plane)
@@ -24,8 +24,8 @@ def moved(row: Mapping, planes: Planes, px: int) -> tuple[dict, Planes]:
         return changed
 
     def mask(plane: np.ndarray) -> np.ndarray:
-        held = plane.astype(np.uint8)
-        return (cv2.dilate(held, square) if px > 0 else cv2.erode(held, square)) > 0
+        pixels = plane.astype(np.uint8)
+        return (cv2.dilate(pixels, square) if px > 0 else cv2.erode(pixels, square)) > 0
 
     def instances(numbers: np.ndarray) -> np.ndarray:
         most = cv2.dilate(numbers, square)
@@ -41,11 +41,11 @@ def moved(row: Mapping, planes: Planes, px: int) -> tuple[dict, Planes]:
 
 def _box(box: Mapping, extent: tuple[int, int, int, int], px: int) -> dict:
     """Return a box with its edges ``px`` further out, but inside the picture; an edge at the picture's stays there."""
-    found = dict(box)
+    shifted_box = dict(box)
     for name, edge, way in zip(CORNERS, extent, (-1, -1, 1, 1), strict=True):
         limit = max if way < 0 else min
-        found[name] = edge if box[name] == edge else limit(box[name] + way * px, edge)
+        shifted_box[name] = edge if box[name] == edge else limit(box[name] + way * px, edge)
     for low, high in (("x1", "x2"), ("y1", "y2")):
-        if found[high] <= found[low]:  # nothing is left of it but its middle
-            found[low] = found[high] = (box[low] + box[high]) / 2
-    return found
+        if shifted_box[high] <= shifted_box[low]:  # nothing is left of it but its middle
+            shifted_box[low] = shifted_box[high] = (box[low] + box[high]) / 2
+    return shifted_box

@@ -41,16 +41,16 @@ def drawn(table: pl.DataFrame) -> Figure:
         models = (
             part.select("by", "model").unique(maintain_order=True).sort(pl.col("by") == "blind", maintain_order=True)
         )
-        sources = sorted(part["source"].unique().to_list(), key=lambda one: (one == TOTAL, one))
+        sources = sorted(part["source"].unique().to_list(), key=lambda source: (source == TOTAL, source))
         width = 0.84 / max(1, len(models))
         runs = models.filter(by="ours")["model"].to_list()
         for at, (by, model) in enumerate(models.iter_rows()):
-            held = {row["source"]: row for row in part.filter(by=by, model=model).to_dicts()}
+            row_by_source = {row["source"]: row for row in part.filter(by=by, model=model).to_dicts()}
             places = [number + (at - (len(models) - 1) / 2) * width for number in range(len(sources))]
-            values = [(held.get(source) or {}).get("value") or 0.0 for source in sources]
+            values = [(row_by_source.get(source) or {}).get("value") or 0.0 for source in sources]
             axes.bar(places, values, width, **_style(by, model, runs, at))
             for place, source in zip(places, sources, strict=True):
-                row = held.get(source)
+                row = row_by_source.get(source)
                 if row and row["low"] is not None and row["high"] is not None:
                     axes.plot([place, place], [row["low"], row["high"]], color="black", linewidth=0.8)
         counts = {row["source"]: row["number"] for row in part.filter(by="ours").to_dicts()}

@@ -82,16 +82,16 @@ def run_comparison(
     rows = list(_all(options.runs, scored, pairs_scored, options.tau))
     for run, path in zip(options.zero_shot, zero_shot or (), strict=True):
         rows += ours_zero_shot(run, read_declared(path, SCORES))
-    seen, kept = set(), []
+    seen_keys, unique_rows = set(), []
     for row in rows:  # a baseline that reads no answer is the same beside every run
-        name = tuple(row[part] for part in ("by", "table", "model", "source"))
-        if name not in seen:
-            seen.add(name)
-            kept.append(row)
-    write_table(Path(comparison), pl.DataFrame(kept, schema=schema(COMPARISON)), COMPARISON)
+        key = tuple(row[part] for part in ("by", "table", "model", "source"))
+        if key not in seen_keys:
+            seen_keys.add(key)
+            unique_rows.append(row)
+    write_table(Path(comparison), pl.DataFrame(unique_rows, schema=schema(COMPARISON)), COMPARISON)
 
 
 def _all(runs: Sequence[str], scored: Sequence[str], pairs: Sequence[str], tau: float) -> Iterator[dict]:
-    for run, one, other in zip(runs, scored, pairs, strict=True):
-        yield from ours(run, read_declared(one, SCORES), read_declared(other, SENSITIVITY), tau)
+    for run, scores_path, pairs_path in zip(runs, scored, pairs, strict=True):
+        yield from ours(run, read_declared(scores_path, SCORES), read_declared(pairs_path, SENSITIVITY), tau)
     yield from paper()

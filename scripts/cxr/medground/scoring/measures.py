@@ -9,14 +9,14 @@ from cxr.geometry.boxes import box_iou
 from cxr.metrics.bootstrap import intervals, sums_of
 
 
-def matched_iou(found: np.ndarray, true: np.ndarray) -> float:
+def matched_iou(predicted: np.ndarray, reference: np.ndarray) -> float:
     """Return the greatest sum of IoU over one-to-one matches of boxes, (N, 4) and (M, 4), over the larger number.
 
     A box too many counts like one that is missing. 0 where one side has none.
     """
-    if not len(found) or not len(true):
+    if not len(predicted) or not len(reference):
         return 0.0
-    table = box_iou(found.astype(np.float64), true.astype(np.float64))
+    table = box_iou(predicted.astype(np.float64), reference.astype(np.float64))
     return float(table[linear_sum_assignment(table, maximize=True)].sum() / max(table.shape))
 
 
@@ -24,11 +24,11 @@ def means(
     values: np.ndarray, subjects: Sequence[str], *, replicates: int, level: float, seed: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return mean, lower and upper end, (K,) each, of columns of values (N, K); intervals by subject, NaN left out."""
-    known = ~np.isnan(values)
+    has_value = ~np.isnan(values)
     _, subject = np.unique(np.asarray(subjects, str), return_inverse=True)
     count = int(subject.max(initial=-1)) + 1
-    tops = sums_of(subject, count, np.where(known, values, 0.0))
-    below = sums_of(subject, count, known.astype(np.float64))
+    tops = sums_of(subject, count, np.where(has_value, values, 0.0))
+    below = sums_of(subject, count, has_value.astype(np.float64))
     total = below.sum(axis=0)
     mean = np.divide(tops.sum(axis=0), total, out=np.full(values.shape[1], np.nan), where=total > 0)
     return mean, *intervals(tops, below, replicates=replicates, level=level, seed=seed)
@@ -36,5 +36,5 @@ def means(
 
 def both_right(pairs: Sequence[Mapping], ious: Mapping[str, float], tau: float) -> np.ndarray:
     """Return of each pair whether both IoU exceed ``tau``, float64 (N,); NaN where one of them is not scored."""
-    found = [(ious.get(pair["first"]), ious.get(pair["second"])) for pair in pairs]
-    return np.array([np.nan if None in one else float(min(one) > tau) for one in found])
+    iou_pairs = [(ious.get(pair["first"]), ious.get(pair["second"])) for pair in pairs]
+    return np.array([np.nan if None in iou_pair else float(min(iou_pair) > tau) for iou_pair in iou_pairs])

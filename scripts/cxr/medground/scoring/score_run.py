@@ -54,11 +54,15 @@ class Blind:
 
     def answers(self, key: Key) -> dict[str, np.ndarray]:
         """Return {baseline: its boxes} for an image; without those that there are none of."""
-        held = self.candidates.get(key, np.zeros((0, 4), np.int64))
-        found = {"largest": held[:1], "candidates": held, "picture": np.array([[0, 0, GRID, GRID]])}
+        candidates = self.candidates.get(key, np.zeros((0, 4), np.int64))
+        boxes_by_baseline = {
+            "largest": candidates[:1],
+            "candidates": candidates,
+            "picture": np.array([[0, 0, GRID, GRID]]),
+        }
         if key[0] in self.mean_box:
-            found["mean_box"] = self.mean_box[key[0]][None]
-        return {name: boxes for name, boxes in found.items() if len(boxes)}
+            boxes_by_baseline["mean_box"] = self.mean_box[key[0]][None]
+        return {name: boxes for name, boxes in boxes_by_baseline.items() if len(boxes)}
 
 
 def blind_of(regions: Sequence[pl.DataFrame], sources: Sequence[str], train: Sequence[Mapping]) -> Blind:
@@ -67,12 +71,15 @@ def blind_of(regions: Sequence[pl.DataFrame], sources: Sequence[str], train: Seq
     candidates: dict[Key, np.ndarray] = {}
     for source, table in zip(sources, regions, strict=True):
         ordered = table.filter("candidate").sort("image_id", "area", "region", descending=[False, True, False])
-        for (image_id,), held in ordered.group_by("image_id", maintain_order=True):
-            candidates[source, image_id] = held.select(corners).to_numpy().astype(np.int64)
+        for (image_id,), image_rows in ordered.group_by("image_id", maintain_order=True):
+            candidates[source, image_id] = image_rows.select(corners).to_numpy().astype(np.int64)
     boxes: dict[str, list] = defaultdict(list)
     for line in train:
         boxes[line["source"]] += line["boxes"]
-    return Blind(candidates, {name: np.rint(np.mean(held, axis=0)).astype(np.int64) for name, held in boxes.items()})
+    return Blind(
+        candidates,
+        {name: np.rint(np.mean(source_boxes, axis=0)).astype(np.int64) for name, source_boxes in boxes.items()},
+    )
 
 
 def score_queries(
@@ -80,87 +87,101 @@ def score_queries(
 ) -> Iterator[dict]:
     """Yield a row of :data:`QUERIES` for each test line, in order."""
     of_image: dict[Key, list[Mapping]] = defaultdict(list)
-    read = {}
+    reading_by_query = {}
     for line in lines:
         of_image[line["source"], line["image_id"]].append(line)
-        read[line["query_id"]] = _read(answers.get(line["query_id"]))
+        reading_by_query[line["query_id"]] = _read(answers.get(line["query_id"]))
     true = [np.array(line["boxes"], np.int64) for line in lines]
-    given = [_given(line, read, of_image[line["source"], line["image_id"]], blind) for line in lines]
-    pairs = [(boxes, own) for own, held in zip(true, given, strict=True) for boxes in held.values()]
-    ious = iter(union_ious([boxes for boxes, _ in pairs], [own for _, own in pairs]).tolist())
-    for line, own, held in zip(lines, true, given, strict=True):
-        answer, found = read[line["query_id"]], dict(zip(held, islice(ious, len(held)), strict=True))
-        gone = answer["outcome"] == "failed" and options.failed == "leave_out"
+    compared_boxes = [
+        _given(line, reading_by_query, of_image[line["source"], line["image_id"]], blind) for line in lines
+    ]
+    pairs = [
+        (boxes, true_boxes)
+        for true_boxes, boxes_by_measure in zip(true, compared_boxes, strict=True)
+        for boxes in boxes_by_measure.values()
+    ]
+    ious = iter(union_ious([boxes for boxes, _ in pairs], [true_boxes for _, true_boxes in pairs]).tolist())
+    for line, true_boxes, boxes_by_measure in zip(lines, true, compared_boxes, strict=True):
+        answer, iou_by_measure = (
+            reading_by_query[line["query_id"]],
+            dict(zip(boxes_by_measure, islice(ious, len(boxes_by_measure)), strict=True)),
+        )
+        is_excluded = answer["outcome"] == "failed" and options.failed == "leave_out"
         yield {
             **{name: line[name] for name in ("query_id", "source", "image_id", "subject_id", "kind")},
             **{name: line[name] for name in ("trivial", "by_class")},
-            "true": len(own),
+            "true": len(true_boxes),
             "boxes": answer["found"].tolist(),
             **{name: answer[name] for name in ("convention", "outcome", "reason", "notes")},
-            "iou": None if gone else found["iou"],
-            "matched": None if gone else matched_iou(answer["found"], own),
-            "paper": None if gone else found["paper"],
-            **{name: found.get(name) for name in BLIND},
+            "iou": None if is_excluded else iou_by_measure["iou"],
+            "matched": None if is_excluded else matched_iou(answer["found"], true_boxes),
+            "paper": None if is_excluded else iou_by_measure["paper"],
+            **{name: iou_by_measure.get(name) for name in BLIND},
         }
 
 
-def _given(line: Mapping, read: Mapping[str, Mapping], of_image: Sequence[Mapping], blind: Blind) -> dict:
+def _given(line: Mapping, reading_by_query: Mapping[str, Mapping], of_image: Sequence[Mapping], blind: Blind) -> dict:
     """Return {measure: boxes} that are compared with a line's own: its answer's, and those that read no query."""
-    answer = read[line["query_id"]]
-    others = [one for one in of_image if one["regions"] != line["regions"]]
-    shuffled = {"shuffled": read[others[0]["query_id"]]["found"]} if others else {}
-    told = {"iou": answer["found"], "paper": answer["paper"]}
-    return told | blind.answers((line["source"], line["image_id"])) | shuffled
+    answer = reading_by_query[line["query_id"]]
+    other_lines = [other_line for other_line in of_image if other_line["regions"] != line["regions"]]
+    shuffled = {"shuffled": reading_by_query[other_lines[0]["query_id"]]["found"]} if other_lines else {}
+    boxes_by_measure = {"iou": answer["found"], "paper": answer["paper"]}
+    return boxes_by_measure | blind.answers((line["source"], line["image_id"])) | shuffled
 
 
 def _read(line: Mapping | None) -> dict:
-    """Return how an answer was read, with its boxes as ``found``, and as ``paper`` those on a grid of 1000."""
-    none = np.zeros((0, 4), np.int64)
+    """Return how an answer was read, with its boxes as ``boxes``, and as ``paper`` those on a grid of 1000."""
+    no_boxes = np.zeros((0, 4), np.int64)
     if line is None or line["failure"]:
         reason = line["failure"] if line else "not_given"
-        same = {"convention": line["convention"] if line else "", "outcome": "failed", "reason": reason, "notes": []}
-        return same | {"found": none, "paper": none}
-    reading, found = read_answer(line["text"], line["convention"], tuple(line["seen"]))
+        shared_fields = {
+            "convention": line["convention"] if line else "",
+            "outcome": "failed",
+            "reason": reason,
+            "notes": [],
+        }
+        return shared_fields | {"found": no_boxes, "paper": no_boxes}
+    reading, boxes = read_answer(line["text"], line["convention"], tuple(line["seen"]))
     notes = sorted([*reading.notes, *(["truncated"] if line["stop"] == "length" else [])])
     return {
         "convention": line["convention"], "outcome": reading.outcome, "reason": reading.reason, "notes": notes,
-        "found": found, "paper": read_answer(line["text"], "grid1000", tuple(line["seen"]))[1],
+        "found": boxes, "paper": read_answer(line["text"], "grid1000", tuple(line["seen"]))[1],
     }  # fmt: skip
 
 
 def scores(table: pl.DataFrame, options: ScoringOptions) -> Iterator[dict]:
     """Yield a row of :data:`SCORES` for each source and part that has a query, and for all sources."""
-    named = ["iou", "acc", "matched", "paper", "unreadable", *BLIND]
+    columns = ["iou", "acc", "matched", "paper", "unreadable", *BLIND]
     table = table.with_columns(
         acc=(pl.col("iou") > options.tau).cast(pl.Float64),
         unreadable=pl.when(pl.col("iou").is_not_null()).then((pl.col("outcome") != "boxes").cast(pl.Float64)),
     )
     for source in [*sorted(set(table["source"])), "total"]:
-        own = table if source == "total" else table.filter(source=source)
-        for part, chosen in PARTS.items():
-            held = own.filter(chosen)
-            if not len(held):
+        source_table = table if source == "total" else table.filter(source=source)
+        for part, condition in PARTS.items():
+            part_table = source_table.filter(condition)
+            if not len(part_table):
                 continue
-            values = held.select(pl.col(named).cast(pl.Float64).fill_null(np.nan)).to_numpy() * 100
+            values = part_table.select(pl.col(columns).cast(pl.Float64).fill_null(np.nan)).to_numpy() * 100
             mean, low, high = means(
-                values, held["subject_id"].to_list(), replicates=options.replicates, level=options.interval,
+                values, part_table["subject_id"].to_list(), replicates=options.replicates, level=options.interval,
                 seed=options.seed,
             )  # fmt: skip
-            found, lows, highs = (dict(zip(named, _nulls(ends), strict=True)) for ends in (mean, low, high))
+            averages, lows, highs = (dict(zip(columns, _nulls(ends), strict=True)) for ends in (mean, low, high))
             yield {
                 "source": source,
                 "part": part,
-                "queries": int(held["iou"].is_not_null().sum()),
-                "subjects": held["subject_id"].n_unique(),
-                "iou": found["iou"],
+                "queries": int(part_table["iou"].is_not_null().sum()),
+                "subjects": part_table["subject_id"].n_unique(),
+                "iou": averages["iou"],
                 "iou_low": lows["iou"],
                 "iou_high": highs["iou"],
-                "acc": found["acc"],
+                "acc": averages["acc"],
                 "acc_low": lows["acc"],
                 "acc_high": highs["acc"],
-                **{name: found[name] for name in ("matched", "paper", "unreadable")},
-                "failed": int((held["outcome"] == "failed").sum()),
-                **{name: found[name] for name in BLIND},
+                **{name: averages[name] for name in ("matched", "paper", "unreadable")},
+                "failed": int((part_table["outcome"] == "failed").sum()),
+                **{name: averages[name] for name in BLIND},
             }
 
 
@@ -179,36 +200,41 @@ def sensitivity(
     boxes = {row["query_id"]: np.array(row["boxes"], np.int64).reshape(-1, 4) for row in table.iter_rows(named=True)}
     subject = dict(table.select("query_id", "subject_id").iter_rows())
     crossed = [
-        (pair["first"], pair["second"], one, other)
+        (pair["first"], pair["second"], truth_id, answer_id)
         for pair in pairs
-        for one, other in ((pair["first"], pair["second"]), (pair["second"], pair["first"]))
-        if one in ious and other in ious
+        for truth_id, answer_id in ((pair["first"], pair["second"]), (pair["second"], pair["first"]))
+        if truth_id in ious and answer_id in ious
     ]
-    measured = union_ious([boxes[other] for *_, other in crossed], [truth[one] for *_, one, _ in crossed])
-    swapped = dict(zip((one[:3] for one in crossed), measured.tolist(), strict=True))
+    measured = union_ious(
+        [boxes[answer_id] for *_, answer_id in crossed], [truth[truth_id] for *_, truth_id, _ in crossed]
+    )
+    swapped = dict(zip((crossing[:3] for crossing in crossed), measured.tolist(), strict=True))
     for source in [*sorted({pair["source"] for pair in pairs}), "total"]:
-        own = [pair for pair in pairs if source in (pair["source"], "total")]
+        source_pairs = [pair for pair in pairs if source in (pair["source"], "total")]
         for name, classes in CLASSES.items():
-            held = [pair for pair in own if pair["same_class"] in classes]
-            for tau in options.taus if held else ():
-                right = both_right(held, ious, tau) * 100
-                kept = [pair for pair, value in zip(held, right, strict=True) if not np.isnan(value)]
-                if not kept:
+            class_pairs = [pair for pair in source_pairs if pair["same_class"] in classes]
+            for tau in options.taus if class_pairs else ():
+                right = both_right(class_pairs, ious, tau) * 100
+                scored_pairs = [pair for pair, value in zip(class_pairs, right, strict=True) if not np.isnan(value)]
+                if not scored_pairs:
                     continue
                 exchanged = [
-                    min(swapped[pair["first"], pair["second"], one] for one in (pair["first"], pair["second"])) > tau
-                    for pair in kept
+                    min(
+                        swapped[pair["first"], pair["second"], query_id] for query_id in (pair["first"], pair["second"])
+                    )
+                    > tau
+                    for pair in scored_pairs
                 ]
                 mean, low, high = means(
-                    right[~np.isnan(right)][:, None], [subject[pair["first"]] for pair in kept],
+                    right[~np.isnan(right)][:, None], [subject[pair["first"]] for pair in scored_pairs],
                     replicates=options.replicates, level=options.interval, seed=options.seed,
                 )  # fmt: skip
                 yield {
                     "source": source,
                     "pairs_of": name,
                     "tau": tau,
-                    "pairs": len(kept),
-                    "left_out": len(held) - len(kept),
+                    "pairs": len(scored_pairs),
+                    "left_out": len(class_pairs) - len(scored_pairs),
                     "sensitivity": float(mean[0]),
                     "low": _nulls(low)[0],
                     "high": _nulls(high)[0],
@@ -221,11 +247,11 @@ def audited(lines: Sequence[Mapping], votes: pl.DataFrame) -> list[Mapping]:
 
     Raises UserError for votes on queries that are no longer there, with their number.
     """
-    known = {line["query_id"] for line in lines}
-    gone = set(votes["query_id"]) - known
-    if gone:
+    line_ids = {line["query_id"] for line in lines}
+    missing_ids = set(votes["query_id"]) - line_ids
+    if missing_ids:
         raise UserError(
-            f"medground.audit has votes on {len(gone)} queries that no longer stand, such as {min(gone)}: audit again"
+            f"medground.audit has votes on {len(missing_ids)} queries that no longer stand, such as {min(missing_ids)}: audit again"
         )
     standing = set(votes.filter("accepted")["query_id"])
     return [line for line in lines if line["query_id"] in standing]
@@ -252,21 +278,21 @@ def run_scores(
     and the others are left out too. Raises UserError for answers to other queries.
     """
     refuse_empty(lines, "to score")
-    asked = list(read_lines(lines))
-    given = {line["sample_id"]: line for line in read_lines(answers)}
-    if unknown := given.keys() - {line["query_id"] for line in asked}:
+    test_lines = list(read_lines(lines))
+    answer_by_id = {line["sample_id"]: line for line in read_lines(answers)}
+    if unknown := answer_by_id.keys() - {line["query_id"] for line in test_lines}:
         raise UserError(f"{answers} answers {min(unknown)}, which is no query of {lines}: ask again")
     votes = audit if isinstance(audit, str) else "".join(audit[:1])
-    kept = audited(asked, read_table(votes)) if votes and options.test == "audited" else asked
+    scored_lines = audited(test_lines, read_table(votes)) if votes and options.test == "audited" else test_lines
     if drawn:
-        some = {line["query_id"] for line in read_lines("".join(drawn))}
-        kept = [line for line in kept if line["query_id"] in some]
+        sampled_ids = {line["query_id"] for line in read_lines("".join(drawn))}
+        scored_lines = [line for line in scored_lines if line["query_id"] in sampled_ids]
     sources = [Path(path).parent.name for path in regions]
     blind = blind_of([read_table(path) for path in regions], sources, list(read_lines(train)))
-    table = pl.DataFrame(list(score_queries(kept, given, blind, options)), schema=schema(QUERIES))
+    table = pl.DataFrame(list(score_queries(scored_lines, answer_by_id, blind, options)), schema=schema(QUERIES))
     write_table(queries, table, QUERIES)
     write_table(scored, pl.DataFrame(list(scores(table, options)), schema=schema(SCORES)), SCORES)
-    truth = {line["query_id"]: np.array(line["boxes"], np.int64) for line in kept}
-    known = [pair for pair in read_lines(pairs) if {pair["first"], pair["second"]} & truth.keys()]
-    found = pl.DataFrame(list(sensitivity(known, table, truth, options)), schema=schema(SENSITIVITY))
-    write_table(pairs_scored, found, SENSITIVITY)
+    truth = {line["query_id"]: np.array(line["boxes"], np.int64) for line in scored_lines}
+    scored_pairs = [pair for pair in read_lines(pairs) if {pair["first"], pair["second"]} & truth.keys()]
+    sensitivity_table = pl.DataFrame(list(sensitivity(scored_pairs, table, truth, options)), schema=schema(SENSITIVITY))
+    write_table(pairs_scored, sensitivity_table, SENSITIVITY)

@@ -31,11 +31,11 @@ def kept(text: str) -> tuple[str, str]:
 
 def sides_of(masks: Mapping[str, np.ndarray]) -> set[str]:
     """Return the patient's sides of the centroids of masks' components, bool (H, W)."""
-    found: set[str] = set()
+    sides: set[str] = set()
     for mask in masks.values():
         _, _, _, centroids = cv2.connectedComponentsWithStats(mask.astype(np.uint8), connectivity=8)
-        found |= {patients_side(x + 0.5, mask.shape[1] / 2) for x, _ in centroids[1:].tolist()}
-    return found
+        sides |= {patients_side(x + 0.5, mask.shape[1] / 2) for x, _ in centroids[1:].tolist()}
+    return sides
 
 
 def disagrees(text: str, masks: Mapping[str, np.ndarray], radiological: bool) -> bool | None:

@@ -59,13 +59,13 @@ class Films:
 
     def __enter__(self) -> "Films":
         with ExitStack() as entered:
-            for one in self.parts:
-                paths = (one.frames, one.organs, one.anatomy)
+            for part in self.parts:
+                paths = (part.frames, part.organs, part.anatomy)
                 shards = [entered.enter_context(Shard(path)) for path in paths]
-                maps = entered.enter_context(Shard(one.anomaly)) if one.anomaly else None
+                maps = entered.enter_context(Shard(part.anomaly)) if part.anomaly else None
                 self._of |= dict.fromkeys(shards[-1].ids, _Open(*shards, maps))
-                named = read_table(one.cohort).select("image_id", "path").sort("image_id")
-                for image_id, path in named.iter_rows():
+                path_table = read_table(part.cohort).select("image_id", "path").sort("image_id")
+                for image_id, path in path_table.iter_rows():
                     if image_id in self._of:
                         self._by_path.setdefault(os.path.realpath(path), image_id)
             self._opened = entered.pop_all()
@@ -80,31 +80,31 @@ class Films:
         ``shape``: of its picture before it was brought into the frame.
         """
         name = self._by_path.get(os.path.realpath(image.path), image.image_id)
-        held = self._of.get(name)
-        if held is None:
+        shards = self._of.get(name)
+        if shards is None:
             return replace(image, anatomy=ABSENT)
-        affine = _affine(image, shape, held.frames, name)
+        affine = _affine(image, shape, shards.frames, name)
         side = image.picture.shape[0]
-        if affine is None or not self._is_same(image, to_frame(held.frames.get("image", name), affine, side)):
+        if affine is None or not self._is_same(image, to_frame(shards.frames.get("image", name), affine, side)):
             return replace(image, anatomy=DIFFERENT)
-        zones, organs = held.anatomy.masks(name), held.organs.masks(name)
+        zones, organs = shards.anatomy.masks(name), shards.organs.masks(name)
 
         def placed(plane: np.ndarray) -> np.ndarray:
             return to_frame(plane.astype(np.uint8), affine, side, nearest=True)
 
-        mapped = held.anomaly is not None and name in held.anomaly and not unedited(held.anomaly, name)
+        mapped = shards.anomaly is not None and name in shards.anomaly and not unedited(shards.anomaly, name)
         return replace(
             image,
             anatomy=FOUND,
             zones={zone: placed(zones[zone]) > 0 for zone in ZONE_LABELS},
             organs={organ: placed(organs[organ]) > 0 for organ in ORGAN_LABELS},
-            anomaly=placed(held.anomaly.get(ANOMALY, name)) if mapped else None,
+            anomaly=placed(shards.anomaly.get(ANOMALY, name)) if mapped else None,
         )
 
     def _is_same(self, image: Image, frame: np.ndarray) -> bool:
-        left, top, right, bottom = image.extent
+        x_min, y_min, x_max, y_max = image.extent
         grey = image.picture if image.picture.ndim == 2 else cv2.cvtColor(image.picture, cv2.COLOR_RGB2GRAY)
-        mine, its = (plane[top:bottom, left:right].astype(np.float64).ravel() for plane in (grey, frame))
+        mine, its = (plane[y_min:y_max, x_min:x_max].astype(np.float64).ravel() for plane in (grey, frame))
         if mine.std() == 0 or its.std() == 0:
             return False
         return float(np.corrcoef(mine, its)[0, 1]) >= self.least
@@ -115,13 +115,13 @@ def _affine(image: Image, shape: tuple[int, int], frames: Shard, name: str) -> n
 
     A copy of another size is the same picture.
     """
-    there = frames.get("original_shape", name).astype(np.float64)
-    rows, columns = there / np.array(shape)
+    original_shape = frames.get("original_shape", name).astype(np.float64)
+    rows, columns = original_shape / np.array(shape)
     if abs(columns / rows - 1) > PROPORTIONS:
         return None
-    to_there = np.diag([columns, rows]) @ image.to_original
+    to_original = np.diag([columns, rows]) @ image.to_original
     back = cv2.invertAffineTransform(frames.get("to_original", name))
-    return back @ np.vstack([to_there, [0, 0, 1]])
+    return back @ np.vstack([to_original, [0, 0, 1]])
 
 
 def parts_of(inputs: dict) -> list[Parts]:
@@ -129,6 +129,6 @@ def parts_of(inputs: dict) -> list[Parts]:
     names = ("film_cohort", "film_frames", "film_organs", "film_anatomy", "film_anomaly")
     lists = [list(inputs.pop(name, ())) for name in names]
     maps = lists[-1] or [None] * len(lists[0])
-    if len({len(one) for one in (*lists[:-1], maps)}) > 1:
+    if len({len(paths) for paths in (*lists[:-1], maps)}) > 1:
         raise StoreError("the results of ILS have other shards in some stages: run snakemake anatomy there again")
-    return [Parts(*one) for one in zip(*lists[:-1], maps, strict=True)]
+    return [Parts(*paths) for paths in zip(*lists[:-1], maps, strict=True)]

@@ -30,7 +30,7 @@ def read_ils(
 
     Raises StoreError for a damaged file.
     """
-    known = {row["image_id"]: row for row in read_table(cohort).iter_rows(named=True)}
+    row_by_image = {row["image_id"]: row for row in read_table(cohort).iter_rows(named=True)}
     stated: dict[str, list[dict]] = {}
     for row in read_table(findings).iter_rows(named=True):
         if row["mask_id"] and row["word"]:
@@ -40,15 +40,15 @@ def read_ils(
             frame, organ, zone = (stack.enter_context(Shard(path)) for path in paths[:3])
             lesions = stack.enter_context(Shard(paths[3], key="mask_id"))
             for image_id in sorted(zone.ids):
-                row = known[image_id]
+                row = row_by_image[image_id]
                 planes: dict[str, np.ndarray] = {}
                 for finding in stated.get(image_id, []):
                     mask = lesions.get("mask", finding["mask_id"])
                     name = class_of(finding["word"], finding["certainty"])
                     planes[name] = planes.get(name, np.zeros_like(mask)) | mask
                 if options["structures"]:
-                    held = organ.masks(image_id)
-                    planes |= {name: held[name] for name in ORGAN_LABELS}
+                    organ_masks = organ.masks(image_id)
+                    planes |= {name: organ_masks[name] for name in ORGAN_LABELS}
                 zones = zone.masks(image_id)
                 yield image_id, Image(
                     image_id, row["subject_id"], row["split"], frame.get("image", image_id), planes,

@@ -62,27 +62,27 @@ def tiles(image: Image, side: int) -> list[Image]:
     """Return the whole tiles of an image, row by row; a rest at the right and lower edges narrower than one is left."""
     height, width = image.picture.shape[:2]
     rows, columns = max(1, height // side), max(1, width // side)
-    found = []
+    tile_images = []
     for row in range(rows):
         for column in range(columns):
-            top, left = row * side, column * side
-            bottom, right = min(top + side, height), min(left + side, width)
-            cut = np.s_[top:bottom, left:right]
+            y_min, x_min = row * side, column * side
+            y_max, x_max = min(y_min + side, height), min(x_min + side, width)
+            cut = np.s_[y_min:y_max, x_min:x_max]
             shift = image.to_original.copy()
-            shift[:, 2] += shift[:, :2] @ (left, top)
-            found.append(
+            shift[:, 2] += shift[:, :2] @ (x_min, y_min)
+            tile_images.append(
                 replace(
                     image,
                     image_id=f"{image.image_id}_r{row}c{column}",
                     picture=image.picture[cut],
                     masks={name: mask[cut] for name, mask in image.masks.items()},
                     instances=None if image.instances is None else image.instances[cut],
-                    inner=(left > 0, top > 0, right < width, bottom < height),
+                    inner=(x_min > 0, y_min > 0, x_max < width, y_max < height),
                     description="" if rows * columns > 1 else image.description,  # it is of the whole picture
                     to_original=shift,
                 )
             )
-    return found
+    return tile_images
 
 
 def fitted(image: Image, side: int, fit: str) -> Image:
@@ -93,29 +93,29 @@ def fitted(image: Image, side: int, fit: str) -> Image:
     else:
         scale = side / max(height, width)
         new = (max(1, round(width * scale)), max(1, round(height * scale)))
-    left, top = (side - new[0]) // 2, (side - new[1]) // 2
+    x_min, y_min = (side - new[0]) // 2, (side - new[1]) // 2
 
-    def placed(plane: np.ndarray, how: int) -> np.ndarray:
-        small = plane if plane.shape[:2] == (new[1], new[0]) else cv2.resize(plane, new, interpolation=how)
-        whole = np.zeros((side, side, *plane.shape[2:]), plane.dtype)
-        whole[top : top + new[1], left : left + new[0]] = small
-        return whole
+    def placed(plane: np.ndarray, interpolation: int) -> np.ndarray:
+        small = plane if plane.shape[:2] == (new[1], new[0]) else cv2.resize(plane, new, interpolation=interpolation)
+        frame = np.zeros((side, side, *plane.shape[2:]), plane.dtype)
+        frame[y_min : y_min + new[1], x_min : x_min + new[0]] = small
+        return frame
 
     smooth = cv2.INTER_AREA if new[0] < width else cv2.INTER_LINEAR
     exact = cv2.INTER_NEAREST_EXACT
     scale = np.array([width / new[0], height / new[1]])
-    shift = np.concatenate([np.diag(scale), -scale[:, None] * np.array([[left], [top]])], axis=1)
+    shift = np.concatenate([np.diag(scale), -scale[:, None] * np.array([[x_min], [y_min]])], axis=1)
     boxes = image.boxes
     if boxes is not None:
-        move = np.array([left, top, left, top])
-        boxes = {name: given / np.tile(scale, 2) + move for name, given in boxes.items()}
-    whole = np.concatenate([shift, [[0, 0, 1]]])
+        move = np.array([x_min, y_min, x_min, y_min])
+        boxes = {name: corners / np.tile(scale, 2) + move for name, corners in boxes.items()}
+    affine = np.concatenate([shift, [[0, 0, 1]]])
     return replace(
         image,
         picture=placed(image.picture, smooth),
         masks={name: placed(mask.astype(np.uint8), exact) > 0 for name, mask in image.masks.items()},
         instances=None if image.instances is None else placed(image.instances, exact),
         boxes=boxes,
-        to_original=image.to_original @ whole,
-        extent=(left, top, left + new[0], top + new[1]),
+        to_original=image.to_original @ affine,
+        extent=(x_min, y_min, x_min + new[0], y_min + new[1]),
     )

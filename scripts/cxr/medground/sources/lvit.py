@@ -28,8 +28,8 @@ def read_workbook(path: Path, key: str) -> dict[str, str]:
         book = openpyxl.load_workbook(path, read_only=True, data_only=True)
     except Exception as error:  # openpyxl raises what its parts raise: KeyError, BadZipFile, ValueError ...
         refuse_machine_fault(path, error)
-        told = f"{key}: {path.name} is no workbook that can be read ({type(error).__name__}): save it as .xlsx again"
-        raise UserError(told) from None
+        message = f"{key}: {path.name} is no workbook that can be read ({type(error).__name__}): save it as .xlsx again"
+        raise UserError(message) from None
     try:
         for sheet in book.worksheets:
             rows = sheet.iter_rows(values_only=True)
@@ -37,16 +37,16 @@ def read_workbook(path: Path, key: str) -> dict[str, str]:
             if not set(COLUMNS) <= set(head):
                 continue
             image, description = (head.index(name) for name in COLUMNS)
-            found: dict[str, str] = {}
+            description_by_stem: dict[str, str] = {}
             for line, row in enumerate(rows, 2):
                 cells = ["" if cell is None else str(cell).strip() for cell in row] + [""] * len(head)
                 if not cells[image]:
                     continue
                 stem = clean_id(Path(cells[image].replace("\\", "/")).stem)
-                if stem in found:
+                if stem in description_by_stem:
                     raise UserError(f"{key}: row {line} of {path.name} repeats {stem!r}: leave one out")
-                found[stem] = cells[description]
-            return found
+                description_by_stem[stem] = cells[description]
+            return description_by_stem
     finally:
         book.close()
     raise UserError(f"{key}: {path.name} has no sheet with the columns {' and '.join(COLUMNS)}: add them")
@@ -60,8 +60,8 @@ def _texts(folder: Path, key: str) -> dict[str, str]:
 
 
 def _files(folder: Path) -> dict[str, Path]:
-    found = (path for path in sorted(folder.glob("*")) if path.suffix.lower() in ENDINGS)
-    return {clean_id(path.stem): path for path in found}
+    paths = (path for path in sorted(folder.glob("*")) if path.suffix.lower() in ENDINGS)
+    return {clean_id(path.stem): path for path in paths}
 
 
 def read_lvit(name: str, options: Mapping, folder: str) -> Iterator[tuple[str, Image | Refused]]:
@@ -70,17 +70,17 @@ def read_lvit(name: str, options: Mapping, folder: str) -> Iterator[tuple[str, I
     A split's folder may be absent. Raises UserError for a wrong workbook, an id in two splits, or no folder at all.
     """
     key, root = f"medground.sources.sets.{name}.folder", Path(folder)
-    there = {split: root / part for split, part in FOLDERS.items() if (root / part).is_dir()}
-    if not there:
+    folder_by_split = {split: root / part for split, part in FOLDERS.items() if (root / part).is_dir()}
+    if not folder_by_split:
         raise UserError(f"{key}: {root.name} has none of the folders {', '.join(FOLDERS.values())}: give LViT's folder")
-    seen: dict[str, str] = {}
-    for split, part in there.items():
+    split_by_image: dict[str, str] = {}
+    for split, part in folder_by_split.items():
         texts, images, masks = _texts(part, key), _files(part / "img"), _files(part / "labelcol")
-        told = {_image_of(stem, images): (stem, text) for stem, text in texts.items()}
-        for image_id in sorted(images.keys() | told.keys()):
-            if seen.setdefault(image_id, split) != split:
-                raise UserError(f"{key}: {image_id!r} lies in {seen[image_id]} and in {split}: remove one")
-            stem, text = told.get(image_id, (image_id, ""))
+        text_by_image = {_image_of(stem, images): (stem, text) for stem, text in texts.items()}
+        for image_id in sorted(images.keys() | text_by_image.keys()):
+            if split_by_image.setdefault(image_id, split) != split:
+                raise UserError(f"{key}: {image_id!r} lies in {split_by_image[image_id]} and in {split}: remove one")
+            stem, text = text_by_image.get(image_id, (image_id, ""))
             try:
                 yield (
                     image_id,
@@ -97,7 +97,7 @@ def _image_of(stem: str, images: Mapping[str, Path]) -> str:
 
 
 def _mask(stem: str, image_id: str, masks: Mapping[str, Path]) -> Path | None:
-    return next((masks[one] for one in (stem, PREFIX + image_id, image_id) if one in masks), None)
+    return next((masks[name] for name in (stem, PREFIX + image_id, image_id) if name in masks), None)
 
 
 def _image(image_id: str, split: str, picture: Path | None, mask: Path | None, text: str, options: Mapping) -> Image:

@@ -22,10 +22,10 @@ BLOCK = 1 << 20
 
 def facts_of_flag(flag: str) -> dict:
     """Return the facts of one of the published sets. Raises UserError for an unknown flag."""
-    known = yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))["medsegbench"]
-    if flag not in known:
-        raise UserError(f"there is no MedSegBench set {flag!r}: choose one of {', '.join(sorted(known))}")
-    return known[flag]
+    facts_by_flag = yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))["medsegbench"]
+    if flag not in facts_by_flag:
+        raise UserError(f"there is no MedSegBench set {flag!r}: choose one of {', '.join(sorted(facts_by_flag))}")
+    return facts_by_flag[flag]
 
 
 def check_digest(path: Path, expected: Mapping[int, str]) -> None:
@@ -54,8 +54,8 @@ class Member:
     def _open(self):
         return self._archive.open(f"{self.name}.npy")
 
-    def _wrong(self, what: str, remedy: str) -> UserError:
-        return UserError(f"{Path(str(self._archive.filename)).name}: the member {self.name} {what}: {remedy}")
+    def _wrong(self, fault: str, remedy: str) -> UserError:
+        return UserError(f"{Path(str(self._archive.filename)).name}: the member {self.name} {fault}: {remedy}")
 
     def _header(self, file) -> tuple[tuple[int, ...], np.dtype]:
         try:
@@ -132,9 +132,9 @@ def _image(image_id: str, split: str, picture: np.ndarray, label: np.ndarray, fa
 
 def flag_of(path: str) -> tuple[str, int]:
     """Return the flag and side in a file's name, such as fhpsaop_256.npz. Raises UserError for another name."""
-    found = re.fullmatch(r"([a-z0-9]+)_(128|256|512)", Path(path).stem)
-    if not found:
+    match = re.fullmatch(r"([a-z0-9]+)_(128|256|512)", Path(path).stem)
+    if not match:
         raise UserError(
             f"{Path(path).name} is not named as MedSegBench names its files: use fhpsaop_256.npz and the like"
         )
-    return found[1], int(found[2])
+    return match[1], int(match[2])

@@ -100,18 +100,22 @@ class SourcesOptions:
 def _words(options: SourcesOptions) -> dict[str, dict]:
     """Return {class: {one, many, parents}} of the source."""
     kind = options.source["kind"]
-    known = yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
+    vocabulary = yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
     if kind == "cells":
-        return known["cells"]
+        return vocabulary["cells"]
     if kind != "ils":
         return options.source["classes"]
-    unsure, found = known["tentative"], dict(known["ils"])
+    unsure, words_by_class = vocabulary["tentative"], dict(vocabulary["ils"])
     for word in LESIONS:
-        one = known["ils"][word]
-        parents = {unsure["parents"][name]: unsure["many"][many] for name, many in one["parents"].items()}
-        words = {"one": f"{unsure['one']} {one['one']}", "many": f"{unsure['one']} {one['many']}", "parents": parents}
-        found[class_of(word, "tentative")] = words | {"inside": one.get("inside", True)}
-    return found
+        forms = vocabulary["ils"][word]
+        parents = {unsure["parents"][name]: unsure["many"][plural] for name, plural in forms["parents"].items()}
+        words = {
+            "one": f"{unsure['one']} {forms['one']}",
+            "many": f"{unsure['one']} {forms['many']}",
+            "parents": parents,
+        }
+        words_by_class[class_of(word, "tentative")] = words | {"inside": forms.get("inside", True)}
+    return words_by_class
 
 
 def _found(options: SourcesOptions, inputs: Mapping) -> Iterator[tuple[str, Image | Refused]]:
@@ -120,17 +124,17 @@ def _found(options: SourcesOptions, inputs: Mapping) -> Iterator[tuple[str, Imag
         return read_cells(options.cells, options.seed)
     if kind == "ils":
         return read_ils(options.source, **inputs)
-    more = {
+    mask_options = {
         name: getattr(options, name) for name in ("mask_threshold", "most_foreground", "resize_masks", "max_pixels")
     }
     if kind == "lvit":
-        found = read_lvit(options.name, options.source | more, str(inputs["folder"]))
+        images = read_lvit(options.name, options.source | mask_options, str(inputs["folder"]))
     elif kind == "medsegbench":
         path = str(inputs["npz"])
-        found = read_npz(path, flag_of(path)[0], options.source)
+        images = read_npz(path, flag_of(path)[0], options.source)
     else:
-        found = read_folder(options.source | more, inputs["manifest"])
-    return ((image_id, _without_identifiers(image, options)) for image_id, image in found)
+        images = read_folder(options.source | mask_options, inputs["manifest"])
+    return ((image_id, _without_identifiers(image, options)) for image_id, image in images)
 
 
 def _without_identifiers(image: Image | Refused, options: SourcesOptions) -> Image | Refused:
@@ -159,8 +163,8 @@ def _told(options: SourcesOptions) -> SourcesOptions:
 
 def _side(options: SourcesOptions) -> int:
     """Return the side of the source's frames, a multiple of 8."""
-    own = {"cells": SIDE, "medsegbench": options.source.get("side")}
-    side = own.get(options.source["kind"]) or options.source["tile"] or options.size
+    side_by_kind = {"cells": SIDE, "medsegbench": options.source.get("side")}
+    side = side_by_kind.get(options.source["kind"]) or options.source["tile"] or options.size
     return -(-side // 8) * 8
 
 
@@ -188,7 +192,7 @@ class _Writer:
             "anomaly": (films and source["anomaly"] == "results", shape, np.uint8),
             "instances": (self._knows_instances(), shape, np.uint16),
         }
-        self.fields = {name: (form, kind) for name, (held, form, kind) in holds.items() if held}
+        self.fields = {name: (form, kind) for name, (is_present, form, kind) in holds.items() if is_present}
         empty |= self.fields
         facts = Facts(
             self.labels,
@@ -200,9 +204,11 @@ class _Writer:
             source["modality"],
             source["kind"] == "boxes",
         )
-        told = attrs | facts.told()
+        shard_attrs = attrs | facts.told()
         self.writers = {
-            Path(path).stem: stack.enter_context(ShardWriter(path, attrs=told, pictures=("picture",), empty=empty))
+            Path(path).stem: stack.enter_context(
+                ShardWriter(path, attrs=shard_attrs, pictures=("picture",), empty=empty)
+            )
             for path in shards
         }
         self.names = sorted(self.writers)
@@ -214,14 +220,14 @@ class _Writer:
 
     def _more(self, image: Image) -> dict[str, np.ndarray]:
         """Return the image's other fields; 0 where ILS found nothing in it."""
-        held = {
+        planes = {
             "zones": np.stack([image.zones[zone] for zone in ZONE_LABELS]) if image.zones else None,
             "organs": np.stack([image.organs[organ] for organ in ORGAN_LABELS]) if image.organs else None,
             "anomaly": image.anomaly,
             "instances": image.instances,
         }
         return {
-            name: np.zeros(form, kind) if held[name] is None else held[name]
+            name: np.zeros(form, kind) if planes[name] is None else planes[name]
             for name, (form, kind) in self.fields.items()
         }
 
@@ -267,20 +273,20 @@ def _digest(image: Image) -> str:
     return hashlib.blake2b(image.picture.tobytes() + str(image.picture.shape).encode(), digest_size=12).hexdigest()
 
 
-def _duplicates(found: Iterator[tuple[str, str, str]]) -> dict[str, str]:
+def _duplicates(images: Iterator[tuple[str, str, str]]) -> dict[str, str]:
     """Return {image_id: reason} of the copies: the first stays, but a test image's copy in another split goes."""
-    held: dict[str, list[tuple[str, str]]] = {}
-    for image_id, digest, split in found:
-        held.setdefault(digest, []).append((image_id, split))
-    gone = {}
-    for copies in held.values():
+    copies_by_digest: dict[str, list[tuple[str, str]]] = {}
+    for image_id, digest, split in images:
+        copies_by_digest.setdefault(digest, []).append((image_id, split))
+    reason_by_image = {}
+    for copies in copies_by_digest.values():
         tested = [image_id for image_id, split in copies if split == "test"]
-        kept = (tested or [copies[0][0]])[0]
+        original_id = (tested or [copies[0][0]])[0]
         for image_id, split in copies:
-            if image_id != kept:
+            if image_id != original_id:
                 across = tested and split != "test"
-                gone[image_id] = "duplicate_of_test" if across else "duplicate_image"
-    return gone
+                reason_by_image[image_id] = "duplicate_of_test" if across else "duplicate_image"
+    return reason_by_image
 
 
 def run(
@@ -291,26 +297,28 @@ def run(
     Raises UserError for a wrong manifest, StoreError for a damaged input.
     """
     options = _told(options)
-    ledger, seen = Ledger("medground_sources"), []
+    ledger, image_ids = Ledger("medground_sources"), []
     parts = parts_of(inputs)
     if options.source["kind"] in NEEDED:
         inputs = {"manifest": read_manifest(options.name, options.source["kind"], Path(str(inputs["manifest"])))}
-    gone: dict[str, str] = {}
+    reason_by_image: dict[str, str] = {}
     if options.duplicates == "exclude" and options.source["kind"] in ("folder", "boxes", "medsegbench", "lvit"):
-        read = ((name, one) for name, one in _found(options, inputs) if isinstance(one, Image))
-        gone = _duplicates((name, _digest(one), one.split) for name, one in read)
+        read = ((name, image) for name, image in _found(options, inputs) if isinstance(image, Image))
+        reason_by_image = _duplicates((name, _digest(image), image.split) for name, image in read)
     with ExitStack() as stack:
         writer = _Writer(options, shards, attrs, stack)
         films = stack.enter_context(Films(parts, options.same_picture) if parts else nullcontext())
-        for image_id, one in _found(options, inputs):
-            seen.append(image_id)
-            if isinstance(one, Refused) or image_id in gone:
-                reason, detail = (one.reason, one.detail) if isinstance(one, Refused) else (gone[image_id], "")
+        for image_id, image in _found(options, inputs):
+            image_ids.append(image_id)
+            if isinstance(image, Refused) or image_id in reason_by_image:
+                reason, detail = (
+                    (image.reason, image.detail) if isinstance(image, Refused) else (reason_by_image[image_id], "")
+                )
                 ledger.exclude(image_id, "", reason, detail)
                 continue
             ledger.accept(image_id)
-            digest, tile = _digest(one), options.source["tile"]
-            for part in tiles(one, tile) if tile else [one]:
+            digest, tile = _digest(image), options.source["tile"]
+            for part in tiles(image, tile) if tile else [image]:
                 fits = "pad" if tile else options.fit
                 side = writer.side
                 placed = _padded(part, side) if tile else fitted(part, side, fits)
@@ -320,20 +328,22 @@ def run(
     rows = sorted(writer.rows, key=lambda row: row["image_id"])
     _tell_mirrored(options.name, rows)
     _tell_unfound(options, rows)
-    if options.source["kind"] not in EMBEDDED and (absent := [one for one in writer.labels if one not in writer.found]):
+    if options.source["kind"] not in EMBEDDED and (
+        absent := [label for label in writer.labels if label not in writer.found]
+    ):
         log.warning("%s: no image has a region of the class %s", options.name, ", ".join(absent))
     kinds = {name: column.kind for name, column in IMAGES.items()}
     write_table(images, pl.DataFrame(rows, schema=kinds), IMAGES)
-    ledger.finish(excluded, seen)
+    ledger.finish(excluded, image_ids)
 
 
 def _tell_mirrored(name: str, rows: Sequence[dict]) -> None:
     """Say once if most descriptions name other sides than the masks."""
-    told = [row["disagrees"] for row in rows if row["disagrees"] is not None]
-    if told and sum(told) > len(told) / 2:
+    disagreements = [row["disagrees"] for row in rows if row["disagrees"] is not None]
+    if disagreements and sum(disagreements) > len(disagreements) / 2:
         log.warning(
             "%s: %d of %d descriptions name other sides than the masks have; are the images mirrored, or is "
-            "medground.sources.sets.%s.orientation wrong?", name, sum(told), len(told), name,
+            "medground.sources.sets.%s.orientation wrong?", name, sum(disagreements), len(disagreements), name,
         )  # fmt: skip
 
 
@@ -352,8 +362,8 @@ def run_tables(*, images: Sequence[str], excluded: Sequence[str], table: str, ga
     """Join the tables of images, and those of excluded images, of a source's shards."""
     joined = (pl.concat([read_table(path) for path in paths]) for paths in (images, excluded))
     write_table(table, next(joined).sort("image_id"), IMAGES)
-    left = next(joined)
-    write_table(gathered, left.sort(left.columns), EXCLUDED)
+    excluded_table = next(joined)
+    write_table(gathered, excluded_table.sort(excluded_table.columns), EXCLUDED)
 
 
 def _padded(image: Image, side: int) -> Image:

@@ -60,12 +60,12 @@ class Views:
         """Return the regions that may be an answer."""
         return [region for region, row in self.rows.items() if row["candidate"]]
 
-    def of(self, asked: str, regions: Sequence[int]) -> Picture:
+    def of(self, way: str, regions: Sequence[int]) -> Picture:
         """Return the picture of a way of asking with some regions."""
-        key = (asked, *regions)
+        key = (way, *regions)
         if key not in self._made:
-            draw = numbered if asked == "select" else outlined
-            self._made[key] = draw(self.picture, [self.rows[one] for one in regions])
+            draw = numbered if way == "select" else outlined
+            self._made[key] = draw(self.picture, [self.rows[region] for region in regions])
         return self._made[key]
 
 
@@ -76,13 +76,16 @@ def shown_for(answer: Sequence[int], rows: Mapping[int, Mapping], candidates: Se
     """
     if len(candidates) <= most or len(answer) >= most:
         return sorted(candidates)
-    centre = np.array([[rows[one]["cx"], rows[one]["cy"]] for one in answer], np.float64)
+    centre = np.array([[rows[candidate]["cx"], rows[candidate]["cy"]] for candidate in answer], np.float64)
 
     def distance(region: int) -> float:
         return float(np.hypot(*(centre - [rows[region]["cx"], rows[region]["cy"]]).T).min())
 
-    others = sorted((one for one in candidates if one not in answer), key=lambda one: (distance(one), one))
-    return sorted([*answer, *others[: most - len(answer)]])
+    other_candidates = sorted(
+        (candidate for candidate in candidates if candidate not in answer),
+        key=lambda candidate: (distance(candidate), candidate),
+    )
+    return sorted([*answer, *other_candidates[: most - len(answer)]])
 
 
 def confirm_schema() -> dict:
@@ -92,9 +95,9 @@ def confirm_schema() -> dict:
     return object_of(observed=text_of(LONGEST), grounded=yes, unambiguous=yes, reason=reason)
 
 
-def select_schema(shown: Sequence[int]) -> dict:
+def select_schema(regions: Sequence[int]) -> dict:
     """Return the schema of an answer to select: numbers of the boxes on the picture."""
-    numbers = [number_of(one) for one in shown]
+    numbers = [number_of(region) for region in regions]
     return object_of(targets={"type": "array", "items": {"enum": numbers}, "maxItems": len(numbers)})
 
 
@@ -103,21 +106,21 @@ def _twice(answer: dict) -> str | None:
 
 
 def question_of(
-    asked: str, line: Mapping, views: Views, image: Mapping, facts: Facts, options: JudgeOptions, prompts: Prompts
+    way: str, line: Mapping, views: Views, image: Mapping, facts: Facts, options: JudgeOptions, prompts: Prompts
 ) -> tuple[list[int], Question | Answer]:
     """Return the regions on the picture, and the question about one query, or why it is not asked."""
-    shown = list(line["regions"])
-    if asked == "select":
-        shown = shown_for(line["regions"], views.rows, views.candidates(), options.select_from)
+    regions = list(line["regions"])
+    if way == "select":
+        regions = shown_for(line["regions"], views.rows, views.candidates(), options.select_from)
     if addresses_the_model(f"{line['query']}\n{facts.modality}", FIELDS):
-        return shown, Answer(problem=INJECTION)
-    told = {"modality": harmless(facts.modality or image["domain"]), "query": harmless(line["query"])}
-    messages = filled(prompts.prompt(asked, image["domain"]), [views.of(asked, shown)], **told)
-    seed = options.seed_of(line["query_id"], asked)
-    if asked == "select":
-        return shown, Question(messages, select_schema(shown), _twice, seed)
+        return regions, Answer(problem=INJECTION)
+    slot_values = {"modality": harmless(facts.modality or image["domain"]), "query": harmless(line["query"])}
+    messages = filled(prompts.prompt(way, image["domain"]), [views.of(way, regions)], **slot_values)
+    seed = options.seed_of(line["query_id"], way)
+    if way == "select":
+        return regions, Question(messages, select_schema(regions), _twice, seed)
     words = prompts.words("affirms"), prompts.words("denies")
-    return shown, Question(messages, confirm_schema(), lambda answer: contradicts(answer, *words), seed)
+    return regions, Question(messages, confirm_schema(), lambda answer: contradicts(answer, *words), seed)
 
 
 def of_good_form(lines: Iterable[Mapping], rows: Mapping[int, Mapping]) -> list[Mapping]:
@@ -141,11 +144,13 @@ def run(
     tables, wordings = dict(zip(dict.fromkeys(options.of), images, strict=True)), Prompts.read(*prompts)
     generate, tolerance = asking(options, Execution.of(execution, EXECUTION), told, code), Tolerance.of(compute)
     outputs = iter(told)
-    for asked in options.ways:
-        for own, source, boxes, lines in zip(options.each, sources, regions, queries, strict=True):
-            known = {row["image_id"]: row for row in read_table(tables[own.source]).iter_rows(named=True)}
-            asks = _Asks(asked, own, wordings, generate, tolerance)
-            write_lines(next(outputs), asks.lines(source, boxes, lines, known), checked=True)
+    for way in options.ways:
+        for shard_options, source, boxes, lines in zip(options.each, sources, regions, queries, strict=True):
+            row_by_image = {
+                row["image_id"]: row for row in read_table(tables[shard_options.source]).iter_rows(named=True)
+            }
+            asks = _Asks(way, shard_options, wordings, generate, tolerance)
+            write_lines(next(outputs), asks.lines(source, boxes, lines, row_by_image), checked=True)
 
 
 @dataclass(frozen=True)
@@ -158,35 +163,37 @@ class _Asks:
     generate: Generate
     tolerance: Tolerance
 
-    def lines(self, source: str, regions: str, queries: str, known: Mapping[str, dict]) -> list[dict]:
-        """Return the lines of one shard. ``known``: rows of the source's images by their ids."""
+    def lines(self, source: str, regions: str, queries: str, row_by_image: Mapping[str, dict]) -> list[dict]:
+        """Return the lines of one shard. ``row_by_image``: rows of the source's images by their ids."""
         by_image, lines = defaultdict(list), defaultdict(list)
         for row in read_table(regions).iter_rows(named=True):
             by_image[row["image_id"]].append(row)
         for line in read_lines(queries):
             lines[line["image_id"]].append(line)
-        found, names = [], sorted(lines)
+        answer_lines, names = [], sorted(lines)
         with Shard(source) as shard:
             facts = Facts.of(shard)
             for first in range(0, len(names), PART):
-                shown, questions = {}, {}
+                regions_by_query, questions = {}, {}
                 for name in names[first : first + PART]:
                     views = Views(shard.get("picture", name), by_image[name])
                     for line in of_good_form(lines[name], views.rows):
-                        shown[line["query_id"]], questions[line["query_id"]] = question_of(
-                            self.asked, line, views, known[name], facts, self.options, self.wordings
+                        regions_by_query[line["query_id"]], questions[line["query_id"]] = question_of(
+                            self.asked, line, views, row_by_image[name], facts, self.options, self.wordings
                         )
-                got = ask_each(questions, self.generate, self.options.limits, self.tolerance)
-                found += [_line(name, shown[name], answer, self.options.name) for name, answer in got.items()]
+                answers = ask_each(questions, self.generate, self.options.limits, self.tolerance)
+                answer_lines += [
+                    _line(name, regions_by_query[name], answer, self.options.name) for name, answer in answers.items()
+                ]
                 at = min(first + PART, len(names))
                 log.info("verification: %s is asked of %d of %d images of %s", self.asked, at, len(names), source)
-        return found
+        return answer_lines
 
 
-def _line(query_id: str, shown: list[int], answer: Answer, model: str) -> dict:
+def _line(query_id: str, regions: list[int], answer: Answer, model: str) -> dict:
     return {
         "query_id": query_id,
-        "shown": shown,
+        "shown": regions,
         "answer": answer.value,
         "problem": answer.problem,
         "raw": answer.raw,

@@ -72,94 +72,101 @@ def lexicon() -> Mapping:
 
 def _phrases(scene: Scene) -> dict[str, Token]:
     """Return {words: token} of everything that may be read about a scene; what comes later does not replace."""
-    known, found = lexicon(), {}
+    vocabulary, token_by_phrase = lexicon(), {}
 
     def add(words: str, kind: str, value: str, plural: bool | None = None) -> None:
-        found.setdefault(words.lower(), Token(kind, value, words, plural))
+        token_by_phrase.setdefault(words.lower(), Token(kind, value, words, plural))
 
-    for one in scene.classes.values():
-        for word, many, value in ((one.one, one.many, one.one), *((w, m, w) for w, m in one.parents.items())):
+    for noun in scene.classes.values():
+        for word, plural_word, value in (
+            (noun.one, noun.many, noun.one),
+            *((w, m, w) for w, m in noun.parents.items()),
+        ):
             add(word, "class", value, False)
-            add(many, "class", value, True)
-    for one, many in known["generic"].items():
-        add(one, "class", "", False)
-        add(many, "class", "", True)
+            add(plural_word, "class", value, True)
+    for noun, plural_word in vocabulary["generic"].items():
+        add(noun, "class", "", False)
+        add(plural_word, "class", "", True)
     for zone in scene.zones:
         for words in zone_words(zone):
             add(words, "zone", zone)
-    for side, words in known["sides"].items():
+    for side, words in vocabulary["sides"].items():
         for word in words:
             add(word, "side", side)
-    for words in known["both_sides"]:
+    for words in vocabulary["both_sides"]:
         add(words, "both", "")
-    for name, words in known["ordinals"].items():
+    for name, words in vocabulary["ordinals"].items():
         for word in words:
             add(word, "ordinal", name)
     for words, name in FROM.items():
         add(words, "from", name)
-    for word, nth in known["nth"].items():
+    for word, nth in vocabulary["nth"].items():
         add(word, "nth", str(nth))
-    for name, words in known["relations"].items():
+    for name, words in vocabulary["relations"].items():
         for word in words:
             add(word, "relation", name)
-    for atom, words in known["words"].items():
+    for atom, words in vocabulary["words"].items():
         for word in words:
             add(word, "atom", atom)
-    for word in known["all"]:
+    for word in vocabulary["all"]:
         add(word, "all", word)
-    for word, number in known["numbers"].items():
+    for word, number in vocabulary["numbers"].items():
         add(word, "number", str(number))
-    for words in known["image_words"]:
+    for words in vocabulary["image_words"]:
         add(words, "image", words)
     for word, value in POSITIONS.items():
         add(word, "position", value)
-    for word, half in known["axial"].items():
+    for word, half in vocabulary["axial"].items():
         add(word, "position" if scene.domain == "ct" and scene.radiological else "unread", half)
-    for kind, words in (("negation", known["negations"]), ("comparison", known["comparisons"])):
+    for kind, words in (("negation", vocabulary["negations"]), ("comparison", vocabulary["comparisons"])):
         for word in words:
             add(str(word), kind, str(word))
-    for word in known["silent"].split():
+    for word in vocabulary["silent"].split():
         add(word, "silent", word)
-    return found
+    return token_by_phrase
 
 
 def tokens(text: str, scene: Scene) -> list[Token]:
     """Return a text as tokens, the longest phrase first."""
-    known = _phrases(scene)
-    longest = max(len(words.split()) for words in known)
+    token_by_phrase = _phrases(scene)
+    longest = max(len(words.split()) for words in token_by_phrase)
     parts = re.findall(r"[\w&'-]+|[,.?;:!]", text.lower())
-    found, at = [], 0
+    token_list, at = [], 0
     while at < len(parts):
         if parts[at] in ENDS:
-            found.append(Token("end", parts[at], parts[at]))
+            token_list.append(Token("end", parts[at], parts[at]))
             at += 1
             continue
         for count in range(min(longest, len(parts) - at), 0, -1):
             words = " ".join(parts[at : at + count])
-            if token := known.get(words):
-                found.append(replace(token, text=words))
+            if token := token_by_phrase.get(words):
+                token_list.append(replace(token, text=words))
                 at += count
                 break
         else:
-            found.append(Token("unread", parts[at], parts[at]))
+            token_list.append(Token("unread", parts[at], parts[at]))
             at += 1
-    return found
+    return token_list
 
 
 def read(text: str, scene: Scene) -> Claims:
     """Return what a text claims about a scene."""
-    held, inner, name = _split(_spelled(_listed(tokens(text, scene)), scene))
-    claims = _claims(held, scene, whole=held if inner is None else [*held, *inner])
-    if inner is None:
+    main_tokens, reference_tokens, name = _split(_spelled(_listed(tokens(text, scene)), scene))
+    claims = _claims(
+        main_tokens, scene, all_tokens=main_tokens if reference_tokens is None else [*main_tokens, *reference_tokens]
+    )
+    if reference_tokens is None:
         return claims
-    other = _claims(inner, scene, whole=[*inner, *held])
-    claims.unread += other.unread
-    reference = Reference(other.query.atoms, other.query.ordinal if other.query.nth == 1 else "")
-    if other.nouns == 0 or other.query.nth > 1 or other.plural:
+    reference_claims = _claims(reference_tokens, scene, all_tokens=[*reference_tokens, *main_tokens])
+    claims.unread += reference_claims.unread
+    reference = Reference(
+        reference_claims.query.atoms, reference_claims.query.ordinal if reference_claims.query.nth == 1 else ""
+    )
+    if reference_claims.nouns == 0 or reference_claims.query.nth > 1 or reference_claims.plural:
         claims.unread.append(f"what is meant by {name}")
         return claims
     sided = scene.radiological is not None and name in ("left_of", "right_of")
-    if sided and not any(token.kind == "image" for token in [*held, *inner]):
+    if sided and not any(token.kind == "image" for token in [*main_tokens, *reference_tokens]):
         side = OPPOSITE[name.partition("_")[0]] if scene.radiological else name.partition("_")[0]
         name = f"{side}_of"
     if name == "nearest_to":
@@ -171,60 +178,60 @@ def read(text: str, scene: Scene) -> Claims:
     return claims
 
 
-def _moved(held: list[Token]) -> list[Token]:
+def _moved(tokens: list[Token]) -> list[Token]:
     """Return tokens where "the nearest cell to the rod" is "the cell nearest to the rod"."""
-    for at, token in enumerate(held):
+    for at, token in enumerate(tokens):
         if token.text not in ("nearest", "closest"):
             continue
-        noun = next((place for place in range(at + 1, len(held)) if held[place].kind == "class"), len(held))
-        if noun + 1 < len(held) and held[noun + 1].text == "to":
+        noun = next((place for place in range(at + 1, len(tokens)) if tokens[place].kind == "class"), len(tokens))
+        if noun + 1 < len(tokens) and tokens[noun + 1].text == "to":
             relation = Token("relation", "nearest_to", f"{token.text} to")
-            return [*held[:at], *held[at + 1 : noun + 1], relation, *held[noun + 2 :]]
-    return held
+            return [*tokens[:at], *tokens[at + 1 : noun + 1], relation, *tokens[noun + 2 :]]
+    return tokens
 
 
-def _spelled(held: list[Token], scene: Scene) -> list[Token]:
+def _spelled(tokens: list[Token], scene: Scene) -> list[Token]:
     """Return tokens where "in the right lung" after a noun is a relation, if the right lung is a class."""
-    found, seen, held = [], False, _moved(held)
-    for at, token in enumerate(held):
-        after = next((one for one in held[at + 1 :] if one.text != "the"), None)
-        if seen and token.text in ("in", "of") and after is not None and after.kind == "class" and after.value:
+    new_tokens, has_noun, tokens = [], False, _moved(tokens)
+    for at, token in enumerate(tokens):
+        after = next((later_token for later_token in tokens[at + 1 :] if later_token.text != "the"), None)
+        if has_noun and token.text in ("in", "of") and after is not None and after.kind == "class" and after.value:
             token = Token("relation", "inside", token.text)
         if token.value in ("left_of", "right_of") and after is not None and after.text in PICTURE:
-            found.append(Token("image", token.text, token.text))  # "on the left of the image"
+            new_tokens.append(Token("image", token.text, token.text))  # "on the left of the image"
             token = Token("position", token.value.partition("_")[0], token.text)
         placed = after is not None and after.kind in ("zone", "side")
         if token.kind == "relation" and token.value == "inside" and placed:
             token = Token("silent", token.text, token.text)
-        seen = seen or token.kind == "class"
-        found.append(token)
-    return found
+        has_noun = has_noun or token.kind == "class"
+        new_tokens.append(token)
+    return new_tokens
 
 
-def _split(held: list[Token]) -> tuple[list[Token], list[Token] | None, str]:
+def _split(tokens: list[Token]) -> tuple[list[Token], list[Token] | None, str]:
     """Return the tokens without the first reference, the reference's own up to its noun, and the relation's name."""
-    for at, token in enumerate(held):
+    for at, token in enumerate(tokens):
         if token.kind != "relation":
             continue
         end = at + 1
-        while end < len(held) and held[end].kind not in ("end", "relation"):
+        while end < len(tokens) and tokens[end].kind not in ("end", "relation"):
             # "the small one" is a thing as well
-            one = held[end].text == "one" and held[end - 1].kind in ("atom", "ordinal")
-            noun = Token("class", "", "one", False) if one else held[end]
+            is_pronoun = tokens[end].text == "one" and tokens[end - 1].kind in ("atom", "ordinal")
+            noun = Token("class", "", "one", False) if is_pronoun else tokens[end]
             if noun.kind == "class":
-                return [*held[:at], *held[end + 1 :]], [*held[at + 1 : end], noun], token.value
+                return [*tokens[:at], *tokens[end + 1 :]], [*tokens[at + 1 : end], noun], token.value
             end += 1
         # what a reference without a noun covers is not guessed
-        return [*held[:at], Token("unread", token.text, token.text), *held[end:]], None, ""
-    return held, None, ""
+        return [*tokens[:at], Token("unread", token.text, token.text), *tokens[end:]], None, ""
+    return tokens, None, ""
 
 
-def _claims(held: Sequence[Token], scene: Scene, whole: Sequence[Token]) -> Claims:
+def _claims(tokens: Sequence[Token], scene: Scene, all_tokens: Sequence[Token]) -> Claims:
     claims = Claims(Query(()))
     atoms: list[str] = []
-    imaged = any(token.kind == "image" for token in whole)
+    imaged = any(token.kind == "image" for token in all_tokens)
     ordinal, nth = "", 1
-    for at, token in enumerate(held):
+    for at, token in enumerate(tokens):
         kind, value = token.kind, token.value
         if kind == "class":
             claims.nouns += 1
@@ -259,31 +266,31 @@ def _claims(held: Sequence[Token], scene: Scene, whole: Sequence[Token]) -> Clai
             # what a negation or a comparison covers is not guessed: everything up to the next stop is left unread
             claims.unread.append(token.text)
             if kind in ("negation", "comparison"):
-                return _ended(claims, atoms, ordinal, nth, [*held[at + 1 :]])
+                return _ended(claims, atoms, ordinal, nth, [*tokens[at + 1 :]])
     return _ended(claims, atoms, ordinal, nth, [])
 
 
-def _ended(claims: Claims, atoms: list[str], ordinal: str, nth: int, rest: list[Token]) -> Claims:
+def _ended(claims: Claims, atoms: list[str], ordinal: str, nth: int, remaining_tokens: list[Token]) -> Claims:
     if nth > 1 and not ordinal:
         claims.unread.append("the side from which to count")
         nth = 1
-    for token in rest:
+    for token in remaining_tokens:
         if token.kind == "class" and claims.plural is None:
             claims.plural, claims.nouns = token.plural, claims.nouns + 1
     claims.query = Query(tuple(dict.fromkeys(atoms)), ordinal=ordinal, nth=nth)
     return claims
 
 
-def _listed(held: Sequence[Token]) -> list[Token]:
+def _listed(tokens: Sequence[Token]) -> list[Token]:
     """Return tokens where "left lung and right lung", in either order, is one claim of both sides."""
-    sides = [at for at, token in enumerate(held) if token.kind == "side"]
+    sides = [at for at, token in enumerate(tokens) if token.kind == "side"]
     for first, second in pairwise(sides):
-        joined = any(token.text in ("and", ",") for token in held[first + 1 : second])
-        if joined and held[first].value != held[second].value:
-            both = Token("both", "", f"{held[first].text} and {held[second].text}")
-            kept = [token for at, token in enumerate(held) if at not in sides]
-            return [*kept[:first], both, *kept[first:]]
-    return list(held)
+        joined = any(token.text in ("and", ",") for token in tokens[first + 1 : second])
+        if joined and tokens[first].value != tokens[second].value:
+            both_token = Token("both", "", f"{tokens[first].text} and {tokens[second].text}")
+            other_tokens = [token for at, token in enumerate(tokens) if at not in sides]
+            return [*other_tokens[:first], both_token, *other_tokens[first:]]
+    return list(tokens)
 
 
 def _position(value: str, scene: Scene, imaged: bool) -> str:

@@ -40,10 +40,10 @@ def shares_in(film: Film, box: Sequence[int], least: float) -> dict[str, float]:
     """Return the share of each zone in a box's part of the lungs; empty where less than ``least`` of it is lung."""
     x1, y1, x2, y2 = (int(edge) for edge in box)
     lungs = film.lungs[y1:y2, x1:x2]
-    held = int(lungs.sum())
-    if held == 0 or held < least * lungs.size:
+    lung_area = int(lungs.sum())
+    if lung_area == 0 or lung_area < least * lungs.size:
         return {}
-    return {zone: float((mask[y1:y2, x1:x2] & lungs).sum() / held) for zone, mask in film.zones.items()}
+    return {zone: float((mask[y1:y2, x1:x2] & lungs).sum() / lung_area) for zone, mask in film.zones.items()}
 
 
 def share_of(film: Film, place: str, box: Sequence[int], least: float) -> float | None:
@@ -65,17 +65,17 @@ def anomalous(film: Film, boxes: Sequence[Sequence[int]], level: float) -> list[
     """
     if film.anomaly is None:
         return [None] * len(boxes)
-    lungs, found = film.lungs, film.anomaly >= level
+    lungs, is_anomalous = film.lungs, film.anomaly >= level
     inside = np.zeros(lungs.shape, bool)
     for x1, y1, x2, y2 in boxes:
         inside[y1:y2, x1:x2] = True
-    rest = lungs & ~inside
-    if not rest.any():
+    outside = lungs & ~inside
+    if not outside.any():
         return [None] * len(boxes)
-    elsewhere = float(found[rest].mean())
+    elsewhere = float(is_anomalous[outside].mean())
     shares = []
     for x1, y1, x2, y2 in boxes:
-        part = found[y1:y2, x1:x2][lungs[y1:y2, x1:x2]]
+        part = is_anomalous[y1:y2, x1:x2][lungs[y1:y2, x1:x2]]
         shares.append(float(part.mean()) - elsewhere if part.size else None)
     return shares
 
@@ -86,8 +86,8 @@ def of_organ(film: Film, name: str, box: Sequence[int]) -> float | None:
     if mask is None or not mask.any():
         return None
     rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
-    own = (columns[0], rows[0], columns[-1] + 1, rows[-1] + 1)
-    return float(paired_iou(np.array(box, np.float64), np.array(own, np.float64)))
+    organ_box = (columns[0], rows[0], columns[-1] + 1, rows[-1] + 1)
+    return float(paired_iou(np.array(box, np.float64), np.array(organ_box, np.float64)))
 
 
 @dataclass(frozen=True)
@@ -104,26 +104,27 @@ def measure(
 ) -> Measured:  # fmt: skip
     """Measure the boxes of an answer. ``boxes``: of all regions, px; options: those of the judge rules."""
     scene, numbers = decider.scene, decider.numbers
-    mine = [boxes[one] for one in regions]
+    mine = [boxes[region] for region in regions]
     shares = [shares_in(film, box, options["least_lung"]) for box in mine]
     maps = anomalous(film, mine, options["anomaly_level"])
-    organs = [of_organ(film, scene.classes[scene.label[one]].one, boxes[one]) for one in regions]
+    organs = [of_organ(film, scene.classes[scene.label[region]].one, boxes[region]) for region in regions]
     verdicts: dict[str, list[int]] = {}
     for name in places_of(claims):
-        found = [
+        place_verdicts = [
             _at_least(share_of(film, name, box, options["least_lung"]), options["zone_no"], numbers.zone_yes)
             for box in mine
         ]
-        verdicts.setdefault("place", []).extend(found)
+        verdicts.setdefault("place", []).extend(place_verdicts)
     if claims.both:
-        each = [
-            max(_at_least(held.get(lung), options["zone_no"], numbers.zone_yes) for held in shares) for lung in LUNGS
+        lung_verdicts = [
+            max(_at_least(zone_shares.get(lung), options["zone_no"], numbers.zone_yes) for zone_shares in shares)
+            for lung in LUNGS
         ]
-        verdicts.setdefault("place", []).extend(each)
-    for at, one in enumerate(regions):
+        verdicts.setdefault("place", []).extend(lung_verdicts)
+    for at, region in enumerate(regions):
         if organs[at] is not None:
             verdicts.setdefault("organ", []).append(YES if organs[at] >= options["blob_iou"] else NO)
-        elif maps[at] is not None and scene.label[one] in film.opaque:
+        elif maps[at] is not None and scene.label[region] in film.opaque:
             value = _at_least(maps[at], options["anomaly_no"], options["anomaly_yes"])
             verdicts.setdefault("anomaly", []).append(value)
     observed = tuple(
@@ -137,13 +138,13 @@ def places_of(claims: Claims) -> list[str]:
 
     Where a lung is a class of the source, "in the left lung" is a relation to it.
     """
-    query, found = claims.query, []
+    query, places = claims.query, []
     within = query.reference.atoms if query.reference and query.relation == "inside" else ()
-    for atom in (*claims.atoms, *(f"in:{one.partition(':')[2]}" for one in within)):
+    for atom in (*claims.atoms, *(f"in:{inner_atom.partition(':')[2]}" for inner_atom in within)):
         family, _, value = atom.partition(":")
         if family in ("zone", "side", "in"):
-            found.append(f"{value} lung" if family == "side" else value)
-    return [name for name in found if name in (*ZONE_LABELS, *ORGAN_LABELS)]
+            places.append(f"{value} lung" if family == "side" else value)
+    return [name for name in places if name in (*ZONE_LABELS, *ORGAN_LABELS)]
 
 
 def _at_least(value: float | None, no: float, yes: float) -> int:
@@ -151,6 +152,6 @@ def _at_least(value: float | None, no: float, yes: float) -> int:
 
 
 def _told(zones: Mapping[str, float], organ: float | None, excess: float | None, yes: float) -> dict:
-    found: dict = {"zones": [name for name, share in zones.items() if share >= yes]}
-    found |= {} if organ is None else {"organ_iou": round(organ, 3)}
-    return found | ({} if excess is None else {"anomaly": round(excess, 3)})
+    observation: dict = {"zones": [name for name, share in zones.items() if share >= yes]}
+    observation |= {} if organ is None else {"organ_iou": round(organ, 3)}
+    return observation | ({} if excess is None else {"anomaly": round(excess, 3)})

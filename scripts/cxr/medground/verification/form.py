@@ -21,8 +21,8 @@ def form_fault(line: Mapping, boxes: Mapping[int, Sequence[int]], candidates: se
         return "missing_field", "query or regions"
     if len(set(regions)) != len(regions):
         return "target_twice", ""
-    if any(one not in candidates for one in regions):
+    if any(region not in candidates for region in regions):
         return "unknown_target", ""
-    if [list(box) for box in line["boxes"]] != [list(boxes[one]) for one in regions]:
+    if [list(box) for box in line["boxes"]] != [list(boxes[region]) for region in regions]:
         return "box_moved", ""
     return text_fault(text)

@@ -42,10 +42,10 @@ def seen_in(grey: np.ndarray, box: Sequence[int], enlarge: float, extent: Sequen
     x1, y1, x2, y2 = (int(v) for v in box)
     first_x, first_y, last_x, last_y = extent or (0, 0, *grey.shape[::-1])
     reach = max(3, round(enlarge * max(x2 - x1, y2 - y1)))
-    top, left = max(first_y, y1 - reach), max(first_x, x1 - reach)
-    crop = grey[top : min(last_y, y2 + reach), left : min(last_x, x2 + reach)].astype(np.float64)
+    y_min, x_min = max(first_y, y1 - reach), max(first_x, x1 - reach)
+    crop = grey[y_min : min(last_y, y2 + reach), x_min : min(last_x, x2 + reach)].astype(np.float64)
     inner = np.zeros(crop.shape, bool)
-    inner[y1 - top : y2 - top, x1 - left : x2 - left] = True
+    inner[y1 - y_min : y2 - y_min, x1 - x_min : x2 - x_min] = True
     # a box has corners that its region does not fill: what stands out is measured in the inscribed ellipse
     yy, xx = np.nonzero(inner)
     round_part = np.zeros_like(inner)
@@ -59,10 +59,10 @@ def seen_in(grey: np.ndarray, box: Sequence[int], enlarge: float, extent: Sequen
     inside, outside = crop[round_part], crop[ring]
     spread = math.sqrt((inside.var() + outside.var()) / 2)
     effect = float((inside.mean() - outside.mean()) / spread) if spread > 0 else 0.0
-    overlap, blob = _blob(crop, effect > 0, (x1 - left, y1 - top, x2 - left, y2 - top))
+    overlap, blob = _blob(crop, effect > 0, (x1 - x_min, y1 - y_min, x2 - x_min, y2 - y_min))
     if blob is not None:
         a1, b1, a2, b2 = blob.box
-        blob = replace(blob, box=(a1 + left, b1 + top, a2 + left, b2 + top))
+        blob = replace(blob, box=(a1 + x_min, b1 + y_min, a2 + x_min, b2 + y_min))
     return {
         "effect": round(effect, 3),
         "texture": round(float(inside.std() / outside.std()), 3) if outside.std() > 0 else None,
@@ -74,16 +74,16 @@ def seen_in(grey: np.ndarray, box: Sequence[int], enlarge: float, extent: Sequen
 def _blob(crop: np.ndarray, bright: bool, box: tuple[int, int, int, int]) -> tuple[float, Component | None]:
     """Return the IoU of the box with the box of the Otsu blob that overlaps it most, and that blob."""
     grey = cv2.GaussianBlur(np.clip(crop, 0, 255).astype(np.uint8), (3, 3), 0)
-    how = cv2.THRESH_BINARY if bright else cv2.THRESH_BINARY_INV
-    _, mask = cv2.threshold(grey, 0, 1, how + cv2.THRESH_OTSU)
-    best, found = 0.0, None
-    for one in components(mask > 0):
-        x1, y1, x2, y2 = one.box
+    mode = cv2.THRESH_BINARY if bright else cv2.THRESH_BINARY_INV
+    _, mask = cv2.threshold(grey, 0, 1, mode + cv2.THRESH_OTSU)
+    best, blob = 0.0, None
+    for component in components(mask > 0):
+        x1, y1, x2, y2 = component.box
         shared = max(0, min(x2, box[2]) - max(x1, box[0])) * max(0, min(y2, box[3]) - max(y1, box[1]))
         union = (x2 - x1) * (y2 - y1) + (box[2] - box[0]) * (box[3] - box[1]) - shared
         if shared / union > best:
-            best, found = shared / union, one
-    return best, found
+            best, blob = shared / union, component
+    return best, blob
 
 
 class Looked:
@@ -109,20 +109,20 @@ class Looked:
     def seen(self, region: int) -> dict:
         """Return what :func:`seen_in` finds in a region's box; without a blob where that is not the box's."""
         if region not in self._seen:
-            found = seen_in(self.grey, self.boxes[region], self.options["enlarge"], self.extent)
-            own = found["blob_iou"] >= self.options["blob_iou"]
-            self._seen[region] = found | {"blob": found["blob"] if own else None}
+            measurement = seen_in(self.grey, self.boxes[region], self.options["enlarge"], self.extent)
+            blob_fits = measurement["blob_iou"] >= self.options["blob_iou"]
+            self._seen[region] = measurement | {"blob": measurement["blob"] if blob_fits else None}
         return self._seen[region]
 
     def observed(self, region: int) -> dict:
         """Return the same in numbers and words, for the checks of a line."""
-        seen, blob, side = self.seen(region), self.seen(region)["blob"], self.grey.shape[0]
-        found = {name: seen[name] for name in ("effect", "texture", "blob_iou")}
+        measurement, blob, side = self.seen(region), self.seen(region)["blob"], self.grey.shape[0]
+        observation = {name: measurement[name] for name in ("effect", "texture", "blob_iou")}
         if blob is not None:
             x, y = (round(value / side, 3) for value in centroid(blob))
             shape = {"elongation": round(elongation(blob), 3), "solidity": round(solidity(blob), 3)}
-            found |= {"px": blob.area, "x": x, "y": y} | shape
-        return found
+            observation |= {"px": blob.area, "x": x, "y": y} | shape
+        return observation
 
     @cached_property
     def remeasured(self) -> Decider:
@@ -161,22 +161,24 @@ def judge(looked: Looked, regions: Sequence[int], claims: Claims) -> Judgement:
     if scene.domain not in CONTRAST_DOMAINS:
         return Judgement("unjudged")
     observed = tuple(looked.observed(region) for region in regions)
-    for one in observed:
-        effect = one["effect"]
+    for observation in observed:
+        effect = observation["effect"]
         stands_out = effect is not None and (
-            abs(effect) >= options["contrast"] or one["blob_iou"] >= options["blob_iou"]
+            abs(effect) >= options["contrast"] or observation["blob_iou"] >= options["blob_iou"]
         )
         if not stands_out:
             return Judgement("rejected", "not_grounded", observed)
-        told = {"appearance:bright": -1, "appearance:dark": 1}
-        if any(sign * (effect or 0) >= options["contrast"] for atom, sign in told.items() if atom in claims.atoms):
+        sign_by_atom = {"appearance:bright": -1, "appearance:dark": 1}
+        if any(
+            sign * (effect or 0) >= options["contrast"] for atom, sign in sign_by_atom.items() if atom in claims.atoms
+        ):
             return Judgement("rejected", "not_grounded", observed, "appearance")
     for atom in claims.atoms:
         values = looked.remeasured.atoms.get(atom) if family(atom) in MEASURED else None
-        if values is not None and any(values[one] == NO for one in regions):
+        if values is not None and any(values[region] == NO for region in regions):
             return Judgement("rejected", "not_grounded", observed, family(atom))
-    if other := _others(looked.remeasured, regions, claims):
-        return Judgement("rejected", "ambiguous_seen", observed, f"{other} others fit")
+    if num_others := _others(looked.remeasured, regions, claims):
+        return Judgement("rejected", "ambiguous_seen", observed, f"{num_others} others fit")
     return Judgement("grounded", "", observed)
 
 
@@ -184,19 +186,19 @@ def _on_film(looked: Looked, film: Film, regions: Sequence[int], claims: Claims)
     """Return the judgement on a film: rejected if one measure speaks against it, grounded if each speaks for it, and
     unjudged where there is none, or one that tells neither.
     """
-    found = measure(film, looked.decider, looked.boxes, regions, claims, looked.options)
-    against = [name for name, value in found.verdicts.items() if value == NO]
+    measured = measure(film, looked.decider, looked.boxes, regions, claims, looked.options)
+    against = [name for name, value in measured.verdicts.items() if value == NO]
     if against:
-        return Judgement("rejected", "not_grounded", found.observed, against[0])
-    sure = found.verdicts and all(value == YES for value in found.verdicts.values())
-    return Judgement("grounded" if sure else "unjudged", "", found.observed)
+        return Judgement("rejected", "not_grounded", measured.observed, against[0])
+    sure = measured.verdicts and all(value == YES for value in measured.verdicts.values())
+    return Judgement("grounded" if sure else "unjudged", "", measured.observed)
 
 
 def _others(decider: Decider, regions: Sequence[int], claims: Claims) -> int:
     """Return how many other candidates fit a text that was read in full, as measured; 0 where that cannot be told."""
     query = claims.query
-    held = (*query.atoms, *(query.reference.atoms if query.reference else ()))
-    if claims.unread or claims.both or not query.atoms or any(atom not in decider.atoms for atom in held):
+    all_atoms = (*query.atoms, *(query.reference.atoms if query.reference else ()))
+    if claims.unread or claims.both or not query.atoms or any(atom not in decider.atoms for atom in all_atoms):
         return 0
     if query.ordinal:
         answer = decider.answer(query)

@@ -17,7 +17,7 @@ Answers = Mapping[str, Mapping[str, Mapping]]
 
 def read_answers(paths: Mapping[str, str | Path]) -> Answers:
     """Return the answers of the files {confirm or select: path} (:mod:`cxr.medground.verification.ask_judge`)."""
-    return {asked: {line["query_id"]: line for line in read_lines(path)} for asked, path in paths.items()}
+    return {way: {line["query_id"]: line for line in read_lines(path)} for way, path in paths.items()}
 
 
 def judged(query_id: str, regions: Sequence[int], answers: Answers) -> Judgement:
@@ -26,17 +26,19 @@ def judged(query_id: str, regions: Sequence[int], answers: Answers) -> Judgement
     Raises UserError where the answers are of other queries.
     """
     observed = []
-    for asked, held in sorted(answers.items()):
-        if query_id not in held:
+    for way, line_by_query in sorted(answers.items()):
+        if query_id not in line_by_query:
             raise UserError(
                 f"medground_verification_told has no answer for the query {query_id}: ask again with "
                 "`snakemake --forcerun medground_verification_told`"
             )
-        answer = held[query_id]["answer"]
+        answer = line_by_query[query_id]["answer"]
         if answer is None:
-            return Judgement("rejected", "judge_failed", tuple(observed), f"{asked}: {held[query_id]['problem']}")
-        observed.append({"asked": asked} | answer)
-        if reason := _confirmed(answer) if asked == "confirm" else _selected(answer, regions):
+            return Judgement(
+                "rejected", "judge_failed", tuple(observed), f"{way}: {line_by_query[query_id]['problem']}"
+            )
+        observed.append({"asked": way} | answer)
+        if reason := _confirmed(answer) if way == "confirm" else _selected(answer, regions):
             return Judgement("rejected", reason, tuple(observed), _detail(answer))
     return Judgement("grounded", "", tuple(observed))
 
@@ -48,7 +50,7 @@ def _confirmed(answer: Mapping) -> str:
 
 
 def _selected(answer: Mapping, regions: Sequence[int]) -> str:
-    return "" if sorted(answer["targets"]) == sorted(one + 1 for one in regions) else "other_target"
+    return "" if sorted(answer["targets"]) == sorted(region + 1 for region in regions) else "other_target"
 
 
 def _detail(answer: Mapping) -> str:

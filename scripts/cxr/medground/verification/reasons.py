@@ -31,7 +31,9 @@ def contradicts(answer: Mapping, affirms: Sequence[str], denies: Sequence[str]) 
 def _counted(reason: str, affirms: Sequence[str], denies: Sequence[str]) -> tuple[int, int]:
     """Return how many phrases speak for and against, the longest first; one that is negated counts for the other."""
     counts = [0, 0]
-    phrases = sorted([*((word, 0) for word in affirms), *((word, 1) for word in denies)], key=lambda one: -len(one[0]))
+    phrases = sorted(
+        [*((word, 0) for word in affirms), *((word, 1) for word in denies)], key=lambda phrase: -len(phrase[0])
+    )
     for word, kind in phrases:
         pattern = re.compile(rf"(?<![\w-]){re.escape(word)}(?![\w-])")
         while match := pattern.search(reason):

@@ -20,9 +20,12 @@ def denied(text: str, domain: str, allowed: Sequence[str]) -> Fault | None:
     plain = text.lower()
     for words in sorted(allowed, key=len, reverse=True):
         plain = re.sub(rf"(?<![\w-]){re.escape(words.lower())}(?![\w-])", " ", plain)
-    known = lexicon()
-    lists = [("domain_leak", known["deny"].get(domain, ())), ("domain_leak", known["deny_directions"].get(domain, ()))]
-    lists += [("not_visible", known["not_visible"]), ("not_visible", known["not_visible_unless_class"])]
+    vocabulary = lexicon()
+    lists = [
+        ("domain_leak", vocabulary["deny"].get(domain, ())),
+        ("domain_leak", vocabulary["deny_directions"].get(domain, ())),
+    ]
+    lists += [("not_visible", vocabulary["not_visible"]), ("not_visible", vocabulary["not_visible_unless_class"])]
     for reason, words in lists:
         for word in words:
             if re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", plain):
@@ -32,14 +35,14 @@ def denied(text: str, domain: str, allowed: Sequence[str]) -> Fault | None:
 
 def allowed_words(decider: Decider, allow: Sequence[str], description: str = "") -> list[str]:
     """Return the words that no deny list refuses: of the classes, of the source's ``allow``, of a used description."""
-    found = list(allow)
-    for one in decider.scene.classes.values():
-        found += [one.one, one.many, *one.parents, *one.parents.values()]
+    allowed = list(allow)
+    for noun in decider.scene.classes.values():
+        allowed += [noun.one, noun.many, *noun.parents, *noun.parents.values()]
     for zone in decider.scene.zones:
-        found += [zone, "lung zone", "lung base"]
+        allowed += [zone, "lung zone", "lung base"]
     if decider.scene.radiological is not None:
-        found += [word for words in lexicon()["sides"].values() for word in words]
-    return found + re.findall(r"[\w-]+", description.lower())
+        allowed += [word for words in lexicon()["sides"].values() for word in words]
+    return allowed + re.findall(r"[\w-]+", description.lower())
 
 
 def check(
@@ -55,10 +58,10 @@ def check(
 def _contradicted(claims: Claims, regions: Sequence[int], decider: Decider) -> Fault | None:
     for atom in claims.atoms:
         values = decider.atoms.get(atom)
-        if values is not None and any(values[one] == NO for one in regions):
+        if values is not None and any(values[region] == NO for region in regions):
             return ("side", atom) if atom.startswith("side:") else ("claim_contradicted", family(atom))
     sides = [decider.atoms.get(f"side:{side}") for side in ("left", "right")]
-    if claims.both and any(values is not None and all(values[one] == NO for one in regions) for values in sides):
+    if claims.both and any(values is not None and all(values[region] == NO for region in regions) for values in sides):
         return "side", "both sides"
     return None
 
@@ -90,12 +93,12 @@ def _selected(claims: Claims, regions: Sequence[int], decider: Decider, strict: 
         return "no_claim", ""
     if claims.unread or claims.both or unknown or not (claims.nouns or query.atoms or query.ordinal):
         return None
-    answer, wanted = decider.answer(query), tuple(sorted(regions))
+    answer, target = decider.answer(query), tuple(sorted(regions))
     if answer.decidable:
-        if answer.selected == wanted:
+        if answer.selected == target:
             return None
         return (
-            "ambiguous" if set(wanted) < set(answer.selected) else "wrong_answer"
+            "ambiguous" if set(target) < set(answer.selected) else "wrong_answer"
         ), f"{len(answer.selected)} selected"
     if answer.why == "empty":
         return "wrong_answer", "nothing is selected"

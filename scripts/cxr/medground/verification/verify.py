@@ -104,18 +104,18 @@ def verify_line(
     wrong = wrong or (("II", *fault) if fault else None)
     if wrong and not options.statements:
         return wrong, {}
-    found = Judgement("not_run") if options.statements else _judged(line, looked, claims, options, answers)
-    if found.verdict == "rejected":
-        return ("III", found.reason, found.detail), {}
-    if found.verdict == "unjudged" and options.unjudged == "drop" and options.judge != "none":
+    judgement = Judgement("not_run") if options.statements else _judged(line, looked, claims, options, answers)
+    if judgement.verdict == "rejected":
+        return ("III", judgement.reason, judgement.detail), {}
+    if judgement.verdict == "unjudged" and options.unjudged == "drop" and options.judge != "none":
         return ("III", "unjudged", ""), {}
     return None, {
         "read": sorted(claims.atoms),
         "ordinal": claims.query.ordinal,
         "unread": claims.unread,
         "judge": "none" if options.statements else options.judge,
-        "verdict": found.verdict,
-        "observed": list(found.observed),
+        "verdict": judgement.verdict,
+        "observed": list(judgement.observed),
         "noted": list(wrong or ()),
     }
 
@@ -152,78 +152,87 @@ def run_shard(
     ``confirm``, ``select``: the answers of the judge vllm to these questions, where it was asked them.
     """
     cv2.setNumThreads(1)
-    told = {"confirm": confirm, "select": select}
-    answers = read_answers({asked: paths[0] for asked, paths in told.items() if paths})
+    paths_by_way = {"confirm": confirm, "select": select}
+    answers = read_answers({way: paths[0] for way, paths in paths_by_way.items() if paths})
     by_image, lines = defaultdict(list), defaultdict(list)
     for row in read_table(regions).iter_rows(named=True):
         by_image[row["image_id"]].append(row)
     for line in read_lines(queries):
         lines[line["image_id"]].append(line)
-    known = {row["image_id"]: row for row in read_table(images).iter_rows(named=True)}
-    kept, gone = [], []
+    row_by_image = {row["image_id"]: row for row in read_table(images).iter_rows(named=True)}
+    accepted_lines, rejected_rows = [], []
     with Shard(sources) as shard:
         facts = Facts.of(shard)
         for image_id in progress(sorted(lines), len(lines), "verification"):
             picture = shard.get("picture", image_id)
-            scene = scene_of(known[image_id], by_image[image_id], facts, picture.shape[0])
-            decider, seen = Decider(scene, LogicOptions(**options.logic)), {}
+            scene = scene_of(row_by_image[image_id], by_image[image_id], facts, picture.shape[0])
+            decider, regions_by_text = Decider(scene, LogicOptions(**options.logic)), {}
             boxes = [[row[name] for name in CORNERS] for row in by_image[image_id]]
-            extent, film = known[image_id]["extent"], film_of(shard, facts, known[image_id])
+            extent, film = row_by_image[image_id]["extent"], film_of(shard, facts, row_by_image[image_id])
             plane = measured_plane(picture, scene.domain, options.rules["stain"], extent)
             looked = Looked(plane, boxes, decider, options.rules, film, extent)
-            described = known[image_id]["description"]
+            described = row_by_image[image_id]["description"]
             for line in lines[image_id]:
                 fault, checks = verify_line(line, by_image[image_id], looked, facts, options, described, answers)
-                if fault is None and seen.setdefault(line["query"], line["regions"]) != line["regions"]:
+                if fault is None and regions_by_text.setdefault(line["query"], line["regions"]) != line["regions"]:
                     fault = ("I", "repeated", "")
                 if fault is None:
-                    kept.append(line | {"checks": checks})
+                    accepted_lines.append(line | {"checks": checks})
                 else:
                     names = {name: line.get(name, "") for name in ("query_id", "source", "split", "image_id")}
-                    gone.append(names | dict(zip(("stage", "reason", "detail"), fault, strict=True)))
-    made = sum(map(len, lines.values()))
-    if made != len(kept) + len(gone):
-        raise AssertionError(f"{made} queries in, {len(kept)} accepted, {len(gone)} rejected")
-    write_lines(output, kept)
-    write_table(rejected, pl.DataFrame(gone, schema=schema(REJECTED)), REJECTED)
+                    rejected_rows.append(names | dict(zip(("stage", "reason", "detail"), fault, strict=True)))
+    num_queries = sum(map(len, lines.values()))
+    if num_queries != len(accepted_lines) + len(rejected_rows):
+        raise AssertionError(f"{num_queries} queries in, {len(accepted_lines)} accepted, {len(rejected_rows)} rejected")
+    write_lines(output, accepted_lines)
+    write_table(rejected, pl.DataFrame(rejected_rows, schema=schema(REJECTED)), REJECTED)
 
 
 def run_rates(
     *, made: list[str], accepted: list[str], parts: list[str], rates: str, grouped: str, rejected: str
 ) -> None:
     """Write the pass rates of all sources, the same by kind and family, and all rejected queries."""
-    gone = pl.concat(read_table(path) for path in parts).sort("source", "image_id", "query_id")
-    write_table(rejected, gone, REJECTED)
-    kept = [line for path in accepted for line in read_lines(path)]
+    rejected_table = pl.concat(read_table(path) for path in parts).sort("source", "image_id", "query_id")
+    write_table(rejected, rejected_table, REJECTED)
+    accepted_lines = [line for path in accepted for line in read_lines(path)]
     groups: dict[tuple[str, str], tuple[list, list]] = defaultdict(lambda: ([], []))
-    for at, rows in enumerate((kept, gone.to_dicts())):
+    for at, rows in enumerate((accepted_lines, rejected_table.to_dicts())):
         for row in rows:
             for group in ((row["source"], row["split"]), (row["source"], "all"), ("total", "all")):
                 groups[group][at].append(row)
     rows = [row for group in sorted(groups) for row in _rates(group, *groups[group])]
     write_table(rates, pl.DataFrame(rows, schema=schema(PASSED)), PASSED)
-    every = (line for path in made for line in read_lines(path))
-    write_table(grouped, pl.DataFrame(by_groups(every, kept, gone.to_dicts()), schema=schema(GROUPED)), GROUPED)
+    candidate_lines = (line for path in made for line in read_lines(path))
+    write_table(
+        grouped,
+        pl.DataFrame(by_groups(candidate_lines, accepted_lines, rejected_table.to_dicts()), schema=schema(GROUPED)),
+        GROUPED,
+    )
 
 
-def by_groups(made: Iterable[Mapping], kept: Iterable[Mapping], gone: Iterable[Mapping]) -> list[dict]:
+def by_groups(
+    candidate_lines: Iterable[Mapping], accepted_lines: Iterable[Mapping], rejected_rows: Iterable[Mapping]
+) -> list[dict]:
     """Return the rows of :data:`GROUPED`: what was made, and what each stage left of it."""
-    ends = {(row["source"], row["query_id"]): STAGES.index(row["stage"]) for row in gone}
-    verdicts = {(line["source"], line["query_id"]): line["checks"]["verdict"] for line in kept}
-    found: dict[tuple[str, str], Counter] = defaultdict(Counter)
-    for line in made:
+    ends = {(row["source"], row["query_id"]): STAGES.index(row["stage"]) for row in rejected_rows}
+    verdicts = {(line["source"], line["query_id"]): line["checks"]["verdict"] for line in accepted_lines}
+    counts_by_group: dict[tuple[str, str], Counter] = defaultdict(Counter)
+    for line in candidate_lines:
         key = line["source"], line["query_id"]
         groups = [("kind", line["kind"] or "unknown")]
         groups += [("family", name) for name in line.get("families") or ["unknown"]]
         for group in groups:
-            count = found[group]
+            count = counts_by_group[group]
             count["candidates"] += 1
             for at, stage in enumerate(STAGES):
                 count[f"kept_{stage}"] += ends.get(key, len(STAGES)) > at
             count["unjudged"] += verdicts.get(key) == "unjudged"
-    order = sorted(found, key=lambda group: (group[0] != "kind", group))
-    counted = list(GROUPED)[2:]
-    return [dict(zip(GROUPED, group, strict=False)) | {name: found[group][name] for name in counted} for group in order]
+    order = sorted(counts_by_group, key=lambda group: (group[0] != "kind", group))
+    count_columns = list(GROUPED)[2:]
+    return [
+        dict(zip(GROUPED, group, strict=False)) | {name: counts_by_group[group][name] for name in count_columns}
+        for group in order
+    ]
 
 
 def _unvouched(line: Mapping, stage: str) -> bool:
@@ -231,21 +240,21 @@ def _unvouched(line: Mapping, stage: str) -> bool:
     return line["engine"] == "statements" or (stage == "III" and line["checks"]["verdict"] in ("unjudged", "not_run"))
 
 
-def _rates(group: tuple[str, str], kept: list[dict], gone: list[dict]) -> list[dict]:
-    total = before = len(kept) + len(gone)
-    found = []
+def _rates(group: tuple[str, str], accepted_lines: list[dict], rejected_rows: list[dict]) -> list[dict]:
+    total = before = len(accepted_lines) + len(rejected_rows)
+    rows = []
     for stage in STAGES:
-        lost = Counter(row["reason"] for row in gone if row["stage"] == stage)
-        left = before - sum(lost.values())
-        unjudged = sum(line["checks"]["verdict"] == "unjudged" for line in kept) if stage == "III" else 0
-        unvouched = sum(_unvouched(line, stage) for line in kept)
-        noted = Counter(line["checks"]["noted"][1] for line in kept if line["checks"]["noted"][:1] == [stage])
-        found.append(
+        lost = Counter(row["reason"] for row in rejected_rows if row["stage"] == stage)
+        num_kept = before - sum(lost.values())
+        unjudged = sum(line["checks"]["verdict"] == "unjudged" for line in accepted_lines) if stage == "III" else 0
+        unvouched = sum(_unvouched(line, stage) for line in accepted_lines)
+        noted = Counter(line["checks"]["noted"][1] for line in accepted_lines if line["checks"]["noted"][:1] == [stage])
+        rows.append(
             dict(zip(PASSED, (
-                *group, stage, total, left, 100 * left / total, 100 * left / before if before else None, unjudged,
-                left - unvouched,
-                *(" ".join(f"{name}:{count}" for name, count in sorted(one.items())) for one in (lost, noted)),
+                *group, stage, total, num_kept, 100 * num_kept / total, 100 * num_kept / before if before else None, unjudged,
+                num_kept - unvouched,
+                *(" ".join(f"{name}:{count}" for name, count in sorted(counts.items())) for counts in (lost, noted)),
             ), strict=True))
         )  # fmt: skip
-        before = left
-    return found
+        before = num_kept
+    return rows

@@ -68,18 +68,20 @@ class Known:
 def known(facts: ImageFacts, read: Sequence[Statement] | None = None) -> Known:
     """Return what the facts of an image bear out. ``read``: the statements of its sentences, where they are read."""
     sentences = list(facts.sentences.values())
-    found = list(statements.of_text(sentences) if read is None else read)
+    fact_statements = list(statements.of_text(sentences) if read is None else read)
     boxes = []
     for phrase in facts.phrases:
-        own = [one for part in statements.split(phrase.text) for one in statements.of_sentence(part)]
-        found += own
-        keys = frozenset().union(*(one.keys for one in own if one.affirmed))
-        held = frozenset(tuple(map(rounded, box)) for box in phrase.boxes)
-        boxes.append((keys, frozenset(_content(phrase.text)), held))
+        phrase_statements = [
+            statement for part in statements.split(phrase.text) for statement in statements.of_sentence(part)
+        ]
+        fact_statements += phrase_statements
+        keys = frozenset().union(*(statement.keys for statement in phrase_statements if statement.affirmed))
+        written_boxes = frozenset(tuple(map(rounded, box)) for box in phrase.boxes)
+        boxes.append((keys, frozenset(_content(phrase.text)), written_boxes))
     everything = [*sentences, *(phrase.text for phrase in facts.phrases)]
-    normal = {(what, side) for text in everything for what, sides, _ in normals(text) for side in sides}
+    normal = {(structure, side) for text in everything for structure, sides, _ in normals(text) for side in sides}
     text = " ".join(everything).lower()
-    affirmed = [one for one in found if one.affirmed]
+    affirmed = [statement for statement in fact_statements if statement.affirmed]
     return Known(facts, affirmed, frozenset(facts.present), normal, text, _device_words(everything), boxes)
 
 
@@ -88,16 +90,18 @@ def normals(sentence: str) -> tuple[tuple[str, tuple[str, ...], bool], ...]:
     """Return (what, sides, apart) of what a sentence calls normal: lungs, heart, all; apart: but for what was told."""
     words, low = statements.words(), sentence.lower()
     apart = bool(words.apart.search(low))
-    found = []
-    for what, pattern in words.normal.items():
+    normal_structures = []
+    for structure, pattern in words.normal.items():
         if hit := pattern.search(low):
             near = low[max(0, hit.start() - 12) : hit.end()]
             sides = tuple(side for side in ("right", "left") if re.search(rf"\b{side}\b", near)) or ("right", "left")
-            found.append((what, sides, apart))
-    return tuple(found)
+            normal_structures.append((structure, sides, apart))
+    return tuple(normal_structures)
 
 
-def fault(messages: Sequence[Mapping[str, str]], held: Known, grounded: bool, rounds: Sequence[int]) -> Fault | None:
+def fault(
+    messages: Sequence[Mapping[str, str]], evidence: Known, grounded: bool, rounds: Sequence[int]
+) -> Fault | None:
     """Return the first fault of a conversation, None if it holds.
 
     messages: [{role, text}], boxes written as ``[x1, y1, x2, y2]`` in two decimals; rounds: least and most.
@@ -106,9 +110,13 @@ def fault(messages: Sequence[Mapping[str, str]], held: Known, grounded: bool, ro
     if problem:
         return Fault(BAD_FORM, problem)
     for number, (question, answer) in enumerate(turns, start=1):
-        found = _boxes(turns[:number], held, grounded) or _statements(question, answer, held) or _words(answer, held)
-        if found:
-            return replace(found, detail=f"round {number}: {found.detail}")
+        round_fault = (
+            _boxes(turns[:number], evidence, grounded)
+            or _statements(question, answer, evidence)
+            or _words(answer, evidence)
+        )
+        if round_fault:
+            return replace(round_fault, detail=f"round {number}: {round_fault.detail}")
     place = statements.words().patterns["place"]
     if grounded and not any(place.search(question.lower()) and _BOX.search(answer) for question, answer in turns):
         return Fault(UNGROUNDED, "no box is asked for and given")
@@ -126,8 +134,8 @@ def in_rounds(messages: Sequence[Mapping[str, str]], rounds: Sequence[int]) -> t
         return [], f"{len(turns)} rounds"
     if not all(texts) or max(map(len, texts)) > LONGEST:
         return [], "an empty or endless text"
-    asked = [_plain(question) for question, _ in turns]
-    if len(set(asked)) < len(asked) or not all(asked):
+    plain_questions = [_plain(question) for question, _ in turns]
+    if len(set(plain_questions)) < len(plain_questions) or not all(plain_questions):
         return [], "a question is asked twice"
     return turns, ""
 
@@ -137,7 +145,7 @@ def written(text: str) -> list[tuple[float, ...]]:
     return [tuple(map(float, hit.groups())) for hit in _BOX.finditer(text)]
 
 
-def _boxes(turns: Sequence[tuple[str, str]], held: Known, grounded: bool) -> Fault | None:
+def _boxes(turns: Sequence[tuple[str, str]], evidence: Known, grounded: bool) -> Fault | None:
     """Return what is wrong with the boxes of the last of the turns."""
     answer = turns[-1][1]
     if "[" not in answer:
@@ -149,42 +157,46 @@ def _boxes(turns: Sequence[tuple[str, str]], held: Known, grounded: bool) -> Fau
     for part in _sentences(answer):
         if "[" not in part:
             continue
-        said = _mentioned(part) or _subject(turns)
-        mine = [boxes for keys, words, boxes in held.boxes if _speaks_of(said, keys, words, part)]
-        if set(written(part)) - frozenset().union(*mine):
+        finding_keys = _mentioned(part) or _subject(turns)
+        allowed_boxes = [boxes for keys, words, boxes in evidence.boxes if _speaks_of(finding_keys, keys, words, part)]
+        if set(written(part)) - frozenset().union(*allowed_boxes):
             return Fault(FOREIGN_BOX, "a box that is not given of its finding")
     return None
 
 
 def _subject(turns: Sequence[tuple[str, str]]) -> frozenset[str]:
     """Return the findings that the last question asks for: those that it names, or else that were last spoken of."""
-    said = [text for turn in turns for text in turn][:-1]
-    return next(filter(None, map(_mentioned, reversed(said))), frozenset())
+    earlier_texts = [text for turn in turns for text in turn][:-1]
+    return next(filter(None, map(_mentioned, reversed(earlier_texts))), frozenset())
 
 
-def _speaks_of(said: frozenset[str], keys: frozenset[str], words: frozenset[str], part: str) -> bool:
-    if keys and said:
-        return bool(keys & said)
-    return not said or bool(words & set(_content(part)))
+def _speaks_of(finding_keys: frozenset[str], keys: frozenset[str], words: frozenset[str], part: str) -> bool:
+    if keys and finding_keys:
+        return bool(keys & finding_keys)
+    return not finding_keys or bool(words & set(_content(part)))
 
 
-def _statements(question: str, answer: str, held: Known) -> Fault | None:
+def _statements(question: str, answer: str, evidence: Known) -> Fault | None:
     defines = _defines(question)
-    said: list[Statement] = []
+    answer_statements: list[Statement] = []
     for part in _parts(answer):
         if defines and not part.here:
             continue
-        said += part.said
-        if problem := _contradicts_normal(part, held) or _wrong_device(part, held) or _wrong_view(part, held):
+        answer_statements += part.said
+        if (
+            problem := _contradicts_normal(part, evidence)
+            or _wrong_device(part, evidence)
+            or _wrong_view(part, evidence)
+        ):
             return Fault(UNSUPPORTED, problem)
     if not defines:
-        said += _answered(question, answer)
-    for one in said:
-        if problem := unsupported(one, held):
+        answer_statements += _answered(question, answer)
+    for statement in answer_statements:
+        if problem := unsupported(statement, evidence):
             return Fault(UNSUPPORTED, problem)
-    if _YES.match(answer) and _asks_device(question) and not _any_device(held):
+    if _YES.match(answer) and _asks_device(question) and not _any_device(evidence):
         return Fault(UNSUPPORTED, "affirms a device that no fact affirms")
-    if _NO.match(answer) and _asks_device(question) and held.devices:
+    if _NO.match(answer) and _asks_device(question) and evidence.devices:
         return Fault(UNSUPPORTED, "denies a device that a fact affirms")
     return None
 
@@ -211,12 +223,14 @@ def _parts(answer: str) -> tuple[_Part, ...]:
 @lru_cache(maxsize=CACHED)
 def _part(text: str) -> _Part:
     words, low = statements.words(), text.lower()
-    told = {pattern: words.patterns[pattern].search(low) is not None for pattern in ("here", "no_devices")}
+    has_pattern = {pattern: words.patterns[pattern].search(low) is not None for pattern in ("here", "no_devices")}
     views, sexes = (
         frozenset(name for name, pattern in patterns.items() if pattern.search(low))
         for patterns in (words.views, words.sexes)
     )
-    return _Part(told["here"], _read(text), normals(text), _devices_of(text), told["no_devices"], views, sexes)
+    return _Part(
+        has_pattern["here"], _read(text), normals(text), _devices_of(text), has_pattern["no_devices"], views, sexes
+    )
 
 
 @lru_cache(maxsize=CACHED)
@@ -225,36 +239,44 @@ def _defines(question: str) -> bool:
     return statements.words().patterns["meaning"].search(question.lower()) is not None
 
 
-def unsupported(one: Statement, held: Known) -> str | None:
+def unsupported(statement: Statement, evidence: Known) -> str | None:
     """Return what is wrong with a statement, None if the facts bear it out, or do not gainsay its denial."""
-    same = [fact for fact in held.affirmed if fact.keys & one.keys]
-    if not one.affirmed:
-        return _gainsaid(one, same, held)
+    same = [fact for fact in evidence.affirmed if fact.keys & statement.keys]
+    if not statement.affirmed:
+        return _gainsaid(statement, same, evidence)
     if not same:
-        return None if _labels(one) & held.labels and not one.placed else "affirms a finding that no fact affirms"
-    sure = [fact for fact in same if fact.hedge <= one.hedge]
+        return (
+            None
+            if _labels(statement) & evidence.labels and not statement.placed
+            else "affirms a finding that no fact affirms"
+        )
+    sure = [fact for fact in same if fact.hedge <= statement.hedge]
     if not sure:
         return "is surer than its fact"
-    if one.sizes and not any(one.sizes <= fact.sizes for fact in sure):
+    if statement.sizes and not any(statement.sizes <= fact.sizes for fact in sure):
         return "tells a size that no fact tells"
     sides, zones = (
         frozenset().union(*parts) for parts in zip(*((fact.sides, fact.zones) for fact in sure), strict=True)
     )
-    if not one.sides <= sides:
+    if not statement.sides <= sides:
         return "tells a side that no fact tells"
-    if one.zones and zones and any(_side(one.zones, side) and not _side(one.zones, side) & zones for side in one.sides):
+    if (
+        statement.zones
+        and zones
+        and any(_side(statement.zones, side) and not _side(statement.zones, side) & zones for side in statement.sides)
+    ):
         return "tells a zone that no fact tells"
     return None
 
 
-def _gainsaid(one: Statement, same: Sequence[Statement], held: Known) -> str | None:
-    if not one.denies:
+def _gainsaid(statement: Statement, same: Sequence[Statement], evidence: Known) -> str | None:
+    if not statement.denies:
         return None
     for fact in same:
-        smaller = one.limits and fact.sizes and not fact.sizes & one.sizes
-        if one.overlaps(fact) and not smaller:
+        smaller = statement.limits and fact.sizes and not fact.sizes & statement.sizes
+        if statement.overlaps(fact) and not smaller:
             return "denies a finding that a fact affirms"
-    if not same and not one.placed and not one.limits and _labels(one) & held.labels:
+    if not same and not statement.placed and not statement.limits and _labels(statement) & evidence.labels:
         return "denies a label that a fact affirms"
     return None
 
@@ -280,34 +302,40 @@ def _read(part: str) -> tuple[Statement, ...]:
 def _mentioned(text: str) -> frozenset[str]:
     """Return the keys of the findings that a text names, affirmed, denied or asked for."""
     parts = [_BOX.sub("", part) for part in _sentences(text)]
-    found = frozenset().union(*(one.keys for part in parts for one in statements.of_sentence(part)))
-    return found or (_HEART if re.search(r"\bheart\b", text.lower()) else found)
+    keys = frozenset().union(*(statement.keys for part in parts for statement in statements.of_sentence(part)))
+    return keys or (_HEART if re.search(r"\bheart\b", text.lower()) else keys)
 
 
 def _answered(question: str, answer: str) -> list[Statement]:
     """Return what "yes" and "no" state of the findings that a question names."""
     if _YES.match(answer):
-        own = frozenset().union(*(one.keys for part in _sentences(answer) for one in _read(part)))
-        return [replace(one, affirmed=True, hedge=0) for one in _named(question) if not one.keys & own]
+        answer_keys = frozenset().union(*(statement.keys for part in _sentences(answer) for statement in _read(part)))
+        return [
+            replace(statement, affirmed=True, hedge=0)
+            for statement in _named(question)
+            if not statement.keys & answer_keys
+        ]
     if _ALONE.match(answer):
-        return [replace(one, affirmed=False, limits=(), denies=True) for one in _named(question)]
+        return [replace(statement, affirmed=False, limits=(), denies=True) for statement in _named(question)]
     return []
 
 
 def _named(question: str) -> list[Statement]:
-    return [one for part in _sentences(question) for one in statements.of_sentence(part) if not one.of]
+    return [
+        statement for part in _sentences(question) for statement in statements.of_sentence(part) if not statement.of
+    ]
 
 
-def _contradicts_normal(part: _Part, held: Known) -> str | None:
-    for what, sides, apart in part.normal:
-        if apart or all((what, side) in held.normal for side in sides):
+def _contradicts_normal(part: _Part, evidence: Known) -> str | None:
+    for structure, sides, apart in part.normal:
+        if apart or all((structure, side) in evidence.normal for side in sides):
             continue
-        for fact in held.affirmed:
-            concerned = {"lungs": _lung(fact), "heart": bool(fact.keys & _HEART), "all": True}[what]
+        for fact in evidence.affirmed:
+            concerned = {"lungs": _lung(fact), "heart": bool(fact.keys & _HEART), "all": True}[structure]
             if concerned and (not fact.sides or fact.sides & set(sides)):
                 return "calls normal what a fact does not"
-        findings = held.labels - {names().no_finding, names().device}
-        if what == "all" and findings:
+        findings = evidence.labels - {names().no_finding, names().device}
+        if structure == "all" and findings:
             return "calls normal what a fact does not"
     return None
 
@@ -317,14 +345,14 @@ def _lung(fact: Statement) -> bool:
     return fact.lesion in _LUNG or (fact.lesion is None and entity is not None and entity.category == "lung")
 
 
-def _labels(one: Statement) -> frozenset[str]:
-    return frozenset(names().lesions.get(one.lesion or "") or names().entities.get(one.entity) or ())
+def _labels(statement: Statement) -> frozenset[str]:
+    return frozenset(names().lesions.get(statement.lesion or "") or names().entities.get(statement.entity) or ())
 
 
-def _wrong_view(part: _Part, held: Known) -> str | None:
-    if part.views - {held.facts.view}:
+def _wrong_view(part: _Part, evidence: Known) -> str | None:
+    if part.views - {evidence.facts.view}:
         return "tells a view that no fact tells"
-    return "tells a sex that no fact tells" if part.sexes - {held.facts.sex} else None
+    return "tells a sex that no fact tells" if part.sexes - {evidence.facts.sex} else None
 
 
 def _device_words(texts: Iterable[str]) -> set[str]:
@@ -334,13 +362,13 @@ def _device_words(texts: Iterable[str]) -> set[str]:
 
 @lru_cache(maxsize=CACHED)
 def _devices_of(text: str) -> frozenset[str]:
-    told = names().words
-    left = told.denied.sub("", plain(text))
-    return frozenset(hit.group().removesuffix("s") for hit in told.device.finditer(left))
+    device_words = names().words
+    undenied_text = device_words.denied.sub("", plain(text))
+    return frozenset(hit.group().removesuffix("s") for hit in device_words.device.finditer(undenied_text))
 
 
-def _any_device(held: Known) -> bool:
-    return bool(held.devices) or names().device in held.labels
+def _any_device(evidence: Known) -> bool:
+    return bool(evidence.devices) or names().device in evidence.labels
 
 
 @lru_cache(maxsize=CACHED)
@@ -349,19 +377,21 @@ def _asks_device(question: str) -> bool:
     return "device" in text or names().words.device.search(text) is not None
 
 
-def _wrong_device(part: _Part, held: Known) -> str | None:
+def _wrong_device(part: _Part, evidence: Known) -> str | None:
     if part.no_devices:
-        return "denies a device that a fact affirms" if _any_device(held) else None
+        return "denies a device that a fact affirms" if _any_device(evidence) else None
     if not part.devices:
         return None
     general = statements.words().general_devices
-    wrong = {word for word in part.devices if word not in general and not any(word in own for own in held.devices)}
-    return "affirms a device that no fact affirms" if wrong or not _any_device(held) else None
+    wrong = {
+        word for word in part.devices if word not in general and not any(word in device for device in evidence.devices)
+    }
+    return "affirms a device that no fact affirms" if wrong or not _any_device(evidence) else None
 
 
-def _words(answer: str, held: Known) -> Fault | None:
+def _words(answer: str, evidence: Known) -> Fault | None:
     compared, problem = _forbidden(answer)
-    if any(not re.search(rf"\b{re.escape(word[:STEM])}", held.text) for word in compared):
+    if any(not re.search(rf"\b{re.escape(word[:STEM])}", evidence.text) for word in compared):
         return Fault(COMPARISON, "a word of comparison")
     return problem
 

@@ -61,15 +61,19 @@ def run_part(
     images, facts, texts, phrases, elsewhere, pairs: as :func:`asked_in` takes them; told: what a model said in another
     job; without it a model answers here. Raises UserError for an unreachable model.
     """
-    asked = asked_in(
+    requests = asked_in(
         images=images, facts=facts, texts=texts, phrases=phrases, elsewhere=elsewhere, pairs=pairs, part=part,
         options=options,
     )  # fmt: skip
     code = str(attrs.get("code_digest", ""))
     # what a model says is kept, so a job that was cut off goes on
-    how = dict(execution) | {"told": told, "answers": str(Path(lines).parent / "answers" / part), "code": code}
-    work = _Work(load_engine(options, how), options, _digests(code))
-    write_lines(lines, work.lines(asked), checked=True)
+    engine_execution = dict(execution) | {
+        "told": told,
+        "answers": str(Path(lines).parent / "answers" / part),
+        "code": code,
+    }
+    work = _Work(load_engine(options, engine_execution), options, _digests(code))
+    write_lines(lines, work.lines(requests), checked=True)
     write_excluded(excluded, sorted(work.left, key=lambda row: (row["image_id"], row["detail"])))
     write_table(outcomes, work.table(), OUTCOMES)
     told = work.table().group_by("outcome").agg(pl.col("conversations").sum()).sort("outcome")
@@ -89,16 +93,16 @@ def run_source(
 
     Raises AssertionError where the parts' lines and exclusions are not as many as were asked for.
     """
-    held = [line for path in lines for line in read_lines(path)]
-    order = sorted(held, key=lambda line: (line["image_id"], line["grounded"], line["number"]))
+    conversation_lines = [line for path in lines for line in read_lines(path)]
+    order = sorted(conversation_lines, key=lambda line: (line["image_id"], line["grounded"], line["number"]))
     write_lines(lines_out, order, checked=True)
-    left = pl.concat([read_table(path) for path in excluded])
-    write_table(excluded_out, left.sort(left.columns), EXCLUDED)
+    excluded_rows = pl.concat([read_table(path) for path in excluded])
+    write_table(excluded_out, excluded_rows.sort(excluded_rows.columns), EXCLUDED)
     # a table without rows tells no types
-    told = pl.concat([read_table(path).cast(schema(OUTCOMES)) for path in outcomes])
-    asked = int(told.filter(outcome=ASKED)["conversations"].sum())
-    conserved(STAGE, "conversations", asked, {KEPT: len(order)} | Counter(sorted(left["reason"])))
-    write_table(outcomes_out, told, OUTCOMES)
+    outcome_table = pl.concat([read_table(path).cast(schema(OUTCOMES)) for path in outcomes])
+    num_requested = int(outcome_table.filter(outcome=ASKED)["conversations"].sum())
+    conserved(STAGE, "conversations", num_requested, {KEPT: len(order)} | Counter(sorted(excluded_rows["reason"])))
+    write_table(outcomes_out, outcome_table, OUTCOMES)
 
 
 def asked_in(
@@ -124,8 +128,8 @@ def asked_in(
         list(read_lines(phrases)),
         masks_of(pair for path in pairs for pair in read_lines(path)),
     )
-    others = {line["image_id"] for path in elsewhere for line in read_lines(path)}
-    return asked_of(gathered(tables, PARTS[part]), others, options)
+    image_ids_elsewhere = {line["image_id"] for path in elsewhere for line in read_lines(path)}
+    return asked_of(gathered(tables, PARTS[part]), image_ids_elsewhere, options)
 
 
 def asked_of(images: Iterable[ImageFacts], elsewhere: set[str], options: ConversationOptions) -> Iterator[Asked]:
@@ -134,21 +138,21 @@ def asked_of(images: Iterable[ImageFacts], elsewhere: set[str], options: Convers
     A picture with phrases gets a grounded conversation. Of the others, or of all where a source has both kinds, at most
     ``most`` of train get a standard one, drawn by stable hash.
     """
-    held = list(images)
-    standard = [one for one in held if one.image_id not in elsewhere] if STANDARD in options.kinds else []
+    all_facts = list(images)
+    standard = [facts for facts in all_facts if facts.image_id not in elsewhere] if STANDARD in options.kinds else []
     rank = sorted(
-        (stable_hash(options.seed, STAGE, one.source, one.image_id), one.image_id)
-        for one in standard
-        if one.split == "train"
+        (stable_hash(options.seed, STAGE, facts.source, facts.image_id), facts.image_id)
+        for facts in standard
+        if facts.split == "train"
     )
-    beyond = {image_id for _, image_id in rank[options.most :]}
-    drawn = {one.image_id for one in standard} - beyond
-    for one in held:
+    surplus_ids = {image_id for _, image_id in rank[options.most :]}
+    standard_ids = {facts.image_id for facts in standard} - surplus_ids
+    for facts in all_facts:
         for number in range(options.per_image):
-            if one.image_id in drawn:
-                yield Asked(one, grounded=False, number=number)
-            if GROUNDED in options.kinds and one.phrases:
-                yield Asked(one, grounded=True, number=number)
+            if facts.image_id in standard_ids:
+                yield Asked(facts, grounded=False, number=number)
+            if GROUNDED in options.kinds and facts.phrases:
+                yield Asked(facts, grounded=True, number=number)
 
 
 class _Work:
@@ -161,50 +165,56 @@ class _Work:
         self.kept: Counter[tuple[str, str]] = Counter()
         self.gone: Counter[tuple[str, str, str]] = Counter()
 
-    def lines(self, asked: Iterable[Asked]) -> Iterator[dict]:
+    def lines(self, requests: Iterable[Asked]) -> Iterator[dict]:
         """Yield the line of each conversation that could be made."""
-        for some in batches(asked):
-            self.asked.update((kind_of(one), one.facts.split) for one in some)
-            for one, made in zip(some, self.engine.converse(some), strict=True):
-                kind = kind_of(one)
-                if made.conversation is None:
-                    self._leave_out(one, kind, made.reason, made.detail)
+        for batch in batches(requests):
+            self.asked.update((kind_of(request), request.facts.split) for request in batch)
+            for request, outcome in zip(batch, self.engine.converse(batch), strict=True):
+                kind = kind_of(request)
+                if outcome.conversation is None:
+                    self._leave_out(request, kind, outcome.reason, outcome.detail)
                     continue
-                name = f"c{stable_hash(one.facts.source, one.facts.image_id, kind, one.number):016x}"
-                told = {"conversation_id": name} | one.facts.told()
-                told |= {"grounded": one.grounded, "number": one.number}
-                self.kept[kind, one.facts.split] += 1
-                yield line_of(told, made.conversation, {"engine": self.engine.made_by, "digests": self.digests})
+                name = f"c{stable_hash(request.facts.source, request.facts.image_id, kind, request.number):016x}"
+                columns = {"conversation_id": name} | request.facts.told()
+                columns |= {"grounded": request.grounded, "number": request.number}
+                self.kept[kind, request.facts.split] += 1
+                yield line_of(columns, outcome.conversation, {"engine": self.engine.made_by, "digests": self.digests})
 
-    def _leave_out(self, one: Asked, kind: str, reason: str, detail: str) -> None:
-        told = ": ".join(filter(None, (kind, detail)))
-        row = {"image_id": one.facts.image_id, "study_id": one.facts.study_id, "stage": STAGE}
-        self.left.append(row | {"reason": reason, "detail": told})
-        self.gone[kind, one.facts.split, reason] += 1
+    def _leave_out(self, request: Asked, kind: str, reason: str, detail: str) -> None:
+        full_detail = ": ".join(filter(None, (kind, detail)))
+        row = {"image_id": request.facts.image_id, "study_id": request.facts.study_id, "stage": STAGE}
+        self.left.append(row | {"reason": reason, "detail": full_detail})
+        self.gone[kind, request.facts.split, reason] += 1
 
     def table(self) -> pl.DataFrame:
         """Return the table of what was asked, kept and refused. Raises AssertionError where they do not add up."""
         rows = []
-        for at in sorted({*self.asked, *self.kept, *(of[:2] for of in self.gone)}):
-            gone = {reason: number for (*of, reason), number in sorted(self.gone.items()) if tuple(of) == at}
-            counts = conserved(STAGE, " ".join(at), self.asked[at], {KEPT: self.kept[at]} | gone)
-            rows += [(self.engine.made_by, *at, ASKED if name == ALL else name, number) for _, name, number in counts]
+        for group in sorted({*self.asked, *self.kept, *(key[:2] for key in self.gone)}):
+            num_by_reason = {
+                reason: number
+                for (*kind_and_split, reason), number in sorted(self.gone.items())
+                if tuple(kind_and_split) == group
+            }
+            counts = conserved(STAGE, " ".join(group), self.asked[group], {KEPT: self.kept[group]} | num_by_reason)
+            rows += [
+                (self.engine.made_by, *group, ASKED if name == ALL else name, number) for _, name, number in counts
+            ]
         return pl.DataFrame(rows, schema=schema(OUTCOMES), orient="row")
 
 
-def kind_of(one: Asked) -> str:
+def kind_of(request: Asked) -> str:
     """Return the kind of a conversation that is asked for."""
-    return GROUNDED if one.grounded else STANDARD
+    return GROUNDED if request.grounded else STANDARD
 
 
-def batches(asked: Iterable[Asked]) -> Iterator[list[Asked]]:
+def batches(requests: Iterable[Asked]) -> Iterator[list[Asked]]:
     """Yield what is asked for, ``AT_ONCE`` at a time."""
-    rest = iter(asked)
-    while some := list(islice(rest, AT_ONCE)):
-        yield some
+    remaining = iter(requests)
+    while batch := list(islice(remaining, AT_ONCE)):
+        yield batch
 
 
 def _digests(code: str) -> dict[str, str]:
     words = (Path(RESOURCES) / RESOURCE_FILES[0]).read_bytes()
-    known = lexicon.digest(Path(RESOURCES) / RESOURCE_FILES[2])
-    return {"code": code, "statements": hashlib.blake2b(words, digest_size=8).hexdigest(), "lexicon": known}
+    lexicon_digest = lexicon.digest(Path(RESOURCES) / RESOURCE_FILES[2])
+    return {"code": code, "statements": hashlib.blake2b(words, digest_size=8).hexdigest(), "lexicon": lexicon_digest}

@@ -69,11 +69,11 @@ class Tables:
 
 def gathered(tables: Tables, splits: Sequence[str]) -> Iterator[ImageFacts]:
     """Yield the facts of each image of the splits, sorted by image."""
-    own = tables.images.filter(pl.col("split").is_in(list(splits))).sort("image_id")
-    labels, ids = _labels(tables.facts.filter(kind=LABEL).join(own, on="image_id", how="semi"))
+    images = tables.images.filter(pl.col("split").is_in(list(splits))).sort("image_id")
+    labels, ids = _labels(tables.facts.filter(kind=LABEL).join(images, on="image_id", how="semi"))
     texts = {image_id: line for line in tables.texts for image_id in line["image_ids"]}
-    phrases = _phrases(tables, own)
-    for row in own.iter_rows(named=True):
+    phrases = _phrases(tables, images)
+    for row in images.iter_rows(named=True):
         image_id = row["image_id"]
         line = texts.get(image_id)
         stated = labels.get(image_id, {})
@@ -81,7 +81,7 @@ def gathered(tables: Tables, splits: Sequence[str]) -> Iterator[ImageFacts]:
             *(row[name] for name in ("source", "image_id", "study_id", "subject_id", "split")),
             view=row["view"] or None,
             sex=row["sex"],
-            sentences={} if line is None else {one["from"]: one["text"] for one in line["sentences"] if one["text"]},
+            sentences={} if line is None else {sentence["from"]: sentence["text"] for sentence in line["sentences"] if sentence["text"]},
             present=tuple(name for name, value in stated.items() if value == PRESENT),
             absent=tuple(name for name, value in stated.items() if value == ABSENT),
             phrases=tuple(phrases.get(image_id, ())),
@@ -92,11 +92,11 @@ def gathered(tables: Tables, splits: Sequence[str]) -> Iterator[ImageFacts]:
 
 def masks_of(pairs: Iterable[Mapping]) -> dict[str, dict[str, str]]:
     """Return {image_id: {lesion type: mask_id}} of a dataset's pairs: of all of it, or else of its first finding."""
-    found: dict[str, dict[str, str]] = {}
+    masks_by_image: dict[str, dict[str, str]] = {}
     masked = [pair for pair in pairs if pair["seg"] and pair["mask_id"]]
     for pair in sorted(masked, key=lambda pair: (pair["type"] != "global", pair["pair_id"])):
-        found.setdefault(pair["image_id"], {}).setdefault(pair["target"], pair["mask_id"])
-    return found
+        masks_by_image.setdefault(pair["image_id"], {}).setdefault(pair["target"], pair["mask_id"])
+    return masks_by_image
 
 
 def _labels(table: pl.DataFrame) -> tuple[dict[str, dict[str, str]], dict[str, dict[str, str]]]:
@@ -115,18 +115,20 @@ def _labels(table: pl.DataFrame) -> tuple[dict[str, dict[str, str]], dict[str, d
 
 def _phrases(tables: Tables, images: pl.DataFrame) -> dict[str, list[Phrase]]:
     sizes = {row[0]: row[1:] for row in images.select("image_id", "rows", "columns").iter_rows()}
-    asked = tables.facts.filter((pl.col("kind") == PHRASE) & (pl.col("reader").fill_null("") != EXTRA))
+    phrase_facts = tables.facts.filter((pl.col("kind") == PHRASE) & (pl.col("reader").fill_null("") != EXTRA))
     groups: dict[tuple[str, str], list[tuple]] = {}
-    for image_id, group, *rest in asked.select("image_id", "group", "fact_id", *CORNERS).iter_rows():
-        groups.setdefault((image_id, group), []).append(rest)
-    found: dict[str, list[Phrase]] = {}
+    for image_id, group, *fact_row in phrase_facts.select("image_id", "group", "fact_id", *CORNERS).iter_rows():
+        groups.setdefault((image_id, group), []).append(fact_row)
+    phrases_by_image: dict[str, list[Phrase]] = {}
     for line in sorted(tables.phrases, key=lambda line: (line["image_id"], line["group"])):
         image_id = line["image_id"]
-        held = groups.get((image_id, line["group"]), [])
+        fact_rows = groups.get((image_id, line["group"]), [])
         rows, columns = sizes.get(image_id, (None, None))
-        if held and rows and columns:
-            boxes = unit_boxes(np.array([one[1:] for one in held]), rows, columns)
-            kept = in_order(boxes[with_area(boxes)])
-            if kept:
-                found.setdefault(image_id, []).append(Phrase(line["text"], kept, tuple(one[0] for one in held)))
-    return found
+        if fact_rows and rows and columns:
+            boxes = unit_boxes(np.array([row[1:] for row in fact_rows]), rows, columns)
+            sorted_boxes = in_order(boxes[with_area(boxes)])
+            if sorted_boxes:
+                phrases_by_image.setdefault(image_id, []).append(
+                    Phrase(line["text"], sorted_boxes, tuple(row[0] for row in fact_rows))
+                )
+    return phrases_by_image

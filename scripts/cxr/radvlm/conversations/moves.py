@@ -80,27 +80,27 @@ class State:
 class Moves:
     """Offers moves about one image, in the voice of one register."""
 
-    def __init__(self, asked: Asked, subjects: Subjects, words: Wordings, register: str, rng: Random, segments: bool):
+    def __init__(self, request: Asked, subjects: Subjects, words: Wordings, register: str, rng: Random, segments: bool):
         """``segments``: masks are asked for."""
-        self.facts, self.grounded = asked.facts, asked.grounded
+        self.facts, self.grounded = request.facts, request.grounded
         self.subjects, self.words, self.register, self.rng, self.segments = subjects, words, register, rng, segments
         nouns = [topic.noun for topic in subjects.topics]
         self.alone = [nouns.count(noun) == 1 for noun in nouns]
         self.denials = list(map(_denied, subjects.denials))
-        self.others = list(_others(subjects, asked.facts))
-        self.named = [self._named(*each) for each in enumerate(subjects.topics)]
+        self.others = list(_others(subjects, request.facts))
+        self.named = [self._named(*numbered_topic) for numbered_topic in enumerate(subjects.topics)]
 
     def opening(self) -> Move:
         """Return the first move: a general question, and the main findings or that there are none."""
         topics = self.subjects.topics
         if not topics:
             return self._nothing_found()
-        shown = list(range(min(len(topics), self.rng.choice((1, 2, 2, 3)))))
-        case = "found" if len(shown) == 1 else "several"
-        texts, tells = self._list(shown, full=0.4)
-        turn = self._told(shown, "overview", case, texts)
-        facts = tuple(one for at in shown for one in topics[at].facts)
-        return Move(turn, 1.0, tells, shown[-1] if len(shown) == 1 else None, facts=facts)
+        topic_numbers = list(range(min(len(topics), self.rng.choice((1, 2, 2, 3)))))
+        case = "found" if len(topic_numbers) == 1 else "several"
+        texts, tells = self._list(topic_numbers, full=0.4)
+        turn = self._told(topic_numbers, "overview", case, texts)
+        facts = tuple(fact_id for at in topic_numbers for fact_id in topics[at].facts)
+        return Move(turn, 1.0, tells, topic_numbers[-1] if len(topic_numbers) == 1 else None, facts=facts)
 
     def _nothing_found(self) -> Move:
         organ, (text, facts) = next(iter(self._normal().items()), ("", ("", ())))
@@ -114,10 +114,10 @@ class Moves:
     def _quiet(self, case: str) -> Move:
         """Return an opening by the first sentence that affirms nothing; what it denies is told."""
         affirmed = {fact for topic in self.subjects.topics for fact in topic.facts}
-        ids = {f"{self.facts.study_id}#{number}": text for number, text in self.facts.sentences.items()}
-        left = {name: text for name, text in ids.items() if name not in affirmed}
-        name, text = next(iter(left.items()), ("", ""))
-        tells = tuple((one.noun, TOLD) for one in self.subjects.denials if name in one.facts)
+        text_by_id = {f"{self.facts.study_id}#{number}": text for number, text in self.facts.sentences.items()}
+        neutral_text_by_id = {name: text for name, text in text_by_id.items() if name not in affirmed}
+        name, text = next(iter(neutral_text_by_id.items()), ("", ""))
+        tells = tuple((denial.noun, TOLD) for denial in self.subjects.denials if name in denial.facts)
         if name in self.subjects.heart_facts:
             tells = (*tells, ("heart", TOLD), (HEART, TOLD))
         turn = self._turn("overview", case, {"sentence": text, "sentence_low": lowered(text)})
@@ -125,7 +125,7 @@ class Moves:
             turn,
             1.0,
             tells,
-            denies=any(name in one.facts for one in self.subjects.denials),
+            denies=any(name in denial.facts for denial in self.subjects.denials),
             facts=(name,) if name else (),
         )
 
@@ -166,36 +166,36 @@ class Moves:
         return {"finding": single, "a_finding": single if topic.mass else with_article(single), "the_finding": the}
 
     def _follow_ups(self, at: int, topic: Topic, state: State) -> Iterator[Move]:
-        last, told = state.topic == at, {aspect for where, aspect in state.told if where == at}
+        last, covered_aspects = state.topic == at, {aspect for subject, aspect in state.told if subject == at}
         weight = 3.0 if last else 0.7
 
-        def follow(act: str, case, aspect: str, slots: dict, weight: float = weight, **more) -> Move:
-            it = f"{act}_it"
-            pronoun = last and not topic.many and it in self.words.questions and self.rng.random() < 0.7
-            turn = self._turn(act, case, self.named[at] | slots, it if pronoun else act, topic)
+        def follow(act: str, case, aspect: str, slots: dict, weight: float = weight, **move_fields) -> Move:
+            pronoun_act = f"{act}_it"
+            pronoun = last and not topic.many and pronoun_act in self.words.questions and self.rng.random() < 0.7
+            turn = self._turn(act, case, self.named[at] | slots, pronoun_act if pronoun else act, topic)
             tells = ((at, aspect), (at, PLACE)) if aspect == BOX else ((at, aspect),)
-            return Move(turn, weight, tells, at, refers=pronoun or act == "side", facts=topic.facts, **more)
+            return Move(turn, weight, tells, at, refers=pronoun or act == "side", facts=topic.facts, **move_fields)
 
         if self.grounded and topic.boxes:
-            if BOX not in told:
+            if BOX not in covered_aspects:
                 slots = {"place": topic.place, "box": slot(self._slot_name(at, topic))}
-                yield self._boxed(topic, follow("box", None, BOX, slots, 4.0, box=at), PLACE in told, slots)
-        elif topic.place and PLACE not in told:
+                yield self._boxed(topic, follow("box", None, BOX, slots, 4.0, box=at), PLACE in covered_aspects, slots)
+        elif topic.place and PLACE not in covered_aspects:
             yield follow("where", None, PLACE, {"place": topic.place})
-        if topic.size and SIZE not in told:
+        if topic.size and SIZE not in covered_aspects:
             yield follow("size", None, SIZE, {"size": topic.size})
-        if (topic.hedge or self.rng.random() < 0.35) and SURE not in told:
+        if (topic.hedge or self.rng.random() < 0.35) and SURE not in covered_aspects:
             yield follow("sure", topic.hedge, SURE, {}, weight * (1.0 if topic.hedge else 0.4))
-        if topic.cause and CAUSE not in told:
+        if topic.cause and CAUSE not in covered_aspects:
             yield follow("cause", topic.cause_hedge, CAUSE, {"cause": topic.cause})
-        if last and PLACE in told and SIDE not in told and self._one_sided(at, topic):
+        if last and PLACE in covered_aspects and SIDE not in covered_aspects and self._one_sided(at, topic):
             (side,) = topic.sides
             yield follow("side", "one_side", SIDE, {"side": side, "other_side": "left" if side == "right" else "right"})
-        if topic.mask_id and self.segments and MASK not in told:
+        if topic.mask_id and self.segments and MASK not in covered_aspects:
             yield follow(
                 "segment", None, MASK, {"the_np": topic.called(size=False, article="the")}, weight * 0.6, mask=at
             )
-        if told == {TOLD} and len(topic.said.split()) > 5:
+        if covered_aspects == {TOLD} and len(topic.said.split()) > 5:
             yield follow("describe", None, SAID, {"sentence": topic.said})
 
     def _slot_name(self, at: int, topic: Topic) -> str:
@@ -204,8 +204,8 @@ class Moves:
     def _boxed(self, topic: Topic, move: Move, placed: bool, slots: dict) -> Move:
         """Return a move with an answer that gives boxes, and the place unless it is known or was told."""
         answer = self.words.answer("box" if topic.place and not placed else "box_only", None, self.rng, slots)
-        told = (lambda: they(answer())) if topic.many else answer
-        return move._replace(offer=move.offer._replace(answer=told))
+        boxed_answer = (lambda: they(answer())) if topic.many else answer
+        return move._replace(offer=move.offer._replace(answer=boxed_answer))
 
     def _one_sided(self, at: int, topic: Topic) -> bool:
         """Tell whether a finding lies on one side and may be asked for on the other."""
@@ -214,25 +214,25 @@ class Moves:
 
     # ---- what is denied, organs, devices, the view, terms --------------------------------------------------------
     def _denials(self, state: State) -> Iterator[Move]:
-        left = [one for one in self.denials if one.tells[0] not in state.told]
-        self.rng.shuffle(left)
-        for one in left[:2]:
-            yield self._asked(one)
-        if len(left) > 2:
-            yield self._neither(left[0], left[2])
+        open_denials = [denial for denial in self.denials if denial.tells[0] not in state.told]
+        self.rng.shuffle(open_denials)
+        for denial in open_denials[:2]:
+            yield self._asked(denial)
+        if len(open_denials) > 2:
+            yield self._neither(open_denials[0], open_denials[2])
 
-    def _neither(self, one: "_Subject", other: "_Subject") -> Move:
-        turn = self._turn("neither", None, {"finding": one.slots["finding"], "other": other.slots["finding"]})
-        return Move(turn, 1.4, one.tells + other.tells, None, denies=True, facts=one.facts + other.facts)
+    def _neither(self, first: "_Subject", second: "_Subject") -> Move:
+        turn = self._turn("neither", None, {"finding": first.slots["finding"], "other": second.slots["finding"]})
+        return Move(turn, 1.4, first.tells + second.tells, None, denies=True, facts=first.facts + second.facts)
 
     def _subjects(self, state: State) -> Iterator[Move]:
-        for one in self.others:
-            if state.told.isdisjoint(one.tells):
-                yield self._asked(one)
+        for subject in self.others:
+            if state.told.isdisjoint(subject.tells):
+                yield self._asked(subject)
 
-    def _asked(self, one: "_Subject") -> Move:
-        turn = self._turn(one.act, one.case, one.slots)
-        return Move(turn, one.weight, one.tells, None, denies=one.denies, facts=one.facts)
+    def _asked(self, subject: "_Subject") -> Move:
+        turn = self._turn(subject.act, subject.case, subject.slots)
+        return Move(turn, subject.weight, subject.tells, None, denies=subject.denies, facts=subject.facts)
 
     def _terms(self, state: State) -> Iterator[Move]:
         if ("term", TOLD) in state.told:
@@ -246,12 +246,12 @@ class Moves:
         if len(state.turns) < 2 or ("else", TOLD) in state.told:
             return
         topics = self.subjects.topics
-        left = [at for at in range(len(topics)) if (at, TOLD) not in state.told][:SEVERAL]
-        if left:
-            texts, tells = self._list(left, full=0.6)
-            facts = tuple(one for at in left for one in topics[at].facts)
-            turn = self._told(left, "else", "more", texts)
-            topic = left[0] if len(left) == 1 else None
+        topic_numbers = [at for at in range(len(topics)) if (at, TOLD) not in state.told][:SEVERAL]
+        if topic_numbers:
+            texts, tells = self._list(topic_numbers, full=0.6)
+            facts = tuple(fact_id for at in topic_numbers for fact_id in topics[at].facts)
+            turn = self._told(topic_numbers, "else", "more", texts)
+            topic = topic_numbers[0] if len(topic_numbers) == 1 else None
             yield Move(turn, 1.5, (*tells, ("else", TOLD)), topic, refers=True, facts=facts)
         elif len(state.turns) >= 4 and not self.subjects.untold and self._devices_told(state):
             yield Move(self._turn("else", "nothing", {}), 0.8, (("else", TOLD),), None, refers=True)
@@ -261,49 +261,51 @@ class Moves:
 
     def _summary(self, state: State) -> Iterator[Move]:
         topics = self.subjects.topics
-        told = [at for at in range(len(topics)) if (at, TOLD) in state.told][:SEVERAL]
-        if len(told) > 1:
-            texts = [topics[at].called(place=False) for at in told]
-            facts = tuple(one for at in told for one in topics[at].facts)
+        topic_numbers = [at for at in range(len(topics)) if (at, TOLD) in state.told][:SEVERAL]
+        if len(topic_numbers) > 1:
+            texts = [topics[at].called(place=False) for at in topic_numbers]
+            facts = tuple(fact_id for at in topic_numbers for fact_id in topics[at].facts)
             yield Move(self._turn("summary", "found", {"list": listed(texts)}), 2.5, (), None, refers=True, facts=facts)
 
     # ---- words ----------------------------------------------------------------------------------------------------
-    def _list(self, at: list[int], full: float) -> tuple[list[str], tuple]:
+    def _list(self, topic_numbers: list[int], full: float) -> tuple[list[str], tuple]:
         """Return how topics are called in a list, in full or in short, and what that tells."""
         texts, tells = [], []
-        for number in at:
+        for number in topic_numbers:
             topic = self.subjects.topics[number]
-            long, cause = self.rng.random() < full, self.rng.random() < 0.5 and len(at) == 1
+            long, cause = self.rng.random() < full, self.rng.random() < 0.5 and len(topic_numbers) == 1
             texts.append(topic.called(size=long, place=long, cause=cause))
             tells += self._tells(number, topic, long, cause and bool(topic.cause))
         return texts, tuple(tells)
 
-    def _told(self, at: list[int], act: str, case: str, texts: list[str]) -> Offer:
+    def _told(self, topic_numbers: list[int], act: str, case: str, texts: list[str]) -> Offer:
         """Return the offer that tells findings: in one list, or one by one where one of them has a place."""
-        placed = any(self.subjects.topics[number].placed for number in at)
+        placed = any(self.subjects.topics[number].placed for number in topic_numbers)
         parts = [texts[:1], *([text] for text in texts[1:])] if placed else [texts]
         first = self._turn(act, case, {"list": listed(parts[0])})
-        more = [self.words.answer("also", None, self.rng, {"np": text}) for (text,) in parts[1:]]
-        many = [text for number, text in zip(at, texts, strict=True) if self.subjects.topics[number].many]
+        further_answers = [self.words.answer("also", None, self.rng, {"np": text}) for (text,) in parts[1:]]
+        plural_texts = [
+            text for number, text in zip(topic_numbers, texts, strict=True) if self.subjects.topics[number].many
+        ]
 
         def answer() -> str:
-            told = " ".join((first.answer(), *(one() for one in more)))
-            for text in many:
-                told = agreed(told, text)
-            return told
+            full_answer = " ".join((first.answer(), *(further_answer() for further_answer in further_answers)))
+            for text in plural_texts:
+                full_answer = agreed(full_answer, text)
+            return full_answer
 
         return first._replace(answer=answer)
 
-    def _turn(self, act: str, case, slots: dict, asked: str = "", topic: Topic | None = None) -> Offer:
-        question, wording = self.words.question(asked or act, self.register, self.rng, slots)
-        told = self._answer(act, case, slots)
+    def _turn(self, act: str, case, slots: dict, question_act: str = "", topic: Topic | None = None) -> Offer:
+        question, wording = self.words.question(question_act or act, self.register, self.rng, slots)
+        answer = self._answer(act, case, slots)
         if topic is not None and topic.many:
-            put, finding = question, slots["the_finding"]
-            question = lambda: capital(agreed(put(), finding))  # noqa: E731
+            base_question, finding = question, slots["the_finding"]
+            question = lambda: capital(agreed(base_question(), finding))  # noqa: E731
             if act != "describe":
-                spoken, noun = told, slots.get("np", topic.noun)
-                told = lambda: they(agreed(spoken(), noun))  # noqa: E731
-        return Offer(question, told, asked or act, wording)
+                base_answer, noun = answer, slots.get("np", topic.noun)
+                answer = lambda: they(agreed(base_answer(), noun))  # noqa: E731
+        return Offer(question, answer, question_act or act, wording)
 
     def _answer(self, act: str, case, slots: dict) -> Callable[[], str]:
         if act == BOX:  # drawn by its caller
@@ -323,9 +325,9 @@ class _Subject(NamedTuple):
     facts: tuple[str, ...] = ()
 
 
-def _denied(one: Denial) -> _Subject:
-    slots = {"finding": one.noun, "a_finding": one.noun if one.mass else with_article(one.noun)}
-    return _Subject("absent", None, slots, 1.4, ((one.noun, TOLD),), True, one.facts)
+def _denied(denial: Denial) -> _Subject:
+    slots = {"finding": denial.noun, "a_finding": denial.noun if denial.mass else with_article(denial.noun)}
+    return _Subject("absent", None, slots, 1.4, ((denial.noun, TOLD),), True, denial.facts)
 
 
 def _others(subjects: Subjects, facts: ImageFacts) -> Iterator[_Subject]:
@@ -334,16 +336,21 @@ def _others(subjects: Subjects, facts: ImageFacts) -> Iterator[_Subject]:
         yield _Subject("heart", subjects.heart, {}, 1.0, (("heart", TOLD), (HEART, TOLD)), facts=subjects.heart_facts)
     for organ, (text, ids) in subjects.organs.items():
         yield _Subject("organ", None, {"organ": organ, "sentence": text}, 0.9, ((organ, TOLD),), facts=ids)
-    devices, told = names().device, (("devices", TOLD),)
+    device_label, device_tells = names().device, (("devices", TOLD),)
     if subjects.devices:
-        text = " ".join(one for one, _ in subjects.devices[:2])
+        text = " ".join(sentence for sentence, _ in subjects.devices[:2])
         slots = {"sentence": text, "sentence_low": lowered(text)}
         yield _Subject(
-            "devices", "some", slots, 1.2, told, facts=tuple(one for _, ids in subjects.devices for one in ids)
+            "devices",
+            "some",
+            slots,
+            1.2,
+            device_tells,
+            facts=tuple(fact_id for _, ids in subjects.devices for fact_id in ids),
         )
-    elif devices in facts.absent:
-        ids = (facts.ids[devices],) if devices in facts.ids else ()
-        yield _Subject("devices", "none", {}, 0.6, told, denies=True, facts=ids)
+    elif device_label in facts.absent:
+        ids = (facts.ids[device_label],) if device_label in facts.ids else ()
+        yield _Subject("devices", "none", {}, 0.6, device_tells, denies=True, facts=ids)
     if facts.view in ("PA", "AP"):
         slots = {"view": facts.view, "a_view": f"{'an' if facts.view == 'AP' else 'a'} {facts.view}"}
         yield _Subject("view", None, slots, 0.35, (("view", TOLD),))

@@ -37,12 +37,17 @@ class Conversation:
     facts: tuple[str, ...] = ()
 
 
-def line_of(told: Mapping, one: Conversation, made: Mapping) -> dict:
-    """Return the line of a conversation. ``told``: its image's columns; ``made``: engine and digests."""
+def line_of(columns: Mapping, conversation: Conversation, provenance: Mapping) -> dict:
+    """Return the line of a conversation. ``columns``: its image's columns; ``provenance``: engine and digests."""
     turns = [
         {"question": turn.question, "answer": turn.answer, "act": turn.act, "wording": turn.wording}
-        for turn in one.turns
+        for turn in conversation.turns
     ]
-    boxes = {name: [list(box) for box in held] for name, held in one.boxes.items()}
-    given = {"turns": turns, "boxes": boxes, "mask_ids": list(one.mask_ids), "facts": list(one.facts)}
-    return dict(told) | {"engine": made["engine"]} | given | {"digests": made["digests"]}
+    boxes = {name: [list(box) for box in slot_boxes] for name, slot_boxes in conversation.boxes.items()}
+    content = {
+        "turns": turns,
+        "boxes": boxes,
+        "mask_ids": list(conversation.mask_ids),
+        "facts": list(conversation.facts),
+    }
+    return dict(columns) | {"engine": provenance["engine"]} | content | {"digests": provenance["digests"]}

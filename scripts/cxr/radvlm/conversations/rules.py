@@ -27,56 +27,69 @@ def load(options: ConversationOptions, execution: Mapping) -> Engine:
     """Return the engine."""
     del execution
 
-    def converse(asked: Sequence[Asked]) -> list[Made]:
+    def converse(requests: Sequence[Asked]) -> list[Made]:
         with acyclic():
-            return _conversations(asked, options)
+            return _conversations(requests, options)
 
     return Engine(converse, "rules")
 
 
-def _conversations(asked: Sequence[Asked], options: ConversationOptions) -> list[Made]:
+def _conversations(requests: Sequence[Asked], options: ConversationOptions) -> list[Made]:
     """Return what became of each: all are read, then walked, then checked, and walked again where one does not hold."""
-    read = [statements.of_text(list(one.facts.sentences.values())) for one in asked]
-    about = [subjects(one.facts, own, wordings()) for one, own in zip(asked, read, strict=True)]
-    held = [check.known(one.facts, own) for one, own in zip(asked, read, strict=True)]
-    made = [Made(reason=TOO_FEW)] * len(asked)
-    left = range(len(asked))
+    statement_lists = [statements.of_text(list(request.facts.sentences.values())) for request in requests]
+    all_subjects = [
+        subjects(request.facts, statement_list, wordings())
+        for request, statement_list in zip(requests, statement_lists, strict=True)
+    ]
+    evidence_list = [
+        check.known(request.facts, statement_list)
+        for request, statement_list in zip(requests, statement_lists, strict=True)
+    ]
+    outcomes = [Made(reason=TOO_FEW)] * len(requests)
+    open_indices = range(len(requests))
     for attempt in range(options.retries + 1):
-        walked = {at: walk(asked[at], about[at], options, _draw(asked[at], attempt, options)) for at in left}
-        for at, one in walked.items():
-            if one is not None:
-                made[at] = _checked(one, held[at], asked[at].grounded, options)
-        left = [at for at in left if made[at].conversation is None]
-    return made
+        walked = {
+            at: walk(requests[at], all_subjects[at], options, _draw(requests[at], attempt, options))
+            for at in open_indices
+        }
+        for at, conversation in walked.items():
+            if conversation is not None:
+                outcomes[at] = _checked(conversation, evidence_list[at], requests[at].grounded, options)
+        open_indices = [at for at in open_indices if outcomes[at].conversation is None]
+    return outcomes
 
 
-def _draw(asked: Asked, attempt: int, options: ConversationOptions) -> Random:
-    facts = asked.facts
-    named = (facts.source, facts.image_id, asked.grounded, asked.number, attempt)
-    return rng(options.seed, "radvlm_conversations", *named)
+def _draw(request: Asked, attempt: int, options: ConversationOptions) -> Random:
+    facts = request.facts
+    seed_parts = (facts.source, facts.image_id, request.grounded, request.number, attempt)
+    return rng(options.seed, "radvlm_conversations", *seed_parts)
 
 
-def _checked(one: Conversation, held: check.Known, grounded: bool, options: ConversationOptions) -> Made:
-    found = check.fault(messages_of(one), held, grounded, options.rounds) if options.check == "strict" else None
-    return Made(one) if found is None else Made(reason=found.reason, detail=found.detail)
+def _checked(conversation: Conversation, evidence: check.Known, grounded: bool, options: ConversationOptions) -> Made:
+    fault = (
+        check.fault(messages_of(conversation), evidence, grounded, options.rounds)
+        if options.check == "strict"
+        else None
+    )
+    return Made(conversation) if fault is None else Made(reason=fault.reason, detail=fault.detail)
 
 
-def walk(asked: Asked, about: Subjects, options: ConversationOptions, draw) -> Conversation | None:
+def walk(request: Asked, about: Subjects, options: ConversationOptions, draw) -> Conversation | None:
     """Return a conversation, None if the facts give fewer rounds than it needs."""
     words = wordings()
-    moves = Moves(asked, about, words, draw.choice(list(words.registers)), draw, options.segment_turns)
+    moves = Moves(request, about, words, draw.choice(list(words.registers)), draw, options.segment_turns)
     state, done = State(), [moves.opening()]
     state.add(done[0])
     rounds = draw.randint(*options.rounds)
     while len(done) < rounds:
         last = len(done) == rounds - 1
         offered = [move for move in moves.offered(state, last) if not state.asked(move.offer)]
-        move = _chosen(offered, done, rounds - len(done), asked.grounded, about, draw)
+        move = _chosen(offered, done, rounds - len(done), request.grounded, about, draw)
         if move is None:
             break
         state.add(move)
         done.append(move)
-    if len(done) < options.rounds[0] or _owed(done, asked.grounded, about):
+    if len(done) < options.rounds[0] or _owed(done, request.grounded, about):
         return None
     return _made(done, state.turns, about)
 
@@ -89,12 +102,14 @@ def _owed(done: Sequence[Move], grounded: bool, about: Subjects) -> set[str]:
     return owed | ({"box"} if grounded and all(move.box is None for move in done) else set())
 
 
-def _chosen(offered: list[Move], done: list[Move], left: int, grounded: bool, about: Subjects, draw) -> Move | None:
+def _chosen(
+    offered: list[Move], done: list[Move], rounds_left: int, grounded: bool, about: Subjects, draw
+) -> Move | None:
     """Return a move, drawn by weight; one that is owed as soon as no round is to spare."""
     owed = _owed(done, grounded, about)
-    if left <= len(owed):
-        wanted = [move for move in offered if _pays(move, owed)]
-        offered = wanted or offered
+    if rounds_left <= len(owed):
+        owed_moves = [move for move in offered if _pays(move, owed)]
+        offered = owed_moves or offered
     if not offered:
         return None
     return draw.choices(offered, [move.weight for move in offered])[0]

@@ -36,15 +36,15 @@ def run(*, files: Sequence[str], told: Sequence[str], options: ToldOptions, exec
     generate = model_of(options, dict(execution) | {"answers": str(folder), "code": code})
     for work, output in zip(options.works, told, strict=True):
         log.info("radvlm_conversations: the model is asked for %s, %s", work["source"], work["part"])
-        own = replace(options, kinds=work["kinds"])
-        asked = asked_in(**work["files"], part=work["part"], options=own)
-        write_lines(output, _said(asked, own, generate), checked=True)
+        source_options = replace(options, kinds=work["kinds"])
+        requests = asked_in(**work["files"], part=work["part"], options=source_options)
+        write_lines(output, _said(requests, source_options, generate), checked=True)
 
 
-def _said(asked: Iterable[Asked], options: ConversationOptions, generate: Generate) -> Iterator[dict]:
+def _said(requests: Iterable[Asked], options: ConversationOptions, generate: Generate) -> Iterator[dict]:
     lines: list[dict] = []
     engine = engine_of(options, heard(generate, lines))
-    for some in batches(asked):
-        engine.converse(some)
+    for batch in batches(requests):
+        engine.converse(batch)
         yield from lines
         lines.clear()

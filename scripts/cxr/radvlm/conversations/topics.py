@@ -110,153 +110,189 @@ def with_article(text: str) -> str:
 def subjects(facts: ImageFacts, read: Sequence[Statement], words: Wordings) -> Subjects:
     """Return what can be talked about. ``read``: the statements of the image's sentences."""
     numbers = list(facts.sentences)
-    numbered = [one.numbered(numbers[one.sentence - 1]) for one in read]
+    numbered = [statement.numbered(numbers[statement.sentence - 1]) for statement in read]
     topics = _topics(facts, numbered, words)
-    affirmed = [one for one in numbered if one.affirmed] + [topic.one for topic in topics]
+    affirmed = [statement for statement in numbered if statement.affirmed] + [topic.one for topic in topics]
     denials = _denials(facts, numbered, affirmed, words)
-    stating = {one.sentence for one in numbered}
-    affirming = {one.sentence for one in numbered if one.affirmed}
+    stating = {statement.sentence for statement in numbered}
+    affirming = {statement.sentence for statement in numbered if statement.affirmed}
     devices = tuple(
         (text, (f"{facts.study_id}#{number}",))
         for number, text in facts.sentences.items()
         if number not in affirming and _told(text).device
     )
-    told = {text for text, _ in devices}
-    organs = _organs(facts, {n: t for n, t in facts.sentences.items() if n not in stating and t not in told})
-    once = tuple({text: (text, ids) for text, ids in reversed(devices)}.values())[::-1]
-    untold = any(one.affirmed and not one.of and one.entity not in words.nouns for one in numbered)
-    return Subjects(topics, denials, organs, once, *_heart(facts, affirmed, denials), untold)
+    device_texts = {text for text, _ in devices}
+    organs = _organs(facts, {n: t for n, t in facts.sentences.items() if n not in stating and t not in device_texts})
+    unique_devices = tuple({text: (text, ids) for text, ids in reversed(devices)}.values())[::-1]
+    untold = any(
+        statement.affirmed and not statement.of and statement.entity not in words.nouns for statement in numbered
+    )
+    return Subjects(topics, denials, organs, unique_devices, *_heart(facts, affirmed, denials), untold)
 
 
 def _topics(facts: ImageFacts, read: Sequence[Statement], words: Wordings) -> tuple[Topic, ...]:
     """Return a topic for each finding that a sentence or a phrase affirms; a phrase's has its boxes."""
-    found: dict[tuple, Topic] = {}
+    topic_by_key: dict[tuple, Topic] = {}
     by_text = {plain(text): number for number, text in facts.sentences.items()} if facts.phrases else {}
     for phrase in facts.phrases:
         number = by_text.get(plain(phrase.text))
-        own = [one for one in read if one.sentence == number] if number else _of_phrase(phrase)
-        for one in [one for one in own if one.affirmed and not one.of][:1]:
+        sentence_statements = (
+            [statement for statement in read if statement.sentence == number] if number else _of_phrase(phrase)
+        )
+        for statement in [statement for statement in sentence_statements if statement.affirmed and not statement.of][
+            :1
+        ]:
             ids = phrase.facts + ((f"{facts.study_id}#{number}",) if number else ())
-            made = _topic(one, own, phrase.text, ids, facts, words)
-            if made is not None:
-                found.setdefault(_key(one), replace(made, boxes=phrase.boxes))
-    for one in read:
-        if one.affirmed and not one.of:
-            own = [other for other in read if other.sentence == one.sentence]
-            ids = (f"{facts.study_id}#{one.sentence}",)
-            made = _topic(one, own, facts.sentences[one.sentence], ids, facts, words)
-            if made is not None:
-                found.setdefault(_key(one), made)
-    return _apart(list(found.values()))
+            topic = _topic(statement, sentence_statements, phrase.text, ids, facts, words)
+            if topic is not None:
+                topic_by_key.setdefault(_key(statement), replace(topic, boxes=phrase.boxes))
+    for statement in read:
+        if statement.affirmed and not statement.of:
+            sentence_statements = [
+                other_statement for other_statement in read if other_statement.sentence == statement.sentence
+            ]
+            ids = (f"{facts.study_id}#{statement.sentence}",)
+            topic = _topic(statement, sentence_statements, facts.sentences[statement.sentence], ids, facts, words)
+            if topic is not None:
+                topic_by_key.setdefault(_key(statement), topic)
+    return _apart(list(topic_by_key.values()))
 
 
 def _of_phrase(phrase: Phrase) -> list[Statement]:
-    return [one for part in statements.split(phrase.text) for one in statements.of_sentence(part)]
+    return [statement for part in statements.split(phrase.text) for statement in statements.of_sentence(part)]
 
 
-def _key(one: Statement) -> tuple:
-    return one.lesion or one.entity, tuple(sorted(one.sides)), tuple(sorted(one.zones))
+def _key(statement: Statement) -> tuple:
+    return statement.lesion or statement.entity, tuple(sorted(statement.sides)), tuple(sorted(statement.zones))
 
 
 def _apart(topics: list[Topic]) -> tuple[Topic, ...]:
     """Return topics of which no two would be called the same: of one kind at one place, or one without a place, the
     first.
     """
-    kept: list[Topic] = []
+    distinct_topics: list[Topic] = []
     for topic in topics:
-        same = [other for other in kept if other.noun == topic.noun or other.one.keys & topic.one.keys]
-        if all(other.place and topic.place and other.place != topic.place for other in same):
-            kept.append(topic)
-    return tuple(kept)
+        same = [
+            earlier_topic
+            for earlier_topic in distinct_topics
+            if earlier_topic.noun == topic.noun or earlier_topic.one.keys & topic.one.keys
+        ]
+        if all(earlier_topic.place and topic.place and earlier_topic.place != topic.place for earlier_topic in same):
+            distinct_topics.append(topic)
+    return tuple(distinct_topics)
 
 
 def _topic(
-    one: Statement, own: Sequence[Statement], said: str, ids: tuple[str, ...], facts: ImageFacts, words: Wordings
+    statement: Statement,
+    sentence_statements: Sequence[Statement],
+    text: str,
+    ids: tuple[str, ...],
+    facts: ImageFacts,
+    words: Wordings,
 ) -> Topic | None:
     """Return the topic of a statement; own: those of its sentence; ids: facts that tell it, besides its label."""
-    noun = words.nouns.get(one.entity)
+    noun = words.nouns.get(statement.entity)
     if noun is None:
         return None
-    many = bool(noun.many) and (len(one.sides) == 2 or said[slice(*one.span)].lower().endswith("s"))
-    place = _place(one, words)
-    side = next(iter(one.sides)) if len(one.sides) == 1 else "bilateral" if one.sides else ""
-    adjective = side if place in (f"on the {side}", "on both sides") and one.entity != "fracture" else ""
-    cause = next((other for other in own if other.of == one.entity and other.span == one.span), None)
-    told = words.nouns.get(cause.entity) if cause is not None else None
-    label = next(iter(sorted(_labels(one) & set(facts.present))), None)
+    many = bool(noun.many) and (len(statement.sides) == 2 or text[slice(*statement.span)].lower().endswith("s"))
+    place = _place(statement, words)
+    side = next(iter(statement.sides)) if len(statement.sides) == 1 else "bilateral" if statement.sides else ""
+    adjective = side if place in (f"on the {side}", "on both sides") and statement.entity != "fracture" else ""
+    cause = next(
+        (
+            candidate
+            for candidate in sentence_statements
+            if candidate.of == statement.entity and candidate.span == statement.span
+        ),
+        None,
+    )
+    cause_noun = words.nouns.get(cause.entity) if cause is not None else None
+    label = next(iter(sorted(_labels(statement) & set(facts.present))), None)
     return Topic(
-        one, noun.many if many else noun.one, many, not noun.many, _size(one, said, words), place, adjective,
-        told.one if told is not None and not told.many else with_article(told.one) if told is not None else "",
-        cause.hedge if cause is not None else 0, said,
-        mask_id=facts.masks.get(one.lesion or "", facts.masks.get(cause.lesion or "", "") if cause else ""),
+        statement, noun.many if many else noun.one, many, not noun.many, _size(statement, text, words), place, adjective,
+        cause_noun.one if cause_noun is not None and not cause_noun.many else with_article(cause_noun.one) if cause_noun is not None else "",
+        cause.hedge if cause is not None else 0, text,
+        mask_id=facts.masks.get(statement.lesion or "", facts.masks.get(cause.lesion or "", "") if cause else ""),
         facts=((facts.ids[label],) if label in facts.ids else ()) + ids,
     )  # fmt: skip
 
 
-def _labels(one: Statement) -> set[str]:
-    return set(names().lesions.get(one.lesion or "") or names().entities.get(one.entity) or ())
+def _labels(statement: Statement) -> set[str]:
+    return set(names().lesions.get(statement.lesion or "") or names().entities.get(statement.entity) or ())
 
 
-def _size(one: Statement, said: str, words: Wordings) -> str:
+def _size(statement: Statement, text: str, words: Wordings) -> str:
     """Return the adjective of a finding's size, where its sentence has exactly one that fits what was read."""
-    if len(one.sizes) != 1:
+    if len(statement.sizes) != 1:
         return ""
     sizes = statements.words().sizes
-    told = [
-        word for word in re.findall(r"[a-z]+", said.lower()) if sizes.get(word) in one.sizes and word in words.sizes
+    size_words = [
+        word
+        for word in re.findall(r"[a-z]+", text.lower())
+        if sizes.get(word) in statement.sizes and word in words.sizes
     ]
-    return words.sizes[told[0]] if len({words.sizes[word] for word in told}) == 1 else ""
+    return words.sizes[size_words[0]] if len({words.sizes[word] for word in size_words}) == 1 else ""
 
 
-def _place(one: Statement, words: Wordings) -> str:
+def _place(statement: Statement, words: Wordings) -> str:
     """Return where a finding is; "" where its sentence does not say so in words that are known."""
-    if not one.place or set(one.place) <= set(words.bare.get(one.entity, ())):
+    if not statement.place or set(statement.place) <= set(words.bare.get(statement.entity, ())):
         return ""
-    said = [words.place(text) for text in one.place]
-    if not all(said):
+    place_phrases = [words.place(text) for text in statement.place]
+    if not all(place_phrases):
         return ""
-    if one.entity == "pleural effusion" and one.sides:
-        return "on both sides" if len(one.sides) == 2 else f"on the {next(iter(one.sides))}"
-    if len(said) == 2 and len(one.sides) < 2:  # "in the right upper zone and the right upper lobe"
-        return said[-1]
-    return listed(said) if len(said) < 3 else ""
+    if statement.entity == "pleural effusion" and statement.sides:
+        return "on both sides" if len(statement.sides) == 2 else f"on the {next(iter(statement.sides))}"
+    if len(place_phrases) == 2 and len(statement.sides) < 2:  # "in the right upper zone and the right upper lobe"
+        return place_phrases[-1]
+    return listed(place_phrases) if len(place_phrases) < 3 else ""
 
 
 def _denials(
     facts: ImageFacts, read: Sequence[Statement], affirmed: Sequence[Statement], words: Wordings
 ) -> tuple[Denial, ...]:
     """Return the findings that sentences or labels deny, and that nothing affirms."""
-    found: dict[str, Denial] = {}
-    hedged = frozenset().union(*(one.keys for one in affirmed))
-    for one in read:
-        noun = words.nouns.get(one.entity)
-        if one.affirmed or not one.denies or noun is None or one.placed or one.keys & hedged:
+    denial_by_text: dict[str, Denial] = {}
+    affirmed_keys = frozenset().union(*(statement.keys for statement in affirmed))
+    for statement in read:
+        noun = words.nouns.get(statement.entity)
+        if (
+            statement.affirmed
+            or not statement.denies
+            or noun is None
+            or statement.placed
+            or statement.keys & affirmed_keys
+        ):
             continue
-        text = " ".join((*one.limits[-1:], noun.one))
-        ids = (f"{facts.study_id}#{one.sentence}",)
-        if text not in found or one.limits < found[text].one.limits:
-            found[text] = Denial(one, text, not noun.many, ids)
-    told = {key for denial in found.values() for key in denial.one.keys}
+        text = " ".join((*statement.limits[-1:], noun.one))
+        ids = (f"{facts.study_id}#{statement.sentence}",)
+        if text not in denial_by_text or statement.limits < denial_by_text[text].one.limits:
+            denial_by_text[text] = Denial(statement, text, not noun.many, ids)
+    denied_keys = {key for denial in denial_by_text.values() for key in denial.one.keys}
     for label in facts.absent:
         entity = next((name for name, labels in names().entities.items() if labels == [label]), None)
         lesion = next((name for name, labels in names().lesions.items() if labels == [label]), None)
         entity = {"effusion": "pleural effusion"}.get(lesion or "", lesion) or entity
         if entity is None or entity not in words.nouns or lesion == "opacity" or label == "Lung Lesion":
             continue
-        one = Statement(entity, lesion, affirmed=False)
-        if not one.keys & (told | hedged):
+        statement = Statement(entity, lesion, affirmed=False)
+        if not statement.keys & (denied_keys | affirmed_keys):
             noun = words.nouns[entity]
-            found[noun.one] = Denial(one, noun.one, not noun.many, (facts.ids[label],) if label in facts.ids else ())
-    limited = [text for text, one in found.items() if one.one.limits and text.split(" ", 1)[1] in found]
-    return tuple(one for text, one in found.items() if text not in limited)
+            denial_by_text[noun.one] = Denial(
+                statement, noun.one, not noun.many, (facts.ids[label],) if label in facts.ids else ()
+            )
+    limited = [
+        text for text, denial in denial_by_text.items() if denial.one.limits and text.split(" ", 1)[1] in denial_by_text
+    ]
+    return tuple(denial for text, denial in denial_by_text.items() if text not in limited)
 
 
 def _organs(facts: ImageFacts, sentences: Mapping[int, str]) -> dict[str, tuple[str, tuple[str, ...]]]:
-    found: dict[str, tuple[str, tuple[str, ...]]] = {}
+    sentence_by_organ: dict[str, tuple[str, tuple[str, ...]]] = {}
     for number, text in sentences.items():
         if organ := _told(text).organ:
-            found.setdefault(organ, (text, (f"{facts.study_id}#{number}",)))
-    return found
+            sentence_by_organ.setdefault(organ, (text, (f"{facts.study_id}#{number}",)))
+    return sentence_by_organ
 
 
 class _Told(NamedTuple):
@@ -280,12 +316,15 @@ def _told(text: str) -> _Told:
 
 
 def _heart(facts: ImageFacts, affirmed: Sequence[Statement], denials: Sequence[Denial]) -> tuple[str, tuple[str, ...]]:
-    if any(HEART in one.keys or one.entity in ("borderline heart size", "top normal heart size") for one in affirmed):
+    if any(
+        HEART in statement.keys or statement.entity in ("borderline heart size", "top normal heart size")
+        for statement in affirmed
+    ):
         return "", ()
     for number, text in facts.sentences.items():
         if _told(text).heart:
             return "normal", (f"{facts.study_id}#{number}",)
-    return next((("not_enlarged", one.facts) for one in denials if HEART in one.one.keys), ("", ()))
+    return next((("not_enlarged", denial.facts) for denial in denials if HEART in denial.one.keys), ("", ()))
 
 
 def listed(texts: Iterable[str]) -> str:

@@ -48,12 +48,12 @@ def _prompts() -> dict:
 
 
 def load(options: ConversationOptions, execution: Mapping) -> Engine:
-    """Return the engine, whose model answers in this job, or did in another, which wrote the files ``told``.
+    """Return the engine, whose model answers in this job, or did in another, which wrote the files ``answer_files``.
 
-    execution: how a model is run, and besides ``told``, or ``answers`` and ``code`` (:func:`model_of`).
+    execution: how a model is run, and besides ``answer_files``, or ``answers`` and ``code`` (:func:`model_of`).
     """
-    told = execution.get("told")
-    return engine_of(options, repeating(told, ASKING) if told else model_of(options, execution))
+    answer_files = execution.get("told")
+    return engine_of(options, repeating(answer_files, ASKING) if answer_files else model_of(options, execution))
 
 
 def model_of(options: ConversationOptions, execution: Mapping) -> Generate:
@@ -69,47 +69,50 @@ def engine_of(options: ConversationOptions, generate: Generate) -> Engine:
     """Return the engine that has its answers from ``generate``."""
     model = ModelOptions(**options.own)
 
-    def converse(asked: Sequence[Asked]) -> list[Made]:
-        known = [check.known(one.facts) for one in asked]
-        pairs = enumerate(zip(asked, known, strict=True))
-        questions = {number: _asked(one, held, options) for number, (one, held) in pairs}
+    def converse(requests: Sequence[Asked]) -> list[Made]:
+        evidence_list = [check.known(request.facts) for request in requests]
+        pairs = enumerate(zip(requests, evidence_list, strict=True))
+        questions = {number: _asked(request, evidence, options) for number, (request, evidence) in pairs}
         answers = ask_each(questions, generate, model.limits)
-        return [_made(one, answers[number]) for number, one in enumerate(asked)]
+        return [_made(request, answers[number]) for number, request in enumerate(requests)]
 
     return Engine(converse, model.name)
 
 
-def _asked(one: Asked, held: Known, options: ConversationOptions) -> Question | Answer:
-    facts = one.facts
+def _asked(request: Asked, evidence: Known, options: ConversationOptions) -> Question | Answer:
+    facts = request.facts
     if not facts.sentences and not facts.phrases:
         return Answer(problem=TOO_FEW)
     texts = [*facts.sentences.values(), *(phrase.text for phrase in facts.phrases)]
     if addresses_the_model("\n".join(texts), FIELDS):
         return Answer(problem=INJECTION)
-    return question(one, held, options)
+    return question(request, evidence, options)
 
 
-def question(one: Asked, held: Known, options: ConversationOptions) -> Question:
-    """Return the request for a conversation. ``held``: what its facts bear out."""
-    prompt = _prompts()[GROUNDED if one.grounded else STANDARD]
+def question(request: Asked, evidence: Known, options: ConversationOptions) -> Question:
+    """Return the request for a conversation. ``evidence``: what its facts bear out."""
+    prompt = _prompts()[GROUNDED if request.grounded else STANDARD]
     least, most = options.rounds
     system = in_slots(prompt["system"], least=str(least), most=str(most))
-    messages = filled(prompt | {"system": system}, facts=told(one.facts, one.grounded))
+    messages = filled(prompt | {"system": system}, facts=told(request.facts, request.grounded))
     item = object_of(question=text_of(QUESTION), answer=text_of(ANSWER))
     schema = object_of(rounds={"type": "array", "items": item, "minItems": least, "maxItems": most})
     if options.check != "strict":
-        return Question(messages, schema, seed=_seed(one, options))
+        return Question(messages, schema, seed=_seed(request, options))
 
     def contradiction(answer: Mapping) -> str | None:
-        fault = check.fault(_messages(answer), held, one.grounded, options.rounds)
+        fault = check.fault(_messages(answer), evidence, request.grounded, options.rounds)
         return None if fault is None else f"{fault.reason}: {fault.detail}"
 
-    return Question(messages, schema, contradiction, seed=_seed(one, options))
+    return Question(messages, schema, contradiction, seed=_seed(request, options))
 
 
-def _seed(one: Asked, options: ConversationOptions) -> int:
+def _seed(request: Asked, options: ConversationOptions) -> int:
     """Return the seed of a conversation's sampling: its own, so that neither batch nor order changes it."""
-    return stable_hash(options.seed, one.facts.source, one.facts.image_id, one.grounded, one.number) % SEEDS
+    return (
+        stable_hash(options.seed, request.facts.source, request.facts.image_id, request.grounded, request.number)
+        % SEEDS
+    )
 
 
 def told(facts: ImageFacts, grounded: bool) -> str:
@@ -131,15 +134,15 @@ def _messages(answer: Mapping) -> list[dict[str, str]]:
     ]
 
 
-def _made(one: Asked, answer: Answer) -> Made:
+def _made(request: Asked, answer: Answer) -> Made:
     if answer.value is None:
         fault = _fault(answer.problem or "no answer")
         return Made(reason=fault.reason, detail=fault.detail)
     texts = [(turn["question"].strip(), turn["answer"].strip()) for turn in answer.value["rounds"]]
-    answers, boxes = with_slots([text for _, text in texts], one.facts.phrases if one.grounded else ())
-    turns = tuple(Turn(asked, text) for (asked, _), text in zip(texts, answers, strict=True))
-    ids = tuple(f"{one.facts.study_id}#{number}" for number in one.facts.sentences)
-    return Made(Conversation(turns, boxes, (), (*one.facts.ids.values(), *ids)))
+    answers, boxes = with_slots([text for _, text in texts], request.facts.phrases if request.grounded else ())
+    turns = tuple(Turn(question_text, text) for (question_text, _), text in zip(texts, answers, strict=True))
+    ids = tuple(f"{request.facts.study_id}#{number}" for number in request.facts.sentences)
+    return Made(Conversation(turns, boxes, (), (*request.facts.ids.values(), *ids)))
 
 
 def _fault(problem: str) -> Fault:

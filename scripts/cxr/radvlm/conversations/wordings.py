@@ -70,8 +70,8 @@ class Wordings:
         """The wordings of each act and register, with their ids."""
         return {
             (act, register): [(text, f"{act}.{register}.{number}") for number, text in enumerate(texts)]
-            for act, held in self.questions.items()
-            for register, texts in held.items()
+            for act, texts_by_register in self.questions.items()
+            for register, texts in texts_by_register.items()
         }
 
     def terms_in(self, texts: Iterable[str]) -> list[tuple[str, str]]:
@@ -83,15 +83,15 @@ class Wordings:
     def _used(self, text: str) -> frozenset[int]:
         """Return the numbers of the terms that a text uses."""
         words = set(_WORD.findall(text.lower()))
-        named = enumerate(self._named)
-        return frozenset(at for at, (*_, first, pattern) in named if first in words and pattern.search(text))
+        numbered_terms = enumerate(self._named)
+        return frozenset(at for at, (*_, first, pattern) in numbered_terms if first in words and pattern.search(text))
 
     @cached_property
     def _named(self) -> list[tuple[str, str, str, re.Pattern]]:
         """Each term with its definition, its first word in lower case, and its pattern."""
         return [
-            (term, told, _WORD.findall(term.lower())[0], re.compile(rf"\b{re.escape(term)}\b", re.IGNORECASE))
-            for term, told in self.terms.items()
+            (term, definition, _WORD.findall(term.lower())[0], re.compile(rf"\b{re.escape(term)}\b", re.IGNORECASE))
+            for term, definition in self.terms.items()
         ]
 
     def answer(self, act: str, case: str | int | None, rng: Random, slots: Mapping[str, str]) -> Callable[[], str]:
@@ -99,8 +99,8 @@ class Wordings:
 
         ``case``: of the act's, None where it has none.
         """
-        held = self.answers[act]
-        text = rng.choice(held if case is None else held[case])
+        act_wordings = self.answers[act]
+        text = rng.choice(act_wordings if case is None else act_wordings[case])
         return lambda: sentence(filled(text, slots))
 
 
@@ -108,7 +108,7 @@ def expanded(text: str) -> list[str]:
     """Return all wordings that a text with choices stands for, in order."""
     parts = _CHOICE.split(text)
     choices = [part.split("|") if number % 2 else [part] for number, part in enumerate(parts)]
-    return ["".join(one) for one in product(*choices)]
+    return ["".join(combination) for combination in product(*choices)]
 
 
 class _Slots(dict):
@@ -165,8 +165,8 @@ def agreed(text: str, many: str) -> str:
 
 def they(text: str) -> str:
     """Return an answer about "it" as one about "them"."""
-    for pattern, made in _THEY:
-        text = re.sub(pattern, made, text)
+    for pattern, replacement in _THEY:
+        text = re.sub(pattern, replacement, text)
     return text
 
 
@@ -185,23 +185,23 @@ def asked(text: str) -> str:
 @cache
 def wordings() -> Wordings:
     """Return the wordings of the resource."""
-    told, terms = (yaml.safe_load((Path(RESOURCES) / name).read_text(encoding="utf-8")) for name in RESOURCE_FILES)
-    questions = {act: _by_register(held) for act, held in told["questions"].items()}
+    resource, terms = (yaml.safe_load((Path(RESOURCES) / name).read_text(encoding="utf-8")) for name in RESOURCE_FILES)
+    questions = {act: _by_register(texts_by_register) for act, texts_by_register in resource["questions"].items()}
     return Wordings(
-        {name: Noun(one["one"], one.get("many", "")) for name, one in told["nouns"].items()},
-        told["sizes"],
-        [(re.compile(one["of"]), one["say"]) for one in told["places"]], told["bare_of"],
-        {name: re.compile(pattern, re.IGNORECASE) for name, pattern in told["organs"].items()},
-        told["registers"], questions, told["answers"], terms,
+        {name: Noun(forms["one"], forms.get("many", "")) for name, forms in resource["nouns"].items()},
+        resource["sizes"],
+        [(re.compile(place["of"]), place["say"]) for place in resource["places"]], resource["bare_of"],
+        {name: re.compile(pattern, re.IGNORECASE) for name, pattern in resource["organs"].items()},
+        resource["registers"], questions, resource["answers"], terms,
     )  # fmt: skip
 
 
-def _by_register(held: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+def _by_register(texts_by_register: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
     """Return the wordings of each register; what several have is the first's."""
-    seen: set[str] = set()
-    found = {}
-    for register, texts in held.items():
-        own = [one for text in texts for one in expanded(text) if one not in seen]
-        found[register] = list(dict.fromkeys(own))
-        seen.update(own)
-    return found
+    earlier_wordings: set[str] = set()
+    wordings_by_register = {}
+    for register, texts in texts_by_register.items():
+        new_wordings = [wording for text in texts for wording in expanded(text) if wording not in earlier_wordings]
+        wordings_by_register[register] = list(dict.fromkeys(new_wordings))
+        earlier_wordings.update(new_wordings)
+    return wordings_by_register

@@ -22,11 +22,11 @@ def text_of(boxes: Sequence[Box]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def messages_of(one: Conversation) -> list[dict[str, str]]:
+def messages_of(conversation: Conversation) -> list[dict[str, str]]:
     """Return the messages of a conversation, its boxes written."""
     return [
-        {"role": role, "text": _SLOT.sub(lambda hit: text_of(one.boxes[hit[1]]), text)}
-        for turn in one.turns
+        {"role": role, "text": _SLOT.sub(lambda hit: text_of(conversation.boxes[hit[1]]), text)}
+        for turn in conversation.turns
         for role, text in (("user", turn.question), ("assistant", turn.answer))
     ]
 
@@ -41,14 +41,14 @@ def with_slots(texts: Sequence[str], phrases: Sequence[Phrase]) -> tuple[list[st
     names: dict[tuple[Box, ...], str] = {}
 
     def slotted(hit: re.Match) -> str:
-        told = [tuple(map(float, one)) for one in _BOX.findall(hit.group())]
-        if not all(one in exact for one in told):
+        written_boxes = [tuple(map(float, corners)) for corners in _BOX.findall(hit.group())]
+        if not all(box in exact for box in written_boxes):
             return hit.group()
-        boxes = tuple(exact[one] for one in told)
+        boxes = tuple(exact[box] for box in written_boxes)
         return slot(names.setdefault(boxes, f"box {len(names) + 1}"))
 
-    made = [_RUN.sub(slotted, text) for text in texts]
-    return made, {name: boxes for boxes, name in names.items()}
+    slotted_texts = [_RUN.sub(slotted, text) for text in texts]
+    return slotted_texts, {name: boxes for boxes, name in names.items()}
 
 
 def written_box(box: Box) -> tuple[float, ...]:

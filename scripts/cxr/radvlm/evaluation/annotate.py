@@ -34,23 +34,25 @@ class AnnotateOptions:
     reference: str
 
 
-def items(lines: Sequence[Mapping], said: Mapping, texts: Mapping, reference: str, pairs: bool) -> Iterator[Item]:
-    """Yield what is annotated. ``said``: {sample: its answer}; ``texts``: {(source, study): a report's own section}.
+def items(lines: Sequence[Mapping], answers: Mapping, texts: Mapping, reference: str, pairs: bool) -> Iterator[Item]:
+    """Yield what is annotated. ``answers``: {sample: its answer}; ``texts``: {(source, study): a report's own section}.
 
     An answer that failed has no annotation.
     """
-    wanted = (FILTERED, ORIGINAL) if reference == BOTH else (reference,)
+    reference_kinds = (FILTERED, ORIGINAL) if reference == BOTH else (reference,)
     for line in lines:
-        name, answer = line["sample_id"], said[line["sample_id"]]
-        told = None if answer.failure else answer.text
-        if not pairs and told is not None:
-            yield name, ANSWER, (told,)
-        for of in wanted:
-            right = line["turns"][0]["answer"] if of == FILTERED else texts[line["source"], line["study_id"]]
+        name, answer = line["sample_id"], answers[line["sample_id"]]
+        answer_text = None if answer.failure else answer.text
+        if not pairs and answer_text is not None:
+            yield name, ANSWER, (answer_text,)
+        for reference_kind in reference_kinds:
+            reference_text = (
+                line["turns"][0]["answer"] if reference_kind == FILTERED else texts[line["source"], line["study_id"]]
+            )
             if not pairs:
-                yield name, of, (right,)
-            elif told is not None:
-                yield name, of, (told, right)
+                yield name, reference_kind, (reference_text,)
+            elif answer_text is not None:
+                yield name, reference_kind, (answer_text, reference_text)
 
 
 def run(
@@ -66,16 +68,36 @@ def run(
     """
     del placed  # inputs alone: the settings name their folder
     module = import_module(f"cxr.radvlm.evaluation.annotate_{options.annotator}")
-    asked = [line for line in read_lines(lines) if line["task"] == TASK]
-    names = {line["sample_id"] for line in asked}
-    said, _ = joined(asked, (one for one in read_lines(answers) if one["sample_id"] in names))
-    original = {(one["source"], one["study_id"]): one["text"] for path in texts for one in read_lines(path)}
-    found = list(items(asked, said, original, options.reference, module.PAIRS))
-    once = sorted({held for *_, held in found})
+    report_lines = [line for line in read_lines(lines) if line["task"] == TASK]
+    names = {line["sample_id"] for line in report_lines}
+    answer_by_sample, _ = joined(
+        report_lines, (answer for answer in read_lines(answers) if answer["sample_id"] in names)
+    )
+    original = {(report["source"], report["study_id"]): report["text"] for path in texts for report in read_lines(path)}
+    annotation_items = list(items(report_lines, answer_by_sample, original, options.reference, module.PAIRS))
+    unique_texts = sorted({item_texts for *_, item_texts in annotation_items})
     files = {"weights": weights, "prompt": prompt}
-    kept = dict(execution) | {"answers": str(Path(notes_out).with_suffix("")), "code": code}
-    told = dict(zip(once, module.load(options.own, files, kept)(once) if once else (), strict=True))
-    if failures := Counter(told[held]["failure"] for *_, held in found if "failure" in told[held]):
-        log.warning("%d of %d annotations failed: %s", failures.total(), len(found), dict(sorted(failures.items())))
-    same = {"metric": module.METRIC, "engine": options.engine}
-    write_lines(notes_out, (same | {"sample_id": name, "of": of} | told[held] for name, of, held in found))
+    resumable_execution = dict(execution) | {"answers": str(Path(notes_out).with_suffix("")), "code": code}
+    annotations = dict(
+        zip(
+            unique_texts,
+            module.load(options.own, files, resumable_execution)(unique_texts) if unique_texts else (),
+            strict=True,
+        )
+    )
+    if failures := Counter(
+        annotations[item_texts]["failure"]
+        for *_, item_texts in annotation_items
+        if "failure" in annotations[item_texts]
+    ):
+        log.warning(
+            "%d of %d annotations failed: %s", failures.total(), len(annotation_items), dict(sorted(failures.items()))
+        )
+    common_fields = {"metric": module.METRIC, "engine": options.engine}
+    write_lines(
+        notes_out,
+        (
+            common_fields | {"sample_id": name, "of": text_kind} | annotations[item_texts]
+            for name, text_kind, item_texts in annotation_items
+        ),
+    )

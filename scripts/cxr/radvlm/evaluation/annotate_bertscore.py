@@ -24,8 +24,8 @@ class Embedder:
     def __init__(self, folder: str, layer: int):
         try:
             self.words = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-            how = {"local_files_only": True, "use_safetensors": True, "dtype": torch.float32}
-            self.net = AutoModel.from_pretrained(folder, **how).eval()
+            load_options = {"local_files_only": True, "use_safetensors": True, "dtype": torch.float32}
+            self.net = AutoModel.from_pretrained(folder, **load_options).eval()
         except (OSError, ValueError) as error:
             refuse_machine_fault(folder, error)
             first = str(error).strip().splitlines()[0][:160]
@@ -44,26 +44,28 @@ class Embedder:
         return torch.nn.functional.normalize(states, dim=-1), ~torch.isin(torch.tensor(ids), ends)
 
 
-def f1(answer: tuple[torch.Tensor, torch.Tensor], right: tuple[torch.Tensor, torch.Tensor], baseline: float) -> float:
+def f1(
+    answer: tuple[torch.Tensor, torch.Tensor], reference: tuple[torch.Tensor, torch.Tensor], baseline: float
+) -> float:
     """Return the rescaled F1 of two texts' vectors; of a text without words F1 is 0 before it is rescaled."""
-    (mine, counts), (theirs, wanted) = answer, right
-    alike = mine @ theirs.T
-    found = 0.0
-    if counts.any() and wanted.any():
-        precision = alike.max(dim=1).values[counts].mean().item()
-        recall = alike.max(dim=0).values[wanted].mean().item()
-        found = 2 * precision * recall / (precision + recall) if precision + recall else 0.0
-    return (found - baseline) / (1 - baseline)
+    (answer_vectors, answer_mask), (reference_vectors, reference_mask) = answer, reference
+    similarity = answer_vectors @ reference_vectors.T
+    score = 0.0
+    if answer_mask.any() and reference_mask.any():
+        precision = similarity.max(dim=1).values[answer_mask].mean().item()
+        recall = similarity.max(dim=0).values[reference_mask].mean().item()
+        score = 2 * precision * recall / (precision + recall) if precision + recall else 0.0
+    return (score - baseline) / (1 - baseline)
 
 
 def load(
-    own: Mapping, files: Mapping[str, str], execution: Mapping
+    settings: Mapping, files: Mapping[str, str], execution: Mapping
 ) -> Callable[[Sequence[tuple[str, str]]], list[dict]]:
-    """Return the annotator. ``own``: model, revision, layer, baseline. Raises UserError for a model that is missing."""
+    """Return the annotator. ``settings``: model, revision, layer, baseline. Raises UserError for a model that is missing."""
     del files, execution
-    embed = Embedder(downloaded(KEY, own["model"], own["revision"]), own["layer"])
+    embed = Embedder(downloaded(KEY, settings["model"], settings["revision"]), settings["layer"])
 
     def annotate(pairs: Sequence[tuple[str, str]]) -> list[dict]:
-        return [{"f1": f1(embed(answer), embed(right), own["baseline"])} for answer, right in pairs]
+        return [{"f1": f1(embed(answer), embed(reference), settings["baseline"])} for answer, reference in pairs]
 
     return annotate

@@ -10,14 +10,18 @@ PAIRS = False
 INPUTS = {"weights": "results/weights/chexbert.safetensors"}
 
 
-def load(own: Mapping, files: Mapping[str, str], execution: Mapping) -> Callable[[Sequence[tuple[str]]], list[dict]]:
-    """Return the annotator. ``own``: the section ``radvlm.chexbert``, whose ``uncertain`` says what that counts as."""
+def load(
+    settings: Mapping, files: Mapping[str, str], execution: Mapping
+) -> Callable[[Sequence[tuple[str]]], list[dict]]:
+    """Return the annotator. ``settings``: the section ``radvlm.chexbert``, whose ``uncertain`` says what that counts as."""
     del execution
-    read = labeller(files["weights"], own["model"], own["revision"])
-    counted = (PRESENT, UNCERTAIN) if own["uncertain"] == PRESENT else (PRESENT,)
+    read = labeller(files["weights"], settings["model"], settings["revision"])
+    positive_values = (PRESENT, UNCERTAIN) if settings["uncertain"] == PRESENT else (PRESENT,)
 
     def annotate(texts: Sequence[tuple[str]]) -> list[dict]:
-        found = read([text for (text,) in texts])
-        return [{"labels": [name for name, value in one.items() if value in counted]} for one in found]
+        report_labels = read([text for (text,) in texts])
+        return [
+            {"labels": [name for name, value in labels.items() if value in positive_values]} for labels in report_labels
+        ]
 
     return annotate

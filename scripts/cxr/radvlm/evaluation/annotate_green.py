@@ -28,23 +28,23 @@ SLOTS = ("{reference}", "{answer}")
 
 
 def load(
-    own: Mapping, files: Mapping[str, str], execution: Mapping
+    settings: Mapping, files: Mapping[str, str], execution: Mapping
 ) -> Callable[[Sequence[tuple[str, str]]], list[dict]]:
-    """Return the annotator. ``own``: model, as of ModelOptions, and prompt_bytes; ``files``: its prompt.
+    """Return the annotator. ``settings``: model, as of ModelOptions, and prompt_bytes; ``files``: its prompt.
 
     The model is loaded at the first question, which raises UserError if it cannot be reached. Raises UserError for a
     prompt without its slots.
     """
     prompt = prompt_of(files["prompt"])
-    model = ModelOptions(**own["llm"])
+    model = ModelOptions(**settings["llm"])
     # the model's context is short: a bound of one token a byte would refuse common reports
-    limits = replace(model.limits, context=own["prompt_bytes"] + model.max_tokens)
-    how = Execution.of(dict(execution), EXECUTION, "green_server")
-    generate = resumable(lazily(model, how), model, execution)
+    limits = replace(model.limits, context=settings["prompt_bytes"] + model.max_tokens)
+    execution_options = Execution.of(dict(execution), EXECUTION, "green_server")
+    generate = resumable(lazily(model, execution_options), model, execution)
 
     def annotate(pairs: Sequence[tuple[str, str]]) -> list[dict]:
-        said = ask_each({pair: _asked(prompt, *pair) for pair in pairs}, generate, limits)
-        return [_annotation(said[pair]) for pair in pairs]
+        answer_by_pair = ask_each({pair: _asked(prompt, *pair) for pair in pairs}, generate, limits)
+        return [_annotation(answer_by_pair[pair]) for pair in pairs]
 
     return annotate
 

@@ -39,8 +39,10 @@ ImportError: without a tokenizer's files, transformers looks for one of another 
 NO_GRAPH = "the model gave no graph"
 
 
-def load(own: Mapping, files: Mapping[str, str], execution: Mapping) -> Callable[[Sequence[tuple[str]]], list[dict]]:
-    """Return the annotator. ``own``: model, the folder of PLACED, and encoder, a folder or id of its BERT, or empty.
+def load(
+    settings: Mapping, files: Mapping[str, str], execution: Mapping
+) -> Callable[[Sequence[tuple[str]]], list[dict]]:
+    """Return the annotator. ``settings``: model, the folder of PLACED, and encoder, a folder or id of its BERT, or empty.
 
     Raises UserError for a folder that holds another model, and for an encoder that is not on this machine.
     """
@@ -52,13 +54,13 @@ def load(own: Mapping, files: Mapping[str, str], execution: Mapping) -> Callable
     from radgraph.utils import radgraph_xl_preprocess_report
 
     with tempfile.TemporaryDirectory() as folder:
-        view(Path(own["model"]), own["encoder"], Path(folder) / MODEL)
+        view(Path(settings["model"]), settings["encoder"], Path(folder) / MODEL)
         try:
             find = RadGraph(model_type=MODEL, model_cache_dir=folder, cuda=-1)
         except UNLIKE as error:
             if out_of_memory(error) or getattr(error, "errno", None):
                 raise
-            raise _other(own["model"], error) from None
+            raise _other(settings["model"], error) from None
 
     def annotate(texts: Sequence[tuple[str]]) -> list[dict]:
         with torch.inference_mode():
@@ -75,7 +77,11 @@ def noted(graph: Mapping | None) -> dict:
     """Return the annotation of a graph in the form of RadGraph's files: {entities: {number: {tokens, label, …}}}."""
     if graph is None:  # the package prints why
         return {"failure": NO_GRAPH}
-    return {"entities": [[one["tokens"], one["label"], bool(one["relations"])] for one in graph["entities"].values()]}
+    return {
+        "entities": [
+            [entity["tokens"], entity["label"], bool(entity["relations"])] for entity in graph["entities"].values()
+        ]
+    }
 
 
 def view(model: Path, encoder: str, folder: Path) -> None:

@@ -39,28 +39,31 @@ def joined(lines: Sequence[Mapping], answers: Iterable[Mapping]) -> tuple[dict[s
     A sample fails as a whole: where a turn has no answer, two, or a failure, its reason is that of the first such turn.
     """
     turns = {line["sample_id"]: len(line["turns"]) for line in lines}
-    given: dict[tuple[str, int], list[Mapping]] = {}
+    answers_by_turn: dict[tuple[str, int], list[Mapping]] = {}
     counts: Counter = Counter()
-    for one in answers:
-        key = one["sample_id"], int(one.get("turn", 0))
-        if one["sample_id"] not in turns or not 0 <= key[1] < turns[one["sample_id"]]:
+    for answer in answers:
+        key = answer["sample_id"], int(answer.get("turn", 0))
+        if answer["sample_id"] not in turns or not 0 <= key[1] < turns[answer["sample_id"]]:
             counts[UNKNOWN] += 1
         else:
-            given.setdefault(key, []).append(one)
-    found = {name: _answer([given.get((name, turn), []) for turn in range(number)]) for name, number in turns.items()}
-    counts.update(one.failure for one in found.values() if one.failure)
-    return found, counts
+            answers_by_turn.setdefault(key, []).append(answer)
+    answer_by_sample = {
+        name: _answer([answers_by_turn.get((name, turn), []) for turn in range(number)])
+        for name, number in turns.items()
+    }
+    counts.update(answer.failure for answer in answer_by_sample.values() if answer.failure)
+    return answer_by_sample, counts
 
 
 def _answer(turns: Sequence[Sequence[Mapping]]) -> Answered:
-    for held in turns:
-        if not held:
+    for turn_answers in turns:
+        if not turn_answers:
             return Answered(failure=NO_PREDICTION)
-        if len(held) > 1:
+        if len(turn_answers) > 1:
             return Answered(failure=DUPLICATE)
-        if held[0].get("failure"):
-            return Answered(failure=str(held[0]["failure"]))
+        if turn_answers[0].get("failure"):
+            return Answered(failure=str(turn_answers[0]["failure"]))
     first = turns[0][0]
-    texts = tuple(str(held[0].get("text", "")) for held in turns)
+    texts = tuple(str(turn_answers[0].get("text", "")) for turn_answers in turns)
     return Answered(texts, first.get("convention", ""), tuple(first.get("seen") or (1, 1)),
                     crop=tuple(first.get("crop") or WHOLE))  # fmt: skip

@@ -10,8 +10,8 @@ _SLOT = re.compile(r"<box:([^<>]+)>")
 def shown(answer: str, boxes: Mapping[str, Sequence[Sequence[float]]]) -> str:
     """Return an answer with its slots written as fractions with two decimals, for a reader."""
 
-    def boxes_of(found: re.Match) -> str:
-        texts = [f"[{', '.join(f'{value:.2f}' for value in box)}]" for box in boxes.get(found[1], ())]
+    def boxes_of(match: re.Match) -> str:
+        texts = [f"[{', '.join(f'{value:.2f}' for value in box)}]" for box in boxes.get(match[1], ())]
         return " and ".join(filter(None, (", ".join(texts[:-1]), texts[-1]))) if texts else ""
 
     return _SLOT.sub(boxes_of, answer)
@@ -29,6 +29,6 @@ def commonest(train: Iterable[Mapping]) -> dict[tuple[str, str], str]:
     """
     counts: dict[tuple[str, str], Counter] = defaultdict(Counter)
     for line in train:
-        told = (turn["answer"] for turn in line["turns"])
-        counts[line["task"], line["source"]].update(answer for answer in told if not slots(answer))
-    return {key: min(held, key=lambda text: (-held[text], text)) for key, held in counts.items() if held}
+        turn_answers = (turn["answer"] for turn in line["turns"])
+        counts[line["task"], line["source"]].update(answer for answer in turn_answers if not slots(answer))
+    return {key: min(counter, key=lambda text: (-counter[text], text)) for key, counter in counts.items() if counter}

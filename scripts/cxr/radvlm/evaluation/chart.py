@@ -51,24 +51,24 @@ def labels_drawn(table: pl.DataFrame) -> Figure:
     line.
     """
     figure, axes = _figure()
-    held = table.filter(pl.col("table") == "figure4", pl.col("by") == "ours")
-    names = [name for name in held["column"].unique(maintain_order=True) if not name.startswith("f1_")]
-    models = held.select("model", "source").unique(maintain_order=True).rows()
+    scores = table.filter(pl.col("table") == "figure4", pl.col("by") == "ours")
+    names = [name for name in scores["column"].unique(maintain_order=True) if not name.startswith("f1_")]
+    models = scores.select("model", "source").unique(maintain_order=True).rows()
     if not names:
         _nothing(axes, "no answers to questions for labels")
         return figure
     width = 0.84 / len(models)
-    for at, (model, source) in enumerate(models):
-        own = {row["column"]: row for row in held.filter(model=model, source=source).to_dicts()}
-        places = [number + (at - (len(models) - 1) / 2) * width for number in range(len(names))]
-        values = [(own.get(name) or {}).get("value") or 0.0 for name in names]
-        colour = COLOURS[at % len(COLOURS)]
+    for index, (model, source) in enumerate(models):
+        row_by_column = {row["column"]: row for row in scores.filter(model=model, source=source).to_dicts()}
+        places = [number + (index - (len(models) - 1) / 2) * width for number in range(len(names))]
+        values = [(row_by_column.get(name) or {}).get("value") or 0.0 for name in names]
+        colour = COLOURS[index % len(COLOURS)]
         axes.bar(places, values, width, color=colour, label=f"{model}, {source}")
         for place, name in zip(places, names, strict=True):
-            row = own.get(name)
+            row = row_by_column.get(name)
             if row and row["low"] is not None and row["high"] is not None:
                 axes.plot([place, place], [row["low"], row["high"]], color="black", linewidth=0.8)
-        macro = (own.get("f1_macro") or {}).get("value")
+        macro = (row_by_column.get("f1_macro") or {}).get("value")
         if macro is not None:
             axes.axhline(macro, color=colour, linestyle="--", linewidth=0.9)
     axes.set_xticks(range(len(names)), names, rotation=40, ha="right")
@@ -84,10 +84,10 @@ def slopes(table: pl.DataFrame) -> Figure:
     runs = ours["model"].unique(maintain_order=True).to_list()
     printed = table.filter(pl.col("table") == "table6", pl.col("by") == "paper")
     present = [*printed["column"].unique(maintain_order=True), *ours["column"].unique(maintain_order=True)]
-    drawn = [name for name in dict.fromkeys(present) if name in (*PERCENT, *SCORES)]
+    plotted_columns = [name for name in dict.fromkeys(present) if name in (*PERCENT, *SCORES)]
     style = {
-        name: {"color": LINES[at % len(LINES)], "marker": MARKS[at // len(LINES)], "markersize": 4}
-        for at, name in enumerate(drawn)
+        name: {"color": LINES[index % len(LINES)], "marker": MARKS[index // len(LINES)], "markersize": 4}
+        for index, name in enumerate(plotted_columns)
     }
     for column in (name for name in (*PERCENT, *SCORES) if name in set(printed["column"])):
         held = printed.filter(column=column).drop_nulls("value")
@@ -101,9 +101,9 @@ def slopes(table: pl.DataFrame) -> Figure:
         held = {row["model"]: row["value"] for row in ours.filter(column=column).to_dicts()}
         scale = 10.0 if column in SCORES else 1.0
         values = [None if held.get(run) is None else scale * held[run] for run in runs]
-        shown = [(2 + place, value) for place, value in enumerate(values) if value is not None]
-        if shown:
-            axes.plot(*zip(*shown, strict=True), "-", label=f"{column} (ours)", **style[column])
+        points = [(2 + place, value) for place, value in enumerate(values) if value is not None]
+        if points:
+            axes.plot(*zip(*points, strict=True), "-", label=f"{column} (ours)", **style[column])
     axes.set_xticks(range(2 + len(runs)), ["paper: one task", "paper: all tasks", *runs], rotation=20, ha="right")
     axes.set_ylabel("%, and a judge's score times 10")
     axes.legend(fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
@@ -117,22 +117,22 @@ def looks_drawn(table: pl.DataFrame) -> Figure:
         pl.col("by") == "ours", pl.col("table").is_in(["table3", "figure4", "table4", "table5", "ours"])
     )
     first = ours["model"][0] if len(ours) else ""
-    shown = [row for row in ours.filter(model=first).to_dicts() if row["column"] in (*PERCENT, *SCORES)]
-    if not shown:
+    rows = [row for row in ours.filter(model=first).to_dicts() if row["column"] in (*PERCENT, *SCORES)]
+    if not rows:
         _nothing(axes, "no answers that are scored")
         return figure
     blind = {(row["source"], row["column"]): row["value"] for row in table.filter(by="blind").to_dicts()
              if row["model"].startswith(f"{first}:")}  # fmt: skip
-    for at, (label, colour) in enumerate((("own picture", BLUE), ("another patient's", ORANGE), ("nothing", GREY))):
-        places = [number + (at - 1) * 0.27 for number in range(len(shown))]
-        axes.bar(places, [_bar(row, at, blind) for row in shown], 0.25, color=colour, label=label)
-    axes.set_xticks(range(len(shown)), [f"{row['column']}\n{row['source']}" for row in shown], fontsize=7)
+    for index, (label, colour) in enumerate((("own picture", BLUE), ("another patient's", ORANGE), ("nothing", GREY))):
+        places = [number + (index - 1) * 0.27 for number in range(len(rows))]
+        axes.bar(places, [_bar(row, index, blind) for row in rows], 0.25, color=colour, label=label)
+    axes.set_xticks(range(len(rows)), [f"{row['column']}\n{row['source']}" for row in rows], fontsize=7)
     axes.set_ylabel("%, and a judge's score times 10")
     axes.legend(fontsize=7, frameon=False, title="the answer is about")
     return figure
 
 
-def _bar(row: dict, at: int, blind: dict) -> float:
+def _bar(row: dict, index: int, blind: dict) -> float:
     scale = 10.0 if row["column"] in SCORES else 1.0
     values = (row["value"], row["exchanged"], blind.get((row["source"], row["column"])))
-    return scale * (values[at] or 0.0)
+    return scale * (values[index] or 0.0)

@@ -37,44 +37,49 @@ class ClaimReader:
     """Reads findings of reports and of answers."""
 
     def __init__(self) -> None:
-        told = yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))["judge"]
+        vocabulary = yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))["judge"]
         self.lexicon = lexicon.load_lexicon(str(Path(RESOURCES) / RESOURCE_FILES[1]))
         self.places = {
             word: (kind, name)
-            for kind, part in (("side", told["sides"]), ("zone", told["zones"]))
+            for kind, part in (("side", vocabulary["sides"]), ("zone", vocabulary["zones"]))
             for name, words in part.items()
             for word in words
         }
-        self.silent = frozenset(told["silent"])
+        self.silent = frozenset(vocabulary["silent"])
 
     def findings(self, report: str) -> tuple[frozenset[tuple[str, str, str]], frozenset[tuple[str, str]]]:
         """Return what a report affirms or denies: (entity, polarity, zone) for each zone, and (entity, polarity)."""
-        held = [one for one in self._tuples(_split(report)) if one["denies"]]
-        strict = {(one["entity"], one["presence"], zone) for one in held for zone in one["labels"] or [""]}
+        findings = [finding for finding in self._tuples(_split(report)) if finding["denies"]]
+        strict = {
+            (finding["entity"], finding["presence"], zone) for finding in findings for zone in finding["labels"] or [""]
+        }
         return frozenset(strict), frozenset((entity, presence) for entity, presence, _ in strict)
 
     def answer(self, question: str, answer: str) -> Said:
         """Return what an answer says. The question tells what "yes" affirms and what "it" is; it claims nothing."""
-        asked, told = _split(_BRACKETS.sub(" ", question)), _split(_BRACKETS.sub(" ", answer))
-        alone = {_key(one) for one in self._tuples(asked)}
-        tuples = [
-            one
-            for one in self._tuples([*asked, *told])
-            if one["denies"] and (one["sentence_index"] > len(asked) or _key(one) not in alone)
+        question_sentences, answer_sentences = _split(_BRACKETS.sub(" ", question)), _split(_BRACKETS.sub(" ", answer))
+        question_keys = {_key(finding) for finding in self._tuples(question_sentences)}
+        findings = [
+            finding
+            for finding in self._tuples([*question_sentences, *answer_sentences])
+            if finding["denies"]
+            and (finding["sentence_index"] > len(question_sentences) or _key(finding) not in question_keys)
         ]
-        items = {("finding", one["entity"], one["presence"]) for one in tuples}
-        for one in tuples:
-            items |= {(kind, one["entity"], name) for kind, name in self._placed(" ".join(one["location"] or ()))}
-        spoken = {one["sentence_index"] for one in tuples}
-        for number, sentence in enumerate(told, start=len(asked) + 1):
-            if number not in spoken:
+        items = {("finding", finding["entity"], finding["presence"]) for finding in findings}
+        for finding in findings:
+            items |= {
+                (kind, finding["entity"], name) for kind, name in self._placed(" ".join(finding["location"] or ()))
+            }
+        numbers_with_findings = {finding["sentence_index"] for finding in findings}
+        for number, sentence in enumerate(answer_sentences, start=len(question_sentences) + 1):
+            if number not in numbers_with_findings:
                 items |= {(kind, "", name) for kind, name in self._placed(sentence)}
         words = _words(_BRACKETS.sub(" ", answer))
         sign = words[0] if words[:1] in (["yes"], ["no"]) else ""
         return Said(frozenset(items), tuple(word for word in words if word not in self.silent), sign)
 
-    def _tuples(self, told: list[str]) -> list[dict]:
-        return structure.structure(told, self.lexicon, unsided_effusion=True) if told else []
+    def _tuples(self, sentence_texts: list[str]) -> list[dict]:
+        return structure.structure(sentence_texts, self.lexicon, unsided_effusion=True) if sentence_texts else []
 
     def _placed(self, text: str) -> Iterable[tuple[str, str]]:
         return {self.places[word] for word in _words(text) if word in self.places}
@@ -86,8 +91,14 @@ def claim_reader() -> ClaimReader:
     return ClaimReader()
 
 
-def _key(one: Mapping) -> tuple:
-    return one["sentence_index"], one["entity"], one["presence"], one["hedge"], tuple(one["location"] or ())
+def _key(finding: Mapping) -> tuple:
+    return (
+        finding["sentence_index"],
+        finding["entity"],
+        finding["presence"],
+        finding["hedge"],
+        tuple(finding["location"] or ()),
+    )
 
 
 def _split(text: str) -> list[str]:

@@ -62,47 +62,51 @@ class ComparisonOptions:
 
 
 def _cell(table: str, by: str, model: str, source: str, column: str, note: str = "", **values: object) -> dict:
-    told = {"table": table, "by": by, "model": model, "source": source, "column": column, "note": note}
-    return {name: (EMPTY | told | values)[name] for name in TABLES}
+    fields = {"table": table, "by": by, "model": model, "source": source, "column": column, "note": note}
+    return {name: (EMPTY | fields | values)[name] for name in TABLES}
 
 
 def paper() -> Iterator[dict]:
     """Yield the cells of the paper's tables, and the agreement of people."""
-    told = yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
-    for column, one in told.pop("people").items():
-        yield _cell("table4", "people", "readers of VinBigData", "vindr", column, one["note"], value=one["value"],
-                    samples=one["samples"])  # fmt: skip
-    for table, one in told.items():
-        for model, values in one["rows"].items():
-            note = one.get("notes", {}).get(model, "")
-            for column, value in zip(one["columns"], values, strict=True):
+    paper_tables = yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
+    for column, entry in paper_tables.pop("people").items():
+        yield _cell("table4", "people", "readers of VinBigData", "vindr", column, entry["note"], value=entry["value"],
+                    samples=entry["samples"])  # fmt: skip
+    for table, entry in paper_tables.items():
+        for model, values in entry["rows"].items():
+            note = entry.get("notes", {}).get(model, "")
+            for column, value in zip(entry["columns"], values, strict=True):
                 yield _cell(table, "paper", model, "", column, note, value=None if value is None else float(value))
 
 
 def scored_cells(
-    name: str, scores: pl.DataFrame, options: ComparisonOptions, judged: str, drawn: Mapping[tuple[str, str], str],
+    name: str, scores: pl.DataFrame, options: ComparisonOptions, judged: str, sampling_notes: Mapping[tuple[str, str], str],
     adapter: Adapter | None = None,
 ) -> Iterator[dict]:  # fmt: skip
     """Yield the cells of a run or model, and those of answers that look at nothing.
 
-    ``judged``: a note on the judge; ``drawn``: {(task, source): a note on how many were asked}; ``adapter``: of a model
+    ``judged``: a note on the judge; ``sampling_notes``: {(task, source): a note on how many were asked}; ``adapter``: of a model
     that others made, whose cells of tasks that it was not made for say so.
     """
-    whole = scores.filter((pl.col("part") == ALL) & (pl.col("reference") != "original"))
+    overall_rows = scores.filter((pl.col("part") == ALL) & (pl.col("reference") != "original"))
     for table, column, task, metric in CELLS:
         metric = f"map{round(100 * options.iou)}" if metric == MAP else metric
-        for row in whole.filter(task=task, metric=metric).iter_rows(named=True):
-            told = (_beyond(adapter, task), judged if metric == "judge" else "", drawn.get((task, row["source"]), ""))
+        for row in overall_rows.filter(task=task, metric=metric).iter_rows(named=True):
+            notes = (
+                _beyond(adapter, task),
+                judged if metric == "judge" else "",
+                sampling_notes.get((task, row["source"]), ""),
+            )
             values = {key: row[key] for key in ("value", "low", "high", "exchanged", "samples")}
-            yield _cell(table, "ours", name, row["source"], column, _joined(told), **values)
+            yield _cell(table, "ours", name, row["source"], column, _joined(notes), **values)
             if row["blind"] is not None:
                 blind = {"value": row["blind"], "samples": row["samples"]}
                 yield _cell(table, "blind", f"{name}: looks at nothing", row["source"], column, **blind)
     labels = scores.filter((pl.col("task") == "classification") & (pl.col("metric") == "f1"))
     for row in labels.iter_rows(named=True):
         values = {key: row[key] for key in ("value", "low", "high", "exchanged", "samples")}
-        told = (_beyond(adapter, "classification"), drawn.get(("classification", row["source"]), ""))
-        yield _cell("figure4", "ours", name, row["source"], row["part"], _joined(told), **values)
+        notes = (_beyond(adapter, "classification"), sampling_notes.get(("classification", row["source"]), ""))
+        yield _cell("figure4", "ours", name, row["source"], row["part"], _joined(notes), **values)
 
 
 def _joined(notes: Sequence[str]) -> str:
@@ -117,8 +121,8 @@ def masked_cells(run: str, join: str, scores: pl.DataFrame) -> Iterator[dict]:
     """Yield the cells of a run's masks of ILS pairs. ``scores``: the table of ILS's evaluation."""
     (row,) = scores.filter(lesion="total").to_dicts()
     for name, number in zip(MASKS, ("positives", "negatives"), strict=True):
-        told = {"value": row[name], "low": row[f"{name}_low"], "high": row[f"{name}_high"]}
-        values = {key: None if value in (None, "") else float(value) for key, value in told.items()}
+        raw_values = {"value": row[name], "low": row[f"{name}_low"], "high": row[f"{name}_high"]}
+        values = {key: None if value in (None, "") else float(value) for key, value in raw_values.items()}
         yield _cell("ours", "ours", run, "own", name, JOINS[join], **values, samples=row[number])
 
 
@@ -156,16 +160,18 @@ def run_comparison(
     ``masks_scored``: of the evaluation of ILS, in the order of ``options.masked``; ``draw``: how many of how many test
     samples were asked, where not all were.
     """
-    drawn = drawn_notes(draw)
+    sampling_notes = drawn_notes(draw)
     note = judge_note(read_table(judge_check))
     cells = []
     for name, path in zip(options.runs, scored, strict=True):
-        cells += scored_cells(name, read_scores(path), options, note, drawn)
+        cells += scored_cells(name, read_scores(path), options, note, sampling_notes)
     for (run, join), path in zip(options.masked, masks_scored or (), strict=True):
         cells += masked_cells(run, join, read_table(path))
     cells += list(ablated(cells, options.runs))  # it reads what it is added to
     for name, path in zip(options.models, models_scored or (), strict=True):
-        cells += scored_cells(name, read_scores(path), options, note, drawn, adapters()[options.adapters[name]])
+        cells += scored_cells(
+            name, read_scores(path), options, note, sampling_notes, adapters()[options.adapters[name]]
+        )
     cells += [*_abilities(options), *paper()]
     place = {name: number for number, name in enumerate(ORDER)}
     table = pl.DataFrame(sorted(cells, key=lambda cell: place[cell["table"]]), schema=schema(TABLES))

@@ -44,11 +44,11 @@ def run(
 
 def checked(where: str, rows: Iterable[Counted]) -> Iterator[Counted]:
     """Yield the rows, those of one thing together. Raises AssertionError where they do not add up to its `all`."""
-    held: dict[str, dict[str, int]] = {}
-    for what, outcome, number in rows:
-        held.setdefault(what, {})[outcome] = number
-    for what, parts in held.items():
-        yield from conserved(where, what, parts.pop(ALL, 0), parts)
+    counts_by_kind: dict[str, dict[str, int]] = {}
+    for record_kind, outcome, number in rows:
+        counts_by_kind.setdefault(record_kind, {})[outcome] = number
+    for record_kind, parts in counts_by_kind.items():
+        yield from conserved(where, record_kind, parts.pop(ALL, 0), parts)
 
 
 def _plain(table: pl.DataFrame) -> Iterator[Counted]:
@@ -69,8 +69,8 @@ def _instructions(table: pl.DataFrame) -> Iterator[Counted]:
 def _tuning(table: pl.DataFrame) -> Iterator[Counted]:
     """Yield what became of lines and samples; how many passes there were is told with the samples."""
     (passes,) = table.filter(what=PASSES)["number"]
-    for what, outcome, number in table.filter(pl.col("what") != PASSES).iter_rows():
-        yield f"samples of {passes} passes" if what == "samples" else what, outcome, number
+    for record_kind, outcome, number in table.filter(pl.col("what") != PASSES).iter_rows():
+        yield f"samples of {passes} passes" if record_kind == "samples" else record_kind, outcome, number
 
 
 def _samples(table: pl.DataFrame) -> Iterator[Counted]:

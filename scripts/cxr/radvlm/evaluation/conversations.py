@@ -27,19 +27,19 @@ class JudgedOptions(JudgeOptions):
     most: int = 0
 
 
-def item_of(line: Mapping, answered: Answered | None, name: str = "") -> Item:
-    """Return a line as an item. ``answered``: None for no answer at all, which is judged as silence."""
+def item_of(line: Mapping, answer: Answered | None, name: str = "") -> Item:
+    """Return a line as an item. ``answer``: None for no answer at all, which is judged as silence."""
     rounds = []
-    for turn, told in enumerate(line["turns"]):
-        true = np.array([box for slot in slots(told["answer"]) for box in line["boxes"][slot]], np.float64)
-        given = bool(answered and not answered.failure)
+    for turn, qa_pair in enumerate(line["turns"]):
+        expected_boxes = np.array([box for slot in slots(qa_pair["answer"]) for box in line["boxes"][slot]], np.float64)
+        has_answer = bool(answer and not answer.failure)
         rounds.append(
             Round(
-                shown(told["question"], line["boxes"]),
-                shown(told["answer"], line["boxes"]),
-                answered.texts[turn] if given else "",
-                true.reshape(-1, 4),
-                answered.boxes(turn).boxes if given else np.zeros((0, 4)),
+                shown(qa_pair["question"], line["boxes"]),
+                shown(qa_pair["answer"], line["boxes"]),
+                answer.texts[turn] if has_answer else "",
+                expected_boxes.reshape(-1, 4),
+                answer.boxes(turn).boxes if has_answer else np.zeros((0, 4)),
             )
         )
     return Item(name or line["sample_id"], tuple(rounds), tuple(line.get("labels") or ()))
@@ -61,30 +61,43 @@ def run_judge(
     was cut off goes on.
     """
     judge = load_judge(options, _kept(execution, judged, code))
-    asked = conversations(list(read_lines(lines)))
-    one_for_all = commonest(read_lines(train))
-    sets = [(TEST, asked, joined(asked, read_lines(answers))[0])]
+    conversation_lines = conversations(list(read_lines(lines)))
+    commonest_answers = commonest(read_lines(train))
+    answer_sets = [(TEST, conversation_lines, joined(conversation_lines, read_lines(answers))[0])]
     if exchanged_lines and exchanged_answers:
-        path, given = (one if isinstance(one, str) else one[0] for one in (exchanged_lines, exchanged_answers))
-        others = conversations(list(read_lines(path)))
-        sets.append((EXCHANGED, others, joined(others, read_lines(given))[0]))
+        lines_path, answers_path = (
+            paths if isinstance(paths, str) else paths[0] for paths in (exchanged_lines, exchanged_answers)
+        )
+        exchanged_conversations = conversations(list(read_lines(lines_path)))
+        answer_sets.append(
+            (EXCHANGED, exchanged_conversations, joined(exchanged_conversations, read_lines(answers_path))[0])
+        )
     constant = {
-        line["sample_id"]: Answered((one_for_all.get((line["task"], line["source"]), ""),) * len(line["turns"]))
-        for line in asked
+        line["sample_id"]: Answered((commonest_answers.get((line["task"], line["source"]), ""),) * len(line["turns"]))
+        for line in conversation_lines
     }
-    sets.append((BLIND, asked, constant))
-    write_lines(judged, [row for name, held, said in sets for row in _judged(name, held, said, judge, options.judge)])
+    answer_sets.append((BLIND, conversation_lines, constant))
+    write_lines(
+        judged,
+        [
+            row
+            for name, set_lines, answer_by_sample in answer_sets
+            for row in _judged(name, set_lines, answer_by_sample, judge, options.judge)
+        ],
+    )
 
 
-def _judged(name: str, lines: Sequence[Mapping], said: Mapping[str, Answered], judge, judge_name: str) -> list[dict]:
-    held = [line for line in lines if not said[line["sample_id"]].failure]
-    found = judge([item_of(line, said[line["sample_id"]]) for line in held])
+def _judged(
+    name: str, lines: Sequence[Mapping], answer_by_sample: Mapping[str, Answered], judge, judge_name: str
+) -> list[dict]:
+    answered_lines = [line for line in lines if not answer_by_sample[line["sample_id"]].failure]
+    judgements = judge([item_of(line, answer_by_sample[line["sample_id"]]) for line in answered_lines])
     return [
         {
-            "answers": name, "sample_id": line["sample_id"], "score": one.score, "problem": one.problem,
-            "rounds": list(one.rounds), "raw": one.raw, "judge": judge_name,
+            "answers": name, "sample_id": line["sample_id"], "score": judgement.score, "problem": judgement.problem,
+            "rounds": list(judgement.rounds), "raw": judgement.raw, "judge": judge_name,
         }
-        for line, one in zip(held, found, strict=True)
+        for line, judgement in zip(answered_lines, judgements, strict=True)
     ]  # fmt: skip
 
 
@@ -95,7 +108,7 @@ def _kept(execution: Mapping, output: str, code: str) -> dict:
 
 def run_check(*, lines: str, checked: str, options: JudgedOptions, execution: Mapping, code: str = "") -> None:
     """Judge the judge on the conversations of ``lines``; without one there is nothing to tell."""
-    asked = conversations(list(read_lines(lines)))
-    items = [item_of(line, None) for line in asked[: options.most or None]]
+    conversation_lines = conversations(list(read_lines(lines)))
+    items = [item_of(line, None) for line in conversation_lines[: options.most or None]]
     rows = list(checks(items, load_judge(options, _kept(execution, checked, code)))) if items else []
     write_table(checked, pl.DataFrame(rows, schema=schema(CHECK)), CHECK)

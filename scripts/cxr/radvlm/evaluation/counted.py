@@ -19,14 +19,14 @@ def scored(answers: str, pairs: Iterable[tuple[Mapping, Answered]], judged: Judg
     """Return {task: how many} of the lines with an answer that is scored: a full one, of a conversation judged too."""
     return Counter(
         line["task"]
-        for line, one in pairs
-        if not one.failure and (line["task"] not in TASKS or judged.get((answers, line["sample_id"])) is not None)
+        for line, answer in pairs
+        if not answer.failure and (line["task"] not in TASKS or judged.get((answers, line["sample_id"])) is not None)
     )
 
 
 def counted(
-    answers: str, lines: Sequence[Mapping], said: Mapping[str, Answered], outcome: Mapping[str, int],
-    found: Mapping[str, int], judged: Judged,
+    answers: str, lines: Sequence[Mapping], answer_by_sample: Mapping[str, Answered], outcome: Mapping[str, int],
+    scored_by_task: Mapping[str, int], judged: Judged,
 ) -> list[tuple[str, str, str, int]]:  # fmt: skip
     """Return (answers, task, outcome, number) of all samples ``lines`` that were asked, and of each task.
 
@@ -35,19 +35,21 @@ def counted(
     not.
     """
     tasks = Counter(line["task"] for line in lines)
-    why = Counter((line["task"], said[line["sample_id"]].failure) for line in lines)
+    failure_counts = Counter((line["task"], answer_by_sample[line["sample_id"]].failure) for line in lines)
     unscored = Counter(line["task"] for line in lines if judged.get((answers, line["sample_id"]), 0.0) is None)
     failed = {name: number for name, number in sorted(outcome.items()) if name != UNKNOWN}
-    rows = [(ALL, tasks.total(), {"scored": sum(found.values())} | failed | {UNSCORED: unscored.total()})]
+    rows = [(ALL, tasks.total(), {"scored": sum(scored_by_task.values())} | failed | {UNSCORED: unscored.total()})]
     for task, number in sorted(tasks.items()):
-        ends = {reason: count for (of, reason), count in sorted(why.items()) if of == task and reason}
-        rows.append((task, number, {"scored": found.get(task, 0)} | ends | {UNSCORED: unscored[task]}))
-    told = [
+        ends = {
+            reason: count for (key_task, reason), count in sorted(failure_counts.items()) if key_task == task and reason
+        }
+        rows.append((task, number, {"scored": scored_by_task.get(task, 0)} | ends | {UNSCORED: unscored[task]}))
+    count_rows = [
         (answers, task, "asked" if name == ALL else name, count)
         for task, number, ends in rows
         for _, name, count in conserved(STAGE, f"samples of {answers}, {task}", number, ends)
     ]
-    return told + ([(answers, "", UNKNOWN, outcome[UNKNOWN])] if outcome.get(UNKNOWN) else [])
+    return count_rows + ([(answers, "", UNKNOWN, outcome[UNKNOWN])] if outcome.get(UNKNOWN) else [])
 
 
 def not_asked(answers: str, draw: str | Sequence[str], tasks: Sequence[str]) -> list[tuple[str, str, str, int]]:
@@ -56,10 +58,12 @@ def not_asked(answers: str, draw: str | Sequence[str], tasks: Sequence[str]) -> 
     draw: the table of how many of how many were asked, empty where all were; tasks: those that are scored, empty for
     all.
     """
-    left: Counter[str] = Counter()
+    omitted_by_task: Counter[str] = Counter()
     for row in read_table("".join(draw)).to_dicts() if draw else ():
         if not tasks or row["task"] in tasks:
-            left[row["task"]] += row["samples"] - row["asked"]
+            omitted_by_task[row["task"]] += row["samples"] - row["asked"]
     return [
-        (answers, task, NOT_ASKED, number) for task, number in ((ALL, left.total()), *sorted(left.items())) if number
+        (answers, task, NOT_ASKED, number)
+        for task, number in ((ALL, omitted_by_task.total()), *sorted(omitted_by_task.items()))
+        if number
     ]

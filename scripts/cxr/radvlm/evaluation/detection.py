@@ -15,28 +15,30 @@ Classes = Mapping[str, Found]
 """{class: the boxes that an answer gives it}."""
 
 
-def classes_in(text: str, said: Mapping[str, str], grammar: Grammar, seen: tuple[int, int]) -> dict[str, Found]:
+def classes_in(
+    text: str, wording_by_class: Mapping[str, str], grammar: Grammar, image_size: tuple[int, int]
+) -> dict[str, Found]:
     """Return the classes that an answer names with their boxes, those after the name and before the next.
 
-    ``said``: {class: its wording}, the longest of which wins; case does not count. A class named twice has the boxes of
+    ``wording_by_class``: {class: its wording}, the longest of which wins; case does not count. A class named twice has the boxes of
     both; one that no box follows is there without one.
     """
-    names = {wording.lower(): name for name, wording in said.items()}
+    names = {wording.lower(): name for name, wording in wording_by_class.items()}
     ordered = sorted(names, key=lambda wording: (-len(wording), wording))
     if not ordered:
         return {}
     pattern = re.compile(rf"\b({'|'.join(map(re.escape, ordered))})(?:s|es)?\b", re.IGNORECASE)
-    found = list(pattern.finditer(text))
-    held: dict[str, Found] = {}
-    for one, following in zip(found, [*found[1:], None][: len(found)], strict=True):
-        part = text[one.end() : following.start() if following else len(text)]
-        read, name = grammar(part, seen), names[one[1].lower()]
-        before = held.get(name, NONE)
-        held[name] = Found(np.concatenate([before.boxes, read.boxes]), before.malformed + read.malformed)
-    return held
+    matches = list(pattern.finditer(text))
+    boxes_by_class: dict[str, Found] = {}
+    for match, next_match in zip(matches, [*matches[1:], None][: len(matches)], strict=True):
+        part = text[match.end() : next_match.start() if next_match else len(text)]
+        read, name = grammar(part, image_size), names[match[1].lower()]
+        before = boxes_by_class.get(name, NONE)
+        boxes_by_class[name] = Found(np.concatenate([before.boxes, read.boxes]), before.malformed + read.malformed)
+    return boxes_by_class
 
 
-def measures(lines: Sequence[Mapping], found: Sequence[Classes | None], ious: Ious) -> list[Measure]:
+def measures(lines: Sequence[Mapping], predictions: Sequence[Classes | None], ious: Ious) -> list[Measure]:
     """Return the measures of detection. None: a failure that is left out.
 
     map: mean AP of the boxes of each class that is present, over (picture, class); by class, and the mean of classes;
@@ -46,35 +48,47 @@ def measures(lines: Sequence[Mapping], found: Sequence[Classes | None], ious: Io
     each = np.zeros((len(lines), len(kinds), 2))
     counts = np.zeros((len(lines), 3))
     quiet: list[float | None] = []
-    for place, (line, told) in enumerate(zip(lines, found, strict=True)):
-        if told is None:
+    for place, (line, predicted) in enumerate(zip(lines, predictions, strict=True)):
+        if predicted is None:
             quiet.append(None)
             continue
-        there, boxed = set(line["boxes"]), {name for name, one in told.items() if len(one.boxes)}
-        counts[place] = len(there & boxed), len(boxed - there), len(there - boxed)
-        for name in there:
-            true = np.array(line["boxes"][name], np.float64).reshape(-1, 4)
-            each[place, kinds.index(name)] = written(told.get(name, NONE).boxes, true, ious.hit).precision, 1.0
-        quiet.append(None if there else float(not boxed))
+        true_classes, boxed_classes = (
+            set(line["boxes"]),
+            {name for name, class_boxes in predicted.items() if len(class_boxes.boxes)},
+        )
+        counts[place] = (
+            len(true_classes & boxed_classes),
+            len(boxed_classes - true_classes),
+            len(true_classes - boxed_classes),
+        )
+        for name in true_classes:
+            true_boxes = np.array(line["boxes"][name], np.float64).reshape(-1, 4)
+            each[place, kinds.index(name)] = (
+                written(predicted.get(name, NONE).boxes, true_boxes, ious.hit).precision,
+                1.0,
+            )
+        quiet.append(None if true_classes else float(not boxed_classes))
     flat, name = each.reshape(len(lines), -1), f"map{round(100 * ious.hit)}"
-    held = [
+    measures = [
         Measure(name, ALL, np.stack([each[..., 0].sum(axis=1), each[..., 1].sum(axis=1)], axis=1), ratio),
         Measure(f"{name}_mean_of_names", ALL, flat, mean_ratio),
         Measure("class_f1", ALL, counts, label_scores.f1),
         mean_of("quiet", quiet),
     ]
-    return held + [Measure(name, kind, each[:, number], ratio) for number, kind in enumerate(kinds)]
+    return measures + [Measure(name, kind, each[:, number], ratio) for number, kind in enumerate(kinds)]
 
 
-def coco(lines: Sequence[Mapping], found: Sequence[Classes | None], ious: Ious) -> dict:
+def coco(lines: Sequence[Mapping], predictions: Sequence[Classes | None], ious: Ious) -> dict:
     """Return COCO's AP over pictures and classes, percent; boxes of a class that is not there count as false."""
-    kept = [(line, one) for line, one in zip(lines, found, strict=True) if one is not None]
-    kinds = {name for line, _ in kept for name in line["boxes"]}
+    scored_pairs = [
+        (line, predicted) for line, predicted in zip(lines, predictions, strict=True) if predicted is not None
+    ]
+    kinds = {name for line, _ in scored_pairs for name in line["boxes"]}
     return coco_of(
         {
             name: [
-                (one.get(name, NONE).boxes, np.array(line["boxes"].get(name, ()), np.float64).reshape(-1, 4))
-                for line, one in kept
+                (predicted.get(name, NONE).boxes, np.array(line["boxes"].get(name, ()), np.float64).reshape(-1, 4))
+                for line, predicted in scored_pairs
             ]
             for name in kinds
         },

@@ -42,29 +42,29 @@ class GalleryOptions:
 
 def chosen(lines: Sequence[Mapping], seed: int) -> Iterator[Mapping]:
     """Yield one sample of each task and source, two of conversations, the first by the hash of their ids."""
-    of: dict[tuple[str, str], list[Mapping]] = {}
+    line_groups: dict[tuple[str, str], list[Mapping]] = {}
     for line in sorted(lines, key=lambda line: stable_hash(seed, "gallery", line["sample_id"])):
-        of.setdefault((line["task"], line["source"]), []).append(line)
-    for (task, _), held in sorted(of.items()):
-        yield from held[: 2 if task in TASKS else 1]
+        line_groups.setdefault((line["task"], line["source"]), []).append(line)
+    for (task, _), group in sorted(line_groups.items()):
+        yield from group[: 2 if task in TASKS else 1]
 
 
-def case_of(line: Mapping, said: Answered) -> tuple[dict, np.ndarray, np.ndarray]:
+def case_of(line: Mapping, sample_answer: Answered) -> tuple[dict, np.ndarray, np.ndarray]:
     """Return what is told of a sample, and the boxes of the reference and of the answer, fractions (N, 4)."""
-    turns, true, found = [], [], []
+    turns, true_boxes, answer_boxes = [], [], []
     for turn, told in enumerate(line["turns"][:MOST]):
-        answer = said.failure or said.texts[turn]
+        answer = sample_answer.failure or sample_answer.texts[turn]
         turns.append({
             "question": told["question"], "expected": shown(told["answer"], line["boxes"]), "answer": answer,
         })  # fmt: skip
-        true += [box for name in slots(told["answer"]) for box in line["boxes"][name]]
-        found += [] if said.failure else said.boxes(turn).boxes.tolist()
+        true_boxes += [box for name in slots(told["answer"]) for box in line["boxes"][name]]
+        answer_boxes += [] if sample_answer.failure else sample_answer.boxes(turn).boxes.tolist()
     told = {name: line[name] for name in ("task", "source", "image_id", "split")} | {"turns": turns}
-    return told, *(np.array(held, np.float64).reshape(-1, 4) for held in (true, found))
+    return told, *(np.array(boxes, np.float64).reshape(-1, 4) for boxes in (true_boxes, answer_boxes))
 
 
 def drawn(
-    frame: np.ndarray, affine: np.ndarray, shape: tuple[int, int], true: np.ndarray, found: np.ndarray
+    frame: np.ndarray, affine: np.ndarray, shape: tuple[int, int], true_boxes: np.ndarray, answer_boxes: np.ndarray
 ) -> np.ndarray:
     """Return the picture, uint8 (H, W, 3), without the frame's padding; reference boxes green, the answer's red.
 
@@ -78,7 +78,7 @@ def drawn(
     scale = WIDTH / max(height, width)
     size = (round(width * scale), round(height * scale))
     picture = np.ascontiguousarray(cv2.resize(part, size, interpolation=cv2.INTER_AREA))
-    for boxes, colour in ((true, GREEN), (found, RED)):
+    for boxes, colour in ((true_boxes, GREEN), (answer_boxes, RED)):
         for x1, y1, x2, y2 in np.rint(boxes * np.array([*size, *size])).astype(int).tolist():
             cv2.rectangle(picture, (x1, y1), (x2 - 1, y2 - 1), colour, 2, cv2.LINE_AA)
     return picture
@@ -89,33 +89,37 @@ def run(*, lines: str, answers: list[str], frames: list[str], folder: str, optio
 
     With ``withheld`` no sample is shown whose turns quote a report, or were made from its text.
     """
-    asked = [line for line in read_lines(lines) if not (options.withheld and line["task"] in TEXT_TASKS)]
-    said = joined(asked, read_lines(answers[0]))[0] if answers else {}
-    held = list(chosen(asked, options.seed)) if answers else []
-    pictures = _frames({line["image_id"] for line in held}, frames)
+    eligible_lines = [line for line in read_lines(lines) if not (options.withheld and line["task"] in TEXT_TASKS)]
+    answer_by_sample = joined(eligible_lines, read_lines(answers[0]))[0] if answers else {}
+    chosen_lines = list(chosen(eligible_lines, options.seed)) if answers else []
+    pictures = _frames({line["image_id"] for line in chosen_lines}, frames)
     rows = []
     with whole(folder) as into:
-        for number, line in enumerate(held):
+        for number, line in enumerate(chosen_lines):
             key = Path(options.folders.get(line["source"], "")), line["image_id"]
             if key not in pictures:
                 continue
-            told, true, found = case_of(line, said[line["sample_id"]])
-            data = encoded(
-                ".jpg", drawn(*pictures[key], true, found)[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, options.quality]
+            case, true_boxes, answer_boxes = case_of(line, answer_by_sample[line["sample_id"]])
+            jpeg_bytes = encoded(
+                ".jpg",
+                drawn(*pictures[key], true_boxes, answer_boxes)[..., ::-1],
+                [cv2.IMWRITE_JPEG_QUALITY, options.quality],
             )
             name = f"{line['task']}-{number:02d}.jpg"
-            (into / name).write_bytes(data)
-            rows.append({"file": name, "digest": hashlib.sha256(data).hexdigest()[:16], "run": options.run} | told)
+            (into / name).write_bytes(jpeg_bytes)
+            rows.append(
+                {"file": name, "digest": hashlib.sha256(jpeg_bytes).hexdigest()[:16], "run": options.run} | case
+            )
         write_lines(into / "gallery.jsonl", rows)
 
 
-def _frames(wanted: set[str], paths: Sequence[str]) -> dict[tuple[Path, str], tuple]:
+def _frames(image_ids: set[str], paths: Sequence[str]) -> dict[tuple[Path, str], tuple]:
     """Return {(folder, image): frame, affine to the original, shape of the original} of the images that are wanted."""
-    found = {}
+    frames = {}
     for path in paths:
         with Shard(path) as shard:
-            for image_id in sorted(wanted & set(shard.ids)):
+            for image_id in sorted(image_ids & set(shard.ids)):
                 shape = tuple(map(int, shard.get("original_shape", image_id)))
                 frame, affine = (shard.get(name, image_id) for name in ("image", "to_original"))
-                found[Path(path).parent, image_id] = frame, affine, shape
-    return found
+                frames[Path(path).parent, image_id] = frame, affine, shape
+    return frames

@@ -44,11 +44,11 @@ def grammar_of(name: str, crop: Crop = WHOLE) -> Grammar:
     ``crop``: the part of the picture that the model saw, in fractions; its boxes are mapped back. Raises UserError.
     """
     if name == "bins":
-        return lambda text, seen: _mapped(_bins(text), crop)
+        return lambda text, image_size: _mapped(_bins(text), crop)
     if name not in SCALES and name not in CONVENTIONS:
         raise UserError(f"the grammar of boxes is {name!r}: choose one of {', '.join(GRAMMARS)}")
-    how = SCALES.get(name) or CONVENTIONS[name]
-    return lambda text, seen: _mapped(_listed(text, how, seen), crop)
+    convention = SCALES.get(name) or CONVENTIONS[name]
+    return lambda text, image_size: _mapped(_listed(text, convention, image_size), crop)
 
 
 SCALES = {
@@ -61,22 +61,22 @@ GRAMMARS = ("unit", "unit_short", "percent", "hundred", "bins", "grid1000", "pix
 """Grammars that a model of the settings may declare."""
 
 
-def _listed(text: str, how: Convention, seen: tuple[int, int]) -> Found:
-    told = read_boxes(text, how, Seen(*seen))
-    lost = sum(note.startswith("left_out:") for note in told.notes)
-    if told.outcome != "boxes":
-        return Found(NONE.boxes, int(told.outcome == "unreadable" and told.reason != "nothing"))
-    if "bare" in told.notes:
-        return Found(NONE.boxes, len(told.boxes) + lost)
-    good = ~(np.array(told.swapped, bool) | np.array(told.beyond, bool))
-    return Found(told.boxes[good], int((~good).sum()) + lost)
+def _listed(text: str, convention: Convention, image_size: tuple[int, int]) -> Found:
+    reading = read_boxes(text, convention, Seen(*image_size))
+    lost = sum(note.startswith("left_out:") for note in reading.notes)
+    if reading.outcome != "boxes":
+        return Found(NONE.boxes, int(reading.outcome == "unreadable" and reading.reason != "nothing"))
+    if "bare" in reading.notes:
+        return Found(NONE.boxes, len(reading.boxes) + lost)
+    good = ~(np.array(reading.swapped, bool) | np.array(reading.beyond, bool))
+    return Found(reading.boxes[good], int((~good).sum()) + lost)
 
 
 def _bins(text: str) -> Found:
     """Read ``<x12><y34><x56><y78>``: a bin stands for its middle."""
     boxes, bad = [], 0
-    for found in _BIN.finditer(text):
-        box = (np.array([int(one) for one in found.groups()], np.float64) + 0.5) / BINS
+    for match in _BIN.finditer(text):
+        box = (np.array([int(digits) for digits in match.groups()], np.float64) + 0.5) / BINS
         if (box <= 1).all() and (box[2:] > box[:2]).all():
             boxes.append(box)
         else:
@@ -89,10 +89,10 @@ def _bins(text: str) -> Found:
     return Found(np.array(boxes).reshape(-1, 4), bad)
 
 
-def _mapped(found: Found, crop: Crop) -> Found:
+def _mapped(answer_boxes: Found, crop: Crop) -> Found:
     """Return the boxes of a crop as fractions of the whole picture."""
-    if crop == WHOLE or not len(found.boxes):
-        return found
+    if crop == WHOLE or not len(answer_boxes.boxes):
+        return answer_boxes
     x1, y1, x2, y2 = crop
     sides, start = np.array([x2 - x1, y2 - y1] * 2), np.array([x1, y1] * 2)
-    return Found(found.boxes * sides + start, found.malformed)
+    return Found(answer_boxes.boxes * sides + start, answer_boxes.malformed)

@@ -49,15 +49,15 @@ def problem_of(text: object) -> str | None:
 
 
 def _parts(text: str) -> dict[str, str]:
-    found: dict[str, str] = {}
+    part_by_heading: dict[str, str] = {}
     marks = list(_HEADING.finditer(text))
     ends = [*(mark.start() for mark in marks[1:]), len(text)]
     for mark, end in zip(marks, ends, strict=False):  # without a heading there is an end alone
         name = " ".join(mark.group(1).lower().split())
-        if name in found:
+        if name in part_by_heading:
             raise ValueError("a part is there twice")
-        found[name] = text[mark.end() : end].strip()
-    return found
+        part_by_heading[name] = text[mark.end() : end].strip()
+    return part_by_heading
 
 
 def _errors(part: str) -> int:
@@ -66,17 +66,17 @@ def _errors(part: str) -> int:
     marks = list(_KIND.finditer(part))
     if not marks:
         raise ValueError("significant errors without a kind")
-    found: dict[str, int] = {}
+    count_by_kind: dict[str, int] = {}
     for mark in marks:
         name = mark.group(1).lower()
         kind = KINDS[int(name) - 1] if name in "123456" else name
-        if kind not in KINDS or kind in found:
+        if kind not in KINDS or kind in count_by_kind:
             raise ValueError("a kind of errors is unknown or there twice")
         count = _COUNT.match(part, mark.end())
         if not count:
             raise ValueError("a kind of errors without a count")
-        found[kind] = int(count.group(1) or 0)
-    return sum(found.values())
+        count_by_kind[kind] = int(count.group(1) or 0)
+    return sum(count_by_kind.values())
 
 
 def _matched(part: str) -> int:

@@ -48,22 +48,22 @@ class MeanBoxes:
 
 def mean_boxes(train: Iterable[Mapping]) -> MeanBoxes:
     """Return the mean boxes of training lines; a fact counts once, however often it is asked."""
-    named, any_name, seen = defaultdict(list), defaultdict(list), set()
+    boxes_by_name, boxes_by_source, seen_facts = defaultdict(list), defaultdict(list), set()
     for line in train:
         boxes = reference(line)
         key = line["task"], line["source"]
-        again = (*key, line["image_id"], line.get("asked") or "")
-        if not len(boxes) or again in seen:
+        fact_key = (*key, line["image_id"], line.get("asked") or "")
+        if not len(boxes) or fact_key in seen_facts:
             continue
-        seen.add(again)
-        named[(*key, line.get("asked") or "")].append(boxes)
-        any_name[key].append(boxes)
-    return MeanBoxes(*({name: np.concatenate(held).mean(axis=0) for name, held in one.items()}
-                       for one in (named, any_name)))  # fmt: skip
+        seen_facts.add(fact_key)
+        boxes_by_name[(*key, line.get("asked") or "")].append(boxes)
+        boxes_by_source[key].append(boxes)
+    return MeanBoxes(*({name: np.concatenate(box_arrays).mean(axis=0) for name, box_arrays in boxes_by_key.items()}
+                       for boxes_by_key in (boxes_by_name, boxes_by_source)))  # fmt: skip
 
 
 def measures(
-    lines: Sequence[Mapping], found: Sequence[Found | None], ious: Ious, *, by_name: bool = True
+    lines: Sequence[Mapping], predictions: Sequence[Found | None], ious: Ious, *, by_name: bool = True
 ) -> list[Measure]:
     """Return the measures of answers to lines with true boxes. None: a failure that is left out.
 
@@ -72,50 +72,60 @@ def measures(
     answers.
     """
     rows, truth = [], [reference(line) for line in lines]
-    kept = [(one.boxes, true) for one, true in zip(found, truth, strict=True) if one is not None]
+    scored_pairs = [
+        (answer.boxes, true_boxes) for answer, true_boxes in zip(predictions, truth, strict=True) if answer is not None
+    ]
     worths = zip(
-        *written_each([one for one, _ in kept], [true for _, true in kept], (ious.hit, ious.strict)), strict=True
+        *written_each(
+            [boxes for boxes, _ in scored_pairs],
+            [true_boxes for _, true_boxes in scored_pairs],
+            (ious.hit, ious.strict),
+        ),
+        strict=True,
     )
-    for one, true in zip(found, truth, strict=True):
-        if one is None:
+    for answer, true_boxes in zip(predictions, truth, strict=True):
+        if answer is None:
             rows.append([0.0] * 9)
             continue
         worth, strict = next(worths)
         rows.append([
-            1.0, worth.precision, strict.precision, worth.hits, len(one.boxes), len(true), worth.best,
-            float(not len(one.boxes)), float(one.malformed > 0),
+            1.0, worth.precision, strict.precision, worth.hits, len(answer.boxes), len(true_boxes), worth.best,
+            float(not len(answer.boxes)), float(answer.malformed > 0),
         ])  # fmt: skip
     table = np.array(rows, np.float64).reshape(-1, 9)
     names = (_map(ious.hit), _map(ious.strict))
-    of = {
+    columns_by_measure = {
         names[0]: (1, 0), names[1]: (2, 0), "precision": (3, 4), "recall": (3, 5), "iou": (6, 0), "no_box": (7, 0),
         "malformed": (8, 0),
     }  # fmt: skip
-    held = [Measure(name, ALL, table[:, list(columns)], ratio) for name, columns in of.items()]
-    asked = np.array([line.get("asked") or "" for line in lines], str)
-    kinds = sorted(set(asked.tolist())) if by_name else []
+    measures = [Measure(name, ALL, table[:, list(columns)], ratio) for name, columns in columns_by_measure.items()]
+    asked_names = np.array([line.get("asked") or "" for line in lines], str)
+    kinds = sorted(set(asked_names.tolist())) if by_name else []
     if len(kinds) > 1:
-        pairs = np.concatenate([table[:, [1, 0]] * (asked == name)[:, None] for name in kinds], axis=1)
-        held.append(Measure(f"{names[0]}_mean_of_names", ALL, pairs, mean_ratio))
+        pairs = np.concatenate([table[:, [1, 0]] * (asked_names == name)[:, None] for name in kinds], axis=1)
+        measures.append(Measure(f"{names[0]}_mean_of_names", ALL, pairs, mean_ratio))
     for name in kinds:
-        own = (asked == name)[:, None]
-        held += [Measure(each, name, table[:, list(of[each])] * own, ratio) for each in (*names, "iou")]
-    return held
+        name_mask = (asked_names == name)[:, None]
+        measures += [
+            Measure(measure_name, name, table[:, list(columns_by_measure[measure_name])] * name_mask, ratio)
+            for measure_name in (*names, "iou")
+        ]
+    return measures
 
 
 def _map(iou: float) -> str:
     return f"map{round(100 * iou)}"
 
 
-def coco(lines: Sequence[Mapping], found: Sequence[Found | None], ious: Ious, *, by_name: bool = True) -> dict:
+def coco(lines: Sequence[Mapping], predictions: Sequence[Found | None], ious: Ious, *, by_name: bool = True) -> dict:
     """Return {coco_ap50, coco_ap: percent or None}: COCO's AP, the confidence of a box 1 / its place in the answer.
 
     A sample stands for an image, a name for a class; the mean is over names. ``by_name``: else all are one class.
     """
     groups: dict[str, list[tuple[np.ndarray, np.ndarray]]] = defaultdict(list)
-    for line, one in zip(lines, found, strict=True):
-        if one is not None:
-            groups[(line.get("asked") or "") if by_name else ""].append((one.boxes, reference(line)))
+    for line, answer in zip(lines, predictions, strict=True):
+        if answer is not None:
+            groups[(line.get("asked") or "") if by_name else ""].append((answer.boxes, reference(line)))
     return coco_of(groups, ious)
 
 
@@ -123,32 +133,32 @@ def coco_of(groups: Mapping[str, Sequence[tuple[np.ndarray, np.ndarray]]], ious:
     """Return :func:`coco` of {class: (boxes found, true boxes) of each image}; a class without a true box is left
     out.
     """
-    wanted = sorted({ious.hit, *ious.coco})
+    thresholds = sorted({ious.hit, *ious.coco})
     rows = []
     for _, pairs in sorted(groups.items()):
         sides = [_boxes([pair[side] for pair in pairs]) for side in (0, 1)]
         if not len(sides[1].image):
             continue
         ranks = np.concatenate([1.0 / np.arange(1, len(pair[0]) + 1) for pair in pairs])
-        rows.append(average_precision(matched(sides[0], ranks, sides[1], len(pairs), wanted))[0])
+        rows.append(average_precision(matched(sides[0], ranks, sides[1], len(pairs), thresholds))[0])
     if not rows:
         return {f"coco_ap{round(100 * ious.hit)}": None, "coco_ap": None}
     mean = np.mean(rows, axis=0)
-    part = [wanted.index(one) for one in ious.coco]
+    part = [thresholds.index(threshold) for threshold in ious.coco]
     return {
-        f"coco_ap{round(100 * ious.hit)}": float(mean[wanted.index(ious.hit)]) * 100,
+        f"coco_ap{round(100 * ious.hit)}": float(mean[thresholds.index(ious.hit)]) * 100,
         "coco_ap": float(mean[part].mean()) * 100,
     }
 
 
-def _boxes(held: Sequence[np.ndarray]) -> Boxes:
-    image = np.repeat(np.arange(len(held)), [len(one) for one in held])
-    return Boxes(image, np.concatenate([np.asarray(one, np.float64).reshape(-1, 4) for one in held]))
+def _boxes(boxes_by_image: Sequence[np.ndarray]) -> Boxes:
+    image = np.repeat(np.arange(len(boxes_by_image)), [len(boxes) for boxes in boxes_by_image])
+    return Boxes(image, np.concatenate([np.asarray(boxes, np.float64).reshape(-1, 4) for boxes in boxes_by_image]))
 
 
-def box_rate(found: Sequence[Found | None], failed: Sequence[bool]) -> list[Measure]:
+def box_rate(predictions: Sequence[Found | None], failed: Sequence[bool]) -> list[Measure]:
     """Return the share of answers with a box, where none is right: lower is better. A failed answer counts as one."""
-    pairs = list(zip(found, failed, strict=True))
-    values = [None if one is None else float(bad or len(one.boxes) > 0) for one, bad in pairs]
-    malformed = [None if one is None else float(one.malformed > 0) for one in found]
+    pairs = list(zip(predictions, failed, strict=True))
+    values = [None if answer is None else float(bad or len(answer.boxes) > 0) for answer, bad in pairs]
+    malformed = [None if answer is None else float(answer.malformed > 0) for answer in predictions]
     return [mean_of("box_rate", values), mean_of("malformed", malformed)]

@@ -19,29 +19,32 @@ def run(*, lines: str, answers: str, masks: str, predictions: str, prediction_ma
     ``masks``: one for each [SEG] that is the token, key mask_key, bool (H, W) in the frame. A model that has learnt
     little may spell [SEG] in other tokens, which is text without a mask. A pair without an answer has no line.
     """
-    said = {one["sample_id"]: one for one in read_lines(answers) if one["turn"] == 0}
-    with Shard(masks, key="mask_key") as drawn:
-        empty = {"mask": (drawn.shape("mask"), bool)}
+    answer_by_sample = {answer["sample_id"]: answer for answer in read_lines(answers) if answer["turn"] == 0}
+    with Shard(masks, key="mask_key") as mask_shard:
+        empty = {"mask": (mask_shard.shape("mask"), bool)}
         with ShardWriter(prediction_masks, key="pair_id", attrs=attrs, empty=empty) as writer:
-            asked = (line for line in read_lines(lines) if line["sample_id"] in said)
-            write_lines(predictions, (_entry(line, said[line["sample_id"]], drawn, writer) for line in asked))
+            answered_lines = (line for line in read_lines(lines) if line["sample_id"] in answer_by_sample)
+            write_lines(
+                predictions,
+                (_entry(line, answer_by_sample[line["sample_id"]], mask_shard, writer) for line in answered_lines),
+            )
 
 
-def _entry(line: Mapping, said: Mapping, drawn: Shard, writer: ShardWriter) -> dict:
+def _entry(line: Mapping, answer: Mapping, mask_shard: Shard, writer: ShardWriter) -> dict:
     pair_id = line["facts"][0]
-    if said["failure"]:
-        return {"pair_id": pair_id, "answer": None, "mask": None, "failure": "failed", "detail": said["failure"]}
-    found = list(_masks(line["sample_id"], drawn))
-    if found:
-        writer.append(pair_id, mask=np.logical_or.reduce(found))
-    note = "" if len(found) == 1 else SEVERAL_SEG if found else NO_SEG
-    entry = {"pair_id": pair_id, "answer": said["text"], "mask": pair_id if found else None}
+    if answer["failure"]:
+        return {"pair_id": pair_id, "answer": None, "mask": None, "failure": "failed", "detail": answer["failure"]}
+    masks = list(_masks(line["sample_id"], mask_shard))
+    if masks:
+        writer.append(pair_id, mask=np.logical_or.reduce(masks))
+    note = "" if len(masks) == 1 else SEVERAL_SEG if masks else NO_SEG
+    entry = {"pair_id": pair_id, "answer": answer["text"], "mask": pair_id if masks else None}
     return entry | ({"note": note} if note else {})
 
 
-def _masks(sample_id: str, drawn: Shard) -> Iterator[np.ndarray]:
+def _masks(sample_id: str, mask_shard: Shard) -> Iterator[np.ndarray]:
     for number in count():
         key = key_of(sample_id, 0, number)
-        if key not in drawn:
+        if key not in mask_shard:
             return
-        yield drawn.get("mask", key)
+        yield mask_shard.get("mask", key)

@@ -17,11 +17,13 @@ RIGHT, OTHER = 9.5, 4.0
 
 def expected(item: Item) -> Item:
     """Return the conversation with its expected answers given."""
-    return replace(item, rounds=tuple(_given(one, one.expected, one.expected_boxes) for one in item.rounds))
+    return replace(
+        item, rounds=tuple(_given(qa_round, qa_round.expected, qa_round.expected_boxes) for qa_round in item.rounds)
+    )
 
 
-def _given(one: Round, text: str, boxes: np.ndarray) -> Round:
-    return replace(one, generated=text, generated_boxes=boxes)
+def _given(qa_round: Round, text: str, boxes: np.ndarray) -> Round:
+    return replace(qa_round, generated=text, generated_boxes=boxes)
 
 
 def affirmed(item: Item) -> frozenset[str]:
@@ -29,8 +31,8 @@ def affirmed(item: Item) -> frozenset[str]:
     read = claim_reader().answer
     return frozenset(
         entity
-        for one in item.rounds
-        for entity, which in read(one.question, one.expected).findings
+        for qa_round in item.rounds
+        for entity, which in read(qa_round.question, qa_round.expected).findings
         if which == "positive"
     )
 
@@ -40,18 +42,23 @@ def partners(items: Sequence[Item]) -> dict[str, Item]:
 
     A conversation for which there is none is left out.
     """
-    held = sorted(items, key=lambda item: (stable_hash("judge_check", item.name), item.name))
-    said = {item.name: affirmed(item) for item in held}
-    found = {}
-    for place, item in enumerate(held):
-        others = (held[(place + step) % len(held)] for step in range(1, len(held)))
-        apart = (one for one in others if said[one.name] != said[item.name] and not said[one.name] & said[item.name])
-        if (other := next(apart, None)) is not None:
-            found[item.name] = other
-    return found
+    ordered_items = sorted(items, key=lambda item: (stable_hash("judge_check", item.name), item.name))
+    findings_by_name = {item.name: affirmed(item) for item in ordered_items}
+    partner_by_name = {}
+    for place, item in enumerate(ordered_items):
+        candidates = (ordered_items[(place + step) % len(ordered_items)] for step in range(1, len(ordered_items)))
+        apart = (
+            candidate
+            for candidate in candidates
+            if findings_by_name[candidate.name] != findings_by_name[item.name]
+            and not findings_by_name[candidate.name] & findings_by_name[item.name]
+        )
+        if (partner := next(apart, None)) is not None:
+            partner_by_name[item.name] = partner
+    return partner_by_name
 
 
-def exchanged(item: Item, other: Item, share: int) -> Item:
+def exchanged(item: Item, partner: Item, share: int) -> Item:
     """Return a conversation of which ``share`` percent of the expected answers are the other's, round by round.
 
     The rounds are drawn by hash; those of a lower share are among those of a higher one.
@@ -59,12 +66,12 @@ def exchanged(item: Item, other: Item, share: int) -> Item:
     order = sorted(range(len(item.rounds)), key=lambda place: stable_hash("judge_check", item.name, place))
     taken = set(order[: round(len(order) * share / 100)])
     rounds = []
-    for place, one in enumerate(item.rounds):
+    for place, qa_round in enumerate(item.rounds):
         if place in taken:
-            theirs = other.rounds[place % len(other.rounds)]
-            rounds.append(_given(one, theirs.expected, theirs.expected_boxes))
+            partner_round = partner.rounds[place % len(partner.rounds)]
+            rounds.append(_given(qa_round, partner_round.expected, partner_round.expected_boxes))
         else:
-            rounds.append(_given(one, one.expected, one.expected_boxes))
+            rounds.append(_given(qa_round, qa_round.expected, qa_round.expected_boxes))
     return replace(item, rounds=tuple(rounds))
 
 
@@ -77,27 +84,31 @@ def checks(items: Sequence[Item], judge: Judge) -> Iterator[dict]:
     mixed = [item for item in items if item.name in pairs]
     means = []
     for share in SHARES:
-        told = [exchanged(item, pairs[item.name], share) for item in mixed]
-        means.append(_mean(judge(told)))
+        exchanged_items = [exchanged(item, pairs[item.name], share) for item in mixed]
+        means.append(_mean(judge(exchanged_items)))
     right = judge([expected(item) for item in items])
     yield _row("expected answers", _mean(right), f">= {RIGHT}", len(items), _mean(right) >= RIGHT)
     yield _row("answers of a study with other findings", means[-1], f"<= {OTHER}", len(mixed), means[-1] <= OTHER)
     for before, share, mean, last in zip([None, *SHARES], SHARES, means, [None, *means], strict=False):
         target = "" if before is None else f"below that of {before} %"
         yield _row(f"{share} % exchanged", mean, target, len(mixed), bool(mixed) and (last is None or mean < last))
-    renamed = [replace(item, name=f"other {place}") for place, item in enumerate(reversed(mixed))]
-    again = judge([exchanged(item, pairs[item.name], 50) for item in reversed(mixed)])
-    first = judge([exchanged(item, pairs[item.name], 50) for item in mixed])
-    same = [one.score for one in reversed(again)] == [one.score for one in first]
-    yield _row("scores in another order", float(same), "the same", len(mixed), same and bool(mixed))
-    named = judge([expected(item) for item in renamed])
-    plain = judge([expected(item) for item in reversed(mixed)])
-    same = [one.score for one in named] == [one.score for one in plain]
-    yield _row("scores under other names", float(same), "the same", len(mixed), same and bool(mixed))
+    renamed_items = [replace(item, name=f"other {place}") for place, item in enumerate(reversed(mixed))]
+    reversed_judgements = judge([exchanged(item, pairs[item.name], 50) for item in reversed(mixed)])
+    ordered_judgements = judge([exchanged(item, pairs[item.name], 50) for item in mixed])
+    is_same = [judgement.score for judgement in reversed(reversed_judgements)] == [
+        judgement.score for judgement in ordered_judgements
+    ]
+    yield _row("scores in another order", float(is_same), "the same", len(mixed), is_same and bool(mixed))
+    renamed_judgements = judge([expected(item) for item in renamed_items])
+    plain_judgements = judge([expected(item) for item in reversed(mixed)])
+    is_same = [judgement.score for judgement in renamed_judgements] == [
+        judgement.score for judgement in plain_judgements
+    ]
+    yield _row("scores under other names", float(is_same), "the same", len(mixed), is_same and bool(mixed))
 
 
 def _mean(judgements) -> float:
-    return float(np.mean([one.score or 0.0 for one in judgements])) if judgements else float("nan")
+    return float(np.mean([judgement.score or 0.0 for judgement in judgements])) if judgements else float("nan")
 
 
 def _row(check: str, value: float, target: str, conversations: int, passed: bool) -> dict:

@@ -35,30 +35,30 @@ def load(options: JudgeOptions, execution: Mapping) -> Judge:
 
 def judged(item: Item, read, iou: float) -> Judgement:
     """Return the judgement of a conversation; ``read``: gives what an answer says to a question."""
-    rounds = [round_of(one, read(one.question, one.expected), read(one.question, one.generated), iou)
-              for one in item.rounds]  # fmt: skip
-    return Judgement(HIGHEST * float(np.mean([one["worth"] for one in rounds])), tuple(rounds))
+    rounds = [round_of(qa_round, read(qa_round.question, qa_round.expected), read(qa_round.question, qa_round.generated), iou)
+              for qa_round in item.rounds]  # fmt: skip
+    return Judgement(HIGHEST * float(np.mean([round_scores["worth"] for round_scores in rounds])), tuple(rounds))
 
 
-def round_of(one: Round, expected: Said, generated: Said, iou: float) -> dict[str, float]:
+def round_of(qa_round: Round, expected: Said, generated: Said, iou: float) -> dict[str, float]:
     """Return correctness, completeness, contradiction and worth of a round, 0 to 1 each."""
-    wanted, given = Counter(expected.items), Counter(generated.items)
-    found, missed, extra = _matched_boxes(one.expected_boxes, one.generated_boxes, iou)
-    if not (wanted or given or found or missed or extra):
-        wanted, given = Counter(expected.words), Counter(generated.words)
-    shared = (wanted & given).total() + found
-    correct = _share(shared, given.total() + found + extra)
-    complete = _share(shared, wanted.total() + found + missed)
-    against = _contradicted(expected, generated)
-    both = 2 * correct * complete / (correct + complete) if correct + complete else 0.0
+    expected_claims, generated_claims = Counter(expected.items), Counter(generated.items)
+    num_matched, num_missed, num_extra = _matched_boxes(qa_round.expected_boxes, qa_round.generated_boxes, iou)
+    if not (expected_claims or generated_claims or num_matched or num_missed or num_extra):
+        expected_claims, generated_claims = Counter(expected.words), Counter(generated.words)
+    shared = (expected_claims & generated_claims).total() + num_matched
+    correct = _share(shared, generated_claims.total() + num_matched + num_extra)
+    complete = _share(shared, expected_claims.total() + num_matched + num_missed)
+    contradiction = _contradicted(expected, generated)
+    f1 = 2 * correct * complete / (correct + complete) if correct + complete else 0.0
     return {
-        "correctness": correct, "completeness": complete, "contradiction": against, "worth": both * (1 - against),
+        "correctness": correct, "completeness": complete, "contradiction": contradiction, "worth": f1 * (1 - contradiction),
     }  # fmt: skip
 
 
-def _share(part: float, whole: float) -> float:
+def _share(part: float, total: float) -> float:
     """Return part of whole; of nothing, all is right."""
-    return part / whole if whole else 1.0
+    return part / total if total else 1.0
 
 
 def _contradicted(expected: Said, generated: Said) -> float:

@@ -48,7 +48,10 @@ def load(options: JudgeOptions, execution: Mapping) -> Judge:
 
 def _texts(item: Item) -> list[str]:
     """Return all that is told of a conversation."""
-    return [*(part for one in item.rounds for part in (one.question, one.expected, one.generated)), *item.facts]
+    return [
+        *(part for qa_round in item.rounds for part in (qa_round.question, qa_round.expected, qa_round.generated)),
+        *item.facts,
+    ]
 
 
 def _asked(item: Item) -> Question | Answer:
@@ -59,23 +62,23 @@ def _asked(item: Item) -> Question | Answer:
 
 def question(item: Item) -> Question:
     """Return the request about one conversation. No name of a conversation or of a model is told."""
-    told = "\n".join(
-        f"{number}. Question: {harmless(one.question)}\n   Expected: {harmless(one.expected)}\n"
-        f"   Given: {harmless(one.generated)}"
-        for number, one in enumerate(item.rounds, start=1)
+    rounds_text = "\n".join(
+        f"{number}. Question: {harmless(qa_round.question)}\n   Expected: {harmless(qa_round.expected)}\n"
+        f"   Given: {harmless(qa_round.generated)}"
+        for number, qa_round in enumerate(item.rounds, start=1)
     )
     facts = "; ".join(map(harmless, item.facts)) or "none"
     grade = {"type": "integer", "minimum": 0, "maximum": int(HIGHEST)}
     note = {"type": "string", "maxLength": LONGEST_NOTE}
-    one = object_of(correctness=grade, completeness=grade, relevance=grade, note=note)
-    rounds = {"type": "array", "items": one, "minItems": len(item.rounds), "maxItems": len(item.rounds)}
-    messages = filled(_prompt(), facts=facts, rounds=told, number=str(len(item.rounds)))
+    round_schema = object_of(correctness=grade, completeness=grade, relevance=grade, note=note)
+    rounds = {"type": "array", "items": round_schema, "minItems": len(item.rounds), "maxItems": len(item.rounds)}
+    messages = filled(_prompt(), facts=facts, rounds=rounds_text, number=str(len(item.rounds)))
     return Question(messages, object_of(rounds=rounds, overall={"type": "number", "minimum": 0, "maximum": HIGHEST}))
 
 
 def _judgement(answer: Answer) -> Judgement:
     if answer.value is None:
         return Judgement(None, problem=f"{UNSCORED}: {answer.problem or 'no answer'}", raw=answer.raw)
-    rounds = tuple({name: one[name] for name in ("correctness", "completeness", "relevance", "note")}
-                   for one in answer.value["rounds"])  # fmt: skip
+    rounds = tuple({name: round_scores[name] for name in ("correctness", "completeness", "relevance", "note")}
+                   for round_scores in answer.value["rounds"])  # fmt: skip
     return Judgement(float(answer.value["overall"]), rounds)

@@ -38,8 +38,8 @@ class LabelReader:
 
     def truth(self, labels: Sequence[str]) -> frozenset[str]:
         """Return the labels of a sample; No Finding where no other but Support Devices is present."""
-        held = set(labels) - {self.nothing}
-        return frozenset(held | (set() if held - {self.device} else {self.nothing}))
+        present_labels = set(labels) - {self.nothing}
+        return frozenset(present_labels | (set() if present_labels - {self.device} else {self.nothing}))
 
     def substring(self, text: str) -> frozenset[str]:
         """Return the labels whose lower-case name is in the text, negated or not (the published code)."""
@@ -51,51 +51,59 @@ class LabelReader:
 
         No Finding: the text denies findings as such, and asserts none but Support Devices.
         """
-        said = {name for sentence in _sentences(text) for name in self._said(sentence)}
+        labels = {name for sentence in _sentences(text) for name in self._said(sentence)}
         if self.synonyms:
-            said |= self._meant(text)
-        if not said - {self.device} and self.denial.search(text):
-            said.add(self.nothing)
-        return frozenset(said)
+            labels |= self._meant(text)
+        if not labels - {self.device} and self.denial.search(text):
+            labels.add(self.nothing)
+        return frozenset(labels)
 
     def _said(self, sentence: str) -> set[str]:
         """Return the labels that one sentence names and does not deny.
 
         Each name is replaced by the name of a finding that the lexicon knows, so that its rules of scope read it.
         """
-        by_word = {word: label for label, word in self.words.items()}
-        told, number = self._named().subn(lambda found: self.words[self._label(found[1])], sentence)
+        label_by_word = {word: label for label, word in self.words.items()}
+        normalized_sentence, number = self._named().subn(lambda match: self.words[self._label(match[1])], sentence)
         if not number:
             return set()
-        found = set()
-        for one in structure.structure([told], self.lexicon, unsided_effusion=True):
-            if one["presence"] != "positive":
+        labels = set()
+        for finding in structure.structure([normalized_sentence], self.lexicon, unsided_effusion=True):
+            if finding["presence"] != "positive":
                 continue
-            if one["hedge"] in SURE and (label := by_word.get(one["entity"])):
-                found.add(label)
-            if one["predicted_hedge"] in SURE:
-                found |= {by_word[name] for name in one["candidates"] if name in by_word}
-        return found
+            if finding["hedge"] in SURE and (label := label_by_word.get(finding["entity"])):
+                labels.add(label)
+            if finding["predicted_hedge"] in SURE:
+                labels |= {label_by_word[name] for name in finding["candidates"] if name in label_by_word}
+        return labels
 
     def _named(self) -> re.Pattern:
         return _pattern(self.scored)
 
-    def _label(self, found: str) -> str:
-        return {name.lower(): name for name in self.scored}[" ".join(found.lower().split())]
+    def _label(self, label_text: str) -> str:
+        return {name.lower(): name for name in self.scored}[" ".join(label_text.lower().split())]
 
     def _meant(self, text: str) -> set[str]:
-        told = structure.structure(_sentences(text), self.lexicon, unsided_effusion=True)
-        sure = (one for one in told if one["presence"] == "positive" and one["hedge"] in SURE)
-        return {label for one in sure for label in self.synonyms.get(one["lesion_type"] or one["entity"], ())}
+        findings = structure.structure(_sentences(text), self.lexicon, unsided_effusion=True)
+        sure_findings = (
+            finding for finding in findings if finding["presence"] == "positive" and finding["hedge"] in SURE
+        )
+        return {
+            label
+            for finding in sure_findings
+            for label in self.synonyms.get(finding["lesion_type"] or finding["entity"], ())
+        }
 
 
 def label_reader(*, synonyms: bool = False) -> LabelReader:
     """Return the reader. ``synonyms``: whether other words for a label count too."""
-    labels, told = (yaml.safe_load((Path(RESOURCES) / name).read_text(encoding="utf-8")) for name in RESOURCE_FILES[:2])
-    known = {**labels["entities"], **labels["lesions"]} if synonyms else {}
-    denial = re.compile("|".join(f"(?:{one})" for one in told["no_finding"]), re.IGNORECASE)
+    labels, evaluation_words = (
+        yaml.safe_load((Path(RESOURCES) / name).read_text(encoding="utf-8")) for name in RESOURCE_FILES[:2]
+    )
+    labels_by_entity = {**labels["entities"], **labels["lesions"]} if synonyms else {}
+    denial = re.compile("|".join(f"(?:{pattern})" for pattern in evaluation_words["no_finding"]), re.IGNORECASE)
     return LabelReader(
-        tuple(labels["labels"]), labels["no_finding"], labels["devices"], told["stand_ins"], denial, known,
+        tuple(labels["labels"]), labels["no_finding"], labels["devices"], evaluation_words["stand_ins"], denial, labels_by_entity,
         lexicon.load_lexicon(str(Path(RESOURCES) / RESOURCE_FILES[2])),
     )  # fmt: skip
 

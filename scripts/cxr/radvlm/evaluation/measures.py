@@ -38,25 +38,25 @@ def ratio(sums: np.ndarray) -> np.ndarray:
 
 def mean_ratio(sums: np.ndarray) -> np.ndarray:
     """Return the mean of the ratios of K pairs of sums, (..., 2 K); pairs without a denominator are left out."""
-    each = ratio(sums.reshape(*sums.shape[:-1], sums.shape[-1] // 2, 2))
-    known = np.isfinite(each)
-    count = known.sum(axis=-1)
-    total = np.where(known, each, 0.0).sum(axis=-1)
+    ratios = ratio(sums.reshape(*sums.shape[:-1], sums.shape[-1] // 2, 2))
+    is_defined = np.isfinite(ratios)
+    count = is_defined.sum(axis=-1)
+    total = np.where(is_defined, ratios, 0.0).sum(axis=-1)
     return np.divide(total, count, out=np.full(np.shape(count), np.nan), where=count > 0)
 
 
 def mean_of(name: str, values: Sequence[float | None], part: str = ALL, scale: float = 100.0) -> Measure:
     """Return the measure that is the mean of the samples' values; None: the sample is left out."""
-    known = np.array([value is not None for value in values], bool)
-    held = np.array([0.0 if value is None else float(value) for value in values])
-    return Measure(name, part, np.stack([held, known], axis=1), ratio, scale)
+    is_scored = np.array([value is not None for value in values], bool)
+    filled_values = np.array([0.0 if value is None else float(value) for value in values])
+    return Measure(name, part, np.stack([filled_values, is_scored], axis=1), ratio, scale)
 
 
 def scores(
     measures: Sequence[Measure], subjects: Sequence[str], *, replicates: int, level: float, seed: int
 ) -> list[Score]:
     """Return the score of each measure of the same samples, whose patients are ``subjects`` (N,)."""
-    return [_score(*one, level) for one in _replicated(measures, subjects, replicates, seed)]
+    return [_score(*estimate, level) for estimate in _replicated(measures, subjects, replicates, seed)]
 
 
 def gains(
@@ -64,10 +64,13 @@ def gains(
     seed: int,
 ) -> list[Score]:  # fmt: skip
     """Return the differences of two lists of measures of the same samples, first less second, by the same draws."""
-    both = zip(
+    estimate_pairs = zip(
         _replicated(first, subjects, replicates, seed), _replicated(second, subjects, replicates, seed), strict=True
     )
-    return [_score(one[0] - other[0], one[1] - other[1], level) for one, other in both]
+    return [
+        _score(first_estimate[0] - second_estimate[0], first_estimate[1] - second_estimate[1], level)
+        for first_estimate, second_estimate in estimate_pairs
+    ]
 
 
 def _replicated(
@@ -76,18 +79,18 @@ def _replicated(
     """Return of each measure its value and those of the replicates (R,). The patients are drawn once for all."""
     if not measures:
         return []
-    whole, drawn = summed(
-        subjects, np.concatenate([one.sums for one in measures], axis=1), replicates=replicates, seed=seed
+    total_sums, replicate_sums = summed(
+        subjects, np.concatenate([measure.sums for measure in measures], axis=1), replicates=replicates, seed=seed
     )
-    found, start = [], 0
-    for one in measures:
-        end = start + one.sums.shape[1]
-        value, each = one.value(whole[start:end]), one.value(drawn[:, start:end])
-        found.append((np.asarray(value) * one.scale, np.asarray(each) * one.scale))
+    estimates, start = [], 0
+    for measure in measures:
+        end = start + measure.sums.shape[1]
+        value, replicate_values = measure.value(total_sums[start:end]), measure.value(replicate_sums[:, start:end])
+        estimates.append((np.asarray(value) * measure.scale, np.asarray(replicate_values) * measure.scale))
         start = end
-    return found
+    return estimates
 
 
 def _score(value: np.ndarray, replicates: np.ndarray, level: float) -> Score:
     low, high = ends(replicates[:, None], level) if len(replicates) else (np.array([np.nan]), np.array([np.nan]))
-    return Score(*(None if np.isnan(one) else float(one) for one in (value, low[0], high[0])))
+    return Score(*(None if np.isnan(number) else float(number) for number in (value, low[0], high[0])))

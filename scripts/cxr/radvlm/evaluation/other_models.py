@@ -48,10 +48,12 @@ class Adapter:
 @cache
 def adapters() -> dict[str, Adapter]:
     """Return {adapter: what is known of it}."""
-    told = yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
+    entries = yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
     return {
-        name: Adapter(one["name"], one["model"], one["boxes"], tuple(one["tasks"]), tuple(one["strip"]), one["asks"])
-        for name, one in told.items()
+        name: Adapter(
+            entry["name"], entry["model"], entry["boxes"], tuple(entry["tasks"]), tuple(entry["strip"]), entry["asks"]
+        )
+        for name, entry in entries.items()
     }
 
 
@@ -68,11 +70,11 @@ class ReadOptions:
 
 
 def answers_of(
-    lines: Iterator[Mapping], asked: Mapping[str, Mapping], options: ReadOptions, sizes: Mapping
+    lines: Iterator[Mapping], line_by_sample: Mapping[str, Mapping], options: ReadOptions, sizes: Mapping
 ) -> Iterator[dict]:
     """Yield the outputs of a model as answers; those of a task that it was not made for are left out.
 
-    ``asked``: {sample_id: line}; ``sizes``: {(source, image_id): (width, height) of the original}, for boxes in pixels.
+    ``line_by_sample``: {sample_id: line}; ``sizes``: {(source, image_id): (width, height) of the original}, for boxes in pixels.
     Raises UserError for a line without sample_id, text or failure.
     """
     adapter = adapters()[options.adapter]
@@ -87,7 +89,7 @@ def answers_of(
             raise UserError(f"{key}.path, line {number}: give sample_id and text, as texts, and turn as a number")
         if (crop := line.get("crop")) and not _is_crop(crop):
             raise UserError(f"{key}.path, line {number}: give crop as four fractions, x1 < x2 and y1 < y2, or leave it")
-        sample = asked.get(name)
+        sample = line_by_sample.get(name)
         if sample is not None and not options.beyond and not adapter.made_for(sample["task"]):
             continue
         boxed = sample is None or sample["task"] in BOXED
@@ -98,11 +100,11 @@ def answers_of(
         } | ({"crop": crop} if crop else {})  # fmt: skip
 
 
-def _is_crop(given: object) -> bool:
+def _is_crop(crop: object) -> bool:
     """Tell whether a line's crop is a part of the picture, (x1, y1, x2, y2) in fractions."""
-    if not (isinstance(given, list) and len(given) == 4 and all(isinstance(one, int | float) for one in given)):
+    if not (isinstance(crop, list) and len(crop) == 4 and all(isinstance(number, int | float) for number in crop)):
         return False
-    x1, y1, x2, y2 = given
+    x1, y1, x2, y2 = crop
     return 0 <= x1 < x2 <= 1 and 0 <= y1 < y2 <= 1
 
 
@@ -111,11 +113,13 @@ def run_read(*, lines: str, path: str, images: list[str], answers: str, options:
 
     ``images``: of the sources, for the sizes that boxes in pixels are relative to.
     """
-    asked = {line["sample_id"]: line for line in read_lines(lines)}
-    tables = [read_table(one).select("source", "image_id", "columns", "rows") for one in images]
-    known = pl.concat(tables).drop_nulls() if tables else pl.DataFrame(schema=["source", "image_id", "columns", "rows"])
-    sizes = {(source, name): (width, height) for source, name, width, height in known.iter_rows()}
-    write_lines(answers, answers_of(read_lines(path), asked, options, sizes))
+    line_by_sample = {line["sample_id"]: line for line in read_lines(lines)}
+    tables = [read_table(images_path).select("source", "image_id", "columns", "rows") for images_path in images]
+    size_table = (
+        pl.concat(tables).drop_nulls() if tables else pl.DataFrame(schema=["source", "image_id", "columns", "rows"])
+    )
+    sizes = {(source, name): (width, height) for source, name, width, height in size_table.iter_rows()}
+    write_lines(answers, answers_of(read_lines(path), line_by_sample, options, sizes))
 
 
 def questions(lines: Iterator[Mapping], beyond: bool) -> Iterator[dict]:
@@ -128,11 +132,13 @@ def questions(lines: Iterator[Mapping], beyond: bool) -> Iterator[dict]:
             made_for = adapter.made_for(line["task"])
             if name == JSONL or not (made_for or beyond):
                 continue
-            own = adapter.asks.get(line["task"])
-            for turn, told in enumerate(line["turns"]):
-                question = told["question"]
-                if own and not turn:
-                    question = own.replace("{labels}", ", ".join(labels)).replace("{asked}", line.get("asked") or "")
+            task_question = adapter.asks.get(line["task"])
+            for turn, qa_pair in enumerate(line["turns"]):
+                question = qa_pair["question"]
+                if task_question and not turn:
+                    question = task_question.replace("{labels}", ", ".join(labels)).replace(
+                        "{asked}", line.get("asked") or ""
+                    )
                 yield {
                     "model": adapter.model, "adapter": name, "sample_id": line["sample_id"], "turn": turn,
                     "image_id": line["image_id"], "source": line["source"], "question": question,

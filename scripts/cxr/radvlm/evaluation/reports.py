@@ -32,21 +32,23 @@ Notes = Mapping[tuple[str, str, str], Mapping]
 
 def measures(texts: Sequence[str | None], references: Sequence[str], metrics: Sequence[str]) -> list[Measure]:
     """Return the measures of N reports that need no annotator. None: a failure that is left out."""
-    found = []
+    measures = []
     pairs = list(zip(texts, references, strict=True))
     if "rouge_l" in metrics:
-        found.append(mean_of("rouge_l", [None if text is None else rouge_l(text, true) for text, true in pairs]))
+        measures.append(mean_of("rouge_l", [None if text is None else rouge_l(text, true) for text, true in pairs]))
     if "bleu" in metrics:
         none = np.zeros_like(bleu_counts("", ""))
         counts = np.array([none if text is None else bleu_counts(text, true) for text, true in pairs])
-        found.append(Measure("bleu", ALL, counts.reshape(len(pairs), -1), bleu))
+        measures.append(Measure("bleu", ALL, counts.reshape(len(pairs), -1), bleu))
     if "findings_f1" in metrics:
         read = claim_reader().findings
-        told = [None if text is None else (read(text), read(true)) for text, true in pairs]
+        finding_pairs = [None if text is None else (read(text), read(true)) for text, true in pairs]
         for place, name in enumerate(("findings_f1", "findings_f1_without_zone")):
-            values = [None if one is None else set_f1(one[0][place], one[1][place], empty=1.0) for one in told]
-            found.append(mean_of(name, values))
-    return found
+            values = [
+                None if pair is None else set_f1(pair[0][place], pair[1][place], empty=1.0) for pair in finding_pairs
+            ]
+            measures.append(mean_of(name, values))
+    return measures
 
 
 def read_notes(path: str, lines: Iterable[Mapping]) -> dict:
@@ -56,10 +58,10 @@ def read_notes(path: str, lines: Iterable[Mapping]) -> dict:
     and chexbert_f1 labels, of an answer or a reference; green has matched and errors, and bertscore f1, of a pair of
     answer and reference, named by the reference. Each may have failure instead.
     """
-    found: dict[tuple[str, str, str], Mapping] = {}
+    notes: dict[tuple[str, str, str], Mapping] = {}
     for number, line in enumerate(lines, 1):
-        metric, engine, name, of = (line.get(key) for key in ("metric", "engine", "sample_id", "of"))
-        if metric not in ANNOTATED or not engine or not name or of not in (ANSWER, FILTERED, ORIGINAL):
+        metric, engine, name, text_kind = (line.get(key) for key in ("metric", "engine", "sample_id", "of"))
+        if metric not in ANNOTATED or not engine or not name or text_kind not in (ANSWER, FILTERED, ORIGINAL):
             raise UserError(
                 f"radvlm.evaluation.annotations: {path}, line {number}: give metric (one of {', '.join(ANNOTATED)}), "
                 f"engine, sample_id and of ({ANSWER}, {FILTERED} or {ORIGINAL})"
@@ -69,10 +71,12 @@ def read_notes(path: str, lines: Iterable[Mapping]) -> dict:
                 f"radvlm.evaluation.annotations: {path}, line {number} lacks {lacking[0]}, which {metric} is made of: "
                 "give it, or failure"
             )
-        if (metric, name, of) in found:
-            raise UserError(f"radvlm.evaluation.annotations: {path}, line {number}: {metric} of {of} is there twice")
-        found[metric, name, of] = line
-    return found
+        if (metric, name, text_kind) in notes:
+            raise UserError(
+                f"radvlm.evaluation.annotations: {path}, line {number}: {metric} of {text_kind} is there twice"
+            )
+        notes[metric, name, text_kind] = line
+    return notes
 
 
 def annotated(
@@ -84,18 +88,18 @@ def annotated(
     ``failed``: True: a failure that counts as wrong; None: one that is left out. ``labels``: the 14. ``leave_out``:
     whether an annotation that failed is left out too; else it is worth 0.
     """
-    found = []
-    for metric in (one for one in ANNOTATED if one in metrics):
+    measures = []
+    for metric in (metric for metric in ANNOTATED if metric in metrics):
         values = [
             _value(metric, name, bad, reference, notes, leave_out) for name, bad in zip(names, failed, strict=True)
         ]
-        if not names or any(one is _MISSING for one in values):
+        if not names or any(value is _MISSING for value in values):
             continue
         if metric != "chexbert_f1":
-            found.append(mean_of(metric, values))
+            measures.append(mean_of(metric, values))
             continue
-        found += [*_labels("", values, labels), *_labels("_5", values, five())]
-    return found
+        measures += [*_labels("", values, labels), *_labels("_5", values, five())]
+    return measures
 
 
 _MISSING = object()
@@ -104,14 +108,14 @@ _MISSING = object()
 @cache
 def five() -> tuple[str, ...]:
     """Return the five labels of CheXbert's short score."""
-    told = yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
-    return tuple(told["chexbert_five"])
+    settings = yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
+    return tuple(settings["chexbert_five"])
 
 
 def _labels(ending: str, values: Sequence[tuple | None], labels: Sequence[str]) -> list[Measure]:
     """Return the macro and micro F1 of (said, true) labels of N reports. None: a failure that is left out."""
     empty = np.zeros((len(labels), 3))
-    counts = np.array([empty if one is None else counts_of(*one, labels) for one in values])
+    counts = np.array([empty if label_pair is None else counts_of(*label_pair, labels) for label_pair in values])
     sums = counts.reshape(len(counts), -1)
     return [
         Measure(f"chexbert_f1_macro{ending}", ALL, sums, lambda sums: _by_label(sums, label_scores.macro_f1)),
@@ -126,24 +130,28 @@ def _by_label(sums: np.ndarray, score) -> np.ndarray:
 def _value(metric: str, name: str, failed: bool | None, reference: str, notes: Notes, leave_out: bool):
     if failed is None:
         return None
-    pair = notes.get((metric, name, reference))
+    reference_note = notes.get((metric, name, reference))
     if metric in ("green", "bertscore"):
         if failed:
             return 0.0
-        if pair is None:
+        if reference_note is None:
             return _MISSING
-        if "failure" in pair:
+        if "failure" in reference_note:
             return None if leave_out else 0.0
-        return green(pair["matched"], pair["errors"]) if metric == "green" else float(pair["f1"])
-    own = notes.get((metric, name, ANSWER))
-    if pair is None or (own is None and not failed):
+        return (
+            green(reference_note["matched"], reference_note["errors"])
+            if metric == "green"
+            else float(reference_note["f1"])
+        )
+    answer_note = notes.get((metric, name, ANSWER))
+    if reference_note is None or (answer_note is None and not failed):
         return _MISSING
     if metric == "chexbert_f1":
-        if leave_out and any("failure" in held for held in (pair, own) if held):
+        if leave_out and any("failure" in note for note in (reference_note, answer_note) if note):
             return None
-        return ([] if failed else own.get("labels", [])), pair.get("labels", [])
-    if any("failure" in held for held in (pair, own) if held):
+        return ([] if failed else answer_note.get("labels", [])), reference_note.get("labels", [])
+    if any("failure" in note for note in (reference_note, answer_note) if note):
         return None if leave_out and not failed else 0.0
-    mine, theirs = ({(one[0], one[1], bool(one[2])) for one in held["entities"]} if held else set()
-                    for held in ({} if failed else own, pair))  # fmt: skip
-    return set_f1(mine, theirs)
+    answer_entities, reference_entities = ({(entity[0], entity[1], bool(entity[2])) for entity in note["entities"]} if note else set()
+                    for note in ({} if failed else answer_note, reference_note))  # fmt: skip
+    return set_f1(answer_entities, reference_entities)

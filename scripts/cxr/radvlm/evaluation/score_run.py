@@ -75,78 +75,100 @@ class Group:
 
 
 def groups(
-    lines: Sequence[Mapping], said: Mapping[str, Answered], others: Mapping[str, Answered],
-    one_for_all: Mapping[tuple[str, str], str],
+    lines: Sequence[Mapping], answer_by_sample: Mapping[str, Answered], exchanged_by_sample: Mapping[str, Answered],
+    commonest_answers: Mapping[tuple[str, str], str],
 ) -> Iterator[Group]:  # fmt: skip
     """Yield the samples by task, in the order of the tasks in the lines, and source."""
-    of: dict[tuple[str, str], list[Mapping]] = {}
+    lines_by_group: dict[tuple[str, str], list[Mapping]] = {}
     for line in lines:
-        of.setdefault((line["task"], line["source"]), []).append(line)
-    for key, held in sorted(of.items()):
-        text = one_for_all.get(key, "")
-        blind = [Answered((text,) * len(line["turns"])) for line in held]
-        names = [line["sample_id"] for line in held]
-        own = {name: others[name] for name in names if name in others}
-        yield Group(*key, held, [said[name] for name in names], blind, own)
+        lines_by_group.setdefault((line["task"], line["source"]), []).append(line)
+    for key, group_lines in sorted(lines_by_group.items()):
+        text = commonest_answers.get(key, "")
+        blind = [Answered((text,) * len(line["turns"])) for line in group_lines]
+        names = [line["sample_id"] for line in group_lines]
+        group_exchanged = {name: exchanged_by_sample[name] for name in names if name in exchanged_by_sample}
+        yield Group(*key, group_lines, [answer_by_sample[name] for name in names], blind, group_exchanged)
 
 
 def score_rows(group: Group, tools: Tools, options: EvaluationOptions, reference: str) -> Iterator[dict]:
     """Yield a row of :data:`SCORES` for each measure of a group."""
-    how = {"replicates": options.replicates, "level": options.interval, "seed": options.seed}
+    interval_options = {"replicates": options.replicates, "level": options.interval, "seed": options.seed}
 
-    def made(lines, said, which) -> list[Measure]:
-        return measures_of(group.task, lines, said, tools, which=which, reference=reference)
+    def measure_answers(lines, answers, which) -> list[Measure]:
+        return measures_of(group.task, lines, answers, tools, which=which, reference=reference)
 
-    ours, blind = made(group.lines, group.said, TEST), made(group.lines, group.blind, BLIND)
-    found = scores(ours, group.subjects, **how)
-    beside = _matched(ours, blind)
-    gained = gains([one for one, _ in beside], [other for _, other in beside], group.subjects, **how)
-    lost = _lost(group, made, how)
-    known = {_key(one): (float(_value(other)), score) for (one, other), score in zip(beside, gained, strict=True)}
-    same = {
+    ours, blind = measure_answers(group.lines, group.said, TEST), measure_answers(group.lines, group.blind, BLIND)
+    test_scores = scores(ours, group.subjects, **interval_options)
+    blind_pairs = _matched(ours, blind)
+    gained = gains(
+        [measure for measure, _ in blind_pairs],
+        [blind_measure for _, blind_measure in blind_pairs],
+        group.subjects,
+        **interval_options,
+    )
+    drop_by_measure = _lost(group, measure_answers, interval_options)
+    gain_by_measure = {
+        _key(measure): (float(_value(blind_measure)), score)
+        for (measure, blind_measure), score in zip(blind_pairs, gained, strict=True)
+    }
+    common_fields = {
         "task": group.task, "source": group.source,
         "reference": reference if group.task == "report_generation" else "",
         "samples": len(group.lines), "subjects": len(set(group.subjects)),
-        "failed": sum(bool(one.failure) for one in group.said),
+        "failed": sum(bool(answer.failure) for answer in group.said),
     }  # fmt: skip
-    for one, score in zip(ours, found, strict=True):
-        value, gain = known.get(_key(one), (None, NOTHING))
-        yield _row(same, one.name, one.part, score, value, gain, *lost.get(_key(one), (None, NOTHING)))
+    for measure, score in zip(ours, test_scores, strict=True):
+        value, gain = gain_by_measure.get(_key(measure), (None, NOTHING))
+        yield _row(
+            common_fields,
+            measure.name,
+            measure.part,
+            score,
+            value,
+            gain,
+            *drop_by_measure.get(_key(measure), (None, NOTHING)),
+        )
     if reference != ORIGINAL:
         for name, value in tasks.coco_of(group.task, group.lines, group.said, tools).items():
-            yield _row(same, name, ALL, Score(value, None, None), None, NOTHING, None, NOTHING)
+            yield _row(common_fields, name, ALL, Score(value, None, None), None, NOTHING, None, NOTHING)
 
 
-def _lost(group: Group, made, how: Mapping) -> dict[tuple[str, str], tuple[float, Score]]:
+def _lost(group: Group, measure_answers, interval_options: Mapping) -> dict[tuple[str, str], tuple[float, Score]]:
     """Return {measure: (score with exchanged pictures, the difference)} of the samples that have such a picture."""
     places = [place for place, line in enumerate(group.lines) if line["sample_id"] in group.others]
     if not places:
         return {}
     lines = [group.lines[place] for place in places]
-    first = made(lines, [group.said[place] for place in places], TEST)
-    second = made(lines, [group.others[line["sample_id"]] for line in lines], EXCHANGED)
+    first = measure_answers(lines, [group.said[place] for place in places], TEST)
+    second = measure_answers(lines, [group.others[line["sample_id"]] for line in lines], EXCHANGED)
     pairs = _matched(first, second)
-    found = gains(
-        [one for one, _ in pairs], [other for _, other in pairs], [line["subject_id"] for line in lines], **how
+    differences = gains(
+        [measure for measure, _ in pairs],
+        [exchanged for _, exchanged in pairs],
+        [line["subject_id"] for line in lines],
+        **interval_options,
     )
-    return {_key(one): (float(_value(other)), score) for (one, other), score in zip(pairs, found, strict=True)}
+    return {
+        _key(measure): (float(_value(exchanged)), score)
+        for (measure, exchanged), score in zip(pairs, differences, strict=True)
+    }
 
 
-def _key(one: Measure) -> tuple[str, str]:
-    return one.name, one.part
+def _key(measure: Measure) -> tuple[str, str]:
+    return measure.name, measure.part
 
 
-def _value(one: Measure) -> np.ndarray:
-    return one.value(one.sums.sum(axis=0)) * one.scale
+def _value(measure: Measure) -> np.ndarray:
+    return measure.value(measure.sums.sum(axis=0)) * measure.scale
 
 
 def _matched(first: Sequence[Measure], second: Sequence[Measure]) -> list[tuple[Measure, Measure]]:
-    other = {_key(one): one for one in second}
-    return [(one, other[_key(one)]) for one in first if _key(one) in other]
+    second_by_key = {_key(measure): measure for measure in second}
+    return [(measure, second_by_key[_key(measure)]) for measure in first if _key(measure) in second_by_key]
 
 
 def _row(
-    same: Mapping, metric: str, part: str, score: Score, blind: float | None, gain: Score, exchanged: float | None,
+    common_fields: Mapping, metric: str, part: str, score: Score, blind: float | None, gain: Score, exchanged: float | None,
     drop: Score,
 ) -> dict:  # fmt: skip
     values = {
@@ -154,7 +176,7 @@ def _row(
         "blind": _known(blind), "gain": gain.value, "gain_low": gain.low, "gain_high": gain.high,
         "exchanged": _known(exchanged), "drop": drop.value, "drop_low": drop.low, "drop_high": drop.high,
     }  # fmt: skip
-    return {name: (dict(same) | values)[name] for name in SCORES}
+    return {name: (dict(common_fields) | values)[name] for name in SCORES}
 
 
 def _known(value: float | None) -> float | None:
@@ -170,19 +192,25 @@ def sample_rows(group: Group, tools: Tools) -> Iterator[dict]:
     blind = _matched(first, measures_of(group.task, group.lines, group.blind, tools, which=BLIND))
     plains = _each(blind[0][1]) if blind else [None] * len(group.lines)  # only answers are annotated
     lines = [line for line in group.lines if line["sample_id"] in group.others]
-    said = [group.others[line["sample_id"]] for line in lines]
-    others = _matched(first, measures_of(group.task, lines, said, tools, which=EXCHANGED) if lines else [])
-    other = dict(zip((line["sample_id"] for line in lines), _each(others[0][1]), strict=True)) if others else {}
-    for line, one, value, plain in zip(group.lines, group.said, _each(ours[0]), plains, strict=True):
+    exchanged_answers = [group.others[line["sample_id"]] for line in lines]
+    exchanged_pairs = _matched(
+        first, measures_of(group.task, lines, exchanged_answers, tools, which=EXCHANGED) if lines else []
+    )
+    exchanged_by_sample = (
+        dict(zip((line["sample_id"] for line in lines), _each(exchanged_pairs[0][1]), strict=True))
+        if exchanged_pairs
+        else {}
+    )
+    for line, answer, value, plain in zip(group.lines, group.said, _each(ours[0]), plains, strict=True):
         yield {
             **{name: line[name] for name in ("sample_id", "task", "source", "subject_id", "image_id")},
-            "asked": line.get("asked") or "", "failure": one.failure, "metric": ours[0].name, "value": value,
-            "blind": plain, "exchanged": other.get(line["sample_id"]),
+            "asked": line.get("asked") or "", "failure": answer.failure, "metric": ours[0].name, "value": value,
+            "blind": plain, "exchanged": exchanged_by_sample.get(line["sample_id"]),
         }  # fmt: skip
 
 
-def _each(one: Measure) -> list[float | None]:
-    return [_known(float(value)) for value in one.value(one.sums) * one.scale]
+def _each(measure: Measure) -> list[float | None]:
+    return [_known(float(value)) for value in measure.value(measure.sums) * measure.scale]
 
 
 def run_scores(
@@ -198,50 +226,57 @@ def run_scores(
     ``exchanged_draw``: tables of how many of how many samples both lines are, where they are not all. Raises UserError.
     """
     refuse_empty(lines, "to score")
-    every = list(read_lines(lines))
-    asked = [line for line in every if not options.tasks or line["task"] in options.tasks]
-    left = {line["sample_id"] for line in every} - {line["sample_id"] for line in asked}
-    judged_as = {(one["answers"], one["sample_id"]): one["score"] for one in read_lines(judged)}
-    said, outcome = joined(asked, (one for one in read_lines(answers) if one["sample_id"] not in left))
-    counting = [(TEST, asked, said, outcome, draw)]
-    others: dict[str, Answered] = {}
+    all_lines = list(read_lines(lines))
+    scored_lines = [line for line in all_lines if not options.tasks or line["task"] in options.tasks]
+    omitted_ids = {line["sample_id"] for line in all_lines} - {line["sample_id"] for line in scored_lines}
+    judged_as = {(judgement["answers"], judgement["sample_id"]): judgement["score"] for judgement in read_lines(judged)}
+    answer_by_sample, outcome = joined(
+        scored_lines, (answer for answer in read_lines(answers) if answer["sample_id"] not in omitted_ids)
+    )
+    counting = [(TEST, scored_lines, answer_by_sample, outcome, draw)]
+    exchanged_by_sample: dict[str, Answered] = {}
     if exchanged_lines and exchanged_answers:
-        path, given = (one if isinstance(one, str) else one[0] for one in (exchanged_lines, exchanged_answers))
-        right = {line["sample_id"] for line in asked}
-        with_other = [line for line in read_lines(path) if line["sample_id"] in right]
-        others, outcome = joined(with_other, (one for one in read_lines(given) if one["sample_id"] not in left))
-        counting.append((EXCHANGED, with_other, others, outcome, exchanged_draw))
+        lines_path, answers_path = (
+            paths if isinstance(paths, str) else paths[0] for paths in (exchanged_lines, exchanged_answers)
+        )
+        scored_ids = {line["sample_id"] for line in scored_lines}
+        scored_exchanged_lines = [line for line in read_lines(lines_path) if line["sample_id"] in scored_ids]
+        exchanged_by_sample, outcome = joined(
+            scored_exchanged_lines,
+            (answer for answer in read_lines(answers_path) if answer["sample_id"] not in omitted_ids),
+        )
+        counting.append((EXCHANGED, scored_exchanged_lines, exchanged_by_sample, outcome, exchanged_draw))
     trained = list(read_lines(train))
     tools = Tools(
         ious=Ious(options.iou, options.strict_iou, tuple(options.coco_ious)),
         labels=label_reader(synonyms=options.synonyms), match=options.label_match,
-        said=_said([*asked, *trained]), mean_boxes=mean_boxes(trained), metrics=options.report_metrics,
+        said=_said([*scored_lines, *trained]), mean_boxes=mean_boxes(trained), metrics=options.report_metrics,
         failed=options.failed,
-        original={(one["source"], one["study_id"]): one["text"] for path in texts or () for one in read_lines(path)},
+        original={(report["source"], report["study_id"]): report["text"] for path in texts or () for report in read_lines(path)},
         judged=judged_as,
         notes={key: note for path in annotations or () for key, note in read_notes(path, read_lines(path)).items()},
     )  # fmt: skip
-    held = list(groups(asked, said, others, _texts_of(trained)))
+    sample_groups = list(groups(scored_lines, answer_by_sample, exchanged_by_sample, _texts_of(trained)))
     rows = [
         row
         for which, lines, answers_of, outcome, some in counting
         for row in (
-            *counted(which, lines, answers_of, outcome, _scored(held, which, judged_as), judged_as),
+            *counted(which, lines, answers_of, outcome, _scored(sample_groups, which, judged_as), judged_as),
             *not_asked(which, some, options.tasks),
         )
     ]
-    wanted = {FILTERED: [FILTERED], ORIGINAL: [ORIGINAL], BOTH: [FILTERED, ORIGINAL]}[options.reference]
+    references = {FILTERED: [FILTERED], ORIGINAL: [ORIGINAL], BOTH: [FILTERED, ORIGINAL]}[options.reference]
     table = [
         row
-        for group in held
-        for reference in (wanted if group.task == "report_generation" else [FILTERED])
+        for group in sample_groups
+        for reference in (references if group.task == "report_generation" else [FILTERED])
         for row in score_rows(group, tools, options, reference)
     ]
     write_table(scored, pl.DataFrame(table, schema=schema(SCORES)), SCORES)
-    each = [row for group in held for row in sample_rows(group, tools)]
-    write_table(samples, pl.DataFrame(each, schema=schema(SAMPLES)), SAMPLES)
+    sample_table = [row for group in sample_groups for row in sample_rows(group, tools)]
+    write_table(samples, pl.DataFrame(sample_table, schema=schema(SAMPLES)), SAMPLES)
     write_table(counts, pl.DataFrame(rows, schema=schema(COUNTS), orient="row"), COUNTS)
-    log.info("%d samples are scored in %d groups of task and source", len(asked), len(held))
+    log.info("%d samples are scored in %d groups of task and source", len(scored_lines), len(sample_groups))
     if without := sorted(set(options.report_metrics) & set(ANNOTATED) - {metric for metric, *_ in tools.notes}):
         log.warning(
             "%s: no annotations, so no score: name an annotator or a file of them (docs/systems/radvlm.md)",

@@ -35,13 +35,13 @@ def run(
     another image.
     """
     picture, header = picture_of(image, cohort, frames)
-    about, found = (_told(folder) for folder in (conversation, masks))
+    conversation_answers, mask_answers = (_told(folder) for folder in (conversation, masks))
     of_turn: dict[int, list[Mask]] = {}
-    for line, one in zip(read_lines(asked), found["findings"], strict=True):
-        grey = cv2.imread(str(Path(masks, one["mask"])), cv2.IMREAD_UNCHANGED)
+    for line, finding in zip(read_lines(asked), mask_answers["findings"], strict=True):
+        grey = cv2.imread(str(Path(masks, finding["mask"])), cv2.IMREAD_UNCHANGED)
         if grey is None or grey.shape != picture.grey.shape:
-            raise UserError(f"{Path(masks, one['mask'])} is no mask of {image}: regenerate it")
-        mask = Mask(line["instruction"], grey > 0, one["answer"] or "")
+            raise UserError(f"{Path(masks, finding['mask'])} is no mask of {image}: regenerate it")
+        mask = Mask(line["instruction"], grey > 0, finding["answer"] or "")
         of_turn.setdefault(line["turn"], []).append(mask)
     replies = [
         Reply(
@@ -49,11 +49,13 @@ def run(
             Reading("", np.array(turn["boxes"], np.float64).reshape(-1, 4), notes=tuple(turn["notes"])),
             tuple(of_turn.get(number, ())),
         )
-        for number, turn in enumerate(about["turns"])
+        for number, turn in enumerate(conversation_answers["turns"])
     ]  # fmt: skip
-    drawn = Drawn(header, found["model"], code, made_at(), DEVICE) if header is not None and of_turn else None
+    segmentation = (
+        Drawn(header, mask_answers["model"], code, made_at(), DEVICE) if header is not None and of_turn else None
+    )
     with whole(output) as folder:
-        write(Path(folder), picture, replies, about["model"], quality, drawn)
+        write(Path(folder), picture, replies, conversation_answers["model"], quality, segmentation)
 
 
 def _told(folder: str) -> dict:

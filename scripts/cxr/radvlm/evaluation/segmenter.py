@@ -34,8 +34,8 @@ def run_ils(*, pairs: str, lines: str) -> None:
 
 def _sample(pair: Mapping):
     turns = (Turn(pair["instruction"], pair["answer"], f"ils:{pair['type']}"),)
-    told = {"mask_ids": (pair["mask_id"] or "",), "facts": (pair["pair_id"],), "asked": pair["target"]}
-    return record(pair["pair_id"], ILS, dict(pair) | {"source": OWN}, turns, **told)
+    fields = {"mask_ids": (pair["mask_id"] or "",), "facts": (pair["pair_id"],), "asked": pair["target"]}
+    return record(pair["pair_id"], ILS, dict(pair) | {"source": OWN}, turns, **fields)
 
 
 def run_asked(*, lines: str, answers: str, asked: str, options: AskedOptions) -> None:
@@ -44,22 +44,24 @@ def run_asked(*, lines: str, answers: str, asked: str, options: AskedOptions) ->
     A pair is {pair_id, image_id, instruction, answer, seg, mask_id, sample_id, turn, number}; the last three say which
     [SEG] of which turn it is of. Answers and masks that are right are none of it.
     """
-    said: dict[str, dict[int, str]] = {}
-    for one in read_lines(answers):
-        said.setdefault(one["sample_id"], {})[one["turn"]] = "" if one["failure"] else one["text"]
-    own = [line for line in read_lines(lines) if line["source"] == options.source]
-    found = [one for line in own for one in pairs_of(line, said.get(line["sample_id"], {}))]
-    order = {image_id: place for place, image_id in reversed(list(enumerate(one["image_id"] for one in found)))}
-    write_lines(asked, sorted(found, key=lambda one: order[one["image_id"]]))
-    log.info("ROSALIA is asked for %d masks of %d samples", len(found), len(own))
+    texts_by_sample: dict[str, dict[int, str]] = {}
+    for answer in read_lines(answers):
+        texts_by_sample.setdefault(answer["sample_id"], {})[answer["turn"]] = (
+            "" if answer["failure"] else answer["text"]
+        )
+    source_lines = [line for line in read_lines(lines) if line["source"] == options.source]
+    pairs = [pair for line in source_lines for pair in pairs_of(line, texts_by_sample.get(line["sample_id"], {}))]
+    order = {image_id: place for place, image_id in reversed(list(enumerate(pair["image_id"] for pair in pairs)))}
+    write_lines(asked, sorted(pairs, key=lambda pair: order[pair["image_id"]]))
+    log.info("ROSALIA is asked for %d masks of %d samples", len(pairs), len(source_lines))
 
 
-def pairs_of(line: Mapping, said: Mapping[int, str]) -> Iterator[dict]:
-    """Yield what ROSALIA is asked about a sample. ``said``: {turn: the model's answer}."""
+def pairs_of(line: Mapping, text_by_turn: Mapping[int, str]) -> Iterator[dict]:
+    """Yield what ROSALIA is asked about a sample. ``text_by_turn``: {turn: the model's answer}."""
     if line["task"] == ILS:  # its instruction, whatever the model answered
         yield _pair(line, line["facts"][0], line["turns"][0]["question"], 0, 0)
         return
-    texts = [(turn["question"], said.get(number, "")) for number, turn in enumerate(line["turns"])]
+    texts = [(turn["question"], text_by_turn.get(number, "")) for number, turn in enumerate(line["turns"])]
     for turn, number, instruction in instructions_of(texts):
         yield _pair(line, key_of(line["sample_id"], turn, number), instruction, turn, number)
 
@@ -79,31 +81,31 @@ def instructions_of(turns: Sequence[tuple[str, str]]) -> Iterator[tuple[int, int
     last: str | None = None
     for turn, (question, answer) in enumerate(turns):
         last = _named(question, last)
-        *before, rest = answer.split(SEG)
+        *before, remainder = answer.split(SEG)
         for number, text in enumerate(before):
-            last = _named(text, _named(rest, last) if len(before) == 1 else last)
+            last = _named(text, _named(remainder, last) if len(before) == 1 else last)
             yield turn, number, INSTRUCTION.format(last) if last else question
-        last = _named(rest, last)
+        last = _named(remainder, last)
 
 
 def _named(text: str, before: str | None) -> str | None:
     """Return the lesion type of the finding that a text names last, None of another; ``before`` where it names none."""
-    found = of_text(split(text))
-    return found[-1].lesion if found else before
+    statements = of_text(split(text))
+    return statements[-1].lesion if statements else before
 
 
 def _pair(line: Mapping, pair_id: str, instruction: str, turn: int, number: int) -> dict:
-    asked = {"pair_id": pair_id, "image_id": line["image_id"], "instruction": instruction}
-    asked |= {"answer": "", "seg": False, "mask_id": None}
-    return asked | {"sample_id": line["sample_id"], "turn": turn, "number": number}
+    fields = {"pair_id": pair_id, "image_id": line["image_id"], "instruction": instruction}
+    fields |= {"answer": "", "seg": False, "mask_id": None}
+    return fields | {"sample_id": line["sample_id"], "turn": turn, "number": number}
 
 
 def run_asked_image(*, conversation: str, asked: str) -> None:
     """Write what ROSALIA is asked for the answers about one image, a line {instruction, turn, number} a [SEG]."""
     about = json.loads(Path(conversation, "answers.json").read_text(encoding="utf-8"))
     turns = [(turn["question"], turn["answer"]) for turn in about["turns"]]
-    found = instructions_of(turns)
-    write_lines(asked, ({"instruction": text, "turn": turn, "number": number} for turn, number, text in found))
+    instructions = instructions_of(turns)
+    write_lines(asked, ({"instruction": text, "turn": turn, "number": number} for turn, number, text in instructions))
 
 
 def run_beside(*, asked: list[str], predictions: list[str], segmented: str) -> None:
@@ -115,14 +117,14 @@ def run_beside(*, asked: list[str], predictions: list[str], segmented: str) -> N
     write_lines(segmented, (line for pair in zip(asked, predictions, strict=True) for line in _beside(*pair)))
 
 
-def _beside(asked: str, predictions: str) -> Iterator[dict]:
-    answers = {one["pair_id"]: one for one in read_lines(predictions)}
-    for one in read_lines(asked):
-        said = answers.get(one["pair_id"])
-        if said is None:
-            raise UserError(f"{predictions} lacks {one['pair_id']}, which {asked} asks: regenerate it")
-        told = {name: one[name] for name in ("sample_id", "turn", "number", "instruction")}
-        yield told | {
-            "text": said["answer"], "mask": said["mask"], "note": said.get("note", ""),
-            "failure": said.get("failure", ""),
+def _beside(requests: str, predictions: str) -> Iterator[dict]:
+    answers = {answer["pair_id"]: answer for answer in read_lines(predictions)}
+    for request in read_lines(requests):
+        prediction = answers.get(request["pair_id"])
+        if prediction is None:
+            raise UserError(f"{predictions} lacks {request['pair_id']}, which {requests} asks: regenerate it")
+        fields = {name: request[name] for name in ("sample_id", "turn", "number", "instruction")}
+        yield fields | {
+            "text": prediction["answer"], "mask": prediction["mask"], "note": prediction.get("note", ""),
+            "failure": prediction.get("failure", ""),
         }  # fmt: skip

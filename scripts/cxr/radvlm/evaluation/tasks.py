@@ -46,117 +46,129 @@ class Tools:
 
 
 def measures_of(
-    task: str, lines: Sequence[Mapping], said: Sequence[Answered], tools: Tools, *, which: str = TEST,
+    task: str, lines: Sequence[Mapping], answers: Sequence[Answered], tools: Tools, *, which: str = TEST,
     reference: str = reports.FILTERED,
 ) -> list[Measure]:  # fmt: skip
-    """Return the measures of the answers ``said`` to lines of one task and source, in an order that no answer
+    """Return the measures of the answers ``answers`` to lines of one task and source, in an order that no answer
     changes.
     """
     if task == "report_generation":
-        return _reports(lines, said, tools, which, reference)
+        return _reports(lines, answers, tools, which, reference)
     if task == "classification":
         read = tools.labels.asserted if tools.match == "asserted" else tools.labels.substring
-        true = [tools.labels.truth(line["labels"] or ()) for line in lines]
-        found = [None if _gone(one, tools) else read(one.text) for one in said]
-        return classification.measures(found, true, tools.labels.names, tools.labels.nothing)
+        true_labels = [tools.labels.truth(line["labels"] or ()) for line in lines]
+        predictions = [None if _gone(answer, tools) else read(answer.text) for answer in answers]
+        return classification.measures(predictions, true_labels, tools.labels.names, tools.labels.nothing)
     if task == "abnormality_detection":
-        return detection.measures(lines, classes(said, tools), tools.ious)
+        return detection.measures(lines, classes(answers, tools), tools.ious)
     if task in TASKS:
-        return _conversations(task, lines, said, tools, which)
+        return _conversations(task, lines, answers, tools, which)
     if task in MASKS:
         return []
-    failed = [which != BLIND and bool(one.failure) for one in said]
-    return _boxes(task, lines, boxes(lines, said, tools, which), failed, tools)
+    failed = [which != BLIND and bool(answer.failure) for answer in answers]
+    return _boxes(task, lines, boxes(lines, answers, tools, which), failed, tools)
 
 
-def coco_of(task: str, lines: Sequence[Mapping], said: Sequence[Answered], tools: Tools) -> dict:
+def coco_of(task: str, lines: Sequence[Mapping], answers: Sequence[Answered], tools: Tools) -> dict:
     """Return COCO's AP of the answers where the task has boxes."""
     if task == "abnormality_detection":
-        return detection.coco(lines, classes(said, tools), tools.ious)
+        return detection.coco(lines, classes(answers, tools), tools.ious)
     if task not in GROUNDING:
         return {}
-    held = [(line, one) for line, one in zip(lines, boxes(lines, said, tools, TEST), strict=True) if line["boxes"]]
+    positive_pairs = [
+        (line, answer) for line, answer in zip(lines, boxes(lines, answers, tools, TEST), strict=True) if line["boxes"]
+    ]
     return grounding.coco(
-        [line for line, _ in held], [one for _, one in held], tools.ious, by_name=task not in NAMELESS
+        [line for line, _ in positive_pairs],
+        [answer for _, answer in positive_pairs],
+        tools.ious,
+        by_name=task not in NAMELESS,
     )
 
 
-def classes(said: Sequence[Answered], tools: Tools) -> list[detection.Classes | None]:
+def classes(answers: Sequence[Answered], tools: Tools) -> list[detection.Classes | None]:
     """Return the classes that answers name, with their boxes."""
     return [
-        None if _gone(one, tools)
-        else detection.classes_in(one.text, tools.said, grammar_of(one.convention or "unit", one.crop), one.seen)
-        for one in said
+        None if _gone(answer, tools)
+        else detection.classes_in(answer.text, tools.said, grammar_of(answer.convention or "unit", answer.crop), answer.seen)
+        for answer in answers
     ]  # fmt: skip
 
 
-def boxes(lines: Sequence[Mapping], said: Sequence[Answered], tools: Tools, which: str) -> list[Found | None]:
+def boxes(lines: Sequence[Mapping], answers: Sequence[Answered], tools: Tools, which: str) -> list[Found | None]:
     """Return the boxes of answers; of blind ones the mean boxes. A failure is no box, or None where it is left out."""
     if which == BLIND:
         return [Found(tools.mean_boxes.answer(line)) for line in lines]
-    return [None if _gone(one, tools) else NONE if one.failure else one.boxes() for one in said]
+    return [None if _gone(answer, tools) else NONE if answer.failure else answer.boxes() for answer in answers]
 
 
-def _gone(one: Answered, tools: Tools) -> bool:
-    return bool(one.failure) and tools.failed != WRONG
+def _gone(answer: Answered, tools: Tools) -> bool:
+    return bool(answer.failure) and tools.failed != WRONG
 
 
 def _boxes(
-    task: str, lines: Sequence[Mapping], found: Sequence[Found | None], failed: Sequence[bool], tools: Tools
+    task: str, lines: Sequence[Mapping], predictions: Sequence[Found | None], failed: Sequence[bool], tools: Tools
 ) -> list[Measure]:
     """Return the measures of what is there, and the rate of boxes for what is not, where a failure counts as a box."""
-    held: list[Measure] = []
+    measures: list[Measure] = []
     if task in GROUNDING:
-        there = [one if line["boxes"] else None for line, one in zip(lines, found, strict=True)]
-        held += grounding.measures(lines, there, tools.ious, by_name=task not in NAMELESS)
+        positive_predictions = [
+            answer if line["boxes"] else None for line, answer in zip(lines, predictions, strict=True)
+        ]
+        measures += grounding.measures(lines, positive_predictions, tools.ious, by_name=task not in NAMELESS)
     if task in ABSENT:
-        nothing = [None if line["boxes"] else one for line, one in zip(lines, found, strict=True)]
-        held += grounding.box_rate(nothing, failed)
-    return held
+        negative_predictions = [
+            None if line["boxes"] else answer for line, answer in zip(lines, predictions, strict=True)
+        ]
+        measures += grounding.box_rate(negative_predictions, failed)
+    return measures
 
 
 def _reports(
-    lines: Sequence[Mapping], said: Sequence[Answered], tools: Tools, which: str, reference: str
+    lines: Sequence[Mapping], answers: Sequence[Answered], tools: Tools, which: str, reference: str
 ) -> list[Measure]:
-    texts = [None if _gone(one, tools) else one.text for one in said]
-    wanted = [line["turns"][0]["answer"] for line in lines]
+    texts = [None if _gone(answer, tools) else answer.text for answer in answers]
+    references = [line["turns"][0]["answer"] for line in lines]
     if reference == reports.ORIGINAL:
-        wanted = [tools.original[line["source"], line["study_id"]] for line in lines]
-    held = reports.measures(texts, wanted, tools.metrics)
+        references = [tools.original[line["source"], line["study_id"]] for line in lines]
+    measures = reports.measures(texts, references, tools.metrics)
     if which == TEST:
-        failed = [None if _gone(one, tools) else bool(one.failure) for one in said]
+        failed = [None if _gone(answer, tools) else bool(answer.failure) for answer in answers]
         names = [line["sample_id"] for line in lines]
-        of, out = (reference, tools.notes, tools.metrics, tools.labels.names), tools.failed != WRONG
-        held += reports.annotated(names, failed, *of, leave_out=out)
-    return held
+        annotation_args, excludes_failed = (
+            (reference, tools.notes, tools.metrics, tools.labels.names),
+            tools.failed != WRONG,
+        )
+        measures += reports.annotated(names, failed, *annotation_args, leave_out=excludes_failed)
+    return measures
 
 
 def _conversations(
-    task: str, lines: Sequence[Mapping], said: Sequence[Answered], tools: Tools, which: str
+    task: str, lines: Sequence[Mapping], answers: Sequence[Answered], tools: Tools, which: str
 ) -> list[Measure]:
     """Return the judge's mean score, and of grounded conversations the mAP over the turns whose answer has boxes."""
     rows = []
-    for line, one in zip(lines, said, strict=True):
-        score = None if one.failure else tools.judged.get((which, line["sample_id"]))
-        left = score is None and tools.failed != WRONG
-        rows.append([0.0, 0.0] if left else [score or 0.0, 1.0])
-    held = [Measure("judge", ALL, np.array(rows, np.float64).reshape(-1, 2), ratio, 1.0)]
+    for line, answer in zip(lines, answers, strict=True):
+        score = None if answer.failure else tools.judged.get((which, line["sample_id"]))
+        is_excluded = score is None and tools.failed != WRONG
+        rows.append([0.0, 0.0] if is_excluded else [score or 0.0, 1.0])
+    measures = [Measure("judge", ALL, np.array(rows, np.float64).reshape(-1, 2), ratio, 1.0)]
     if task == "conversation_grounded":
         name = f"map{round(100 * tools.ious.hit)}"
-        worth = [_worth(line, one, tools) for line, one in zip(lines, said, strict=True)]
-        held.append(Measure(name, ALL, np.array(worth, np.float64).reshape(-1, 2), ratio))
-    return held
+        worth = [_worth(line, answer, tools) for line, answer in zip(lines, answers, strict=True)]
+        measures.append(Measure(name, ALL, np.array(worth, np.float64).reshape(-1, 2), ratio))
+    return measures
 
 
-def _worth(line: Mapping, one: Answered, tools: Tools) -> tuple[float, float]:
+def _worth(line: Mapping, answer: Answered, tools: Tools) -> tuple[float, float]:
     """Return the sum of the AP of a conversation's turns with boxes, and their number."""
-    if _gone(one, tools):
+    if _gone(answer, tools):
         return 0.0, 0.0
     total, number = 0.0, 0
-    for turn, told in enumerate(line["turns"]):
-        true = [box for slot in slots(told["answer"]) for box in line["boxes"][slot]]
-        if true:
-            found = NONE if one.failure else one.boxes(turn)
-            total += written(found.boxes, np.array(true, np.float64), tools.ious.hit).precision
+    for turn, qa_pair in enumerate(line["turns"]):
+        true_boxes = [box for slot in slots(qa_pair["answer"]) for box in line["boxes"][slot]]
+        if true_boxes:
+            answer_boxes = NONE if answer.failure else answer.boxes(turn)
+            total += written(answer_boxes.boxes, np.array(true_boxes, np.float64), tools.ious.hit).precision
             number += 1
     return total, float(number)

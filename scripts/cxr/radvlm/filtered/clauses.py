@@ -29,13 +29,13 @@ def has_verb(text: str) -> bool:
 
 def clauses(text: str) -> list[tuple[str, str]]:
     """Return (separator before it, clause) of a sentence's clauses."""
-    found: list[tuple[str, str]] = []
+    coarse_clauses: list[tuple[str, str]] = []
     separator, start = "", 0
     for match in _SEPARATOR.finditer(text):
-        found.append((separator, text[start : match.start()]))
+        coarse_clauses.append((separator, text[start : match.start()]))
         separator, start = match.group(), match.end()
-    found.append((separator, text[start:]))
-    return [part for separator, clause in found for part in _halves(separator, clause)]
+    coarse_clauses.append((separator, text[start:]))
+    return [part for separator, clause in coarse_clauses for part in _halves(separator, clause)]
 
 
 def _halves(separator: str, clause: str) -> list[tuple[str, str]]:

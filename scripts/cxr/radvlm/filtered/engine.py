@@ -42,7 +42,7 @@ class Filtered:
 
     @property
     def text(self) -> str:
-        return " ".join(one.text for one in self.sentences if one.text)
+        return " ".join(sentence.text for sentence in self.sentences if sentence.text)
 
 
 Filter = Callable[[Sequence[Sequence[str]]], list[Filtered]]

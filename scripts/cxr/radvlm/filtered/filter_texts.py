@@ -54,18 +54,20 @@ def run(
     """
     code, first = str(attrs.get("code_digest", "")), Path(texts_out[0]).parent
     folder = first.parent / "answers/all" if len(texts_out) > 1 else first / "answers"
-    how = dict(execution) | {"answers": str(folder), "code": code}
-    engine, rules, digests = load_engine(options, how), sentence_filter(options), _digests(code)
-    for told, known, *outputs in zip(texts, facts, texts_out, phrases_out, excluded, agreement, strict=True):
-        left: list[dict] = []
+    engine_execution = dict(execution) | {"answers": str(folder), "code": code}
+    engine, rules, digests = load_engine(options, engine_execution), sentence_filter(options), _digests(code)
+    for texts_path, facts_path, *outputs in zip(texts, facts, texts_out, phrases_out, excluded, agreement, strict=True):
+        excluded_rows: list[dict] = []
         pairs: Counter = Counter()
-        work = _Work(engine, rules, options, digests, left, pairs)
-        write_lines(outputs[0], work.texts(read_lines(told)), checked=True)
-        write_lines(outputs[1], work.phrases(_phrases(read_table(known))), checked=True)
-        write_excluded(outputs[2], sorted(left, key=lambda row: (row["image_id"] or "", row["detail"])))
+        work = _Work(engine, rules, options, digests, excluded_rows, pairs)
+        write_lines(outputs[0], work.texts(read_lines(texts_path)), checked=True)
+        write_lines(outputs[1], work.phrases(_phrases(read_table(facts_path))), checked=True)
+        write_excluded(outputs[2], sorted(excluded_rows, key=lambda row: (row["image_id"] or "", row["detail"])))
         write_table(outputs[3], agreement_table(pairs), AGREEMENT)
-        why = ", ".join(f"{name} {number}" for name, number in sorted(Counter(row["reason"] for row in left).items()))
-        log.info("radvlm_filtered: of %s left out %s", told, why or 0)
+        reasons_text = ", ".join(
+            f"{name} {number}" for name, number in sorted(Counter(row["reason"] for row in excluded_rows).items())
+        )
+        log.info("radvlm_filtered: of %s left out %s", texts_path, reasons_text or 0)
 
 
 def agreement_table(pairs: Mapping[tuple[str, str, bool], int]) -> pl.DataFrame:
@@ -83,84 +85,92 @@ class _Work:
     """An engine at work: it filters lines, and notes what is left out and where engines agree."""
 
     def __init__(
-        self, engine: Engine, rules: SentenceFilter, options: FilterOptions, digests: dict, left: list, pairs: Counter
+        self,
+        engine: Engine,
+        rules: SentenceFilter,
+        options: FilterOptions,
+        digests: dict,
+        excluded_rows: list,
+        pairs: Counter,
     ):
         self.engine, self.rules, self.options = engine, rules, options
-        self.digests, self.left, self.pairs = digests, left, pairs
+        self.digests, self.left, self.pairs = digests, excluded_rows, pairs
 
     def texts(self, lines: Iterator[dict]) -> Iterator[dict]:
         """Yield the line of each study of which something is left."""
-        for some in _batches(lines):
-            sections = [[line["text"][start:end] for start, end in sentences.split(line["text"])] for line in some]
-            for line, found in zip(some, self._filtered(sections), strict=True):
-                problem = self._problem(found)
+        for batch in _batches(lines):
+            sections = [[line["text"][start:end] for start, end in sentences.split(line["text"])] for line in batch]
+            for line, filtered_text in zip(batch, self._filtered(sections), strict=True):
+                problem = self._problem(filtered_text)
                 if problem is None:
-                    yield self._line(line, found)
+                    yield self._line(line, filtered_text)
                 for image_id in line["image_ids"] if problem else ():
                     self._leave_out(image_id, line["study_id"], problem)
 
     def phrases(self, rows: Sequence[dict]) -> Iterator[dict]:
         """Yield the line of each phrase of which something is left."""
-        for some in _batches(rows):
+        for batch in _batches(rows):
             if self.options.phrases:
-                filtered = self._filtered([[row["name"]] for row in some])
+                filtered = self._filtered([[row["name"]] for row in batch])
             else:
-                filtered = [Filtered((Sentence(row["name"], KEPT),)) for row in some]
-            for row, found in zip(some, filtered, strict=True):
-                if problem := self._problem(found):
+                filtered = [Filtered((Sentence(row["name"], KEPT),)) for row in batch]
+            for row, filtered_text in zip(batch, filtered, strict=True):
+                if problem := self._problem(filtered_text):
                     self._leave_out(row["image_id"], "", problem, PHRASE)
                     continue
-                (one,) = found.sentences
+                (sentence,) = filtered_text.sentences
                 yield {
                     "image_id": row["image_id"], "group": row["group"], "phrase": row["name"],
-                    "text": one.text, "action": one.action, "reasons": list(one.reasons), "engine": self.engine.made_by,
+                    "text": sentence.text, "action": sentence.action, "reasons": list(sentence.reasons), "engine": self.engine.made_by,
                 }  # fmt: skip
 
     def _filtered(self, sections: list[list[str]]) -> list[Filtered]:
-        found = self.engine.filter(sections)
+        filtered_texts = self.engine.filter(sections)
         if self.engine.beside is not None:
-            for ours, theirs in zip(found, self.engine.beside(sections), strict=True):
-                for one, other in zip(ours.sentences, theirs.sentences, strict=not ours.problem):
-                    self.pairs[one.action, other.action, one.text == other.text] += 1
-        return found
+            for ours, theirs in zip(filtered_texts, self.engine.beside(sections), strict=True):
+                for our_sentence, their_sentence in zip(ours.sentences, theirs.sentences, strict=not ours.problem):
+                    self.pairs[
+                        our_sentence.action, their_sentence.action, our_sentence.text == their_sentence.text
+                    ] += 1
+        return filtered_texts
 
-    def _problem(self, found: Filtered) -> tuple[str, str] | None:
+    def _problem(self, filtered_text: Filtered) -> tuple[str, str] | None:
         """Return (reason, detail) of a text that cannot be used: of an unchanged one there is always something left."""
-        if found.problem:
-            return "quarantined", found.problem
-        changed = any(one.action != KEPT for one in found.sentences)
-        short = len(found.text.split()) < self.options.min_words
-        if not found.text or (changed and short and not self.rules.names(found.text)):
+        if filtered_text.problem:
+            return "quarantined", filtered_text.problem
+        changed = any(sentence.action != KEPT for sentence in filtered_text.sentences)
+        short = len(filtered_text.text.split()) < self.options.min_words
+        if not filtered_text.text or (changed and short and not self.rules.names(filtered_text.text)):
             return "nothing_left", ""
         return None
 
-    def _leave_out(self, image_id: str, study_id: str, problem: tuple[str, str], what: str = "") -> None:
+    def _leave_out(self, image_id: str, study_id: str, problem: tuple[str, str], kind: str = "") -> None:
         reason, detail = problem
-        told = ": ".join(filter(None, (what, detail)))
-        row = {"image_id": image_id, "study_id": study_id, "stage": STAGE, "reason": reason, "detail": told}
+        full_detail = ": ".join(filter(None, (kind, detail)))
+        row = {"image_id": image_id, "study_id": study_id, "stage": STAGE, "reason": reason, "detail": full_detail}
         self.left.append(row)
 
-    def _line(self, line: Mapping, found: Filtered) -> dict:
-        told = ("source", "study_id", "subject_id", "split", "image_ids", "section")
+    def _line(self, line: Mapping, filtered_text: Filtered) -> dict:
+        column_names = ("source", "study_id", "subject_id", "split", "image_ids", "section")
         parts = [
-            {"text": one.text, "from": number, "action": one.action, "reasons": list(one.reasons)}
-            for number, one in enumerate(found.sentences, start=1)
+            {"text": sentence.text, "from": number, "action": sentence.action, "reasons": list(sentence.reasons)}
+            for number, sentence in enumerate(filtered_text.sentences, start=1)
         ]
-        text = hashlib.blake2b(line["text"].encode(), digest_size=8).hexdigest()
-        made = {"sentences": parts, "text": found.text, "engine": self.engine.made_by}
-        return {name: line[name] for name in told} | made | {"digests": {"text": text} | self.digests}
+        text_digest = hashlib.blake2b(line["text"].encode(), digest_size=8).hexdigest()
+        content = {"sentences": parts, "text": filtered_text.text, "engine": self.engine.made_by}
+        return {name: line[name] for name in column_names} | content | {"digests": {"text": text_digest} | self.digests}
 
 
 def _phrases(facts: pl.DataFrame) -> list[dict]:
     """Return one row for each phrase: its boxes share its image and group."""
-    own = facts.filter(kind=PHRASE).unique(["image_id", "group"], keep="first", maintain_order=True)
-    return own.select("image_id", "group", "name").sort("image_id", "group").to_dicts()
+    phrase_facts = facts.filter(kind=PHRASE).unique(["image_id", "group"], keep="first", maintain_order=True)
+    return phrase_facts.select("image_id", "group", "name").sort("image_id", "group").to_dicts()
 
 
 def _batches(rows: Iterable[dict]) -> Iterator[list[dict]]:
-    rest = iter(rows)
-    while some := list(islice(rest, AT_ONCE)):
-        yield some
+    remaining = iter(rows)
+    while batch := list(islice(remaining, AT_ONCE)):
+        yield batch
 
 
 def _digests(code: str) -> dict[str, str]:

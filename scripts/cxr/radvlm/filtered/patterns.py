@@ -47,33 +47,33 @@ class Patterns:
 @cache
 def load_patterns(path: str) -> Patterns:
     """Read the patterns, once per process. Raises KeyError for a slot that is not in the file."""
-    told = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    resource = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     slots: dict[str, str] = {}
 
-    def of(text: str) -> str:
+    def fill_slots(text: str) -> str:
         return _SLOT.sub(lambda match: slot(match[1]), text)
 
     def slot(name: str) -> str:
         if name not in slots:
-            forms = sorted(map(str, told["slots"][name]), key=lambda form: -len(form))
-            slots[name] = "(?:" + "|".join(of(form) for form in forms) + ")"
+            forms = sorted(map(str, resource["slots"][name]), key=lambda form: -len(form))
+            slots[name] = "(?:" + "|".join(fill_slots(form) for form in forms) + ")"
         return slots[name]
 
     def compiled(text: str | None) -> re.Pattern | None:
-        return None if text is None else re.compile(of(text), re.IGNORECASE)
+        return None if text is None else re.compile(fill_slots(text), re.IGNORECASE)
 
     def rule(row: dict) -> Rule:
         to = row["to"].replace("{cut}", CUT).replace("{lone}", LONE)
         return Rule(row["why"], compiled(row["find"]), to, compiled(row.get("lead")), compiled(row.get("not")))
 
     return Patterns(
-        kept=tuple(compiled(rf"\b{text}\b") for text in told["kept"]),
-        tails=tuple(map(rule, told["tails"])),
-        drop=tuple((why, compiled(rf"^(?:{text})")) for why, texts in told["drop"].items() for text in texts),
-        rules=tuple(map(rule, told["rules"])),
-        bare=frozenset(map(str, told["bare"])),
-        nouns=frozenset(told["bare_nouns"]),
-        past=frozenset(told["past"]),
-        trigger=re.compile("|".join(told["trigger"]), re.IGNORECASE),
-        absence=tuple(compiled(text) for text in told["absence"]),
+        kept=tuple(compiled(rf"\b{text}\b") for text in resource["kept"]),
+        tails=tuple(map(rule, resource["tails"])),
+        drop=tuple((why, compiled(rf"^(?:{text})")) for why, texts in resource["drop"].items() for text in texts),
+        rules=tuple(map(rule, resource["rules"])),
+        bare=frozenset(map(str, resource["bare"])),
+        nouns=frozenset(resource["bare_nouns"]),
+        past=frozenset(resource["past"]),
+        trigger=re.compile("|".join(resource["trigger"]), re.IGNORECASE),
+        absence=tuple(compiled(text) for text in resource["absence"]),
     )

@@ -54,15 +54,15 @@ class Rewriter:
     def _once(self, text: str) -> tuple[str | None, list[str]]:
         end = "." if text.endswith(".") else ""
         why: list[str] = []
-        left: list[str] = []
+        kept_clauses: list[str] = []
         for separator, clause in clauses(self._masked(text.rstrip(". "))):
-            told, reasons = self._clause(clause)
+            clause_text, reasons = self._clause(clause)
             why += reasons
-            if told and not left and separator:
-                told = alone(told)
-            if told:
-                left.append((separator if left else "") + told)
-        joined = tidied("".join(left))
+            if clause_text and not kept_clauses and separator:
+                clause_text = alone(clause_text)
+            if clause_text:
+                kept_clauses.append((separator if kept_clauses else "") + clause_text)
+        joined = tidied("".join(kept_clauses))
         if not re.search(r"\w", joined):
             return None, why
         if not why:
@@ -94,10 +94,10 @@ class Rewriter:
                 why.append(rule.why)
         if not why:
             return unmarked(clause), why
-        told, emptied = self._substance(clause)
+        remainder, emptied = self._substance(clause)
         if emptied and "change" in why:
             why = [reason for reason in why if reason != "change"] + ["no_change"]
-        return told, why
+        return remainder, why
 
     def _absent(self, clause: str) -> str:
         """Return "no X" for a clause that says that the finding X has gone."""
@@ -114,26 +114,26 @@ class Rewriter:
         if CUT not in clause:
             return ("", True) if self._bare(clause) else (unmarked(clause), False)
         lead = _LEAD.match(clause).group()
-        there = re.sub(r"(?:the|an?) $", "", lead) if lead.lower().startswith("there") else ""
-        pieces = _pieces(clause[len(there) :])
-        said = self._said(pieces)
-        if not said:
+        opening = re.sub(r"(?:the|an?) $", "", lead) if lead.lower().startswith("there") else ""
+        pieces = _pieces(clause[len(opening) :])
+        kept_pieces = self._said(pieces)
+        if not kept_pieces:
             return "", True
-        rest = "".join(separator * bool(number) + piece for number, (separator, piece) in enumerate(said))
-        return unmarked(there + articles(rest)), len(said) < len(pieces)
+        remainder = "".join(separator * bool(number) + piece for number, (separator, piece) in enumerate(kept_pieces))
+        return unmarked(opening + articles(remainder)), len(kept_pieces) < len(pieces)
 
     def _said(self, pieces: list[tuple[str, str]]) -> list[tuple[str, str]]:
         """Return the pieces of a list without the bare ones from a taken-out word on, if they name a part at all."""
-        kept, run = [], []
+        kept_pieces, run = [], []
         for piece in [*pieces, None]:
             if piece is not None and self._bare(piece[1]) and (run or CUT in piece[1]):
                 run.append(piece)
                 continue
             if not any(self.patterns.nouns & set(_words(text)) for _, text in run):
-                kept += run
+                kept_pieces += run
             run = []
-            kept += [piece] if piece is not None else []
-        return kept
+            kept_pieces += [piece] if piece is not None else []
+        return kept_pieces
 
     def _lone(self, clause: str) -> tuple[str, bool]:
         text = unmarked(articles(clause)).strip()
@@ -149,11 +149,11 @@ def _words(text: str) -> list[str]:
 
 def _pieces(text: str) -> list[tuple[str, str]]:
     """Return (separator before it, piece) of a list."""
-    found, separator, start = [], "", 0
+    pieces, separator, start = [], "", 0
     for match in _JOINT.finditer(text):
-        found.append((separator, text[start : match.start()]))
+        pieces.append((separator, text[start : match.start()]))
         separator, start = match.group(), match.end()
-    return [*found, (separator, text[start:])]
+    return [*pieces, (separator, text[start:])]
 
 
 def _told(match: re.Match) -> tuple[int, int]:

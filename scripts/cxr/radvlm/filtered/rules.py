@@ -62,17 +62,17 @@ class SentenceFilter:
     def claims(self, text: str) -> set[tuple[str, str]]:
         """Return (entity, presence) of what a sentence affirms or denies, without what "no new" leaves open."""
         tuples = structure.structure([text], self.lexicon, unsided_effusion=True)
-        named = {(one["entity"], one["presence"]) for one in tuples if one["denies"]}
-        return named | {(name, one["presence"]) for one in tuples for name in one["candidates"]}
+        entity_claims = {(finding["entity"], finding["presence"]) for finding in tuples if finding["denies"]}
+        return entity_claims | {(name, finding["presence"]) for finding in tuples for name in finding["candidates"]}
 
 
 def load(options: FilterOptions, execution: Mapping) -> Engine:
     """Return the engine."""
     del execution
-    one = sentence_filter(options)
+    filter_sentence = sentence_filter(options)
 
     def filtered(sections: Sequence[Sequence[str]]) -> list[Filtered]:
-        return [Filtered(tuple(map(one, sentences))) for sentences in sections]
+        return [Filtered(tuple(map(filter_sentence, sentences))) for sentences in sections]
 
     return Engine(filtered, "rules")
 
@@ -81,9 +81,9 @@ def sentence_filter(options: FilterOptions) -> SentenceFilter:
     """Return the filter of one sentence."""
     patterns = load_patterns(str(Path(RESOURCES) / RESOURCE_FILES[0]))
     words = lexicon.load_lexicon(str(Path(RESOURCES) / RESOURCE_FILES[1]))
-    off = frozenset(("view",)) if options.keep_view else frozenset()
-    safe, gone = partial(_safe, words, patterns.past), options.resolved == "state_absence"
-    rewriter = Rewriter(patterns, safe, partial(_names, words), off, gone)
+    ignored_reasons = frozenset(("view",)) if options.keep_view else frozenset()
+    safe, states_absence = partial(_safe, words, patterns.past), options.resolved == "state_absence"
+    rewriter = Rewriter(patterns, safe, partial(_names, words), ignored_reasons, states_absence)
     return SentenceFilter(patterns, words, rewriter)
 
 
@@ -98,8 +98,8 @@ def _safe(words: lexicon.Lexicon, past: frozenset[str], text: str) -> list[tuple
     A word of change there is part of the name.
     """
     tokens, hits = _hits(words, text)
-    named = [(s, e) for tag, _, s, e in hits if tag == "entity" or (tag == "cancel" and tokens[s][0] in past)]
-    return [(tokens[s][1], tokens[e - 1][2]) for s, e in named]
+    named_spans = [(s, e) for tag, _, s, e in hits if tag == "entity" or (tag == "cancel" and tokens[s][0] in past)]
+    return [(tokens[s][1], tokens[e - 1][2]) for s, e in named_spans]
 
 
 def _names(words: lexicon.Lexicon, text: str) -> bool:

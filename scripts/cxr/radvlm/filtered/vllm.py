@@ -42,9 +42,9 @@ def load(options: FilterOptions, execution: Mapping) -> Engine:
     rules = sentence_filter(options)
 
     def filtered(sections: Sequence[Sequence[str]]) -> list[Filtered]:
-        questions = {key_of(list(own)): _asked(own, rules) for own in sections}
+        questions = {key_of(list(section)): _asked(section, rules) for section in sections}
         answers = ask_each(questions, generate, model.limits)
-        return [_filtered(own, answers[key_of(list(own))]) for own in sections]
+        return [_filtered(section, answers[key_of(list(section))]) for section in sections]
 
     return Engine(filtered, model.name)
 
@@ -59,8 +59,8 @@ def _asked(sentences: Sequence[str], rules: SentenceFilter) -> Question | Answer
 
 def question(sentences: Sequence[str], rules: SentenceFilter) -> Question:
     """Return the request for the sentences of one section."""
-    told = "\n".join(f"{number}. {harmless(text)}" for number, text in enumerate(sentences, start=1))
-    messages = filled(_prompt(), sentences=told, number=str(len(sentences)))
+    numbered_text = "\n".join(f"{number}. {harmless(text)}" for number, text in enumerate(sentences, start=1))
+    messages = filled(_prompt(), sentences=numbered_text, number=str(len(sentences)))
     longest = max(map(len, sentences))
     item = object_of(
         index={"type": "integer", "minimum": 1, "maximum": len(sentences)},

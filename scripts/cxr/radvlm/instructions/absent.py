@@ -16,15 +16,15 @@ def chosen(pool: pl.DataFrame, present: Mapping[tuple[str, str], int], share: fl
     finding that the split never has.
     """
     rows = [(split, name, round(share * count)) for (split, name), count in present.items()]
-    wanted = pl.DataFrame(rows, schema={"split": pl.String, "name": pl.String, "wanted": pl.Int64}, orient="row")
-    pool = pool.join(wanted, on=["split", "name"]).sort("rank", "name", "image_id")
-    own = pl.int_range(pl.len()).over("split", "name") < pl.col("wanted")
-    some, rest = pool.filter(own), pool.filter(~own)
-    total = wanted.group_by("split").agg(pl.sum("wanted").alias("total"))
-    had = some.group_by("split").agg(pl.len().cast(pl.Int64).alias("had"))
+    quotas = pl.DataFrame(rows, schema={"split": pl.String, "name": pl.String, "wanted": pl.Int64}, orient="row")
+    pool = pool.join(quotas, on=["split", "name"]).sort("rank", "name", "image_id")
+    within_quota = pl.int_range(pl.len()).over("split", "name") < pl.col("wanted")
+    selected, surplus = pool.filter(within_quota), pool.filter(~within_quota)
+    total = quotas.group_by("split").agg(pl.sum("wanted").alias("total"))
+    had = selected.group_by("split").agg(pl.len().cast(pl.Int64).alias("had"))
     lacking = total.join(had, on="split", how="left").select(
         "split", lacks=pl.col("total") - pl.col("had").fill_null(0)
     )
-    more = rest.join(lacking, on="split").sort("rank", "name", "image_id")
-    more = more.filter(pl.int_range(pl.len()).over("split") < pl.col("lacks"))
-    return pl.concat([some, more.select(some.columns)]).select(list(POOL))
+    substitutes = surplus.join(lacking, on="split").sort("rank", "name", "image_id")
+    substitutes = substitutes.filter(pl.int_range(pl.len()).over("split") < pl.col("lacks"))
+    return pl.concat([selected, substitutes.select(selected.columns)]).select(list(POOL))

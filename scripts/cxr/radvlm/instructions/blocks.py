@@ -35,11 +35,11 @@ class Blocks:
         ids = self._images["image_id"]
         self._starts = range(0, max(len(ids), 1), IMAGES)
         blocks = {image_id: at // IMAGES for at, image_id in enumerate(ids)}
-        self.lines = {what: LinesOf(lines.get(what, ()), blocks, about) for what, about in ABOUT.items()}
-        held = self.facts.select("image_id").collect()["image_id"]
-        if not held.is_sorted():
+        self.lines = {kind: LinesOf(lines.get(kind, ()), blocks, about) for kind, about in ABOUT.items()}
+        fact_image_ids = self.facts.select("image_id").collect()["image_id"]
+        if not fact_image_ids.is_sorted():
             raise ValueError(f"{facts} is not sorted by image")
-        self._edges = [0, *(held.search_sorted(ids[at]) for at in self._starts[1:]), len(held)]
+        self._edges = [0, *(fact_image_ids.search_sorted(ids[at]) for at in self._starts[1:]), len(fact_image_ids)]
 
     def __enter__(self) -> "Blocks":
         self._stack = ExitStack()
@@ -58,5 +58,5 @@ class Blocks:
             yield Given(
                 self.source, {row["image_id"]: row for row in rows}, self.facts.slice(first, last - first).collect(),
                 self._sizes, self.whole, areas=self._areas,
-                **{what: self.lines[what].of(block) for what in reading},
+                **{kind: self.lines[kind].of(block) for kind in reading},
             )  # fmt: skip

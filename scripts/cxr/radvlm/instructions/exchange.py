@@ -15,13 +15,13 @@ def exchanged(images: Iterable[Mapping], seed: int) -> dict[tuple[str, str], str
     for row in images:
         patients = groups.setdefault((row["source"], row["view"]), {})
         patients.setdefault(row["subject_id"], set()).add(row["image_id"])
-    found = {}
+    partner_by_image = {}
     for (source, view), patients in groups.items():
         order = sorted(patients, key=lambda name: stable_hash(seed, "exchanged", source, view, name))
         if len(order) < 2:
             continue
         for at, name in enumerate(order):
-            others = sorted(patients[order[(at + 1) % len(order)]])
+            partner_ids = sorted(patients[order[(at + 1) % len(order)]])
             for place, image_id in enumerate(sorted(patients[name])):
-                found[source, image_id] = others[place % len(others)]
-    return found
+                partner_by_image[source, image_id] = partner_ids[place % len(partner_ids)]
+    return partner_by_image

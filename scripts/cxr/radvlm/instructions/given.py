@@ -73,8 +73,8 @@ class Given:
     stated: Mapping[str, tuple[str, ...]] = field(init=False)
 
     def __post_init__(self) -> None:
-        known = names()
-        order = {name: at for at, name in enumerate(known.names)}
+        label_resource = names()
+        order = {name: at for at, name in enumerate(label_resource.names)}
         stated: dict[str, list[str]] = {}
         present: dict[str, set[str]] = {}
         labels = self.facts.filter(pl.col("reader").is_null(), kind=LABEL).select(
@@ -82,44 +82,46 @@ class Given:
         )
         for image_id, name, value, fact_id in labels.iter_rows():
             stated.setdefault(image_id, []).append(fact_id)
-            held = present.setdefault(image_id, set())
-            if value == PRESENT and name != known.no_finding:
-                held.add(name)
+            image_labels = present.setdefault(image_id, set())
+            if value == PRESENT and name != label_resource.no_finding:
+                image_labels.add(name)
         self.present = {
-            image_id: sorted(held, key=lambda name: (order.get(name, len(order)), name))
-            for image_id, held in present.items()
+            image_id: sorted(image_labels, key=lambda name: (order.get(name, len(order)), name))
+            for image_id, image_labels in present.items()
         }
-        self.stated = {image_id: tuple(held) for image_id, held in stated.items()}
+        self.stated = {image_id: tuple(fact_ids) for image_id, fact_ids in stated.items()}
 
     def named(self, kind: str) -> Iterator[Named]:
         """Yield the boxes of each name and image, of a kind that has boxes, sorted by image and name.
 
         Boxes of single readers, which were fused, are none of them; nor is a box whose picture has no known size.
         """
-        known = [image_id for image_id in self.images if image_id in self.sizes]
-        held = self.facts.filter(pl.col("reader").is_null(), pl.col("image_id").is_in(known), kind=kind)
-        held = held.sort("image_id", "name", "group", "fact_id")
-        sizes = np.array([self.sizes[image_id] for image_id in held["image_id"]]).reshape(-1, 2)
-        boxes = unit_boxes(held.select(CORNERS).to_numpy(), sizes[:, 0], sizes[:, 1])
+        sized_ids = [image_id for image_id in self.images if image_id in self.sizes]
+        fact_table = self.facts.filter(pl.col("reader").is_null(), pl.col("image_id").is_in(sized_ids), kind=kind)
+        fact_table = fact_table.sort("image_id", "name", "group", "fact_id")
+        sizes = np.array([self.sizes[image_id] for image_id in fact_table["image_id"]]).reshape(-1, 2)
+        boxes = unit_boxes(fact_table.select(CORNERS).to_numpy(), sizes[:, 0], sizes[:, 1])
         rows = zip(
-            held.select("image_id", "name", "group", "fact_id").iter_rows(), boxes, with_area(boxes), strict=True
+            fact_table.select("image_id", "name", "group", "fact_id").iter_rows(), boxes, with_area(boxes), strict=True
         )
         for (image_id, name, group), part in groupby(rows, key=lambda row: row[0][:3]):
-            some = list(part)
-            kept, flat = (tuple(one[3] for one, _, has in some if has == wanted) for wanted in (True, False))
-            placed = in_order(np.array([box for _, box, has in some if has]))
-            yield Named(image_id, group or f"{image_id}/{name}", name, placed, kept, flat)
+            name_rows = list(part)
+            fact_ids, flat = (
+                tuple(row[3] for row, _, has_area in name_rows if has_area == expected) for expected in (True, False)
+            )
+            placed = in_order(np.array([box for _, box, has_area in name_rows if has_area]))
+            yield Named(image_id, group or f"{image_id}/{name}", name, placed, fact_ids, flat)
 
 
 def sizes_of(images: pl.DataFrame, shards: Sequence[str]) -> dict[str, tuple[int, int]]:
     """Return {image_id: (rows, columns)} of the images that have a frame; a frame knows its original's size."""
-    wanted, found = set(images["image_id"]), {}
+    wanted_ids, size_by_image = set(images["image_id"]), {}
     for path in shards:
         with Shard(path) as shard:
             for image_id in shard.ids:
-                if image_id in wanted:
-                    _, found[image_id] = _upright(shard, image_id)
-    return found
+                if image_id in wanted_ids:
+                    _, size_by_image[image_id] = _upright(shard, image_id)
+    return size_by_image
 
 
 def areas_of(pairs: Sequence[Mapping], frames: Sequence[str], masks: Sequence[str], smallest: int) -> dict[str, tuple]:
@@ -128,17 +130,17 @@ def areas_of(pairs: Sequence[Mapping], frames: Sequence[str], masks: Sequence[st
     ``frames``: shards of the images; ``masks``: shards of masks, frames too; ``smallest``: least part that has a box,
     in frame pixels.
     """
-    of = {pair["mask_id"]: pair["image_id"] for pair in pairs if pair["mask_id"]}
-    placed = _placed(frames, set(of.values()))
-    found = {}
+    image_by_mask = {pair["mask_id"]: pair["image_id"] for pair in pairs if pair["mask_id"]}
+    placed = _placed(frames, set(image_by_mask.values()))
+    boxes_by_mask = {}
     for path in masks:
         with Shard(path, key="mask_id") as shard:
-            for mask_id in filter(of.__contains__, shard.ids):
-                affine, shape = placed[of[mask_id]]
+            for mask_id in filter(image_by_mask.__contains__, shard.ids):
+                affine, shape = placed[image_by_mask[mask_id]]
                 boxes = around_parts(shard.get("mask", mask_id), smallest)
                 unit = unit_boxes(boxes_to_original(boxes, affine), *shape)
-                found[mask_id] = in_order(unit[with_area(unit)])
-    return found
+                boxes_by_mask[mask_id] = in_order(unit[with_area(unit)])
+    return boxes_by_mask
 
 
 def around_parts(mask: np.ndarray, smallest: int) -> np.ndarray:
@@ -150,22 +152,22 @@ def around_parts(mask: np.ndarray, smallest: int) -> np.ndarray:
     if not len(rows):
         return boxes_around(mask, smallest)
     # the search goes by blocks of two, and of equal parts the first is the largest
-    top, left = rows[0] // 2 * 2, columns[0] // 2 * 2
-    part = mask[top : rows[-1] + 1, left : columns[-1] + 1].astype(np.uint8)
+    first_row, first_column = rows[0] // 2 * 2, columns[0] // 2 * 2
+    part = mask[first_row : rows[-1] + 1, first_column : columns[-1] + 1].astype(np.uint8)
     _, (outlines,) = cv2.findContours(part, cv2.RETR_CCOMP, cv2.CHAIN_APPROX_SIMPLE)
     if np.count_nonzero(outlines[:, PARENT] < 0) == 1:
         return np.array([[columns[0], rows[0], columns[-1] + 1, rows[-1] + 1]], np.float64)
-    return boxes_around(part, smallest) + np.array([left, top, left, top])
+    return boxes_around(part, smallest) + np.array([first_column, first_row, first_column, first_row])
 
 
-def _placed(frames: Sequence[str], wanted: set[str]) -> dict[str, tuple[np.ndarray, tuple[int, ...]]]:
+def _placed(frames: Sequence[str], wanted_ids: set[str]) -> dict[str, tuple[np.ndarray, tuple[int, ...]]]:
     """Return {image_id: (affine to the original, its rows and columns)} of the images that are wanted."""
-    found = {}
+    geometry_by_image = {}
     for path in frames:
         with Shard(path) as shard:
-            for image_id in filter(wanted.__contains__, shard.ids):
-                found[image_id] = _upright(shard, image_id)
-    return found
+            for image_id in filter(wanted_ids.__contains__, shard.ids):
+                geometry_by_image[image_id] = _upright(shard, image_id)
+    return geometry_by_image
 
 
 def _upright(shard: Shard, image_id: str) -> tuple[np.ndarray, tuple[int, int]]:

@@ -58,24 +58,32 @@ def without_conflicts(index: pl.DataFrame, formats: Mapping[str, str]) -> tuple[
     """
     family = families(formats)
     index = index.with_columns(family=pl.col("source").replace_strict(family, default=pl.col("source")))
-    moved = (
+    training_subjects = (
         index.filter((pl.col("split") == TRAIN) & (pl.col("given") != TRAIN)).select("family", "subject_id").unique()
     )
-    torn = index.filter(split=VALIDATE).join(moved, on=["family", "subject_id"], how="semi").select("part", "row")
-    kept = index.join(torn, on=["part", "row"], how="anti").drop("family")
-    gone = index.join(torn, on=["part", "row"], how="semi").drop("family")
-    return kept, gone
+    conflict_rows = (
+        index.filter(split=VALIDATE)
+        .join(training_subjects, on=["family", "subject_id"], how="semi")
+        .select("part", "row")
+    )
+    kept_index = index.join(conflict_rows, on=["part", "row"], how="anti").drop("family")
+    removed_index = index.join(conflict_rows, on=["part", "row"], how="semi").drop("family")
+    return kept_index, removed_index
 
 
 def ordered(index: pl.DataFrame, split: str, options: JoinOptions) -> pl.DataFrame:
     """Return the lines of a split in their order: those of train drawn, or by task; else picture by picture."""
-    own = index.filter(split=split)
+    split_index = index.filter(split=split)
     if split == TRAIN and options.order == SHUFFLED:
-        drawn = [stable_hash(options.seed, "order", name) for name in own["sample_id"]]
-        return own.with_columns(place=pl.Series(drawn, dtype=pl.UInt64)).sort("place", "sample_id").drop("place")
+        order_hashes = [stable_hash(options.seed, "order", name) for name in split_index["sample_id"]]
+        return (
+            split_index.with_columns(place=pl.Series(order_hashes, dtype=pl.UInt64))
+            .sort("place", "sample_id")
+            .drop("place")
+        )
     task = pl.col("task").replace_strict(list(TASKS), range(len(TASKS)), return_dtype=pl.Int64)
     first = [task, "source", "image_id"] if split == TRAIN else ["source", "image_id", task]
-    return own.sort(*first, "unit", "pass", "sample_id")
+    return split_index.sort(*first, "unit", "pass", "sample_id")
 
 
 def run(
@@ -87,29 +95,31 @@ def run(
     Raises AssertionError where Table 1, or the lines of the sources, are not the lines that were written.
     """
     written: Counter[str] = Counter()
-    index, gone = without_conflicts(index_of(indices), options.formats)
+    index, removed_index = without_conflicts(index_of(indices), options.formats)
     paths = {TRAIN: train, VALIDATE: validate, TEST: test}
-    with Lines(lines) as held:
+    with Lines(lines) as source_lines:
 
-        def told(rows: pl.DataFrame) -> Iterator[bytes]:
-            return (held.get(part, row) for part, row in rows.select("part", "row").iter_rows())
+        def read_rows(rows: pl.DataFrame) -> Iterator[bytes]:
+            return (source_lines.get(part, row) for part, row in rows.select("part", "row").iter_rows())
 
         for split in SPLITS:
             with atomic(paths[split]) as temporary, open(temporary, "wb") as file:
-                file.writelines(_counted(told(ordered(index, split, options)), written, split))
-        asked = ordered(index, TEST, options)
-        others = exchanged(asked.iter_rows(named=True), options.seed)
-        exchanging = _exchanged(map(json.loads, told(asked)), others)
+                file.writelines(_counted(read_rows(ordered(index, split, options)), written, split))
+        test_index = ordered(index, TEST, options)
+        partner_by_image = exchanged(test_index.iter_rows(named=True), options.seed)
+        exchanging = _exchanged(map(json.loads, read_rows(test_index)), partner_by_image)
         write_lines(exchanged_out, _counted(exchanging, written, EXCHANGED))
     table = table1(as_rows(options.rows), index)
-    alone = sum(pair not in others for pair in asked.select("source", "image_id").iter_rows())
-    rows = joined_counts(held.number, gone.height, table, written, alone)
+    num_unpaired = sum(pair not in partner_by_image for pair in test_index.select("source", "image_id").iter_rows())
+    rows = joined_counts(source_lines.number, removed_index.height, table, written, num_unpaired)
     write_table(table1_out, table, TABLE1)
-    found = pl.DataFrame([("", *row) for row in rows], schema=schema(LEFT), orient="row")
-    write_table(left_out, pl.concat([*map(read_table, lefts), found]), LEFT)
+    count_table = pl.DataFrame([("", *row) for row in rows], schema=schema(LEFT), orient="row")
+    write_table(left_out, pl.concat([*map(read_table, lefts), count_table]), LEFT)
 
 
-def joined_counts(number: int, gone: int, table: pl.DataFrame, written: Mapping[str, int], alone: int) -> list[Counted]:
+def joined_counts(
+    number: int, num_removed: int, table: pl.DataFrame, written: Mapping[str, int], num_unpaired: int
+) -> list[Counted]:
     """Return what became of the ``number`` lines of the sources, Table 1's lines, and the lines about other pictures.
 
     gone: lines of a patient in another split; table: Table 1; written: {file: its lines}; alone: lines of test without
@@ -118,9 +128,9 @@ def joined_counts(number: int, gone: int, table: pl.DataFrame, written: Mapping[
     total = table.filter(task="total").row(0, named=True)
     of_files = {split: written[split] for split in SPLITS}
     return [
-        *conserved(STAGE, "lines", number, {"file": sum(of_files.values()), "split_conflict": gone}),
+        *conserved(STAGE, "lines", number, {"file": sum(of_files.values()), "split_conflict": num_removed}),
         *conserved(STAGE, "table1", sum(total[name] for name in ("lines", "validate", "evaluation")), of_files),
-        *conserved(STAGE, EXCHANGED, written[TEST], {"file": written[EXCHANGED], "no_other": alone}),
+        *conserved(STAGE, EXCHANGED, written[TEST], {"file": written[EXCHANGED], "no_other": num_unpaired}),
     ]
 
 
@@ -131,9 +141,9 @@ def _counted(lines: Iterable[T], written: Counter[str], name: str) -> Iterator[T
         yield line
 
 
-def _exchanged(lines: Iterator[dict], others: Mapping[tuple[str, str], str]) -> Iterator[dict]:
+def _exchanged(lines: Iterator[dict], partner_by_image: Mapping[tuple[str, str], str]) -> Iterator[dict]:
     """Yield the lines with the picture of another patient; ``right_image_id`` is that of the right answers."""
     for line in lines:
-        other = others.get((line["source"], line["image_id"]))
-        if other is not None:
-            yield line | {"image_id": other, "right_image_id": line["image_id"]}
+        partner_id = partner_by_image.get((line["source"], line["image_id"]))
+        if partner_id is not None:
+            yield line | {"image_id": partner_id, "right_image_id": line["image_id"]}

@@ -37,59 +37,63 @@ class Block:
     passed: set[tuple[str, str]] = field(default_factory=set)
 
 
-def counted(given: Given, block: Block, tasks: Set[str], gone: Mapping[str, str], pairs: Set[str]) -> Counter:
+def counted(
+    inputs: Given, block: Block, tasks: Set[str], reason_by_image: Mapping[str, str], pairs: Set[str]
+) -> Counter:
     """Return {(what, outcome): number} of a block.
 
-    ``tasks``: those that the mix asks of the source; ``gone``: {image: why it left}; ``pairs``: ids of those that are
+    ``tasks``: those that the mix asks of the source; ``reason_by_image``: {image: why it left}; ``pairs``: ids of those that are
     asked. Raises AssertionError for a unit of which nobody says what became of it.
     """
-    found: Counter[tuple[str, str]] = Counter()
-    for fact_id, image_id, kind, reader in given.facts.select("fact_id", "image_id", "kind", "reader").iter_rows():
+    counts: Counter[tuple[str, str]] = Counter()
+    for fact_id, image_id, kind, reader in inputs.facts.select("fact_id", "image_id", "kind", "reader").iter_rows():
         if fact_id in block.used:
             outcome = "used"
         elif reader is not None:
             outcome = "reader"
-        elif image_id not in given.images:
-            outcome = gone.get(image_id, "no_image")
+        elif image_id not in inputs.images:
+            outcome = reason_by_image.get(image_id, "no_image")
         elif fact_id in block.reasons:
             outcome = block.reasons[fact_id]
         else:
             outcome = "not_drawn" if tasks & set(FACTS[kind]) else "not_in_mix"
-        found[kind, outcome] += 1
-    for what, units in UNITS.items():
-        for line in getattr(given, what):
+        counts[kind, outcome] += 1
+    for line_kind, units in UNITS.items():
+        for line in getattr(inputs, line_kind):
             for image_id, key, asking in units(line):
-                if image_id in given.images:
-                    found[what, _outcome((what, key), block, not tasks & set(asking), key in pairs)] += 1
-    return found
+                if image_id in inputs.images:
+                    counts[line_kind, _outcome((line_kind, key), block, not tasks & set(asking), key in pairs)] += 1
+    return counts
 
 
 def _outcome(unit: tuple[str, str], block: Block, unasked: bool, balanced: bool) -> str:
-    what, key = unit
+    line_kind, key = unit
     if unit in block.asked:
         return "used"
     if key in block.reasons:
         return block.reasons[key]
     if unasked:
         return "not_in_mix"
-    if unit in block.passed or (what == "pairs" and not balanced):
+    if unit in block.passed or (line_kind == "pairs" and not balanced):
         return "not_drawn"
-    raise AssertionError(f"{STAGE}: a unit of {what} is neither asked nor left out")
+    raise AssertionError(f"{STAGE}: a unit of {line_kind} is neither asked nor left out")
 
 
-def left_table(blocks: Blocks, found: Counter, gone: Mapping[str, str]) -> pl.DataFrame:
-    """Return what became of all that a source gives. ``found``: the sum of :func:`counted` over all blocks.
+def left_table(blocks: Blocks, block_counts: Counter, reason_by_image: Mapping[str, str]) -> pl.DataFrame:
+    """Return what became of all that a source gives. ``block_counts``: the sum of :func:`counted` over all blocks.
 
     Raises AssertionError where the blocks do not add up to what the source's files hold.
     """
-    counts, every = Counter(found), Counter(dict(blocks.facts.group_by("kind").len().collect().iter_rows()))
-    for what in UNITS:
-        every[what] = blocks.lines[what].named
-        for image_id, number in blocks.lines[what].away.items():
-            counts[what, gone.get(image_id, "no_image")] += number
+    counts, totals = Counter(block_counts), Counter(dict(blocks.facts.group_by("kind").len().collect().iter_rows()))
+    for kind in UNITS:
+        totals[kind] = blocks.lines[kind].named
+        for image_id, number in blocks.lines[kind].away.items():
+            counts[kind, reason_by_image.get(image_id, "no_image")] += number
     rows = []
-    for what in sorted(every.keys() | {what for what, _ in counts}):
-        outcomes = {outcome: number for (of, outcome), number in sorted(counts.items()) if of == what}
-        if outcomes or every[what]:
-            rows += [(blocks.source, *row) for row in conserved(STAGE, what, every[what], outcomes)]
+    for kind in sorted(totals.keys() | {kind for kind, _ in counts}):
+        outcomes = {
+            outcome: number for (outcome_kind, outcome), number in sorted(counts.items()) if outcome_kind == kind
+        }
+        if outcomes or totals[kind]:
+            rows += [(blocks.source, *row) for row in conserved(STAGE, kind, totals[kind], outcomes)]
     return pl.DataFrame(rows, schema=schema(LEFT), orient="row")

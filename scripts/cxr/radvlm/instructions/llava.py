@@ -40,8 +40,8 @@ def file_of(source: str, image_id: str) -> str:
 
 def conversation(line: Mapping, picture: str, convention: Convention) -> Conversation:
     """Return a line of the mix with its boxes written in a convention that knows no picture's size."""
-    sample, seen = sample_of(line), Seen(GRID, GRID)
-    turns = [Turn(one.question, sample.answer(at, convention, seen)) for at, one in enumerate(sample.turns)]
+    sample, image_size = sample_of(line), Seen(GRID, GRID)
+    turns = [Turn(turn.question, sample.answer(at, convention, image_size)) for at, turn in enumerate(sample.turns)]
     return Conversation(line["sample_id"], picture, turns, more={name: line[name] for name in CARRIED})
 
 
@@ -53,7 +53,7 @@ def run(
     ``lines``: of the splits; ``frames``: shards of all sources; ``images``: their tables, which name the originals.
     Raises UserError for a picture that no shard has.
     """
-    convention, wanted = convention_of(options.convention), {}
+    convention, line_by_picture = convention_of(options.convention), {}
     frame = options.pictures == FRAME
     originals = {} if frame else _originals(images)
 
@@ -61,13 +61,13 @@ def run(
         key = line["source"], line["image_id"]
         if not frame:
             return originals[key]
-        wanted.setdefault(key, {name: line[name] for name in ("sample_id", "source", "image_id", "task")})
+        line_by_picture.setdefault(key, {name: line[name] for name in ("sample_id", "source", "image_id", "task")})
         return file_of(*key)
 
-    with whole(folder) as made:
+    with whole(folder) as temporary_dir:
         for path in lines:
-            write_entries(made / NAMES[Path(path).stem], entries_of(path, picture, convention))
-        write_pictures(made, wanted, frames, options.folders)
+            write_entries(temporary_dir / NAMES[Path(path).stem], entries_of(path, picture, convention))
+        write_pictures(temporary_dir, line_by_picture, frames, options.folders)
 
 
 def entries_of(path: str | Path, picture: Callable[[Mapping], str], convention: Convention) -> Iterator[dict]:
@@ -76,18 +76,20 @@ def entries_of(path: str | Path, picture: Callable[[Mapping], str], convention: 
         yield sharegpt(conversation(line, picture(line), convention))
 
 
-def write_pictures(folder: Path, wanted: Mapping[Picture, Mapping], frames: Sequence[str], folders: Mapping) -> None:
-    """Write what a frame shows of each original as a grey PNG; ``wanted``: {(source, image): one of its lines}."""
-    for source in sorted({source for source, _ in wanted}):
-        own = [path for path in frames if Path(path).parent == Path(folders[source])]
-        with PictureStore(own) as store:
-            for key in sorted(key for key in wanted if key[0] == source):
+def write_pictures(
+    folder: Path, line_by_picture: Mapping[Picture, Mapping], frames: Sequence[str], folders: Mapping
+) -> None:
+    """Write what a frame shows of each original as a grey PNG; ``line_by_picture``: {(source, image): one of its lines}."""
+    for source in sorted({source for source, _ in line_by_picture}):
+        source_frames = [path for path in frames if Path(path).parent == Path(folders[source])]
+        with PictureStore(source_frames) as store:
+            for key in sorted(key for key in line_by_picture if key[0] == source):
                 path = folder / file_of(*key)
                 path.parent.mkdir(parents=True, exist_ok=True)
-                grey = store.get(sample_of(wanted[key] | {"turns": []}))[..., 0]
+                grey = store.get(sample_of(line_by_picture[key] | {"turns": []}))[..., 0]
                 path.write_bytes(encoded(".png", grey, [cv2.IMWRITE_PNG_COMPRESSION, 3]))
 
 
 def _originals(tables: Iterable[str]) -> dict[Picture, str]:
-    held = (read_table(path).select("source", "image_id", "path") for path in tables)
-    return {(source, image): path for table in held for source, image, path in table.iter_rows()}
+    image_tables = (read_table(path).select("source", "image_id", "path") for path in tables)
+    return {(source, image): path for table in image_tables for source, image, path in table.iter_rows()}

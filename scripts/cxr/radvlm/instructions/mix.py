@@ -37,9 +37,9 @@ class Row:
         """{split: images that it has at most}, where there is a limit."""
         return {split: most for split, most in ((TRAIN, self.most), (TEST, self.tested)) if most}
 
-    def split_of(self, given: str) -> str:
-        """Return the split of the mix that an image is in; ``given``: that of its source."""
-        return TRAIN if given in self.splits else given
+    def split_of(self, source_split: str) -> str:
+        """Return the split of the mix that an image is in; ``source_split``: that of its source."""
+        return TRAIN if source_split in self.splits else source_split
 
 
 @cache
@@ -49,22 +49,22 @@ def _held() -> dict:
 
 def _published(preset: str, formats: Mapping[str, str]) -> list[Row]:
     """Return the rows of a published mix: one for each source of a row's format, or one that says it is not there."""
-    held, rows = _held(), []
-    for one in held["published"]:
-        paper, code = tuple(one["paper"]), tuple(one["code"])
+    resource, rows = _held(), []
+    for entry in resource["published"]:
+        paper, code = tuple(entry["paper"]), tuple(entry["code"])
         pairs, repeat, evaluated = code if preset == CODE else paper
-        splits = tuple(held["training_splits"].get(one["format"], (TRAIN,)))
+        splits = tuple(resource["training_splits"].get(entry["format"], (TRAIN,)))
         row = Row(
-            one["task"], one["format"], repeat, pairs if one.get("most") else 0,
-            (evaluated or 0) if one.get("tested") else 0, splits, paper, code,
+            entry["task"], entry["format"], repeat, pairs if entry.get("most") else 0,
+            (evaluated or 0) if entry.get("tested") else 0, splits, paper, code,
         )  # fmt: skip
-        sources = [source for source, kind in formats.items() if kind == one["format"]]
+        sources = [source for source, kind in formats.items() if kind == entry["format"]]
         rows += [replace(row, source=source) for source in sources] or [replace(row, used=False)]
     return rows
 
 
 def _of_own(name: str, formats: Mapping[str, str]) -> list[Row]:
-    return [Row(one["task"], OWN, one["repeat"], used=OWN in formats) for one in _held()[name]]
+    return [Row(entry["task"], OWN, entry["repeat"], used=OWN in formats) for entry in _held()[name]]
 
 
 def mix_rows(mix: Mapping, formats: Mapping[str, str]) -> list[Row]:
@@ -78,13 +78,13 @@ def mix_rows(mix: Mapping, formats: Mapping[str, str]) -> list[Row]:
         _of_own("own", formats) + _of_own("ours", formats) if preset == OWN
         else _published(preset, formats) + (_of_own("ours", formats) if preset == PAPER_PLUS_ILS else [])
     )  # fmt: skip
-    found = {(row.task, row.source): row for row in rows}
+    row_by_key = {(row.task, row.source): row for row in rows}
     for task, sources in mix["tasks"].items():
-        for source, given in sources.items():
-            before = found.get((task, source), Row(task, source, 1, used=source in formats))
-            most = before.most if given["most"] is None else given["most"]
-            found[task, source] = replace(before, repeat=given["repeat"], most=most)
-    order = list(found.values())
+        for source, override in sources.items():
+            before = row_by_key.get((task, source), Row(task, source, 1, used=source in formats))
+            most = before.most if override["most"] is None else override["most"]
+            row_by_key[task, source] = replace(before, repeat=override["repeat"], most=most)
+    order = list(row_by_key.values())
     return sorted((row for row in order if row.repeat), key=lambda row: TASKS.index(row.task))
 
 
@@ -93,10 +93,10 @@ def as_options(rows: list[Row]) -> list[dict]:
     return [asdict(row) for row in rows]
 
 
-def as_rows(given: list[Mapping]) -> list[Row]:
+def as_rows(row_options: list[Mapping]) -> list[Row]:
     """Return rows of what :func:`as_options` returned."""
     listed = ("splits", "paper", "code")
     return [
-        Row(**{name: tuple(value) if name in listed and value is not None else value for name, value in one.items()})
-        for one in given
+        Row(**{name: tuple(value) if name in listed and value is not None else value for name, value in fields.items()})
+        for fields in row_options
     ]

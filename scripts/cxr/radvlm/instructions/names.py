@@ -35,9 +35,9 @@ class Names:
 @cache
 def names() -> Names:
     """Return the names of the resource."""
-    told = yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
-    articles = {words: article for article, held in told["articles"].items() for words in held}
-    return Names(told["said"], articles, tuple(told["regions"]))
+    resource = yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
+    articles = {words: article for article, word_list in resource["articles"].items() for words in word_list}
+    return Names(resource["said"], articles, tuple(resource["regions"]))
 
 
 def listed(words: Sequence[str]) -> str:

@@ -35,35 +35,37 @@ class Read:
 
 @cache
 def _patterns(task: str) -> list[tuple[str, re.Pattern]]:
-    found = []
+    patterns = []
     for kind in sorted(wordings()[task].answers, key=_ORDER.index):
         for text in wordings()[task].answers[kind].values():
             parts = SLOT.split(text)
-            made = "".join(
+            pattern_text = "".join(
                 f"(?P<{part}>{_SAID.get(part, _WORDS)})" if at % 2 else re.escape(part) for at, part in enumerate(parts)
             )
-            found.append((kind, re.compile(made, re.IGNORECASE | re.DOTALL)))
-    return found
+            patterns.append((kind, re.compile(pattern_text, re.IGNORECASE | re.DOTALL)))
+    return patterns
 
 
-def read_back(task: str, answer: str, convention: Convention, seen: Seen) -> Read | None:
+def read_back(task: str, answer: str, convention: Convention, image_size: Seen) -> Read | None:
     """Return what a worded answer says, its boxes written in the convention; None for one that no wording makes."""
     for kind, pattern in _patterns(task):
-        if found := pattern.fullmatch(answer):
-            slots = found.groupdict()
-            names, boxes = _named(slots, convention, seen)
+        if match := pattern.fullmatch(answer):
+            slots = match.groupdict()
+            names, boxes = _named(slots, convention, image_size)
             return Read(kind, slots, names, boxes)
     return None
 
 
-def _named(slots: Mapping[str, str], convention: Convention, seen: Seen) -> tuple[tuple[str, ...], dict[str, list]]:
+def _named(
+    slots: Mapping[str, str], convention: Convention, image_size: Seen
+) -> tuple[tuple[str, ...], dict[str, list]]:
     def boxes(text: str) -> list:
-        return read_boxes(text, convention, seen).boxes.tolist()
+        return read_boxes(text, convention, image_size).boxes.tolist()
 
     if "items" in slots:
         items = [item.partition(" [") for item in slots["items"].split("; ")]
-        return tuple(name for name, _, _ in items), {name: boxes(f"[{rest}") for name, _, rest in items}
-    one = slots.get("region") or slots.get("finding") or ""
+        return tuple(name for name, _, _ in items), {name: boxes(f"[{boxes_text}") for name, _, boxes_text in items}
+    target_name = slots.get("region") or slots.get("finding") or ""
     if "findings" in slots:
         return tuple(re.split(", | and ", slots["findings"])), {}
-    return ((one,) if one else ()), ({one: boxes(slots["boxes"])} if "boxes" in slots else {})
+    return ((target_name,) if target_name else ()), ({target_name: boxes(slots["boxes"])} if "boxes" in slots else {})

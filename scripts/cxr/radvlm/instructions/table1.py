@@ -14,20 +14,24 @@ SUMMED = ("facts", "pairs", "lines", "validate", "evaluation", "paper", "code")
 
 def table1(rows: Sequence[Row], index: pl.DataFrame) -> pl.DataFrame:
     """Return the table of the rows of a mix. ``index``: of all lines that were written, as INDEX declares."""
-    found = []
+    records = []
     for row in rows:
-        own = index.filter((pl.col("task") == row.task) & (pl.col("source") == row.source))
-        train = own.filter(split=TRAIN)
-        paper, code = (None if given is None else given[0] * given[1] for given in (row.paper, row.code))
-        found.append({
+        source_index = index.filter((pl.col("task") == row.task) & (pl.col("source") == row.source))
+        train = source_index.filter(split=TRAIN)
+        paper, code = (
+            None if published is None else published[0] * published[1] for published in (row.paper, row.code)
+        )
+        records.append({
             "task": row.task, "source": row.source, "facts": int(train["facts"].sum()),
             "pairs": train["unit"].n_unique(), "passes": row.repeat, "lines": train.height,
-            "validate": own.filter(split="validate").height, "evaluation": own.filter(split="test").height,
+            "validate": source_index.filter(split="validate").height, "evaluation": source_index.filter(split="test").height,
             "paper": paper, "code": code, "difference": None if paper is None else train.height - paper,
             "note": "" if row.used else NOT_CONFIGURED,
         })  # fmt: skip
-    total = {name: sum(row[name] or 0 for row in found) for name in SUMMED}
-    beside = {name: total[name] if any(row[name] is not None for row in found) else None for name in ("paper", "code")}
-    less = None if beside["paper"] is None else total["lines"] - beside["paper"]
+    total = {name: sum(row[name] or 0 for row in records) for name in SUMMED}
+    published_totals = {
+        name: total[name] if any(row[name] is not None for row in records) else None for name in ("paper", "code")
+    }
+    less = None if published_totals["paper"] is None else total["lines"] - published_totals["paper"]
     last = {"task": "total", "source": "", "passes": None, "difference": less, "note": ""}
-    return pl.DataFrame([*found, total | beside | last], schema=schema(TABLE1))
+    return pl.DataFrame([*records, total | published_totals | last], schema=schema(TABLE1))

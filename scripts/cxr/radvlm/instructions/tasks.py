@@ -41,8 +41,8 @@ class Part:
 class Parts(Sequence[Part]):
     """Parts that are made where they are asked for: few passes ask few of many."""
 
-    def __init__(self, make: Callable[[Named], Part], of: Sequence[Named]):
-        self._make, self._of = make, of
+    def __init__(self, make: Callable[[Named], Part], named_boxes: Sequence[Named]):
+        self._make, self._of = make, named_boxes
 
     def __len__(self) -> int:
         return len(self._of)
@@ -82,184 +82,208 @@ class How:
     pairs: frozenset[str] = frozenset()
 
 
-def report_generation(given: Given, how: How) -> Iterator[Unit]:
+def report_generation(inputs: Given, settings: How) -> Iterator[Unit]:
     """Yield the single-image text of each image of a study."""
-    del how
-    for line in given.texts:
-        for image_id in filter(given.images.__contains__, line["image_ids"]):
+    del settings
+    for line in inputs.texts:
+        for image_id in filter(inputs.images.__contains__, line["image_ids"]):
             yield Unit(image_id, image_id, (Part("answers", {"report": line["text"]}, engine=line["engine"]),))
 
 
-def classification(given: Given, how: How) -> Iterator[Unit]:
+def classification(inputs: Given, settings: How) -> Iterator[Unit]:
     """Yield the present labels of each image that has labels: devices too, No Finding never."""
-    for image_id in sorted(filter(given.images.__contains__, given.stated)):
-        found = [names().say(name, how.case) for name in given.present[image_id]]
-        slots = {"findings": listed(found), "number": str(len(found))}
-        yield Unit(image_id, image_id, (Part("some" if found else "none", slots, facts=given.stated[image_id]),))
+    for image_id in sorted(filter(inputs.images.__contains__, inputs.stated)):
+        finding_names = [names().say(name, settings.case) for name in inputs.present[image_id]]
+        slots = {"findings": listed(finding_names), "number": str(len(finding_names))}
+        yield Unit(
+            image_id, image_id, (Part("some" if finding_names else "none", slots, facts=inputs.stated[image_id]),)
+        )
 
 
-def anatomical_grounding(given: Given, how: How) -> Iterator[Unit]:
+def anatomical_grounding(inputs: Given, settings: How) -> Iterator[Unit]:
     """Yield the regions of each image in a drawn order, one for each pass."""
-    asked = None if how.regions == FILE else set(names().regions)
-    found: dict[str, list[Named]] = {}
-    for one in given.named(REGION):
-        _tell_flat(one, how)
-        if one.boxes and (asked is None or one.name in asked):
-            found.setdefault(one.image_id, []).append(one)
-    for image_id, regions in found.items():
-        rng(how.seed, "regions", given.source, image_id).shuffle(regions)
-        yield Unit(image_id, image_id, Parts(lambda one: _boxed(one, "region", how), regions), again=False)
+    region_names = None if settings.regions == FILE else set(names().regions)
+    regions_by_image: dict[str, list[Named]] = {}
+    for region in inputs.named(REGION):
+        _tell_flat(region, settings)
+        if region.boxes and (region_names is None or region.name in region_names):
+            regions_by_image.setdefault(region.image_id, []).append(region)
+    for image_id, regions in regions_by_image.items():
+        rng(settings.seed, "regions", inputs.source, image_id).shuffle(regions)
+        yield Unit(image_id, image_id, Parts(lambda region: _boxed(region, "region", settings), regions), again=False)
 
 
-def abnormality_grounding(given: Given, how: How) -> Iterator[Unit]:
+def abnormality_grounding(inputs: Given, settings: How) -> Iterator[Unit]:
     """Yield each named finding of an image with all its boxes."""
-    for one in given.named(BOX):
-        _tell_flat(one, how)
-        if one.boxes:
-            yield Unit(one.image_id, one.key, (_boxed(one, "finding", how),))
+    for finding in inputs.named(BOX):
+        _tell_flat(finding, settings)
+        if finding.boxes:
+            yield Unit(finding.image_id, finding.key, (_boxed(finding, "finding", settings),))
 
 
-def abnormality_detection(given: Given, how: How) -> Iterator[Unit]:
+def abnormality_detection(inputs: Given, settings: How) -> Iterator[Unit]:
     """Yield all findings of each image with their boxes, or that there is none.
 
     An image of which a label says a finding that has no box is left out: the list would be incomplete.
     """
-    known, found = label_names(), {}
-    for one in given.named(BOX):
-        found.setdefault(one.image_id, []).append(one)
-    for image_id in sorted(given.images):
-        held = [one for one in found.get(image_id, []) if one.boxes]
-        boxed = {one.name for one in held}
-        missing = [name for name in given.present.get(image_id, ()) if name in known.findings and name not in boxed]
-        flat = any(one.flat and not one.boxes for one in found.get(image_id, []))
-        if missing or flat or image_id not in given.sizes or not (held or _read(given, image_id)):
-            how.note("no_boxes", [fact for one in held for fact in one.facts])
+    label_resource, findings_by_image = label_names(), {}
+    for finding in inputs.named(BOX):
+        findings_by_image.setdefault(finding.image_id, []).append(finding)
+    for image_id in sorted(inputs.images):
+        boxed_findings = [finding for finding in findings_by_image.get(image_id, []) if finding.boxes]
+        boxed = {finding.name for finding in boxed_findings}
+        missing = [
+            name for name in inputs.present.get(image_id, ()) if name in label_resource.findings and name not in boxed
+        ]
+        flat = any(finding.flat and not finding.boxes for finding in findings_by_image.get(image_id, []))
+        if missing or flat or image_id not in inputs.sizes or not (boxed_findings or _read(inputs, image_id)):
+            settings.note("no_boxes", [fact for finding in boxed_findings for fact in finding.facts])
             continue
-        items = "; ".join(f"{names().say(one.name, how.case)} {slot(one.name)}" for one in held)
-        slots = {"items": items, "number": str(len(held))}
-        boxes, facts = {one.name: one.boxes for one in held}, tuple(fact for one in held for fact in one.facts)
-        yield Unit(image_id, image_id, (Part("some" if held else "none", slots, boxes, facts),))
+        items = "; ".join(
+            f"{names().say(finding.name, settings.case)} {slot(finding.name)}" for finding in boxed_findings
+        )
+        slots = {"items": items, "number": str(len(boxed_findings))}
+        boxes, facts = (
+            {finding.name: finding.boxes for finding in boxed_findings},
+            tuple(fact for finding in boxed_findings for fact in finding.facts),
+        )
+        yield Unit(image_id, image_id, (Part("some" if boxed_findings else "none", slots, boxes, facts),))
 
 
-def phrase_grounding(given: Given, how: How) -> Iterator[Unit]:
+def phrase_grounding(inputs: Given, settings: How) -> Iterator[Unit]:
     """Yield each phrase with its boxes, as the stage filtered has left its words."""
-    told = {(line["image_id"], line["group"]): line["text"] for line in given.phrases}
-    for one in given.named(PHRASE):
-        _tell_flat(one, how)
-        text = told.get((one.image_id, one.key))
+    text_by_phrase = {(line["image_id"], line["group"]): line["text"] for line in inputs.phrases}
+    for phrase in inputs.named(PHRASE):
+        _tell_flat(phrase, settings)
+        text = text_by_phrase.get((phrase.image_id, phrase.key))
         if text is None:
-            how.note("nothing_left", one.facts)
+            settings.note("nothing_left", phrase.facts)
         elif COORDINATES.search(text):
-            how.note("bad_form", one.facts)
-        elif one.boxes:
+            settings.note("bad_form", phrase.facts)
+        elif phrase.boxes:
             words = plain(text)
-            slots, boxes = {"phrase": words, "boxes": slot("phrase")}, {"phrase": one.boxes}
-            yield Unit(one.image_id, one.key, (Part("some", slots, boxes, one.facts, asked=words),))
+            slots, boxes = {"phrase": words, "boxes": slot("phrase")}, {"phrase": phrase.boxes}
+            yield Unit(phrase.image_id, phrase.key, (Part("some", slots, boxes, phrase.facts, asked=words),))
 
 
-def conversations(given: Given, how: How, grounded: bool) -> Iterator[Unit]:
+def conversations(inputs: Given, settings: How, grounded: bool) -> Iterator[Unit]:
     """Yield the conversations of a kind, whose turns are worded already."""
-    del how
-    for line in given.conversations:
-        if line["grounded"] == grounded and line["image_id"] in given.images:
-            turns = tuple(Turn(one["question"], one["answer"], one.get("wording", "")) for one in line["turns"])
-            boxes = {name: tuple(map(tuple, held)) for name, held in line["boxes"].items()}
+    del settings
+    for line in inputs.conversations:
+        if line["grounded"] == grounded and line["image_id"] in inputs.images:
+            turns = tuple(Turn(turn["question"], turn["answer"], turn.get("wording", "")) for turn in line["turns"])
+            boxes = {name: tuple(map(tuple, slot_boxes)) for name, slot_boxes in line["boxes"].items()}
             part = Part("", {}, boxes, tuple(line["facts"]), None, tuple(line["mask_ids"]), line["engine"], turns)
             yield Unit(line["image_id"], line["conversation_id"], (part,))
 
 
-def absent(given: Given) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+def absent(inputs: Given) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     """Yield (image, finding, facts) of findings that an image does not have, of those that the source has boxes of.
 
     With labels: what the dataset's global negatives, or the report, deny. Without: what nobody drew.
     """
-    known = label_names()
-    drawn = given.facts.filter(kind=BOX).select("image_id", "name").unique()
-    held = {(image_id, name) for image_id, name in drawn.iter_rows()}
-    held |= {(image_id, name) for image_id, some in given.present.items() for name in some}
-    asked = given.whole.boxed
-    if not given.whole.labelled:
-        yield from ((one, name, ()) for one in sorted(given.images) for name in asked if (one, name) not in held)
+    label_resource = label_names()
+    box_facts = inputs.facts.filter(kind=BOX).select("image_id", "name").unique()
+    present_findings = {(image_id, name) for image_id, name in box_facts.iter_rows()}
+    present_findings |= {
+        (image_id, name) for image_id, finding_names in inputs.present.items() for name in finding_names
+    }
+    boxed_names = inputs.whole.boxed
+    if not inputs.whole.labelled:
+        yield from (
+            (image_id, name, ())
+            for image_id in sorted(inputs.images)
+            for name in boxed_names
+            if (image_id, name) not in present_findings
+        )
         return
     denied: dict[tuple[str, str], tuple[str, ...]] = {}
-    for pair in given.pairs:
+    for pair in inputs.pairs:
         if not pair["seg"] and pair["type"] == "global":
-            for name in known.lesions.get(pair["target"], ()):
+            for name in label_resource.lesions.get(pair["target"], ()):
                 denied[pair["image_id"], name] = (pair["pair_id"],)
-    labels = given.facts.filter(pl.col("reader").is_null(), pl.col("name").is_in(asked), kind=LABEL, stated=DENIED)
+    labels = inputs.facts.filter(
+        pl.col("reader").is_null(), pl.col("name").is_in(boxed_names), kind=LABEL, stated=DENIED
+    )
     for image_id, name, fact_id in labels.select("image_id", "name", "fact_id").iter_rows():
         denied.setdefault((image_id, name), (fact_id,))
     for (image_id, name), facts in sorted(denied.items()):
-        if image_id in given.images and name in asked and (image_id, name) not in held:
+        if image_id in inputs.images and name in boxed_names and (image_id, name) not in present_findings:
             yield image_id, name, facts
 
 
-def absent_unit(how: How, image_id: str, name: str, facts: tuple[str, ...]) -> Unit:
+def absent_unit(settings: How, image_id: str, name: str, facts: tuple[str, ...]) -> Unit:
     """Return the question for a finding that is not there."""
-    words = names().say(name, how.case)
+    words = names().say(name, settings.case)
     slots = {"finding": words, "a finding": names().with_article(words)}
     return Unit(image_id, f"absent/{image_id}/{name}", (Part("none", slots, facts=facts, asked=name),))
 
 
-def ils(given: Given, how: How, form: str) -> Iterator[Unit]:
+def ils(inputs: Given, settings: How, form: str) -> Iterator[Unit]:
     """Yield the pairs of the ILS dataset, positives and as many negatives. form: boxes or seg.
 
     A negative has a [SEG] too, of an empty mask: its id is empty.
     """
-    for pair in given.pairs:
-        if pair["pair_id"] not in how.pairs:
+    for pair in inputs.pairs:
+        if pair["pair_id"] not in settings.pairs:
             continue
-        said = pair["answer"].replace(SEG, "").strip()
+        answer_text = pair["answer"].replace(SEG, "").strip()
         mask = pair["mask_id"] or ""
-        same = {"facts": (pair["pair_id"],), "asked": pair["target"]}
+        shared_fields = {"facts": (pair["pair_id"],), "asked": pair["target"]}
         if form == "seg":
             turns = (Turn(pair["instruction"], pair["answer"], f"ils:{pair['type']}"),)
-            yield Unit(pair["image_id"], pair["pair_id"], (Part("", {}, mask_ids=(mask,), given=turns, **same),))
+            yield Unit(
+                pair["image_id"], pair["pair_id"], (Part("", {}, mask_ids=(mask,), given=turns, **shared_fields),)
+            )
             continue
         name = pair["target"]
-        boxes = given.areas.get(mask, ()) if pair["seg"] else ()
+        boxes = inputs.areas.get(mask, ()) if pair["seg"] else ()
         if pair["seg"] and not boxes:
-            how.note("no_area", [pair["pair_id"]])
+            settings.note("no_area", [pair["pair_id"]])
             continue
-        slots = {"instruction": pair["instruction"], "boxes": slot(name), "answer": f"{said} " if said else ""}
+        slots = {
+            "instruction": pair["instruction"],
+            "boxes": slot(name),
+            "answer": f"{answer_text} " if answer_text else "",
+        }
         if not pair["seg"]:
-            slots = {"instruction": pair["instruction"], "answer": said}
-        part = Part("some" if boxes else "none", slots, {name: boxes} if boxes else {}, **same)
+            slots = {"instruction": pair["instruction"], "answer": answer_text}
+        part = Part("some" if boxes else "none", slots, {name: boxes} if boxes else {}, **shared_fields)
         yield Unit(pair["image_id"], pair["pair_id"], (part,))
 
 
 def balanced(pairs: Iterable[Mapping], seed: int) -> frozenset[str]:
     """Return the ids of the positive pairs of each split and of as many negatives, drawn by their ids."""
-    held: dict[tuple[str, bool], list[str]] = {}
+    ids_by_stratum: dict[tuple[str, bool], list[str]] = {}
     for pair in pairs:
-        held.setdefault((pair["split"], bool(pair["seg"])), []).append(pair["pair_id"])
-    kept: set[str] = set()
-    for split in sorted({split for split, _ in held}):
-        positive, negative = held.get((split, True), []), sorted(held.get((split, False), []))
-        kept.update(positive, rng(seed, "ils", split).sample(negative, min(len(negative), len(positive))))
-    return frozenset(kept)
+        ids_by_stratum.setdefault((pair["split"], bool(pair["seg"])), []).append(pair["pair_id"])
+    selected_ids: set[str] = set()
+    for split in sorted({split for split, _ in ids_by_stratum}):
+        positive, negative = ids_by_stratum.get((split, True), []), sorted(ids_by_stratum.get((split, False), []))
+        selected_ids.update(positive, rng(seed, "ils", split).sample(negative, min(len(negative), len(positive))))
+    return frozenset(selected_ids)
 
 
 def plain(text: str) -> str:
     """Return a phrase as data within quotes: without quotes, brackets that mean a slot, line breaks and full stop."""
-    told = "".join(WORD.get(letter, letter) for letter in text)
-    return " ".join(told.split()).rstrip(".")
+    safe_text = "".join(WORD.get(letter, letter) for letter in text)
+    return " ".join(safe_text.split()).rstrip(".")
 
 
-def _boxed(one: Named, what: str, how: How) -> Part:
-    words = names().say(one.name, how.case)
-    slots = {what: words, f"a {what}": names().with_article(words), "boxes": slot(one.name)}
-    return Part("some", slots, {one.name: one.boxes}, one.facts, asked=one.name)
+def _boxed(named_boxes: Named, slot_name: str, settings: How) -> Part:
+    words = names().say(named_boxes.name, settings.case)
+    slots = {slot_name: words, f"a {slot_name}": names().with_article(words), "boxes": slot(named_boxes.name)}
+    return Part("some", slots, {named_boxes.name: named_boxes.boxes}, named_boxes.facts, asked=named_boxes.name)
 
 
-def _tell_flat(one: Named, how: How) -> None:
-    if one.flat:
-        how.note("no_area", one.flat)
+def _tell_flat(named_boxes: Named, settings: How) -> None:
+    if named_boxes.flat:
+        settings.note("no_area", named_boxes.flat)
 
 
-def _read(given: Given, image_id: str) -> bool:
+def _read(inputs: Given, image_id: str) -> bool:
     """Whether the source has looked at an image without a box: its labels say so, or it has no labels at all."""
-    return image_id in given.stated or not given.whole.labelled
+    return image_id in inputs.stated or not inputs.whole.labelled
 
 
 ABSENT, PRESENT = "absent_grounding", "abnormality_grounding"

@@ -31,13 +31,13 @@ class Wordings:
 @cache
 def wordings() -> dict[str, Wordings]:
     """Return {task: its wordings}."""
-    held = yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
-    found = {}
-    for task, told in held.items():
-        asked = held[ASKED_AS.get(task, task)]["questions"]
-        questions = {key: text for register in asked.values() for key, text in register.items()}
-        found[task] = Wordings(questions, {kind: told[kind] for kind in KINDS if kind in told})
-    return found
+    resource = yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
+    wordings_by_task = {}
+    for task, task_entry in resource.items():
+        questions_by_register = resource[ASKED_AS.get(task, task)]["questions"]
+        questions = {key: text for register in questions_by_register.values() for key, text in register.items()}
+        wordings_by_task[task] = Wordings(questions, {kind: task_entry[kind] for kind in KINDS if kind in task_entry})
+    return wordings_by_task
 
 
 def fill(text: str, slots: Mapping[str, str]) -> str:
@@ -45,8 +45,8 @@ def fill(text: str, slots: Mapping[str, str]) -> str:
 
     What is filled in is not looked at again: braces in it stay. Raises KeyError for a slot that is not given.
     """
-    made = SLOT.sub(lambda slot: slots[slot[1]], text)
-    return made[:1].upper() + made[1:]
+    filled_text = SLOT.sub(lambda slot: slots[slot[1]], text)
+    return filled_text[:1].upper() + filled_text[1:]
 
 
 def turn(task: str, kind: str, drawn_for: tuple, number: int, slots: Mapping[str, str]) -> Turn:
@@ -55,11 +55,17 @@ def turn(task: str, kind: str, drawn_for: tuple, number: int, slots: Mapping[str
     ``kind``: of the answer; ``drawn_for``: (seed, source, id of the fact or image); ``number``: the pass. The ids of
     the questions stand in an order that is drawn once, so that none comes twice before all have come.
     """
-    held = wordings()[task]
-    order, frames = _order(task, drawn_for), list(held.answers[kind])
-    asked, answered = order[number % len(order)], frames[stable_hash(*drawn_for, task, number) % len(frames)]
-    question, answer = fill(held.questions[asked], slots), fill(held.answers[kind][answered], slots)
-    return Turn(question, answer, f"{task}:{asked}/{answered}")
+    task_wordings = wordings()[task]
+    order, answer_ids = _order(task, drawn_for), list(task_wordings.answers[kind])
+    question_id, answer_id = (
+        order[number % len(order)],
+        answer_ids[stable_hash(*drawn_for, task, number) % len(answer_ids)],
+    )
+    question, answer = (
+        fill(task_wordings.questions[question_id], slots),
+        fill(task_wordings.answers[kind][answer_id], slots),
+    )
+    return Turn(question, answer, f"{task}:{question_id}/{answer_id}")
 
 
 @lru_cache(maxsize=64)

@@ -47,9 +47,9 @@ class Writer:
 
     def __init__(
         self, options: PartOptions, rows: Sequence[Row], draws: Draws | None = None,
-        pairs: frozenset[str] = frozenset(), gone: Mapping[str, str] | None = None,
+        pairs: frozenset[str] = frozenset(), reason_by_image: Mapping[str, str] | None = None,
     ):  # fmt: skip
-        self.options, self.rows, self.draws, self.gone = options, rows, draws or Draws(), gone or {}
+        self.options, self.rows, self.draws, self.gone = options, rows, draws or Draws(), reason_by_image or {}
         self.index: list[pl.DataFrame] = []
         self.left: Counter[tuple[str, str]] = Counter()
         self.how = How(options.regions, options.label_case, options.seed, self._note, pairs)
@@ -58,53 +58,53 @@ class Writer:
     def _note(self, reason: str, ids: Sequence[str]) -> None:
         self._block.reasons.update(dict.fromkeys(ids, reason))
 
-    def records(self, given: Given) -> Iterator[Record]:
+    def records(self, inputs: Given) -> Iterator[Record]:
         """Yield the samples of a block, of all rows."""
         self._block, index = leaving.Block(), []
         for row in self.rows:
-            units = self._absent(given) if row.task == ABSENT else MAKERS[row.task](given, self.how)
+            units = self._absent(inputs) if row.task == ABSENT else MAKERS[row.task](inputs, self.how)
             for unit in units:
-                yield from self._of(row, given, unit, index)
+                yield from self._of(row, inputs, unit, index)
         self.index.append(pl.DataFrame(index, schema=schema(INDEX), orient="row"))
-        asked = {row.task for row in self.rows}
-        self.left += leaving.counted(given, self._block, asked, self.gone, self.how.pairs)
+        task_names = {row.task for row in self.rows}
+        self.left += leaving.counted(inputs, self._block, task_names, self.gone, self.how.pairs)
 
-    def _of(self, row: Row, given: Given, unit: Unit, index: list[tuple]) -> Iterator[Record]:
-        image = given.images[unit.image_id]
+    def _of(self, row: Row, inputs: Given, unit: Unit, index: list[tuple]) -> Iterator[Record]:
+        image = inputs.images[unit.image_id]
         split = row.split_of(image["split"])
-        counted = (LINES.get(row.task, ""), unit.key)
+        unit_key = (LINES.get(row.task, ""), unit.key)
         if not self.draws.leaves(row.task, split, unit.image_id):
-            self._block.passed.add(counted)
+            self._block.passed.add(unit_key)
             return
         passes = row.repeat if split == TRAIN or not unit.again else 1
-        self._block.asked.add(counted)
+        self._block.asked.add(unit_key)
         for number in range(passes):
             if (part := unit.part(number)) is None:
                 break
-            one = self._record(row, given, unit, part, image | {"split": split}, number)
+            sample = self._record(row, inputs, unit, part, image | {"split": split}, number)
             new = number == 0 or not unit.again
             index.append((
-                one.sample_id, one.task, one.source, one.split, image["split"], one.subject_id, one.image_id,
+                sample.sample_id, sample.task, sample.source, sample.split, image["split"], sample.subject_id, sample.image_id,
                 image["view"], unit.key, number, len(part.facts) if new else 0,
             ))  # fmt: skip
             self._block.used.update(part.facts)
-            yield one
+            yield sample
 
-    def _absent(self, given: Given) -> Iterator[Unit]:
+    def _absent(self, inputs: Given) -> Iterator[Unit]:
         """Yield the questions for absent findings."""
-        asked = self.draws.absent.filter(pl.col("image_id").is_in(list(given.images)))
-        wanted = set(asked.select("image_id", "name").iter_rows())
-        for image_id, name, facts in tasks.absent(given):
-            if (image_id, name) in wanted:
+        absences = self.draws.absent.filter(pl.col("image_id").is_in(list(inputs.images)))
+        wanted_pairs = set(absences.select("image_id", "name").iter_rows())
+        for image_id, name, facts in tasks.absent(inputs):
+            if (image_id, name) in wanted_pairs:
                 yield tasks.absent_unit(self.how, image_id, name, facts)
 
-    def _record(self, row: Row, given: Given, unit: Unit, part: tasks.Part, image: Mapping, number: int) -> Record:
-        drawn = (self.options.seed, row.source, unit.key)
-        turns = part.given or (turn(row.task, part.kind, drawn, number, part.slots),)
+    def _record(self, row: Row, inputs: Given, unit: Unit, part: tasks.Part, image: Mapping, number: int) -> Record:
+        seed_parts = (self.options.seed, row.source, unit.key)
+        turns = part.given or (turn(row.task, part.kind, seed_parts, number, part.slots),)
         name = f"r{stable_hash(row.task, row.source, unit.key, number):016x}"
         return record(
-            name, row.task, image, turns, boxes=part.boxes, labels=given.present.get(unit.image_id),
-            mask_ids=part.mask_ids, facts=part.facts, engine=part.engine, number=number, asked=part.asked,
+            name, row.task, image, turns, boxes=part.boxes, labels=inputs.present.get(unit.image_id),
+            mask_ids=part.mask_ids, facts=part.facts, engine=part.engine, number=number, target=part.asked,
         )  # fmt: skip
 
 
@@ -120,26 +120,28 @@ def run(
     """
     cv2.setNumThreads(1)
     rows = [row for row in as_rows(options.rows) if row.used]
-    known = read_table(images)
-    sizes = sizes_of(known, frames)
-    torn = set(read_table(conflicts).filter(source=options.source)["image_id"])
-    gone = {
-        one: "split_conflict" if one in torn else "no_image"
-        for one in known["image_id"]
-        if one in torn or one not in sizes
+    image_table = read_table(images)
+    sizes = sizes_of(image_table, frames)
+    conflict_ids = set(read_table(conflicts).filter(source=options.source)["image_id"])
+    reason_by_image = {
+        image_id: "split_conflict" if image_id in conflict_ids else "no_image"
+        for image_id in image_table["image_id"]
+        if image_id in conflict_ids or image_id not in sizes
     }
-    held = known.filter(~pl.col("image_id").is_in(list(gone)))
-    shown = set(held["image_id"])
-    offered = (line for path in pairs for line in read_lines(path) if line["image_id"] in shown)
-    told = [{name: line[name] for name in ("pair_id", "split", "seg", "mask_id", "image_id")} for line in offered]
-    asked = tasks.balanced(told, options.seed)
-    areas = areas_of(told, frames, masks, options.smallest) if masks else {}
+    usable_images = image_table.filter(~pl.col("image_id").is_in(list(reason_by_image)))
+    usable_ids = set(usable_images["image_id"])
+    offered = (line for path in pairs for line in read_lines(path) if line["image_id"] in usable_ids)
+    pair_rows = [{name: line[name] for name in ("pair_id", "split", "seg", "mask_id", "image_id")} for line in offered]
+    balanced_ids = tasks.balanced(pair_rows, options.seed)
+    areas = areas_of(pair_rows, frames, masks, options.smallest) if masks else {}
     lines = {"texts": [texts], "phrases": [phrases], "conversations": conversations, "pairs": pairs}
-    with Blocks(options.source, held, facts, sizes, lines, areas) as blocks:
-        how = How(options.regions, options.label_case, options.seed, pairs=asked)
-        writer = Writer(options, rows, drawn(blocks, rows, how, options.absent_share), asked, gone)
-        made = (line_of(one) for given in blocks.each() for one in writer.records(given))
-        write_lines(lines_out, made)
+    with Blocks(options.source, usable_images, facts, sizes, lines, areas) as blocks:
+        settings = How(options.regions, options.label_case, options.seed, pairs=balanced_ids)
+        writer = Writer(
+            options, rows, drawn(blocks, rows, settings, options.absent_share), balanced_ids, reason_by_image
+        )
+        sample_lines = (line_of(sample) for inputs in blocks.each() for sample in writer.records(inputs))
+        write_lines(lines_out, sample_lines)
         write_table(index, pl.concat(writer.index), INDEX)
-        write_table(left, leaving.left_table(blocks, writer.left, gone), LEFT)
+        write_table(left, leaving.left_table(blocks, writer.left, reason_by_image), LEFT)
         log.info("%s: %d lines of %d tasks", options.source, sum(map(len, writer.index)), len(rows))

@@ -51,65 +51,65 @@ def read_vindr(options: ReadOptions) -> Held:
 
     Raises UserError for a folder without a table of boxes.
     """
-    held, images = Held(), []
+    records, images = Held(), []
     for split, names in VINDR.items():
-        path = next((one for name in names if (one := _packed(options.folder / name))), None)
+        path = next((table_path for name in names if (table_path := _packed(options.folder / name))), None)
         if path is None:
             continue
-        regions, seen = read_annotations(options.key, path, "vindr")
+        regions, image_names = read_annotations(options.key, path, "vindr")
         folders = (options.pictures / split, options.pictures)
-        images += _images(regions, seen, lambda image, split=split: split, folders)
-        _count_rows(held, options.key, path)
+        images += _images(regions, image_names, lambda image, split=split: split, folders)
+        _count_rows(records, options.key, path)
     if not images:
         raise UserError(
             f"{options.key}: {options.folder} has neither {VINDR['train'][0]} nor {VINDR['train'][-1]}: "
             "give the folder of VinDr-CXR or of VinBigData"
         )
-    _tell_unknown(held, (region.label for one in images for region in one.regions))
-    _add(held, options, images)
+    _tell_unknown(records, (region.label for image in images for region in image.regions))
+    _add(records, options, images)
     for split, names in image_labels.FILES.items():
-        if path := next((one for name in names if (one := _packed(options.folder / name))), None):
-            image_labels.add_image_labels(held, options.key, split, path)
-    return held
+        if path := next((table_path for name in names if (table_path := _packed(options.folder / name))), None):
+            image_labels.add_image_labels(records, options.key, split, path)
+    return records
 
 
-def _count_rows(held: Held, key: str, path: Path) -> None:
+def _count_rows(records: Held, key: str, path: Path) -> None:
     """Count the rows of a table: of boxes, and of readers who saw none."""
     names = read_frame(path, key, ("class_name",))["class_name"].str.to_lowercase()
-    held.rows[BOX] += len(names)
-    held.gone[BOX, "no_finding"] += int(names.is_in(NO_FINDING).sum())
+    records.rows[BOX] += len(names)
+    records.gone[BOX, "no_finding"] += int(names.is_in(NO_FINDING).sum())
 
 
-def _tell_unknown(held: Held, labels: Iterable[str]) -> None:
+def _tell_unknown(records: Held, labels: Iterable[str]) -> None:
     """Count the boxes of each class that VinDr-CXR is not known to have; they are kept under their own names."""
     unknown = Counter(label for label in labels if label.strip() and label not in CLASSES)
     for label, number in sorted(unknown.items()):
-        held.counts[f"unknown_label: {shown(label)}"] += number
+        records.counts[f"unknown_label: {shown(label)}"] += number
     if unknown:
         log.warning("%d classes are none of VinDr-CXR's, their boxes are kept: see counts.tsv", len(unknown))
 
 
 def read_box_file(options: ReadOptions) -> Held:
     """Return the images of a file of boxes in a format of ``agreement``; without a split, it is drawn by subject."""
-    regions, seen = read_annotations(options.key, options.folder, options.source["format"])
-    by_table = {one.image: split_name(one.split) or "" for one in regions if one.split}
-    without = ((subject_of(image, options), "") for image in seen if not by_table.get(image))
+    regions, image_names = read_annotations(options.key, options.folder, options.source["format"])
+    by_table = {region.image: split_name(region.split) or "" for region in regions if region.split}
+    without = ((subject_of(image, options), "") for image in image_names if not by_table.get(image))
     by_hash = subject_splits(without, options.shares, options.seed)
 
     def split_of(image: str) -> str:
         return by_table.get(image) or by_hash[subject_of(image, options)]
 
     folder = Path(options.source["pictures"]) if options.source["pictures"] else options.folder.parent
-    held = Held()
-    held.rows[BOX] = len(regions)
-    _add(held, options, _images(regions, seen, split_of, (folder, folder / "images")))
-    return held
+    records = Held()
+    records.rows[BOX] = len(regions)
+    _add(records, options, _images(regions, image_names, split_of, (folder, folder / "images")))
+    return records
 
 
 def subject_of(image: str, options: ReadOptions) -> str:
     """Return an image's subject: the first group of the setting's expression, or the image itself."""
-    found = re.search(options.source["subject"], image) if options.source["subject"] else None
-    return (found and found.group(1)) or image_name("{stem}", image)
+    match = re.search(options.source["subject"], image) if options.source["subject"] else None
+    return (match and match.group(1)) or image_name("{stem}", image)
 
 
 def fused(
@@ -127,36 +127,38 @@ def fused(
     group = np.array([number[image, name] for image, name, _, _ in regions])
     boxes = np.array([box for *_, box in regions], np.float64)
     order = in_order(boxes, group, np.array([reader for _, _, reader, _ in regions]))
-    found = fuse_groups(boxes[order], group[order], iou)
-    of = np.empty(len(found.boxes), np.int64)
-    of[found.member_of[found.member_of >= 0]] = group[order][found.member_of >= 0]
-    result = []
-    for place, box in zip(of, found.boxes, strict=True):
+    fused_boxes = fuse_groups(boxes[order], group[order], iou)
+    group_of_box = np.empty(len(fused_boxes.boxes), np.int64)
+    group_of_box[fused_boxes.member_of[fused_boxes.member_of >= 0]] = group[order][fused_boxes.member_of >= 0]
+    image_boxes = []
+    for place, box in zip(group_of_box, fused_boxes.boxes, strict=True):
         image, name = names[place]
         rows, columns = sizes.get(image) or (None, None)
         if rows and columns:
             scale = np.array([columns, rows, columns, rows], np.float64)
             box = np.round(box / scale, decimals) * scale
-        result.append((image, name, box))
-    return result
+        image_boxes.append((image, name, box))
+    return image_boxes
 
 
 def _packed(path: Path) -> Path | None:
-    return next((one for one in (path, path.with_name(f"{path.name}.gz")) if one.is_file()), None)
+    return next((candidate for candidate in (path, path.with_name(f"{path.name}.gz")) if candidate.is_file()), None)
 
 
-def _images(regions: Iterable[Annotation], seen: Iterable[str], split_of, folders: Sequence[Path]) -> list[Found]:
-    held: dict[str, list[Annotation]] = {image: [] for image in sorted(seen)}
-    for one in regions:
-        held.setdefault(one.image, []).append(one)
+def _images(
+    regions: Iterable[Annotation], image_names: Iterable[str], split_of, folders: Sequence[Path]
+) -> list[Found]:
+    regions_by_image: dict[str, list[Annotation]] = {image: [] for image in sorted(image_names)}
+    for region in regions:
+        regions_by_image.setdefault(region.image, []).append(region)
     return [
         Found(
             image,
             split_of(image),
-            of,
+            image_regions,
             [folder / f"{name}{ending}" for folder in folders for name in _spellings(image) for ending in ENDINGS],
         )
-        for image, of in sorted(held.items())
+        for image, image_regions in sorted(regions_by_image.items())
     ]
 
 
@@ -166,77 +168,79 @@ def _spellings(image: str) -> list[str]:
     return list(dict.fromkeys([image, plain, *(unicodedata.normalize(form, plain) for form in ("NFC", "NFD"))]))
 
 
-def _add(held: Held, options: ReadOptions, images: Sequence[Found]) -> None:
+def _add(records: Held, options: ReadOptions, images: Sequence[Found]) -> None:
     """Add images with their boxes; one whose picture is missing or cannot be read is left out with its boxes."""
     sizes: dict[str, tuple[int, int]] = {}
     readers: list[tuple[str, str, str, np.ndarray]] = []
-    several = any(region.reader for one in images for region in one.regions)
-    held.rows[IMAGES] += len(images)
-    for one in images:
-        held.counts["images in tables"] += 1
-        held.counts["table rows"] += len(one.regions)
-        image_id = image_name("{stem}", one.image_id)
+    several = any(region.reader for image in images for region in image.regions)
+    records.rows[IMAGES] += len(images)
+    for image in images:
+        records.counts["images in tables"] += 1
+        records.counts["table rows"] += len(image.regions)
+        image_id = image_name("{stem}", image.image_id)
         try:
-            path, header = _header(one)
+            path, header = _header(image)
         except Rejected as rejected:
-            _leave_out(held, rejected.reason, image_id, one.regions, rejected.detail)
+            _leave_out(records, rejected.reason, image_id, image.regions, rejected.detail)
             continue
         stored, turn = header.size, header.turn
         size = turn.shape(stored)
-        drawn = {region.size for region in one.regions if region.size}
-        reason = "duplicate_image" if image_id in sizes else "shape_mismatch" if drawn - {stored} else ""
+        annotated_sizes = {region.size for region in image.regions if region.size}
+        reason = "duplicate_image" if image_id in sizes else "shape_mismatch" if annotated_sizes - {stored} else ""
         if reason:
-            _leave_out(held, reason, image_id, one.regions)
+            _leave_out(records, reason, image_id, image.regions)
             continue
         sizes[image_id] = size
-        regions = [_upright(region, turn, stored) for region in one.regions if region.label.strip()]
-        for _ in range(len(one.regions) - len(regions)):
-            held.leave_out("unknown_label", image_id, detail=NAMELESS, of=BOX)
-        subject = subject_of(one.image_id, options)
-        held.images.append(_image(image_id, subject, one.split, size, path, options.name))
-        if several and one.split in options.fusion["splits"]:
-            readers += _of_readers(held, image_id, regions, size, options.min_box)
+        regions = [_upright(region, turn, stored) for region in image.regions if region.label.strip()]
+        for _ in range(len(image.regions) - len(regions)):
+            records.leave_out("unknown_label", image_id, detail=NAMELESS, record_kind=BOX)
+        subject = subject_of(image.image_id, options)
+        records.images.append(_image(image_id, subject, image.split, size, path, options.name))
+        if several and image.split in options.fusion["splits"]:
+            readers += _of_readers(records, image_id, regions, size, options.min_box)
         else:
-            _as_they_are(held, image_id, regions, size, options.min_box)
-    held.kept.update({IMAGES: len(held.images), BOX: len(held.facts)})
+            _as_they_are(records, image_id, regions, size, options.min_box)
+    records.kept.update({IMAGES: len(records.images), BOX: len(records.facts)})
     for image_id, name, box in fused(readers, sizes, options.fusion["iou"], options.fusion["decimals"]):
-        held.kept[FUSED] += add_boxes(held, image_id, BOX, name, box[None], sizes[image_id], options.min_box, of=FUSED)
-        held.rows[FUSED] += 1
-    held.counts["fused boxes"] += held.rows[FUSED]
+        records.kept[FUSED] += add_boxes(
+            records, image_id, BOX, name, box[None], sizes[image_id], options.min_box, of=FUSED
+        )
+        records.rows[FUSED] += 1
+    records.counts["fused boxes"] += records.rows[FUSED]
 
 
-def _leave_out(held: Held, reason: str, image_id: str, regions: Sequence[Annotation], detail: str = "") -> None:
+def _leave_out(records: Held, reason: str, image_id: str, regions: Sequence[Annotation], detail: str = "") -> None:
     """Leave an image out with all its boxes: a row of each, or one of an image without."""
-    held.gone[IMAGES, reason] += 1
+    records.gone[IMAGES, reason] += 1
     for _ in regions:
-        held.leave_out(reason, image_id, detail=detail, of=BOX)
+        records.leave_out(reason, image_id, detail=detail, record_kind=BOX)
     if not regions:
-        held.leave_out(reason, image_id, detail=detail)
+        records.leave_out(reason, image_id, detail=detail)
 
 
-def _of_readers(held: Held, image_id: str, regions: Sequence[Annotation], size: tuple, least: float) -> list[tuple]:
+def _of_readers(records: Held, image_id: str, regions: Sequence[Annotation], size: tuple, least: float) -> list[tuple]:
     """Add each reader's boxes to the facts, with the reader's name, and return those that can be fused."""
-    found = []
-    for one in regions:
-        box = np.array([corners(one) or (np.nan,) * 4], np.float64)
+    reader_boxes = []
+    for region in regions:
+        box = np.array([corners(region) or (np.nan,) * 4], np.float64)
         tidy = clean(box, np.array([size], np.float64), least)
-        held.counts["boxes with swapped corners"] += tidy.swapped
-        held.counts["boxes clipped"] += tidy.clipped
+        records.counts["boxes with swapped corners"] += tidy.swapped
+        records.counts["boxes clipped"] += tidy.clipped
         if not tidy.area[0]:
-            held.leave_out("no_area", image_id, detail=one.label, of=BOX)
+            records.leave_out("no_area", image_id, detail=region.label, record_kind=BOX)
             continue
-        reader = one.reader or "reader"
-        held.facts += box_facts(image_id, BOX, one.label, tidy.boxes, reader=reader)
-        found.append((image_id, one.label, reader, tidy.boxes[0]))
-    return found
+        reader = region.reader or "reader"
+        records.facts += box_facts(image_id, BOX, region.label, tidy.boxes, reader=reader)
+        reader_boxes.append((image_id, region.label, reader, tidy.boxes[0]))
+    return reader_boxes
 
 
-def _as_they_are(held: Held, image_id: str, regions: Sequence[Annotation], size: tuple, least: float) -> None:
+def _as_they_are(records: Held, image_id: str, regions: Sequence[Annotation], size: tuple, least: float) -> None:
     by_name: dict[str, list] = {}
-    for one in regions:
-        by_name.setdefault(one.label, []).append(corners(one) or (np.nan,) * 4)
+    for region in regions:
+        by_name.setdefault(region.label, []).append(corners(region) or (np.nan,) * 4)
     for name, boxes in sorted(by_name.items()):
-        add_boxes(held, image_id, BOX, name, np.array(boxes, np.float64), size, least)
+        add_boxes(records, image_id, BOX, name, np.array(boxes, np.float64), size, least)
 
 
 def _upright(region: Annotation, turn: Turn, stored: tuple[int, int]) -> Annotation:
@@ -247,9 +251,9 @@ def _upright(region: Annotation, turn: Turn, stored: tuple[int, int]) -> Annotat
     return replace(region, box=tuple(upright), drawn=None, size=turn.shape(stored))
 
 
-def _header(one: Found) -> tuple[Path, Header]:
+def _header(image: Found) -> tuple[Path, Header]:
     """Return the file of an image and its header, with a size. Raises Rejected if it is missing or cannot be read."""
-    path = next((path for path in one.paths if path.is_file()), None)
+    path = next((path for path in image.paths if path.is_file()), None)
     if path is None:
         raise Rejected("missing_file")
     header = read_header(str(path))

@@ -16,20 +16,20 @@ META = ("image_id", "study_id", "subject_id", "split", "view", "sex")
 
 def read_chexpert(options: ReadOptions) -> Held:
     """Return the frontal images of the tables with their labels. Raises UserError for a folder without a table."""
-    found = {split: chexpert.find(options.folder, name) for split, name in chexpert.TABLES.items()}
+    path_by_split = {split: chexpert.find(options.folder, name) for split, name in chexpert.TABLES.items()}
     unknown: Counter[str] = Counter()
-    parts = [chexpert.read(options.key, path, split, unknown) for split, path in found.items() if path]
+    parts = [chexpert.read(options.key, path, split, unknown) for split, path in path_by_split.items() if path]
     if not parts:
         names = ", ".join(chexpert.TABLES.values())
         raise UserError(f"{options.key}: {options.folder} holds none of {names}: give the folder of CheXpert's tables")
-    held, table = Held(), pl.concat(parts)
-    held.tell_unknown(unknown)
-    held.counts["table rows"] = held.rows[IMAGES] = table.height
-    kept = _kept(held, table)
-    held.images += [_image(row, options) for row in kept.iter_rows(named=True)]
-    held.tables.append(label_facts(kept, LABELS, options.uncertain))
-    held.kept[IMAGES] = held.tables[0]["image_id"].n_unique()
-    return held
+    records, table = Held(), pl.concat(parts)
+    records.tell_unknown(unknown)
+    records.counts["table rows"] = records.rows[IMAGES] = table.height
+    frontal_rows = _kept(records, table)
+    records.images += [_image(row, options) for row in frontal_rows.iter_rows(named=True)]
+    records.tables.append(label_facts(frontal_rows, LABELS, options.uncertain))
+    records.kept[IMAGES] = records.tables[0]["image_id"].n_unique()
+    return records
 
 
 def read_chexpert_plus(options: ReadOptions) -> Held:
@@ -38,42 +38,44 @@ def read_chexpert_plus(options: ReadOptions) -> Held:
     if path is None:
         raise UserError(f"{options.key}: {options.folder} lacks {chexpert_plus.TABLE}: give CheXpert Plus's folder")
     table = chexpert_plus.read(options.key, path)
-    held = Held()
-    held.counts["table rows"] = held.rows[IMAGES] = table.height
+    records = Held()
+    records.counts["table rows"] = records.rows[IMAGES] = table.height
     splits = {text: split_name(text) or None for text in table["split"].unique()}
     table = table.with_columns(pl.col("split").replace_strict(splits, return_dtype=pl.String))
     for row in table.filter(pl.col("split").is_null()).iter_rows(named=True):
-        held.leave_out("no_split", row["image_id"], row["study_id"], of=IMAGES)
-    kept = _kept(held, table.drop_nulls("split"))
-    held.images += [_image(row, options) for row in kept.iter_rows(named=True)]
+        records.leave_out("no_split", row["image_id"], row["study_id"], record_kind=IMAGES)
+    frontal_rows = _kept(records, table.drop_nulls("split"))
+    records.images += [_image(row, options) for row in frontal_rows.iter_rows(named=True)]
     file = options.folder / chexpert_plus.LABEL_FILE
     if file.is_file():
-        every = chexpert_plus.read_labels(options.key, file)
-        labels = every.unique("path", keep="first", maintain_order=True)
-        joined = kept.join(labels.with_columns(known=pl.lit(True)), on="path", how="left")
-        count_labels(held, every, "path", joined)
+        all_labels = chexpert_plus.read_labels(options.key, file)
+        labels = all_labels.unique("path", keep="first", maintain_order=True)
+        joined = frontal_rows.join(labels.with_columns(known=pl.lit(True)), on="path", how="left")
+        count_labels(records, all_labels, "path", joined)
         for row in joined.filter(pl.col("known").is_null()).iter_rows(named=True):
-            held.leave_out("no_labels", row["image_id"], row["study_id"])
-        held.tables.append(label_facts(joined.drop_nulls("known"), LABELS, options.uncertain))
-    for (study_id,), rows in kept.group_by("study_id", maintain_order=True):
-        _add_text(held, options, study_id, rows)
-    held.rows[TEXTS] = kept["study_id"].n_unique()
-    held.kept.update({IMAGES: len(held.images), TEXTS: len(held.texts)})
-    return held
+            records.leave_out("no_labels", row["image_id"], row["study_id"])
+        records.tables.append(label_facts(joined.drop_nulls("known"), LABELS, options.uncertain))
+    for (study_id,), rows in frontal_rows.group_by("study_id", maintain_order=True):
+        _add_text(records, options, study_id, rows)
+    records.rows[TEXTS] = frontal_rows["study_id"].n_unique()
+    records.kept.update({IMAGES: len(records.images), TEXTS: len(records.texts)})
+    return records
 
 
-def _add_text(held: Held, options: ReadOptions, study_id: str, rows: pl.DataFrame) -> None:
-    told = next((row for row in rows.iter_rows(named=True) if row["findings"] or row["impression"]), None)
-    if told is None:
-        held.leave_out("empty_report", rows["image_id"][0], study_id, of=TEXTS)
+def _add_text(records: Held, options: ReadOptions, study_id: str, rows: pl.DataFrame) -> None:
+    report = next((row for row in rows.iter_rows(named=True) if row["findings"] or row["impression"]), None)
+    if report is None:
+        records.leave_out("empty_report", rows["image_id"][0], study_id, record_kind=TEXTS)
         return
-    section = "findings" if told["findings"] else "impression"
-    if len(told[section]) > options.max_characters:
-        held.leave_out("too_long", rows["image_id"][0], study_id, f"{len(told[section])} characters", of=TEXTS)
+    section = "findings" if report["findings"] else "impression"
+    if len(report[section]) > options.max_characters:
+        records.leave_out(
+            "too_long", rows["image_id"][0], study_id, f"{len(report[section])} characters", record_kind=TEXTS
+        )
         return
-    ids = {"source": options.name, "study_id": study_id, "subject_id": told["subject_id"], "split": told["split"]}
-    text = in_sentence_case(visible(told[section]))
-    held.texts.append(ids | {"image_ids": rows["image_id"].sort().to_list(), "section": section, "text": text})
+    ids = {"source": options.name, "study_id": study_id, "subject_id": report["subject_id"], "split": report["split"]}
+    text = in_sentence_case(visible(report[section]))
+    records.texts.append(ids | {"image_ids": rows["image_id"].sort().to_list(), "section": section, "text": text})
 
 
 def in_sentence_case(text: str) -> str:
@@ -81,26 +83,26 @@ def in_sentence_case(text: str) -> str:
     letters = [letter for letter in text if letter.isalpha()]
     if sum(map(str.isupper, letters)) <= len(letters) / 2:
         return text
-    found, start = [], True
+    cased_letters, start = [], True
     for letter in text.lower():
-        found.append(letter.upper() if start and letter.isalpha() else letter)
+        cased_letters.append(letter.upper() if start and letter.isalpha() else letter)
         start = (start and not letter.isalpha()) or letter in ".!?\n"
-    return "".join(found)
+    return "".join(cased_letters)
 
 
-def _kept(held: Held, table: pl.DataFrame) -> pl.DataFrame:
+def _kept(records: Held, table: pl.DataFrame) -> pl.DataFrame:
     """Return the frontal rows, each image once; the others are left out with their reasons."""
-    known = table.filter(pl.col("image_id").is_not_null())
-    for _ in range(table.height - known.height):
-        held.leave_out("bad_row", detail="the path is not patient, study and file", of=IMAGES)
-    for row in known.filter(~pl.col("frontal")).select("image_id", "study_id").iter_rows():
-        held.leave_out("not_frontal", *row, of=IMAGES)
-    frontal = known.filter(pl.col("frontal"))
-    once = frontal.unique("image_id", keep="first", maintain_order=True)
-    again = frontal.select("image_id", "study_id").with_row_index().filter(~pl.col("image_id").is_first_distinct())
-    for row in again.drop("index").iter_rows():
-        held.leave_out("duplicate_image", *row, of=IMAGES)
-    return once
+    identified_rows = table.filter(pl.col("image_id").is_not_null())
+    for _ in range(table.height - identified_rows.height):
+        records.leave_out("bad_row", detail="the path is not patient, study and file", record_kind=IMAGES)
+    for row in identified_rows.filter(~pl.col("frontal")).select("image_id", "study_id").iter_rows():
+        records.leave_out("not_frontal", *row, record_kind=IMAGES)
+    frontal = identified_rows.filter(pl.col("frontal"))
+    unique_rows = frontal.unique("image_id", keep="first", maintain_order=True)
+    duplicates = frontal.select("image_id", "study_id").with_row_index().filter(~pl.col("image_id").is_first_distinct())
+    for row in duplicates.drop("index").iter_rows():
+        records.leave_out("duplicate_image", *row, record_kind=IMAGES)
+    return unique_rows
 
 
 def _image(row: dict, options: ReadOptions) -> dict:

@@ -43,24 +43,33 @@ class Held:
 
     def leave_out(
         self, reason: str, image_id: str | None = None, study_id: str | None = None, detail: str = "", *,
-        of: str = "", number: int = 1,
+        record_kind: str = "", number: int = 1,
     ) -> None:  # fmt: skip
         """Note a row of the source that becomes no fact, with its reason.
 
-        ``of``: what it is one of in :attr:`rows`, "" for nothing that is counted there; ``number``: of these.
+        ``record_kind``: what it is one of in :attr:`rows`, "" for nothing that is counted there; ``number``: of these.
         """
         row = {"image_id": image_id, "study_id": study_id, "stage": STAGE, "reason": reason, "detail": detail}
         self.excluded.append(row)
-        if of:
-            self.gone[of, reason] += number
+        if record_kind:
+            self.gone[record_kind, reason] += number
 
     def conserved(self, source: str) -> list[Counted]:
         """Return what became of all that was counted. Raises AssertionError where something was lost."""
-        found = []
-        for what in sorted({*self.rows, *self.kept, *(what for what, _ in self.gone)}):
-            gone = {reason: number for (of, reason), number in sorted(self.gone.items()) if of == what}
-            found += conserved(f"{STAGE}, {source}", what, self.rows[what], {KEPT: self.kept[what]} | gone)
-        return found
+        conserved_rows = []
+        for record_kind in sorted({*self.rows, *self.kept, *(record_kind for record_kind, _ in self.gone)}):
+            num_by_reason = {
+                reason: number
+                for (excluded_kind, reason), number in sorted(self.gone.items())
+                if excluded_kind == record_kind
+            }
+            conserved_rows += conserved(
+                f"{STAGE}, {source}",
+                record_kind,
+                self.rows[record_kind],
+                {KEPT: self.kept[record_kind]} | num_by_reason,
+            )
+        return conserved_rows
 
     def tell_unknown(self, cells: Mapping[str, int]) -> None:
         """Count the cells of labels that say nothing known; they are no fact."""
@@ -113,9 +122,12 @@ def clean(boxes: np.ndarray, shapes: np.ndarray, least: float) -> Clean:
     """
     boxes = np.asarray(boxes, np.float64).reshape(-1, 4)
     finite = np.isfinite(boxes).all(axis=1)
-    held = np.where(finite[:, None], boxes, 0.0)
-    low, high = np.minimum(held[:, :2], held[:, 2:]), np.maximum(held[:, :2], held[:, 2:])
-    swapped = int((low != held[:, :2]).any(axis=1).sum())
+    finite_boxes = np.where(finite[:, None], boxes, 0.0)
+    low, high = (
+        np.minimum(finite_boxes[:, :2], finite_boxes[:, 2:]),
+        np.maximum(finite_boxes[:, :2], finite_boxes[:, 2:]),
+    )
+    swapped = int((low != finite_boxes[:, :2]).any(axis=1).sum())
     limits = np.asarray(shapes, np.float64).reshape(-1, 2)[:, ::-1]
     most = np.where(np.isfinite(limits), limits, np.inf)
     sorted_ = np.concatenate([low, high], axis=1)
@@ -127,7 +139,7 @@ def clean(boxes: np.ndarray, shapes: np.ndarray, least: float) -> Clean:
 
 
 def add_boxes(
-    held: Held, image_id: str, kind: str, name: str, boxes: np.ndarray, shape: tuple, least: float, *,
+    records: Held, image_id: str, kind: str, name: str, boxes: np.ndarray, shape: tuple, least: float, *,
     of: str | None = None, **more: object,
 ) -> int:  # fmt: skip
     """Add the boxes (N, 4), in original pixels, of one name of an image; those without an area are left out. Return
@@ -137,13 +149,13 @@ def add_boxes(
     not given: their kind.
     """
     size = [np.nan if side is None else side for side in shape]
-    found = clean(boxes, np.tile(size, (len(boxes), 1)), least)
-    for what, number in (("boxes with swapped corners", found.swapped), ("boxes clipped", found.clipped)):
-        held.counts[what] += number
-    for _ in range(int((~found.area).sum())):
-        held.leave_out("no_area", image_id, detail=kind, of=kind if of is None else of)
-    held.facts += box_facts(image_id, kind, name, found.boxes[found.area], **more)
-    return int(found.area.sum())
+    cleaned = clean(boxes, np.tile(size, (len(boxes), 1)), least)
+    for count_name, number in (("boxes with swapped corners", cleaned.swapped), ("boxes clipped", cleaned.clipped)):
+        records.counts[count_name] += number
+    for _ in range(int((~cleaned.area).sum())):
+        records.leave_out("no_area", image_id, detail=kind, record_kind=kind if of is None else of)
+    records.facts += box_facts(image_id, kind, name, cleaned.boxes[cleaned.area], **more)
+    return int(cleaned.area.sum())
 
 
 def images_table(source: str, rows: Sequence[dict]) -> pl.DataFrame:
@@ -157,42 +169,42 @@ def label_facts(table: pl.DataFrame, labels: Sequence[str], uncertain: str) -> p
 
     Like :func:`labelled`, and No Finding is told of every image.
     """
-    known = names()
+    label_names = names()
     meant_as = {UNCERTAIN: uncertain} if uncertain in (PRESENT, ABSENT) else {}
-    held = table.select("image_id", *labels)
-    values = held.with_columns(pl.col(labels).replace(meant_as) if meant_as else pl.col(labels))
-    findings = [label for label in known.findings if label in labels]
+    stated_table = table.select("image_id", *labels)
+    values = stated_table.with_columns(pl.col(labels).replace(meant_as) if meant_as else pl.col(labels))
+    findings = [label for label in label_names.findings if label in labels]
     nothing = (
         pl.when(pl.any_horizontal(pl.col(findings) == PRESENT)).then(pl.lit(ABSENT))
         .when(pl.any_horizontal(pl.col(findings) == UNCERTAIN)).then(pl.lit(UNCERTAIN))
         .otherwise(pl.lit(PRESENT))
     )  # fmt: skip
-    values = values.with_columns(nothing.alias(known.no_finding))
-    if known.no_finding not in labels:
-        held = held.with_columns(pl.lit(None, pl.String).alias(known.no_finding))
-    order = [known.no_finding, *(label for label in labels if label != known.no_finding)]
+    values = values.with_columns(nothing.alias(label_names.no_finding))
+    if label_names.no_finding not in labels:
+        stated_table = stated_table.with_columns(pl.lit(None, pl.String).alias(label_names.no_finding))
+    order = [label_names.no_finding, *(label for label in labels if label != label_names.no_finding)]
     value, stated = (
         part.unpivot(order, index="image_id", variable_name="name", value_name=name)
-        for part, name in ((values, "value"), (held, "stated"))
+        for part, name in ((values, "value"), (stated_table, "stated"))
     )
-    found = value.with_columns(stated["stated"]).drop_nulls("value")
+    facts = value.with_columns(stated["stated"]).drop_nulls("value")
     empty = {name: FACTS_SCHEMA[name] for name in BARE if name not in ("value", "stated")}
     bare = [pl.lit(None, dtype).alias(name) for name, dtype in empty.items()]
     columns = [name for name in FACTS_SCHEMA if name != "fact_id"]
-    return found.with_columns(pl.lit(LABEL).alias("kind"), *bare).select(columns)
+    return facts.with_columns(pl.lit(LABEL).alias("kind"), *bare).select(columns)
 
 
-def count_labels(held: Held, table: pl.DataFrame, key: str, joined: pl.DataFrame) -> None:
+def count_labels(records: Held, table: pl.DataFrame, key: str, joined: pl.DataFrame) -> None:
     """Count the rows of a table of labels, and what became of them: those that label an image, those of an image or a
     study that is not used, and those that repeat one. ``joined``: the images, with ``known`` where they have labels.
     """
     used = joined.drop_nulls("known")[key].unique()
-    first = table[key].is_first_distinct()
-    theirs = table[key].is_in(used.implode()).fill_null(False)
-    held.rows[LABELS] += table.height
-    held.kept[LABELS] += len(used)
-    held.gone[LABELS, "no_image"] += int((first & ~theirs).sum())
-    held.gone[LABELS, "bad_row"] += int((~first).sum())
+    is_first = table[key].is_first_distinct()
+    has_image = table[key].is_in(used.implode()).fill_null(False)
+    records.rows[LABELS] += table.height
+    records.kept[LABELS] += len(used)
+    records.gone[LABELS, "no_image"] += int((is_first & ~has_image).sum())
+    records.gone[LABELS, "bad_row"] += int((~is_first).sum())
 
 
 def facts_table(source: str, rows: Iterable[dict], tables: Sequence[pl.DataFrame] = ()) -> pl.DataFrame:
@@ -203,12 +215,12 @@ def facts_table(source: str, rows: Iterable[dict], tables: Sequence[pl.DataFrame
     first = pl.DataFrame(list(rows), schema={name: kind for name, kind in FACTS_SCHEMA.items() if name != "fact_id"})
     table = pl.concat([first, *tables])
     parts = ("image_id", "kind", "name", "group", "reader", *CORNERS)
-    seen: Counter[tuple] = Counter()
+    num_by_row: Counter[tuple] = Counter()
     ids = []
     for row in table.select(parts).iter_rows():
-        again = seen[row]
-        seen[row] += 1
-        told = ["" if part is None else part for part in row]
-        ids.append(f"f{stable_hash(source, *told, *([again] if again else [])):016x}")
+        num_repeats = num_by_row[row]
+        num_by_row[row] += 1
+        id_parts = ["" if part is None else part for part in row]
+        ids.append(f"f{stable_hash(source, *id_parts, *([num_repeats] if num_repeats else [])):016x}")
     table = table.with_columns(fact_id=pl.Series(ids, dtype=pl.String)).select(list(FACTS_SCHEMA))
     return table.sort("image_id", "kind", "name", "fact_id")

@@ -25,7 +25,7 @@ CONSENSUS = "consensus"
 CELLS = {"1": PRESENT, "1.0": PRESENT, "0": ABSENT, "0.0": ABSENT}
 
 
-def add_image_labels(held: Held, key: str, split: str, path: Path) -> None:
+def add_image_labels(records: Held, key: str, split: str, path: Path) -> None:
     """Add a fact for each label of each row of a table, of the images of its split that are held.
 
     Rows of other images, and a second row of a reader on an image, are left out. ``key``: of the settings. Raises
@@ -36,18 +36,18 @@ def add_image_labels(held: Held, key: str, split: str, path: Path) -> None:
     names = table["image_id"].map_elements(lambda name: image_name("{stem}", name), pl.String)
     reader = pl.when(pl.col("rad_id") == "").then(pl.lit(CONSENSUS)).otherwise(pl.col("rad_id"))
     table = table.with_columns(image_id=names, reader=reader).drop("rad_id")
-    own = [image["image_id"] for image in held.images if image["split"] == split]
-    first = pl.struct("image_id", "reader").is_first_distinct()
-    known = pl.col("image_id").is_in(own)
-    held.counts["rows of image labels"] += table.height
-    held.rows[LABELS] += table.height
-    for reason, rows in (("no_image", table.filter(~known)), ("bad_row", table.filter(known & ~first))):
+    image_ids = [image["image_id"] for image in records.images if image["split"] == split]
+    is_first = pl.struct("image_id", "reader").is_first_distinct()
+    has_image = pl.col("image_id").is_in(image_ids)
+    records.counts["rows of image labels"] += table.height
+    records.rows[LABELS] += table.height
+    for reason, rows in (("no_image", table.filter(~has_image)), ("bad_row", table.filter(has_image & ~is_first))):
         for image_id in rows["image_id"]:
-            held.leave_out(reason, image_id or None, detail=f"{path.name}: {told(reason)}", of=LABELS)
-    _tell_unknown(held, labels, table)
-    used = table.filter(known & first)
-    held.kept[LABELS] += used.height
-    held.tables.append(_facts(used, labels))
+            records.leave_out(reason, image_id or None, detail=f"{path.name}: {told(reason)}", record_kind=LABELS)
+    _tell_unknown(records, labels, table)
+    used = table.filter(has_image & is_first)
+    records.kept[LABELS] += used.height
+    records.tables.append(_facts(used, labels))
 
 
 def told(reason: str) -> str:
@@ -55,21 +55,21 @@ def told(reason: str) -> str:
     return "its reader has another row of it" if reason == "bad_row" else "no picture of it was read in this split"
 
 
-def _tell_unknown(held: Held, labels: list[str], table: pl.DataFrame) -> None:
+def _tell_unknown(records: Held, labels: list[str], table: pl.DataFrame) -> None:
     unknown = Counter({name: table.height for name in labels if name not in KNOWN})
     for name, number in sorted(unknown.items()):
-        held.counts[f"unknown_label: {shown(name)}"] += number
+        records.counts[f"unknown_label: {shown(name)}"] += number
     if unknown:
         log.warning("%d labels are none of VinDr-CXR's, they are kept: see counts.tsv", len(unknown))
     cells = table.select((~pl.col(name).is_in([*CELLS, ""])).sum() for name in labels).row(0, named=True)
-    held.tell_unknown({name: number for name, number in cells.items() if number})
+    records.tell_unknown({name: number for name, number in cells.items() if number})
 
 
 def _facts(table: pl.DataFrame, labels: list[str]) -> pl.DataFrame:
     values = pl.col(labels).replace_strict(CELLS, default=None, return_dtype=pl.String)
-    found = table.with_columns(values).unpivot(
+    facts = table.with_columns(values).unpivot(
         labels, index=["image_id", "reader"], variable_name="name", value_name="stated"
     )
     bare = [pl.lit(None, FACTS_SCHEMA[name]).alias(name) for name in BARE if name not in ("value", "stated", "reader")]
-    found = found.drop_nulls("stated").with_columns(pl.lit(LABEL).alias("kind"), *bare, value=pl.col("stated"))
-    return found.select(name for name in FACTS_SCHEMA if name != "fact_id")
+    facts = facts.drop_nulls("stated").with_columns(pl.lit(LABEL).alias("kind"), *bare, value=pl.col("stated"))
+    return facts.select(name for name in FACTS_SCHEMA if name != "fact_id")

@@ -21,10 +21,10 @@ CONFLICTS: Columns = {
 def run(*, images: Sequence[str], conflicts_out: str, formats: Mapping[str, str]) -> None:
     """Write the images that leave the mix. ``images``: tables of the sources; ``formats``: {source: its format}."""
     tables = [read_table(path) for path in ([images] if isinstance(images, str) else images)]
-    found = conflicts(tables, families(formats))
-    write_table(conflicts_out, found, CONFLICTS)
-    if found.height:
-        told = ", ".join(
-            f"{source}: {number}" for source, number in found["source"].value_counts().sort("source").rows()
+    conflict_table = conflicts(tables, families(formats))
+    write_table(conflicts_out, conflict_table, CONFLICTS)
+    if conflict_table.height:
+        summary = ", ".join(
+            f"{source}: {number}" for source, number in conflict_table["source"].value_counts().sort("source").rows()
         )
-        log.warning("images whose subject another source of the mix has in another split leave it: %s", told)
+        log.warning("images whose subject another source of the mix has in another split leave it: %s", summary)

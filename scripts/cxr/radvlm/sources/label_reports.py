@@ -25,6 +25,6 @@ def run_shard(*, reports: str, weights: str, labels: str, options: LabelOptions)
     """
     texts = {line["study_id"]: line["section_text"] for line in read_lines(reports) if line["section_text"].strip()}
     read: Labels = import_module(f"cxr.radvlm.sources.labels_{options.engine}").load(weights, options.own)
-    once = sorted(set(texts.values()))
-    of = dict(zip(once, read(once), strict=True))
-    write_lines(labels, [{"study_id": name, "labels": of[text]} for name, text in sorted(texts.items())])
+    unique_texts = sorted(set(texts.values()))
+    labels_by_text = dict(zip(unique_texts, read(unique_texts), strict=True))
+    write_lines(labels, [{"study_id": name, "labels": labels_by_text[text]} for name, text in sorted(texts.items())])

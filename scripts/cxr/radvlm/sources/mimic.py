@@ -35,33 +35,33 @@ def read_mimic(options: ReadOptions) -> Held:
 
     Raises UserError for a table that is missing or lacks a column.
     """
-    held = Held()
-    labels = _labels(options, held)
+    records = Held()
+    labels = _labels(options, records)
     with ThreadPoolExecutor(WAITING) as pool:
         rows = _rows(options, pool)
-        held.counts["table rows"] = held.rows[IMAGES] = len(rows)
-        kept = [row for row in rows if _frontal(row, held)]
+        records.counts["table rows"] = records.rows[IMAGES] = len(rows)
+        frontal_rows = [row for row in rows if _frontal(row, records)]
         studies: dict[str, list[Row]] = {}
-        for row in kept:
+        for row in frontal_rows:
             studies.setdefault(row.study_id, []).append(row)
-            held.images.append(_image(row, options.name))
-        how = _How(options.max_characters, options.section_overrides)
-        texts = pool.map(lambda of: reading.read(_report(of[0]), how), studies.values())
-        for (study_id, of), section in zip(studies.items(), texts, strict=True):
-            _add_text(held, options.name, study_id, of, section)
-    held.rows[TEXTS] = len(studies)
-    held.kept.update({IMAGES: len(held.images), TEXTS: len(held.texts)})
+            records.images.append(_image(row, options.name))
+        section_options = _How(options.max_characters, options.section_overrides)
+        texts = pool.map(lambda study_rows: reading.read(_report(study_rows[0]), section_options), studies.values())
+        for (study_id, study_rows), section in zip(studies.items(), texts, strict=True):
+            _add_text(records, options.name, study_id, study_rows, section)
+    records.rows[TEXTS] = len(studies)
+    records.kept.update({IMAGES: len(records.images), TEXTS: len(records.texts)})
     table = pl.DataFrame(
-        [(row.image_id, row.study_id) for row in kept],
+        [(row.image_id, row.study_id) for row in frontal_rows],
         schema={"image_id": pl.String, "study_id": pl.String}, orient="row",
     )  # fmt: skip
-    every, labels = labels, labels.unique("study_id", keep="first", maintain_order=True)
+    all_labels, labels = labels, labels.unique("study_id", keep="first", maintain_order=True)
     joined = table.join(labels.with_columns(known=pl.lit(True)), on="study_id", how="left", maintain_order="left")
-    count_labels(held, every, "study_id", joined)
+    count_labels(records, all_labels, "study_id", joined)
     for image_id, study_id in joined.filter(pl.col("known").is_null()).select("image_id", "study_id").iter_rows():
-        held.leave_out("no_labels", image_id, study_id)
-    held.tables.append(label_facts(joined.drop_nulls("known"), LABELS, options.uncertain))
-    return held
+        records.leave_out("no_labels", image_id, study_id)
+    records.tables.append(label_facts(joined.drop_nulls("known"), LABELS, options.uncertain))
+    return records
 
 
 def _rows(options: ReadOptions, pool: Executor) -> list[Row]:
@@ -70,29 +70,29 @@ def _rows(options: ReadOptions, pool: Executor) -> list[Row]:
         return read_tree(str(options.pictures), str(options.folder), pool)
     except UserError as error:
         pictures = f"{options.key.removesuffix('path')}pictures"
-        told = str(error).replace("cohort.tables", options.key).replace("cohort.root", pictures)
-        raise UserError(told) from None
+        message = str(error).replace("cohort.tables", options.key).replace("cohort.root", pictures)
+        raise UserError(message) from None
 
 
-def _labels(options: ReadOptions, held: Held) -> pl.DataFrame:
+def _labels(options: ReadOptions, records: Held) -> pl.DataFrame:
     """Return study_id and its labels, a row of the table each. Raises UserError without it."""
-    found = sorted({*options.folder.glob(LABEL_TABLE), *options.folder.glob(f"{LABEL_TABLE}.gz")})
-    if not found:
+    table_paths = sorted({*options.folder.glob(LABEL_TABLE), *options.folder.glob(f"{LABEL_TABLE}.gz")})
+    if not table_paths:
         raise UserError(
             f"{options.key}: {options.folder} lacks the table of labels {LABEL_TABLE} (MIMIC-CXR-JPG): put it there"
         )
-    table = read_columns(options.key, found[0], "MIMIC-CXR-JPG", ("study_id", *LABELS), ids=("study_id",))
-    held.tell_unknown(unknown_cells(table))
-    named = table.with_columns(as_id("study_id").str.strip_prefix("s"))
-    return stated(named)
+    table = read_columns(options.key, table_paths[0], "MIMIC-CXR-JPG", ("study_id", *LABELS), ids=("study_id",))
+    records.tell_unknown(unknown_cells(table))
+    identified_rows = table.with_columns(as_id("study_id").str.strip_prefix("s"))
+    return stated(identified_rows)
 
 
-def _frontal(row: Row, held: Held) -> bool:
+def _frontal(row: Row, records: Held) -> bool:
     """Return whether a row is used; else it is left out with its reason."""
     reason = row.reason or ("" if row.view in FRONTAL else "not_frontal" if row.view else "unknown_view")
     reason = reason or ("" if row.split else "no_split")
     if reason:
-        held.leave_out(reason, row.image_id, row.study_id, row.detail, of=IMAGES)
+        records.leave_out(reason, row.image_id, row.study_id, row.detail, record_kind=IMAGES)
     return not reason
 
 
@@ -108,21 +108,21 @@ def _report(row: Row) -> dict:
     return {"study_id": row.study_id, "report_path": row.report_path, "report_missing": row.report_missing}
 
 
-def _add_text(held: Held, name: str, study_id: str, rows: list[Row], section) -> None:
+def _add_text(records: Held, name: str, study_id: str, rows: list[Row], section) -> None:
     images = sorted(row.image_id for row in rows)
     if not isinstance(section, reading.Section):
-        held.leave_out(section[0], images[0], study_id, section[1], of=TEXTS)
+        records.leave_out(section[0], images[0], study_id, section[1], record_kind=TEXTS)
         return
-    told = {"source": name, "study_id": study_id, "subject_id": rows[0].subject_id, "split": rows[0].split}
-    held.texts.append(told | {"image_ids": images, "section": section.name, "text": section.text})
+    fields = {"source": name, "study_id": study_id, "subject_id": rows[0].subject_id, "split": rows[0].split}
+    records.texts.append(fields | {"image_ids": images, "section": section.name, "text": section.text})
 
 
 def published_splits(folder: Path, key: str) -> dict[str, str]:
     """Return {image: split} of Chest ImaGenome's own split files. Raises UserError for one without a column."""
-    found = {}
+    split_by_image = {}
     for split, name in (("train", "train"), ("validate", "valid"), ("test", "test")):
         path = folder / "silver_dataset" / "splits" / f"{name}.csv"
         if not path.is_file():
             raise UserError(f"{key}: {folder} lacks silver_dataset/splits/{name}.csv, which split: published needs")
-        found |= dict.fromkeys(read_columns(key, path, "Chest ImaGenome", IDS, ids=IDS)["dicom_id"], split)
-    return found
+        split_by_image |= dict.fromkeys(read_columns(key, path, "Chest ImaGenome", IDS, ids=IDS)["dicom_id"], split)
+    return split_by_image

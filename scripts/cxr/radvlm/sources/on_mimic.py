@@ -27,37 +27,39 @@ def read_ms_cxr(options: ReadOptions, images: str) -> Held:
     """
     path = options.folder
     if path.is_dir():
-        tables = [one for ending in ("csv", "csv.gz", "json") for one in sorted(path.glob(f"MS_CXR*.{ending}"))]
+        tables = [
+            table_path for ending in ("csv", "csv.gz", "json") for table_path in sorted(path.glob(f"MS_CXR*.{ending}"))
+        ]
         if not tables:
             raise UserError(f"{options.key}: {path} lacks MS_CXR_Local_Alignment_*.csv: give the folder of MS-CXR")
         path = tables[0]
     regions = read_table_of_ms_cxr(options.key, path).regions
-    held, known = Held(), _known(images)
-    held.counts["table rows"] = held.rows[PHRASE] = len(regions)
-    for image_id, of in _grouped(regions, lambda one: one.image.removesuffix(".dcm")):
-        row = known.get(image_id)
-        held.rows[IMAGES] += 1
-        for text, group in _grouped(of, lambda one: one.phrase):
+    records, row_by_image = Held(), _known(images)
+    records.counts["table rows"] = records.rows[PHRASE] = len(regions)
+    for image_id, image_regions in _grouped(regions, lambda region: region.image.removesuffix(".dcm")):
+        row = row_by_image.get(image_id)
+        records.rows[IMAGES] += 1
+        for text, group in _grouped(image_regions, lambda region: region.phrase):
             reason = "no_image" if row is None else "bad_row" if not text.strip() else _other_size(row, group)
             if reason:
                 for _ in group:
-                    held.leave_out(reason, image_id, of=PHRASE)
+                    records.leave_out(reason, image_id, record_kind=PHRASE)
                 continue
-            boxes = np.array([one.box or (np.nan,) * 4 for one in group])
-            add_boxes(held, image_id, PHRASE, text.strip(), *_upright(row, boxes), options.min_box)
+            boxes = np.array([region.box or (np.nan,) * 4 for region in group])
+            add_boxes(records, image_id, PHRASE, text.strip(), *_upright(row, boxes), options.min_box)
         if row is None:
-            held.gone[IMAGES, "no_image"] += 1
+            records.gone[IMAGES, "no_image"] += 1
         else:
-            held.images.append(_image(row))
-    held.kept.update({IMAGES: len(held.images), PHRASE: len(held.facts)})
-    return held
+            records.images.append(_image(row))
+    records.kept.update({IMAGES: len(records.images), PHRASE: len(records.facts)})
+    return records
 
 
 def _other_size(row: Mapping, group: Iterable[Annotation]) -> str:
     """Return shape_mismatch if a box was drawn on a picture of another shape than the image's."""
-    sizes = {one.size for one in group if one.size}
-    known = row["rows"] is not None and row["columns"] is not None
-    return "shape_mismatch" if known and sizes - {(row["rows"], row["columns"])} else ""
+    sizes = {region.size for region in group if region.size}
+    has_size = row["rows"] is not None and row["columns"] is not None
+    return "shape_mismatch" if has_size and sizes - {(row["rows"], row["columns"])} else ""
 
 
 def read_imagenome(options: ReadOptions, images: str) -> Held:
@@ -65,33 +67,33 @@ def read_imagenome(options: ReadOptions, images: str) -> Held:
 
     Images of the gold set's patients stay out of train (``listed``). Raises UserError for a folder without graphs.
     """
-    held, known = Held(), _known(images)
-    own = published_splits(options.folder, options.key) if options.split == "published" else None
+    records, row_by_image = Held(), _known(images)
+    split_by_image = published_splits(options.folder, options.key) if options.split == "published" else None
     avoid = options.folder / "silver_dataset" / "splits" / AVOID
     listed = set()
     if avoid.is_file():
         listed = set(read_columns(options.key, avoid, "Chest ImaGenome", IDS, ids=IDS)["dicom_id"])
     for graph in imagenome.graphs(options.key, options.folder):
-        row = known.get(graph.image_id)
-        held.counts["table rows"] += len(graph.names)
-        held.rows.update({IMAGES: 1, REGION: len(graph.names)})
-        split = (own.get(graph.image_id) if own is not None else row["split"]) if row else None
+        row = row_by_image.get(graph.image_id)
+        records.counts["table rows"] += len(graph.names)
+        records.rows.update({IMAGES: 1, REGION: len(graph.names)})
+        split = (split_by_image.get(graph.image_id) if split_by_image is not None else row["split"]) if row else None
         reason = "no_image" if row is None else "no_split" if split is None else ""
         reason = reason or ("listed" if graph.image_id in listed and split == "train" else "")
         if reason:
-            held.gone[IMAGES, reason] += 1
+            records.gone[IMAGES, reason] += 1
             for _ in graph.names:
-                held.leave_out(reason, graph.image_id, of=REGION)
+                records.leave_out(reason, graph.image_id, record_kind=REGION)
             continue
         boxes, shape = _upright(row, graph.boxes)
         for name, box in zip(graph.names, boxes, strict=True):
             if not name.strip():
-                held.leave_out("unknown_label", graph.image_id, detail=NAMELESS, of=REGION)
+                records.leave_out("unknown_label", graph.image_id, detail=NAMELESS, record_kind=REGION)
                 continue
-            add_boxes(held, graph.image_id, REGION, name, box[None], shape, options.min_box)
-        held.images.append(_image(row) | {"split": split, "sex": graph.sex or row["sex"]})
-    held.kept.update({IMAGES: len(held.images), REGION: len(held.facts)})
-    return held
+            add_boxes(records, graph.image_id, REGION, name, box[None], shape, options.min_box)
+        records.images.append(_image(row) | {"split": split, "sex": graph.sex or row["sex"]})
+    records.kept.update({IMAGES: len(records.images), REGION: len(records.facts)})
+    return records
 
 
 def _turn(row: Mapping) -> Turn:
@@ -118,7 +120,7 @@ def _known(images: str) -> dict[str, dict]:
 
 def _grouped(rows: Iterable, key) -> list[tuple[str, list]]:
     """Return (key, rows) sorted by the key, the rows of one in their order."""
-    found: dict[str, list] = {}
+    rows_by_key: dict[str, list] = {}
     for row in rows:
-        found.setdefault(key(row), []).append(row)
-    return sorted(found.items())
+        rows_by_key.setdefault(key(row), []).append(row)
+    return sorted(rows_by_key.items())

@@ -24,18 +24,20 @@ def region_boxes(organs: Mapping[str, np.ndarray], anatomy: Mapping[str, np.ndar
     A region is the box of a mask, or a part of the box of a lung: ``across`` in fractions of its width from the
     patient's outer side (the image's left for the right lung), ``down`` of its height from above.
     """
-    found = {}
-    for region, told in names().regions.items():
-        held, mask = (organs, told.get("organs")) if "organs" in told else (anatomy, told["anatomy"])
-        if mask not in held or not held[mask].any():
+    box_by_region = {}
+    for region, region_rule in names().regions.items():
+        masks, mask = (
+            (organs, region_rule.get("organs")) if "organs" in region_rule else (anatomy, region_rule["anatomy"])
+        )
+        if mask not in masks or not masks[mask].any():
             continue
-        left, top, right, bottom = map(float, bounds(held[mask]))
-        (near, far), (high, low) = told.get("across", (0.0, 1.0)), told.get("down", (0.0, 1.0))
+        x1, y1, x2, y2 = map(float, bounds(masks[mask]))
+        (near, far), (high, low) = region_rule.get("across", (0.0, 1.0)), region_rule.get("down", (0.0, 1.0))
         if region.startswith("left "):
             near, far = 1.0 - far, 1.0 - near
-        width, height = right - left, bottom - top
-        found[region] = (left + near * width, top + high * height, left + far * width, top + low * height)
-    return found
+        width, height = x2 - x1, y2 - y1
+        box_by_region[region] = (x1 + near * width, y1 + high * height, x1 + far * width, y1 + low * height)
+    return box_by_region
 
 
 def mask_boxes(masks: Iterable[np.ndarray], smallest: int) -> np.ndarray:
@@ -60,61 +62,71 @@ def read_own(
 
     Raises StoreError for a damaged file.
     """
-    held = Held()
-    known = {row["image_id"]: row for row in read_table(cohort).iter_rows(named=True)}
-    own = {row["image_id"]: row for row in read_table(images).iter_rows(named=True) if row["image_id"] in known}
+    records = Held()
+    cohort_row_by_image = {row["image_id"]: row for row in read_table(cohort).iter_rows(named=True)}
+    table_row_by_image = {
+        row["image_id"]: row
+        for row in read_table(images).iter_rows(named=True)
+        if row["image_id"] in cohort_row_by_image
+    }
     lines = {line["study_id"]: line for line in read_lines(reports)}
-    told = {line["study_id"]: line["labels"] for path in labels for line in read_lines(path)}
+    labels_by_study = {line["study_id"]: line["labels"] for path in labels for line in read_lines(path)}
     grounded: dict[str, list[dict]] = {}
-    drawn = read_table(findings).filter(pl.col("mask_id").fill_null("") != "", pl.col("word").fill_null("") != "")
-    for row in drawn.iter_rows(named=True):
+    masked_findings = read_table(findings).filter(
+        pl.col("mask_id").fill_null("") != "", pl.col("word").fill_null("") != ""
+    )
+    for row in masked_findings.iter_rows(named=True):
         grounded.setdefault(row["image_id"], []).append(row)
     with ExitStack() as stack:
         frame, organ, zone = (stack.enter_context(Shard(path)) for path in (frames, organs, anatomy))
         lesions = stack.enter_context(Shard(masks, key="mask_id"))
         studies: dict[str, list[str]] = {}
         for image_id in sorted(frame.ids):
-            row = known[image_id]
+            row = cohort_row_by_image[image_id]
             stored = tuple(map(int, frame.get("original_shape", image_id)))
             affine, shape = to_upright(frame.get("to_original", image_id), stored)
             studies.setdefault(row["study_id"], []).append(image_id)
-            held.images.append(_image(row, own[image_id], shape))
+            records.images.append(_image(row, table_row_by_image[image_id], shape))
             line = lines.get(row["study_id"])
-            stated = told.get(row["study_id"], {}) if labels else _labels(options, own[image_id], line)
-            held.rows[LABELS] += 1
+            stated = (
+                labels_by_study.get(row["study_id"], {})
+                if labels
+                else _labels(options, table_row_by_image[image_id], line)
+            )
+            records.rows[LABELS] += 1
             if stated:
-                held.facts += labelled(image_id, stated, _uncertain(options))
-                held.kept[LABELS] += 1
+                records.facts += labelled(image_id, stated, _uncertain(options))
+                records.kept[LABELS] += 1
             else:
-                held.leave_out("no_labels", image_id, row["study_id"], of=LABELS)
-            place = _Placer(held, image_id, affine, shape, options.min_box)
+                records.leave_out("no_labels", image_id, row["study_id"], record_kind=LABELS)
+            place = _Placer(records, image_id, affine, shape, options.min_box)
             if options.regions == "zones":
-                given = (
+                mask_sets = (
                     (organ.masks(image_id) if image_id in organ else {}),
                     (zone.masks(image_id) if image_id in zone else {}),
                 )
-                for region, box in region_boxes(*given).items():
-                    held.rows[REGION] += 1
-                    held.kept[REGION] += place(REGION, region, np.array([box]))
+                for region, box in region_boxes(*mask_sets).items():
+                    records.rows[REGION] += 1
+                    records.kept[REGION] += place(REGION, region, np.array([box]))
             _lesions(place, grounded.get(image_id, []), line, lesions, options.smallest)
-        for study_id, of in studies.items():
+        for study_id, image_ids in studies.items():
             line = lines.get(study_id)
             if line is None or not line["section_text"].strip():
-                held.leave_out("no_report", of[0], study_id, of=TEXTS)
+                records.leave_out("no_report", image_ids[0], study_id, record_kind=TEXTS)
                 continue
-            held.texts.append(_text(known[of[0]], of, line))
-    held.counts["images"] = len(held.images)
-    held.rows.update({IMAGES: len(known), TEXTS: len(studies)} | _findings(drawn))
-    held.kept.update({IMAGES: len(held.images), TEXTS: len(held.texts)})
-    held.gone[IMAGES, "no_image"] = len(known.keys() - {image["image_id"] for image in held.images})
-    return held
+            records.texts.append(_text(cohort_row_by_image[image_ids[0]], image_ids, line))
+    records.counts["images"] = len(records.images)
+    records.rows.update({IMAGES: len(cohort_row_by_image), TEXTS: len(studies)} | _findings(masked_findings))
+    records.kept.update({IMAGES: len(records.images), TEXTS: len(records.texts)})
+    records.gone[IMAGES, "no_image"] = len(cohort_row_by_image.keys() - {image["image_id"] for image in records.images})
+    return records
 
 
 class _Placer:
     """Adds the boxes of an image, given in frame pixels, to the facts."""
 
-    def __init__(self, held: Held, image_id: str, affine: np.ndarray, shape: tuple[int, int], least: float):
-        self.held, self.image_id, self.affine, self.shape, self.least = held, image_id, affine, shape, least
+    def __init__(self, records: Held, image_id: str, affine: np.ndarray, shape: tuple[int, int], least: float):
+        self.held, self.image_id, self.affine, self.shape, self.least = records, image_id, affine, shape, least
 
     def __call__(self, kind: str, name: str, boxes: np.ndarray, **more: object) -> int:
         placed = boxes_to_original(np.asarray(boxes, np.float64), self.affine)
@@ -131,30 +143,30 @@ class _Placer:
         self.held.gone[kind, "no_area" if len(boxes) else "no_boxes"] += 1
 
 
-def _image(row: Mapping, own: Mapping, shape: tuple[int, int]) -> dict:
-    sex = SEX.get(str(own.get("sex") or "").strip().lower())
-    told = {name: row[name] for name in ("image_id", "study_id", "subject_id", "split", "view", "path")}
-    return told | {"sex": sex, "rows": shape[0], "columns": shape[1], "frames": "own"}
+def _image(row: Mapping, table_row: Mapping, shape: tuple[int, int]) -> dict:
+    sex = SEX.get(str(table_row.get("sex") or "").strip().lower())
+    fields = {name: row[name] for name in ("image_id", "study_id", "subject_id", "split", "view", "path")}
+    return fields | {"sex": sex, "rows": shape[0], "columns": shape[1], "frames": "own"}
 
 
 def _uncertain(options) -> str:
     return options.weak_hedges if options.labels == "rules" else options.uncertain
 
 
-def _labels(options, own: Mapping, line: Mapping | None) -> dict[str, str]:
+def _labels(options, table_row: Mapping, line: Mapping | None) -> dict[str, str]:
     if options.labels == "table":
-        cells = {name: str(own.get(name) or "").strip() for name in names().names if name in own}
+        cells = {name: str(table_row.get(name) or "").strip() for name in names().names if name in table_row}
         return {name: STATED[cell] for name, cell in cells.items() if cell in STATED}
     if line is None:
         return {}
     return report_labels([*line["tuples"], *line["other_tuples"]], line["sentences"])
 
 
-def _lesions(place: _Placer, found: list[dict], line: Mapping | None, lesions: Shard, smallest: int) -> None:
+def _lesions(place: _Placer, finding_rows: list[dict], line: Mapping | None, lesions: Shard, smallest: int) -> None:
     """Add the boxes of an image's grounded findings: of each name, and of each sentence."""
     by_name: dict[str, list[np.ndarray]] = {}
     by_sentence: dict[int, list[np.ndarray]] = {}
-    for row in found:
+    for row in finding_rows:
         mask = lesions.get("mask", row["mask_id"])
         by_name.setdefault(names().lesions[row["word"]][0], []).append(mask)
         by_sentence.setdefault(row["sentence_index"], []).append(mask)
@@ -164,15 +176,19 @@ def _lesions(place: _Placer, found: list[dict], line: Mapping | None, lesions: S
         if line is not None and 0 < index <= len(line["sentences"]):
             place.masks(PHRASE, line["sentences"][index - 1], masks, smallest)
         else:
-            place.held.leave_out("bad_row", place.image_id, detail="no sentence of the finding's number", of=PHRASE)
+            place.held.leave_out(
+                "bad_row", place.image_id, detail="no sentence of the finding's number", record_kind=PHRASE
+            )
 
 
-def _findings(drawn: pl.DataFrame) -> dict[str, int]:
+def _findings(masked_findings: pl.DataFrame) -> dict[str, int]:
     """Return how many findings of images and how many of their sentences a table of findings with masks has."""
-    name = pl.col("word").replace_strict({word: one[0] for word, one in names().lesions.items()})
+    name = pl.col("word").replace_strict({word: lesion[0] for word, lesion in names().lesions.items()})
     return {
-        BOX: drawn.select(pl.struct("image_id", name).n_unique()).item() if len(drawn) else 0,
-        PHRASE: drawn.select(pl.struct("image_id", "sentence_index").n_unique()).item() if len(drawn) else 0,
+        BOX: masked_findings.select(pl.struct("image_id", name).n_unique()).item() if len(masked_findings) else 0,
+        PHRASE: masked_findings.select(pl.struct("image_id", "sentence_index").n_unique()).item()
+        if len(masked_findings)
+        else 0,
     }
 
 

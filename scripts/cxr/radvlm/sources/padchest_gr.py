@@ -26,64 +26,67 @@ def read_padchest_gr(options: ReadOptions) -> Held:
     key, folder = options.key, options.folder
     images = {row["image_id"]: row for row in read_images(key, one_of(key, folder, TABLE)).iter_rows(named=True)}
     splits = dict(read_master(key, one_of(key, folder, MASTER)).iter_rows())
-    held, seen = Held(), set()
+    records, seen_ids = Held(), set()
     for report in read_reports(key, one_of(key, folder, REPORTS)):
-        held.counts["table rows"] += 1
-        held.rows[IMAGES] += 1
+        records.counts["table rows"] += 1
+        records.rows[IMAGES] += 1
         row, split = images.get(report.image_id), split_name(splits.get(report.image_id, "")) or ""
         reason = "no_image" if row is None else "not_frontal" if row["view"] is None else ""
-        reason = reason or ("no_split" if not split else "duplicate_image" if report.image_id in seen else "")
+        reason = reason or ("no_split" if not split else "duplicate_image" if report.image_id in seen_ids else "")
         if reason:
-            held.leave_out(reason, report.image_id, report.study_id, of=IMAGES)
+            records.leave_out(reason, report.image_id, report.study_id, record_kind=IMAGES)
             continue
-        seen.add(report.image_id)
+        seen_ids.add(report.image_id)
         told = {name: row[name] for name in ("image_id", "study_id", "subject_id", "view", "sex", "rows", "columns")}
         path = str(options.pictures / report.image_id)
-        held.images.append(told | {"split": split, "path": path, "frames": options.name})
-        _add_text(held, options, row, split, [one.text for one in report.sentences if one.text])
-        size, boxes = (row["rows"], row["columns"]), sum(len(one.boxes) + len(one.extra) for one in report.sentences)
-        held.rows[PHRASE] += boxes
+        records.images.append(told | {"split": split, "path": path, "frames": options.name})
+        _add_text(records, options, row, split, [sentence.text for sentence in report.sentences if sentence.text])
+        size, boxes = (
+            (row["rows"], row["columns"]),
+            sum(len(sentence.boxes) + len(sentence.extra) for sentence in report.sentences),
+        )
+        records.rows[PHRASE] += boxes
         if None in size:
             told = "the table has no size of the picture"
-            held.leave_out("no_area", report.image_id, report.study_id, told, of=PHRASE, number=boxes)
+            records.leave_out("no_area", report.image_id, report.study_id, told, record_kind=PHRASE, number=boxes)
             continue
-        if not any(one.boxes for one in report.sentences):
-            held.leave_out("no_boxes", report.image_id, report.study_id)
-        for one in report.sentences:
-            _add_phrase(held, options, report, one, size)
-    held.kept.update({IMAGES: len(held.images), TEXTS: len(held.texts), PHRASE: len(held.facts)})
-    return held
+        if not any(sentence.boxes for sentence in report.sentences):
+            records.leave_out("no_boxes", report.image_id, report.study_id)
+        for sentence in report.sentences:
+            _add_phrase(records, options, report, sentence, size)
+    records.kept.update({IMAGES: len(records.images), TEXTS: len(records.texts), PHRASE: len(records.facts)})
+    return records
 
 
-def _add_phrase(held: Held, options: ReadOptions, report: Report, one: Sentence, size: tuple[int, int]) -> None:
+def _add_phrase(records: Held, options: ReadOptions, report: Report, sentence: Sentence, size: tuple[int, int]) -> None:
     """Add the boxes of a sentence, and its further ones; without words they are no phrase."""
-    for boxes, more in ((one.boxes, {}), (one.extra, {"reader": EXTRA})):
-        if boxes and one.text:
+    for boxes, more in ((sentence.boxes, {}), (sentence.extra, {"reader": EXTRA})):
+        if boxes and sentence.text:
             pixels = _pixels(boxes, size)
-            add_boxes(held, report.image_id, PHRASE, one.text, pixels, size, options.min_box, **more)
+            add_boxes(records, report.image_id, PHRASE, sentence.text, pixels, size, options.min_box, **more)
         else:
             for _ in boxes:
-                told = "boxes of a sentence without words"
-                held.leave_out("bad_row", report.image_id, report.study_id, told, of=PHRASE)
+                detail = "boxes of a sentence without words"
+                records.leave_out("bad_row", report.image_id, report.study_id, detail, record_kind=PHRASE)
 
 
 def _pixels(boxes: list, size: tuple[int, int]) -> np.ndarray:
     """Return boxes of the unit square in pixels; one without four numbers is NaN."""
-    found = np.full((len(boxes), 4), np.nan)
+    unit_boxes = np.full((len(boxes), 4), np.nan)
     for place, box in enumerate(boxes):
         if isinstance(box, list) and len(box) == 4 and all(isinstance(part, int | float) for part in box):
-            found[place] = box
-    return found * np.array([size[1], size[0], size[1], size[0]], np.float64)
+            unit_boxes[place] = box
+    return unit_boxes * np.array([size[1], size[0], size[1], size[0]], np.float64)
 
 
-def _add_text(held: Held, options: ReadOptions, row: dict, split: str, sentences: list[str]) -> None:
-    held.rows[TEXTS] += 1
+def _add_text(records: Held, options: ReadOptions, row: dict, split: str, sentences: list[str]) -> None:
+    records.rows[TEXTS] += 1
     if not sentences:
-        held.leave_out("empty_report", row["image_id"], row["study_id"], of=TEXTS)
+        records.leave_out("empty_report", row["image_id"], row["study_id"], record_kind=TEXTS)
         return
     text = visible(" ".join(sentences))
     if len(text) > options.max_characters:
-        held.leave_out("too_long", row["image_id"], row["study_id"], f"{len(text)} characters", of=TEXTS)
+        records.leave_out("too_long", row["image_id"], row["study_id"], f"{len(text)} characters", record_kind=TEXTS)
         return
     ids = {"source": options.name, "study_id": row["study_id"], "subject_id": row["subject_id"], "split": split}
-    held.texts.append(ids | {"image_ids": [row["image_id"]], "section": "findings", "text": text})
+    records.texts.append(ids | {"image_ids": [row["image_id"]], "section": "findings", "text": text})

@@ -30,36 +30,36 @@ class OwnOptions:
     smallest: int
 
 
-def counts_table(held: Counter) -> pl.DataFrame:
+def counts_table(counts: Counter) -> pl.DataFrame:
     """Return the counts, sorted by what is counted."""
-    rows = sorted((what, number) for what, number in held.items())
+    rows = sorted((count_name, number) for count_name, number in counts.items())
     return pl.DataFrame(rows, schema={name: column.kind for name, column in COUNTS.items()}, orient="row")
 
 
 def write(
-    held: Held, source: str, *, images: str, facts: str, texts: str, excluded: str, counts: str, conservation: str
+    records: Held, source: str, *, images: str, facts: str, texts: str, excluded: str, counts: str, conservation: str
 ) -> None:
     """Write what was read of a source. Raises AssertionError where a row of it became nothing, or two things."""
-    table = facts_table(source, held.facts, held.tables)
-    counted = Counter(held.counts)
-    counted.update(f"facts: {kind}" for kind in table["kind"])
-    counted.update(f"left out: {row['reason']}" for row in held.excluded)
-    counted["texts"] = len(held.texts)
-    write_table(images, images_table(source, held.images), IMAGES)
+    table = facts_table(source, records.facts, records.tables)
+    all_counts = Counter(records.counts)
+    all_counts.update(f"facts: {kind}" for kind in table["kind"])
+    all_counts.update(f"left out: {row['reason']}" for row in records.excluded)
+    all_counts["texts"] = len(records.texts)
+    write_table(images, images_table(source, records.images), IMAGES)
     write_table(facts, table, FACTS)
-    write_lines(texts, sorted(held.texts, key=lambda line: line["study_id"]), checked=True)
-    write_excluded(excluded, held.excluded)
-    write_table(counts, counts_table(counted), COUNTS)
-    write_table(conservation, conservation_table(held.conserved(source)), CONSERVED)
+    write_lines(texts, sorted(records.texts, key=lambda line: line["study_id"]), checked=True)
+    write_excluded(excluded, records.excluded)
+    write_table(counts, counts_table(all_counts), COUNTS)
+    write_table(conservation, conservation_table(records.conserved(source)), CONSERVED)
 
 
 def conservation_table(rows: Iterable[Counted]) -> pl.DataFrame:
     """Return rows of :data:`CONSERVED`, those of one outcome added up, in the order in which they came first."""
     total: Counter = Counter()
-    for what, outcome, number in rows:
-        total[what, outcome] += number
-    found = sorted(total.items(), key=lambda row: (row[0][0], row[0][1] != ALL, row[0][1] != KEPT, row[0][1]))
-    return pl.DataFrame([(*key, number) for key, number in found], schema=schema(CONSERVED), orient="row")
+    for record_kind, outcome, number in rows:
+        total[record_kind, outcome] += number
+    sorted_totals = sorted(total.items(), key=lambda row: (row[0][0], row[0][1] != ALL, row[0][1] != KEPT, row[0][1]))
+    return pl.DataFrame([(*key, number) for key, number in sorted_totals], schema=schema(CONSERVED), orient="row")
 
 
 def run_shard(
@@ -84,12 +84,12 @@ def run_shard(
     """Write images, facts, texts, excluded rows, counts and conservation of one shard. ``labels``: the file of a
     model's, if any.
     """
-    held = read_own(
+    records = read_own(
         options, images=images, cohort=cohort, frames=frames, reports=reports, organs=organs, anatomy=anatomy,
         findings=findings, masks=masks, labels=labels or (),
     )  # fmt: skip
     write(
-        held, OWN, images=images_out, facts=facts, texts=texts, excluded=excluded, counts=counts,
+        records, OWN, images=images_out, facts=facts, texts=texts, excluded=excluded, counts=counts,
         conservation=conservation,
     )  # fmt: skip
 
@@ -115,11 +115,11 @@ def run_tables(
     write_table(facts_out, joined.sort("image_id", "kind", "name", "fact_id"), FACTS)
     lines = sorted((line for path in texts for line in read_lines(path)), key=lambda line: line["study_id"])
     write_lines(texts_out, lines, checked=True)
-    left = pl.concat([read_table(path) for path in excluded])
-    write_table(excluded_out, left.sort(left.columns), EXCLUDED)
+    excluded_table = pl.concat([read_table(path) for path in excluded])
+    write_table(excluded_out, excluded_table.sort(excluded_table.columns), EXCLUDED)
     total: Counter = Counter()
     for path in counts:
         total.update(dict(read_table(path).iter_rows()))
     write_table(counts_out, counts_table(total), COUNTS)
-    told = [row for path in conservation for row in read_table(path).iter_rows()]
-    write_table(conservation_out, conservation_table(told), CONSERVED)
+    conservation_rows = [row for path in conservation for row in read_table(path).iter_rows()]
+    write_table(conservation_out, conservation_table(conservation_rows), CONSERVED)

@@ -52,27 +52,27 @@ def run(
     is missing, or that is none of the format.
     """
     del tables
-    held = read(options, mimic)
+    records = read(options, mimic)
     write(
-        held, options.name, images=images, facts=facts, texts=texts, excluded=excluded, counts=counts,
+        records, options.name, images=images, facts=facts, texts=texts, excluded=excluded, counts=counts,
         conservation=conservation,
     )  # fmt: skip
-    kept = [row for row in held.images if row["frames"] == options.name]
+    source_images = [row for row in records.images if row["frames"] == options.name]
     paths = [shards] if isinstance(shards, str) else list(shards)
     for number, path in enumerate(paths):
-        own = [row for row in kept if shard_of(row["subject_id"], len(paths)) == number]
-        write_table(path, cohort_table(own), cohort.SHARD)
-    log.info("%s: %d images, %d rows left out", options.name, len(held.images), len(held.excluded))
+        shard_rows = [row for row in source_images if shard_of(row["subject_id"], len(paths)) == number]
+        write_table(path, cohort_table(shard_rows), cohort.SHARD)
+    log.info("%s: %d images, %d rows left out", options.name, len(records.images), len(records.excluded))
 
 
 def cohort_table(rows: Sequence[dict]) -> pl.DataFrame:
     """Return images of a source as a shard of a cohort, an image its own study, so that every one gets its frame."""
     names = schema(cohort.SHARD)
     none = dict.fromkeys(("report_path", "findings", "impression", "acquired"))
-    told = [
+    cohort_rows = [
         {name: row[name] for name in ("image_id", "subject_id", "split", "path")}
         | {"study_id": row["image_id"], "view": row["view"] or "", "rank": 0, "report_missing": False}
         | none
         for row in sorted(rows, key=lambda row: row["image_id"])
     ]
-    return pl.DataFrame(told, schema=names)
+    return pl.DataFrame(cohort_rows, schema=names)

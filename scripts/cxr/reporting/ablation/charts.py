@@ -74,8 +74,8 @@ def varied(options: AblationChartsOptions) -> tuple[list[Axis], dict[str, float]
     """Return the varied thresholds in the order of the grid, and the reference value of every threshold's column."""
     reference = {column(part, tau): options.base[part][tau] for part in PARTS for tau in TAUS}
     axes = []
-    for given in options.axes:
-        name, values = column(given["part"], given["tau"]), sorted(set(given["values"]))
+    for grid_axis in options.axes:
+        name, values = column(grid_axis["part"], grid_axis["tau"]), sorted(set(grid_axis["values"]))
         base = reference[name]
         # rounded, so that the lower of two equally near values is taken: 0.1 and not 0.3 for 0.2
         reference[name] = min(values, key=lambda value: (round(abs(value - base), 12), value))
@@ -98,12 +98,12 @@ def draw_curves(points: pl.DataFrame, axes: Sequence[Axis], reference: Mapping[s
     figure = Figure(figsize=(1.2 + 5.2 * len(axes), 1 + 1.45 * len(lesions)), layout="constrained")
     panels = figure.subplots(len(lesions), 2 * len(axes), squeeze=False, sharex="col")
     for number, axis in enumerate(axes):
-        chosen = along(points, [axis.column], reference)
+        axis_points = along(points, [axis.column], reference)
         for row, lesion in enumerate(lesions):
             for side, measure in enumerate(MEASURES):
                 panel = panels[row, 2 * number + side]
                 if axis.concerns(lesion):
-                    _curve(panel, chosen.filter(pl.col("lesion") == lesion), axis, measure)
+                    _curve(panel, axis_points.filter(pl.col("lesion") == lesion), axis, measure)
                 else:
                     panel.set_visible(False)
         for side, title in enumerate(MEASURES.values()):
@@ -136,10 +136,12 @@ def _legend(figure: Figure) -> None:
 def _curve(panel: Axes, rows: pl.DataFrame, axis: Axis, measure: str) -> None:
     x = rows[axis.column].to_list()
     if measure == "recall":
-        known = rows.drop_nulls("recall")
-        at = known[axis.column].to_list()
-        panel.fill_between(at, known["recall_low"], known["recall_high"], color=BLUE, alpha=0.2, linewidth=0)
-        panel.plot(at, known["recall"], **RECALL)
+        rows_with_recall = rows.drop_nulls("recall")
+        at = rows_with_recall[axis.column].to_list()
+        panel.fill_between(
+            at, rows_with_recall["recall_low"], rows_with_recall["recall_high"], color=BLUE, alpha=0.2, linewidth=0
+        )
+        panel.plot(at, rows_with_recall["recall"], **RECALL)
         panel.set_ylim(0, 100)
     else:
         panel.plot(x, rows["findings"], **STATED)
@@ -152,9 +154,9 @@ def _curve(panel: Axes, rows: pl.DataFrame, axis: Axis, measure: str) -> None:
 
 
 def _ticks(panel: Axes, axis: Axis) -> None:
-    every = -(-len(axis.values) // 7)
-    shown = axis.values[::every]
-    panel.set_xticks(shown, [f"{value:g}" for value in shown], rotation=45)
+    stride = -(-len(axis.values) // 7)
+    tick_values = axis.values[::stride]
+    panel.set_xticks(tick_values, [f"{value:g}" for value in tick_values], rotation=45)
 
 
 def draw_map(points: pl.DataFrame, axes: Sequence[Axis], reference: Mapping[str, float]) -> Figure:
@@ -170,24 +172,24 @@ def draw_map(points: pl.DataFrame, axes: Sequence[Axis], reference: Mapping[str,
     wide, high = max(2.4, 0.42 * len(across.values) + 0.8), max(1.8, 0.3 * len(down.values) + 0.9)
     figure = Figure(figsize=(wide * columns + 1.2, high * rows + 0.9), layout="constrained")
     panels = figure.subplots(rows, columns, squeeze=False).ravel()
-    chosen = along(points, [down.column, across.column], reference)
+    map_points = along(points, [down.column, across.column], reference)
     for panel, lesion in zip(panels, lesions, strict=False):
-        shown = _cells(panel, chosen.filter(pl.col("lesion") == lesion), down, across)
+        heatmap = _cells(panel, map_points.filter(pl.col("lesion") == lesion), down, across)
         panel.set_title(lesion, fontsize=10)
     for panel in panels[len(lesions) :]:
         panel.set_visible(False)
     figure.supxlabel(across.name, fontsize=10)
     figure.supylabel(down.name, fontsize=10)
-    figure.colorbar(shown, ax=panels.tolist(), shrink=0.8, label="recall, %")
+    figure.colorbar(heatmap, ax=panels.tolist(), shrink=0.8, label="recall, %")
     figure.suptitle("Recall over two thresholds, the others " + _held(axes, reference, axes[:2]), fontsize=11)
     return figure
 
 
 def _cells(panel: Axes, rows: pl.DataFrame, down: Axis, across: Axis):
-    found = {(row[down.column], row[across.column]): row["recall"] for row in rows.iter_rows(named=True)}
-    grid = [[found.get((y, x)) for x in across.values] for y in down.values]
+    recall_by_point = {(row[down.column], row[across.column]): row["recall"] for row in rows.iter_rows(named=True)}
+    grid = [[recall_by_point.get((y, x)) for x in across.values] for y in down.values]
     cells = [[float("nan") if value is None else value for value in line] for line in grid]
-    shown = panel.imshow(cells, cmap="cividis", vmin=0, vmax=100, aspect="auto", origin="lower")
+    heatmap = panel.imshow(cells, cmap="cividis", vmin=0, vmax=100, aspect="auto", origin="lower")
     for y, line in enumerate(grid):
         for x, value in enumerate(line):
             if len(down.values) * len(across.values) <= WRITTEN:
@@ -197,15 +199,15 @@ def _cells(panel: Axes, rows: pl.DataFrame, down: Axis, across: Axis):
     panel.set_xticks(range(len(across.values)), [f"{value:g}" for value in across.values], rotation=45)
     panel.set_yticks(range(len(down.values)), [f"{value:g}" for value in down.values])
     panel.tick_params(labelsize=8)
-    return shown
+    return heatmap
 
 
 def _held(axes: Sequence[Axis], reference: Mapping[str, float], free: Sequence[Axis]) -> str:
     """Return a text on the values of the thresholds that a figure does not vary."""
-    moved = [axis for axis in axes if axis not in free and axis.reference != axis.base]
-    if not moved:
+    shifted_axes = [axis for axis in axes if axis not in free and axis.reference != axis.base]
+    if not shifted_axes:
         return "as in the base set"
-    return "as in the base set, but " + ", ".join(f"{axis.name} at {axis.reference:g}" for axis in moved)
+    return "as in the base set, but " + ", ".join(f"{axis.name} at {axis.reference:g}" for axis in shifted_axes)
 
 
 def note(text: str) -> Figure:

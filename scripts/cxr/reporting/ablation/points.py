@@ -75,7 +75,7 @@ def _count(sweep: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def table(counted: pl.DataFrame, sets: Mapping[str, Mapping], grid: Sequence[str], interval: float) -> pl.DataFrame:
+def table(counts: pl.DataFrame, sets: Mapping[str, Mapping], grid: Sequence[str], interval: float) -> pl.DataFrame:
     """Return one row for every point, in the order of ``sets``, and lesion type, and for their average.
 
     The columns are :data:`POINTS`.
@@ -86,22 +86,22 @@ def table(counted: pl.DataFrame, sets: Mapping[str, Mapping], grid: Sequence[str
     each side (Newcombe 1998, Zou and Donner 2008). Both assume independent studies and lesion types.
     """
     pixels = pl.col("mask_px").list
-    medians = counted.with_columns(pixels.median())
-    of_all = counted.group_by("thresholds").agg(pixels.explode(keep_nulls=False, empty_as_null=False).median())
-    found = {(row["thresholds"], row["lesion"]): row for row in medians.iter_rows(named=True)}
+    medians = counts.with_columns(pixels.median())
+    of_all = counts.group_by("thresholds").agg(pixels.explode(keep_nulls=False, empty_as_null=False).median())
+    row_by_point = {(row["thresholds"], row["lesion"]): row for row in medians.iter_rows(named=True)}
     medians_of_all = dict(of_all.iter_rows())
     rows = []
     for name, taus in sets.items():
         point = {"thresholds": name, "kind": "grid" if name in grid else "set"}
         point |= {column(part, tau): taus[part][tau] for part in PARTS for tau in TAUS}
         nothing = dict.fromkeys(SUMS, 0) | {"mask_px": None}
-        cells = [found.get((name, lesion), nothing) for lesion in GROUNDABLE]
+        cells = [row_by_point.get((name, lesion), nothing) for lesion in GROUNDABLE]
         rates = [wilson(cell["recalled"], cell["studies"], interval) for cell in cells]
         for lesion, cell, rate in zip(GROUNDABLE, cells, rates, strict=True):
             rows.append(point | _row(lesion, cell, rate))
-        whole = {sum_: sum(cell[sum_] for cell in cells) for sum_ in SUMS}
-        whole["mask_px"] = medians_of_all.get(name)
-        rows.append(point | _row(AVERAGE, whole, mean([rate for rate in rates if rate])))
+        totals = {sum_: sum(cell[sum_] for cell in cells) for sum_ in SUMS}
+        totals["mask_px"] = medians_of_all.get(name)
+        rows.append(point | _row(AVERAGE, totals, mean([rate for rate in rates if rate])))
     return pl.DataFrame(rows, schema=schema(POINTS))
 
 
@@ -109,14 +109,14 @@ def mean(rates: Sequence[Rate]) -> Rate | None:
     """Return the mean of independent rates and its interval, from the squared distances to their ends."""
     if not rates:
         return None
-    rate = sum(one for one, _, _ in rates) / len(rates)
-    below = sqrt(sum((one - low) ** 2 for one, low, _ in rates)) / len(rates)
-    above = sqrt(sum((high - one) ** 2 for one, _, high in rates)) / len(rates)
+    rate = sum(value for value, _, _ in rates) / len(rates)
+    below = sqrt(sum((value - low) ** 2 for value, low, _ in rates)) / len(rates)
+    above = sqrt(sum((high - value) ** 2 for value, _, high in rates)) / len(rates)
     return Rate(rate, rate - below, rate + above)
 
 
 def _row(lesion: str, cell: Mapping, rate: Rate | None) -> dict:
-    recall, low, high = (None, None, None) if rate is None else (round(100 * one, 1) for one in rate)
+    recall, low, high = (None, None, None) if rate is None else (round(100 * value, 1) for value in rate)
     return {
         "lesion": lesion,
         **{name: cell[name] for name in SUMS},

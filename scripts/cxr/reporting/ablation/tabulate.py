@@ -22,5 +22,5 @@ def run_table(*, sweep: list[str], table: str, options: AblationOptions) -> None
 
     Raises StoreError for a damaged input.
     """
-    counted = points.count(read_table(path).select(WANTED) for path in sweep)
-    write_table(table, points.table(counted, options.sets, options.grid, options.interval), points.POINTS)
+    counts = points.count(read_table(path).select(WANTED) for path in sweep)
+    write_table(table, points.table(counts, options.sets, options.grid, options.interval), points.POINTS)

@@ -45,14 +45,16 @@ def draw_bars(table: pl.DataFrame) -> Figure:
     figure = Figure(figsize=(3.1 * len(columns), 1 + 3 * len(references)), layout="constrained")
     grid = figure.subplots(len(references), len(columns), squeeze=False)
     for row, name in zip(grid, references, strict=True):
-        of = table.filter(pl.col("reference") == name)
+        reference_rows = table.filter(pl.col("reference") == name)
         for axes, measure in zip(row, columns, strict=True):
             if measure == "pointing":
-                rows = of.filter((pl.col("what") == "anomaly map") & pl.col("measure").is_in(["pointing", "chance"]))
+                rows = reference_rows.filter(
+                    (pl.col("what") == "anomaly map") & pl.col("measure").is_in(["pointing", "chance"])
+                )
                 _bars(axes, rows, "measure", ("pointing", "chance"))
                 axes.set_title("pointing of the map; chance", fontsize=9)
             else:
-                rows = of.filter(pl.col("what").str.starts_with("masks ") & (pl.col("measure") == measure))
+                rows = reference_rows.filter(pl.col("what").str.starts_with("masks ") & (pl.col("measure") == measure))
                 _bars(axes, rows, "what", rows["what"].unique(maintain_order=True).to_list())
                 axes.set_title(BAR_TITLES[measure], fontsize=9)
         row[0].set_ylabel(name, fontweight="bold")
@@ -63,14 +65,14 @@ def _bars(axes: Axes, rows: pl.DataFrame, by: str, names: Sequence[str]) -> None
     lesions = [lesion for lesion in ORDER if lesion in set(rows["lesion"])]
     width = 0.8 / max(1, len(names))
     for number, name in enumerate(names):
-        of = {row["lesion"]: row for row in rows.filter(pl.col(by) == name).iter_rows(named=True)}
-        shown = [(place, of[lesion]) for place, lesion in enumerate(lesions) if lesion in of]
-        shown = [(place, row) for place, row in shown if row["value"] is not None]
-        at = [place + (number - (len(names) - 1) / 2) * width for place, _ in shown]
-        values = [row["value"] for _, row in shown]
-        ends = [[_distance(row, end) for _, row in shown] for end in ("low", "high")]
+        row_by_lesion = {row["lesion"]: row for row in rows.filter(pl.col(by) == name).iter_rows(named=True)}
+        bars = [(place, row_by_lesion[lesion]) for place, lesion in enumerate(lesions) if lesion in row_by_lesion]
+        bars = [(place, row) for place, row in bars if row["value"] is not None]
+        at = [place + (number - (len(names) - 1) / 2) * width for place, _ in bars]
+        values = [row["value"] for _, row in bars]
+        ends = [[_distance(row, end) for _, row in bars] for end in ("low", "high")]
         axes.bar(at, values, width * 0.9, color=(BLUE, ORANGE, GREEN, PURPLE)[number % 4], hatch=("", "//")[number % 2],
-                 yerr=ends if shown else None, ecolor=GREY, capsize=2, label=name, edgecolor="white")  # fmt: skip
+                 yerr=ends if bars else None, ecolor=GREY, capsize=2, label=name, edgecolor="white")  # fmt: skip
     axes.set_ylim(0, 1)
     axes.set_xticks(range(len(lesions)), lesions, rotation=60, fontsize=8)
     axes.spines[["top", "right"]].set_visible(False)
@@ -94,12 +96,12 @@ def draw_curves(table: pl.DataFrame, iou: float) -> Figure:
     grid = figure.subplots(len(references), len(columns), squeeze=False)
     lines: dict[str, object] = {}
     for row, name in zip(grid, references, strict=True):
-        for axes, (what, measure, title) in zip(row, columns, strict=True):
-            here = (pl.col("reference") == name) & (pl.col("what") == what) & (pl.col("measure") == measure)
-            of = table.filter(here & pl.col("at").is_not_null() & pl.col("value").is_not_null())
-            lines |= _lines(axes, of)
+        for axes, (output, measure, title) in zip(row, columns, strict=True):
+            condition = (pl.col("reference") == name) & (pl.col("what") == output) & (pl.col("measure") == measure)
+            panel_rows = table.filter(condition & pl.col("at").is_not_null() & pl.col("value").is_not_null())
+            lines |= _lines(axes, panel_rows)
             axes.set_title(title, fontsize=9)
-            axes.set_xlabel("tau_ano" if what == "anomaly map" else "confidence", fontsize=8)
+            axes.set_xlabel("tau_ano" if output == "anomaly map" else "confidence", fontsize=8)
             if not measure.startswith("false"):
                 axes.set_ylim(0, 1)
         row[0].set_ylabel(name, fontweight="bold")
@@ -109,13 +111,22 @@ def draw_curves(table: pl.DataFrame, iou: float) -> Figure:
 
 
 def _lines(axes: Axes, rows: pl.DataFrame) -> dict[str, object]:
-    drawn = {}
+    line_by_lesion = {}
     for lesion in [lesion for lesion in ORDER if lesion in set(rows["lesion"])]:
-        of = rows.filter(pl.col("lesion") == lesion).sort("at")
-        if of["low"].null_count() == 0:
-            axes.fill_between(of["at"], of["low"], of["high"], color=COLOURS[lesion], alpha=0.12, linewidth=0)
-        (drawn[lesion],) = axes.plot(of["at"], of["value"], color=COLOURS[lesion], marker=MARKS[lesion], markersize=4)
+        lesion_rows = rows.filter(pl.col("lesion") == lesion).sort("at")
+        if lesion_rows["low"].null_count() == 0:
+            axes.fill_between(
+                lesion_rows["at"],
+                lesion_rows["low"],
+                lesion_rows["high"],
+                color=COLOURS[lesion],
+                alpha=0.12,
+                linewidth=0,
+            )
+        (line_by_lesion[lesion],) = axes.plot(
+            lesion_rows["at"], lesion_rows["value"], color=COLOURS[lesion], marker=MARKS[lesion], markersize=4
+        )
     axes.set_xscale("log")
     axes.tick_params(labelsize=8)
     axes.spines[["top", "right"]].set_visible(False)
-    return drawn
+    return line_by_lesion

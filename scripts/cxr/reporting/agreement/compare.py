@@ -129,10 +129,10 @@ def run_images(
 ) -> None:
     """Measure every image of one reference; inputs are lists in the order of the shards (masks: set by set)."""
     key = f"agreement.references.{options.name}.path"
-    people = load_reference(key, options.format, reference, options.classes, options.image_id)
-    known = {row["image_id"]: row for row in read_table(images).iter_rows(named=True)}
-    gone = [(image, reason, detail) for image, reason, detail in people.left_out]
-    gone += [(image, "no_image", "") for image in people.regions if image not in known]
+    reference_data = load_reference(key, options.format, reference, options.classes, options.image_id)
+    row_by_image = {row["image_id"]: row for row in read_table(images).iter_rows(named=True)}
+    exclusions = [(image, reason, detail) for image, reason, detail in reference_data.left_out]
+    exclusions += [(image, "no_image", "") for image in reference_data.regions if image not in row_by_image]
     tables = [pl.DataFrame(schema=schema(VALUES))]
     framed: set[str] = set()
     count = len(frames)
@@ -153,19 +153,26 @@ def run_images(
             painted = stack.enter_context(Shard(reference)) if options.format == PAINTED else None
             framed.update(shards.frames.ids)
             for image_id in shards.frames.ids:
-                if image_id not in people.regions:
-                    gone.append((image_id, "no_reference", ""))
+                if image_id not in reference_data.regions:
+                    exclusions.append((image_id, "no_reference", ""))
                     continue
-                regions = list(_regions(image_id, people, shards.frames, painted, options, gone))
-                for what, lesion, value in _image(image_id, regions, people.lesions, shards, options, failed):
-                    at = (value.measure, value.at, known[image_id]["subject_id"], image_id, value.top, value.below)
-                    rows.append((options.name, what, lesion, *at))
+                regions = list(_regions(image_id, reference_data, shards.frames, painted, options, exclusions))
+                for output, lesion, value in _image(image_id, regions, reference_data.lesions, shards, options, failed):
+                    at = (
+                        value.measure,
+                        value.at,
+                        row_by_image[image_id]["subject_id"],
+                        image_id,
+                        value.top,
+                        value.below,
+                    )
+                    rows.append((options.name, output, lesion, *at))
         tables.append(pl.DataFrame(rows, schema=schema(VALUES), orient="row"))  # tuples take far more room
-    stopped = {row["image_id"]: row["reason"] for row in known.values()}
-    unframed = [image for image in people.regions if image in known and image not in framed]
-    gone += [(image, "no_frame", stopped[image] or "frames") for image in unframed]
+    stopped = {row["image_id"]: row["reason"] for row in row_by_image.values()}
+    unframed = [image for image in reference_data.regions if image in row_by_image and image not in framed]
+    exclusions += [(image, "no_frame", stopped[image] or "frames") for image in unframed]
     write_table(values, pl.concat(tables).sort(*VALUES), VALUES)
-    table = pl.DataFrame([(options.name, *row) for row in gone], schema=schema(LEFT), orient="row")
+    table = pl.DataFrame([(options.name, *row) for row in exclusions], schema=schema(LEFT), orient="row")
     write_table(left_out, table.sort(*LEFT), LEFT)
 
 
@@ -176,37 +183,42 @@ def _detected(path: str) -> dict[str, pl.DataFrame]:
 
 def _used(findings: str, studies: str) -> dict[str, list[dict]]:
     """Return the findings whose masks are used, of every image that reached the masks stage."""
-    found: dict[str, list[dict]] = {image: [] for image in read_table(studies)["image_id"]}
+    findings_by_image: dict[str, list[dict]] = {image: [] for image in read_table(studies)["image_id"]}
     used = read_table(findings).filter(pl.col("mask_id").is_not_null() & pl.col("reason").is_null())
     for row in used.select("image_id", "target", "mask_id").iter_rows(named=True):
-        found[row["image_id"]].append(row)
-    return found
+        findings_by_image[row["image_id"]].append(row)
+    return findings_by_image
 
 
 def _regions(
-    image_id: str, people: Reference, frames: Shard, painted: Shard | None, options: AgreementOptions, gone: list[tuple]
+    image_id: str,
+    reference: Reference,
+    frames: Shard,
+    painted: Shard | None,
+    options: AgreementOptions,
+    exclusions: list[tuple],
 ) -> Iterator[Region]:
-    """Yield the regions of an image in its frame; record the regions that are left out in ``gone``."""
+    """Yield the regions of an image in its frame; record the regions that are left out in ``exclusions``."""
     if painted is not None:
         masks = painted.masks(image_id)
         yield from (
             Region(name, masks[name], boxes_around(masks[name], SMALLEST))
-            for name in people.lesions
+            for name in reference.lesions
             if masks[name].any()
         )
         return
     shape = tuple(int(side) for side in frames.get("original_shape", image_id))
     affine = frames.get("to_original", image_id)
-    found = []
-    for one in people.regions[image_id]:
-        region, why = in_frame(one, people.names[one.label], affine, shape, FRAME_SIZE)
+    regions = []
+    for annotation in reference.regions[image_id]:
+        region, why = in_frame(annotation, reference.names[annotation.label], affine, shape, FRAME_SIZE)
         if region is None:
-            gone.append((image_id, why, one.label))
+            exclusions.append((image_id, why, annotation.label))
         else:
-            found.append(region)
-    kept, twice = distinct(found, options.same_box)
-    gone += [(image_id, "drawn_twice", "")] * twice
-    yield from kept
+            regions.append(region)
+    distinct_regions, num_duplicates = distinct(regions, options.same_box)
+    exclusions += [(image_id, "drawn_twice", "")] * num_duplicates
+    yield from distinct_regions
 
 
 def _image(
@@ -219,44 +231,44 @@ def _image(
 ) -> Iterator[tuple[str, str, Value]]:
     """Yield (what, lesion, value) of one image; only for lesion types that the reference has there."""
     chest = [lesion for lesion in lesions if lesion != HEART]
-    wanted = {lesion: union(regions, lesion, FRAME_SIZE) for lesion in (*lesions, *([ANY] if chest else []))}
-    wanted = {lesion: region for lesion, region in wanted.items() if region.any()}
+    region_by_lesion = {lesion: union(regions, lesion, FRAME_SIZE) for lesion in (*lesions, *([ANY] if chest else []))}
+    region_by_lesion = {lesion: region for lesion, region in region_by_lesion.items() if region.any()}
     for name, of_image in shards.findings.items():
         if image_id in of_image:
-            for lesion, region in wanted.items():
+            for lesion, region in region_by_lesion.items():
                 mask = _mask(of_image[image_id], lesion, shards.masks[name])
                 yield from ((f"masks {name}", lesion, value) for value in measures.of_mask(mask, region))
-    places = {lesion: region for lesion, region in wanted.items() if lesion != HEART}
+    places = {lesion: region for lesion, region in region_by_lesion.items() if lesion != HEART}
     if image_id in shards.anomaly and places and not unedited(shards.anomaly, image_id):
         organs = shards.organs.masks(image_id)
         lungs = organs[LUNGS[0]] | organs[LUNGS[1]]
-        held = shards.anomaly.get("anomaly", image_id)
+        anomaly_map = shards.anomaly.get("anomaly", image_id)
         for lesion, region in places.items():
-            found = measures.of_map(held, region, lungs, options.anomaly_steps)
-            yield from (("anomaly map", lesion, value) for value in found)
+            values = measures.of_map(anomaly_map, region, lungs, options.anomaly_steps)
+            yield from (("anomaly map", lesion, value) for value in values)
     if image_id not in failed and chest:
         rows = shards.boxes.get(image_id)
         boxes = rows.select(CORNERS).to_numpy() if rows is not None else np.zeros((0, 4))
         confidence = rows["confidence"].to_numpy() if rows is not None else np.zeros(0)
         for lesion in places:
-            drawn = _drawn(regions, lesion)
-            found = measures.of_boxes(boxes, confidence, drawn, options.box_iou, options.confidence_steps)
-            yield from (("boxes", lesion, value) for value in found)
+            reference_boxes = _drawn(regions, lesion)
+            values = measures.of_boxes(boxes, confidence, reference_boxes, options.box_iou, options.confidence_steps)
+            yield from (("boxes", lesion, value) for value in values)
         for iou in options.box_iou:
-            found = measures.false_boxes(boxes, confidence, _drawn(regions, ANY), iou, options.confidence_steps)
-            yield from (("boxes", ANY, value) for value in found)
+            values = measures.false_boxes(boxes, confidence, _drawn(regions, ANY), iou, options.confidence_steps)
+            yield from (("boxes", ANY, value) for value in values)
 
 
 def _drawn(regions: Sequence[Region], lesion: str) -> np.ndarray:
-    found = [region.box for region in regions if region.lesion in kinds(lesion)]
-    return np.concatenate(found) if found else np.zeros((0, 4))
+    box_arrays = [region.box for region in regions if region.lesion in kinds(lesion)]
+    return np.concatenate(box_arrays) if box_arrays else np.zeros((0, 4))
 
 
 def _mask(findings: Sequence[dict], lesion: str, shard: Shard) -> np.ndarray:
     """Return the union of the masks of a lesion type and the kinds under it."""
-    found = {row["mask_id"] for row in findings if row["target"] in kinds(lesion)}
+    mask_ids = {row["mask_id"] for row in findings if row["target"] in kinds(lesion)}
     empty = np.zeros((FRAME_SIZE, FRAME_SIZE), bool)
-    return np.logical_or.reduce([empty, *(shard.get("mask", name) for name in sorted(found))])
+    return np.logical_or.reduce([empty, *(shard.get("mask", name) for name in sorted(mask_ids))])
 
 
 def run_scores(*, values: list[str], left_out_parts: list[str], scores: str, left_out: str, population: str,
@@ -268,17 +280,17 @@ def run_scores(*, values: list[str], left_out_parts: list[str], scores: str, lef
             "masks"
         )
     table = pl.concat([read_table(path) for path in values])
-    gone = pl.concat([read_table(path) for path in left_out_parts])
+    exclusions = pl.concat([read_table(path) for path in left_out_parts])
     if table.is_empty():
-        reasons = gone.group_by("reason").len().sort("reason").iter_rows()
-        told = ", ".join(f"{number} {reason} ({LEFT_OUT[reason]})" for reason, number in reasons) or "they name none"
+        reasons = exclusions.group_by("reason").len().sort("reason").iter_rows()
+        summary = ", ".join(f"{number} {reason} ({LEFT_OUT[reason]})" for reason, number in reasons) or "they name none"
         raise UserError(
-            f"agreement.references: no image could be compared: {told}; see results/cohort/excluded.parquet, and "
+            f"agreement.references: no image could be compared: {summary}; see results/cohort/excluded.parquet, and "
             "whether image_id of the reference gives the cohort's names"
         )
     write_table(scores, score(table, options), SCORES)
-    write_table(left_out, gone.sort(gone.columns), LEFT)
-    write_table(population, counts(table, gone), POPULATION)
+    write_table(left_out, exclusions.sort(exclusions.columns), LEFT)
+    write_table(population, counts(table, exclusions), POPULATION)
 
 
 def score(table: pl.DataFrame, options: Scoring) -> pl.DataFrame:
@@ -286,7 +298,7 @@ def score(table: pl.DataFrame, options: Scoring) -> pl.DataFrame:
 
     The bootstrap resamples patients. A score with a zero denominator is null.
     """
-    found = []
+    score_tables = []
     for of_reference in table.partition_by("reference", maintain_order=True):
         groups = of_reference.select(GROUP).unique(maintain_order=True).sort(GROUP).with_row_index("column")
         subjects = of_reference.select("subject_id").unique().sort("subject_id").with_row_index("subject")
@@ -296,22 +308,22 @@ def score(table: pl.DataFrame, options: Scoring) -> pl.DataFrame:
         at = sums["subject"].to_numpy(), sums["column"].to_numpy()
         top[at], below[at] = sums["top"].to_numpy(), sums["below"].to_numpy()
         low, high = intervals(top, below, replicates=options.replicates, level=options.interval, seed=options.seed)
-        whole = below.sum(axis=0)
-        value = np.divide(top.sum(axis=0), whole, out=np.full(len(groups), np.nan), where=whole > 0)
-        counted = placed.filter(pl.col("below") > 0).group_by("column").agg(
+        denominators = below.sum(axis=0)
+        value = np.divide(top.sum(axis=0), denominators, out=np.full(len(groups), np.nan), where=denominators > 0)
+        group_sizes = placed.filter(pl.col("below") > 0).group_by("column").agg(
             images=pl.col("image_id").n_unique(), patients=pl.col("subject_id").n_unique()
         )  # fmt: skip
         numbers = pl.DataFrame({"value": value, "low": low, "high": high}, nan_to_null=True).select(pl.all().round(6))
         numbers = numbers.with_row_index("column")
-        rows = groups.join(numbers, on="column").join(counted, on="column", how="left").sort("column")
-        found.append(rows.with_columns(pl.col("images", "patients").fill_null(0).cast(pl.Int64)).drop("column"))
-    return pl.concat(found)
+        rows = groups.join(numbers, on="column").join(group_sizes, on="column", how="left").sort("column")
+        score_tables.append(rows.with_columns(pl.col("images", "patients").fill_null(0).cast(pl.Int64)).drop("column"))
+    return pl.concat(score_tables)
 
 
-def counts(table: pl.DataFrame, gone: pl.DataFrame) -> pl.DataFrame:
+def counts(table: pl.DataFrame, exclusions: pl.DataFrame) -> pl.DataFrame:
     """Return (reference, what, number, meaning): images compared, and images and regions left out, by reason."""
     compared = table.group_by("reference").agg(number=pl.col("image_id").n_unique())
     rows = [(name, "compared", number, "images with a measure") for name, number in compared.iter_rows()]
-    for name, reason, number in gone.group_by("reference", "reason").len().iter_rows():
+    for name, reason, number in exclusions.group_by("reference", "reason").len().iter_rows():
         rows.append((name, reason, number, LEFT_OUT[reason]))
     return pl.DataFrame(rows, schema=schema(POPULATION), orient="row").sort("reference", "what")

@@ -69,27 +69,29 @@ def load_reference(key: str, kind: str, path: str | Path, classes: Mapping[str, 
     if kind == PAINTED:
         with Shard(path) as shard:
             return Reference({name: [] for name in shard.ids}, tuple(name for name in TYPES if name in shard.labels()))
-    annotations, seen = read(key, path, kind)
+    annotations, image_names = read(key, path, kind)
     names = lesions(kind) | {lesion: lesion for lesion in TYPES} | dict(classes)
-    reference = Reference({image_name(ids, name): [] for name in sorted(seen)}, names=names)
-    for one in annotations:
-        image = image_name(ids, one.image)
-        if one.image == UNLISTED:
-            reference.left_out.append(("", "not_listed", one.label))
-        elif one.label not in names:
-            reference.left_out.append((image, "class_not_mapped", one.label))
+    reference = Reference({image_name(ids, name): [] for name in sorted(image_names)}, names=names)
+    for annotation in annotations:
+        image = image_name(ids, annotation.image)
+        if annotation.image == UNLISTED:
+            reference.left_out.append(("", "not_listed", annotation.label))
+        elif annotation.label not in names:
+            reference.left_out.append((image, "class_not_mapped", annotation.label))
         else:
-            reference.regions[image].append(one)
-    found = {names[one.label] for ones in reference.regions.values() for one in ones}
-    if not found and (annotations or not seen):
+            reference.regions[image].append(annotation)
+    mapped_lesions = {
+        names[annotation.label] for image_annotations in reference.regions.values() for annotation in image_annotations
+    }
+    if not mapped_lesions and (annotations or not image_names):
         raise UserError(f"{key} {str(path)!r} has no label that is a lesion type: name them in its `classes`")
     # where nobody drew a region, all images are healthy: every box is a false one
-    reference.lesions = tuple(lesion for lesion in TYPES if lesion in found or not annotations)
+    reference.lesions = tuple(lesion for lesion in TYPES if lesion in mapped_lesions or not annotations)
     return reference
 
 
 def in_frame(
-    one: Annotation, lesion: str, affine: np.ndarray, shape: tuple[int, int], size: int
+    annotation: Annotation, lesion: str, affine: np.ndarray, shape: tuple[int, int], size: int
 ) -> tuple[Region | None, str]:
     """Return a region in the frame, or None and the reason.
 
@@ -98,28 +100,32 @@ def in_frame(
     frame.
     """
     try:
-        drawn = one.mask()
+        annotated_mask = annotation.mask()
     except ValueError:
         return None, "broken_mask"
-    if isinstance(one.drawn, Path) and drawn is not None and drawn.shape == (size, size):
-        return (Region(lesion, drawn, boxes_around(drawn, SMALLEST)), "") if drawn.any() else (None, "no_area")
-    drawn_on = drawn.shape if drawn is not None else one.size or shape
-    scale = np.array([shape[1] / drawn_on[1], shape[0] / drawn_on[0]])
+    if isinstance(annotation.drawn, Path) and annotated_mask is not None and annotated_mask.shape == (size, size):
+        return (
+            (Region(lesion, annotated_mask, boxes_around(annotated_mask, SMALLEST)), "")
+            if annotated_mask.any()
+            else (None, "no_area")
+        )
+    annotated_shape = annotated_mask.shape if annotated_mask is not None else annotation.size or shape
+    scale = np.array([shape[1] / annotated_shape[1], shape[0] / annotated_shape[0]])
     if abs(scale[0] / scale[1] - 1) > ASPECT:
         return None, "other_shape"
     box = np.zeros((0, 4))
-    if one.box is not None and np.isfinite(one.box).all():
-        corners = np.sort(np.reshape(one.box, (2, 2)), axis=0) * scale
+    if annotation.box is not None and np.isfinite(annotation.box).all():
+        corners = np.sort(np.reshape(annotation.box, (2, 2)), axis=0) * scale
         box = np.clip(boxes_to_frame(corners, affine), 0, size)
-    if drawn is not None:
+    if annotated_mask is not None:
         # the affine from the frame to the annotated image
-        mask = to_frame(drawn.astype(np.uint8), affine / scale[:, None], size, nearest=True) > 0
+        mask = to_frame(annotated_mask.astype(np.uint8), affine / scale[:, None], size, nearest=True) > 0
         box = box if len(box) else boxes_around(mask, SMALLEST)
     else:
         mask = np.zeros((size, size), bool)
         for x1, y1, x2, y2 in clip_boxes(box, size, size):
             mask[y1:y2, x1:x2] = True
-    return (Region(lesion, mask, box, one.reader), "") if mask.any() else (None, "no_area")
+    return (Region(lesion, mask, box, annotation.reader), "") if mask.any() else (None, "no_area")
 
 
 def distinct(regions: Iterable[Region], same: float) -> tuple[list[Region], int]:
@@ -127,21 +133,21 @@ def distinct(regions: Iterable[Region], same: float) -> tuple[list[Region], int]
 
     The first region in the order of the file is kept. Two regions of one reader are never merged.
     """
-    kept: list[Region] = []
-    gone = 0
+    distinct_regions: list[Region] = []
+    num_duplicates = 0
     for region in regions:
-        again = any(
-            other.lesion == region.lesion
-            and other.reader != region.reader
-            and len(other.box)
+        is_duplicate = any(
+            previous.lesion == region.lesion
+            and previous.reader != region.reader
+            and len(previous.box)
             and len(region.box)
-            and box_iou(other.box, region.box).max() >= same
-            for other in kept
+            and box_iou(previous.box, region.box).max() >= same
+            for previous in distinct_regions
         )
-        gone += again
-        if not again:
-            kept.append(region)
-    return kept, gone
+        num_duplicates += is_duplicate
+        if not is_duplicate:
+            distinct_regions.append(region)
+    return distinct_regions, num_duplicates
 
 
 def kinds(lesion: str) -> tuple[str, ...]:

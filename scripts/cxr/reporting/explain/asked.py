@@ -16,7 +16,7 @@ def page_name(study: str) -> str:
 
     A name that is too long for a file, or so repetitive that Snakemake takes it for an endless wildcard, is a digest.
     """
-    name = re.sub(r"[^\w.-]", lambda found: quote(found.group(), safe=""), study)
+    name = re.sub(r"[^\w.-]", lambda match: quote(match.group(), safe=""), study)
     if len(name.encode()) > LONGEST_NAME or _PERIOD.search(name):
         return hashlib.blake2b(study.encode(), digest_size=16).hexdigest()
     return name
@@ -29,15 +29,15 @@ def asked(config: dict, results: Path) -> dict[str, str]:
 
     Raises UserError for a study that the cohort does not have, or a table of it that cannot be read.
     """
-    given = config.get("study", "")
-    study = str(given)
+    study_value = config.get("study", "")
+    study = str(study_value)
     if not study:
         return {"study": "", "held": "", "page": ""}
     from cxr.base.errors import StoreError  # loads HDF5 and polars, only if a study was asked for
     from cxr.reporting.explain.study import held, known
 
     try:
-        known(results, study, number=not isinstance(given, str))
+        known(results, study, number=not isinstance(study_value, str))
     except StoreError as error:
         raise UserError(str(error)) from None
     return {"study": study, "held": held(results), "page": page_name(study)}

@@ -71,13 +71,13 @@ Block = Heading | Paragraph | Table | Marked | Picture
 
 def apart(marks: Sequence[Mark]) -> list[Mark]:
     """Merge overlapping marks; a merged mark has the kind of the first and the notes of all."""
-    found: list[Mark] = []
+    merged_marks: list[Mark] = []
     for mark in sorted(marks, key=lambda mark: (mark.start, mark.end)):
-        if found and mark.start < found[-1].end:
-            last = found.pop()
+        if merged_marks and mark.start < merged_marks[-1].end:
+            last = merged_marks.pop()
             mark = Mark(last.start, max(last.end, mark.end), last.kind, f"{last.note}, {mark.note}")
-        found.append(mark)
-    return found
+        merged_marks.append(mark)
+    return merged_marks
 
 
 def as_text(blocks: Sequence[Block]) -> str:

@@ -21,9 +21,9 @@ SHADE = {"facecolor": "black", "alpha": 0.55, "edgecolor": "none", "pad": 1}
 
 def png(figure: Figure, dpi: int) -> bytes:
     """Return a figure as the bytes of a PNG, without metadata that differs between runs."""
-    held = io.BytesIO()
-    figure.savefig(held, dpi=dpi, format="png", metadata={"Software": None})
-    return held.getvalue()
+    buffer = io.BytesIO()
+    figure.savefig(buffer, dpi=dpi, format="png", metadata={"Software": None})
+    return buffer.getvalue()
 
 
 def maps(arrays: Mapping, *, unedited: bool = False) -> dict[str, Figure]:
@@ -31,7 +31,7 @@ def maps(arrays: Mapping, *, unedited: bool = False) -> dict[str, Figure]:
 
     ``unedited``: whether the image itself stands as the edited image.
     """
-    found = {}
+    figure_by_title = {}
     for name in ("image", "edited", "anomaly"):
         if name not in arrays:
             continue
@@ -39,8 +39,8 @@ def maps(arrays: Mapping, *, unedited: bool = False) -> dict[str, Figure]:
         axes = figure.subplots()
         if name == "anomaly":
             title = "anomaly map"
-            drawn = axes.imshow(arrays[name], cmap="magma", vmin=0, vmax=max(64, int(arrays[name].max())))
-            figure.colorbar(drawn, ax=axes, label="grey levels", location="bottom", shrink=0.8)
+            heatmap = axes.imshow(arrays[name], cmap="magma", vmin=0, vmax=max(64, int(arrays[name].max())))
+            figure.colorbar(heatmap, ax=axes, label="grey levels", location="bottom", shrink=0.8)
             axes.set_title(title, fontsize=10)
             axes.set_axis_off()
         elif name == "edited":
@@ -51,8 +51,8 @@ def maps(arrays: Mapping, *, unedited: bool = False) -> dict[str, Figure]:
             title = "image and organs" if "organs" in arrays else "image"
             _grey(axes, arrays[name], title)
             _named(axes, {name: mask for name, mask in arrays.get("organs", {}).items() if name in SHOWN}, ORGANS)
-        found[title] = figure
-    return found
+        figure_by_title[title] = figure
+    return figure_by_title
 
 
 def _zones(axes: Axes, zones: Mapping[str, np.ndarray]) -> None:
@@ -67,18 +67,18 @@ def _zones(axes: Axes, zones: Mapping[str, np.ndarray]) -> None:
 def outcome(image: np.ndarray, boxes: Sequence[tuple], masks: Mapping[str, np.ndarray]) -> Figure:
     """Draw ``boxes`` (x1, y1, x2, y2, number, whether it is productive) and ``masks`` {legend: bool (H, W)}."""
     figure = Figure(figsize=(8.8, 4.7), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    _grey(left, image, "boxes")
+    box_axes, mask_axes = figure.subplots(1, 2)
+    _grey(box_axes, image, "boxes")
     for x1, y1, x2, y2, number, productive in boxes:
         colour, line = (KEPT, "-") if productive else (DROPPED, "--")
-        left.add_patch(
+        box_axes.add_patch(
             Rectangle((x1, y1), x2 - x1, y2 - y1, fill=False, edgecolor=colour, linestyle=line, linewidth=1.4)
         )
-        left.text(x1 + 3, y1 + 3, str(number), color=colour, fontsize=7, va="top", bbox=SHADE)
+        box_axes.text(x1 + 3, y1 + 3, str(number), color=colour, fontsize=7, va="top", bbox=SHADE)
     if boxes:
-        legend(left, {"productive for a finding": KEPT, "failed (dashed)": DROPPED})
-    _grey(right, image, "masks" if masks else "no mask")
-    _named(right, masks, {name: MASKS[number % len(MASKS)] for number, name in enumerate(masks)}, fill=0.25)
+        legend(box_axes, {"productive for a finding": KEPT, "failed (dashed)": DROPPED})
+    _grey(mask_axes, image, "masks" if masks else "no mask")
+    _named(mask_axes, masks, {name: MASKS[number % len(MASKS)] for number, name in enumerate(masks)}, fill=0.25)
     return figure
 
 

@@ -34,8 +34,8 @@ def run(*, page: str, text: str, options: ExplainOptions, results: str = "result
     """Write the page and the text of a study under every threshold set that has masks, and print the text."""
     if not options.held:
         raise UserError("explain needs a study: snakemake explain --config study=<study_id>")
-    told, shown = explain(results, options.study, (), options.dpi)
-    for path, content in ((page, shown), (text, told)):
+    text_content, page_content = explain(results, options.study, (), options.dpi)
+    for path, content in ((page, page_content), (text, text_content)):
         with atomic(path) as temporary:
             temporary.write_text(content, encoding="utf-8")
-    sys.stdout.write(told)
+    sys.stdout.write(text_content)

@@ -44,19 +44,20 @@ def tell(study: Study, dpi: int) -> list[Block]:
 
 def fates(study: Study) -> list[str]:
     """Return one sentence per image, and one more per threshold set that it reached."""
-    found = []
+    sentences = []
     for image in study.images:
         if stop := image.stopped:
-            found.append(f"{image.image_id} {stopped(stop)}")
+            sentences.append(f"{image.image_id} {stopped(stop)}")
         elif waits := next((step for step in image.steps if step.state == NO_RESULTS), None):
-            found.append(f"{image.image_id} is accepted so far; {waits.stage} has no results of it yet.")
+            sentences.append(f"{image.image_id} is accepted so far; {waits.stage} has no results of it yet.")
         elif not study.outcomes:
-            found.append(f"{image.image_id} passed every stage before masks; no threshold set has masks yet.")
+            sentences.append(f"{image.image_id} passed every stage before masks; no threshold set has masks yet.")
         else:
-            found += [
-                f"{image.image_id} under {name}: {made(of[image.image_id])}" for name, of in study.outcomes.items()
+            sentences += [
+                f"{image.image_id} under {name}: {made(outcome_by_image[image.image_id])}"
+                for name, outcome_by_image in study.outcomes.items()
             ]
-    return found
+    return sentences
 
 
 def stopped(step: Step) -> str:
@@ -98,32 +99,38 @@ def report(study: Study) -> Iterator[Block]:
         yield Paragraph(f"The study {stopped(why)}" if why else "No report of this study was read.")
         return
     yield Paragraph(f"Section {line['section_name']}, read by the engine {line['engine']}.")
-    marks = [_mark(number, one) for number, one in enumerate(line["tuples"]) if one.get("span")]
+    marks = [_mark(number, finding) for number, finding in enumerate(line["tuples"]) if finding.get("span")]
     yield Marked(line["section_text"], apart(marks))
     if line["tuples"]:
-        yield Table(FINDING_HEAD, [_row(n, one) for n, one in enumerate(line["tuples"])], "findings of the report")
+        yield Table(
+            FINDING_HEAD, [_row(n, finding) for n, finding in enumerate(line["tuples"])], "findings of the report"
+        )
     if line.get("other_tuples"):
         yield Paragraph(f"The section {line['other_section']} was not used; its findings only block negatives.")
-        rows = [_row(number, one) for number, one in enumerate(line["other_tuples"])]
+        rows = [_row(number, finding) for number, finding in enumerate(line["other_tuples"])]
         yield Table(FINDING_HEAD, rows, "findings of the other section")
 
 
 FINDING_HEAD = ["finding", "sentence", "what", "presence", "certainty", "location", "labels", "lesion type"]
 
 
-def _mark(number: int, one: dict) -> Mark:
-    kind = one["presence"] if one["presence"] == "negative" or one["certainty"] == "definitive" else "tentative"
-    kind = "outside" if one["lesion_type"] is None else kind
-    return Mark(*one["span"], kind, f"{number} {one['presence']}")
+def _mark(number: int, finding: dict) -> Mark:
+    kind = (
+        finding["presence"]
+        if finding["presence"] == "negative" or finding["certainty"] == "definitive"
+        else "tentative"
+    )
+    kind = "outside" if finding["lesion_type"] is None else kind
+    return Mark(*finding["span"], kind, f"{number} {finding['presence']}")
 
 
-def _row(number: int, one: dict) -> list[str]:
-    predicted = one.get("predicted_lesion_type")
+def _row(number: int, finding: dict) -> list[str]:
+    predicted = finding.get("predicted_lesion_type")
     return [
-        str(number), str(one["sentence_index"]), one["entity"], one["presence"],
-        f"{one['certainty']} ({one['hedge']})", ", ".join(one["location"] or []) or "-",
-        _listed(one["labels"], one["category"]),
-        (one["lesion_type"] or "none of the seven") + (f", explained as {predicted}" if predicted else ""),
+        str(number), str(finding["sentence_index"]), finding["entity"], finding["presence"],
+        f"{finding['certainty']} ({finding['hedge']})", ", ".join(finding["location"] or []) or "-",
+        _listed(finding["labels"], finding["category"]),
+        (finding["lesion_type"] or "none of the seven") + (f", explained as {predicted}" if predicted else ""),
     ]  # fmt: skip
 
 
@@ -169,9 +176,9 @@ def _least(boxes: Sequence[dict]) -> float:
     return sorted((row["confidence"] for row in boxes), reverse=True)[:SHOWN_BOXES][-1]
 
 
-def _box_count(boxes: Sequence[dict], shown: int) -> str:
+def _box_count(boxes: Sequence[dict], num_shown: int) -> str:
     used = sum(row["kept"] for row in boxes)
-    return f"The detector found {len(boxes)} boxes, {used} of them of a used class; the {shown} most confident:"
+    return f"The detector found {len(boxes)} boxes, {used} of them of a used class; the {num_shown} most confident:"
 
 
 def _corners(row: dict) -> str:
@@ -183,12 +190,12 @@ def _apart(organs: dict[str, np.ndarray], zones: dict[str, np.ndarray]) -> str:
     parts = []
     for name, axis, end in ((LUNGS[0], 0, 0), (LUNGS[1], 0, -1), (HEART, 1, -1)):
         ends = [np.flatnonzero(masks[name].any(axis=axis)) for masks in (organs, zones)]
-        what = f"{'lower' if name == HEART else 'outer'} edge of the {name}"
-        if all(len(found) for found in ends):
+        edge_name = f"{'lower' if name == HEART else 'outer'} edge of the {name}"
+        if all(len(positions) for positions in ends):
             distance = abs(int(ends[0][end]) - int(ends[1][end])) / organs[name].shape[1]
-            parts.append(f"{what} {distance:.3f} of the frame's width")
+            parts.append(f"{edge_name} {distance:.3f} of the frame's width")
         else:
-            parts.append(f"{what} not in both")
+            parts.append(f"{edge_name} not in both")
     return ", ".join(parts)
 
 
@@ -198,12 +205,12 @@ def side_by_side(study: Study) -> Iterator[Block]:
     rows = []
     for image in study.images:
         of_sets = [of_images[image.image_id] for of_images in study.outcomes.values()]
-        by_set = [{row["finding"]: row for row in of.findings} for of in of_sets]
+        by_set = [{row["finding"]: row for row in image_outcome.findings} for image_outcome in of_sets]
         for number in sorted(set().union(*by_set)):
-            found = [rows_of.get(number) for rows_of in by_set]
-            entity = next(row["entity"] for row in found if row)
-            rows.append([image.image_id, f"{number} {entity}", *(ending(row) if row else "-" for row in found)])
-        rows.append([image.image_id, "pairs", *(made(of) for of in of_sets)])
+            finding_rows = [rows_of.get(number) for rows_of in by_set]
+            entity = next(row["entity"] for row in finding_rows if row)
+            rows.append([image.image_id, f"{number} {entity}", *(ending(row) if row else "-" for row in finding_rows)])
+        rows.append([image.image_id, "pairs", *(made(image_outcome) for image_outcome in of_sets)])
     yield Table(["image", "finding", *study.outcomes], rows, "per-finding result under each set")
 
 
@@ -211,10 +218,10 @@ def ending(row: dict) -> str:
     """Return the result of a finding, in a few words."""
     if row["mask_id"] is None:
         return f"no mask: {row['reason']}"
-    kept = f"mask of {row['area']:,} px"
+    mask_text = f"mask of {row['area']:,} px"
     if row["reason"]:
-        return f"{kept}, not used: {row['reason']}"
-    return f"{kept}, grounded in {', '.join(row['grounded'])}" if row["grounded"] else kept
+        return f"{mask_text}, not used: {row['reason']}"
+    return f"{mask_text}, grounded in {', '.join(row['grounded'])}" if row["grounded"] else mask_text
 
 
 def outcome(name: str, image: Image, outcome: Outcome, study: Study, dpi: int) -> Iterator[Block]:
@@ -262,15 +269,18 @@ def _outcome_row(row: dict) -> list[str]:
 
 
 def _drawn(image: Image, outcome: Outcome):
-    kept = [(number, row) for number, row in enumerate(image.boxes) if row["kept"]]
+    used_boxes = [(number, row) for number, row in enumerate(image.boxes) if row["kept"]]
     judged = [row["box_verdicts"] for row in outcome.findings if row["box_verdicts"]]
     best = (
-        [min((verdicts[place] for verdicts in judged), key=int.bit_count) for place in range(len(kept))]
+        [min((verdicts[place] for verdicts in judged), key=int.bit_count) for place in range(len(used_boxes))]
         if judged
         else []
     )
     order = sorted(range(len(best)), key=lambda place: (best[place].bit_count(), place))[:SHOWN_BOXES]
-    boxes = [(*(kept[place][1][corner] for corner in CORNERS), kept[place][0], best[place] == 0) for place in order]
+    boxes = [
+        (*(used_boxes[place][1][corner] for corner in CORNERS), used_boxes[place][0], best[place] == 0)
+        for place in order
+    ]
     masks = {
         f"{row['finding']} {row['target']}": outcome.masks[row["mask_id"]] for row in outcome.findings if row["mask_id"]
     }
@@ -286,14 +296,14 @@ def boxes_of(row: dict, image: Image, settings: dict) -> Iterator[Block]:
     if not verdicts:
         return
     taus = thresholds_for(row["target"], settings)
-    kept = [(number, box) for number, box in enumerate(image.boxes) if box["kept"]]
+    used_boxes = [(number, box) for number, box in enumerate(image.boxes) if box["kept"]]
     arrays = (image.arrays[stage] for stage in ("anatomy", "organs", "anomaly"))
-    judged = judge([box for _, box in kept], row["reported"], *arrays, target=row["target"], settings=settings)
-    order = sorted(range(len(kept)), key=lambda at: (verdicts[at].bit_count(), at))
+    judged = judge([box for _, box in used_boxes], row["reported"], *arrays, target=row["target"], settings=settings)
+    order = sorted(range(len(used_boxes)), key=lambda at: (verdicts[at].bit_count(), at))
     yield Heading(f"Boxes for finding {row['finding']}, {row['entity']} in {_listed(row['reported'])}", 3)
     lines = []
     for at in order[:SHOWN_BOXES]:
-        number, box = kept[at]
+        number, box = used_boxes[at]
         numbers, below = judged[at]
         cells = [
             f"{shown(numbers[tau], taus[tau])} {'<' if tau in below else '>='} {told(taus[tau])}" for tau in MEASURED
@@ -301,10 +311,12 @@ def boxes_of(row: dict, image: Image, settings: dict) -> Iterator[Block]:
         changed = "" if judged[at].agrees(verdicts[at]) else f" ({CHANGED})"
         lines.append([str(number), box["class_name"], *cells, _verdict(failed(verdicts[at])) + changed])
     yield Table(["box", "class", *(BOX_FAULTS[tau] for tau in MEASURED), "verdict"], lines, "boxes of one finding")
-    if rest := order[SHOWN_BOXES:]:
-        counts = Counter(name for at in rest for name in failed(verdicts[at]))
+    if omitted_boxes := order[SHOWN_BOXES:]:
+        counts = Counter(name for at in omitted_boxes for name in failed(verdicts[at]))
         words = ", ".join(f"{BOX_FAULTS[name]} {count}" for name, count in sorted(counts.items()))
-        yield Paragraph(f"{len(rest)} more boxes; the numbers that fail each condition: {words or 'none fails any'}.")
+        yield Paragraph(
+            f"{len(omitted_boxes)} more boxes; the numbers that fail each condition: {words or 'none fails any'}."
+        )
 
 
 def _verdict(bad: Sequence[str]) -> str:
@@ -312,11 +324,11 @@ def _verdict(bad: Sequence[str]) -> str:
 
 
 def _instructions(outcome: Outcome) -> Iterator[Block]:
-    seen = outcome.evidence
-    if seen:
+    evidence = outcome.evidence
+    if evidence:
         yield Heading("Locations", 3)
-        rows = [[name, _listed(seen[name], "none")] for name in ("reported", "blocked", "occupied", "empty")]
-        rows.append(["cardiothoracic ratio", "none" if seen["ctr"] is None else f"{seen['ctr']:.3f}"])
+        rows = [[name, _listed(evidence[name], "none")] for name in ("reported", "blocked", "occupied", "empty")]
+        rows.append(["cardiothoracic ratio", "none" if evidence["ctr"] is None else f"{evidence['ctr']:.3f}"])
         yield Table(["what", "which"], rows, "locations that negatives may name, and why not the others")
     if outcome.units:
         yield Heading("Positive instructions", 3)

@@ -119,12 +119,12 @@ SMALL = (
 
 def held(results: Path) -> str:
     """Return a digest of the names, sizes and times of the small tables in the results."""
-    seen = hashlib.sha256()
+    digest = hashlib.sha256()
     for pattern in SMALL:
         for path in sorted(results.glob(pattern)):
             state = path.stat()
-            seen.update(f"{path.relative_to(results)} {state.st_size} {state.st_mtime_ns}\n".encode())
-    return seen.hexdigest()[:16]
+            digest.update(f"{path.relative_to(results)} {state.st_size} {state.st_mtime_ns}\n".encode())
+    return digest.hexdigest()[:16]
 
 
 def built(results: Path) -> list[str]:
@@ -225,28 +225,28 @@ def _outcome(results: Path, name: str, image: Image, line: dict | None) -> Outco
     folder, joined, shard = results / "masks" / name, results / "dataset" / name, image.row["shard"]
     masks_step = _step(folder / f"{shard}.excluded.parquet", "masks", image, image.steps)
     dataset_step = _step(joined / "excluded.parquet", "dataset", image, [*image.steps, masks_step])
-    found = Outcome([masks_step, dataset_step], [], [], None, [], [], {}, "")
+    outcome = Outcome([masks_step, dataset_step], [], [], None, [], [], {}, "")
     if masks_step.state == ACCEPTED:
-        found.findings = sorted(_rows(folder / f"{shard}.findings.parquet", image.image_id) or [], key=_finding)
-        found.units = _rows(folder / f"{shard}.units.parquet", image.image_id) or []
-        found.evidence = next(iter(_rows(folder / f"{shard}.studies.parquet", image.image_id) or []), None)
-        wanted = {row["mask_id"] for row in (*found.findings, *found.units)} - {None}
+        outcome.findings = sorted(_rows(folder / f"{shard}.findings.parquet", image.image_id) or [], key=_finding)
+        outcome.units = _rows(folder / f"{shard}.units.parquet", image.image_id) or []
+        outcome.evidence = next(iter(_rows(folder / f"{shard}.studies.parquet", image.image_id) or []), None)
+        mask_ids = {row["mask_id"] for row in (*outcome.findings, *outcome.units)} - {None}
         with Shard(folder / f"{shard}.h5", key="mask_id") as masks:
-            found.masks = {mask_id: masks.get("mask", mask_id) for mask_id in sorted(wanted)}
-            found.settings = str(masks.attrs.get("settings", ""))
+            outcome.masks = {mask_id: masks.get("mask", mask_id) for mask_id in sorted(mask_ids)}
+            outcome.settings = str(masks.attrs.get("settings", ""))
     if dataset_step.state in (ACCEPTED, STOPPED):
-        found.dropped = _rows(joined / "dropped.parquet", image.image_id) or []
+        outcome.dropped = _rows(joined / "dropped.parquet", image.image_id) or []
     if dataset_step.state == ACCEPTED:
-        found.pairs = list(_pairs(joined / f"{image.row['split']}.jsonl", image.image_id))
-    return found
+        outcome.pairs = list(_pairs(joined / f"{image.row['split']}.jsonl", image.image_id))
+    return outcome
 
 
 def _pairs(path: Path, image_id: str) -> Iterator[dict]:
     """Yield an image's lines of a split. A split may have a million lines, so only lines with its name are parsed."""
     name = json.dumps(image_id, ensure_ascii=False)
     with open(path, encoding="utf-8") as file:
-        found = (json.loads(text) for text in file if name in text)
-        yield from (line for line in found if line["image_id"] == image_id)
+        candidates = (json.loads(text) for text in file if name in text)
+        yield from (line for line in candidates if line["image_id"] == image_id)
 
 
 def _finding(row: dict) -> int:

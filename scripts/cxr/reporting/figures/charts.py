@@ -66,20 +66,20 @@ def funnel(steps: Sequence[tuple[str, int, Mapping[str, int]]]) -> Figure:
     """Draw the images left after each stage; ``steps`` of (stage, images left, {reason: images lost})."""
     figure = Figure(figsize=(11, 0.4 * len(steps) + 1.4), layout="constrained")
     axes = figure.subplots()
-    for row, (_stage, left, lost) in enumerate(steps):
-        axes.barh(row, left, color=BLUE, height=0.6)
-        axes.barh(row, sum(lost.values()), left=left, color=VERMILION, height=0.6)
+    for row, (_stage, num_remaining, lost) in enumerate(steps):
+        axes.barh(row, num_remaining, color=BLUE, height=0.6)
+        axes.barh(row, sum(lost.values()), left=num_remaining, color=VERMILION, height=0.6)
         reasons = textwrap.fill(
             ", ".join(f"{reason} {count}" for reason, count in sorted(lost.items())), 58, subsequent_indent="  "
         )
         axes.text(
-            left + sum(lost.values()),
+            num_remaining + sum(lost.values()),
             row,
-            f"  {left}" + (f"  lost: {reasons}" if reasons else ""),
+            f"  {num_remaining}" + (f"  lost: {reasons}" if reasons else ""),
             va="center",
             fontsize=8,
         )
-    most = max((left + sum(lost.values()) for _, left, lost in steps), default=1)
+    most = max((num_remaining + sum(lost.values()) for _, num_remaining, lost in steps), default=1)
     axes.set_xlim(0, most * 1.9)
     axes.set_yticks(range(len(steps)), [stage for stage, _, _ in steps])
     axes.invert_yaxis()
@@ -102,7 +102,7 @@ def recall(table: pl.DataFrame) -> Figure:
         ]
         for name in names
     ]
-    shown = axes.imshow(grid, cmap="cividis", vmin=0, vmax=100, aspect="auto")
+    heatmap = axes.imshow(grid, cmap="cividis", vmin=0, vmax=100, aspect="auto")
     for row, values in enumerate(grid):
         for column, value in enumerate(values):
             text = "–" if value != value else f"{value:.0f}"
@@ -112,11 +112,11 @@ def recall(table: pl.DataFrame) -> Figure:
     axes.set_xticks(range(len(lesions)), lesions, rotation=20)
     axes.set_yticks(range(len(names)), names)
     axes.set_title("Recall by threshold set, %")
-    figure.colorbar(shown, ax=axes, shrink=0.8)
+    figure.colorbar(heatmap, ax=axes, shrink=0.8)
     if all(value != value for values in grid for value in values):
-        told = "No accepted study has a finding: there is nothing to recall"
+        message = "No accepted study has a finding: there is nothing to recall"
         box = {"facecolor": "white", "edgecolor": "none"}
-        axes.text(0.5, 0.5, told, ha="center", va="center", transform=axes.transAxes, bbox=box)
+        axes.text(0.5, 0.5, message, ha="center", va="center", transform=axes.transAxes, bbox=box)
     return figure
 
 

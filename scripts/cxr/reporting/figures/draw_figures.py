@@ -46,10 +46,10 @@ def run_panels(
     folder = Path(panels)
     folder.mkdir(parents=True, exist_ok=True)
     tables = [read_table(path) for path in findings]
-    chosen = choose(tables, options)
-    pairs = _pairs_of(lines, {image_id for _, image_id in chosen})
+    selected_images = choose(tables, options)
+    pairs = _pairs_of(lines, {image_id for _, image_id in selected_images})
     by_shard: dict[int, list[str]] = {}
-    for shard, image_id in chosen:
+    for shard, image_id in selected_images:
         by_shard.setdefault(shard, []).append(image_id)
     stories = (
         story
@@ -63,7 +63,7 @@ def run_panels(
             pairs,
         )
     )
-    for image_id, story in progress(stories, len(chosen), "panels"):
+    for image_id, story in progress(stories, len(selected_images), "panels"):
         save_sheet(draw(story), folder / f"{image_id}.jpg", options.dpi, options.quality)
 
 
@@ -103,15 +103,15 @@ def choose(findings: list[pl.DataFrame], options: FiguresOptions) -> list[tuple[
             if row["mask_id"] is not None:
                 targets.add(row["target"])
     order = sorted(images, key=lambda image_id: stable_hash(options.seed, "figures", image_id))
-    chosen: list[str] = []
-    seen: Counter[str] = Counter()
-    while len(chosen) < min(options.studies, len(order)):
-        rarest = sorted(LESIONS, key=lambda lesion: (seen[lesion], LESIONS.index(lesion)))
-        left = [image_id for image_id in order if image_id not in chosen]
-        match = next((i for lesion in rarest for i in left if lesion in images[i][1]), left[0])
-        chosen.append(match)
-        seen.update(images[match][1])
-    return [(images[image_id][0], image_id) for image_id in sorted(chosen)]
+    selected_ids: list[str] = []
+    lesion_counts: Counter[str] = Counter()
+    while len(selected_ids) < min(options.studies, len(order)):
+        rarest = sorted(LESIONS, key=lambda lesion: (lesion_counts[lesion], LESIONS.index(lesion)))
+        remaining_ids = [image_id for image_id in order if image_id not in selected_ids]
+        match = next((i for lesion in rarest for i in remaining_ids if lesion in images[i][1]), remaining_ids[0])
+        selected_ids.append(match)
+        lesion_counts.update(images[match][1])
+    return [(images[image_id][0], image_id) for image_id in sorted(selected_ids)]
 
 
 def _pairs_of(lines: list[str], image_ids: set[str]) -> dict[str, list[dict]]:
@@ -135,7 +135,7 @@ def _stories(
         mask_shard = stack.enter_context(Shard(masks, key="mask_id"))
         for image_id in image_ids:
             rows = findings.filter(pl.col("image_id") == image_id).to_dicts()
-            kept = boxes.filter((pl.col("image_id") == image_id) & pl.col("kept"))
+            used_boxes = boxes.filter((pl.col("image_id") == image_id) & pl.col("kept"))
             mask_ids = {row["mask_id"] for row in rows} - {None}
             zones = anatomy.masks(image_id)
             yield (
@@ -148,7 +148,7 @@ def _stories(
                     anomaly=anomaly.get("anomaly", image_id),
                     organs=organs.masks(image_id),
                     zones={label: zones[label] for label in ZONE_LABELS},
-                    boxes=kept.to_dicts(),
+                    boxes=used_boxes.to_dicts(),
                     findings=rows,
                     masks={mask_id: mask_shard.get("mask", mask_id) for mask_id in sorted(mask_ids)},
                     pairs=pairs.get(image_id, []),

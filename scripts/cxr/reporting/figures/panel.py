@@ -59,10 +59,10 @@ def _picture(axes: Axes, image: np.ndarray, title: str) -> None:
 
 
 def _map(axes: Axes, anomaly: np.ndarray) -> None:
-    shown = axes.imshow(anomaly, cmap="magma", vmin=0, vmax=max(64, int(anomaly.max())))
+    heatmap = axes.imshow(anomaly, cmap="magma", vmin=0, vmax=max(64, int(anomaly.max())))
     axes.set_title("anomaly map, grey levels", fontsize=10)
     axes.set_axis_off()
-    axes.figure.colorbar(shown, ax=axes, shrink=0.7)
+    axes.figure.colorbar(heatmap, ax=axes, shrink=0.7)
 
 
 def _outline(axes: Axes, mask: np.ndarray, colour: str, *, fill: float = 0.0) -> None:
@@ -98,9 +98,9 @@ def _boxes(axes: Axes, story: Story) -> list[str]:
     _picture(axes, story.image, "boxes: productive, or failed")
     judged = [finding["box_verdicts"] for finding in story.findings if finding["box_verdicts"]]
     best = [min((verdicts[i] for verdicts in judged), key=int.bit_count, default=None) for i in range(len(story.boxes))]
-    shown = sorted(range(len(story.boxes)), key=lambda i: (best[i] != 0, -story.boxes[i]["confidence"]))[:8]
+    box_indices = sorted(range(len(story.boxes)), key=lambda i: (best[i] != 0, -story.boxes[i]["confidence"]))[:8]
     lines, taken = [], []
-    for number, i in enumerate(shown, 1):
+    for number, i in enumerate(box_indices, 1):
         box, verdict = story.boxes[i], best[i]
         colour = palette.KEPT if verdict == 0 else palette.DROPPED
         width, height = box["x2"] - box["x1"], box["y2"] - box["y1"]
@@ -108,7 +108,7 @@ def _boxes(axes: Axes, story: Story) -> list[str]:
         failed = "no finding" if verdict is None else ", ".join(failed_conditions(verdict)) or "productive"
         lines.append(f"{number} {box['class_name']} {box['confidence']:.2f}: {failed}")
         x, y = box["x1"] + 3, box["y1"] + 3
-        while any(abs(x - left) < LABEL_PX and abs(y - top) < LABEL_PX for left, top in taken):
+        while any(abs(x - label_x) < LABEL_PX and abs(y - label_y) < LABEL_PX for label_x, label_y in taken):
             x += LABEL_PX  # to the right of the number that is already there
         taken.append((x, y))
         axes.text(x, y, str(number), color=colour, fontsize=6, va="top", bbox=SHADE)
@@ -118,22 +118,22 @@ def _boxes(axes: Axes, story: Story) -> list[str]:
 
 def _masks(axes: Axes, story: Story) -> None:
     _picture(axes, story.image, "lesion masks")
-    shown = {}
+    colour_by_lesion = {}
     for finding in story.findings:
         if finding["mask_id"] in story.masks:
             colour = palette.LESION_COLOURS[finding["target"]]
             _outline(axes, story.masks[finding["mask_id"]], colour, fill=0.3)
-            shown[finding["target"]] = colour
-    legend(axes, shown)
+            colour_by_lesion[finding["target"]] = colour
+    legend(axes, colour_by_lesion)
 
 
 def _text(axes: Axes, story: Story, boxes: list[str]) -> None:
     lines = ["FINDINGS"]
     for finding in story.findings:
         place = ", ".join(finding["reported"]) or "no location"
-        what = f"{finding['target'] or finding['entity']} ({finding['certainty']}) in {place}"
+        finding_text = f"{finding['target'] or finding['entity']} ({finding['certainty']}) in {place}"
         outcome = finding["reason"] or "grounded: " + ", ".join(finding["grounded"] or finding["named"])
-        lines += textwrap.wrap(f"- {what}: {outcome}", 62, subsequent_indent="  ")
+        lines += textwrap.wrap(f"- {finding_text}: {outcome}", 62, subsequent_indent="  ")
     lines += ["", "BOXES", *(line for box in boxes for line in textwrap.wrap(box, 62, subsequent_indent="  "))]
     lines += ["", "PAIRS"]
     for pair in story.pairs:

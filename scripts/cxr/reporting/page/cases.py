@@ -35,33 +35,37 @@ def choose_cases(findings: Sequence[pl.DataFrame], number: int, seed: int) -> li
     A third of them (at least one of two or more) are findings without a mask whose boxes were judged, if there are
     such. The choice depends only on the seed and the ids, never on the number of shards.
     """
-    shown: list[tuple[int, dict]] = []
+    cases: list[tuple[int, dict]] = []
     for lesion in LESIONS:
         judged = (pl.col("target") == lesion) & (
             pl.col("mask_id").is_not_null() | (pl.col("box_verdicts").list.len() > 0)
         )
         # only row numbers: whole rows, with a verdict per box, are read later for the chosen findings
-        found = [
-            (stable_hash(seed, "page", lesion, image_id, finding), image_id, made, shard, at)
+        candidates = [
+            (stable_hash(seed, "page", lesion, image_id, finding), image_id, has_mask, shard, at)
             for shard, table in enumerate(findings)
-            for at, image_id, finding, made in table.with_row_index("at")
+            for at, image_id, finding, has_mask in table.with_row_index("at")
             .filter(judged)
             .select("at", "image_id", "finding", pl.col("mask_id").is_not_null())
             .iter_rows()
         ]
-        found.sort()
-        without = [place for place in found if not place[2]]
-        got = [place for place in found if place[2]]
-        spare = min(len(without), max(number // 3, int(number > 1)))
+        candidates.sort()
+        maskless_candidates = [place for place in candidates if not place[2]]
+        masked_candidates = [place for place in candidates if place[2]]
+        spare = min(len(maskless_candidates), max(number // 3, int(number > 1)))
         images: set[str] = set()
-        chosen: list[tuple[int, int]] = []
-        for places, most in ((got, number - spare), (without, number), (got, number)):
+        selected_rows: list[tuple[int, int]] = []
+        for places, most in (
+            (masked_candidates, number - spare),
+            (maskless_candidates, number),
+            (masked_candidates, number),
+        ):
             for _, image_id, _, shard, at in places:
-                if len(chosen) < most and image_id not in images:
+                if len(selected_rows) < most and image_id not in images:
                     images.add(image_id)
-                    chosen.append((shard, at))
-        shown += [(shard, findings[shard].row(at, named=True)) for shard, at in chosen]
-    return shown
+                    selected_rows.append((shard, at))
+        cases += [(shard, findings[shard].row(at, named=True)) for shard, at in selected_rows]
+    return cases
 
 
 def choose_images(findings: Mapping[str, Sequence[pl.DataFrame]], number: int, seed: int) -> list[tuple[int, str]]:
@@ -72,8 +76,8 @@ def choose_images(findings: Mapping[str, Sequence[pl.DataFrame]], number: int, s
     masks: dict[tuple[int, str], dict[str, set[str]]] = {}
     for name, tables in findings.items():
         for shard, table in enumerate(tables):
-            made = table.filter(pl.col("mask_id").is_not_null() & (pl.col("target") != "cardiomegaly"))
-            for image_id, mask_id in made.select("image_id", "mask_id").iter_rows():
+            rows_with_mask = table.filter(pl.col("mask_id").is_not_null() & (pl.col("target") != "cardiomegaly"))
+            for image_id, mask_id in rows_with_mask.select("image_id", "mask_id").iter_rows():
                 masks.setdefault((shard, image_id), {}).setdefault(name, set()).add(mask_id)
     order = sorted(
         masks,
@@ -91,11 +95,11 @@ def choose_boxes(verdicts: Sequence[int], confidences: Sequence[float], number: 
     Returns indexes, kept boxes first. If one kind has too few, the other gets more.
     """
     order = sorted(range(len(verdicts)), key=lambda i: (int(verdicts[i]).bit_count(), -confidences[i], i))
-    kept = [i for i in order if verdicts[i] == 0]
-    dropped = [i for i in order if verdicts[i]]
-    least = min(len(dropped), number // 2)
-    shown = kept[: number - least]
-    return shown + dropped[: number - len(shown)]
+    kept_indices = [i for i in order if verdicts[i] == 0]
+    dropped_indices = [i for i in order if verdicts[i]]
+    least = min(len(dropped_indices), number // 2)
+    shown_indices = kept_indices[: number - least]
+    return shown_indices + dropped_indices[: number - len(shown_indices)]
 
 
 def reason(verdict: int, judged: Judged, taus: Mapping[str, float]) -> str:
@@ -118,18 +122,18 @@ def reason(verdict: int, judged: Judged, taus: Mapping[str, float]) -> str:
     return "dropped: " + ", ".join(words)
 
 
-def counted(verdicts: Sequence[int], drawn: Sequence[Mapping], name: str) -> str:
+def counted(verdicts: Sequence[int], drawn_boxes: Sequence[Mapping], name: str) -> str:
     """Return how many boxes a finding has, and how many of them are drawn; "" for a finding that needs no boxes.
 
-    ``drawn``: the boxes of the picture, with ``kept``; ``name``: the threshold set.
+    ``drawn_boxes``: the boxes of the picture, with ``num_kept``; ``name``: the threshold set.
     """
     if not verdicts:
         return ""
-    kept, of_drawn = sum(verdict == 0 for verdict in verdicts), sum(box["kept"] for box in drawn)
-    told = f"{kept} of {len(verdicts)} boxes kept at the threshold set {name}"
-    if len(drawn) == len(verdicts):
-        return f"{told}; all are drawn"
-    return f"{told}; {of_drawn} kept and {len(drawn) - of_drawn} dropped boxes are drawn"
+    num_kept, num_kept_drawn = sum(verdict == 0 for verdict in verdicts), sum(box["kept"] for box in drawn_boxes)
+    summary = f"{num_kept} of {len(verdicts)} boxes kept at the threshold set {name}"
+    if len(drawn_boxes) == len(verdicts):
+        return f"{summary}; all are drawn"
+    return f"{summary}; {num_kept_drawn} kept and {len(drawn_boxes) - num_kept_drawn} dropped boxes are drawn"
 
 
 def outcome(row: Mapping) -> str:

@@ -72,17 +72,19 @@ def by_stage(jobs: pl.DataFrame, images: dict[str, int]) -> pl.DataFrame:
     )
     rows = {row["stage"]: row for row in sums.iter_rows(named=True)}
     order = [name for name in ORDER if name in rows] + sorted(rows.keys() - set(ORDER))
-    found = [rows[name] for name in order]
-    if found:
+    cost_rows = [rows[name] for name in order]
+    if cost_rows:
         total = {"stage": "total", "max_rss_mb": jobs["max_rss_mb"].max()}
-        found.append(total | {name: sum(row[name] for row in found) for name in ("jobs", "seconds", "cpu_seconds")})
-    for row in found:
+        cost_rows.append(
+            total | {name: sum(row[name] for row in cost_rows) for name in ("jobs", "seconds", "cpu_seconds")}
+        )
+    for row in cost_rows:
         row["images"] = images.get(row["stage"])
         seconds = row["seconds"]
         row["images_per_second"] = round(row["images"] / seconds, 2) if row["images"] and seconds else None
         for name in ("seconds", "cpu_seconds", "max_rss_mb"):
             row[name] = None if row[name] is None else round(row[name], 2)
-    return pl.DataFrame(found, schema=schema(COSTS))
+    return pl.DataFrame(cost_rows, schema=schema(COSTS))
 
 
 @dataclass(frozen=True)

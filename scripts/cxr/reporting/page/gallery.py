@@ -77,12 +77,12 @@ def run(
     stores = {name: _of_set(masks, name) for name in options.thresholds}
     lines = []
     for name in options.thresholds:
-        chosen = cases.choose_cases(tables[name], options.gallery, options.seed)
-        drawn = _cases(name, chosen, shards, stores[name], folders[0], folders[2], options)
-        lines += list(progress(drawn, len(chosen), f"gallery {name}"))
+        selected_cases = cases.choose_cases(tables[name], options.gallery, options.seed)
+        page_lines = _cases(name, selected_cases, shards, stores[name], folders[0], folders[2], options)
+        lines += list(progress(page_lines, len(selected_cases), f"gallery {name}"))
     images = cases.choose_images(tables, options.calibration, options.seed)
-    drawn = _calibration(images, tables, shards, stores, folders[1], folders[2], options)
-    lines += list(progress(drawn, len(images), "calibration"))
+    page_lines = _calibration(images, tables, shards, stores, folders[1], folders[2], options)
+    lines += list(progress(page_lines, len(images), "calibration"))
     write_lines(cases_lines, lines)
 
 
@@ -97,7 +97,7 @@ def _write(path: Path, data: bytes) -> None:
 
 def _cases(
     name: str,
-    chosen: Sequence[tuple[int, dict]],
+    selected_cases: Sequence[tuple[int, dict]],
     shards: dict[str, list[str]],
     masks: Sequence[str],
     gallery: Path,
@@ -106,7 +106,7 @@ def _cases(
 ) -> Iterator[dict]:
     """Draw the cases of one threshold set; yield a line for each."""
     numbers: dict[str, int] = {}
-    for shard, row in chosen:
+    for shard, row in selected_cases:
         lesion, image_id = row["target"], row["image_id"]
         numbers[lesion] = numbers.get(lesion, 0) + 1
         stem = f"{lesion}-{numbers[lesion]}"
@@ -127,30 +127,32 @@ def _cases(
         boxes, judged = of_image.to_dicts(), []
         if row["box_verdicts"]:
             judged = judge(boxes, row["reported"], zones, lungs, anomalous, target=lesion, settings=settings)
-        shown = _chosen(boxes, row["box_verdicts"], judged, taus, options.boxes)
-        left = pictures.grey(image, options.side)
+        shown_boxes = _chosen(boxes, row["box_verdicts"], judged, taus, options.boxes)
+        mask_picture = pictures.grey(image, options.side)
         if place.any() and lesion != "cardiomegaly":
-            pictures.outline(left, place, pictures.HALO, width=3)
-            pictures.outline(left, place, pictures.PLACE, width=1)
+            pictures.outline(mask_picture, place, pictures.HALO, width=3)
+            pictures.outline(mask_picture, place, pictures.PLACE, width=1)
         if mask is not None:
-            pictures.outline(left, mask, LESION_COLOURS[lesion], fill=0.25)
-        right = pictures.grey(image, options.side)
-        pictures.boxes(right, shown, image.shape[0])
+            pictures.outline(mask_picture, mask, LESION_COLOURS[lesion], fill=0.25)
+        boxes_picture = pictures.grey(image, options.side)
+        pictures.boxes(boxes_picture, shown_boxes, image.shape[0])
         reported = ", ".join(row["reported"]) or "no location"
         title = f"{lesion} ({row['certainty'] or 'no certainty'}), reported: {reported}; {cases.outcome(row)}"
-        words = [f"{box['number']}  {box['class_name']}: {box['reason']}" for box in shown] or ["no boxes are needed"]
-        counted = cases.counted(row["box_verdicts"], shown, name)
-        words += [counted] if counted else []
-        sheet = sheets.case(f"study {row['study_id']}\n{title}", left, right, words)
+        words = [f"{box['number']}  {box['class_name']}: {box['reason']}" for box in shown_boxes] or [
+            "no boxes are needed"
+        ]
+        box_summary = cases.counted(row["box_verdicts"], shown_boxes, name)
+        words += [box_summary] if box_summary else []
+        sheet = sheets.case(f"study {row['study_id']}\n{title}", mask_picture, boxes_picture, words)
         save_sheet(sheet, gallery / name / f"{stem}.jpg", options.dpi, options.quality)
-        for picture, kind in ((left, "mask"), (right, "boxes")):
+        for picture, kind in ((mask_picture, "mask"), (boxes_picture, "boxes")):
             _write(parts / name / f"{stem}-{kind}.jpg", pictures.jpeg(picture, options.quality))
         sentence = _sentence(shards["reports"][shard], row, withheld=options.withheld)
         yield {
             "kind": "case", "thresholds": name, "lesion": lesion, "study_id": row["study_id"], "image_id": image_id,
-            "title": title, "sentence": sentence, "counted": counted, "has_mask": mask is not None,
+            "title": title, "sentence": sentence, "counted": box_summary, "has_mask": mask is not None,
             "taus": taus, "mask": f"{name}/{stem}-mask.jpg", "boxes": f"{name}/{stem}-boxes.jpg",
-            "judged": [{key: box[key] for key in ("number", "class_name", "kept", "reason")} for box in shown],
+            "judged": [{key: box[key] for key in ("number", "class_name", "kept", "reason")} for box in shown_boxes],
         }  # fmt: skip
 
 
@@ -168,11 +170,11 @@ def _chosen(
     """Return the boxes of a finding to show: as stored, with number, kept and reason."""
     if not verdicts:
         return []
-    shown = []
+    shown_boxes = []
     for at in cases.choose_boxes(verdicts, [box["confidence"] for box in boxes], number):
         reason = cases.reason(verdicts[at], judged[at], taus)
-        shown.append(boxes[at] | {"number": len(shown) + 1, "kept": verdicts[at] == 0, "reason": reason})
-    return shown
+        shown_boxes.append(boxes[at] | {"number": len(shown_boxes) + 1, "kept": verdicts[at] == 0, "reason": reason})
+    return shown_boxes
 
 
 def _calibration(
@@ -188,37 +190,37 @@ def _calibration(
     for shard, image_id in images:
         with Shard(shards["frames"][shard]) as frames:
             image = frames.get("image", image_id)
-        cells, seen = [], set()
+        cells, shown_lesions = [], set()
         for name in options.thresholds:
             rows = tables[name][shard].filter((pl.col("image_id") == image_id) & pl.col("mask_id").is_not_null())
-            picture, said = pictures.grey(image, options.side), []
-            own = {(row["target"], row["mask_id"]) for row in rows.to_dicts() if row["target"] != "cardiomegaly"}
-            order = sorted(own, key=lambda pair: (LESIONS.index(pair[0]), pair[1]))
+            picture, mask_shares = pictures.grey(image, options.side), []
+            mask_keys = {(row["target"], row["mask_id"]) for row in rows.to_dicts() if row["target"] != "cardiomegaly"}
+            order = sorted(mask_keys, key=lambda pair: (LESIONS.index(pair[0]), pair[1]))
             with Shard(stores[name][shard], key="mask_id") as store:
                 for at, (lesion, mask_id) in enumerate(order):
                     mask = store.get("mask", mask_id)
                     # wider outlines are drawn first, so that two equal masks are both visible
                     width = 2 + 4 * (len(order) - 1 - at)
                     pictures.outline(picture, mask, LESION_COLOURS[lesion], fill=0.2, width=width)
-                    said.append({"lesion": lesion, "share": round(100 * float(mask.mean()), 1)})
-            seen |= {lesion for lesion, _ in order}
+                    mask_shares.append({"lesion": lesion, "share": round(100 * float(mask.mean()), 1)})
+            shown_lesions |= {lesion for lesion, _ in order}
             _write(parts / "calibration" / f"{image_id}-{name}.jpg", pictures.jpeg(picture, options.quality))
-            cells.append((name, picture, said))
+            cells.append((name, picture, mask_shares))
         sheet = sheets.calibration(
             f"image {image_id}",
-            [(f"{name}: {_shares(said)}", picture) for name, picture, said in cells],
-            [lesion for lesion in LESIONS if lesion in seen],
+            [(f"{name}: {_shares(mask_shares)}", picture) for name, picture, mask_shares in cells],
+            [lesion for lesion in LESIONS if lesion in shown_lesions],
         )
         save_sheet(sheet, folder / f"{image_id}.jpg", options.dpi, options.quality)
         yield {
             "kind": "calibration",
             "image_id": image_id,
             "cells": [
-                {"thresholds": name, "picture": f"calibration/{image_id}-{name}.jpg", "masks": _shares(said)}
-                for name, _, said in cells
+                {"thresholds": name, "picture": f"calibration/{image_id}-{name}.jpg", "masks": _shares(mask_shares)}
+                for name, _, mask_shares in cells
             ],
         }
 
 
-def _shares(said: Sequence[dict]) -> str:
-    return ", ".join(f"{one['lesion']} {one['share']:.1f} %" for one in said) or "no mask"
+def _shares(mask_shares: Sequence[dict]) -> str:
+    return ", ".join(f"{mask_share['lesion']} {mask_share['share']:.1f} %" for mask_share in mask_shares) or "no mask"

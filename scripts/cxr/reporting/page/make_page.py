@@ -43,8 +43,8 @@ def run(
     headers were corrected; ``left_out``: the ledgers of the stages that read the user's files.
     """
     shards = {"frames": frames, "organs": organs, "anomaly": anomaly, "anatomy": anatomy, "masks": masks}
-    made = render.versions_of(shards, reports, manifests or [], options.engines)
-    write_table(versions_table, render.versions_table(made), render.VERSIONS)
+    version_info = render.versions_of(shards, reports, manifests or [], options.engines)
+    write_table(versions_table, render.versions_table(version_info), render.VERSIONS)
     page = render.index(
         tables={
             "counts": read_table(counts_table),
@@ -61,7 +61,7 @@ def run(
         embed=data_url,
         test={Path(path).parent.name: path for path in test},
         ledgers=[read_table(path) for path in left_out],
-        made=made,
+        version_info=version_info,
         options=options,
     )
     with atomic(index) as temporary:

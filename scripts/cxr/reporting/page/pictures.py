@@ -66,7 +66,7 @@ def _line(picture: np.ndarray, start: tuple[int, int], end: tuple[int, int], rgb
 
 
 def _label(
-    picture: np.ndarray, text: str, corners: Sequence[int], kept: bool, taken: Sequence[tuple[int, int, int, int]]
+    picture: np.ndarray, text: str, corners: Sequence[int], is_kept: bool, taken: Sequence[tuple[int, int, int, int]]
 ) -> tuple[int, int, int, int]:
     """Write a box's number at its first corner, or along its edges, where there is no other number.
 
@@ -80,10 +80,17 @@ def _label(
     places = [(x1, y1), (x2 - width, y1), (x1, y2 - height), (x2 - width, y2 - height)]
     places += [(x1 + step, y) for y in (y1, y2 - height) for step in steps]
     rectangles = [_inside(picture, x, y, width, height) for x, y in places]
-    found = next((r for r in rectangles if not any(_meet(r, other) for other in taken)), rectangles[0])
-    cv2.rectangle(picture, found[:2], found[2:], _rgb(KEPT if kept else DROPPED), -1)
-    cv2.putText(picture, text, (found[0] + 3, found[3] - 2), font, size, (0, 0, 0), 1, cv2.LINE_AA)
-    return found
+    label_rectangle = next(
+        (
+            rectangle
+            for rectangle in rectangles
+            if not any(_meet(rectangle, taken_rectangle) for taken_rectangle in taken)
+        ),
+        rectangles[0],
+    )
+    cv2.rectangle(picture, label_rectangle[:2], label_rectangle[2:], _rgb(KEPT if is_kept else DROPPED), -1)
+    cv2.putText(picture, text, (label_rectangle[0] + 3, label_rectangle[3] - 2), font, size, (0, 0, 0), 1, cv2.LINE_AA)
+    return label_rectangle
 
 
 def _inside(picture: np.ndarray, x: int, y: int, width: int, height: int) -> tuple[int, int, int, int]:
@@ -91,8 +98,8 @@ def _inside(picture: np.ndarray, x: int, y: int, width: int, height: int) -> tup
     return x, y, x + width, y + height
 
 
-def _meet(one: tuple[int, int, int, int], other: tuple[int, int, int, int]) -> bool:
-    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+def _meet(first: tuple[int, int, int, int], second: tuple[int, int, int, int]) -> bool:
+    return first[0] < second[2] and second[0] < first[2] and first[1] < second[3] and second[1] < first[3]
 
 
 def _rgb(colour: str) -> tuple[int, int, int]:

@@ -28,8 +28,8 @@ def counts(table: pl.DataFrame, sets: Sequence[str]) -> tuple[list[dict], list[d
     for row in table.iter_rows(named=True):
         share = row["count"].endswith(", %")
         digits = 2 if share else 0
-        made = {name: number(row[name], digits) for name in (*sets, "wanted", "paper")}
-        rows[share].append({"count": row["count"], "cells": [made[name] for name in sets]} | made)
+        text_by_column = {name: number(row[name], digits) for name in (*sets, "wanted", "paper")}
+        rows[share].append({"count": row["count"], "cells": [text_by_column[name] for name in sets]} | text_by_column)
     return rows
 
 
@@ -53,18 +53,20 @@ def left_out(ledgers: Sequence[pl.DataFrame], most: int) -> list[dict]:
     ``most``: number of details shown per reason; ``more`` counts the images of the others. Reasons without details are
     left out.
     """
-    found = []
+    entries = []
     for ledger in ledgers:
         for (stage, reason), rows in ledger.sort("stage", "reason", "detail").group_by(
             "stage", "reason", maintain_order=True
         ):
-            said = rows.filter(pl.col("detail") != "").group_by("detail").len()
+            details = rows.filter(pl.col("detail") != "").group_by("detail").len()
             line = pl.col("detail").str.extract(r"^line (\d+)").cast(pl.Int64)
-            said = said.sort([-pl.col("len").cast(pl.Int64), line, "detail"], nulls_last=True).rows()
-            if said:
-                more = sum(images for _, images in said[most:])
-                found.append({"stage": stage, "reason": reason, "images": len(rows), "said": said[:most], "more": more})
-    return found
+            details = details.sort([-pl.col("len").cast(pl.Int64), line, "detail"], nulls_last=True).rows()
+            if details:
+                more = sum(images for _, images in details[most:])
+                entries.append(
+                    {"stage": stage, "reason": reason, "images": len(rows), "said": details[:most], "more": more}
+                )
+    return entries
 
 
 def corrections(table: pl.DataFrame, most: int) -> tuple[list[tuple[str, int]], int]:
@@ -75,8 +77,8 @@ def corrections(table: pl.DataFrame, most: int) -> tuple[list[tuple[str, int]], 
 
 def stops(table: pl.DataFrame, name: str) -> list[dict]:
     """Return where the images of a threshold set stopped: stage, reason, images, why; most images first."""
-    found = [lost | {"stage": step["stage"]} for step in funnel(table, name) for lost in step["lost"]]
-    return sorted(found, key=lambda lost: -lost["images"])
+    losses = [lost | {"stage": step["stage"]} for step in funnel(table, name) for lost in step["lost"]]
+    return sorted(losses, key=lambda lost: -lost["images"])
 
 
 def polarity_sums(splits: pl.DataFrame, name: str) -> dict[tuple[str, str, str], int]:
@@ -97,15 +99,15 @@ def distribution(splits: pl.DataFrame, name: str) -> pl.DataFrame:
     sums = polarity_sums(splits, name)
     rows = []
     for polarity in ("positive", "negative"):
-        whole = {who: sum(sums[lesion, polarity, who] for lesion in LESIONS) for who in ("ours", "paper")}
+        totals = {who: sum(sums[lesion, polarity, who] for lesion in LESIONS) for who in ("ours", "paper")}
         for lesion in LESIONS:
             ours, paper = sums[lesion, polarity, "ours"], sums[lesion, polarity, "paper"]
             rows.append(
                 {
                     "polarity": polarity,
                     "lesion": lesion,
-                    "ours": 100 * ours / whole["ours"] if whole["ours"] else 0.0,
-                    "paper": 100 * paper / whole["paper"],
+                    "ours": 100 * ours / totals["ours"] if totals["ours"] else 0.0,
+                    "paper": 100 * paper / totals["paper"],
                     "pairs": ours,
                     "paper_pairs": paper,
                 }
@@ -164,13 +166,17 @@ def recall(table: pl.DataFrame, ablation: pl.DataFrame | None, *, beside_paper: 
                 intervals[row["thresholds"], row["lesion"]] = f"{low}–{high}"
     rows = []
     for (name,), part in table.group_by("thresholds", maintain_order=True):
-        of = {row["lesion"]: row for row in part.iter_rows(named=True)}
+        row_by_lesion = {row["lesion"]: row for row in part.iter_rows(named=True)}
         cells = [
             {
-                "recall": number(of[lesion]["recall"], 1),
-                "of": f"{of[lesion]['grounded']} of {of[lesion]['total']}" if of[lesion]["total"] else "no study",
-                "paper": number(of[lesion]["paper"], 1) if beside_paper and of[lesion]["paper"] is not None else "",
-                "shade": of[lesion]["recall"] or 0,
+                "recall": number(row_by_lesion[lesion]["recall"], 1),
+                "of": f"{row_by_lesion[lesion]['grounded']} of {row_by_lesion[lesion]['total']}"
+                if row_by_lesion[lesion]["total"]
+                else "no study",
+                "paper": number(row_by_lesion[lesion]["paper"], 1)
+                if beside_paper and row_by_lesion[lesion]["paper"] is not None
+                else "",
+                "shade": row_by_lesion[lesion]["recall"] or 0,
                 "interval": intervals.get((name, lesion), ""),
             }
             for lesion in RECALL_COLUMNS
@@ -190,9 +196,11 @@ def truth(table: pl.DataFrame, name: str) -> list[dict]:
     """Return one row per measure against the known truth: measure, cells (value, of how many): all, then each type."""
     rows = []
     for (measure,), part in table.filter(pl.col("thresholds") == name).group_by("measure", maintain_order=True):
-        of = {row["lesion"]: row for row in part.iter_rows(named=True)}
+        row_by_lesion = {row["lesion"]: row for row in part.iter_rows(named=True)}
         cells = [
-            (number(of[key]["value"], 2), number(of[key]["of"])) if key in of else (NONE, "")
+            (number(row_by_lesion[key]["value"], 2), number(row_by_lesion[key]["of"]))
+            if key in row_by_lesion
+            else (NONE, "")
             for key in ("all", *LESIONS)
         ]
         rows.append({"measure": measure, "cells": cells})
@@ -217,10 +225,10 @@ def wording(table: pl.DataFrame) -> list[dict]:
     rows = []
     totals = table.filter(pl.col("lesion") == "total")
     for (run, persona), part in totals.group_by("run", "persona", maintain_order=True):
-        of = {row["measure"]: row for row in part.iter_rows(named=True)}
+        row_by_measure = {row["measure"]: row for row in part.iter_rows(named=True)}
         cells = []
         for name in ("giou", "ciou", "n_acc", "text_strict", "text_authors"):
-            change, low, high = (of[name][column] for column in ("change", "change_low", "change_high"))
+            change, low, high = (row_by_measure[name][column] for column in ("change", "change_low", "change_high"))
             cells.append((signed(change), f"{signed(low)} to {signed(high)}" if low not in (None, "") else ""))
         rows.append({"who": f"{run}, {persona.replace('_', ' ')}", "cells": cells})
     return rows

@@ -22,8 +22,8 @@ def case(title: str, masks: np.ndarray, boxes: np.ndarray, words: Sequence[str])
     figure = Figure(figsize=(10, height))  # a fixed layout: automatic layout takes as long as all the rest
     figure.text(0.01, 1 - 0.05 / height, "\n".join(heading), va="top", fontsize=10)
     names = ("mask; reported location in white", "boxes: kept in blue, dropped in dashed orange")
-    for left, shown, name in zip((0.01, 0.51), (masks, boxes), names, strict=True):
-        _show(figure.add_axes((left, below / height, 0.48, picture / height)), shown, name)
+    for x, pixels, name in zip((0.01, 0.51), (masks, boxes), names, strict=True):
+        _show(figure.add_axes((x, below / height, 0.48, picture / height)), pixels, name)
     figure.text(0.01, (below - 0.08) / height, "\n".join(lines), va="top", fontsize=8.5, family="monospace")
     return figure
 

@@ -11,6 +11,8 @@ RESOURCE_FILES = ("page",)
 def template(name: str) -> Template:
     """Return a template by its file name."""
     loader = FileSystemLoader(RESOURCES / "page")
-    made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    made.filters["number"] = number
-    return made.get_template(name)
+    environment = Environment(
+        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["number"] = number
+    return environment.get_template(name)

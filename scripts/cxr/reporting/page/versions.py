@@ -20,15 +20,15 @@ def of_shards(stage: str, paths: Iterable[str], key: str = "image_id") -> list[d
 
     Several rows mean that different code or settings made the shards.
     """
-    found: dict[tuple, dict] = {}
+    row_by_version: dict[tuple, dict] = {}
     for path in paths:
         with Shard(path, key=key) as shard:
             code, settings = shard.attrs["code_digest"], shard.attrs["settings"]
         engine = json.loads(settings).get("engine", "")
         row = {"stage": stage, "engine": engine, "code": code, "settings": digest(settings)}
         row["thresholds"] = json.loads(settings).get("thresholds")
-        found.setdefault((code, settings), row)
-    return list(found.values())
+        row_by_version.setdefault((code, settings), row)
+    return list(row_by_version.values())
 
 
 def of_reports(stage: str, lines: Iterable[dict]) -> list[dict]:
@@ -74,8 +74,8 @@ def published_weights(manifests: Iterable[str | Path]) -> list[dict]:
 
 def pins(folder: Path) -> dict[str, list[str]]:
     """Return {package==version: environments} of the environment files of a folder."""
-    found: dict[str, list[str]] = {}
+    environments_by_package: dict[str, list[str]] = {}
     for path in sorted(folder.glob("*.yaml")):
         for name, version in re.findall(r"^\s+- ([\w.-]+)==([\w.+-]+)", path.read_text(encoding="utf-8"), flags=re.M):
-            found.setdefault(f"{name} {version}", []).append(path.stem)
-    return dict(sorted(found.items(), key=lambda item: item[0].lower()))
+            environments_by_package.setdefault(f"{name} {version}", []).append(path.stem)
+    return dict(sorted(environments_by_package.items(), key=lambda item: item[0].lower()))

@@ -33,9 +33,9 @@ def run(*, reports: Sequence[str], frames: Sequence[str], corrected: Sequence[st
     rows = list(_rows("reports", (line["removed"] for path in reports for line in read_lines(path))))
     rows += _rows("frames", _of_images(frames, corrected))
     write_table(table, pl.DataFrame(rows, schema=schema(TABLE)), TABLE)
-    found = {row["place"]: row for row in rows if row["kind"] == ANY}
-    told = ", ".join(f"{place}: {row['number']} in {row['studies']} studies" for place, row in found.items())
-    log.info("privacy: identifiers removed; %s", told)
+    row_by_place = {row["place"]: row for row in rows if row["kind"] == ANY}
+    summary = ", ".join(f"{place}: {row['number']} in {row['studies']} studies" for place, row in row_by_place.items())
+    log.info("privacy: identifiers removed; %s", summary)
 
 
 def _of_images(frames: Sequence[str], corrected: Sequence[str]) -> Iterator[dict[str, int]]:

@@ -15,20 +15,20 @@ FOLDERS = {
 FILES = {"README.md": "text/markdown", "DATASHEET.md": "text/markdown", "croissant.json": "application/ld+json"}
 
 
-def crate(about: dict, found: dict, description: str, folders: list[str]) -> dict:
+def crate(about: dict, package_facts: dict, description: str, folders: list[str]) -> dict:
     """Return the document. ``folders``: those of :data:`FOLDERS` that the package has."""
-    settings = [_value(name, value) for name, value in sorted(_flat(found["settings"]).items())]
+    settings = [_value(name, value) for name, value in sorted(_flat(package_facts["settings"]).items())]
     engines = [
         {"@id": f"#stage-{stage}", "@type": "SoftwareApplication", "name": f"cxr-ils {stage}",
-         "softwareVersion": ", ".join(found["digests"].get(stage, [])) or "not stated",
-         "description": f"engine: {found['engines'].get(stage, 'none to choose')}",
-         "softwareRequirements": ", ".join(_pins(found, stage)) or "not stated"}
-        for stage in sorted({*found["engines"], *found["digests"]})
+         "softwareVersion": ", ".join(package_facts["digests"].get(stage, [])) or "not stated",
+         "description": f"engine: {package_facts['engines'].get(stage, 'none to choose')}",
+         "softwareRequirements": ", ".join(_pins(package_facts, stage)) or "not stated"}
+        for stage in sorted({*package_facts["engines"], *package_facts["digests"]})
     ]  # fmt: skip
     weights = [
         {"@id": f"#weights-{w['sha256'][:16]}", "@type": "CreativeWork", "name": w["name"], "license": w["licence"],
          "identifier": f"sha256:{w['sha256']}", "creditText": w["source"]}
-        for w in found["weights"]
+        for w in package_facts["weights"]
     ]  # fmt: skip
     parts = [{"@id": folder, "@type": "Dataset", "name": FOLDERS[folder]} for folder in folders]
     parts += [{"@id": name, "@type": "File", "name": name, "encodingFormat": kind} for name, kind in FILES.items()]
@@ -44,26 +44,26 @@ def crate(about: dict, found: dict, description: str, folders: list[str]) -> dic
     }  # fmt: skip
     workflow = {
         "@id": "#workflow", "@type": ["SoftwareSourceCode", "SoftwareApplication"], "name": "cxr-ils",
-        "programmingLanguage": "Snakemake", "version": found["code"], "hasPart": _refs(engines),
+        "programmingLanguage": "Snakemake", "version": package_facts["code"], "hasPart": _refs(engines),
         "license": "https://spdx.org/licenses/MIT", "url": about["url"] or "https://example.org/",
     }  # fmt: skip
     descriptor = {
         "@id": NAME, "@type": "CreativeWork", "about": {"@id": "./"},
         "conformsTo": {"@id": "https://w3id.org/ro/crate/1.1"},
     }  # fmt: skip
-    others = [
+    context_entities = [
         {"@id": "#licence", "@type": "CreativeWork", "name": about["licence"]},
         {"@id": "#maker", "@type": "Organization", "name": about["creator"] or "not stated"},
         {"@id": PROFILE, "@type": "CreativeWork", "name": "Process Run Crate", "version": "0.5"},
     ]
-    graph = [descriptor, root, action, workflow, *others, *engines, *weights, *parts, *settings]
+    graph = [descriptor, root, action, workflow, *context_entities, *engines, *weights, *parts, *settings]
     return {"@context": "https://w3id.org/ro/crate/1.1/context", "@graph": graph}
 
 
-def _pins(found: dict, stage: str) -> list[str]:
+def _pins(package_facts: dict, stage: str) -> list[str]:
     """Return the packages of a stage's environment, which is named after the stage, or the stage and its engine."""
-    names = (f"{stage}-{found['engines'].get(stage)}", stage)
-    return next((found["environments"][name] for name in names if name in found["environments"]), [])
+    names = (f"{stage}-{package_facts['engines'].get(stage)}", stage)
+    return next((package_facts["environments"][name] for name in names if name in package_facts["environments"]), [])
 
 
 def _refs(entities: list[dict]) -> list[dict]:
@@ -71,10 +71,12 @@ def _refs(entities: list[dict]) -> list[dict]:
 
 
 def _flat(value: dict, before: str = "") -> dict[str, object]:
-    found: dict[str, object] = {}
+    value_by_key: dict[str, object] = {}
     for name, inner in value.items():
-        found |= _flat(inner, f"{before}{name}.") if isinstance(inner, dict) and inner else {f"{before}{name}": inner}
-    return found
+        value_by_key |= (
+            _flat(inner, f"{before}{name}.") if isinstance(inner, dict) and inner else {f"{before}{name}": inner}
+        )
+    return value_by_key
 
 
 def _value(name: str, value: object) -> dict:

@@ -63,7 +63,7 @@ def croissant(about: dict, columns: dict[str, dict], files: dict[str, str], desc
         "datePublished": about["date"],
         "creator": {"@type": "sc:Organization", "name": about["creator"] or "not stated"},
         "distribution": [_file(path, digest) for path, digest in files.items()] + [_set(name) for name in columns],
-        "recordSet": [_records(name, of) for name, of in columns.items()],
+        "recordSet": [_records(name, config_columns) for name, config_columns in columns.items()],
     }
 
 
@@ -92,7 +92,7 @@ def _records(config: str, columns: dict) -> dict:
         "@type": "cr:RecordSet",
         "@id": config,
         "name": config,
-        "field": [_field(config, *of) for of in columns.items()],
+        "field": [_field(config, *column) for column in columns.items()],
     }
 
 

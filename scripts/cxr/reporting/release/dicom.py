@@ -54,24 +54,29 @@ def run_shard(
     ``lines`` are the pairs of all shards, one file per split. ``counts.json`` holds the numbers of files, of segments,
     and of images with masks but no segmentation, by reason.
     """
-    kept, counts = kept_pairs(filtered), Counter()
+    kept_pair_ids, counts = kept_pairs(filtered), Counter()
     paths = dict(read_table(cohort).select("image_id", "path").iter_rows())
-    every = [found for split in lines for found in _images(split, kept) if found[0]["image_id"] in paths]
+    unit_groups = [
+        image_units
+        for split in lines
+        for image_units in _images(split, kept_pair_ids)
+        if image_units[0]["image_id"] in paths
+    ]
     with whole(segmentations) as folder, Sources(index, masks, images, frames) as sources:
-        for found in progress(every, len(every), "release, DICOM"):
+        for image_units in progress(unit_groups, len(unit_groups), "release, DICOM"):
             try:
                 if options.ids:
                     raise NoSegmentation("identifiers are withheld")
-                made = _made(found, paths[found[0]["image_id"]], sources, options)
+                dataset = _made(image_units, paths[image_units[0]["image_id"]], sources, options)
             except NoSegmentation as reason:
                 counts[str(reason)] += 1
                 continue
-            target = folder / place(found[0])
+            target = folder / place(image_units[0])
             target.parent.mkdir(parents=True, exist_ok=True)
-            made.file_meta.TransferSyntaxUID = DeflatedExplicitVRLittleEndian
-            made.save_as(target)
+            dataset.file_meta.TransferSyntaxUID = DeflatedExplicitVRLittleEndian
+            dataset.save_as(target)
             counts["files"] += 1
-            counts["segments"] += len(made.SegmentSequence)
+            counts["segments"] += len(dataset.SegmentSequence)
         (folder / COUNTS).write_text(json.dumps(counts, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
@@ -80,12 +85,12 @@ def place(line: dict) -> str:
     return f"{line['subject_id'][:3]}/{line['subject_id']}/{line['study_id']}/{line['image_id']}.dcm"
 
 
-def _images(lines: str, kept: set[str] | None) -> Iterator[list[dict]]:
+def _images(lines: str, kept_pair_ids: set[str] | None) -> Iterator[list[dict]]:
     """Yield the units of each image that has units."""
-    for _, found in studies(lines, kept):
-        every = units(found)
-        for image_id in dict.fromkeys(unit["image_id"] for unit in every):
-            yield [unit for unit in every if unit["image_id"] == image_id]
+    for _, study_lines in studies(lines, kept_pair_ids):
+        study_units = units(study_lines)
+        for image_id in dict.fromkeys(unit["image_id"] for unit in study_units):
+            yield [unit for unit in study_units if unit["image_id"] == image_id]
 
 
 def header_of(path: str) -> Dataset:
@@ -106,9 +111,9 @@ def header_of(path: str) -> Dataset:
     return header
 
 
-def _made(found: list[dict], path: str, sources: Sources, options: DicomOptions) -> Dataset:
+def _made(image_units: list[dict], path: str, sources: Sources, options: DicomOptions) -> Dataset:
     header = header_of(path)
-    image_id = found[0]["image_id"]
+    image_id = image_units[0]["image_id"]
     shape, _ = sources.geometry(image_id)
     if (header.get("Rows"), header.get("Columns")) != shape:
         raise NoSegmentation("the DICOM's size is not that of its pixels")
@@ -120,7 +125,7 @@ def _made(found: list[dict], path: str, sources: Sources, options: DicomOptions)
             locations=tuple(unit["location"]),
             name=unit["mask_id"],
         )
-        for unit in found
+        for unit in image_units
     ]
     return segmentation(
         header,

@@ -59,11 +59,11 @@ def run_tables(
 
     ``filtered``: a file of the kept pairs of the test split, or nothing. Memory holds one Parquet file's rows.
     """
-    withheld, kept = Withheld(options.withhold, salt), kept_pairs(filtered)
+    withheld, kept_pair_ids = Withheld(options.withhold, salt), kept_pairs(filtered)
     counts = {}
     with whole(tables) as folder, Sources(index, masks, images, frames) as sources:
         for split, path in {"train": train, "validate": validate, "test": test}.items():
-            read = partial(studies, path, kept, withheld)
+            read = partial(studies, path, kept_pair_ids, withheld)
             counts[split] = _write_split(folder, split, read, sources, withheld, options)
         text = json.dumps(counts, indent=1, sort_keys=True)
         (folder / COUNTS).write_text(text + "\n", encoding="utf-8")
@@ -72,8 +72,8 @@ def run_tables(
 def _write_split(folder: Path, split: str, read, sources: Sources, withheld: Withheld, options: ReleaseOptions) -> dict:
     totals = _totals(read())
     columns = {
-        config: shown(of, pixels=withheld.pixels, report_text=withheld.report_text)
-        for config, (_, of) in CONFIGS.items()
+        config: shown(config_columns, pixels=withheld.pixels, report_text=withheld.report_text)
+        for config, (_, config_columns) in CONFIGS.items()
     }
     sizes = {"pairs": options.pairs_per_file, "images": options.images_per_file}
     parts = {
@@ -86,33 +86,33 @@ def _write_split(folder: Path, split: str, read, sources: Sources, withheld: Wit
     with ExitStack() as stack:
         writer = stack.enter_context(coco.Writer(folder / "coco" / f"{SPLIT_NAMES[split]}.json", info, CATEGORIES))
         for _, lines in progress(read(), totals["studies"], f"release, {split}"):
-            drawn = {line["mask_id"]: sources.mask(line["mask_id"]) for line in lines if line["seg"]}
-            pictures = {name: png(mask) for name, mask in drawn.items()}
+            mask_by_id = {line["mask_id"]: sources.mask(line["mask_id"]) for line in lines if line["seg"]}
+            pictures = {name: png(mask) for name, mask in mask_by_id.items()}
             for line in lines:
                 parts["pairs"].add(withheld.line(line) | {"mask": held(pictures.get(line["mask_id"]))})
             for image_id in dict.fromkeys(line["image_id"] for line in lines):
-                own = [line for line in lines if line["image_id"] == image_id]
-                parts["images"].add(_image_row(own[0], sources, withheld))
-                _write_coco(writer, own, drawn, sources, withheld, original)
+                image_lines = [line for line in lines if line["image_id"] == image_id]
+                parts["images"].add(_image_row(image_lines[0], sources, withheld))
+                _write_coco(writer, image_lines, mask_by_id, sources, withheld, original)
     for part in parts.values():
         part.flush()
     return totals
 
 
-def _totals(found) -> dict:
+def _totals(study_groups) -> dict:
     """Count the content of a split: totals, and pairs by type and by target, with and without a mask."""
     subjects, images, masks, number = set(), set(), set(), Counter()
-    by: dict[str, Counter] = {"types": Counter(), "positive": Counter(), "negative": Counter()}
-    for _, lines in found:
+    pair_counts: dict[str, Counter] = {"types": Counter(), "positive": Counter(), "negative": Counter()}
+    for _, lines in study_groups:
         number["studies"] += 1
         for line in lines:
             number["pairs"] += 1
             subjects.add(line["subject_id"])
             images.add(line["image_id"])
             masks.add(line["mask_id"])
-            by["types"][line["type"]] += 1
-            by["positive" if line["seg"] else "negative"][line["target"]] += 1
-    return by | {
+            pair_counts["types"][line["type"]] += 1
+            pair_counts["positive" if line["seg"] else "negative"][line["target"]] += 1
+    return pair_counts | {
         "pairs": number["pairs"], "studies": number["studies"], "subjects": len(subjects), "images": len(images),
         "masks": len(masks - {None}),
     }  # fmt: skip
@@ -146,13 +146,15 @@ def _write_coco(
         file_name=f"{name}.png", width=width, height=height, original_width=columns, original_height=rows,
         to_original=affine.tolist(), **names,
     )  # fmt: skip
-    drawn: dict[str, dict] = {}
+    annotation_by_mask: dict[str, dict] = {}
     for unit in units(lines):
-        if unit["mask_id"] not in drawn:
+        if unit["mask_id"] not in annotation_by_mask:
             mask = masks[unit["mask_id"]]
-            drawn[unit["mask_id"]] = coco.annotation(sources.in_original(mask, image_id) if original else mask)
+            annotation_by_mask[unit["mask_id"]] = coco.annotation(
+                sources.in_original(mask, image_id) if original else mask
+            )
         pair_ids = [withheld.pair_id(pair_id, unit["study_id"]) for pair_id in unit["pair_ids"]]
         writer.annotate(
-            number, unit["target"], drawn[unit["mask_id"]], mask_id=withheld.name("mask_id", unit["mask_id"]),
+            number, unit["target"], annotation_by_mask[unit["mask_id"]], mask_id=withheld.name("mask_id", unit["mask_id"]),
             location=unit["location"], certainty=unit["certainty"], pair_ids=pair_ids,
         )  # fmt: skip

@@ -54,33 +54,33 @@ def dropped(path: str) -> list[dict]:
 
 def weights(engines: dict[str, str], manifests: Sequence[str], sha256_of) -> list[dict]:
     """Return {name, used_by, licence, source, sha256} of each file of weights that the engines read."""
-    found = []
-    for own in weights_of(engines):
-        folder = own.file.parent.name
-        found.append({"name": f"{folder}/{own.file.name}", "used_by": ", ".join(own.used_by), "licence": own.licence,
-                      "source": f"resources/{folder}/{own.card.name}", "sha256": sha256_of(own.file)})  # fmt: skip
+    rows = []
+    for lite_weights in weights_of(engines):
+        folder = lite_weights.file.parent.name
+        rows.append({"name": f"{folder}/{lite_weights.file.name}", "used_by": ", ".join(lite_weights.used_by), "licence": lite_weights.licence,
+                      "source": f"resources/{folder}/{lite_weights.card.name}", "sha256": sha256_of(lite_weights.file)})  # fmt: skip
     for path in manifests:
-        made = json.loads(Path(path).read_text(encoding="utf-8"))
-        found += [
-            {"name": file["file"], "used_by": made["used_by"], "licence": made["licence"], "source": made["source"],
+        manifest = json.loads(Path(path).read_text(encoding="utf-8"))
+        rows += [
+            {"name": file["file"], "used_by": manifest["used_by"], "licence": manifest["licence"], "source": manifest["source"],
              "sha256": file["sha256"]}
-            for file in made["published"]
+            for file in manifest["published"]
         ]  # fmt: skip
-    return found
+    return rows
 
 
 def digests(shards: dict[str, Sequence[str]], reports: Sequence[str]) -> dict[str, list[str]]:
     """Return {stage: digests of the code that made its shards}; several if the code was edited in between."""
-    found: dict[str, set[str]] = {}
+    digests_by_stage: dict[str, set[str]] = {}
     for stage, paths in shards.items():
         for path in paths:
             with Shard(path, key="mask_id" if stage == "masks" else "image_id") as shard:
-                found.setdefault(stage, set()).add(str(shard.attrs["code_digest"]))
+                digests_by_stage.setdefault(stage, set()).add(str(shard.attrs["code_digest"]))
     for path in reports:
         line = next(read_lines(path), None)
         if line:
-            found.setdefault("reports", set()).add(line["digests"]["code"])
-    return {stage: sorted(values) for stage, values in found.items()}
+            digests_by_stage.setdefault("reports", set()).add(line["digests"]["code"])
+    return {stage: sorted(values) for stage, values in digests_by_stage.items()}
 
 
 def summed(paths: Sequence[str]) -> dict[str, int]:

@@ -16,68 +16,71 @@ from cxr.reporting.release.withheld import Withheld
 TEST = "test"
 
 
-def copy_layout(source: Path, target: Path, images: str, withheld: Withheld, kept: set[str] | None) -> None:
+def copy_layout(source: Path, target: Path, images: str, withheld: Withheld, kept_pair_ids: set[str] | None) -> None:
     """Write the layout of the folder ``source`` into ``target``.
 
-    ``images``: the table with each image's study; ``kept``: names of the kept pairs of the test split.
+    ``images``: the table with each image's study; ``kept_pair_ids``: names of the kept pairs of the test split.
     """
     studies = dict(read_table(images).select("image_id", "study_id").iter_rows())
     target.mkdir(parents=True, exist_ok=True)
-    with open(source / JSON_NAME, "rb") as held:
+    with open(source / JSON_NAME, "rb") as json_file:
 
-        def shown(split: str, places: list[int]) -> Iterator[tuple[str, dict]]:
-            for shown_key, place in _ordered(held, places, studies, withheld):
-                key, entry = _entry(held, place)
-                names = _chosen(entry, key, studies[entry["dicom_id"]], kept if split == TEST else None)
+        def published_studies(split: str, places: list[int]) -> Iterator[tuple[str, dict]]:
+            for shown_key, place in _ordered(json_file, places, studies, withheld):
+                key, entry = _entry(json_file, place)
+                names = _chosen(entry, key, studies[entry["dicom_id"]], kept_pair_ids if split == TEST else None)
                 if names is None:
                     continue
                 for name in sorted(names):
                     link(source / MASK_FOLDER / name, target / MASK_FOLDER / _renamed(name, key, shown_key))
                 yield shown_key, _shown(entry, key, shown_key, withheld)
 
-        write_studies(target / JSON_NAME, {split: shown(split, places) for split, places in _places(held).items()})
+        write_studies(
+            target / JSON_NAME,
+            {split: published_studies(split, places) for split, places in _places(json_file).items()},
+        )
 
 
-def _places(held: BinaryIO) -> dict[str, list[int]]:
+def _places(json_file: BinaryIO) -> dict[str, list[int]]:
     """Return {split: file offsets of the studies' lines}."""
-    found: dict[str, list[int]] = {}
+    offsets_by_split: dict[str, list[int]] = {}
     begin, split = 0, ""
-    for line in held:
+    for line in json_file:
         text = line.strip()
         if text.endswith(b": {"):
             split = json.loads(text.removesuffix(b": {"))
-            found[split] = []
+            offsets_by_split[split] = []
         elif text.startswith(b'"'):
-            found[split].append(begin)
+            offsets_by_split[split].append(begin)
         begin += len(line)
-    return found
+    return offsets_by_split
 
 
-def _entry(held: BinaryIO, place: int) -> tuple[str, dict]:
-    held.seek(place)
-    ((key, entry),) = json.loads(b"{" + held.readline().strip().removesuffix(b",") + b"}").items()
+def _entry(json_file: BinaryIO, place: int) -> tuple[str, dict]:
+    json_file.seek(place)
+    ((key, entry),) = json.loads(b"{" + json_file.readline().strip().removesuffix(b",") + b"}").items()
     return key, entry
 
 
 def _ordered(
-    held: BinaryIO, places: list[int], studies: dict[str, str], withheld: Withheld
+    json_file: BinaryIO, places: list[int], studies: dict[str, str], withheld: Withheld
 ) -> Iterator[tuple[str, int]]:
     """Yield (published name of the study, its offset); sorted by these names if identifiers are withheld."""
-    named = []
+    named_offsets = []
     for place in places:
-        key, entry = _entry(held, place)
-        named.append((withheld.name("study_id", studies[entry["dicom_id"]]) if withheld.ids else key, place))
-    yield from sorted(named) if withheld.ids else named
+        key, entry = _entry(json_file, place)
+        named_offsets.append((withheld.name("study_id", studies[entry["dicom_id"]]) if withheld.ids else key, place))
+    yield from sorted(named_offsets) if withheld.ids else named_offsets
 
 
-def _chosen(entry: dict, key: str, study_id: str, kept: set[str] | None) -> set[str] | None:
+def _chosen(entry: dict, key: str, study_id: str, kept_pair_ids: set[str] | None) -> set[str] | None:
     """Remove the pairs that are not kept; return the mask files of the others, None if no pair is left."""
     pairs = entry["instruction_answer_pairs"]
-    if kept is not None:
-        for name, found in pairs.items():
-            pairs[name] = [pair for pair in found if study_id + pair["pair_id"].removeprefix(key) in kept]
-    every = [pair for found in pairs.values() for pair in found]
-    return {pair["seg_mask_path"] for pair in every if pair["seg_mask_path"]} if every else None
+    if kept_pair_ids is not None:
+        for name, group in pairs.items():
+            pairs[name] = [pair for pair in group if study_id + pair["pair_id"].removeprefix(key) in kept_pair_ids]
+    remaining_pairs = [pair for group in pairs.values() for pair in group]
+    return {pair["seg_mask_path"] for pair in remaining_pairs if pair["seg_mask_path"]} if remaining_pairs else None
 
 
 def _renamed(name: str, key: str, shown_key: str) -> str:
@@ -93,7 +96,7 @@ def _shown(entry: dict, key: str, shown_key: str, withheld: Withheld) -> dict:
                           (("subject_id", "subject_id"), ("image_id", "dicom_id")))  # fmt: skip
         entry |= {"subject_id": subject, "dicom_id": image,
                   "image_path": f"{subject[:3]}/{subject}/{shown_key}/{image}.jpg"}  # fmt: skip
-        for pair in (pair for found in entry["instruction_answer_pairs"].values() for pair in found):
+        for pair in (pair for group in entry["instruction_answer_pairs"].values() for pair in group):
             pair["pair_id"] = shown_key + pair["pair_id"].removeprefix(key)
             if pair["seg_mask_path"]:
                 pair["seg_mask_path"] = _renamed(pair["seg_mask_path"], key, shown_key)

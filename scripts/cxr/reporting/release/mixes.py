@@ -75,15 +75,17 @@ class Shown:
 
     def line(self, line: Mapping) -> dict:
         """Return a row of :data:`LINES`."""
-        boxes = [(name, box) for name, held in line["boxes"].items() for box in held]
+        boxes = [(name, box) for name, slot_boxes in line["boxes"].items() for box in slot_boxes]
         row = {name: line[name] for name in LINES if name in line} | {
             "questions": [turn["question"] for turn in line["turns"]],
             "answers": [turn["answer"] for turn in line["turns"]],
             "box_names": [name for name, _ in boxes], "boxes": [list(box) for _, box in boxes],
         }  # fmt: skip
         for column in NAMES:
-            one = row[column]
-            row[column] = [self.name(column, each) for each in one] if isinstance(one, list) else self.name(column, one)
+            value = row[column]
+            row[column] = (
+                [self.name(column, each) for each in value] if isinstance(value, list) else self.name(column, value)
+            )
         return row
 
     def lines(self, path: str) -> Iterator[dict]:
@@ -115,16 +117,16 @@ def run(
     ``lines``: of the splits; ``frames``: shards of all sources, read where pixels are published. Memory holds one
     Parquet file's rows and the names of a split's images. Raises UserError.
     """
-    shown = Shown(options.withhold, salt if isinstance(salt, str) else "")
+    publisher = Shown(options.withhold, salt if isinstance(salt, str) else "")
     counts: dict[str, Counter] = {"all": Counter(), "published": Counter()}
     with whole(package) as folder:
         for path in lines:
             split = Path(path).stem
             for line in read_lines(path):
                 counts["all"][line["task"], line["source"], split] += 1
-            wanted = _lines(folder, split, path, shown, counts["published"], options)
+            line_by_image = _lines(folder, split, path, publisher, counts["published"], options)
             if PIXELS not in options.withhold:
-                _pictures(folder, split, wanted, frames, shown, options)
+                _pictures(folder, split, line_by_image, frames, publisher, options)
         for name, text in (("README.md", card(folder, counts, options)), ("DATASHEET.md", datasheet(counts, options))):
             (folder / name).write_text(text, encoding="utf-8", newline="\n")
         files = sorted(path for path in folder.rglob("*") if path.is_file())
@@ -133,35 +135,40 @@ def run(
 
 
 def _lines(
-    folder: Path, split: str, path: str, shown: Shown, counts: Counter, options: MixOptions
+    folder: Path, split: str, path: str, publisher: Shown, counts: Counter, options: MixOptions
 ) -> dict[tuple, Mapping]:
     """Write the lines of a split; returns {(source, image): one of its lines}."""
-    total = sum(1 for line in read_lines(path) if shown.told(line))
+    total = sum(1 for line in read_lines(path) if publisher.told(line))
     part = Part(folder / "data", split, LINES, total, options.pairs_per_file)
-    wanted: dict[tuple, Mapping] = {}
-    for line in shown.lines(path):
+    line_by_image: dict[tuple, Mapping] = {}
+    for line in publisher.lines(path):
         counts[line["task"], line["source"], split] += 1
-        few = {name: line[name] for name in ("sample_id", "task", "source", "image_id", "study_id", "subject_id")}
-        wanted.setdefault((line["source"], line["image_id"]), few)
-        part.add(shown.line(line))
+        fields = {name: line[name] for name in ("sample_id", "task", "source", "image_id", "study_id", "subject_id")}
+        line_by_image.setdefault((line["source"], line["image_id"]), fields)
+        part.add(publisher.line(line))
     part.flush()
-    return wanted
+    return line_by_image
 
 
 def _pictures(
-    folder: Path, split: str, wanted: Mapping[tuple, Mapping], frames: Sequence[str], shown: Shown, options: MixOptions
+    folder: Path,
+    split: str,
+    line_by_image: Mapping[tuple, Mapping],
+    frames: Sequence[str],
+    publisher: Shown,
+    options: MixOptions,
 ) -> None:
     """Write what a frame shows of each image of a split."""
-    part = Part(folder / "images", split, IMAGES, len(wanted), options.images_per_file)
+    part = Part(folder / "images", split, IMAGES, len(line_by_image), options.images_per_file)
     with ExitStack() as stack:
         stores: dict[str, PictureStore] = {}
-        rows = [({name: shown.name(name, line[name]) for name in NAMES if name in line}, line)
-                for line in wanted.values()]  # fmt: skip
+        rows = [({name: publisher.name(name, line[name]) for name in NAMES if name in line}, line)
+                for line in line_by_image.values()]  # fmt: skip
         for names, line in sorted(rows, key=lambda row: (row[1]["source"], row[0]["image_id"])):
             source = line["source"]
             if source not in stores:
-                own = [path for path in frames if Path(path).parent == Path(options.folders[source])]
-                stores[source] = stack.enter_context(PictureStore(own))
+                frame_paths = [path for path in frames if Path(path).parent == Path(options.folders[source])]
+                stores[source] = stack.enter_context(PictureStore(frame_paths))
             grey = stores[source].get(sample_of(line | {"turns": []}))[..., 0]
             part.add(names | {"source": source, "image": held(png(grey))})
         part.flush()
@@ -169,8 +176,8 @@ def _pictures(
 
 def count_rows(counts: Mapping[str, Counter]) -> list[list]:
     """Return the rows of a table: task, source, split, lines, those published, those withheld."""
-    found = sorted(counts["all"].items())
-    return [[*key, number, counts["published"][key], number - counts["published"][key]] for key, number in found]
+    entries = sorted(counts["all"].items())
+    return [[*key, number, counts["published"][key], number - counts["published"][key]] for key, number in entries]
 
 
 HEAD = ["task", "source", "split", "lines", "published", "withheld"]
@@ -207,14 +214,14 @@ Withheld: {withheld}.
 def datasheet(counts: Mapping[str, Counter], options: MixOptions) -> str:
     """Return DATASHEET.md: counts, what is withheld, the licence of every source, limits."""
     sources = sorted({source for _, source, _ in counts["all"]})
-    every = sum(counts["all"].values())
-    gone = every - sum(counts["published"].values())
+    num_lines = sum(counts["all"].values())
+    num_withheld = num_lines - sum(counts["published"].values())
     parts = [
         f"# Datasheet: {options.name} {options.version}, the mix {options.mix}\n",
         f"Made by {options.creator or 'not stated'}, {options.date}. Licence: {options.licence}.\n",
         "## What it holds\n", table(HEAD, count_rows(counts)) + "\n",
         "## Withheld\n", *([f"* {SAID[kind]}" for kind in options.withhold] or ["Nothing."]),
-        f"\n{gone} of {every} lines are left out. The terms of the sources decide whether the rest "
+        f"\n{num_withheld} of {num_lines} lines are left out. The terms of the sources decide whether the rest "
         "may be passed on.\n",
         "## Licences of the sources\n",
         *(f"* `{source}`: {TERMS[options.terms[source]]}" for source in sources),

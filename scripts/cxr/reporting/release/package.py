@@ -74,28 +74,30 @@ def run_package(
     ``layout``: the folder of the authors' layout, or nothing if it cannot hold the dataset (several images per study).
     ``excluded``: ledgers, in the order of the stages; the shards of the stages are read only for their digests.
     """
-    withheld, kept = Withheld(options.withhold, salt), kept_pairs(filtered)
-    said = ("name", "version", "date", "licence", "creator", "cite", "url", "seed", "withhold", "thresholds")
-    about = {name: getattr(options, name) for name in said}
-    made = {"frames": frames, "organs": organs, "anomaly": anomaly, "anatomy": anatomy, "masks": masks}
+    withheld, kept_pair_ids = Withheld(options.withhold, salt), kept_pairs(filtered)
+    field_names = ("name", "version", "date", "licence", "creator", "cite", "url", "seed", "withhold", "thresholds")
+    about = {name: getattr(options, name) for name in field_names}
+    shards_by_stage = {"frames": frames, "organs": organs, "anomaly": anomaly, "anatomy": anatomy, "masks": masks}
     counts = json.loads((Path(tables) / COUNTS).read_text(encoding="utf-8"))
-    found = {
+    package_facts = {
         "counts": counts,
         "dicom": facts.summed([f"{folder}/{COUNTS}" for folder in segmentations]),
-        "test": "all pairs, not reviewed." if kept is None else "only the pairs of a reviewed file (release.test).",
+        "test": "all pairs, not reviewed."
+        if kept_pair_ids is None
+        else "only the pairs of a reviewed file (release.test).",
         "source": facts.SOURCES[options.source],
         "weights": facts.weights(options.engines, weights, sha256),
         "excluded": facts.excluded(excluded),
         "dropped": facts.dropped(dropped),
-        "digests": {stage: [code] for stage, code in options.codes.items()} | facts.digests(made, reports),
+        "digests": {stage: [code] for stage, code in options.codes.items()} | facts.digests(shards_by_stage, reports),
         "taus": options.taus,
         "settings": options.settings,
         "engines": options.engines,
         "environments": options.environments,
         "code": attrs["code_digest"],
     }
-    columns = {config: shown(of, pixels=withheld.pixels, report_text=withheld.report_text)
-               for config, (_, of) in CONFIGS.items()}  # fmt: skip
+    columns = {config: shown(config_columns, pixels=withheld.pixels, report_text=withheld.report_text)
+               for config, (_, config_columns) in CONFIGS.items()}  # fmt: skip
     with whole(package) as folder:
         for file in _files(Path(tables)):
             if file != COUNTS:
@@ -104,10 +106,10 @@ def run_package(
             link_all(part, folder / DICOM)
             (folder / DICOM / COUNTS).unlink(missing_ok=True)
         for source in layout:
-            copy_layout(Path(source), folder / AUTHORS, images, withheld, kept)
+            copy_layout(Path(source), folder / AUTHORS, images, withheld, kept_pair_ids)
         files = _files(folder)
         _write(folder / "README.md", card(about, counts, columns, files))
-        _write(folder / "DATASHEET.md", datasheet(about, found))
+        _write(folder / "DATASHEET.md", datasheet(about, package_facts))
         description = (
             "Instructions, answers and lesion masks of chest X-rays, made from reports without human labels; "
             f"thresholds {options.thresholds}."
@@ -115,7 +117,7 @@ def run_package(
         digests = {file: sha256(folder / file) for file in listed(files)}
         _write_json(folder / "croissant.json", croissant(about, columns, digests, description))
         folders = [name for name in FOLDERS if any(file.startswith(name) for file in files)]
-        _write_json(folder / CRATE, crate(about, found, description, folders))
+        _write_json(folder / CRATE, crate(about, package_facts, description, folders))
         sums = "".join(f"{digests.get(file) or sha256(folder / file)}  {file}\n" for file in _files(folder))
         _write(folder / SUMS, sums)
 
@@ -127,8 +129,8 @@ def sha256(path: Path) -> str:
 
 
 def _files(folder: Path) -> list[str]:
-    found = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
-    return sorted(path.relative_to(folder).as_posix() for path in found)
+    paths = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
+    return sorted(path.relative_to(folder).as_posix() for path in paths)
 
 
 def _write(path: Path, text: str) -> None:

@@ -64,15 +64,15 @@ def held(data: bytes | None) -> dict | None:
 
 def features(columns: dict) -> list[dict]:
     """Return the columns as the card of a dataset names them (``dataset_info.features``)."""
-    found = []
+    entries = []
     for name, kind in columns.items():
         if kind == PICTURE:
-            found.append({"name": name, "dtype": "image"})
+            entries.append({"name": name, "dtype": "image"})
         elif isinstance(kind, pl.List):
-            found.append({"name": name, "list": DTYPES[kind.inner]})
+            entries.append({"name": name, "list": DTYPES[kind.inner]})
         else:
-            found.append({"name": name, "dtype": DTYPES[kind]})
-    return found
+            entries.append({"name": name, "dtype": DTYPES[kind]})
+    return entries
 
 
 class Part:

@@ -87,7 +87,9 @@ def card(about: dict, counts: dict, columns: dict[str, dict], files: Sequence[st
         "language": ["en"],
         "size_categories": [_size(sum(counts[split]["pairs"] for split in SPLIT_NAMES))],
         "configs": configs,
-        "dataset_info": [{"config_name": config, "features": features(of)} for config, of in columns.items()],
+        "dataset_info": [
+            {"config_name": config, "features": features(config_columns)} for config, config_columns in columns.items()
+        ],
     }
     return f"""---
 {yaml.safe_dump(head, sort_keys=False, allow_unicode=True, width=120)}---
@@ -108,19 +110,19 @@ Withheld: {"; ".join(WITHHELD[kind] for kind in about["withhold"]) or "nothing"}
 """
 
 
-def datasheet(about: dict, found: dict) -> str:
-    """Return DATASHEET.md. ``found``: the facts from :mod:`cxr.reporting.release.package`."""
-    counts, parts = found["counts"], []
+def datasheet(about: dict, package_facts: dict) -> str:
+    """Return DATASHEET.md. ``package_facts``: the facts from :mod:`cxr.reporting.release.package`."""
+    counts, parts = package_facts["counts"], []
     parts.append(f"# Datasheet: {about['name']} {about['version']}\n")
     parts.append(f"Made by {about['creator'] or 'not stated'}, {about['date']}. Licence: {about['licence']}.\n")
     parts.append("## What it holds\n")
     parts.append(table(["split", "pairs", "studies", "subjects", "images", "masks"], count_rows(counts)) + "\n")
     head = ["lesion", *(f"{split} {sign}" for split in SPLIT_NAMES for sign in ("+", "-"))]
     parts.append(table(head, lesion_rows(counts)) + "\n")
-    parts.append(f"Test split: {found['test']}\n")
-    if found["dicom"]:
+    parts.append(f"Test split: {package_facts['test']}\n")
+    if package_facts["dicom"]:
         parts.append("DICOM segmentations (the reasons count images with a mask that have none):\n")
-        parts.append(table(["", "number"], list(found["dicom"].items())) + "\n")
+        parts.append(table(["", "number"], list(package_facts["dicom"].items())) + "\n")
     parts.append("## Withheld\n")
     parts += [f"* {WITHHELD[kind]}" for kind in about["withhold"]] or ["Nothing."]
     parts.append(
@@ -128,30 +130,32 @@ def datasheet(about: dict, found: dict) -> str:
         "may be passed on.\n"
     )
     parts.append("## Licences\n")
-    parts.append(f"* Images and reports: {found['source']}")
-    parts += [f"* Weights `{w['name']}` ({w['used_by']}; {w['source']}): {w['licence']}" for w in found["weights"]]
+    parts.append(f"* Images and reports: {package_facts['source']}")
+    parts += [
+        f"* Weights `{w['name']}` ({w['used_by']}; {w['source']}): {w['licence']}" for w in package_facts["weights"]
+    ]
     parts.append("* cxr-ils, the code: MIT\n")
     parts.append("## Limits\n")
     parts += [f"* {limit}" for limit in LIMITS]
     parts.append("\n## Excluded images\n")
-    rows = [[row["stage"], row["reason"], row["images"], row["meaning"]] for row in found["excluded"]]
+    rows = [[row["stage"], row["reason"], row["images"], row["meaning"]] for row in package_facts["excluded"]]
     parts.append(table(["stage", "reason", "images", "meaning"], rows) + "\n")
     parts.append("Pairs that were not made:\n")
-    parts.append(table(["reason", "pairs"], [[row["reason"], row["pairs"]] for row in found["dropped"]]) + "\n")
+    parts.append(table(["reason", "pairs"], [[row["reason"], row["pairs"]] for row in package_facts["dropped"]]) + "\n")
     parts.append(f"## How it was made\n\nThresholds `{about['thresholds']}`, seed {about['seed']}:\n")
-    taus = list(found["taus"]["general"])
-    rows = [[part, *(values[tau] for tau in taus)] for part, values in found["taus"].items()]
+    taus = list(package_facts["taus"]["general"])
+    rows = [[part, *(values[tau] for tau in taus)] for part, values in package_facts["taus"].items()]
     parts.append(table(["lesions", *taus], rows) + "\n")
     parts.append("Engines, and digests of the code that made each stage's files:\n")
     rows = [
-        [stage, found["engines"].get(stage, ""), ", ".join(found["digests"].get(stage, []))]
-        for stage in sorted({*found["engines"], *found["digests"]})
+        [stage, package_facts["engines"].get(stage, ""), ", ".join(package_facts["digests"].get(stage, []))]
+        for stage in sorted({*package_facts["engines"], *package_facts["digests"]})
     ]
     parts.append(table(["stage", "engine", "code"], rows) + "\n")
     parts.append("Weights:\n")
-    parts.append(table(["file", "sha256"], [[w["name"], w["sha256"]] for w in found["weights"]]) + "\n")
+    parts.append(table(["file", "sha256"], [[w["name"], w["sha256"]] for w in package_facts["weights"]]) + "\n")
     parts.append("Packages of the environments:\n")
-    rows = [[name, ", ".join(pins)] for name, pins in found["environments"].items()]
+    rows = [[name, ", ".join(pins)] for name, pins in package_facts["environments"].items()]
     parts.append(table(["environment", "packages"], rows) + "\n")
     parts.append("All settings: `ro-crate-metadata.json`. Checksums of all files: `SHA256SUMS`.\n")
     return "\n".join(parts)

@@ -43,11 +43,13 @@ class Withheld:
 
     def line(self, line: dict) -> dict:
         """Return the published form of a line of the dataset."""
-        shown = {field: value for field, value in line.items() if not (self.report_text and field == "section_content")}
+        published_line = {
+            field: value for field, value in line.items() if not (self.report_text and field == "section_content")
+        }
         if self.ids:
-            shown |= {field: self.name(field, line[field]) for field in LETTERS if line[field] is not None}
-            shown["pair_id"] = self.pair_id(line["pair_id"], line["study_id"])
-        return shown
+            published_line |= {field: self.name(field, line[field]) for field in LETTERS if line[field] is not None}
+            published_line["pair_id"] = self.pair_id(line["pair_id"], line["study_id"])
+        return published_line
 
     def pair_id(self, pair_id: str, study_id: str) -> str:
         """Return the published name of a pair, which begins with its study's name."""
@@ -64,17 +66,23 @@ def kept_pairs(test: str | Sequence[str]) -> set[str] | None:
         raise UserError(f"release.test: {test} is not a file of pairs (docs/reference/files.md)") from None
 
 
-def studies(path: str, kept: set[str] | None, withheld: Withheld | None = None) -> Iterator[tuple[str, list[dict]]]:
-    """Yield (study_id, its lines), without lines of the test split that ``kept`` does not name.
+def studies(
+    path: str, kept_pair_ids: set[str] | None, withheld: Withheld | None = None
+) -> Iterator[tuple[str, list[dict]]]:
+    """Yield (study_id, its lines), without lines of the test split that ``kept_pair_ids`` does not name.
 
     The order is that of the file, or that of the digests if identifiers are withheld: the file is sorted by study, so a
     study's position would reveal its identifier to anyone with a list of all studies.
     """
     runs = _in_order(path) if withheld is None or not withheld.ids else _by_digest(path, withheld)
     for study_id, lines in runs:
-        chosen = [line for line in lines if kept is None or line["split"] != "test" or line["pair_id"] in kept]
-        if chosen:
-            yield study_id, chosen
+        kept_lines = [
+            line
+            for line in lines
+            if kept_pair_ids is None or line["split"] != "test" or line["pair_id"] in kept_pair_ids
+        ]
+        if kept_lines:
+            yield study_id, kept_lines
 
 
 def _in_order(path: str) -> Iterator[tuple[str, list[dict]]]:
@@ -96,9 +104,9 @@ def _by_digest(path: str, withheld: Withheld) -> Iterator[tuple[str, list[dict]]
 
 def units(lines: Iterable[dict]) -> list[dict]:
     """Return the distinct (mask, target, location) of the lines, in their order, with the pairs that share each."""
-    found: dict[tuple, dict] = {}
+    unit_by_key: dict[tuple, dict] = {}
     for line in lines:
         if line["seg"]:
-            named = (line["image_id"], line["mask_id"], line["target"], tuple(line["location"]))
-            found.setdefault(named, line | {"pair_ids": []})["pair_ids"].append(line["pair_id"])
-    return list(found.values())
+            key = (line["image_id"], line["mask_id"], line["target"], tuple(line["location"]))
+            unit_by_key.setdefault(key, line | {"pair_ids": []})["pair_ids"].append(line["pair_id"])
+    return list(unit_by_key.values())

@@ -59,28 +59,32 @@ class Form:
 
     def shown(self) -> dict:
         """Return the form as the page's data."""
-        told = {"sheet": self.sheet, "questions": [asdict(question) for question in self.questions]}
-        return told | ({"outline": True} if self.outline else {})
+        form_data = {"sheet": self.sheet, "questions": [asdict(question) for question in self.questions]}
+        return form_data | ({"outline": True} if self.outline else {})
 
 
-def read_form(name: str, named: Mapping[str, Mapping[str, str]] | None = None) -> Form:
+def read_form(name: str, label_overrides: Mapping[str, Mapping[str, str]] | None = None) -> Form:
     """Return a form of resources/review/forms.yaml.
 
-    ``named``: {question: {value: label}}, labels in the place of the form's own; values that the form has not become
+    ``label_overrides``: {question: {value: label}}, labels in the place of the form's own; values that the form has not become
     answers after its own, with letters as keys while there are free ones.
     """
-    told = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))[name]
-    used = {choice["key"] for each in told["questions"] for choice in each["choices"]}
+    form_spec = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))[name]
+    used = {choice["key"] for question in form_spec["questions"] for choice in question["choices"]}
     free = (letter for letter in ascii_lowercase if letter not in used | PAGE_KEYS)
     questions = tuple(
-        Question(each["name"], each["text"], _choices(each["choices"], (named or {}).get(each["name"], {}), free))
-        for each in told["questions"]
+        Question(
+            question["name"],
+            question["text"],
+            _choices(question["choices"], (label_overrides or {}).get(question["name"], {}), free),
+        )
+        for question in form_spec["questions"]
     )
-    return Form(told["title"], told["sheet"], told["blind"], questions, told.get("outline", False))
+    return Form(form_spec["title"], form_spec["sheet"], form_spec["blind"], questions, form_spec.get("outline", False))
 
 
-def _choices(told: Sequence[Mapping], labels: Mapping[str, str], free: Iterator[str]) -> tuple[Choice, ...]:
-    own = [choice | {"label": labels.get(choice["value"], choice["label"])} for choice in told]
-    new = [value for value in labels if value not in {choice["value"] for choice in told}]
-    own += [{"value": value, "label": labels[value], "key": next(free, "")} for value in new]
-    return tuple(Choice(**choice) for choice in own)
+def _choices(choice_specs: Sequence[Mapping], labels: Mapping[str, str], free: Iterator[str]) -> tuple[Choice, ...]:
+    choices = [choice | {"label": labels.get(choice["value"], choice["label"])} for choice in choice_specs]
+    new_values = [value for value in labels if value not in {choice["value"] for choice in choice_specs}]
+    choices += [{"value": value, "label": labels[value], "key": next(free, "")} for value in new_values]
+    return tuple(Choice(**choice) for choice in choices)

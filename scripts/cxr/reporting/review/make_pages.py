@@ -66,16 +66,16 @@ def run_pages(
     options: ReviewOptions,
 ) -> None:
     """Write one page per expert, in the order of ``options.experts``, and the organiser's tables."""
-    every = units_of(read_lines(lines), lines)
-    if not every:
+    all_units = units_of(read_lines(lines), lines)
+    if not all_units:
         raise UserError(f"{lines} holds no pair, so there is nothing to review: choose another review.split")
-    number = {unit.key: position for position, unit in enumerate(every)}
-    drawn = sample([unit for unit in every if unit.positive], options.positives, options.seed)
-    drawn += sample([unit for unit in every if not unit.positive], options.negatives, options.seed)
-    pictures = _pictures(frames, {unit.image_id for unit in drawn}, options.jpeg_quality)
-    pngs = _masks(masks, index, {unit.mask_id for unit in drawn if unit.mask_id is not None})
+    number = {unit.key: position for position, unit in enumerate(all_units)}
+    sampled_units = sample([unit for unit in all_units if unit.positive], options.positives, options.seed)
+    sampled_units += sample([unit for unit in all_units if not unit.positive], options.negatives, options.seed)
+    pictures = _pictures(frames, {unit.image_id for unit in sampled_units}, options.jpeg_quality)
+    pngs = _masks(masks, index, {unit.mask_id for unit in sampled_units if unit.mask_id is not None})
     rows, form = [], read_form("verdict")
-    dealt = deal(drawn, options.experts, options.seed)
+    dealt = deal(sampled_units, options.experts, options.seed)
     for expert, path in zip(options.experts, pages, strict=True):
         items = ordered(dealt[expert], expert, options.seed)
         on_page = [(code, shown(unit)) for code, unit in items]
@@ -88,8 +88,8 @@ def run_pages(
         log.info(
             "expert %s: %d items, %d pictures, %.1f MB", expert, len(items), len(urls), Path(path).stat().st_size / 1e6
         )
-    keys = {unit.key for unit in drawn}
-    write_table(units, unit_table(every, keys), UNITS)
+    keys = {unit.key for unit in sampled_units}
+    write_table(units, unit_table(all_units, keys), UNITS)
     write_table(asked, pl.DataFrame(rows, schema=schema(ITEMS), orient="row"), ITEMS)
 
 
@@ -108,36 +108,36 @@ def shown(unit: Unit) -> page.Shown:
     )
 
 
-def unit_table(units: Iterable[Unit], asked: set[tuple[str, ...]]) -> pl.DataFrame:
-    """Return the table of all units; ``asked`` holds the keys of those that were drawn."""
+def unit_table(units: Iterable[Unit], sampled_keys: set[tuple[str, ...]]) -> pl.DataFrame:
+    """Return the table of all units; ``sampled_keys`` holds the keys of those that were drawn."""
     rows = [
         (number, unit.subject_id, unit.study_id, unit.image_id, unit.target, list(unit.location), unit.mask_id,
-         unit.pair_ids, unit.key in asked)
+         unit.pair_ids, unit.key in sampled_keys)
         for number, unit in enumerate(units)
     ]  # fmt: skip
     return pl.DataFrame(rows, schema=schema(UNITS), orient="row")
 
 
-def _pictures(frames: list[str], wanted: set[str], jpeg_quality: int) -> dict[str, tuple[str, bytes]]:
-    found = {}
+def _pictures(frames: list[str], image_ids: set[str], jpeg_quality: int) -> dict[str, tuple[str, bytes]]:
+    picture_by_image = {}
     for path in frames:
         with Shard(path) as shard:
-            for image_id in sorted(wanted & shard.row_of.keys()):
-                found[image_id] = offline.picture_bytes(shard.get("image", image_id), jpeg_quality)
-    if missing := wanted - found.keys():
+            for image_id in sorted(image_ids & shard.row_of.keys()):
+                picture_by_image[image_id] = offline.picture_bytes(shard.get("image", image_id), jpeg_quality)
+    if missing := image_ids - picture_by_image.keys():
         lacking = counted(len(missing), "image", "images")
         raise UserError(f"the frames lack {lacking} of the split: run `snakemake frames` again")
-    return found
+    return picture_by_image
 
 
-def _masks(masks: list[str], index: str, wanted: set[str]) -> dict[str, bytes]:
-    where = read_table(index).filter(pl.col("mask_id").is_in(list(wanted)))
+def _masks(masks: list[str], index: str, mask_ids: set[str]) -> dict[str, bytes]:
+    where = read_table(index).filter(pl.col("mask_id").is_in(list(mask_ids)))
     with ExitStack() as stack:
         shards = {Path(path).stem: path for path in masks}
         opened: dict[str, Shard] = {}
-        found = {}
+        png_by_mask = {}
         for mask_id, name in where.select("mask_id", "shard").sort("shard", "mask_id").iter_rows():
             if name not in opened:
                 opened[name] = stack.enter_context(Shard(shards[name], key="mask_id"))
-            found[mask_id] = offline.mask_bytes(opened[name].get("mask", mask_id))
-    return found
+            png_by_mask[mask_id] = offline.mask_bytes(opened[name].get("mask", mask_id))
+    return png_by_mask

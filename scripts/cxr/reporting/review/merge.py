@@ -81,71 +81,75 @@ def run_sheets(
     table = read_table(units)
     order = read_table(asked).sort("expert", "position")
     answers = read_sheets(sheets or [], asked_of(order), read_form("verdict"), "review.sheets")
-    said = judgement_table(order, answers)
-    verdicts = said.join(table, on="unit", how="left", maintain_order="left")
+    judgement_rows = judgement_table(order, answers)
+    verdicts = judgement_rows.join(table, on="unit", how="left", maintain_order="left")
     verdicts = verdicts.with_columns(pl.col("mask_id").is_not_null().alias("positive")).select(list(rates.VERDICTS))
     printed = rates.read_printed(RESOURCES / RESOURCE_FILES[0])
     experts, interval = options.experts, options.interval
-    write_table(judgements, said, JUDGEMENTS)
+    write_table(judgements, judgement_rows, JUDGEMENTS)
     write_table(expert_rates, rates.expert_table(verdicts, experts, interval, printed), rates.EXPERTS)
     write_table(lesion_rates, rates.lesion_table(verdicts, experts, interval, printed), rates.LESION_RATES)
-    drawn = {"replicates": options.replicates, "seed": options.seed}
-    write_table(agreement, rates.agreement_table(verdicts, experts, interval=interval, **drawn), rates.AGREEMENT)
-    by_whom = rejections(said)
-    write_table(rejected, rejected_table(table, said, by_whom), REJECTED)
-    reasons = reasons_of(table, by_whom, options.unsampled)
+    bootstrap_options = {"replicates": options.replicates, "seed": options.seed}
+    write_table(
+        agreement, rates.agreement_table(verdicts, experts, interval=interval, **bootstrap_options), rates.AGREEMENT
+    )
+    experts_by_unit = rejections(judgement_rows)
+    write_table(rejected, rejected_table(table, judgement_rows, experts_by_unit), REJECTED)
+    reasons = reasons_of(table, experts_by_unit, options.unsampled)
     write_left_out(left_out, reasons)
-    total, whole = 0, 0
+    num_filtered, num_pairs = 0, 0
     with (
         open(lines, encoding="utf-8") as source,
         atomic(filtered) as path,
         open(path, "w", encoding="utf-8", newline="\n") as target,
     ):
         for text in source:
-            whole += 1
+            num_pairs += 1
             if json.loads(text)["pair_id"] not in reasons:
-                total += 1
+                num_filtered += 1
                 target.write(text)
-    write_table(counts, count_table(table, by_whom, options.unsampled, whole, total), COUNTS)
+    write_table(counts, count_table(table, experts_by_unit, options.unsampled, num_pairs, num_filtered), COUNTS)
 
 
-def judgement_table(asked: pl.DataFrame, answers: dict[str, dict[str, Answer]]) -> pl.DataFrame:
+def judgement_table(item_rows: pl.DataFrame, answers: dict[str, dict[str, Answer]]) -> pl.DataFrame:
     """Return one row per expert and item, in the order of the items table."""
     rows = []
-    for expert, item, unit in asked.select("expert", "item", "unit").iter_rows():
+    for expert, item, unit in item_rows.select("expert", "item", "unit").iter_rows():
         answer = answers[expert][item]
         rows.append((expert, item, unit, answer.values["verdict"] == ACCEPTED, answer.note, answer.seconds))
     return pl.DataFrame(rows, schema=schema(JUDGEMENTS), orient="row")
 
 
-def rejections(said: pl.DataFrame) -> dict[int, list[str]]:
+def rejections(judgements: pl.DataFrame) -> dict[int, list[str]]:
     """Return {unit: experts who rejected it}."""
-    found: dict[int, list[str]] = {}
-    for expert, unit in said.filter(~pl.col("accepted")).select("expert", "unit").iter_rows():
-        found.setdefault(unit, []).append(expert)
-    return found
+    experts_by_unit: dict[int, list[str]] = {}
+    for expert, unit in judgements.filter(~pl.col("accepted")).select("expert", "unit").iter_rows():
+        experts_by_unit.setdefault(unit, []).append(expert)
+    return experts_by_unit
 
 
-def rejected_table(units: pl.DataFrame, said: pl.DataFrame, by_whom: dict[int, list[str]]) -> pl.DataFrame:
+def rejected_table(
+    units: pl.DataFrame, judgements: pl.DataFrame, experts_by_unit: dict[int, list[str]]
+) -> pl.DataFrame:
     """Return one row per rejected unit, with the experts who rejected it, all notes, and its pairs."""
     notes: dict[int, list[str]] = {}
-    for expert, unit, note in said.filter(pl.col("note") != "").select("expert", "unit", "note").iter_rows():
+    for expert, unit, note in judgements.filter(pl.col("note") != "").select("expert", "unit", "note").iter_rows():
         notes.setdefault(unit, []).append(f"{expert}: {note}")
     rows = [
         (row["unit"], row["study_id"], row["image_id"], row["target"], ", ".join(row["location"]), row["mask_id"],
-         ", ".join(by_whom[row["unit"]]), " | ".join(notes.get(row["unit"], [])), ", ".join(row["pair_ids"]))
-        for row in units.iter_rows(named=True) if row["unit"] in by_whom
+         ", ".join(experts_by_unit[row["unit"]]), " | ".join(notes.get(row["unit"], [])), ", ".join(row["pair_ids"]))
+        for row in units.iter_rows(named=True) if row["unit"] in experts_by_unit
     ]  # fmt: skip
     return pl.DataFrame(rows, schema=schema(REJECTED), orient="row")
 
 
-def reasons_of(units: pl.DataFrame, by_whom: dict[int, list[str]], unsampled: str) -> dict[str, str]:
+def reasons_of(units: pl.DataFrame, experts_by_unit: dict[int, list[str]], unsampled: str) -> dict[str, str]:
     """Return {pair_id: the reason why it leaves the split}."""
     reasons = {}
-    for unit, pair_ids, asked in units.select("unit", "pair_ids", "asked").iter_rows():
-        if unit in by_whom:
-            reasons |= dict.fromkeys(pair_ids, f"rejected by {', '.join(by_whom[unit])}")
-        elif not asked and unsampled == "drop":
+    for unit, pair_ids, was_sampled in units.select("unit", "pair_ids", "asked").iter_rows():
+        if unit in experts_by_unit:
+            reasons |= dict.fromkeys(pair_ids, f"rejected by {', '.join(experts_by_unit[unit])}")
+        elif not was_sampled and unsampled == "drop":
             reasons |= dict.fromkeys(pair_ids, "not reviewed")
     return reasons
 
@@ -158,24 +162,26 @@ def write_left_out(path: str, reasons: dict[str, str]) -> None:
 
 
 def count_table(
-    units: pl.DataFrame, by_whom: dict[int, list[str]], unsampled: str, whole: int, total: int
+    units: pl.DataFrame, experts_by_unit: dict[int, list[str]], unsampled: str, num_pairs: int, num_filtered: int
 ) -> pl.DataFrame:
     """Return the columns of (units or pairs), what, number. Raises AssertionError if a unit or pair is not counted.
 
-    ``whole`` and ``total`` are the lines of the split and of the filtered split.
+    ``num_pairs`` and ``num_filtered`` are the lines of the split and of the filtered split.
     """
     names = ("accepted by all who were asked", "rejected", "not reviewed")
     state = [
-        names[1] if unit in by_whom else names[0] if asked else names[2]
-        for unit, asked in units.select("unit", "asked").iter_rows()
+        names[1] if unit in experts_by_unit else names[0] if was_sampled else names[2]
+        for unit, was_sampled in units.select("unit", "asked").iter_rows()
     ]
     sizes = units["pair_ids"].list.len().to_list()
     rows = [("units", "in the split", len(units))]
     rows += [("units", name, state.count(name)) for name in names]
     pairs = {name: sum(size for size, each in zip(sizes, state, strict=True) if each == name) for name in names}
-    rows += [("pairs", "in the split", whole), *(("pairs", name, number) for name, number in pairs.items())]
-    rows += [("pairs", "in the filtered split", total)]
-    left = pairs[names[0]] + (pairs[names[2]] if unsampled == "keep" else 0)
-    if whole != sum(pairs.values()) or total != left:
-        raise AssertionError(f"review: {whole} pairs in, {sum(pairs.values())} accounted for, {total} of {left} kept")
+    rows += [("pairs", "in the split", num_pairs), *(("pairs", name, number) for name, number in pairs.items())]
+    rows += [("pairs", "in the filtered split", num_filtered)]
+    num_expected = pairs[names[0]] + (pairs[names[2]] if unsampled == "keep" else 0)
+    if num_pairs != sum(pairs.values()) or num_filtered != num_expected:
+        raise AssertionError(
+            f"review: {num_pairs} pairs in, {sum(pairs.values())} accounted for, {num_filtered} of {num_expected} kept"
+        )
     return pl.DataFrame(rows, schema=schema(COUNTS), orient="row")

@@ -61,33 +61,37 @@ def page_data(
     items: Sequence[tuple[str, Shown]],
     picture: Callable[[str], tuple[str, bytes]],
     mask: Callable[[str], bytes],
-    also: Callable[[str], bytes] | None = None,
+    second_mask: Callable[[str], bytes] | None = None,
 ) -> tuple[dict, list[str]]:
     """Return the content of a page: its data, and its pictures as data URLs in the order of their first items.
 
-    ``picture`` returns the media type and bytes of an image, ``mask`` and ``also`` the bytes of a mask's PNG. The page
+    ``picture`` returns the media type and bytes of an image, ``mask`` and ``second_mask`` the bytes of a mask's PNG. The page
     holds no ids. The entry ``page`` is a digest of everything that the expert sees; the sheet holds it too.
     """
     places: dict[str, int] = {}
     pictures, rows = [], []
-    for code, shown in items:
-        if shown.picture not in places:
-            places[shown.picture] = len(pictures)
-            pictures.append(data_url(*picture(shown.picture)))
+    for code, view in items:
+        if view.picture not in places:
+            places[view.picture] = len(pictures)
+            pictures.append(data_url(*picture(view.picture)))
         rows.append(
             {
                 "item": code,
-                "picture": places[shown.picture],
-                "mask": data_url("image/png", mask(shown.mask)) if shown.mask is not None else None,
-                "question": shown.question,
-                "hint": shown.hint,
-                "facts": [[name, *fact] for name, fact in shown.facts.items()],
-                "head": shown.head,
-                "text": shown.text,
-                "alt": shown.alt,
+                "picture": places[view.picture],
+                "mask": data_url("image/png", mask(view.mask)) if view.mask is not None else None,
+                "question": view.question,
+                "hint": view.hint,
+                "facts": [[name, *fact] for name, fact in view.facts.items()],
+                "head": view.head,
+                "text": view.text,
+                "alt": view.alt,
             }
-            | ({} if shown.also is None or also is None else {"also": data_url("image/png", also(shown.also))})
-            | ({} if shown.sides else {"sides": False})
+            | (
+                {}
+                if view.also is None or second_mask is None
+                else {"also": data_url("image/png", second_mask(view.also))}
+            )
+            | ({} if view.sides else {"sides": False})
         )
     digest = hashlib.sha256(json.dumps([expert, form.shown(), rows]).encode())
     for url in pictures:

@@ -76,15 +76,15 @@ def stands(good: int, experts: int, rule: str) -> bool:
 
 def votes_of(units: pl.DataFrame, answers: pl.DataFrame, rule: str) -> pl.DataFrame:
     """Return :data:`AUDIT`, a row for each query that was judged, by its id."""
-    known = {row["query_id"]: row for row in units.iter_rows(named=True)}
+    unit_by_query = {row["query_id"]: row for row in units.iter_rows(named=True)}
     rows = []
     for (query_id,), part in answers.sort("unit", "expert").group_by("unit", maintain_order=True):
         good = int((part["answer"] == GOOD).sum())
         faults = [answer for answer in part["answer"] if answer != GOOD]
         notes = " | ".join(f"{who}: {note}" for who, note in part.select("expert", "note").iter_rows() if note)
-        one = known[query_id]
+        unit = unit_by_query[query_id]
         rows.append(
-            (query_id, one["source"], one["image_id"], len(part), good, stands(good, len(part), rule), faults, notes)
+            (query_id, unit["source"], unit["image_id"], len(part), good, stands(good, len(part), rule), faults, notes)
         )
     return pl.DataFrame(rows, schema=schema(AUDIT), orient="row")
 
@@ -95,27 +95,34 @@ def rates_table(votes: pl.DataFrame, printed: Mapping, options: QueriesMergeOpti
     for source in (*votes["source"].unique(maintain_order=True), TOTAL):
         part = votes if source == TOTAL else votes.filter(source=source)
         counts = [int((part["good"] == number).sum()) for number in range(options.experts, -1, -1)]
-        found = rate(int(part["accepted"].sum()), len(part), options.interval)
+        rate_cells = rate(int(part["accepted"].sum()), len(part), options.interval)
         rows.append({"by": "ours", "source": source, "votes": "/".join(map(str, counts)), "note": ""}
-                    | found | {"queries": found["units"]})  # fmt: skip
+                    | rate_cells | {"queries": rate_cells["units"]})  # fmt: skip
     for source, row in printed["rows"].items():
-        found = rate(sum(row["votes"][:2]), sum(row["votes"]), options.interval)
+        rate_cells = rate(sum(row["votes"][:2]), sum(row["votes"]), options.interval)
         rows.append({"by": "paper", "source": source, "votes": "/".join(map(str, row["votes"]))}
-                    | found | {"queries": found["units"], "printed": row["good"], "note": row.get("flag", "")}
+                    | rate_cells | {"queries": rate_cells["units"], "printed": row["good"], "note": row.get("flag", "")}
                     )  # fmt: skip
-    kept = [{name: row.get(name) for name in TABLE7} for row in rows]
-    return pl.DataFrame(kept, schema=schema(TABLE7))
+    table_rows = [{name: row.get(name) for name in TABLE7} for row in rows]
+    return pl.DataFrame(table_rows, schema=schema(TABLE7))
 
 
 def agreement_table(votes: pl.DataFrame, options: QueriesMergeOptions) -> pl.DataFrame:
     """Return the experts' agreement for each source and in total."""
     rows = []
-    drawn = {"replicates": options.replicates, "level": options.interval, "seed": options.seed}
+    bootstrap_options = {"replicates": options.replicates, "level": options.interval, "seed": options.seed}
     for source in (*votes["source"].unique(maintain_order=True), TOTAL):
         part = votes if source == TOTAL else votes.filter(source=source)
-        found = agreement(part["good"].to_numpy(), options.experts, part["image_id"].to_numpy(), **drawn)
-        percent = None if found.percent is None else round(100 * found.percent, 3)
-        values = (found.kappa, *found.kappa_interval, found.ac1, *found.ac1_interval)
+        rater_agreement = agreement(
+            part["good"].to_numpy(), options.experts, part["image_id"].to_numpy(), **bootstrap_options
+        )
+        percent = None if rater_agreement.percent is None else round(100 * rater_agreement.percent, 3)
+        values = (
+            rater_agreement.kappa,
+            *rater_agreement.kappa_interval,
+            rater_agreement.ac1,
+            *rater_agreement.ac1_interval,
+        )
         rounded = (None if value is None else round(value, 4) for value in values)
-        rows.append((source, options.experts, found.units, found.unanimous, percent, *rounded))
+        rows.append((source, options.experts, rater_agreement.units, rater_agreement.unanimous, percent, *rounded))
     return pl.DataFrame(rows, schema=schema(AGREEMENT), orient="row")

@@ -57,10 +57,10 @@ def rate(accepted: int, units: int, interval: float) -> dict:
 
     Wilson's interval assumes independent units. Units of one patient are not independent, so it is somewhat narrow.
     """
-    found = {"units": units, "accepted": accepted, "rate": None, "low": None, "high": None}
-    if told := wilson(accepted, units, interval):
-        found |= {name: round(100 * value, 3) for name, value in told._asdict().items()}
-    return found
+    cells = {"units": units, "accepted": accepted, "rate": None, "low": None, "high": None}
+    if wilson_rate := wilson(accepted, units, interval):
+        cells |= {name: round(100 * value, 3) for name, value in wilson_rate._asdict().items()}
+    return cells
 
 
 def expert_table(verdicts: pl.DataFrame, experts: Sequence[str], interval: float, printed: dict) -> pl.DataFrame:
@@ -117,11 +117,16 @@ def agreement_table(
         table = of_all if lesion == TOTAL else of_all.filter(pl.col("target") == lesion)
         yes = table["yes"].cast(pl.Int64).to_numpy()
         subjects = table["subject_id"].to_numpy()
-        found = agreement(yes, len(experts), subjects, replicates=replicates, level=interval, seed=seed)
-        values = (found.kappa, *found.kappa_interval, found.ac1, *found.ac1_interval)
-        percent = None if found.percent is None else round(100 * found.percent, 3)
+        rater_agreement = agreement(yes, len(experts), subjects, replicates=replicates, level=interval, seed=seed)
+        values = (
+            rater_agreement.kappa,
+            *rater_agreement.kappa_interval,
+            rater_agreement.ac1,
+            *rater_agreement.ac1_interval,
+        )
+        percent = None if rater_agreement.percent is None else round(100 * rater_agreement.percent, 3)
         rounded = (None if value is None else round(value, 4) for value in values)
-        rows.append((lesion, len(experts), found.units, found.unanimous, percent, *rounded))
+        rows.append((lesion, len(experts), rater_agreement.units, rater_agreement.unanimous, percent, *rounded))
     return pl.DataFrame(rows, schema=schema(AGREEMENT), orient="row")
 
 

@@ -37,7 +37,7 @@ def asked_of(dealt: pl.DataFrame) -> dict[str, Asked]:
 
 
 def read_sheets(
-    paths: Sequence[str], asked: Mapping[str, Asked], form: Form, setting: str
+    paths: Sequence[str], page_by_expert: Mapping[str, Asked], form: Form, setting: str
 ) -> dict[str, dict[str, Answer]]:
     """Return {expert: {item: answer}}: one complete sheet of every expert with a page.
 
@@ -45,8 +45,8 @@ def read_sheets(
     """
     if not paths:
         raise UserError(f"{setting} is empty: give the experts' filled sheets, or the folder that holds them")
-    expert_of = {each.page: expert for expert, each in asked.items()}
-    found: dict[str, dict[str, Answer]] = {}
+    expert_of = {dealt_page.page: expert for expert, dealt_page in page_by_expert.items()}
+    answers_by_expert: dict[str, dict[str, Answer]] = {}
     origin: dict[str, str] = {}
     for path in paths:
         rows = _rows(path, form, setting)
@@ -57,13 +57,15 @@ def read_sheets(
                 f"{path}, line {line}, column page: {page!r} is not a page of this review: give sheets of its pages"
             )
         expert = expert_of[page]
-        if expert in found:
+        if expert in answers_by_expert:
             raise UserError(f"{path} and {origin[expert]} are both sheets of expert {expert}: give one of them")
-        found[expert] = _answers(path, rows, asked[expert], form)
+        answers_by_expert[expert] = _answers(path, rows, page_by_expert[expert], form)
         origin[expert] = path
-    if missing := [expert for expert, each in asked.items() if each.items and expert not in found]:
+    if missing := [
+        expert for expert, dealt_page in page_by_expert.items() if dealt_page.items and expert not in answers_by_expert
+    ]:
         raise UserError(f"{setting} has no sheet of expert {missing[0]}: add it")
-    return found
+    return answers_by_expert
 
 
 def _rows(path: str, form: Form, setting: str) -> list[tuple[int, dict[str, str]]]:
@@ -76,14 +78,18 @@ def _rows(path: str, form: Form, setting: str) -> list[tuple[int, dict[str, str]
     return rows
 
 
-def _answers(path: str, rows: Sequence[tuple[int, Mapping[str, str]]], asked: Asked, form: Form) -> dict[str, Answer]:
+def _answers(
+    path: str, rows: Sequence[tuple[int, Mapping[str, str]]], dealt_page: Asked, form: Form
+) -> dict[str, Answer]:
     """Return {item: answer} of a sheet, which must hold each item once. Raises UserError."""
-    known, answers, at = set(asked.items), {}, {}
+    item_codes, answers, at = set(dealt_page.items), {}, {}
     for line, row in rows:
         item, where = row["item"], f"{path}, line {line}, column"
-        if row["page"] != asked.page:
-            raise UserError(f"{where} page: {row['page']!r} is not {asked.page!r} as above: one file holds one sheet")
-        if item not in known:
+        if row["page"] != dealt_page.page:
+            raise UserError(
+                f"{where} page: {row['page']!r} is not {dealt_page.page!r} as above: one file holds one sheet"
+            )
+        if item not in item_codes:
             raise UserError(f"{where} item: {item!r} is not an item of this page: remove the line or correct it")
         if item in answers:
             raise UserError(f"{where} item: {item!r} is in line {at[item]} too: remove one of them")
@@ -102,9 +108,9 @@ def _answers(path: str, rows: Sequence[tuple[int, Mapping[str, str]]], asked: As
             raise UserError(f"{where} seconds: {seconds!r} is not a whole number: correct it or empty the cell")
         answers[item] = Answer(values, plain(row["note"].replace("\r\n", "\n")), int(seconds) if seconds else None)
         at[item] = line
-    if missing := [item for item in asked.items if item not in answers]:
+    if missing := [item for item in dealt_page.items if item not in answers]:
         raise UserError(
-            f"{path} ends at line {rows[-1][0]} and lacks {len(missing)} of {len(asked.items)} items, "
+            f"{path} ends at line {rows[-1][0]} and lacks {len(missing)} of {len(dealt_page.items)} items, "
             f"{missing[0]} first: judge them and save the sheet again"
         )
     return answers

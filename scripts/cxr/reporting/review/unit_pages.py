@@ -69,16 +69,21 @@ def run_pages(*, units: str, pages: list[str], asked: str, options: UnitPagesOpt
     table = read_table(units)
     if not len(table):
         raise UserError(f"{units} holds no unit, so there is nothing to judge")
-    form, every = read_form(options.form, options.named), _units(table)
+    form, all_units = read_form(options.form, options.named), _units(table)
     # one image of several units is on the page once
     pictures = {_name(picture): picture for picture in table["picture"]}
-    masks, also = (dict(zip(table["unit"], table[name], strict=True)) for name in ("mask", "also"))
+    masks, second_masks = (dict(zip(table["unit"], table[name], strict=True)) for name in ("mask", "also"))
     rows = []
     for expert, path in zip(options.experts, pages, strict=True):
-        dealt = ordered(every, expert, options.seed)
+        dealt = ordered(all_units, expert, options.seed)
         on_page = [(code, unit.shown) for code, unit in dealt]
         data, urls = page.page_data(
-            expert, form, on_page, lambda name: ("image/png", pictures[name]), masks.__getitem__, also.__getitem__
+            expert,
+            form,
+            on_page,
+            lambda name: ("image/png", pictures[name]),
+            masks.__getitem__,
+            second_masks.__getitem__,
         )
         page.write_page(path, form, data, urls, options.fewer, options.synthetic)
         rows += [(expert, data["page"], at, code, unit.name) for at, (code, unit) in enumerate(dealt, start=1)]
@@ -88,11 +93,13 @@ def run_pages(*, units: str, pages: list[str], asked: str, options: UnitPagesOpt
 def run_answers(*, asked: str, answers: str, options: UnitAnswersOptions, sheets: list[str] | None = None) -> None:
     """Read the filled ``sheets`` into a row per expert, unit and question. Raises UserError for an incomplete one."""
     order = read_table(asked).sort("expert", "position")
-    told = read_sheets(sheets or [], asked_of(order), read_form(options.form, options.named), options.setting)
+    answers_by_expert = read_sheets(
+        sheets or [], asked_of(order), read_form(options.form, options.named), options.setting
+    )
     rows = [
-        (expert, unit, question, value, told[expert][item].note, told[expert][item].seconds)
+        (expert, unit, question, value, answers_by_expert[expert][item].note, answers_by_expert[expert][item].seconds)
         for expert, item, unit in order.select("expert", "item", "unit").iter_rows()
-        for question, value in told[expert][item].values.items()
+        for question, value in answers_by_expert[expert][item].values.items()
     ]
     write_table(answers, pl.DataFrame(rows, schema=schema(ANSWERS), orient="row"), ANSWERS)
 

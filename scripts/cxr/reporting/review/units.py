@@ -47,7 +47,7 @@ class Unit:
 
 def units_of(lines: Iterable[dict], source: str) -> list[Unit]:
     """Return the units of a split in the order of their first pairs. Raises UserError for a line that is not a pair."""
-    found: dict[tuple[str, ...], Unit] = {}
+    unit_by_key: dict[tuple[str, ...], Unit] = {}
     for number, line in enumerate(lines, start=1):
         if missing := [name for name in REQUIRED if name not in line]:
             raise UserError(f"{source}, line {number} has no {missing[0]!r}: regenerate the dataset")
@@ -61,16 +61,16 @@ def units_of(lines: Iterable[dict], source: str) -> list[Unit]:
             section_name=line["section_name"],
             report=line["section_content"],
         )
-        found.setdefault(unit.key, unit).pair_ids.append(line["pair_id"])
-    return list(found.values())
+        unit_by_key.setdefault(unit.key, unit).pair_ids.append(line["pair_id"])
+    return list(unit_by_key.values())
 
 
 def sample(units: Sequence[Unit], number: int, seed: int) -> list[Unit]:
     """Draw ``number`` units (0: all), in their order; a larger draw contains every smaller one with the same seed."""
     if not number or number >= len(units):
         return list(units)
-    drawn = sorted(units, key=lambda unit: (stable_hash(seed, "draw", *unit.key), unit.key))[:number]
-    keys = {unit.key for unit in drawn}
+    sampled_units = sorted(units, key=lambda unit: (stable_hash(seed, "draw", *unit.key), unit.key))[:number]
+    keys = {unit.key for unit in sampled_units}
     return [unit for unit in units if unit.key in keys]
 
 

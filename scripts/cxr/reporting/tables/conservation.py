@@ -92,8 +92,8 @@ def funnel(flows: Mapping[str, Flow], images: frozenset[str], with_pairs: frozen
     return pl.DataFrame(rows, schema=schema(FUNNEL))
 
 
-def _step(stage: str, reason: str, images: int, left: int, meaning: str) -> dict:
-    return {"stage": stage, "reason": reason, "images": images, "left": left, "meaning": meaning}
+def _step(stage: str, reason: str, images: int, num_remaining: int, meaning: str) -> dict:
+    return {"stage": stage, "reason": reason, "images": images, "left": num_remaining, "meaning": meaning}
 
 
 def _in_order(flows: Mapping[str, Flow]) -> list[tuple[str, Flow]]:

@@ -91,12 +91,12 @@ def shares_of(pairs: Counts) -> dict[str, float | None]:
         for lesion in LUNG_LESIONS
         for kind in TYPES
     }
-    found = {
+    share_by_name = {
         GLOBAL_SHARE.format(lesion): _percent(kinds[lesion, GLOBAL], sum(kinds[lesion, kind] for kind in TYPES))
         for lesion in LUNG_LESIONS
     }
     places = kinds[OPACITY, BASIC] + kinds[OPACITY, INFERENCE]
-    return found | {INFERENCE_SHARE: _percent(kinds[OPACITY, INFERENCE], places)}
+    return share_by_name | {INFERENCE_SHARE: _percent(kinds[OPACITY, INFERENCE], places)}
 
 
 def columns(sets: Iterable[str]) -> Columns:
@@ -109,12 +109,12 @@ def columns(sets: Iterable[str]) -> Columns:
     }
 
 
-def _percent(part: int, whole: int) -> float | None:
-    return 100 * part / whole if whole else None
+def _percent(part: int, total: int) -> float | None:
+    return 100 * part / total if total else None
 
 
 def table(
-    sets: Mapping[str, Tally], counts: Mapping[str, Mapping[str, int]], wanted: Wanted, paper: Paper
+    sets: Mapping[str, Tally], counts: Mapping[str, Mapping[str, int]], share_settings: Wanted, paper: Paper
 ) -> pl.DataFrame:
     """Return one row per count: name, one column per threshold set, the wanted value, the paper's (rounded) number.
 
@@ -122,16 +122,18 @@ def table(
     numbers beside shares in per cent with two digits.
     """
     rows = [
-        {"count": name, **{each: str(counts[each][name]) for each in sets}, "wanted": ""}
+        {"count": name, **{set_name: str(counts[set_name][name]) for set_name in sets}, "wanted": ""}
         | {"paper": str(paper.dataset.get(PAPER_NAMES.get(name, ""), ""))}
         for name in next(iter(counts.values()))
     ]
-    realised = {each: shares_of(tally.pairs) for each, tally in sets.items()}
-    asked = {GLOBAL_SHARE.format(lesion): 100 * share for lesion, share in wanted.global_share.items()}
-    asked[INFERENCE_SHARE] = 100 * wanted.opacity_inference_share
+    realised = {set_name: shares_of(tally.pairs) for set_name, tally in sets.items()}
+    configured_percentages = {
+        GLOBAL_SHARE.format(lesion): 100 * share for lesion, share in share_settings.global_share.items()
+    }
+    configured_percentages[INFERENCE_SHARE] = 100 * share_settings.opacity_inference_share
     rows += [
-        {"count": name, **{each: _digits(realised[each][name]) for each in sets}}
-        | {"wanted": _digits(asked[name]), "paper": _digits(printed)}
+        {"count": name, **{set_name: _digits(realised[set_name][name]) for set_name in sets}}
+        | {"wanted": _digits(configured_percentages[name]), "paper": _digits(printed)}
         for name, printed in shares_of(_train(paper)).items()
     ]
     return pl.DataFrame(rows, schema=schema(columns(sets)))

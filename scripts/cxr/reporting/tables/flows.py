@@ -27,40 +27,40 @@ def column(paths: Iterable[str], name: str) -> frozenset[str]:
 
 def shard_ids(paths: Iterable[str]) -> frozenset[str]:
     """Return the image ids of HDF5 shards."""
-    found: set[str] = set()
+    image_ids: set[str] = set()
     for path in paths:
         with Shard(path) as shard:
-            found.update(shard.ids)
-    return frozenset(found)
+            image_ids.update(shard.ids)
+    return frozenset(image_ids)
 
 
 def ledgers(paths: Iterable[str]) -> dict[str, pl.DataFrame]:
     """Return the gathered ledgers by stage, which is the folder's name. Raises StoreError if a stage has none."""
-    found = {Path(path).parent.name: read_table(path) for path in paths}
-    missing = [stage for stage in STAGES if stage not in found]
+    ledger_by_stage = {Path(path).parent.name: read_table(path) for path in paths}
+    missing = [stage for stage in STAGES if stage not in ledger_by_stage]
     if missing:
         raise StoreError(f"results/{missing[0]}/excluded.parquet is missing: run `snakemake {missing[0]}`")
-    return found
+    return ledger_by_stage
 
 
 def reasons(ledger: pl.DataFrame, thresholds: str | None = None) -> dict[str, str]:
     """Return {image_id: reason}. Raises StoreError for an image that is excluded twice by one stage."""
     if thresholds is not None:
         ledger = ledger.filter(pl.col("thresholds") == thresholds)
-    found = dict(ledger.select("image_id", "reason").iter_rows())
-    if len(found) != len(ledger):
+    reason_by_image = dict(ledger.select("image_id", "reason").iter_rows())
+    if len(reason_by_image) != len(ledger):
         raise StoreError(f"{ledger['stage'][0]}: an image is excluded twice; delete its results and run again")
-    return found
+    return reason_by_image
 
 
 def input_images(images: pl.DataFrame) -> frozenset[str]:
     """Return the ids of all input images. Raises StoreError for a repeated id, which could be counted only once."""
-    found = frozenset(images["image_id"])
-    if len(found) != len(images):
+    image_ids = frozenset(images["image_id"])
+    if len(image_ids) != len(images):
         raise StoreError(
             "an image_id is repeated in results/cohort/images.parquet: delete results/cohort and run again"
         )
-    return found
+    return image_ids
 
 
 def shared_flows(
@@ -80,16 +80,16 @@ def shared_flows(
     The boxes stage writes nothing for an image without a box. So its accepted images are those not excluded and those
     with boxes; boxes of an excluded image thus unbalance the stage.
     """
-    out = {stage: reasons(excluded[stage]) for stage in STAGES if stage not in BY_THRESHOLDS}
+    excluded_reasons = {stage: reasons(excluded[stage]) for stage in STAGES if stage not in BY_THRESHOLDS}
     accepted = {"cohort": column(cohort, "image_id")}
     accepted |= {
         stage: shard_ids(paths)
         for stage, paths in (("frames", frames), ("organs", organs), ("anomaly", anomaly), ("anatomy", anatomy))
     }
-    told = {line["study_id"] for path in reports for line in read_lines(path)}
+    reported_studies = {line["study_id"] for path in reports for line in read_lines(path)}
     study_of = dict(images.select("image_id", "study_id").iter_rows())
-    accepted["reports"] = frozenset(image for image in accepted["cohort"] if study_of[image] in told)
-    accepted["boxes"] = (accepted["frames"] - out["boxes"].keys()) | column(boxes, "image_id")
+    accepted["reports"] = frozenset(image for image in accepted["cohort"] if study_of[image] in reported_studies)
+    accepted["boxes"] = (accepted["frames"] - excluded_reasons["boxes"].keys()) | column(boxes, "image_id")
     entered = {
         "cohort": input_images(images),
         "frames": accepted["cohort"],
@@ -99,7 +99,7 @@ def shared_flows(
         "anatomy": accepted["anomaly"],
         "boxes": accepted["frames"],
     }
-    return {stage: Flow(entered[stage], accepted[stage], out[stage]) for stage in entered}
+    return {stage: Flow(entered[stage], accepted[stage], excluded_reasons[stage]) for stage in entered}
 
 
 def flows_of_set(

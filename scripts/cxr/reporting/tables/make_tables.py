@@ -72,7 +72,7 @@ def run_counts(
     by their threshold set. Raises StoreError if a stage lost or invented an image.
     """
     numbers = paper.read(RESOURCES / RESOURCE_FILES[0])
-    wanted = counts.Wanted(options.global_share, options.opacity_inference_share)
+    share_settings = counts.Wanted(options.global_share, options.opacity_inference_share)
     every_image, ledger = read_table(images), flows.ledgers(excluded)
     shared = flows.shared_flows(
         images=every_image,
@@ -85,7 +85,7 @@ def run_counts(
         anatomy=anatomy,
         boxes=boxes,
     )
-    everything = flows.input_images(every_image)
+    all_image_ids = flows.input_images(every_image)
     columns = {splits_table: splits.TABLE, funnel_table: FUNNEL, conservation_table: CONSERVATION}
     tables: dict[str, list[pl.DataFrame]] = {path: [] for path in columns}
     sums: dict[str, dict[str, int]] = {}
@@ -99,19 +99,19 @@ def run_counts(
             shared, ledger, name, studies=_of_set(studies, name), with_pairs=frozenset(tally.images)
         )
         require_balance(of_set)
-        made = (
+        set_tables = (
             splits.table(tally.pairs, numbers),
-            funnel(of_set, everything, frozenset(tally.images)),
+            funnel(of_set, all_image_ids, frozenset(tally.images)),
             conservation(of_set),
         )
-        for parts, table in zip(tables.values(), made, strict=True):
+        for parts, table in zip(tables.values(), set_tables, strict=True):
             parts.append(table.select(pl.lit(name).alias("thresholds"), pl.all()))
-        found = pl.concat([read_table(path) for path in _of_set(findings, name)])
-        kept = sum(int(read_table(path)["unedited"].sum()) for path in _of_set(studies, name))
-        sums[name] = counts.rows_of(tally, found, len(everything), kept)
+        finding_rows = pl.concat([read_table(path) for path in _of_set(findings, name)])
+        num_unedited = sum(int(read_table(path)["unedited"].sum()) for path in _of_set(studies, name))
+        sums[name] = counts.rows_of(tally, finding_rows, len(all_image_ids), num_unedited)
     for path, parts in tables.items():
         write_table(path, pl.concat(parts), THRESHOLDS | columns[path])
-    write_table(counts_table, counts.table(tallies, sums, wanted, numbers), counts.columns(tallies))
+    write_table(counts_table, counts.table(tallies, sums, share_settings, numbers), counts.columns(tallies))
 
 
 def run_recall(
@@ -146,8 +146,8 @@ def run_truth(
         for name in options.thresholds:
             with ExitStack() as stack:
                 shards = {path: stack.enter_context(Shard(path, key="mask_id")) for path in _of_set(masks, name)}
-                found = pl.concat([read_table(path) for path in _of_set(findings, name)])
-                measures = truth.mask_measures(found, _masks(shards), _truths(painted), options.min_px)
+                finding_rows = pl.concat([read_table(path) for path in _of_set(findings, name)])
+                measures = truth.mask_measures(finding_rows, _masks(shards), _truths(painted), options.min_px)
             table = truth.table([*measures, *text])
             tables.append(table.select(pl.lit(name).alias("thresholds"), pl.all()))
     write_table(truth_table, pl.concat(tables), THRESHOLDS | truth.TRUTH)

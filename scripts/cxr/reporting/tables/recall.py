@@ -29,18 +29,18 @@ def table(sweeps: Iterable[pl.DataFrame], sets: Sequence[str], paper: Paper) -> 
     of all with a finding, including those without any zone label (``without_labels``). ``average`` is the unweighted
     mean of the lesion types that occur.
     """
-    counted = pl.concat([_count(sweep) for sweep in sweeps]).group_by("thresholds", "lesion").agg(pl.all().sum())
+    count_rows = pl.concat([_count(sweep) for sweep in sweeps]).group_by("thresholds", "lesion").agg(pl.all().sum())
     counts = {
         (name, lesion): (grounded, total, total - labelled)
-        for name, lesion, grounded, total, labelled in counted.iter_rows()
+        for name, lesion, grounded, total, labelled in count_rows.iter_rows()
     }
     rows = []
     for name in sets:
-        found = {lesion: counts.get((name, lesion), (0, 0, 0)) for lesion in GROUNDABLE}
-        recalls = {lesion: 100 * grounded / total for lesion, (grounded, total, _) in found.items() if total}
-        rows += [_row(name, lesion, recalls.get(lesion), found[lesion], paper) for lesion in GROUNDABLE]
+        counts_by_lesion = {lesion: counts.get((name, lesion), (0, 0, 0)) for lesion in GROUNDABLE}
+        recalls = {lesion: 100 * grounded / total for lesion, (grounded, total, _) in counts_by_lesion.items() if total}
+        rows += [_row(name, lesion, recalls.get(lesion), counts_by_lesion[lesion], paper) for lesion in GROUNDABLE]
         average = sum(recalls.values()) / len(recalls) if recalls else None
-        sums = tuple(sum(values) for values in zip(*found.values(), strict=True))
+        sums = tuple(sum(values) for values in zip(*counts_by_lesion.values(), strict=True))
         rows.append(_row(name, "average", average, sums, paper))
     return pl.DataFrame(rows, schema=schema(RECALL))
 

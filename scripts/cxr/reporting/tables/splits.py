@@ -16,8 +16,8 @@ TOTAL = "total"
 
 
 def _column(name: str) -> dict[str, Column]:
-    of = "Pairs." if name == TOTAL else f"Of these, {name.replace('_', ' ')} ones."
-    return {name: Column(pl.Int64, of), f"{name}_paper": Column(pl.Int64, "The paper's.")}
+    description = "Pairs." if name == TOTAL else f"Of these, {name.replace('_', ' ')} ones."
+    return {name: Column(pl.Int64, description), f"{name}_paper": Column(pl.Int64, "The paper's.")}
 
 
 TABLE = {

@@ -76,8 +76,8 @@ def mask_measures(
         for row in group.iter_rows(named=True):
             lesion, usable = row["target"], row["grounded"] or row["target"] not in GROUNDABLE
             if row["mask_id"] is not None and usable:
-                found = mask(row["mask_id"])
-                unions[lesion] = unions[lesion] | found if lesion in unions else found
+                lesion_mask = mask(row["mask_id"])
+                unions[lesion] = unions[lesion] | lesion_mask if lesion in unions else lesion_mask
             for label in row["reported"] if lesion in GROUNDABLE else ():
                 holds = int((painted[lesion] & painted[label]).sum()) >= min_px
                 grounded = label in row["grounded"]
@@ -85,8 +85,8 @@ def mask_measures(
                     precision.add(lesion, holds)
                 if holds:
                     recall.add(lesion, grounded)
-        for lesion, found in unions.items():
-            dice.add(lesion, masks.dice(*masks.overlap(found, painted[lesion]), empty=1.0))
+        for lesion, lesion_mask in unions.items():
+            dice.add(lesion, masks.dice(*masks.overlap(lesion_mask, painted[lesion]), empty=1.0))
     return [dice, precision, recall]
 
 
@@ -143,7 +143,7 @@ def _stated(rows: Iterable[Mapping], presence: str | None) -> dict[str, tuple[fr
         if lesion in LESIONS:
             labels[lesion] |= set(row["labels"])
             sure[lesion] += row["certainty"] == "definitive"
-    return {lesion: (frozenset(found), sure[lesion] > 0) for lesion, found in labels.items()}
+    return {lesion: (frozenset(zone_labels), sure[lesion] > 0) for lesion, zone_labels in labels.items()}
 
 
 def table(measures: Iterable[Ratio]) -> pl.DataFrame:

@@ -18,7 +18,7 @@ def load(hidden: int, file: str, seed: int) -> Segmenter:
     """
     del file, seed
     config = SamConfig(**json.loads((RESOURCES / RESOURCE_FILES[1]).read_text(encoding="utf-8"))["sam"])
-    made = empty(config, hidden)
+    segmenter = empty(config, hidden)
     with Weights(RESOURCES / RESOURCE_FILES[0]) as weights:
-        fill(made, weights.within("segmenter."), str(RESOURCES / RESOURCE_FILES[0]))
-    return made
+        fill(segmenter, weights.within("segmenter."), str(RESOURCES / RESOURCE_FILES[0]))
+    return segmenter

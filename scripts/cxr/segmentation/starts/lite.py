@@ -16,7 +16,7 @@ def load(hidden: int, file: str, seed: int) -> Segmenter:
     """Return the segmenter for hidden states of ``hidden`` values; ``seed``: of its projection. No file is read."""
     del file
     config = SamConfig(**json.loads((FOLDER / "config.json").read_text(encoding="utf-8"))["sam"])
-    made = begun(config, hidden, seed)
+    segmenter = begun(config, hidden, seed)
     with Weights(FOLDER / "model.safetensors") as weights:
-        fill(made.sam, weights.within("sam."), str(FOLDER))
-    return made
+        fill(segmenter.sam, weights.within("sam."), str(FOLDER))
+    return segmenter

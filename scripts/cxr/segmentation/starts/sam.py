@@ -16,10 +16,10 @@ def load(hidden: int, file: str, seed: int) -> Segmenter:
     Raises UserError for a file that is no SAM.
     """
     with Weights(file) as weights:
-        named = {ours_of(name): shape for name, shape in weights.shapes.items()}
-        if None in named:
+        shape_by_name = {ours_of(name): shape for name, shape in weights.shapes.items()}
+        if None in shape_by_name:
             odd = next(name for name in weights.shapes if ours_of(name) is None)
             raise UserError(f"{file} holds {odd}, which is no tensor of SAM: get the published file")
-        made = begun(sam_sizes(named), hidden, seed)
-        fill(made.sam, weights, file, published_of)
-    return made
+        segmenter = begun(sam_sizes(shape_by_name), hidden, seed)
+        fill(segmenter.sam, weights, file, published_of)
+    return segmenter

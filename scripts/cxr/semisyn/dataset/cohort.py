@@ -53,21 +53,24 @@ def run(
     source = taken(read_table(images), read_table(boxes), edited, [], [], options)
     pool = read_table(healthy).filter(pl.col("image_id").is_in(source.images["image_id"].implode())).sort("image_id")
     views = dict(pool.select("image_id", "view").iter_rows())
-    with whole(folder) as made, Writer(made / "truth.json", {"description": SYNTHETIC}, kinds_of(options)) as truth:
-        (made / "images").mkdir()
+    with (
+        whole(folder) as staging_dir,
+        Writer(staging_dir / "truth.json", {"description": SYNTHETIC}, kinds_of(options)) as truth,
+    ):
+        (staging_dir / "images").mkdir()
         rows = [_row(facts, views[facts["image_id"]]) for facts in source.images.iter_rows(named=True)]
         for picture in progress(source, len(source.images), "cohort"):
             coco_image(truth, picture, Names(), options)
-            (made / "images" / f"{picture.facts['job_id']}.png").write_bytes(picture.png())
+            (staging_dir / "images" / f"{picture.facts['job_id']}.png").write_bytes(picture.png())
         with Shards(frames) as shards:
             for facts in pool.iter_rows(named=True):
                 grey = shards.of(facts["image_id"]).get("image", facts["image_id"])
                 name = f"{facts['image_id']}.png"
-                (made / "images" / name).write_bytes(png(grey, "healthy source"))
+                (staging_dir / "images" / name).write_bytes(png(grey, "healthy source"))
                 truth.image(file_name=name, height=grey.shape[0], width=grey.shape[1], split=facts["split"])
                 rows.append(_control(facts))
         table = pl.DataFrame(rows, schema=schema(MANIFEST)).sort("image_id")
-        write_table(made / "manifest.csv", table, MANIFEST)
+        write_table(staging_dir / "manifest.csv", table, MANIFEST)
 
 
 def _row(facts: dict, view: str) -> dict:
@@ -86,9 +89,9 @@ def _row(facts: dict, view: str) -> dict:
 
 
 def _control(facts: dict) -> dict:
-    told = {name: facts[name] for name in ("subject_id", "image_id", "view", "split")}
-    told |= {"study_id": f"study-{facts['image_id']}", "image_path": f"images/{facts['image_id']}.png"}
-    return told | {"findings": CONTROL, "finding": "", "source": facts["image_id"], "says": "healthy source"}
+    manifest_row = {name: facts[name] for name in ("subject_id", "image_id", "view", "split")}
+    manifest_row |= {"study_id": f"study-{facts['image_id']}", "image_path": f"images/{facts['image_id']}.png"}
+    return manifest_row | {"findings": CONTROL, "finding": "", "source": facts["image_id"], "says": "healthy source"}
 
 
 def sentence(prompt: str) -> str:

@@ -17,8 +17,8 @@ SOURCE = "source"
 @cache
 def conventions() -> dict[str, dict[str, dict[str, float]]]:
     """Return {target: {finding: height_over_width, anchor, at}}; the source's convention changes nothing."""
-    told = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
-    return {SOURCE: {}} | told
+    conventions_by_target = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
+    return {SOURCE: {}} | conventions_by_target
 
 
 def picture_in_frame(affine: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
@@ -36,15 +36,15 @@ def rescaled(box: np.ndarray, finding: str, target: str, affine: np.ndarray, pic
     ``anchor`` tells what stays: the centre, the bottom, or a point at ``at`` of the old height, which becomes the
     centre. The box is clipped to the ``picture``.
     """
-    how: Mapping = conventions()[target].get(finding, {})
+    convention: Mapping = conventions()[target].get(finding, {})
     x1, y1, x2, y2 = (float(edge) for edge in box)
-    if not how:
+    if not convention:
         return np.array([x1, y1, x2, y2])
     across, down = scales(affine)
-    height = (x2 - x1) * how["height_over_width"] * across / down
-    if how["anchor"] == "bottom":
+    height = (x2 - x1) * convention["height_over_width"] * across / down
+    if convention["anchor"] == "bottom":
         y1 = y2 - height
     else:
-        centre = y1 + how["at"] * (y2 - y1)
+        centre = y1 + convention["at"] * (y2 - y1)
         y1, y2 = centre - height / 2, centre + height / 2
     return np.clip([x1, y1, x2, y2], np.tile(picture[:2], 2), np.tile(picture[2:], 2))

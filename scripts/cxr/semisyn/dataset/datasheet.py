@@ -70,15 +70,15 @@ def run(
     *, images: str, funnel: str, conservation: str, counts: str, priors: str, sheet: str | Path, options: SheetOptions
 ) -> None:
     """Write the datasheet from the dataset's tables, the pool's funnel and the priors."""
-    made = read_table(images)
+    image_table = read_table(images)
     parts = [
         "# Datasheet: semi-synthetic X-rays with boxes\n",
         WARNING,
-        f"## Sources\n\nCohort: `{options.source}`. {sources(made)}\n\n{markdown(read_table(funnel))}",
+        f"## Sources\n\nCohort: `{options.source}`. {sources(image_table)}\n\n{markdown(read_table(funnel))}",
         f"## Jobs\n\n{markdown(read_table(conservation))}",
         f"## Images by finding, side and zone\n\n{markdown(read_table(counts))}",
         f"## Priors\n\n{priors_told(yaml.safe_load(Path(priors).read_text(encoding='utf-8')), options.labels)}\n",
-        f"## Engines and licences\n\n{licences(sorted(set(made['engine'])))}",
+        f"## Engines and licences\n\n{licences(sorted(set(image_table['engine'])))}",
     ]
     with atomic(sheet) as temporary:
         temporary.write_text("\n".join(parts), encoding="utf-8", newline="\n")
@@ -105,11 +105,11 @@ def markdown(table: pl.DataFrame) -> str:
 
 def priors_told(priors: Mapping, labels: Mapping[str, str]) -> str:
     """Return where the prior of each finding comes from; ``priors``: what the stage of the priors wrote."""
-    held = priors.get("findings", priors)
+    prior_by_finding = priors.get("findings", priors)
     rows = []
     for finding, label in labels.items():
-        told = held.get(finding) if isinstance(held, Mapping) else None
-        origin = told.get("origin", "") if isinstance(told, Mapping) else ""
+        prior = prior_by_finding.get(finding) if isinstance(prior_by_finding, Mapping) else None
+        origin = prior.get("origin", "") if isinstance(prior, Mapping) else ""
         rows.append(f"* {label}: {origin or 'as in results/semisyn/priors/priors.yaml'}")
     return "\n".join(rows)
 

@@ -63,16 +63,16 @@ def run(
     ``images``, ``boxes``: the dataset's tables; ``edited``, ``frames``, ``cohort``: shards; ``sheet``: the datasheet,
     which becomes the folder's README.md.
     """
-    made_images = read_table(images)
-    source = taken(made_images, read_table(boxes), edited, frames, cohort, options)
+    image_table = read_table(images)
+    source = taken(image_table, read_table(boxes), edited, frames, cohort, options)
     write = {"yolo": write_yolo, "coco": write_coco, "hf": write_hf}[options.format]
-    told = Path(sheet).read_text(encoding="utf-8")
-    with whole(folder) as made:
-        write(made, source, Names(options.salt), options)
-        readme = made / "README.md"
+    datasheet_text = Path(sheet).read_text(encoding="utf-8")
+    with whole(folder) as staging_dir:
+        write(staging_dir, source, Names(options.salt), options)
+        readme = staging_dir / "README.md"
         card = readme.read_text(encoding="utf-8") if readme.is_file() else ""
-        head = about(options, len(source.images), most_of_each(made_images, options))
-        readme.write_text(card + head + told, encoding="utf-8")
+        head = about(options, len(source.images), most_of_each(image_table, options))
+        readme.write_text(card + head + datasheet_text, encoding="utf-8")
 
 
 def taken(
@@ -80,10 +80,10 @@ def taken(
     options: ExportOptions,
 ) -> Source:  # fmt: skip
     """Return the pictures of a size: the first edited ones of each finding, with the boxes of a kind and convention."""
-    chosen = images.filter(pl.col("rank") < most_of_each(images, options))
-    kept = boxes.filter((pl.col("kind") == options.kind) & (pl.col("target") == options.target))
+    selected_images = images.filter(pl.col("rank") < most_of_each(images, options))
+    selected_boxes = boxes.filter((pl.col("kind") == options.kind) & (pl.col("target") == options.target))
     files = ([paths] if isinstance(paths, str) else list(paths) for paths in (edited, frames, cohort))
-    return Source(chosen, kept, *files, options.pixels, options.frames)
+    return Source(selected_images, selected_boxes, *files, options.pixels, options.frames)
 
 
 def most_of_each(images: pl.DataFrame, options: ExportOptions) -> int:
@@ -156,23 +156,28 @@ def coco_image(writer: Writer, picture: Picture, names: Names, options: ExportOp
     """Add an image with an annotation for each box; its mask is the part of the lesion nearest to that box."""
     facts = picture.facts
     rows, columns = picture.grey.shape
-    told = {"job_id": facts["job_id"], "config": facts["config"], "engine": facts["engine"], "prompt": facts["prompt"]}
-    told |= {"kind": options.kind, "target": options.target, "says": SYNTHETIC, "split": facts["split"]}
+    attributes = {
+        "job_id": facts["job_id"],
+        "config": facts["config"],
+        "engine": facts["engine"],
+        "prompt": facts["prompt"],
+    }
+    attributes |= {"kind": options.kind, "target": options.target, "says": SYNTHETIC, "split": facts["split"]}
     number = writer.image(
         file_name=f"{facts['job_id']}.png",
         height=rows,
         width=columns,
         split=facts["subset"],
-        semisyn=told | {"source": names.told(facts)},
+        semisyn=attributes | {"source": names.told(facts)},
     )
     parts = shared_out(picture.lesion, [box for box, _ in picture.boxes])
     for (box, row), mask in zip(picture.boxes, parts, strict=True):
         x1, y1, x2, y2 = box
-        drawn = {"bbox": [x1, y1, x2 - x1, y2 - y1], "area": (x2 - x1) * (y2 - y1), "iscrowd": 0}
+        region = {"bbox": [x1, y1, x2 - x1, y2 - y1], "area": (x2 - x1) * (y2 - y1), "iscrowd": 0}
         if mask.any():
-            drawn |= {"segmentation": encode(mask), "area": int(mask.sum())}
+            region |= {"segmentation": encode(mask), "area": int(mask.sum())}
         side = {"side": row["side"], "zone": row["zone"], "says": SYNTHETIC}
-        writer.annotate(number, options.labels[facts["finding"]], drawn, label_text=facts["prompt"], semisyn=side)
+        writer.annotate(number, options.labels[facts["finding"]], region, label_text=facts["prompt"], semisyn=side)
 
 
 def shared_out(lesion: np.ndarray, boxes: Sequence[Box]) -> list[np.ndarray]:
@@ -224,7 +229,7 @@ def write_hf(folder: Path, source: Source, names: Names, options: ExportOptions)
 
 def hf_row(picture: Picture, names: Names, options: ExportOptions) -> dict:
     """Return a row of :data:`PARQUET`."""
-    facts, told = picture.facts, names.told(picture.facts)
+    facts, export_ids = picture.facts, names.told(picture.facts)
     number = options.findings.index(facts["finding"])
     return {
         **{name: facts[name] for name in ("job_id", "finding", "prompt", "config", "engine", "says")},
@@ -233,9 +238,9 @@ def hf_row(picture: Picture, names: Names, options: ExportOptions) -> dict:
             "bbox": [list(box) for box, _ in picture.boxes],
             "category": [number] * len(picture.boxes),
         },
-        "source": told["image_id"],
-        "study": told["study_id"],
-        "patient": told["subject_id"],
+        "source": export_ids["image_id"],
+        "study": export_ids["study_id"],
+        "patient": export_ids["subject_id"],
     }
 
 
@@ -254,8 +259,8 @@ def features(columns: dict, classes: Sequence[str]) -> list[dict]:
     return [{"name": name} | special.get(name, {"dtype": "string"}) for name in columns]
 
 
-def _told(source: Source, what: str):
-    return progress(source, len(source.images), what)
+def _told(source: Source, label: str):
+    return progress(source, len(source.images), label)
 
 
 def _save(path: Path, picture: Picture) -> None:

@@ -56,17 +56,17 @@ def run(
     """
     planned = read_table(plan)
     shapes = _shapes(_several(edited))
-    where = _places(planned, _several(placed), [not_placed], shapes, _several(not_edited))
-    rows = outcomes(planned, where)
+    job_states = _places(planned, _several(placed), [not_placed], shapes, _several(not_edited))
+    rows = outcomes(planned, job_states)
     table = conserved(rows, options)
     write_table(jobs, rows.select(*JOBS), JOBS)
     write_table(conservation, table, CONSERVATION)
     _tell(table)
-    drawn = pl.concat([read_table(path) for path in _several(edited_boxes)])
-    made = _images(rows, planned, read_table(healthy), drawn, shapes, options)
-    write_table(images, made, IMAGES)
+    box_table = pl.concat([read_table(path) for path in _several(edited_boxes)])
+    image_table = _images(rows, planned, read_table(healthy), box_table, shapes, options)
+    write_table(images, image_table, IMAGES)
     zones = pl.concat([read_table(path) for path in _several(placed)])
-    table = _boxes(made, drawn, zones)
+    table = _boxes(image_table, box_table, zones)
     write_table(boxes, table, BOXES)
     write_table(counts, counted(table), COUNTS)
 
@@ -77,18 +77,18 @@ def _several(paths: str | Sequence[str]) -> list[str]:
 
 def _shapes(paths: Iterable[str]) -> dict[str, tuple]:
     """Return {job_id: engine, (rows, columns), to_original} of the edited images; the folder is the engine's."""
-    found: dict[str, tuple] = {}
+    shapes: dict[str, tuple] = {}
     for path in paths:
         engine = Path(path).parent.parent.name
         with Shard(path) as shard:
             for name in shard.ids:
-                if name in found:
+                if name in shapes:
                     raise StoreError(
-                        f"{path}: job {name} was edited by {found[name][0]} too: run semisyn_editing again"
+                        f"{path}: job {name} was edited by {shapes[name][0]} too: run semisyn_editing again"
                     )
                 shape = tuple(map(int, shard.get("original_shape", name)))
-                found[name] = engine, shape, shard.get("to_original", name)
-    return found
+                shapes[name] = engine, shape, shard.get("to_original", name)
+    return shapes
 
 
 def _places(
@@ -101,16 +101,16 @@ def _places(
     boxed = {job for path in placed for job in read_table(path)["job_id"]}
     stopped = {}
     for paths, into in ((not_placed, set(planned["job_id"])), (not_edited, boxed)):
-        gone = pl.concat([read_table(path) for path in paths])
+        ledger = pl.concat([read_table(path) for path in paths])
         done = boxed if into is not boxed else edited.keys()
-        named = gone["image_id"].to_list()
-        if sorted([*done, *named]) != sorted(into):
-            lost, strange = len(into - {*done, *named}), len({*done, *named} - into)
+        ledger_ids = ledger["image_id"].to_list()
+        if sorted([*done, *ledger_ids]) != sorted(into):
+            lost, strange = len(into - {*done, *ledger_ids}), len({*done, *ledger_ids} - into)
             raise StoreError(
-                f"{gone['stage'][0] if len(gone) else 'placement or editing'} does not balance: {lost} jobs lost, "
+                f"{ledger['stage'][0] if len(ledger) else 'placement or editing'} does not balance: {lost} jobs lost, "
                 f"{strange} that nobody asked for; its files belong to different runs: run it again"
             )
-        stopped |= {row["image_id"]: (row["stage"], row["reason"]) for row in gone.iter_rows(named=True)}
+        stopped |= {row["image_id"]: (row["stage"], row["reason"]) for row in ledger.iter_rows(named=True)}
     rows = [
         (job, finding, index, job in boxed, job in edited, *stopped.get(job, ("", "")))
         for job, finding, index in planned.select("job_id", "finding", "index").iter_rows()
@@ -120,11 +120,11 @@ def _places(
     return pl.DataFrame(rows, schema=dict(zip(names, kinds, strict=True)), orient="row")
 
 
-def outcomes(planned: pl.DataFrame, where: pl.DataFrame) -> pl.DataFrame:
-    """Return :data:`JOBS`, the images ``asked`` of each finding, and each edited job's ``rank`` in the plan's order."""
-    asked = planned.group_by("finding").agg(asked=(~pl.col("is_spare")).sum().cast(pl.Int64))
+def outcomes(planned: pl.DataFrame, job_states: pl.DataFrame) -> pl.DataFrame:
+    """Return :data:`JOBS`, the images ``quota`` of each finding, and each edited job's ``rank`` in the plan's order."""
+    quota = planned.group_by("finding").agg(asked=(~pl.col("is_spare")).sum().cast(pl.Int64))
     rank = pl.when("edited").then(pl.col("edited").cast(pl.Int64).cum_sum().over("finding", order_by="index") - 1)
-    rows = where.join(asked, on="finding", how="left").with_columns(rank=rank, planned=pl.lit(True))
+    rows = job_states.join(quota, on="finding", how="left").with_columns(rank=rank, planned=pl.lit(True))
     rows = rows.with_columns(exported=(pl.col("rank") < pl.col("asked")).fill_null(False))
     spare = pl.col("edited") & ~pl.col("exported")
     return rows.with_columns(
@@ -135,16 +135,16 @@ def outcomes(planned: pl.DataFrame, where: pl.DataFrame) -> pl.DataFrame:
 
 def conserved(rows: pl.DataFrame, options: DatasetOptions) -> pl.DataFrame:
     """Return :data:`CONSERVATION` of the jobs (:func:`outcomes`). Raises StoreError where it does not balance."""
-    found = []
+    funnel_rows = []
     for finding in options.findings:
         jobs = rows.filter(pl.col("finding") == finding)
-        number = {name: int(jobs[name].sum()) for name in ("placed", "edited", "exported")}
-        row = {"finding": finding, "asked": jobs["asked"].max() or 0, "planned": len(jobs)} | number
+        counts = {name: int(jobs[name].sum()) for name in ("placed", "edited", "exported")}
+        row = {"finding": finding, "asked": jobs["asked"].max() or 0, "planned": len(jobs)} | counts
         row["not_placed"] = int((~jobs["placed"] & (jobs["reason"] != "")).sum())
         row["not_edited"] = int((jobs["placed"] & ~jobs["edited"] & (jobs["reason"] != "")).sum())
         row["spare"] = int((jobs["reason"] == SPARE).sum())
-        found.append(row)
-    table = pl.DataFrame(found)
+        funnel_rows.append(row)
+    table = pl.DataFrame(funnel_rows)
     total = table.drop("finding").sum().with_columns(finding=pl.lit("all"))
     table = pl.concat([table, total.select(table.columns)])
     ends = pl.sum_horizontal("not_placed", "not_edited", "spare", "exported")
@@ -161,18 +161,18 @@ def _tell(table: pl.DataFrame) -> None:
 
 
 def _images(
-    rows: pl.DataFrame, planned: pl.DataFrame, healthy: pl.DataFrame, drawn: pl.DataFrame, shapes: dict, options
+    rows: pl.DataFrame, planned: pl.DataFrame, healthy: pl.DataFrame, box_table: pl.DataFrame, shapes: dict, options
 ) -> pl.DataFrame:
-    who = healthy.select("image_id", "study_id", "subject_id", "split")
-    configs = drawn.select("job_id", "config").unique("job_id", keep="first", maintain_order=True)
-    kept = rows.filter("exported").select("job_id", "rank", "asked")
-    kept = kept.join(planned, on="job_id", how="inner").join(who, on="image_id", how="inner")
-    kept = kept.join(configs, on="job_id", how="left").sort("job_id")
-    if len(kept) < int(rows["exported"].sum()):
+    source_ids = healthy.select("image_id", "study_id", "subject_id", "split")
+    configs = box_table.select("job_id", "config").unique("job_id", keep="first", maintain_order=True)
+    exported_jobs = rows.filter("exported").select("job_id", "rank", "asked")
+    exported_jobs = exported_jobs.join(planned, on="job_id", how="inner").join(source_ids, on="image_id", how="inner")
+    exported_jobs = exported_jobs.join(configs, on="job_id", how="left").sort("job_id")
+    if len(exported_jobs) < int(rows["exported"].sum()):
         raise StoreError("an exported job uses an image that is not in the healthy pool: run semisyn_placement again")
-    cells = [shapes[job] for job in kept["job_id"]]
-    return kept.with_columns(
-        subset=pl.Series(subsets(kept, options), dtype=pl.String),
+    cells = [shapes[job] for job in exported_jobs["job_id"]]
+    return exported_jobs.with_columns(
+        subset=pl.Series(subsets(exported_jobs, options), dtype=pl.String),
         engine=pl.Series([engine for engine, _, _ in cells], dtype=pl.String),
         rows=pl.Series([shape[0] for _, shape, _ in cells], dtype=pl.Int64),
         columns=pl.Series([shape[1] for _, shape, _ in cells], dtype=pl.Int64),
@@ -188,7 +188,7 @@ def subsets(images: pl.DataFrame, options: DatasetOptions) -> list[str]:
     """
     without = "validate" not in set(images["split"])
     patients = sorted(set(images.filter(pl.col("split") == "train")["subject_id"]))
-    order = sorted(patients, key=lambda one: (stable_hash(options.seed, "validation", one), one))
+    order = sorted(patients, key=lambda subject: (stable_hash(options.seed, "validation", subject), subject))
     number = max(round(options.validation * len(order)), 1 if options.validation and len(order) > 1 else 0)
     taken = set(order[:number] if without else ())
     return [
@@ -197,30 +197,32 @@ def subsets(images: pl.DataFrame, options: DatasetOptions) -> list[str]:
     ]
 
 
-def _boxes(images: pl.DataFrame, drawn: pl.DataFrame, placed: pl.DataFrame) -> pl.DataFrame:
+def _boxes(images: pl.DataFrame, box_table: pl.DataFrame, placed: pl.DataFrame) -> pl.DataFrame:
     """Return :data:`BOXES`: each box of the exported jobs, in every convention."""
     zones = dict(zip(placed.select("job_id", "side").iter_rows(), placed["zone"], strict=True))
     facts = {row["job_id"]: row for row in images.iter_rows(named=True)}
-    kept = drawn.filter(pl.col("job_id").is_in(images["job_id"].implode())).sort("job_id", "kind", "number")
+    exported_boxes = box_table.filter(pl.col("job_id").is_in(images["job_id"].implode())).sort(
+        "job_id", "kind", "number"
+    )
     rows = []
-    for row in kept.iter_rows(named=True):
+    for row in exported_boxes.iter_rows(named=True):
         image = facts[row["job_id"]]
         affine = np.reshape(image["to_original"], (2, 3))
         picture = picture_in_frame(affine, (image["rows"], image["columns"]))
         box = np.array([row[name] for name in CORNERS], np.float64)
-        told = row | {"finding": image["finding"], "zone": zones.get((row["job_id"], row["side"]), "")}
+        box_row = row | {"finding": image["finding"], "zone": zones.get((row["job_id"], row["side"]), "")}
         for target in conventions():
             corners = rescaled(box, image["finding"], target, affine, picture)
             rows.append(
-                told | {"target": target, "says": SYNTHETIC} | dict(zip(CORNERS, corners.tolist(), strict=True))
+                box_row | {"target": target, "says": SYNTHETIC} | dict(zip(CORNERS, corners.tolist(), strict=True))
             )
     return pl.DataFrame([{name: row[name] for name in BOXES} for row in rows], schema=schema(BOXES))
 
 
 def counted(boxes: pl.DataFrame) -> pl.DataFrame:
     """Return :data:`COUNTS` of the images of a table of boxes; an image with a box in each lung counts as both."""
-    asked = boxes.filter((pl.col("kind") == "conditioning") & (pl.col("target") == "source"))
-    sides = asked.group_by("job_id", "finding").agg(
+    conditioning_boxes = boxes.filter((pl.col("kind") == "conditioning") & (pl.col("target") == "source"))
+    sides = conditioning_boxes.group_by("job_id", "finding").agg(
         side=pl.when(pl.col("side").n_unique() > 1).then(pl.lit("both")).otherwise(pl.col("side").first()),
         zone=pl.col("zone").first(),
     )

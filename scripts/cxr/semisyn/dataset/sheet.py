@@ -42,11 +42,11 @@ def run(
         for picture in source:
             facts = picture.facts
             before = shards.of(facts["image_id"]).get("image", facts["image_id"])
-            drawn = [box for box, _ in picture.boxes]
+            image_boxes = [box for box, _ in picture.boxes]
             title = f"{options.labels[facts['finding']]}: {facts['prompt']}"
-            rows[facts["finding"]] = row(before, picture.grey, drawn, title, options.side)
-    made = [rows[finding] for finding in options.findings if finding in rows]
-    page = np.concatenate(made) if made else np.full((MARGIN, 3 * options.side, 3), PAPER, np.uint8)
+            rows[facts["finding"]] = row(before, picture.grey, image_boxes, title, options.side)
+    row_images = [rows[finding] for finding in options.findings if finding in rows]
+    page = np.concatenate(row_images) if row_images else np.full((MARGIN, 3 * options.side, 3), PAPER, np.uint8)
     with atomic(sheet) as temporary:
         temporary.write_bytes(encoded(".jpg", page, [cv2.IMWRITE_JPEG_QUALITY, options.quality]))
 
@@ -58,12 +58,12 @@ def row(before: np.ndarray, after: np.ndarray, boxes: Sequence[Box], title: str,
     """
     change = 128 + AMPLIFIED * (after.astype(int) - before.astype(int))
     pictures = (before, after, np.clip(change, 0, 255).astype(np.uint8))
-    shown = [cv2.cvtColor(cv2.resize(one, (side, side), interpolation=cv2.INTER_AREA), cv2.COLOR_GRAY2BGR)
-             for one in pictures]  # fmt: skip
+    panels = [cv2.cvtColor(cv2.resize(image, (side, side), interpolation=cv2.INTER_AREA), cv2.COLOR_GRAY2BGR)
+             for image in pictures]  # fmt: skip
     scale = side / before.shape[0]
     for box in boxes:
         x1, y1, x2, y2 = (round(edge * scale) for edge in box)
-        cv2.rectangle(shown[1], (x1, y1), (x2, y2), BOX, 1)
+        cv2.rectangle(panels[1], (x1, y1), (x2, y2), BOX, 1)
     text = np.full((MARGIN, 3 * side, 3), PAPER, np.uint8)
     cv2.putText(text, title, (6, MARGIN - 7), cv2.FONT_HERSHEY_SIMPLEX, 0.45, INK, 1, cv2.LINE_AA)
-    return np.concatenate([text, np.concatenate(shown, axis=1)])
+    return np.concatenate([text, np.concatenate(panels, axis=1)])

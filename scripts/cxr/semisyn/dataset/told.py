@@ -20,8 +20,8 @@ def tell_short(conservation: Path) -> None:
     """Print :func:`short` of a table, if there is one, to stderr at the end of a run."""
     try:
         with open(conservation, newline="", encoding="utf-8") as file:
-            told = short(list(csv.DictReader(file, delimiter="\t")))
+            messages = short(list(csv.DictReader(file, delimiter="\t")))
     except (OSError, KeyError, ValueError):
         return
-    for line in told:
+    for line in messages:
         print(f"cxr-ils: {line} ({conservation})", file=sys.stderr)

@@ -38,10 +38,10 @@ def draw(table: pl.DataFrame, against: str) -> Figure:
     figure = Figure(figsize=(10, 0.8 + len(references) * (1.6 + 0.25 * len(runs))), layout="constrained")
     grid = figure.subplots(len(references), 2, squeeze=False)
     for row, name in zip(grid, references, strict=True):
-        of = table.filter(pl.col("reference") == name)
-        _intervals(row[0], of, runs, colours)
-        _recalls(row[1], of, runs, colours)
-        images, boxes, patients = of.select("images", "boxes", "patients").row(0)
+        reference_rows = table.filter(pl.col("reference") == name)
+        _intervals(row[0], reference_rows, runs, colours)
+        _recalls(row[1], reference_rows, runs, colours)
+        images, boxes, patients = reference_rows.select("images", "boxes", "patients").row(0)
         row[0].set_title(f"{name}: {images} images, {boxes} boxes, {patients} patients", fontsize=10)
     grid[-1][1].legend(fontsize=8, loc="lower right")
     return figure
@@ -52,8 +52,8 @@ def _intervals(axes: Axes, table: pl.DataFrame, runs: Sequence[str], colours: di
     ap = table.filter(pl.col("metric").str.starts_with("map"), pl.col("low").is_not_null())
     metric = ap["metric"][0] if len(ap) else ""
     for place, run in enumerate(runs):
-        own = ap.filter(pl.col("run") == run, pl.col("metric") == metric)
-        for value, low, high, seed in own.select("value", "low", "high", "seed").iter_rows():
+        run_rows = ap.filter(pl.col("run") == run, pl.col("metric") == metric)
+        for value, low, high, seed in run_rows.select("value", "low", "high", "seed").iter_rows():
             if seed is None:
                 axes.plot([low, high], [place, place], color=colours[run], linewidth=2)
                 axes.plot(value, place, "o", color=colours[run], markersize=7)
@@ -67,8 +67,8 @@ def _intervals(axes: Axes, table: pl.DataFrame, runs: Sequence[str], colours: di
 
 def _recalls(axes: Axes, table: pl.DataFrame, runs: Sequence[str], colours: dict[str, str]) -> None:
     for place, run in enumerate(runs):
-        own = table.filter(pl.col("run") == run, pl.col("metric").is_in([*FALSE_BOXES]))
-        means = dict(own.group_by("metric").agg(pl.col("value").mean()).iter_rows())
+        run_rows = table.filter(pl.col("run") == run, pl.col("metric").is_in([*FALSE_BOXES]))
+        means = dict(run_rows.group_by("metric").agg(pl.col("value").mean()).iter_rows())
         points = [(false, means[name]) for name, false in FALSE_BOXES.items() if name in means]
         if points:
             mark = MARKS[place % len(MARKS)]

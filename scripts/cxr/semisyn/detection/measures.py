@@ -33,9 +33,11 @@ class Population:
 def population(boxes: pl.DataFrame, images: Sequence[str], patient: Mapping[str, str]) -> Population:
     """Return the population of a reference's boxes (image_id, finding, corners) and of all images that were read."""
     images = tuple(sorted(images))
-    found = Population(images, np.array([patient[image] for image in images]), {})
-    true = {name: found.indexed(of) for (name,), of in sorted(boxes.group_by("finding", maintain_order=True))}
-    return Population(images, found.patients, true)
+    bare_population = Population(images, np.array([patient[image] for image in images]), {})
+    true = {
+        name: bare_population.indexed(part) for (name,), part in sorted(boxes.group_by("finding", maintain_order=True))
+    }
+    return Population(images, bare_population.patients, true)
 
 
 @dataclass(frozen=True)
@@ -48,11 +50,11 @@ class Evaluated:
 
     def average(self, draws: np.ndarray | None = None) -> dict[str, np.ndarray]:
         """Return {finding, then the mean: AP float64 (R, T)} of R draws; the mean is over findings with true boxes."""
-        each = {name: average_precision(one, self.points, draws) for name, one in self.found.items()}
-        table = np.stack(list(each.values()))
+        ap_by_finding = {name: average_precision(matches, self.points, draws) for name, matches in self.found.items()}
+        table = np.stack(list(ap_by_finding.values()))
         count = (~np.isnan(table)).sum(axis=0)
         mean = np.divide(np.nansum(table, axis=0), count, out=np.full(count.shape, np.nan), where=count > 0)
-        return each | {MEAN: mean}
+        return ap_by_finding | {MEAN: mean}
 
     def at(self, iou: float) -> int:
         """Return the number of an IoU among the matched ones."""
@@ -64,10 +66,12 @@ class Evaluated:
         ``range_of``: how many of the IoUs are the averaged ones; ``iou``: of the recalls; ``sample``: of the own AP.
         """
         values: dict[tuple[str, str], float] = {}
-        for name, one in self.found.items():
-            for metric, value in zip(FALSE_BOXES, recall_at(one, self.at(iou), [*FALSE_BOXES.values()]), strict=True):
+        for name, matches in self.found.items():
+            for metric, value in zip(
+                FALSE_BOXES, recall_at(matches, self.at(iou), [*FALSE_BOXES.values()]), strict=True
+            ):
                 values[name, metric] = float(value)
-            values[name, "ap50_sample"] = float(np.nanmean(sample_precision(one, self.at(sample), self.points)))
+            values[name, "ap50_sample"] = float(np.nanmean(sample_precision(matches, self.at(sample), self.points)))
         for metric in (*FALSE_BOXES, "ap50_sample"):
             values[MEAN, metric] = float(np.mean([values[name, metric] for name in self.found]))
         return values
@@ -78,13 +82,15 @@ def evaluate(population: Population, predicted: pl.DataFrame, ious: Sequence[flo
 
     Predictions of other images, and of findings without a true box there, count for nothing.
     """
-    known = predicted.filter(pl.col("image_id").is_in(list(population.images)))
-    found = {}
+    predictions = predicted.filter(pl.col("image_id").is_in(list(population.images)))
+    matches_by_finding = {}
     for name, true in population.true.items():
-        own = known.filter(pl.col("finding") == name)
-        confidence = own["confidence"].to_numpy().astype(np.float64)
-        found[name] = matched(population.indexed(own), confidence, true, len(population.images), ious)
-    return Evaluated(found, tuple(ious), points)
+        finding_predictions = predictions.filter(pl.col("finding") == name)
+        confidence = finding_predictions["confidence"].to_numpy().astype(np.float64)
+        matches_by_finding[name] = matched(
+            population.indexed(finding_predictions), confidence, true, len(population.images), ious
+        )
+    return Evaluated(matches_by_finding, tuple(ious), points)
 
 
 def strata(population: Population) -> np.ndarray:

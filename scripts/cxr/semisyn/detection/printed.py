@@ -30,7 +30,7 @@ def paper() -> dict:
 
 
 def _rows(name: str) -> list[tuple[str, int, list]]:
-    return [(run, size, cells) for run, of in paper()[name]["rows"].items() for size, cells in of.items()]
+    return [(run, size, cells) for run, sizes in paper()[name]["rows"].items() for size, cells in sizes.items()]
 
 
 def scores() -> pl.DataFrame:
@@ -42,8 +42,8 @@ def scores() -> pl.DataFrame:
             for finding, value in zip([*paper()["findings"], MEAN], cells, strict=True):
                 if value is not None:
                     metric = "map1070" if finding == MEAN else "ap1070"
-                    told = {"run": f"{run} +{size}", "reference": reference, "finding": finding, "metric": metric}
-                    rows.append(dict.fromkeys(SCORES) | told | {"value": value, "source": PAPER})
+                    row_key = {"run": f"{run} +{size}", "reference": reference, "finding": finding, "metric": metric}
+                    rows.append(dict.fromkeys(SCORES) | row_key | {"value": value, "source": PAPER})
     return pl.DataFrame(rows, schema=schema(SCORES), orient="row")
 
 
@@ -56,28 +56,30 @@ def write_tables(
     """
     ours = table.filter(pl.col("seed").is_null())
     groups = [(run, name) for run, name in ours.select("run", "reference").unique(maintain_order=True).iter_rows()]
-    first, others = [], {"table2": [], "table4": []}
+    table1_rows, rows_by_table = [], {"table2": [], "table4": []}
     for run, name in groups:
         rows = ours.filter(pl.col("run") == run, pl.col("reference") == name)
         values = {(f, m): v for f, m, v in rows.select("finding", "metric", "value").iter_rows()}
         head = {"source": OURS, "run": run, "synthetic": synthetic.get(run), "reference": name}
-        first.append(head | {metric: values.get((MEAN, metric)) for metric in ("map1070", "map30")})
+        table1_rows.append(head | {metric: values.get((MEAN, metric)) for metric in ("map1070", "map30")})
         cells = {finding: values.get((finding, "ap1070")) for finding in FINDINGS} | {
             MEAN: values.get((MEAN, "map1070"))
         }
-        others["table4" if references[name].format == paper()["table4"]["format"] else "table2"].append(head | cells)
+        rows_by_table["table4" if references[name].format == paper()["table4"]["format"] else "table2"].append(
+            head | cells
+        )
     for run, size, cells in _rows("table1"):
         for name, pair in (("vindr", cells[:2]), ("ms_cxr", cells[2:])):
             head = {"source": PAPER, "run": run, "synthetic": size, "reference": name}
-            first.append(head | dict(zip(("map1070", "map30"), pair, strict=True)))
-    _write(paths[0], first, TABLE_1)
-    for path, name in zip(paths[1:], others, strict=True):
+            table1_rows.append(head | dict(zip(("map1070", "map30"), pair, strict=True)))
+    _write(paths[0], table1_rows, TABLE_1)
+    for path, name in zip(paths[1:], rows_by_table, strict=True):
         printed = [
             {"source": PAPER, "run": run, "synthetic": size, "reference": paper()[name]["format"]}
             | dict(zip([*paper()["findings"], MEAN], cells, strict=True))
             for run, size, cells in _rows(name)
         ]
-        _write(path, others[name] + printed, BY_FINDING)
+        _write(path, rows_by_table[name] + printed, BY_FINDING)
 
 
 def _write(path: str, rows: list[dict], columns: Columns) -> None:

@@ -74,39 +74,51 @@ def run_scores(
     ``images``: the dataset's table, where a run has a part of it.
     Raises UserError for an image or a patient in two roles, and for predictions of a training reference.
     """
-    known = {told["name"]: Reference(**told) for told in options.references}
-    held = {name: load(reference, options.findings) for name, reference in known.items()}
-    patient = patients_of(sorted({i for of in held.values() for i in of.seen}), read_patients(patients))
+    reference_by_name = {settings["name"]: Reference(**settings) for settings in options.references}
+    boxes_by_reference = {name: load(reference, options.findings) for name, reference in reference_by_name.items()}
+    patient = patients_of(
+        sorted({i for boxes in boxes_by_reference.values() for i in boxes.seen}), read_patients(patients)
+    )
     refuse_two_roles(
-        {name: of.seen for name, of in held.items()}, {name: one.role for name, one in known.items()}, patient
+        {name: boxes.seen for name, boxes in boxes_by_reference.items()},
+        {name: reference.role for name, reference in reference_by_name.items()},
+        patient,
     )
     rows, compared = [], []
     for name in dict.fromkeys(reference for *_, reference in options.runs):
-        if known[name].role == TRAIN:
+        if reference_by_name[name].role == TRAIN:
             raise UserError(
                 f"semisyn.detection.predictions has files for {name}, whose role is train: give it the role test or val"
             )
-        own = {
+        predictions_by_run = {
             (run, seed): _read(path)
-            for path, (run, seed, of) in zip(predictions, options.runs, strict=True)
-            if of == name
+            for path, (run, seed, reference) in zip(predictions, options.runs, strict=True)
+            if reference == name
         }
-        told = Told(known[name], held[name], population(held[name].boxes, held[name].seen, patient), options)
-        evaluated = {key: evaluate(told.population, table, told.ious, options.points) for key, table in own.items()}
-        drawn = told.drawn(evaluated)
-        rows += told.scores(evaluated, drawn)
-        compared += told.differences(evaluated, drawn)
+        scorer = Told(
+            reference_by_name[name],
+            boxes_by_reference[name],
+            population(boxes_by_reference[name].boxes, boxes_by_reference[name].seen, patient),
+            options,
+        )
+        evaluated = {
+            key: evaluate(scorer.population, table, scorer.ious, options.points)
+            for key, table in predictions_by_run.items()
+        }
+        ap_replicates = scorer.drawn(evaluated)
+        rows += scorer.scores(evaluated, ap_replicates)
+        compared += scorer.differences(evaluated, ap_replicates)
     table = pl.DataFrame(rows, schema=schema(SCORES), orient="row")
     write_table(scores, pl.concat([table, printed.scores()]), SCORES)
     write_table(differences, pl.DataFrame(compared, schema=schema(DIFFERENCES), orient="row"), DIFFERENCES)
-    printed.write_tables(table, known, num_synthetic(options, images), (table1, table2, table4))
+    printed.write_tables(table, reference_by_name, num_synthetic(options, images), (table1, table2, table4))
 
 
 def num_synthetic(options: DetectionOptions, images: str | None) -> dict[str, int]:
     """Return {run: number of synthetic images}. ``images``: the dataset's table, where a run has a part of it."""
-    asked, num_findings = (read_table(images)["asked"].max() or 0) if images else 0, len(options.findings)
+    quota, num_findings = (read_table(images)["asked"].max() or 0) if images else 0, len(options.findings)
     return {
-        run: images_of_each(size, asked, num_findings) * num_findings if size in PARTS else int(size)
+        run: images_of_each(size, quota, num_findings) * num_findings if size in PARTS else int(size)
         for run, size in options.synthetic.items()
     }
 
@@ -157,40 +169,51 @@ class Told:
         seed = stable_hash("detection", self.options.seed, self.reference.name) % 2**32
         parts = {key: [] for key in evaluated}
         for draws in patient_draws(self.population.patients, self.options.replicates, seed):
-            for key, one in evaluated.items():
-                parts[key].append(one.average(draws))
+            for key, evaluation in evaluated.items():
+                parts[key].append(evaluation.average(draws))
         return {
-            key: {name: np.concatenate([part[name] for part in of]) for name in of[0]} if of else {}
-            for key, of in parts.items()
+            key: {name: np.concatenate([part[name] for part in blocks]) for name in blocks[0]} if blocks else {}
+            for key, blocks in parts.items()
         }
 
-    def scores(self, evaluated: Runs, drawn: Draws) -> list[tuple]:
+    def scores(self, evaluated: Runs, ap_replicates: Draws) -> list[tuple]:
         """Return the rows of each run and seed, then those of the mean over its seeds."""
         rows = []
         for run in dict.fromkeys(run for run, _ in evaluated):
-            own = [key for key in evaluated if key[0] == run]
-            for key in own:
+            run_keys = [key for key in evaluated if key[0] == run]
+            for key in run_keys:
                 values = evaluated[key].average()
                 for metric, at in self.metrics.items():
                     rows += [
-                        self._row(key, name, metric, values[name][0, at].mean(), drawn[key], at) for name in values
+                        self._row(key, name, metric, values[name][0, at].mean(), ap_replicates[key], at)
+                        for name in values
                     ]
                 single = evaluated[key].single(len(self.options.ious), EACH, SAMPLE)
                 rows += [self._row(key, name, metric, value) for (name, metric), value in single.items()]
-            mean = {name: np.mean([drawn[key][name] for key in own], axis=0) for name in drawn[own[0]]}
+            mean = {
+                name: np.mean([ap_replicates[key][name] for key in run_keys], axis=0)
+                for name in ap_replicates[run_keys[0]]
+            }
             for metric, at in self.metrics.items():
-                for name in (*evaluated[own[0]].found, MEAN):
-                    value = np.mean([evaluated[key].average()[name][0, at].mean() for key in own])
+                for name in (*evaluated[run_keys[0]].found, MEAN):
+                    value = np.mean([evaluated[key].average()[name][0, at].mean() for key in run_keys])
                     rows.append(self._row((run, None), name, metric, value, mean, at))
         return rows
 
     def _row(
-        self, key: tuple, name: str, metric: str, value: float, drawn: Mapping | None = None, at: Sequence[int] = ()
+        self,
+        key: tuple,
+        name: str,
+        metric: str,
+        value: float,
+        ap_replicates: Mapping | None = None,
+        at: Sequence[int] = (),
     ) -> tuple:
         low = high = None
-        if drawn:
+        if ap_replicates:
             low, high = (
-                100 * float(end[0]) for end in ends(drawn[name][:, at].mean(axis=1)[:, None], self.options.interval)
+                100 * float(end[0])
+                for end in ends(ap_replicates[name][:, at].mean(axis=1)[:, None], self.options.interval)
             )
         boxes = sum(len(true.image) for finding, true in self.population.true.items() if name in (finding, MEAN))
         return (
@@ -199,29 +222,31 @@ class Told:
             len(np.unique(self.population.patients)), self.reference.name in self.options.prior_seen, "ours",
         )  # fmt: skip
 
-    def differences(self, evaluated: Runs, drawn: Draws) -> list[dict]:
+    def differences(self, evaluated: Runs, ap_replicates: Draws) -> list[dict]:
         """Return the rows of every other run against the one of the settings; none if it has no predictions here."""
         seeds = {run: [key for key in evaluated if key[0] == run] for run in dict.fromkeys(run for run, _ in evaluated)}
         base = seeds.pop(self.options.against, None)
         if not base or not self.options.replicates:
             return []
         metric, at = next(iter(self.metrics.items()))
-        papers = {run: self._paper(evaluated, own, base, at) for run, own in seeds.items()}
+        papers = {run: self._paper(evaluated, run_keys, base, at) for run, run_keys in seeds.items()}
         rows = []
         for name in (*self.population.true, MEAN):
             family = []
-            for run, own in seeds.items():
-                values = [evaluated[key].average()[name][0, at].mean() for key in own]
+            for run, run_keys in seeds.items():
+                values = [evaluated[key].average()[name][0, at].mean() for key in run_keys]
                 gap = np.mean(values) - np.mean([evaluated[key].average()[name][0, at].mean() for key in base])
-                one, other = (np.mean([drawn[key][name][:, at] for key in of], axis=(0, 2)) for of in (own, base))
-                found = difference(gap, one, other, self.options.interval)
+                run_draws, base_draws = (
+                    np.mean([ap_replicates[key][name][:, at] for key in keys], axis=(0, 2)) for keys in (run_keys, base)
+                )
+                comparison = difference(gap, run_draws, base_draws, self.options.interval)
                 family.append(
                     {"reference": self.reference.name, "run": run, "against": self.options.against, "finding": name,
-                     "metric": ("m" if name == MEAN else "") + metric, "difference": 100 * found.value,
-                     "low": 100 * found.low, "high": 100 * found.high,
-                     "significant": not found.low <= 0 <= found.high, "share_below_zero": found.below}
+                     "metric": ("m" if name == MEAN else "") + metric, "difference": 100 * comparison.value,
+                     "low": 100 * comparison.low, "high": 100 * comparison.high,
+                     "significant": not comparison.low <= 0 <= comparison.high, "share_below_zero": comparison.below}
                     | papers[run][name]
-                    | {"seeds": min(len(own), len(base)),
+                    | {"seeds": min(len(run_keys), len(base)),
                        "seed_range": f"{100 * min(values):.1f} to {100 * max(values):.1f}"}
                 )  # fmt: skip
             draws = self.options.replicates
@@ -231,15 +256,15 @@ class Told:
             rows += [{column: row.get(column) for column in DIFFERENCES} for row in family]
         return rows
 
-    def _paper(self, evaluated: Runs, own: list, base: list, at: Sequence[int]) -> dict[str, dict[str, float]]:
+    def _paper(self, evaluated: Runs, run_keys: list, base: list, at: Sequence[int]) -> dict[str, dict[str, float]]:
         """Return {finding or mean: p of the paper's test}, on replicates of images of the first seed of each run."""
-        found: dict[str, dict[str, float]] = {name: {} for name in (*self.population.true, MEAN)}
+        p_values: dict[str, dict[str, float]] = {name: {} for name in (*self.population.true, MEAN)}
         groups = dict(zip(KINDS, (np.zeros(len(self.population.images)), strata(self.population)), strict=True))
         for count in self.options.wilcoxon:
             for kind, group in groups.items():
                 draws = image_draws(group, count, stable_hash("wilcoxon", self.options.seed, kind) % 2**32)
-                one, other = (evaluated[of[0]].average(draws) for of in (own, base))
-                for name, values in found.items():
-                    pair = (part[name][:, at].mean(axis=1) for part in (one, other))
+                run_aps, base_aps = (evaluated[keys[0]].average(draws) for keys in (run_keys, base))
+                for name, values in p_values.items():
+                    pair = (part[name][:, at].mean(axis=1) for part in (run_aps, base_aps))
                     values[f"paper_p_{kind}_{count}"] = wilcoxon_on_replicates(*pair)
-        return found
+        return p_values

@@ -32,18 +32,20 @@ def run(
     where a run has synthetic ones; ``patients``: tables of image_id and subject_id. Raises UserError for a patient in
     sets of two roles.
     """
-    held = {told["name"]: load(Reference(**told), options.findings) for told in options.references}
-    roles = {told["name"]: told["role"] for told in options.references}
-    seen = {name: sorted(of.seen) for name, of in held.items()}
+    boxes_by_reference = {
+        settings["name"]: load(Reference(**settings), options.findings) for settings in options.references
+    }
+    roles = {settings["name"]: settings["role"] for settings in options.references}
+    images_by_set = {name: sorted(boxes.seen) for name, boxes in boxes_by_reference.items()}
     if images:
         table = read_table(images).filter(pl.col("subset") == TRAINED)
-        seen[SYNTHETIC], roles[SYNTHETIC] = sorted(set(table["image_id"])), TRAIN
+        images_by_set[SYNTHETIC], roles[SYNTHETIC] = sorted(set(table["image_id"])), TRAIN
     tables = read_patients([patients] if isinstance(patients, str) else patients)
-    patient = patients_of({image for of in seen.values() for image in of}, tables)
-    refuse_two_roles(seen, roles, patient)
+    patient = patients_of({image for image_ids in images_by_set.values() for image in image_ids}, tables)
+    refuse_two_roles(images_by_set, roles, patient)
     rows = []
-    for name, of in seen.items():
-        boxes = len(held[name].boxes) if name in held else None
-        left_out = json.dumps(held[name].left_out, sort_keys=True) if name in held else ""
-        rows.append((name, roles[name], len(of), len({patient[image] for image in of}), boxes, left_out))
+    for name, image_ids in images_by_set.items():
+        boxes = len(boxes_by_reference[name].boxes) if name in boxes_by_reference else None
+        left_out = json.dumps(boxes_by_reference[name].left_out, sort_keys=True) if name in boxes_by_reference else ""
+        rows.append((name, roles[name], len(image_ids), len({patient[image] for image in image_ids}), boxes, left_out))
     write_table(output, pl.DataFrame(rows, schema=schema(ROLES), orient="row"), ROLES)

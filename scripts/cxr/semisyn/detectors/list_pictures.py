@@ -29,21 +29,21 @@ def run(*, annotations: str, pictures: str, output: str, told: dict) -> None:
     images, or two of one name.
     """
     reference = Reference(**told, role="", classes={})
-    seen = images_of(reference)
+    image_ids = images_of(reference)
     key = f"semisyn.references.{reference.name}.images"
     path = Path(pictures)
-    found = dict(_in_folder(path, reference.image_id, key) if path.is_dir() else _in_sheet(path, key))
+    file_by_image = dict(_in_folder(path, reference.image_id, key) if path.is_dir() else _in_sheet(path, key))
     rows = []
-    for image in sorted(seen & found.keys()):
-        file, (patient, *posed) = found[image]
+    for image in sorted(image_ids & file_by_image.keys()):
+        file, (patient, *posed) = file_by_image[image]
         rows.append((image, image, patient or image, str(file), 0, *posed))
     if not rows:
         raise UserError(
-            f"{key} is {pictures!r}, which has none of the {len(seen)} images of {reference.path}: correct it, or "
+            f"{key} is {pictures!r}, which has none of the {len(image_ids)} images of {reference.path}: correct it, or "
             f"semisyn.references.{reference.name}.image_id, which is {reference.image_id!r}"
         )
-    if len(rows) < len(seen):
-        log.warning("%s has %d of the %d images of its reference", key, len(rows), len(seen))
+    if len(rows) < len(image_ids):
+        log.warning("%s has %d of the %d images of its reference", key, len(rows), len(image_ids))
     write_table(output, pl.DataFrame(rows, schema=schema(PICTURES), orient="row"), PICTURES)
 
 
@@ -65,5 +65,5 @@ def _in_sheet(path: Path, key: str) -> Iterable[tuple[str, tuple[Path, tuple]]]:
     rows = [row for _, row in sheet.records() if row["image_id"] and row["image_path"]]
     files = PathFinder(path.parent).find_all(row["image_path"] for row in rows)
     for row in rows:
-        told = row.get("subject_id", ""), row.get("view") or None, row.get("position") or None
-        yield row["image_id"], (Path(files[row["image_path"]].path).absolute(), told)
+        metadata = row.get("subject_id", ""), row.get("view") or None, row.get("position") or None
+        yield row["image_id"], (Path(files[row["image_path"]].path).absolute(), metadata)

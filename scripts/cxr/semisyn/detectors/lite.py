@@ -58,13 +58,13 @@ def identity_of(
     pools: Mapping[str, Sequence[Sample]], shares: Mapping, classes: Sequence[str], options: LiteOptions, seed: int
 ) -> str:
     """Return a digest of all that a training depends on: images, boxes, shares, options, seed."""
-    told = hashlib.blake2b(digest_size=16)
-    told.update(json.dumps([shares, list(classes), asdict(options), seed], sort_keys=True).encode())
+    digest = hashlib.blake2b(digest_size=16)
+    digest.update(json.dumps([shares, list(classes), asdict(options), seed], sort_keys=True).encode())
     for name in sorted(shares):
-        for one in pools[name]:
-            told.update(f"{name} {one.image_id} {one.boxes} {one.known}".encode())
-            told.update(one.image.tobytes())
-    return told.hexdigest()
+        for sample in pools[name]:
+            digest.update(f"{name} {sample.image_id} {sample.boxes} {sample.known}".encode())
+            digest.update(sample.image.tobytes())
+    return digest.hexdigest()
 
 
 def train(
@@ -96,11 +96,11 @@ def train(
         importance=(1.0,) * len(classes), bfloat16=options.bfloat16,
     )  # fmt: skip
     draw = batches(pools, shares, grid, size=options.batch, updates=options.updates, seed=seed)
-    kept = None
+    checkpoint = None
     if unfinished is not None:
         identity = identity_of(pools, shares, classes, options, seed) + (watch.identity if watch else "")
-        kept = Checkpoint(unfinished, options.checkpoint_every, identity)
-    return training.fit(net, draw, recipe, seed, tell, kept, losses, watch)
+        checkpoint = Checkpoint(unfinished, options.checkpoint_every, identity)
+    return training.fit(net, draw, recipe, seed, tell, checkpoint, losses, watch)
 
 
 @torch.no_grad()
@@ -123,17 +123,19 @@ def find(net: Detector, frame: np.ndarray) -> Found:
 class LiteEngine:
     """The engine, with its own settings (``semisyn.detectors.lite``)."""
 
-    def __init__(self, own: dict):
-        self.own, self.batch = own, own["batch"]
+    def __init__(self, engine_settings: dict):
+        self.own, self.batch = engine_settings, engine_settings["batch"]
 
     def train(self, task: Task, folder: Path, unfinished: Path) -> Trained:
         """See :class:`cxr.semisyn.detectors.engine.DetectorEngine`."""
         options = LiteOptions(**self.own | {"updates": task.updates, "widths": tuple(self.own["widths"])})
         grid, losses = grid_of(task.classes, options.size), []
         pools = {name: sampled(task.pools[name], grid) for name in task.shares}
-        seen, watch = task.validation, None
-        if seen:
-            watch = Watch(frozenset(task.points), lambda net: seen.score(partial(find, net)), seen.identity, {})
+        validation, watch = task.validation, None
+        if validation:
+            watch = Watch(
+                frozenset(task.points), lambda net: validation.score(partial(find, net)), validation.identity, {}
+            )
         net = train(pools, task.shares, task.classes, options, task.seed, unfinished, losses=losses, watch=watch)
         weights = net.state_dict()
         facts = {"kind": KIND, "classes": list(task.classes), "size": options.size, "widths": list(options.widths)}

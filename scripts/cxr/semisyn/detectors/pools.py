@@ -59,27 +59,27 @@ def sample_of(
     frame: np.ndarray,
     boxes: np.ndarray,
     classes: Sequence[int],
-    known: Sequence[int],
+    labelled_classes: Sequence[int],
     grid: Grid,
-    whose: tuple[str, str],
+    ids: tuple[str, str],
 ) -> Sample:
     """Return a sample of a square frame uint8 (H, H) with boxes (N, 4) in its pixels and their classes (N,).
 
-    ``whose``: image_id and subject_id.
+    ``ids``: image_id and subject_id.
     """
     small = cv2.resize(frame, (grid.size, grid.size), interpolation=cv2.INTER_AREA)
     scaled = np.asarray(boxes, np.float64).reshape(-1, 4) * (grid.cells / frame.shape[0])
-    held = tuple((int(kind), *map(float, box)) for kind, box in zip(classes, scaled, strict=True))
-    return Sample(small, held, tuple(known), *whose)
+    grid_boxes = tuple((int(kind), *map(float, box)) for kind, box in zip(classes, scaled, strict=True))
+    return Sample(small, grid_boxes, tuple(labelled_classes), *ids)
 
 
 def sampled(films: Sequence[Film], grid: Grid) -> list[Sample]:
     """Read films as samples of a grid."""
-    found = []
+    samples = []
     for film in films:
         boxes, classes = np.array([box[1:] for box in film.boxes]), [box[0] for box in film.boxes]
-        found.append(sample_of(film.read(), boxes, classes, film.known, grid, (film.image_id, film.subject_id)))
-    return found
+        samples.append(sample_of(film.read(), boxes, classes, film.known, grid, (film.image_id, film.subject_id)))
+    return samples
 
 
 def shuffled(samples: Sequence[Image], seed: int) -> list[Image]:
@@ -93,7 +93,7 @@ def shuffled(samples: Sequence[Image], seed: int) -> list[Image]:
     donors = {}
     for order in groups.values():
         donors |= zip(order, order[1:] + order[:1], strict=True)
-    return [replace(own, boxes=samples[donors[place]].boxes) for place, own in enumerate(samples)]
+    return [replace(sample, boxes=samples[donors[place]].boxes) for place, sample in enumerate(samples)]
 
 
 def fraction(samples: Sequence[Image], share: float, seed: int) -> list[Image]:
@@ -101,9 +101,11 @@ def fraction(samples: Sequence[Image], share: float, seed: int) -> list[Image]:
 
     The number of patients is rounded up.
     """
-    patients = sorted({one.subject_id for one in samples}, key=lambda one: (stable_hash("thinned", seed, one), one))
-    kept = set(patients[: ceil(share * len(patients) - 1e-9)])
-    return [one for one in samples if one.subject_id in kept]
+    patients = sorted(
+        {one.subject_id for one in samples}, key=lambda patient: (stable_hash("thinned", seed, patient), patient)
+    )
+    selected_patients = set(patients[: ceil(share * len(patients) - 1e-9)])
+    return [sample for sample in samples if sample.subject_id in selected_patients]
 
 
 def thinned(samples: Sequence[Image], most: int, seed: int) -> list[Image]:
@@ -112,7 +114,7 @@ def thinned(samples: Sequence[Image], most: int, seed: int) -> list[Image]:
     The images of a patient stay together; of the last one only so many are taken as are needed. A smaller ``most``
     gives a part of a larger one's images.
     """
-    ranked = sorted(samples, key=lambda one: (stable_hash("thinned", seed, one.subject_id), one.image_id))
+    ranked = sorted(samples, key=lambda sample: (stable_hash("thinned", seed, sample.subject_id), sample.image_id))
     return ranked[:most]
 
 
@@ -121,9 +123,9 @@ def shares_at(shares: Mapping[str, tuple[float, float]], progress: float) -> dic
 
     ``shares``: {pool: (at the beginning, at the end)}; between them it changes linearly.
     """
-    now = {name: first + (last - first) * progress for name, (first, last) in shares.items()}
-    total = sum(now.values())
-    return {name: value / total for name, value in now.items()}
+    batch_shares = {name: first + (last - first) * progress for name, (first, last) in shares.items()}
+    total = sum(batch_shares.values())
+    return {name: value / total for name, value in batch_shares.items()}
 
 
 def even(pools: Mapping[str, Sequence]) -> dict[str, tuple[float, float]]:
@@ -132,18 +134,18 @@ def even(pools: Mapping[str, Sequence]) -> dict[str, tuple[float, float]]:
 
 
 def chosen(
-    pools: Mapping[str, Sequence], now: Mapping[str, float], seed: int, update: int, place: int
+    pools: Mapping[str, Sequence], batch_shares: Mapping[str, float], seed: int, update: int, place: int
 ) -> tuple[str, int, np.random.Generator]:
     """Return the pool and the number of the image that a place of a batch takes, and the generator for its movement.
 
-    ``now``: each pool's share of this batch (:func:`shares_at`).
+    ``batch_shares``: each pool's share of this batch (:func:`shares_at`).
     """
-    names = [name for name in POOLS if now.get(name)]
-    edges = np.cumsum([now[name] for name in names])
+    names = [name for name in POOLS if batch_shares.get(name)]
+    edges = np.cumsum([batch_shares[name] for name in names])
     random = np.random.default_rng(stable_hash("batch", seed, update, place))
-    of, which = random.random(2)
-    name = names[min(int(np.searchsorted(edges, of, side="right")), len(names) - 1)]
-    return name, int(which * len(pools[name])), random
+    pool_draw, image_draw = random.random(2)
+    name = names[min(int(np.searchsorted(edges, pool_draw, side="right")), len(names) - 1)]
+    return name, int(image_draw * len(pools[name])), random
 
 
 def batches(
@@ -158,13 +160,13 @@ def batches(
     """Return what draws a batch of ``size`` images for each update; it takes nothing from the generator it is given."""
 
     def draw(_: np.random.Generator, update: int) -> Batch:
-        now = shares_at(shares, update / max(updates - 1, 1))
-        taken, shown = [], []
+        batch_shares = shares_at(shares, update / max(updates - 1, 1))
+        samples, augmented = [], []
         for place in range(size):
-            name, number, random = chosen(pools, now, seed, update, place)
-            taken.append(pools[name][number])
-            shown.append(moved(taken[-1].image, taken[-1].boxes, grid.cells, random))
-        images, boxes = zip(*shown, strict=True)
-        return Batch(list(images), list(boxes), [list(one.known) for one in taken])
+            name, number, random = chosen(pools, batch_shares, seed, update, place)
+            samples.append(pools[name][number])
+            augmented.append(moved(samples[-1].image, samples[-1].boxes, grid.cells, random))
+        images, boxes = zip(*augmented, strict=True)
+        return Batch(list(images), list(boxes), [list(sample.known) for sample in samples])
 
     return draw

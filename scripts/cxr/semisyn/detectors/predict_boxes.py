@@ -49,27 +49,27 @@ def run(
     """
     torch.set_num_threads(1)
     reference = Reference(**options.reference)
-    seen = load(reference, options.findings).seen
+    images = load(reference, options.findings).seen
     setup = Setup.of(options.own, engine_files, compute, options.engine)
     find = load_engine(options.engine, options, setup).load(Path(model))
     rows = []
     with Shards(frames) as shards:
-        held = sorted(image for image in seen if image in shards)
-        if not held:
+        framed_ids = sorted(image for image in images if image in shards)
+        if not framed_ids:
             raise UserError(
-                f"{reference.key}: none of its {len(seen)} images has a frame: they are not the cohort's; name their "
+                f"{reference.key}: none of its {len(images)} images has a frame: they are not the cohort's; name their "
                 f"folder in semisyn.references.{reference.name}.images"
             )
-        if len(held) < len(seen):
+        if len(framed_ids) < len(images):
             log.warning(
                 "semisyn.references.%s: %d of its %d images have no frame, and count as if nothing were found on them",
-                reference.name, len(seen) - len(held), len(seen),
+                reference.name, len(images) - len(framed_ids), len(images),
             )  # fmt: skip
-        for image in progress(held, len(held), "predictions"):
+        for image in progress(framed_ids, len(framed_ids), "predictions"):
             shard = shards.of(image)
-            found = find(shard.get("image", image))
-            corners = in_picture(found.boxes, shard.get("to_original", image), shard.get("original_shape", image))
-            for place, confidence, box in zip(found.classes, found.confidence, corners, strict=True):
+            detections = find(shard.get("image", image))
+            corners = in_picture(detections.boxes, shard.get("to_original", image), shard.get("original_shape", image))
+            for place, confidence, box in zip(detections.classes, detections.confidence, corners, strict=True):
                 if box[0] < box[2] and box[1] < box[3]:
                     rows.append((image, options.findings[place], round(float(confidence), CONFIDENCE_DIGITS), *box))
     write_table(output, pl.DataFrame(rows, schema=schema(PREDICTIONS), orient="row"), PREDICTIONS)

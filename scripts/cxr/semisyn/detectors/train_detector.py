@@ -60,21 +60,25 @@ def run(
     engine = load_engine(options.engine, options, Setup.of(options.own, own, compute))
     pictures = {name.removeprefix("frames_"): path for name, path in own.items() if name.startswith("frames_")}
     with opened(_several(edited), _several(frames), pictures) as shards:
-        made = read_table(images) if images else pl.DataFrame(schema=NO_IMAGES)
-        drawn = read_table(boxes) if boxes else pl.DataFrame(schema=NO_BOXES)
-        found, lacking = pools_of(options, shards, made, drawn, _several(patients), seed)
-        number_of = updates_of(options, found, engine.batch)
-        seen = validation_of(options, shards, _several(patients))
+        image_table = read_table(images) if images else pl.DataFrame(schema=NO_IMAGES)
+        box_table = read_table(boxes) if boxes else pl.DataFrame(schema=NO_BOXES)
+        films_by_pool, lacking = pools_of(options, shards, image_table, box_table, _several(patients), seed)
+        num_updates = updates_of(options, films_by_pool, engine.batch)
+        validation_set = validation_of(options, shards, _several(patients))
         task = Task(
-            found, shares_of(options, found), tuple(options.findings), number_of, seed,
-            points_of(number_of, options.points), seen,
+            films_by_pool, shares_of(options, films_by_pool), tuple(options.findings), num_updates, seed,
+            points_of(num_updates, options.points), validation_set,
         )  # fmt: skip
         _tell(task, lacking)
         unfinished = Path(model).with_name("unfinished")
         with whole(model) as folder:
             trained = engine.train(task, folder, unfinished)
         # of an engine that is scored at the end alone
-        scores = {number_of: seen.score(engine.load(Path(model)))} | dict(trained.scores) if seen else {}
+        scores = (
+            {num_updates: validation_set.score(engine.load(Path(model)))} | dict(trained.scores)
+            if validation_set
+            else {}
+        )
     rows = [(place, place * engine.batch, *loss) for place, loss in enumerate(trained.losses, 1)]
     write_table(updates, pl.DataFrame(rows, schema=schema(UPDATES), orient="row"), UPDATES)
     write_table(epochs, epochs_table(task, engine.batch, trained.losses, scores), EPOCHS)
@@ -90,12 +94,12 @@ def shares_of(options: DetectorsOptions, pools: Mapping[str, Sequence[Film]]) ->
     """Return the shares of a batch at the beginning and the end: those of the run, else by the number of images."""
     if not options.shares:
         return even(pools)
-    given = {name: tuple(map(float, options.shares[name])) for name in pools if any(options.shares.get(name, ()))}
-    if not given:
+    run_shares = {name: tuple(map(float, options.shares[name])) for name in pools if any(options.shares.get(name, ()))}
+    if not run_shares:
         raise UserError(
             f"semisyn.detectors.runs: shares names none of the pools {', '.join(pools)}: give one of them a share"
         )
-    return given
+    return run_shares
 
 
 def updates_of(options: DetectorsOptions, pools: Mapping[str, Sequence[Film]], batch: int) -> int:
@@ -126,18 +130,30 @@ def epochs_table(
 
 def pools_table(task: Task, batch: int, options: DetectorsOptions, lacking: Mapping[str, int]) -> pl.DataFrame:
     """Return :data:`POOLS`: what a detector was shown, and how often."""
-    shown = dict.fromkeys(task.shares, 0.0)
+    num_shown_by_pool = dict.fromkeys(task.shares, 0.0)
     for step in range(STEPS):
         for name, share in shares_at(task.shares, step / (STEPS - 1)).items():
-            shown[name] += share * task.updates * batch / STEPS
+            num_shown_by_pool[name] += share * task.updates * batch / STEPS
     first, last = (shares_at(task.shares, progress) for progress in (0.0, 1.0))
     rows = []
     for name, films in task.pools.items():
-        of = ", ".join(options.real) if name == "real" else ""
+        reference_names = ", ".join(options.real) if name == "real" else ""
         patients, boxes = len({film.subject_id for film in films}), sum(len(film.boxes) for film in films)
         missing = sum(lacking.values()) if name == "real" else 0
-        times = round(shown.get(name, 0.0) / len(films), 6)
-        rows.append((name, of, len(films), patients, boxes, missing, first.get(name, 0.0), last.get(name, 0.0), times))
+        times = round(num_shown_by_pool.get(name, 0.0) / len(films), 6)
+        rows.append(
+            (
+                name,
+                reference_names,
+                len(films),
+                patients,
+                boxes,
+                missing,
+                first.get(name, 0.0),
+                last.get(name, 0.0),
+                times,
+            )
+        )
     return pl.DataFrame(rows, schema=schema(POOLS), orient="row")
 
 

@@ -35,33 +35,37 @@ class Pictures:
 
 
 @contextmanager
-def opened(edited: Sequence[str], frames: Sequence[str], own: Mapping[str, str]) -> Iterator[Pictures]:
+def opened(edited: Sequence[str], frames: Sequence[str], reference_frames: Mapping[str, str]) -> Iterator[Pictures]:
     """Open shards of frames."""
     with ExitStack() as entered:
-        one, other = (entered.enter_context(Shards(paths)) for paths in (edited, frames))
-        yield Pictures(one, other, {name: entered.enter_context(Shards([path])) for name, path in own.items()})
+        edited_shards, frame_shards = (entered.enter_context(Shards(paths)) for paths in (edited, frames))
+        yield Pictures(
+            edited_shards,
+            frame_shards,
+            {name: entered.enter_context(Shards([path])) for name, path in reference_frames.items()},
+        )
 
 
 def real_films(
-    reference: Reference, held: Held, shards: Shards, patient: Mapping[str, str], classes: Sequence[str]
+    reference: Reference, reference_boxes: Held, shards: Shards, patient: Mapping[str, str], classes: Sequence[str]
 ) -> list[Film]:
     """Return the images of a reference that have a frame, with their boxes.
 
     Its labels give every box of the findings of which it has at least one; the other findings are unknown there.
     """
     number = {name: place for place, name in enumerate(classes)}
-    known = tuple(sorted(number[name] for name in set(held.boxes["finding"]) if name in number))
+    labelled_classes = tuple(sorted(number[name] for name in set(reference_boxes.boxes["finding"]) if name in number))
     rows: dict[str, list[tuple]] = {}
-    for image, finding, *box in held.boxes.select("image_id", "finding", *CORNERS).iter_rows():
+    for image, finding, *box in reference_boxes.boxes.select("image_id", "finding", *CORNERS).iter_rows():
         if finding in number:
             rows.setdefault(image, []).append((number[finding], *box))
     films = []
-    for image in sorted(image for image in held.seen if image in shards):
-        shard, drawn = shards.of(image), rows.get(image, [])
-        corners = np.array([box[1:] for box in drawn], np.float64)
+    for image in sorted(image for image in reference_boxes.seen if image in shards):
+        shard, box_rows = shards.of(image), rows.get(image, [])
+        corners = np.array([box[1:] for box in box_rows], np.float64)
         framed = boxes_to_frame(corners, shard.get("to_original", image))
-        boxes = tuple((box[0], *map(float, new)) for box, new in zip(drawn, framed, strict=True))
-        films.append(Film(boxes, known, image, patient[image], partial(shard.get, "image", image)))
+        boxes = tuple((box[0], *map(float, new)) for box, new in zip(box_rows, framed, strict=True))
+        films.append(Film(boxes, labelled_classes, image, patient[image], partial(shard.get, "image", image)))
     return films
 
 
@@ -71,27 +75,27 @@ def synthetic_films(images: pl.DataFrame, boxes: pl.DataFrame, options: Detector
     ``images``, ``boxes``: its tables. Every finding is known of them: the source has none.
     """
     number = {name: place for place, name in enumerate(options.findings)}
-    kept = boxes.filter((pl.col("kind") == options.kind) & (pl.col("target") == options.target))
+    selected_boxes = boxes.filter((pl.col("kind") == options.kind) & (pl.col("target") == options.target))
     rows: dict[str, list[tuple]] = {}
-    for job, finding, *box in kept.select("job_id", "finding", *CORNERS).iter_rows():
+    for job, finding, *box in selected_boxes.select("job_id", "finding", *CORNERS).iter_rows():
         rows.setdefault(job, []).append((number[finding], *box))
     every = tuple(range(len(number)))
-    chosen = images.filter(pl.col("subset") == TRAINED).sort("job_id")
+    train_images = images.filter(pl.col("subset") == TRAINED).sort("job_id")
     return [
         Film(tuple(rows.get(job, ())), every, job, subject, partial(shards.of(job).get, "image", job))
-        for job, subject in chosen.select("job_id", "subject_id").iter_rows()
+        for job, subject in train_images.select("job_id", "subject_id").iter_rows()
     ]
 
 
 def unedited(films: Sequence[Film], sources: Mapping[str, str], shards: Shards) -> list[Film]:
     """Return the sources of synthetic films without a box, in their order; ``sources``: {job_id: image_id}."""
-    found = []
+    source_films = []
     for film in films:
         source = sources[film.image_id]
-        found.append(
+        source_films.append(
             Film((), film.known, film.image_id, film.subject_id, partial(shards.of(source).get, "image", source))
         )
-    return found
+    return source_films
 
 
 def sized(films: Sequence[Film], images: pl.DataFrame, size: int | str, findings: int) -> list[Film]:
@@ -99,15 +103,15 @@ def sized(films: Sequence[Film], images: pl.DataFrame, size: int | str, findings
 
     Raises UserError for a number that is more than the dataset was asked for.
     """
-    asked = images["asked"].max() or 0
-    each = images_of_each(size, asked, findings)
-    if size not in PARTS and each > asked:
+    quota = images["asked"].max() or 0
+    num_each = images_of_each(size, quota, findings)
+    if size not in PARTS and num_each > quota:
         raise UserError(
-            f"semisyn.detectors.runs: a run asks for {size} synthetic images, but the dataset has {asked * findings}: "
+            f"semisyn.detectors.runs: a run asks for {size} synthetic images, but the dataset has {quota * findings}: "
             f"lower it, name one of {', '.join(PARTS)}, or raise semisyn.dataset.per_finding"
         )
     rank = dict(images.select("job_id", "rank").iter_rows())
-    return [film for film in films if rank[film.image_id] < each]
+    return [film for film in films if rank[film.image_id] < num_each]
 
 
 def pools_of(
@@ -124,30 +128,38 @@ def pools_of(
     Raises UserError where a pool that the run asks for is empty.
     """
     real, lacking = [], Counter()
-    known = read_patients(patients)
-    for told in options.references:
-        reference = Reference(**told)
-        held = load(reference, options.findings)
+    patient_tables = read_patients(patients)
+    for settings in options.references:
+        reference = Reference(**settings)
+        reference_boxes = load(reference, options.findings)
         films = real_films(
-            reference, held, pictures.of(reference.name), patients_of(held.seen, known), options.findings
+            reference,
+            reference_boxes,
+            pictures.of(reference.name),
+            patients_of(reference_boxes.seen, patient_tables),
+            options.findings,
         )
-        lacking[reference.name] = len(held.seen) - len(films)
+        lacking[reference.name] = len(reference_boxes.seen) - len(films)
         if not films:
             raise UserError(
-                f"{reference.key}: none of its {len(held.seen)} images has a frame: they are not the cohort's; name "
+                f"{reference.key}: none of its {len(reference_boxes.seen)} images has a frame: they are not the cohort's; name "
                 f"their folder in semisyn.references.{reference.name}.images"
             )
         real += films
     pools = {"real": fraction(real, options.real_share, seed)} if real else {}
-    made = synthetic_films(images, boxes, options, pictures.edited) if options.synthetic or options.extra else []
+    edited_films = (
+        synthetic_films(images, boxes, options, pictures.edited) if options.synthetic or options.extra else []
+    )
     count = len(options.findings)
     if options.synthetic:
-        pools["synthetic"] = sized(made, images, options.synthetic, count)
-    beside = sized(made, images, options.extra_size, count) if options.extra else []
+        pools["synthetic"] = sized(edited_films, images, options.synthetic, count)
+    extra_films = sized(edited_films, images, options.extra_size, count) if options.extra else []
     if "unedited" in options.extra:
-        pools["unedited"] = unedited(beside, dict(images.select("job_id", "image_id").iter_rows()), pictures.frames)
+        pools["unedited"] = unedited(
+            extra_films, dict(images.select("job_id", "image_id").iter_rows()), pictures.frames
+        )
     if "shuffled" in options.extra:
-        pools["shuffled"] = shuffled(beside, seed)
+        pools["shuffled"] = shuffled(extra_films, seed)
     for name, pool in pools.items():
         if not pool:
             raise UserError(
@@ -159,10 +171,10 @@ def pools_of(
 
 def validation_of(options: DetectorsOptions, pictures: Pictures, patients: Sequence[str]) -> Validation | None:
     """Return the images that a training is scored on, None without a reference of the role val."""
-    films, known = [], read_patients(patients)
-    for told in options.validation:
-        reference = Reference(**told)
-        held = load(reference, options.findings)
-        shards, whose = pictures.of(reference.name), patients_of(held.seen, known)
-        films += real_films(reference, held, shards, whose, options.findings)
+    films, patient_tables = [], read_patients(patients)
+    for settings in options.validation:
+        reference = Reference(**settings)
+        reference_boxes = load(reference, options.findings)
+        shards, patient_by_image = pictures.of(reference.name), patients_of(reference_boxes.seen, patient_tables)
+        films += real_films(reference, reference_boxes, shards, patient_by_image, options.findings)
     return Validation(films, options.ious, options.recalls) if films else None

@@ -44,11 +44,11 @@ FIXED = {"deterministic": True, "amp": False, "mosaic": 0.0, "close_mosaic": 0, 
 class UltralyticsEngine:
     """The engine, with its own settings (``semisyn.detectors.ultralytics``) and the number of epochs."""
 
-    def __init__(self, own: dict, epochs: int, setup: Setup):
-        self.own, self.epochs, self.batch = own, epochs, own["batch"]
+    def __init__(self, engine_settings: dict, epochs: int, setup: Setup):
+        self.own, self.epochs, self.batch = engine_settings, epochs, engine_settings["batch"]
         self.start = setup.files.get("checkpoint", "")
         self.device = device_of(setup.device, setup.asked)
-        self.family = next((name for name in NETWORKS if Path(own["plan"]).name.startswith(name)), "yolo")
+        self.family = next((name for name in NETWORKS if Path(engine_settings["plan"]).name.startswith(name)), "yolo")
 
     def train(self, task: Task, folder: Path, unfinished: Path) -> Trained:
         """See :class:`cxr.semisyn.detectors.engine.DetectorEngine`."""
@@ -59,8 +59,8 @@ class UltralyticsEngine:
         steps = steps_of(task.updates, self.epochs)
         draws = Draws(task, self.batch, steps)
         losses: list[tuple[float, float]] = []
-        kept = Kept(unfinished / "state.pt", identity_of(task, self.own, steps, unfinished / "images/train"))
-        trainer = self._trainer(draws, losses, unfinished, kept)
+        state_file = Kept(unfinished / "state.pt", identity_of(task, self.own, steps, unfinished / "images/train"))
+        trainer = self._trainer(draws, losses, unfinished, state_file)
         trainer = trainer(overrides=FIXED | {
             "model": self.own["plan"], "data": str(data), "epochs": steps, "imgsz": self.own["image_size"],
             "batch": self.batch, "nbs": self.batch, "seed": task.seed % 2**31, "workers": 0, "pretrained": False,
@@ -75,7 +75,7 @@ class UltralyticsEngine:
         tensors.write(folder / WEIGHTS, tensors.kinds_of(weights), weights.get, facts)
         return Trained(losses, {})
 
-    def _trainer(self, draws: "Draws", losses: list[tuple[float, float]], folder: Path, kept: "Kept") -> type:
+    def _trainer(self, draws: "Draws", losses: list[tuple[float, float]], folder: Path, state_file: "Kept") -> type:
         """Return the package's trainer with our draws of images, the checkpoint's weights, and ears for its losses.
 
         At the beginning of each step of its schedule it writes its whole state, and it goes on from one that is there.
@@ -97,25 +97,27 @@ class UltralyticsEngine:
                     raise UserError(f"{dataset_path}: ultralytics has dropped images: its disk may be full")
                 return InfiniteDataLoader(dataset, batch_size, sampler=draws, collate_fn=dataset.collate_fn)
 
-            def get_model(self, *arguments, **named):
-                net = super().get_model(*arguments, **named)
-                own = net.state_dict()
+            def get_model(self, *arguments, **keywords):
+                net = super().get_model(*arguments, **keywords)
+                net_weights = net.state_dict()
                 fitting = {
-                    name: value for name, value in start.items() if name in own and own[name].shape == value.shape
+                    name: value
+                    for name, value in start.items()
+                    if name in net_weights and net_weights[name].shape == value.shape
                 }
-                if start and len(fitting) < len(own) / 2:
+                if start and len(fitting) < len(net_weights) / 2:
                     raise UserError(f"{key}.checkpoint is of another plan than {key}.plan: name its own plan")
                 net.load_state_dict(fitting, strict=False)
                 return net
 
             def optimizer_step(self):
-                told = {name: float(part) for name, part in self.loss_items.items()}
-                losses.append((told.pop("cls_loss"), sum(told.values())))
+                loss_parts = {name: float(part) for name, part in self.loss_items.items()}
+                losses.append((loss_parts.pop("cls_loss"), sum(loss_parts.values())))
                 super().optimizer_step()
 
             def _setup_train(self):
                 super()._setup_train()
-                if state := kept.read():
+                if state := state_file.read():
                     self.model.load_state_dict(state["net"])
                     self.ema.ema.load_state_dict(state["mean"])
                     self.ema.updates = state["updates"]
@@ -129,10 +131,15 @@ class UltralyticsEngine:
                     draws.done = self.epoch * draws.each
                     set_random(state["random"])
                 elif self.epoch:
-                    held = {"net": self.model, "mean": self.ema.ema, "optimiser": self.optimizer}
-                    held = {name: one.state_dict() for name, one in held.items()}
-                    more = {"updates": self.ema.updates, "step": self.epoch, "losses": losses, "random": get_random()}
-                    kept.write(held | more)
+                    components = {"net": self.model, "mean": self.ema.ema, "optimiser": self.optimizer}
+                    components = {name: component.state_dict() for name, component in components.items()}
+                    run_state = {
+                        "updates": self.ema.updates,
+                        "step": self.epoch,
+                        "losses": losses,
+                        "random": get_random(),
+                    }
+                    state_file.write(components | run_state)
 
             # the last weights are taken, and the stage semisyn_detection scores them: nothing is validated here
             def get_validator(self):
@@ -157,14 +164,14 @@ class UltralyticsEngine:
         size, classes = facts["size"], np.arange(len(facts["names"]))
 
         @inference()
-        def found(frame: np.ndarray) -> Found:
+        def find_boxes(frame: np.ndarray) -> Found:
             picture = proposals.as_input([proposals.resized(frame, size)], net.yaml["channels"], self.device)
             corners, scores = raw_boxes(net(picture)[0], facts["family"], size, len(classes))
             every = proposals.above(corners, scores, classes, CHOICE["floor"])
-            kept = proposals.thinned(every, CHOICE["iou"], CHOICE["most"])
-            return proposals.in_frame(kept, frame.shape[0] / size, 0, frame.shape[0])
+            selected_boxes = proposals.thinned(every, CHOICE["iou"], CHOICE["most"])
+            return proposals.in_frame(selected_boxes, frame.shape[0] / size, 0, frame.shape[0])
 
-        return found
+        return find_boxes
 
 
 def raw_boxes(raw: torch.Tensor, family: str, size: int, classes: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -199,17 +206,17 @@ class Kept:
             torch.save(state | {"identity": self.identity}, temporary)
 
 
-def identity_of(task: Task, own: dict, steps: int, images: Path) -> str:
+def identity_of(task: Task, engine_settings: dict, steps: int, images: Path) -> str:
     """Return a digest of all that a training depends on; ``images``: its pictures, as they were written."""
-    told = hashlib.blake2b(digest_size=16)
-    facts = [task.shares, task.classes, task.updates, task.seed, own, steps]
-    told.update(json.dumps(facts, sort_keys=True, default=str).encode())
+    digest = hashlib.blake2b(digest_size=16)
+    facts = [task.shares, task.classes, task.updates, task.seed, engine_settings, steps]
+    digest.update(json.dumps(facts, sort_keys=True, default=str).encode())
     for name in task.shares:
         for film in task.pools[name]:
-            told.update(f"{name} {film.image_id} {film.boxes}".encode())
+            digest.update(f"{name} {film.image_id} {film.boxes}".encode())
     for path in sorted(images.iterdir()):
-        told.update(path.read_bytes())
-    return told.hexdigest()
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
 def get_random() -> list:
@@ -220,9 +227,9 @@ def get_random() -> list:
 
 def set_random(states: list) -> None:
     """Set the states of :func:`get_random`."""
-    (version, numbers, gauss), (keys, *others), torch_state = states
+    (version, numbers, gauss), (keys, *numpy_fields), torch_state = states
     random.setstate((version, tuple(numbers), gauss))
-    np.random.set_state(("MT19937", np.array(keys, np.uint32), *others))  # noqa: NPY002
+    np.random.set_state(("MT19937", np.array(keys, np.uint32), *numpy_fields))  # noqa: NPY002
     torch.set_rng_state(torch_state)
 
 
@@ -245,9 +252,9 @@ class Draws(torch.utils.data.Sampler):
 
     def __iter__(self) -> Iterator[int]:
         for _ in range(self.each):
-            now = shares_at(self.task.shares, min(self.done / max(self.task.updates - 1, 1), 1.0))
+            batch_shares = shares_at(self.task.shares, min(self.done / max(self.task.updates - 1, 1), 1.0))
             for place in range(self.batch):
-                name, number, _ = chosen(self.task.pools, now, self.task.seed, self.done, place)
+                name, number, _ = chosen(self.task.pools, batch_shares, self.task.seed, self.done, place)
                 yield self.first[name] + number
             self.done += 1
 
@@ -267,9 +274,9 @@ def write_images(task: Task, folder: Path) -> Path:
             lines.append(f"{kind} {(x1 + x2) / 2:.8f} {(y1 + y2) / 2:.8f} {x2 - x1:.8f} {y2 - y1:.8f}\n")
         (folder / f"labels/train/{number:07d}.txt").write_text("".join(lines), encoding="utf-8")
     (folder / "val.txt").write_text(f"{(folder / 'images/train/0000000.png').absolute()}\n", encoding="utf-8")
-    told = {"path": str(folder.absolute()), "train": "images/train", "val": "val.txt"}
+    description = {"path": str(folder.absolute()), "train": "images/train", "val": "val.txt"}
     path = (folder / "data.yaml").absolute()
-    path.write_text(yaml.safe_dump(told | {"names": dict(enumerate(task.classes))}), encoding="utf-8")
+    path.write_text(yaml.safe_dump(description | {"names": dict(enumerate(task.classes))}), encoding="utf-8")
     return path
 
 

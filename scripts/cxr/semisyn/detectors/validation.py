@@ -23,31 +23,31 @@ class Validation:
     @property
     def identity(self) -> str:
         """A digest of what a score depends on besides the detector."""
-        told = hashlib.blake2b(digest_size=16)
-        told.update(f"{list(self.ious)} {self.recalls}".encode())
+        digest = hashlib.blake2b(digest_size=16)
+        digest.update(f"{list(self.ious)} {self.recalls}".encode())
         for film in self.films:
-            told.update(f"{film.image_id} {film.boxes} {film.known}".encode())
-        return told.hexdigest()
+            digest.update(f"{film.image_id} {film.boxes} {film.known}".encode())
+        return digest.hexdigest()
 
     def score(self, find: Callable[[np.ndarray], Found]) -> float:
         """Return the mean AP over IoUs and over the classes with true boxes, 0 to 1; NaN without any box.
 
         ``find``: gives boxes of a frame in its pixels. Images whose labels do not tell of a class do not count for it.
         """
-        found = [find(film.read()) for film in self.films]
+        detections = [find(film.read()) for film in self.films]
         classes = sorted({box[0] for film in self.films for box in film.boxes})
-        values = [self._class(kind, found) for kind in classes]
+        values = [self._class(kind, detections) for kind in classes]
         return float(np.mean(values)) if values else float("nan")
 
-    def _class(self, kind: int, found: Sequence[Found]) -> float:
-        true, told, confidence = [], [], []
-        known = [(film, one) for film, one in zip(self.films, found, strict=True) if kind in film.known]
-        for number, (film, one) in enumerate(known):
+    def _class(self, kind: int, detections: Sequence[Found]) -> float:
+        true, predicted, confidence = [], [], []
+        labelled = [(film, boxes) for film, boxes in zip(self.films, detections, strict=True) if kind in film.known]
+        for number, (film, boxes) in enumerate(labelled):
             true += [(number, *box[1:]) for box in film.boxes if box[0] == kind]
-            own = np.asarray(one.classes) == kind
-            told += [(number, *box) for box in np.asarray(one.boxes)[own].tolist()]
-            confidence += np.asarray(one.confidence)[own].tolist()
-        pairs = matched(_boxes(told), np.array(confidence), _boxes(true), len(known), self.ious)
+            is_class = np.asarray(boxes.classes) == kind
+            predicted += [(number, *box) for box in np.asarray(boxes.boxes)[is_class].tolist()]
+            confidence += np.asarray(boxes.confidence)[is_class].tolist()
+        pairs = matched(_boxes(predicted), np.array(confidence), _boxes(true), len(labelled), self.ious)
         return float(average_precision(pairs, self.recalls).mean())
 
 

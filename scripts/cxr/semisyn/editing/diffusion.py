@@ -23,7 +23,7 @@ class Inpainter(ModelEditor):
         """See :class:`ModelEditor`."""
         strength = self.strength(rows.config)
         steps = kept_steps(self.nets.abars, self.steps(rows.config), 1 - strength)
-        how = Sampling(
+        sampling = Sampling(
             prompt=rows.prompts,
             guidance=self.weights(rows),
             blending=rows.config["blending"],
@@ -32,7 +32,7 @@ class Inpainter(ModelEditor):
             extent=rows.config["extent"],
         )
         predict, prediction = self.nets.predict, self.nets.prediction
-        return sample_latents(rows.clean, rows.mask, steps, prediction, predict, rows.draw, how)
+        return sample_latents(rows.clean, rows.mask, steps, prediction, predict, rows.draw, sampling)
 
 
 def load(options: object, setup: Setup, prompts: frozenset[str] = frozenset()) -> Inpainter:

@@ -104,9 +104,9 @@ def run_shard(
     (:data:`BOXES`) and the ledger ``excluded`` (bad_picture, nothing_changed, leaked, no_cell, engine_failure). Raises
     UserError for an unknown engine.
     """
-    given = {"plan": plan, "placed": placed, "frames": frames, "organs": organs, "shard": shard, "choice": choice}
-    given |= {"attrs": attrs, "threads": threads, "compute": compute, "files": files}
-    _edit({config: Target(output, boxes, excluded)}, replace(options, findings_file=findings_file), **given)
+    inputs = {"plan": plan, "placed": placed, "frames": frames, "organs": organs, "shard": shard, "choice": choice}
+    inputs |= {"attrs": attrs, "threads": threads, "compute": compute, "files": files}
+    _edit({config: Target(output, boxes, excluded)}, replace(options, findings_file=findings_file), **inputs)
 
 
 def run_together(
@@ -132,11 +132,11 @@ def run_together(
     Raises like :func:`run_shard`.
     """
     targets = {name: Target(*paths) for name, *paths in zip(options.together, output, boxes, excluded, strict=True)}
-    given = {"plan": plan, "placed": placed, "frames": frames, "organs": organs, "shard": shard, "choice": ""}
+    inputs = {"plan": plan, "placed": placed, "frames": frames, "organs": organs, "shard": shard, "choice": ""}
     # the files tell the engine's rule, whichever rule made them
-    given |= {"attrs": attrs | {"stage": STAGE.format(engine=options.engine)}, "threads": threads}
-    told = replace(options, findings_file=findings_file)
-    _edit(targets, told, compute=compute, files=files, **given)
+    inputs |= {"attrs": attrs | {"stage": STAGE.format(engine=options.engine)}, "threads": threads}
+    full_options = replace(options, findings_file=findings_file)
+    _edit(targets, full_options, compute=compute, files=files, **inputs)
 
 
 def _edit(
@@ -166,22 +166,22 @@ def _edit(
         if job_id in per_config[config]
     }
     texts = frozenset(text for _, job in taken.values() for text in (job.prompt, job.config["negative"]))
-    own = options.own.get(options.engine, {})
-    editor = load_engine(options.engine, options, Setup.of(own, files, compute, options.engine), texts)
+    engine_settings = options.own.get(options.engine, {})
+    editor = load_engine(options.engine, options, Setup.of(engine_settings, files, compute, options.engine), texts)
     ledger = Ledger("semisyn_editing")
     rows: dict[str, list[dict]] = {config: [] for config in targets}
 
-    def made(source: np.ndarray, masks: dict, job: Job, edited: Edited) -> tuple[tuple | None, Fault | None]:
+    def judge_edit(source: np.ndarray, masks: dict, job: Job, edited: Edited) -> tuple[tuple | None, Fault | None]:
         try:
             done = outcome(source, masks, job, edited, visible=options.visible, max_leak=options.max_leak)
         except Refused as fault:
-            told = fault.reason, str(fault)
-            return None, EngineFault.of(fault, *told) if fault.reason == "bad_picture" else told
+            refusal = fault.reason, str(fault)
+            return None, EngineFault.of(fault, *refusal) if fault.reason == "bad_picture" else refusal
         return (done, [row | {"drawn": _text(edited.drawn)} for row in done.boxes]), None
 
     def work(image: np.ndarray, masks: dict, job: Job):
         try:
-            return made(image, masks, job, editor.edit(image.copy(), masks, job))
+            return judge_edit(image, masks, job, editor.edit(image.copy(), masks, job))
         except NoCell as fault:
             return None, ("no_cell", str(fault))
 
@@ -193,15 +193,17 @@ def _edit(
             if len(batch) == 1:
                 return [(None, ("no_cell", str(fault)))]
             return [work_batch([row])[0] for row in batch]
-        return [made(*row) for row in zip(images, masks, jobs, edited, strict=True)]
+        return [judge_edit(*row) for row in zip(images, masks, jobs, edited, strict=True)]
 
     square = (FRAME_SIZE, FRAME_SIZE)
     empty = {"image": (square, np.uint8), "lesion": (square, bool)}
     empty |= {"to_original": ((2, 3), np.float64), "original_shape": ((2,), np.int32)}
     with ExitStack() as stack:
         frame_shards, organ_shards = (stack.enter_context(Shards(paths)) for paths in (frames, organs))
-        how = {"attrs": attrs, "units": UNITS, "pictures": ("image",), "empty": empty}
-        writers = {name: stack.enter_context(ShardWriter(of.output, **how)) for name, of in targets.items()}
+        keywords = {"attrs": attrs, "units": UNITS, "pictures": ("image",), "empty": empty}
+        writers = {
+            name: stack.enter_context(ShardWriter(target.output, **keywords)) for name, target in targets.items()
+        }
 
         def read(name: tuple[str, str]) -> tuple[np.ndarray, dict[str, np.ndarray], Job]:
             image_id, job = taken[name]
@@ -211,27 +213,29 @@ def _edit(
 
         batch = getattr(editor, "batch", None)
         tolerance = Tolerance.of(compute)
-        how = {"threads": threads, "batch": batch, "tolerance": tolerance}
-        for (job_id, config), (found, told) in sift_either(ledger, list(taken), read, work, work_batch, **how):
+        keywords = {"threads": threads, "batch": batch, "tolerance": tolerance}
+        for (job_id, config), (edited_image, box_rows) in sift_either(
+            ledger, list(taken), read, work, work_batch, **keywords
+        ):
             image_id, job = taken[job_id, config]
             frame = frame_shards.of(image_id)
             back = {name: frame.get(name, image_id) for name in ("to_original", "original_shape")}
-            writers[config].append(job_id, image=found.image, lesion=found.lesion, **back)
+            writers[config].append(job_id, image=edited_image.image, lesion=edited_image.lesion, **back)
             by = config_of(job.finding, config, options, choice)
-            rows[config] += [row | {"config": by} for row in told]
-        for config, of in targets.items():
-            _of_config(ledger, config).finish(of.excluded, per_config[config])
-    for config, of in targets.items():
-        write_table(of.boxes, pl.DataFrame(rows[config], schema=schema(BOXES)), BOXES)
+            rows[config] += [row | {"config": by} for row in box_rows]
+        for config, target in targets.items():
+            _of_config(ledger, config).finish(target.excluded, per_config[config])
+    for config, target in targets.items():
+        write_table(target.boxes, pl.DataFrame(rows[config], schema=schema(BOXES)), BOXES)
 
 
 def _of_config(ledger: Ledger, config: str) -> Ledger:
     """Return what a ledger of (job, configuration) says of one configuration."""
-    found = Ledger(ledger.stage)
-    found.accepted = [job_id for job_id, name in ledger.accepted if name == config]
+    config_ledger = Ledger(ledger.stage)
+    config_ledger.accepted = [job_id for job_id, name in ledger.accepted if name == config]
     rows = [row for row in ledger.excluded if row["image_id"][1] == config]
-    found.excluded = [row | {"image_id": row["image_id"][0]} for row in rows]
-    return found
+    config_ledger.excluded = [row | {"image_id": row["image_id"][0]} for row in rows]
+    return config_ledger
 
 
 def jobs_of(
@@ -248,19 +252,19 @@ def jobs_of(
     Their masks are still missing.
     """
     names = {finding: config_of(finding, config, options, choice) for finding in options.findings}
-    mine = [finding for finding, name in names.items() if options.configs[name]["engine"] == options.engine]
+    engine_findings = [finding for finding, name in names.items() if options.configs[name]["engine"] == options.engine]
     if config == CHOSEN:
-        asked = plan.filter(pl.col("shard") == shard)
+        planned = plan.filter(pl.col("shard") == shard)
     else:
-        asked = plan.filter("trial").sort("job_id")[int(shard) :: options.parts]
-    asked = asked.filter(pl.col("finding").is_in(mine))
+        planned = plan.filter("trial").sort("job_id")[int(shard) :: options.parts]
+    planned = planned.filter(pl.col("finding").is_in(engine_findings))
     boxes = {job: part for (job,), part in placed.group_by("job_id", maintain_order=True)}
-    found = {}
-    for row in asked.sort("job_id").iter_rows(named=True):
+    jobs = {}
+    for row in planned.sort("job_id").iter_rows(named=True):
         if row["job_id"] in boxes:
-            told = options.configs[names[row["finding"]]]
-            found[row["job_id"]] = row["image_id"], _job(row, boxes[row["job_id"]], told, options.seed)
-    return found
+            configuration = options.configs[names[row["finding"]]]
+            jobs[row["job_id"]] = row["image_id"], _job(row, boxes[row["job_id"]], configuration, options.seed)
+    return jobs
 
 
 def config_of(finding: str, config: str, options: EditingOptions, choice: str = "") -> str:
@@ -294,9 +298,9 @@ def _job(row: Mapping, boxes: pl.DataFrame, config: dict, seed: int) -> Job:
 
 
 def _mask(job: Job) -> np.ndarray:
-    how = {name: job.config[key] for name, key in (("blur", "blur"), ("r", "blur_r"), ("beta", "blur_beta"))}
-    return soft_mask(job.boxes, (FRAME_SIZE, FRAME_SIZE), **how)
+    blur_settings = {name: job.config[key] for name, key in (("blur", "blur"), ("r", "blur_r"), ("beta", "blur_beta"))}
+    return soft_mask(job.boxes, (FRAME_SIZE, FRAME_SIZE), **blur_settings)
 
 
-def _text(drawn: dict) -> str:
-    return json.dumps(drawn, sort_keys=True, default=float)
+def _text(drawing: dict) -> str:
+    return json.dumps(drawing, sort_keys=True, default=float)

@@ -25,8 +25,8 @@ RESOURCE_FILES = ("organs/lite.onnx", "semisyn/priors.yaml", "semisyn/prompts.ya
 class LiteEditor:
     """Paints findings. ``painters``: {finding: name of its painter}; ``own``: the settings of the engine."""
 
-    def __init__(self, painters: dict[str, str], own: dict):
-        self._painters, self._own = painters, own
+    def __init__(self, painters: dict[str, str], engine_settings: dict):
+        self._painters, self._own = painters, engine_settings
         self._net = MapNet(RESOURCES / RESOURCE_FILES[0])
 
     def edit(self, image: np.ndarray, organs: dict[str, np.ndarray], job: Job) -> Edited:
@@ -35,7 +35,7 @@ class LiteEditor:
         masks = [organs[name] for name in (*LUNGS, HEART)]
         film = Film(image.astype(np.float32) / 255, *masks, fissure=tuple(self._own["fissure"]))
         places = [Place(tuple(box), side) for box, side in zip(job.boxes, job.sides, strict=True) if side]
-        asked = Asked(
+        request = Asked(
             places=tuple(places),
             words=job.prompt,
             ratio=job.ratio,
@@ -43,14 +43,14 @@ class LiteEditor:
             curve=self._own["curve"],
             measure=partial(_ratio, self._net),
         )
-        painted = PAINTERS[painter].paint(film, asked, np.random.default_rng(job.seed))
-        return Edited(painted.image * 255, painted.lesion, region_of(painter, film, asked), painted.drawn)
+        painted = PAINTERS[painter].paint(film, request, np.random.default_rng(job.seed))
+        return Edited(painted.image * 255, painted.lesion, region_of(painter, film, request), painted.drawn)
 
 
 def _ratio(net: MapNet, image: np.ndarray) -> float:
     """Return the cardiothoracic ratio of a film float32 (H, W) in 0..1."""
-    found = net.masks(np.rint(np.clip(image, 0, 1) * 255).astype(np.uint8))
-    masks = dict(zip(net.labels, found, strict=True))
+    organ_masks = net.masks(np.rint(np.clip(image, 0, 1) * 255).astype(np.uint8))
+    masks = dict(zip(net.labels, organ_masks, strict=True))
     return heart_share(masks[HEART], *(masks[name] for name in LUNGS))
 
 

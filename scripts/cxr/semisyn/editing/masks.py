@@ -16,10 +16,10 @@ def soft_mask(boxes: np.ndarray, shape: tuple[int, int], *, blur: str, r: float,
     lie in the box. gauss: those, blurred, the deviation along each axis is half the side (whole pixels) over ``r``.
     ggauss: exp(-(|t| / (sqrt(2) deviation)) ** beta) of the distance t from the box's centre, along both axes.
     """
-    found = np.zeros(shape, np.float32)
+    mask = np.zeros(shape, np.float32)
     for box in np.asarray(boxes, np.float64).reshape(-1, 4):
-        np.maximum(found, _one(box, shape, blur, r, beta), out=found)
-    return found
+        np.maximum(mask, _one(box, shape, blur, r, beta), out=mask)
+    return mask
 
 
 def _one(box: np.ndarray, shape: tuple[int, int], blur: str, r: float, beta: float) -> np.ndarray:

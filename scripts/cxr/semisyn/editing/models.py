@@ -32,16 +32,18 @@ class Rows:
         self.clean, self.jobs, self.config = clean, jobs, jobs[0].config
         self.sources = list(range(len(jobs))) if sources is None else list(sources)
         shape = tuple(clean.shape[-2:])
-        made = [_cells(job, shape) for job in jobs]
+        latent_masks = [_cells(job, shape) for job in jobs]
         # a soft mask of zeros and ones gives the same bits as a hard one
-        kind = bool if all(mask.dtype == bool for mask in made) else np.float32
-        self.mask = torch.from_numpy(np.stack([mask.astype(kind) for mask in made]))[:, None].to(device)
+        kind = bool if all(mask.dtype == bool for mask in latent_masks) else np.float32
+        self.mask = torch.from_numpy(np.stack([mask.astype(kind) for mask in latent_masks]))[:, None].to(device)
         first = dict(zip(reversed(self.sources), reversed(jobs), strict=True))
         owners = [first[source] for source in range(len(clean))]
         generators = [torch.Generator().manual_seed(job.seed % 2**63) for job in owners]
 
         def draw() -> torch.Tensor:
-            return torch.stack([torch.randn(clean.shape[1:], generator=one) for one in generators]).to(device)
+            return torch.stack([torch.randn(clean.shape[1:], generator=generator) for generator in generators]).to(
+                device
+            )
 
         self.draw = draw
         self.prompts = tuple(job.prompt for job in jobs)
@@ -60,8 +62,8 @@ class ModelEditor(ABC):
     inverts = False
     """Whether the net also runs on the source, which jobs that edit one source in several ways then share."""
 
-    def __init__(self, nets: Nets, own: dict, batch: int):
-        self.nets, self.own, self.batch = nets, own, batch
+    def __init__(self, nets: Nets, engine_settings: dict, batch: int):
+        self.nets, self.own, self.batch = nets, engine_settings, batch
 
     @abstractmethod
     def edited(self, rows: Rows) -> torch.Tensor:
@@ -75,20 +77,20 @@ class ModelEditor(ABC):
         Raises NoCell for a job with a box that covers no cell of the latent grid.
         """
         scaled = torch.from_numpy(np.stack(images)).float()[:, None] / 127.5 - 1
-        of = _places([job.job_id for job in jobs])
-        own = [of.index(row) for row in range(max(of) + 1)]
-        clean = self.nets.encode(scaled[own].expand(-1, 3, -1, -1))
+        image_indices = _places([job.job_id for job in jobs])
+        first_rows = [image_indices.index(row) for row in range(max(image_indices) + 1)]
+        clean = self.nets.encode(scaled[first_rows].expand(-1, 3, -1, -1))
         _refuse_small(jobs, tuple(clean.shape[-2:]))
         groups: dict[tuple, list[int]] = {}
         for row, job in enumerate(jobs):
             groups.setdefault(tuple(job.config[name] for name in ALIKE), []).append(row)
-        latents = clean[of]
+        latents = clean[image_indices]
         for places in groups.values():
-            some = [jobs[at] for at in places]
-            keys = [(job.job_id, job.config["negative"]) for job in some]
-            sources = _places(keys) if self.inverts else list(range(len(some)))
+            group_jobs = [jobs[at] for at in places]
+            keys = [(job.job_id, job.config["negative"]) for job in group_jobs]
+            sources = _places(keys) if self.inverts else list(range(len(group_jobs)))
             first = [places[sources.index(row)] for row in range(max(sources) + 1)]
-            rows = Rows(clean[[of[at] for at in first]], some, self.nets.device, sources)
+            rows = Rows(clean[[image_indices[at] for at in first]], group_jobs, self.nets.device, sources)
             latents[places] = self.edited(rows)
         grey = (self.nets.decode(latents).mean(dim=1) + 1) * 127.5
         return [Edited(picture) for picture in grey.cpu().numpy()]

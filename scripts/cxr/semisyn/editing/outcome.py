@@ -32,60 +32,62 @@ class Outcome:
 
 
 def outcome(
-    source: np.ndarray, organs: dict[str, np.ndarray], job: Job, made: Edited, *, visible: float, max_leak: float
+    source: np.ndarray, organs: dict[str, np.ndarray], job: Job, edited: Edited, *, visible: float, max_leak: float
 ) -> Outcome:
     """Return what is written of a job. Raises Refused.
 
     ``source`` uint8 (512, 512); ``visible``: grey levels from which a change is seen; ``max_leak``: largest share of
     the squared change outside the boxes, for configurations that edit inside a mask until the end.
     """
-    image = _composite(source, job, made)
+    image = _composite(source, job, edited)
     difference = edits.change(source, image)
     inside = edits.box_mask(job.boxes, source.shape)
-    support = made.support if made.support is not None else job.mask > 0
-    seen = edits.visible(difference, visible)
-    if (seen & inside).sum() < LEAST * inside.sum():
-        raise Refused("nothing_changed", f"{int((seen & inside).sum())} of {int(inside.sum())} pixels changed visibly")
+    support = edited.support if edited.support is not None else job.mask > 0
+    changed_pixels = edits.visible(difference, visible)
+    if (changed_pixels & inside).sum() < LEAST * inside.sum():
+        raise Refused(
+            "nothing_changed", f"{int((changed_pixels & inside).sum())} of {int(inside.sum())} pixels changed visibly"
+        )
     leak = edits.leak(difference, inside)
     if job.finding != WARPED and job.config["extent"] == 1 and leak > max_leak:
         raise Refused("leaked", f"{leak:.2f} of the squared change lies outside of the boxes")
-    lesion = made.lesion if made.lesion is not None else seen & support
-    told = {
+    lesion = edited.lesion if edited.lesion is not None else changed_pixels & support
+    measures = {
         "change_inside": edits.mean_inside(difference, inside),
         "change_outside_max": edits.largest_outside(difference, inside),
         "leak": leak,
-        "area": int((seen & inside).sum()),
+        "area": int((changed_pixels & inside).sum()),
     }
-    return Outcome(image, lesion, _boxes(job, organs, lesion, told))
+    return Outcome(image, lesion, _boxes(job, organs, lesion, measures))
 
 
-def _composite(source: np.ndarray, job: Job, made: Edited) -> np.ndarray:
+def _composite(source: np.ndarray, job: Job, edited: Edited) -> np.ndarray:
     """Return the picture in grey levels; outside the support it is the source, if the configuration says so."""
-    image = np.asarray(made.image)
+    image = np.asarray(edited.image)
     if image.shape != source.shape or not np.isfinite(image).all():
         raise Refused("bad_picture", "the engine's picture has another shape, or values that are not finite")
     image = np.clip(np.rint(image), 0, 255).astype(np.uint8)
     if job.config["composite"] == "none" or job.config["extent"] < 1:
         return image
-    support = made.support if made.support is not None else job.mask > 0
+    support = edited.support if edited.support is not None else job.mask > 0
     return np.where(support, image, source)
 
 
-def _boxes(job: Job, organs: dict[str, np.ndarray], lesion: np.ndarray, told: dict) -> list[dict]:
+def _boxes(job: Job, organs: dict[str, np.ndarray], lesion: np.ndarray, measures: dict) -> list[dict]:
     """Return a row for each asked box, and for the visible extent of the lesion in its lung."""
     rows = []
     for number, (box, side) in enumerate(zip(job.boxes, job.sides, strict=True)):
         kinds = {"conditioning": box, "visible": box}
         if job.finding != WARPED:
-            other = {"right": LUNGS[1], "left": LUNGS[0]}.get(side)
-            near = lesion & ~organs[other] & ~_beyond(organs, side) if other else lesion
+            opposite_lung = {"right": LUNGS[1], "left": LUNGS[0]}.get(side)
+            near = lesion & ~organs[opposite_lung] & ~_beyond(organs, side) if opposite_lung else lesion
             kinds["visible"] = edits.box_of(near)
         for kind, corners in kinds.items():
             if corners is not None:
                 x1, y1, x2, y2 = map(float, corners)
                 rows.append(
                     {"job_id": job.job_id, "number": number, "kind": kind, "side": side}
-                    | {"x1": x1, "y1": y1, "x2": x2, "y2": y2} | told
+                    | {"x1": x1, "y1": y1, "x2": x2, "y2": y2} | measures
                 )  # fmt: skip
     return rows
 

@@ -31,7 +31,7 @@ class RadEditor(ModelEditor):
     def edited(self, rows: Rows) -> torch.Tensor:
         """See :class:`ModelEditor`."""
         steps = kept_steps(self.nets.abars, self.steps(rows.config), 1 - self.strength(rows.config))
-        how = Editing(
+        editing = Editing(
             prompt=rows.prompts,
             invert_prompt=rows.inverted,
             guidance=self.weights(rows),
@@ -42,7 +42,7 @@ class RadEditor(ModelEditor):
         mask = rows.mask
         keep = ~mask if mask.dtype == torch.bool else 1 - mask
         predict, prediction = self.nets.predict, self.nets.prediction
-        return edit_latents(rows.clean, mask, keep, steps, prediction, predict, rows.draw, how, rows.sources)
+        return edit_latents(rows.clean, mask, keep, steps, prediction, predict, rows.draw, editing, rows.sources)
 
 
 def load(options: object, setup: Setup, prompts: frozenset[str] = frozenset()) -> RadEditor:

@@ -28,9 +28,9 @@ class Places:
     left: np.ndarray
     zones: np.ndarray
 
-    def rows(self, chosen: np.ndarray) -> "Places":
+    def rows(self, indices: np.ndarray) -> "Places":
         """Return some of the rows."""
-        return Places(*(getattr(self, name)[chosen] for name in ("lungs", "pictures", "hearts", "left", "zones")))
+        return Places(*(getattr(self, name)[indices] for name in ("lungs", "pictures", "hearts", "left", "zones")))
 
 
 @dataclass(frozen=True)
@@ -83,8 +83,8 @@ def to_frame(percent: np.ndarray, places: Places) -> np.ndarray:
     flip = places.left[:, None] & np.array([True, False])
     low, high = np.where(flip, 100 - high, low), np.where(flip, 100 - low, high)
     start, size = places.lungs[:, :2], places.lungs[:, 2:] - places.lungs[:, :2]
-    found = np.concatenate([start + low / 100 * size, start + high / 100 * size], axis=1)
-    return _clipped(found, places.pictures)
+    boxes = np.concatenate([start + low / 100 * size, start + high / 100 * size], axis=1)
+    return _clipped(boxes, places.pictures)
 
 
 def _clipped(boxes: np.ndarray, pictures: np.ndarray) -> np.ndarray:
@@ -100,24 +100,30 @@ def draw_boxes(
     ``heart_exclusion``, where a box of the left lung lies wholly inside the heart's box.
     """
     count, tries = uniforms.shape[:2]
-    drawn = Drawn(np.full((count, 4), np.nan), np.full((count, 4), np.nan), np.zeros((count, 2)), np.zeros(count, int))
+    placed_boxes = Drawn(
+        np.full((count, 4), np.nan), np.full((count, 4), np.nan), np.zeros((count, 2)), np.zeros(count, int)
+    )
     waiting = np.flatnonzero(_whole(places.lungs))
     for number in range(tries):
         if not waiting.size:
             break
-        here = places.rows(waiting)
-        percent, mass = _one_try(prior, here, uniforms[waiting, number], bounds)
-        boxes = to_frame(percent, here)
+        waiting_places = places.rows(waiting)
+        percent, mass = _one_try(prior, waiting_places, uniforms[waiting, number], bounds)
+        boxes = to_frame(percent, waiting_places)
         if prior.covers_bottom and bounds == "strict":
-            boxes[:, 3] = np.minimum(boxes[:, 3], here.lungs[:, 3])
+            boxes[:, 3] = np.minimum(boxes[:, 3], waiting_places.lungs[:, 3])
         good = (mass >= max(min_mass, np.finfo(float).tiny)).all(axis=1) & (boxes[:, :2] < boxes[:, 2:]).all(axis=1)
         if heart_exclusion:
-            good &= ~(here.left & _inside(boxes, here.hearts))
+            good &= ~(waiting_places.left & _inside(boxes, waiting_places.hearts))
         rows = waiting[good]
-        drawn.percent[rows], drawn.boxes[rows], drawn.mass[rows] = percent[good], boxes[good], mass[good]
-        drawn.tries[rows] = number + 1
+        placed_boxes.percent[rows], placed_boxes.boxes[rows], placed_boxes.mass[rows] = (
+            percent[good],
+            boxes[good],
+            mass[good],
+        )
+        placed_boxes.tries[rows] = number + 1
         waiting = waiting[~good]
-    return drawn
+    return placed_boxes
 
 
 def _one_try(prior: Prior, places: Places, uniforms: np.ndarray, bounds: str) -> tuple[np.ndarray, np.ndarray]:
@@ -135,7 +141,9 @@ def _element(
     """Return values (N, 2) of the centre or the size within bounds (N, 2), and the mass there (N,)."""
     if name in prior.laws:
         return pair_within(prior.laws[name], uniforms, low, high)
-    singles = [within(prior.laws[one], uniforms[:, k], low[:, k], high[:, k]) for k, one in enumerate(SINGLES[name])]
+    singles = [
+        within(prior.laws[element], uniforms[:, k], low[:, k], high[:, k]) for k, element in enumerate(SINGLES[name])
+    ]
     return np.stack([value for value, _ in singles], axis=1), singles[0][1] * singles[1][1]
 
 
@@ -176,24 +184,30 @@ def draw_hearts(prior: Prior, chests: Chests, uniforms: np.ndarray, *, step: flo
     keeps its centre and its aspect. A try fails where an edge of the heart lies beyond the thorax's outer edge, which
     runs from the right lung's to the left lung's. ``uniforms`` (N, tries).
     """
-    right, left, hearts = chests.right[:, 0], chests.left[:, 2], chests.hearts
-    thorax = left - right
+    right_edge, left_edge, hearts = chests.right[:, 0], chests.left[:, 2], chests.hearts
+    thorax = left_edge - right_edge
     size, centre = hearts[:, 2:] - hearts[:, :2], (hearts[:, :2] + hearts[:, 2:]) / 2
     before, aspect = _ratio(size[:, 0], thorax), _ratio(size[:, 1], size[:, 0])
     low = np.maximum(prior.minimum[0], 100 * (before + step))
     count, tries = uniforms.shape
-    found = Hearts(np.full((count, 2), np.nan), np.full((count, 4), np.nan), np.zeros(count), np.zeros(count, int))
-    found.ratios[:, 0] = before
+    enlarged_hearts = Hearts(
+        np.full((count, 2), np.nan), np.full((count, 4), np.nan), np.zeros(count), np.zeros(count, int)
+    )
+    enlarged_hearts.ratios[:, 0] = before
     for number in range(tries):
         ratio, mass = within(prior.laws[RATIO], uniforms[:, number], low, np.full(count, 100.0))
         half = (ratio / 100 * thorax / 2)[:, None] * np.stack([np.ones(count), aspect], axis=1)
         boxes = np.concatenate([centre - half, centre + half], axis=1)
-        good = (found.tries == 0) & (mass >= max(min_mass, np.finfo(float).tiny)) & (low <= 100)
-        good &= (boxes[:, 0] >= right) & (boxes[:, 2] <= left) & _whole(hearts)
+        good = (enlarged_hearts.tries == 0) & (mass >= max(min_mass, np.finfo(float).tiny)) & (low <= 100)
+        good &= (boxes[:, 0] >= right_edge) & (boxes[:, 2] <= left_edge) & _whole(hearts)
         boxes = _clipped(boxes, chests.pictures)
-        found.ratios[good, 1], found.boxes[good], found.mass[good] = ratio[good] / 100, boxes[good], mass[good]
-        found.tries[good] = number + 1
-    return found
+        enlarged_hearts.ratios[good, 1], enlarged_hearts.boxes[good], enlarged_hearts.mass[good] = (
+            ratio[good] / 100,
+            boxes[good],
+            mass[good],
+        )
+        enlarged_hearts.tries[good] = number + 1
+    return enlarged_hearts
 
 
 def _ratio(above: np.ndarray, below: np.ndarray) -> np.ndarray:

@@ -48,11 +48,11 @@ class Prior:
 
     def plain(self) -> dict:
         """Return it as the YAML files hold it."""
-        found = {"placement": self.placement, "prior": {name: law.plain() for name, law in self.laws.items()}}
-        found |= {"minimum": list(self.minimum), "origin": self.origin}
+        entry = {"placement": self.placement, "prior": {name: law.plain() for name, law in self.laws.items()}}
+        entry |= {"minimum": list(self.minimum), "origin": self.origin}
         if self.placement == "lung":
-            found |= {"overshoot": list(self.overshoot)}
-        return found | ({"covers": "bottom"} if self.covers_bottom else {})
+            entry |= {"overshoot": list(self.overshoot)}
+        return entry | ({"covers": "bottom"} if self.covers_bottom else {})
 
 
 @dataclass(frozen=True)
@@ -109,14 +109,14 @@ def read_catalogue(findings_file: str | Path = "", priors: str | Path = "") -> C
     parser: dict = {"sides": [], "zones": [], "instead": {}, "lacking": []}
     texts: dict[str, str] = {}
     for path, key, origin in sources:
-        held = _read(path, key)
+        document = _read(path, key)
         try:
-            _merge_findings(entries, held.get("findings", {}), key, origin)
-            _merge_zones(zones, held.get("zones", {}))
-            _merge_parser(parser, held.get("parser", {}))
+            _merge_findings(entries, document.get("findings", {}), key, origin)
+            _merge_zones(zones, document.get("zones", {}))
+            _merge_parser(parser, document.get("parser", {}))
         except Fault as error:
             raise UserError(f"{key}: {error}") from None
-        texts |= {name: str(held[name]) for name in ("lungs", "negative") if name in held}
+        texts |= {name: str(document[name]) for name in ("lungs", "negative") if name in document}
     findings = {}
     for name, entry in entries.items():
         key = entry.pop("key")
@@ -133,8 +133,8 @@ def _check_labels(findings: Mapping[str, Finding], key: str) -> None:
     """Raise UserError where two findings have one label: they would be one class of a dataset."""
     first: dict[str, str] = {}
     for name, finding in findings.items():
-        if (other := first.setdefault(finding.label.casefold(), name)) != name:
-            raise UserError(f"{key}: findings.{name}.label is {finding.label!r}, as of {other}: give it another")
+        if (label_owner := first.setdefault(finding.label.casefold(), name)) != name:
+            raise UserError(f"{key}: findings.{name}.label is {finding.label!r}, as of {label_owner}: give it another")
 
 
 def _check_parser(parser: Mapping, zones: Mapping[str, Mapping], key: str) -> None:
@@ -155,51 +155,51 @@ def labels_of(findings_file: str | Path) -> dict[str, str]:
 
 def _read(path: Path, key: str) -> dict:
     try:
-        held = yaml.safe_load(path.read_text(encoding="utf-8"))
+        document = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError) as error:
         refuse_machine_fault(path, error)
-        what = " ".join(str(error).split())
-        raise UserError(f"{key} cannot be read as YAML ({what}): correct it") from None
-    if not isinstance(held, dict) or not isinstance(held.get("findings", {}), dict):
+        message = " ".join(str(error).split())
+        raise UserError(f"{key} cannot be read as YAML ({message}): correct it") from None
+    if not isinstance(document, dict) or not isinstance(document.get("findings", {}), dict):
         raise UserError(f"{key} is no mapping with findings by name: write it like resources/semisyn/priors.yaml")
-    if unknown := [name for name in held if name not in SECTIONS]:
+    if unknown := [name for name in document if name not in SECTIONS]:
         raise UserError(f"{key}: {unknown[0]!r} is no key of it: use {', '.join(SECTIONS)}")
-    return held
+    return document
 
 
-def _merge_findings(entries: dict[str, dict], held: Mapping, key: str, origin: str) -> None:
-    for name, given in held.items():
+def _merge_findings(entries: dict[str, dict], findings: Mapping, key: str, origin: str) -> None:
+    for name, entry in findings.items():
         if not isinstance(name, str) or not re.fullmatch(r"[a-z][a-z0-9_]*", name):
             raise Fault(f"a finding is named {name!r}: use small letters, digits and _")
-        if not isinstance(given, dict):
-            raise Fault(f"findings.{name} is {given!r}: give its keys")
-        if unknown := [inner for inner in given if inner not in KEYS]:
+        if not isinstance(entry, dict):
+            raise Fault(f"findings.{name} is {entry!r}: give its keys")
+        if unknown := [inner for inner in entry if inner not in KEYS]:
             raise Fault(f"findings.{name}.{unknown[0]} is no key of a finding: use {', '.join(KEYS)}")
-        told = {"origin": origin} if origin and "prior" in given else {}
-        entries[name] = entries.get(name, {}) | told | given | {"key": key}
+        default_origin = {"origin": origin} if origin and "prior" in entry else {}
+        entries[name] = entries.get(name, {}) | default_origin | entry | {"key": key}
 
 
-def _merge_zones(zones: dict[str, dict], held: object) -> None:
-    for side, boxes in _mapping("zones", held).items():
+def _merge_zones(zones: dict[str, dict], section: object) -> None:
+    for side, boxes in _mapping("zones", section).items():
         if side not in zones:
             raise Fault(f"zones.{side} is no side: use {' or '.join(SIDES)}")
         for zone, box in _mapping(f"zones.{side}", boxes).items():
-            x1, y1, x2, y2 = found = _numbers(f"zones.{side}.{zone}", box, 4)
+            x1, y1, x2, y2 = corners = _numbers(f"zones.{side}.{zone}", box, 4)
             if x1 >= x2 or y1 >= y2:
                 raise Fault(f"zones.{side}.{zone} is {box}: give x1 < x2 and y1 < y2")
-            zones[side][zone] = found
+            zones[side][zone] = corners
 
 
-def _merge_parser(parser: dict, held: object) -> None:
-    for part, given in _mapping("parser", held).items():
+def _merge_parser(parser: dict, section: object) -> None:
+    for part, rules in _mapping("parser", section).items():
         if part == "instead":
-            parser[part] = parser[part] | _mapping("parser.instead", given)
-        elif part == "lacking" and isinstance(given, list):
-            parser[part] = [_rule("parser.lacking", [pattern, ""])[0] for pattern in given] + parser[part]
-        elif part in parser and isinstance(given, list):
-            parser[part] = [_rule(f"parser.{part}", rule) for rule in given] + parser[part]
+            parser[part] = parser[part] | _mapping("parser.instead", rules)
+        elif part == "lacking" and isinstance(rules, list):
+            parser[part] = [_rule("parser.lacking", [pattern, ""])[0] for pattern in rules] + parser[part]
+        elif part in parser and isinstance(rules, list):
+            parser[part] = [_rule(f"parser.{part}", rule) for rule in rules] + parser[part]
         else:
-            raise Fault(f"parser.{part} is {given!r}: give lists sides, zones and lacking, and a mapping instead")
+            raise Fault(f"parser.{part} is {rules!r}: give lists sides, zones and lacking, and a mapping instead")
 
 
 def _rule(key: str, rule: object) -> tuple[str, str]:
@@ -228,9 +228,9 @@ def _prior(entry: Mapping) -> Prior:
     if covers not in (None, "bottom"):
         raise Fault(f".covers is {covers!r}: choose bottom, or leave it out")
     laws = {}
-    for name, given in _mapping(".prior", entry.get("prior")).items():
+    for name, law_entry in _mapping(".prior", entry.get("prior")).items():
         try:
-            laws[name] = law_of(given)
+            laws[name] = law_of(law_entry)
         except Fault as error:
             raise Fault(f".prior.{name}{error}") from None
     _check_elements(placement, laws)
@@ -250,36 +250,38 @@ def _ends(placement: str) -> Iterable[str]:
 
 def _check_elements(placement: str, laws: Mapping[str, Law]) -> None:
     """Raise Fault unless the laws are those of the placement's elements, each of the right number of dimensions."""
-    wanted = {name: 2 if name in SINGLES else 1 for name in laws}
+    dimensions = {name: 2 if name in SINGLES else 1 for name in laws}
     if placement == "heart":
         right = set(laws) == {RATIO}
     else:
         right = all((pair in laws) != (set(singles) <= set(laws)) for pair, singles in SINGLES.items())
-        right &= sum(wanted.values()) == 2 * len(SINGLES) and set(laws) <= {*SINGLES, *sum(SINGLES.values(), ())}
+        right &= sum(dimensions.values()) == 2 * len(SINGLES) and set(laws) <= {*SINGLES, *sum(SINGLES.values(), ())}
     if not right:
         need = RATIO if placement == "heart" else "center or center_x and center_y, and size or width and height"
         raise Fault(f".prior has the elements {', '.join(laws) or 'none'}: give {need}")
     for name, law in laws.items():
-        if law.pair != (wanted[name] == 2):
+        if law.pair != (dimensions[name] == 2):
             raise Fault(f".prior.{name}.family is {law.family!r}: it has not the dimensions of {name}")
 
 
-def _overshoot(given: object) -> Zone:
-    found = _numbers(".overshoot", given, 4)
-    if max(found) > 0:
-        raise Fault(f".overshoot is {list(found)}: give numbers that are not above 0")
-    return found
+def _overshoot(value: object) -> Zone:
+    limits = _numbers(".overshoot", value, 4)
+    if max(limits) > 0:
+        raise Fault(f".overshoot is {list(limits)}: give numbers that are not above 0")
+    return limits
 
 
-def _mapping(key: str, given: object) -> dict:
-    if not isinstance(given, dict):
-        raise Fault(f"{key} is {given!r}: give a mapping")
-    return given
+def _mapping(key: str, value: object) -> dict:
+    if not isinstance(value, dict):
+        raise Fault(f"{key} is {value!r}: give a mapping")
+    return value
 
 
-def _numbers(key: str, given: object, count: int) -> tuple[float, ...]:
-    if not isinstance(given, list | tuple) or len(given) != count:
-        raise Fault(f"{key} is {given!r}: give {count} numbers")
-    if not all(isinstance(one, int | float) and not isinstance(one, bool) and math.isfinite(one) for one in given):
-        raise Fault(f"{key} is {given!r}: give numbers")
-    return tuple(map(float, given))
+def _numbers(key: str, values: object, count: int) -> tuple[float, ...]:
+    if not isinstance(values, list | tuple) or len(values) != count:
+        raise Fault(f"{key} is {values!r}: give {count} numbers")
+    if not all(
+        isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) for value in values
+    ):
+        raise Fault(f"{key} is {values!r}: give numbers")
+    return tuple(map(float, values))

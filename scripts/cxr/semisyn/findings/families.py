@@ -38,22 +38,22 @@ class Law:
         return {"family": self.family} | dict(self.parameters)
 
 
-def law_of(given: object) -> Law:
+def law_of(entry: object) -> Law:
     """Return the checked law of ``{family: …, parameters}``. Raises Fault with the wrong key and value."""
-    if not isinstance(given, Mapping) or "family" not in given:
-        raise Fault(f" is {given!r}: give a family and its parameters")
-    family, parameters = given["family"], {name: value for name, value in given.items() if name != "family"}
+    if not isinstance(entry, Mapping) or "family" not in entry:
+        raise Fault(f" is {entry!r}: give a family and its parameters")
+    family, parameters = entry["family"], {name: value for name, value in entry.items() if name != "family"}
     if family == PAIR:
         return _pair(parameters)
-    known = {CONSTANT: ("value",)} | {name: (*shapes, "loc", "scale") for name, shapes in SHAPES.items()}
-    if family not in known:
-        raise Fault(f".family is {family!r}: choose one of {', '.join([*known, PAIR])}")
+    parameters_by_family = {CONSTANT: ("value",)} | {name: (*shapes, "loc", "scale") for name, shapes in SHAPES.items()}
+    if family not in parameters_by_family:
+        raise Fault(f".family is {family!r}: choose one of {', '.join([*parameters_by_family, PAIR])}")
     optional = {"loc": 0.0, "scale": 1.0}
-    if missing := [name for name in known[family] if name not in {**optional, **parameters}]:
+    if missing := [name for name in parameters_by_family[family] if name not in {**optional, **parameters}]:
         raise Fault(f" lacks {missing[0]}, which the family {family} needs: give it")
-    if unknown := [name for name in parameters if name not in known[family]]:
+    if unknown := [name for name in parameters if name not in parameters_by_family[family]]:
         raise Fault(f".{unknown[0]} is no parameter of the family {family}: remove it")
-    values = {name: _number(name, {**optional, **parameters}[name]) for name in known[family]}
+    values = {name: _number(name, {**optional, **parameters}[name]) for name in parameters_by_family[family]}
     for name, value in values.items():
         positive = name == "scale" or (name in SHAPES.get(family, ()) and family not in SIGNED)
         if positive and value <= 0:
@@ -64,7 +64,7 @@ def law_of(given: object) -> Law:
 def _pair(parameters: Mapping) -> Law:
     if set(parameters) != {"mu", "sigma"}:
         raise Fault(f" has the parameters {', '.join(parameters) or 'none'}: the family {PAIR} needs mu and sigma")
-    found = {}
+    arrays = {}
     for name, shape in (("mu", (2,)), ("sigma", (2, 2))):
         try:
             array = np.array(parameters[name], np.float64)
@@ -72,11 +72,11 @@ def _pair(parameters: Mapping) -> Law:
             array = np.empty(0)
         if array.shape != shape or not np.isfinite(array).all():
             raise Fault(f".{name} is {parameters[name]!r}: give {' x '.join(map(str, shape))} numbers")
-        found[name] = array
-    (a, b), (c, d) = found["sigma"]
+        arrays[name] = array
+    (a, b), (c, d) = arrays["sigma"]
     if b != c or a <= 0 or a * d - b * c <= 0:
-        raise Fault(f".sigma is {found['sigma'].tolist()}: give a symmetric, positive definite matrix")
-    return Law(PAIR, {name: array.tolist() for name, array in found.items()})
+        raise Fault(f".sigma is {arrays['sigma'].tolist()}: give a symmetric, positive definite matrix")
+    return Law(PAIR, {name: array.tolist() for name, array in arrays.items()})
 
 
 def _number(name: str, value: object) -> float:

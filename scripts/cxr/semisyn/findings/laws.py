@@ -23,10 +23,10 @@ LARGE = 1e6
 
 def frozen(law: Law):
     """Return scipy's frozen distribution of a one-dimensional law that is not constant."""
-    named = dict(law.parameters)
-    if law.family == "beta" and named["b"] > LARGE:
-        return stats.gamma(named["a"], loc=named["loc"], scale=named["scale"] / named["b"])
-    return getattr(stats, law.family)(**named)
+    parameters = dict(law.parameters)
+    if law.family == "beta" and parameters["b"] > LARGE:
+        return stats.gamma(parameters["a"], loc=parameters["loc"], scale=parameters["scale"] / parameters["b"])
+    return getattr(stats, law.family)(**parameters)
 
 
 def within(law: Law, uniforms: np.ndarray, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -34,21 +34,25 @@ def within(law: Law, uniforms: np.ndarray, low: np.ndarray, high: np.ndarray) ->
 
     ``uniforms`` (N,) in [0, 1). Where the mass is 0, the value is ``low``. A constant has mass 1 within the bounds.
     """
-    uniforms, low, high = np.broadcast_arrays(*(np.asarray(given, np.float64) for given in (uniforms, low, high)))
+    uniforms, low, high = np.broadcast_arrays(*(np.asarray(array, np.float64) for array in (uniforms, low, high)))
     if law.family == CONSTANT:
         value = np.full(low.shape, law.parameters["value"])
         return value, ((low <= value + NEAR) & (value - NEAR <= high)).astype(np.float64)
-    of = frozen(law)
+    distribution = frozen(law)
     value, mass = np.array(low), np.zeros(low.shape)
     # in the upper tail through the survival function: there the distribution function is rounded to 1
-    upper = low > of.median()
+    upper = low > distribution.median()
     for tail, rows in ((False, ~upper & (low < high)), (True, upper & (low < high))):
         if not rows.any():
             continue
-        first, second = (of.sf(high[rows]), of.sf(low[rows])) if tail else (of.cdf(low[rows]), of.cdf(high[rows]))
+        first, second = (
+            (distribution.sf(high[rows]), distribution.sf(low[rows]))
+            if tail
+            else (distribution.cdf(low[rows]), distribution.cdf(high[rows]))
+        )
         mass[rows] = np.maximum(second - first, 0.0)
         share = second - uniforms[rows] * mass[rows] if tail else first + uniforms[rows] * mass[rows]
-        value[rows] = of.isf(share) if tail else of.ppf(share)
+        value[rows] = distribution.isf(share) if tail else distribution.ppf(share)
     # the inverse is exact up to rounding, which must not leave the bounds
     return np.where(mass > 0, np.clip(value, low, np.maximum(low, high)), low), mass
 
@@ -60,7 +64,7 @@ def pair_within(law: Law, uniforms: np.ndarray, low: np.ndarray, high: np.ndarra
     tabulated at :data:`GRID` points, the second from the conditional law given the first. Where the mass is 0, the
     values are ``low``.
     """
-    uniforms, low, high = (np.asarray(given, np.float64) for given in (uniforms, low, high))
+    uniforms, low, high = (np.asarray(array, np.float64) for array in (uniforms, low, high))
     values, mass = np.array(low), np.zeros(len(low))
     for first in range(0, len(low), BLOCK):
         part = slice(first, first + BLOCK)
@@ -79,16 +83,16 @@ def _margin(law: Law, low: np.ndarray, high: np.ndarray, points: int) -> tuple[n
 
     Before them: the logarithms of the bounds.
     """
-    mu, deviation, slope, rest = _moments(law)
+    mu, deviation, slope, residual_deviation = _moments(law)
     bottom, top = _logarithm(low), _logarithm(np.maximum(high, 0.0))
     start, end = (np.clip((edge[:, 0] - mu[0]) / deviation, -REACH, REACH) for edge in (bottom, top))
     step = np.maximum(end - start, 0.0)[:, None] / (points - 1)
     first = step * np.arange(points)
     first += start[:, None]
-    tilted = first * (-slope / rest)
+    tilted = first * (-slope / residual_deviation)
     # the second number's bounds in its own deviations; one below zero is no bound
     ends = (
-        None if np.isneginf(edge[:, 1]).all() else np.add(tilted, (edge[:, 1:] - mu[1]) / rest)
+        None if np.isneginf(edge[:, 1]).all() else np.add(tilted, (edge[:, 1:] - mu[1]) / residual_deviation)
         for edge in (bottom, top)
     )
     density = _between(*ends, like=first)
@@ -114,28 +118,28 @@ def _moments(law: Law) -> tuple[np.ndarray, float, float, float]:
 
 
 def _pair_block(law: Law, uniforms: np.ndarray, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    mu, deviation, slope, rest = _moments(law)
+    mu, deviation, slope, residual_deviation = _moments(law)
     bottom, top, first, density, cells = _margin(law, low, high, GRID)
     step = first[:, 1] - first[:, 0]
     sums = np.cumsum(cells, axis=1, out=cells)
     mass = np.where((low < high).all(axis=1), sums[:, -1], 0.0)
     # the place within the cell: the density is linear there
-    wanted = uniforms[:, 0] * sums[:, -1]
-    cell = np.minimum((sums <= wanted[:, None]).sum(axis=1), GRID - 2)
+    target_mass = uniforms[:, 0] * sums[:, -1]
+    cell = np.minimum((sums <= target_mass[:, None]).sum(axis=1), GRID - 2)
     rows = np.arange(len(low))
-    left = wanted - np.where(cell > 0, sums[rows, np.maximum(cell - 1, 0)], 0.0)
-    z = first[rows, cell] + step * _share(left, density[rows, cell], density[rows, cell + 1], step)
+    remaining_mass = target_mass - np.where(cell > 0, sums[rows, np.maximum(cell - 1, 0)], 0.0)
+    z = first[rows, cell] + step * _share(remaining_mass, density[rows, cell], density[rows, cell + 1], step)
     x = np.exp(mu[0] + deviation * z)
-    y = np.exp(_conditional(mu[1] + slope * z, rest, bottom[:, 1], top[:, 1], uniforms[:, 1]))
+    y = np.exp(_conditional(mu[1] + slope * z, residual_deviation, bottom[:, 1], top[:, 1], uniforms[:, 1]))
     values = np.clip(np.stack([x, y], axis=1), low, np.maximum(low, high))
     return np.where(mass[:, None] > 0, values, low), mass
 
 
 def _logarithm(values: np.ndarray) -> np.ndarray:
     """Return the logarithms, minus infinity at and below 0."""
-    found = np.full(values.shape, -np.inf)
-    np.log(values, out=found, where=values > 0)
-    return found
+    logarithms = np.full(values.shape, -np.inf)
+    np.log(values, out=logarithms, where=values > 0)
+    return logarithms
 
 
 def _between(low: np.ndarray | None, high: np.ndarray | None, like: np.ndarray) -> np.ndarray:
@@ -155,11 +159,11 @@ def _between(low: np.ndarray | None, high: np.ndarray | None, like: np.ndarray) 
     return mass
 
 
-def _share(area: np.ndarray, left: np.ndarray, right: np.ndarray, step: np.ndarray) -> np.ndarray:
-    """Return the share of a cell, 0 to 1, below which a density that runs from ``left`` to ``right`` has ``area``."""
-    wanted = np.divide(2 * area, step, out=np.zeros_like(area), where=step > 0)
-    root = np.sqrt(np.maximum(left**2 + (right - left) * wanted, 0.0))
-    return np.clip(np.divide(wanted, left + root, out=np.zeros_like(area), where=left + root > 0), 0.0, 1.0)
+def _share(area: np.ndarray, start: np.ndarray, end: np.ndarray, step: np.ndarray) -> np.ndarray:
+    """Return the share of a cell, 0 to 1, below which a density that runs from ``start`` to ``end`` has ``area``."""
+    scaled_area = np.divide(2 * area, step, out=np.zeros_like(area), where=step > 0)
+    root = np.sqrt(np.maximum(start**2 + (end - start) * scaled_area, 0.0))
+    return np.clip(np.divide(scaled_area, start + root, out=np.zeros_like(area), where=start + root > 0), 0.0, 1.0)
 
 
 def _conditional(

@@ -23,8 +23,8 @@ def ratio(boxes: Mapping[str, Box]) -> float | None:
 
     None without heart or lungs. Along x a frame has one scale, so that the ratio is also that of the original pixels.
     """
-    (right, left), heart = (boxes["right"], boxes["left"]), boxes["heart"]
-    thorax = max(right[2], left[2]) - min(right[0], left[0])
+    (right_lung, left_lung), heart = (boxes["right"], boxes["left"]), boxes["heart"]
+    thorax = max(right_lung[2], left_lung[2]) - min(right_lung[0], left_lung[0])
     return (heart[2] - heart[0]) / thorax if thorax > 0 and heart[2] > heart[0] else None
 
 
@@ -33,12 +33,12 @@ def unusable(boxes: Mapping[str, Box], most_iou: float) -> Stop | None:
 
     ``most_iou``: largest IoU of the lungs' boxes. The right lung lies on the picture's left.
     """
-    right, left, heart = (np.array(boxes[organ], float) for organ in ORGANS)
-    if right[2] <= right[0] or left[2] <= left[0]:
+    right_lung, left_lung, heart = (np.array(boxes[organ], float) for organ in ORGANS)
+    if right_lung[2] <= right_lung[0] or left_lung[2] <= left_lung[0]:
         return Stop("no_lungs", "a lung's mask is empty")
     if heart[2] <= heart[0]:
         return Stop("no_heart")
-    if right[0] + right[2] >= left[0] + left[2]:
+    if right_lung[0] + right_lung[2] >= left_lung[0] + left_lung[2]:
         return Stop("lungs_overlap", "the right lung's box is not on the picture's left")
-    iou = float(box_iou(right[None], left[None])[0, 0])
+    iou = float(box_iou(right_lung[None], left_lung[None])[0, 0])
     return Stop("lungs_overlap", f"IoU of the lungs' boxes {iou:.3f} > {most_iou:g}") if iou > most_iou else None

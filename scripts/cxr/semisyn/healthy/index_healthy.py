@@ -27,15 +27,15 @@ def run(
 
     ``excluded``: the ledger of all shards.
     """
-    found = pl.concat([read_table(path) for path in ([shards] if isinstance(shards, str) else shards)])
-    write_table(images, found.sort("image_id"), HEALTHY)
+    healthy_images = pl.concat([read_table(path) for path in ([shards] if isinstance(shards, str) else shards)])
+    write_table(images, healthy_images.sort("image_id"), HEALTHY)
     stopped = read_table(excluded).select("stage", "reason").iter_rows()
     paper = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))["healthy_images"]
-    told = int((found["position"] == "").sum())
-    table = counted(stopped, len(found), words(options, told), paper)
+    num_unknown = int((healthy_images["position"] == "").sum())
+    table = counted(stopped, len(healthy_images), words(options, num_unknown), paper)
     write_table(funnel, table, FUNNEL)
-    log.info("healthy: %d of %d images", len(found), table["in"][0])
-    if not len(found):
+    log.info("healthy: %d of %d images", len(healthy_images), table["in"][0])
+    if not len(healthy_images):
         log.warning("healthy: no image is left, so nothing can be placed: %s shows where they went", Path(funnel).name)
 
 
@@ -74,11 +74,11 @@ def counted(stopped: Iterable[tuple[str, str]], healthy: int, sentences: Mapping
     reasons: dict[str, Counter[str]] = {name: Counter() for name in CRITERIA}
     for stage, reason in stopped:
         reasons[criterion(stage, reason)][reason] += 1
-    left = healthy + sum(counts.total() for counts in reasons.values())
+    num_remaining = healthy + sum(counts.total() for counts in reasons.values())
     rows = []
     for name, counts in reasons.items():
-        told = ", ".join(f"{reason} {number}" for reason, number in sorted(counts.items()))
-        rows.append((sentences[name], left, left - counts.total(), told, None))
-        left -= counts.total()
+        reason_counts = ", ".join(f"{reason} {number}" for reason, number in sorted(counts.items()))
+        rows.append((sentences[name], num_remaining, num_remaining - counts.total(), reason_counts, None))
+        num_remaining -= counts.total()
     rows.append(("healthy", healthy, healthy, "", paper))
     return pl.DataFrame(rows, schema=schema(FUNNEL), orient="row")

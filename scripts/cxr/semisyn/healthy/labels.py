@@ -68,8 +68,8 @@ class TableLabels:
         reason = judged(label[NO_FINDING], label[DEVICES], devices).fill_null("")
         self.key = key
         # a study told twice is no trouble if both rows say the same
-        told = table.select(row=row, reason=reason).group_by("row").agg(pl.col("reason").unique().sort())
-        self.told: dict[str, list[str]] = dict(told.iter_rows())
+        reason_table = table.select(row=row, reason=reason).group_by("row").agg(pl.col("reason").unique().sort())
+        self.told: dict[str, list[str]] = dict(reason_table.iter_rows())
 
     def stop(self, image: Mapping[str, str]) -> Stop | None:
         """See :class:`Labels`."""
@@ -113,7 +113,7 @@ class ReportLabels:
             return Stop("not_labelled", "the report only compares with an earlier image")
         if any(word["finding"] for word in line["unknown_words"]):
             return Stop("not_labelled", "a sentence that may hold a finding was not understood")
-        if any(told["presence"] == "positive" for told in (*line["tuples"], *line["other_tuples"])):
+        if any(statement["presence"] == "positive" for statement in (*line["tuples"], *line["other_tuples"])):
             return Stop("has_finding")
         if not self.any_device and self.words.device_in(line["sentences"]):
             return Stop("has_device")
@@ -139,5 +139,5 @@ class Words:
 @cache
 def read_words() -> Words:
     """Return the words of the resource."""
-    told = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
-    return Words(devices(told), re.compile(rf"\b(?:{any_of(told['normal'])})\b"))
+    entries = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
+    return Words(devices(entries), re.compile(rf"\b(?:{any_of(entries['normal'])})\b"))

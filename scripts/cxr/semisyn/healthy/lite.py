@@ -33,9 +33,11 @@ class LiteClassifier:
     boxes tell more than the strongest of them.
     """
 
-    def __init__(self, own: Mapping[str, float], files: Mapping[str, str]):
-        self.thresholds = {finding: own["opacity" if finding == "opacity" else "others"] for finding in CLASSES}
-        self.most_ctr, self.most_ctr_ap = own["ctr"], own["ctr_ap"]
+    def __init__(self, engine_settings: Mapping[str, float], files: Mapping[str, str]):
+        self.thresholds = {
+            finding: engine_settings["opacity" if finding == "opacity" else "others"] for finding in CLASSES
+        }
+        self.most_ctr, self.most_ctr_ap = engine_settings["ctr"], engine_settings["ctr_ap"]
         boxes = read_table(files["boxes"])
         self.found = {image: table for (image,), table in boxes.partition_by("image_id", as_dict=True).items()}
         failed = read_table(files["boxes_excluded"]).select("image_id", "reason", "detail")

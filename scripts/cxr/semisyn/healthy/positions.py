@@ -53,12 +53,12 @@ def from_tables(images: pl.DataFrame, metadata: str | Path | None) -> Mapping[st
 
     ``images``: the cohort's table of images. Raises UserError for a metadata table that cannot be read.
     """
-    told: dict[str, str] = {}
+    text_by_image: dict[str, str] = {}
     if MANIFEST in images.columns:
-        told |= dict(images.select("image_id", MANIFEST).iter_rows())
+        text_by_image |= dict(images.select("image_id", MANIFEST).iter_rows())
     if metadata:
         table = read_frame(metadata, "cohort.tables", ("dicom_id", METADATA), ids=("dicom_id",))
         if METADATA in table.columns:
-            told |= dict(table.select("dicom_id", METADATA).iter_rows())
-    kinds = {text: position(text or "") for text in set(told.values())}
-    return {image: kinds[text] for image, text in told.items() if kinds[text]}
+            text_by_image |= dict(table.select("dicom_id", METADATA).iter_rows())
+    kinds = {text: position(text or "") for text in set(text_by_image.values())}
+    return {image: kinds[text] for image, text in text_by_image.items() if kinds[text]}

@@ -14,12 +14,14 @@ def reserved(references: Mapping[str, Mapping], images: pl.DataFrame, patients: 
     ones among them; ``patients``: all films of a reference's patients, else only its own images. Raises UserError for a
     file that cannot be read.
     """
-    found: dict[str, str] = {}
-    for name, told in references.items():
+    reference_by_image: dict[str, str] = {}
+    for name, settings in references.items():
         key = f"semisyn.references.{name}.path"
-        named = {image_name(told["image_id"], image) for image in read(key, told["path"], told["format"]).seen}
-        own = images.filter(pl.col("image_id").is_in(sorted(named)))
+        image_ids = {
+            image_name(settings["image_id"], image) for image in read(key, settings["path"], settings["format"]).seen
+        }
+        reserved_images = images.filter(pl.col("image_id").is_in(sorted(image_ids)))
         if patients:
-            own = images.join(own.select("subject_id").unique(), on="subject_id", how="semi")
-        found = dict.fromkeys(own["image_id"], name) | found
-    return found
+            reserved_images = images.join(reserved_images.select("subject_id").unique(), on="subject_id", how="semi")
+        reference_by_image = dict.fromkeys(reserved_images["image_id"], name) | reference_by_image
+    return reference_by_image

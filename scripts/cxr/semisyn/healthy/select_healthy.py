@@ -50,9 +50,9 @@ class Screen:
             return early
         if image["view"] not in self.options.views:
             return Stop("not_pa", image["view"] or "unknown")
-        told = self.position(image)
-        if told not in self.options.positions and (told or self.exclude_unknown):
-            return Stop("not_erect", told or "not told")
+        position = self.position(image)
+        if position not in self.options.positions and (position or self.exclude_unknown):
+            return Stop("not_erect", position or "not told")
         if name in self.reserved:
             return Stop("in_reference", self.reserved[name])
         if image["split"] not in self.options.splits:
@@ -69,8 +69,8 @@ class Screen:
             scores = self.classifier.scores(image["image_id"], lambda: self.picture(image["image_id"]))
         except NotScored as error:
             return error.stop
-        if found := self.classifier.positive(scores, ctr, image["view"]):
-            return Stop("classifier_positive", found)
+        if positive_findings := self.classifier.positive(scores, ctr, image["view"]):
+            return Stop("classifier_positive", positive_findings)
         if boxes is None:
             return self.stopped["organs"][image["image_id"]]
         return anatomy.unusable(boxes, self.options.max_lung_iou) or self._row(image, boxes, ctr, scores)
@@ -106,8 +106,8 @@ def run_shard(
     """
     rows = read_table(cohort).sort("image_id").to_dicts()
     listed = read_table(images)
-    known = {row["image_id"] for row in rows}
-    held = reserved(options.references, listed, options.exclude_patients)
+    image_ids = {row["image_id"] for row in rows}
+    reference_by_image = reserved(options.references, listed, options.exclude_patients)
     metadata = files.get("metadata")
     with Shard(frames) as pictures, Shard(organs) as masks:
 
@@ -118,8 +118,8 @@ def run_shard(
             options=options,
             stopped={stage: _stopped(stage, path) for stage, path in
                      (("frames", frames_excluded), ("organs", organs_excluded))},
-            positions=positions.from_tables(listed.filter(pl.col("image_id").is_in(sorted(known))), metadata),
-            reserved=held,
+            positions=positions.from_tables(listed.filter(pl.col("image_id").is_in(sorted(image_ids))), metadata),
+            reserved=reference_by_image,
             exclude_unknown=options.unknown_position == "exclude"
             or (options.unknown_position == "auto" and metadata is not None),
             labels=_labels(options, files),
@@ -128,20 +128,20 @@ def run_shard(
             picture=lambda name: pictures.get("image", name),
         )  # fmt: skip
         ledger = Ledger(STAGE)
-        kept = [row | {"shard": shard} for row in _accepted(ledger, rows, screen)]
-        ledger.finish(excluded, known)
-    write_table(output, pl.DataFrame(kept, schema=SCHEMA), HEALTHY)
+        healthy_rows = [row | {"shard": shard} for row in _accepted(ledger, rows, screen)]
+        ledger.finish(excluded, image_ids)
+    write_table(output, pl.DataFrame(healthy_rows, schema=SCHEMA), HEALTHY)
 
 
 def _accepted(ledger: Ledger, rows: list[dict], screen: Screen) -> Iterator[dict]:
     for image in progress(rows, len(rows), "healthy"):
-        found = screen.judge(image)
-        if isinstance(found, Stop):
-            ledger.exclude(image["image_id"], image["study_id"], found.reason, found.detail)
-            ledger.excluded[-1]["stage"] = found.stage
+        verdict = screen.judge(image)
+        if isinstance(verdict, Stop):
+            ledger.exclude(image["image_id"], image["study_id"], verdict.reason, verdict.detail)
+            ledger.excluded[-1]["stage"] = verdict.stage
         else:
             ledger.accept(image["image_id"])
-            yield found
+            yield verdict
 
 
 def _stopped(stage: str, path: str | Path) -> dict[str, Stop]:

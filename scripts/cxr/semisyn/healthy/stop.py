@@ -36,5 +36,5 @@ def criterion(stage: str, reason: str) -> str:
     """Return the criterion of a row of the ledger. Raises KeyError for a reason that is none of this stage's."""
     if stage != STAGE:
         return EARLIER[stage]
-    owners = {own: name for name, reasons in CRITERIA.items() for own in reasons}
+    owners = {code: name for name, reasons in CRITERIA.items() for code in reasons}
     return owners[reason]

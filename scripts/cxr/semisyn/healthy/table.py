@@ -21,15 +21,19 @@ class TableClassifier:
 
     def __init__(self, path: str | Path, threshold: float):
         table = read_frame(path, KEY, ("image_id", *FINDINGS), ids=("image_id",))
-        known = {folded(name): finding for finding, shown in FINDINGS.items() for name in (finding, shown)}
-        named = {known[folded(name)]: name for name in table.columns if folded(name) in known}
+        finding_by_name = {folded(name): finding for finding, label in FINDINGS.items() for name in (finding, label)}
+        column_by_finding = {
+            finding_by_name[folded(name)]: name for name in table.columns if folded(name) in finding_by_name
+        }
         require(table.columns, ("image_id",), path, KEY)
-        if not named:
+        if not column_by_finding:
             raise UserError(f"{KEY}: {path} has no column of a finding: add one of {', '.join(FINDINGS)}")
-        self.findings = tuple(finding for finding in FINDINGS if finding in named)
+        self.findings = tuple(finding for finding in FINDINGS if finding in column_by_finding)
         self.threshold = threshold
         self.rows: dict[str, list[tuple[str, ...]]] = {}
-        for image, *cells in table.select("image_id", *(named[finding] for finding in self.findings)).iter_rows():
+        for image, *cells in table.select(
+            "image_id", *(column_by_finding[finding] for finding in self.findings)
+        ).iter_rows():
             self.rows.setdefault(image, []).append(tuple(cells))
 
     def scores(self, image_id: str, picture: Picture) -> dict[str, float]:
@@ -39,10 +43,10 @@ class TableClassifier:
             raise NotScored(Stop("not_labelled", "the table of scores has no row of it"))
         if len(rows) > 1:
             raise NotScored(Stop("not_labelled", "rows of the table of scores contradict each other"))
-        (found,) = rows
-        if None in found:
+        (values,) = rows
+        if None in values:
             raise NotScored(Stop("not_labelled", "a score is no number from 0 to 1"))
-        return dict(zip(self.findings, found, strict=True))
+        return dict(zip(self.findings, values, strict=True))
 
     def positive(self, scores: Mapping[str, float], ctr: float | None, view: str) -> str:
         """See :class:`cxr.semisyn.healthy.engine.Classifier`."""

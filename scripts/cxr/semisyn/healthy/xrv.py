@@ -21,14 +21,14 @@ class XrvClassifier:
 
     def __init__(self, net: DenseNet121, outputs: Mapping[str, Mapping], threshold: float):
         self.net, self.threshold = net.eval(), threshold
-        self.points = torch.tensor([told["point"] for told in outputs.values()])
-        self.places = {told["finding"]: place for place, told in enumerate(outputs.values()) if "finding" in told}
+        self.points = torch.tensor([output["point"] for output in outputs.values()])
+        self.places = {output["finding"]: place for place, output in enumerate(outputs.values()) if "finding" in output}
 
     def scores(self, image_id: str, picture: Picture) -> dict[str, float]:
         """See :class:`cxr.semisyn.healthy.engine.Classifier`."""
         with torch.inference_mode():
-            found = normalised(torch.sigmoid(self.net(prepared(picture()))), self.points)[0]
-        return {finding: float(found[place]) for finding, place in self.places.items()}
+            scores = normalised(torch.sigmoid(self.net(prepared(picture()))), self.points)[0]
+        return {finding: float(scores[place]) for finding, place in self.places.items()}
 
     def positive(self, scores: Mapping[str, float], ctr: float | None, view: str) -> str:
         """See :class:`cxr.semisyn.healthy.engine.Classifier`."""

@@ -66,13 +66,13 @@ def run_shard(
     chests = chests_of(read_table(healthy).filter(pl.col("image_id").is_in(jobs["image_id"].implode())), frames)
     ledger = Ledger("semisyn_placement")
     rows: list[tuple] = []
-    for (name,), of in sorted(jobs.group_by("finding")):
-        asked = [
+    for (name,), part in sorted(jobs.group_by("finding")):
+        finding_jobs = [
             Job(job, image, index, prompt, chests[image][1])
-            for job, image, index, prompt in of.select("job_id", "image_id", "index", "prompt").iter_rows()
+            for job, image, index, prompt in part.select("job_id", "image_id", "index", "prompt").iter_rows()
         ]
-        for first in range(0, len(asked), BATCH):
-            for job, boxes in place(catalogue.findings[name], asked[first : first + BATCH], catalogue, options):
+        for first in range(0, len(finding_jobs), BATCH):
+            for job, boxes in place(catalogue.findings[name], finding_jobs[first : first + BATCH], catalogue, options):
                 if boxes:
                     ledger.accept(job.job_id)
                     rows += boxes
@@ -90,15 +90,17 @@ def _why(job: Job, catalogue: Catalogue) -> str:
 
 def chests_of(healthy: pl.DataFrame, frames: str) -> dict[str, tuple[str, tuple]]:
     """Return {image: (its study, its boxes right, left, heart, picture)}; each box is float64 (4,) in frame pixels."""
-    found = {}
-    with Shard(frames) as held:
+    chests = {}
+    with Shard(frames) as frame_shard:
         for row in healthy.iter_rows(named=True):
             boxes = (np.array([row[f"{organ}_{corner}"] for corner in CORNERS], np.float64) for organ in ORGANS)
-            rows, columns = held.get("original_shape", row["image_id"])
+            rows, columns = frame_shard.get("original_shape", row["image_id"])
             extent = np.array([0.0, 0.0, columns, rows])
-            picture = boxes_to_frame(extent, held.get("to_original", row["image_id"])).ravel().clip(0.0, FRAME_SIZE)
-            found[row["image_id"]] = row["study_id"], (*boxes, picture)
-    return found
+            picture = (
+                boxes_to_frame(extent, frame_shard.get("to_original", row["image_id"])).ravel().clip(0.0, FRAME_SIZE)
+            )
+            chests[row["image_id"]] = row["study_id"], (*boxes, picture)
+    return chests
 
 
 def place(
@@ -114,18 +116,22 @@ def place(
 def _in_lungs(
     finding: Finding, jobs: Sequence[Job], draws: Sequence, catalogue: Catalogue, options: PlacementOptions
 ) -> list[list[tuple]]:
-    wanted = []
+    placements = []
     unsided = options.unsided.get(finding.name, "one")
     read = {prompt: parse(prompt, catalogue.parser) for prompt in {job.prompt for job in jobs}}
     for number, (job, (_, coin, _)) in enumerate(zip(jobs, draws, strict=True)):
-        named, zone = read[job.prompt]
-        wanted += [(number, side, *bounds_of(zone, side, catalogue)) for side in sides_of(named, unsided, coin)]
-    numbers, sides, zones, bounds = zip(*wanted, strict=True)
-    which = np.array([SIDES.index(side) for side in sides])
+        prompt_side, zone = read[job.prompt]
+        placements += [
+            (number, side, *bounds_of(zone, side, catalogue)) for side in sides_of(prompt_side, unsided, coin)
+        ]
+    numbers, sides, zones, bounds = zip(*placements, strict=True)
+    side_indices = np.array([SIDES.index(side) for side in sides])
     boxes = np.array([jobs[number].chest for number in numbers])
-    places = Places(boxes[np.arange(len(which)), which], boxes[:, 3], boxes[:, 2], which == 1, np.array(bounds))
-    uniforms = np.stack([draws[number][2][:, side] for number, side in zip(numbers, which, strict=True)])
-    drawn = draw_boxes(
+    places = Places(
+        boxes[np.arange(len(side_indices)), side_indices], boxes[:, 3], boxes[:, 2], side_indices == 1, np.array(bounds)
+    )
+    uniforms = np.stack([draws[number][2][:, side] for number, side in zip(numbers, side_indices, strict=True)])
+    placed_boxes = draw_boxes(
         finding.prior,
         places,
         uniforms,
@@ -135,7 +141,13 @@ def _in_lungs(
     )
     rows: list[list[tuple]] = [[] for _ in jobs]
     lost = set()
-    cells = zip(drawn.percent.tolist(), drawn.boxes.tolist(), drawn.mass.tolist(), drawn.tries.tolist(), strict=True)
+    cells = zip(
+        placed_boxes.percent.tolist(),
+        placed_boxes.boxes.tolist(),
+        placed_boxes.mass.tolist(),
+        placed_boxes.tries.tolist(),
+        strict=True,
+    )
     for number, side, zone, (percent, box, mass, tries) in zip(numbers, sides, zones, cells, strict=True):
         job = jobs[number]
         rows[number].append(
@@ -143,7 +155,7 @@ def _in_lungs(
         )
         if not tries:
             lost.add(number)
-    return [[] if number in lost else found for number, found in enumerate(rows)]
+    return [[] if number in lost else job_rows for number, job_rows in enumerate(rows)]
 
 
 def _hearts(
@@ -152,8 +164,14 @@ def _hearts(
     boxes = np.array([job.chest for job in jobs])
     uniforms = np.stack([numbers[:, 0, 0] for _, _, numbers in draws])
     chests = Chests(*(boxes[:, part] for part in range(4)))
-    drawn = draw_hearts(finding.prior, chests, uniforms, step=options.ctr_step, min_mass=options.min_mass)
-    cells = zip(drawn.boxes.tolist(), drawn.mass.tolist(), drawn.tries.tolist(), drawn.ratios.tolist(), strict=True)
+    enlarged_hearts = draw_hearts(finding.prior, chests, uniforms, step=options.ctr_step, min_mass=options.min_mass)
+    cells = zip(
+        enlarged_hearts.boxes.tolist(),
+        enlarged_hearts.mass.tolist(),
+        enlarged_hearts.tries.tolist(),
+        enlarged_hearts.ratios.tolist(),
+        strict=True,
+    )
     none = (None,) * 4
     return [
         [(job.job_id, job.image_id, finding.name, "", "", *none, *box, None, mass, tries, *ratios)] if tries else []

@@ -61,20 +61,20 @@ def run_plan(*, healthy: str, plan: str, options: PlanOptions, findings_file: st
 
 def overuse(num_healthy: int, options: PlanOptions) -> str:
     """Return why the images that are asked for cannot be made from a pool of healthy images; "" if they can."""
-    allowed, asked = allowed_images(num_healthy, options.most_per_image, options.spare), options.fixed
+    allowed, quota = allowed_images(num_healthy, options.most_per_image, options.spare), options.fixed
     remedy = "give more healthy X-rays or raise semisyn.placement.most_per_image"
     if not allowed:
         return (
             f"{counted(num_healthy, 'X-ray is', 'X-rays are')} healthy, too few to put a finding into: {remedy}; "
             "results/semisyn/healthy/funnel.tsv tells which criterion excluded the others"
         )
-    if asked is None or asked <= allowed:
+    if quota is None or quota <= allowed:
         return ""
-    uses = math.ceil(num_jobs(asked, options.spare) / num_healthy)
+    uses = math.ceil(num_jobs(quota, options.spare) / num_healthy)
     key = "semisyn.dataset.per_finding" if options.per_finding else "semisyn.dataset.sizes"
     pool = counted(num_healthy, "healthy X-ray", "healthy X-rays")
     return (
-        f"{key} asks for {asked} images of each finding, so each of {pool} would be used up to {uses} times for each, "
+        f"{key} asks for {quota} images of each finding, so each of {pool} would be used up to {uses} times for each, "
         f"more than semisyn.placement.most_per_image {options.most_per_image}: ask for {allowed} or less, {remedy}"
     )
 
@@ -98,15 +98,15 @@ def images_asked(num_healthy: int, options: PlanOptions) -> int:
 
 def plan_jobs(shards: dict[str, str], catalogue: Catalogue, options: PlanOptions) -> list[tuple]:
     """Return one row of :data:`PLAN` for each job. ``shards``: {healthy image: its shard}."""
-    asked = images_asked(len(shards), options) if shards else 0
+    quota = images_asked(len(shards), options) if shards else 0
     jobs, lacking = [], 0
     for name in options.findings:
         finding = catalogue.findings[name]
-        for index, image in enumerate(images_of(list(shards), name, num_jobs(asked, options.spare), options.seed)):
+        for index, image in enumerate(images_of(list(shards), name, num_jobs(quota, options.spare), options.seed)):
             prompt = draw_prompt(finding.prompts, job_draws(options.seed, name, index, 0)[0])
             lacking += any(re.search(pattern, prompt.lower()) for pattern in catalogue.parser.lacking)
             where = (job_id(name, index), name, index, image, shards[image])
-            jobs.append((*where, prompt, finding.label, index >= asked, index < options.samples))
+            jobs.append((*where, prompt, finding.label, index >= quota, index < options.samples))
     if lacking:
         log.info("%d prompts name a lobe that the lung lacks: a zone takes its place", lacking)
     return jobs
@@ -119,9 +119,11 @@ def job_id(finding: str, index: int) -> str:
 
 def images_of(images: list[str], finding: str, count: int, seed: int) -> list[str]:
     """Return the image of each of ``count`` jobs: all images in one order, then all in another, and so on."""
-    found: list[str] = []
+    job_images: list[str] = []
     rounds = 0
-    while len(found) < count:
-        found += [image for _, image in sorted((stable_hash(seed, finding, rounds, image), image) for image in images)]
+    while len(job_images) < count:
+        job_images += [
+            image for _, image in sorted((stable_hash(seed, finding, rounds, image), image) for image in images)
+        ]
         rounds += 1
-    return found[:count]
+    return job_images[:count]

@@ -47,35 +47,35 @@ def run_chart(
     table = read_table(samples).filter(left_out="")
     counts = read_table(fits).group_by("finding").agg(pl.col("n").max())
     boxes = dict(counts.iter_rows())
-    found = {name: catalogue.findings[name] for name in options.findings}
-    save(draw(found, table, boxes, options.seed), figure, options.dpi)
+    findings = {name: catalogue.findings[name] for name in options.findings}
+    save(draw(findings, table, boxes, options.seed), figure, options.dpi)
 
 
-def draw(found: Mapping[str, Finding], samples: pl.DataFrame, counts: Mapping[str, int], seed: int) -> Figure:
+def draw(findings: Mapping[str, Finding], samples: pl.DataFrame, counts: Mapping[str, int], seed: int) -> Figure:
     """Return the figure: one row for each finding, with boxes on a lung and a panel for each number.
 
     ``samples``: those that the fit used; ``counts``: {finding: people's boxes}.
     """
-    figure = Figure(figsize=(15, 1 + 2.6 * len(found)), layout="constrained")
-    grid = figure.subplots(len(found), 1 + len(PARTS), squeeze=False)
-    for row, (name, finding) in zip(grid, found.items(), strict=True):
-        of = samples.filter(finding=name)
+    figure = Figure(figsize=(15, 1 + 2.6 * len(findings)), layout="constrained")
+    grid = figure.subplots(len(findings), 1 + len(PARTS), squeeze=False)
+    for row, (name, finding) in zip(grid, findings.items(), strict=True):
+        finding_samples = samples.filter(finding=name)
         origin = {"paper": "the paper's prior", "file": "your prior"}.get(finding.prior.origin, "fitted prior")
         boxes = f"\n{counts[name]} boxes" if counts.get(name) else ""
         row[0].set_ylabel(f"{finding.label}\n{origin}{boxes}", fontweight="bold", fontsize=9)
         if finding.prior.placement == "heart":
-            _density(row[1], RATIO, finding.prior.laws[RATIO], of, None)
+            _density(row[1], RATIO, finding.prior.laws[RATIO], finding_samples, None)
             row[1].axvline(finding.prior.minimum[0], color=GREY, linestyle=":", label="least")
             row[1].legend(fontsize=7, frameon=False)
             for axes in (row[0], *row[2:]):
                 _empty(axes)
             continue
-        drawn = placed(finding, seed)
-        _boxes(row[0], drawn.boxes[drawn.tries > 0][:SHOWN])
+        placed_boxes = placed(finding, seed)
+        _boxes(row[0], placed_boxes.boxes[placed_boxes.tries > 0][:SHOWN])
         for column, (axes, number) in enumerate(zip(row[1:], PARTS, strict=True)):
             pair, single, place = PARTS[number]
             law = finding.prior.laws.get(single) or margin(finding.prior.laws[pair], place)
-            _density(axes, number, law, of, drawn.percent[drawn.tries > 0, column])
+            _density(axes, number, law, finding_samples, placed_boxes.percent[placed_boxes.tries > 0, column])
     return figure
 
 
@@ -113,7 +113,7 @@ def _boxes(axes: Axes, boxes: np.ndarray) -> None:
     axes.set_xlabel("lateral → medial", fontsize=8)
 
 
-def _density(axes: Axes, number: str, law: Law, samples: pl.DataFrame, drawn: np.ndarray | None) -> None:
+def _density(axes: Axes, number: str, law: Law, samples: pl.DataFrame, placed_values: np.ndarray | None) -> None:
     """Draw the density of a law, and what is left of it as placed (N,), over the histogram of the samples."""
     values = samples["ctr" if number == RATIO else number].drop_nulls().to_numpy()
     x = np.linspace(*LIMITS[number], 400)
@@ -123,8 +123,8 @@ def _density(axes: Axes, number: str, law: Law, samples: pl.DataFrame, drawn: np
         axes.axvline(law.parameters["value"], color=ORANGE, linewidth=2, label="constant")
     else:
         axes.plot(x, frozen(law).pdf(x), color=ORANGE, linewidth=2, label=f"prior ({law.family})")
-    if drawn is not None and law.family != CONSTANT:
-        axes.hist(drawn, bins=30, density=True, histtype="step", color=BLUE, linewidth=1, label="as placed")
+    if placed_values is not None and law.family != CONSTANT:
+        axes.hist(placed_values, bins=30, density=True, histtype="step", color=BLUE, linewidth=1, label="as placed")
     axes.set_xlim(*LIMITS[number])
     axes.set_yticks([])
     axes.set_title(TITLES[number], fontsize=9)

@@ -50,20 +50,20 @@ def fit_single(values: np.ndarray, families: Sequence[str], bins: int) -> list[t
 
     A family whose fit fails, or gives no number, is left out.
     """
-    found = []
+    fits = []
     for family in families:
-        of = getattr(stats, family)
+        distribution = getattr(stats, family)
         names = (*SHAPES[family], "loc", "scale")
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
             try:
-                parameters = dict(zip(names, map(float, of.fit(values)), strict=True))
-                law, rss = law_of({"family": family} | parameters), rss_of(of(**parameters), values, bins)
+                parameters = dict(zip(names, map(float, distribution.fit(values)), strict=True))
+                law, rss = law_of({"family": family} | parameters), rss_of(distribution(**parameters), values, bins)
             except (Fault, stats.FitError, ValueError, RuntimeError, FloatingPointError):
                 continue
         if math.isfinite(rss):
-            found.append((law, rss))
-    return sorted(found, key=lambda pair: pair[1])
+            fits.append((law, rss))
+    return sorted(fits, key=lambda pair: pair[1])
 
 
 def fit_pair(values: np.ndarray) -> Law:
@@ -99,19 +99,25 @@ def fit_truncated(values: np.ndarray, low: np.ndarray, high: np.ndarray) -> Law:
     root = np.linalg.cholesky(np.array(start.parameters["sigma"]))
     first = np.array([*start.parameters["mu"], math.log(root[0, 0]), root[1, 0], math.log(root[1, 1])])
     options = {"maxiter": 1000, "xatol": 1e-3, "fatol": 1e-3}
-    found = optimize.minimize(loss, first, method="Nelder-Mead", options=options)
-    return law_of(law_at(found.x)[0].plain())
+    optimum = optimize.minimize(loss, first, method="Nelder-Mead", options=options)
+    return law_of(law_at(optimum.x)[0].plain())
 
 
 def fit_element(
-    element: str, samples: np.ndarray, now: Mapping[str, Law], *, alpha: float, bins: int, families: Sequence[str]
+    element: str,
+    samples: np.ndarray,
+    present_laws: Mapping[str, Law],
+    *,
+    alpha: float,
+    bins: int,
+    families: Sequence[str],
 ) -> list[Fit]:
     """Return the fits of centre or size to samples (N, 2): of two dimensions where the numbers depend on each other.
 
-    ``now``: the present laws; a number that they hold constant stays so, and the other is fitted alone.
+    ``present_laws``: the present laws; a number that they hold constant stays so, and the other is fitted alone.
     """
     singles = SINGLES[element]
-    fixed = [name for name in singles if name in now and now[name].family == CONSTANT]
+    fixed = [name for name in singles if name in present_laws and present_laws[name].family == CONSTANT]
     p = None if fixed else spearman(samples[:, 0], samples[:, 1])
     positive = samples[(samples > 0).all(axis=1)]
     if p is not None and p < alpha and len(positive) > 2:
@@ -122,7 +128,7 @@ def fit_element(
     fits = []
     for number, name in enumerate(singles):
         if name in fixed:
-            fits.append(Fit(name, now[name], len(samples), None, None, True))
+            fits.append(Fit(name, present_laws[name], len(samples), None, None, True))
         else:
             fits += _best_first(name, samples[:, number], p, bins, families)
     return fits
@@ -144,12 +150,14 @@ def fit_prior(
     law of two dimensions to the sizes as they are; ``placed`` finds the law that gives these sizes once the placement
     has limited its draws (:func:`fit_truncated`).
     """
-    how = {"bins": bins, "families": families}
+    keywords = {"bins": bins, "families": families}
     if prior.placement == "heart":
         fits = _best_first(RATIO, samples[RATIO], None, bins, families)
         return _fitted(prior, fits, [samples[RATIO].min()], prior.overshoot), fits
-    pairs = {element: np.stack([samples[one] for one in NUMBERS[element]], axis=1) for element in SINGLES}
-    fits = [fit for name, held in pairs.items() for fit in fit_element(name, held, prior.laws, alpha=alpha, **how)]
+    pairs = {element: np.stack([samples[number] for number in NUMBERS[element]], axis=1) for element in SINGLES}
+    fits = [
+        fit for name, values in pairs.items() for fit in fit_element(name, values, prior.laws, alpha=alpha, **keywords)
+    ]
     new = _fitted(prior, fits, pairs["size"].min(axis=0), _overshoot(pairs, overshoot_percentile))
     if sizes == "placed" and "size" in new.laws:
         low, high = size_bounds(new, pairs["center"], np.tile(new.overshoot, (len(pairs["center"]), 1)), "repo")
@@ -161,18 +169,20 @@ def fit_prior(
 
 
 def _fitted(prior: Prior, fits: Sequence[Fit], smallest: Sequence[float], overshoot: Zone) -> Prior:
-    chosen = {fit.element: fit.law for fit in fits if fit.chosen}
-    laws = {name: law for element in (*SINGLES, RATIO) for name, law in _laws(element, chosen, prior.laws).items()}
+    law_by_element = {fit.element: fit.law for fit in fits if fit.chosen}
+    laws = {
+        name: law for element in (*SINGLES, RATIO) for name, law in _laws(element, law_by_element, prior.laws).items()
+    }
     minimum = tuple(float(value) for value in smallest)
     return Prior(prior.placement, laws, minimum, overshoot, prior.covers_bottom, "fit")
 
 
-def _laws(element: str, chosen: Mapping[str, Law], now: Mapping[str, Law]) -> dict[str, Law]:
+def _laws(element: str, law_by_element: Mapping[str, Law], present_laws: Mapping[str, Law]) -> dict[str, Law]:
     """Return the new laws of an element: both numbers were fitted, or it keeps the present ones."""
-    names = [element] if element in chosen or element == RATIO else SINGLES[element]
-    if all(name in chosen for name in names):
-        return {name: chosen[name] for name in names}
-    return {name: law for name, law in now.items() if name in (element, *SINGLES.get(element, ()))}
+    names = [element] if element in law_by_element or element == RATIO else SINGLES[element]
+    if all(name in law_by_element for name in names):
+        return {name: law_by_element[name] for name in names}
+    return {name: law for name, law in present_laws.items() if name in (element, *SINGLES.get(element, ()))}
 
 
 def _overshoot(pairs: Mapping[str, np.ndarray], percentile: float) -> tuple[float, float, float, float]:
@@ -180,12 +190,12 @@ def _overshoot(pairs: Mapping[str, np.ndarray], percentile: float) -> tuple[floa
     return tuple(min(0.0, float(value)) for value in np.percentile(np.hstack([low, high]), percentile, axis=0))
 
 
-def symmetry(samples: Mapping[str, np.ndarray], left: np.ndarray) -> list[tuple]:
+def symmetry(samples: Mapping[str, np.ndarray], is_left: np.ndarray) -> list[tuple]:
     """Return (element, n right, n left, distance, p) of each number; nothing where a side has no samples."""
-    if left.all() or not left.any():
+    if is_left.all() or not is_left.any():
         return []
-    found = []
+    rows = []
     for name, values in samples.items():
-        test = stats.ks_2samp(values[~left], values[left])
-        found.append((name, int((~left).sum()), int(left.sum()), float(test.statistic), float(test.pvalue)))
-    return found
+        test = stats.ks_2samp(values[~is_left], values[is_left])
+        rows.append((name, int((~is_left).sum()), int(is_left.sum()), float(test.statistic), float(test.pvalue)))
+    return rows

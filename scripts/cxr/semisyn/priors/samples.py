@@ -56,7 +56,7 @@ def to_frame(box: Box, to_original: np.ndarray) -> Box:
     return tuple(boxes_to_frame(np.array(box, np.float64), to_original).ravel().tolist())
 
 
-def fault(one: Annotation, box: Box | None, chest: Chest | None) -> str:
+def fault(region: Annotation, box: Box | None, chest: Chest | None) -> str:
     """Return why a box cannot be used; "" if it can. Its image's chest is None where the workflow has none."""
     if chest is None:
         return "no organs of its image"
@@ -64,7 +64,7 @@ def fault(one: Annotation, box: Box | None, chest: Chest | None) -> str:
         return "no box, or not a number"
     if box[0] >= box[2] or box[1] >= box[3]:
         return "no area"
-    if one.size is not None and tuple(one.size) != chest.shape:
+    if region.size is not None and tuple(region.size) != chest.shape:
         return "drawn on another size of picture"
     if box[0] >= chest.shape[1] or box[1] >= chest.shape[0] or box[2] <= 0 or box[3] <= 0:
         return "outside the picture"
@@ -82,32 +82,36 @@ class Source:
 
 
 def sample(
-    found: Iterable[Annotation], source: Source, chests: Mapping[str, Chest], placements: Mapping[str, str], far: float
+    regions: Iterable[Annotation],
+    source: Source,
+    chests: Mapping[str, Chest],
+    placements: Mapping[str, str],
+    max_outside: float,
 ) -> list[tuple]:
     """Return rows of ``columns.SAMPLES``. ``placements``: {finding: lung or heart}.
 
-    ``far``: percent of the lung's box by which the centre may lie outside it; a box beyond is left out.
+    ``max_outside``: percent of the lung's box by which the centre may lie outside it; a box beyond is left out.
     """
     names, rows, hearts = labels_of(source.format, source.classes, placements), [], set()
     none = (None,) * 4
-    for one in found:
-        name = names.get(one.label.lower())
+    for region in regions:
+        name = names.get(region.label.lower())
         if name is None:
             continue
-        image = image_name(source.image_id, one.image)
-        box, chest = corners(one), chests.get(image)
-        why = fault(one, box, chest)
+        image = image_name(source.image_id, region.image)
+        box, chest = corners(region), chests.get(image)
+        reason = fault(region, box, chest)
         if placements[name] == "heart":
             if (name, image) not in hearts:
-                why = "no organs of its image" if chest is None else "" if chest.posed else "not PA, or not erect"
-                rows.append((name, source.name, image, "", *none, None if chest is None else ratio_of(chest), why))
+                reason = "no organs of its image" if chest is None else "" if chest.posed else "not PA, or not erect"
+                rows.append((name, source.name, image, "", *none, None if chest is None else ratio_of(chest), reason))
             hearts.add((name, image))
-        elif why:
-            rows.append((name, source.name, image, "", *none, None, why))
+        elif reason:
+            rows.append((name, source.name, image, "", *none, None, reason))
         else:
-            drawn = to_frame(box, chest.to_original)
-            side = lung_of(drawn, chest)
-            numbers = percent(drawn, getattr(chest, side), side)
-            outside = not all(-far <= value <= 100 + far for value in numbers[:2])
+            frame_box = to_frame(box, chest.to_original)
+            side = lung_of(frame_box, chest)
+            numbers = percent(frame_box, getattr(chest, side), side)
+            outside = not all(-max_outside <= value <= 100 + max_outside for value in numbers[:2])
             rows.append((name, source.name, image, side, *numbers, None, "far outside the lung" if outside else ""))
     return sorted(rows, key=lambda row: tuple(str(cell) for cell in row))

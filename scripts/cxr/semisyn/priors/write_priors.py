@@ -69,29 +69,29 @@ def run(
     """
     catalogue = read_catalogue(findings_file)
     chests = read_chests(images, frames, organs) if images else {}
-    own = read_chests(own_images, [own_frames], [own_organs]) if own_images else chests
-    rows = _samples(boxes, own, catalogue, options) if options.source == "fit" else []
+    reference_chests = read_chests(own_images, [own_frames], [own_organs]) if own_images else chests
+    rows = _samples(boxes, reference_chests, catalogue, options) if options.source == "fit" else []
     table = pl.DataFrame(rows, schema=schema(SAMPLES), orient="row")
-    held, told, alike = {}, [], []
+    prior_by_finding, fit_rows, symmetry_rows = {}, [], []
     for name in options.findings:
-        prior, of = catalogue.findings[name].prior, table.filter(finding=name, left_out="")
-        held[name], more = _prior(name, prior, of, options)
-        told += more
-        if prior.placement == "lung" and len(of):
-            numbers = {one: of[one].to_numpy() for pair in NUMBERS.values() for one in pair}
-            alike += [(name, *row) for row in symmetry(numbers, (of["side"] == "left").to_numpy())]
+        prior, finding_samples = catalogue.findings[name].prior, table.filter(finding=name, left_out="")
+        prior_by_finding[name], new_rows = _prior(name, prior, finding_samples, options)
+        fit_rows += new_rows
+        if prior.placement == "lung" and len(finding_samples):
+            numbers = {number: finding_samples[number].to_numpy() for pair in NUMBERS.values() for number in pair}
+            symmetry_rows += [(name, *row) for row in symmetry(numbers, (finding_samples["side"] == "left").to_numpy())]
     bounds_of, zone_rows = _zones(zone_boxes, chests, catalogue, options)
-    _write_yaml(priors, held, bounds_of, options, catalogue)
+    _write_yaml(priors, prior_by_finding, bounds_of, options, catalogue)
     write_table(samples, table, SAMPLES)
-    write_table(fits, pl.DataFrame(told, schema=schema(FITS), orient="row"), FITS)
+    write_table(fits, pl.DataFrame(fit_rows, schema=schema(FITS), orient="row"), FITS)
     write_table(zones, pl.DataFrame(zone_rows, schema=schema(ZONES), orient="row"), ZONES)
-    write_table(symmetry_table, pl.DataFrame(alike, schema=schema(SYMMETRY), orient="row"), SYMMETRY)
+    write_table(symmetry_table, pl.DataFrame(symmetry_rows, schema=schema(SYMMETRY), orient="row"), SYMMETRY)
 
 
 def read_chests(images: str, frames: Sequence[str], organs: Sequence[str]) -> dict[str, Chest]:
     """Return {image: its chest} of all images whose organs are whole: both lungs and the heart have a box."""
     facts = {row["image_id"]: row for row in read_table(images).iter_rows(named=True)}
-    found = {}
+    chests = {}
     for frame_path, organ_path in zip(frames, organs, strict=True):
         with Shard(frame_path) as frame, Shard(organ_path) as organ:
             for name in organ.ids:
@@ -102,16 +102,16 @@ def read_chests(images: str, frames: Sequence[str], organs: Sequence[str]) -> di
                     posed = fact.get("view") == "PA" and (fact.get("position") or "Erect") == "Erect"
                     shape = tuple(int(side) for side in frame.get("original_shape", name))
                     patient = fact.get("subject_id") or name
-                    found[name] = Chest(*boxes, frame.get("to_original", name), shape, posed, patient)
-    return found
+                    chests[name] = Chest(*boxes, frame.get("to_original", name), shape, posed, patient)
+    return chests
 
 
 def _samples(boxes: str, chests: Mapping[str, Chest], catalogue: Catalogue, options: PriorsOptions) -> list[tuple]:
     key = f"semisyn.references.{options.reference}.path"
-    found = read(key, boxes, options.format).regions
+    regions = read(key, boxes, options.format).regions
     source = Source(options.reference, options.format, options.image_id, options.classes)
     placements = {name: catalogue.findings[name].prior.placement for name in options.findings}
-    rows = sample(found, source, chests, placements, options.far)
+    rows = sample(regions, source, chests, placements, options.far)
     if not rows:
         raise UserError(
             f"{key} {boxes!r} has no box of {', '.join(placements)}: map its labels in "
@@ -122,20 +122,20 @@ def _samples(boxes: str, chests: Mapping[str, Chest], catalogue: Catalogue, opti
     return rows
 
 
-def _prior(name: str, prior: Prior, of: pl.DataFrame, options: PriorsOptions) -> tuple[Prior, list[tuple]]:
+def _prior(name: str, prior: Prior, samples: pl.DataFrame, options: PriorsOptions) -> tuple[Prior, list[tuple]]:
     """Return a finding's prior, fitted where there are enough samples, and its rows of ``columns.FITS``."""
-    if options.source != "fit" or len(of) < options.min_boxes:
+    if options.source != "fit" or len(samples) < options.min_boxes:
         if options.source == "fit":
-            log.info("%s: %d samples, fewer than %d: its prior is kept", name, len(of), options.min_boxes)
+            log.info("%s: %d samples, fewer than %d: its prior is kept", name, len(samples), options.min_boxes)
         rows = [
-            (name, element, law.family, _json(law.parameters), len(of), None, None, True, prior.origin)
+            (name, element, law.family, _json(law.parameters), len(samples), None, None, True, prior.origin)
             for element, law in prior.laws.items()
         ]
         return prior, rows
     numbers = (RATIO,) if prior.placement == "heart" else sum(NUMBERS.values(), ())
     fitted, fits = fit_prior(
         prior,
-        {one: of[one].to_numpy() for one in numbers},
+        {number: samples[number].to_numpy() for number in numbers},
         alpha=options.alpha,
         bins=options.bins,
         families=options.families,
@@ -169,28 +169,28 @@ def _zones(
     """Return {side: {zone: box}} and the rows of ``columns.ZONES``."""
     fitted = {}
     if options.zones == "fit":
-        found = read("semisyn.priors.zones_table", zone_boxes, "chest_imagenome").regions
-        fitted = fit_zones(found, options.zones_image_id, chests, options.zones_percentiles, options.zones_patients)
+        regions = read("semisyn.priors.zones_table", zone_boxes, "chest_imagenome").regions
+        fitted = fit_zones(regions, options.zones_image_id, chests, options.zones_percentiles, options.zones_patients)
         log.info("%d zones fitted", len(fitted))
-    held: dict[str, dict[str, list[float]]] = {side: {} for side in SIDES}
+    zones: dict[str, dict[str, list[float]]] = {side: {} for side in SIDES}
     rows = []
     for side in SIDES:
         for zone, box in catalogue.zones[side].items():
-            known, patients = fitted.get((side, zone), (box, None))
-            held[side][zone] = list(known)
-            rows.append((side, zone, *known, patients, "paper" if patients is None else "fit"))
-    return held, rows
+            zone_box, patients = fitted.get((side, zone), (box, None))
+            zones[side][zone] = list(zone_box)
+            rows.append((side, zone, *zone_box, patients, "paper" if patients is None else "fit"))
+    return zones, rows
 
 
 def _write_yaml(
-    path: str, held: Mapping[str, Prior], zones: Mapping, options: PriorsOptions, catalogue: Catalogue
+    path: str, prior_by_finding: Mapping[str, Prior], zones: Mapping, options: PriorsOptions, catalogue: Catalogue
 ) -> None:
     """Write the priors in the layout of the resource, with where each is from."""
-    fitted = any(prior.origin == "fit" for prior in held.values()) or options.zones == "fit"
-    told = {
+    fitted = any(prior.origin == "fit" for prior in prior_by_finding.values()) or options.zones == "fit"
+    document = {
         "lungs": f"{catalogue.lungs}; fitted ones: {options.organs}" if fitted else catalogue.lungs,
-        "findings": {name: prior.plain() for name, prior in held.items()},
+        "findings": {name: prior.plain() for name, prior in prior_by_finding.items()},
         "zones": zones,
     }
     with atomic(path) as temporary:
-        temporary.write_text(yaml.safe_dump(told, sort_keys=False, allow_unicode=True, width=120), encoding="utf-8")
+        temporary.write_text(yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=120), encoding="utf-8")

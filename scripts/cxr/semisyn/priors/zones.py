@@ -29,21 +29,21 @@ LOBES = {
 
 
 def fit_zones(
-    found: Iterable[Annotation], image_id: str, chests: Mapping[str, Chest], percentiles: Sequence[float], fewest: int
+    regions: Iterable[Annotation], image_id: str, chests: Mapping[str, Chest], percentiles: Sequence[float], fewest: int
 ) -> dict[tuple[str, str], tuple[tuple[float, ...], int]]:
     """Return {(side, zone): (box in percent of the lung's box as the picture shows it, patients)}.
 
     ``percentiles``: of the lower and the upper edges; a box with fewer patients than ``fewest`` gives no zone.
     """
     edges: dict[str, list] = defaultdict(list)
-    for one in found:
-        side, box = one.label.partition(" ")[0], corners(one)
-        chest = chests.get(image_name(image_id, one.image))
-        if side in SIDES and not fault(one, box, chest):
+    for region in regions:
+        side, box = region.label.partition(" ")[0], corners(region)
+        chest = chests.get(image_name(image_id, region.image))
+        if side in SIDES and not fault(region, box, chest):
             lung = np.array(getattr(chest, side))
             size = np.tile(lung[2:] - lung[:2], 2)
             numbers = 100 * (np.array(to_frame(box, chest.to_original)) - np.tile(lung[:2], 2)) / size
-            edges[one.label.lower()].append((chest.patient, numbers))
+            edges[region.label.lower()].append((chest.patient, numbers))
     bounds = {label: _bounds(rows, percentiles) for label, rows in edges.items() if _patients(rows) >= fewest}
     zones: dict[tuple[str, str], tuple] = {}
     for side in SIDES:
@@ -56,8 +56,8 @@ def fit_zones(
                 )
         for lobe, parts in LOBES[side].items():
             if all((side, part) in zones for part in parts):
-                held = [zones[side, part] for part in parts]
-                zones[side, lobe] = _union([box for box, _ in held]), min(patients for _, patients in held)
+                part_zones = [zones[side, part] for part in parts]
+                zones[side, lobe] = _union([box for box, _ in part_zones]), min(patients for _, patients in part_zones)
     return zones
 
 
@@ -72,5 +72,5 @@ def _bounds(rows: list, percentiles: Sequence[float]) -> tuple[float, ...]:
 
 
 def _union(boxes: list[tuple]) -> tuple[float, ...]:
-    held = np.array(boxes)
-    return (*held[:, :2].min(axis=0).tolist(), *held[:, 2:].max(axis=0).tolist())
+    edges = np.array(boxes)
+    return (*edges[:, :2].min(axis=0).tolist(), *edges[:, 2:].max(axis=0).tolist())

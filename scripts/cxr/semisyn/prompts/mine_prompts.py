@@ -69,24 +69,24 @@ def run(
     """
     catalogue = read_catalogue(findings_file)
     words = vocabulary(catalogue)
-    found = mine((line for path in reports for line in _mined_sections(path)), words)
-    others, left = _of_reference(images, words, options) if reference else ([], Counter())
-    outcomes = found.left_out + left
-    told = Counter(one.finding for one in (*found.told, *others))
-    phrases = pooled(found.told, others, options.least_patients)
+    mined_reports = mine((line for path in reports for line in _mined_sections(path)), words)
+    reference_phrases, reference_left_out = _of_reference(images, words, options) if reference else ([], Counter())
+    outcomes = mined_reports.left_out + reference_left_out
+    num_by_finding = Counter(mention.finding for mention in (*mined_reports.told, *reference_phrases))
+    phrases = pooled(mined_reports.told, reference_phrases, options.least_patients)
     used = Counter()
-    for one in phrases:
-        used[one.finding] += one.reports + one.reference
-    for name in told:
-        outcomes[name, MINED], outcomes[name, FEW] = used[name], told[name] - used[name]
+    for phrase in phrases:
+        used[phrase.finding] += phrase.reports + phrase.reference
+    for name in num_by_finding:
+        outcomes[name, MINED], outcomes[name, FEW] = used[name], num_by_finding[name] - used[name]
     rows, mined = [], {}
     for name in options.findings:
-        of = [one for one in phrases if one.finding == name][: options.most]
-        if len(of) < options.least_phrases:
-            rows += [_row(Phrase(name, *one), catalogue, EMBEDDED) for one in _embedded(catalogue, name)]
+        finding_phrases = [phrase for phrase in phrases if phrase.finding == name][: options.most]
+        if len(finding_phrases) < options.least_phrases:
+            rows += [_row(Phrase(name, *fields), catalogue, EMBEDDED) for fields in _embedded(catalogue, name)]
         else:
-            mined[name] = {"prompts": {one.phrase: round(one.weight, 6) for one in of}}
-            rows += [_row(one, catalogue, MINED) for one in of]
+            mined[name] = {"prompts": {phrase.phrase: round(phrase.weight, 6) for phrase in finding_phrases}}
+            rows += [_row(phrase, catalogue, MINED) for phrase in finding_phrases]
     with atomic(prompts) as temporary:
         text = HEAD + yaml.safe_dump({"findings": mined}, sort_keys=False, allow_unicode=True, width=120)
         temporary.write_text(text, encoding="utf-8", newline="\n")
@@ -97,11 +97,11 @@ def run(
 
 def vocabulary(catalogue: Catalogue) -> Vocabulary:
     """Return the words of the resource, and those of the prompts in use."""
-    held = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
-    dropped = frozenset(held["dropped"])
+    entries = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
+    dropped = frozenset(entries["dropped"])
     texts = " ".join(text for finding in catalogue.findings.values() for text in finding.prompts).lower()
-    kept = frozenset(held["kept"]) | frozenset("".join(c if c.isalpha() else " " for c in texts).split())
-    return Vocabulary(dropped, kept - dropped)
+    allowed_words = frozenset(entries["kept"]) | frozenset("".join(c if c.isalpha() else " " for c in texts).split())
+    return Vocabulary(dropped, allowed_words - dropped)
 
 
 def _mined_sections(path: str | Path) -> Iterable[dict]:
@@ -110,25 +110,25 @@ def _mined_sections(path: str | Path) -> Iterable[dict]:
 
 def _of_reference(images: str, words: Vocabulary, options: PromptsOptions) -> tuple[list[Told], Counter]:
     """Return the phrases of a reference's images that show one finding, and what was left out."""
-    told = options.reference
-    regions, _ = read(f"semisyn.references.{told['name']}.path", told["path"], told["format"])
-    names = labels_of(told["format"], told["classes"], options.findings)
+    settings = options.reference
+    regions, _ = read(f"semisyn.references.{settings['name']}.path", settings["path"], settings["format"])
+    names = labels_of(settings["format"], settings["classes"], options.findings)
     per_image: dict[str, set[tuple[str, str]]] = {}
-    for one in regions:
-        image = image_name(told["image_id"], one.image)
-        if (finding := names.get(one.label.lower())) and one.phrase:
-            per_image.setdefault(image, set()).add((finding, one.phrase))
+    for region in regions:
+        image = image_name(settings["image_id"], region.image)
+        if (finding := names.get(region.label.lower())) and region.phrase:
+            per_image.setdefault(image, set()).add((finding, region.phrase))
     patient = patients_of(per_image, [read_table(images)])
-    found, left = [], Counter()
+    mentions, left_out = [], Counter()
     for image, pairs in sorted(per_image.items()):
         several = len({finding for finding, _ in pairs}) > 1
         for finding, text in sorted(pairs):
             phrase = None if several else words.phrase(text)
             if phrase is None:
-                left[finding, SEVERAL if several else WORDS] += 1
+                left_out[finding, SEVERAL if several else WORDS] += 1
             else:
-                found.append(Told(finding, phrase, patient[image]))
-    return found, left
+                mentions.append(Told(finding, phrase, patient[image]))
+    return mentions, left_out
 
 
 def _embedded(catalogue: Catalogue, name: str) -> list[tuple]:
@@ -137,6 +137,16 @@ def _embedded(catalogue: Catalogue, name: str) -> list[tuple]:
     return [(text, 0, 0, 0, weight / total) for text, weight in prompts.items()]
 
 
-def _row(one: Phrase, catalogue: Catalogue, origin: str) -> tuple:
-    side, zone = parse(one.phrase, catalogue.parser)
-    return (one.finding, one.phrase, one.weight, side, zone, one.reports, one.reference, one.patients, origin)
+def _row(phrase: Phrase, catalogue: Catalogue, origin: str) -> tuple:
+    side, zone = parse(phrase.phrase, catalogue.parser)
+    return (
+        phrase.finding,
+        phrase.phrase,
+        phrase.weight,
+        side,
+        zone,
+        phrase.reports,
+        phrase.reference,
+        phrase.patients,
+        origin,
+    )

@@ -51,14 +51,14 @@ def _trimmed(words: list[str]) -> list[str]:
         words = words[1:]
     while words and words[-1] in small:
         words = words[:-1]
-    found: list[str] = []
+    trimmed: list[str] = []
     for word in words:
-        before = found[-1] if found else ""
+        before = trimmed[-1] if trimmed else ""
         if word in small and before in JOINS and word != ARTICLE:
             continue
         if word != ARTICLE or before in JOINS:
-            found.append(word)
-    return found
+            trimmed.append(word)
+    return trimmed
 
 
 @dataclass
@@ -79,38 +79,40 @@ def mine(lines: Iterable[Mapping], vocabulary: Vocabulary) -> Mined:
 
     A sentence counts if all its positive tuples are of that finding and certain, and every word is listed.
     """
-    found = Mined()
+    mined = Mined()
     for line in lines:
-        every = [one for one in (*line["tuples"], *line["other_tuples"]) if one["presence"] == POSITIVE]
-        names = {finding_of(one) for one in every} - {None}
+        positives = [
+            statement for statement in (*line["tuples"], *line["other_tuples"]) if statement["presence"] == POSITIVE
+        ]
+        names = {finding_of(statement) for statement in positives} - {None}
         for number, tuples in _by_sentence(line["tuples"]):
-            name = next((finding_of(one) for one in tuples if finding_of(one)), None)
+            name = next((finding_of(statement) for statement in tuples if finding_of(statement)), None)
             if name is None:
                 continue
             why = _unfit(tuples, names)
             phrase = None if why else vocabulary.phrase(line["sentences"][number - 1])
             if phrase is None:
-                found.left_out[name, why or WORDS] += 1
+                mined.left_out[name, why or WORDS] += 1
             else:
-                found.told.append(Told(name, phrase, line["subject_id"]))
-    return found
+                mined.told.append(Told(name, phrase, line["subject_id"]))
+    return mined
 
 
 def _by_sentence(tuples: Iterable[Mapping]) -> Iterator[tuple[int, list[Mapping]]]:
-    found: dict[int, list[Mapping]] = {}
-    for one in tuples:
-        if one["presence"] == POSITIVE:
-            found.setdefault(one["sentence_index"], []).append(one)
-    yield from sorted(found.items())
+    statements_by_sentence: dict[int, list[Mapping]] = {}
+    for statement in tuples:
+        if statement["presence"] == POSITIVE:
+            statements_by_sentence.setdefault(statement["sentence_index"], []).append(statement)
+    yield from sorted(statements_by_sentence.items())
 
 
 def _unfit(tuples: list[Mapping], names: set[str]) -> str:
     """Return why a sentence is not mined, "" if it is."""
     if len(names) > 1:
         return SEVERAL
-    if any(finding_of(one) is None for one in tuples):
+    if any(finding_of(statement) is None for statement in tuples):
         return SHARED
-    if any(one["certainty"] != DEFINITIVE or one["hedge"] != DEFINITE for one in tuples):
+    if any(statement["certainty"] != DEFINITIVE or statement["hedge"] != DEFINITE for statement in tuples):
         return UNSURE
     return ""
 
@@ -132,18 +134,18 @@ def pooled(reports: Iterable[Told], reference: Iterable[Told], least: int) -> li
     The two pools are equally likely (the paper), however many phrases each has; where one of them tells nothing of a
     finding, the other has all of its weight.
     """
-    counts = [Counter((one.finding, one.phrase) for one in pool) for pool in (reports, reference)]
+    counts = [Counter((mention.finding, mention.phrase) for mention in pool) for pool in (reports, reference)]
     patients: dict[tuple[str, str], set[str]] = {}
-    for one in (*reports, *reference):
-        patients.setdefault((one.finding, one.phrase), set()).add(one.patient)
-    kept = [key for key, of in patients.items() if len(of) >= least]
-    found = []
+    for mention in (*reports, *reference):
+        patients.setdefault((mention.finding, mention.phrase), set()).add(mention.patient)
+    frequent_keys = [key for key, subjects in patients.items() if len(subjects) >= least]
+    phrases = []
     for finding in FINDINGS:
-        mine_ = [key for key in kept if key[0] == finding]
-        sums = [sum(count[key] for key in mine_) for count in counts]
+        finding_keys = [key for key in frequent_keys if key[0] == finding]
+        sums = [sum(count[key] for key in finding_keys) for count in counts]
         pools = sum(total > 0 for total in sums)
-        for key in mine_:
+        for key in finding_keys:
             shares = (count[key] / total / pools for count, total in zip(counts, sums, strict=True) if total)
-            found.append(Phrase(*key, counts[0][key], counts[1][key], len(patients[key]), sum(shares)))
+            phrases.append(Phrase(*key, counts[0][key], counts[1][key], len(patients[key]), sum(shares)))
     order = {name: at for at, name in enumerate(FINDINGS)}
-    return sorted(found, key=lambda one: (order[one.finding], -one.weight, one.phrase))
+    return sorted(phrases, key=lambda phrase: (order[phrase.finding], -phrase.weight, phrase.phrase))

@@ -62,8 +62,8 @@ def run(
     Raises UserError where there is no fresh generated image, or no real one.
     """
     fresh = read_table(plan).filter(~pl.col("trial"))
-    made = sorted(name for path in edited for name in _names(path))
-    jobs = fresh.filter(pl.col("job_id").is_in(made)).select("finding", "job_id", "image_id")
+    edited_ids = sorted(name for path in edited for name in _names(path))
+    jobs = fresh.filter(pl.col("job_id").is_in(edited_ids)).select("finding", "job_id", "image_id")
     if not len(jobs):
         raise UserError(
             "no edited image is left that no configuration was chosen by: raise semisyn.dataset.per_finding above "
@@ -79,37 +79,44 @@ def run(
         )
     generated = [Chosen(*row) for row in jobs.iter_rows()]
     taken = draw(generated, options), draw([Chosen(finding, "", image) for finding, image in real.iter_rows()], options)
-    pictures = _pictures(frames, {one.image_id for one in taken[1]}) | _pictures(
-        edited, {one.job_id for one in taken[0]}
+    pictures = _pictures(frames, {drawn_image.image_id for drawn_image in taken[1]}) | _pictures(
+        edited, {drawn_image.job_id for drawn_image in taken[0]}
     )
     rows, judged = [], []
-    for source, chosen in zip((GENERATED, REAL), taken, strict=True):
-        for one in chosen:
-            unit = one.key(options.seed)
-            rows.append((unit, source, one.finding, one.job_id, one.image_id))
-            picture = encoded(".png", pictures[one.job_id or one.image_id], PNG)
+    for source, drawn_images in zip((GENERATED, REAL), taken, strict=True):
+        for drawn_image in drawn_images:
+            unit = drawn_image.key(options.seed)
+            rows.append((unit, source, drawn_image.finding, drawn_image.job_id, drawn_image.image_id))
+            picture = encoded(".png", pictures[drawn_image.job_id or drawn_image.image_id], PNG)
             judged.append((unit, picture, None, QUESTION, "", [], "", "", None, True))
     write_table(units, pl.DataFrame(rows, schema=schema(UNITS), orient="row").sort("unit"), UNITS)
     write_table(shown, pl.DataFrame(judged, schema=schema(JUDGED), orient="row").sort("unit"), JUDGED)
 
 
-def draw(chosen: Iterable[Chosen], options: ReadersOptions) -> list[Chosen]:
+def draw(candidates: Iterable[Chosen], options: ReadersOptions) -> list[Chosen]:
     """Return up to ``options.images`` of each finding, by the order of their hashes; too few are told in the log.
 
     An image with several findings is drawn for one of them.
     """
-    found: list[Chosen] = []
+    drawn_images: list[Chosen] = []
     used: set[tuple[str, str]] = set()
-    every = sorted(chosen, key=lambda one: stable_hash(options.seed, one.finding, one.job_id, one.image_id))
+    every = sorted(
+        candidates,
+        key=lambda candidate: stable_hash(options.seed, candidate.finding, candidate.job_id, candidate.image_id),
+    )
     for finding in options.findings:
-        of = [one for one in every if one.finding == finding and (one.job_id, one.image_id) not in used]
-        of = of[: options.images]
-        used |= {(one.job_id, one.image_id) for one in of}
-        found += of
-        if len(of) < options.images:
-            kind = GENERATED if any(one.job_id for one in every) else REAL
-            log.warning("readers: %s has %d %s images, not %d", finding, len(of), kind, options.images)
-    return found
+        finding_images = [
+            candidate
+            for candidate in every
+            if candidate.finding == finding and (candidate.job_id, candidate.image_id) not in used
+        ]
+        finding_images = finding_images[: options.images]
+        used |= {(candidate.job_id, candidate.image_id) for candidate in finding_images}
+        drawn_images += finding_images
+        if len(finding_images) < options.images:
+            kind = GENERATED if any(candidate.job_id for candidate in every) else REAL
+            log.warning("readers: %s has %d %s images, not %d", finding, len(finding_images), kind, options.images)
+    return drawn_images
 
 
 def _names(path: str) -> list[str]:
@@ -117,9 +124,9 @@ def _names(path: str) -> list[str]:
         return list(shard.ids)
 
 
-def _pictures(paths: Sequence[str], wanted: set[str]) -> Mapping[str, np.ndarray]:
-    found = {}
+def _pictures(paths: Sequence[str], names: set[str]) -> Mapping[str, np.ndarray]:
+    pictures = {}
     for path in map(Path, paths):
         with Shard(path) as shard:
-            found |= {name: shard.get("image", name) for name in shard.ids if name in wanted}
-    return found
+            pictures |= {name: shard.get("image", name) for name in shard.ids if name in names}
+    return pictures

@@ -25,7 +25,7 @@ def run(*, units: str, answers: str, table7: str, agreement: str, options: Reade
     """Write ``table7``, with the paper's values, and ``agreement``; ``units``: what each image is."""
     read = reading.readings(read_table(units), read_table(answers))
     printed = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))["table7"]
-    drawn = {"replicates": options.replicates, "level": options.interval, "seed": options.seed}
-    write_table(table7, reading.table7(read, printed, **drawn), reading.TABLE7)
-    agreed = reading.agreement_table(read, options.readers, **drawn)
+    bootstrap = {"replicates": options.replicates, "level": options.interval, "seed": options.seed}
+    write_table(table7, reading.table7(read, printed, **bootstrap), reading.TABLE7)
+    agreed = reading.agreement_table(read, options.readers, **bootstrap)
     write_table(agreement, agreed, reading.AGREEMENT)

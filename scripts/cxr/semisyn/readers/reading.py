@@ -55,14 +55,14 @@ def readings(units: pl.DataFrame, answers: pl.DataFrame) -> pl.DataFrame:
     The form asks two questions: ``origin`` (real or generated) and ``finding``, whose answers have the user's own
     findings too.
     """
-    said = answers.with_columns(pl.concat_str(pl.lit("said_"), "question").alias("question"))
-    wide = said.pivot("question", index=["unit", "expert"], values="answer").join(units, on="unit")
-    found = wide.group_by("unit", "source", "finding").agg(
+    answer_rows = answers.with_columns(pl.concat_str(pl.lit("said_"), "question").alias("question"))
+    wide = answer_rows.pivot("question", index=["unit", "expert"], values="answer").join(units, on="unit")
+    counts = wide.group_by("unit", "source", "finding").agg(
         pl.len().cast(pl.Int64).alias("readings"),
         (pl.col("said_origin") == REAL).sum().cast(pl.Int64).alias("as_real"),
         (pl.col("said_finding") == pl.col("finding")).sum().cast(pl.Int64).alias("with_finding"),
     )
-    return found.select(list(READINGS)).sort("unit")
+    return counts.select(list(READINGS)).sort("unit")
 
 
 def table7(read: pl.DataFrame, printed: dict, *, replicates: int, level: float, seed: int) -> pl.DataFrame:
@@ -88,29 +88,35 @@ def _findings(read: pl.DataFrame) -> list[str]:
 
 
 def _rate(part: pl.DataFrame, measure: str, replicates: int, level: float, seed: int) -> dict:
-    said, asked = (part[name].to_numpy().astype(float)[:, None] for name in (measure, "readings"))
+    positives, num_readings = (part[name].to_numpy().astype(float)[:, None] for name in (measure, "readings"))
     if not len(part):
         return dict.fromkeys((measure, f"{measure}_low", f"{measure}_high"))
-    low, high = intervals(said, asked, replicates=replicates, level=level, seed=seed)
-    values = (said.sum() / asked.sum(), low[0], high[0])
+    low, high = intervals(positives, num_readings, replicates=replicates, level=level, seed=seed)
+    values = (positives.sum() / num_readings.sum(), low[0], high[0])
     names = (measure, f"{measure}_low", f"{measure}_high")
     return {name: _percent(value) for name, value in zip(names, values, strict=True)}
 
 
 def agreement_table(read: pl.DataFrame, readers: int, *, replicates: int, level: float, seed: int) -> pl.DataFrame:
     """Return the readers' agreement on images that all of them read, and how well they tell generated from real."""
-    drawn = {"replicates": replicates, "level": level, "seed": seed}
+    bootstrap = {"replicates": replicates, "level": level, "seed": seed}
     of_all = read.filter(pl.col("readings") == readers)
     rows = []
     for finding in (*_findings(read), ALL):
         part = of_all if finding == ALL else of_all.filter(pl.col("finding") == finding)
         for measure in MEASURES:
-            found = agreement(part[measure].to_numpy(), readers, part["unit"].to_numpy(), **drawn)
-            told = d_prime(part, **drawn) if measure == "as_real" else (None, None, None)
-            percent = None if found.percent is None else round(100 * found.percent, 3)
-            values = (found.kappa, *found.kappa_interval, found.ac1, *found.ac1_interval, *told)
+            statistics = agreement(part[measure].to_numpy(), readers, part["unit"].to_numpy(), **bootstrap)
+            d_prime_values = d_prime(part, **bootstrap) if measure == "as_real" else (None, None, None)
+            percent = None if statistics.percent is None else round(100 * statistics.percent, 3)
+            values = (
+                statistics.kappa,
+                *statistics.kappa_interval,
+                statistics.ac1,
+                *statistics.ac1_interval,
+                *d_prime_values,
+            )
             rounded = (None if value is None else round(value, 4) for value in values)
-            rows.append((finding, measure, readers, found.units, percent, *rounded))
+            rows.append((finding, measure, readers, statistics.units, percent, *rounded))
     return pl.DataFrame(rows, schema=schema(AGREEMENT), orient="row")
 
 
@@ -124,19 +130,19 @@ def d_prime(read: pl.DataFrame, *, replicates: int, level: float, seed: int) -> 
     if not all(map(len, kinds)):
         return None, None, None
     sums = [np.stack([part["readings"] - part["as_real"], part["readings"]], axis=1).astype(float) for part in kinds]
-    drawn = [
+    replicate_sums = [
         np.concatenate([weight @ values for weight in weights(len(values), replicates, stable_hash(seed, number))])
         if replicates else np.empty((0, 2))
         for number, values in enumerate(sums)
     ]  # fmt: skip
-    values = [_z(many[:, 0], many[:, 1]) for many in drawn]
+    values = [_z(draws[:, 0], draws[:, 1]) for draws in replicate_sums]
     low, high = ends((values[0] - values[1])[:, None], level)
-    whole = [_z(*values.sum(axis=0)[:, None])[0] for values in sums]
-    return float(whole[0] - whole[1]), *(None if np.isnan(end[0]) else float(end[0]) for end in (low, high))
+    z_values = [_z(*values.sum(axis=0)[:, None])[0] for values in sums]
+    return float(z_values[0] - z_values[1]), *(None if np.isnan(end[0]) else float(end[0]) for end in (low, high))
 
 
-def _z(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    return np.array([NormalDist().inv_cdf(share) for share in (part + 0.5) / (whole + 1)])
+def _z(counts: np.ndarray, totals: np.ndarray) -> np.ndarray:
+    return np.array([NormalDist().inv_cdf(share) for share in (counts + 0.5) / (totals + 1)])
 
 
 def _percent(value: float) -> float | None:

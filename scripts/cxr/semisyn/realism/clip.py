@@ -38,17 +38,19 @@ class ClipFeatures:
     @inference()
     def features(self, images: Sequence[np.ndarray], prompts: Sequence[str]) -> Features:
         """See :class:`cxr.semisyn.realism.engine.FeatureEngine`."""
-        shown = [Image.fromarray(image).convert("RGB") for image in images]
-        pixels = self.pictures(shown, return_tensors="pt")["pixel_values"].to(self.device)
+        rgb_images = [Image.fromarray(image).convert("RGB") for image in images]
+        pixels = self.pictures(rgb_images, return_tensors="pt")["pixel_values"].to(self.device)
         longest = self.net.config.text_config.max_position_embeddings
-        how = {"padding": "max_length", "truncation": True, "max_length": longest, "return_tensors": "pt"}
-        tokens = self.words(list(prompts), **how).to(self.device)
-        seen = self.net.visual_projection(self.net.vision_model(pixel_values=pixels).pooler_output)
-        read = self.net.text_projection(
+        keywords = {"padding": "max_length", "truncation": True, "max_length": longest, "return_tensors": "pt"}
+        tokens = self.words(list(prompts), **keywords).to(self.device)
+        image_embeddings = self.net.visual_projection(self.net.vision_model(pixel_values=pixels).pooler_output)
+        text_embeddings = self.net.text_projection(
             self.net.text_model(tokens["input_ids"], attention_mask=tokens["attention_mask"]).pooler_output
         )
-        seen, read = (torch.nn.functional.normalize(part, dim=-1) for part in (seen, read))
-        return Features(seen.cpu().numpy(), (seen * read).sum(dim=-1).cpu().numpy())
+        image_embeddings, text_embeddings = (
+            torch.nn.functional.normalize(part, dim=-1) for part in (image_embeddings, text_embeddings)
+        )
+        return Features(image_embeddings.cpu().numpy(), (image_embeddings * text_embeddings).sum(dim=-1).cpu().numpy())
 
 
 def _net(folder: Path) -> CLIPModel:
@@ -56,8 +58,13 @@ def _net(folder: Path) -> CLIPModel:
     if missing := [names for names in NEEDED if not any((folder / name).is_file() for name in names)]:
         raise UserError(f"{KEY} is {str(folder)!r}, which has no {' or '.join(missing[0])}: give the whole folder")
     try:
-        how = {"local_files_only": True, "use_safetensors": True, "output_loading_info": True, "dtype": torch.float32}
-        net, told = CLIPModel.from_pretrained(folder, **how)
+        keywords = {
+            "local_files_only": True,
+            "use_safetensors": True,
+            "output_loading_info": True,
+            "dtype": torch.float32,
+        }
+        net, loading_info = CLIPModel.from_pretrained(folder, **keywords)
     except Exception as error:
         refuse_machine_fault(folder, error)
         if no_inputs(error):
@@ -65,7 +72,7 @@ def _net(folder: Path) -> CLIPModel:
         raise UserError(
             f"{KEY} is {str(folder)!r}, which cannot be read as a CLIP model ({type(error).__name__}): give another"
         ) from None
-    if wrong := sorted({*told["missing_keys"], *map(str, told["mismatched_keys"])}):
+    if wrong := sorted({*loading_info["missing_keys"], *map(str, loading_info["mismatched_keys"])}):
         raise UserError(f"{KEY} is {str(folder)!r}, whose weights lack {wrong[0]}: give a whole CLIP model")
     return net
 
@@ -73,8 +80,8 @@ def _net(folder: Path) -> CLIPModel:
 def load(setup: Setup) -> ClipFeatures:
     """Load the model. Raises UserError for a folder that cannot be used, or whose weights are not the pinned ones."""
     weights, pinned = Path(setup.files["folder"], "model.safetensors"), setup.own.get("sha256")
-    if pinned and weights.is_file() and (found := sha256_of(weights)) != pinned:
+    if pinned and weights.is_file() and (sha := sha256_of(weights)) != pinned:
         raise UserError(
-            f"{weights} has the digest {found}, not the one of semisyn.realism.clip.sha256: give the file that it names"
+            f"{weights} has the digest {sha}, not the one of semisyn.realism.clip.sha256: give the file that it names"
         )
     return ClipFeatures(Path(setup.files["folder"]), device_of(setup.device, setup.asked), setup.batch)

@@ -45,18 +45,20 @@ def measured(
     ``images``: the real ones with it; ``draws`` (R, N): how often each job counts; ``small``: whether a Fréchet
     distance of too few images is told. It has no replicates: its value depends on the number of images.
     """
-    found = {}
+    values_by_metric = {}
     if name := featured.names.get("similarity"):
-        found[name] = scores.mean(stacked(featured.similarity, jobs["job_id"]), draws)
+        values_by_metric[name] = scores.mean(stacked(featured.similarity, jobs["job_id"]), draws)
     if featured.real and len(images):
         ours, real = stacked(featured.edited, jobs["job_id"]), stacked(featured.real, images)
         if (name := featured.names.get("kernel")) and min(len(ours), len(real)) > 1:
-            found[name] = scores.kernel_distance(ours, real, draws)
+            values_by_metric[name] = scores.kernel_distance(ours, real, draws)
         if name := featured.names.get("frechet"):
             distance = scores.frechet_distance(ours, real, small=small)
             if distance is None:
-                told = (jobs["finding"][0], name, len(ours), len(real), ours.shape[1])
-                log.warning("realism: %s has no %s: %d edited and %d real images are too few for %d features", *told)
+                warning_fields = (jobs["finding"][0], name, len(ours), len(real), ours.shape[1])
+                log.warning(
+                    "realism: %s has no %s: %d edited and %d real images are too few for %d features", *warning_fields
+                )
             else:
-                found[name] = np.array([distance])
-    return found
+                values_by_metric[name] = np.array([distance])
+    return values_by_metric

@@ -62,8 +62,8 @@ def _write(
 ) -> None:
     engine = load_features(options.extractor, setup)
     empty = {"feature": ((0,), np.float32), "similarity": ((), np.float32)} if not names else {}
-    told = attrs | {"extractor": options.extractor, "weights": engine.weights}
-    with ShardWriter(output, attrs=told, empty=empty) as writer:
+    shard_attrs = attrs | {"extractor": options.extractor, "weights": engine.weights}
+    with ShardWriter(output, attrs=shard_attrs, empty=empty) as writer:
         for name, feature, similarity in progress(_rows(engine, names, place, prompts), len(names), "features"):
             writer.append(name, feature=feature.astype(np.float32), similarity=np.float32(similarity))
 
@@ -74,20 +74,20 @@ def _rows(
     for first in range(0, len(names), engine.batch):
         part = names[first : first + engine.batch]
         images = [place[name].get("image", name) for name in part]
-        found = engine.features(images, [prompts[name] for name in part])
-        fits = np.full(len(part), np.nan) if found.similarity is None else found.similarity
-        yield from zip(part, found.feature, fits, strict=True)
+        batch_features = engine.features(images, [prompts[name] for name in part])
+        fits = np.full(len(part), np.nan) if batch_features.similarity is None else batch_features.similarity
+        yield from zip(part, batch_features.feature, fits, strict=True)
 
 
-def read_features(paths: Iterable[str], wanted: set[str], field: str = "feature") -> dict[str, np.ndarray]:
-    """Return {image or job: its row of a field} of those ``wanted`` in the shards."""
-    found = {}
+def read_features(paths: Iterable[str], names: set[str], field: str = "feature") -> dict[str, np.ndarray]:
+    """Return {image or job: its row of a field} of those ``names`` in the shards."""
+    features = {}
     for path in paths:
         with Shard(path) as shard:
-            found |= {name: shard.get(field, name) for name in shard.ids if name in wanted}
-    return found
+            features |= {name: shard.get(field, name) for name in shard.ids if name in names}
+    return features
 
 
-def stacked(found: Mapping[str, np.ndarray], names: pl.Series) -> np.ndarray:
+def stacked(features: Mapping[str, np.ndarray], names: pl.Series) -> np.ndarray:
     """Return the rows of ``names``, which all are there, (N, …)."""
-    return np.stack([found[name] for name in names])
+    return np.stack([features[name] for name in names])

@@ -33,7 +33,9 @@ class LiteFeatures:
         """See :class:`cxr.semisyn.realism.engine.FeatureEngine`."""
         side = (self._side, self._side)
         small = [cv2.resize(image, side, interpolation=cv2.INTER_AREA).astype(np.float32) / 255 for image in images]
-        return Features(np.concatenate([layer(self._path, POOLED, image=one[None, None]) for one in small]))
+        return Features(
+            np.concatenate([layer(self._path, POOLED, image=small_image[None, None]) for small_image in small])
+        )
 
 
 def load(setup: Setup) -> LiteFeatures:

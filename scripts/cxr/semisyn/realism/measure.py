@@ -75,23 +75,23 @@ def run_shard(
     """
     image_of = read_table(plan).select("job_id", "finding", "image_id", "trial")
     patients = read_table(healthy).select("image_id", "subject_id")
-    told = {row["job_id"]: row for row in image_of.join(patients, on="image_id", how="left").iter_rows(named=True)}
+    job_by_id = {row["job_id"]: row for row in image_of.join(patients, on="image_id", how="left").iter_rows(named=True)}
     boxes_of = pl.concat([read_table(path) for path in placed])
     ratios = dict(boxes_of.filter(pl.col("ctr_to").is_not_null()).select("job_id", "ctr_to").iter_rows())
     before = confidences(pl.concat([read_table(path) for path in source_boxes]), options.classes)
     rows, parts = [], []
     with ExitStack() as stack:
         sources, masks = (stack.enter_context(Shards(paths)) for paths in (frames, organs))
-        for path, table, found, detected in zip(edited, asked, edited_organs, edited_boxes, strict=True):
-            shard, organs_after = (stack.enter_context(Shard(one)) for one in (path, found))
+        for path, table, organ_path, detected in zip(edited, asked, edited_organs, edited_boxes, strict=True):
+            shard, organs_after = (stack.enter_context(Shard(shard_path)) for shard_path in (path, organ_path))
             of_job = {job: part for (job,), part in read_table(table).group_by("job_id", maintain_order=True)}
             after = confidences(read_table(detected), options.classes)
             for job_id in shard.ids:
-                job = told[job_id]
+                job = job_by_id[job_id]
                 image = job["image_id"]
                 source, lungs = sources.of(image).get("image", image), masks.of(image).masks(image)
                 heart = organs_after.masks(job_id) if job_id in organs_after else None
-                row, its = measured(source, shard.get("image", job_id), lungs, of_job[job_id], job["finding"])
+                row, box_rows = measured(source, shard.get("image", job_id), lungs, of_job[job_id], job["finding"])
                 name = options.classes.get(job["finding"])
                 row |= {key: job[key] for key in ("job_id", "finding", "image_id", "subject_id", "trial")}
                 row["score"] = after.get((job_id, name), 0.0) if name else None
@@ -99,7 +99,7 @@ def run_shard(
                 row["ctr_asked"] = ratios.get(job_id)
                 row["ctr_measured"] = _ratio(heart) if job_id in ratios else None
                 rows.append(row)
-                parts += [part | {key: job[key] for key in ("job_id", "finding", "subject_id")} for part in its]
+                parts += [part | {key: job[key] for key in ("job_id", "finding", "subject_id")} for part in box_rows]
     write_table(jobs, pl.DataFrame(rows, schema=schema(JOBS)).sort("job_id"), JOBS)
     write_table(boxes, pl.DataFrame(parts, schema=schema(BOXES)).sort("job_id", "number"), BOXES)
 
@@ -112,16 +112,19 @@ def measured(
     ``boxes``: the rows of the job's boxes of both kinds.
     """
     lungs = np.stack([organs[name] for name in LUNGS])
-    asked, seen = (
+    conditioning_rows, visible_rows = (
         {row["number"]: row for row in boxes.filter(pl.col("kind") == kind).iter_rows(named=True)}
         for kind in ("conditioning", "visible")
     )
-    corners = {number: np.array([row[name] for name in CORNERS]) for number, row in asked.items()}
+    corners = {number: np.array([row[name] for name in CORNERS]) for number, row in conditioning_rows.items()}
     every = np.stack(list(corners.values()))
     difference = edits.change(source, image)
     inside = edits.box_mask(every, source.shape)
     warped = finding == WARPED
-    overlaps = [_overlap(corners[number], seen.get(number), row["side"], organs) for number, row in asked.items()]
+    overlaps = [
+        _overlap(corners[number], visible_rows.get(number), row["side"], organs)
+        for number, row in conditioning_rows.items()
+    ]
     edges = [edits.edge_ratio(difference, box, lungs.any(axis=0)) for box in corners.values()]
     row = {
         "change": edits.mean_inside(difference, inside),
@@ -131,8 +134,8 @@ def measured(
     }
     parts = []
     for number, box in corners.items():
-        others = np.stack([other for at, other in corners.items() if at != number] or [np.zeros(4)])
-        values = None if warped else appearance.features(image, box, lungs, others)
+        neighbours = np.stack([neighbour for at, neighbour in corners.items() if at != number] or [np.zeros(4)])
+        values = None if warped else appearance.features(image, box, lungs, neighbours)
         if values is not None:
             parts.append({"number": number} | dict(zip(appearance.FEATURES, map(float, values), strict=True)))
     return row, parts
@@ -147,12 +150,16 @@ def confidences(detected: pl.DataFrame, classes: Mapping[str, str]) -> dict[tupl
     }
 
 
-def _overlap(box: np.ndarray, seen: Mapping | None, side: str, organs: Mapping[str, np.ndarray]) -> float:
+def _overlap(box: np.ndarray, visible_row: Mapping | None, side: str, organs: Mapping[str, np.ndarray]) -> float:
     """Return the IoU of the visible box with the asked one, both cut to the lung; 0 where nothing is seen."""
     lung = organs[LUNGS[0] if side == "right" else LUNGS[1]]
-    wanted = edits.box_in(box, lung)
-    found = None if seen is None else edits.box_in(np.array([seen[name] for name in CORNERS]), lung)
-    return 0.0 if wanted is None or found is None else float(paired_iou(wanted[None], found[None])[0])
+    conditioning_box = edits.box_in(box, lung)
+    visible_box = None if visible_row is None else edits.box_in(np.array([visible_row[name] for name in CORNERS]), lung)
+    return (
+        0.0
+        if conditioning_box is None or visible_box is None
+        else float(paired_iou(conditioning_box[None], visible_box[None])[0])
+    )
 
 
 def _ratio(organs: Mapping[str, np.ndarray] | None) -> float | None:

@@ -70,7 +70,7 @@ def _on_frame(box: tuple[float, ...], affine: np.ndarray) -> np.ndarray:
 def _measures(picture: np.ndarray, boxes: np.ndarray, number: int, finding: str, organs: dict) -> dict:
     lungs = [organs.get(name) for name in LUNGS]
     usable = finding != WARPED and all(lung is not None and lung.any() for lung in lungs)
-    others = np.delete(boxes, number, axis=0)
-    values = appearance.features(picture, boxes[number], np.stack(lungs), others) if usable else None
-    known = [None] * len(appearance.FEATURES) if values is None else map(float, values)
-    return dict(zip(appearance.FEATURES, known, strict=True))
+    neighbours = np.delete(boxes, number, axis=0)
+    values = appearance.features(picture, boxes[number], np.stack(lungs), neighbours) if usable else None
+    measures = [None] * len(appearance.FEATURES) if values is None else map(float, values)
+    return dict(zip(appearance.FEATURES, measures, strict=True))

@@ -104,73 +104,75 @@ def run(
     write_table(table, every, JOBS)
     fresh = every.filter(~pl.col("trial"))
     # what selected a configuration does not judge it, where there is anything else
-    kept = fresh if options.config == CHOSEN and len(fresh) else every.filter("trial")
-    parts, wanted, found = (pl.concat(read_table(path) for path in paths) for paths in (boxes, asked, detected))
+    scored_jobs = fresh if options.config == CHOSEN and len(fresh) else every.filter("trial")
+    parts, conditioning, detections = (
+        pl.concat(read_table(path) for path in paths) for paths in (boxes, asked, detected)
+    )
     real = pl.concat(read_table(path) for path in references) if references else None
     if real is not None and not len(real):
         raise UserError(
             f"semisyn.references.{options.reference} has no image of the cohort with a finding: name another reference "
             "in semisyn.realism.reference"
         )
-    held = set(kept["job_id"]), set() if real is None else set(real["image_id"])
+    needed_ids = set(scored_jobs["job_id"]), set() if real is None else set(real["image_id"])
     featured = {
-        name: read_featured(names, features[f"edited_{name}"], features.get(f"real_{name}", []), *held)
+        name: read_featured(names, features[f"edited_{name}"], features.get(f"real_{name}", []), *needed_ids)
         for name, names in options.extractors.items()
     }
-    rows, drawn = [], []
+    rows, replicate_rows = [], []
     for finding in options.findings:
-        of = kept.filter(pl.col("finding") == finding)
-        if not len(of):
+        finding_jobs = scored_jobs.filter(pl.col("finding") == finding)
+        if not len(finding_jobs):
             continue
-        told = score(finding, of, parts, wanted, found, real, options)
-        told |= by_features(finding, of, real, featured, options)
-        for metric, one in told.items():
-            values = one.values
+        metrics = score(finding, finding_jobs, parts, conditioning, detections, real, options)
+        metrics |= by_features(finding, finding_jobs, real, featured, options)
+        for metric, scored in metrics.items():
+            values = scored.values
             low, high = ends(values[1:, None], options.interval) if len(values) > 1 else (np.full(1, np.nan),) * 2
-            rows.append(_row(finding, metric, one, (values[0], low[0], high[0]), of, options))
-            circular = is_circular(one, options)
-            drawn += [
+            rows.append(_row(finding, metric, scored, (values[0], low[0], high[0]), finding_jobs, options))
+            circular = is_circular(scored, options)
+            replicate_rows += [
                 (finding, options.config, metric, number - 1, None if np.isnan(value) else float(value), circular)
                 for number, value in enumerate(values)
             ]
     write_table(output, pl.DataFrame(rows, schema=schema(SCORES), orient="row"), SCORES)
-    write_table(replicates, pl.DataFrame(drawn, schema=schema(REPLICATES), orient="row"), REPLICATES)
+    write_table(replicates, pl.DataFrame(replicate_rows, schema=schema(REPLICATES), orient="row"), REPLICATES)
 
 
 def score(
     finding: str,
     jobs: pl.DataFrame,
     boxes: pl.DataFrame,
-    asked: pl.DataFrame,
+    conditioning: pl.DataFrame,
     detected: pl.DataFrame,
     real: pl.DataFrame | None,
     options: ScoreOptions,
 ) -> dict[str, Scored]:
     """Return the metrics of one finding by name; one that cannot be had is left out."""
     draws = _draws(finding, jobs, options)
-    found = {
+    metrics = {
         name: Scored(scores.mean(jobs[name].to_numpy(), draws)) for name in MEANS if jobs[name].null_count() < len(jobs)
     }
     gap = (jobs["ctr_measured"] - jobs["ctr_asked"]).abs().to_numpy()
     if np.isfinite(gap).any():
-        found["ctr_error"] = Scored(scores.mean(gap, draws))
+        metrics["ctr_error"] = Scored(scores.mean(gap, draws))
     if finding in options.classes and fires(jobs):
         values = scores.auroc(jobs["score"].to_numpy(), jobs["source_score"].to_numpy(), draws)
-        found["auroc"] = Scored(values, engine=options.detector)
-        values = _ap(jobs, asked, detected, options.classes[finding], options, draws)
-        found["ap1070"] = Scored(values, engine=options.detector)
+        metrics["auroc"] = Scored(values, engine=options.detector)
+        values = _ap(jobs, conditioning, detected, options.classes[finding], options, draws)
+        metrics["ap1070"] = Scored(values, engine=options.detector)
     ours = boxes.filter(pl.col("job_id").is_in(jobs["job_id"].implode()))
     theirs = None if real is None else real.filter(pl.col("finding") == finding).drop_nulls(FEATURES)
     if theirs is not None and len(ours) and len(theirs):
         seed = stable_hash(options.seed, finding)
-        many = scores.draws_of(ours["subject_id"].to_list(), options.c2st_replicates, seed)
+        test_draws = scores.draws_of(ours["subject_id"].to_list(), options.c2st_replicates, seed)
         test = scores.two_sample(
             ours.select(FEATURES).to_numpy(), ours["subject_id"].to_list(),
-            theirs.select(FEATURES).to_numpy(), theirs["subject_id"].to_list(), many,
+            theirs.select(FEATURES).to_numpy(), theirs["subject_id"].to_list(), test_draws,
         )  # fmt: skip
         if np.isfinite(test[0]):
-            found["c2st"] = Scored(test, f"{options.reference}, {len(theirs)} boxes")
-    return found
+            metrics["c2st"] = Scored(test, f"{options.reference}, {len(theirs)} boxes")
+    return metrics
 
 
 def by_features(
@@ -184,12 +186,12 @@ def by_features(
     draws, small = _draws(finding, jobs, options), options.fid_small == "allow"
     empty = pl.Series([], dtype=pl.String)
     images = empty if real is None else real.filter(pl.col("finding") == finding)["image_id"].unique().sort()
-    found = {}
-    for engine, of in featured.items():
-        for name, values in measured(of, jobs, images, draws, small=small).items():
-            alone = name == of.names.get("similarity")
-            found[name] = Scored(values, "" if alone else f"{options.reference}, {len(images)} images", engine)
-    return found
+    metrics = {}
+    for engine, engine_features in featured.items():
+        for name, values in measured(engine_features, jobs, images, draws, small=small).items():
+            alone = name == engine_features.names.get("similarity")
+            metrics[name] = Scored(values, "" if alone else f"{options.reference}, {len(images)} images", engine)
+    return metrics
 
 
 def _draws(finding: str, jobs: pl.DataFrame, options: ScoreOptions) -> np.ndarray:
@@ -203,13 +205,20 @@ def fires(jobs: pl.DataFrame) -> bool:
 
 
 def _ap(
-    jobs: pl.DataFrame, asked: pl.DataFrame, detected: pl.DataFrame, name: str, options: ScoreOptions, draws: np.ndarray
+    jobs: pl.DataFrame,
+    conditioning: pl.DataFrame,
+    detected: pl.DataFrame,
+    name: str,
+    options: ScoreOptions,
+    draws: np.ndarray,
 ) -> np.ndarray:
     place = {job: number for number, job in enumerate(jobs["job_id"])}
-    true = asked.filter(pl.col("kind") == "conditioning", pl.col("job_id").is_in(list(place)))
-    given = detected.filter(pl.col("class_name") == name, pl.col("image_id").is_in(list(place)))
+    true = conditioning.filter(pl.col("kind") == "conditioning", pl.col("job_id").is_in(list(place)))
+    detections = detected.filter(pl.col("class_name") == name, pl.col("image_id").is_in(list(place)))
     predicted = scores.Predicted(
-        _places(given["image_id"], place), given.select(CORNERS).to_numpy(), given["confidence"].to_numpy()
+        _places(detections["image_id"], place),
+        detections.select(CORNERS).to_numpy(),
+        detections["confidence"].to_numpy(),
     )
     truth = Boxes(_places(true["job_id"], place), true.select(CORNERS).to_numpy())
     return scores.ap1070(predicted, truth, options.ious, options.points, draws)
@@ -229,5 +238,5 @@ def _row(
 ) -> tuple:
     plain = (None if np.isnan(number) else float(number) for number in numbers)
     screened = metric == "auroc" and scored.engine == options.classifier
-    told = scored.against, scored.engine, is_circular(scored, options), screened, jobs["trial"][0]
-    return (options.config, finding, metric, *plain, len(jobs), *told)
+    labels = scored.against, scored.engine, is_circular(scored, options), screened, jobs["trial"][0]
+    return (options.config, finding, metric, *plain, len(jobs), *labels)

@@ -25,8 +25,8 @@ class Predicted(NamedTuple):
 
 def draws_of(patient: Sequence[str], replicates: int, seed: int) -> np.ndarray:
     """Return int32 (1 + replicates, N): how often each of N jobs counts; ``patient``: of each job's source."""
-    whole = np.ones((1, len(patient)), np.int32)
-    return np.concatenate([whole, *patient_draws(np.asarray(patient, str), replicates, seed)])
+    original = np.ones((1, len(patient)), np.int32)
+    return np.concatenate([original, *patient_draws(np.asarray(patient, str), replicates, seed)])
 
 
 def auroc(edited: np.ndarray, source: np.ndarray, draws: np.ndarray) -> np.ndarray:
@@ -39,10 +39,10 @@ def auroc(edited: np.ndarray, source: np.ndarray, draws: np.ndarray) -> np.ndarr
     return np.einsum("ri,ij,rj->r", count, above, count) / count.sum(axis=1) ** 2
 
 
-def ap1070(found: Predicted, true: Boxes, ious: Sequence[float], points: int, draws: np.ndarray) -> np.ndarray:
+def ap1070(detections: Predicted, true: Boxes, ious: Sequence[float], points: int, draws: np.ndarray) -> np.ndarray:
     """Return the mean AP over ``ious``, (R,), of a detector's boxes against the label boxes of N jobs."""
-    predicted = Boxes(found.job, found.corners)
-    match = matched(predicted, found.confidence, true, draws.shape[1], ious)
+    predicted = Boxes(detections.job, detections.corners)
+    match = matched(predicted, detections.confidence, true, draws.shape[1], ious)
     return average_precision(match, points, draws).mean(axis=1)
 
 
@@ -54,11 +54,11 @@ def two_sample(
     A draw counts our boxes; the real ones stay.
     """
     names = np.asarray(patients, str)
-    found = []
+    scores = []
     for count in draws:
         rows = np.repeat(np.arange(len(ours)), count)
-        found.append(c2st(real, ours[rows], list(real_patients), names[rows].tolist()))
-    return np.array(found)
+        scores.append(c2st(real, ours[rows], list(real_patients), names[rows].tolist()))
+    return np.array(scores)
 
 
 def kernel_distance(ours: np.ndarray, real: np.ndarray, draws: np.ndarray) -> np.ndarray:
@@ -71,10 +71,12 @@ def kernel_distance(ours: np.ndarray, real: np.ndarray, draws: np.ndarray) -> np
 
 def mean(values: np.ndarray, draws: np.ndarray) -> np.ndarray:
     """Return the mean, (R,), of the known of N values; NaN where a draw has none."""
-    known = np.isfinite(values.astype(np.float64))
-    count = draws[:, known].astype(np.float64)
+    is_finite = np.isfinite(values.astype(np.float64))
+    count = draws[:, is_finite].astype(np.float64)
     total = count.sum(axis=1)
-    return np.divide(count @ values[known].astype(np.float64), total, out=np.full(len(draws), np.nan), where=total > 0)
+    return np.divide(
+        count @ values[is_finite].astype(np.float64), total, out=np.full(len(draws), np.nan), where=total > 0
+    )
 
 
 def frechet_distance(ours: np.ndarray, real: np.ndarray, *, small: bool) -> float | None:

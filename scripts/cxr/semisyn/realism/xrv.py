@@ -29,8 +29,8 @@ class XrvFeatures:
     @inference()
     def features(self, images: Sequence[np.ndarray], prompts: Sequence[str]) -> Features:
         """See :class:`cxr.semisyn.realism.engine.FeatureEngine`."""
-        given = torch.cat([prepared(image) for image in images]).to(self.device)
-        return Features(self.net.pooled(given).cpu().numpy())
+        inputs = torch.cat([prepared(image) for image in images]).to(self.device)
+        return Features(self.net.pooled(inputs).cpu().numpy())
 
 
 def load(setup: Setup) -> XrvFeatures:

@@ -38,8 +38,8 @@ def scaled(values: np.ndarray, metric: str) -> np.ndarray:
         values = np.maximum(values, 0.5)
     low, high = values.min(axis=0), values.max(axis=0)
     span = high - low
-    found = np.divide(values - low, span, out=np.full(values.shape, 0.5), where=span > 0)
-    return np.where(span > 0, 1 - found, found) if metric in LOWER_IS_BETTER else found
+    fractions = np.divide(values - low, span, out=np.full(values.shape, 0.5), where=span > 0)
+    return np.where(span > 0, 1 - fractions, fractions) if metric in LOWER_IS_BETTER else fractions
 
 
 def score_table(measured: pl.DataFrame, costs: Mapping[str, tuple]) -> pl.DataFrame:
@@ -52,14 +52,14 @@ def score_table(measured: pl.DataFrame, costs: Mapping[str, tuple]) -> pl.DataFr
         order = sorted(range(len(configs)), key=lambda at: -round(scores[at], 12) if np.isfinite(scores[at]) else 1)
         rank = {at: place for place, at in enumerate(order, start=1)}
         normal = {metric: scaled(values, metric)[:, 0] for metric, values in table.items()}
-        told = {(row["config"], row["metric"]): row for row in part.iter_rows(named=True)}
+        row_by_key = {(row["config"], row["metric"]): row for row in part.iter_rows(named=True)}
         for at, config in enumerate(configs):
             score = float(scores[at]) if np.isfinite(scores[at]) else None
             rows += [
-                (finding, config, metric, told[config, metric]["value"],
+                (finding, config, metric, row_by_key[config, metric]["value"],
                  float(normal[metric][at]) if metric in complete else None, score, rank[at],
-                 told[config, metric]["circular"])
-                for metric in sorted(set(part["metric"])) if (config, metric) in told
+                 row_by_key[config, metric]["circular"])
+                for metric in sorted(set(part["metric"])) if (config, metric) in row_by_key
             ]  # fmt: skip
     return pl.DataFrame(rows, schema=schema(SCORES), orient="row").sort("finding", "rank", "metric")
 
@@ -71,18 +71,18 @@ def choices(measured: pl.DataFrame, scores: pl.DataFrame, engines: Mapping[str, 
     which draws the same source patients for both; null with one configuration or without replicates. ``circular``: the
     metrics of its score whose scorer learnt from the painter of its images.
     """
-    found = {}
+    choice_by_finding = {}
     for (finding,), part in scores.group_by("finding", maintain_order=True):
         ranked = part.unique("config", keep="first").sort("rank")["config"].to_list()
-        of = measured.filter(pl.col("finding") == finding, pl.col("replicate") >= 0)
+        replicates = measured.filter(pl.col("finding") == finding, pl.col("replicate") >= 0)
         difference = None
-        if len(ranked) > 1 and len(of):
-            table, _ = _table(of, ranked, sorted(set(of["replicate"])))
-            drawn = _scores(table, len(ranked))
-            low, high = ends((drawn[0] - drawn[1])[:, None], level)
+        if len(ranked) > 1 and len(replicates):
+            table, _ = _table(replicates, ranked, sorted(set(replicates["replicate"])))
+            replicate_scores = _scores(table, len(ranked))
+            low, high = ends((replicate_scores[0] - replicate_scores[1])[:, None], level)
             difference = [round(float(low[0]), 4), round(float(high[0]), 4)] if np.isfinite(low[0]) else None
         score = part.filter(pl.col("config") == ranked[0])["score"][0]
-        found[finding] = {
+        choice_by_finding[finding] = {
             "config": ranked[0],
             "engine": engines[ranked[0]],
             "score": None if score is None else round(score, 4),
@@ -90,21 +90,21 @@ def choices(measured: pl.DataFrame, scores: pl.DataFrame, engines: Mapping[str, 
             "difference": difference,
             "circular": part.filter(pl.col("config") == ranked[0], "circular")["metric"].to_list(),
         }
-    return found
+    return choice_by_finding
 
 
 def _table(part: pl.DataFrame, configs: list[str], replicates: list[int]) -> tuple[dict[str, np.ndarray], set[str]]:
     """Return {metric: values (configs, replicates)} of the metrics that every configuration has, and their names."""
     place = {name: at for at, name in enumerate(configs)}
     column = {number: at for at, number in enumerate(replicates)}
-    found = {}
-    for (metric,), of in part.group_by("metric", maintain_order=True):
+    values_by_metric = {}
+    for (metric,), metric_rows in part.group_by("metric", maintain_order=True):
         values = np.full((len(configs), len(replicates)), np.nan)
-        for config, replicate, value in of.select("config", "replicate", "value").iter_rows():
+        for config, replicate, value in metric_rows.select("config", "replicate", "value").iter_rows():
             values[place[config], column[replicate]] = np.nan if value is None else value
         if np.isfinite(values).any(axis=1).all():
-            found[metric] = values
-    return found, set(found)
+            values_by_metric[metric] = values
+    return values_by_metric, set(values_by_metric)
 
 
 def _scores(table: Mapping[str, np.ndarray], configs: int) -> np.ndarray:

@@ -53,11 +53,11 @@ def extents(points: pl.DataFrame, path: str, dpi: int) -> None:
 def _comparable(points: pl.DataFrame) -> pl.DataFrame:
     """Return the scored points whose other settings are those of most points of their pipeline."""
     scored = points.filter(pl.col("score").is_not_null(), pl.col("engine") != "lite")
-    kept = []
+    usual_parts = []
     for _, part in scored.group_by(PIPELINE, maintain_order=True):
         usual = part.group_by(OTHERS, maintain_order=True).len().sort("len", descending=True, maintain_order=True)
-        kept.append(part.join(usual.head(1).select(OTHERS), on=list(OTHERS), how="semi", maintain_order="left"))
-    return pl.concat(kept) if kept else scored
+        usual_parts.append(part.join(usual.head(1).select(OTHERS), on=list(OTHERS), how="semi", maintain_order="left"))
+    return pl.concat(usual_parts) if usual_parts else scored
 
 
 def _name(name: tuple) -> str:
@@ -65,11 +65,11 @@ def _name(name: tuple) -> str:
     return engine if engine == "radedit" else f"{engine}, {blending}"
 
 
-def _figure(drawn: bool) -> tuple:
+def _figure(has_points: bool) -> tuple:
     figure = Figure(figsize=(6.5, 4), layout="constrained")
     axes = figure.add_subplot()
     axes.spines[["top", "right"]].set_visible(False)
-    if not drawn:
+    if not has_points:
         axes.axis("off")
         axes.text(0.5, 0.5, NOTHING, ha="center", va="center", wrap=True)
     return figure, axes

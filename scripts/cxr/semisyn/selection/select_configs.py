@@ -65,18 +65,18 @@ def run(
     costs = {name: (ENGINES.index(config["engine"]), config["steps"]) for name, config in options.configs.items()}
     scored = score_table(measured, costs)
     engines = {name: config["engine"] for name, config in options.configs.items()}
-    chosen = {
-        finding: told | {"samples": options.samples}
-        for finding, told in choices(measured, scored, engines, options.interval).items()
+    choice_by_finding = {
+        finding: entry | {"samples": options.samples}
+        for finding, entry in choices(measured, scored, engines, options.interval).items()
     }
-    for finding, told in chosen.items():
-        if told["circular"]:
+    for finding, entry in choice_by_finding.items():
+        if entry["circular"]:
             log.warning(
                 "%s: %s is chosen by %s too, of a model that learnt from its painter: that says little of its realism",
-                finding, told["config"], ", ".join(told["circular"]),
+                finding, entry["config"], ", ".join(entry["circular"]),
             )  # fmt: skip
     with atomic(choice) as temporary:
-        temporary.write_text(yaml.safe_dump(chosen, sort_keys=False), encoding="utf-8", newline="\n")
+        temporary.write_text(yaml.safe_dump(choice_by_finding, sort_keys=False), encoding="utf-8", newline="\n")
     write_table(table, scored, SCORES)
     points = grid_table(scored, options.configs, options.same_as)
     write_table(grid, points, GRID)
@@ -91,7 +91,7 @@ def grid_table(scored: pl.DataFrame, configs: Mapping[str, dict], same_as: Mappi
     )
     rows = []
     for name, config in configs.items():
-        other = same_as.get(name, "")
-        told = {key: config[key] for key in GRID if key in config}
-        rows.append({"config": name, **told, "same_as": other, "score": means.get(other or name)})
+        substitute = same_as.get(name, "")
+        settings = {key: config[key] for key in GRID if key in config}
+        rows.append({"config": name, **settings, "same_as": substitute, "score": means.get(substitute or name)})
     return pl.DataFrame(rows, schema=schema(GRID))

@@ -190,7 +190,7 @@ def run_tuning(
 def _prepare(job: Job) -> None:
     """Make the folder of checkpoints, and empty one that a different tuning left."""
     told = f"{job.folder} holds a checkpoint of other settings, samples or code: the tuning starts again"
-    prepare(Path(job.folder), job.identity(), kept="checkpoint.*", told=told)
+    prepare(Path(job.folder), job.identity(), pattern="checkpoint.*", warning=told)
 
 
 def _launch(job: Job) -> None:

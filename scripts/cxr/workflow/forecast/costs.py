@@ -22,13 +22,13 @@ class Cost:
     num_bytes: float = 0.0
     num_unknown: int = 0
 
-    def __add__(self, more: "Cost") -> "Cost":
+    def __add__(self, addend: "Cost") -> "Cost":
         return Cost(
-            self.num_jobs + more.num_jobs,
-            self.core_s + more.core_s,
-            self.gpu_s + more.gpu_s,
-            self.num_bytes + more.num_bytes,
-            self.num_unknown + more.num_unknown,
+            self.num_jobs + addend.num_jobs,
+            self.core_s + addend.core_s,
+            self.gpu_s + addend.gpu_s,
+            self.num_bytes + addend.num_bytes,
+            self.num_unknown + addend.num_unknown,
         )
 
 

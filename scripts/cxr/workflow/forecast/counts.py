@@ -163,8 +163,8 @@ def _of_lines(path: str, lines: Mapping[str, Mapping[str, Mapping[str, float]]])
 
 def _updates(run: Mapping, lines: Mapping) -> int:
     """Return the updates of a vision-language run."""
-    own = run["options"]["own"]
-    return own["updates"] or math.ceil(own["epochs"] * _of_lines(run["train"], lines) / own["batch"])
+    recipe = run["options"]["own"]
+    return recipe["updates"] or math.ceil(recipe["epochs"] * _of_lines(run["train"], lines) / recipe["batch"])
 
 
 def _questions(plan: Plan, name: str, path: str, lines: Mapping) -> float:

@@ -42,31 +42,31 @@ class Forecast:
     def rows(self) -> list[tuple[str, str, float]]:
         """Return (system, quantity, number) of all numbers; core and GPU time in hours, results in GB."""
         cohort, counts = self.cohort, self.counts
-        found: list[tuple[str, str, float]] = [("cohort", "images", cohort.num_images)]
+        rows: list[tuple[str, str, float]] = [("cohort", "images", cohort.num_images)]
         for name in ("subjects", "xrays", "reports"):
-            found += _split_rows("cohort", name, getattr(cohort, f"num_{name}"))
+            rows += _split_rows("cohort", name, getattr(cohort, f"num_{name}"))
         if "ils" in self.costs:
             for thresholds, pairs in counts.pairs.items():
-                found += _split_rows("ils", f"pairs of {thresholds}", pairs)
+                rows += _split_rows("ils", f"pairs of {thresholds}", pairs)
         if "semisyn" in self.costs:
-            found += [
+            rows += [
                 ("semisyn", "healthy X-rays", counts.num_healthy),
                 ("semisyn", "images of each finding", counts.num_asked),
                 ("semisyn", "edited images", counts.num_edits),
             ]
         if "medground" in self.costs:
-            found += _split_rows("medground", "queries", counts.queries)
+            rows += _split_rows("medground", "queries", counts.queries)
         if "radvlm" in self.costs:
             for mix, lines in counts.mix_lines.items():
-                found += _split_rows("radvlm", f"lines of {mix}", lines)
+                rows += _split_rows("radvlm", f"lines of {mix}", lines)
         for system, cost in [*self.costs.items(), ("all", self.cost)]:
-            found += [
+            rows += [
                 (system, "jobs", cost.num_jobs),
                 (system, "core hours", cost.core_s / 3600),
                 (system, "GPU hours", cost.gpu_s / 3600),
                 (system, "GB", cost.num_bytes / 1e9),
             ]
-        return found
+        return rows
 
     def text(self) -> str:
         """Return the forecast as it is printed: at most a screen of lines."""

@@ -18,15 +18,15 @@ def share_readable(rows: Sequence[Mapping], options: Mapping) -> float:
     if not rows:
         return 0.0
     folder, words = (RESOURCES / name for name in RESOURCE_FILES)
-    known = vocabulary.read(str(words), str(folder), misspellings=False)
-    languages = language.read(str(words / "languages.yaml"), known)
-    how = SimpleNamespace(**options)
+    known_words = vocabulary.read(str(words), str(folder), misspellings=False)
+    languages = language.read(str(words / "languages.yaml"), known_words)
+    reading_options = SimpleNamespace(**options)
 
     def is_readable(row: Mapping) -> bool:
-        section = reading.read(dict(row), how)
+        section = reading.read(dict(row), reading_options)
         if not isinstance(section, reading.Section):
             return False
-        if options["engine"] == "rules" and language.foreign(section.sentences, languages, known):
+        if options["engine"] == "rules" and language.foreign(section.sentences, languages, known_words):
             return False
         return any(map(vocabulary.WORD.search, section.sentences))
 

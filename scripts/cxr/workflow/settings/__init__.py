@@ -75,7 +75,10 @@ class Settings(Section):
 
     @model_validator(mode="after")
     def _floor_below_thresholds(self) -> "Settings":
-        lowest = {name: min(each.general.conf, each.edema.conf) for name, each in self.thresholds.all_sets().items()}
+        lowest = {
+            name: min(threshold_set.general.conf, threshold_set.edema.conf)
+            for name, threshold_set in self.thresholds.all_sets().items()
+        }
         name = min(lowest, key=lowest.__getitem__)
         if self.boxes.floor > lowest[name]:
             raise ValueError(
@@ -85,23 +88,27 @@ class Settings(Section):
 
     @model_validator(mode="after")
     def _runs_are_of_known_thresholds(self) -> "Settings":
-        known = [*self.thresholds.all_sets(), *([MIMIC_ILS] if self.dataset.mimic_ils else [])]
+        set_names = [*self.thresholds.all_sets(), *([MIMIC_ILS] if self.dataset.mimic_ils else [])]
         for name, run in self.training.runs.items():
-            for chosen in filter(None, (run.thresholds, run.test)):
-                if chosen not in known:
-                    raise ValueError(f"training.runs.{name} names {chosen!r}, but the sets are {', '.join(known)}")
-        for name, other in self.evaluation.predictions.items():
-            if other.test not in known:
+            for set_name in filter(None, (run.thresholds, run.test)):
+                if set_name not in set_names:
+                    raise ValueError(
+                        f"training.runs.{name} names {set_name!r}, but the sets are {', '.join(set_names)}"
+                    )
+        for name, prediction in self.evaluation.predictions.items():
+            if prediction.test not in set_names:
                 raise ValueError(
-                    f"evaluation.predictions.{name} names {other.test!r}, but the sets are {', '.join(known)}"
+                    f"evaluation.predictions.{name} names {prediction.test!r}, but the sets are {', '.join(set_names)}"
                 )
         for name, mix in self.radvlm.instructions.mixes.items():
-            if mix.thresholds and mix.thresholds not in known:
+            if mix.thresholds and mix.thresholds not in set_names:
                 raise ValueError(
-                    f"radvlm.instructions.mixes.{name} names {mix.thresholds!r}, but the sets are {', '.join(known)}"
+                    f"radvlm.instructions.mixes.{name} names {mix.thresholds!r}, but the sets are {', '.join(set_names)}"
                 )
-        if both := self.training.named_runs().keys() & self.evaluation.predictions.keys():
-            raise ValueError(f"evaluation.predictions.{min(both)} has the name of a run of training.runs: rename it")
+        if shared_names := self.training.named_runs().keys() & self.evaluation.predictions.keys():
+            raise ValueError(
+                f"evaluation.predictions.{min(shared_names)} has the name of a run of training.runs: rename it"
+            )
         one_case(
             "training.runs and evaluation.predictions", [*self.training.named_runs(), *self.evaluation.predictions]
         )
@@ -137,9 +144,11 @@ class Settings(Section):
 
     @model_validator(mode="after")
     def _reviewed_thresholds_are_known(self) -> "Settings":
-        known = self.thresholds.all_sets()
-        if self.review.thresholds and self.review.thresholds not in known:
-            raise ValueError(f"review.thresholds names {self.review.thresholds!r}, but the sets are {', '.join(known)}")
+        threshold_sets = self.thresholds.all_sets()
+        if self.review.thresholds and self.review.thresholds not in threshold_sets:
+            raise ValueError(
+                f"review.thresholds names {self.review.thresholds!r}, but the sets are {', '.join(threshold_sets)}"
+            )
         return self
 
     @model_validator(mode="after")
@@ -194,8 +203,8 @@ def _validated(config: dict, texts: dict) -> Settings:
             raise
     config = copy.deepcopy(config)
     for *outer, last in meant:
-        held = reduce(lambda part, name: part[name], outer, config)
-        held[last] = at(texts, (*outer, last)) or str(held[last])
+        section = reduce(lambda part, name: part[name], outer, config)
+        section[last] = at(texts, (*outer, last)) or str(section[last])
     return Settings.model_validate(config)
 
 

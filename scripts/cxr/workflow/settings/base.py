@@ -26,10 +26,10 @@ def _none_or_enough(value: int) -> int:
 def _address(value: str) -> str:
     try:
         parts = urlsplit(value)
-        whole = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        is_address = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
     except ValueError:  # a port that is no number
-        whole = False
-    if value and not whole:
+        is_address = False
+    if value and not is_address:
         raise ValueError(f"{value!r} is not the address of a server: give one such as http://localhost:8000/v1")
     return value
 
@@ -38,19 +38,19 @@ Replicates = Annotated[int, Field(ge=0, le=100_000), AfterValidator(_none_or_eno
 Address = Annotated[str, AfterValidator(_address)]
 
 
-def one_case(what: str, names: Iterable[str]) -> None:
+def one_case(label: str, names: Iterable[str]) -> None:
     """Raise ValueError for names that differ only in case: on some file systems they are the same folder."""
     names = list(names)
-    counted = Counter(map(str.casefold, names))
-    if alike := [name for name in names if counted[name.casefold()] > 1]:
-        raise ValueError(f"{what} {alike[0]!r} and {alike[1]!r} differ in case alone: rename one")
+    counts = Counter(map(str.casefold, names))
+    if alike := [name for name in names if counts[name.casefold()] > 1]:
+        raise ValueError(f"{label} {alike[0]!r} and {alike[1]!r} differ in case alone: rename one")
 
 
 def key(default: object, description: str, *, source: str = OURS, unit: str | None = None, **bounds: object):
     """Declare one setting. A callable default makes a fresh value (lists, sections)."""
     extra = {"source": source} | ({"unit": unit} if unit else {})
-    how = {"default_factory": default} if callable(default) else {"default": default}
-    return Field(**how, description=description, json_schema_extra=extra, **bounds)
+    default_keyword = {"default_factory": default} if callable(default) else {"default": default}
+    return Field(**default_keyword, description=description, json_schema_extra=extra, **bounds)
 
 
 def spelled(kind: object, value: object) -> object:
@@ -60,8 +60,8 @@ def spelled(kind: object, value: object) -> object:
     """
     inner = get_args(kind)
     if get_origin(kind) is Literal:
-        known = {_folded(word): word for word in inner if isinstance(word, str)}
-        return known.get(_folded(value), value) if isinstance(value, str) else value
+        spellings = {_folded(word): word for word in inner if isinstance(word, str)}
+        return spellings.get(_folded(value), value) if isinstance(value, str) else value
     if isinstance(value, list) and get_origin(kind) in (list, tuple) and inner:
         return [spelled(inner[0], part) for part in value]
     if isinstance(value, dict) and get_origin(kind) is dict:
@@ -71,8 +71,8 @@ def spelled(kind: object, value: object) -> object:
         return {names[name]: spelled(inner[1], part) for name, part in value.items()}
     if get_origin(kind) in (Union, UnionType, Annotated):
         for part in inner[:1] if get_origin(kind) is Annotated else inner:
-            if (found := spelled(part, value)) != value:
-                return found
+            if (new_value := spelled(part, value)) != value:
+                return new_value
     return value
 
 
@@ -87,8 +87,8 @@ class Section(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _words_in_any_case(cls, given: object) -> object:
-        if not isinstance(given, dict):
-            return given
+    def _words_in_any_case(cls, values: object) -> object:
+        if not isinstance(values, dict):
+            return values
         kinds = {field.alias or name: field.annotation for name, field in cls.model_fields.items()}
-        return {name: spelled(kinds.get(name), value) for name, value in given.items()}
+        return {name: spelled(kinds.get(name), value) for name, value in values.items()}

@@ -120,8 +120,8 @@ def first_keys() -> str:
 def config_yaml() -> str:
     """Return the documented config.yaml: every key with its default, below a comment with its meaning."""
     first = textwrap.indent(first_keys(), "#   ")
-    told = f"#\n# The {len(CHANGED_FIRST)} keys that most people change, as a file of your own would have them:\n#\n"
-    return HEADER + told + first + "\n" + "\n".join(_yaml_lines(Settings(), 0)).rstrip() + "\n"
+    heading = f"#\n# The {len(CHANGED_FIRST)} keys that most people change, as a file of your own would have them:\n#\n"
+    return HEADER + heading + first + "\n" + "\n".join(_yaml_lines(Settings(), 0)).rstrip() + "\n"
 
 
 def json_schema() -> str:
@@ -137,10 +137,10 @@ def _table_rows(default: BaseModel, prefix: str) -> Iterator[str]:
             yield from _table_rows(value, path + ".")
             continue
         inner = sections(field.annotation)
-        shown = ", ".join(value) if inner else _yaml_value(value)
+        value_text = ", ".join(value) if inner else _yaml_value(value)
         *facts, source = _facts(field)
         description = field.description.replace("|", "\\|")
-        yield f"| `{path}` | `{shown}` | {', '.join(facts)} | {description} | {source} |"
+        yield f"| `{path}` | `{value_text}` | {', '.join(facts)} | {description} | {source} |"
         for part in inner:
             yield from _table_rows(part(), f"{path}.<name>.")
 

@@ -38,23 +38,23 @@ def sentence(error: ValidationError, model: type[BaseModel], defaults: BaseModel
     where = place_of(fault)
     name = _place(where) or "the configuration"
     if fault["type"] == "extra_forbidden":
-        known = _keys_beside(model, where)
-        near = difflib.get_close_matches(str(where[-1]), known, 1)
+        keys = _keys_beside(model, where)
+        near = difflib.get_close_matches(str(where[-1]), keys, 1)
         meant = f" (did you mean {near[0]}?)" if near else ""
-        return f"{name} is not a setting{meant}: remove it or choose one of {', '.join(known)}."
+        return f"{name} is not a setting{meant}: remove it or choose one of {', '.join(keys)}."
     if fault["input"] is None:
         return f"{name} is empty (null): give a value, or leave the key out."
     if fault["type"] == "value_error":
         return f"{name}: {fault['msg'].removeprefix('Value error, ')}."
     if "[key]" in fault["loc"]:
-        how = "put it in quotes" if fault["type"] == "string_type" else _remedy(fault)
-        return f"{_place(where[:-1])} names {where[-1]!r}, which is not a valid name: {how}."
-    more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+        remedy = "put it in quotes" if fault["type"] == "string_type" else _remedy(fault)
+        return f"{_place(where[:-1])} names {where[-1]!r}, which is not a valid name: {remedy}."
+    remainder_note = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
     usual = _default(defaults, where)
-    such = f"; the default is {_written(usual)}" if usual is not None else ""
+    default_note = f"; the default is {_written(usual)}" if usual is not None else ""
     if fault["type"] == "missing":
-        return f"{_place(where[:-1])} has too few entries: entry {int(where[-1]) + 1} is missing{such}{more}."
-    return f"{name} is {fault['input']!r}, which is wrong: {_remedy(fault)}{such}{more}."
+        return f"{_place(where[:-1])} has too few entries: entry {int(where[-1]) + 1} is missing{default_note}{remainder_note}."
+    return f"{name} is {fault['input']!r}, which is wrong: {_remedy(fault)}{default_note}{remainder_note}."
 
 
 def place_of(fault: dict) -> list[str | int]:
@@ -69,16 +69,16 @@ def sections(annotation: object) -> list[type[BaseModel]]:
     return [section for part in get_args(annotation) for section in sections(part)]
 
 
-def switches(given: object, read: object, where: tuple = ()) -> list[tuple[tuple, bool]]:
+def switches(raw: object, parsed: object, where: tuple = ()) -> list[tuple[tuple, bool]]:
     """Return (place, value) of each true or false that was read as a number."""
-    if isinstance(given, dict) and isinstance(read, dict):
-        pairs = [(name, given[name], read[name]) for name in given if name in read]
-    elif isinstance(given, list | tuple) and isinstance(read, list | tuple) and len(given) == len(read):
-        pairs = [(number, *both) for number, both in enumerate(zip(given, read, strict=True))]
+    if isinstance(raw, dict) and isinstance(parsed, dict):
+        pairs = [(name, raw[name], parsed[name]) for name in raw if name in parsed]
+    elif isinstance(raw, list | tuple) and isinstance(parsed, list | tuple) and len(raw) == len(parsed):
+        pairs = [(number, *values) for number, values in enumerate(zip(raw, parsed, strict=True))]
     else:
-        wrong = isinstance(given, bool) and isinstance(read, int | float) and not isinstance(read, bool)
-        return [(where, given)] if wrong else []
-    return [fault for name, *both in pairs for fault in switches(*both, (*where, name))]
+        wrong = isinstance(raw, bool) and isinstance(parsed, int | float) and not isinstance(parsed, bool)
+        return [(where, raw)] if wrong else []
+    return [fault for name, *values in pairs for fault in switches(*values, (*where, name))]
 
 
 def switch_sentence(where: tuple, value: bool) -> str:
@@ -88,11 +88,11 @@ def switch_sentence(where: tuple, value: bool) -> str:
 
 def _remedy(fault: dict) -> str:
     kind = fault["type"]
-    known = _REMEDIES.get(kind) or _REMEDIES.get(kind.split("_")[0])
-    if known is None:
+    template = _REMEDIES.get(kind) or _REMEDIES.get(kind.split("_")[0])
+    if template is None:
         return fault["msg"][0].lower() + fault["msg"][1:]
-    told = {name: f"{value:g}" if isinstance(value, float) else value for name, value in fault.get("ctx", {}).items()}
-    remedy = known.format(**told)
+    values = {name: f"{value:g}" if isinstance(value, float) else value for name, value in fault.get("ctx", {}).items()}
+    remedy = template.format(**values)
     if kind == "string_pattern_mismatch" and fault["ctx"]["pattern"].startswith(NAMES):
         remedy = f"use letters, digits and - _ . alone, a letter or digit first (pattern {fault['ctx']['pattern']})"
     return remedy
@@ -116,8 +116,8 @@ def _keys_beside(model: type[BaseModel], where: list) -> list[str]:
 
 
 def _field(section: type[BaseModel], key: str):
-    named: Callable = section.model_fields.get
-    return named(key) or next((field for field in section.model_fields.values() if field.alias == key), None)
+    find_field: Callable = section.model_fields.get
+    return find_field(key) or next((field for field in section.model_fields.values() if field.alias == key), None)
 
 
 def _written(value: object) -> str:

@@ -138,8 +138,8 @@ class Cohort(Section):
             if self.source in sources and not getattr(self, name):
                 raise ValueError(f"source is {self.source!r}, so cohort.{name} must be set")
             if self.source not in sources and getattr(self, name):
-                wanted = " or ".join(sources)
-                raise ValueError(f"{name} is given, but source is {self.source!r}: set cohort.source to {wanted}")
+                choices = " or ".join(sources)
+                raise ValueError(f"{name} is given, but source is {self.source!r}: set cohort.source to {choices}")
         return self
 
 

@@ -25,10 +25,10 @@ def moved(config: object) -> list[str]:
     """Return one sentence for each renamed setting in ``config``, in the order of the tables."""
     keys = [f"{old} is now {new}: rename it." for old, new in MOVED.items() if list(_values(config, old.split(".")))]
     values = [
-        f"{name} is {value!r}, a {what} that is now called {MIMIC_ILS!r}: rename it."
-        for pattern, what in NAMING.items()
+        f"{name} is {value!r}, a {kind} that is now called {MIMIC_ILS!r}: rename it."
+        for pattern, kind in NAMING.items()
         for name, value in _values(config, pattern.split("."))
-        if value == OLD or (what == "format" and str(value).lower() == OLD)  # a set may be called Release
+        if value == OLD or (kind == "format" and str(value).lower() == OLD)  # a set may be called Release
     ]
     return keys + values
 

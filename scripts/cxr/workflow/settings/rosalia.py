@@ -214,10 +214,10 @@ class Training(Section):
         """Return the runs, of which there is always one."""
         if self.runs:
             return dict(self.runs)
-        own = {"default": Run()}
+        runs = {"default": Run()}
         if self.engine == "lite" and self.lite.init == "base":
-            own[BASE] = Run(weights="lite", trained=False)
-        return own
+            runs[BASE] = Run(weights="lite", trained=False)
+        return runs
 
     @model_validator(mode="after")
     def _mismatch_is_of_padded_pictures(self) -> "Training":
@@ -228,11 +228,11 @@ class Training(Section):
     @model_validator(mode="after")
     def _the_base_has_its_sizes(self) -> "Training":
         if self.engine == "lite" and self.lite.init == "base":
-            held = LiteSizes()
+            base_sizes = LiteSizes()
             for name, value in self.lite.sizes:
-                if value != getattr(held, name):
+                if value != getattr(base_sizes, name):
                     raise ValueError(
-                        f"lite.sizes.{name} is {value}, but the base has {getattr(held, name)}: leave it so, or set "
+                        f"lite.sizes.{name} is {value}, but the base has {getattr(base_sizes, name)}: leave it so, or set "
                         "lite.init to random"
                     )
         return self
@@ -317,9 +317,11 @@ class Evaluation(Section):
 
     @model_validator(mode="after")
     def _predictions_have_a_path(self) -> "Evaluation":
-        for name, other in self.predictions.items():
-            if not other.path and other.adapter != "everything":
+        for name, prediction in self.predictions.items():
+            if not prediction.path and prediction.adapter != "everything":
                 raise ValueError(f"predictions.{name}.path is empty: give the file or folder of the predictions")
-            if other.path and other.adapter == "everything":
-                raise ValueError(f"predictions.{name}.path is {other.path!r}, but everything reads none: leave it out")
+            if prediction.path and prediction.adapter == "everything":
+                raise ValueError(
+                    f"predictions.{name}.path is {prediction.path!r}, but everything reads none: leave it out"
+                )
         return self

@@ -123,12 +123,12 @@ class Thresholds(Section):
             return {}
         points = {}
         for values in product(*(axis[2] for axis in axes)):
-            chosen = self.sets[self.grid.base].model_dump()
+            threshold_values = self.sets[self.grid.base].model_dump()
             words = []
             for (part, tau, _), value in zip(axes, values, strict=True):
-                chosen[part][tau] = value
+                threshold_values[part][tau] = value
                 words.append(("edema-" if part == "edema" else "") + f"{tau}{Decimal(repr(value)):f}")
-            points["_".join(words)] = ThresholdSet(**chosen)
+            points["_".join(words)] = ThresholdSet(**threshold_values)
         return points
 
     def all_sets(self) -> dict[str, ThresholdSet]:

@@ -201,9 +201,11 @@ class Vlm(Section):
     @model_validator(mode="after")
     def _names_are_apart(self) -> "Vlm":
         one_case("vlm.tuning.runs and vlm.answers.predictions", [*self.tuning.runs, *self.answers.predictions])
-        if both := self.tuning.runs.keys() & self.answers.predictions.keys():
-            raise ValueError(f"answers.predictions.{min(both)} has the name of a run of tuning.runs: rename it")
-        for name, other in self.answers.predictions.items():
-            if other.set not in self.answers.sets:
-                raise ValueError(f"answers.predictions.{name}.set is {other.set!r}, no name of answers.sets: add it")
+        if shared_names := self.tuning.runs.keys() & self.answers.predictions.keys():
+            raise ValueError(f"answers.predictions.{min(shared_names)} has the name of a run of tuning.runs: rename it")
+        for name, prediction in self.answers.predictions.items():
+            if prediction.set not in self.answers.sets:
+                raise ValueError(
+                    f"answers.predictions.{name}.set is {prediction.set!r}, no name of answers.sets: add it"
+                )
         return self

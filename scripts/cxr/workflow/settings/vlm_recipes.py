@@ -135,11 +135,11 @@ class OnevisionTinySizes(Section):
     @model_validator(mode="after")
     def _has_whole_heads(self) -> "OnevisionTinySizes":
         for name in ("hidden", "vision_hidden"):
-            given = getattr(self, name)
-            if given % self.head_size:
+            value = getattr(self, name)
+            if value % self.head_size:
                 raise ValueError(
-                    f"{name} is {given}, which is no multiple of head_size, {self.head_size}: set {name} to "
-                    f"{-(-given // self.head_size) * self.head_size}, or head_size to a divisor"
+                    f"{name} is {value}, which is no multiple of head_size, {self.head_size}: set {name} to "
+                    f"{-(-value // self.head_size) * self.head_size}, or head_size to a divisor"
                 )
         return self
 
@@ -193,10 +193,10 @@ class OnevisionTinyRecipe(TinyRecipe):
     @model_validator(mode="after")
     def _has_tiles(self) -> "OnevisionTinyRecipe":
         for name in ("tiles", "grid"):
-            given = getattr(self, name)
-            if self.family != "onevision" and given != type(self).model_fields[name].default:
+            value = getattr(self, name)
+            if self.family != "onevision" and value != type(self).model_fields[name].default:
                 raise ValueError(
-                    f"{name} is {given}, but family is {self.family!r}, which cuts no picture into tiles: leave {name} "
+                    f"{name} is {value}, but family is {self.family!r}, which cuts no picture into tiles: leave {name} "
                     "out, or set family to onevision"
                 )
         return self
@@ -204,10 +204,10 @@ class OnevisionTinyRecipe(TinyRecipe):
     @model_validator(mode="after")
     def _has_sizes(self) -> "OnevisionTinyRecipe":
         if self.family != "onevision":
-            for name, given, usual in self._sizes():
-                if given != usual:
+            for name, value, default in self._sizes():
+                if value != default:
                     raise ValueError(
-                        f"{name} is {given}, but family is {self.family!r}, whose small model has sizes of its own: "
+                        f"{name} is {value}, but family is {self.family!r}, whose small model has sizes of its own: "
                         "leave sizes out, or set family to onevision"
                     )
         elif self.side < 4 * self.sizes.patch:
@@ -230,11 +230,13 @@ class OnevisionTinyRecipe(TinyRecipe):
 
     def check_base(self) -> None:
         """Raise ValueError for a model that the base is not of."""
-        own = [(name, getattr(self, name), type(self).model_fields[name].default) for name in ("side", "family")]
-        for name, given, held in [*own, *self._sizes()]:
-            if given != held:
+        recipe_fields = [
+            (name, getattr(self, name), type(self).model_fields[name].default) for name in ("side", "family")
+        ]
+        for name, value, default in [*recipe_fields, *self._sizes()]:
+            if value != default:
                 raise ValueError(
-                    f"{name} is {given}, but the base in resources/vlm/onevision_tiny has {held}: leave it so, or set "
+                    f"{name} is {value}, but the base in resources/vlm/onevision_tiny has {default}: leave it so, or set "
                     "init to random"
                 )
 

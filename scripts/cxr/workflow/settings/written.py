@@ -23,22 +23,22 @@ def written(paths: Iterable[str | Path]) -> dict:
 
     A file that is not YAML is skipped: the reader of its values reports it. Raises Twice for a repeated key.
     """
-    found: dict = {}
+    settings: dict = {}
     for path in paths:
         try:
             node = yaml.compose(Path(path).read_text(encoding="utf-8-sig"), Loader=LOADER)
         except (OSError, UnicodeDecodeError, yaml.YAMLError):
             continue
         if isinstance(node, yaml.MappingNode) and TEMPLATE not in {name.value for name, _ in node.value}:
-            found = over(found, _plain(node, str(path), ()))
-    return found
+            settings = over(settings, _plain(node, str(path), ()))
+    return settings
 
 
 def over(below: dict, above: dict) -> dict:
     """Return ``above`` laid over ``below``, section by section, as Snakemake lays settings files over each other."""
-    both = below | above
+    merged = below | above
     sections = [name for name in above if isinstance(below.get(name), dict) and isinstance(above[name], dict)]
-    return both | {name: over(below[name], above[name]) for name in sections}
+    return merged | {name: over(below[name], above[name]) for name in sections}
 
 
 def _plain(node: yaml.Node, path: str, where: tuple[str, ...]) -> object:
@@ -47,7 +47,7 @@ def _plain(node: yaml.Node, path: str, where: tuple[str, ...]) -> object:
     if not isinstance(node, yaml.MappingNode):
         return node.value
     lines: dict[str, int] = {}
-    held = {}
+    mapping = {}
     for name, value in node.value:
         key, line = str(name.value), name.start_mark.line + 1
         if key in lines and key != "<<":
@@ -57,17 +57,17 @@ def _plain(node: yaml.Node, path: str, where: tuple[str, ...]) -> object:
                 "join the two"
             )
         lines[key] = line
-        held[key] = _plain(value, path, (*where, key))
-    return held
+        mapping[key] = _plain(value, path, (*where, key))
+    return mapping
 
 
-def at(held: object, where: Iterable[object]) -> str | None:
+def at(node: object, where: Iterable[object]) -> str | None:
     """Return the text at a place of :func:`written`'s settings, None where there is none."""
     for part in where:
-        if isinstance(held, dict):
-            held = held.get(str(part))
-        elif isinstance(held, list) and isinstance(part, int) and part < len(held):
-            held = held[part]
+        if isinstance(node, dict):
+            node = node.get(str(part))
+        elif isinstance(node, list) and isinstance(part, int) and part < len(node):
+            node = node[part]
         else:
             return None
-    return held if isinstance(held, str) else None
+    return node if isinstance(node, str) else None

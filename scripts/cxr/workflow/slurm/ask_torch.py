@@ -9,26 +9,26 @@ from pathlib import Path
 DRIVER = Path("/proc/driver/nvidia/version")
 
 
-def facts(wanted: int) -> dict:
+def facts(num_gpus: int) -> dict:
     """Return node, torch, cuda, driver, seen (GPUs), name (of the first), and fault (why torch fails, or "")."""
     import torch
 
     driver = re.search(r"\b\d{3,}\.[\d.]+", DRIVER.read_text(errors="replace")) if DRIVER.is_file() else None
-    found = {"node": platform.node(), "torch": torch.__version__, "cuda": torch.version.cuda or ""}
-    found |= {"driver": driver.group() if driver else "", "seen": 0, "name": "", "fault": ""}
+    report = {"node": platform.node(), "torch": torch.__version__, "cuda": torch.version.cuda or ""}
+    report |= {"driver": driver.group() if driver else "", "seen": 0, "name": "", "fault": ""}
     try:
         torch.cuda.init()
-        found |= {"seen": torch.cuda.device_count(), "name": torch.cuda.get_device_name(0)}
-        for number in range(min(wanted, found["seen"])):
+        report |= {"seen": torch.cuda.device_count(), "name": torch.cuda.get_device_name(0)}
+        for number in range(min(num_gpus, report["seen"])):
             picture = torch.ones(1, 1, 8, 8, device=torch.device("cuda", number))
             summed = torch.nn.functional.conv2d(picture, torch.ones_like(picture))  # CUDA's kernels, and cuDNN
             if float(summed) != 64:
-                found["fault"] = f"GPU {number} adds 64 ones to {float(summed)}"
+                report["fault"] = f"GPU {number} adds 64 ones to {float(summed)}"
     except Exception as error:
-        found["fault"] = next(iter(str(error).strip().splitlines()), type(error).__name__).rstrip(".")
-    if not found["fault"] and found["seen"] < wanted:
-        found["fault"] = f"it sees {found['seen']} of {wanted} GPUs"
-    return found
+        report["fault"] = next(iter(str(error).strip().splitlines()), type(error).__name__).rstrip(".")
+    if not report["fault"] and report["seen"] < num_gpus:
+        report["fault"] = f"it sees {report['seen']} of {num_gpus} GPUs"
+    return report
 
 
 if "snakemake" in globals():

@@ -47,21 +47,21 @@ def minutes(text: str) -> int:
     parts = [int(part) for part in clock.split(":")]
     # "5" and "5:30" are minutes, "1-5" and "1-5:30" days and hours, three numbers always hours first
     hours_first = bool(days) or len(parts) == 3
-    hour, whole, seconds = [*parts, 0, 0][:3] if hours_first else [0, *parts, 0][:3]
-    return int(days or 0) * 1440 + hour * 60 + whole + (seconds > 0)
+    hour, minute, seconds = [*parts, 0, 0][:3] if hours_first else [0, *parts, 0][:3]
+    return int(days or 0) * 1440 + hour * 60 + minute + (seconds > 0)
 
 
 def partitions(sinfo: str) -> dict[str, Granted]:
     """Read ``sinfo --exact --noheader --format=%P|%l|%m|%c|%G|%M``: one line per kind of node and partition."""
-    found: dict[str, Granted] = {}
+    cluster: dict[str, Granted] = {}
     for line in sinfo.splitlines():
         name, limit, memory, cores, generic, preemption = line.split("|")
         default, name = name.endswith("*"), name.rstrip("*")
         gpus = sum(int(count) for count in re.findall(r"gpu(?::[^:,(]+)?:(\d+)", generic))
         node = (int(memory.rstrip("+")), int(cores.rstrip("+")), gpus)
-        nodes = (*found[name].nodes, node) if name in found else (node,)
-        found[name] = Granted(name, minutes(limit), nodes, "CANCEL" in preemption, default)
-    return found
+        nodes = (*cluster[name].nodes, node) if name in cluster else (node,)
+        cluster[name] = Granted(name, minutes(limit), nodes, "CANCEL" in preemption, default)
+    return cluster
 
 
 def findings(
@@ -71,7 +71,7 @@ def findings(
     jobs: list[Asked],
     last: list[Asked],
     profile: Profile,
-    known: list[Partition],
+    profile_partitions: list[Partition],
     programs: set[str],
     orphans: list[str],
     default_account: str = "",
@@ -79,21 +79,21 @@ def findings(
     """Return the findings, in the order in which a user should fix them.
 
     ``config`` is the output of `scontrol show config`, ``jobs`` and ``last`` the requests at the first and the last
-    try, ``profile`` and ``known`` the profile and its partitions as read, ``programs`` the installed programs of SLURM
+    try, ``profile`` and ``profile_partitions`` the profile and its partitions as read, ``programs`` the installed programs of SLURM
     and of software deployment, ``orphans`` runs whose jobs still write here, ``default_account`` the account that SLURM
     charges if a job names none.
     """
     values = dict(re.findall(r"^(\w+)\s*= (.*?)\s*$", config, flags=re.M))
-    there = partitions(sinfo)
+    cluster = partitions(sinfo)
     return [
         Finding("SLURM", True, f"release {values.get('SLURM_VERSION', 'unknown')} answers"),
         _accounting(values, programs),
         _memory_of_jobs(values, profile),
         _account(values, profile, default_account),
         *_groups(profile),
-        *[_partition(one.name, one.limits, there) for one in known],
-        *_devices(jobs, last, profile.retries + 1, known, there),
-        *_memory_of_tries(jobs, last, profile.retries + 1, known, there),
+        *[_partition(partition.name, partition.limits, cluster) for partition in profile_partitions],
+        *_devices(jobs, last, profile.retries + 1, profile_partitions, cluster),
+        *_memory_of_tries(jobs, last, profile.retries + 1, profile_partitions, cluster),
         *_targets(jobs),
         _deployment(profile, programs),
         _orphans(orphans),
@@ -111,19 +111,19 @@ def _accounting(values: dict[str, str], programs: set[str]) -> Finding:
 
 def _memory_of_jobs(values: dict[str, str], profile: Profile) -> Finding:
     seconds = int(re.match(r"\d*", values.get("MinJobAge", "")).group() or 0)
-    wanted = 3 * profile.first_look_s
+    needed_s = 3 * profile.first_look_s
     lack = (
-        f"SLURM forgets ended jobs after {seconds} s, the executor needs {wanted} s to rely on squeue: lower "
-        f"{FIRST_LOOK} to {max(1, seconds // 3)}, or ask for MinJobAge={wanted}"
+        f"SLURM forgets ended jobs after {seconds} s, the executor needs {needed_s} s to rely on squeue: lower "
+        f"{FIRST_LOOK} to {max(1, seconds // 3)}, or ask for MinJobAge={needed_s}"
     )
-    return Finding("MinJobAge", seconds >= wanted, f"{seconds} s" if seconds >= wanted else lack)
+    return Finding("MinJobAge", seconds >= needed_s, f"{seconds} s" if seconds >= needed_s else lack)
 
 
 def _account(values: dict[str, str], profile: Profile, default: str) -> Finding:
     enforced = "associations" in values.get("AccountingStorageEnforce", "")
-    given = profile.account or (f"{default}, SLURM's default for you" if default else "")
+    account = profile.account or (f"{default}, SLURM's default for you" if default else "")
     lack = "the cluster requires one: set slurm_account in the profile (`sacctmgr show associations user=$USER`)"
-    return Finding("account", not enforced or bool(given), given or (lack if enforced else "none is asked for"))
+    return Finding("account", not enforced or bool(account), account or (lack if enforced else "none is asked for"))
 
 
 def _groups(profile: Profile) -> list[Finding]:
@@ -134,107 +134,115 @@ def _groups(profile: Profile) -> list[Finding]:
     return [] if profile.resources.get("serial") == "1" else [Finding("groups", False, lack)]
 
 
-def _partition(name: str, limits: PartitionLimits, there: dict[str, Granted]) -> Finding:
-    what = f"partition {name}"
-    if name not in there:
-        return Finding(what, False, f"not on this cluster, which has {', '.join(there)}: correct partitions.yaml")
-    has = there[name]
+def _partition(name: str, limits: PartitionLimits, cluster: dict[str, Granted]) -> Finding:
+    subject = f"partition {name}"
+    if name not in cluster:
+        return Finding(subject, False, f"not on this cluster, which has {', '.join(cluster)}: correct partitions.yaml")
+    has = cluster[name]
     cores, memory_mb, gpus = (has.most(demand) for demand in ("cores", "memory_mb", "gpus"))
-    said = f"{cores} cores, {memory_mb:,} MB, {gpus} GPUs a node; {hours(has.minutes)} a job"
+    summary = f"{cores} cores, {memory_mb:,} MB, {gpus} GPUs a node; {hours(has.minutes)} a job"
     if limits.max_gpu and not gpus:
-        return Finding(what, False, f"{said}: it has no GPU, remove max_gpu from partitions.yaml or name another")
+        return Finding(subject, False, f"{summary}: it has no GPU, remove max_gpu from partitions.yaml or name another")
     if has.cancels:
         remedy = "name another partition, or restart a run that makes no progress"
-        return Finding(what, False, f"{said}: it cancels jobs to make room, and Snakemake waits for them: {remedy}")
-    return Finding(what, True, said)
+        return Finding(
+            subject, False, f"{summary}: it cancels jobs to make room, and Snakemake waits for them: {remedy}"
+        )
+    return Finding(subject, True, summary)
 
 
 def _devices(
-    jobs: list[Asked], last: list[Asked], tries: int, known: list[Partition], there: dict[str, Granted]
+    jobs: list[Asked], last: list[Asked], tries: int, partitions: list[Partition], cluster: dict[str, Granted]
 ) -> list[Finding]:
     """Check the requests for each device: return the jobs that are refused or wait for ever, else the longest job.
 
     For the last try only the time counts; :func:`_memory_of_tries` reports its memory.
     """
-    found = []
-    away = {one.name for one in known} - there.keys()  # already reported
+    findings = []
+    away = {partition.name for partition in partitions} - cluster.keys()  # already reported
     for device in ("CPU", "GPU"):
-        own, later = (
-            [job for job in some if bool(job.gpus) == (device == "GPU") and chosen(job, known) not in away]
+        first_jobs, later = (
+            [job for job in some if bool(job.gpus) == (device == "GPU") and chosen(job, partitions) not in away]
             for some in (jobs, last)
         )
-        refused = _refused(own, [bool(denied(job, known, there)[0]) for job in own])
-        again = _refused(later, [denied(job, known, there)[0] == "minutes" for job in later])
+        refused = _refused(first_jobs, [bool(denied(job, partitions, cluster)[0]) for job in first_jobs])
+        again = _refused(later, [denied(job, partitions, cluster)[0] == "minutes" for job in later])
         again = {name: job for name, job in again.items() if name not in refused}
-        lines = [(job, "", refusal(job, known, there)) for job in refused.values()]
-        lines += [(job, f" at try {tries}", refusal(job, known, there, again=True)) for job in again.values()]
+        lines = [(job, "", refusal(job, partitions, cluster)) for job in refused.values()]
+        lines += [(job, f" at try {tries}", refusal(job, partitions, cluster, again=True)) for job in again.values()]
         for number, (job, when, why) in enumerate(lines[:SHOWN], start=1):
-            more = f"; {len(lines) - SHOWN} more like these" if number == SHOWN < len(lines) else ""
-            found.append(Finding(f"job {job.name}", False, f"{told(job)}{when}; {why}{more}"))
-        if own and not lines:
-            found.append(Finding(f"{device} jobs", True, _longest(own, later, tries, known)))
-    return found
+            remainder_note = f"; {len(lines) - SHOWN} more like these" if number == SHOWN < len(lines) else ""
+            findings.append(Finding(f"job {job.name}", False, f"{told(job)}{when}; {why}{remainder_note}"))
+        if first_jobs and not lines:
+            findings.append(Finding(f"{device} jobs", True, _longest(first_jobs, later, tries, partitions)))
+    return findings
 
 
 def _refused(jobs: list[Asked], lacks: list[bool]) -> dict[str, Asked]:
     """Return the longest refused job of each name, the longest first."""
-    found: dict[str, Asked] = {}
+    longest_by_name: dict[str, Asked] = {}
     some = [job for job, lack in zip(jobs, lacks, strict=True) if lack]
     for job in sorted(some, key=lambda job: -job.minutes):
-        found.setdefault(job.name, job)
-    return found
+        longest_by_name.setdefault(job.name, job)
+    return longest_by_name
 
 
-def _longest(jobs: list[Asked], last: list[Asked], tries: int, known: list[Partition]) -> str:
+def _longest(jobs: list[Asked], last: list[Asked], tries: int, partitions: list[Partition]) -> str:
     job = max(jobs, key=lambda job: job.minutes)
-    places = ", ".join(sorted({chosen(one, known) or "SLURM's default" for one in jobs}))
-    at_last = max((one.minutes for one in last), default=0)
-    then = f"; at try {tries} none asks for more than {hours(at_last)}" if tries > 1 else ""
-    return f"{len(jobs)} to {places}; the longest, {job.name}: {told(job)}{then}"
+    places = ", ".join(sorted({chosen(request, partitions) or "SLURM's default" for request in jobs}))
+    at_last = max((request.minutes for request in last), default=0)
+    last_note = f"; at try {tries} none asks for more than {hours(at_last)}" if tries > 1 else ""
+    return f"{len(jobs)} to {places}; the longest, {job.name}: {told(job)}{last_note}"
 
 
 def _memory_of_tries(
-    jobs: list[Asked], last: list[Asked], tries: int, known: list[Partition], there: dict[str, Granted]
+    jobs: list[Asked], last: list[Asked], tries: int, partitions: list[Partition], cluster: dict[str, Granted]
 ) -> list[Finding]:
     """Return which jobs could not get more memory at each of the profile's tries, if they ran out of it."""
-    first = {job.name for job in jobs if denied(job, known, there)[0]}
-    short = [job for job in last if job.name not in first and denied(job, known, there)[0] in ("memory_mb", TOGETHER)]
+    first = {job.name for job in jobs if denied(job, partitions, cluster)[0]}
+    short = [
+        job for job in last if job.name not in first and denied(job, partitions, cluster)[0] in ("memory_mb", TOGETHER)
+    ]
     if not short:
         return []
     names = list(dict.fromkeys(job.name for job in sorted(short, key=lambda job: -job.memory_mb)))
-    named = ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
-    most, granted = max(job.memory_mb for job in short), min(most_memory(job, known, there) for job in short)
+    names_text = ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+    most, granted = max(job.memory_mb for job in short), min(most_memory(job, partitions, cluster) for job in short)
     remedy = f": set compute.max_memory_mb: {granted}" if granted else ""
-    said = f"{named}: up to {most:,} MB, more than their partition grants; SLURM would refuse such a try"
-    return [Finding(f"memory at try {tries}", True, said + remedy)]
+    summary = f"{names_text}: up to {most:,} MB, more than their partition grants; SLURM would refuse such a try"
+    return [Finding(f"memory at try {tries}", True, summary + remedy)]
 
 
 def _targets(jobs: list[Asked]) -> list[Finding]:
     rules = {rule for job in jobs for rule, _ in job.members}
-    left = [name for name in BY_NAME if not any(rule.startswith(f"{name}_") for rule in rules)]
-    said = f'without {", ".join(left)}: name those that you will run, before any option, as in ARGS="all release"'
-    return [Finding("targets", True, said)] if left else []
+    missing_targets = [name for name in BY_NAME if not any(rule.startswith(f"{name}_") for rule in rules)]
+    summary = f'without {", ".join(missing_targets)}: name those that you will run, before any option, as in ARGS="all release"'
+    return [Finding("targets", True, summary)] if missing_targets else []
 
 
 def _deployment(profile: Profile, programs: set[str]) -> Finding:
-    what, ways = "environments", profile.deployment
-    unknown = [way for way in ways if way not in WAYS]
+    subject, methods = "environments", profile.deployment
+    unknown = [method for method in methods if method not in WAYS]
     if unknown:
-        return Finding(what, False, f"sdm is {', '.join(unknown)} in the profile: Snakemake knows {', '.join(WAYS)}")
-    inside = profile.conda_in_image and "apptainer" in ways
-    wanted = [way for way in ways if way != "env-modules" and not (way == "conda" and inside)]
-    absent = [way for way in wanted if way not in programs]
+        return Finding(subject, False, f"sdm is {', '.join(unknown)} in the profile: Snakemake knows {', '.join(WAYS)}")
+    inside = profile.conda_in_image and "apptainer" in methods
+    needed_programs = [method for method in methods if method != "env-modules" and not (method == "conda" and inside)]
+    absent = [method for method in needed_programs if method not in programs]
     if not absent:
-        return Finding(what, True, f"here: {', '.join(wanted)}" if wanted else "jobs run in the one of Snakemake")
+        return Finding(
+            subject,
+            True,
+            f"here: {', '.join(needed_programs)}" if needed_programs else "jobs run in the one of Snakemake",
+        )
     remedy = "run in an environment with requirements/run.txt and add `--sdm env-modules`"
-    if absent == ["conda"] and "apptainer" in ways:
+    if absent == ["conda"] and "apptainer" in methods:
         remedy = "add `--conda-base-path /opt/conda`, which is conda's path in the image"
     lack = (
         f"{absent[0]} is not here: install it"
         if len(absent) == 1
         else f"{', '.join(absent)} are not here: install them"
     )
-    return Finding(what, False, f"{lack}, or {remedy}")
+    return Finding(subject, False, f"{lack}, or {remedy}")
 
 
 def _orphans(names: list[str]) -> Finding:

@@ -25,20 +25,20 @@ def settings_of(words: Sequence[str], root: Path) -> Settings:
     from snakemake.cli import get_argument_parser, parse_config
     from snakemake.common.configfile import load_configfile
 
-    given, _ = get_argument_parser().parse_known_args(list(words))
+    arguments, _ = get_argument_parser().parse_known_args(list(words))
     config = load_configfile(root / "config.yaml")
-    files = [root / path for path in given.configfile or ()]
-    for held in (*map(load_configfile, files), parse_config(given.config) or {}):
-        config = over(config, held)
+    files = [root / path for path in arguments.configfile or ()]
+    for layer in (*map(load_configfile, files), parse_config(arguments.config) or {}):
+        config = over(config, layer)
     try:
         return read({key: value for key, value in config.items() if key not in ASKED}, files)
     except SettingsError as error:
         raise UserError(str(error)) from None
 
 
-def environments(jobs: list[Asked], known: list[Partition], settings: Settings) -> dict[str, dict]:
+def environments(jobs: list[Asked], partitions: list[Partition], settings: Settings) -> dict[str, dict]:
     """Return {environment: gpus, partition} of the jobs that need GPUs, each with its largest number of GPUs."""
-    found: dict[str, dict] = {}
+    request_by_environment: dict[str, dict] = {}
     for job in jobs:
         for rule, _ in job.members if job.gpus else ():
             stage = rule.partition("_")[0]
@@ -46,13 +46,13 @@ def environments(jobs: list[Asked], known: list[Partition], settings: Settings) 
             name = {"reports": "reports-vllm", "medground": "medground-vllm"}.get(
                 stage, f"{stage}-{engine}" if engine else stage
             )
-            if job.gpus > found.get(name, {}).get("gpus", 0):
-                found[name] = {"gpus": job.gpus, "partition": chosen(job, known) or ""}
-    return found
+            if job.gpus > request_by_environment.get(name, {}).get("gpus", 0):
+                request_by_environment[name] = {"gpus": job.gpus, "partition": chosen(job, partitions) or ""}
+    return request_by_environment
 
 
 def ask(
-    wanted: dict[str, dict], container: str, directory: Path, root: Path, instead: dict[str, object]
+    request_by_environment: dict[str, dict], container: str, directory: Path, root: Path, instead: dict[str, object]
 ) -> list[Finding]:
     """Run a job on a GPU node in each environment, as the profile deploys it; return torch's report from there.
 
@@ -63,7 +63,7 @@ def ask(
     for old in place.glob("*.json"):
         old.unlink()
     config = place / "config.yaml"
-    config.write_text(json.dumps({"environments": wanted, "container": container}), encoding="utf-8")
+    config.write_text(json.dumps({"environments": request_by_environment, "container": container}), encoding="utf-8")
     command = [sys.executable, "-m", "snakemake", "--profile", "slurm", "--snakefile"]
     command += [str(root / "profiles/slurm/check.smk"), "--directory", str(place), "--nolock", "--retries", "0"]
     command += ["--quiet", "all", "--configfile", str(config)]
@@ -75,22 +75,24 @@ def ask(
     except subprocess.TimeoutExpired:
         lack = f"jobs on nodes with GPUs did not end within {PATIENCE_S // 60} minutes: try again when some are free"
         return [Finding("GPUs", False, lack)]
-    return [_finding(name, asked["gpus"], place, done.stderr) for name, asked in sorted(wanted.items())]
+    return [
+        _finding(name, request["gpus"], place, done.stderr) for name, request in sorted(request_by_environment.items())
+    ]
 
 
-def _finding(name: str, gpus: int, place: Path, said: str) -> Finding:
-    what, file, log = f"torch in {name}", place / f"{name}.json", place / f"{name}.log"
+def _finding(name: str, gpus: int, place: Path, error_output: str) -> Finding:
+    subject, file, log = f"torch in {name}", place / f"{name}.json", place / f"{name}.log"
     if not file.is_file():
-        words = (log.read_text(encoding="utf-8", errors="replace") if log.is_file() else "") or said
+        words = (log.read_text(encoding="utf-8", errors="replace") if log.is_file() else "") or error_output
         last = next((line.strip() for line in reversed(words.splitlines()) if line.strip()), "nothing")
         return Finding(
-            what, False, f"a job with {gpus} GPU{'s' * (gpus > 1)} in this environment fails, and says: {last}"
+            subject, False, f"a job with {gpus} GPU{'s' * (gpus > 1)} in this environment fails, and says: {last}"
         )
-    told = json.loads(file.read_text(encoding="utf-8"))
-    built = f"for CUDA {told['cuda']}" if told["cuda"] else "without CUDA"
-    driver = f"the driver is {told['driver']}" if told["driver"] else "no NVIDIA driver is loaded"
-    software = f"torch {told['torch']} {built}, {driver}"
-    if told["fault"]:
+    report = json.loads(file.read_text(encoding="utf-8"))
+    built = f"for CUDA {report['cuda']}" if report["cuda"] else "without CUDA"
+    driver = f"the driver is {report['driver']}" if report["driver"] else "no NVIDIA driver is loaded"
+    software = f"torch {report['torch']} {built}, {driver}"
+    if report["fault"]:
         remedy = "repair the node or the environment, or set compute.gpus: 0"
-        return Finding(what, False, f"on {told['node']} ({software}): {told['fault']}: {remedy}")
-    return Finding(what, True, f"{told['node']}: {told['seen']} x {told['name']}, {software}")
+        return Finding(subject, False, f"on {report['node']} ({software}): {report['fault']}: {remedy}")
+    return Finding(subject, True, f"{report['node']}: {report['seen']} x {report['name']}, {software}")

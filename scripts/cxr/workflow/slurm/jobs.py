@@ -73,34 +73,34 @@ def asked(dry_run: str) -> list[Asked]:
             blocks.append((head.group(1) or head.group(2), re.split(r"\n\s*\n?\s+(?=\[)", block)))
     if not blocks:
         raise UserError("the dry run shows no job: leave out --quiet, and take Snakemake from requirements/run.txt")
-    found, local = [], local_rules(dry_run)
+    requests, local = [], local_rules(dry_run)
     for name, members in blocks:
-        told = [_resources(text) for text in members if "log:" in text]  # a target has none
-        told = [one for one in told if one["rule"] not in local]
-        if told:
-            found.append(_one_job(name, told))
-    return found
+        member_resources = [_resources(text) for text in members if "log:" in text]  # a target has none
+        member_resources = [member for member in member_resources if member["rule"] not in local]
+        if member_resources:
+            requests.append(_one_job(name, member_resources))
+    return requests
 
 
-def _one_job(name: str, told: list[dict]) -> Asked:
-    most = {key: max(one.pop(key) for one in told) for key in ("mem_mb", "threads", "gpu")}
-    members = tuple((one.pop("rule"), one.pop("runtime")) for one in told)
-    others = {key: value for one in told for key, value in one.items() if key not in OWN}
+def _one_job(name: str, member_resources: list[dict]) -> Asked:
+    most = {key: max(member.pop(key) for member in member_resources) for key in ("mem_mb", "threads", "gpu")}
+    members = tuple((member.pop("rule"), member.pop("runtime")) for member in member_resources)
+    other_resources = {key: value for member in member_resources for key, value in member.items() if key not in OWN}
     minutes = sum(number for _, number in members)
-    return Asked(name, minutes, most["mem_mb"], most["threads"], most["gpu"], members, others)
+    return Asked(name, minutes, most["mem_mb"], most["threads"], most["gpu"], members, other_resources)
 
 
 def _resources(text: str) -> dict[str, int | str]:
-    found = {"rule": _after(r"rule (\w+):", text), "threads": _after(r"threads: (.*)", text, "1")}
-    found |= {"mem_mb": "0", "runtime": "0", "gpu": "0"}
+    resources = {"rule": _after(r"rule (\w+):", text), "threads": _after(r"threads: (.*)", text, "1")}
+    resources |= {"mem_mb": "0", "runtime": "0", "gpu": "0"}
     pairs = (pair.partition("=") for pair in re.split(r", (?=\w+=)", _after("resources: (.*)", text)))
-    found |= {key: value for key, _, value in pairs}
-    return {key: int(value) if value.isdecimal() else value for key, value in found.items()}
+    resources |= {key: value for key, _, value in pairs}
+    return {key: int(value) if value.isdecimal() else value for key, value in resources.items()}
 
 
 def _after(pattern: str, text: str, default: str = "") -> str:
-    found = re.search(pattern, text)
-    return found.group(1) if found else default
+    match = re.search(pattern, text)
+    return match.group(1) if match else default
 
 
 def local_rules(dry_run: str) -> set[str]:
@@ -110,91 +110,102 @@ def local_rules(dry_run: str) -> set[str]:
 
 def working_directory(dry_run: str) -> Path:
     """Return the working directory of a run from its dry run. Raises UserError if the dry run does not state it."""
-    found = _after(r"\n  Working directory: (.*)", dry_run)
-    if not found:
+    path = _after(r"\n  Working directory: (.*)", dry_run)
+    if not path:
         raise UserError("the dry run names no folder: leave out --quiet, and take Snakemake from requirements/run.txt")
-    return Path(found)
+    return Path(path)
 
 
-def chosen(job: Asked, known: list[Partition]) -> str | None:
+def chosen(job: Asked, partitions: list[Partition]) -> str | None:
     """Return the partition that the executor sends a job to; None if SLURM chooses."""
     wish = job.others.get("slurm_partition")
     if wish:
         return str(wish)
     resources = job.others | {"mem_mb": job.memory_mb, "runtime": job.minutes, "gpu": job.gpus}
-    return get_best_partition(known, SimpleNamespace(name=job.name, threads=job.cores, resources=resources), QUIET)
+    return get_best_partition(partitions, SimpleNamespace(name=job.name, threads=job.cores, resources=resources), QUIET)
 
 
 def lacking(job: Asked, place: Granted) -> str:
     """Return the request that a partition refuses, a key of :data:`LIMITS` or "together"; "" if it grants all."""
     if job.minutes > place.minutes:
         return "minutes"
-    wanted = (job.memory_mb, job.cores, job.gpus)
-    if any(all(has >= want for has, want in zip(node, wanted, strict=True)) for node in place.nodes):
+    request = (job.memory_mb, job.cores, job.gpus)
+    if any(all(has >= want for has, want in zip(node, request, strict=True)) for node in place.nodes):
         return ""
     return next((demand for demand in LIMITS if getattr(job, demand) > place.most(demand)), TOGETHER)
 
 
-def denied(job: Asked, known: list[Partition], there: dict[str, Granted]) -> tuple[str, str | None]:
+def denied(job: Asked, partitions: list[Partition], cluster: dict[str, Granted]) -> tuple[str, str | None]:
     """Return the request that a job's partition does not grant ("" if it grants all), and that partition.
 
     The partition is None if this request fits no partition of partitions.yaml.
     """
-    name = chosen(job, known)
+    name = chosen(job, partitions)
     if name is None:
-        without = (demand for demand in LIMITS if chosen(replace(job, **{demand: 0}), known))
+        without = (demand for demand in LIMITS if chosen(replace(job, **{demand: 0}), partitions))
         return next(without, "gpus" if job.gpus else "minutes"), None
-    if name not in there:
+    if name not in cluster:
         return "partition", name
-    return lacking(job, there[name]), name
+    return lacking(job, cluster[name]), name
 
 
-def most_memory(job: Asked, known: list[Partition], there: dict[str, Granted]) -> int:
+def most_memory(job: Asked, partitions: list[Partition], cluster: dict[str, Granted]) -> int:
     """Return the largest memory in megabytes that a job can get in any partition; 0 if none."""
-    amounts = {node[0] for place in there.values() for node in place.nodes}
-    amounts |= {int(one.limits.max_mem_mb) for one in known if one.limits.max_mem_mb < math.inf}
-    return max((one for one in amounts if not denied(replace(job, memory_mb=one), known, there)[0]), default=0)
+    amounts = {node[0] for place in cluster.values() for node in place.nodes}
+    amounts |= {int(partition.limits.max_mem_mb) for partition in partitions if partition.limits.max_mem_mb < math.inf}
+    return max(
+        (amount for amount in amounts if not denied(replace(job, memory_mb=amount), partitions, cluster)[0]), default=0
+    )
 
 
-def refusal(job: Asked, known: list[Partition], there: dict[str, Granted], again: bool = False) -> str:
+def refusal(job: Asked, partitions: list[Partition], cluster: dict[str, Granted], again: bool = False) -> str:
     """Return why SLURM refuses a job or lets it wait for ever, with the remedy; "" if it does neither.
 
     ``again``: the job is a later try of a job whose first try is granted.
     """
-    demand, name = denied(job, known, there)
+    demand, name = denied(job, partitions, cluster)
     if not demand:
         return ""
     if demand == "partition":
         return f"goes to {name}, which is not on this cluster: correct slurm_partition"
     if name is None:
-        default = next((place.name for place in there.values() if place.default), "none")
+        default = next((place.name for place in cluster.values() if place.default), "none")
         sent = f"no partition of partitions.yaml takes it for its {LIMITS[demand]}, and SLURM's default is {default}"
-        return f"{sent}: {_wider(job, demand, known, again)}"
+        return f"{sent}: {_wider(job, demand, partitions, again)}"
     if demand == TOGETHER:
         return f"goes to {name}, where no node has as many cores and as much memory: name another partition"
-    most = there[name].most(demand)
+    most = cluster[name].most(demand)
     grants = f"goes to {name}, which grants {_amount(demand, most)}"
-    other = _better(job, demand, name, known, there)
-    if other:
-        return f"{grants}: write {LIMITS[demand]}: {most} below {name} in partitions.yaml, then it goes to {other}"
+    alternative = _better(job, demand, name, partitions, cluster)
+    if alternative:
+        return (
+            f"{grants}: write {LIMITS[demand]}: {most} below {name} in partitions.yaml, then it goes to {alternative}"
+        )
     return f"{grants}: {_less_time(job, most, again) if demand == 'minutes' else 'name a partition with larger nodes'}"
 
 
-def _better(job: Asked, demand: str, name: str, known: list[Partition], there: dict[str, Granted]) -> str | None:
+def _better(job: Asked, demand: str, name: str, partitions: list[Partition], cluster: dict[str, Granted]) -> str | None:
     """Return the partition of a job once partitions.yaml has the limit that refuses it, if that partition grants it."""
-    limit = {LIMITS[demand]: there[name].most(demand)}
-    told = [replace(one, limits=replace(one.limits, **limit)) if one.name == name else one for one in known]
-    other = chosen(job, told)
-    return other if other != name and other in there and not lacking(job, there[other]) else None
+    limit = {LIMITS[demand]: cluster[name].most(demand)}
+    limited_partitions = [
+        replace(partition, limits=replace(partition.limits, **limit)) if partition.name == name else partition
+        for partition in partitions
+    ]
+    alternative = chosen(job, limited_partitions)
+    return (
+        alternative
+        if alternative != name and alternative in cluster and not lacking(job, cluster[alternative])
+        else None
+    )
 
 
-def _wider(job: Asked, demand: str, known: list[Partition], again: bool) -> str:
+def _wider(job: Asked, demand: str, partitions: list[Partition], again: bool) -> str:
     """Return the remedy if partitions.yaml itself excludes a job."""
     if demand == "gpus":
         return f"write max_gpu: {job.gpus} or more below one with GPUs"
-    others = [one for one in known if chosen(replace(job, **{demand: 0}), [one])]
-    if demand == "minutes" and others:
-        return _less_time(job, int(max(one.limits.max_runtime for one in others)), again)
+    candidates = [partition for partition in partitions if chosen(replace(job, **{demand: 0}), [partition])]
+    if demand == "minutes" and candidates:
+        return _less_time(job, int(max(partition.limits.max_runtime for partition in candidates)), again)
     return f"raise {LIMITS[demand]} of one that grants it"
 
 
@@ -204,22 +215,22 @@ def _less_time(job: Asked, limit: int, again: bool) -> str:
     shards = len(numbers) > 1 and len(rules) == 1
     settings = [f"group-components of {job.name}: {max(1, limit // max(numbers))}"] if shards else []
     most = limit if shards else _most_each(numbers, limit)
-    other = "name a partition that grants more"
+    alternative = "name a partition that grants more"
     if max(numbers) > most:
         if most < LEAST_MINUTES:
-            return other
+            return alternative
         settings.append(f"compute.max_runtime: {most}")
-    return f"set {' and '.join(settings)}{'' if again else f', or {other}'}"
+    return f"set {' and '.join(settings)}{'' if again else f', or {alternative}'}"
 
 
 def _most_each(members: list[int], limit: int) -> int:
     """Return the maximum minutes per member with which all members together keep the limit."""
-    left = limit
-    for number, own in enumerate(sorted(members)):
-        share = left // (len(members) - number)
-        if own > share:
+    remaining = limit
+    for number, member_minutes in enumerate(sorted(members)):
+        share = remaining // (len(members) - number)
+        if member_minutes > share:
             return share
-        left -= own
+        remaining -= member_minutes
     return limit
 
 

@@ -42,9 +42,11 @@ def orphans(directory: Path) -> list[str]:
     """
     if not shutil.which("squeue"):
         return []
-    here = os.path.realpath(directory)
+    real_directory = os.path.realpath(directory)
     queued = (line.partition("|") for line in _queue("%j|%Z"))  # a folder's name may hold a "|", a run's does not
-    return sorted({name for name, _, at in queued if RUN_NAME.fullmatch(name) and os.path.realpath(at) == here})
+    return sorted(
+        {name for name, _, at in queued if RUN_NAME.fullmatch(name) and os.path.realpath(at) == real_directory}
+    )
 
 
 def _queue(form: str) -> list[str]:
@@ -52,14 +54,14 @@ def _queue(form: str) -> list[str]:
     try:
         done = subprocess.run(command, capture_output=True, timeout=PATIENCE_S, check=False)
     except subprocess.TimeoutExpired:
-        said = f"nothing in {PATIENCE_S} s"
+        reason = f"nothing in {PATIENCE_S} s"
     except OSError as error:
-        said = str(error)
+        reason = str(error)
     else:
         if done.returncode == 0:
             return os.fsdecode(done.stdout).split("\n")
-        said = os.fsdecode(done.stderr).strip() or f"status {done.returncode}"
+        reason = os.fsdecode(done.stderr).strip() or f"status {done.returncode}"
     raise UserError(
-        f"SLURM does not answer ({' '.join(said.split())}), so jobs of an earlier run may still work in this folder: "
+        f"SLURM does not answer ({' '.join(reason.split())}), so jobs of an earlier run may still work in this folder: "
         "start again when `squeue --me` answers"
     )

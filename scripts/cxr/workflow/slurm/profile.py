@@ -44,27 +44,27 @@ def read_profile(path: Path, instead: dict[str, object] | None = None) -> Profil
     For an absent key, Snakemake's or the executor's default holds. Raises UserError for a value that neither
     understands.
     """
-    given = _yaml(path) or {}
-    if not isinstance(given, dict):
+    values = _yaml(path) or {}
+    if not isinstance(values, dict):
         raise UserError(f"{_name(path)} is not a list of `key: value`: take it from the repository again")
-    given |= instead or {}
-    ways = given.get("sdm", given.get("software-deployment-method")) or ()
+    values |= instead or {}
+    methods = values.get("sdm", values.get("software-deployment-method")) or ()
     return Profile(
-        (ways,) if isinstance(ways, str) else tuple(map(str, ways)),
-        _resources(path, given.get("default-resources") or {}),
-        _whole(path, given, FIRST_LOOK, FIRST_LOOK_S, least=1),
-        _whole(path, given, "retries", 0, least=0),
-        bool(given.get("conda-base-path")),
+        (methods,) if isinstance(methods, str) else tuple(map(str, methods)),
+        _resources(path, values.get("default-resources") or {}),
+        _whole(path, values, FIRST_LOOK, FIRST_LOOK_S, least=1),
+        _whole(path, values, "retries", 0, least=0),
+        bool(values.get("conda-base-path")),
     )
 
 
 def read_partitions(path: Path) -> list[Partition]:
     """Read partitions.yaml with the executor's own reader. Raises UserError for entries that it cannot read."""
-    given = _yaml(path)
-    named = given.get("partitions") if isinstance(given, dict) else None
-    if not isinstance(named, dict) or not named:
+    content = _yaml(path)
+    limits_by_name = content.get("partitions") if isinstance(content, dict) else None
+    if not isinstance(limits_by_name, dict) or not limits_by_name:
         raise UserError(f"{_name(path)} names no partition: write those of `sinfo` below `partitions:`")
-    for name, limits in named.items():
+    for name, limits in limits_by_name.items():
         _check(path, name, limits)
     try:
         return read_partition_file(path)
@@ -73,30 +73,32 @@ def read_partitions(path: Path) -> list[Partition]:
 
 
 def _check(path: Path, name: object, limits: object) -> None:
-    known = {field.name: field.default for field in fields(PartitionLimits)}
+    default_by_key = {field.name: field.default for field in fields(PartitionLimits)}
     if not isinstance(name, str):
         raise UserError(f"{_name(path)}: write the partition {name} in quotes")
     if not isinstance(limits, dict):
         raise UserError(f"{_name(path)}: {name} is {limits!r}: write `{name}: {{}}` for one without limits")
     for key, value in limits.items():
-        if key not in known and key not in CLUSTERS:
-            raise UserError(f"{_name(path)}: {name} has {key}, which the executor does not know: {', '.join(known)}")
+        if key not in default_by_key and key not in CLUSTERS:
+            raise UserError(
+                f"{_name(path)}: {name} has {key}, which the executor does not know: {', '.join(default_by_key)}"
+            )
         number = isinstance(value, (int, float)) or (key == "max_runtime" and isinstance(value, str))
         if key.startswith("max_") and not number:
             raise UserError(f"{_name(path)}: {key} of {name} is {value!r}: write a number")
 
 
-def _resources(path: Path, given: object) -> dict[str, str]:
-    if not isinstance(given, dict):
-        words = given.split() if isinstance(given, str) else given
-        given = dict(str(word).partition("=")[::2] for word in words) if isinstance(words, list) else None
-    if given is None:
+def _resources(path: Path, resources: object) -> dict[str, str]:
+    if not isinstance(resources, dict):
+        words = resources.split() if isinstance(resources, str) else resources
+        resources = dict(str(word).partition("=")[::2] for word in words) if isinstance(words, list) else None
+    if resources is None:
         raise UserError(f"{_name(path)}: default-resources is not a list of `name: value`: write one per line")
-    return {str(name): str(value) for name, value in given.items()}
+    return {str(name): str(value) for name, value in resources.items()}
 
 
-def _whole(path: Path, given: dict, key: str, default: int, least: int) -> int:
-    value = given.get(key, default)
+def _whole(path: Path, values: dict, key: str, default: int, least: int) -> int:
+    value = values.get(key, default)
     try:
         number = int(value)
     except (TypeError, ValueError):

@@ -28,8 +28,12 @@ class Medground(Section):
 
     @model_validator(mode="after")
     def _another_model_judges(self) -> "Medground":
-        both = self.queries.engine == "vllm" and self.verification.judge == "vllm"
-        if both and not self.verification.same_model and self.queries.llm.named == self.verification.llm.named:
+        both_use_models = self.queries.engine == "vllm" and self.verification.judge == "vllm"
+        if (
+            both_use_models
+            and not self.verification.same_model
+            and self.queries.llm.named == self.verification.llm.named
+        ):
             raise ValueError(
                 f"verification.llm.model is {self.verification.llm.model!r}, which also words the queries: give "
                 "another model, or set verification.same_model to true"

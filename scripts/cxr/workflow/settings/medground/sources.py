@@ -92,10 +92,12 @@ class SourceSet(Section):
             raise ValueError("anomaly is results, but anatomy is empty: name the folder of the results there")
         if self.anatomy:
             needs = {"kind": ("folder", "boxes", "lvit"), "domain": ("cxr",), "orientation": ("radiological",)}
-            for name, wanted in (needs | {"tile": (None,)}).items():
-                if getattr(self, name) not in wanted:
-                    known = " or ".join("null" if one is None else one for one in wanted)
-                    raise ValueError(f"anatomy is {self.anatomy!r}, but {name} is {getattr(self, name)!r}: use {known}")
+            for name, allowed in (needs | {"tile": (None,)}).items():
+                if getattr(self, name) not in allowed:
+                    choices = " or ".join("null" if value is None else value for value in allowed)
+                    raise ValueError(
+                        f"anatomy is {self.anatomy!r}, but {name} is {getattr(self, name)!r}: use {choices}"
+                    )
         return self
 
     @model_validator(mode="after")
@@ -103,10 +105,10 @@ class SourceSet(Section):
         if self.queries == "statements":
             needs = {"use": ("zero_shot",), "kind": ("lvit", "folder"), "domain": ("cxr", "ct")}
             needs |= {"orientation": ("radiological",), "tile": (None,)}
-            for name, wanted in needs.items():
-                if getattr(self, name) not in wanted:
-                    known = " or ".join("null" if one is None else one for one in wanted)
-                    raise ValueError(f"queries is statements, but {name} is {getattr(self, name)!r}: use {known}")
+            for name, allowed in needs.items():
+                if getattr(self, name) not in allowed:
+                    choices = " or ".join("null" if value is None else value for value in allowed)
+                    raise ValueError(f"queries is statements, but {name} is {getattr(self, name)!r}: use {choices}")
         return self
 
 
@@ -149,16 +151,16 @@ class Sources(Section):
 
     def in_use(self, cohort_source: str) -> dict[str, SourceSet]:
         """Return the sources by name: those of the settings, else those that the cohort's source has by default."""
-        drawn = {"cells": SourceSet(kind="cells", domain="nuclei")} if cohort_source == "embedded" else {}
-        return self.sets or {"ils": SourceSet(kind="ils")} | drawn
+        cell_sources = {"cells": SourceSet(kind="cells", domain="nuclei")} if cohort_source == "embedded" else {}
+        return self.sets or {"ils": SourceSet(kind="ils")} | cell_sources
 
     @model_validator(mode="after")
     def _names_are_plain(self) -> "Sources":
-        for name, one in self.sets.items():
+        for name, source in self.sets.items():
             if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name):
                 raise ValueError(f"sets has the name {name!r}: use letters, digits and _")
-            if one.kind in EMBEDDED and one.manifest:
-                raise ValueError(f"sets.{name}.manifest is {one.manifest!r}, but {one.kind} reads none: empty it")
+            if source.kind in EMBEDDED and source.manifest:
+                raise ValueError(f"sets.{name}.manifest is {source.manifest!r}, but {source.kind} reads none: empty it")
         one_case("medground.sources.sets", self.sets)
         if self.size % 8:
             raise ValueError(f"size is {self.size}, no multiple of 8: give one")

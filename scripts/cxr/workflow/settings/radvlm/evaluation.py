@@ -102,8 +102,8 @@ class Evaluation(Section):
     @model_validator(mode="after")
     def _names_are_apart(self) -> "Evaluation":
         one_case("runs and predictions", [*self.runs, *self.predictions])
-        if both := set(self.runs) & self.predictions.keys():
-            raise ValueError(f"predictions.{min(both)} has the name of a run of runs: rename it")
+        if shared_names := set(self.runs) & self.predictions.keys():
+            raise ValueError(f"predictions.{min(shared_names)} has the name of a run of runs: rename it")
         if len(set(self.runs)) < len(self.runs):
             raise ValueError(f"runs names {max(self.runs, key=self.runs.count)!r} twice: name it once")
         for name in self.annotators:
@@ -119,7 +119,7 @@ class Evaluation(Section):
         for name in self.annotations:
             if name not in [*self.runs, *self.predictions]:
                 raise ValueError(f"annotations.{name} is of no model of runs or predictions: name one of them")
-        for name, one in self.predictions.items():
-            if not one.path:
+        for name, prediction in self.predictions.items():
+            if not prediction.path:
                 raise ValueError(f"predictions.{name}.path is empty: give the file of the model's outputs")
         return self

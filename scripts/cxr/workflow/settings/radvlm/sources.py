@@ -75,17 +75,17 @@ class FactSources(Section):
         one_case("list", self.list)
         for name in self.use:
             if name != OWN and name not in self.list:
-                known = ", ".join([OWN, *self.list])
-                raise ValueError(f"use names {name!r}, but the sources are {known}: declare it in list")
+                source_names = ", ".join([OWN, *self.list])
+                raise ValueError(f"use names {name!r}, but the sources are {source_names}: declare it in list")
         if len(set(self.use)) < len(self.use):
             raise ValueError(f"use names {max(self.use, key=self.use.count)!r} twice: name it once")
-        for name, one in self.list.items():
-            if not one.path:
+        for name, source in self.list.items():
+            if not source.path:
                 raise ValueError(f"list.{name}.path is empty: give the folder or file of the source")
-            mimic = [other for other, held in self.list.items() if held.format == "mimic"]
-            if one.format in ON_MIMIC and one.pictures not in mimic:
+            mimic = [mimic_name for mimic_name, candidate in self.list.items() if candidate.format == "mimic"]
+            if source.format in ON_MIMIC and source.pictures not in mimic:
                 raise ValueError(
-                    f"list.{name}.pictures is {one.pictures!r}, but a source of format {one.format} needs the name of "
+                    f"list.{name}.pictures is {source.pictures!r}, but a source of format {source.format} needs the name of "
                     f"one of format mimic: {f'give {mimic[0]}' if mimic else 'declare one in list'}"
                 )
         return self

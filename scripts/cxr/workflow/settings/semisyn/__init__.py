@@ -60,41 +60,45 @@ class Semisyn(Section):
     def _reference_is_known(self) -> "Semisyn":
         one_case("the references", self.references)
         if self.priors.source == "fit" and self.priors.reference not in self.references:
-            known = ", ".join(self.references) or "none"
+            reference_names = ", ".join(self.references) or "none"
             raise ValueError(
-                f"priors.reference is {self.priors.reference!r}, but semisyn.references has {known}: name one of them"
+                f"priors.reference is {self.priors.reference!r}, but semisyn.references has {reference_names}: name one of them"
             )
         for stage in ("readers", "realism", "prompts"):
-            named = getattr(self, stage).reference
-            if named and named not in self.references:
-                known = ", ".join(self.references) or "none"
+            reference = getattr(self, stage).reference
+            if reference and reference not in self.references:
+                reference_names = ", ".join(self.references) or "none"
                 raise ValueError(
-                    f"{stage}.reference is {named!r}, but semisyn.references has {known}: name one of them"
+                    f"{stage}.reference is {reference!r}, but semisyn.references has {reference_names}: name one of them"
                 )
         return self
 
     @model_validator(mode="after")
     def _runs_can_be_trained(self) -> "Semisyn":
         runs, number = self.detectors.runs, len(self.findings)
-        for run, told in runs.items():
-            for name in told.real:
+        for run, detector_run in runs.items():
+            for name in detector_run.real:
                 if name not in self.references or self.references[name].role != "train":
-                    known = [known for known, one in self.references.items() if one.role == "train"]
+                    train_references = [
+                        reference_name
+                        for reference_name, reference in self.references.items()
+                        if reference.role == "train"
+                    ]
                     raise ValueError(
                         f"detectors.runs.{run}.real names {name!r}, but the references of the role train are "
-                        f"{', '.join(known) or 'none'}: name one of them"
+                        f"{', '.join(train_references) or 'none'}: name one of them"
                     )
             most = number * (self.dataset.per_finding or PER_FINDING)
-            for what, size in (("synthetic", told.synthetic), ("extra_size", told.extra_size or 0)):
+            for key, size in (("synthetic", detector_run.synthetic), ("extra_size", detector_run.extra_size or 0)):
                 if size not in PARTS and (size % number or size > most):
                     raise ValueError(
-                        f"detectors.runs.{run}.{what} is {size}: give a multiple of {number}, the number of findings, "
+                        f"detectors.runs.{run}.{key} is {size}: give a multiple of {number}, the number of findings, "
                         f"up to {most}, or one of {', '.join(PARTS)}, or raise dataset.per_finding"
                     )
         if "synthetic" in self.references:
             raise ValueError("references has the name 'synthetic', which the dataset's images have: rename it")
-        if both := sorted({*self.detection.predictions} & {*runs}):
-            raise ValueError(f"detection.predictions and detectors.runs both have {both[0]!r}: rename one")
+        if shared_names := sorted({*self.detection.predictions} & {*runs}):
+            raise ValueError(f"detection.predictions and detectors.runs both have {shared_names[0]!r}: rename one")
         scored = [*self.detection.predictions, *runs]
         if scored and self.detection.against not in scored:
             raise ValueError(
@@ -118,12 +122,12 @@ class Semisyn(Section):
 
     @model_validator(mode="after")
     def _configurations_exist(self) -> "Semisyn":
-        known = self.editing.configs
+        configs = self.editing.configs
         for name in self.selection.configs:
-            if name not in known:
-                raise ValueError(f"selection.configs names {name!r}, but the configurations are {', '.join(known)}")
+            if name not in configs:
+                raise ValueError(f"selection.configs names {name!r}, but the configurations are {', '.join(configs)}")
         for name, point in self.editing.grid.points(self.selection.search).items():
-            if name in known and known[name].effective() != point.effective():
+            if name in configs and configs[name].effective() != point.effective():
                 raise ValueError(f"editing.configs.{name} has the name of another point of editing.grid: rename it")
         if not self.compared:
             raise ValueError("selection.configs is empty and editing.grid has no pipeline: name a configuration")
@@ -132,5 +136,5 @@ class Semisyn(Section):
     @cached_property
     def compared(self) -> dict[str, EditingConfig]:
         """Return {name: configuration} of those that the selection compares."""
-        named = {name: self.editing.configs[name] for name in self.selection.configs}
-        return named | self.editing.grid.points(self.selection.search)
+        configs = {name: self.editing.configs[name] for name in self.selection.configs}
+        return configs | self.editing.grid.points(self.selection.search)

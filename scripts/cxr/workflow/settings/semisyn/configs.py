@@ -62,16 +62,16 @@ class EditingConfig(Section):
 
     def effective(self) -> tuple:
         """Return what tells this configuration from another one: equal ones make the same images."""
-        told = self.model_dump() | {"strength": self.strength or OWN_STRENGTH[self.engine]}
+        config_fields = self.model_dump() | {"strength": self.strength or OWN_STRENGTH[self.engine]}
         if self.blur != "ggauss":
-            told.pop("blur_beta")
+            config_fields.pop("blur_beta")
         if self.blur == "none":
-            told.pop("blur_r")
+            config_fields.pop("blur_r")
         if self.engine == "lite":
-            told = {name: told[name] for name in ("engine", "prompt")}
+            config_fields = {name: config_fields[name] for name in ("engine", "prompt")}
         elif self.engine == "radedit":
-            told.pop("blending")
-        return tuple(sorted(told.items()))
+            config_fields.pop("blending")
+        return tuple(sorted(config_fields.items()))
 
 
 class EditingGrid(Section):
@@ -115,21 +115,23 @@ class EditingGrid(Section):
         if not self.pipelines:
             return {}
         base = self.base if self.base in self.pipelines else self.pipelines[0]
-        found: dict[str, EditingConfig] = {}
+        configs: dict[str, EditingConfig] = {}
         if search == "sequential":
-            chosen = [(pipeline, ()) for pipeline in self.pipelines]
-            chosen += [(base, ((axis, value),)) for axis, values in self._axes(base).items() for value in values[1:]]
+            combinations = [(pipeline, ()) for pipeline in self.pipelines]
+            combinations += [
+                (base, ((axis, value),)) for axis, values in self._axes(base).items() for value in values[1:]
+            ]
         else:
-            chosen = [
+            combinations = [
                 (pipeline, tuple(zip(axes, values, strict=True)))
                 for pipeline in self.pipelines
                 for axes in [self._axes(pipeline, ("blur", "extent") if search == "figures" else None)]
                 for values in product(*axes.values())
             ]
-        for pipeline, values in chosen:
+        for pipeline, values in combinations:
             name, config = self._point(pipeline, values)
-            found[name] = config
-        return found
+            configs[name] = config
+        return configs
 
     def _axes(self, pipeline: str, names: tuple[str, ...] | None = None) -> dict[str, list]:
         engine = PIPELINES[pipeline]["engine"]
@@ -145,12 +147,12 @@ class EditingGrid(Section):
         return {name: values for name, values in every.items() if names is None or name in names}
 
     def _point(self, pipeline: str, values: tuple) -> tuple[str, EditingConfig]:
-        axes, words, told = self._axes(pipeline), [pipeline], dict(PIPELINES[pipeline])
+        axes, words, config_fields = self._axes(pipeline), [pipeline], dict(PIPELINES[pipeline])
         for axis, value in ((axis, dict(values).get(axis, axes[axis][0])) for axis in axes):
-            told |= BLURS[value] if axis == "blur" else {axis: value}
+            config_fields |= BLURS[value] if axis == "blur" else {axis: value}
             if value != axes[axis][0]:
                 words.append(_word(axis, value, axes[axis].index(value)))
-        return "_".join(words), EditingConfig(**told)
+        return "_".join(words), EditingConfig(**config_fields)
 
 
 def _word(axis: str, value: object, number: int) -> str:

@@ -18,7 +18,9 @@ from cxr.workflow.settings.semisyn.editing_lite import Lite
 
 
 def _named() -> dict[str, EditingConfig]:
-    return {"lite": EditingConfig()} | {name: EditingConfig(**told) for name, told in PIPELINES.items()}
+    return {"lite": EditingConfig()} | {
+        name: EditingConfig(**config_fields) for name, config_fields in PIPELINES.items()
+    }
 
 
 class RadEdit(Section):
