@@ -135,8 +135,8 @@ class Failures:
     def _end(self, symptom: str, key: str) -> None:
         kind, error = self._first
         raise Broken(
-            f"{self.what}: {symptom} ({kind}), on {platform.node()}: something other than the images is broken; the job "
-            f"fails, and is retried if the profile says so. If the images are at fault, raise {key}"
+            f"{self.what}: {symptom} ({kind}), on {platform.node()}: something other than the images is broken; the "
+            f"job fails, and is retried if the profile says so. If the images are at fault, raise {key}"
         ) from error
 
 

@@ -10,8 +10,8 @@ log = logging.getLogger("cxr")
 def prepare(folder: Path, identity: str, *, pattern: str = "", warning: str = "") -> None:
     """Make the folder of a job's unfinished work, and empty one that another job left.
 
-    ``identity``: a digest of all that the result depends on. ``warning``: a warning where a file of the pattern ``pattern``
-    is lost.
+    ``identity``: a digest of all that the result depends on. ``warning``: logged if a file that matches ``pattern`` is
+    lost.
     """
     mark = folder / "identity"
     if mark.is_file() and mark.read_text() == identity:

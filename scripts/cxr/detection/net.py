@@ -82,9 +82,9 @@ class Detector(nn.Module):
 def assign(boxes: list[list[tuple]], labelled_classes: list[list[int]], grid: Grid) -> dict[str, Tensor]:
     """Turn boxes per image, each (class index, x1, y1, x2, y2) in cells, into targets on the grid.
 
-    ``labelled_classes``: class indices that an image's labels cover; the others do not enter its loss. If boxes of a class
-    compete for a cell, the smallest wins. Returns ``truth`` (N, C, 4, cells, cells), ``positive`` (N, C, cells, cells)
-    and ``weight`` (N, C, 1, 1).
+    ``labelled_classes``: class indices that an image's labels cover; the others do not enter its loss. If boxes of a
+    class compete for a cell, the smallest wins. Returns ``truth`` (N, C, 4, cells, cells), ``positive`` (N, C, cells,
+    cells) and ``weight`` (N, C, 1, 1).
     """
     count, classes, cells = len(boxes), len(grid.classes), grid.cells
     truth = torch.zeros(count, classes, 4, cells, cells)

@@ -92,8 +92,8 @@ def stable_diffusion(folder: Path, key: str) -> Layout:
         class_name = entry[1] if isinstance(entry, list) and len(entry) == 2 else None
         if class_name not in names:
             raise UserError(
-                f"{folder / 'model_index.json'} names {class_name} for {part}, and only {' or '.join(names)} can be used: "
-                f"{remedy(folder)}"
+                f"{folder / 'model_index.json'} names {class_name} for {part}, and only {' or '.join(names)} can be "
+                f"used: {remedy(folder)}"
             )
     parts = (folder / name for name in ("unet", "vae", "text_encoder", "tokenizer"))
     config = read_json(folder / "scheduler" / "scheduler_config.json", remedy(folder))
@@ -224,7 +224,8 @@ def tokenizer(folder: Path, text: torch.nn.Module, remedy: str) -> Callable:
         raise UserError(f"{folder} holds no {kind.__name__} ({type(error).__name__}): {remedy}") from None
     if len(text_tokenizer) > text.config.vocab_size:
         raise UserError(
-            f"{folder} holds a tokenizer of {len(text_tokenizer)} words for a text encoder of {text.config.vocab_size}: {remedy}"
+            f"{folder} holds a tokenizer of {len(text_tokenizer)} words for a text encoder of "
+            f"{text.config.vocab_size}: {remedy}"
         )
     return text_tokenizer
 

@@ -59,8 +59,8 @@ def kid(first: np.ndarray, second: np.ndarray) -> float:
 def kid_of_subsets(first: np.ndarray, second: np.ndarray, membership: np.ndarray) -> np.ndarray:
     """Return :func:`kid` of each of R subsets of the rows of ``first`` (N, D) with all of ``second`` (M, D), (R,).
 
-    ``membership`` bool (R, N). NaN for a subset of fewer than two rows. The kernel is computed once, a block of rows at a
-    time.
+    ``membership`` bool (R, N): the rows of each subset. NaN for a subset of fewer than two rows. The kernel is computed
+    once, a block of rows at a time.
     """
     membership = membership.astype(np.float64)
     inside, across = np.zeros(len(membership)), np.zeros(len(membership))

@@ -40,8 +40,8 @@ def names() -> Names:
     """Return the names of the resource."""
     resource = yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
     return Names(
-        tuple(resource["labels"]), resource["no_finding"], resource["devices"], resource["lesions"], resource["entities"],
-        devices(resource["device_words"]), resource["regions"],
+        tuple(resource["labels"]), resource["no_finding"], resource["devices"], resource["lesions"],
+        resource["entities"], devices(resource["device_words"]), resource["regions"],
     )  # fmt: skip
 
 

@@ -50,7 +50,8 @@ def record(
     extra_fields = {"pass": number, "asked": target, "labels": labels, "facts": list(facts), "engine": engine}
     return Record(
         sample_id, task, image["source"], image["split"], image["subject_id"], image["study_id"], image["image_id"],
-        tuple(turns), {name: tuple(map(tuple, slot_boxes)) for name, slot_boxes in (boxes or {}).items()}, tuple(mask_ids), extra_fields,
+        tuple(turns), {name: tuple(map(tuple, slot_boxes)) for name, slot_boxes in (boxes or {}).items()},
+        tuple(mask_ids), extra_fields,
     )  # fmt: skip
 
 

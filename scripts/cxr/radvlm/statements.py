@@ -103,8 +103,8 @@ def words() -> Words:
     patterns = {name: re.compile(resource[name]) for name in plain} | {"name": re.compile(resource["name"])}
     return Words(
         {name: normal[name] for name in ("lungs", "heart", "all")}, normal["apart"],
-        {word: size for size, size_words in resource["sizes"].items() for word in size_words}, frozenset(resource["limits"]),
-        frozenset(resource["general_devices"]),
+        {word: size for size, size_words in resource["sizes"].items() for word in size_words},
+        frozenset(resource["limits"]), frozenset(resource["general_devices"]),
         {name: re.compile(pattern) for name, pattern in resource["views"].items()},
         {name: re.compile(pattern) for name, pattern in resource["sexes"].items()}, patterns,
     )  # fmt: skip
@@ -179,8 +179,9 @@ def _statements(tuples: Iterable[Mapping], sentence_texts: Sequence[str]) -> lis
         sides, zones, place = _placed(finding, text)
         sizes, limits = _before(text[: finding["span"][0]], text[finding["span"][0] : finding["span"][1]])
         statement = Statement(
-            finding["entity"], finding["lesion_type"], finding["presence"] == "positive", HEDGES.index(finding["hedge"]), sides, zones,
-            place, sizes, limits, None, finding["sentence_index"], tuple(finding["span"]), finding["denies"],
+            finding["entity"], finding["lesion_type"], finding["presence"] == "positive",
+            HEDGES.index(finding["hedge"]), sides, zones, place, sizes, limits, None,
+            finding["sentence_index"], tuple(finding["span"]), finding["denies"],
         )  # fmt: skip
         statements.append(statement)
         hedge = HEDGES.index(finding["predicted_hedge"]) if finding["predicted_hedge"] else 0

@@ -15,8 +15,8 @@ _LAYER = "vision_encoder.layers"
 
 
 def sam_config(
-    image: int, patch: int, width: int, depth: int, heads: int, window: int, global_layers: tuple[int, ...], out: int = 256,
-    decoder_heads: int = 8, decoder_mlp: int = 2048, iou_hidden: int = 256,
+    image: int, patch: int, width: int, depth: int, heads: int, window: int, global_layers: tuple[int, ...],
+    out: int = 256, decoder_heads: int = 8, decoder_mlp: int = 2048, iou_hidden: int = 256,
 ) -> SamConfig:  # fmt: skip
     """Return SAM's sizes: sides of image and patch in pixels; the encoder's width, layers, heads, window side in
     patches, layers with global attention and output channels; sizes of the mask decoder.

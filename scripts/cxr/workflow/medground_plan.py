@@ -170,7 +170,8 @@ def medground_plan(settings: Settings, shards: Sequence[str], threshold_sets: Se
     for name, source in sets.items():
         if source["kind"] == "ils" and source["thresholds"] not in threshold_sets:
             raise UserError(
-                f"medground.sources.sets.{name}.thresholds is {source['thresholds']!r}: choose one of {', '.join(threshold_sets)}"
+                f"medground.sources.sets.{name}.thresholds is {source['thresholds']!r}: choose one of "
+                f"{', '.join(threshold_sets)}"
             )
         if source["kind"] == "medsegbench":
             existing_file(f"medground.sources.sets.{name}.npz", source["npz"])

@@ -353,8 +353,8 @@ def _predictions(name: str, adapter: str, path: str) -> dict:
 def asked(config: dict, training_runs: dict, vlm_runs: Collection[str] = ()) -> dict:
     """Return the keys of `snakemake predict --config`: image, instructions, run ("" for one of ``vlm_runs``).
 
-    The default run is `base`, which needs no training, or the first of ``training_runs`` without that; ``vlm_runs``: runs that
-    another target asks. They are not settings. Raises UserError for an unknown run.
+    They are not settings. The default run is `base`, which needs no training, or else the first of ``training_runs``.
+    ``vlm_runs``: runs that another target asks. Raises UserError for an unknown run.
     """
     instruction, run = (
         config.get("instruction", []),

@@ -181,7 +181,7 @@ def _options(
 
 
 def _validated(settings: Settings, references: list[dict]) -> dict:
-    """Return the options of the scores that a training has on references of the role val, which ``references`` describes."""
+    """Return the options of a training's validation scores; ``references`` describes the references of the role val."""
     scores = settings.semisyn.detection
     return {"validation": references, "ious": scores.ious, "recalls": scores.points} if references else {}
 
@@ -195,7 +195,7 @@ def _inputs(
     edited: list[str],
     validation_names: list[str],
 ) -> dict[str, str | list[str]]:
-    """Return the input files of a run's trainings, by name; ``validation_names``: references that they are scored on."""
+    """Return the input files of a run's trainings by name; ``validation_names``: references that they are scored on."""
     used = [*detector_run.real, *validation_names]
     files: dict[str, str | list[str]] = {
         "patients": patients,

@@ -80,8 +80,8 @@ def _refuse_no_metric(settings: Settings, metrics: dict[str, dict[str, str]]) ->
     }
     if not available_metrics & set(selection_metrics):
         raise UserError(
-            f"semisyn.selection.metrics is {', '.join(selection_metrics)}, of which semisyn.realism gives none: choose of "
-            f"{', '.join(sorted(available_metrics))}, or set semisyn.realism.reference and features"
+            f"semisyn.selection.metrics is {', '.join(selection_metrics)}, of which semisyn.realism gives none: "
+            f"choose of {', '.join(sorted(available_metrics))}, or set semisyn.realism.reference and features"
         )
 
 

@@ -184,8 +184,8 @@ def _check_vllm(engine: str, family: str, recipe: Mapping, tiling: Mapping) -> N
     tiles, vllm_tiles = tiling.get("tiles"), declared("cxr.vlm.families", family, "VLLM_TILES", "")
     if tiles and tiles != vllm_tiles:
         raise UserError(
-            f"vlm.tuning.{engine}.tiles is {tiles!r}, but vlm.answers.engine is 'vllm', which takes {vllm_tiles} for every "
-            "model: set tiles to that, or vlm.answers.engine to transformers"
+            f"vlm.tuning.{engine}.tiles is {tiles!r}, but vlm.answers.engine is 'vllm', which takes {vllm_tiles} for "
+            "every model: set tiles to that, or vlm.answers.engine to transformers"
         )
     if recipe["method"] == "lora" and not declared("cxr.vlm.families", family, "VLLM_ADAPTERS", True):
         raise UserError(

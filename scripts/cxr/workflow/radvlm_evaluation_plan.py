@@ -196,7 +196,8 @@ def _annotating(name: str, plain: Mapping, settings: Settings) -> Annotating:
         str(existing_file(f"{key}.model", str(Path(annotator_options["model"]) / file_name)))
         for file_name in read_constant("PLACED", ())
     ]
-    engine = f"{name} {annotator_options['model'].rstrip('/').rpartition('/')[2]} {annotator_options.get('revision', '')}".strip()
+    model_name = annotator_options["model"].rstrip("/").rpartition("/")[2]
+    engine = f"{name} {model_name} {annotator_options.get('revision', '')}".strip()
     gpus = 0
     if read_constant("LLM", False):
         gpus = plain["llm"]["execution"]["gpus"] if annotator_options["transport"] == "offline" else 0

@@ -264,7 +264,8 @@ def _mixes(mixes: Mapping[str, Mapping], formats: Mapping[str, str]) -> dict[str
                 key = f"radvlm.instructions.mixes.{name}.tasks.{task}"
                 if source not in kind_by_source:
                     raise UserError(
-                        f"{key} names the source {source!r}, but those in use are {', '.join(kind_by_source)}: add it there"
+                        f"{key} names the source {source!r}, but those in use are {', '.join(kind_by_source)}: add it "
+                        "there"
                     )
                 if task.startswith("ils_") and source != OWN:
                     raise UserError(

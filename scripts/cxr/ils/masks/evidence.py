@@ -42,8 +42,8 @@ def evidence(
 ) -> dict:
     """Return the location columns of the studies table for one image (:data:`columns.STUDIES`).
 
-    ``outcomes``: the positive findings of the used section; ``blocking_findings``: those of the other section, which only block;
-    ``related``: lesion types with a related term in the report.
+    ``outcomes``: the positive findings of the used section; ``blocking_findings``: those of the other section, which
+    only block; ``related``: lesion types with a related term in the report.
     """
     reported: set[str] = set()
     blocked: set[str] = set()

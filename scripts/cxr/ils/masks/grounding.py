@@ -43,8 +43,8 @@ def names(
 ) -> list[str]:
     """Return the valid locations that name a set of zone labels, in the order of Table 9 (section 7).
 
-    The zones of its side that hold at least ``min_share`` of the mask name a lobe. A zone in ``excluded_zones`` (an ungrounded
-    label) names nothing. No zone is named beside its whole lung. Empty if no name is left.
+    The zones of its side that hold at least ``min_share`` of the mask name a lobe. A zone in ``excluded_zones`` (an
+    ungrounded label) names nothing. No zone is named beside its whole lung. Empty if no name is left.
     """
     share, excluded_zones = exact(min_share), set(excluded_zones)
     locations: set[str] = set()

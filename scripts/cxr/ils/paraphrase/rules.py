@@ -29,8 +29,8 @@ def load(options: ParaphraseOptions, execution: dict) -> Engine:
         num_wordings = min(len(wordings_by_persona[persona][kind]) for kind in ("basic", "global", "lesion_inference"))
         if options.per_persona > num_wordings:
             raise UserError(
-                f"paraphrase.per_persona is {options.per_persona}, but the engine rules has {num_wordings} wordings for each "
-                "persona: lower it, or set paraphrase.engine to vllm"
+                f"paraphrase.per_persona is {options.per_persona}, but the engine rules has {num_wordings} wordings "
+                "for each persona: lower it, or set paraphrase.engine to vllm"
             )
 
     def reword(tasks: Sequence[Task], persona: str) -> list[Reworded]:

@@ -60,8 +60,8 @@ def lite_configs(sizes: Sizes, tokens: Tokens) -> tuple[LlavaConfig, SamConfig]:
     )  # fmt: skip
     global_layers = tuple(sorted({*range(1, sizes.depth, 2), sizes.depth - 1}))
     sam = sam_config(
-        sizes.image, sizes.patch, sizes.width, sizes.depth, heads, WINDOW, global_layers, sizes.width, heads, 4 * sizes.width,
-        sizes.width,
+        sizes.image, sizes.patch, sizes.width, sizes.depth, heads, WINDOW, global_layers,
+        sizes.width, heads, 4 * sizes.width, sizes.width,
     )  # fmt: skip
     return llava, sam
 
@@ -70,8 +70,10 @@ def sizes_of(config: RosaliaConfig) -> Sizes:
     """Return the sizes that :func:`lite_configs` made a model of."""
     clip_vision, sam_vision, text = config.llava.vision_config, config.sam.vision_config, config.llava.text_config
     return SimpleNamespace(
-        image=sam_vision.image_size, patch=sam_vision.patch_size, width=sam_vision.hidden_size, depth=sam_vision.num_hidden_layers,
-        clip_image=clip_vision.image_size, clip_patch=clip_vision.patch_size, hidden=text.hidden_size, layers=text.num_hidden_layers,
+        image=sam_vision.image_size, patch=sam_vision.patch_size,
+        width=sam_vision.hidden_size, depth=sam_vision.num_hidden_layers,
+        clip_image=clip_vision.image_size, clip_patch=clip_vision.patch_size,
+        hidden=text.hidden_size, layers=text.num_hidden_layers,
     )  # fmt: skip
 
 

@@ -82,8 +82,8 @@ def audited_lines(lines: Sequence[dict], audit: str) -> list[dict]:
     votes = dict(read_table(audit).select("query_id", "accepted").iter_rows())
     if missing_ids := sorted(votes.keys() - {line["query_id"] for line in lines}):
         raise UserError(
-            f"medground.audit: {len(missing_ids)} judged queries stand no longer, {missing_ids[0]} is one: give the audit of this "
-            "dataset"
+            f"medground.audit: {len(missing_ids)} judged queries stand no longer, {missing_ids[0]} is one: give the "
+            "audit of this dataset"
         )
     return [line for line in lines if votes.get(line["query_id"])]
 

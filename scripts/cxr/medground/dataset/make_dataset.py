@@ -144,7 +144,8 @@ def pairs(lines: Sequence[Mapping], labels: Mapping[tuple[str, str], Mapping[int
         for first_line, second_line in image_pairs:
             classes = [labels[key][line["regions"][0]] for line in (first_line, second_line)]
             yield {
-                "source": key[0], "image_id": key[1], "first": first_line["query_id"], "second": second_line["query_id"],
+                "source": key[0], "image_id": key[1],
+                "first": first_line["query_id"], "second": second_line["query_id"],
                 "same_class": classes[0] == classes[1],
             }  # fmt: skip
 
@@ -172,7 +173,9 @@ def conservation(source: Source, split: str, options: DatasetOptions) -> list[di
             "candidates": int(regions["candidate"].sum()), "distractors": int((~regions["candidate"]).sum()),
             "dropped": len(dropped),
         }),
-        ("wanted", _wanted(source.name, regions, candidate_lines, options), {"made": len(candidate_lines), "unasked": len(unasked)}),
+        ("wanted", _wanted(source.name, regions, candidate_lines, options), {
+            "made": len(candidate_lines), "unasked": len(unasked),
+        }),
         ("made", len(candidate_lines), {
             "accepted": len(accepted), **{f"rejected_{stage}": stages[stage] for stage in ("I", "II", "III")},
         }),

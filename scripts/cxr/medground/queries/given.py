@@ -124,8 +124,8 @@ def run_unused(
     if rows:
         log.warning(
             "medground.queries.table: %d of %d texts are about images that no source has, or that have no regions, "
-            "such as %s (%s): see %s", len(rows), sum(map(len, queries_by_image.values())), rows[0]["image_id"], rows[0]["reason"],
-            Path(unused).name,
+            "such as %s (%s): see %s", len(rows), sum(map(len, queries_by_image.values())),
+            rows[0]["image_id"], rows[0]["reason"], Path(unused).name,
         )  # fmt: skip
     write_table(unused, pl.DataFrame(rows, schema=schema(UNUSED)), UNUSED)
 

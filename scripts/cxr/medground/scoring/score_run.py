@@ -251,7 +251,8 @@ def audited(lines: Sequence[Mapping], votes: pl.DataFrame) -> list[Mapping]:
     missing_ids = set(votes["query_id"]) - line_ids
     if missing_ids:
         raise UserError(
-            f"medground.audit has votes on {len(missing_ids)} queries that no longer stand, such as {min(missing_ids)}: audit again"
+            f"medground.audit has votes on {len(missing_ids)} queries that no longer stand, such as "
+            f"{min(missing_ids)}: audit again"
         )
     standing = set(votes.filter("accepted")["query_id"])
     return [line for line in lines if line["query_id"] in standing]

@@ -251,8 +251,8 @@ def _rates(group: tuple[str, str], accepted_lines: list[dict], rejected_rows: li
         noted = Counter(line["checks"]["noted"][1] for line in accepted_lines if line["checks"]["noted"][:1] == [stage])
         rows.append(
             dict(zip(PASSED, (
-                *group, stage, total, num_kept, 100 * num_kept / total, 100 * num_kept / before if before else None, unjudged,
-                num_kept - unvouched,
+                *group, stage, total, num_kept, 100 * num_kept / total,
+                100 * num_kept / before if before else None, unjudged, num_kept - unvouched,
                 *(" ".join(f"{name}:{count}" for name, count in sorted(counts.items())) for counts in (lost, noted)),
             ), strict=True))
         )  # fmt: skip

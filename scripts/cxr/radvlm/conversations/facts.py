@@ -81,7 +81,9 @@ def gathered(tables: Tables, splits: Sequence[str]) -> Iterator[ImageFacts]:
             *(row[name] for name in ("source", "image_id", "study_id", "subject_id", "split")),
             view=row["view"] or None,
             sex=row["sex"],
-            sentences={} if line is None else {sentence["from"]: sentence["text"] for sentence in line["sentences"] if sentence["text"]},
+            sentences={}
+            if line is None
+            else {sentence["from"]: sentence["text"] for sentence in line["sentences"] if sentence["text"]},
             present=tuple(name for name, value in stated.items() if value == PRESENT),
             absent=tuple(name for name, value in stated.items() if value == ABSENT),
             phrases=tuple(phrases.get(image_id, ())),

@@ -190,7 +190,10 @@ def _topic(
     facts: ImageFacts,
     words: Wordings,
 ) -> Topic | None:
-    """Return the topic of a statement; own: those of its sentence; ids: facts that tell it, besides its label."""
+    """Return the topic of a statement.
+
+    ``sentence_statements``: all statements of its sentence; ``ids``: facts that state it, besides its label.
+    """
     noun = words.nouns.get(statement.entity)
     if noun is None:
         return None
@@ -209,8 +212,8 @@ def _topic(
     cause_noun = words.nouns.get(cause.entity) if cause is not None else None
     label = next(iter(sorted(_labels(statement) & set(facts.present))), None)
     return Topic(
-        statement, noun.many if many else noun.one, many, not noun.many, _size(statement, text, words), place, adjective,
-        cause_noun.one if cause_noun is not None and not cause_noun.many else with_article(cause_noun.one) if cause_noun is not None else "",
+        statement, noun.many if many else noun.one, many, not noun.many, _size(statement, text, words), place,
+        adjective, "" if cause_noun is None else with_article(cause_noun.one) if cause_noun.many else cause_noun.one,
         cause.hedge if cause is not None else 0, text,
         mask_id=facts.masks.get(statement.lesion or "", facts.masks.get(cause.lesion or "", "") if cause else ""),
         facts=((facts.ids[label],) if label in facts.ids else ()) + ids,

@@ -61,7 +61,10 @@ def f1(
 def load(
     settings: Mapping, files: Mapping[str, str], execution: Mapping
 ) -> Callable[[Sequence[tuple[str, str]]], list[dict]]:
-    """Return the annotator. ``settings``: model, revision, layer, baseline. Raises UserError for a model that is missing."""
+    """Return the annotator. ``settings``: model, revision, layer, baseline.
+
+    Raises UserError for a model that is missing.
+    """
     del files, execution
     embed = Embedder(downloaded(KEY, settings["model"], settings["revision"]), settings["layer"])
 

@@ -13,7 +13,10 @@ INPUTS = {"weights": "results/weights/chexbert.safetensors"}
 def load(
     settings: Mapping, files: Mapping[str, str], execution: Mapping
 ) -> Callable[[Sequence[tuple[str]]], list[dict]]:
-    """Return the annotator. ``settings``: the section ``radvlm.chexbert``, whose ``uncertain`` says what that counts as."""
+    """Return the annotator.
+
+    ``settings``: the section ``radvlm.chexbert``; its ``uncertain`` says what an uncertain label counts as.
+    """
     del execution
     read = labeller(files["weights"], settings["model"], settings["revision"])
     positive_values = (PRESENT, UNCERTAIN) if settings["uncertain"] == PRESENT else (PRESENT,)

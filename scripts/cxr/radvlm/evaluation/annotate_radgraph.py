@@ -42,8 +42,9 @@ NO_GRAPH = "the model gave no graph"
 def load(
     settings: Mapping, files: Mapping[str, str], execution: Mapping
 ) -> Callable[[Sequence[tuple[str]]], list[dict]]:
-    """Return the annotator. ``settings``: model, the folder of PLACED, and encoder, a folder or id of its BERT, or empty.
+    """Return the annotator.
 
+    ``settings``: model, the folder of PLACED, and encoder, a folder or id of its BERT, or empty.
     Raises UserError for a folder that holds another model, and for an encoder that is not on this machine.
     """
     del files, execution

@@ -10,10 +10,10 @@ from cxr.radvlm.evaluation.measures import ALL, Measure
 
 def counts_of(predicted: Collection[str], reference: Collection[str], names: Sequence[str]) -> np.ndarray:
     """Return right, false and missed, float64 (L, 3), of the labels ``names``."""
-    return np.array(
-        [(name in predicted and name in reference, name in predicted and name not in reference, name in reference and name not in predicted)
-         for name in names], np.float64,
-    )  # fmt: skip
+    is_predicted = np.array([name in predicted for name in names], bool)
+    is_reference = np.array([name in reference for name in names], bool)
+    outcomes = (is_predicted & is_reference, is_predicted & ~is_reference, is_reference & ~is_predicted)
+    return np.stack(outcomes, axis=-1).astype(np.float64)
 
 
 def measures(
@@ -28,8 +28,11 @@ def measures(
     No Finding. None: a failure that is left out.
     """
     empty = np.zeros((len(names), 3))
-    table = np.array([empty if predicted is None else counts_of(predicted, reference, names)
-                      for predicted, reference in zip(predictions, references, strict=True)]).reshape(-1, len(names), 3)  # fmt: skip
+    counts = [
+        empty if predicted is None else counts_of(predicted, reference, names)
+        for predicted, reference in zip(predictions, references, strict=True)
+    ]
+    table = np.array(counts).reshape(-1, len(names), 3)
     support = table[..., [0, 2]].sum(axis=(0, 2))
     measures = []
     for number, scored_labels in ((14, list(names)), (13, [name for name in names if name != nothing])):

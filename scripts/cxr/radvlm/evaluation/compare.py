@@ -80,13 +80,13 @@ def paper() -> Iterator[dict]:
 
 
 def scored_cells(
-    name: str, scores: pl.DataFrame, options: ComparisonOptions, judged: str, sampling_notes: Mapping[tuple[str, str], str],
-    adapter: Adapter | None = None,
+    name: str, scores: pl.DataFrame, options: ComparisonOptions, judged: str,
+    sampling_notes: Mapping[tuple[str, str], str], adapter: Adapter | None = None,
 ) -> Iterator[dict]:  # fmt: skip
     """Yield the cells of a run or model, and those of answers that look at nothing.
 
-    ``judged``: a note on the judge; ``sampling_notes``: {(task, source): a note on how many were asked}; ``adapter``: of a model
-    that others made, whose cells of tasks that it was not made for say so.
+    ``judged``: a note on the judge; ``sampling_notes``: {(task, source): a note on how many were asked}; ``adapter``:
+    of a model that others made; cells of tasks that it was not made for say so.
     """
     overall_rows = scores.filter((pl.col("part") == ALL) & (pl.col("reference") != "original"))
     for table, column, task, metric in CELLS:

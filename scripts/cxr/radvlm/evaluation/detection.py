@@ -20,8 +20,8 @@ def classes_in(
 ) -> dict[str, Found]:
     """Return the classes that an answer names with their boxes, those after the name and before the next.
 
-    ``wording_by_class``: {class: its wording}, the longest of which wins; case does not count. A class named twice has the boxes of
-    both; one that no box follows is there without one.
+    ``wording_by_class``: {class: its wording}; the longest wording that fits wins, and case is ignored. A class that is
+    named twice has the boxes of both places; a class that no box follows is returned without boxes.
     """
     names = {wording.lower(): name for name, wording in wording_by_class.items()}
     ordered = sorted(names, key=lambda wording: (-len(wording), wording))

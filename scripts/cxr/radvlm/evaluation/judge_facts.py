@@ -35,8 +35,10 @@ def load(options: JudgeOptions, execution: Mapping) -> Judge:
 
 def judged(item: Item, read, iou: float) -> Judgement:
     """Return the judgement of a conversation; ``read``: gives what an answer says to a question."""
-    rounds = [round_of(qa_round, read(qa_round.question, qa_round.expected), read(qa_round.question, qa_round.generated), iou)
-              for qa_round in item.rounds]  # fmt: skip
+    rounds = []
+    for qa_round in item.rounds:
+        expected, generated = (read(qa_round.question, text) for text in (qa_round.expected, qa_round.generated))
+        rounds.append(round_of(qa_round, expected, generated, iou))
     return Judgement(HIGHEST * float(np.mean([round_scores["worth"] for round_scores in rounds])), tuple(rounds))
 
 
@@ -52,7 +54,8 @@ def round_of(qa_round: Round, expected: Said, generated: Said, iou: float) -> di
     contradiction = _contradicted(expected, generated)
     f1 = 2 * correct * complete / (correct + complete) if correct + complete else 0.0
     return {
-        "correctness": correct, "completeness": complete, "contradiction": contradiction, "worth": f1 * (1 - contradiction),
+        "correctness": correct, "completeness": complete,
+        "contradiction": contradiction, "worth": f1 * (1 - contradiction),
     }  # fmt: skip
 
 

@@ -103,8 +103,8 @@ def label_reader(*, synonyms: bool = False) -> LabelReader:
     labels_by_entity = {**labels["entities"], **labels["lesions"]} if synonyms else {}
     denial = re.compile("|".join(f"(?:{pattern})" for pattern in evaluation_words["no_finding"]), re.IGNORECASE)
     return LabelReader(
-        tuple(labels["labels"]), labels["no_finding"], labels["devices"], evaluation_words["stand_ins"], denial, labels_by_entity,
-        lexicon.load_lexicon(str(Path(RESOURCES) / RESOURCE_FILES[2])),
+        tuple(labels["labels"]), labels["no_finding"], labels["devices"], evaluation_words["stand_ins"], denial,
+        labels_by_entity, lexicon.load_lexicon(str(Path(RESOURCES) / RESOURCE_FILES[2])),
     )  # fmt: skip
 
 

@@ -74,8 +74,8 @@ def answers_of(
 ) -> Iterator[dict]:
     """Yield the outputs of a model as answers; those of a task that it was not made for are left out.
 
-    ``line_by_sample``: {sample_id: line}; ``sizes``: {(source, image_id): (width, height) of the original}, for boxes in pixels.
-    Raises UserError for a line without sample_id, text or failure.
+    ``line_by_sample``: {sample_id: line}; ``sizes``: {(source, image_id): (width, height) of the original}, for boxes
+    in pixels. Raises UserError for a line without sample_id, text or failure.
     """
     adapter = adapters()[options.adapter]
     grammar = options.boxes or adapter.boxes

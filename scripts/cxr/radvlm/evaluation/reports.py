@@ -152,6 +152,8 @@ def _value(metric: str, name: str, failed: bool | None, reference: str, notes: N
         return ([] if failed else answer_note.get("labels", [])), reference_note.get("labels", [])
     if any("failure" in note for note in (reference_note, answer_note) if note):
         return None if leave_out and not failed else 0.0
-    answer_entities, reference_entities = ({(entity[0], entity[1], bool(entity[2])) for entity in note["entities"]} if note else set()
-                    for note in ({} if failed else answer_note, reference_note))  # fmt: skip
+    answer_entities, reference_entities = (
+        {(entity[0], entity[1], bool(entity[2])) for entity in note["entities"]} if note else set()
+        for note in ({} if failed else answer_note, reference_note)
+    )
     return set_f1(answer_entities, reference_entities)

@@ -168,8 +168,8 @@ def _matched(first: Sequence[Measure], second: Sequence[Measure]) -> list[tuple[
 
 
 def _row(
-    common_fields: Mapping, metric: str, part: str, score: Score, blind: float | None, gain: Score, exchanged: float | None,
-    drop: Score,
+    common_fields: Mapping, metric: str, part: str, score: Score, blind: float | None, gain: Score,
+    exchanged: float | None, drop: Score,
 ) -> dict:  # fmt: skip
     values = {
         "metric": metric, "part": part, "value": score.value, "low": score.low, "high": score.high,
@@ -252,7 +252,10 @@ def run_scores(
         labels=label_reader(synonyms=options.synonyms), match=options.label_match,
         said=_said([*scored_lines, *trained]), mean_boxes=mean_boxes(trained), metrics=options.report_metrics,
         failed=options.failed,
-        original={(report["source"], report["study_id"]): report["text"] for path in texts or () for report in read_lines(path)},
+        original={
+            (report["source"], report["study_id"]): report["text"]
+            for path in texts or () for report in read_lines(path)
+        },
         judged=judged_as,
         notes={key: note for path in annotations or () for key, note in read_notes(path, read_lines(path)).items()},
     )  # fmt: skip

@@ -90,7 +90,9 @@ def classes(answers: Sequence[Answered], tools: Tools) -> list[detection.Classes
     """Return the classes that answers name, with their boxes."""
     return [
         None if _gone(answer, tools)
-        else detection.classes_in(answer.text, tools.said, grammar_of(answer.convention or "unit", answer.crop), answer.seen)
+        else detection.classes_in(
+            answer.text, tools.said, grammar_of(answer.convention or "unit", answer.crop), answer.seen
+        )
         for answer in answers
     ]  # fmt: skip
 

@@ -121,7 +121,8 @@ class _Work:
                 (sentence,) = filtered_text.sentences
                 yield {
                     "image_id": row["image_id"], "group": row["group"], "phrase": row["name"],
-                    "text": sentence.text, "action": sentence.action, "reasons": list(sentence.reasons), "engine": self.engine.made_by,
+                    "text": sentence.text, "action": sentence.action, "reasons": list(sentence.reasons),
+                    "engine": self.engine.made_by,
                 }  # fmt: skip
 
     def _filtered(self, sections: list[list[str]]) -> list[Filtered]:

@@ -42,8 +42,8 @@ def counted(
 ) -> Counter:
     """Return {(what, outcome): number} of a block.
 
-    ``tasks``: those that the mix asks of the source; ``reason_by_image``: {image: why it left}; ``pairs``: ids of those that are
-    asked. Raises AssertionError for a unit of which nobody says what became of it.
+    ``tasks``: those that the mix asks of the source; ``reason_by_image``: {image: why it is excluded}; ``pairs``: ids
+    of those that are asked. Raises AssertionError for a unit without an outcome.
     """
     counts: Counter[tuple[str, str]] = Counter()
     for fact_id, image_id, kind, reader in inputs.facts.select("fact_id", "image_id", "kind", "reader").iter_rows():

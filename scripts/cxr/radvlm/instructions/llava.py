@@ -79,7 +79,10 @@ def entries_of(path: str | Path, picture: Callable[[Mapping], str], convention: 
 def write_pictures(
     folder: Path, line_by_picture: Mapping[Picture, Mapping], frames: Sequence[str], folders: Mapping
 ) -> None:
-    """Write what a frame shows of each original as a grey PNG; ``line_by_picture``: {(source, image): one of its lines}."""
+    """Write the part of each original that its frame shows as a grey PNG.
+
+    ``line_by_picture``: {(source, image): one of its lines}.
+    """
     for source in sorted({source for source, _ in line_by_picture}):
         source_frames = [path for path in frames if Path(path).parent == Path(folders[source])]
         with PictureStore(source_frames) as store:

@@ -24,7 +24,8 @@ def table1(rows: Sequence[Row], index: pl.DataFrame) -> pl.DataFrame:
         records.append({
             "task": row.task, "source": row.source, "facts": int(train["facts"].sum()),
             "pairs": train["unit"].n_unique(), "passes": row.repeat, "lines": train.height,
-            "validate": source_index.filter(split="validate").height, "evaluation": source_index.filter(split="test").height,
+            "validate": source_index.filter(split="validate").height,
+            "evaluation": source_index.filter(split="test").height,
             "paper": paper, "code": code, "difference": None if paper is None else train.height - paper,
             "note": "" if row.used else NOT_CONFIGURED,
         })  # fmt: skip

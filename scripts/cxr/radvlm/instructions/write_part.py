@@ -84,8 +84,8 @@ class Writer:
             sample = self._record(row, inputs, unit, part, image | {"split": split}, number)
             new = number == 0 or not unit.again
             index.append((
-                sample.sample_id, sample.task, sample.source, sample.split, image["split"], sample.subject_id, sample.image_id,
-                image["view"], unit.key, number, len(part.facts) if new else 0,
+                sample.sample_id, sample.task, sample.source, sample.split, image["split"], sample.subject_id,
+                sample.image_id, image["view"], unit.key, number, len(part.facts) if new else 0,
             ))  # fmt: skip
             self._block.used.update(part.facts)
             yield sample

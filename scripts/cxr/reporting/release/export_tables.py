@@ -155,6 +155,7 @@ def _write_coco(
             )
         pair_ids = [withheld.pair_id(pair_id, unit["study_id"]) for pair_id in unit["pair_ids"]]
         writer.annotate(
-            number, unit["target"], annotation_by_mask[unit["mask_id"]], mask_id=withheld.name("mask_id", unit["mask_id"]),
-            location=unit["location"], certainty=unit["certainty"], pair_ids=pair_ids,
+            number, unit["target"], annotation_by_mask[unit["mask_id"]],
+            mask_id=withheld.name("mask_id", unit["mask_id"]), location=unit["location"],
+            certainty=unit["certainty"], pair_ids=pair_ids,
         )  # fmt: skip

@@ -57,13 +57,16 @@ def weights(engines: dict[str, str], manifests: Sequence[str], sha256_of) -> lis
     rows = []
     for lite_weights in weights_of(engines):
         folder = lite_weights.file.parent.name
-        rows.append({"name": f"{folder}/{lite_weights.file.name}", "used_by": ", ".join(lite_weights.used_by), "licence": lite_weights.licence,
-                      "source": f"resources/{folder}/{lite_weights.card.name}", "sha256": sha256_of(lite_weights.file)})  # fmt: skip
+        rows.append({
+            "name": f"{folder}/{lite_weights.file.name}", "used_by": ", ".join(lite_weights.used_by),
+            "licence": lite_weights.licence, "source": f"resources/{folder}/{lite_weights.card.name}",
+            "sha256": sha256_of(lite_weights.file),
+        })  # fmt: skip
     for path in manifests:
         manifest = json.loads(Path(path).read_text(encoding="utf-8"))
         rows += [
-            {"name": file["file"], "used_by": manifest["used_by"], "licence": manifest["licence"], "source": manifest["source"],
-             "sha256": file["sha256"]}
+            {"name": file["file"], "used_by": manifest["used_by"], "licence": manifest["licence"],
+             "source": manifest["source"], "sha256": file["sha256"]}
             for file in manifest["published"]
         ]  # fmt: skip
     return rows

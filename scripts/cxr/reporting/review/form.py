@@ -66,8 +66,8 @@ class Form:
 def read_form(name: str, label_overrides: Mapping[str, Mapping[str, str]] | None = None) -> Form:
     """Return a form of resources/review/forms.yaml.
 
-    ``label_overrides``: {question: {value: label}}, labels in the place of the form's own; values that the form has not become
-    answers after its own, with letters as keys while there are free ones.
+    ``label_overrides``: {question: {value: label}}, labels that replace the form's. A value that the form does not have
+    is added after the form's own answers, with a letter as its key while letters are free.
     """
     form_spec = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))[name]
     used = {choice["key"] for question in form_spec["questions"] for choice in question["choices"]}

@@ -65,8 +65,8 @@ def page_data(
 ) -> tuple[dict, list[str]]:
     """Return the content of a page: its data, and its pictures as data URLs in the order of their first items.
 
-    ``picture`` returns the media type and bytes of an image, ``mask`` and ``second_mask`` the bytes of a mask's PNG. The page
-    holds no ids. The entry ``page`` is a digest of everything that the expert sees; the sheet holds it too.
+    ``picture`` returns the media type and bytes of an image, ``mask`` and ``second_mask`` the bytes of a mask's PNG.
+    The page holds no ids. The entry ``page`` is a digest of everything that the expert sees; the sheet holds it too.
     """
     places: dict[str, int] = {}
     pictures, rows = [], []

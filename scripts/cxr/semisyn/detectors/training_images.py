@@ -142,8 +142,8 @@ def pools_of(
         lacking[reference.name] = len(reference_boxes.seen) - len(films)
         if not films:
             raise UserError(
-                f"{reference.key}: none of its {len(reference_boxes.seen)} images has a frame: they are not the cohort's; name "
-                f"their folder in semisyn.references.{reference.name}.images"
+                f"{reference.key}: none of its {len(reference_boxes.seen)} images has a frame: they are not the "
+                f"cohort's; name their folder in semisyn.references.{reference.name}.images"
             )
         real += films
     pools = {"real": fraction(real, options.real_share, seed)} if real else {}

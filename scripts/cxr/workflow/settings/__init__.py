@@ -103,7 +103,8 @@ class Settings(Section):
         for name, mix in self.radvlm.instructions.mixes.items():
             if mix.thresholds and mix.thresholds not in set_names:
                 raise ValueError(
-                    f"radvlm.instructions.mixes.{name} names {mix.thresholds!r}, but the sets are {', '.join(set_names)}"
+                    f"radvlm.instructions.mixes.{name} names {mix.thresholds!r}, but the sets are "
+                    f"{', '.join(set_names)}"
                 )
         if shared_names := self.training.named_runs().keys() & self.evaluation.predictions.keys():
             raise ValueError(

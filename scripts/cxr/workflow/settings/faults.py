@@ -53,7 +53,8 @@ def sentence(error: ValidationError, model: type[BaseModel], defaults: BaseModel
     usual = _default(defaults, where)
     default_note = f"; the default is {_written(usual)}" if usual is not None else ""
     if fault["type"] == "missing":
-        return f"{_place(where[:-1])} has too few entries: entry {int(where[-1]) + 1} is missing{default_note}{remainder_note}."
+        number = int(where[-1]) + 1
+        return f"{_place(where[:-1])} has too few entries: entry {number} is missing{default_note}{remainder_note}."
     return f"{name} is {fault['input']!r}, which is wrong: {_remedy(fault)}{default_note}{remainder_note}."
 
 

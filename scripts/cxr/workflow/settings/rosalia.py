@@ -232,8 +232,8 @@ class Training(Section):
             for name, value in self.lite.sizes:
                 if value != getattr(base_sizes, name):
                     raise ValueError(
-                        f"lite.sizes.{name} is {value}, but the base has {getattr(base_sizes, name)}: leave it so, or set "
-                        "lite.init to random"
+                        f"lite.sizes.{name} is {value}, but the base has {getattr(base_sizes, name)}: leave it so, or "
+                        "set lite.init to random"
                     )
         return self
 

@@ -236,8 +236,8 @@ class OnevisionTinyRecipe(TinyRecipe):
         for name, value, default in [*recipe_fields, *self._sizes()]:
             if value != default:
                 raise ValueError(
-                    f"{name} is {value}, but the base in resources/vlm/onevision_tiny has {default}: leave it so, or set "
-                    "init to random"
+                    f"{name} is {value}, but the base in resources/vlm/onevision_tiny has {default}: leave it so, or "
+                    "set init to random"
                 )
 
 

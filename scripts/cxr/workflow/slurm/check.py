@@ -78,10 +78,10 @@ def findings(
 ) -> list[Finding]:
     """Return the findings, in the order in which a user should fix them.
 
-    ``config`` is the output of `scontrol show config`, ``jobs`` and ``last`` the requests at the first and the last
-    try, ``profile`` and ``profile_partitions`` the profile and its partitions as read, ``programs`` the installed programs of SLURM
-    and of software deployment, ``orphans`` runs whose jobs still write here, ``default_account`` the account that SLURM
-    charges if a job names none.
+    ``config``: the output of `scontrol show config`; ``jobs`` and ``last``: the requests at the first and the last try;
+    ``profile`` and ``profile_partitions``: the profile and its partitions as read; ``programs``: the installed programs
+    of SLURM and of software deployment; ``orphans``: runs whose jobs still write here; ``default_account``: the account
+    that SLURM charges if a job names none.
     """
     values = dict(re.findall(r"^(\w+)\s*= (.*?)\s*$", config, flags=re.M))
     cluster = partitions(sinfo)
@@ -216,7 +216,8 @@ def _memory_of_tries(
 def _targets(jobs: list[Asked]) -> list[Finding]:
     rules = {rule for job in jobs for rule, _ in job.members}
     missing_targets = [name for name in BY_NAME if not any(rule.startswith(f"{name}_") for rule in rules)]
-    summary = f'without {", ".join(missing_targets)}: name those that you will run, before any option, as in ARGS="all release"'
+    names = ", ".join(missing_targets)
+    summary = f'without {names}: name those that you will run, before any option, as in ARGS="all release"'
     return [Finding("targets", True, summary)] if missing_targets else []
 
 

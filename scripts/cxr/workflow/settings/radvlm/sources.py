@@ -85,7 +85,7 @@ class FactSources(Section):
             mimic = [mimic_name for mimic_name, candidate in self.list.items() if candidate.format == "mimic"]
             if source.format in ON_MIMIC and source.pictures not in mimic:
                 raise ValueError(
-                    f"list.{name}.pictures is {source.pictures!r}, but a source of format {source.format} needs the name of "
-                    f"one of format mimic: {f'give {mimic[0]}' if mimic else 'declare one in list'}"
+                    f"list.{name}.pictures is {source.pictures!r}, but a source of format {source.format} needs the "
+                    f"name of one of format mimic: {f'give {mimic[0]}' if mimic else 'declare one in list'}"
                 )
         return self

@@ -62,14 +62,16 @@ class Semisyn(Section):
         if self.priors.source == "fit" and self.priors.reference not in self.references:
             reference_names = ", ".join(self.references) or "none"
             raise ValueError(
-                f"priors.reference is {self.priors.reference!r}, but semisyn.references has {reference_names}: name one of them"
+                f"priors.reference is {self.priors.reference!r}, but semisyn.references has {reference_names}: name "
+                "one of them"
             )
         for stage in ("readers", "realism", "prompts"):
             reference = getattr(self, stage).reference
             if reference and reference not in self.references:
                 reference_names = ", ".join(self.references) or "none"
                 raise ValueError(
-                    f"{stage}.reference is {reference!r}, but semisyn.references has {reference_names}: name one of them"
+                    f"{stage}.reference is {reference!r}, but semisyn.references has {reference_names}: name "
+                    "one of them"
                 )
         return self
 
@@ -89,10 +91,11 @@ class Semisyn(Section):
                         f"{', '.join(train_references) or 'none'}: name one of them"
                     )
             most = number * (self.dataset.per_finding or PER_FINDING)
-            for key, size in (("synthetic", detector_run.synthetic), ("extra_size", detector_run.extra_size or 0)):
+            sizes = {"synthetic": detector_run.synthetic, "extra_size": detector_run.extra_size or 0}
+            for name, size in sizes.items():
                 if size not in PARTS and (size % number or size > most):
                     raise ValueError(
-                        f"detectors.runs.{run}.{key} is {size}: give a multiple of {number}, the number of findings, "
+                        f"detectors.runs.{run}.{name} is {size}: give a multiple of {number}, the number of findings, "
                         f"up to {most}, or one of {', '.join(PARTS)}, or raise dataset.per_finding"
                     )
         if "synthetic" in self.references:
