@@ -38,9 +38,9 @@ rule medground_queries_shard:
 rule medground_queries_unused:
     input:
         given=PLAN.medground.given,
-        queries=PLAN.medground.parts("queries", "jsonl", asked=True),
-        images=PLAN.medground.of_sources("sources", "images.parquet", asked=True),
-        excluded=PLAN.medground.of_sources("sources", "excluded.parquet", asked=True),
+        queries=PLAN.medground.parts("queries", "jsonl", exclude_stated=True),
+        images=PLAN.medground.of_sources("sources", "images.parquet", exclude_stated=True),
+        excluded=PLAN.medground.of_sources("sources", "excluded.parquet", exclude_stated=True),
     output:
         unused="results/medground/queries/unused.parquet",
     log:

@@ -7,9 +7,9 @@ FOLDER: True if it is a folder, not a file.
 LESIONS: {label: lesion type} for labels that have one; an infiltrate is an opacity, as in the reports (our choice).
 HOLDS: the fields of :class:`cxr.annotations.regions.Annotation` that its file has besides ``image`` and ``label``.
 
-It offers ``read(key, path)``, which returns :class:`cxr.annotations.regions.Annotations`, and ``write(path, held)``,
-which writes them in the layout that ``read`` reads. Reading clips, maps and omits nothing except rows that say "no
-finding"; their images count as read by an annotator.
+It offers ``read(key, path)``, which returns :class:`cxr.annotations.regions.Annotations`, and ``write(path,
+annotations)``, which writes them in the layout that ``read`` reads. Reading clips, maps and omits nothing except rows
+that say "no finding"; their images count as read by an annotator.
 """
 
 import ast
@@ -26,10 +26,10 @@ def _declared(source: Path) -> dict[str, object]:
     return {name: ast.literal_eval(values[name]) for name in ("WHAT", "FOLDER") if name in values}
 
 
-_FOUND = {path.stem: found for path in sorted(Path(__file__).parent.glob("*.py")) if (found := _declared(path))}
+_FOUND = {path.stem: literals for path in sorted(Path(__file__).parent.glob("*.py")) if (literals := _declared(path))}
 FORMATS = tuple(_FOUND)
 """The names of all formats."""
-FOLDERS = tuple(name for name, found in _FOUND.items() if found.get("FOLDER"))
+FOLDERS = tuple(name for name, literals in _FOUND.items() if literals.get("FOLDER"))
 """The formats whose path is a folder."""
 
 

@@ -18,7 +18,7 @@ Counted = tuple[str, str, int]
 """A row of :data:`CONSERVED`."""
 
 
-def conserved(where: str, quantity: str, total: int, parts: Mapping[str, int]) -> list[Counted]:
+def conserved(stage: str, quantity: str, total: int, parts: Mapping[str, int]) -> list[Counted]:
     """Return a row for all, and one for each outcome that is not 0, in the order of ``parts``.
 
     Neither side may be made from the other. Raises AssertionError where the parts do not add up to the whole: something
@@ -26,7 +26,7 @@ def conserved(where: str, quantity: str, total: int, parts: Mapping[str, int]) -
     """
     came = sum(parts.values())
     if total != came or min(parts.values(), default=0) < 0:
-        raise AssertionError(f"{where}: {quantity}: {total} in, {came} accounted for ({told(parts)})")
+        raise AssertionError(f"{stage}: {quantity}: {total} in, {came} accounted for ({told(parts)})")
     return [(quantity, ALL, total), *((quantity, outcome, number) for outcome, number in parts.items() if number)]
 
 

@@ -55,9 +55,11 @@ def gather(
         tables = [table.with_columns(thresholds=pl.lit(name, dtype=pl.String)) for table, name in pairs]
     # an image stage knows the image_id but not the study_id
     studies = (
-        read_table(images).select("image_id", known="study_id").unique("image_id", keep="first", maintain_order=True)
+        read_table(images)
+        .select("image_id", image_study_id="study_id")
+        .unique("image_id", keep="first", maintain_order=True)
     )
-    study_id = pl.when(pl.col("study_id") == "").then(pl.col("known")).otherwise(pl.col("study_id"))
+    study_id = pl.when(pl.col("study_id") == "").then(pl.col("image_study_id")).otherwise(pl.col("study_id"))
     joined = pl.concat(tables).join(studies, on="image_id", how="left", maintain_order="left")
-    joined = joined.with_columns(study_id=study_id).drop("known")
+    joined = joined.with_columns(study_id=study_id).drop("image_study_id")
     write_table(gathered, joined.sort(joined.columns), EXCLUDED | (THRESHOLDS if thresholds else {}))

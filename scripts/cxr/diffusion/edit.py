@@ -40,7 +40,7 @@ def edit_latents(
     prediction: str,
     predict: Predict,
     draw: Callable[[], torch.Tensor],
-    how: Editing,
+    editing: Editing,
     sources: Sequence[int] | None = None,
 ) -> torch.Tensor:
     """Return the edited latents, float32 (B, C, h, w), of ``clean``, that many rows or those of fewer ``sources``.
@@ -51,15 +51,15 @@ def edit_latents(
     pasted back after every step. In neither region, the inversion's prompt applies. A soft mask mixes predictions and
     latents. ``draw`` returns standard normal noise of the shape of ``clean``. With the prompt and weight of the
     inversion the result is ``clean``, the last step included.
-    With ``how.published_bugs`` the pasted latent is the one before the step, everything outside ``edit`` is pasted
+    With ``editing.published_bugs`` the pasted latent is the one before the step, everything outside ``edit`` is pasted
     whatever ``keep`` says, and the last step has no correction.
     """
     if not steps:
         return _rows(clean, sources)
-    pasted = (~edit if edit.dtype == torch.bool else 1 - edit) if how.published_bugs else keep
+    pasted = (~edit if edit.dtype == torch.bool else 1 - edit) if editing.published_bugs else keep
     neither = not bool(((edit == 1) | (pasted == 1)).all())
-    num_masked_steps = masked_steps(len(steps), how.extent)
-    inversion, edit_condition = (how.invert_prompt, how.invert_guidance), (how.prompt, how.guidance)
+    num_masked_steps = masked_steps(len(steps), editing.extent)
+    inversion, edit_condition = (editing.invert_prompt, editing.invert_guidance), (editing.prompt, editing.guidance)
     inverted = tuple(_each(part, sources) for part in inversion)
     original = diffused(clean, draw(), steps[0].abar)
     edited = _rows(original, sources)
@@ -73,10 +73,10 @@ def edit_latents(
         correction = diffused(clean, draw(), step.before) - expected
         after = expected + correction
         edited = mean(edited, mixed(edit, edit_predictions[0], edit_predictions[-1]), step, prediction)
-        if not (how.published_bugs and number == len(steps)):
+        if not (editing.published_bugs and number == len(steps)):
             edited = edited + _rows(correction, sources)
         if masked:
-            edited = mixed(pasted, _rows(original if how.published_bugs else after, sources), edited)
+            edited = mixed(pasted, _rows(original if editing.published_bugs else after, sources), edited)
         original = after
     return edited
 

@@ -131,7 +131,10 @@ def _widen(film: Film, goal: float) -> tuple[np.ndarray, np.ndarray]:
 
 
 def paint(film: Film, request: Asked, random: np.random.Generator) -> Painted:
-    """Widen the heart to ``asked.ratio``; with ``asked.measure`` the warp is corrected once by the ratio it reached."""
+    """Widen the heart to ``request.ratio``.
+
+    With ``request.measure`` the warp is corrected once by the ratio that it reached.
+    """
     if request.ratio is None or not (film.heart.any() and film.right.any() and film.left.any()):
         return Painted(film.image, np.zeros(film.image.shape, bool), {})
     goal, parameters = request.ratio, {"ratio": request.ratio}

@@ -43,9 +43,9 @@ def record(
 ) -> Record:
     """Return a sample about ``image``, a row of the source's images (source, image_id, study_id, subject_id, split).
 
-    labels: those that are present, None where the source says nothing of them; facts: ids of what it rests on; number:
-    its pass; asked: the region, finding or phrase that it asks for; engine: of a generated text. Raises ValueError like
-    the record.
+    ``labels``: those that are present, None where the source says nothing of them; ``facts``: ids of the facts that it
+    rests on; ``number``: its pass; ``target``: the region, finding or phrase that it asks for; ``engine``: of a
+    generated text. Raises ValueError like the record.
     """
     extra_fields = {"pass": number, "asked": target, "labels": labels, "facts": list(facts), "engine": engine}
     return Record(

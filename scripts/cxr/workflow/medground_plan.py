@@ -149,13 +149,20 @@ class MedgroundPlan:
         stated = {"statements": source in self.stated} if stage in ("queries", "verification") else {}
         return options | {"source": source} | stated
 
-    def of_sources(self, stage: str, file: str, *, asked: bool = False) -> list[str]:
-        """Return a file of a stage for each source; ``asked``: without those of statements."""
-        return [f"{ROOT}/{stage}/{source}/{file}" for source in self._sources(asked)]
+    def of_sources(self, stage: str, file: str, *, exclude_stated: bool = False) -> list[str]:
+        """Return a file of a stage for each source; ``exclude_stated``: without the sources :attr:`stated`."""
+        return [f"{ROOT}/{stage}/{source}/{file}" for source in self._sources(exclude_stated)]
 
-    def parts(self, stage: str, ending: str, *, asked: bool = False) -> list[str]:
-        """Return the files of a stage, of each source and shard in this order; ``asked``: without statements' ones."""
-        return [f"{ROOT}/{stage}/{source}/{shard}.{ending}" for source in self._sources(asked) for shard in self.shards]
+    def parts(self, stage: str, ending: str, *, exclude_stated: bool = False) -> list[str]:
+        """Return the files of a stage, of each source and shard in this order.
+
+        ``exclude_stated``: without the sources :attr:`stated`.
+        """
+        return [
+            f"{ROOT}/{stage}/{source}/{shard}.{ending}"
+            for source in self._sources(exclude_stated)
+            for shard in self.shards
+        ]
 
     def _sources(self, exclude_stated: bool) -> list[str]:
         return [name for name in self.sources if not (exclude_stated and name in self.stated)]

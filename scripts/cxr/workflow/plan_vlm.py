@@ -228,31 +228,29 @@ def vlm_plan(
     systems = {name: system_of(lines) for name, lines in answers["sets"].items()}
     for name, run in tuning["runs"].items():
         key = f"vlm.tuning.runs.{name}"
-        section = dict(tuning[run["engine"]])
-        family, side = section.pop("family", run["engine"]), section.pop("side", 0)
-        section.pop("model", "")  # the run has it
-        section.pop("sizes", {})
-        section["updates"] = run["updates"] or section["updates"]
-        init = (
-            {"init": section.pop("init")} | ({"init": run["init"]} if run["init"] else {}) if "init" in section else {}
-        )
-        head = _head(key, run, section, answers["engine"], init.get("init", ""))
+        recipe = dict(tuning[run["engine"]])
+        family, side = recipe.pop("family", run["engine"]), recipe.pop("side", 0)
+        recipe.pop("model", "")  # the run has it
+        recipe.pop("sizes", {})
+        recipe["updates"] = run["updates"] or recipe["updates"]
+        init = {"init": recipe.pop("init")} | ({"init": run["init"]} if run["init"] else {}) if "init" in recipe else {}
+        head = _head(key, run, recipe, answers["engine"], init.get("init", ""))
         if head.get("start") == BASE:
             init = {"init": WITH_MASKS}
         tasks = {"tasks": [task for task in TASKS if task in run["tasks"]]} if run["tasks"] else {}
-        longest = section.pop("max_new_tokens", answers["max_new_tokens"])
+        longest = recipe.pop("max_new_tokens", answers["max_new_tokens"])
         convention = run["convention"] or declared("cxr.vlm.families", family, "CONVENTION", "")
         options = {
             "engine": "tiny" if run["engine"] in TINY else run["engine"],
             "family": family, "convention": convention,
-            "wording": run["wording"], "nan_limit": tuning["nan_limit"], "seed": tuning["seed"], "own": section,
+            "wording": run["wording"], "nan_limit": tuning["nan_limit"], "seed": tuning["seed"], "own": recipe,
             "balance": tuning["balance"], "head": head,
-            "system_prompt": _system_prompt(run["engine"], family, section),
+            "system_prompt": _system_prompt(run["engine"], family, recipe),
             "model": "" if Path(run["model"]).is_dir() else run["model"], "revision": run["revision"],
         } | _shown(key, run, side, decoding or {}, systems)  # fmt: skip
-        options |= _tiling(run, family, section) | _sizes(run, family, tuning["onevision_tiny"]["sizes"])
+        options |= _tiling(run, family, recipe) | _sizes(run, family, tuning["onevision_tiny"]["sizes"])
         if run["trained"] and answers["engine"] == "vllm":
-            _check_vllm(run["engine"], family, section, options.get("tiling", {}))
+            _check_vllm(run["engine"], family, recipe, options.get("tiling", {}))
         runs[name] = {
             "options": options | init | tasks | ({} if run["trained"] else {"probed": tuning["probed"]}),
             "train": lines_of(f"{key}.lines", run["lines"], "train", mixes),
@@ -265,11 +263,11 @@ def vlm_plan(
             "trained": run["trained"],
             "system": system_of(run["lines"]),
             "mix": run["lines"].removeprefix(RADVLM).partition("/")[0] if run["lines"].startswith(RADVLM) else "",
-            "dtype": section["dtype"],
+            "dtype": recipe["dtype"],
             "longest": longest,
         }
         num_gpus = 0 if run["engine"] in TINY or device == "cpu" else gpus
-        counts[name] = num_gpus if section["runner"] == "deepspeed" else min(1, num_gpus)
+        counts[name] = num_gpus if recipe["runner"] == "deepspeed" else min(1, num_gpus)
         asking[name] = min(1, num_gpus)
     lines_by_set = {
         name: lines_of(f"vlm.answers.sets.{name}", lines, "", mixes) for name, lines in answers["sets"].items()
@@ -278,19 +276,19 @@ def vlm_plan(
         name: {"path": str(existing_file(f"vlm.answers.predictions.{name}.path", prediction["path"])), **prediction}
         for name, prediction in answers["predictions"].items()
     }
-    section = {name: answers[name] for name in ("max_new_tokens", "max_length", "history")}
+    answer_options = {name: answers[name] for name in ("max_new_tokens", "max_length", "history")}
     asked_options = {
-        name: section
+        name: answer_options
         | {
             "engine": answers["engine"], "convention": "", "dtype": run["dtype"], "seed": tuning["seed"],
             "model": run["options"]["model"], "revision": run["options"]["revision"],
-            "max_new_tokens": min(run["longest"], section["max_new_tokens"]),
+            "max_new_tokens": min(run["longest"], answer_options["max_new_tokens"]),
             "own": {"eager": answers["eager"], "rank": run["options"]["own"]["lora"]["rank"]},
         }
         for name, run in runs.items()
     }  # fmt: skip
     asked_options |= {
-        name: section
+        name: answer_options
         | {
             "engine": "table", "convention": prediction["convention"], "dtype": "float32", "seed": tuning["seed"],
             "model": "", "revision": "", "own": {},

@@ -110,7 +110,7 @@ def conversing(settings: Settings, formats: Mapping[str, str], plain: Mapping) -
 
 
 def _options(settings: Settings, plain: Mapping, part: str) -> dict:
-    """Return the options of a part; ``llm_options``: those of its language model, if it has one."""
+    """Return the options of a part; ``own``: those of its language model, if it has one."""
     llm = plain["llm"]
     filtered = settings.radvlm.filtered.llm
     model, revision = llm[f"{part}_model"], llm[f"{part}_revision"]

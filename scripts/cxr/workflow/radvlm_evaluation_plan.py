@@ -185,23 +185,23 @@ def _mixes(mixes: Sequence[str], lines: str, tuned: Sequence[str]) -> list[str]:
 
 def _annotating(name: str, plain: Mapping, settings: Settings) -> Annotating:
     """Return how an annotator is run; its section is of the evaluation, or of RadVLM where other stages use it too."""
-    annotator_options = plain[name] if name in plain else settings.radvlm.chexbert.model_dump(mode="json")
+    annotator_settings = plain[name] if name in plain else settings.radvlm.chexbert.model_dump(mode="json")
     read_constant = partial(declared, "cxr.radvlm.evaluation", f"annotate_{name}")
     key = f"radvlm.evaluation.{name}"
     places = {
-        file_key: str(existing_file(f"{key}.{file_key}", annotator_options[file_key]))
+        file_key: str(existing_file(f"{key}.{file_key}", annotator_settings[file_key]))
         for file_key in read_constant("FILES", ())
     }
     placed = [
-        str(existing_file(f"{key}.model", str(Path(annotator_options["model"]) / file_name)))
+        str(existing_file(f"{key}.model", str(Path(annotator_settings["model"]) / file_name)))
         for file_name in read_constant("PLACED", ())
     ]
-    model_name = annotator_options["model"].rstrip("/").rpartition("/")[2]
-    engine = f"{name} {model_name} {annotator_options.get('revision', '')}".strip()
-    gpus = 0
+    model_name = annotator_settings["model"].rstrip("/").rpartition("/")[2]
+    engine = f"{name} {model_name} {annotator_settings.get('revision', '')}".strip()
+    gpus, annotator_options = 0, annotator_settings
     if read_constant("LLM", False):
-        gpus = plain["llm"]["execution"]["gpus"] if annotator_options["transport"] == "offline" else 0
-        llm = model_options(key, annotator_options, settings.seed)
-        annotator_options = {"llm": llm, "prompt_bytes": annotator_options["prompt_bytes"]}
+        gpus = plain["llm"]["execution"]["gpus"] if annotator_settings["transport"] == "offline" else 0
+        llm = model_options(key, annotator_settings, settings.seed)
+        annotator_options = {"llm": llm, "prompt_bytes": annotator_settings["prompt_bytes"]}
     options = {"annotator": name, "own": annotator_options, "engine": engine, "reference": plain["reference"]}
     return Annotating(read_constant("INPUTS", {}) | places, placed, options, read_constant("ENVIRONMENT", name), gpus)

@@ -39,4 +39,4 @@ def run(
     picture, header = picture_of(image, cohort, frames)
     findings = predict(Asker.load(model, options, compute), picture, instructions) if instructions else []
     name = "/".join(Path(model).resolve().parts[-2:])
-    return write(output, picture, findings, header=header, version=code, model=name, made=made_at())
+    return write(output, picture, findings, header=header, version=code, model=name, created_at=made_at())

@@ -86,7 +86,7 @@ def write(
     header: Dataset | None,
     version: str,
     model: str,
-    made: datetime,
+    created_at: datetime,
 ) -> dict:
     """Write all findings into a folder, and return the content of ``answers.json``.
 
@@ -114,7 +114,7 @@ def write(
         about["notes"].append("the header says that the image is mirrored; the model takes the image's left as right")
     if header is not None:
         segments = [Segment(finding.instruction, finding.mask) for finding in findings]
-        reason = save_segmentation(folder / SEG, header, segments, version=version, model=model, made=made)
+        reason = save_segmentation(folder / SEG, header, segments, version=version, model=model, made=created_at)
         about["segmentation"] = None if reason else SEG
         if reason:
             about["notes"].append(f"no DICOM segmentation: {reason}")

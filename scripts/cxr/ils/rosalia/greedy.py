@@ -33,25 +33,26 @@ def look_every(device: torch.device) -> int:
 
 def greedy(
     model: nn.Module, head: nn.Module, words: Callable[[torch.Tensor], torch.Tensor], prompted: Prompted, end: int,
-    most: int, every: int,
+    max_tokens: int, check_interval: int,
 ) -> tuple[list[list[int]], torch.Tensor]:  # fmt: skip
     """Return the tokens of each answer, with its end if it came, and the states (B, T, H) that gave them.
 
-    model: the language model; head: states to logits; words: token ids to embeddings; end: the token that ends an
-    answer; most: tokens of an answer; every: tokens between two looks of the host, which leave answers that ended.
+    ``model``: the language model; ``head``: states to logits; ``words``: token ids to embeddings; ``end``: the token
+    that ends an answer; ``max_tokens``: most tokens of an answer; ``check_interval``: tokens between two checks on the
+    host, which drop the answers that have ended.
     """
     hidden, attention_mask = prompted.last, prompted.seen
     rows = torch.arange(len(hidden), device=hidden.device)  # that are still being answered
-    tokens = torch.full((len(hidden), most), end, device=hidden.device)
-    states = hidden.new_zeros(len(hidden), most, hidden.shape[1])
+    tokens = torch.full((len(hidden), max_tokens), end, device=hidden.device)
+    states = hidden.new_zeros(len(hidden), max_tokens, hidden.shape[1])
     ended = torch.zeros(len(hidden), dtype=torch.bool, device=hidden.device)
-    for step in range(most):
+    for step in range(max_tokens):
         next_tokens = head(hidden).float().argmax(-1)
         tokens[rows, step], states[rows, step] = next_tokens, hidden
         ended[rows] = ended[rows] | (next_tokens == end)
-        if step + 1 == most:
+        if step + 1 == max_tokens:
             break
-        if (step + 1) % every == 0:
+        if (step + 1) % check_interval == 0:
             going = (~ended[rows]).nonzero()[:, 0]
             if not len(going):
                 break

@@ -48,14 +48,14 @@ def run(*, lines: list[str], counted: str, options: TokensOptions) -> None:
     for path in lines:
         for line in read_lines(path):
             sample = sample_of(line)
-            whole = f"{sample.question(0, convention)}\n{sample.answer(0, convention, Seen(1000, 1000))}"
-            token_counts = count(line["query"]), count(whole)
+            line_text = f"{sample.question(0, convention)}\n{sample.answer(0, convention, Seen(1000, 1000))}"
+            token_counts = count(line["query"]), count(line_text)
             for source in (line["source"], "total"):
                 groups[source == "total", source, Path(path).stem].append(token_counts)
     rows = []
     for (_, source, split), group in sorted(groups.items()):
-        query_counts, whole = (np.array(part) for part in zip(*group, strict=True))
-        means = {"query_tokens": float(query_counts.mean()), "line_tokens": float(whole.mean())}
+        query_counts, line_counts = (np.array(part) for part in zip(*group, strict=True))
+        means = {"query_tokens": float(query_counts.mean()), "line_tokens": float(line_counts.mean())}
         shared_fields = {"source": source, "split": split, "queries": len(group)}
-        rows.append(shared_fields | means | {"total_tokens": int(whole.sum())})
+        rows.append(shared_fields | means | {"total_tokens": int(line_counts.sum())})
     write_table(counted, pl.DataFrame(rows, schema=schema(TOKENS)), TOKENS)

@@ -20,8 +20,8 @@ OTHER = -1
 class Outlines:
     """Tells whether a query of one image is robust: decidable with the same answer, wherever the outlines lie.
 
-    ``moved``: rows of the image's moved regions (:data:`~cxr.medground.regions.make_regions.MOVED`); empty: every query
-    is robust.
+    ``shifted_rows``: rows of the image's shifted regions (:data:`~cxr.medground.regions.make_regions.MOVED`); if empty,
+    every query is robust.
     """
 
     def __init__(self, image: Mapping, shifted_rows: Sequence[Mapping], facts: Facts, side: int, numbers: LogicOptions):
@@ -35,7 +35,7 @@ class Outlines:
     def grade(self, query: Query, target: tuple[int, ...]) -> int:
         """Return ROBUST where the answer of a query, decidable with ``target`` as it is, stays the same.
 
-        Else for how many of the moved outlines it does, and OTHER where another answer is decidable for one.
+        Else for how many of the shifted outlines it does, and OTHER where another answer is decidable for one.
         """
         grade = self._least
         for decider, twins in self._moved:

@@ -184,7 +184,7 @@ def mixed(query: Query) -> bool:
 
 
 TURNED = {
-    **{f"{family}:{one}": f"{family}:{other}" for family in ("position", "side") for one, other in OPPOSITE.items()},
+    **{f"{kind}:{side}": f"{kind}:{opposite}" for kind in ("position", "side") for side, opposite in OPPOSITE.items()},
     "leftmost": "rightmost", "rightmost": "leftmost", "left_of": "right_of", "right_of": "left_of",
 }  # fmt: skip
 

@@ -36,13 +36,13 @@ def wordings(line: Mapping) -> Iterator[tuple[int, Given | None, str]]:
         return
     queries = _said(line["answer"])
     if line["targets"] is not None:
-        for number, given in zip(numbers, queries, strict=True):
-            yield (number, given, "") if given.text else (number, None, "declined")
+        for number, query in zip(numbers, queries, strict=True):
+            yield (number, query, "") if query.text else (number, None, "declined")
         return
-    given = [query for query in queries if query.text]
-    for number in range(max(len(given), line["wanted"])):
-        if number < len(given):
-            yield number, given[number], ""
+    worded_queries = [query for query in queries if query.text]
+    for number in range(max(len(worded_queries), line["wanted"])):
+        if number < len(worded_queries):
+            yield number, worded_queries[number], ""
         else:
             yield number, None, "declined" if number < len(queries) else "not_given"
 

@@ -132,10 +132,10 @@ class Looked:
         values = {name: np.full(len(scene), np.nan) for name in names}
         centres = np.array([[(x1 + x2) / 2, (y1 + y2) / 2] for x1, y1, x2, y2 in self.boxes], np.float64).reshape(-1, 2)
         for region in np.flatnonzero(scene.candidate).tolist():
-            seen = self.seen(region)
-            for name, value in (("contrast", seen["effect"]), ("texture", seen["texture"])):
+            measurement = self.seen(region)
+            for name, value in (("contrast", measurement["effect"]), ("texture", measurement["texture"])):
                 values[name][region] = np.nan if value is None else value
-            if (blob := seen["blob"]) is not None:
+            if (blob := measurement["blob"]) is not None:
                 centres[region] = centroid(blob)
                 measured = (blob.area, elongation(blob), solidity(blob))
                 for name, value in zip(names, measured, strict=False):
@@ -143,10 +143,10 @@ class Looked:
         of_picture = scene.area_ratio[0] / scene.area[0] if len(scene) else 1.0
         numbers = self.decider.numbers
         margins = {name: getattr(numbers, name) * slack for name in ("size_margin", "shape_margin", "position_margin")}
-        seen = replace(
+        measured_scene = replace(
             scene, **values, area_ratio=values["area"] * of_picture, cx=centres[:, 0] / side, cy=centres[:, 1] / side
         )
-        return Decider(seen, replace(numbers, **margins))
+        return Decider(measured_scene, replace(numbers, **margins))
 
 
 def judge(looked: Looked, regions: Sequence[int], claims: Claims) -> Judgement:

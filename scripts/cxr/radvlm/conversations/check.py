@@ -87,7 +87,10 @@ def known(facts: ImageFacts, read: Sequence[Statement] | None = None) -> Known:
 
 @lru_cache(maxsize=CACHED)
 def normals(sentence: str) -> tuple[tuple[str, tuple[str, ...], bool], ...]:
-    """Return (what, sides, apart) of what a sentence calls normal: lungs, heart, all; apart: but for what was told."""
+    """Return (structure, sides, apart) of each structure that a sentence calls normal: lungs, heart or all.
+
+    ``apart``: whether it is normal apart from the findings that were stated.
+    """
     words, low = statements.words(), sentence.lower()
     apart = bool(words.apart.search(low))
     normal_structures = []

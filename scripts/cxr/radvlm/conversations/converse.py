@@ -66,7 +66,7 @@ def run_part(
         options=options,
     )  # fmt: skip
     code = str(attrs.get("code_digest", ""))
-    # what a model says is kept, so a job that was cut off goes on
+    # the model's answers are kept, so that an interrupted job can resume
     engine_execution = dict(execution) | {
         "told": told,
         "answers": str(Path(lines).parent / "answers" / part),
@@ -76,8 +76,8 @@ def run_part(
     write_lines(lines, work.lines(requests), checked=True)
     write_excluded(excluded, sorted(work.left, key=lambda row: (row["image_id"], row["detail"])))
     write_table(outcomes, work.table(), OUTCOMES)
-    told = work.table().group_by("outcome").agg(pl.col("conversations").sum()).sort("outcome")
-    log.info("%s: %s", STAGE, ", ".join(f"{name} {number}" for name, number in told.iter_rows()))
+    totals = work.table().group_by("outcome").agg(pl.col("conversations").sum()).sort("outcome")
+    log.info("%s: %s", STAGE, ", ".join(f"{name} {number}" for name, number in totals.iter_rows()))
 
 
 def run_source(

@@ -38,7 +38,7 @@ class Conversation:
 
 
 def line_of(columns: Mapping, conversation: Conversation, provenance: Mapping) -> dict:
-    """Return the line of a conversation. ``columns``: its image's columns; ``provenance``: engine and digests."""
+    """Return the line of a conversation. ``columns``: of its image; ``provenance``: its engine and digests."""
     turns = [
         {"question": turn.question, "answer": turn.answer, "act": turn.act, "wording": turn.wording}
         for turn in conversation.turns

@@ -35,7 +35,7 @@ def load(options: ConversationOptions, execution: Mapping) -> Engine:
 
 
 def _conversations(requests: Sequence[Asked], options: ConversationOptions) -> list[Made]:
-    """Return what became of each: all are read, then walked, then checked, and walked again where one does not hold."""
+    """Return the outcome of each request: all are read, walked and checked; what fails the check is walked again."""
     statement_lists = [statements.of_text(list(request.facts.sentences.values())) for request in requests]
     all_subjects = [
         subjects(request.facts, statement_list, wordings())

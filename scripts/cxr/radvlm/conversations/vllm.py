@@ -48,9 +48,10 @@ def _prompts() -> dict:
 
 
 def load(options: ConversationOptions, execution: Mapping) -> Engine:
-    """Return the engine, whose model answers in this job, or did in another, which wrote the files ``answer_files``.
+    """Return the engine. Its model answers in this job, or has answered in another job, whose files it reads.
 
-    execution: how a model is run, and besides ``answer_files``, or ``answers`` and ``code`` (:func:`model_of`).
+    ``execution``: how a model is run, and besides either ``told``, the answer files of the other job, or ``answers``
+    and ``code`` (:func:`model_of`).
     """
     answer_files = execution.get("told")
     return engine_of(options, repeating(answer_files, ASKING) if answer_files else model_of(options, execution))

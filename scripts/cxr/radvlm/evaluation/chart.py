@@ -90,17 +90,17 @@ def slopes(table: pl.DataFrame) -> Figure:
         for index, name in enumerate(plotted_columns)
     }
     for column in (name for name in (*PERCENT, *SCORES) if name in set(printed["column"])):
-        held = printed.filter(column=column).drop_nulls("value")
-        alone, together = (held.filter(pl.col("model") == "all") if way else held.filter(pl.col("model") != "all")
-                           for way in (False, True))  # fmt: skip
+        paper_rows = printed.filter(column=column).drop_nulls("value")
+        single_task_rows = paper_rows.filter(pl.col("model") != "all")
+        all_tasks_rows = paper_rows.filter(pl.col("model") == "all")
         scale = 10.0 if column in SCORES else 1.0
-        if len(alone) and len(together):
-            ends = [scale * alone["value"][0], scale * together["value"][0]]
+        if len(single_task_rows) and len(all_tasks_rows):
+            ends = [scale * single_task_rows["value"][0], scale * all_tasks_rows["value"][0]]
             axes.plot([0, 1], ends, "--", label=f"{column} (paper)", **style[column])
     for column in (name for name in (*PERCENT, *SCORES) if name in set(ours["column"])):
-        held = {row["model"]: row["value"] for row in ours.filter(column=column).to_dicts()}
+        value_by_run = {row["model"]: row["value"] for row in ours.filter(column=column).to_dicts()}
         scale = 10.0 if column in SCORES else 1.0
-        values = [None if held.get(run) is None else scale * held[run] for run in runs]
+        values = [None if value_by_run.get(run) is None else scale * value_by_run[run] for run in runs]
         points = [(2 + place, value) for place, value in enumerate(values) if value is not None]
         if points:
             axes.plot(*zip(*points, strict=True), "-", label=f"{column} (ours)", **style[column])

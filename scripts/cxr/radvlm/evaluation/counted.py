@@ -30,9 +30,9 @@ def counted(
 ) -> list[tuple[str, str, str, int]]:  # fmt: skip
     """Return (answers, task, outcome, number) of all samples ``lines`` that were asked, and of each task.
 
-    said: {sample: its answer}; outcome: {why an answer failed, or is of no sample: how many}; found: {task: samples
-    that are scored}. Raises AssertionError where the samples asked are not those that are scored and those that are
-    not.
+    ``answer_by_sample``: {sample: its answer}; ``outcome``: {why an answer failed, or is of no sample: how many};
+    ``scored_by_task``: {task: number of scored samples}; ``judged``: {(answers, sample): score, None: unscored}. Raises
+    AssertionError if the scored and the unscored samples do not add up to those that were asked.
     """
     tasks = Counter(line["task"] for line in lines)
     failure_counts = Counter((line["task"], answer_by_sample[line["sample_id"]].failure) for line in lines)

@@ -50,17 +50,17 @@ def chosen(lines: Sequence[Mapping], seed: int) -> Iterator[Mapping]:
 
 
 def case_of(line: Mapping, sample_answer: Answered) -> tuple[dict, np.ndarray, np.ndarray]:
-    """Return what is told of a sample, and the boxes of the reference and of the answer, fractions (N, 4)."""
+    """Return a sample's record for the page, and the boxes of the reference and of the answer, fractions (N, 4)."""
     turns, true_boxes, answer_boxes = [], [], []
-    for turn, told in enumerate(line["turns"][:MOST]):
+    for turn, qa_pair in enumerate(line["turns"][:MOST]):
         answer = sample_answer.failure or sample_answer.texts[turn]
         turns.append({
-            "question": told["question"], "expected": shown(told["answer"], line["boxes"]), "answer": answer,
+            "question": qa_pair["question"], "expected": shown(qa_pair["answer"], line["boxes"]), "answer": answer,
         })  # fmt: skip
-        true_boxes += [box for name in slots(told["answer"]) for box in line["boxes"][name]]
+        true_boxes += [box for name in slots(qa_pair["answer"]) for box in line["boxes"][name]]
         answer_boxes += [] if sample_answer.failure else sample_answer.boxes(turn).boxes.tolist()
-    told = {name: line[name] for name in ("task", "source", "image_id", "split")} | {"turns": turns}
-    return told, *(np.array(boxes, np.float64).reshape(-1, 4) for boxes in (true_boxes, answer_boxes))
+    case = {name: line[name] for name in ("task", "source", "image_id", "split")} | {"turns": turns}
+    return case, *(np.array(boxes, np.float64).reshape(-1, 4) for boxes in (true_boxes, answer_boxes))
 
 
 def drawn(

@@ -113,7 +113,7 @@ def five() -> tuple[str, ...]:
 
 
 def _labels(ending: str, values: Sequence[tuple | None], labels: Sequence[str]) -> list[Measure]:
-    """Return the macro and micro F1 of (said, true) labels of N reports. None: a failure that is left out."""
+    """Return the macro and micro F1 of (predicted, reference) labels of N reports. None: a failure that is left out."""
     empty = np.zeros((len(labels), 3))
     counts = np.array([empty if label_pair is None else counts_of(*label_pair, labels) for label_pair in values])
     sums = counts.reshape(len(counts), -1)

@@ -122,8 +122,8 @@ def joined_counts(
 ) -> list[Counted]:
     """Return what became of the ``number`` lines of the sources, Table 1's lines, and the lines about other pictures.
 
-    gone: lines of a patient in another split; table: Table 1; written: {file: its lines}; alone: lines of test without
-    another picture. Raises AssertionError where they do not agree.
+    ``num_removed``: lines of a patient in another split; ``table``: Table 1; ``written``: {file: number of its lines};
+    ``num_unpaired``: test images without another patient's picture. Raises AssertionError where they do not agree.
     """
     total = table.filter(task="total").row(0, named=True)
     of_files = {split: written[split] for split in SPLITS}

@@ -203,7 +203,7 @@ def _add(records: Held, options: ReadOptions, images: Sequence[Found]) -> None:
     records.kept.update({IMAGES: len(records.images), BOX: len(records.facts)})
     for image_id, name, box in fused(readers, sizes, options.fusion["iou"], options.fusion["decimals"]):
         records.kept[FUSED] += add_boxes(
-            records, image_id, BOX, name, box[None], sizes[image_id], options.min_box, of=FUSED
+            records, image_id, BOX, name, box[None], sizes[image_id], options.min_box, record_kind=FUSED
         )
         records.rows[FUSED] += 1
     records.counts["fused boxes"] += records.rows[FUSED]

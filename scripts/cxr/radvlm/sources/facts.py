@@ -140,20 +140,19 @@ def clean(boxes: np.ndarray, shapes: np.ndarray, least: float) -> Clean:
 
 def add_boxes(
     records: Held, image_id: str, kind: str, name: str, boxes: np.ndarray, shape: tuple, least: float, *,
-    of: str | None = None, **more: object,
+    record_kind: str | None = None, **more: object,
 ) -> int:  # fmt: skip
-    """Add the boxes (N, 4), in original pixels, of one name of an image; those without an area are left out. Return
-    how many were added.
+    """Add the boxes (N, 4), in original pixels, of one name of an image, and return how many were added.
 
-    ``shape``: (rows, columns) of the picture, None where unknown; ``of``: what :meth:`Held.leave_out` counts them as,
-    not given: their kind.
+    Boxes without an area are excluded. ``shape``: (rows, columns) of the picture, None where unknown; ``record_kind``:
+    what :meth:`Held.leave_out` counts the excluded boxes as, by default ``kind``.
     """
     size = [np.nan if side is None else side for side in shape]
     cleaned = clean(boxes, np.tile(size, (len(boxes), 1)), least)
     for count_name, number in (("boxes with swapped corners", cleaned.swapped), ("boxes clipped", cleaned.clipped)):
         records.counts[count_name] += number
     for _ in range(int((~cleaned.area).sum())):
-        records.leave_out("no_area", image_id, detail=kind, record_kind=kind if of is None else of)
+        records.leave_out("no_area", image_id, detail=kind, record_kind=kind if record_kind is None else record_kind)
     records.facts += box_facts(image_id, kind, name, cleaned.boxes[cleaned.area], **more)
     return int(cleaned.area.sum())
 

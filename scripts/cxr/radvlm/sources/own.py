@@ -137,7 +137,7 @@ class _Placer:
         boxes = mask_boxes(masks, smallest)
         if not len(boxes):
             self.held.leave_out("no_boxes", self.image_id, detail=f"{kind}: the mask is empty")
-        elif self(kind, name, boxes, of=""):
+        elif self(kind, name, boxes, record_kind=""):
             self.held.kept[kind] += 1
             return
         self.held.gone[kind, "no_area" if len(boxes) else "no_boxes"] += 1

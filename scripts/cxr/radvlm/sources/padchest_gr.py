@@ -37,9 +37,9 @@ def read_padchest_gr(options: ReadOptions) -> Held:
             records.leave_out(reason, report.image_id, report.study_id, record_kind=IMAGES)
             continue
         seen_ids.add(report.image_id)
-        told = {name: row[name] for name in ("image_id", "study_id", "subject_id", "view", "sex", "rows", "columns")}
+        fields = {name: row[name] for name in ("image_id", "study_id", "subject_id", "view", "sex", "rows", "columns")}
         path = str(options.pictures / report.image_id)
-        records.images.append(told | {"split": split, "path": path, "frames": options.name})
+        records.images.append(fields | {"split": split, "path": path, "frames": options.name})
         _add_text(records, options, row, split, [sentence.text for sentence in report.sentences if sentence.text])
         size, boxes = (
             (row["rows"], row["columns"]),
@@ -47,8 +47,8 @@ def read_padchest_gr(options: ReadOptions) -> Held:
         )
         records.rows[PHRASE] += boxes
         if None in size:
-            told = "the table has no size of the picture"
-            records.leave_out("no_area", report.image_id, report.study_id, told, record_kind=PHRASE, number=boxes)
+            detail = "the table has no size of the picture"
+            records.leave_out("no_area", report.image_id, report.study_id, detail, record_kind=PHRASE, number=boxes)
             continue
         if not any(sentence.boxes for sentence in report.sentences):
             records.leave_out("no_boxes", report.image_id, report.study_id)

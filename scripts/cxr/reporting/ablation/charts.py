@@ -107,13 +107,13 @@ def draw_curves(points: pl.DataFrame, axes: Sequence[Axis], reference: Mapping[s
                 else:
                     panel.set_visible(False)
         for side, title in enumerate(MEASURES.values()):
-            shown = [panel for panel in panels[:, 2 * number + side] if panel.get_visible()]
-            shown[0].set_title(title, fontsize=10)
-            shown[-1].set_xlabel(axis.name)
-            _ticks(shown[-1], axis)
+            visible_panels = [panel for panel in panels[:, 2 * number + side] if panel.get_visible()]
+            visible_panels[0].set_title(title, fontsize=10)
+            visible_panels[-1].set_xlabel(axis.name)
+            _ticks(visible_panels[-1], axis)
     for row, lesion in enumerate(lesions):
-        shown = next(panel for panel in panels[row] if panel.get_visible())
-        shown.set_ylabel(lesion, fontsize=10, fontweight="bold")
+        first_panel = next(panel for panel in panels[row] if panel.get_visible())
+        first_panel.set_ylabel(lesion, fontsize=10, fontweight="bold")
     _legend(figure)
     figure.suptitle("Recall and yield against each threshold, the others " + _held(axes, reference, ()), fontsize=11)
     return figure

@@ -125,7 +125,7 @@ def reason(verdict: int, judged: Judged, taus: Mapping[str, float]) -> str:
 def counted(verdicts: Sequence[int], drawn_boxes: Sequence[Mapping], name: str) -> str:
     """Return how many boxes a finding has, and how many of them are drawn; "" for a finding that needs no boxes.
 
-    ``drawn_boxes``: the boxes of the picture, with ``num_kept``; ``name``: the threshold set.
+    ``drawn_boxes``: the boxes of the picture, with ``kept``; ``name``: the threshold set.
     """
     if not verdicts:
         return ""

@@ -121,7 +121,10 @@ def _places(
 
 
 def outcomes(planned: pl.DataFrame, job_states: pl.DataFrame) -> pl.DataFrame:
-    """Return :data:`JOBS`, the images ``quota`` of each finding, and each edited job's ``rank`` in the plan's order."""
+    """Return :data:`JOBS`, with ``asked``, the images requested of each finding, and the ``rank`` of each edited job.
+
+    The rank is the job's place among the edited jobs of its finding, in the plan's order, from 0.
+    """
     quota = planned.group_by("finding").agg(asked=(~pl.col("is_spare")).sum().cast(pl.Int64))
     rank = pl.when("edited").then(pl.col("edited").cast(pl.Int64).cum_sum().over("finding", order_by="index") - 1)
     rows = job_states.join(quota, on="finding", how="left").with_columns(rank=rank, planned=pl.lit(True))

@@ -102,7 +102,7 @@ def fraction(samples: Sequence[Image], share: float, seed: int) -> list[Image]:
     The number of patients is rounded up.
     """
     patients = sorted(
-        {one.subject_id for one in samples}, key=lambda patient: (stable_hash("thinned", seed, patient), patient)
+        {sample.subject_id for sample in samples}, key=lambda patient: (stable_hash("thinned", seed, patient), patient)
     )
     selected_patients = set(patients[: ceil(share * len(patients) - 1e-9)])
     return [sample for sample in samples if sample.subject_id in selected_patients]

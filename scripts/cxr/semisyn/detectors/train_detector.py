@@ -45,20 +45,20 @@ def run(
     references: Sequence[str] = (),
     validation: Sequence[str] = (),
     roles: str = "",
-    **own: str,
+    **extra_files: str,
 ) -> None:
     """Train a detector of a run under one of its seeds; write the folder ``model`` and three tables.
 
     ``number``: of the seed; ``images``, ``boxes``, ``edited``: the dataset's tables and shards of edited images, where
-    the run has synthetic images; ``frames``: the cohort's; ``own``: ``frames_<reference>``, frames of images that are
-    not the cohort's, and the engine's files; ``patients``: tables of image_id and subject_id; ``references``,
+    the run has synthetic images; ``frames``: the cohort's; ``extra_files``: ``frames_<reference>``, frames of images
+    that are not the cohort's, and the engine's files; ``patients``: tables of image_id and subject_id; ``references``,
     ``validation``, ``roles``: inputs that ``options`` and an earlier job have read. Runs of one number share their
     draws. After a kill it resumes, and the result is the same. Raises UserError for a run without images.
     """
     torch.set_num_threads(1)
     seed = stable_hash("detectors", options.seed, int(number)) % 2**32
-    engine = load_engine(options.engine, options, Setup.of(options.own, own, compute))
-    pictures = {name.removeprefix("frames_"): path for name, path in own.items() if name.startswith("frames_")}
+    engine = load_engine(options.engine, options, Setup.of(options.own, extra_files, compute))
+    pictures = {name.removeprefix("frames_"): path for name, path in extra_files.items() if name.startswith("frames_")}
     with opened(_several(edited), _several(frames), pictures) as shards:
         image_table = read_table(images) if images else pl.DataFrame(schema=NO_IMAGES)
         box_table = read_table(boxes) if boxes else pl.DataFrame(schema=NO_BOXES)

@@ -131,15 +131,15 @@ class UltralyticsEngine:
                     draws.done = self.epoch * draws.each
                     set_random(state["random"])
                 elif self.epoch:
-                    components = {"net": self.model, "mean": self.ema.ema, "optimiser": self.optimizer}
-                    components = {name: component.state_dict() for name, component in components.items()}
+                    modules = {"net": self.model, "mean": self.ema.ema, "optimiser": self.optimizer}
+                    module_states = {name: module.state_dict() for name, module in modules.items()}
                     run_state = {
                         "updates": self.ema.updates,
                         "step": self.epoch,
                         "losses": losses,
                         "random": get_random(),
                     }
-                    state_file.write(components | run_state)
+                    state_file.write(module_states | run_state)
 
             # the last weights are taken, and the stage semisyn_detection scores them: nothing is validated here
             def get_validator(self):

@@ -200,9 +200,9 @@ def _edit(
     empty |= {"to_original": ((2, 3), np.float64), "original_shape": ((2,), np.int32)}
     with ExitStack() as stack:
         frame_shards, organ_shards = (stack.enter_context(Shards(paths)) for paths in (frames, organs))
-        keywords = {"attrs": attrs, "units": UNITS, "pictures": ("image",), "empty": empty}
+        writer_keywords = {"attrs": attrs, "units": UNITS, "pictures": ("image",), "empty": empty}
         writers = {
-            name: stack.enter_context(ShardWriter(target.output, **keywords)) for name, target in targets.items()
+            name: stack.enter_context(ShardWriter(target.output, **writer_keywords)) for name, target in targets.items()
         }
 
         def read(name: tuple[str, str]) -> tuple[np.ndarray, dict[str, np.ndarray], Job]:
@@ -213,9 +213,9 @@ def _edit(
 
         batch = getattr(editor, "batch", None)
         tolerance = Tolerance.of(compute)
-        keywords = {"threads": threads, "batch": batch, "tolerance": tolerance}
+        worker_keywords = {"threads": threads, "batch": batch, "tolerance": tolerance}
         for (job_id, config), (edited_image, box_rows) in sift_either(
-            ledger, list(taken), read, work, work_batch, **keywords
+            ledger, list(taken), read, work, work_batch, **worker_keywords
         ):
             image_id, job = taken[job_id, config]
             frame = frame_shards.of(image_id)

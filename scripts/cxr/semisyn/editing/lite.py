@@ -23,7 +23,7 @@ RESOURCE_FILES = ("organs/lite.onnx", "semisyn/priors.yaml", "semisyn/prompts.ya
 
 
 class LiteEditor:
-    """Paints findings. ``painters``: {finding: name of its painter}; ``own``: the settings of the engine."""
+    """Paints findings. ``painters``: {finding: name of its painter}; ``engine_settings``: the engine's settings."""
 
     def __init__(self, painters: dict[str, str], engine_settings: dict):
         self._painters, self._own = painters, engine_settings

@@ -57,7 +57,7 @@ def _cells(job: Job, shape: tuple[int, int]) -> np.ndarray:
 
 
 class ModelEditor(ABC):
-    """An editor with a latent diffusion model. ``own``: the engine's settings."""
+    """An editor with a latent diffusion model. ``engine_settings``: the engine's settings."""
 
     inverts = False
     """Whether the net also runs on the source, which jobs that edit one source in several ways then share."""

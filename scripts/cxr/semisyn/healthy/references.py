@@ -20,8 +20,9 @@ def reserved(references: Mapping[str, Mapping], images: pl.DataFrame, patients: 
         image_ids = {
             image_name(settings["image_id"], image) for image in read(key, settings["path"], settings["format"]).seen
         }
-        reserved_images = images.filter(pl.col("image_id").is_in(sorted(image_ids)))
+        reference_images = images.filter(pl.col("image_id").is_in(sorted(image_ids)))
+        reserved_images = reference_images
         if patients:
-            reserved_images = images.join(reserved_images.select("subject_id").unique(), on="subject_id", how="semi")
+            reserved_images = images.join(reference_images.select("subject_id").unique(), on="subject_id", how="semi")
         reference_by_image = dict.fromkeys(reserved_images["image_id"], name) | reference_by_image
     return reference_by_image
