@@ -38,12 +38,7 @@ def fuse(boxes: np.ndarray, confidence: np.ndarray, iou: float, sources: int | N
         sums[best] += confidence[index] * boxes[index]
         weight[best] += confidence[index]
         means[best] = sums[best] / weight[best]
-    mean = np.array(
-        [
-            confidence[member_indexes].mean() * min(1.0, len(member_indexes) / (sources or 1))
-            for member_indexes in members
-        ]
-    )
+    mean = np.array([confidence[indexes].mean() * min(1.0, len(indexes) / (sources or 1)) for indexes in members])
     ranking = np.argsort(-mean, kind="stable")
     member_of = np.full(len(boxes), -1, np.int64)
     for place, cluster in enumerate(ranking):

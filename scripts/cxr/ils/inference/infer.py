@@ -135,17 +135,10 @@ def _replies(asker: Asker, pairs: Pairs) -> Iterator[tuple[str, Reply]]:
                 reading.append(reader.submit(_read, pairs, rows))
             if len(reading) > 1 or not rows:
                 read = reading.popleft().result()
-                replies = iter(
-                    asker.ask(
-                        [sample_or_fault for _, sample_or_fault in read if isinstance(sample_or_fault, Sample)],
-                        lambda logits: logits > 0,
-                    )
-                )
-                for pair_id, sample_or_fault in read:
-                    yield (
-                        pair_id,
-                        next(replies) if isinstance(sample_or_fault, Sample) else Reply(fault=sample_or_fault),
-                    )
+                samples = [sample for _, sample in read if isinstance(sample, Sample)]
+                replies = iter(asker.ask(samples, lambda logits: logits > 0))
+                for pair_id, entry in read:
+                    yield pair_id, next(replies) if isinstance(entry, Sample) else Reply(fault=entry)
 
 
 def _counted(replies: Iterable[tuple[str, Reply]], failures: Failures) -> Iterator[tuple[str, Reply]]:

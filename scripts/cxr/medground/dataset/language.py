@@ -73,9 +73,9 @@ class Lexicon:
             for phrase in phrases:
                 entry_by_phrase.setdefault(str(phrase).lower(), (slot, concept))
 
-        for name, noun in class_words(facts.classes).items():
-            add((noun.one, noun.many), "class", f"class {name}")
-            for word, plural in noun.parents.items():
+        for name, forms in class_words(facts.classes).items():
+            add((forms.one, forms.many), "class", f"class {name}")
+            for word, plural in forms.parents.items():
                 add((word, plural), "class", f"class {word}")
         for noun, plural in logic["generic"].items():
             add((noun, plural), "class", "")

@@ -77,10 +77,10 @@ def _phrases(scene: Scene) -> dict[str, Token]:
     def add(words: str, kind: str, value: str, plural: bool | None = None) -> None:
         token_by_phrase.setdefault(words.lower(), Token(kind, value, words, plural))
 
-    for noun in scene.classes.values():
+    for forms in scene.classes.values():
         for word, plural_word, value in (
-            (noun.one, noun.many, noun.one),
-            *((w, m, w) for w, m in noun.parents.items()),
+            (forms.one, forms.many, forms.one),
+            *((parent, plural_parent, parent) for parent, plural_parent in forms.parents.items()),
         ):
             add(word, "class", value, False)
             add(plural_word, "class", value, True)

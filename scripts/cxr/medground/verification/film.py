@@ -104,15 +104,15 @@ def measure(
 ) -> Measured:  # fmt: skip
     """Measure the boxes of an answer. ``boxes``: of all regions, px; options: those of the judge rules."""
     scene, numbers = decider.scene, decider.numbers
-    mine = [boxes[region] for region in regions]
-    shares = [shares_in(film, box, options["least_lung"]) for box in mine]
-    maps = anomalous(film, mine, options["anomaly_level"])
+    region_boxes = [boxes[region] for region in regions]
+    shares = [shares_in(film, box, options["least_lung"]) for box in region_boxes]
+    maps = anomalous(film, region_boxes, options["anomaly_level"])
     organs = [of_organ(film, scene.classes[scene.label[region]].one, boxes[region]) for region in regions]
     verdicts: dict[str, list[int]] = {}
     for name in places_of(claims):
         place_verdicts = [
             _at_least(share_of(film, name, box, options["least_lung"]), options["zone_no"], numbers.zone_yes)
-            for box in mine
+            for box in region_boxes
         ]
         verdicts.setdefault("place", []).extend(place_verdicts)
     if claims.both:

@@ -34,7 +34,7 @@ def run_ils(*, pairs: str, lines: str) -> None:
 
 def _sample(pair: Mapping):
     turns = (Turn(pair["instruction"], pair["answer"], f"ils:{pair['type']}"),)
-    fields = {"mask_ids": (pair["mask_id"] or "",), "facts": (pair["pair_id"],), "asked": pair["target"]}
+    fields = {"mask_ids": (pair["mask_id"] or "",), "facts": (pair["pair_id"],), "target": pair["target"]}
     return record(pair["pair_id"], ILS, dict(pair) | {"source": OWN}, turns, **fields)
 
 

@@ -80,8 +80,9 @@ def _net(folder: Path) -> CLIPModel:
 def load(setup: Setup) -> ClipFeatures:
     """Load the model. Raises UserError for a folder that cannot be used, or whose weights are not the pinned ones."""
     weights, pinned = Path(setup.files["folder"], "model.safetensors"), setup.own.get("sha256")
-    if pinned and weights.is_file() and (sha := sha256_of(weights)) != pinned:
+    if pinned and weights.is_file() and (sha256 := sha256_of(weights)) != pinned:
         raise UserError(
-            f"{weights} has the digest {sha}, not the one of semisyn.realism.clip.sha256: give the file that it names"
+            f"{weights} has the digest {sha256}, not the one of semisyn.realism.clip.sha256: give the file that it "
+            "names"
         )
     return ClipFeatures(Path(setup.files["folder"]), device_of(setup.device, setup.asked), setup.batch)
