@@ -476,7 +476,7 @@ def test_slots_are_filled_in_also_inside_slots():
 
 
 def test_a_slip_between_two_words_stands_for_neither():
-    found = wordings.misspellings(["edemas", "edemic"], known={"edema"})
+    found = wordings.misspellings(["edemas", "edemic"], known_words={"edema"})
     assert (found["deemas"], found["edmic"]) == ("edemas", "edemic")
     assert found.keys().isdisjoint({"edema", "edemas", "edemis"})
 

@@ -86,6 +86,6 @@ def read_jpeg_2000(stream: bytes) -> Codestream | None:
     fields = stream[start + 8 : start + 43]
     if start < 0 or len(fields) < 35:
         return None
-    right, bottom, left, top = struct.unpack(">4I", fields[:16])
+    x_stop, y_stop, x_start, y_start = struct.unpack(">4I", fields[:16])
     components, depth = struct.unpack(">HB", fields[32:35])
-    return Codestream(bottom - top, right - left, components, (depth & 0x7F) + 1, depth > 0x7F, 0, True)
+    return Codestream(y_stop - y_start, x_stop - x_start, components, (depth & 0x7F) + 1, depth > 0x7F, 0, True)

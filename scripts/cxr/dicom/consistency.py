@@ -101,16 +101,19 @@ def _correct_syntax(dataset: Dataset, fitting: tuple[uid.UID, ...]) -> list[str]
     if not fitting or syntax in fitting:
         return []
     dataset.file_meta.TransferSyntaxUID = fitting[0]
-    said = syntax.name if syntax.is_transfer_syntax else "an unknown syntax"
-    return [f"codestream is {fitting[0].name}, header says {said}"]
+    header_syntax = syntax.name if syntax.is_transfer_syntax else "an unknown syntax"
+    return [f"codestream is {fitting[0].name}, header says {header_syntax}"]
 
 
 def _correct_size(dataset: Dataset, codestream: Codestream) -> list[str]:
-    size, said = (codestream.rows, codestream.columns), (_number(dataset, "Rows", 0), _number(dataset, "Columns", 0))
-    if size == said or not codestream.rows:  # a JPEG may tell its rows behind the first scan
+    size, header_size = (
+        (codestream.rows, codestream.columns),
+        (_number(dataset, "Rows", 0), _number(dataset, "Columns", 0)),
+    )
+    if size == header_size or not codestream.rows:  # a JPEG may tell its rows behind the first scan
         return []
-    sentence = f"codestream is {size[0]} x {size[1]}, header says {said[0]} x {said[1]}"
-    if size != said[::-1]:
+    sentence = f"codestream is {size[0]} x {size[1]}, header says {header_size[0]} x {header_size[1]}"
+    if size != header_size[::-1]:
         raise Rejected("undecodable", sentence)
     dataset.Rows, dataset.Columns = size
     return [sentence]
@@ -118,11 +121,11 @@ def _correct_size(dataset: Dataset, codestream: Codestream) -> list[str]:
 
 def _correct_samples(dataset: Dataset, components: int, colours: str) -> list[str]:
     """Set the samples per pixel, and the photometric interpretation where it is of another number of samples."""
-    said, photometric = _number(dataset, "SamplesPerPixel", 1), text_of(dataset, "PhotometricInterpretation")
-    if components == said and (photometric in _GREY) is (components == 1):
+    header_samples, photometric = _number(dataset, "SamplesPerPixel", 1), text_of(dataset, "PhotometricInterpretation")
+    if components == header_samples and (photometric in _GREY) is (components == 1):
         return []
-    sentence = f"codestream has {components} component{'s' if components > 1 else ''}, header says {said}"
-    if components == said:
+    sentence = f"codestream has {components} component{'s' if components > 1 else ''}, header says {header_samples}"
+    if components == header_samples:
         sentence = f"codestream has {components} components, header says {photometric or 'nothing about colours'}"
     if photometric not in (*_GREY, *_COLOUR):
         return []  # palettes and unknown words are the decoder's business
@@ -204,7 +207,7 @@ def used_bits(
         by_codestream = _lowest_bits(values, codestream.precision)
         candidates = [by_codestream] if values.dtype.kind == "u" else [by_header, by_codestream, values]
     # cut off far below their highest bit, steep values look like noise, whose small range makes it the smoother
-    best = min([each for each in candidates if not _is_noise(each)] or candidates, key=roughness)
+    best = min([candidate for candidate in candidates if not _is_noise(candidate)] or candidates, key=roughness)
     if best is by_header:
         if len(candidates) == 2 and _is_doubtful(by_header, values):
             raise Rejected("undecodable", f"values above BitsStored {stored}")

@@ -27,8 +27,8 @@ class Table:
 
     def apply(self, values: np.ndarray) -> np.ndarray:
         """Return the entries, uint16, for values of any type; values beyond an end get that end's entry."""
-        whole = values if values.dtype.kind in "iu" else np.rint(values)
-        places = np.clip(whole.astype(np.int64) - self.first, 0, len(self.entries) - 1)
+        integer_values = values if values.dtype.kind in "iu" else np.rint(values)
+        places = np.clip(integer_values.astype(np.int64) - self.first, 0, len(self.entries) - 1)
         return self.entries[places]
 
     def fractions(self, values: np.ndarray) -> np.ndarray:

@@ -46,14 +46,14 @@ _PIXEL_TAGS = (b"\xe0\x7f\x10\x00", b"\x7f\xe0\x00\x10")
 
 def lacking() -> list[str]:
     """Return the decoders that this Python lacks, in pydicom's words; without them, files would be excluded."""
-    said = set()
+    missing_decoders = set()
     for syntax, names in _DECODERS.items():
         try:
             missing = get_decoder(syntax).missing_dependencies
         except NotImplementedError:  # a part of the standard that pydicom does not implement
             continue
-        said |= {line for line in missing if line.partition(" ")[0] in names}
-    return sorted(said)
+        missing_decoders |= {line for line in missing if line.partition(" ")[0] in names}
+    return sorted(missing_decoders)
 
 
 def _set_syntax(dataset: Dataset) -> uid.UID:

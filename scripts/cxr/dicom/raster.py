@@ -101,7 +101,7 @@ def _upright(picture: Picture, data: bytes) -> Picture:
     if turn != UPRIGHT:
         picture.values = turn.apply(picture.values)
         picture.valid = None if picture.valid is None else turn.apply(picture.valid)
-        number = next(number for number, other in EXIF_TURNS.items() if other == turn)
+        number = next(number for number, listed_turn in EXIF_TURNS.items() if listed_turn == turn)
         picture.notes.append(f"turned upright by its EXIF orientation, {number}")
     return picture
 

@@ -124,19 +124,28 @@ def segmentation(
     description. The same arguments give the same bytes. Odd elements of the header are left out. Raises NoSegmentation
     if all masks are empty, or if the header lacks an element that a reference to the image needs or has another size.
     """
-    drawn = [segment for segment in segments if segment.mask.any()]
-    if not drawn:
+    nonempty_segments = [segment for segment in segments if segment.mask.any()]
+    if not nonempty_segments:
         raise NoSegmentation("all masks are empty")
     source = _referable(header)
-    rows, columns = drawn[0].mask.shape
+    rows, columns = nonempty_segments[0].mask.shape
     if (int(source.Rows), int(source.Columns)) != (rows, columns):
         raise NoSegmentation(f"the header says {source.Rows} x {source.Columns}, the image is {rows} x {columns}")
-    packed = [np.packbits(segment.mask).tobytes().hex() for segment in drawn]
-    seeds = [str(source.SOPInstanceUID), version, model, made.isoformat(), *(s.instruction for s in drawn), *packed]
-    how = {
-        "pixel_array": np.stack([segment.mask for segment in drawn], axis=-1)[None].astype(np.uint8),
+    packed = [np.packbits(segment.mask).tobytes().hex() for segment in nonempty_segments]
+    seeds = [
+        str(source.SOPInstanceUID),
+        version,
+        model,
+        made.isoformat(),
+        *(s.instruction for s in nonempty_segments),
+        *packed,
+    ]
+    arguments = {
+        "pixel_array": np.stack([segment.mask for segment in nonempty_segments], axis=-1)[None].astype(np.uint8),
         "segmentation_type": highdicom.seg.SegmentationTypeValues.BINARY,
-        "segment_descriptions": [_description(at, one, version, model, seeds) for at, one in enumerate(drawn, 1)],
+        "segment_descriptions": [
+            _description(at, segment, version, model, seeds) for at, segment in enumerate(nonempty_segments, 1)
+        ],
         "series_instance_uid": _uid("series", seeds),
         "series_number": SERIES_NUMBER,
         "sop_instance_uid": _uid("instance", seeds),
@@ -148,25 +157,25 @@ def segmentation(
         "content_description": content,
         "omit_empty_frames": False,
     }
-    made_of = _without_odd_elements(source, how)
-    _date(made_of, made)
+    dataset = _without_odd_elements(source, arguments)
+    _date(dataset, made)
     organisation = _uid("dimensions", seeds)
-    made_of.DimensionOrganizationSequence[0].DimensionOrganizationUID = organisation
-    for index in made_of.DimensionIndexSequence:
+    dataset.DimensionOrganizationSequence[0].DimensionOrganizationUID = organisation
+    for index in dataset.DimensionIndexSequence:
         index.DimensionOrganizationUID = organisation
-    made_of.SpecificCharacterSet = CHARACTERS
-    return made_of
+    dataset.SpecificCharacterSet = CHARACTERS
+    return dataset
 
 
-def save_segmentation(path: str | Path, header: Dataset, segments: Sequence[Segment], **how: object) -> str:
+def save_segmentation(path: str | Path, header: Dataset, segments: Sequence[Segment], **arguments: object) -> str:
     """Write :func:`segmentation` of these arguments into a file; return "", or why there is none, in one clause.
 
     Raises only errors of the machine and of broken libraries: whatever is odd in a header must not lose the answers.
     """
     try:
-        made_of = segmentation(header, segments, **how)
+        dataset = segmentation(header, segments, **arguments)
         with atomic(path) as temporary:
-            made_of.save_as(temporary)
+            dataset.save_as(temporary)
     except NoSegmentation as reason:
         return str(reason)
     except Exception as error:  # headers are odd in many ways
@@ -176,7 +185,7 @@ def save_segmentation(path: str | Path, header: Dataset, segments: Sequence[Segm
     return ""
 
 
-def _without_odd_elements(source: Dataset, how: dict) -> Dataset:
+def _without_odd_elements(source: Dataset, arguments: dict) -> Dataset:
     """Return the segmentation, without copies of the source's elements if highdicom cannot copy one of them.
 
     Raises NoSegmentation if it fails without them too.
@@ -184,18 +193,18 @@ def _without_odd_elements(source: Dataset, how: dict) -> Dataset:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # some quote the patient's name
         try:
-            return highdicom.seg.Segmentation([source], **how)
+            return highdicom.seg.Segmentation([source], **arguments)
         except Exception as error:
             if _is_of_machine(error):
                 raise
-        kept = Dataset()
+        minimal_source = Dataset()
         for name in (*NEEDED, "PatientID", "Modality", "SpecificCharacterSet"):
-            kept[name] = source[name]
+            minimal_source[name] = source[name]
         for name in MAY_BE_EMPTY:
-            if name not in kept:
-                setattr(kept, name, "")
+            if name not in minimal_source:
+                setattr(minimal_source, name, "")
         try:
-            return highdicom.seg.Segmentation([kept], **how)
+            return highdicom.seg.Segmentation([minimal_source], **arguments)
         except Exception as error:
             if _is_of_machine(error):
                 raise
@@ -262,12 +271,12 @@ def _description(
     return description
 
 
-def _uid(what: str, seeds: list[str]) -> UID:
-    return generate_uid(entropy_srcs=[what, *seeds])
+def _uid(kind: str, seeds: list[str]) -> UID:
+    return generate_uid(entropy_srcs=[kind, *seeds])
 
 
-def _date(dataset: Dataset, made: datetime) -> None:
-    day, clock = made.strftime("%Y%m%d"), made.strftime("%H%M%S")
+def _date(dataset: Dataset, created_at: datetime) -> None:
+    day, clock = created_at.strftime("%Y%m%d"), created_at.strftime("%H%M%S")
     dataset.InstanceCreationDate = dataset.ContentDate = day
     dataset.InstanceCreationTime = dataset.ContentTime = clock
     for equipment in dataset.get("ContributingEquipmentSequence", ()):

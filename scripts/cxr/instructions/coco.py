@@ -53,11 +53,11 @@ class Writer:
         self._file.write(f"{',' * (self._images > 1)}\n{text}")
         return self._images
 
-    def annotate(self, image: int, target: str, drawn: dict, **facts: object) -> None:
+    def annotate(self, image: int, target: str, mask_fields: dict, **facts: object) -> None:
         """Add an annotation (the result of :func:`annotation`) to the image with this number."""
         self._annotations += 1
         numbers = {"id": self._annotations, "image_id": image, "category_id": self._numbers[target]}
-        text = json.dumps(numbers | drawn | facts, ensure_ascii=False)
+        text = json.dumps(numbers | mask_fields | facts, ensure_ascii=False)
         self._second.write(f"{',' * (self._annotations > 1)}\n{text}")
 
     def __exit__(self, kind: type | None, *_: object) -> None:

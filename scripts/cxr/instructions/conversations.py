@@ -31,49 +31,61 @@ class Conversation:
     more: Mapping[str, object] = field(default_factory=dict)
 
 
-def messages(one: Conversation) -> dict:
+def messages(conversation: Conversation) -> dict:
     """Return a line with OpenAI's roles: id, messages, images."""
-    said = [
+    chat_messages = [
         {"role": role, "content": text}
-        for number, turn in enumerate(one.turns)
-        for role, text in (("user", _asked(one, number, turn)), ("assistant", turn.answer))
+        for number, turn in enumerate(conversation.turns)
+        for role, text in (("user", _asked(conversation, number, turn)), ("assistant", turn.answer))
     ]
-    return {"id": one.sample_id, "messages": said, "images": _pictures(one)} | dict(one.more)
+    return {"id": conversation.sample_id, "messages": chat_messages, "images": _pictures(conversation)} | dict(
+        conversation.more
+    )
 
 
-def sharegpt(one: Conversation) -> dict:
+def sharegpt(conversation: Conversation) -> dict:
     """Return an entry as LLaVA's trainers and LLaMA-Factory read it: id, image, images, conversations."""
-    said = [
-        {"from": who, "value": text}
-        for number, turn in enumerate(one.turns)
-        for who, text in (("human", _asked(one, number, turn)), ("gpt", turn.answer))
+    chat_turns = [
+        {"from": speaker, "value": text}
+        for number, turn in enumerate(conversation.turns)
+        for speaker, text in (("human", _asked(conversation, number, turn)), ("gpt", turn.answer))
     ]
-    first = {"image": one.picture} if one.picture else {}
-    return {"id": one.sample_id} | first | {"images": _pictures(one), "conversations": said} | dict(one.more)
+    image_field = {"image": conversation.picture} if conversation.picture else {}
+    return (
+        {"id": conversation.sample_id}
+        | image_field
+        | {"images": _pictures(conversation), "conversations": chat_turns}
+        | dict(conversation.more)
+    )
 
 
-def swift(one: Conversation) -> dict:
+def swift(conversation: Conversation) -> dict:
     """Return a line of ms-swift's grounding: its templates scale the boxes and write them as each model wants them."""
     one_box = {"bbox_2d": "<bbox>"}
-    answer = one_box if len(one.boxes) == 1 else [one_box] * len(one.boxes)
+    answer = one_box if len(conversation.boxes) == 1 else [one_box] * len(conversation.boxes)
     text = json.dumps(answer).replace('"<bbox>"', "<bbox>")
-    said = [{"role": "user", "content": f"{IMAGE}<ref-object>"}, {"role": "assistant", "content": text}]
-    objects = {"ref": [one.refers], "bbox": [list(box) for box in one.boxes], "bbox_type": "real"}
-    return {"id": one.sample_id, "messages": said, "images": _pictures(one), "objects": objects} | dict(one.more)
+    chat_messages = [{"role": "user", "content": f"{IMAGE}<ref-object>"}, {"role": "assistant", "content": text}]
+    objects = {"ref": [conversation.refers], "bbox": [list(box) for box in conversation.boxes], "bbox_type": "real"}
+    return {
+        "id": conversation.sample_id,
+        "messages": chat_messages,
+        "images": _pictures(conversation),
+        "objects": objects,
+    } | dict(conversation.more)
 
 
 def write_entries(path: Path, entries: Iterable[dict]) -> None:
     """Write entries as one JSON list, an entry a line."""
-    with atomic(path) as made, open(made, "w", encoding="utf-8", newline="\n") as file:
+    with atomic(path) as temporary_path, open(temporary_path, "w", encoding="utf-8", newline="\n") as file:
         file.write("[")
         for number, entry in enumerate(entries):
             file.write(f"{',' * (number > 0)}\n{json.dumps(entry, ensure_ascii=False)}")
         file.write("\n]\n")
 
 
-def _asked(one: Conversation, number: int, turn: Turn) -> str:
-    return turn.question if number or not one.picture else IMAGE + turn.question
+def _asked(conversation: Conversation, number: int, turn: Turn) -> str:
+    return turn.question if number or not conversation.picture else IMAGE + turn.question
 
 
-def _pictures(one: Conversation) -> list[str]:
-    return [one.picture] if one.picture else []
+def _pictures(conversation: Conversation) -> list[str]:
+    return [conversation.picture] if conversation.picture else []

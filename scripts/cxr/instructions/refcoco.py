@@ -24,22 +24,29 @@ class Reference:
 
 def write_refs(path: Path, references: Sequence[Reference]) -> None:
     """Write the references, numbered in their order; ``sent_id`` equals ``ref_id``, since each has one sentence."""
-    told = [
+    ref_rows = [
         {
             "ref_id": number,
-            "ann_ids": list(one.ann_ids),
-            "ann_id": one.ann_ids[0],
-            "image_id": one.image_id,
-            "category_id": one.category_id,
-            "split": one.split,
-            "file_name": one.file_name,
+            "ann_ids": list(reference.ann_ids),
+            "ann_id": reference.ann_ids[0],
+            "image_id": reference.image_id,
+            "category_id": reference.category_id,
+            "split": reference.split,
+            "file_name": reference.file_name,
             "sent_ids": [number],
-            "sentences": [{"sent_id": number, "raw": one.text, "sent": one.text.lower(), "tokens": _words(one.text)}],
-            "query_id": one.ref_id,
+            "sentences": [
+                {
+                    "sent_id": number,
+                    "raw": reference.text,
+                    "sent": reference.text.lower(),
+                    "tokens": _words(reference.text),
+                }
+            ],
+            "query_id": reference.ref_id,
         }
-        for number, one in enumerate(references)
+        for number, reference in enumerate(references)
     ]
-    path.write_text(json.dumps(told, ensure_ascii=False, indent=0) + "\n", encoding="utf-8")
+    path.write_text(json.dumps(ref_rows, ensure_ascii=False, indent=0) + "\n", encoding="utf-8")
 
 
 def _words(text: str) -> list[str]:

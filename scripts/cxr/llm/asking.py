@@ -85,13 +85,13 @@ def ask(questions: list[Question], generate: Generate, limits: Limits, tolerance
         Answer(problem=None if _most_tokens(question.messages, limits) <= room else TOO_LONG) for question in questions
     ]
     for attempt in range(limits.retries + 1):
-        open_ = [number for number, answer in enumerate(answers) if _waits(answer)]
-        if not open_:
+        open_numbers = [number for number, answer in enumerate(answers) if _waits(answer)]
+        if not open_numbers:
             break
         if attempt:
-            log.info("%d of %d answers break the schema or the logic: asking again", len(open_), len(questions))
-        replies = generate([questions[number] for number in open_], attempt)
-        for number, reply in zip(open_, replies, strict=True):
+            log.info("%d of %d answers break the schema or the logic: asking again", len(open_numbers), len(questions))
+        replies = generate([questions[number] for number in open_numbers], attempt)
+        for number, reply in zip(open_numbers, replies, strict=True):
             answers[number] = _read(reply, questions[number], attempt + 1)
     tried = [answer for answer in answers if answer.attempts]
     if tolerance.in_row and len(tried) >= tolerance.in_row and all(answer.value is None for answer in tried):
@@ -109,9 +109,11 @@ def ask_each(
 
     An :class:`Answer` is returned unchanged: its text must not be asked, or there is nothing to ask.
     """
-    asked = {name: question for name, question in questions.items() if isinstance(question, Question)}
-    got = dict(zip(asked, ask(list(asked.values()), generate, limits, tolerance), strict=True))
-    return {name: got.get(name, question) for name, question in questions.items()}
+    question_by_name = {name: question for name, question in questions.items() if isinstance(question, Question)}
+    answer_by_name = dict(
+        zip(question_by_name, ask(list(question_by_name.values()), generate, limits, tolerance), strict=True)
+    )
+    return {name: answer_by_name.get(name, question) for name, question in questions.items()}
 
 
 def _most_tokens(messages: Messages, limits: Limits) -> int:
@@ -153,5 +155,5 @@ def _json_in(reply: str) -> object:
         return json.loads(reply)
     except ValueError:
         answer = without_reasoning(reply)
-        fenced = _FENCE.fullmatch(answer)
-        return json.loads(fenced[1] if fenced else answer)
+        fence_match = _FENCE.fullmatch(answer)
+        return json.loads(fence_match[1] if fence_match else answer)

@@ -32,8 +32,8 @@ Make = Callable[[list[str]], list[dict]]
 def identity(options: ModelOptions, code: str) -> str:
     """Return the digest of all that an answer depends on; of a model's folder, names and sizes."""
     facts = facts_of_files(options.model) if Path(options.model).is_dir() else b""
-    told = json.dumps(asdict(options) | {"code": code}, sort_keys=True).encode()
-    return hashlib.sha256(told + b"\0" + facts).hexdigest()
+    settings_json = json.dumps(asdict(options) | {"code": code}, sort_keys=True).encode()
+    return hashlib.sha256(settings_json + b"\0" + facts).hexdigest()
 
 
 def answered(names: Sequence[str], make: Make, *, folder: Path, mark: str, at_once: int, key: str) -> dict[str, dict]:
@@ -42,20 +42,20 @@ def answered(names: Sequence[str], make: Make, *, folder: Path, mark: str, at_on
     ``mark``: of :func:`identity`; ``at_once``: number of names between two files; ``key``: name's key in a line.
     Raises StoreError for a damaged file.
     """
-    wanted = dict.fromkeys(names)
-    found = {line[key]: line for line in _prepared(folder, mark)}
-    missing = [name for name in wanted if name not in found]
-    if found:
-        log.info("%d of %d answers were there already", len(wanted) - len(missing), len(wanted))
+    unique_names = dict.fromkeys(names)
+    line_by_name = {line[key]: line for line in _prepared(folder, mark)}
+    missing = [name for name in unique_names if name not in line_by_name]
+    if line_by_name:
+        log.info("%d of %d answers were there already", len(unique_names) - len(missing), len(unique_names))
     number = _next(folder)
     for place, part in enumerate(parts(missing, at_once)):
         lines = make(part)
         if [line[key] for line in lines] != part:
             raise AssertionError(f"{len(part)} texts were asked, {len(lines)} lines came, or in another order")
         write_lines(folder / f"answers-{number + place:06d}.jsonl", lines, checked=True)
-        found |= {line[key]: line for line in lines}
+        line_by_name |= {line[key]: line for line in lines}
         log.info("%d of %d answers", min((place + 1) * at_once, len(missing)), len(missing))
-    return {name: found[name] for name in wanted}
+    return {name: line_by_name[name] for name in unique_names}
 
 
 def keeping(generate: Generate, *, folder: Path, mark: str) -> Generate:
@@ -66,23 +66,25 @@ def keeping(generate: Generate, *, folder: Path, mark: str) -> Generate:
 
     Raises StoreError for a damaged file.
     """
-    found = {(line["question"], line["attempt"]): _reply_in(line) for line in _prepared(folder, mark)}
-    if found:
-        log.info("%s holds %d answers of an earlier job", folder, len(found))
+    reply_by_key = {(line["question"], line["attempt"]): _reply_in(line) for line in _prepared(folder, mark)}
+    if reply_by_key:
+        log.info("%s holds %d answers of an earlier job", folder, len(reply_by_key))
 
-    def kept(questions: list[Question], attempt: int) -> list[Reply]:
+    def cached_generate(questions: list[Question], attempt: int) -> list[Reply]:
         keys = [question_key(question) for question in questions]
-        new = {key: question for key, question in zip(keys, questions, strict=True) if (key, attempt) not in found}
+        new = {
+            key: question for key, question in zip(keys, questions, strict=True) if (key, attempt) not in reply_by_key
+        }
         for part in parts(list(new), AT_ONCE):
             replies = dict(zip(part, generate([new[key] for key in part], attempt), strict=True))
             # a reply without an answer may be the server's passing fault: the next job asks again
             lines = [_line(key, attempt, reply) for key, reply in replies.items() if isinstance(reply, str)]
             if lines:
                 write_lines(folder / f"answers-{_next(folder):06d}.jsonl", lines, checked=True)
-            found.update({(key, attempt): reply for key, reply in replies.items()})
-        return [found[key, attempt] for key in keys]
+            reply_by_key.update({(key, attempt): reply for key, reply in replies.items()})
+        return [reply_by_key[key, attempt] for key in keys]
 
-    return kept
+    return cached_generate
 
 
 def resumable(generate: Generate, options: ModelOptions, execution: Mapping) -> Generate:
@@ -103,13 +105,13 @@ def heard(generate: Generate, lines: list[dict]) -> Generate:
     A reply without an answer has a ``failure``.
     """
 
-    def hearing(questions: list[Question], attempt: int) -> list[Reply]:
+    def recording_generate(questions: list[Question], attempt: int) -> list[Reply]:
         replies = generate(questions, attempt)
         pairs = zip(questions, replies, strict=True)
         lines.extend(_line(question_key(question), attempt, reply) for question, reply in pairs)
         return replies
 
-    return hearing
+    return recording_generate
 
 
 def repeating(paths: Sequence[str], rule: str) -> Generate:
@@ -119,7 +121,7 @@ def repeating(paths: Sequence[str], rule: str) -> Generate:
     """
     replies = {(line["question"], line["attempt"]): _reply_in(line) for path in paths for line in read_lines(path)}
 
-    def repeated(questions: list[Question], attempt: int) -> list[Reply]:
+    def replay_generate(questions: list[Question], attempt: int) -> list[Reply]:
         keys = [(question_key(question), attempt) for question in questions]
         missing = sum(key not in replies for key in keys)
         if missing:
@@ -129,7 +131,7 @@ def repeating(paths: Sequence[str], rule: str) -> Generate:
             )
         return [replies[key] for key in keys]
 
-    return repeated
+    return replay_generate
 
 
 def _line(key: str, attempt: int, reply: Reply) -> dict:
@@ -144,10 +146,10 @@ def _reply_in(line: dict) -> Reply:
 
 def question_key(question: Question) -> str:
     """Return a digest of all that is sent of a question: roles, texts, pictures, its seed and schema."""
-    parts = [one.digest() if isinstance(one, Picture) else f"text {one}" for one in parts_of(question.messages)]
-    told = [[message["role"] for message in question.messages], parts, question.schema, question.seed]
+    parts = [part.digest() if isinstance(part, Picture) else f"text {part}" for part in parts_of(question.messages)]
+    sent_content = [[message["role"] for message in question.messages], parts, question.schema, question.seed]
     # in the schema's own order, in which a constrained answer is written
-    return hashlib.blake2b(json.dumps(told).encode(), digest_size=16).hexdigest()
+    return hashlib.blake2b(json.dumps(sent_content).encode(), digest_size=16).hexdigest()
 
 
 def _prepared(folder: Path, mark: str) -> Iterator[dict]:

@@ -39,9 +39,13 @@ def for_vllm(messages: Messages) -> list[dict]:
     return _sent(messages, lambda picture: {"type": "image_pil", "image_pil": picture.image()})
 
 
-def _sent(messages: Messages, shown) -> list[dict]:
-    def part(given: str | Picture) -> dict:
-        return {"type": "text", "text": given} if isinstance(given, str) else shown(given)
+def _sent(messages: Messages, picture_part) -> list[dict]:
+    def part(text_or_picture: str | Picture) -> dict:
+        return (
+            {"type": "text", "text": text_or_picture}
+            if isinstance(text_or_picture, str)
+            else picture_part(text_or_picture)
+        )
 
     # a text alone stays a plain text: some chat templates accept nothing else
     return [

@@ -37,10 +37,13 @@ def connect(options: ModelOptions, execution: Execution) -> Generate:
         for question in questions:
             temperature, seed = options.sampling(attempt, question.seed)
             # whitespace stays free: a model forced into compact JSON leaves its usual form and answers worse
-            held = None if question.schema is None else StructuredOutputsParams(json=question.schema)
+            json_constraint = None if question.schema is None else StructuredOutputsParams(json=question.schema)
             params.append(
                 SamplingParams(
-                    temperature=temperature, seed=seed, max_tokens=options.max_tokens, structured_outputs=held
+                    temperature=temperature,
+                    seed=seed,
+                    max_tokens=options.max_tokens,
+                    structured_outputs=json_constraint,
                 )
             )
         outputs = model.chat([for_vllm(question.messages) for question in questions], params, use_tqdm=True)

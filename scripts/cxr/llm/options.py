@@ -72,12 +72,15 @@ class Execution:
         return f"{self.server_key.rpartition('.')[0]}.remote_ok"
 
     @classmethod
-    def of(cls, given: dict, key: str, own_server: str = "server") -> "Execution":
+    def of(cls, settings: dict, key: str, own_server: str = "server") -> "Execution":
         """Read the section ``key`` of the settings; the address in ``own_server``, if given, takes precedence."""
-        name = own_server if given.get(own_server) else "server"
-        known = {field.name for field in fields(cls)} & given.keys()
-        told = {field: given[field] for field in known} | {"server": given[name], "server_key": f"{key}.{name}"}
-        return cls(**told)
+        name = own_server if settings.get(own_server) else "server"
+        field_names = {field.name for field in fields(cls)} & settings.keys()
+        field_values = {field: settings[field] for field in field_names} | {
+            "server": settings[name],
+            "server_key": f"{key}.{name}",
+        }
+        return cls(**field_values)
 
 
 def folder_of(options: ModelOptions) -> str:

@@ -30,24 +30,24 @@ class Picture:
             return
         shape = self.source.shape
         if self.source.dtype != np.uint8 or not self.source.size or (len(shape) != 2 and shape[2:] != (3,)):
-            told = f"{self.source.dtype} {shape}"
-            raise ValueError(f"a picture is uint8 (rows, columns) or (rows, columns, 3), not {told}")
+            array_type = f"{self.source.dtype} {shape}"
+            raise ValueError(f"a picture is uint8 (rows, columns) or (rows, columns, 3), not {array_type}")
 
     def data_url(self) -> str:
         """Return the image as a data URL: a file's own bytes, an array as PNG. Raises UserError like :meth:`image`."""
         if isinstance(self.source, Path):
             media, data = MEDIA[self._opened().format], self.source.read_bytes()
         else:
-            held = io.BytesIO()
-            self._opened().save(held, "PNG")
-            media, data = MEDIA["PNG"], held.getvalue()
+            buffer = io.BytesIO()
+            self._opened().save(buffer, "PNG")
+            media, data = MEDIA["PNG"], buffer.getvalue()
         return f"data:{media};base64,{base64.b64encode(data).decode('ascii')}"
 
     def digest(self) -> str:
         """Return a digest of what is sent. Raises UserError like :meth:`image`."""
         array = None if isinstance(self.source, Path) else self.source
-        told = self.data_url().encode("ascii") if array is None else f"{array.shape}".encode() + array.tobytes()
-        return hashlib.blake2b(told, digest_size=16).hexdigest()
+        content = self.data_url().encode("ascii") if array is None else f"{array.shape}".encode() + array.tobytes()
+        return hashlib.blake2b(content, digest_size=16).hexdigest()
 
     def image(self):
         """Return the image as a PIL image in RGB.
@@ -66,8 +66,10 @@ class Picture:
             picture.load()
         except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
             refuse_machine_fault(self.source, error)
-            told = type(error).__name__
-            raise UserError(f"{self.source} is no readable PNG or JPEG ({told}): give a picture that is") from None
+            error_name = type(error).__name__
+            raise UserError(
+                f"{self.source} is no readable PNG or JPEG ({error_name}): give a picture that is"
+            ) from None
         if picture.mode not in MODES:
             raise UserError(
                 f"{self.source} is of PIL's mode {picture.mode}, which a model may show as something else: give it as "

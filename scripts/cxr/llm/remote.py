@@ -26,12 +26,12 @@ def refuse_remote(key: str, address: str, allow: str) -> None:
     """
     host = urlsplit(address).hostname or ""
     try:
-        found = {str(entry[4][0]) for entry in socket.getaddrinfo(host, None)} if host else set()
+        addresses = {str(entry[4][0]) for entry in socket.getaddrinfo(host, None)} if host else set()
     except (OSError, UnicodeError):
-        found = set()
-    if not found:
+        addresses = set()
+    if not addresses:
         raise UserError(f"{key}: {address} does not answer (no such host): start it, or correct the address")
-    if not all(map(is_here, found)):
+    if not all(map(is_here, addresses)):
         raise UserError(
             f"{key}: {address} is outside this machine and its private network, so no text or picture of a patient is "
             f"sent there: choose a server inside, or set {allow} to true if that server may have them"

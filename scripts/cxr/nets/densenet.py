@@ -45,10 +45,10 @@ class DenseNet121(nn.Module):
         )
         channels = STEM
         for number, layers in enumerate(BLOCKS, 1):
-            named = OrderedDict(
+            block_layers = OrderedDict(
                 (f"denselayer{layer + 1}", _Layer(channels + layer * GROWTH)) for layer in range(layers)
             )
-            parts[f"denseblock{number}"] = nn.Sequential(named)
+            parts[f"denseblock{number}"] = nn.Sequential(block_layers)
             channels += layers * GROWTH
             if number < len(BLOCKS):
                 parts[f"transition{number}"] = _transition(channels)

@@ -22,39 +22,41 @@ DRIVER = Path("/proc/driver/nvidia/version")
 """File in which the loaded NVIDIA driver states its version."""
 
 
-def device_of(wanted: str, asked: int | None = None) -> torch.device:
+def device_of(device_setting: str, num_requested: int | None = None) -> torch.device:
     """Return the device for ``compute.device``: ``auto`` takes a GPU if the job requested one, else the CPU.
 
-    ``asked`` and UserError: as in :func:`gpus_of`. Raises Broken for a GPU that cannot add two numbers.
+    ``num_requested`` and UserError: as in :func:`gpus_of`. Raises Broken for a GPU that cannot add two numbers.
     """
-    if not gpus_of(wanted, asked):
+    if not gpus_of(device_setting, num_requested):
         return torch.device("cpu")
-    if asked is not None:
+    if num_requested is not None:
         _try()
     return torch.device("cuda")
 
 
-def gpus_of(wanted: str, asked: int | None = None) -> int:
+def gpus_of(device_setting: str, num_requested: int | None = None) -> int:
     """Return how many GPUs a job uses under ``compute.device``, 0 for the CPU. Touches none of them.
 
-    ``asked``: the number that the job requested; None outside a job, where ``auto`` takes one GPU if there is one.
+    ``num_requested``: the number that the job requested; None outside a job, where ``auto`` takes one GPU if there is one.
     Raises UserError if fewer are visible than requested. A machine without a batch system and without any GPU only
     gets a warning in the log.
     """
-    if wanted == "cpu" or (wanted == "auto" and asked == 0):
+    if device_setting == "cpu" or (device_setting == "auto" and num_requested == 0):
         return 0
-    seen = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    wants = max(asked or 0, wanted == "cuda")
-    if seen >= wants:
-        return min(seen, asked or 1)
+    num_visible = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    num_needed = max(num_requested or 0, device_setting == "cuda")
+    if num_visible >= num_needed:
+        return min(num_visible, num_requested or 1)
     software = _software()
-    given = any(os.environ.get(name) for name in BATCH_SYSTEMS)
-    if seen or given or wants > 1 or wanted == "cuda" or _driver():
-        asking = f"this job asked for {asked} GPU{'s' * (asked > 1)}, but it" if asked else ""
-        told = asking or "compute.device is 'cuda', but this job"
+    has_batch_system = any(os.environ.get(name) for name in BATCH_SYSTEMS)
+    if num_visible or has_batch_system or num_needed > 1 or device_setting == "cuda" or _driver():
+        request_clause = (
+            f"this job asked for {num_requested} GPU{'s' * (num_requested > 1)}, but it" if num_requested else ""
+        )
+        opening_clause = request_clause or "compute.device is 'cuda', but this job"
         raise UserError(
-            f"{told} sees {seen or 'no GPU'} on {platform.node()} ({software}): mend the node or the "
-            f"environment; or set compute.gpus to {f'{seen} or ' if seen else ''}0, or compute.device to cpu: a "
+            f"{opening_clause} sees {num_visible or 'no GPU'} on {platform.node()} ({software}): mend the node or the "
+            f"environment; or set compute.gpus to {f'{num_visible} or ' if num_visible else ''}0, or compute.device to cpu: a "
             "CPU does the same, slowly"
         )
     log.warning("no GPU here (%s): the CPU does the same, slowly; compute.gpus: 0 says that this is meant", software)
@@ -67,11 +69,11 @@ def _software() -> str:
     driver = _driver()
     try:
         torch.cuda.init()
-        said = ""
+        torch_error = ""
     except (RuntimeError, AssertionError) as error:
-        said = f", torch says: {str(error).strip().splitlines()[0].rstrip('.')}"
+        torch_error = f", torch says: {str(error).strip().splitlines()[0].rstrip('.')}"
     loaded = f"the driver is {driver}" if driver else "no NVIDIA driver is loaded"
-    return f"torch {torch.__version__} was built {built}, {loaded}{said}"
+    return f"torch {torch.__version__} was built {built}, {loaded}{torch_error}"
 
 
 def _driver() -> str:
@@ -80,8 +82,8 @@ def _driver() -> str:
         text = DRIVER.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
-    found = re.search(r"\b\d{3,}\.[\d.]+", text)
-    return found.group() if found else "unknown"
+    match = re.search(r"\b\d{3,}\.[\d.]+", text)
+    return match.group() if match else "unknown"
 
 
 def _try() -> None:

@@ -71,16 +71,16 @@ class _Mixed(nn.Module):
             self.branch_pool = _Conv(inputs, pooled, 1)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        found = []
+        branch_outputs = []
         for path in self.paths:
             values = x
             for names in path[:-1]:
                 values = self.get_submodule(names[0])(values)
-            found += [self.get_submodule(name)(values) for name in path[-1]]
+            branch_outputs += [self.get_submodule(name)(values) for name in path[-1]]
         if self.kind == SHRINK:
-            return torch.cat([*found, F.max_pool2d(x, 3, 2)], dim=1)
+            return torch.cat([*branch_outputs, F.max_pool2d(x, 3, 2)], dim=1)
         near = F.avg_pool2d(x, 3, 1, 1, count_include_pad=False) if self.kind == AVERAGE else F.max_pool2d(x, 3, 1, 1)
-        return torch.cat([*found, self.branch_pool(near)], dim=1)
+        return torch.cat([*branch_outputs, self.branch_pool(near)], dim=1)
 
 
 def _first(inputs: int, pooled: int) -> _Mixed:

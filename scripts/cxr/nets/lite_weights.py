@@ -27,10 +27,10 @@ class Weights(NamedTuple):
 def weights_of(engines: Mapping[str, str]) -> list[Weights]:
     """Return the repository's own weights that a run with these engines ({stage: engine}) reads."""
     used = {file: [stage for stage in stages if engines.get(stage) == "lite"] for file, stages in READ_BY.items()}
-    found = [_weights(file, stages, f"{Path(file).parent}/CARD.md") for file, stages in used.items() if stages]
+    weights = [_weights(file, stages, f"{Path(file).parent}/CARD.md") for file, stages in used.items() if stages]
     if "organs" in engines:  # every engine needs the net that finds an image's orientation
-        found.append(_weights("organs/upright.onnx", ["organs"], "organs/UPRIGHT.md"))
-    return found
+        weights.append(_weights("organs/upright.onnx", ["organs"], "organs/UPRIGHT.md"))
+    return weights
 
 
 def _weights(file: str, used_by: list[str], card: str) -> Weights:

@@ -15,15 +15,15 @@ def load_strict(net: torch.nn.Module, path: str | Path) -> None:
 
     Raises UserError with one sentence for a file that is missing or damaged or belongs to another net.
     """
-    wanted = {name: tuple(value.shape) for name, value in net.state_dict().items()}
+    expected_shapes = {name: tuple(value.shape) for name, value in net.state_dict().items()}
     remedy = "delete it and run snakemake weights again (docs/how-to/models.md)"
     try:
         with safe_open(path, "pt") as file:
-            held = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 (no mapping)
+            file_shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 (no mapping)
     except (SafetensorError, OSError) as error:
         refuse_machine_fault(path, error)
         raise UserError(f"{path} is missing, damaged or no safetensors file: {remedy}") from None
-    if fault := misfit(wanted, held):
+    if fault := misfit(expected_shapes, file_shapes):
         raise UserError(f"{path} holds the weights of another net, for {fault}: {remedy}")
     try:
         net.load_state_dict(load_file(path), assign=True)
@@ -33,15 +33,17 @@ def load_strict(net: torch.nn.Module, path: str | Path) -> None:
         raise UserError(f"{path} holds numbers of another type than the net's: {remedy}") from None
 
 
-def misfit(wanted: dict[str, tuple[int, ...]], held: dict[str, tuple[int, ...]]) -> str:
+def misfit(expected_shapes: dict[str, tuple[int, ...]], file_shapes: dict[str, tuple[int, ...]]) -> str:
     """Return a clause on how a file's tensors ({name: shape}) differ from those of a net; "" if they do not."""
     clauses = {
-        "it lacks": wanted.keys() - held.keys(),
-        "the net has no": held.keys() - wanted.keys(),
-        "the shape differs of": {name for name in wanted.keys() & held.keys() if wanted[name] != held[name]},
+        "it lacks": expected_shapes.keys() - file_shapes.keys(),
+        "the net has no": file_shapes.keys() - expected_shapes.keys(),
+        "the shape differs of": {
+            name for name in expected_shapes.keys() & file_shapes.keys() if expected_shapes[name] != file_shapes[name]
+        },
     }
     for clause, names in clauses.items():
         if names:
-            more = f" and {len(names) - 1} more of {len(wanted)}" if len(names) > 1 else ""
-            return f"{clause} {min(names)}{more}"
+            more_clause = f" and {len(names) - 1} more of {len(expected_shapes)}" if len(names) > 1 else ""
+            return f"{clause} {min(names)}{more_clause}"
     return ""

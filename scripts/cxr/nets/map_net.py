@@ -45,8 +45,8 @@ class MapNet:
     def maps(self, image: np.ndarray) -> np.ndarray:
         """Return float32 (K, H, W) probabilities of a frame uint8 (H, W)."""
         small = prepare(image, self._size, self._percentiles)
-        found = onnx.run(self.path, image=small[None, None])[0][0]
-        return np.stack([cv2.resize(p, image.shape[::-1], interpolation=cv2.INTER_LINEAR) for p in found])
+        probabilities = onnx.run(self.path, image=small[None, None])[0][0]
+        return np.stack([cv2.resize(p, image.shape[::-1], interpolation=cv2.INTER_LINEAR) for p in probabilities])
 
     def masks(self, image: np.ndarray) -> np.ndarray:
         """Return bool (K, H, W): one connected region per label, empty if no probability reaches one half."""

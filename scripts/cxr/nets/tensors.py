@@ -107,8 +107,8 @@ def read(path: str | Path, kind: str) -> tuple[dict[str, torch.Tensor], dict]:
 
 def fill(net: nn.Module, tensors: dict[str, torch.Tensor], path: str | Path) -> None:
     """Load the tensors into a net without conversion. Raises UserError unless all fit and none is left over."""
-    wanted = {name: tuple(tensor.shape) for name, tensor in net.state_dict().items()}
-    if fault := misfit(wanted, {name: tuple(tensor.shape) for name, tensor in tensors.items()}):
+    expected_shapes = {name: tuple(tensor.shape) for name, tensor in net.state_dict().items()}
+    if fault := misfit(expected_shapes, {name: tuple(tensor.shape) for name, tensor in tensors.items()}):
         refuse(path, f"holds the weights of another net, for {fault}")
     try:
         net.load_state_dict(tensors, assign=True)

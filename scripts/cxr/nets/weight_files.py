@@ -56,14 +56,16 @@ class Weights:
                 self._add(path, name, tuple(file.get_slice(name).get_shape()), lambda name=name: file.get_tensor(name))
             return
         try:
-            held = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+            tensor_by_name = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
         except RuntimeError as error:
             if "mmap" not in str(error):
                 raise
-            held = torch.load(path, map_location="cpu", weights_only=True)  # a file of torch before 1.6
-        if not isinstance(held, dict) or not all(isinstance(each, torch.Tensor) for each in held.values()):
+            tensor_by_name = torch.load(path, map_location="cpu", weights_only=True)  # a file of torch before 1.6
+        if not isinstance(tensor_by_name, dict) or not all(
+            isinstance(value, torch.Tensor) for value in tensor_by_name.values()
+        ):
             raise UserError(f"{path} is not a plain table of weights: get the published file")
-        for name, tensor in held.items():
+        for name, tensor in tensor_by_name.items():
             self._add(path, name, tuple(tensor.shape), lambda tensor=tensor: tensor)
 
     def _add(self, path: Path, name: str, shape: tuple[int, ...], get: Callable[[], torch.Tensor]) -> None:
@@ -82,9 +84,9 @@ class Weights:
     def within(self, prefix: str) -> "Weights":
         """Return those whose names begin with ``prefix``, without it; they are open as long as these are."""
         part = Weights(*self.sources)
-        of = {name.removeprefix(prefix): name for name in self.shapes if name.startswith(prefix)}
-        part.shapes = {short: self.shapes[name] for short, name in of.items()}
-        part._get = {short: self._get[name] for short, name in of.items()}
+        full_names = {name.removeprefix(prefix): name for name in self.shapes if name.startswith(prefix)}
+        part.shapes = {short: self.shapes[name] for short, name in full_names.items()}
+        part._get = {short: self._get[name] for short, name in full_names.items()}
         return part
 
 
@@ -92,21 +94,21 @@ def _files(source: Path) -> list[Path]:
     if source.is_file():
         return [source]
     for pattern in _PATTERNS:
-        if found := sorted(source.glob(pattern)):
+        if paths := sorted(source.glob(pattern)):
             for index in source.glob("*.index.json"):
-                _check_complete(index, {path.name for path in found}, pattern)
-            return found
+                _check_complete(index, {path.name for path in paths}, pattern)
+            return paths
     raise UserError(f"{source} holds no weights ({', '.join(_PATTERNS)}): correct the path or get them")
 
 
-def _check_complete(index: Path, there: set[str], pattern: str) -> None:
+def _check_complete(index: Path, file_names: set[str], pattern: str) -> None:
     """Raise UserError if the index of a checkpoint names a shard, of the pattern's kind, that is not there."""
     try:
-        named = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+        listed_shards = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
     except (OSError, ValueError, KeyError, AttributeError) as error:
         refuse_machine_fault(index, error)
         raise UserError(f"{index} is damaged: download it again") from None
-    missing = sorted(name for name in named - there if Path(name).suffix == Path(pattern).suffix)
+    missing = sorted(name for name in listed_shards - file_names if Path(name).suffix == Path(pattern).suffix)
     if missing:
         raise UserError(f"{index.parent} lacks {missing[0]}, which {index.name} names: get the file")
 
@@ -150,10 +152,10 @@ def fill(part: torch.nn.Module, weights: Weights, where: str, name_of: Callable[
 
     Raises UserError unless all fit and none is left over.
     """
-    mine = part.state_dict()
-    wanted = {name_of(name): tuple(tensor.shape) for name, tensor in mine.items()}
-    if fault := misfit(wanted, weights.shapes):
+    module_tensors = part.state_dict()
+    expected_shapes = {name_of(name): tuple(tensor.shape) for name, tensor in module_tensors.items()}
+    if fault := misfit(expected_shapes, weights.shapes):
         raise UserError(f"{where} holds the weights of another model, for {fault}: download or make it again")
     with torch.no_grad():
-        for name, tensor in mine.items():
+        for name, tensor in module_tensors.items():
             tensor.copy_(weights.get(name_of(name)))

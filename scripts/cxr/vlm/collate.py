@@ -41,8 +41,8 @@ class Batch:
 
     def to(self, device: torch.device) -> "Batch":
         """Return the batch on a device."""
-        moved = {name: value.to(device) for name, value in self.inputs.items()}
-        return Batch(self.sample_ids, moved, self.labels.to(device), self.segs and self.segs.to(device))
+        inputs = {name: value.to(device) for name, value in self.inputs.items()}
+        return Batch(self.sample_ids, inputs, self.labels.to(device), self.segs and self.segs.to(device))
 
 
 class Collator:
@@ -68,8 +68,8 @@ class Collator:
     def length(self, sample: Sample, size: tuple[int, int]) -> int:
         """Return the tokens of a sample with its answers, whose picture has ``size`` (H, W); reads no picture."""
         if size not in self._sized:
-            made = self.family.pictures([np.zeros((*size, 3), np.uint8)])
-            self._sized[size] = Pictures({}, made.tokens, made.seen)
+            pictures = self.family.pictures([np.zeros((*size, 3), np.uint8)])
+            self._sized[size] = Pictures({}, pictures.tokens, pictures.seen)
         return len(self._encoded(sample, self._sized[size]).ids)
 
     def _encoded(self, sample: Sample, pictures: Pictures) -> Encoded:
@@ -85,40 +85,43 @@ class Collator:
             labels = self.tokens.with_marks(ids, labels)
         return Encoded(sample.sample_id, ids, labels, pictures)
 
-    def ask(self, sample: Sample, picture: np.ndarray | Pictures, said: Sequence[str] = ()) -> Encoded:
-        """Return the prompt of the turn after the answers ``said``; ``picture`` may be encoded before.
+    def ask(self, sample: Sample, picture: np.ndarray | Pictures, earlier_answers: Sequence[str] = ()) -> Encoded:
+        """Return the prompt of the turn after the answers ``earlier_answers``; ``picture`` may be encoded before.
 
         Raises UserError like :meth:`encode`.
         """
         pictures = picture if isinstance(picture, Pictures) else self.family.pictures([picture])
-        before = [(sample.question(turn, self.convention, self.wording), answer) for turn, answer in enumerate(said)]
-        ids, _ = self.tokens.conversation(before, pictures.tokens[0])
-        question = sample.question(len(said), self.convention, self.wording)
-        ids = [*ids, *self.tokens.opened(question, pictures.tokens[0], first=not said)]
+        earlier_turns = [
+            (sample.question(turn, self.convention, self.wording), answer)
+            for turn, answer in enumerate(earlier_answers)
+        ]
+        ids, _ = self.tokens.conversation(earlier_turns, pictures.tokens[0])
+        question = sample.question(len(earlier_answers), self.convention, self.wording)
+        ids = [*ids, *self.tokens.opened(question, pictures.tokens[0], first=not earlier_answers)]
         return Encoded(sample.sample_id, ids, [IGNORED] * len(ids), pictures)
 
-    def batch(self, encoded: Sequence[Encoded], left: bool = False) -> Batch:
-        """Return conversations padded to the longest; ``left``: padded before them, to go on behind them."""
-        longest = max(len(one.ids) for one in encoded)
+    def batch(self, encoded: Sequence[Encoded], pad_left: bool = False) -> Batch:
+        """Return conversations padded to the longest; ``pad_left``: padded before them, to go on behind them."""
+        longest = max(len(conversation.ids) for conversation in encoded)
         ids = torch.full((len(encoded), longest), self.tokens.pad)
         mask, labels = torch.zeros_like(ids), torch.full_like(ids, IGNORED)
-        for row, one in enumerate(encoded):
-            here = slice(longest - len(one.ids), longest) if left else slice(0, len(one.ids))
-            ids[row, here], mask[row, here] = torch.tensor(one.ids), 1
-            labels[row, here] = torch.tensor(one.labels)
-        pictures = Pictures.joined([one.pictures for one in encoded])
-        more = self.family.inputs(ids, self.tokens.picture)
-        inputs = {"input_ids": ids, "attention_mask": mask} | more | dict(pictures.tensors)
-        return Batch([one.sample_id for one in encoded], inputs, labels, self._segs(encoded))
+        for row, conversation in enumerate(encoded):
+            span = slice(longest - len(conversation.ids), longest) if pad_left else slice(0, len(conversation.ids))
+            ids[row, span], mask[row, span] = torch.tensor(conversation.ids), 1
+            labels[row, span] = torch.tensor(conversation.labels)
+        pictures = Pictures.joined([conversation.pictures for conversation in encoded])
+        family_inputs = self.family.inputs(ids, self.tokens.picture)
+        inputs = {"input_ids": ids, "attention_mask": mask} | family_inputs | dict(pictures.tensors)
+        return Batch([conversation.sample_id for conversation in encoded], inputs, labels, self._segs(encoded))
 
     def _segs(self, encoded: Sequence[Encoded]) -> Segs | None:
         """Return the [SEG] of the conversations' answers; None of a model that tells no masks."""
         if self.tokens.seg is None:
             return None
-        found = {}
-        for row, one in enumerate(encoded):
-            if one.aims:
-                marks = zip(one.ids, one.labels, strict=True)
+        segs_by_row = {}
+        for row, conversation in enumerate(encoded):
+            if conversation.aims:
+                marks = zip(conversation.ids, conversation.labels, strict=True)
                 places = [at for at, (token, label) in enumerate(marks) if token == label == self.tokens.seg]
-                found[row] = places, one.aims
-        return joined(found)
+                segs_by_row[row] = places, conversation.aims
+        return joined(segs_by_row)

@@ -35,42 +35,42 @@ class Convention:
     said: int = 0
     short: bool = False
 
-    def sides(self, seen: Seen) -> np.ndarray:
+    def sides(self, size: Seen) -> np.ndarray:
         """Return what the fractions x1, y1, x2, y2 are multiplied by, float64 (4,)."""
-        sides = (seen.width, seen.height) if self.scale is None else (self.scale, self.scale)
+        sides = (size.width, size.height) if self.scale is None else (self.scale, self.scale)
         return np.array([*sides, *sides], np.float64)
 
-    def write(self, box: Sequence[float], seen: Seen) -> str:
+    def write(self, box: Sequence[float], size: Seen) -> str:
         """Return a box as its four numbers in brackets."""
-        return f"[{', '.join(self._numbers(box, seen, self.decimals))}]"
+        return f"[{', '.join(self._numbers(box, size, self.decimals))}]"
 
-    def _numbers(self, box: Sequence[float], seen: Seen, decimals: int) -> list[str]:
-        values = np.asarray(box, np.float64) * self.sides(seen)
+    def _numbers(self, box: Sequence[float], size: Seen, decimals: int) -> list[str]:
+        values = np.asarray(box, np.float64) * self.sides(size)
         if self.y_first:
             values = values[[1, 0, 3, 2]]
         if not decimals:
             return [str(int(value)) for value in np.floor(values + 0.5)]
         return [f"{value:.{decimals}f}" for value in values]
 
-    def listed(self, boxes: Sequence[Sequence[float]], seen: Seen) -> str:
+    def listed(self, boxes: Sequence[Sequence[float]], size: Seen) -> str:
         """Return the boxes as they stand in a sentence: commas between them, and before the last the word and."""
-        numbers = [self._numbers(box, seen, self.said or self.decimals) for box in boxes]
+        numbers = [self._numbers(box, size, self.said or self.decimals) for box in boxes]
         if self.short:
             numbers = [[str(float(number)) for number in box] for box in numbers]
         texts = [f"[{', '.join(box)}]" for box in numbers]
         return " and ".join(filter(None, (", ".join(texts[:-1]), texts[-1])))
 
-    def answer(self, boxes: Sequence[Sequence[float]], seen: Seen) -> str:
+    def answer(self, boxes: Sequence[Sequence[float]], size: Seen) -> str:
         """Return the answer that holds these boxes: one object, or a list of several."""
-        texts = [f'{{"{self.key}": {self.write(box, seen)}}}' for box in boxes]
+        texts = [f'{{"{self.key}": {self.write(box, size)}}}' for box in boxes]
         return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
 
-    def read(self, numbers: Sequence[float], seen: Seen) -> np.ndarray:
+    def read(self, numbers: Sequence[float], size: Seen) -> np.ndarray:
         """Return the fractions x1, y1, x2, y2, float64 (4,), that four numbers of an answer mean, not yet clipped."""
         values = np.asarray(numbers, np.float64)
         if self.y_first:
             values = values[[1, 0, 3, 2]]
-        return values / self.sides(seen)
+        return values / self.sides(size)
 
 
 CONVENTIONS = {

@@ -17,12 +17,12 @@ def on_grid(boxes: np.ndarray) -> np.ndarray:
     return grid
 
 
-def read_answer(text: str, convention: str, seen: tuple[int, int]) -> tuple[Reading, np.ndarray]:
+def read_answer(text: str, convention: str, size: tuple[int, int]) -> tuple[Reading, np.ndarray]:
     """Return how an answer was read, and its boxes on the grid, int64 (N, 4). seen: (width, height) of the picture."""
-    reading = read_boxes(text, convention_of(convention), Seen(*seen))
+    reading = read_boxes(text, convention_of(convention), Seen(*size))
     return reading, on_grid(reading.boxes)
 
 
-def answer_iou(text: str, convention: str, seen: tuple[int, int], true: np.ndarray) -> float:
+def answer_iou(text: str, convention: str, size: tuple[int, int], true: np.ndarray) -> float:
     """Return the IoU of an answer's boxes with the true ones, int (M, 4) on the grid; 0 without a readable box."""
-    return union_iou(read_answer(text, convention, seen)[1], true)
+    return union_iou(read_answer(text, convention, size)[1], true)

@@ -44,7 +44,7 @@ def load_model(name: str, folder: str | Path, dtype: torch.dtype = torch.float32
     family = load_family(name, folder)
     tokens = Tokens.read(folder, family.frame)
     try:
-        model, told = AutoModelForImageTextToText.from_pretrained(
+        model, loading_info = AutoModelForImageTextToText.from_pretrained(
             str(folder), dtype=dtype, local_files_only=True, use_safetensors=True, output_loading_info=True
         )
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
@@ -52,9 +52,9 @@ def load_model(name: str, folder: str | Path, dtype: torch.dtype = torch.float32
         first = str(error).strip().splitlines()[0]
         raise UserError(f"{folder} holds no model that can be read ({first[:160]}): fetch it again") from None
     for fault in ("missing_keys", "unexpected_keys", "mismatched_keys"):
-        if names := told.get(fault):
-            one = sorted(map(str, names))[0]
-            raise UserError(f"{folder}: {fault.replace('_', ' ')}, such as {one}: it is no whole {name} model")
+        if names := loading_info.get(fault):
+            tensor_name = sorted(map(str, names))[0]
+            raise UserError(f"{folder}: {fault.replace('_', ' ')}, such as {tensor_name}: it is no whole {name} model")
     return Loaded(model.eval(), family, tokens)
 
 
@@ -86,16 +86,16 @@ def make_tiny(
     module = engine_module("cxr.vlm.families", name)
     frame = module.FRAME
     tokenizer = small_tokenizer(texts, frame)
-    known = {mark: tokenizer.convert_tokens_to_ids(mark) for mark in [*marks_of(frame), VIDEO]}
+    id_by_mark = {mark: tokenizer.convert_tokens_to_ids(mark) for mark in [*marks_of(frame), VIDEO]}
     roles = {role: getattr(frame, role).strip() for role in ("opening", "picture", "closing", "end")}
-    marks = {role: known[mark] for role, mark in roles.items() if mark}
-    ids = marks | {"pad": tokenizer.pad_token_id, "video": known[VIDEO], "start": known[marks_of(frame)[0]]}
-    own = {size: sizes[size] for size in getattr(module, "SIZES", ())}
-    config, processor = module.tiny(len(tokenizer), ids, side, **own)
+    marks = {role: id_by_mark[mark] for role, mark in roles.items() if mark}
+    ids = marks | {"pad": tokenizer.pad_token_id, "video": id_by_mark[VIDEO], "start": id_by_mark[marks_of(frame)[0]]}
+    family_sizes = {size: sizes[size] for size in getattr(module, "SIZES", ())}
+    config, processor = module.tiny(len(tokenizer), ids, side, **family_sizes)
     before = torch.random.get_rng_state()
     torch.manual_seed(seed)
     model = AutoModelForImageTextToText.from_config(config, dtype=torch.float32)
-    getattr(module, "begin", lambda made: None)(model)
+    getattr(module, "begin", lambda model: None)(model)
     torch.random.set_rng_state(before)
     model.generation_config.eos_token_id = ids["end"]
     model.generation_config.pad_token_id = ids["pad"]
@@ -106,13 +106,13 @@ def make_tiny(
     _write_processor(name, model, Path(folder))
 
 
-def base_of(given: str | list[str], model: str, revision: str) -> str:
+def base_of(base: str | list[str], model: str, revision: str) -> str:
     """Return the folder that a model starts from: the one that is given, or that of a model downloaded before.
 
     "" where there is neither. Raises UserError, which says how to download it.
     """
-    if given:
-        return given if isinstance(given, str) else given[0]
+    if base:
+        return base if isinstance(base, str) else base[0]
     if not model:
         return ""
     return downloaded("vlm.tuning.runs", model, revision)
@@ -149,9 +149,9 @@ def model_of(run: str | Path, base: str | Path = "") -> Iterator[Path]:
     ``base``: where that one lies, if not where the run's file says. The folder may be one of links, which is removed
     afterwards.
     """
-    own = Path(run, MODEL)
-    if own.is_dir():
-        yield own
+    model_dir = Path(run, MODEL)
+    if model_dir.is_dir():
+        yield model_dir
         return
     facts = read_run(run)
     with linked(facts["family"], Path(base or facts["base"]), facts.get("tiling", {})) as folder:
@@ -199,17 +199,20 @@ def write_model(loaded: Loaded, name: str, folder: Path, names: str) -> None:
 
 
 def _write_processor(name: str, model: nn.Module, folder: Path) -> None:
-    told, path = getattr(engine_module("cxr.vlm.families", name), "processor_config", None), folder / PROCESSOR
-    if told and not path.is_file():
-        path.write_text(json.dumps(told(model.config), indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    processor_config, path = (
+        getattr(engine_module("cxr.vlm.families", name), "processor_config", None),
+        folder / PROCESSOR,
+    )
+    if processor_config and not path.is_file():
+        path.write_text(json.dumps(processor_config(model.config), indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
 def _rename(folder: Path, renamed: Callable[[str], str]) -> None:
     """Rename the tensors of a model's files, and in the index of several."""
     for path in sorted(folder.glob("*.safetensors")):
-        held = {renamed(name): value for name, value in load_file(path).items()}
-        with atomic(path) as making:
-            save_file(held, making, metadata={"format": "pt"})
+        tensors = {renamed(name): value for name, value in load_file(path).items()}
+        with atomic(path) as temporary_path:
+            save_file(tensors, temporary_path, metadata={"format": "pt"})
     for path in folder.glob("*.safetensors.index.json"):
         index = json.loads(path.read_text(encoding="utf-8"))
         index["weight_map"] = {renamed(name): file for name, file in index["weight_map"].items()}
@@ -221,7 +224,7 @@ def write_adapter(model: nn.Module, folder: Path) -> None:
     model.save_pretrained(str(folder), save_embedding_layers=False)
     (folder / "README.md").unlink(missing_ok=True)  # a form without answers
     path = folder / ADAPTER
-    told = json.loads(path.read_text(encoding="utf-8"))
-    told = {name: sorted(value) if name == "target_modules" else value for name, value in told.items()}
-    told["base_model_name_or_path"] = ""
-    path.write_text(json.dumps(told, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    config = json.loads(path.read_text(encoding="utf-8"))
+    config = {name: sorted(value) if name == "target_modules" else value for name, value in config.items()}
+    config["base_model_name_or_path"] = ""
+    path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")

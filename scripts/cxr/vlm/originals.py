@@ -26,24 +26,24 @@ class Originals:
     how: Mapping
 
     @classmethod
-    def of(cls, tables: Iterable[str], how: Mapping, samples: Iterable[Sample]) -> "Originals | None":
-        """Return those of the samples' images; None where ``how`` is empty, which says that frames are shown.
+    def of(cls, tables: Iterable[str], decoding: Mapping, samples: Iterable[Sample]) -> "Originals | None":
+        """Return those of the samples' images; None where ``decoding`` is empty, which says that frames are shown.
 
         ``tables``: images of the samples' sources. Raises UserError for an image that none of them has.
         """
-        if not how:
+        if not decoding:
             return None
-        wanted = {(sample.source, sample.image_id) for sample in samples}
-        held = (read_table(path).select("source", "image_id", "path") for path in tables)
-        named = ((row[:2], row[2]) for table in held for row in table.iter_rows())
-        paths = {image: path for image, path in named if image in wanted}
-        if unnamed := sorted(wanted - paths.keys()):
-            source, image_id = unnamed[0]
+        sample_images = {(sample.source, sample.image_id) for sample in samples}
+        image_tables = (read_table(path).select("source", "image_id", "path") for path in tables)
+        image_paths = ((row[:2], row[2]) for table in image_tables for row in table.iter_rows())
+        paths = {image: path for image, path in image_paths if image in sample_images}
+        if missing := sorted(sample_images - paths.keys()):
+            source, image_id = missing[0]
             raise UserError(
                 f"no table names the file of the image {image_id!r} of {source!r}, which pictures: original needs: "
                 "give the table of images of its source"
             )
-        return cls(paths, how)
+        return cls(paths, decoding)
 
     def check(self) -> None:
         """Raise UserError where files are not there any more: every one was, for there is a frame of it."""
@@ -66,13 +66,13 @@ class Originals:
             with silence():
                 return grey_of(self.paths[sample.source, sample.image_id], self.how)
         except Rejected as rejected:
-            told = rejected.reason
+            reason = rejected.reason
         except Exception as error:  # a damaged file makes the decoders fail in many ways
             if broken(error) or getattr(error, "errno", None) in MACHINE_ERRORS or out_of_memory(error):
                 raise
-            told = sentence_of(error)
+            reason = sentence_of(error)
         raise UserError(
-            f"the original of the image {sample.image_id!r} cannot be decoded any more ({told}), though its frame "
+            f"the original of the image {sample.image_id!r} cannot be decoded any more ({reason}), though its frame "
             f"could: {REMEDY}"
         )
 

@@ -68,7 +68,7 @@ class Reading:
     beyond: tuple[bool, ...] = ()
 
 
-def read_boxes(text: str, convention: Convention, seen: Seen) -> Reading:
+def read_boxes(text: str, convention: Convention, size: Seen) -> Reading:
     """Return the boxes of an answer under a convention; no text raises an error.
 
     Reasons without a box: nothing, non_finite, zero_area, too_many, count (a list without four numbers).
@@ -76,20 +76,20 @@ def read_boxes(text: str, convention: Convention, seen: Seen) -> Reading:
     notes: set[str] = set()
     if len(text) > MOST_CHARACTERS:
         text, _ = text[:MOST_CHARACTERS], notes.add("cut")
-    how, found, empty = _numbers(without_reasoning(text), convention, seen, notes)
-    if len(found) > MOST_BOXES:
+    box_convention, number_lists, empty = _numbers(without_reasoning(text), convention, size, notes)
+    if len(number_lists) > MOST_BOXES:
         # a model that cannot stop repeats one box
-        found = [list(numbers) for numbers in dict.fromkeys(map(tuple, found))]
+        number_lists = [list(numbers) for numbers in dict.fromkeys(map(tuple, number_lists))]
         notes.add("repeated")
-    if len(found) > MOST_BOXES:
+    if len(number_lists) > MOST_BOXES:
         return _without("too_many", notes)
-    each = [_box(numbers, how, seen, notes) for numbers in found]
-    reasons = {one.reason for one in each if one.reason}
-    if good := [one for one in each if not one.reason]:
+    candidates = [_box(numbers, box_convention, size, notes) for numbers in number_lists]
+    reasons = {box.reason for box in candidates if box.reason}
+    if good := [box for box in candidates if not box.reason]:
         notes |= {f"left_out:{reason}" for reason in reasons}
-        boxes, swapped, beyond = (tuple(getattr(one, name) for one in good) for name in ("box", "swapped", "beyond"))
+        boxes, swapped, beyond = (tuple(getattr(box, name) for box in good) for name in ("box", "swapped", "beyond"))
         return Reading("boxes", np.array(boxes), "", tuple(sorted(notes)), swapped, beyond)
-    if not found and empty:
+    if not number_lists and empty:
         return Reading("none", np.zeros((0, 4)), "none", tuple(sorted(notes)))
     return _without(min(reasons, default="nothing"), notes)
 
@@ -107,12 +107,12 @@ class _Box(NamedTuple):
     reason: str
 
 
-def _box(numbers: list[float], how: Convention, seen: Seen, notes: set[str]) -> _Box:
+def _box(numbers: list[float], convention: Convention, size: Seen, notes: set[str]) -> _Box:
     if len(numbers) != 4:
         return _Box(np.zeros(4), False, False, "count")
     if not all(map(math.isfinite, numbers)):
         return _Box(np.zeros(4), False, False, "non_finite")
-    box = how.read(_in_units(numbers, how, seen), seen)
+    box = convention.read(_in_units(numbers, convention, size), size)
     if (box < 0).any() or (box > 1).any():
         notes.add("clipped")
     low, high = np.minimum(box[:2], box[2:]), np.maximum(box[:2], box[2:])
@@ -125,16 +125,16 @@ def _box(numbers: list[float], how: Convention, seen: Seen, notes: set[str]) -> 
     return _Box(box, fallen, beyond, "" if (box[2:] > box[:2]).all() else "zero_area")
 
 
-def _in_units(numbers: list[float], how: Convention, seen: Seen) -> list[float]:
+def _in_units(numbers: list[float], convention: Convention, size: Seen) -> list[float]:
     """Return four numbers of a box in the convention's units: a percentage is one of the picture's side."""
-    width, height = how.sides(seen)[:2]
-    sides = (height, width) * 2 if how.y_first else (width, height) * 2
-    each = zip(numbers, sides, strict=True)
-    return [number / 100 * side if isinstance(number, Percentage) else number for number, side in each]
+    width, height = convention.sides(size)[:2]
+    sides = (height, width) * 2 if convention.y_first else (width, height) * 2
+    number_sides = zip(numbers, sides, strict=True)
+    return [number / 100 * side if isinstance(number, Percentage) else number for number, side in number_sides]
 
 
 def _numbers(
-    text: str, convention: Convention, seen: Seen, notes: set[str]
+    text: str, convention: Convention, size: Seen, notes: set[str]
 ) -> tuple[Convention, list[list[float]], bool]:
     """Return the convention of the numbers, those of each box, and whether the text says that there is no box."""
     if tokens := _LOC.findall(text):
@@ -145,32 +145,32 @@ def _numbers(
     if spans := _SPAN.findall(text):
         return convention, [_values(span) for span in spans], False
     x_first = _x_first(convention) if convention.y_first else convention
-    if named := list(_named(text, x_first, seen)):  # they name their own order
-        return x_first, named, False
-    starts = [found.end() for found in _KEY.finditer(text)]
+    if named_boxes := list(_named(text, x_first, size)):  # they name their own order
+        return x_first, named_boxes, False
+    starts = [match.end() for match in _KEY.finditer(text)]
     if starts:
-        ends = [*(found.start() for found in _KEY.finditer(text)), len(text)][1:]
+        ends = [*(match.start() for match in _KEY.finditer(text)), len(text)][1:]
         parts = [text[start:end] for start, end in zip(starts, ends, strict=True)]
         lists = [numbers for part in parts for numbers in _keyed(part, notes)]
         return convention, lists, not lists and all(map(_NO_BOX.match, parts))
     answers = list(_ANSWER.finditer(text))
-    said = text[answers[-1].end() :] if answers else text
-    lists = list(_lists(said))
+    answer_text = text[answers[-1].end() :] if answers else text
+    lists = list(_lists(answer_text))
     if not lists:
-        values = _values(said)
+        values = _values(answer_text)
         lists = [values[at : at + 4] for at in range(0, len(values), 4)] if values and len(values) % 4 == 0 else []
         if lists:
             notes.add("bare")
         elif values:
             lists = [values]
-    return convention, lists, bool(_NOTHING.fullmatch(said))
+    return convention, lists, bool(_NOTHING.fullmatch(answer_text))
 
 
 def _x_first(convention: Convention) -> Convention:
     return Convention(f"{convention.name}_named", convention.scale, convention.decimals)
 
 
-def _named(text: str, how: Convention, seen: Seen) -> Iterator[list[float]]:
+def _named(text: str, convention: Convention, size: Seen) -> Iterator[list[float]]:
     """Yield x1, y1, x2, y2 of each box whose numbers have names, in any order: corners, or one and the size."""
     box: dict[str, float] = {}
     end = 0
@@ -180,10 +180,10 @@ def _named(text: str, how: Convention, seen: Seen) -> Iterator[list[float]]:
             box = {}
         box[role], end = _float(pair[2], bool(pair[3])), pair.end()
         if box.keys() == _CORNERS:
-            yield _in_units([box[name] for name in ("x1", "y1", "x2", "y2")], how, seen)
+            yield _in_units([box[name] for name in ("x1", "y1", "x2", "y2")], convention, size)
         elif box.keys() in (_SIZES, _CENTRES):
             start = ("x1", "y1") if "x1" in box else ("cx", "cy")
-            x, y, width, height = _in_units([box[name] for name in (*start, "width", "height")], how, seen)
+            x, y, width, height = _in_units([box[name] for name in (*start, "width", "height")], convention, size)
             if "cx" in box:
                 x, y = x - width / 2, y - height / 2
             yield [x, y, x + width, y + height]
@@ -215,8 +215,8 @@ def _keyed(part: str, notes: set[str]) -> list[list[float]]:
 def _lists(text: str) -> Iterator[list[float]]:
     """Yield the numbers of each innermost bracket; two pairs in a row are one box, eight numbers are two."""
     corner: list[float] = []
-    for found in _LIST.finditer(text):
-        values = [Percentage(value) for value in _values(found[1])] if found[2] else _values(found[1])
+    for match in _LIST.finditer(text):
+        values = [Percentage(value) for value in _values(match[1])] if match[2] else _values(match[1])
         if len(values) == 2:
             corner = [*corner, *values]
             if len(corner) == 4:

@@ -54,29 +54,31 @@ class Sample:
         text = self.turns[turn].question
         return locate(text, convention, wording) if self.asks_boxes else text
 
-    def answer(self, turn: int, convention: Convention, seen: Seen) -> str:
+    def answer(self, turn: int, convention: Convention, size: Seen) -> str:
         """Return the answer that a model learns, its slots written. Raises UserError for a slot without boxes."""
-        return _SLOT.sub(lambda slot: self._written(slot[1], convention, seen), self.turns[turn].answer)
+        return _SLOT.sub(lambda slot: self._written(slot[1], convention, size), self.turns[turn].answer)
 
-    def _written(self, name: str, convention: Convention, seen: Seen) -> str:
+    def _written(self, name: str, convention: Convention, size: Seen) -> str:
         if name not in self.boxes:
             raise UserError(f"{self.sample_id}: its answer has the slot {name!r}, but no boxes of that name: add them")
-        told = self.boxes[name]
-        return convention.answer(told, seen) if self.asks_boxes else convention.listed(told, seen)
+        boxes = self.boxes[name]
+        return convention.answer(boxes, size) if self.asks_boxes else convention.listed(boxes, size)
 
 
 def sample_of(line: Mapping) -> Sample:
     """Return the sample of a line. Raises UserError for one that lacks a field."""
     try:
-        same = {name: str(line.get(name, "")) for name in ("source", "split", "domain")}
+        common_fields = {name: str(line.get(name, "")) for name in ("source", "split", "domain")}
         if "turns" in line:
             turns = tuple(Turn(turn["question"], turn["answer"]) for turn in line["turns"])
-            told = {"boxes": line.get("boxes", {}), "mask_ids": tuple(map(str, line.get("mask_ids", ())))}
-            return Sample(line["sample_id"], line["image_id"], **same, task=line["task"], turns=turns, **told)
+            answer_fields = {"boxes": line.get("boxes", {}), "mask_ids": tuple(map(str, line.get("mask_ids", ())))}
+            return Sample(
+                line["sample_id"], line["image_id"], **common_fields, task=line["task"], turns=turns, **answer_fields
+            )
         boxes = {"answer": (np.array(line["boxes"], np.float64).reshape(-1, 4) / GRID).tolist()}
         turns = (Turn(line["query"], "<box:answer>"),)
-        made = Sample(line["query_id"], line["image_id"], **same, task="grounding", turns=turns, boxes=boxes)
-        return Sample(**made.__dict__ | {"asks_boxes": True})
+        sample = Sample(line["query_id"], line["image_id"], **common_fields, task="grounding", turns=turns, boxes=boxes)
+        return Sample(**sample.__dict__ | {"asks_boxes": True})
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(f"a line of samples lacks or misstates {error}: give query lines or conversations") from None
 
@@ -86,23 +88,23 @@ def read_samples(path: str | Path, tasks: Sequence[str] = ()) -> list[Sample]:
 
     Raises UserError for an id that is there twice, and where no sample is of the ``tasks``.
     """
-    found, seen = [], set()
+    samples, sample_ids = [], set()
     for line in read_lines(path):
         sample = sample_of(line)
-        if sample.sample_id in seen:
+        if sample.sample_id in sample_ids:
             raise UserError(f"{path} has the sample {sample.sample_id!r} twice: remove one")
-        seen.add(sample.sample_id)
-        found.append(sample)
+        sample_ids.add(sample.sample_id)
+        samples.append(sample)
     if not tasks:
-        return found
-    chosen = [sample for sample in found if sample.task in tasks]
-    if not chosen:
-        told = ", ".join(dict.fromkeys(sample.task for sample in found)) or "none"
+        return samples
+    task_samples = [sample for sample in samples if sample.task in tasks]
+    if not task_samples:
+        task_names = ", ".join(dict.fromkeys(sample.task for sample in samples)) or "none"
         raise UserError(
-            f"the run's tasks in vlm.tuning.runs are {', '.join(tasks)}, but those of {path} are {told}: name one of "
+            f"the run's tasks in vlm.tuning.runs are {', '.join(tasks)}, but those of {path} are {task_names}: name one of "
             "these, or leave tasks out"
         )
-    return chosen
+    return task_samples
 
 
 class PictureStore:
@@ -129,9 +131,9 @@ class PictureStore:
         self._windows: dict[tuple[str, str], tuple[slice, slice]] = {}
         for path in self.shards:
             shard = self._stack.enter_context(Shard(path))
-            own = self._of.setdefault(path.parent, {})
+            shard_by_image = self._of.setdefault(path.parent, {})
             for image_id in shard.ids:
-                own.setdefault(image_id, (shard, _field(shard)))
+                shard_by_image.setdefault(image_id, (shard, _field(shard)))
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -191,17 +193,17 @@ class PictureStore:
 
     def _at(self, sample: Sample) -> tuple[Shard, str]:
         places = [self.folders[sample.source]] if sample.source in self.folders else self._of
-        held = [folder for folder in places if sample.image_id in self._of.get(folder, {})]
-        found = [folder for folder in held if folder.name == sample.source] or held
+        holding_folders = [folder for folder in places if sample.image_id in self._of.get(folder, {})]
+        matching_folders = [folder for folder in holding_folders if folder.name == sample.source] or holding_folders
         image = f"the image {sample.image_id!r} of {sample.source!r}"
-        if not found:
+        if not matching_folders:
             raise UserError(f"{sample.sample_id}: no shard has {image}: give its shards")
-        if len(found) > 1:
+        if len(matching_folders) > 1:
             raise UserError(
-                f"{sample.sample_id}: {image} may be that of {found[0]} or of {found[1]}: give the shards of its "
+                f"{sample.sample_id}: {image} may be that of {matching_folders[0]} or of {matching_folders[1]}: give the shards of its "
                 "source alone, or lines that name it"
             )
-        return self._of[found[0]][sample.image_id]
+        return self._of[matching_folders[0]][sample.image_id]
 
 
 def window_of(affine: np.ndarray, original: tuple[int, int], frame: Sequence[int]) -> tuple[slice, slice]:
@@ -212,8 +214,8 @@ def window_of(affine: np.ndarray, original: tuple[int, int], frame: Sequence[int
     rows, columns = original
     edges = np.rint(boxes_to_frame(np.array([0.0, 0.0, columns, rows]), affine)).astype(int).reshape(2, 2)
     height, width = frame
-    (left, top), (right, bottom) = np.clip(edges, 0, [width, height]).tolist()
-    return slice(top, bottom), slice(left, right)
+    (x1, y1), (x2, y2) = np.clip(edges, 0, [width, height]).tolist()
+    return slice(y1, y2), slice(x1, x2)
 
 
 def shown(picture: np.ndarray, side: int) -> np.ndarray:

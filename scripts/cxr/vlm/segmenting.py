@@ -18,10 +18,10 @@ def hidden_states(model: nn.Module) -> Iterator[list[torch.Tensor]]:
 
     They are what its head turns into logits: the state at a position foretells the token after it.
     """
-    held: list[torch.Tensor] = []
-    hook = model.get_output_embeddings().register_forward_pre_hook(lambda _, given: held.append(given[0]))
+    states: list[torch.Tensor] = []
+    hook = model.get_output_embeddings().register_forward_pre_hook(lambda _, inputs: states.append(inputs[0]))
     try:
-        yield held
+        yield states
     finally:
         hook.remove()
 
@@ -45,15 +45,15 @@ class Segmenting(nn.Module):
 
         A mask's prompt is made of the state that foretells its [SEG], one position before it.
         """
-        with hidden_states(self.model) as held:
+        with hidden_states(self.model) as pass_states:
             logits = self.model(**inputs).logits
-        states = held[-1][segs.rows, segs.places - 1]
+        states = pass_states[-1][segs.rows, segs.places - 1]
         side, target = self.segmenter.side, tuple(segs.masks.shape[1:])
         if len(states):
-            drawn = self.segmenter(states, self.embeddings(segs))
-            return {"logits": logits, "masks": to_frame(drawn, side, (side, side), target)}
+            mask_logits = self.segmenter(states, self.embeddings(segs))
+            return {"logits": logits, "masks": to_frame(mask_logits, side, (side, side), target)}
         # Processes of one training add up their gradients in the order of the operations, and another process may have
         # a [SEG]: without one, a mask of nothing is computed, whose gradients are zeros.
-        nothing = held[-1].new_zeros((1, *self.segmenter.shape))
-        drawn = self.segmenter(held[-1][:1, 0], nothing)
-        return {"logits": logits + 0.0 * drawn.sum(), "masks": drawn[:0]}
+        nothing = pass_states[-1].new_zeros((1, *self.segmenter.shape))
+        mask_logits = self.segmenter(pass_states[-1][:1, 0], nothing)
+        return {"logits": logits + 0.0 * mask_logits.sum(), "masks": mask_logits[:0]}

@@ -31,8 +31,8 @@ class MaskStore:
 
     def has(self, sample: Sample) -> bool:
         """Return whether each [SEG] of a sample's answers has its mask; an empty id stands for an empty mask."""
-        told = sum(turn.answer.count(SEG) for turn in sample.turns)
-        return told == len(sample.mask_ids) and all(not name or name in self._of for name in sample.mask_ids)
+        num_segs = sum(turn.answer.count(SEG) for turn in sample.turns)
+        return num_segs == len(sample.mask_ids) and all(not name or name in self._of for name in sample.mask_ids)
 
     def get(self, mask_id: str) -> np.ndarray:
         """Return a mask, bool (H, W), of no pixel (1, 1) for an empty id. Raises StoreError for a damaged shard."""
@@ -67,18 +67,20 @@ class Segs:
 
     def to(self, device: torch.device) -> "Segs":
         """Return them on a device."""
-        moved = ("rows", "places", "image_of", "levels", "masks")
-        return replace(self, **{name: getattr(self, name).to(device) for name in moved})
+        tensor_names = ("rows", "places", "image_of", "levels", "masks")
+        return replace(self, **{name: getattr(self, name).to(device) for name in tensor_names})
 
 
-def joined(found: Mapping[int, tuple[list[int], Aims]]) -> Segs:
+def joined(segs_by_row: Mapping[int, tuple[list[int], Aims]]) -> Segs:
     """Return the [SEG] of a batch's rows: {row: (their places in its ids, what they are to give)}."""
-    first = {aims.view: aims.levels for _, aims in reversed(found.values())}
-    views = list(dict.fromkeys(aims.view for _, aims in found.values()))
-    marks = [(row, place, views.index(aims.view)) for row, (places, aims) in found.items() for place in places]
+    levels_by_view = {aims.view: aims.levels for _, aims in reversed(segs_by_row.values())}
+    views = list(dict.fromkeys(aims.view for _, aims in segs_by_row.values()))
+    marks = [(row, place, views.index(aims.view)) for row, (places, aims) in segs_by_row.items() for place in places]
     rows, places, image_of = torch.tensor(marks, dtype=torch.long).reshape(-1, 3).unbind(1)
-    levels = torch.stack([first[view] for view in views]) if views else torch.zeros((0, 1, 1), dtype=torch.uint8)
-    masks = [aims.masks for _, aims in found.values()]
+    levels = (
+        torch.stack([levels_by_view[view] for view in views]) if views else torch.zeros((0, 1, 1), dtype=torch.uint8)
+    )
+    masks = [aims.masks for _, aims in segs_by_row.values()]
     return Segs(
         rows, places, image_of, views, levels, torch.cat(masks) if masks else torch.zeros((0, 1, 1), dtype=torch.uint8)
     )
@@ -92,8 +94,8 @@ def aims_of(sample: Sample, pictures: PictureStore, masks: MaskStore, side: int)
     if not sample.mask_ids:
         return None
     levels = levels_of(pictures.frame(sample), side)
-    drawn = [torch.from_numpy(mask_target(masks.get(name), side, "pad")) for name in sample.mask_ids]
-    return Aims(pictures.view(sample), levels, torch.stack(drawn))
+    targets = [torch.from_numpy(mask_target(masks.get(name), side, "pad")) for name in sample.mask_ids]
+    return Aims(pictures.view(sample), levels, torch.stack(targets))
 
 
 def levels_of(frame: np.ndarray, side: int) -> torch.Tensor:

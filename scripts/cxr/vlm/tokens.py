@@ -38,14 +38,14 @@ class Tokens:
     @classmethod
     def of(cls, tokenizer: PreTrainedTokenizerBase, frame: Frame, where: str | Path) -> "Tokens":
         """Check that picture and end are one token each. Raises UserError for a tokenizer of another family."""
-        found = {}
+        id_by_name = {}
         for name, text in (("picture", frame.picture), ("end", frame.end)):
             ids = tokenizer(text, add_special_tokens=False).input_ids
             if len(ids) != 1 or ids[0] == tokenizer.unk_token_id:
                 raise UserError(f"{where}: its tokenizer does not know {text!r} as one token: give the model's own")
-            found[name] = ids[0]
+            id_by_name[name] = ids[0]
         pad = tokenizer.pad_token_id
-        return cls(tokenizer, frame, **found, pad=found["end"] if pad is None else pad)
+        return cls(tokenizer, frame, **id_by_name, pad=id_by_name["end"] if pad is None else pad)
 
     @classmethod
     def read(cls, folder: str | Path, frame: Frame) -> "Tokens":
@@ -87,11 +87,11 @@ class Tokens:
     def opened(self, question: str, count: int, first: bool = True) -> list[int]:
         """Return the ids of a turn up to its answer; ``count``: tokens of the picture, told in the first turn."""
         frame = self.frame
-        shown = [*self.piece(frame.opening), *[self.picture] * count, *self.piece(frame.closing)] if first else []
+        picture_ids = [*self.piece(frame.opening), *[self.picture] * count, *self.piece(frame.closing)] if first else []
         return [
             *(self.piece(frame.start) if first else self.piece(frame.between)),
             *self.piece(frame.user),
-            *shown,
+            *picture_ids,
             *self._asked(question),
             *self.piece(frame.assistant),
         ]
@@ -104,9 +104,9 @@ class Tokens:
         ids: list[int] = []
         labels: list[int] = []
         for number, (question, answer) in enumerate(turns):
-            asked, told = self.opened(question, count, first=not number), [*self.said(answer), self.end]
-            ids += [*asked, *told]
-            labels += [*[IGNORED] * len(asked), *told]
+            prompt_ids, answer_ids = self.opened(question, count, first=not number), [*self.said(answer), self.end]
+            ids += [*prompt_ids, *answer_ids]
+            labels += [*[IGNORED] * len(prompt_ids), *answer_ids]
         return ids, labels
 
     def with_marks(self, ids: Sequence[int], labels: Sequence[int]) -> list[int]:
@@ -114,20 +114,22 @@ class Tokens:
         stand, and what opens an answer, its role's name with it: the loss of the authors' code, which learns an
         assistant's message as a whole, and of the system's and the user's the marks alone, not the names.
         """
-        marks = {one for mark in marks_of(self.frame) if mark != self.frame.picture for one in self.piece(mark)}
+        marks = {token for mark in marks_of(self.frame) if mark != self.frame.picture for token in self.piece(mark)}
         marks |= set(self.piece("\n"))
-        found = [one if one in marks else label for one, label in zip(ids, labels, strict=True)]
+        marked_labels = [token if token in marks else label for token, label in zip(ids, labels, strict=True)]
         length = len(self.piece(self.frame.assistant))
         for at in range(1, len(labels)):
             if labels[at] != IGNORED and labels[at - 1] == IGNORED:
-                found[at - length : at] = ids[at - length : at]
-        return found
+                marked_labels[at - length : at] = ids[at - length : at]
+        return marked_labels
 
     def text(self, ids: Iterable[int]) -> str:
         """Return the text of an answer's ids, without the end and what follows it."""
-        kept = list(ids)
-        kept = kept[: kept.index(self.end)] if self.end in kept else kept
-        return self.tokenizer.decode([one for one in kept if one != self.pad], clean_up_tokenization_spaces=False)
+        answer_ids = list(ids)
+        answer_ids = answer_ids[: answer_ids.index(self.end)] if self.end in answer_ids else answer_ids
+        return self.tokenizer.decode(
+            [token for token in answer_ids if token != self.pad], clean_up_tokenization_spaces=False
+        )
 
 
 def small_tokenizer(texts: Iterable[str], frame: Frame) -> PreTrainedTokenizerFast:
@@ -142,22 +144,26 @@ def small_tokenizer(texts: Iterable[str], frame: Frame) -> PreTrainedTokenizerFa
             words |= set(re.findall(_PIECE, part))
     words |= set('0123456789[]{}":, _.\n')
     vocabulary = {word: number for number, word in enumerate([*marks, *sorted(words - set(marks))])}
-    made = Tokenizer(models.WordLevel(vocabulary, unk_token=UNKNOWN))
-    made.pre_tokenizer = pre_tokenizers.Split(Regex(_PIECE), "isolated")
-    made.decoder = decoders.Fuse()
-    made.add_special_tokens([AddedToken(mark, normalized=False, special=True) for mark in marks])
-    named = {"image_token": frame.picture, "boi_token": frame.opening.strip(), "eoi_token": frame.closing.strip()}
-    named = {role: mark for role, mark in named.items() if mark}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=UNKNOWN))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(_PIECE), "isolated")
+    tokenizer.decoder = decoders.Fuse()
+    tokenizer.add_special_tokens([AddedToken(mark, normalized=False, special=True) for mark in marks])
+    token_by_role = {
+        "image_token": frame.picture,
+        "boi_token": frame.opening.strip(),
+        "eoi_token": frame.closing.strip(),
+    }
+    token_by_role = {role: mark for role, mark in token_by_role.items() if mark}
     return PreTrainedTokenizerFast(
-        tokenizer_object=made, pad_token=PAD, unk_token=UNKNOWN, eos_token=frame.end,
-        extra_special_tokens=named | {"video_token": VIDEO}, clean_up_tokenization_spaces=False,
+        tokenizer_object=tokenizer, pad_token=PAD, unk_token=UNKNOWN, eos_token=frame.end,
+        extra_special_tokens=token_by_role | {"video_token": VIDEO}, clean_up_tokenization_spaces=False,
     )  # fmt: skip
 
 
 def marks_of(frame: Frame) -> list[str]:
     """Return the special tokens of a frame: everything in it that stands in angle brackets."""
     pieces = (frame.start, frame.user, frame.opening, frame.picture, frame.closing, frame.assistant, frame.end)
-    found: list[str] = []
+    marks: list[str] = []
     for piece in pieces:
-        found += [mark for mark in re.findall(r"<[^<>\n]+>", piece) if mark not in found]
-    return found
+        marks += [mark for mark in re.findall(r"<[^<>\n]+>", piece) if mark not in marks]
+    return marks

@@ -17,10 +17,10 @@ _SLOT = re.compile(r"\{(query|form|coordinates)\}")
 
 @cache
 def _held(path: str) -> dict:
-    held = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    if not isinstance(held, dict) or {"locate", "form", "coordinates"} - held.keys():
+    wordings = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    if not isinstance(wordings, dict) or {"locate", "form", "coordinates"} - wordings.keys():
         raise UserError(f"{path} lacks locate, form or coordinates: give a file such as {WORDING.name}")
-    return held
+    return wordings
 
 
 def locate(query: str, convention: Convention, path: str = "") -> str:
@@ -29,10 +29,10 @@ def locate(query: str, convention: Convention, path: str = "") -> str:
     The slots are filled in one pass: braces in the query stay as they are. Raises UserError for a file without a
     sentence for the convention.
     """
-    held = _held(path or str(WORDING))
-    coordinates = held["coordinates"].get(convention.name)
+    wordings = _held(path or str(WORDING))
+    coordinates = wordings["coordinates"].get(convention.name)
     if coordinates is None:
         raise UserError(f"{path or WORDING.name} has no coordinates for {convention.name!r}: add its sentence")
-    form = held["form"].get(convention.name, held["form"]["default"])
-    told = {"query": query, "form": form, "coordinates": coordinates}
-    return _SLOT.sub(lambda slot: told[slot[1]], held["locate"])
+    form = wordings["form"].get(convention.name, wordings["form"]["default"])
+    slot_values = {"query": query, "form": form, "coordinates": coordinates}
+    return _SLOT.sub(lambda slot: slot_values[slot[1]], wordings["locate"])

@@ -53,10 +53,12 @@ def published_net() -> tuple[torch.nn.Module, list[int]]:
 
 def keep_channels(net: torch.nn.Module, channels: list[int]) -> None:
     """Reduce the last layer to some channels: at 512 x 512 pixels, all 159 would take 167 MB per image."""
-    whole = net.head.out.conv
-    cut = torch.nn.Conv2d(whole.in_channels, len(channels), kernel_size=1, device="meta")
-    cut.load_state_dict({name: value[channels] for name, value in whole.state_dict().items()}, assign=True)
-    net.head.out.conv = cut
+    full_layer = net.head.out.conv
+    reduced_layer = torch.nn.Conv2d(full_layer.in_channels, len(channels), kernel_size=1, device="meta")
+    reduced_layer.load_state_dict(
+        {name: value[channels] for name, value in full_layer.state_dict().items()}, assign=True
+    )
+    net.head.out.conv = reduced_layer
 
 
 def normalised(images: list[np.ndarray]) -> torch.Tensor:
@@ -89,12 +91,12 @@ class CxasAnatomy:
         return masks
 
 
-def _finite(found: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+def _finite(outputs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """Return the net's output. Raises ArithmeticError for NaN, which a threshold would turn into an empty mask."""
-    for value in found.values():
+    for value in outputs.values():
         if isinstance(value, torch.Tensor) and value.is_floating_point() and not torch.isfinite(value).all():
             raise ArithmeticError("the net gave a value that is not a number")
-    return found
+    return outputs
 
 
 def load(options: AnatomyOptions, setup: Setup) -> CxasAnatomy:

@@ -16,12 +16,12 @@ def outer_edges(masks: dict[str, np.ndarray]) -> dict[str, float | None]:
 
     The right lung lies on the image's left, so its outer edge is its smallest column.
     """
-    right, left = (np.flatnonzero(masks[name].any(axis=0)) for name in LUNGS)
-    heart = np.flatnonzero(masks[HEART].any(axis=1))
+    right_columns, left_columns = (np.flatnonzero(masks[name].any(axis=0)) for name in LUNGS)
+    heart_rows = np.flatnonzero(masks[HEART].any(axis=1))
     return {
-        "outer edge of the right lung": float(right[0]) if right.size else None,
-        "outer edge of the left lung": float(left[-1]) if left.size else None,
-        "lower edge of the heart": float(heart[-1]) if heart.size else None,
+        "outer edge of the right lung": float(right_columns[0]) if right_columns.size else None,
+        "outer edge of the left lung": float(left_columns[-1]) if left_columns.size else None,
+        "lower edge of the heart": float(heart_rows[-1]) if heart_rows.size else None,
     }
 
 
@@ -32,10 +32,10 @@ def disagreement(first: dict[str, np.ndarray], second: dict[str, np.ndarray]) ->
     """
     width = first[HEART].shape[1]
     distances = [(0.0, "")]
-    other = outer_edges(second)
+    second_edges = outer_edges(second)
     for name, value in outer_edges(first).items():
-        if (value is None) != (other[name] is None):
+        if (value is None) != (second_edges[name] is None):
             distances.append((math.inf, name))
         elif value is not None:
-            distances.append((abs(value - other[name]) / width, name))
+            distances.append((abs(value - second_edges[name]) / width, name))
     return max(distances, key=lambda pair: pair[0])

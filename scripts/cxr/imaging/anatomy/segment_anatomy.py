@@ -23,12 +23,12 @@ def fault(anatomy: np.ndarray, organs: dict[str, np.ndarray], options: AnatomyOp
     ``anatomy`` bool (16, H, W) of the edited image, ``organs`` {label: bool (H, W)} of the image itself. The checks are
     those of the paper: D.1 (number of extracted masks) and D.2 (agreement of the two models).
     """
-    found = int(anatomy.any(axis=(1, 2)).sum())
-    if found < options.min_labels:
-        return "missing_anatomy", f"{found} of {len(ANATOMY_LABELS)} masks are not empty"
-    distance, where = disagreement(organs, dict(zip(ANATOMY_LABELS, anatomy, strict=True)))
+    num_masks = int(anatomy.any(axis=(1, 2)).sum())
+    if num_masks < options.min_labels:
+        return "missing_anatomy", f"{num_masks} of {len(ANATOMY_LABELS)} masks are not empty"
+    distance, edge = disagreement(organs, dict(zip(ANATOMY_LABELS, anatomy, strict=True)))
     if distance > options.disagreement:
-        return "organ_disagreement", f"{where} differs by {distance:.3f} of the width"
+        return "organ_disagreement", f"{edge} differs by {distance:.3f} of the width"
     return None
 
 
@@ -59,8 +59,8 @@ def run_shard(
         return masks, fault(masks, organ_masks, options)
 
     def work_batch(rows: list[tuple]):
-        found = engine.segment_batch([picture for picture, _ in rows])
-        return [(masks, fault(masks, organ, options)) for masks, (_, organ) in zip(found, rows, strict=True)]
+        batch_masks = engine.segment_batch([picture for picture, _ in rows])
+        return [(masks, fault(masks, organ, options)) for masks, (_, organ) in zip(batch_masks, rows, strict=True)]
 
     empty = {"mask": ((len(ANATOMY_LABELS), FRAME_SIZE, FRAME_SIZE), bool)}
     with (

@@ -50,9 +50,9 @@ def _axis(mask: np.ndarray) -> float | None:
     return 0.5 * math.atan2(2 * covariance[0, 1], covariance[1, 1] - covariance[0, 0])
 
 
-def chest_tilt(right: np.ndarray, left: np.ndarray, max_tilt: float) -> float:
+def chest_tilt(right_lung: np.ndarray, left_lung: np.ndarray, max_tilt: float) -> float:
     """Return the tilt of the chest in radians, at most ``max_tilt`` degrees either way; 0 if a lung is missing."""
-    angles = [_axis(right), _axis(left)]
+    angles = [_axis(right_lung), _axis(left_lung)]
     if None in angles:
         return 0.0
     limit = math.radians(max_tilt)
@@ -95,21 +95,21 @@ def lobes_of(side: str, depth: np.ndarray, lateral: np.ndarray, cuts: Cuts) -> d
     }
 
 
-def zone_masks(right: np.ndarray, left: np.ndarray, cuts: Cuts) -> dict[str, np.ndarray]:
+def zone_masks(right_lung: np.ndarray, left_lung: np.ndarray, cuts: Cuts) -> dict[str, np.ndarray]:
     """Return {label: bool (H, W)} for the 15 zone labels, in order. The labels of an empty lung are empty.
 
     A pixel in both lungs counts for both.
     """
-    tilt = chest_tilt(right, left, cuts.max_tilt)
-    masks = {label: np.zeros(right.shape, bool) for label in ZONE_LABELS}
-    for lung, mask in zip(LUNGS, (right, left), strict=True):
+    tilt = chest_tilt(right_lung, left_lung, cuts.max_tilt)
+    masks = {label: np.zeros(right_lung.shape, bool) for label in ZONE_LABELS}
+    for lung, mask in zip(LUNGS, (right_lung, left_lung), strict=True):
         if not mask.any():
             continue
         side = side_of(lung)
         pixels, depth, lateral = lung_coordinates(mask, side, tilt)
         masks[lung] = mask.astype(bool)
         band = np.searchsorted(np.asarray(cuts.zones, np.float64), depth, side="right")
-        chosen = {name: band == index for index, name in enumerate(zones_of(side))}
-        for name, inside in (chosen | lobes_of(side, depth, lateral, cuts)).items():
+        inside_by_zone = {name: band == index for index, name in enumerate(zones_of(side))}
+        for name, inside in (inside_by_zone | lobes_of(side, depth, lateral, cuts)).items():
             masks[name][pixels] = inside
     return masks

@@ -116,12 +116,12 @@ class LiteEditor:
         if not lungs.any():
             return np.zeros(image.shape, np.float32), np.zeros(image.shape, np.float32)
         affine = window(lungs.any(axis=0))
-        seen = view(*cut(image, lungs, affine))
-        suspicion, excess = onnx.run(self.path, image=seen.image[None, None], lungs=seen.lungs[None])
+        lung_view = view(*cut(image, lungs, affine))
+        suspicion, excess = onnx.run(self.path, image=lung_view.image[None, None], lungs=lung_view.lungs[None])
         coarse = affine * np.array([SIDE / suspicion.shape[3], SIDE / suspicion.shape[2], 1.0])
-        levels = excess[0, 0] * np.float32(seen.span)
-        maps = suspicion[0, 0], levels * np.float32(loudness(levels, seen.lungs))
-        return tuple(to_original(one, coarse, image.shape, nearest=False) for one in maps)
+        levels = excess[0, 0] * np.float32(lung_view.span)
+        maps = suspicion[0, 0], levels * np.float32(loudness(levels, lung_view.lungs))
+        return tuple(to_original(pixel_map, coarse, image.shape, nearest=False) for pixel_map in maps)
 
     def edit(self, image: np.ndarray, organs: dict[str, np.ndarray]) -> np.ndarray:
         """Return the image without lesions, float32 (512, 512), of a uint8 frame and {label: bool (512, 512)}."""

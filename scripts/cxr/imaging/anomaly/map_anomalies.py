@@ -92,6 +92,6 @@ def run_shard(
             batch=batch,
             tolerance=Tolerance.of(compute),
         )
-        for image_id, found in merge(rows, stay(set(shard.ids) - needed), key=itemgetter(0)):
-            writer.append(image_id, **dict(zip(FIELDS, found, strict=True)))
+        for image_id, values in merge(rows, stay(set(shard.ids) - needed), key=itemgetter(0)):
+            writer.append(image_id, **dict(zip(FIELDS, values, strict=True)))
         ledger.finish(excluded, shard.ids)

@@ -18,14 +18,14 @@ BY_MAP = frozenset(LESIONS) - {HEART_ALONE}
 
 def asks(tuples: Iterable[Mapping]) -> bool:
     """Return whether a section's tuples state, surely or not, a finding that asks for a mask of the anomaly map."""
-    return any(said.get("presence") == "positive" and not BY_MAP.isdisjoint(_types(said)) for said in tuples)
+    return any(finding.get("presence") == "positive" and not BY_MAP.isdisjoint(_types(finding)) for finding in tuples)
 
 
-def _types(said: Mapping) -> set[str]:
+def _types(finding: Mapping) -> set[str]:
     """Return the lesion types that a tuple is of or may stand for."""
-    predicted = said.get("predicted_lesion_type") or ()
-    named = [said.get("lesion_type"), *([predicted] if isinstance(predicted, str) else predicted)]
-    return {name.strip().lower() for name in [*named, *(said.get("candidates") or ())] if name}
+    predicted = finding.get("predicted_lesion_type") or ()
+    type_names = [finding.get("lesion_type"), *([predicted] if isinstance(predicted, str) else predicted)]
+    return {name.strip().lower() for name in [*type_names, *(finding.get("candidates") or ())] if name}
 
 
 def images_with_findings(cohort: str | Path, reports: str | Path) -> set[str]:

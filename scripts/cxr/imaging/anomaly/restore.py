@@ -35,8 +35,10 @@ def low_pass(image: np.ndarray, region: np.ndarray) -> np.ndarray:
     ``image`` float32 (H, W) in grey levels. The blur is that of a quarter of the pixels, enlarged: no structure that
     could tell the two apart is left.
     """
-    both = cv2.merge([image * region, region.astype(np.float32)])
-    small = cv2.resize(both, (-(-image.shape[1] // 2), -(-image.shape[0] // 2)), interpolation=cv2.INTER_AREA)
+    image_and_weight = cv2.merge([image * region, region.astype(np.float32)])
+    small = cv2.resize(
+        image_and_weight, (-(-image.shape[1] // 2), -(-image.shape[0] // 2)), interpolation=cv2.INTER_AREA
+    )
     small = cv2.GaussianBlur(small, (0, 0), SIGMA / 2)
     mean = small[..., 0] / np.maximum(small[..., 1], 1e-3)
     return cv2.resize(mean, image.shape[::-1], interpolation=cv2.INTER_LINEAR)
@@ -54,9 +56,9 @@ def healthy_parts(lungs: np.ndarray, suspicion: np.ndarray) -> np.ndarray:
 
     ``suspicion`` float32 (H, W): 0..1.
     """
-    found = lungs & (suspicion < UNSUSPICIOUS)
-    if np.count_nonzero(found) >= LEAST * np.count_nonzero(lungs):
-        return found
+    healthy_lungs = lungs & (suspicion < UNSUSPICIOUS)
+    if np.count_nonzero(healthy_lungs) >= LEAST * np.count_nonzero(lungs):
+        return healthy_lungs
     return lungs & (suspicion <= np.quantile(suspicion[lungs], LEAST))
 
 

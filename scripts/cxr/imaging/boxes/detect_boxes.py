@@ -30,11 +30,11 @@ COLUMNS = {
 SCHEMA = schema(COLUMNS)
 
 
-def rows_of(image_id: str, found: Detections, excluded_classes: set[str]) -> list[tuple]:
+def rows_of(image_id: str, detections: Detections, excluded_classes: set[str]) -> list[tuple]:
     """Return the table rows of one image; ``kept`` is false for the excluded classes."""
     return [
         (image_id, *map(float, box), float(confidence), name, name not in excluded_classes)
-        for box, confidence, name in zip(*found, strict=True)
+        for box, confidence, name in zip(*detections, strict=True)
     ]
 
 
@@ -79,15 +79,15 @@ def run_shard(
             return engine.detect(image, name, to_original), None
 
         def work_batch(rows: list[tuple]):
-            return [(found, None) for found in engine.detect_batch([image for image, _, _ in rows])]
+            return [(detections, None) for detections in engine.detect_batch([image for image, _, _ in rows])]
 
         warn_of_strangers(engine, shard.ids)
         batch = getattr(engine, "batch", None)
         detected = sift_either(
             ledger, shard.ids, read, work, work_batch, threads=threads, batch=batch, tolerance=Tolerance.of(compute)
         )
-        for image_id, found in detected:
-            rows += rows_of(image_id, found, unused)
+        for image_id, detections in detected:
+            rows += rows_of(image_id, detections, unused)
         ledger.finish(excluded, shard.ids)
     boxes = pl.DataFrame(rows, schema=SCHEMA, orient="row")
     order = ["image_id", "confidence", "x1", "y1", "x2", "y2", "class_name"]

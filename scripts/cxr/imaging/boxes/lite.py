@@ -33,14 +33,14 @@ def class_names(classes: Sequence[str], renamed: Mapping[str, str], path: object
             f"boxes.lite.class_names holds {strange[0]!r}, which {path} does not have: its classes are "
             f"{', '.join(classes)}"
         )
-    called = tuple((CALLED | dict(renamed)).get(name, name) for name in classes)
-    for own, name in zip(classes, called, strict=True):
+    vocabulary_names = tuple((CALLED | dict(renamed)).get(name, name) for name in classes)
+    for file_class, name in zip(classes, vocabulary_names, strict=True):
         if name and name not in BOX_CLASSES:
             raise UserError(
-                f"{path} has a class {own!r}: say in boxes.lite.class_names which of VinBigData's it is, or '' to "
+                f"{path} has a class {file_class!r}: say in boxes.lite.class_names which of VinBigData's it is, or '' to "
                 f"leave it out; the names are {', '.join(BOX_CLASSES)}"
             )
-    return called
+    return vocabulary_names
 
 
 class LiteEngine:

@@ -31,11 +31,11 @@ def indices(names: list[str], renamed: dict[str, str], path: str) -> np.ndarray:
     return np.array([BOX_CLASSES.index(name) if name else -1 for name in called])
 
 
-def detections(found: Found) -> Detections:
+def detections(image_proposals: Found) -> Detections:
     """Return boxes in unchanged order, with rounded numbers and class names."""
-    found = solid(found._replace(boxes=found.boxes.round(PIXEL_DIGITS)))
-    names = [BOX_CLASSES[index] for index in found.classes]
-    return Detections(found.boxes, found.confidence.round(CONFIDENCE_DIGITS), names)
+    image_proposals = solid(image_proposals._replace(boxes=image_proposals.boxes.round(PIXEL_DIGITS)))
+    names = [BOX_CLASSES[index] for index in image_proposals.classes]
+    return Detections(image_proposals.boxes, image_proposals.confidence.round(CONFIDENCE_DIGITS), names)
 
 
 def set_eps(net: torch.nn.Module, eps: float, path: str) -> None:

@@ -44,8 +44,12 @@ def read(path: str) -> pl.DataFrame:
 
 def _spellings(names: pl.Series) -> dict[str, str]:
     """Return {name as written: class} for names that differ only in case, spaces or underscores."""
-    known = {folded(name): name for name in BOX_CLASSES}
-    return {name: known[folded(name)] for name in names.drop_nulls().unique() if folded(name) in known}
+    class_by_spelling = {folded(name): name for name in BOX_CLASSES}
+    return {
+        name: class_by_spelling[folded(name)]
+        for name in names.drop_nulls().unique()
+        if folded(name) in class_by_spelling
+    }
 
 
 def sound(table: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, int]]:

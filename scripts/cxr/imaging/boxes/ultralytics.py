@@ -45,13 +45,13 @@ def build(weights: dict[str, torch.Tensor], facts: dict, path: str, network: str
 
     ``network``: class of the package.
     """
-    made = getattr(package(), network)
+    network_class = getattr(package(), network)
     try:
         plan = facts["yaml"]
         channels = plan.get("channels", plan.get("ch", 3))
         if channels not in (1, 3):
             raise ValueError(f"it looks at {channels} channels")
-        net = made(plan, ch=channels, verbose=False)
+        net = network_class(plan, ch=channels, verbose=False)
         if len(facts["names"]) != net.model[-1].nc:
             raise ValueError(f"it has {len(facts['names'])} names for {net.model[-1].nc} classes")
         eps = facts["eps"]
@@ -90,14 +90,14 @@ class UltralyticsEngine:
             [proposals.resized(image, self.size) for image in images], self.channels, self.device
         )
         side, floor, most = images[0].shape[0], self.options.floor, self.options.max_boxes
-        found = []
+        detections = []
         for part in proposals.parts(batch):
             for boxes, scores in self._boxes(part):
-                kept = proposals.thinned(
+                image_proposals = proposals.thinned(
                     proposals.above(boxes, scores, self.classes, floor), self.options.nms_iou, most
                 )
-                found.append(nets.detections(proposals.in_frame(kept, side / self.size, 0, side)))
-        return found
+                detections.append(nets.detections(proposals.in_frame(image_proposals, side / self.size, 0, side)))
+        return detections
 
     def _boxes(self, pictures: torch.Tensor) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """Return each image's boxes (N, 4: x1, y1, x2, y2) in pixels and scores (N, C)."""

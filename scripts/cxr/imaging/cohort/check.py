@@ -49,7 +49,7 @@ def mimic_tables(root: str, tables: str) -> dict[str, Path]:
     or if the given folder has none.
     """
     folders = ([existing_folder("cohort.tables", tables)] if tables else []) + [mimic_base(root)]
-    found = {}
+    path_by_kind = {}
     for kind, folder in itertools.product(TABLE_COLUMNS, folders):
         matches = sorted(path for ending in ("csv", "csv.gz") for path in folder.glob(f"*-{kind}.{ending}"))
         stems = sorted({path.name.removesuffix(".gz") for path in matches})
@@ -59,28 +59,28 @@ def mimic_tables(root: str, tables: str) -> dict[str, Path]:
                 "or set cohort.tables to another folder"
             )
         if matches:
-            found.setdefault(kind, matches[0])
-    if tables and not any(path.parent == folders[0] for path in found.values()):
+            path_by_kind.setdefault(kind, matches[0])
+    if tables and not any(path.parent == folders[0] for path in path_by_kind.values()):
         names = ", ".join(f"*-{kind}.csv" for kind in TABLE_COLUMNS)
         raise UserError(
             f"cohort.tables: {folders[0]} holds none of {names}: correct the path, or leave the key out to do without"
         )
-    return found
+    return path_by_kind
 
 
 def chexstruct_tables(folder: str, names: list[str]) -> dict[str, Path]:
     """Return the named CheXStruct tables, anywhere under ``folder``. Raises UserError for a missing one."""
     root = existing_folder("cohort.chexstruct", folder)
     files = {path.stem: path for path in sorted(root.rglob("*.csv"))}
-    found = {}
+    path_by_name = {}
     for name in names:
         path = next((files[stem] for stem in CHEXSTRUCT_NAMES.get(name, (name,)) if stem in files), None)
         if path is None:
             raise UserError(
                 f"cohort.chexstruct: {root} holds no {name}.csv: add it or take {name} out of cohort.chexstruct_tables"
             )
-        found[name] = path
-    return found
+        path_by_name[name] = path
+    return path_by_name
 
 
 def _check_mimic(options) -> None:

@@ -30,5 +30,5 @@ IMAGES: Columns = IDS | {
 
 def images(table: pl.DataFrame) -> Columns:
     """Return the columns of the table of images: :data:`IMAGES`, then those that are the manifest's own."""
-    own = {name: kind for name, kind in table.schema.items() if name not in IMAGES}
-    return IMAGES | {name: Column(kind, "Column of the manifest.") for name, kind in own.items()}
+    manifest_schema = {name: kind for name, kind in table.schema.items() if name not in IMAGES}
+    return IMAGES | {name: Column(kind, "Column of the manifest.") for name, kind in manifest_schema.items()}

@@ -79,13 +79,13 @@ class Header:
 
 
 def _acquired(dataset: Dataset) -> str | None:
-    whole = text_of(dataset, "AcquisitionDateTime")
+    timestamp = text_of(dataset, "AcquisitionDateTime")
     for date, time in _TIMES:
-        if re.match(r"\d{8}", whole):
+        if re.match(r"\d{8}", timestamp):
             break
-        whole = text_of(dataset, date) + text_of(dataset, time)
-    found = re.match(r"\d{8}(\d{2,6}(\.\d{1,6})?)?", whole)
-    return found.group() if found else None
+        timestamp = text_of(dataset, date) + text_of(dataset, time)
+    match = re.match(r"\d{8}(\d{2,6}(\.\d{1,6})?)?", timestamp)
+    return match.group() if match else None
 
 
 def _dicom_header(path: str, magic: bool) -> Header:
@@ -139,8 +139,8 @@ def not_understood(dataset: Dataset) -> str:
     """Return a detail for a header whose fields do not reveal the view. It quotes codes, never descriptions."""
     codes = [f"{name} is {_shown(text)}" for name in CODE_FIELDS if (text := text_of(dataset, name))]
     texts = [name for name in (*TEXT_FIELDS, "PatientOrientation") if text_of(dataset, name)]
-    said = [*codes, *([f"{', '.join(texts)}"] if texts else [])]
-    return f"not understood: {'; '.join(said)}" if said else "ViewPosition is empty, as are the fields beside it"
+    clauses = [*codes, *([f"{', '.join(texts)}"] if texts else [])]
+    return f"not understood: {'; '.join(clauses)}" if clauses else "ViewPosition is empty, as are the fields beside it"
 
 
 def read_turn(path: str) -> Turn:

@@ -206,10 +206,10 @@ def run(
     with ThreadPoolExecutor(WAITING * max(1, threads)) as pool:
         rows, states = _collect(options, pool)
     _refuse_wrong_paths(rows, options.source)
-    named = [row for row in rows if row.reason != "bad_row"]
+    identified_rows = [row for row in rows if row.reason != "bad_row"]
     accepted = [row for row in rows if row.reason is None]
-    given = ((row.subject_id, row.split) for row in named)
-    splits = subject_splits(given, options.split_shares, options.seed, usable_subjects(accepted))
+    table_splits = ((row.subject_id, row.split) for row in identified_rows)
+    splits = subject_splits(table_splits, options.split_shares, options.seed, usable_subjects(accepted))
     names = shard_names(options.shards)
     shard = {subject: names[shard_of(subject, options.shards)] for subject in splits}
 

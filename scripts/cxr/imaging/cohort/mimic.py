@@ -59,15 +59,15 @@ def _folders(folder: str, pattern: str) -> list[str]:
 
 
 def _images_of(patient: str, base: str) -> list[tuple[str, str, str, str]]:
-    found = []
+    image_rows = []
     for study in _folders(patient, r"s\d+"):
         if os.path.isdir(study):
             ids = (os.path.basename(patient)[1:], os.path.basename(study)[1:])
             for name in sorted(listing(study)):
                 stem, ending = os.path.splitext(name)
                 if ending.lower() in IMAGE_ENDINGS and not name.startswith("."):
-                    found.append((*ids, stem, os.path.relpath(os.path.join(study, name), base)))
-    return found
+                    image_rows.append((*ids, stem, os.path.relpath(os.path.join(study, name), base)))
+    return image_rows
 
 
 def walk(base: str, pool: Executor) -> Iterable[tuple[str, str, str, str]]:
@@ -89,10 +89,10 @@ def acquired_at(date: str, time: str) -> str | None:
     """Return ``YYYYMMDDHHMMSS.ffffff`` from the table's date and time (a number, so without leading zeros)."""
     if not re.fullmatch(r"\d{8}", date):
         return None
-    whole, _, fraction = time.partition(".")
-    if not re.fullmatch(r"\d{1,6}", whole):
+    clock, _, fraction = time.partition(".")
+    if not re.fullmatch(r"\d{1,6}", clock):
         return date
-    return f"{date}{whole:0>6}.{fraction[:6]:0<6}"
+    return f"{date}{clock:0>6}.{fraction[:6]:0<6}"
 
 
 def _views(metadata: pl.DataFrame) -> pl.DataFrame:
@@ -101,18 +101,18 @@ def _views(metadata: pl.DataFrame) -> pl.DataFrame:
     if not columns:
         return metadata.with_columns(view=pl.lit(""))
     kinds = metadata.select(columns).unique()
-    told = [
+    views = [
         first_view((METADATA_VIEWS[column], cell.upper()) for column, cell in zip(columns, cells, strict=True))[0] or ""
         for cells in kinds.iter_rows()
     ]
-    return metadata.join(kinds.with_columns(view=pl.Series(told, dtype=pl.String)), on=columns, how="left")
+    return metadata.join(kinds.with_columns(view=pl.Series(views, dtype=pl.String)), on=columns, how="left")
 
 
-def _with_tables(listed: pl.DataFrame, given: dict[str, pl.DataFrame]) -> pl.DataFrame:
+def _with_tables(listed: pl.DataFrame, table_by_kind: dict[str, pl.DataFrame]) -> pl.DataFrame:
     """Return the listed images with the columns view, Rows, Columns, StudyDate, StudyTime and split, "" if unknown."""
     for kind, columns in (("metadata", ("view", *_SIZE_AND_TIME)), ("split", ("split",))):
-        if kind in given:
-            table = _views(given[kind]) if kind == "metadata" else given[kind]
+        if kind in table_by_kind:
+            table = _views(table_by_kind[kind]) if kind == "metadata" else table_by_kind[kind]
             table = table.select("dicom_id", *(name for name in columns if name in table.columns))
             table = table.unique("dicom_id", keep="last")
             listed = listed.join(table, on="dicom_id", how="left", maintain_order="left")
@@ -177,16 +177,16 @@ def read_mimic(root: str, tables: str, pool: Executor, *, check_files: bool = Tr
     Raises UserError if a table cannot be used.
     """
     base = str(mimic_base(root))
-    given = {kind: _table(path, kind) for kind, path in mimic_tables(root, tables).items()}
-    if "record-list" in given:
-        listed = given["record-list"].select(_LISTED)
+    table_by_kind = {kind: _table(path, kind) for kind, path in mimic_tables(root, tables).items()}
+    if "record-list" in table_by_kind:
+        listed = table_by_kind["record-list"].select(_LISTED)
     else:
         listed = pl.DataFrame(list(walk(base, pool)), schema=dict.fromkeys(_LISTED, pl.String), orient="row")
     if listed.is_empty():
         raise UserError(
             f"cohort.root: no image below {base}/files: set it to the folder that holds files/p10/p10000032/…"
         )
-    rows = [_row(base, cells) for cells in _with_tables(listed, given).iter_rows(named=True)]
+    rows = [_row(base, cells) for cells in _with_tables(listed, table_by_kind).iter_rows(named=True)]
     if check_files:
         look_for_files(rows, pool)
     return rows

@@ -44,24 +44,24 @@ def read_report(path: str | Path) -> Report:
         if broken(error):
             raise
         return Report(fallback, fault=f"the XML cannot be read ({error.strerror})")
-    told = root.find("uId")
-    if root.tag != "eCitation" or told is None or not told.get("id"):
+    id_element = root.find("uId")
+    if root.tag != "eCitation" or id_element is None or not id_element.get("id"):
         return Report(fallback, fault="the XML is no report of this collection (no eCitation with uId)")
     texts: dict[str, str] = defaultdict(str)
     for part in root.iter("AbstractText"):
         texts[(part.get("Label") or "").upper()] += "".join(part.itertext())
     images = tuple((image.get("id") or "", image.findtext("caption") or "") for image in root.iter("parentImage"))
-    return Report(told.get("id") or "", texts["FINDINGS"].strip(), texts["IMPRESSION"].strip(), images)
+    return Report(id_element.get("id") or "", texts["FINDINGS"].strip(), texts["IMPRESSION"].strip(), images)
 
 
 def _files(root: str) -> dict[str, tuple[Name, str]]:
     """Return {key: (name, path)} of the image files; of several files of one image, the best one."""
-    found: dict[str, tuple[Name, str]] = {}
+    file_by_key: dict[str, tuple[Name, str]] = {}
     for name, path in image_files(root):
-        known = found.get(name.key)
-        if known is None or ENDINGS.index(name.ending) < ENDINGS.index(known[0].ending):
-            found[name.key] = (name, os.path.normpath(path))
-    return found
+        previous = file_by_key.get(name.key)
+        if previous is None or ENDINGS.index(name.ending) < ENDINGS.index(previous[0].ending):
+            file_by_key[name.key] = (name, os.path.normpath(path))
+    return file_by_key
 
 
 def _rows_of(report: Report, files: dict[str, tuple[Name, str]], of_report: dict[str, list[str]]) -> Iterator[Row]:
@@ -82,8 +82,8 @@ def _rows_of(report: Report, files: dict[str, tuple[Name, str]], of_report: dict
 
 def _unnamed(files: dict[str, tuple[Name, str]], rows: Iterable[Row]) -> Iterator[Row]:
     """Yield a row for each image file that no report names."""
-    named = {name.key for name in (parse_name(row.image_id) for row in rows) if name}
-    for key in sorted(files.keys() - named):
+    reported_keys = {name.key for name in (parse_name(row.image_id) for row in rows) if name}
+    for key in sorted(files.keys() - reported_keys):
         name, path = files[key]
         row = Row(f"CXR{key}", f"CXR{name.report}", f"CXR{name.report}", path)
         row.exclude("bad_row", "no report of the collection names this image")

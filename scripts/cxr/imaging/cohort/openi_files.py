@@ -34,8 +34,8 @@ class Name:
 
 def parse_name(name: str) -> Name | None:
     """Read an image's name or id (``CXR1_1_IM-0001-3001``, ``1_IM-0001-3001.dcm.png``), None for another name."""
-    found = _NAME.fullmatch(name)
-    return Name(found[1].upper(), found[2], os.path.splitext(f"x{found[3]}")[1].lower()) if found else None
+    match = _NAME.fullmatch(name)
+    return Name(match[1].upper(), match[2], os.path.splitext(f"x{match[3]}")[1].lower()) if match else None
 
 
 def reports_folder(root: str) -> Path:
@@ -65,21 +65,21 @@ def view_tables(root: str, tables: str) -> dict[str, Path]:
     The two tables of torchxrayvision count only together. Raises UserError for a folder without any table.
     """
     folders = ([existing_folder("cohort.tables", tables)] if tables else []) + [existing_folder("cohort.root", root)]
-    found: dict[str, Path] = {}
+    path_by_kind: dict[str, Path] = {}
     for folder in folders:
         for kind in TABLE_COLUMNS:
             paths = [folder / f"{kind}.csv{ending}" for ending in ("", ".gz")]
             path = next((path for path in paths if path.is_file()), None)
             if path is not None:
-                found.setdefault(kind, path)
-    if not {HEADERS, CLUSTERS} <= found.keys():
-        found = {kind: path for kind, path in found.items() if kind == PROJECTIONS}
-    if tables and not any(path.parent == folders[0] for path in found.values()):
+                path_by_kind.setdefault(kind, path)
+    if not {HEADERS, CLUSTERS} <= path_by_kind.keys():
+        path_by_kind = {kind: path for kind, path in path_by_kind.items() if kind == PROJECTIONS}
+    if tables and not any(path.parent == folders[0] for path in path_by_kind.values()):
         raise UserError(
             f"cohort.tables: {tables!r} holds neither {PROJECTIONS}.csv nor {HEADERS}.csv.gz with {CLUSTERS}.csv.gz: "
             "correct the path, or leave the key out to have them looked for in cohort.root"
         )
-    return found
+    return path_by_kind
 
 
 def check_openi(options) -> None:

@@ -47,11 +47,11 @@ def _header_view(position: str, orientation: str) -> str:
 
 def read_tables(paths: dict[str, Path]) -> Tables:
     """Read the available tables (:func:`cxr.imaging.cohort.openi_files.view_tables`). Raises UserError."""
-    told = {kind: _cells(path, kind) for kind, path in paths.items()}
+    rows_by_kind = {kind: _cells(path, kind) for kind, path in paths.items()}
     return Tables(
-        projections={key: projection.lower() for key, projection in told.get(PROJECTIONS, ())},
-        headers={key: _header_view(*cells) for key, *cells in told.get(HEADERS, ())},
-        seen={key: SEEN_VIEWS.get(view, "") for key, view in told.get(CLUSTERS, ())},
+        projections={key: projection.lower() for key, projection in rows_by_kind.get(PROJECTIONS, ())},
+        headers={key: _header_view(*cells) for key, *cells in rows_by_kind.get(HEADERS, ())},
+        seen={key: SEEN_VIEWS.get(view, "") for key, view in rows_by_kind.get(CLUSTERS, ())},
     )
 
 
@@ -62,16 +62,18 @@ def _study_views(keys: Sequence[str], tables: Tables) -> dict[str, str]:
     none frontal, the frontal image is the only one that is not lateral, or else those that a header calls PA or AP. In
     a study with a frontal image, the remaining images are UNSETTLED.
     """
-    told = {key: tables.headers.get(key) or "" for key in keys}
-    views = {key: OTHER if told[key] == OTHER else tables.seen.get(key) or "" for key in keys}
-    rest = [key for key in keys if not views[key]]
+    header_views = {key: tables.headers.get(key) or "" for key in keys}
+    views = {key: OTHER if header_views[key] == OTHER else tables.seen.get(key) or "" for key in keys}
+    unclassified_keys = [key for key in keys if not views[key]]
     if "PA" not in views.values():
-        known = [key for key in rest if key in tables.headers or key in tables.seen]
-        frontal = known if len(known) == 1 else [key for key in known if told[key] in ("PA", "AP")]
+        listed_keys = [key for key in unclassified_keys if key in tables.headers or key in tables.seen]
+        frontal = (
+            listed_keys if len(listed_keys) == 1 else [key for key in listed_keys if header_views[key] in ("PA", "AP")]
+        )
         views |= dict.fromkeys(frontal, "PA")
     if "PA" in views.values():
-        views |= {key: UNSETTLED for key in rest if not views[key]}
-    return {key: "AP" if view == "PA" and told[key] == "AP" else view for key, view in views.items()}
+        views |= {key: UNSETTLED for key in unclassified_keys if not views[key]}
+    return {key: "AP" if view == "PA" and header_views[key] == "AP" else view for key, view in views.items()}
 
 
 def _projected(projection: str, caption: str, header: str) -> str:

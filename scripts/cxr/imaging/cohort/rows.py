@@ -56,8 +56,8 @@ def unusable(identifier: str) -> str:
         return "is empty"
     if (length := len(identifier.encode())) > LONGEST_ID:
         return f"has {length} bytes, at most {LONGEST_ID} are allowed"
-    if found := _UNUSABLE.search(identifier):
-        return f"holds {found.group()!r}" if found.group() in "/\\" else "holds a control character or a line break"
+    if match := _UNUSABLE.search(identifier):
+        return f"holds {match.group()!r}" if match.group() in "/\\" else "holds a control character or a line break"
     return "is not a name" if identifier in (".", "..") else ""
 
 
@@ -70,24 +70,24 @@ def settle_ids(rows: list[Row], shared_images: str) -> None:
     an image, the choice of the one that stays does not depend on their order. An excluded row that cannot keep its
     ``image_id`` gets one from its line or number (from 1), so that each row is counted.
     """
-    whole = []
+    usable_rows = []
     for number, row in enumerate(rows, 1):
         wrong = [f"{name} {why}" for name in IDS if (why := unusable(getattr(row, name)))]
         if wrong:
             row.exclude("bad_row", ", ".join(wrong))
             row.image_id = row.image_id if not unusable(row.image_id) else f"row-{row.line or number}"
         else:
-            whole.append(row)
+            usable_rows.append(row)
     for thing, name, owner in (
         ("study_id", "study_id", "subject_id"),
         ("report file", "report_path", "subject_id"),
     ):
-        _exclude_shared(whole, thing, name, owner)
+        _exclude_shared(usable_rows, thing, name, owner)
     if shared_images == "exclude":
-        _exclude_shared(whole, "image file", "path", "subject_id")
-        _exclude_shared(whole, "image file", "path", "study_id")
+        _exclude_shared(usable_rows, "image file", "path", "subject_id")
+        _exclude_shared(usable_rows, "image file", "path", "study_id")
     else:
-        _warn_of_shared_images(whole)
+        _warn_of_shared_images(usable_rows)
     _settle_copies(rows)
     for row in rows:
         if row.line and row.reason in ("bad_row", "duplicate_image"):
@@ -118,14 +118,14 @@ def _warn_of_shared_images(rows: list[Row]) -> None:
     for row in rows:
         if row.reason is None:
             studies[row.path].add(row.study_id)
-    shared = {path for path, named in studies.items() if len(named) > 1}
+    shared = {path for path, study_ids in studies.items() if len(study_ids) > 1}
     if shared:
-        told = _lines([row for row in rows if row.path in shared and row.reason is None])
+        line_clause = _lines([row for row in rows if row.path in shared and row.reason is None])
         log.warning(
             "%s given to several studies%s, so that several reports describe one image: correct the "
             "paths, or exclude such rows with cohort.shared_images: exclude",
             counted(len(shared), "image file is", "image files are"),
-            told,
+            line_clause,
         )
 
 

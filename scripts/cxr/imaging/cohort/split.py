@@ -38,7 +38,7 @@ def hashed_split(subject_id: str, shares: Sequence[float], seed: int) -> str:
 
 
 def subject_splits(
-    given: Iterable[tuple[str, str]], shares: Sequence[float], seed: int, usable: Collection[str] | None = None
+    table_splits: Iterable[tuple[str, str]], shares: Sequence[float], seed: int, usable: Collection[str] | None = None
 ) -> dict[str, str]:
     """Return the split of every subject from (subject_id, the table's split or "") pairs, in any order.
 
@@ -48,7 +48,7 @@ def subject_splits(
     Raises UserError if a subject has two splits.
     """
     by_table: dict[str, set[str]] = defaultdict(set)
-    for subject_id, split in given:
+    for subject_id, split in table_splits:
         by_table[subject_id].update({split} - {""})
     torn = sum(len(splits) > 1 for splits in by_table.values())
     if torn:

@@ -58,22 +58,22 @@ def _named(text: str, codes: bool) -> set[str]:
     for pattern, view in _SPELLED_OUT:
         text = pattern.sub(view, text)
     words = set(re.findall(r"[A-Z]+", text))
-    other = any(_OTHER_WORDS.match(word) for word in words) or bool(codes and words & _OTHER_CODES)
-    return (words & _FRONTAL) | ({OTHER} if other else set())
+    is_other = any(_OTHER_WORDS.match(word) for word in words) or bool(codes and words & _OTHER_CODES)
+    return (words & _FRONTAL) | ({OTHER} if is_other else set())
 
 
 def view_of_code(text: str) -> str | None:
     """Return PA, AP or OTHER for a field meant for the view ("AP LLD" is OTHER: decubitus), None for no view."""
-    named = _named(text.upper(), codes=True)
-    if OTHER in named:
+    views = _named(text.upper(), codes=True)
+    if OTHER in views:
         return OTHER
-    return named.pop() if len(named) == 1 else None
+    return views.pop() if len(views) == 1 else None
 
 
 def view_of_text(text: str) -> str | None:
     """Return the view that a description names; None if it names none or several ("CHEST PA AND LAT")."""
-    named = _named(text.upper(), codes=False)
-    return named.pop() if len(named) == 1 else None
+    views = _named(text.upper(), codes=False)
+    return views.pop() if len(views) == 1 else None
 
 
 def view_of_orientation(text: str) -> str | None:

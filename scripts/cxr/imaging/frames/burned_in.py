@@ -74,8 +74,8 @@ def clean_image(grey: np.ndarray, mode: str) -> tuple[np.ndarray, int]:
             return grey, number
         grey = grey.copy()
         for piece in pieces:
-            left, top, right, bottom = piece.box
-            grey[top:bottom, left:right] = 0
+            x1, y1, x2, y2 = piece.box
+            grey[y1:y2, x1:x2] = 0
         pieces = private_text(grey)
         number += len(pieces)
     if pieces:
@@ -113,21 +113,21 @@ def find_text(grey: np.ndarray) -> list[Piece]:
     if scale < 1:
         size = max(1, round(width * scale)), max(1, round(height * scale))
         small = cv2.resize(colour, size, interpolation=cv2.INTER_AREA)
-    found = []
+    pieces = []
     for corners in detect(small):
         corners = corners / np.array([small.shape[1] / width, small.shape[0] / height])
         text, score = max(map(read, _views(colour, corners)), key=lambda result: result[1])
-        found.append(Piece(_box(corners, height, width), text, score))
-    return found
+        pieces.append(Piece(_box(corners, height, width), text, score))
+    return pieces
 
 
 def _box(corners: np.ndarray, height: int, width: int) -> tuple[int, int, int, int]:
     """Return the box around the corners (4, 2) and a margin, inside the image."""
     low, high = corners.min(axis=0), corners.max(axis=0)
     margin = max(2.0, _MARGIN * float(min(high - low)))
-    left, top = np.maximum(np.floor(low - margin), 0).astype(int)
-    right, bottom = np.minimum(np.ceil(high + margin), (width, height)).astype(int)
-    return int(left), int(top), int(right), int(bottom)
+    x1, y1 = np.maximum(np.floor(low - margin), 0).astype(int)
+    x2, y2 = np.minimum(np.ceil(high + margin), (width, height)).astype(int)
+    return int(x1), int(y1), int(x2), int(y2)
 
 
 def _views(colour: np.ndarray, corners: np.ndarray) -> Iterator[np.ndarray]:

@@ -33,20 +33,20 @@ class Decoded:
         return to_frame(upright, affine, size), from_upright(affine, self.turn, upright.shape)
 
 
-def read_image(path: str, how: Mapping) -> Decoded:
+def read_image(path: str, options: Mapping) -> Decoded:
     """Decode a DICOM, PNG or JPEG file; text that is burned in is blacked out.
 
-    ``how``: the settings max_pixels, window, percentiles and burned_in of the frames stage. Raises :class:`Rejected`
+    ``options``: the settings max_pixels, window, percentiles and burned_in of the frames stage. Raises :class:`Rejected`
     for a file that cannot be decoded, OSError if the machine cannot read it.
     """
-    picture = decode(path, how["max_pixels"])
-    grey, pieces = clean_image(to_grey(picture, how["window"], how["percentiles"]), how["burned_in"])
+    picture = decode(path, options["max_pixels"])
+    grey, pieces = clean_image(to_grey(picture, options["window"], options["percentiles"]), options["burned_in"])
     return Decoded(grey, picture.turn, (*picture.notes, *note_of(pieces)))
 
 
-def grey_of(path: str, how: Mapping) -> np.ndarray:
+def grey_of(path: str, options: Mapping) -> np.ndarray:
     """Return the original pixels of a file, :attr:`Decoded.grey`. Raises as :func:`read_image` does."""
-    return read_image(path, how).grey
+    return read_image(path, options).grey
 
 
 def of_its_frame(original: np.ndarray, image_id: str, shape: tuple[int, int]) -> np.ndarray:

@@ -37,15 +37,15 @@ class Worker:
         )
         try:
             self._send(process, self._options)
-            said = pickle.load(process.stdout)
+            startup_message = pickle.load(process.stdout)
         except (EOFError, OSError) as error:
             process.kill()
             process.wait()
             raise Broken("frames: the decoder process does not start; its message is above") from error
-        if said != "ready":
+        if startup_message != "ready":
             process.kill()
             process.wait()
-            raise Broken(f"frames: {said}: run with the environment envs/frames.yaml, or install it")
+            raise Broken(f"frames: {startup_message}: run with the environment envs/frames.yaml, or install it")
         return process
 
     @staticmethod
@@ -91,8 +91,8 @@ class Workers:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for each in self._all:
-            each.close()
+        for started_worker in self._all:
+            started_worker.close()
 
     def ask(self, path: str) -> tuple:
         """Return ``("frame", …)`` or ``(how, reason, detail)`` for one file (see ``worker.prepare``).

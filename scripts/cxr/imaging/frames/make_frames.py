@@ -105,7 +105,7 @@ def first_decodable(group: list[Candidate], ask: Callable[[Candidate], tuple]) -
     for place, candidate in enumerate(group):
         answer = ask(candidate)
         if answer[0] == "frame":
-            excluded += [(other, "rejected", "not_selected", "") for other in group[place + 1 :]]
+            excluded += [(later_candidate, "rejected", "not_selected", "") for later_candidate in group[place + 1 :]]
             return excluded, (candidate, *answer[1:])
         excluded.append((candidate, *answer))
     return excluded, None
@@ -140,7 +140,7 @@ def run_shard(
     """
     groups = studies(cohort, options.per_study)
     ledger = Ledger("frames")
-    gone: Counter[str] = Counter()
+    count_by_reason: Counter[str] = Counter()
     failures = Failures("frames", sum(map(len, groups)), Tolerance.of(compute))
     narrow, corrections = 0, []
     spool = Spool(Path(output).parent, options.size)
@@ -153,20 +153,20 @@ def run_shard(
 
     with Workers(asdict(options), options.timeout_s) as workers, ThreadPoolExecutor(max(1, threads)) as pool:
         results = ahead(pool, lambda group: first_decodable(group, ask), groups, 4 * max(1, threads))
-        for failed, chosen in progress(results, len(groups), "frames"):
-            for candidate, how, reason, detail in failed:
-                failures.note(detail) if how == "failed" else failures.passed()
+        for unused_candidates, decoded in progress(results, len(groups), "frames"):
+            for candidate, outcome, reason, detail in unused_candidates:
+                failures.note(detail) if outcome == "failed" else failures.passed()
                 ledger.exclude(candidate.image_id, candidate.study_id, reason, detail)
-                gone[reason] += 1
-            if chosen is not None:
+                count_by_reason[reason] += 1
+            if decoded is not None:
                 failures.passed()
-                candidate, frame, affine, shape, squeezed, notes = chosen
+                candidate, frame, affine, shape, squeezed, notes = decoded
                 ledger.accept(candidate.image_id)
                 spool.put(candidate.image_id, frame, affine, shape)
                 narrow += squeezed
                 names = {"image_id": candidate.image_id, "study_id": candidate.study_id}
                 corrections += [names | {"correction": note} for note in notes]
-    _refuse_missing_disk(gone["missing_file"], sum(map(len, groups)))
+    _refuse_missing_disk(count_by_reason["missing_file"], sum(map(len, groups)))
     if narrow:
         log.warning(
             "%d of %d images: over %g of the grey range is held by under %g of the pixels (markers, metal); "

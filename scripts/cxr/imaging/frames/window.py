@@ -41,9 +41,9 @@ def to_grey(picture: Picture, method: str, percentiles: list[float]) -> np.ndarr
     if method == "voi" and picture.voi_note:
         picture.notes.append(picture.voi_note)
     if method == "voi" and picture.voi is not None:
-        shown = picture.voi(values)
-        if np.ptp(shown if valid is None else shown[valid]) > 0:
-            grey = _scaled(shown, 0.0, 1.0)
+        displayed_values = picture.voi(values)
+        if np.ptp(displayed_values if valid is None else displayed_values[valid]) > 0:
+            grey = _scaled(displayed_values, 0.0, 1.0)
     if grey is None:
         grey = _scaled(values, *_range(exposed, method, percentiles))
     if picture.inverted:
@@ -60,5 +60,5 @@ def is_narrow(grey: np.ndarray, spike_share: float, spike_range: float) -> bool:
     histogram = cv2.calcHist([grey], [0], None, [256], [0, 256]).ravel()
     counts = np.cumsum(np.concatenate([[0], histogram]), dtype=np.int64)
     span = int(255 * (1 - spike_range))
-    held = (counts[span + 1 :] - counts[: -span - 1]).max()
-    return bool(counts[-1] - held < spike_share * counts[-1])
+    max_count = (counts[span + 1 :] - counts[: -span - 1]).max()
+    return bool(counts[-1] - max_count < spike_share * counts[-1])

@@ -79,8 +79,12 @@ def main() -> None:
         except OSError as error:
             answer = ("machine", error.errno, error.strerror) if error.errno in MACHINE_ERRORS else _undecodable(error)
         except Exception as error:
-            what = broken(error)
-            answer = ("broken", f"{what} is broken, not an image ({describe(error)})") if what else _undecodable(error)
+            broken_component = broken(error)
+            answer = (
+                ("broken", f"{broken_component} is broken, not an image ({describe(error)})")
+                if broken_component
+                else _undecodable(error)
+            )
         pickle.dump(answer, answers, protocol=pickle.HIGHEST_PROTOCOL)
         answers.flush()
 

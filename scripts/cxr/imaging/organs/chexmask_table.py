@@ -26,16 +26,16 @@ def split(*, table: str, cohort: list[str], output: list[str]) -> None:
     with ExitStack() as stack:
         parts = [stack.enter_context(atomic(path)) for path in output]
         waiting: list[list[list[str | None]]] = [[COLUMNS] for _ in parts]
-        held = found = 0
+        num_buffered = num_rows = 0
         for row in rows_of(KEY, table, list(shard_of)):
             waiting[shard_of[row[IDS]]].append(list(row.values()))
-            found += 1
-            held += sum(len(value or "") for value in row.values())
-            if held > HELD:
+            num_rows += 1
+            num_buffered += sum(len(value or "") for value in row.values())
+            if num_buffered > HELD:
                 _write(parts, waiting)
-                held = 0
+                num_buffered = 0
         _write(parts, waiting)
-    log.info("chexmask: the table has %d rows of the cohort's %d images", found, len(shard_of))
+    log.info("chexmask: the table has %d rows of the cohort's %d images", num_rows, len(shard_of))
 
 
 def _write(parts: list[Path], waiting: list[list[list[str | None]]]) -> None:

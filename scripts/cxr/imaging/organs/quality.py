@@ -55,13 +55,13 @@ def posture(
     if options.max_mirrored >= 1 and options.min_upright <= 0:
         return None
     x1, y1, x2, y2 = (round(edge) for edge in content_rectangle(to_original, original_shape, image.shape[0]))
-    found = upright.probabilities(image[y1 : max(y2, y1 + 1), x1 : max(x2, x1 + 1)])
+    version_probabilities = upright.probabilities(image[y1 : max(y2, y1 + 1), x1 : max(x2, x1 + 1)])
     # the frames stage has turned it already, once: the header may be wrong
     after = "" if turn_of(to_original) == UPRIGHT else ", after it was turned as its PatientOrientation says"
-    if found[1] > options.max_mirrored:
-        return "heart_on_right", f"the image looks mirrored, probability {found[1]:.3f}{after}"
-    if found[:2].sum() < options.min_upright:
-        return "not_a_radiograph", upright.described(found) + after
+    if version_probabilities[1] > options.max_mirrored:
+        return "heart_on_right", f"the image looks mirrored, probability {version_probabilities[1]:.3f}{after}"
+    if version_probabilities[:2].sum() < options.min_upright:
+        return "not_a_radiograph", upright.described(version_probabilities) + after
     return None
 
 

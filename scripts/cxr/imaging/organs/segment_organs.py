@@ -38,8 +38,8 @@ def run_shard(
         image, _, to_original, shape = row
         if isinstance(masks, NoOrgans):
             return None, ("no_lungs", str(masks))
-        named = dict(zip(engine.labels, masks, strict=True))
-        return masks, fault(image, named, to_original, shape, options)
+        mask_by_label = dict(zip(engine.labels, masks, strict=True))
+        return masks, fault(image, mask_by_label, to_original, shape, options)
 
     def work(*row):
         image, _, to_original, shape = row
@@ -52,9 +52,11 @@ def run_shard(
 
     def work_batch(rows: list[tuple]):
         wrong = [posture(image, to_original, shape, options) for image, _, to_original, shape in rows]
-        asked = [row for row, fault in zip(rows, wrong, strict=True) if not fault]
-        found = iter(engine.segment_batch(asked) if asked else ())
-        return [(None, fault) if fault else checked(row, next(found)) for row, fault in zip(rows, wrong, strict=True)]
+        upright_rows = [row for row, fault in zip(rows, wrong, strict=True) if not fault]
+        batch_masks = iter(engine.segment_batch(upright_rows) if upright_rows else ())
+        return [
+            (None, fault) if fault else checked(row, next(batch_masks)) for row, fault in zip(rows, wrong, strict=True)
+        ]
 
     empty = {"mask": ((len(engine.labels), FRAME_SIZE, FRAME_SIZE), bool)}
     with Shard(frames) as shard, ShardWriter(output, attrs=attrs, labels=engine.labels, empty=empty) as writer:

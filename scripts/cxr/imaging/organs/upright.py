@@ -60,11 +60,11 @@ def probabilities(picture: np.ndarray) -> np.ndarray:
     return weights / weights.sum()
 
 
-def described(found: np.ndarray) -> str:
+def described(version_probabilities: np.ndarray) -> str:
     """Return a detail from :func:`probabilities` for an image that is not displayed correctly."""
-    best = int(np.argmax(found))
-    if found[best] < SURE:
+    best = int(np.argmax(version_probabilities))
+    if version_probabilities[best] < SURE:
         return NOTHING
     inverted, turn = divmod(best, len(TURNS))
-    named = " and ".join(filter(None, (INVERTED if inverted else "", TURNS[turn])))
-    return f"the image looks {named}, probability {found[best]:.3f}"
+    description = " and ".join(filter(None, (INVERTED if inverted else "", TURNS[turn])))
+    return f"the image looks {description}, probability {version_probabilities[best]:.3f}"

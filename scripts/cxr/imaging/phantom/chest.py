@@ -243,10 +243,10 @@ def _expose(absorption: np.ndarray, view: View, rng: np.random.Generator, ap: bo
     amount = float(rng.uniform(0.006, 0.020))
     blurred += amount * np.exp(0.5 * (blurred - 0.9)) * (0.6 * grain + 0.8 * cv2.GaussianBlur(grain, (0, 0), 0.8))
     contrast, centre = float(rng.uniform(2.4, 3.6)), float(rng.uniform(0.52, 0.86))
-    shown = 1.0 / (1.0 + np.exp(-contrast * (blurred - centre)))
+    displayed_image = 1.0 / (1.0 + np.exp(-contrast * (blurred - centre)))
     low = 1.0 / (1.0 + np.exp(contrast * (centre + 0.02)))
-    high = float(np.quantile(shown[::4, ::4], 0.995))
-    return np.clip((shown - low) / max(high - low, 0.2) * float(rng.uniform(0.85, 0.98)), 0.0, 1.0)
+    high = float(np.quantile(displayed_image[::4, ::4], 0.995))
+    return np.clip((displayed_image - low) / max(high - low, 0.2) * float(rng.uniform(0.85, 0.98)), 0.0, 1.0)
 
 
 def sample(

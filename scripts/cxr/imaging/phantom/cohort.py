@@ -34,13 +34,16 @@ class Picture:
 
     def truth(self, plan: StudyPlan) -> np.ndarray:
         """Return the truth in the canonical frame, bool (24, 512, 512) in the order of ``TRUTH_LABELS``."""
-        found = {name: np.zeros(self.image.shape, bool) for name in TRUTH_LABELS} | self.chest.masks
+        mask_by_label = {name: np.zeros(self.image.shape, bool) for name in TRUTH_LABELS} | self.chest.masks
         for lesion, mask in zip(plan.painted, self.painted, strict=True):
             if lesion in LESIONS:
-                found[lesion] = found[lesion] | mask
+                mask_by_label[lesion] = mask_by_label[lesion] | mask
         affine = fit_affine(self.image.shape, FRAME_SIZE, "pad")
         return np.stack(
-            [to_frame(found[name].astype(np.uint8), affine, FRAME_SIZE, nearest=True) > 0 for name in TRUTH_LABELS]
+            [
+                to_frame(mask_by_label[name].astype(np.uint8), affine, FRAME_SIZE, nearest=True) > 0
+                for name in TRUTH_LABELS
+            ]
         )
 
 

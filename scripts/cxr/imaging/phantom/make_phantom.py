@@ -104,13 +104,13 @@ def _write_report(folder: Path, plan: StudyPlan, seed: int) -> tuple[str, Report
 def _truth(plan: StudyPlan, report: Report, pictures: dict[str, Picture | None]) -> dict:
     """Return one line of the truth: the study's lesions and the report's statements."""
     first = next((picture for picture in pictures.values() if picture is not None), None)
-    said = [] if plan.report else report.findings
+    reported_findings = [] if plan.report else report.findings
     findings = []
-    for number, row in enumerate(said):
+    for number, row in enumerate(reported_findings):
         areas = [] if first is None else [int(p.painted[number].sum()) for p in pictures.values() if p is not None]
         painted = bool(areas) and min(areas) > 0
         findings.append({"finding": number, **row, "painted": painted, "painted_as": plan.painted[number]})
-    shown = [] if first is None else [plan.painted[i] for i, mask in enumerate(first.painted) if mask.any()]
+    visible_lesions = [] if first is None else [plan.painted[i] for i, mask in enumerate(first.painted) if mask.any()]
     return {
         "study_id": plan.study_id,
         "subject_id": plan.subject_id,
@@ -120,7 +120,7 @@ def _truth(plan: StudyPlan, report: Report, pictures: dict[str, Picture | None])
         "strength": plan.strength,
         "findings": findings,
         "negatives": [] if plan.report else report.negatives,
-        "shown": [lesion for lesion in LESIONS if lesion in shown],
+        "shown": [lesion for lesion in LESIONS if lesion in visible_lesions],
         "unsaid": [{"target": f.target, "place": f.place, "labels": list(f.labels)} for f in plan.unsaid],
         "images": [
             {

@@ -123,8 +123,8 @@ class StudyPlan:
     @property
     def painted(self) -> tuple[str, ...]:
         """The painted lesion of each finding, then the unreported lesions."""
-        said = [finding.target for finding in (*self.findings, *self.unsaid)]
-        return tuple(dict(self.misread).get(number, target) for number, target in enumerate(said))
+        targets = [finding.target for finding in (*self.findings, *self.unsaid)]
+        return tuple(dict(self.misread).get(number, target) for number, target in enumerate(targets))
 
 
 def generator(seed: int, *parts: object) -> np.random.Generator:
@@ -140,18 +140,18 @@ def split_subjects(subjects: list[str]) -> dict[str, str]:
 
 
 def _findings(number: int, rng: np.random.Generator) -> tuple[Finding, ...]:
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for name, places in RECIPES[number % len(RECIPES)]:
         target, _, linked = name.partition(" ")
-        free = [place for place in places if place not in {other.place for other in found}] or list(places)
+        free = [place for place in places if place not in {previous.place for previous in findings}] or list(places)
         hedge = str(rng.choice(["definite", "strong", "weak"], p=[0.72, 0.2, 0.08]))
         if linked:
             hedge = str(rng.choice(["definite", "strong", "weak"], p=[0.15, 0.65, 0.2]))
         if target not in LESIONS:
             hedge = "definite"
         hard = target in LESIONS and hedge == "definite" and not linked and rng.random() < 0.08
-        found.append(Finding(target, free[int(rng.integers(len(free)))], hedge, bool(linked), bool(hard)))
-    return tuple(found)
+        findings.append(Finding(target, free[int(rng.integers(len(free)))], hedge, bool(linked), bool(hard)))
+    return tuple(findings)
 
 
 def _misread(findings: tuple[Finding, ...], rng: np.random.Generator) -> tuple[tuple[int, str], ...]:
@@ -159,8 +159,8 @@ def _misread(findings: tuple[Finding, ...], rng: np.random.Generator) -> tuple[t
     errors = []
     for number, finding in enumerate(findings):
         if finding.target in LOOKALIKES and rng.random() < 0.2:
-            others = [lesion for lesion in LOOKALIKES if lesion != finding.target]
-            errors.append((number, str(rng.choice(others))))
+            confusable_lesions = [lesion for lesion in LOOKALIKES if lesion != finding.target]
+            errors.append((number, str(rng.choice(confusable_lesions))))
     return tuple(errors)
 
 
@@ -211,15 +211,18 @@ def make_plan(seed: int, subjects: int, studies: int) -> list[StudyPlan]:
     # Faults that exclude a study are assigned to second studies first, so that few patients are lost.
     order = sorted(generator(seed, "faults").permutation(len(owners)), key=lambda number: number < subjects)
     alone = {int(order[i]): BROKEN_ALONE[i % len(BROKEN_ALONE)] for i in range(len(owners) // 16)}
-    rest = [int(i) for i in order if int(i) not in alone]
-    mute = {rest[i]: REPORTLESS[i % len(REPORTLESS)] for i in range(len(owners) // 22)}
-    extra = {rest[-1 - i]: BROKEN_EXTRA[i % len(BROKEN_EXTRA)] for i in range(max(2, round(len(owners) * 12 / 66)))}
+    remaining_numbers = [int(i) for i in order if int(i) not in alone]
+    mute = {remaining_numbers[i]: REPORTLESS[i % len(REPORTLESS)] for i in range(len(owners) // 22)}
+    extra = {
+        remaining_numbers[-1 - i]: BROKEN_EXTRA[i % len(BROKEN_EXTRA)]
+        for i in range(max(2, round(len(owners) * 12 / 66)))
+    }
     plans: list[StudyPlan] = []
-    seen: dict[str, int] = {}
+    num_studies_by_subject: dict[str, int] = {}
     recipe = encoding = 0
     for number, subject in enumerate(owners):
-        seen[subject] = seen.get(subject, 0) + 1
-        study = f"{subject}-{seen[subject]}"
+        num_studies_by_subject[subject] = num_studies_by_subject.get(subject, 0) + 1
+        study = f"{subject}-{num_studies_by_subject[subject]}"
         rng = generator(seed, study, "plan")
         findings = _findings(recipe, rng)
         views = ["AP"] if number in alone else _frontal_views(rng)

@@ -116,8 +116,8 @@ def _join(terms: list[str], word: str) -> str:
 
 def _denials(targets: set[str], rng: np.random.Generator) -> tuple[list[str], list[str]]:
     """Return (sentences, lesion types they deny)."""
-    chosen = [lesion for lesion in deniable(targets, rng) if rng.random() < DENIED[lesion]]
-    waiting = [chosen[i] for i in rng.permutation(len(chosen))]
+    denied_lesions = [lesion for lesion in deniable(targets, rng) if rng.random() < DENIED[lesion]]
+    waiting = [denied_lesions[i] for i in rng.permutation(len(denied_lesions))]
     sentences = []
     while waiting:
         size = int(rng.integers(1, 4))
@@ -129,7 +129,7 @@ def _denials(targets: set[str], rng: np.random.Generator) -> tuple[list[str], li
         if rng.random() < 0.5:
             terms.append("pneumothorax")
         sentences.append(_sentence(_pick(rng, wording.NEGATIONS).format(list=_join(terms, "or"))))
-    return sentences, chosen
+    return sentences, denied_lesions
 
 
 def _body(findings: list[Finding], devices: int, rng: np.random.Generator) -> tuple[list[str], list[dict], list[str]]:

@@ -152,20 +152,20 @@ def _lung(sign: float, rng: np.random.Generator, volume: float, broad: float, wa
     return outline * np.array([sign, 1.0])
 
 
-def _heart(left: float, right: float, base: float, top: float, rng: np.random.Generator) -> np.ndarray:
+def _heart(left_extent: float, right_extent: float, base: float, top: float, rng: np.random.Generator) -> np.ndarray:
     apex_y = base - 0.045 + float(rng.normal(0, 0.008))
     half = [
         (-0.030, top),
-        (-right * 0.72, top + 0.07),
-        (-right, top + 0.17),
-        (-right * 0.86, base - 0.045),
-        (-right * 0.40, base - 0.004),
+        (-right_extent * 0.72, top + 0.07),
+        (-right_extent, top + 0.17),
+        (-right_extent * 0.86, base - 0.045),
+        (-right_extent * 0.40, base - 0.004),
         (0.06, base + 0.018),
-        (left * 0.72, base + 0.020),
-        (left * 0.98, apex_y + 0.022),
-        (left, apex_y - 0.015),
-        (left * 0.86, apex_y - 0.085),
-        (left * 0.55, top + 0.075),
+        (left_extent * 0.72, base + 0.020),
+        (left_extent * 0.98, apex_y + 0.022),
+        (left_extent, apex_y - 0.015),
+        (left_extent * 0.86, apex_y - 0.085),
+        (left_extent * 0.55, top + 0.075),
         (0.062, top + 0.012),
         (0.02, top - 0.012),
     ]

@@ -19,7 +19,7 @@ class Place:
 
 
 def _sided(side: str) -> dict[str, Place]:
-    other = {
+    lobes = {
         "right": {
             "upper lobe": Place(("lung upper lobe right",), ("right upper lobe", "RUL"), ("right upper lobe",)),
             "middle lobe": Place(("lung middle lobe right",), ("right middle lobe", "RML"), ("right middle lobe",)),
@@ -46,7 +46,7 @@ def _sided(side: str) -> dict[str, Place]:
             (f"{side} lung base",), (f"{side} basilar", f"{side} basal"), (f"{side} lung base", f"{side} base")
         ),
         f"{side} lung": Place((f"{side} lung",), (f"{side} lung",), (f"{side} lung",)),
-        **{f"{side} {name}": place for name, place in other.items()},
+        **{f"{side} {name}": place for name, place in lobes.items()},
     }
 
 

@@ -56,11 +56,15 @@ def rule_params(pins: dict[str, str], folder: str = "weights") -> dict[str, dict
     """
     entries = read()
     files = {artefact: _files(artefact, entry, folder) for artefact, entry in entries.items()}
-    names = {pin_name(artefact, entries[artefact], file) for artefact, found in files.items() for file in found}
+    names = {
+        pin_name(artefact, entries[artefact], file)
+        for artefact, artefact_files in files.items()
+        for file in artefact_files
+    }
     names |= {f"{artefact}/{file}" for artefact, entry in named().items() for file in entry["files"]}
     for name in pins:
-        within = name.partition("/")[0]
-        if name not in names and not entries.get(within, {}).get("folder"):
+        pin_artefact = name.partition("/")[0]
+        if name not in names and not entries.get(pin_artefact, {}).get("folder"):
             raise UserError(
                 f"weights.sha256 names {name!r}, no file of the weights: choose one of {', '.join(sorted(names))}"
             )
@@ -70,7 +74,7 @@ def rule_params(pins: dict[str, str], folder: str = "weights") -> dict[str, dict
         | {
             "artefact": artefact,
             "files": {
-                file: pins.get(pin_name(artefact, entry, file), known) for file, known in files[artefact].items()
+                file: pins.get(pin_name(artefact, entry, file), sha256) for file, sha256 in files[artefact].items()
             },
         }
         for artefact, entry in entries.items()
@@ -84,27 +88,27 @@ def models(used: Mapping[str, tuple[str, str]], pins: Mapping[str, str]) -> dict
     gives the entry's repository, or a folder of the entry's name. A second copy or revision is named with a number.
     Raises UserError for a folder that lacks a file.
     """
-    found: dict[str, dict] = {}
+    model_by_name: dict[str, dict] = {}
     for setting, (model, revision) in used.items():
-        here = Path(model).is_dir()
+        is_folder = Path(model).is_dir()
         for artefact, entry in named().items():
             pattern = re.escape(entry["setting"]).replace("<name>", "[^.]+")
-            given, own = (Path(model).name, entry["folder"]) if here else (model, entry.get("repository"))
-            if given != own or not re.fullmatch(pattern, setting):
+            model_id, entry_id = (Path(model).name, entry["folder"]) if is_folder else (model, entry.get("repository"))
+            if model_id != entry_id or not re.fullmatch(pattern, setting):
                 continue
-            files = _copied(entry, Path(model)) if here else entry["files"]
+            files = _copied(entry, Path(model)) if is_folder else entry["files"]
             options = {
-                "artefact": artefact, "source": entry["source"], "repository": None if here else model,
-                "revision": None if here else revision or None, "licence": entry["licence"],
+                "artefact": artefact, "source": entry["source"], "repository": None if is_folder else model,
+                "revision": None if is_folder else revision or None, "licence": entry["licence"],
                 "used_by": entry["setting"], "tensors": None, "values": None,
-                "files": {file: pins.get(f"{artefact}/{file}", known) for file, known in files.items()},
+                "files": {file: pins.get(f"{artefact}/{file}", sha256) for file, sha256 in files.items()},
             }  # fmt: skip
-            sources = [str(existing_file(setting, str(Path(model, file)))) for file in files] if here else []
-            made = {"sources": sources, "options": options}
-            if made not in found.values():
-                copies = sum(one["options"]["artefact"] == artefact for one in found.values())
-                found[f"{artefact}-{copies + 1}" if copies else artefact] = made
-    return found
+            sources = [str(existing_file(setting, str(Path(model, file)))) for file in files] if is_folder else []
+            model_params = {"sources": sources, "options": options}
+            if model_params not in model_by_name.values():
+                copies = sum(previous["options"]["artefact"] == artefact for previous in model_by_name.values())
+                model_by_name[f"{artefact}-{copies + 1}" if copies else artefact] = model_params
+    return model_by_name
 
 
 def placed(folder: str) -> dict[str, list[str]]:
@@ -120,8 +124,13 @@ def _files(artefact: str, entry: dict, folder: str) -> dict[str, str | None]:
     """Return {file: sha256 if known} of an artefact's files; for a checkpoint's folder, the files in it."""
     if "folder" not in entry:
         return entry["files"]
-    known = {file: sha256 for each in read().values() if "folder" in each for file, sha256 in each["files"].items()}
-    return {file: known.get(file) for file in _checkpoint(entry, Path(folder))}
+    sha256_by_file = {
+        file: sha256
+        for folder_entry in read().values()
+        if "folder" in folder_entry
+        for file, sha256 in folder_entry["files"].items()
+    }
+    return {file: sha256_by_file.get(file) for file in _checkpoint(entry, Path(folder))}
 
 
 def _checkpoint(entry: dict, folder: Path) -> list[str]:
@@ -129,19 +138,27 @@ def _checkpoint(entry: dict, folder: Path) -> list[str]:
 
     Missing files are replaced by the names of the published ones.
     """
-    own = entry["folder"]
-    words = next((each for each in (own, entry["tokenizer"]) if _there(folder / each, TOKENIZER)), entry["tokenizer"])
-    tokenizer = _there(folder / words, TOKENIZER) or [TOKENIZER[0]]
-    found = [f"{own}/config.json", *(f"{words}/{name}" for name in (*tokenizer, *_there(folder / words, BESIDE)))]
-    weights = _parts(folder / own) or [Path(file).name for file in entry["files"] if Path(file).suffix in SUFFIXES]
-    return found + [f"{own}/{name}" for name in weights]
+    model_folder = entry["folder"]
+    tokenizer_folder = next(
+        (candidate for candidate in (model_folder, entry["tokenizer"]) if _there(folder / candidate, TOKENIZER)),
+        entry["tokenizer"],
+    )
+    tokenizer = _there(folder / tokenizer_folder, TOKENIZER) or [TOKENIZER[0]]
+    files = [
+        f"{model_folder}/config.json",
+        *(f"{tokenizer_folder}/{name}" for name in (*tokenizer, *_there(folder / tokenizer_folder, BESIDE))),
+    ]
+    weights = _parts(folder / model_folder) or [
+        Path(file).name for file in entry["files"] if Path(file).suffix in SUFFIXES
+    ]
+    return files + [f"{model_folder}/{name}" for name in weights]
 
 
 def _copied(entry: dict, folder: Path) -> dict[str, str | None]:
     """Return {file: sha256 if known} of a model in a folder, whose weights may be in other parts than the published."""
     parts = _parts(folder) or [file for file in entry["files"] if Path(file).suffix in SUFFIXES]
-    others = [file for file in entry["files"] if Path(file).suffix not in SUFFIXES]
-    return {file: entry["files"].get(file) for file in (*others, *parts)}
+    other_files = [file for file in entry["files"] if Path(file).suffix not in SUFFIXES]
+    return {file: entry["files"].get(file) for file in (*other_files, *parts)}
 
 
 def _there(folder: Path, names: tuple[str, ...]) -> list[str]:
@@ -152,25 +169,25 @@ def _parts(folder: Path) -> list[str]:
     """Return the names of all parts of the weights in a folder, including missing parts; empty if there is none."""
     names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
     for pattern in PARTS:
-        for found in filter(None, (re.fullmatch(pattern, name) for name in names)):
-            if found[1] is None:
-                return [found[0]]
-            width, count, (begin, end) = len(found[1]), int(found[2]), found.span(1)
-            return [f"{found[0][:begin]}{part:0{width}d}{found[0][end:]}" for part in range(1, count + 1)]
+        for match in filter(None, (re.fullmatch(pattern, name) for name in names)):
+            if match[1] is None:
+                return [match[0]]
+            width, count, (begin, end) = len(match[1]), int(match[2]), match.span(1)
+            return [f"{match[0][:begin]}{part:0{width}d}{match[0][end:]}" for part in range(1, count + 1)]
     return []
 
 
 def needed(engine_files: dict[str, dict[str, str]]) -> list[str]:
     """Return the artefacts among ``engine_files`` ({stage: {name: path}}), sorted."""
     paths = [Path(path) for files in engine_files.values() for path in files.values()]
-    made = [path.relative_to(MADE) for path in paths if path.is_relative_to(MADE)]
-    return sorted({path.parts[0].removesuffix(".safetensors") for path in made})
+    converted_paths = [path.relative_to(MADE) for path in paths if path.is_relative_to(MADE)]
+    return sorted({path.parts[0].removesuffix(".safetensors") for path in converted_paths})
 
 
-def check_placed(artefacts: Iterable[str], folder: str, asked: Mapping[str, str] | None = None) -> None:
+def check_placed(artefacts: Iterable[str], folder: str, user_by_artefact: Mapping[str, str] | None = None) -> None:
     """Raise UserError if a file to be placed by hand is missing, unless its converted file exists.
 
-    ``asked``: {artefact: what needs it}, by default the engine in the catalogue.
+    ``user_by_artefact``: {artefact: what needs it}, by default the engine in the catalogue.
     """
     entries, paths = read(), placed(folder)
     for artefact in artefacts:
@@ -179,8 +196,8 @@ def check_placed(artefacts: Iterable[str], folder: str, asked: Mapping[str, str]
         entry = entries[artefact]
         if missing := [path for path in paths[artefact] if not Path(path).is_file()]:
             stage, _, engine = entry["used_by"].partition(".")
-            who = (asked or {}).get(artefact) or f"{stage}.engine {engine!r}"
+            user = (user_by_artefact or {}).get(artefact) or f"{stage}.engine {engine!r}"
             raise UserError(
-                f"{who} needs {', '.join(missing)}, not there yet: {entry['get']}, or set weights.folder "
+                f"{user} needs {', '.join(missing)}, not there yet: {entry['get']}, or set weights.folder "
                 "(docs/how-to/models.md)"
             )

@@ -44,17 +44,19 @@ def _bottleneck(name: str, ins: int, width: int) -> Shapes:
 def shapes() -> Shapes:
     """Return {name: shape} of the net's 383 tensors."""
     stem = "backbone.backbone.layer0"
-    found = _convolution(f"{stem}.0", 3, 64, 7) | _normalisation(f"{stem}.1", 64)
+    shape_by_name = _convolution(f"{stem}.0", 3, 64, 7) | _normalisation(f"{stem}.1", 64)
     ins = 64
     for layer, (width, blocks) in BLOCKS.items():
         for block in range(blocks):
-            found |= _bottleneck(f"backbone.backbone.{layer}.{block}", ins, width)
+            shape_by_name |= _bottleneck(f"backbone.backbone.{layer}.{block}", ins, width)
             ins = 4 * width
     for name, steps in HEAD.items():
         for step, (into, out) in enumerate(steps):
             place = f"head.{name}.{{}}".format
-            found |= _convolution(place(3 * step), into, out, 3, bias=True) | _normalisation(place(3 * step + 1), out)
-    return found | _convolution("head.out.conv", 128, CLASSES, 1, bias=True)
+            shape_by_name |= _convolution(place(3 * step), into, out, 3, bias=True) | _normalisation(
+                place(3 * step + 1), out
+            )
+    return shape_by_name | _convolution("head.out.conv", 128, CLASSES, 1, bias=True)
 
 
 def convert_cxas(source: Path, target: Path) -> dict:
@@ -63,9 +65,9 @@ def convert_cxas(source: Path, target: Path) -> dict:
     Returns its numbers of tensors and values, and the checkpoint's additional tensors. Raises UserError with one
     sentence for a damaged file, or a net that differs in a tensor or a shape.
     """
-    wanted = shapes()
+    expected_shapes = shapes()
     with state_dict.opened(source, PARTS) as state:
-        if fault := misfit(wanted, {name: shape for name, (shape, _) in state.kinds.items()}):
+        if fault := misfit(expected_shapes, {name: shape for name, (shape, _) in state.kinds.items()}):
             remedy = "download that (docs/how-to/models.md)"
             raise UserError(f"{source} is not UNet_ResNet50_default.pth of CXAS, for {fault}: {remedy}")
         kinds = tensors.as_float32(state.kinds)

@@ -26,7 +26,7 @@ def run(*, manifests: list[str], table: str) -> None:
     """Write a row for each published file in ``manifests`` (JSON, see :mod:`cxr.imaging.weights.manifest`)."""
     rows = []
     for path in manifests:
-        made = json.loads(Path(path).read_text(encoding="utf-8"))
-        shared = {name: made[name] for name in ARTEFACT}
-        rows += [shared | file for file in made["published"]]
+        manifest = json.loads(Path(path).read_text(encoding="utf-8"))
+        shared = {name: manifest[name] for name in ARTEFACT}
+        rows += [shared | file for file in manifest["published"]]
     write_table(table, pl.DataFrame(rows, schema=schema(COLUMNS)), COLUMNS)

@@ -27,5 +27,5 @@ def run(*, sources: list[str], manifest: str, options: WeightsOptions, attrs: di
         paths, commit = [folder / name for name in options.files], folder.name
     for (name, sha256), path in zip(options.files.items(), paths, strict=True):
         published_file(path, f"{options.artefact}/{name}", sha256, REMEDY)
-    held = [file_facts(name, path) for name, path in zip(options.files, paths, strict=True)]
-    manifests.write(manifest, replace(options, revision=commit), attrs, held, held)
+    facts = [file_facts(name, path) for name, path in zip(options.files, paths, strict=True)]
+    manifests.write(manifest, replace(options, revision=commit), attrs, facts, facts)

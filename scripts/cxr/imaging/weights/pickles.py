@@ -51,14 +51,14 @@ class Saved:
         Raises UserError if the module holds none.
         """
         try:
-            found = {
+            array_by_name = {
                 f"{path}.{name}".lstrip("."): array
                 for path, inner in named_modules(module)
                 for name, array in _own_arrays(inner)
             }
         except FAULTS as error:
             refuse(self.path, f"its modules cannot be read ({error})")
-        return found or refuse(self.path, "it holds no network")
+        return array_by_name or refuse(self.path, "it holds no network")
 
     @contextmanager
     def reading(self) -> Iterator[Callable[[Array], torch.Tensor]]:
@@ -66,15 +66,15 @@ class Saved:
 
         Tensors of one storage share its memory. Raises UserError if a tensor does not fit the file.
         """
-        held: dict[str, torch.Tensor] = {}
+        storage_by_key: dict[str, torch.Tensor] = {}
 
         def tensor(array: Array) -> torch.Tensor:
             try:
                 key = array.storage.key
-                if key not in held:
-                    held.clear()
-                    held[key] = self._storage(file, archive, array.storage)
-                return self._tensor(held[key], array)
+                if key not in storage_by_key:
+                    storage_by_key.clear()
+                    storage_by_key[key] = self._storage(file, archive, array.storage)
+                return self._tensor(storage_by_key[key], array)
             except (*FAULTS, zipfile.BadZipFile) as error:
                 if isinstance(error, OSError) and broken(error):
                     raise
@@ -116,13 +116,13 @@ class Saved:
         return torch.frombuffer(room, dtype=storage.dtype)
 
     @staticmethod
-    def _tensor(found: torch.Tensor, array: Array) -> torch.Tensor:
+    def _tensor(storage: torch.Tensor, array: Array) -> torch.Tensor:
         count = torch.Size(array.shape).numel()
         if count > max(array.storage.count, EXPANDED):
             raise ValueError("it is larger than its storage")
         if not array.storage.count:
             return torch.zeros(array.shape, dtype=array.storage.dtype)
-        return found.as_strided(array.shape, array.stride, array.offset)
+        return storage.as_strided(array.shape, array.stride, array.offset)
 
 
 FAULTS = (
@@ -206,8 +206,10 @@ def network(saved: Saved) -> Stub:
     Raises UserError if there is none.
     """
     entries = saved.root if isinstance(saved.root, dict) else {}
-    found = [entries[key] for key in ("ema", "model") if isinstance(entries.get(key), Stub) and entries[key].children]
-    return unwrapped(found[0]) if found else refuse(saved.path, "it holds no network")
+    networks = [
+        entries[key] for key in ("ema", "model") if isinstance(entries.get(key), Stub) and entries[key].children
+    ]
+    return unwrapped(networks[0]) if networks else refuse(saved.path, "it holds no network")
 
 
 def unwrapped(module: Stub) -> Stub:

@@ -20,7 +20,9 @@ def convert_scaled_yolov4(source: Path, target: Path) -> dict:
     if not head or head[0].name != "Detect" or "anchor_grid" not in (head[0].state.get("_buffers") or {}):
         pickles.refuse(source, f"it holds {network.kind} and no ScaledYOLOv4 detector")
     facts = yolo.facts(saved, network, KIND)  # first, because it refuses modules that hold one another
-    found = {module.name for path, module in pickles.named_modules(network) if path.endswith(".act")}
-    if not found <= ACTIVATIONS:
-        pickles.refuse(source, f"its net uses {', '.join(sorted(found - ACTIVATIONS))} where ScaledYOLOv4 has Mish")
+    activations = {module.name for path, module in pickles.named_modules(network) if path.endswith(".act")}
+    if not activations <= ACTIVATIONS:
+        pickles.refuse(
+            source, f"its net uses {', '.join(sorted(activations - ACTIVATIONS))} where ScaledYOLOv4 has Mish"
+        )
     return pickles.write(target, saved, network, facts) | {"names": facts["names"]}

@@ -48,9 +48,9 @@ def opened(source: Path, parts: tuple[str, ...] = ()) -> Iterator[State]:
             with safe_open(source, "pt") as file:
                 every = file.keys()
                 kinds = {name: _kind(file.get_slice(name)) for name in every}
-                named, left_out = _named(source, kinds, parts)
-                yield State({name: kinds[there] for name, there in named.items()},
-                            lambda name: file.get_tensor(named[name]), left_out)  # fmt: skip
+                source_names, left_out = _named(source, kinds, parts)
+                yield State({name: kinds[source_name] for name, source_name in source_names.items()},
+                            lambda name: file.get_tensor(source_names[name]), left_out)  # fmt: skip
         except (SafetensorError, OSError) as error:
             refuse_machine_fault(source, error)
             pickles.refuse(source, f"it is no whole safetensors file ({error})")
@@ -59,10 +59,10 @@ def opened(source: Path, parts: tuple[str, ...] = ()) -> Iterator[State]:
     arrays = _arrays(saved, saved.root)
     if not arrays:
         raise UserError(f"{source} holds no state dict: it is not the file that docs/how-to/models.md names")
-    named, left_out = _named(source, arrays, parts)
+    source_names, left_out = _named(source, arrays, parts)
     with saved.reading() as tensor:
-        yield State({name: (arrays[there].shape, arrays[there].storage.dtype) for name, there in named.items()},
-                    lambda name: tensor(arrays[named[name]]), left_out)  # fmt: skip
+        yield State({name: (arrays[source_name].shape, arrays[source_name].storage.dtype) for name, source_name in source_names.items()},
+                    lambda name: tensor(arrays[source_names[name]]), left_out)  # fmt: skip
 
 
 def _is_safetensors(source: Path) -> bool:
@@ -82,46 +82,46 @@ def _kind(part) -> tuple[tuple[int, ...], torch.dtype]:
 _DTYPES = {code: dtype for dtype, code in tensors.CODES.items()}
 
 
-def _arrays(saved: pickles.Saved, held: object) -> dict[str, Array]:
+def _arrays(saved: pickles.Saved, content: object) -> dict[str, Array]:
     """Return the tensors of a state dict or a net, wherever the checkpoint stores it; empty if there is none."""
-    if isinstance(held, Stub):
-        return saved.arrays(pickles.unwrapped(held)) if held.children else {}
-    if not isinstance(held, dict):
+    if isinstance(content, Stub):
+        return saved.arrays(pickles.unwrapped(content)) if content.children else {}
+    if not isinstance(content, dict):
         return {}
     for key in WRAPPERS:
-        if isinstance(held.get(key), dict | Stub) and (found := _arrays(saved, held[key])):
-            return found
-    for name, value in held.items():
+        if isinstance(content.get(key), dict | Stub) and (arrays := _arrays(saved, content[key])):
+            return arrays
+    for name, value in content.items():
         if value.storage.dtype is None if isinstance(value, Array) else _is_unread(value):
             pickles.refuse(saved.path, f"its tensor {name} is not of plain numbers")
-    return {str(name): value for name, value in held.items() if isinstance(value, Array)}
+    return {str(name): value for name, value in content.items() if isinstance(value, Array)}
 
 
 def _is_unread(value: object) -> bool:
     return isinstance(value, Stub) and value.kind.startswith(UNREAD)
 
 
-def _named(source: Path, there: dict, parts: tuple[str, ...]) -> tuple[dict[str, str], list[str]]:
+def _named(source: Path, source_tensors: dict, parts: tuple[str, ...]) -> tuple[dict[str, str], list[str]]:
     """Return {name in the net: name in the file}, and the names of tensors that do not belong to the net."""
-    named: dict[str, str] = {}
+    source_names: dict[str, str] = {}
     left_out = []
-    for name in there:
+    for name in source_tensors:
         words = str(name).split(".")
-        own = words[1:] if words[0] == "module" else words
+        net_words = words[1:] if words[0] == "module" else words
         if parts:
-            own = words
-            while own[0] in PREFIXES and own[0] not in parts and len(own) > 1:
-                own = own[1:]
-            if own[0] not in parts:
-                left_out.append(".".join(own))
+            net_words = words
+            while net_words[0] in PREFIXES and net_words[0] not in parts and len(net_words) > 1:
+                net_words = net_words[1:]
+            if net_words[0] not in parts:
+                left_out.append(".".join(net_words))
                 continue
-        short = ".".join(own)
-        if short in named:
+        short = ".".join(net_words)
+        if short in source_names:
             raise UserError(f"{source} holds {short} with and without a prefix: it is not the published file")
-        named[short] = name
-    if parts and not named:  # another net is kept unchanged: a later check reports how it differs
-        return _named(source, there, ())
-    return named, sorted(left_out)
+        source_names[short] = name
+    if parts and not source_names:  # another net is kept unchanged: a later check reports how it differs
+        return _named(source, source_tensors, ())
+    return source_names, sorted(left_out)
 
 
 def read(source: Path, parts: tuple[str, ...] = ()) -> dict[str, torch.Tensor]:

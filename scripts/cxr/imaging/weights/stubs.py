@@ -63,8 +63,10 @@ class Stub:
     @property
     def children(self) -> dict:
         """The modules inside this one by name; empty for an object that is not a module."""
-        found = self.state.get("_modules")
-        return {name: child for name, child in found.items() if child is not None} if isinstance(found, dict) else {}
+        modules = self.state.get("_modules")
+        return (
+            {name: child for name, child in modules.items() if child is not None} if isinstance(modules, dict) else {}
+        )
 
 
 class Storage(NamedTuple):
@@ -105,9 +107,9 @@ class Unpickler(pickle.Unpickler):
             return torch.uint8
         if module == "torch" and name == "Size":
             return tuple
-        own = getattr(self, f"make{name}", None) if module in ("torch._utils", "torch._tensor") else None
-        if own:
-            return own
+        maker = getattr(self, f"make{name}", None) if module in ("torch._utils", "torch._tensor") else None
+        if maker:
+            return maker
         if module.partition(".")[0] in sys.stdlib_module_names and not (
             module in INERT or (module == "builtins" and name in INERT_BUILTINS)
         ):

@@ -19,5 +19,5 @@ def convert_ultralytics(source: Path, target: Path) -> dict:
         pickles.refuse(source, f"it holds {network.kind} and no detector of ultralytics (v8 or later, or v5 with a u)")
     facts = yolo.facts(saved, network, KIND)
     facts["version"] = str(saved.root.get("version", ""))
-    kept = {name: facts[name] for name in ("names", "version")}
-    return pickles.write(target, saved, network, facts) | kept
+    extra_facts = {name: facts[name] for name in ("names", "version")}
+    return pickles.write(target, saved, network, facts) | extra_facts

@@ -31,38 +31,38 @@ def published_file(path: Path, pin: str, sha256: str | None, remedy: str) -> Non
     for mark, kind in DOCUMENTS.items():
         if head.startswith(mark):
             raise UserError(f"{path} is {kind} and not the file itself: {remedy}")
-    if sha256 and (found := sha256_of(path)) != sha256:
+    if sha256 and (actual_sha256 := sha256_of(path)) != sha256:
         raise UserError(
-            f"{path} has sha256 {found} and not {sha256}: {remedy}, or, if you mean this file, set "
-            f"weights.sha256: {{{pin}: '{found}'}}"
+            f"{path} has sha256 {actual_sha256} and not {sha256}: {remedy}, or, if you mean this file, set "
+            f"weights.sha256: {{{pin}: '{actual_sha256}'}}"
         )
 
 
-def json_file(path: Path, named: Path, remedy: str) -> None:
-    """Check that a file is JSON. Raises UserError, which names the published file ``named``."""
+def json_file(path: Path, published_path: Path, remedy: str) -> None:
+    """Check that a file is JSON. Raises UserError, which names the published file ``published_path``."""
     try:
         json.loads(path.read_text(encoding="utf-8"))
     except ValueError:
-        raise UserError(f"{named} is no JSON file: {remedy}") from None
+        raise UserError(f"{published_path} is no JSON file: {remedy}") from None
 
 
 def safetensors_file(
-    path: Path, named: Path, remedy: str, tensors: int | None = None, values: int | None = None
+    path: Path, published_path: Path, remedy: str, tensors: int | None = None, values: int | None = None
 ) -> None:
     """Check that a safetensors file is complete, and its numbers of tensors and values if they are known.
 
-    Raises UserError, which names the published file ``named``.
+    Raises UserError, which names the published file ``published_path``.
     """
     try:
         with safe_open(path, "numpy") as file:
             shapes = [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118 (no mapping)
     except (SafetensorError, OSError) as error:
         refuse_machine_fault(path, error)
-        raise UserError(f"{named} is damaged or no safetensors file: {remedy}") from None
-    found = len(shapes), sum(math.prod(shape) for shape in shapes)
-    wanted = found[0] if tensors is None else tensors, found[1] if values is None else values
-    if found != wanted:
+        raise UserError(f"{published_path} is damaged or no safetensors file: {remedy}") from None
+    actual_counts = len(shapes), sum(math.prod(shape) for shape in shapes)
+    expected_counts = actual_counts[0] if tensors is None else tensors, actual_counts[1] if values is None else values
+    if actual_counts != expected_counts:
         raise UserError(
-            f"{named} holds {found[0]} tensors of {found[1]} values and not {wanted[0]} of {wanted[1]}, so it is "
+            f"{published_path} holds {actual_counts[0]} tensors of {actual_counts[1]} values and not {expected_counts[0]} of {expected_counts[1]}, so it is "
             f"another net: {remedy}"
         )

@@ -61,12 +61,14 @@ def run(*, reports: list[str], agreement: str, disagreements: str, options: Comp
     """
     lexicon, words = (str(RESOURCES / name) for name in RESOURCE_FILES)
     structure = rules.load(EngineOptions(lexicon, options.effusion_without_side))
-    known = vocabulary.read(words, lexicon)
-    languages = language.read(f"{words}/languages.yaml", known)
-    every = [line for path in reports for line in read_lines(path)]
-    lines = [line for line in every if language.foreign(line["sentences"], languages, known) is None]
-    if len(lines) < len(every):
-        left_out = counted(len(every) - len(lines), "section is not English and is", "sections are not English and are")
+    report_vocabulary = vocabulary.read(words, lexicon)
+    languages = language.read(f"{words}/languages.yaml", report_vocabulary)
+    all_lines = [line for path in reports for line in read_lines(path)]
+    lines = [line for line in all_lines if language.foreign(line["sentences"], languages, report_vocabulary) is None]
+    if len(lines) < len(all_lines):
+        left_out = counted(
+            len(all_lines) - len(lines), "section is not English and is", "sections are not English and are"
+        )
         log.info("agreement: %s left out", left_out)
     counts = np.zeros((len(LESIONS), len(STATES), len(STATES)), np.int64)
     rows = []
@@ -84,10 +86,10 @@ def run(*, reports: list[str], agreement: str, disagreements: str, options: Comp
 
 def state(tuples: Iterable[dict], lesion: str) -> str:
     """Return the state of a lesion type in a study: one of ``STATES``."""
-    named = [item for item in tuples if lesion in (item["lesion_type"], *item["candidates"])]
-    if any(item["presence"] == "positive" for item in named):
+    lesion_tuples = [item for item in tuples if lesion in (item["lesion_type"], *item["candidates"])]
+    if any(item["presence"] == "positive" for item in lesion_tuples):
         return "affirmed"
-    return "denied" if named else "unmentioned"
+    return "denied" if lesion_tuples else "unmentioned"
 
 
 def kappa(table: np.ndarray) -> float:
@@ -98,8 +100,10 @@ def kappa(table: np.ndarray) -> float:
 
 
 def _difference(line: dict, lesion: str, pair: tuple[str, str], tuples: list[dict]) -> dict:
-    named = {item["sentence_index"] for item in tuples if lesion in (item["lesion_type"], *item["candidates"])}
-    texts = [f"{number}. {' '.join(line['sentences'][number - 1].split())}" for number in sorted(named)]
+    sentence_numbers = {
+        item["sentence_index"] for item in tuples if lesion in (item["lesion_type"], *item["candidates"])
+    }
+    texts = [f"{number}. {' '.join(line['sentences'][number - 1].split())}" for number in sorted(sentence_numbers)]
     return {
         "study_id": line["study_id"],
         "lesion": lesion,

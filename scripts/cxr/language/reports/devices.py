@@ -12,7 +12,7 @@ def plain(text: str) -> str:
 
 def any_of(phrases: Iterable[str]) -> str:
     """Return a pattern of phrases in the form of :func:`plain`, the longest first."""
-    return "|".join(re.escape(plain(phrase)) for phrase in sorted(phrases, key=lambda one: (-len(one), one)))
+    return "|".join(re.escape(plain(phrase)) for phrase in sorted(phrases, key=lambda phrase: (-len(phrase), phrase)))
 
 
 @dataclass(frozen=True)

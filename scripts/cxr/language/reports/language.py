@@ -52,15 +52,15 @@ def foreign(sentences: list[str], languages: tuple[Language, ...], vocabulary: V
     text = " ".join(sentences)
     if script := _script(text):
         return script
-    told = [[word.lower() for word in WORD.findall(folded(sentence))] for sentence in sentences]
-    whole = [word for words in told for word in words]
-    any_of = _every(languages)
-    for words in [] if any_of.isdisjoint(whole) else [whole, *told]:
-        own, english, name = _best(words, languages, vocabulary)
-        if own > english if words is whole else own >= _CLEAR * max(1, english):
+    words_by_sentence = [[word.lower() for word in WORD.findall(folded(sentence))] for sentence in sentences]
+    all_words = [word for words in words_by_sentence for word in words]
+    foreign_words = _every(languages)
+    for words in [] if foreign_words.isdisjoint(all_words) else [all_words, *words_by_sentence]:
+        num_foreign, num_english, name = _best(words, languages, vocabulary)
+        if num_foreign > num_english if words is all_words else num_foreign >= _CLEAR * max(1, num_english):
             return name
-    strange = sum(len(word) > 1 and not vocabulary.known(word) for word in set(whole))
-    return "unknown" if len(set(whole)) >= _ENOUGH_WORDS and strange > _UNKNOWN * len(set(whole)) else None
+    num_unknown = sum(len(word) > 1 and not vocabulary.known(word) for word in set(all_words))
+    return "unknown" if len(set(all_words)) >= _ENOUGH_WORDS and num_unknown > _UNKNOWN * len(set(all_words)) else None
 
 
 @cache
@@ -75,9 +75,9 @@ def _best(words: list[str], languages: tuple[Language, ...], vocabulary: Vocabul
         (sum(word in language.words for word in words), sum(word in language.loose for word in words), language)
         for language in languages
     ]
-    own, _, language = max(counts, key=lambda count: count[:2])
-    english = sum(len(word) > 1 and word not in language.loose and vocabulary.known(word) for word in words)
-    return own, english, language.name
+    num_foreign, _, language = max(counts, key=lambda count: count[:2])
+    num_english = sum(len(word) > 1 and word not in language.loose and vocabulary.known(word) for word in words)
+    return num_foreign, num_english, language.name
 
 
 def _script(text: str) -> str | None:
@@ -85,7 +85,7 @@ def _script(text: str) -> str | None:
     if text.isascii():
         return None
     letters = re.findall(r"[^\W\d_]", text)
-    strange = [letter for letter in letters if not unicodedata.name(letter, "").startswith("LATIN")]
-    if len(strange) <= (1 - _LATIN_LETTERS) * len(letters):
+    foreign_letters = [letter for letter in letters if not unicodedata.name(letter, "").startswith("LATIN")]
+    if len(foreign_letters) <= (1 - _LATIN_LETTERS) * len(letters):
         return None
-    return f"{unicodedata.name(strange[0], 'another').split()[0].capitalize()} script"
+    return f"{unicodedata.name(foreign_letters[0], 'another').split()[0].capitalize()} script"

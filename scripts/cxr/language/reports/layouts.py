@@ -101,17 +101,19 @@ def sections_of(text: str, headings: Headings, column: str = "") -> dict[str, st
     ``column``: the section of a text before the first heading; without it, that text may be a letterhead.
     """
     text = _RULE.sub("", _EMPHASIS.sub("", cleaned(text)))
-    found = list(_headings(text, headings))
+    found_headings = list(_headings(text, headings))
     width = line_width(text)
-    if not found:
+    if not found_headings:
         return {column or "findings": paragraphs(text, width, headings.hyphenated)}
-    pieces: dict[str, list[str]] = {"preamble": [paragraphs(text[: found[0].start], width, headings.hyphenated)]}
-    for heading, following in zip(found, [*found[1:], None], strict=True):
+    pieces: dict[str, list[str]] = {
+        "preamble": [paragraphs(text[: found_headings[0].start], width, headings.hyphenated)]
+    }
+    for heading, following in zip(found_headings, [*found_headings[1:], None], strict=True):
         piece = paragraphs(text[heading.end : following.start if following else len(text)], width, headings.hyphenated)
-        own = pieces.setdefault(heading.section, [])
-        if piece and piece not in own and not _NOTHING.fullmatch(piece):
-            own.append(piece)
-    order = [heading.section for heading in found]
+        section_texts = pieces.setdefault(heading.section, [])
+        if piece and piece not in section_texts and not _NOTHING.fullmatch(piece):
+            section_texts.append(piece)
+    order = [heading.section for heading in found_headings]
     if column:
         first = pieces.pop("preamble") + pieces.get(column, [])
         pieces = {"preamble": [""]} | pieces | {column: [piece for piece in first if piece]}
@@ -131,10 +133,10 @@ def _settled(sections: dict[str, str], order: list[str], short: Set[str]) -> dic
         sections["findings"] = sections["preamble"]
     if sections.get("findings") or sections.get("impression"):
         return sections
-    own = [name for name in reversed(order) if name not in _NEVER_LAST]
-    behind = [sections[name].partition("\n\n")[2] for name in own[:1]]
-    behind += [_SENTENCE.sub("", sections[name], 1) for name in own if name in short]
-    return sections | {"last_paragraph": next(filter(None, [sections.get("comment"), *behind]), "")}
+    usable_names = [name for name in reversed(order) if name not in _NEVER_LAST]
+    trailing_texts = [sections[name].partition("\n\n")[2] for name in usable_names[:1]]
+    trailing_texts += [_SENTENCE.sub("", sections[name], 1) for name in usable_names if name in short]
+    return sections | {"last_paragraph": next(filter(None, [sections.get("comment"), *trailing_texts]), "")}
 
 
 def _is_prose(text: str) -> bool:
@@ -147,19 +149,19 @@ def _headings(text: str, headings: Headings) -> Iterator[_Heading]:
     plain = folded(text)
     letters = _LETTERS.findall(text[:5000])
     shouted = sum(letter.isupper() for letter in letters) > 0.8 * len(letters)
-    taken, found = 0, []
+    taken, candidates = 0, []
     for match in headings.at_start.finditer(plain):
         kind = _kind(match["name"], headings)
         if _begins(text, plain, match, kind, headings, shouted):
-            found.append((match.start("name"), match.end("end"), kind, match.start()))
-    starts = {start for start, *_ in found}
+            candidates.append((match.start("name"), match.end("end"), kind, match.start()))
+    starts = {start for start, *_ in candidates}
     for colon in _COLON.finditer(plain):
         start = _inside(text, plain, colon.start(), headings, shouted)
         if start is not None and start not in starts:
             kind = _kind(_MORE.sub("", plain[start : colon.start()]), headings)
-            found.append((start, colon.end(), kind, start))
+            candidates.append((start, colon.end(), kind, start))
     inside = "preamble"
-    for start, end, kind, line in sorted(found):
+    for start, end, kind, line in sorted(candidates):
         if start < taken:
             continue
         if kind == "part":
@@ -184,22 +186,22 @@ def _begins(text: str, plain: str, match: re.Match, kind: str, headings: Heading
     if end.strip() in (":", "："):
         return not (kind == "part" and name.islower() and not _after_a_break(text, match.start()))
     capitals = name.isupper() and len(name) >= _SHORTEST_IN_CAPITALS
-    known = " ".join(match["name"].split()) in headings.plain
+    is_plain = " ".join(match["name"].split()) in headings.plain
     decorated = "#" in plain[match.start() : match.start("name")]
     alone = not end.strip() and plain[match.end("end") : match.end("end") + 1] in ("", "\n")
     if alone:
-        return capitals or decorated or ((name[:1].isupper() or known) and _after_a_break(text, match.start()))
+        return capitals or decorated or ((name[:1].isupper() or is_plain) and _after_a_break(text, match.start()))
     if kind == "part":
         return False
     if end.strip():  # a dash
-        return capitals or (known and name[:1].isupper())
+        return capitals or (is_plain and name[:1].isupper())
     if "\t" in end or len(end) > 1:
-        return (capitals and not shouted) or (known and _after_a_break(text, match.start()))
-    behind = text[match.end("end") :].split("\n", 1)[0]
+        return (capitals and not shouted) or (is_plain and _after_a_break(text, match.start()))
+    following_text = text[match.end("end") :].split("\n", 1)[0]
     if len(match["name"].split()) > 1 and kind == "notification":
-        return name[:1].isupper() and behind[:1].isupper()  # "Electronically signed by A. Smith"
-    first = behind.split()[0]
-    if not known or shouted or not first[0].isupper() or (first.isupper() and len(first) > 1):
+        return name[:1].isupper() and following_text[:1].isupper()  # "Electronically signed by A. Smith"
+    first = following_text.split()[0]
+    if not is_plain or shouted or not first[0].isupper() or (first.isupper() and len(first) > 1):
         return False
     return capitals or (name[:1].isupper() and _after_a_break(text, match.start()))
 
@@ -231,13 +233,13 @@ def _inside(text: str, plain: str, colon: int, headings: Headings, shouted: bool
 def _stands(name: str, phrase: str, before: str, headings: Headings, shouted: bool) -> bool:
     """Tell whether a phrase before a colon, with ``before`` on its line, is a heading."""
     capitals = name.isupper() and not shouted and len(name) >= _SHORTEST_IN_CAPITALS
-    known = phrase in headings.plain
+    is_plain = phrase in headings.plain
     end = before.rstrip()[-1]
     if end in _BEHIND_A_SENTENCE or before.endswith(("  ", "\t")):
-        return capitals or known
+        return capitals or is_plain
     if before.split()[-1].strip("\"'(,") in headings.prose or end in ",(/-":
         return False
-    return capitals or (known and name[:1].isupper())
+    return capitals or (is_plain and name[:1].isupper())
 
 
 def folded(text: str) -> str:

@@ -109,7 +109,7 @@ def reader_of(options: ReportsOptions, code_digest: str = "", **files: str) -> _
             f"reports.sections: {options.sections!r} is unknown, choose one of {', '.join(reading.READERS)}"
         )
     folder, words = (RESOURCES / name for name in RESOURCE_FILES)
-    known = vocabulary.read(str(words), str(folder))
+    report_vocabulary = vocabulary.read(str(words), str(folder))
     settings = engine.EngineOptions(str(folder), options.effusion_without_side, files)
     return _Reader(
         options=options,
@@ -117,8 +117,8 @@ def reader_of(options: ReportsOptions, code_digest: str = "", **files: str) -> _
         structure=engine.load_engine(options.engine, settings),
         plain=engine.load_engine("rules", settings),
         digests={"code": code_digest, "lexicon": rules_lexicon.digest(folder)},
-        vocabulary=known,
-        languages=language.read(str(words / "languages.yaml"), known),
+        vocabulary=report_vocabulary,
+        languages=language.read(str(words / "languages.yaml"), report_vocabulary),
         substance=substance.read(str(words / "no_report.yaml")),
     )
 
@@ -154,13 +154,13 @@ def _tell(outcomes: Counter, warn_above: float) -> None:
     """Log the number of studies per outcome; warn if too many have no usable report."""
     used = outcomes.pop("findings", 0), outcomes.pop("no findings", 0)
     lost = outcomes.total()
-    told = ", ".join(f"{reason} {number}" for reason, number in sorted(outcomes.items()))
+    reason_counts = ", ".join(f"{reason} {number}" for reason, number in sorted(outcomes.items()))
     log.log(
         logging.WARNING if lost > warn_above * (sum(used) + lost) else logging.INFO,
         "reports: %d studies with findings, %d read without a finding, %d without a usable report%s",
         *used,
         lost,
-        f" ({told})" if told else "",
+        f" ({reason_counts})" if reason_counts else "",
     )
 
 
@@ -187,8 +187,8 @@ def section_line(row: dict, section: reading.Section, reader: _Reader) -> dict |
 
 def _line(row: dict, section: reading.Section, reader: _Reader) -> dict | tuple[str, str]:
     texts = section.sentences
-    if reader.english_only and (told := _foreign(section, reader)):
-        return "not_english", told
+    if reader.english_only and (foreign_section := _foreign(section, reader)):
+        return "not_english", foreign_section
     try:
         tuples = _tuples(section.spans, texts, reader.structure)
     except schema.Quarantined as quarantined:
@@ -196,9 +196,9 @@ def _line(row: dict, section: reading.Section, reader: _Reader) -> dict | tuple[
     unknown = reader.vocabulary.unknown(texts) if reader.english_only else []
     if problem := _problem(tuples, texts, unknown, reader):
         return problem
-    others = _plainly(section.beside[1], reader) if section.beside else []
-    neighbours = _one_neighbour([*tuples, *others])
-    asked = statements.asked(texts, tuples, reader.lexicon)
+    other_tuples = _plainly(section.beside[1], reader) if section.beside else []
+    neighbours = _one_neighbour([*tuples, *other_tuples])
+    asked_lesions = statements.asked(texts, tuples, reader.lexicon)
     return {
         "study_id": row["study_id"],
         "subject_id": row["subject_id"],
@@ -207,8 +207,8 @@ def _line(row: dict, section: reading.Section, reader: _Reader) -> dict | tuple[
         "sentences": texts,
         "tuples": tuples,
         "other_section": section.beside[0] if section.beside else None,
-        "other_tuples": others,
-        "related": statements.in_order([*neighbours, *asked]),
+        "other_tuples": other_tuples,
+        "related": statements.in_order([*neighbours, *asked_lesions]),
         "comparison_only": statements.comparison_only(texts, tuples, reader.lexicon),
         "mentions_lungs": statements.mentions_lungs(texts, tuples, reader.lexicon),
         "unknown_words": unknown,
@@ -221,14 +221,14 @@ def _line(row: dict, section: reading.Section, reader: _Reader) -> dict | tuple[
 
 def _foreign(section: reading.Section, reader: _Reader) -> str | None:
     """Return which section is not English, and its language. The other section counts too, because it can veto."""
-    if told := language.foreign(section.sentences, reader.languages, reader.vocabulary):
-        return f"{section.name}: {told}"
+    if foreign_language := language.foreign(section.sentences, reader.languages, reader.vocabulary):
+        return f"{section.name}: {foreign_language}"
     if section.beside is None:
         return None
     name, text = section.beside
-    beside = [text[start:end] for start, end in sentences.split(text)]
-    told = language.foreign(beside, reader.languages, reader.vocabulary)
-    return f"{name}: {told}" if told else None
+    other_sentences = [text[start:end] for start, end in sentences.split(text)]
+    foreign_language = language.foreign(other_sentences, reader.languages, reader.vocabulary)
+    return f"{name}: {foreign_language}" if foreign_language else None
 
 
 def _problem(tuples: list[dict], texts: list[str], unknown: list[dict], reader: _Reader) -> tuple[str, str] | None:
@@ -250,9 +250,9 @@ def _one_neighbour(tuples: list[dict]) -> list[str]:
     further: list[str] = []
     for item in tuples:
         if isinstance(item["related"], list):
-            first, *rest = item["related"]
+            first, *further_types = item["related"]
             item["related"] = first
-            further += rest
+            further += further_types
     return further
 
 

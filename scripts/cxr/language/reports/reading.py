@@ -56,22 +56,22 @@ class _Unusable(Exception):
     """A report that cannot be used: (reason, detail)."""
 
 
-def read(row: dict, how: How) -> Section | tuple[str, str]:
+def read(row: dict, options: How) -> Section | tuple[str, str]:
     """Return the section to use of a study's row, or (reason, detail) if it has none."""
     removed: dict[str, int] = {}
     try:
-        found, corrected = _sections_of(row, how, removed)
+        section_texts, corrected = _sections_of(row, options, removed)
     except _Unusable as unusable:
         reason, detail = unusable.args
         return reason, detail
-    chosen = sections.choose(found)
-    if chosen is None and removed:
+    name_and_text = sections.choose(section_texts)
+    if name_and_text is None and removed:
         return "no_report", "nothing is left of its sections without signatures and identifiers"
-    if chosen is None:
+    if name_and_text is None:
         reason = "no text in " + ", ".join(sections.SECTION_NAMES)
         return "empty_report", f"{reason}; {CORRECTED}" if corrected else reason
-    name, text = chosen
-    return Section(name, text, split(text), sections.other(found, name), removed, corrected)
+    name, text = name_and_text
+    return Section(name, text, split(text), sections.other(section_texts, name), removed, corrected)
 
 
 def row_of(images: Sequence[dict]) -> dict:
@@ -79,9 +79,11 @@ def row_of(images: Sequence[dict]) -> dict:
 
     A manifest may name the report in only one row of the study.
     """
-    told = (row for row in images if row.get("report_path") or any((row.get(name) or "").strip() for name in COLUMNS))
+    rows_with_report = (
+        row for row in images if row.get("report_path") or any((row.get(name) or "").strip() for name in COLUMNS)
+    )
     missing = (row for row in images if row.get("report_missing"))
-    return next(told, None) or next(missing, None) or images[0]
+    return next(rows_with_report, None) or next(missing, None) or images[0]
 
 
 def report_file(row: dict) -> str | None:
@@ -89,31 +91,31 @@ def report_file(row: dict) -> str | None:
     return None if any((row.get(name) or "").strip() for name in COLUMNS) else row.get("report_path")
 
 
-def _sections_of(row: dict, how: How, removed: dict[str, int]) -> tuple[dict[str, str], bool]:
+def _sections_of(row: dict, options: How, removed: dict[str, int]) -> tuple[dict[str, str], bool]:
     """Return the sections of a study from its columns or its file, and whether a heading was corrected.
 
     Counts what was ``removed``. Raises _Unusable if it has neither.
     """
 
     def scrubbed(text: str) -> str:
-        if not how.scrub:
+        if not options.scrub:
             return text
-        result = scrub(text, row["subject_id"])
-        removed.update(add_counts(removed, result.removed))
-        return result.text
+        scrubbed_report = scrub(text, row["subject_id"])
+        removed.update(add_counts(removed, scrubbed_report.removed))
+        return scrubbed_report.text
 
     columns = {name: row.get(name) or "" for name in COLUMNS}
     if any(text.strip() for text in columns.values()):
-        _check_length(sum(map(len, columns.values())), how)
-        if how.sections == "mimic":
+        _check_length(sum(map(len, columns.values())), options)
+        if options.sections == "mimic":
             return {name: scrubbed(text.strip()) for name, text in columns.items() if text}, False
-        each = [_tolerant(scrubbed(cleaned(text)), name) for name, text in columns.items() if text.strip()]
-        return _merged(each), False
+        column_sections = [_tolerant(scrubbed(cleaned(text)), name) for name, text in columns.items() if text.strip()]
+        return _merged(column_sections), False
     if path := report_file(row):
-        text = _text(Path(path), how)
-        if how.sections == "mimic":  # its corrections count characters of the original text
-            found, corrected = _official(text, row["study_id"], how)
-            return {name: scrubbed(part) for name, part in found.items()}, corrected
+        text = _text(Path(path), options)
+        if options.sections == "mimic":  # its corrections count characters of the original text
+            section_texts, corrected = _official(text, row["study_id"], options)
+            return {name: scrubbed(part) for name, part in section_texts.items()}, corrected
         return _tolerant(scrubbed(cleaned(text))), False
     if row.get("report_missing"):
         raise _Unusable("missing_report", "the file that the cohort names for it does not exist")
@@ -122,32 +124,39 @@ def _sections_of(row: dict, how: How, removed: dict[str, int]) -> tuple[dict[str
     raise _Unusable("no_report", "")
 
 
-def _official(text: str, study_id: str, how: How) -> tuple[dict[str, str], bool]:
+def _official(text: str, study_id: str, options: How) -> tuple[dict[str, str], bool]:
     rules = sections.load_rules(RESOURCES / RESOURCE_FILES[0])
-    by_hand = sections.override(text, study_id, rules) if how.section_overrides else None
-    if by_hand is not None:
-        return by_hand, False
-    found = sections.named(sections.split(text, rules, corrected=how.section_overrides))
-    return found, how.section_overrides and sections.needs_correction(text, rules)
+    manual_sections = sections.override(text, study_id, rules) if options.section_overrides else None
+    if manual_sections is not None:
+        return manual_sections, False
+    section_texts = sections.named(sections.split(text, rules, corrected=options.section_overrides))
+    return section_texts, options.section_overrides and sections.needs_correction(text, rules)
 
 
 def _tolerant(text: str, column: str = "") -> dict[str, str]:
     return layouts.sections_of(text, layouts.read(str(RESOURCES / RESOURCE_FILES[1])), column)
 
 
-def _merged(found: list[dict[str, str]]) -> dict[str, str]:
+def _merged(column_sections: list[dict[str, str]]) -> dict[str, str]:
     """Join the sections of two columns; texts with the same name are concatenated."""
-    names = dict.fromkeys(name for one in found for name in one)
-    return {name: "\n\n".join(dict.fromkeys(one[name] for one in found if one.get(name))) for name in names}
+    names = dict.fromkeys(name for section_texts in column_sections for name in section_texts)
+    return {
+        name: "\n\n".join(
+            dict.fromkeys(section_texts[name] for section_texts in column_sections if section_texts.get(name))
+        )
+        for name in names
+    }
 
 
-def _text(path: Path, how: How) -> str:
+def _text(path: Path, options: How) -> str:
     """Return the text of a report file. Raises _Unusable for a missing, unreadable or overlong one."""
     try:
         with open_regular(path) as file:
             size = os.fstat(file.fileno()).st_size
-            if size > how.max_characters * _BYTES_A_CHARACTER:
-                raise _Unusable("too_long", f"a file of {size} bytes; reports.max_characters is {how.max_characters}")
+            if size > options.max_characters * _BYTES_A_CHARACTER:
+                raise _Unusable(
+                    "too_long", f"a file of {size} bytes; reports.max_characters is {options.max_characters}"
+                )
             data = file.read()
         text = decode(data)
     except NoText as no_text:
@@ -157,12 +166,12 @@ def _text(path: Path, how: How) -> str:
     except (OSError, ValueError) as error:
         if broken(error):
             raise
-        why = getattr(error, "strerror", None) or "its name cannot be a path"
-        raise _Unusable("unreadable_report", f"the file cannot be opened: {why}") from None
-    _check_length(len(text), how)
+        reason = getattr(error, "strerror", None) or "its name cannot be a path"
+        raise _Unusable("unreadable_report", f"the file cannot be opened: {reason}") from None
+    _check_length(len(text), options)
     return text
 
 
-def _check_length(characters: int, how: How) -> None:
-    if characters > how.max_characters:
-        raise _Unusable("too_long", f"{characters} characters; reports.max_characters is {how.max_characters}")
+def _check_length(characters: int, options: How) -> None:
+    if characters > options.max_characters:
+        raise _Unusable("too_long", f"{characters} characters; reports.max_characters is {options.max_characters}")

@@ -152,7 +152,7 @@ def line_schema() -> dict:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "A line of results/reports/{shard}.jsonl",
         "type": "object",
-        "properties": {name: {**kind, "description": what} for name, (kind, what) in described.items()},
+        "properties": {name: {**kind, "description": description} for name, (kind, description) in described.items()},
         "required": list(described),
         "additionalProperties": False,
     }
@@ -166,15 +166,17 @@ def problems(tuples: list[dict], sentences: int) -> list[str]:
     import jsonschema
 
     validator = jsonschema.Draft202012Validator(json_schema())
-    found = [f"{'.'.join(map(str, e.absolute_path)) or 'answer'}: {e.validator}" for e in validator.iter_errors(tuples)]
-    if found:
-        return found
+    violations = [
+        f"{'.'.join(map(str, e.absolute_path)) or 'answer'}: {e.validator}" for e in validator.iter_errors(tuples)
+    ]
+    if violations:
+        return violations
     for number, item in enumerate(tuples):
         if item["sentence_index"] > sentences:
-            found.append(f"{number}.sentence_index: beyond the last sentence")
+            violations.append(f"{number}.sentence_index: beyond the last sentence")
         if item["span"][0] > item["span"][1]:
-            found.append(f"{number}.span: ends before it starts")
-    return found
+            violations.append(f"{number}.span: ends before it starts")
+    return violations
 
 
 def as_dict(finding: Finding) -> dict:

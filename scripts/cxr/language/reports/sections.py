@@ -83,30 +83,30 @@ def split(text: str, rules: Rules, *, corrected: bool = False) -> list[Section]:
     header = HEADER.search(text)
     if header is None:
         return _with_last_paragraph([Section("full report", text, 0)])
-    found = [Section("preamble", text[: header.start(1)], 0)]
+    sections = [Section("preamble", text[: header.start(1)], 0)]
     while header is not None:
         start = header.end()
         line_end = text.find("\n", start)
         following = HEADER.search(text, line_end if line_end >= 0 else start)
         end = following.start() if following else len(text)
-        found.append(Section(normal_name(header.group(1), rules, corrected=corrected), text[start:end], start))
+        sections.append(Section(normal_name(header.group(1), rules, corrected=corrected), text[start:end], start))
         header = following
-    kept = [s for s in found if s.name not in ("findings", "impression") or s.text.strip()]
-    return _with_last_paragraph(kept)
+    nonempty_sections = [s for s in sections if s.name not in ("findings", "impression") or s.text.strip()]
+    return _with_last_paragraph(nonempty_sections)
 
 
-def _with_last_paragraph(found: list[Section]) -> list[Section]:
+def _with_last_paragraph(sections: list[Section]) -> list[Section]:
     """Split the last section at its first blank line if the report has neither findings nor impression."""
-    if any(s.name in ("findings", "impression") for s in found) or BLANK_LINE not in found[-1].text:
-        return found
-    last = found[-1]
+    if any(s.name in ("findings", "impression") for s in sections) or BLANK_LINE not in sections[-1].text:
+        return sections
+    last = sections[-1]
     head, tail = last.text.split(BLANK_LINE, 1)
-    return [*found[:-1], last._replace(text=head), Section("last_paragraph", tail, last.start + len(head))]
+    return [*sections[:-1], last._replace(text=head), Section("last_paragraph", tail, last.start + len(head))]
 
 
-def named(found: list[Section]) -> dict[str, str]:
+def named(sections: list[Section]) -> dict[str, str]:
     """Return {name: stripped text}; of several sections of one name the last one counts."""
-    return {section.name: section.text.strip() for section in found}
+    return {section.name: section.text.strip() for section in sections}
 
 
 def override(text: str, study_id: str, rules: Rules) -> dict[str, str] | None:
@@ -130,8 +130,8 @@ def choose(sections: dict[str, str]) -> tuple[str, str] | None:
     return next(((name, sections[name]) for name in SECTION_NAMES if (sections.get(name) or "").strip()), None)
 
 
-def other(sections: dict[str, str], chosen: str) -> tuple[str, str] | None:
+def other(sections: dict[str, str], section_name: str) -> tuple[str, str] | None:
     """Return the other section (findings or impression, and an addendum), which can veto; None if there is none."""
-    names = [name for name in ("findings", "impression") if name != chosen and chosen != "last_paragraph"]
-    found = [name for name in (*names, "addendum") if (sections.get(name) or "").strip()]
-    return (found[0], "\n\n".join(sections[name] for name in found)) if found else None
+    names = [name for name in ("findings", "impression") if name != section_name and section_name != "last_paragraph"]
+    other_names = [name for name in (*names, "addendum") if (sections.get(name) or "").strip()]
+    return (other_names[0], "\n\n".join(sections[name] for name in other_names)) if other_names else None

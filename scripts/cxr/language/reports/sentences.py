@@ -16,16 +16,16 @@ def split(text: str) -> list[tuple[int, int]]:
     A full stop inside a number, after an abbreviation or after an enumerator does not end a sentence; a blank line and
     a new list item do. Enumerators belong to no sentence. A piece without a letter or digit is not a sentence.
     """
-    found: list[tuple[int, int]] = []
+    spans: list[tuple[int, int]] = []
     start = 0
     for match in _END.finditer(text):
         start = _skip(text, start, match.end())
         if match.end() <= start or _goes_on(text, start, match):
             continue
-        _add(found, text, start, match.end())
+        _add(spans, text, start, match.end())
         start = match.end()
-    _add(found, text, _skip(text, start, len(text)), len(text))
-    return found
+    _add(spans, text, _skip(text, start, len(text)), len(text))
+    return spans
 
 
 def _skip(text: str, start: int, end: int) -> int:
@@ -55,8 +55,8 @@ def _goes_on(text: str, start: int, match: re.Match) -> bool:
     return match.group()[0] == "?" and text[match.end() : match.end() + 2].lstrip()[:1].islower()
 
 
-def _add(found: list[tuple[int, int]], text: str, start: int, end: int) -> None:
+def _add(spans: list[tuple[int, int]], text: str, start: int, end: int) -> None:
     while end > start and text[end - 1].isspace():
         end -= 1
     if _WORD.search(text, start, end):
-        found.append((start, end))
+        spans.append((start, end))

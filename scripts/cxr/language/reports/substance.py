@@ -19,8 +19,8 @@ class Substance:
 
     def lacks(self, sentences: list[str]) -> bool:
         """Tell whether no sentence says anything of the chest."""
-        kept = (sentence.lower() for sentence in sentences if not self.phrases.search(sentence))
-        return all(self.says.isdisjoint(WORD.findall(sentence)) for sentence in kept)
+        chest_sentences = (sentence.lower() for sentence in sentences if not self.phrases.search(sentence))
+        return all(self.says.isdisjoint(WORD.findall(sentence)) for sentence in chest_sentences)
 
 
 @cache

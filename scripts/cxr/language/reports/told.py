@@ -35,28 +35,30 @@ def rows(outcomes: dict[str, list[str]]) -> list[dict]:
 
 def sentence(table: list[dict]) -> str:
     """Return the summary in a sentence; empty if every report was read."""
-    lost = [row for row in table if row["outcome"] not in MEANINGS and int(row["studies"])]
-    if not lost:
+    lost_rows = [row for row in table if row["outcome"] not in MEANINGS and int(row["studies"])]
+    if not lost_rows:
         return ""
-    total, gone = (sum(int(row["studies"]) for row in part) for part in (table, lost))
-    why = "; ".join(f"{row['studies']} {row['outcome']} ({row['meaning']}), such as {row['example_study']}"
-                    for row in lost[:SHOWN])  # fmt: skip
-    more = f"; {counted(len(lost) - SHOWN, 'more reason', 'more reasons')}" if len(lost) > SHOWN else ""
-    without = counted(gone, f"of {total} studies has", f"of {total} studies have")
-    return f"reports: {without} no usable report: {why}{more}"
+    total, num_lost = (sum(int(row["studies"]) for row in part) for part in (table, lost_rows))
+    reasons = "; ".join(f"{row['studies']} {row['outcome']} ({row['meaning']}), such as {row['example_study']}"
+                    for row in lost_rows[:SHOWN])  # fmt: skip
+    further_reasons = (
+        f"; {counted(len(lost_rows) - SHOWN, 'more reason', 'more reasons')}" if len(lost_rows) > SHOWN else ""
+    )
+    without = counted(num_lost, f"of {total} studies has", f"of {total} studies have")
+    return f"reports: {without} no usable report: {reasons}{further_reasons}"
 
 
 def last_words(path: Path) -> str:
     """Return the sentence for ``reading.tsv``; empty if there is no such table, or nothing to report."""
     try:
         with open(path, newline="", encoding="utf-8") as file:
-            told = sentence(list(csv.DictReader(file, delimiter="\t")))
+            summary = sentence(list(csv.DictReader(file, delimiter="\t")))
     except (OSError, KeyError, ValueError):
         return ""
-    return f"{told} ({path})" if told else ""
+    return f"{summary} ({path})" if summary else ""
 
 
 def tell_last_words(reading: Path) -> None:
     """Print :func:`last_words` to stderr, if there are any, at the end of a run."""
-    if told := last_words(reading):
-        print(f"cxr-ils: {told}", file=sys.stderr)
+    if summary := last_words(reading):
+        print(f"cxr-ils: {summary}", file=sys.stderr)

@@ -16,7 +16,7 @@ def load(options) -> Structure:
     from cxr.language.reports.rules import lexicon
     from cxr.llm.keys import key_of
 
-    told = {line["text"]: line for line in read_lines(options.files["structured"])}
+    line_by_text = {line["text"]: line for line in read_lines(options.files["structured"])}
     joiner = Joiner(
         places={
             (line["location"], line["entity"]): (line["category"], line["labels"])
@@ -29,7 +29,7 @@ def load(options) -> Structure:
     )
 
     def structure(sentences: list[str]) -> list[dict]:
-        line = told.get(key_of(sentences))
+        line = line_by_text.get(key_of(sentences))
         if line is None:
             raise UserError(
                 f"{options.files['structured']} has no answer for a report of this shard, which was edited since: "

@@ -41,26 +41,26 @@ class Vocabulary:
         ``finding`` tells whether a sentence with the word could hold a finding. Single letters, numbers, placeholders
         ("XXXX", "___") and names behind a title are no words.
         """
-        found: dict[str, dict] = {}
+        row_by_word: dict[str, dict] = {}
         for number, sentence in enumerate(sentences, start=1):
             words = [match[0] for match in WORD.finditer(sentence)]
-            strange = [word for word in _unnamed(words) if len(word) > 1 and not self.known(word.lower())]
-            holds = bool(strange) and self.talk.isdisjoint(word.lower() for word in words)
-            for word in strange:
+            unknown_words = [word for word in _unnamed(words) if len(word) > 1 and not self.known(word.lower())]
+            holds = bool(unknown_words) and self.talk.isdisjoint(word.lower() for word in words)
+            for word in unknown_words:
                 name = word.lower()[:LONGEST_WORD]
-                row = found.setdefault(name, {"word": name, "sentence_index": number, "finding": False})
+                row = row_by_word.setdefault(name, {"word": name, "sentence_index": number, "finding": False})
                 row["finding"] = row["finding"] or holds
-        return list(found.values())
+        return list(row_by_word.values())
 
     def share(self, sentences: list[str], unknown: list[dict]) -> float:
         """Return the fraction of the section's distinct words that are unknown and may hide a finding."""
-        every = {word.lower() for sentence in sentences for word in WORD.findall(sentence) if len(word) > 1}
-        return round(sum(row["finding"] for row in unknown) / max(1, len(every)), 4)
+        section_words = {word.lower() for sentence in sentences for word in WORD.findall(sentence) if len(word) > 1}
+        return round(sum(row["finding"] for row in unknown) / max(1, len(section_words)), 4)
 
 
 def _unnamed(words: list[str]) -> list[str]:
     """Drop up to two capitalised words after a title ("Dr. Anna Kowalczyk")."""
-    kept, names = [], 0
+    remaining_words, names = [], 0
     for word in words:
         if word.lower() in _NAMED:
             names = 2
@@ -68,30 +68,30 @@ def _unnamed(words: list[str]) -> list[str]:
             names -= 1
         else:
             names = 0
-            kept.append(word)
-    return kept
+            remaining_words.append(word)
+    return remaining_words
 
 
 @lru_cache(maxsize=1 << 17)
 def _derived(vocabulary: Vocabulary, word: str) -> bool:
-    rests = [word, *(word[len(start) :] for start in _BEGINNINGS if word.startswith(start))]
+    stems = [word, *(word[len(start) :] for start in _BEGINNINGS if word.startswith(start))]
     return any(
         base in vocabulary.words
-        for rest in rests
-        if rest is word or len(rest) >= _SHORTEST_REST
-        for base in (rest, *_bases(rest))
+        for stem in stems
+        if stem is word or len(stem) >= _SHORTEST_REST
+        for base in (stem, *_bases(stem))
     )
 
 
 def _bases(word: str) -> list[str]:
-    found = []
+    bases = []
     for end, additions in _ENDINGS:
         stem = word[: -len(end)]
         if word.endswith(end) and len(stem) >= _SHORTEST_STEM:
-            found += [stem + addition for addition in additions]
+            bases += [stem + addition for addition in additions]
             if end in ("ed", "ing", "er", "est") and stem[-1] == stem[-2]:
-                found.append(stem[:-1])
-    return found
+                bases.append(stem[:-1])
+    return bases
 
 
 @cache
@@ -102,8 +102,8 @@ def read(reading: str, lexicon: str, misspellings: bool = True) -> Vocabulary:
     """
     english = _yaml(Path(reading) / "english.yaml")
     talk = frozenset(english.pop("talk"))
-    own = [_yaml(path) for path in sorted(Path(lexicon).glob("*.yaml"))]
-    words = {word for tree in (english, *own) for text in _texts(tree) for word in WORD.findall(text.lower())}
+    lexicon_trees = [_yaml(path) for path in sorted(Path(lexicon).glob("*.yaml"))]
+    words = {word for tree in (english, *lexicon_trees) for text in _texts(tree) for word in WORD.findall(text.lower())}
     return Vocabulary(frozenset(words | talk | (_misspelt(lexicon) if misspellings else set())), talk)
 
 

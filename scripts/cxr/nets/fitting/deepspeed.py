@@ -121,9 +121,9 @@ class Runner:
 
     def sum(self, values: torch.Tensor) -> torch.Tensor:
         """Add up a tensor over the ranks."""
-        held = values.to(self.device)
-        comm.all_reduce(held)
-        return held.cpu()
+        total = values.to(self.device)
+        comm.all_reduce(total)
+        return total.cpu()
 
     def wait(self) -> None:
         """Wait for all ranks for as long as it takes, because one may be writing gigabytes."""
@@ -131,7 +131,9 @@ class Runner:
 
     def save(self, folder: Path, state: dict) -> None:
         """Write a checkpoint into ``folder`` atomically."""
-        shapes = {name: tuple(getattr(one, "ds_shape", one.shape)) for name, one in self.parameters.items()}
+        shapes = {
+            name: tuple(getattr(parameter, "ds_shape", parameter.shape)) for name, parameter in self.parameters.items()
+        }
         checkpoint.write(folder, shapes, self._whole, state, self._steps(), self.rank == 0)
         self.wait()
 
@@ -141,14 +143,14 @@ class Runner:
             # as AdamW makes them at its first step
             moments = {part: torch.zeros_like(flat) for part in checkpoint.MOMENTS}
             self.optimiser.optimizer.state[flat] = {"step": torch.tensor(0.0)} | moments
-        held = checkpoint.read(folder, self._take)
-        steps = held[1] if held else 0
+        state_and_steps = checkpoint.read(folder, self._take)
+        steps = state_and_steps[1] if state_and_steps else 0
         for flat in self._flats:
             if steps:
                 self.optimiser.optimizer.state[flat]["step"].fill_(steps)
             else:
                 del self.optimiser.optimizer.state[flat]
-        return held[0] if held else None
+        return state_and_steps[0] if state_and_steps else None
 
     def _steps(self) -> int:
         """Return the optimiser's number of steps; skipped updates do not count."""
@@ -158,43 +160,43 @@ class Runner:
     def _whole(self, name: str, part: str) -> torch.Tensor:
         """Assemble a tensor that the ranks share."""
         if self.stage == 3:
-            held = self.parameters[name]
-            whole = (
-                safe_get_full_fp32_param(held)
+            parameter = self.parameters[name]
+            full_tensor = (
+                safe_get_full_fp32_param(parameter)
                 if part == checkpoint.WEIGHT
-                else safe_get_full_optimizer_state(held, part)
+                else safe_get_full_optimizer_state(parameter, part)
             )
-            return whole.view(held.ds_shape)
-        found = torch.zeros(self.parameters[name].numel(), device=self.device)
+            return full_tensor.view(parameter.ds_shape)
+        flat_tensor = torch.zeros(self.parameters[name].numel(), device=self.device)
         if piece := self._piece(name, part):
-            here, own = piece
-            found[here] = own
-        comm.all_reduce(found)
-        return found.view(self.parameters[name].shape)
+            piece_slice, piece_values = piece
+            flat_tensor[piece_slice] = piece_values
+        comm.all_reduce(flat_tensor)
+        return flat_tensor.view(self.parameters[name].shape)
 
-    def _take(self, name: str, part: str, whole: torch.Tensor) -> None:
+    def _take(self, name: str, part: str, full_tensor: torch.Tensor) -> None:
         """Copy this rank's part of a whole tensor."""
-        whole = whole.to(self.device)
+        full_tensor = full_tensor.to(self.device)
         if self.stage == 3:
-            self._take_shared(self.parameters[name], part, whole)
+            self._take_shared(self.parameters[name], part, full_tensor)
             return
         if piece := self._piece(name, part):
-            here, own = piece
-            own.copy_(whole.view(-1)[here])
+            piece_slice, piece_values = piece
+            piece_values.copy_(full_tensor.view(-1)[piece_slice])
         if part == checkpoint.WEIGHT:
-            self.parameters[name].data.copy_(whole)
+            self.parameters[name].data.copy_(full_tensor)
 
-    def _take_shared(self, parameter: nn.Parameter, part: str, whole: torch.Tensor) -> None:
+    def _take_shared(self, parameter: nn.Parameter, part: str, full_tensor: torch.Tensor) -> None:
         """Copy this rank's part of a whole tensor, of which every rank has as much; the last part is filled up."""
         count = parameter.ds_tensor.ds_numel
-        flat = torch.nn.functional.pad(whole.flatten(), (0, count * self.ranks - whole.numel()))
-        own = flat.narrow(0, count * self.rank, count)
+        flat = torch.nn.functional.pad(full_tensor.flatten(), (0, count * self.ranks - full_tensor.numel()))
+        rank_part = flat.narrow(0, count * self.rank, count)
         if part != checkpoint.WEIGHT:
-            safe_set_local_optimizer_state(parameter, own, part)
+            safe_set_local_optimizer_state(parameter, rank_part, part)
             return
-        safe_set_local_fp32_param(parameter, own)
+        safe_set_local_fp32_param(parameter, rank_part)
         with deepspeed.zero.GatheredParameters([parameter], modifier_rank=0):
-            parameter.data.copy_(whole)
+            parameter.data.copy_(full_tensor)
 
     def _piece(self, name: str, part: str) -> tuple[slice, torch.Tensor] | None:
         """Return this rank's slice of a tensor and the float32 memory that holds it; None if it holds none."""
@@ -203,5 +205,7 @@ class Runner:
             return None
         flat = self.optimiser.single_partition_of_fp32_groups[mapping.param_group_index]
         memory = flat if part == checkpoint.WEIGHT else self.optimiser.optimizer.state[flat][part]
-        there, own = mapping.lp_fragment_address, mapping.hp_fragment_address
-        return slice(there.start, there.start + there.numel), memory.data.narrow(0, own.start, own.numel)
+        tensor_fragment, memory_fragment = mapping.lp_fragment_address, mapping.hp_fragment_address
+        return slice(tensor_fragment.start, tensor_fragment.start + tensor_fragment.numel), memory.data.narrow(
+            0, memory_fragment.start, memory_fragment.numel
+        )

@@ -83,9 +83,9 @@ class Runner:
         path = folder / "checkpoint.pt"
         if not path.is_file():
             return None
-        held = torch.load(path, map_location="cpu", weights_only=True)
+        checkpoint = torch.load(path, map_location="cpu", weights_only=True)
         with torch.no_grad():
             for name, value in self.parameters.items():
-                value.copy_(held["weights"][name])
-        self.optimiser.load_state_dict(held["optimiser"])
-        return held["state"]
+                value.copy_(checkpoint["weights"][name])
+        self.optimiser.load_state_dict(checkpoint["optimiser"])
+        return checkpoint["state"]

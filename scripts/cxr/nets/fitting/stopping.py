@@ -19,10 +19,10 @@ def heeded(pass_on: Callable[[], object] = lambda: None) -> Iterator[Callable[[]
 
     Only a process's main thread can catch signals; in another thread no warning is ever seen.
     """
-    told: list[int] = []
+    received_signals: list[int] = []
 
     def heed(number: int, _: object) -> None:
-        told.append(number)
+        received_signals.append(number)
         pass_on()
 
     if threading.current_thread() is not threading.main_thread():
@@ -30,7 +30,7 @@ def heeded(pass_on: Callable[[], object] = lambda: None) -> Iterator[Callable[[]
         return
     before = {warning: signal.signal(warning, heed) for warning in WARNINGS}
     try:
-        yield lambda: bool(told)
+        yield lambda: bool(received_signals)
     finally:
         for warning, handler in before.items():
             signal.signal(warning, handler)

@@ -55,7 +55,7 @@ def run_answers(
     samples = read_samples(lines)
     folder = Path(answers).with_suffix(".parts")
     prepare(folder, _identity(lines, run, base, options, attrs))
-    how = Execution(
+    execution = Execution(
         compute.get("device", "auto"), compute.get("asked"), compute.get("batch", 8), compute.get("gpu_memory", 0.9)
     )
     asker = drawer = None
@@ -70,12 +70,12 @@ def run_answers(
             paths.append(path)
             if path.is_file():
                 continue
-            asker = asker or Asker.of(run, base, options, how)
+            asker = asker or Asker.of(run, base, options, execution)
             replies = list(asker.replies(samples[first : first + PART], store))
             if masks:
-                drawer = drawer or Drawer.load(run, options, how)
-                told = ((reply.sample, reply.turn, reply.said) for reply in replies)
-                write_masks(path.with_suffix(".h5"), told, drawer, store, attrs)
+                drawer = drawer or Drawer.load(run, options, execution)
+                answered_turns = ((reply.sample, reply.turn, reply.said) for reply in replies)
+                write_masks(path.with_suffix(".h5"), answered_turns, drawer, store, attrs)
             # last: with it the part is done
             write_lines(path, [reply.line() for reply in replies], checked=True)
             log.info("%d of %d samples are answered", min(first + PART, len(samples)), len(samples))
@@ -111,8 +111,8 @@ class Reply:
 
     def line(self) -> dict:
         """Return its line."""
-        told = {"convention": self.convention, "seen": list(self.seen)}
-        return {"sample_id": self.sample.sample_id, "turn": self.turn} | self.said.told() | told
+        coordinate_fields = {"convention": self.convention, "seen": list(self.seen)}
+        return {"sample_id": self.sample.sample_id, "turn": self.turn} | self.said.told() | coordinate_fields
 
 
 class Asker:
@@ -122,9 +122,9 @@ class Asker:
         self.engine, self.collator, self.options = engine, collator, options
 
     @classmethod
-    def of(cls, run: str, base: str, options: AnswersOptions, how: Execution) -> "Asker":
+    def of(cls, run: str, base: str, options: AnswersOptions, execution: Execution) -> "Asker":
         """Load the engine and the chat of a run; the engine table has no chat."""
-        engine = load_answerer(options.engine, Path(run), base, options, how)
+        engine = load_answerer(options.engine, Path(run), base, options, execution)
         return cls(engine, collator_of(run, base, options.convention) if run else None, options)
 
     def lines(self, samples: Sequence[Sample], store: PictureStore) -> Iterator[dict]:
@@ -134,13 +134,15 @@ class Asker:
 
     def replies(self, samples: Sequence[Sample], store: PictureStore) -> Iterator[Reply]:
         """Yield the replies to all turns of the samples, in order."""
-        told = {}
+        conversation_by_sample = {}
         for group in self._groups(samples, store):
-            told |= zip((sample.sample_id for sample in group), self._conversed(group, store), strict=True)
+            conversation_by_sample |= zip(
+                (sample.sample_id for sample in group), self._conversed(group, store), strict=True
+            )
         for sample in samples:
-            said, seen = told[sample.sample_id]
-            for turn, one in enumerate(said):
-                yield Reply(sample, turn, one, self.convention, seen)
+            answers, size = conversation_by_sample[sample.sample_id]
+            for turn, answer in enumerate(answers):
+                yield Reply(sample, turn, answer, self.convention, size)
 
     def _groups(self, samples: Sequence[Sample], store: PictureStore) -> list[Sequence[Sample]]:
         """Return the samples that are asked together, through all their turns: of like numbers and lengths of these."""
@@ -157,24 +159,26 @@ class Asker:
 
     def _conversed(self, samples: Sequence[Sample], store: PictureStore) -> list[tuple[list[Said], Sequence[int]]]:
         """Return the answers to the turns of each sample, and the size of its picture as the model sees it."""
-        said: list[list[Said]] = [[] for _ in samples]
-        seen: list[Sequence[int]] = [[0, 0] for _ in samples]
-        shown = [None if self.collator is None else _Shown(sample, store, self.collator) for sample in samples]
+        answers_by_sample: list[list[Said]] = [[] for _ in samples]
+        sizes: list[Sequence[int]] = [[0, 0] for _ in samples]
+        sample_pictures = [
+            None if self.collator is None else _Shown(sample, store, self.collator) for sample in samples
+        ]
         for turn in range(max(len(sample.turns) for sample in samples)):
-            asked: dict[int, Asked] = {}
+            request_by_index: dict[int, Asked] = {}
             for at, sample in enumerate(samples):
                 if len(sample.turns) <= turn:
-                    shown[at] = None  # frees its memory
+                    sample_pictures[at] = None  # frees its memory
                     continue
-                prompt = self._prompt(sample, shown[at], said[at])
+                prompt = self._prompt(sample, sample_pictures[at], answers_by_sample[at])
                 if isinstance(prompt, Said):
-                    said[at].append(prompt)
+                    answers_by_sample[at].append(prompt)
                 else:
-                    seen[at], asked[at] = self._seen(prompt, sample, store), prompt
-            answers = self.engine.answer(list(asked.values())) if asked else []
-            for at, answer in zip(asked, answers, strict=True):
-                said[at].append(answer)
-        return list(zip(said, seen, strict=True))
+                    sizes[at], request_by_index[at] = self._seen(prompt, sample, store), prompt
+            answers = self.engine.answer(list(request_by_index.values())) if request_by_index else []
+            for at, answer in zip(request_by_index, answers, strict=True):
+                answers_by_sample[at].append(answer)
+        return list(zip(answers_by_sample, sizes, strict=True))
 
     @property
     def convention(self) -> str:
@@ -189,23 +193,27 @@ class Asker:
         height, width = store.size(sample)
         return [width, height]
 
-    def _prompt(self, sample: Sample, shown: "_Shown | None", said: Sequence[Said]) -> Asked | Said:
+    def _prompt(self, sample: Sample, sample_picture: "_Shown | None", earlier_answers: Sequence[Said]) -> Asked | Said:
         """Return the prompt of the next turn, or its failure."""
-        if shown is None:
-            return Asked(Encoded(sample.sample_id, [], [], Pictures({}, (), ())), [], None, len(said))
-        if any(one.failure for one in said):
+        if sample_picture is None:
+            return Asked(Encoded(sample.sample_id, [], [], Pictures({}, (), ())), [], None, len(earlier_answers))
+        if any(answer.failure for answer in earlier_answers):
             return Said("", 0, "", "turn_before")
-        collator, pictures = shown.collator, shown.pictures
+        collator, pictures = sample_picture.collator, sample_picture.pictures
         try:
-            before = [one.text for one in said]
+            earlier_texts = [answer.text for answer in earlier_answers]
             if self.options.history == "expected":
-                before = [sample.answer(turn, collator.convention, pictures.seen[0]) for turn in range(len(said))]
-            encoded = collator.ask(sample, pictures, before)
+                earlier_texts = [
+                    sample.answer(turn, collator.convention, pictures.seen[0]) for turn in range(len(earlier_answers))
+                ]
+            encoded = collator.ask(sample, pictures, earlier_texts)
         except Reserved:
             return Said("", 0, "", "reserved")
         if len(encoded.ids) > self.options.max_length:
             return Said("", 0, "", "too_long")
-        return Asked(encoded, _short(encoded.ids, collator.tokens.picture), shown.picture, len(said))
+        return Asked(
+            encoded, _short(encoded.ids, collator.tokens.picture), sample_picture.picture, len(earlier_answers)
+        )
 
 
 class _Shown:
@@ -225,7 +233,7 @@ class _Shown:
 
 def _short(ids: Sequence[int], picture: int) -> list[int]:
     """Return the ids with one token for the picture: vLLM repeats it itself."""
-    return [one for at, one in enumerate(ids) if one != picture or not at or ids[at - 1] != picture]
+    return [token for at, token in enumerate(ids) if token != picture or not at or ids[at - 1] != picture]
 
 
 def collator_of(run: str | Path, base: str, convention: str = "") -> Collator:
@@ -234,5 +242,5 @@ def collator_of(run: str | Path, base: str, convention: str = "") -> Collator:
     with model_of(run, base) as folder:
         family = load_family(facts["family"], folder)
         tokens = Tokens.read(folder, family.frame).with_system(facts.get("system_prompt", ""))
-    chosen = convention_of(convention or facts["convention"])
-    return Collator(family, tokens.with_seg() if tells_masks(run) else tokens, chosen, facts["wording"])
+    prompt_convention = convention_of(convention or facts["convention"])
+    return Collator(family, tokens.with_seg() if tells_masks(run) else tokens, prompt_convention, facts["wording"])

@@ -29,11 +29,11 @@ def drawn(lines: Iterable[Mapping], most: int) -> set[str]:
     Those of a smaller ``most`` are among those of a larger one. Queries are one task. Raises UserError for a line that
     lacks a field.
     """
-    of: dict[str, list[str]] = {}
+    names_by_task: dict[str, list[str]] = {}
     for line in lines:
         sample = sample_of(line)
-        of.setdefault(sample.task, []).append(sample.sample_id)
-    return {name for names in of.values() for name in sorted(names, key=_place)[:most]}
+        names_by_task.setdefault(sample.task, []).append(sample.sample_id)
+    return {name for names in names_by_task.values() for name in sorted(names, key=_place)[:most]}
 
 
 def _place(name: str) -> tuple[int, str]:
@@ -46,18 +46,18 @@ def run(*, lines: str, asked: str, counts: str, options: DrawOptions, among: str
     ``among``: another set, of the same samples about other pictures, whose draw holds here too. Raises UserError like
     :func:`drawn`.
     """
-    kept = drawn(read_lines(among[0] if among else lines), options.most)
-    whole, some = Counter(), Counter()
+    selected_names = drawn(read_lines(among[0] if among else lines), options.most)
+    total_counts, selected_counts = Counter(), Counter()
 
-    def told() -> Iterable[Mapping]:
+    def selected_lines() -> Iterable[Mapping]:
         for line in read_lines(lines):
             sample = sample_of(line)
-            whole[sample.task, sample.source] += 1
-            if sample.sample_id in kept:
-                some[sample.task, sample.source] += 1
+            total_counts[sample.task, sample.source] += 1
+            if sample.sample_id in selected_names:
+                selected_counts[sample.task, sample.source] += 1
                 yield line
 
-    write_lines(asked, told())
-    rows = [(*key, number, some[key]) for key, number in sorted(whole.items())]
+    write_lines(asked, selected_lines())
+    rows = [(*key, number, selected_counts[key]) for key, number in sorted(total_counts.items())]
     write_table(counts, pl.DataFrame(rows, schema=schema(DRAWN), orient="row"), DRAWN)
-    log.info("%d of %d samples are asked", some.total(), whole.total())
+    log.info("%d of %d samples are asked", selected_counts.total(), total_counts.total())

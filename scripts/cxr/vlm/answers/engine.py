@@ -74,7 +74,7 @@ class Answerer(Protocol):
 
     at_once: int
 
-    def answer(self, asked: Sequence[Asked]) -> list[Said]:
+    def answer(self, requests: Sequence[Asked]) -> list[Said]:
         """Return the answers, in order; greedy, the same for any batch as far as the arithmetic allows.
 
         They are turns of at most ``at_once`` samples; the next call has later turns of some of them, or other samples.
@@ -82,6 +82,6 @@ class Answerer(Protocol):
         ...
 
 
-def load_answerer(name: str, run: Path, base: str, options: AnswersOptions, how: Execution) -> Answerer:
+def load_answerer(name: str, run: Path, base: str, options: AnswersOptions, execution: Execution) -> Answerer:
     """Return the engine ``name`` for a run. Raises UserError for an unknown engine, or a run that cannot be used."""
-    return engine_module("cxr.vlm.answers", name).load(run, base, options, how)
+    return engine_module("cxr.vlm.answers", name).load(run, base, options, execution)

@@ -36,10 +36,10 @@ def run_given(
         lines=lines, pictures=pictures, base=base, answers=answers, options=options, attrs=attrs, compute=compute,
         folders=folders,
     )  # fmt: skip
-    given, asked = read_given(base), {(line["sample_id"], line["turn"]) for line in read_lines(answers)}
-    rows = [(number, "", BAD_LINE) for number in given.bad]
-    rows += [(number, name, DUPLICATE) for number, name in given.twice]
-    rows += [(number, at[0], "unknown_sample") for at, number in given.lines.items() if at not in asked]
+    answer_file, asked_turns = read_given(base), {(line["sample_id"], line["turn"]) for line in read_lines(answers)}
+    rows = [(number, "", BAD_LINE) for number in answer_file.bad]
+    rows += [(number, name, DUPLICATE) for number, name in answer_file.twice]
+    rows += [(number, at[0], "unknown_sample") for at, number in answer_file.lines.items() if at not in asked_turns]
     for reason, count in sorted(Counter(reason for _, _, reason in rows).items()):
         log.warning("%d lines of the answers made elsewhere are left out: %s", count, reason)
     write_table(unused, pl.DataFrame(sorted(rows), schema=schema(UNUSED), orient="row"), UNUSED)

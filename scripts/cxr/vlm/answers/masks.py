@@ -32,10 +32,10 @@ class Drawer:
         self.kept = Remembered()
 
     @classmethod
-    def load(cls, run: str | Path, options: AnswersOptions, how: Execution) -> "Drawer":
+    def load(cls, run: str | Path, options: AnswersOptions, execution: Execution) -> "Drawer":
         """Return that of a run. Raises UserError for a segmenter that is not whole."""
         segmenter = Segmenter.load(Path(run, SEGMENTER), getattr(torch, options.dtype))
-        return cls(segmenter, device_of(how.device, how.asked))
+        return cls(segmenter, device_of(execution.device, execution.asked))
 
     def draw(self, view: str, frame: np.ndarray, marks: Sequence[torch.Tensor]) -> np.ndarray:
         """Return the masks, bool (M, T, T), of the hidden states (H,) before each [SEG]; as :meth:`logits`."""
@@ -50,10 +50,16 @@ class Drawer:
         square, side = (self.side, self.side), self.segmenter.side
         with inference():
             levels = levels_of(frame, side)[None].to(self.device)
-            seen = self.kept.get([(view, False)], levels, self.segmenter.embed)
-            states = [mark[None].to(self.device, seen.dtype) for mark in marks]
-            drawn = [to_frame(self.segmenter(state, seen), side, (side, side), square)[0] for state in states]
-        return np.stack([one.cpu().numpy() for one in drawn]) if drawn else np.zeros((0, *square), np.float32)
+            embedding = self.kept.get([(view, False)], levels, self.segmenter.embed)
+            states = [mark[None].to(self.device, embedding.dtype) for mark in marks]
+            mask_logits = [
+                to_frame(self.segmenter(state, embedding), side, (side, side), square)[0] for state in states
+            ]
+        return (
+            np.stack([tensor.cpu().numpy() for tensor in mask_logits])
+            if mask_logits
+            else np.zeros((0, *square), np.float32)
+        )
 
 
 def write_masks(
@@ -61,9 +67,9 @@ def write_masks(
 ) -> None:
     """Write the masks of turns (sample, turn, answer) as a shard, in their order."""
     with _writer(path, attrs, drawer.side) as writer:
-        for sample, turn, said in replies:
-            if said.marks:
-                masks = drawer.draw(store.view(sample), store.frame(sample), said.marks)
+        for sample, turn, answer in replies:
+            if answer.marks:
+                masks = drawer.draw(store.view(sample), store.frame(sample), answer.marks)
                 for number, mask in enumerate(masks):
                     writer.append(f"{sample.sample_id}/{turn}/{number}", **{FIELD: mask})
 

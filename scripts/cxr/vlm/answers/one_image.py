@@ -64,7 +64,7 @@ class Reply:
     @property
     def mask(self) -> np.ndarray | None:
         """All masks in one, bool (rows, columns); None without any."""
-        return np.logical_or.reduce([one.drawn for one in self.masks]) if self.masks else None
+        return np.logical_or.reduce([mask.drawn for mask in self.masks]) if self.masks else None
 
 
 @dataclass(frozen=True)
@@ -121,42 +121,56 @@ def ask(asker: Asker, samples: Sequence[Sample], store: OnePicture, drawer: Draw
     """
     questions = [turn.question for sample in samples for turn in sample.turns]
     replies: list[Reply] = []
-    for question, made in zip(questions, asker.replies(samples, store), strict=True):
-        line = made.line()
+    for question, model_reply in zip(questions, asker.replies(samples, store), strict=True):
+        line = model_reply.line()
         reading = read_boxes(line["text"], convention_of(line["convention"]), Seen(*line["seen"]))
         failure = line["failure"] and FAILED.get(line["failure"], line["failure"])
-        before = [] if made.turn == 0 else [text for one in replies for text in (one.question, one.answer)]
+        earlier_texts = (
+            [] if model_reply.turn == 0 else [text for reply in replies for text in (reply.question, reply.answer)]
+        )
         masks = ()
-        if drawer and made.said.marks:
+        if drawer and model_reply.said.marks:
             picture = store.picture
-            drawn = drawer.logits("picture", picture.frame, made.said.marks)
-            names = shows(question, line["text"], before)
-            masks = tuple(Mask(name, in_picture(one, picture)) for name, one in zip(names, drawn, strict=True))
+            mask_logits = drawer.logits("picture", picture.frame, model_reply.said.marks)
+            names = shows(question, line["text"], earlier_texts)
+            masks = tuple(
+                Mask(name, in_picture(logits, picture)) for name, logits in zip(names, mask_logits, strict=True)
+            )
         replies.append(Reply(question, line["text"], line["stop"], failure, reading, masks))
     return replies
 
 
-def shows(question: str, answer: str, before: Sequence[str] = ()) -> list[str]:
+def shows(question: str, answer: str, earlier_texts: Sequence[str] = ()) -> list[str]:
     """Return what each [SEG] of an answer is of: the text nearest to it that names one of the seven lesion types.
 
     These are, in this order, the answer up to the [SEG], its end if no other [SEG] is there, the question, and the
-    texts ``before`` from the last. Where none names a lesion, it is the question.
+    texts ``earlier_texts`` from the last. Where none names a lesion, it is the question.
     """
-    *parts, rest = answer.split(MARK)
-    found = []
+    *parts, last_text = answer.split(MARK)
+    mask_names = []
     for number in range(len(parts)):
-        texts = [*reversed(parts[: number + 1]), *([rest] if len(parts) == 1 else []), question, *reversed(before)]
-        found.append(next((text.strip() for text in texts if lesion_of(text)), question))
-    return found
+        texts = [
+            *reversed(parts[: number + 1]),
+            *([last_text] if len(parts) == 1 else []),
+            question,
+            *reversed(earlier_texts),
+        ]
+        mask_names.append(next((text.strip() for text in texts if lesion_of(text)), question))
+    return mask_names
 
 
 def write(
-    folder: Path, picture: Picture, replies: Sequence[Reply], model: str, quality: int, drawn: Drawn | None = None
+    folder: Path,
+    picture: Picture,
+    replies: Sequence[Reply],
+    model: str,
+    quality: int,
+    segmentation_source: Drawn | None = None,
 ) -> dict:
     """Write ``answers.json``, of each turn ``<n>_overlay.png`` and ``<n>_mask_<k>.png`` (255 where the mask is), and
     the page; return the content of answers.json.
 
-    ``drawn``: of a DICOM image whose answers have masks: then also ``segmentation.dcm``, a segment for each mask that
+    ``segmentation_source``: of a DICOM image whose answers have masks: then also ``segmentation.dcm``, a segment for each mask that
     is not empty.
     """
     rows, number = [], 0
@@ -169,13 +183,13 @@ def write(
         )
         save(figure, folder / name, DPI)
         masks = []
-        for count, one in enumerate(reply.masks, 1):
-            path, some = f"{place}_mask_{count}.png", bool(one.drawn.any())
+        for count, reply_mask in enumerate(reply.masks, 1):
+            path, has_pixels = f"{place}_mask_{count}.png", bool(reply_mask.drawn.any())
             with atomic(folder / path) as temporary:
-                temporary.write_bytes(encoded(".png", one.drawn.astype(np.uint8) * 255))
-            number += some
-            masks.append({"shows": one.shows, "said": one.said, "file": path, "pixels": int(one.drawn.sum()),
-                          "segment": number if some and drawn else None})  # fmt: skip
+                temporary.write_bytes(encoded(".png", reply_mask.drawn.astype(np.uint8) * 255))
+            number += has_pixels
+            masks.append({"shows": reply_mask.shows, "said": reply_mask.said, "file": path, "pixels": int(reply_mask.drawn.sum()),
+                          "segment": number if has_pixels and segmentation_source else None})  # fmt: skip
         rows.append({
             "question": reply.question, "answer": reply.answer, "failure": reply.failure, "stop": reply.stop,
             "boxes": np.round(reply.reading.boxes, 4).tolist(), "notes": list(reply.reading.notes), "masks": masks,
@@ -184,24 +198,31 @@ def write(
     about = {"model": model, "rows": picture.grey.shape[0], "columns": picture.grey.shape[1], "turns": rows}
     notes = [f"the image: {note}" for note in picture.notes]
     about |= {"segmentation": None, "notes": [*notes, MIRRORED] if picture.sides != SIDES else notes}
-    if drawn:
-        _segment(folder, [mask for reply in replies for mask in reply.masks], drawn, about)
+    if segmentation_source:
+        _segment(folder, [mask for reply in replies for mask in reply.masks], segmentation_source, about)
     with atomic(folder / ANSWERS) as temporary:
         temporary.write_text(json.dumps(about, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-    told = [
-        replay.Turn(one.question, one.answer, one.failure, one.reading.boxes.tolist(), mask=mask)
-        for one, mask in zip(replies, upright_masks, strict=True)
+    replay_turns = [
+        replay.Turn(reply.question, reply.answer, reply.failure, reply.reading.boxes.tolist(), mask=mask)
+        for reply, mask in zip(replies, upright_masks, strict=True)
     ]
-    said = replay.Conversation("Conversation", "; ".join(about["notes"]), upright, told, picture.sides)
-    replay.write_replay(folder / PAGE, f"Answers of {model}", [said], quality)
+    replay_conversation = replay.Conversation(
+        "Conversation", "; ".join(about["notes"]), upright, replay_turns, picture.sides
+    )
+    replay.write_replay(folder / PAGE, f"Answers of {model}", [replay_conversation], quality)
     return about
 
 
-def _segment(folder: Path, masks: Sequence[Mask], drawn: Drawn, about: dict) -> None:
+def _segment(folder: Path, masks: Sequence[Mask], segmentation_source: Drawn, about: dict) -> None:
     """Write the DICOM segmentation, or note in ``about`` why there is none."""
-    segments = [Segment(one.shows, one.drawn) for one in masks]
-    how = {"version": drawn.version, "model": drawn.model, "made": drawn.made, "device": drawn.device}
-    if reason := save_segmentation(folder / SEG, drawn.header, segments, **how):
+    segments = [Segment(mask.shows, mask.drawn) for mask in masks]
+    dicom_fields = {
+        "version": segmentation_source.version,
+        "model": segmentation_source.model,
+        "made": segmentation_source.made,
+        "device": segmentation_source.device,
+    }
+    if reason := save_segmentation(folder / SEG, segmentation_source.header, segments, **dicom_fields):
         about["notes"].append(f"no DICOM segmentation: {reason}")
         for mask in (mask for row in about["turns"] for mask in row["masks"]):
             mask["segment"] = None
@@ -232,14 +253,14 @@ def run_image(
     """
     options, samples = AnswersOptions(**asking), samples_of(questions, referring)
     picture, header = picture_of(image, cohort, frames)
-    how = Execution(compute.get("device", "auto"), compute.get("asked"), compute.get("batch", 8))
-    asker = Asker.of(run, base_of(base, options.model, options.revision), options, how)
+    execution = Execution(compute.get("device", "auto"), compute.get("asked"), compute.get("batch", 8))
+    asker = Asker.of(run, base_of(base, options.model, options.revision), options, execution)
     facts, name = read_run(run), Path(run).resolve().parts[-2]
-    drawer = Drawer.load(run, options, how) if tells_masks(run) else None
+    drawer = Drawer.load(run, options, execution) if tells_masks(run) else None
     side, decoding = pictures_of(run)
     replies = ask(asker, samples, OnePicture(picture, side, bool(decoding)), drawer)
-    drawn = None
+    segmentation_source = None
     if header is not None and any(reply.masks for reply in replies):
-        drawn = Drawn(header, name, code, made_at(), facts["family"])
+        segmentation_source = Drawn(header, name, code, made_at(), facts["family"])
     with whole(output) as folder:
-        return write(Path(folder), picture, replies, name, quality, drawn)
+        return write(Path(folder), picture, replies, name, quality, segmentation_source)

@@ -43,9 +43,9 @@ class Rounds:
         if rows != list(range(len(self.names))):
             self.cache.batch_select_indices(torch.tensor(rows))
         self.names, self.places = list(names), [self.places[row] for row in rows]
-        rest = [self._matched(row, prompt) for row, prompt in enumerate(prompts)]
-        longest = max(map(len, rest))
-        for row, ids in enumerate(rest):
+        unread_tokens = [self._matched(row, prompt) for row, prompt in enumerate(prompts)]
+        longest = max(map(len, unread_tokens))
+        for row, ids in enumerate(unread_tokens):
             self.places[row] += [*[None] * (longest - len(ids)), *ids]
         ids = [[pad if token is None else token for token in row] for row in self.places]
         mask = [[int(token is not None) for token in row] for row in self.places]
@@ -65,8 +65,8 @@ class Rounds:
 
     def said(self, answers: Sequence[Sequence[int]], end: int) -> None:
         """Note the tokens that followed the prompts, of which the cache has all but the last step's."""
-        held = self.cache.get_seq_length()
+        cached_length = self.cache.get_seq_length()
         for places, answer in zip(self.places, answers, strict=True):
             ended = answer.index(end) + 1 if end in answer else len(answer)
             places += [token if at < ended else None for at, token in enumerate(answer)]
-            del places[held:]
+            del places[cached_length:]

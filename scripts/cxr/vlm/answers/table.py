@@ -30,37 +30,37 @@ class Table:
 
     at_once = 0
 
-    def __init__(self, known: Mapping[tuple[str, int], Said]):
-        self.known = known
+    def __init__(self, answers: Mapping[tuple[str, int], Said]):
+        self.known = answers
         self.turns: dict[str, int] = {}
 
-    def answer(self, asked: Sequence[Asked]) -> list[Said]:
+    def answer(self, requests: Sequence[Asked]) -> list[Said]:
         """Return the answers, in order; one that the file lacks is a failure ``not_given``."""
-        found = []
-        for one in asked:
-            name = one.encoded.sample_id
+        answers = []
+        for request in requests:
+            name = request.encoded.sample_id
             turn = self.turns.get(name, 0)
             self.turns[name] = turn + 1
-            found.append(self.known.get((name, turn), Said("", 0, "", "not_given")))
-        return found
+            answers.append(self.known.get((name, turn), Said("", 0, "", "not_given")))
+        return answers
 
 
 def read_given(path: str) -> Given:
     """Read a file of answers. Raises UserError for a file that is not text."""
-    given = Given()
+    answer_file = Given()
     try:
         with open(path, encoding="utf-8-sig") as file:
             for number, raw in enumerate(file, 1):
                 if raw.strip():
-                    _take(given, number, raw)
+                    _take(answer_file, number, raw)
     except (OSError, UnicodeDecodeError) as error:
         refuse_machine_fault(path, error)
-        told = f"{Path(path).name} cannot be read as answers ({type(error).__name__}): give JSON lines in UTF-8"
-        raise UserError(told) from None
-    return given
+        message = f"{Path(path).name} cannot be read as answers ({type(error).__name__}): give JSON lines in UTF-8"
+        raise UserError(message) from None
+    return answer_file
 
 
-def _take(given: Given, number: int, raw: str) -> None:
+def _take(answer_file: Given, number: int, raw: str) -> None:
     try:
         line = json.loads(raw)
     except (ValueError, RecursionError):
@@ -69,19 +69,19 @@ def _take(given: Given, number: int, raw: str) -> None:
     name, turn = line.get("sample_id", line.get("query_id")), line.get("turn", 0)
     text, failure = line.get("text", line.get("answer", "")), line.get("failure") or ""
     if not (isinstance(name, str) and isinstance(text, str) and type(turn) is int and isinstance(failure, str)):
-        given.bad.append(number)
+        answer_file.bad.append(number)
         return
     name = clean_id(name)
-    if (name, turn) in given.known:
-        given.twice.append((number, name))
-        given.known[name, turn] = Said("", 0, "", DUPLICATE)
+    if (name, turn) in answer_file.known:
+        answer_file.twice.append((number, name))
+        answer_file.known[name, turn] = Said("", 0, "", DUPLICATE)
     else:
         tokens, stop = line.get("tokens"), line.get("stop", "end")
-        said = Said(text, tokens if type(tokens) is int else 0, stop if isinstance(stop, str) else "end", failure)
-        given.known[name, turn], given.lines[name, turn] = said, number
+        answer = Said(text, tokens if type(tokens) is int else 0, stop if isinstance(stop, str) else "end", failure)
+        answer_file.known[name, turn], answer_file.lines[name, turn] = answer, number
 
 
-def load(run: Path, base: str, options: AnswersOptions, how: Execution) -> Table:
+def load(run: Path, base: str, options: AnswersOptions, execution: Execution) -> Table:
     """Return the engine for the file ``base``. Raises UserError for a file that is not text."""
-    del run, options, how
+    del run, options, execution
     return Table(read_given(base).known)

@@ -26,25 +26,25 @@ class Vllm:
     def __init__(self, model, adapter, tokens: Tokens, options: AnswersOptions):
         self.model, self.adapter, self.tokens, self.options = model, adapter, tokens, options
 
-    def answer(self, asked: Sequence[Asked]) -> list[Said]:
+    def answer(self, requests: Sequence[Asked]) -> list[Said]:
         """Return the answers, in order."""
         from vllm import SamplingParams
 
-        how = SamplingParams(
+        sampling = SamplingParams(
             temperature=0.0, max_tokens=self.options.max_new_tokens, seed=self.options.seed,
             stop_token_ids=[self.tokens.end], detokenize=False,
         )  # fmt: skip
         prompts = [
-            {"prompt_token_ids": one.short, "multi_modal_data": {"image": Image.fromarray(one.picture)}}
-            for one in asked
+            {"prompt_token_ids": request.short, "multi_modal_data": {"image": Image.fromarray(request.picture)}}
+            for request in requests
         ]
-        outputs = self.model.generate(prompts, how, use_tqdm=False, lora_request=self.adapter)
-        said = []
+        outputs = self.model.generate(prompts, sampling, use_tqdm=False, lora_request=self.adapter)
+        answers = []
         for output in outputs:
-            ids = [one for one in output.outputs[0].token_ids if one != self.tokens.end]
+            ids = [token for token in output.outputs[0].token_ids if token != self.tokens.end]
             stop = "length" if output.outputs[0].finish_reason == "length" else "end"
-            said.append(Said(self.tokens.text(ids), len(ids), stop))
-        return said
+            answers.append(Said(self.tokens.text(ids), len(ids), stop))
+        return answers
 
 
 def _positions(folder: str) -> int:
@@ -53,7 +53,7 @@ def _positions(folder: str) -> int:
     return getattr(text, "max_position_embeddings", None) or sys.maxsize
 
 
-def load(run: Path, base: str, options: AnswersOptions, how: Execution) -> Vllm:
+def load(run: Path, base: str, options: AnswersOptions, execution: Execution) -> Vllm:
     """Return the engine for a run."""
     # set before the imports, which read them
     os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1", VLLM_NO_USAGE_STATS="1")
@@ -61,25 +61,25 @@ def load(run: Path, base: str, options: AnswersOptions, how: Execution) -> Vllm:
     with model_of(run, base) as folder:
         family = load_family(facts["family"], folder)
         _check(facts["family"], family, folder, adapted.is_dir())
-        return _loaded(str(folder), family, adapted, options, how)
+        return _loaded(str(folder), family, adapted, options, execution)
 
 
 def _check(name: str, family: Family, folder: Path, adapted: bool) -> None:
     """Raise UserError for a model that vLLM cannot ask, or would show other features than it has learnt."""
     module = engine_module("cxr.vlm.families", name)
-    known = getattr(module, "VLLM_TILES", "")
+    supported_tiles = getattr(module, "VLLM_TILES", "")
     if not getattr(module, "VLLM", True):
-        told = f"which cannot ask {name} here"
+        reason = f"which cannot ask {name} here"
     elif adapted and not getattr(module, "VLLM_ADAPTERS", True):
-        told = f"which asks no adapter of {name}"
-    elif known and family.tiles != known:
-        told = f"which takes {known} for every model, but {folder} has {family.tiles}"
+        reason = f"which asks no adapter of {name}"
+    elif supported_tiles and family.tiles != supported_tiles:
+        reason = f"which takes {supported_tiles} for every model, but {folder} has {family.tiles}"
     else:
         return
-    raise UserError(f"vlm.answers.engine is 'vllm', {told}: set it to transformers")
+    raise UserError(f"vlm.answers.engine is 'vllm', {reason}: set it to transformers")
 
 
-def _loaded(folder: str, family: Family, adapted: Path, options: AnswersOptions, how: Execution) -> Vllm:
+def _loaded(folder: str, family: Family, adapted: Path, options: AnswersOptions, execution: Execution) -> Vllm:
     from vllm import LLM
     from vllm.lora.request import LoRARequest
 
@@ -88,8 +88,8 @@ def _loaded(folder: str, family: Family, adapted: Path, options: AnswersOptions,
         seed=options.seed,
         dtype=options.dtype,
         max_model_len=min(options.max_length + options.max_new_tokens, _positions(folder)),
-        tensor_parallel_size=max(1, how.asked or 0),
-        gpu_memory_utilization=how.gpu_memory,
+        tensor_parallel_size=max(1, execution.asked or 0),
+        gpu_memory_utilization=execution.gpu_memory,
         enforce_eager=bool(options.own.get("eager", False)),
         enable_prefix_caching=True,  # all questions about a picture follow one another
         limit_mm_per_prompt={"image": 1},

@@ -42,11 +42,11 @@ class Qwen:
 
     def pictures(self, pictures: Sequence[np.ndarray]) -> Pictures:
         """Encode pictures, uint8 (H, W, 3); each keeps its proportions, its sides become multiples of a patch."""
-        made = self.processor([Image.fromarray(picture) for picture in pictures], return_tensors="pt")
-        grid, patch, merge = made["image_grid_thw"], self.processor.patch_size, self.processor.merge_size
+        features = self.processor([Image.fromarray(picture) for picture in pictures], return_tensors="pt")
+        grid, patch, merge = features["image_grid_thw"], self.processor.patch_size, self.processor.merge_size
         tokens = tuple(int(count) // merge**2 for count in grid.prod(dim=1))
-        seen = tuple(Seen(int(columns) * patch, int(rows) * patch) for _, rows, columns in grid)
-        return Pictures({"pixel_values": made["pixel_values"], "image_grid_thw": grid}, tokens, seen)
+        sizes = tuple(Seen(int(columns) * patch, int(rows) * patch) for _, rows, columns in grid)
+        return Pictures({"pixel_values": features["pixel_values"], "image_grid_thw": grid}, tokens, sizes)
 
     def inputs(self, ids: torch.Tensor, picture_id: int) -> dict[str, torch.Tensor]:
         """Return ``mm_token_type_ids`` (N, L), from which the model makes positions in two dimensions."""

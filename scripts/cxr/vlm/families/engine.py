@@ -108,8 +108,10 @@ class Tiny(Protocol):
 
 def part_of(family: Family, name: str) -> str:
     """Return the part that a tensor belongs to, by its name; "" for none."""
-    found = [(len(prefix), part) for part, prefixes in family.prefixes.items() for prefix in prefixes if prefix in name]
-    return max(found)[1] if found else ""
+    matches = [
+        (len(prefix), part) for part, prefixes in family.prefixes.items() for prefix in prefixes if prefix in name
+    ]
+    return max(matches)[1] if matches else ""
 
 
 def load_family(name: str, folder: str | Path) -> Family:

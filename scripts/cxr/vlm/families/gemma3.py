@@ -51,12 +51,14 @@ class Gemma:
 
     def pictures(self, pictures: Sequence[np.ndarray]) -> Pictures:
         """Encode pictures, uint8 (H, W, 3), each stretched to the model's square."""
-        made = self.processor(
+        features = self.processor(
             [Image.fromarray(picture) for picture in pictures], return_tensors="pt", do_pan_and_scan=False
         )
-        rows, columns = made["pixel_values"].shape[-2:]
+        rows, columns = features["pixel_values"].shape[-2:]
         count = len(pictures)
-        return Pictures({"pixel_values": made["pixel_values"]}, (self.tokens,) * count, (Seen(columns, rows),) * count)
+        return Pictures(
+            {"pixel_values": features["pixel_values"]}, (self.tokens,) * count, (Seen(columns, rows),) * count
+        )
 
     def inputs(self, ids: torch.Tensor, picture_id: int) -> dict[str, torch.Tensor]:
         """Return ``token_type_ids`` (N, L): tokens of a picture see one another."""

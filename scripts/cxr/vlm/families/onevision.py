@@ -126,10 +126,10 @@ class OneVision:
 
     def pictures(self, pictures: Sequence[np.ndarray]) -> Pictures:
         """Encode pictures, uint8 (H, W, 3), as tiles: those of all pictures after one another, the whole one first."""
-        made = [self.processor([Image.fromarray(picture)], return_tensors="pt") for picture in pictures]
+        features = [self.processor([Image.fromarray(picture)], return_tensors="pt") for picture in pictures]
         sizes = [picture.shape[:2] for picture in pictures]
         tensors = {
-            "pixel_values": torch.cat([one["pixel_values"][0] for one in made]),
+            "pixel_values": torch.cat([picture_features["pixel_values"][0] for picture_features in features]),
             "image_sizes": torch.tensor(sizes),
         }
         tokens = tuple(self.tiling.features(*size) for size in sizes)
@@ -154,14 +154,14 @@ def cuts(folder: Path, tiles: str, grid: int) -> bool:
 
 def recut(folder: Path, tiles: str, grid: int) -> None:
     """Write into a model's files that it cuts pictures so, as :func:`cuts` asks."""
-    said = {RATIO: tiles, PINPOINTS: load(folder).tiling.told(tiles, grid).pinpoints}
+    tiling_values = {RATIO: tiles, PINPOINTS: load(folder).tiling.told(tiles, grid).pinpoints}
     for name, keys in SAID_IN.items():
         path = folder / name
         if path.is_file():
-            told = json.loads(path.read_text(encoding="utf-8")) | {key: said[key] for key in keys}
-            if "image_processor" in told:  # a processor in one file
-                told["image_processor"] |= {PINPOINTS: said[PINPOINTS]}
-            path.write_text(json.dumps(told, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+            config = json.loads(path.read_text(encoding="utf-8")) | {key: tiling_values[key] for key in keys}
+            if "image_processor" in config:  # a processor in one file
+                config["image_processor"] |= {PINPOINTS: tiling_values[PINPOINTS]}
+            path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
 def published(name: str) -> str:
@@ -212,8 +212,8 @@ def load(folder: Path) -> OneVision:
     """Return the family. Raises UserError where the model's canvases are not those of its processor."""
     processor = LlavaOnevisionImageProcessorPil.from_pretrained(folder, local_files_only=True)
     config = AutoConfig.from_pretrained(folder, local_files_only=True)
-    vision, pinpoints = config.vision_config, [list(map(int, one)) for one in config.image_grid_pinpoints]
-    if [list(map(int, one)) for one in processor.image_grid_pinpoints] != pinpoints:
+    vision, pinpoints = config.vision_config, [list(map(int, pinpoint)) for pinpoint in config.image_grid_pinpoints]
+    if [list(map(int, pinpoint)) for pinpoint in processor.image_grid_pinpoints] != pinpoints:
         raise UserError(f"{folder}: image_grid_pinpoints of its processor and model differ: fetch the whole model")
     most = int(config.vision_aspect_ratio.removeprefix(TILES))
     return OneVision(processor, Tiling(pinpoints, vision.image_size, vision.image_size // vision.patch_size, most))

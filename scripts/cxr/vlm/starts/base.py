@@ -25,23 +25,23 @@ def give(folder: Path, weights: str, words: str) -> None:
     What the base learnt of a word goes with the word; rows of words that it does not know stay random. Raises UserError
     for a model of other sizes.
     """
-    held, words = load_file(RESOURCES / weights), json.loads((RESOURCES / words).read_text(encoding="utf-8"))
-    known = {word: row for row, word in enumerate(words)}
-    own = AutoTokenizer.from_pretrained(str(folder), local_files_only=True).get_vocab()
-    both = sorted(own.keys() & known.keys())
-    mine, theirs = [own[word] for word in both], [known[word] for word in both]
+    base_tensors, words = load_file(RESOURCES / weights), json.loads((RESOURCES / words).read_text(encoding="utf-8"))
+    row_by_word = {word: row for row, word in enumerate(words)}
+    id_by_word = AutoTokenizer.from_pretrained(str(folder), local_files_only=True).get_vocab()
+    shared_words = sorted(id_by_word.keys() & row_by_word.keys())
+    model_rows, base_rows = [id_by_word[word] for word in shared_words], [row_by_word[word] for word in shared_words]
     path = folder / "model.safetensors"
     model = load_file(path)
     for name, tensor in model.items():
-        given = held.get(name)
+        base_tensor = base_tensors.get(name)
         first = 1 if name in BY_WORD else 0
-        if given is None or given.shape[first:] != tensor.shape[first:]:
+        if base_tensor is None or base_tensor.shape[first:] != tensor.shape[first:]:
             raise UserError(
                 f"vlm.tuning.onevision_tiny: the base in resources/vlm/onevision_tiny does not fit the model ({name}): "
                 "leave side, sizes and family as they are, or set init to random"
             )
         if name in BY_WORD:
-            tensor[mine] = given[theirs].to(tensor.dtype)
+            tensor[model_rows] = base_tensor[base_rows].to(tensor.dtype)
         else:
-            tensor.copy_(given)
+            tensor.copy_(base_tensor)
     save_file(model, path, metadata={"format": "pt"})

@@ -12,15 +12,20 @@ from cxr.vlm.tuning.fit import Course, Fit, epoch_order
 WHERE = "vlm_tuning"
 
 
-def of_lines(path: str, tasks: Sequence[str], learned: int, gone: Sequence[Mapping]) -> list[Counted]:
+def of_lines(path: str, tasks: Sequence[str], learned: int, excluded_rows: Sequence[Mapping]) -> list[Counted]:
     """Return what became of the lines of a file: ``learned``, of another task than ``tasks`` (if there are some), or
-    left out, ``gone``. Raises AssertionError where a line was lost.
+    left out, ``excluded_rows``. Raises AssertionError where a line was lost.
     """
     with open(path, "rb") as file:
         number = sum(1 for _ in file)
-    others = sum(sample_of(line).task not in tasks for line in read_lines(path)) if tasks else 0
-    left = Counter(row["reason"] for row in gone)
-    return conserved(WHERE, "lines", number, {"learned": learned, "other_task": others} | dict(sorted(left.items())))
+    num_other_tasks = sum(sample_of(line).task not in tasks for line in read_lines(path)) if tasks else 0
+    reason_counts = Counter(row["reason"] for row in excluded_rows)
+    return conserved(
+        WHERE,
+        "lines",
+        number,
+        {"learned": learned, "other_task": num_other_tasks} | dict(sorted(reason_counts.items())),
+    )
 
 
 def of_pass(size: int, learned: int, order: Sequence[int]) -> list[Counted]:

@@ -69,7 +69,7 @@ class Fit:
         collate: Callable[[Sequence[Encoded]], Batch],
         objective: Objective,
         recipe: Recipe,
-        how: Execution,
+        execution: Execution,
         *,
         tasks: Sequence[str],
         folder: Path,
@@ -80,16 +80,16 @@ class Fit:
         self.kinds = sorted(set(tasks))
         self.kind_of = [self.kinds.index(task) for task in tasks]
         self.objective = objective
-        self.recipe, self.how, self.folder, self.seed, self.nan_limit = recipe, how, folder, seed, nan_limit
+        self.recipe, self.how, self.folder, self.seed, self.nan_limit = recipe, execution, folder, seed, nan_limit
         recipe.together(runner.ranks)  # raises before anything is computed
-        whole, rest = divmod(len(lengths), recipe.batch)
-        per_epoch = whole + (rest > 0 and not (recipe.drop_last and whole))
+        num_full, num_remaining = divmod(len(lengths), recipe.batch)
+        per_epoch = num_full + (num_remaining > 0 and not (recipe.drop_last and num_full))
         self.per_epoch, self.total = per_epoch, recipe.updates or per_epoch * recipe.epochs
 
     def run(self) -> Course:
         """Tune to the end, from the last checkpoint of an interrupted run or from the beginning."""
-        held = self.runner.load(self.folder)
-        course = Course(**held) if held else Course()
+        saved_course = self.runner.load(self.folder)
+        course = Course(**saved_course) if saved_course else Course()
         if course.update:
             log.info("tuning resumes at update %d of %d", course.update, self.total)
         for update, samples in progress(self._updates(course.update), self.total - course.update, "updates"):
@@ -119,39 +119,39 @@ class Fit:
         # dropout depends only on the update, not on earlier draws, so it is the same after a kill
         torch.manual_seed(stable_hash(self.seed, "update", update, runner.rank) % 2**63)
         factor = recipe.rate(update, self.total)
-        own = samples[runner.rank :: runner.ranks]
-        micro = [own[at : at + recipe.micro_batch] for at in range(0, len(own), recipe.micro_batch)]
+        rank_samples = samples[runner.rank :: runner.ranks]
+        micro = [rank_samples[at : at + recipe.micro_batch] for at in range(0, len(rank_samples), recipe.micro_batch)]
         count = math.ceil(math.ceil(len(samples) / runner.ranks) / recipe.micro_batch)
         micro += [[] for _ in range(count - len(micro))]  # every rank has as many, some of nothing
         batches = [self._batch(part, samples) for part in micro]
-        held = torch.zeros(len(objective.names), dtype=torch.float64)
+        local_counts = torch.zeros(len(objective.names), dtype=torch.float64)
         for batch, part in batches:
-            held += bool(part) * torch.tensor(objective.counts(batch))
-        counts = runner.sum(held).tolist()
+            local_counts += bool(part) * torch.tensor(objective.counts(batch))
+        counts = runner.sum(local_counts).tolist()
         means, of_kinds = self._learn(batches, counts)
         sums = torch.cat([means, of_kinds.flatten(), torch.zeros(1, dtype=torch.float64)])
         norm = runner.update(recipe.learning_rate * factor)
         sums[-1] = float(self.how.told_to_stop())
-        *values, told = runner.sum(sums).tolist()
+        *values, stop_votes = runner.sum(sums).tolist()
         values, of_kinds = values[: len(counts)], values[len(counts) :]
         if not math.isfinite(norm):
             self._skipped(update, course)
         for kind, number in zip(self.kinds, of_kinds[::3], strict=True):
             course.seen[kind] = course.seen.get(kind, 0) + int(number)
-        each = zip(objective.names, values, counts, strict=True)
+        loss_terms = zip(objective.names, values, counts, strict=True)
         noted = {
             "update": update + 1,
             "epoch": (update + 1) / self.per_epoch,
             "learning_rate": recipe.learning_rate * factor,
             "loss": sum(weight * value for weight, value in zip(objective.weights, values, strict=True)),
-            **{name: value if count else None for name, value, count in each},
+            **{name: value if count else None for name, value, count in loss_terms},
             **{name: int(count) for name, count in zip(objective.counted, counts, strict=True)},
             "samples": len(samples),
             "by_task": self._told(of_kinds),
             "gradient_norm": norm,
             "skipped": not math.isfinite(norm),
         }
-        return noted, told > 0
+        return noted, stop_votes > 0
 
     def _learn(self, batches: list[tuple[Batch, list[int]]], counts: list[float]) -> tuple[torch.Tensor, torch.Tensor]:
         """Add an update's gradients up; return this rank's share of its losses, each divided by its count, and of each
@@ -162,15 +162,17 @@ class Fit:
         of_kinds = torch.zeros(len(self.kinds), 3, dtype=torch.float64)
         for number, (batch, part) in enumerate(batches, 1):
             real = bool(part)
-            moved = batch.to(runner.device)
-            found = runner.forward(lambda model, moved=moved: objective.sums(model, moved))
+            device_batch = batch.to(runner.device)
+            loss_sums = runner.forward(lambda model, device_batch=device_batch: objective.sums(model, device_batch))
             # the mean over the whole update, whatever rank and micro-batch a sample is in
             each = zip(objective.names, counts, strict=True)
-            means = [found[name] * (float(real) / max(count, 1.0)) for name, count in each]
+            means = [loss_sums[name] * (float(real) / max(count, 1.0)) for name, count in each]
             loss = sum(weight * mean for weight, mean in zip(objective.weights, means, strict=True))
             sums += torch.tensor([float(mean.detach()) for mean in means])
             if real:
-                each = torch.stack([torch.ones(len(part)), learned_each(batch.labels).float(), found["each"].cpu()], 1)
+                each = torch.stack(
+                    [torch.ones(len(part)), learned_each(batch.labels).float(), loss_sums["each"].cpu()], 1
+                )
                 of_kinds.index_add_(0, torch.tensor([self.kind_of[at] for at in part]), each.double())
             healthy = math.isfinite(float(loss.detach()))
             loss = loss * runner.ranks * len(batches)

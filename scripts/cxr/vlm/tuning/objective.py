@@ -70,12 +70,12 @@ class MaskLoss:
 
     def sums(self, model: torch.nn.Module, batch: Batch) -> dict[str, torch.Tensor]:
         """Return the three sums."""
-        found = model(batch.segs, **batch.inputs, use_cache=False)
-        masks, told = found["masks"], batch.segs.masks
-        some = _some(told)
-        return of_text(found["logits"], batch.labels) | {
-            "bce": bce(masks, told).sum() if len(told) else masks.sum(),
-            "dice": dice(masks[some], told[some]).sum() if some.any() else masks.sum() * 0.0,
+        outputs = model(batch.segs, **batch.inputs, use_cache=False)
+        masks, targets = outputs["masks"], batch.segs.masks
+        nonempty = _some(targets)
+        return of_text(outputs["logits"], batch.labels) | {
+            "bce": bce(masks, targets).sum() if len(targets) else masks.sum(),
+            "dice": dice(masks[nonempty], targets[nonempty]).sum() if nonempty.any() else masks.sum() * 0.0,
         }
 
 
@@ -99,8 +99,8 @@ def of_text(logits: torch.Tensor, labels: torch.Tensor) -> dict[str, torch.Tenso
 
     logits (N, L, V) foretell the token after theirs.
     """
-    told = labels[:, 1:]
+    targets = labels[:, 1:]
     tokens = functional.cross_entropy(
-        logits[:, :-1].flatten(0, 1).float(), told.flatten(), ignore_index=IGNORED, reduction="none"
+        logits[:, :-1].flatten(0, 1).float(), targets.flatten(), ignore_index=IGNORED, reduction="none"
     )
-    return {"text": tokens.sum(), "each": tokens.detach().view(told.shape).sum(1)}
+    return {"text": tokens.sum(), "each": tokens.detach().view(targets.shape).sum(1)}

@@ -18,8 +18,8 @@ class Recent:
         if at in self._kept:
             self._kept.move_to_end(at)
             return self._kept[at]
-        made = self._kept[at] = self.encode(at)
-        self.held += made.nbytes
+        encoded = self._kept[at] = self.encode(at)
+        self.held += encoded.nbytes
         while self.held > self.most:
             self.held -= self._kept.popitem(last=False)[1].nbytes
-        return made
+        return encoded

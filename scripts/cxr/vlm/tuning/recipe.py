@@ -61,8 +61,8 @@ class Recipe:
 
     def together(self, ranks: int) -> int:
         """Return each rank's number of micro-batches per update. Raises UserError if the batch does not divide."""
-        count, rest = divmod(self.batch, self.micro_batch * ranks)
-        if rest or not count:
+        count, remainder = divmod(self.batch, self.micro_batch * ranks)
+        if remainder or not count:
             raise UserError(
                 f"vlm.tuning: batch is {self.batch}, no multiple of micro_batch {self.micro_batch} times the {ranks} "
                 "GPUs at work: change batch, micro_batch or compute.gpus"
@@ -84,11 +84,11 @@ def adapted(model: nn.Module, family: Family, target: str) -> list[str]:
 
     The head is none of them: it may share its weights with the embedding.
     """
-    wanted = (LANGUAGE,) if target == LANGUAGE else PARTS
+    parts = (LANGUAGE,) if target == LANGUAGE else PARTS
     return [
         name
         for name, module in model.named_modules()
-        if isinstance(module, nn.Linear) and part_of(family, f"{name}.") in wanted and not name.endswith(HEAD)
+        if isinstance(module, nn.Linear) and part_of(family, f"{name}.") in parts and not name.endswith(HEAD)
     ]
 
 
@@ -98,11 +98,11 @@ def add_adapters(model: nn.Module, family: Family, lora: dict, token: int | None
     ``token``: one that the model has not learned yet: its rows of embedding and head are trained too.
     """
     names = adapted(model, family, lora["target"])
-    how = LoraConfig(r=lora["rank"], lora_alpha=lora["alpha"], lora_dropout=lora["dropout"], target_modules=names)
+    config = LoraConfig(r=lora["rank"], lora_alpha=lora["alpha"], lora_dropout=lora["dropout"], target_modules=names)
     if token is not None:
         tied = model.get_output_embeddings().weight is model.get_input_embeddings().weight
-        how.trainable_token_indices = {name: [token] for name in (EMBEDDING, *([] if tied else [HEAD]))}
-    return get_peft_model(model, how)
+        config.trainable_token_indices = {name: [token] for name in (EMBEDDING, *([] if tied else [HEAD]))}
+    return get_peft_model(model, config)
 
 
 def choose(model: nn.Module, family: Family, recipe: Recipe) -> dict[str, nn.Parameter]:
@@ -113,10 +113,10 @@ def choose(model: nn.Module, family: Family, recipe: Recipe) -> dict[str, nn.Par
         if name.startswith(SEGMENTER):
             full = name.removeprefix(SEGMENTER).startswith(TRAINED)
         parameter.requires_grad_(full or any(mark in name for mark in ADAPTER))
-    found = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
-    if not found:
+    trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+    if not trained:
         raise UserError("vlm.tuning: no part of the model is trained: name vision, projector or language in parts")
-    return found
+    return trained
 
 
 def optimiser(parameters: dict[str, nn.Parameter], family: Family, recipe: Recipe) -> torch.optim.AdamW:
@@ -126,7 +126,8 @@ def optimiser(parameters: dict[str, nn.Parameter], family: Family, recipe: Recip
         part = SEGMENTER[:-1] if name.startswith(SEGMENTER) else part_of(family, name)
         groups.setdefault(part, []).append(parameter)
     rates = {part: recipe.rates.get(part, recipe.learning_rate) for part in groups}
-    made = [
-        {"params": held, "scale": rates[part] / recipe.learning_rate, "part": part} for part, held in groups.items()
+    param_groups = [
+        {"params": tensors, "scale": rates[part] / recipe.learning_rate, "part": part}
+        for part, tensors in groups.items()
     ]
-    return torch.optim.AdamW(made, lr=0.0, betas=tuple(recipe.betas), weight_decay=recipe.weight_decay)
+    return torch.optim.AdamW(param_groups, lr=0.0, betas=tuple(recipe.betas), weight_decay=recipe.weight_decay)

@@ -102,8 +102,8 @@ class TuningOptions:
 
     def facts(self) -> dict:
         """Return what the run's file tells of how its model is asked, but for its convention and base."""
-        told = {"family": self.family, "side": self.side, "wording": self.wording, "original": self.original}
-        return told | ({"system_prompt": self.system_prompt} if self.system_prompt else {})
+        run_facts = {"family": self.family, "side": self.side, "wording": self.wording, "original": self.original}
+        return run_facts | ({"system_prompt": self.system_prompt} if self.system_prompt else {})
 
 
 @dataclass(frozen=True)
@@ -189,14 +189,14 @@ def run_tuning(
 
 def _prepare(job: Job) -> None:
     """Make the folder of checkpoints, and empty one that a different tuning left."""
-    told = f"{job.folder} holds a checkpoint of other settings, samples or code: the tuning starts again"
-    prepare(Path(job.folder), job.identity(), pattern="checkpoint.*", warning=told)
+    message = f"{job.folder} holds a checkpoint of other settings, samples or code: the tuning starts again"
+    prepare(Path(job.folder), job.identity(), pattern="checkpoint.*", warning=message)
 
 
 def _launch(job: Job) -> None:
     """Run :func:`work` in separate processes, one a GPU."""
-    asked = job.compute.get("asked", job.compute["gpus"])
-    processes = max(1, gpus_of(job.compute["device"], asked))
+    requested_gpus = job.compute.get("asked", job.compute["gpus"])
+    processes = max(1, gpus_of(job.compute["device"], requested_gpus))
     Recipe(**job.options["own"]).shared(processes).together(processes)  # raises before any process is started
     path = Path(job.folder, "job.json")
     path.write_text(json.dumps(asdict(job)), encoding="utf-8")
@@ -205,8 +205,8 @@ def _launch(job: Job) -> None:
 
 def work(job: Job) -> None:
     """Run a tuning, or one process's share of it; if told to stop, it writes a checkpoint and ends."""
-    with heeded() as told:
-        _work(job, told)
+    with heeded() as should_stop:
+        _work(job, should_stop)
 
 
 def start(job: Job, options: TuningOptions) -> Loaded:
@@ -227,8 +227,8 @@ def _begun(job: Job, options: TuningOptions) -> bool:
 
 def _first(job: Job) -> Path:
     """Return the folder of the model that a tuning starts from."""
-    made = Path(job.folder, START)
-    return made if made.is_dir() else Path(job.base)
+    start_dir = Path(job.folder, START)
+    return start_dir if start_dir.is_dir() else Path(job.base)
 
 
 def _make_start(job: Job, options: TuningOptions) -> None:
@@ -239,18 +239,18 @@ def _make_start(job: Job, options: TuningOptions) -> None:
     if _begun(job, options):
         if differs(options.family, job.base, options.tiling):
             log.info("pictures are cut by %s, which is not as %s says", options.tiling, job.base)
-            with whole(folder) as making:
-                link(options.family, job.base, making, options.tiling)
+            with whole(folder) as temporary_dir:
+                link(options.family, job.base, temporary_dir, options.tiling)
         return
     if folder.is_dir():
         return
     samples, convention = read_samples(job.lines, options.tasks), convention_of(options.convention)
     seed = stable_hash(options.seed, "tiny") % 2**63
-    with whole(folder) as making:
+    with whole(folder) as temporary_dir:
         texts = [*texts_of(samples, convention, options.wording), options.system_prompt]
-        make_tiny(options.family, making, texts, options.side, seed, options.sizes)
-        engine_module("cxr.vlm.starts", options.init).load(making)
-        recut(options.family, making, options.tiling)
+        make_tiny(options.family, temporary_dir, texts, options.side, seed, options.sizes)
+        engine_module("cxr.vlm.starts", options.init).load(temporary_dir)
+        recut(options.family, temporary_dir, options.tiling)
 
 
 def kept(
@@ -260,21 +260,21 @@ def kept(
 
     ``masks``: those of the samples' [SEG], of a model that tells them.
     """
-    found, lengths, gone = [], [], []
+    learned_samples, lengths, excluded_rows = [], [], []
     for sample in samples:
         try:
             length = collator.length(sample, store.size(sample))
         except Reserved:
-            gone.append({"sample_id": sample.sample_id, "reason": "reserved", "tokens": 0})
+            excluded_rows.append({"sample_id": sample.sample_id, "reason": "reserved", "tokens": 0})
             continue
         if masks is not None and not masks.has(sample):
-            gone.append({"sample_id": sample.sample_id, "reason": "no_mask", "tokens": length})
+            excluded_rows.append({"sample_id": sample.sample_id, "reason": "no_mask", "tokens": length})
         elif length > most:
-            gone.append({"sample_id": sample.sample_id, "reason": "too_long", "tokens": length})
+            excluded_rows.append({"sample_id": sample.sample_id, "reason": "too_long", "tokens": length})
         else:
-            found.append(sample)
+            learned_samples.append(sample)
             lengths.append(length)
-    return found, lengths, gone
+    return learned_samples, lengths, excluded_rows
 
 
 def balanced(samples: list[Sample], seed: int) -> list[int]:
@@ -282,15 +282,15 @@ def balanced(samples: list[Sample], seed: int) -> list[int]:
 
     A smaller domain's samples are there again as a whole, and the rest of them drawn by seed.
     """
-    of_domain: dict[str, list[int]] = {}
+    numbers_by_domain: dict[str, list[int]] = {}
     for at, sample in enumerate(samples):
-        of_domain.setdefault(sample.domain, []).append(at)
-    most = max(map(len, of_domain.values()), default=0)
-    found = list(range(len(samples)))
-    for domain, own in sorted(of_domain.items()):
-        again, rest = divmod(most, len(own))
-        found += own * (again - 1) + sorted(rng(seed, "balance", domain).sample(own, rest))
-    return found
+        numbers_by_domain.setdefault(sample.domain, []).append(at)
+    most = max(map(len, numbers_by_domain.values()), default=0)
+    numbers = list(range(len(samples)))
+    for domain, domain_numbers in sorted(numbers_by_domain.items()):
+        again, remainder = divmod(most, len(domain_numbers))
+        numbers += domain_numbers * (again - 1) + sorted(rng(seed, "balance", domain).sample(domain_numbers, remainder))
+    return numbers
 
 
 def _work(job: Job, told: Callable[[], bool]) -> None:
@@ -303,18 +303,20 @@ def _work(job: Job, told: Callable[[], bool]) -> None:
     collator = Collator(loaded.family, loaded.tokens, convention_of(options.convention), options.wording, marks)
     originals = Originals.of(job.originals, options.original, samples)
     with PictureStore(job.pictures, options.side, originals, job.folders) as store, MaskStore(job.masks) as masks:
-        learned, lengths, gone = kept(samples, collator, store, recipe.max_length, masks if options.head else None)
+        learned, lengths, excluded_rows = kept(
+            samples, collator, store, recipe.max_length, masks if options.head else None
+        )
         if not learned:
             told = f"at most max_length {recipe.max_length} tokens: raise it"
-            if {row["reason"] for row in gone} == {"no_mask"}:
+            if {row["reason"] for row in excluded_rows} == {"no_mask"}:
                 told = "which every [SEG] has its mask: make masks and lines of the same threshold set"
             raise UserError(f"{job.lines} has no sample of {told}")
-        counts = of_lines(job.lines, options.tasks, len(learned), gone)
-        chosen, number = range(len(learned)), len(learned)
+        counts = of_lines(job.lines, options.tasks, len(learned), excluded_rows)
+        pass_order, number = range(len(learned)), len(learned)
         if options.balance == "domain":
-            chosen = balanced(learned, options.seed)
-            learned, lengths = [learned[at] for at in chosen], [lengths[at] for at in chosen]
-        counts += of_pass(len(lengths), number, chosen)
+            pass_order = balanced(learned, options.seed)
+            learned, lengths = [learned[at] for at in pass_order], [lengths[at] for at in pass_order]
+        counts += of_pass(len(lengths), number, pass_order)
         model = loaded.model
         if recipe.gradient_checkpointing:
             model.gradient_checkpointing_enable({"use_reentrant": False})
@@ -322,25 +324,29 @@ def _work(job: Job, told: Callable[[], bool]) -> None:
         torch.manual_seed(stable_hash(options.seed, "adapters") % 2**63)
         if recipe.method == "lora":
             model = add_adapters(model, loaded.family, recipe.lora, loaded.tokens.seg)
-        whole, objective = model, TextLoss()
+        full_model, objective = model, TextLoss()
         if options.head:
-            whole, objective = _with_head(job, options, model, learned, store)
+            full_model, objective = _with_head(job, options, model, learned, store)
             recipe = replace(recipe, rates=recipe.rates | {"segmenter": options.head["learning_rate"]})
-        trained = choose(whole, loaded.family, recipe)
-        values = [sum(map(torch.numel, held)) for held in (trained.values(), whole.parameters())]
+        trained = choose(full_model, loaded.family, recipe)
+        values = [sum(map(torch.numel, parameters)) for parameters in (trained.values(), full_model.parameters())]
         log.info("%d of %d samples are learned, %d of %d values trained", len(learned), len(samples), *values)
         patience = timedelta(seconds=job.compute.get("time_to_answer", 1800))
-        grouped = optimiser(trained, loaded.family, recipe)
-        runner = make_runner(recipe.runner, whole, trained, grouped, recipe, device, patience)
+        adamw = optimiser(trained, loaded.family, recipe)
+        runner = make_runner(recipe.runner, full_model, trained, adamw, recipe, device, patience)
 
         def encode(at: int):
             sample = learned[at]
-            made = collator.encode(sample, store.get(sample))
-            return replace(made, aims=aims_of(sample, store, masks, whole.segmenter.side)) if options.head else made
+            encoded = collator.encode(sample, store.get(sample))
+            return (
+                replace(encoded, aims=aims_of(sample, store, masks, full_model.segmenter.side))
+                if options.head
+                else encoded
+            )
 
-        how = Execution(job.compute["checkpoint_every"], told)
+        execution = Execution(job.compute["checkpoint_every"], told)
         fit = Fit(
-            runner, lengths, Recent(encode, KEPT), collator.batch, objective, recipe, how,
+            runner, lengths, Recent(encode, KEPT), collator.batch, objective, recipe, execution,
             tasks=[sample.task for sample in learned], folder=Path(job.folder), seed=options.seed,
             nan_limit=options.nan_limit,
         )  # fmt: skip
@@ -348,9 +354,9 @@ def _work(job: Job, told: Callable[[], bool]) -> None:
         counts += of_passes(fit, course)
     with runner.gathered():
         if runner.rank == 0:
-            made = Loaded(model, loaded.family, loaded.tokens)
-            segmenter = whole.segmenter if options.head else None
-            _finish(job, options, course, made, segmenter, gone, counts, recipe.zero < 3)
+            tuned = Loaded(model, loaded.family, loaded.tokens)
+            segmenter = full_model.segmenter if options.head else None
+            _finish(job, options, course, tuned, segmenter, excluded_rows, counts, recipe.zero < 3)
     runner.wait()  # a rank that ends would close the others' connections
 
 
@@ -370,35 +376,37 @@ def _with_head(
     begin = engine_module("cxr.segmentation.starts", options.head["start"]).load
     segmenter = begin(hidden, job.sam, stable_hash(options.seed, "segmenter") % 2**63)
     segmenter.to(next(model.parameters()).dtype)
-    made = Segmenting(model, segmenter)
+    segmenting = Segmenting(model, segmenter)
     views = sorted({store.view(sample) for sample in learned if sample.mask_ids})
     if job.compute.get("keep_features") and views:
         shapes, dtype = {"vision_encoder": segmenter.shape}, segmenter.project[0].weight.dtype
-        named = [(view, False) for view in views]
-        made.kept = keep(Path(job.folder, "features"), named, shapes, dtype, "compute.keep_features")["vision_encoder"]
-    return made, MaskLoss(LossWeights(**options.head["loss"]))
+        view_keys = [(view, False) for view in views]
+        segmenting.kept = keep(Path(job.folder, "features"), view_keys, shapes, dtype, "compute.keep_features")[
+            "vision_encoder"
+        ]
+    return segmenting, MaskLoss(LossWeights(**options.head["loss"]))
 
 
 def _finish(
-    job: Job, options: TuningOptions, course: Course, made: Loaded, segmenter: Segmenter | None, gone: list[dict],
+    job: Job, options: TuningOptions, course: Course, loaded: Loaded, segmenter: Segmenter | None, excluded_rows: list[dict],
     counts: list[Counted], movable: bool,
 ) -> None:  # fmt: skip
     adapted = options.own["method"] == "lora"
-    with whole(job.run) as making:
-        told = {"tiling": options.tiling} if adapted and job.base and _first(job) != Path(job.base) else {}
-        write_run(making, **options.facts(), **told, convention=options.convention, base=job.base)
+    with whole(job.run) as temporary_dir:
+        tiling_facts = {"tiling": options.tiling} if adapted and job.base and _first(job) != Path(job.base) else {}
+        write_run(temporary_dir, **options.facts(), **tiling_facts, convention=options.convention, base=job.base)
         if movable:  # what ZeRO-3 has gathered stays where it is
-            made.model.to("cpu")
+            loaded.model.to("cpu")
             if segmenter:
                 segmenter.to("cpu")
         if adapted:
-            write_adapter(made.model, making / ADAPTERS)
+            write_adapter(loaded.model, temporary_dir / ADAPTERS)
         else:
-            folder = making / MODEL
+            folder = temporary_dir / MODEL
             _beside(_first(job) if job.base else None, folder)
-            write_model(made, options.family, folder, options.own.get("names", "published"))
+            write_model(loaded, options.family, folder, options.own.get("names", "published"))
         if segmenter:
-            segmenter.save(making / SEGMENTER)
+            segmenter.save(temporary_dir / SEGMENTER)
     write_table(job.updates, pl.DataFrame(course.updates, schema=schema(UPDATES)), UPDATES)
-    write_table(job.left_out, pl.DataFrame(gone, schema=schema(LEFT_OUT)), LEFT_OUT)
+    write_table(job.left_out, pl.DataFrame(excluded_rows, schema=schema(LEFT_OUT)), LEFT_OUT)
     write_table(job.conservation, pl.DataFrame(counts, schema=schema(CONSERVED), orient="row"), CONSERVED)

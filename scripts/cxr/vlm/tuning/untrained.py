@@ -51,21 +51,21 @@ def run_untrained(
     IoU is taken. Raises UserError where none reads a box.
     """
     base = base_of(base, options.model, options.revision)
-    chosen, rows = options.convention, []
-    with whole(run) as making:
+    convention, rows = options.convention, []
+    with whole(run) as temporary_dir:
         facts = options.facts() | {"base": base}
         if options.convention == PROBE:
             samples = drawn(read_samples(lines), options.probed, options.seed)
-            write_run(making, convention="grid1000", **facts)
-            scores = probe(samples, pictures, making, base, options, compute)
-            chosen = max(scores, key=lambda name: (scores[name], name == "grid1000"))
-            if not scores[chosen]:
+            write_run(temporary_dir, convention="grid1000", **facts)
+            scores = probe(samples, pictures, temporary_dir, base, options, compute)
+            convention = max(scores, key=lambda name: (scores[name], name == "grid1000"))
+            if not scores[convention]:
                 raise UserError(f"{base} gives no right box under any convention of {len(samples)} lines: declare one")
             rows = [
-                {"convention": name, "queries": len(samples), "iou": iou, "chosen": name == chosen}
+                {"convention": name, "queries": len(samples), "iou": iou, "chosen": name == convention}
                 for name, iou in scores.items()
             ]
-        write_run(making, convention=chosen, **facts)
+        write_run(temporary_dir, convention=convention, **facts)
     write_table(probed, pl.DataFrame(rows, schema=schema(PROBED)), PROBED)
 
 
@@ -74,8 +74,8 @@ def drawn(samples: list[Sample], most: int, seed: int) -> list[Sample]:
     asking = [sample for sample in samples if sample.asks_boxes]
     if len(asking) <= most:
         return asking
-    kept = set(rng(seed, "probe").sample(range(len(asking)), most))
-    return [sample for at, sample in enumerate(asking) if at in kept]
+    selected = set(rng(seed, "probe").sample(range(len(asking)), most))
+    return [sample for at, sample in enumerate(asking) if at in selected]
 
 
 def probe(
@@ -85,15 +85,15 @@ def probe(
     asking = AnswersOptions(
         "transformers", "", TOKENS, options.own["max_length"], "own", options.own["dtype"], options.seed, {}
     )
-    how = Execution(compute.get("device", "auto"), compute.get("asked"), compute.get("batch", 8))
+    execution = Execution(compute.get("device", "auto"), compute.get("asked"), compute.get("batch", 8))
     scores = {}
     with PictureStore(pictures, options.side) as store:
         for name in conventions.PROBED:
-            asker = Asker.of(str(run), base, replace(asking, convention=name), how)
-            found = zip(asker.lines(samples, store), samples, strict=True)
+            asker = Asker.of(str(run), base, replace(asking, convention=name), execution)
+            line_samples = zip(asker.lines(samples, store), samples, strict=True)
             ious = [
                 answer_iou(line["text"], name, tuple(line["seen"]), on_grid(np.array(sample.boxes["answer"])))
-                for line, sample in found
+                for line, sample in line_samples
             ]
             scores[name] = float(np.mean(ious)) if ious else 0.0
             log.info("convention %s: mean IoU %.3f of %d lines", name, scores[name], len(ious))

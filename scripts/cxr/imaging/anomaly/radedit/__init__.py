@@ -44,12 +44,12 @@ def kept_region(region: np.ndarray, margin: int) -> np.ndarray:
 class RadEditor:
     """Edits the lungs and heart of frames towards the prompt."""
 
-    def __init__(self, loaded: nets.Nets, own: dict, batch: int):
+    def __init__(self, loaded: nets.Nets, engine_settings: dict, batch: int):
         self.nets, self.batch = loaded, batch
-        self.seed, self.margin = own["seed"], own["keep_margin"]
-        self.steps = kept_steps(loaded.abars, own["steps"], own["skip_ratio"])
+        self.seed, self.margin = engine_settings["seed"], engine_settings["keep_margin"]
+        self.steps = kept_steps(loaded.abars, engine_settings["steps"], engine_settings["skip_ratio"])
         names = ("prompt", "invert_prompt", "guidance", "invert_guidance", "published_bugs")
-        self.how = Editing(**{name: own[name] for name in names})
+        self.how = Editing(**{name: engine_settings[name] for name in names})
 
     @inference()
     def edit_batch(
@@ -62,10 +62,12 @@ class RadEditor:
         scaled = torch.from_numpy(np.stack(images)).float()[:, None] / 127.5 - 1
         clean = self.nets.encode(scaled.expand(-1, 3, -1, -1))
         edit, keep = self._masks(organs, tuple(clean.shape[-2:]))
-        made = [torch.Generator().manual_seed(stable_hash(self.seed, "radedit", name)) for name in image_ids]
+        generators = [torch.Generator().manual_seed(stable_hash(self.seed, "radedit", name)) for name in image_ids]
 
         def draw() -> torch.Tensor:
-            return torch.stack([torch.randn(clean.shape[1:], generator=one) for one in made]).to(self.nets.device)
+            return torch.stack([torch.randn(clean.shape[1:], generator=generator) for generator in generators]).to(
+                self.nets.device
+            )
 
         edited = edit_latents(clean, edit, keep, self.steps, self.nets.prediction, self.nets.predict, draw, self.how)
         grey = (self.nets.decode(edited).mean(dim=1) + 1) * 127.5
@@ -74,18 +76,22 @@ class RadEditor:
     def _masks(self, organs: list[dict[str, np.ndarray]], shape: tuple[int, int]) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the edit and keep masks on the grid of latents, bool (B, 1, h, w)."""
         regions = [edit_region(masks) for masks in organs]
-        kept = [kept_region(region, self.margin) for region in regions]
-        edit, keep = (np.stack([cells(one, shape) for one in each]) for each in (regions, kept))
+        kept_regions = [kept_region(region, self.margin) for region in regions]
+        edit, keep = (
+            np.stack([cells(region, shape) for region in region_group]) for region_group in (regions, kept_regions)
+        )
         # a cell that is half inside belongs to the edit
         return tuple(torch.from_numpy(mask[:, None]).to(self.nets.device) for mask in (edit, keep & ~edit))
 
 
 def load(options: object, setup: Setup) -> RadEditor:
     """Load the engine with its settings ``setup.own``. Raises UserError if a file or a setting cannot be used."""
-    own = setup.own
+    engine_settings = setup.own
     device = device_of(setup.device, setup.asked)
-    whole = setup.files.get("folder")
-    layout = folders.stable_diffusion(Path(whole), f"{KEY}.model") if whole else folders.radedit(setup.files)
-    prompts = {own[name]: f"{KEY}.{name}" for name in ("prompt", "invert_prompt")} | {"": f"{KEY}.prompt"}
+    model_folder = setup.files.get("folder")
+    layout = (
+        folders.stable_diffusion(Path(model_folder), f"{KEY}.model") if model_folder else folders.radedit(setup.files)
+    )
+    prompts = {engine_settings[name]: f"{KEY}.{name}" for name in ("prompt", "invert_prompt")} | {"": f"{KEY}.prompt"}
     loaded = nets.load_nets(layout, prompts, nets.Running.of(setup), device)
-    return RadEditor(loaded, own, setup.batch)
+    return RadEditor(loaded, engine_settings, setup.batch)

@@ -51,9 +51,9 @@ MOST = 300
 """Largest number of boxes per fold, as in the public evaluation."""
 
 
-def number_type(wanted: str, device: torch.device) -> torch.dtype:
+def number_type(type_name: str, device: torch.device) -> torch.dtype:
     """Return the number type of the convolutions: as in the public code, half precision is for GPUs."""
-    return torch.float16 if wanted == "float16" and device.type == "cuda" else torch.float32
+    return torch.float16 if type_name == "float16" and device.type == "cuda" else torch.float32
 
 
 def build(path: str, device: torch.device, dtype: torch.dtype = torch.float32) -> tuple[Network, np.ndarray]:
@@ -89,19 +89,23 @@ class ScaledYolov4Engine:
     image_ids = None
 
     def __init__(self, options: BoxesOptions, setup: Setup):
-        own = setup.own
+        engine_settings = setup.own
         self.options, self.batch = options, setup.batch
-        self.size, self.border = own["image_size"], own["border"]
-        self.fold_iou, self.ensemble_iou, self.wrap_white = own["fold_iou"], own["ensemble_iou"], own["wrap_white"]
+        self.size, self.border = engine_settings["image_size"], engine_settings["border"]
+        self.fold_iou, self.ensemble_iou, self.wrap_white = (
+            engine_settings["fold_iou"],
+            engine_settings["ensemble_iou"],
+            engine_settings["wrap_white"],
+        )
         self.device = device_of(setup.device, setup.asked)
-        self.dtype = number_type(own["dtype"], self.device)
+        self.dtype = number_type(engine_settings["dtype"], self.device)
         self.folds = [build(setup.files[name], self.device, self.dtype) for name in INPUTS]
-        largest = int(max(max(net.model[-1].strides) for net, _ in self.folds))
-        whole = self.size + 2 * self.border
-        if whole % largest:
+        max_stride = int(max(max(net.model[-1].strides) for net, _ in self.folds))
+        input_size = self.size + 2 * self.border
+        if input_size % max_stride:
             raise UserError(
-                f"boxes.scaled_yolov4: image_size {self.size} with border {self.border} gives {whole} pixels: "
-                f"choose them so that this is a multiple of {largest}"
+                f"boxes.scaled_yolov4: image_size {self.size} with border {self.border} gives {input_size} pixels: "
+                f"choose them so that this is a multiple of {max_stride}"
             )
 
     def picture(self, frame: np.ndarray) -> np.ndarray:
@@ -117,7 +121,9 @@ class ScaledYolov4Engine:
         folds = [self._fold(net, classes, batch, images[0].shape[0]) for net, classes in self.folds]
         joined = [Found(*map(np.concatenate, zip(*parts, strict=True))) for parts in zip(*folds, strict=True)]
         most = self.options.max_boxes
-        return [nets.detections(proposals.thinned(found, self.ensemble_iou, most)) for found in joined]
+        return [
+            nets.detections(proposals.thinned(image_proposals, self.ensemble_iou, most)) for image_proposals in joined
+        ]
 
     def _fold(self, net: Network, classes: np.ndarray, batch: torch.Tensor, side: int) -> list[Found]:
         """Return one fold's boxes for each image of a batch, in frame pixels."""
@@ -126,7 +132,7 @@ class ScaledYolov4Engine:
             for part in proposals.parts(batch)
             for boxes, scores in zip(*net(part), strict=True)
         ]
-        return [proposals.in_frame(found, side / self.size, self.border, side) for found in thinned]
+        return [proposals.in_frame(image_proposals, side / self.size, self.border, side) for image_proposals in thinned]
 
 
 def load(options: BoxesOptions, setup: Setup) -> ScaledYolov4Engine:

@@ -167,11 +167,13 @@ class Network(nn.Module):
         built, channels = [], [3]
         for index, (source, number, kind, arguments) in enumerate(plan["backbone"] + plan["head"]):
             # as indices into the list of outputs, whose first is the image
-            given = source if isinstance(source, list) else [source]
-            self.sources.append([index + 1 + one if one < 0 else one + 1 for one in given])
-            if any(not 0 <= one <= index for one in self.sources[-1]):
+            source_indices = source if isinstance(source, list) else [source]
+            self.sources.append(
+                [index + 1 + source_index if source_index < 0 else source_index + 1 for source_index in source_indices]
+            )
+            if any(not 0 <= source_index <= index for source_index in self.sources[-1]):
                 raise ValueError(f"layer {index} takes what comes after it")
-            inputs = [channels[one] for one in self.sources[-1]]
+            inputs = [channels[source_index] for source_index in self.sources[-1]]
             layer, outputs = self._layer(plan, kind, inputs, number, arguments, strides)
             built.append(layer)
             channels.append(outputs)
@@ -203,11 +205,11 @@ class Network(nn.Module):
 
     def forward(self, pictures: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Return boxes (B, N, 4) in pixels and scores (B, N, C) of images (B, 3, H, W) between 0 and 1."""
-        last_use = {one: index for index, sources in enumerate(self.sources) for one in sources}
+        last_use = {source_index: index for index, sources in enumerate(self.sources) for source_index in sources}
         outputs: list[torch.Tensor | None] = [pictures]
         for index, (layer, sources) in enumerate(zip(self.model, self.sources, strict=True)):
-            outputs.append(layer(*(outputs[one] for one in sources)))
-            for one in sources:  # the feature maps of a large image take much memory
-                if last_use[one] == index:
-                    outputs[one] = None
+            outputs.append(layer(*(outputs[source_index] for source_index in sources)))
+            for source_index in sources:  # the feature maps of a large image take much memory
+                if last_use[source_index] == index:
+                    outputs[source_index] = None
         return outputs[-1]

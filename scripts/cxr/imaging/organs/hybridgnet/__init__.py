@@ -58,24 +58,24 @@ class HybridGNetOrgans:
 
     def landmarks(self, pictures: list[np.ndarray]) -> np.ndarray:
         """Return float32 (N, 120, 2: x, y) in pixels of N images uint8 (1024, 1024)."""
-        shown = torch.from_numpy(np.stack(pictures)[:, None].astype(np.float32) / 255).split(self.batch or 1)
+        batches = torch.from_numpy(np.stack(pictures)[:, None].astype(np.float32) / 255).split(self.batch or 1)
         with self._turn, inference():
-            return np.concatenate([self._net(part.to(self._device)).cpu().numpy() for part in shown]) * SIZE
+            return np.concatenate([self._net(part.to(self._device)).cpu().numpy() for part in batches]) * SIZE
 
     def segment(
         self, image: np.ndarray, image_id: str, to_original: np.ndarray, original_shape: tuple[int, int]
     ) -> np.ndarray:
         """See :class:`cxr.imaging.organs.engine.OrganEngine`. Raises NoOrgans for a black frame."""
-        (found,) = self.segment_batch([(image, image_id, to_original, original_shape)])
-        if isinstance(found, NoOrgans):
-            raise found
-        return found
+        (outcome,) = self.segment_batch([(image, image_id, to_original, original_shape)])
+        if isinstance(outcome, NoOrgans):
+            raise outcome
+        return outcome
 
     def segment_batch(self, rows: list[tuple]) -> list[np.ndarray | NoOrgans]:
         """See :class:`cxr.imaging.organs.engine.OrganEngine`; a black frame gets NoOrgans."""
         squares = [_square_or_not(image, to_original) for image, _, to_original, _ in rows]
-        seen = [square[0] for square in squares if not isinstance(square, NoOrgans)]
-        points = iter(self.landmarks(seen) if seen else ())
+        net_images = [square[0] for square in squares if not isinstance(square, NoOrgans)]
+        points = iter(self.landmarks(net_images) if net_images else ())
         return [
             square if isinstance(square, NoOrgans) else _drawn(next(points), *square, row)
             for square, row in zip(squares, rows, strict=True)

@@ -98,10 +98,10 @@ class GraphConv(nn.Module):
         """T0 = x, T1 = L x, Tk = 2 L T(k-1) - T(k-2); each term has its own weights."""
         terms = [x]
         while len(terms) < len(self.lins):
-            moved = laplacian @ terms[-1]
-            terms.append(2 * moved - terms[-2] if len(terms) > 1 else moved)
-        found = sum(lin(term) for lin, term in zip(self.lins, terms, strict=True))
-        return found if self.bias is None else found + self.bias
+            laplacian_product = laplacian @ terms[-1]
+            terms.append(2 * laplacian_product - terms[-2] if len(terms) > 1 else laplacian_product)
+        output = sum(lin(term) for lin, term in zip(self.lins, terms, strict=True))
+        return output if self.bias is None else output + self.bias
 
 
 def _taps(centre: torch.Tensor, length: int) -> torch.Tensor:
@@ -152,16 +152,16 @@ class HybridGNet(nn.Module):
 
     def __init__(self):
         super().__init__()
-        seen = CHANNELS[-1] + 2
+        skip_channels = CHANNELS[-1] + 2
         self.encoder = Encoder()
         self.dec_lin = nn.Linear(LATENT, NARROW * sum(RINGS) // 2)
         self.graphConv_up6 = GraphConv(NARROW, NARROW)
         self.graphConv_up5 = GraphConv(NARROW, NARROW)
         self.SC_1 = Skip(NARROW)
-        self.graphConv_up4 = GraphConv(NARROW + seen, WIDE)
+        self.graphConv_up4 = GraphConv(NARROW + skip_channels, WIDE)
         self.graphConv_up3 = GraphConv(WIDE, WIDE)
         self.SC_2 = Skip(WIDE)
-        self.graphConv_up2 = GraphConv(WIDE + seen, WIDE)
+        self.graphConv_up2 = GraphConv(WIDE + skip_channels, WIDE)
         self.graphConv_up1 = GraphConv(WIDE, 2, order=1, bias=False)
         self.register_buffer("fine", scaled_laplacian(RINGS), persistent=False)
         self.register_buffer("coarse", scaled_laplacian(tuple(count // 2 for count in RINGS)), persistent=False)

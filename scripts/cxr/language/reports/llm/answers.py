@@ -43,14 +43,14 @@ def contradiction(findings: list[dict]) -> str | None:
 
     An entity has exactly one presence and certainty per location and sentence (Figure 9, rule 3). No text is blank.
     """
-    told: dict[tuple, tuple] = {}
+    status_by_statement: dict[tuple, tuple] = {}
     for number, item in enumerate(findings):
         texts = [item["entity"], *(item["location"] or ()), item["predicted_lesion_type"] or "-"]
         if any(not normal(text) for text in texts):
             return f"findings.{number}: a blank text"
-        what = (item["sentence_index"], normal(item["entity"]), tuple(map(normal, item["location"] or ())))
+        statement = (item["sentence_index"], normal(item["entity"]), tuple(map(normal, item["location"] or ())))
         status = (item["presence"], item["certainty"])
-        if told.setdefault(what, status) != status:
+        if status_by_statement.setdefault(statement, status) != status:
             return f"findings.{number}: two statuses of one entity"
     return None
 

@@ -40,26 +40,28 @@ class Joiner:
 
         Raises :class:`cxr.language.reports.schema.Quarantined` for a finding that its sentence does not name.
         """
-        read = self.rules(sentences)
-        made = []
+        rules_tuples = self.rules(sentences)
+        joined_findings = []
         for number, finding in enumerate(findings):
             sentence = sentences[finding["sentence_index"] - 1]
             entity = self._entity(finding["entity"])
             if not self._supported(entity, sentence):
                 raise schema.Quarantined(f"findings.{number}: its sentence does not name it")
-            beside = [item for item in read if item["sentence_index"] == finding["sentence_index"]]
-            made.append(self._finding(finding, entity, sentence, self._same(entity, finding, beside)))
-        return [schema.as_dict(item) for item in made]
+            sentence_tuples = [item for item in rules_tuples if item["sentence_index"] == finding["sentence_index"]]
+            joined_findings.append(
+                self._finding(finding, entity, sentence, self._same(entity, finding, sentence_tuples))
+            )
+        return [schema.as_dict(item) for item in joined_findings]
 
     def _entity(self, text: str) -> Entity:
-        found = self._entities(text)
-        known = next((entity for entity in found if entity.lesion), found[0] if found else None)
-        return known or Entity(normal(text))
+        entities = self._entities(text)
+        best_entity = next((entity for entity in entities if entity.lesion), entities[0] if entities else None)
+        return best_entity or Entity(normal(text))
 
     def _entities(self, text: str) -> list[Entity]:
         doc = self.lexicon.nlp.make_doc(text)
-        found = mentions.find([token.text for token in doc], self.lexicon.match(doc), self.lexicon)
-        return [mention.entity for mention in found if mention.entity is not None]
+        text_mentions = mentions.find([token.text for token in doc], self.lexicon.match(doc), self.lexicon)
+        return [mention.entity for mention in text_mentions if mention.entity is not None]
 
     def _supported(self, entity: Entity, sentence: str) -> bool:
         """Tell whether a sentence contains a word of the entity, or a synonym."""
@@ -67,7 +69,7 @@ class Joiner:
         stems = [word[:_STEM] for word, _, _ in words_of(entity.name) if len(word) > 2]
         if any(word.startswith(stem) for word in words for stem in stems):
             return True
-        return any(_alike(entity, told) for told in self._entities(sentence))
+        return any(_alike(entity, sentence_entity) for sentence_entity in self._entities(sentence))
 
     def _same(self, entity: Entity, finding: dict, read: list[dict]) -> dict | None:
         """Return the rules engine's tuple of the same statement, if several that of the same location; else None."""
@@ -84,7 +86,7 @@ class Joiner:
         negative, tentative = finding["presence"] == "negative", finding["certainty"] == "tentative"
         graded = read is not None and read["certainty"] == finding["certainty"]
         explained = self._explanations(finding)
-        where, labels = self._place(finding, entity)
+        category, labels = self._place(finding, entity)
         texts = [normal(text) for text in finding["location"] or ()]
         places = [Place(text, self._sides(text), None) for text in texts]
         hedge = "weak" if tentative else "definite"
@@ -95,15 +97,15 @@ class Joiner:
             certainty=finding["certainty"],
             location=texts or None,
             predicted_lesion_type=next(iter(explained)) if len(explained) == 1 else None,
-            category=where,
+            category=category,
             labels=labels,
-            lesion_type=rules_mapping.lesion(entity, where),
+            lesion_type=rules_mapping.lesion(entity, category),
             hedge=read["hedge"] if graded else hedge,
             span=read["span"] if read else _span(finding["entity"], sentence),
             candidates=list(explained),
             predicted_hedge=((graded and read["predicted_hedge"]) or hedge) if explained else None,
             related=_neighbours(entity, explained.values(), read),
-            block=[] if negative else rules_mapping.block(entity, places, texts, where, labels, self.lexicon),
+            block=[] if negative else rules_mapping.block(entity, places, texts, category, labels, self.lexicon),
             denies=not negative or read is None or read["denies"],
         )
 
@@ -112,33 +114,40 @@ class Joiner:
         text = finding["predicted_lesion_type"]
         if text is None or normal(text) == normal(finding["entity"]):
             return {}
-        return {told.lesion or told.name: told for told in self._entities(text) or [Entity(normal(text))]}
+        return {
+            explanation.lesion or explanation.name: explanation
+            for explanation in self._entities(text) or [Entity(normal(text))]
+        }
 
     def _place(self, finding: dict, entity: Entity) -> tuple[str | None, list[str]]:
         """Return category and zone labels, by the rules engine's conventions where Figure 10 has none."""
-        told = [self.places.get(term) for term in terms_of(finding)]
-        if None in told:
+        mapped_places = [self.places.get(term) for term in terms_of(finding)]
+        if None in mapped_places:
             return entity.category, []  # an unmapped location could be anywhere, so the finding blocks negatives
-        found = {label for _, labels in told for label in labels}
-        categories = [category for category, _ in told if category]
-        where = "lung" if "lung" in categories else next(iter(categories), entity.category)
+        zone_labels = {label for _, labels in mapped_places for label in labels}
+        categories = [category for category, _ in mapped_places if category]
+        place_category = "lung" if "lung" in categories else next(iter(categories), entity.category)
         if entity.category == "heart":
-            where = "heart"
+            place_category = "heart"
         effusion = entity.lesion == "effusion"
-        if (where == "pleura" and effusion) or (where == "lung" and effusion and not finding["location"]):
+        if (place_category == "pleura" and effusion) or (
+            place_category == "lung" and effusion and not finding["location"]
+        ):
             sides = {side for text in finding["location"] or () for side in self._sides(text)}
-            found = {f"{side} lung base" for side in sides or (SIDES if self.unsided_effusion else ())}
-        elif where != "lung":
-            found = set()
+            zone_labels = {f"{side} lung base" for side in sides or (SIDES if self.unsided_effusion else ())}
+        elif place_category != "lung":
+            zone_labels = set()
         elif effusion:
-            found = {f"{side_of(label)} lung base" if label in LUNGS else label for label in found}
-        zoned = {side_of(label) for label in found if label not in LUNGS}
-        return where, [label for label in ZONE_LABELS if label in found - {f"{side} lung" for side in zoned}]
+            zone_labels = {f"{side_of(label)} lung base" if label in LUNGS else label for label in zone_labels}
+        zoned = {side_of(label) for label in zone_labels if label not in LUNGS}
+        return place_category, [
+            label for label in ZONE_LABELS if label in zone_labels - {f"{side} lung" for side in zoned}
+        ]
 
     def _sides(self, text: str) -> tuple[str, ...]:
         hits = self.lexicon.match(self.lexicon.nlp.make_doc(text.lower()))
-        told = {value if tag == "side" else value[0] for tag, value, _, _ in hits if tag in ("side", "fused")}
-        return tuple(side for side in SIDES if told & {side, "both"})
+        named_sides = {value if tag == "side" else value[0] for tag, value, _, _ in hits if tag in ("side", "fused")}
+        return tuple(side for side in SIDES if named_sides & {side, "both"})
 
 
 def _alike(first: Entity, second: Entity) -> bool:
@@ -147,11 +156,14 @@ def _alike(first: Entity, second: Entity) -> bool:
 
 def _neighbours(entity: Entity, explained: Iterable[Entity], read: dict | None) -> str | list[str] | None:
     """Return the lesion types whose negatives a finding blocks, in the schema's form."""
-    told = [entity.related, *(each.related for each in explained if each.related != entity.lesion)]
-    seen = read["related"] if read else None
-    told += seen if isinstance(seen, list) else [seen]
-    found = list(dict.fromkeys(name for name in told if name))
-    return found if len(found) > 1 else next(iter(found), None)
+    related_names = [
+        entity.related,
+        *(explanation.related for explanation in explained if explanation.related != entity.lesion),
+    ]
+    rules_related = read["related"] if read else None
+    related_names += rules_related if isinstance(rules_related, list) else [rules_related]
+    lesion_types = list(dict.fromkeys(name for name in related_names if name))
+    return lesion_types if len(lesion_types) > 1 else next(iter(lesion_types), None)
 
 
 def _span(entity: str, sentence: str) -> list[int]:

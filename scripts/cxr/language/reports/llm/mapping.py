@@ -37,11 +37,11 @@ def run(*, terms: str, output: str, options: MappingOptions, execution: dict, co
 def mapped(pairs: list[Term], generate: Generate, options: ModelOptions, tolerance: Tolerance = NO_LIMIT) -> list[dict]:
     """Return a line for each pair, in order."""
     log.info("mapping: %d pairs", len(pairs))
-    first = ask_each({pair: _asked(*pair) for pair in pairs}, generate, options.limits, tolerance)
-    inside = [pair for pair in pairs if pair[0] and _value(first[pair]) == "lung"]
-    log.info("mapping: %d of them lie in the lungs", len(inside))
-    second = ask_each({pair: _zones(*pair) for pair in inside}, generate, options.limits, tolerance)
-    return [_line(pair, first[pair], second.get(pair), options.name) for pair in pairs]
+    category_answers = ask_each({pair: _asked(*pair) for pair in pairs}, generate, options.limits, tolerance)
+    lung_pairs = [pair for pair in pairs if pair[0] and _value(category_answers[pair]) == "lung"]
+    log.info("mapping: %d of them lie in the lungs", len(lung_pairs))
+    zone_answers = ask_each({pair: _zones(*pair) for pair in lung_pairs}, generate, options.limits, tolerance)
+    return [_line(pair, category_answers[pair], zone_answers.get(pair), options.name) for pair in pairs]
 
 
 def _asked(location: str | None, entity: str) -> Question | Answer:
@@ -63,19 +63,19 @@ def _value(answer: Answer) -> str | None:
     return None if category == answers.NO_CATEGORY else category
 
 
-def _line(pair: Term, first: Answer, second: Answer | None, model: str) -> dict:
+def _line(pair: Term, category_answer: Answer, zone_answer: Answer | None, model: str) -> dict:
     location, entity = pair
-    category = _value(first)
-    chosen = set(second.value["categories"]) if second and second.value else set()
+    category = _value(category_answer)
+    zone_labels = set(zone_answer.value["categories"]) if zone_answer and zone_answer.value else set()
     if category == "lung" and location is None:
-        chosen = set(LUNGS)
-    wrong = next((answer for answer in (first, second) if answer and answer.problem), None)
+        zone_labels = set(LUNGS)
+    failed_answer = next((answer for answer in (category_answer, zone_answer) if answer and answer.problem), None)
     return {
         "location": location,
         "entity": entity,
         "category": category,
-        "labels": [label for label in ZONE_LABELS if label in chosen],
-        "problem": wrong.problem if wrong else None,
-        "raw": wrong.raw if wrong else "",
+        "labels": [label for label in ZONE_LABELS if label in zone_labels],
+        "problem": failed_answer.problem if failed_answer else None,
+        "raw": failed_answer.raw if failed_answer else "",
         "model": model,
     }

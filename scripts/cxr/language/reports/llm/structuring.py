@@ -17,8 +17,8 @@ def structured(
 ) -> list[dict]:
     """Return a line for each text."""
     questions = {key: _asked(sentences) for key, sentences in texts.items()}
-    got = ask_each(questions, generate, options.limits, tolerance)
-    lines = [_line(key, answer, options.name) for key, answer in got.items()]
+    answer_by_key = ask_each(questions, generate, options.limits, tolerance)
+    lines = [_line(key, answer, options.name) for key, answer in answer_by_key.items()]
     log.info("structuring: %d answers, %d quarantined", len(lines), sum(line["problem"] is not None for line in lines))
     return lines
 

@@ -60,13 +60,13 @@ class Day:
 
 def find_dates(text: str) -> list[tuple[int, int]]:
     """Return (start, end) of each date. A time alone is none."""
-    found = [match.span() for match in _DATE.finditer(text) if _is_date(match, text)]
-    taken = [range(*span) for span in found]
+    spans = [match.span() for match in _DATE.finditer(text) if _is_date(match, text)]
+    taken = [range(*span) for span in spans]
     for pattern in (_SHORT, _YEAR_ALONE):
         for match in pattern.finditer(text):
             if not any(match.start("day") in span for span in taken):
-                found.append(match.span("day"))
-    return sorted(found)
+                spans.append(match.span("day"))
+    return sorted(spans)
 
 
 def _is_date(match: re.Match, text: str) -> bool:

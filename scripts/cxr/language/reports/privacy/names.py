@@ -160,9 +160,9 @@ class _Finder:
                     gap, connected = _CLOSE, True
                     continue
             titled = not number and first_is_name
-            named = connected or word.is_initial or word.is_surname
-            named |= titled and not (word.is_shouted and word.is_report_word)
-            looks_named = word.text[0].isupper() and named
+            is_name = connected or word.is_initial or word.is_surname
+            is_name |= titled and not (word.is_shouted and word.is_report_word)
+            looks_named = word.text[0].isupper() and is_name
             lower_case = titled and word.text.islower() and not word.is_common
             if not (looks_named or lower_case):
                 return
@@ -205,13 +205,13 @@ class _Finder:
             return
         following = self.words[index + 1]
         pair = (word, following)
-        if not all(each.text[0].isupper() and each.is_surname for each in pair):
+        if not all(part.text[0].isupper() and part.is_surname for part in pair):
             return
-        named = any(self.rules.is_name(each.lower) for each in pair) or all(
-            each.is_listed and not each.is_report_word for each in pair
+        has_known_name = any(self.rules.is_name(part.lower) for part in pair) or all(
+            part.is_listed and not part.is_report_word for part in pair
         )
         strangers = not (word.is_common or following.is_common) and (word.is_first or not word.is_shouted)
-        if named or strangers:
+        if has_known_name or strangers:
             self._set(word)
             self._run(index, first_is_name=False, pattern=_COMMA)
 
@@ -254,9 +254,9 @@ class _Finder:
             return
         if word.text.isupper() and not word.is_listed and not word.is_shouted:
             return
-        rest = re.sub(r"^['’]s\b", "", self.text[word.end : word.end + 60])
+        following_text = re.sub(r"^['’]s\b", "", self.text[word.end : word.end + 60])
         helpers = rf"(?:\W+(?:{'|'.join(_HELPERS)})\b)*"
-        if re.match(rf"(?:/\w+)?{helpers}\W+(?:{self.rules.phrases['reactions']}\b|an?\W+\d)", rest, re.I):
+        if re.match(rf"(?:/\w+)?{helpers}\W+(?:{self.rules.phrases['reactions']}\b|an?\W+\d)", following_text, re.I):
             self._set(word)
 
     def _labels(self) -> None:

@@ -78,7 +78,7 @@ def load_rules() -> Rules:
         harmless=lists["harmless"],
         names=lists["names"] | frozenset(word.lower() for word in texts["surrogates"]),
         chest=substance.read(f"{reading}/no_report.yaml"),
-        foreign=frozenset().union(*(each.words for each in languages)),
+        foreign=frozenset().union(*(foreign_language.words for foreign_language in languages)),
     )
 
 

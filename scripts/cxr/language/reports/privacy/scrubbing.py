@@ -118,9 +118,9 @@ def scrub(text: str, subject_id: str) -> Scrubbed:
     return Scrubbed("".join([*pieces, text[place:]]), {kind: removed[kind] for kind in KINDS if removed[kind]})
 
 
-def add_counts(one: dict[str, int], two: dict[str, int]) -> dict[str, int]:
+def add_counts(first_counts: dict[str, int], second_counts: dict[str, int]) -> dict[str, int]:
     """Return the sum of two counts by kind, in the order of :data:`KINDS`."""
-    total = Counter(one) + Counter(two)
+    total = Counter(first_counts) + Counter(second_counts)
     return {kind: total[kind] for kind in KINDS if total[kind]}
 
 
@@ -214,12 +214,12 @@ def _signature_patterns() -> dict[str, re.Pattern]:
 
 def _spans(text: str, rules: Rules) -> list[tuple[int, int, str]]:
     """Return (start, end, kind) of the identifiers, in order and without overlap; earlier kinds outweigh later ones."""
-    taken, found = bytearray(len(text)), []
+    taken, spans = bytearray(len(text)), []
     for start, end, kind in _candidates(text, rules):
         if end > start and not any(taken[start:end]):
             taken[start:end] = b"\1" * (end - start)
-            found.append((start, end, kind))
-    return sorted(found)
+            spans.append((start, end, kind))
+    return sorted(spans)
 
 
 def _candidates(text: str, rules: Rules) -> Iterator[tuple[int, int, str]]:

@@ -34,7 +34,7 @@ class Surrogates:
         return self._signs(kind, text)
 
     def _rank(self, kind: str, value: str) -> int:
-        kinds = sum(each == kind for each, _ in self._ranks)
+        kinds = sum(ranked_kind == kind for ranked_kind, _ in self._ranks)
         return self._ranks.setdefault((kind, value), kinds)
 
     def _name(self, text: str) -> str:

@@ -14,35 +14,42 @@ _OVERLAID = frozenset(
 _NEAR = 8
 
 
-def carry(words: list[str], hits: list[Hit], found: list[Mention], last: list[Mention], told: dict, lexicon: Lexicon):
+def carry(
+    words: list[str],
+    hits: list[Hit],
+    mentions: list[Mention],
+    last: list[Mention],
+    places_by_finding: dict,
+    lexicon: Lexicon,
+):
     """Give the findings of a sentence without places those that they mean; return its affirmed findings.
 
-    ``last``: those of the sentence before; ``told``: places by finding, and under None the last place told at all.
+    ``last``: those of the sentence before; ``places_by_finding``: places by finding, and under None the last place told at all.
     """
-    _headed(words, hits, found, lexicon)
-    _in_this_region(words, hits, found, told)
-    real = [m for m in found if m.entity is not None and not {"negation", "elsewhere"} & m.flags]
-    if last and real and inference.refers_back(words, lexicon):
-        for mention in real:
+    _headed(words, hits, mentions, lexicon)
+    _in_this_region(words, hits, mentions, places_by_finding)
+    affirmed = [m for m in mentions if m.entity is not None and not {"negation", "elsewhere"} & m.flags]
+    if last and affirmed and inference.refers_back(words, lexicon):
+        for mention in affirmed:
             if not mention.places and mention.entity.category in _PULMONARY:
                 mention.places = list(last[-1].places)
-    elif last and real and _beside_told(words, real[0], last[-1], lexicon):
-        real[0].places = list(last[-1].places)
-        for first, second in pairwise(real):
+    elif last and affirmed and _beside_told(words, affirmed[0], last[-1], lexicon):
+        affirmed[0].places = list(last[-1].places)
+        for first, second in pairwise(affirmed):
             if second.places or not lexicon.shares.issuperset(words[first.end : second.start]):
                 break
             second.places = list(first.places)
-    for number, mention in enumerate(real):
+    for number, mention in enumerate(affirmed):
         if not mention.places and not lexicon.pointers.isdisjoint(words[max(0, mention.start - 2) : mention.start]):
-            mention.places = list(told.get(mention.entity.name, ()))
-        _inherit(words, mention, real[:number], last, lexicon)
-        _on_its_level(mention, real[:number], lexicon)
+            mention.places = list(places_by_finding.get(mention.entity.name, ()))
+        _inherit(words, mention, affirmed[:number], last, lexicon)
+        _on_its_level(mention, affirmed[:number], lexicon)
         if mention.places:
-            told[mention.entity.name] = mention.places
-    for mention in found:
+            places_by_finding[mention.entity.name] = mention.places
+    for mention in mentions:
         if mention.places and mention.entity is not None and mention.entity.category in _PULMONARY:
-            told[None] = mention.places
-    return [m for m in real if not m.consumed]
+            places_by_finding[None] = mention.places
+    return [m for m in affirmed if not m.consumed]
 
 
 def place_after(words: list[str], hits: list[Hit], last: list[Mention], lexicon: Lexicon) -> None:
@@ -52,22 +59,22 @@ def place_after(words: list[str], hits: list[Hit], last: list[Mention], lexicon:
         last[-1].places = resolve(words, places, lexicon)
 
 
-def _beside_told(words: list[str], mention: Mention, told: Mention, lexicon: Lexicon) -> bool:
+def _beside_told(words: list[str], mention: Mention, previous_mention: Mention, lexicon: Lexicon) -> bool:
     """Tell whether a finding without a place lies beside the one told last ("Adjacent atelectasis.")."""
-    pulmonary = all(m.entity.category in _PULMONARY for m in (mention, told))
+    pulmonary = all(m.entity.category in _PULMONARY for m in (mention, previous_mention))
     near = words[max(0, mention.start - 3) : mention.start]
     return pulmonary and not mention.places and not lexicon.beside.isdisjoint(near)
 
 
-def _headed(words: list[str], hits: list[Hit], found: list[Mention], lexicon: Lexicon) -> None:
+def _headed(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> None:
     """ "Right lung: basal consolidation": the side before the colon is that of the whole sentence."""
     colon = next((i for i, word in enumerate(words[:4]) if word in (":", "-")), None)
-    if not colon or any(m.start < colon for m in found):
+    if not colon or any(m.start < colon for m in mentions):
         return
     sides = [value for tag, value, s, e in hits if tag == "side" and e <= colon and value in ("right", "left")]
     if len(sides) != 1:
         return
-    for mention in found:
+    for mention in mentions:
         if mention.entity is None or mention.entity.category not in _PULMONARY:
             continue
         if not mention.places:
@@ -76,13 +83,13 @@ def _headed(words: list[str], hits: list[Hit], found: list[Mention], lexicon: Le
             mention.places = [of_level((sides[0],), str(place.level), lexicon) for place in mention.places]
 
 
-def _in_this_region(words: list[str], hits: list[Hit], found: list[Mention], told: dict) -> None:
+def _in_this_region(words: list[str], hits: list[Hit], mentions: list[Mention], places_by_finding: dict) -> None:
     """ "Residual opacity in this region": where the finding before it was told."""
     for _, _, start, _ in (hit for hit in hits if hit[0] == "here"):
-        before = [m for m in found if m.end <= start and m.entity is not None]
-        mention = before[-1] if before else next((m for m in found if m.entity is not None), None)
-        if mention is not None and not mention.places and told.get(None) and start - mention.end <= _NEAR:
-            mention.places = list(told[None])
+        before = [m for m in mentions if m.end <= start and m.entity is not None]
+        mention = before[-1] if before else next((m for m in mentions if m.entity is not None), None)
+        if mention is not None and not mention.places and places_by_finding.get(None) and start - mention.end <= _NEAR:
+            mention.places = list(places_by_finding[None])
 
 
 def _inherit(words: list[str], mention: Mention, earlier: list[Mention], last: list[Mention], lexicon: Lexicon) -> None:
@@ -109,9 +116,11 @@ def _on_its_level(mention: Mention, earlier: list[Mention], lexicon: Lexicon) ->
     bare = mention.places and all(p.sides and p.level is None and p.category is None for p in mention.places)
     if bearer is None or not bare or mention.entity.name not in lexicon.possible_diseases:
         return
-    told = [(side, place.level) for place in bearer.places for side in place.sides if place.level not in (None, "lung")]
+    side_levels = [
+        (side, place.level) for place in bearer.places for side in place.sides if place.level not in (None, "lung")
+    ]
     places: list[Place] = []
     for place in mention.places:
-        levels = [(side, level) for side, level in told if side in place.sides]
+        levels = [(side, level) for side, level in side_levels if side in place.sides]
         places += [of_level((side,), str(level), lexicon) for side, level in levels] or [place]
     mention.places = places

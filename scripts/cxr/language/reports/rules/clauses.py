@@ -14,35 +14,35 @@ _LISTED = {"or", "and", "nor", "/", "versus", "vs"}
 
 def starts(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> set[int]:
     """Return the tokens of one sentence at which a new clause begins (the first token not among them)."""
-    kept = longest(hits, ("end", "not_end", "link", "deny_not", "bound"))
-    found = {s for tag, s, _ in kept if tag == "end"}
+    phrases = longest(hits, ("end", "not_end", "link", "deny_not", "bound"))
+    clause_starts = {s for tag, s, _ in phrases if tag == "end"}
     affirming = {s for tag, _, s, _ in hits if tag == "affirming"}
     inside = {i for m in mentions for i in range(m.start + 1, m.end)}
     cued = {e for tag, _, _, e in hits if tag == "cue_with"}  # "consistent with mild edema" goes on
-    aside = {i for tag, s, e in kept if tag == "not_end" for i in range(s, e)}
+    aside = {i for tag, s, e in phrases if tag == "not_end" for i in range(s, e)}
     for token in affirming:
         before = words[token - 1] if token and token - 1 not in aside else ""
         opens = before == "with" and token not in cued and words[token] in lexicon.affirming_after_with
         if before in _COMMA or opens:
-            found.add(token)
+            clause_starts.add(token)
         elif token > 1 and before in ("and", "with") and words[token - 2] == ",":
-            found.add(token - 1)
-    found |= {
+            clause_starts.add(token - 1)
+    clause_starts |= {
         e
         for tag, _, e in longest(hits, ("deny_after", "deny_not"))
         if tag == "deny_after" and words[e : e + 1] == [","]
     }
-    found |= _verb_halves(words, hits, mentions, found)
-    found |= _after_denial(words, hits, mentions, lexicon)
-    found |= {start for start, _ in refuted(words, hits, mentions, lexicon)}
-    found |= _own_statement(words, hits, mentions, lexicon)
-    found |= {m.start for m in mentions if m.stand_in and m.denied and words[m.start] in lexicon.stand_ins}
-    found |= _told_in_full(words, hits, mentions)
-    found |= _hedged_after_comma(words, hits, mentions)
-    found |= _past_history(words, hits, mentions)
-    found |= {s for _, s, _ in links(words, hits, mentions, lexicon)}
-    found |= {mention.start for *_, mention in reversed_links(hits, mentions)}
-    return {token for token in found if token > 0 and token not in inside}
+    clause_starts |= _verb_halves(words, hits, mentions, clause_starts)
+    clause_starts |= _after_denial(words, hits, mentions, lexicon)
+    clause_starts |= {start for start, _ in refuted(words, hits, mentions, lexicon)}
+    clause_starts |= _own_statement(words, hits, mentions, lexicon)
+    clause_starts |= {m.start for m in mentions if m.stand_in and m.denied and words[m.start] in lexicon.stand_ins}
+    clause_starts |= _told_in_full(words, hits, mentions)
+    clause_starts |= _hedged_after_comma(words, hits, mentions)
+    clause_starts |= _past_history(words, hits, mentions)
+    clause_starts |= {s for _, s, _ in links(words, hits, mentions, lexicon)}
+    clause_starts |= {mention.start for *_, mention in reversed_links(hits, mentions)}
+    return {token for token in clause_starts if token > 0 and token not in inside}
 
 
 def links(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> list[tuple[str, int, int]]:
@@ -50,9 +50,9 @@ def links(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: L
 
     A link after a denial ("no opacity suggesting pneumonia") ties nothing: the denial reaches both.
     """
-    found = []
+    link_spans = []
     denials = [(s, e) for tag, s, e in longest(hits, ("deny", "deny_not", "no_new")) if tag == "deny"]
-    apart = [s for tag, s, _ in longest(hits, ("refuted", "deny_not")) if tag == "refuted"]
+    refuted_starts = [s for tag, s, _ in longest(hits, ("refuted", "deny_not")) if tag == "refuted"]
     for grade, start, end in longest(hits, ("link", "bound")):
         before = [m for m in mentions if m.end <= start]
         after = [m for m in mentions if m.start >= end]
@@ -64,25 +64,25 @@ def links(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: L
             continue
         if not _leads(words[end : after[0].start], lexicon):
             continue
-        if any(before[-1].end <= s < after[0].start for s in [*apart, *(s for s, _ in denials)]):
+        if any(before[-1].end <= s < after[0].start for s in [*refuted_starts, *(s for s, _ in denials)]):
             continue
         if any(s < before[-1].start and not _ended(words, s, before[-1].start) for s, _ in denials):
             continue
-        found.append((grade, start, end))
-    return found
+        link_spans.append((grade, start, end))
+    return link_spans
 
 
 def reversed_links(hits: list[Hit], mentions: list[Mention]) -> list[tuple[str, Mention, Mention]]:
     """Return (grade, disease, finding) of links that tell the disease first ("atelectasis explains the opacity")."""
-    found = []
+    disease_links = []
     for grade, start, end in longest(hits, ("reversed",)):
         before = [m for m in mentions if m.end <= start]
         after = [m for m in mentions if m.start >= end]
         if before and after and before[-1].entity is not None and after[0].entity is not None:
             near = start - before[-1].end <= _REVERSED_GAP and after[0].start - end <= _REVERSED_GAP
             if near and after[0].entity.explained and not before[-1].entity.explained:
-                found.append((grade, before[-1], after[0]))
-    return found
+                disease_links.append((grade, before[-1], after[0]))
+    return disease_links
 
 
 def _leads(gap: list[str], lexicon: Lexicon) -> bool:
@@ -92,29 +92,29 @@ def _leads(gap: list[str], lexicon: Lexicon) -> bool:
 
 def _ended(words: list[str], start: int, end: int) -> bool:
     inside = words[start:end]
-    told = any(first == "," and second in ("the", "there") for first, second in pairwise(inside))
-    return told or not {";", "but", "however", "although", "though", "there", "except"}.isdisjoint(inside)
+    has_new_subject = any(first == "," and second in ("the", "there") for first, second in pairwise(inside))
+    return has_new_subject or not {";", "but", "however", "although", "though", "there", "except"}.isdisjoint(inside)
 
 
 def longest(hits: list[Hit], tags: tuple[str, ...]) -> list[tuple]:
     """Return (tag or link grade, start, end) of phrases of these tags, the longest of those that overlap."""
-    own = [hit for hit in hits if hit[0] in tags]
-    if not own:
+    tagged_hits = [hit for hit in hits if hit[0] in tags]
+    if not tagged_hits:
         return []
     taken: set[int] = set()
-    kept = []
-    for tag, value, s, e in sorted(own, key=lambda h: (h[2] - h[3], h[2], h[0])):
+    phrases = []
+    for tag, value, s, e in sorted(tagged_hits, key=lambda h: (h[2] - h[3], h[2], h[0])):
         if taken.isdisjoint(range(s, e)):
             taken.update(range(s, e))
-            kept.append((value if tag in ("link", "reversed") else None if tag == "bound" else tag, s, e))
-    return sorted(kept, key=lambda item: item[1])
+            phrases.append((value if tag in ("link", "reversed") else None if tag == "bound" else tag, s, e))
+    return sorted(phrases, key=lambda item: item[1])
 
 
 def refuted(
     words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon
 ) -> list[tuple[int, list[Mention]]]:
     """Return (start, diseases) of words that deny what a finding stands for: "opacity *unlikely to be* pneumonia"."""
-    found = []
+    refutations = []
     for tag, start, end in longest(hits, ("refuted", "deny_not")):
         before = [m for m in mentions if m.end <= start and m.entity is not None]
         after = [m for m in mentions if m.start >= end]
@@ -123,8 +123,8 @@ def refuted(
         sided = {i for kind, _, s, e in hits if kind in ("side", "level", "fused") for i in range(s, e)}
         gap = range(end, after[0].start)
         inside = lexicon.refuted_inside | lexicon.quantities
-        apart = before[-1].entity is after[0].entity
-        if apart or not all(words[i] in inside or i in sided for i in gap):
+        is_same_entity = before[-1].entity is after[0].entity
+        if is_same_entity or not all(words[i] in inside or i in sided for i in gap):
             continue
         if words[start] in ("is", "are", "was", "were") and not before[-1].entity.explained:
             continue
@@ -137,8 +137,8 @@ def refuted(
             if following.entity is None or not tied or not inside.issuperset({*between} - _LISTED - {","}):
                 break
             diseases.append(following)
-        found.append((start, diseases))
-    return found
+        refutations.append((start, diseases))
+    return refutations
 
 
 def _after_denial(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> set[int]:
@@ -150,7 +150,7 @@ def _after_denial(words: list[str], hits: list[Hit], mentions: list[Mention], le
     denials = [(s, e) for tag, s, e in longest(hits, ("deny", "deny_not")) if tag == "deny"]
     states = {s for tag, _, s, _ in hits if tag == "states"}
     fused = {s for tag, _, s, _ in hits if tag == "fused"}  # "no consolidation, *LLL* collapse"
-    found = set()
+    joints = set()
     for joint in (i for i, word in enumerate(words) if word in _DENIAL_JOINTS and denials):
         token = joint + 1
         before = [e for _, e in denials if e <= joint]
@@ -160,19 +160,23 @@ def _after_denial(words: list[str], hits: list[Hit], mentions: list[Mention], le
         following = next((m for m in mentions if m.start >= token), None)
         if following is None or following.entity is None or not any(before[-1] <= m.start < joint for m in mentions):
             continue
-        rest = words[token : next((i for i in range(token, len(words)) if words[i] in _SENTENCE_ENDS), len(words))]
-        article = rest[:1] != [] and rest[0] in lexicon.articles
-        if not {"or", "nor"}.isdisjoint(rest) or (article and rest[0] in words[before[-1] : joint]):
+        following_words = words[
+            token : next((i for i in range(token, len(words)) if words[i] in _SENTENCE_ENDS), len(words))
+        ]
+        article = following_words[:1] != [] and following_words[0] in lexicon.articles
+        if not {"or", "nor"}.isdisjoint(following_words) or (
+            article and following_words[0] in words[before[-1] : joint]
+        ):
             continue
         opens = (
             words[token - 1] == "plus"
-            or (words[joint] == ":" and rest[:1] != ["no"])
-            or (rest[:1] != [] and rest[0] in lexicon.affirming_after_denial)
+            or (words[joint] == ":" and following_words[:1] != ["no"])
+            or (following_words[:1] != [] and following_words[0] in lexicon.affirming_after_denial)
         )
         opens = opens or (words[joint] == "," and token in fused)
         if opens or any(following.end <= s <= following.end + 1 for s in states):
-            found.add(joint)
-    return found
+            joints.add(joint)
+    return joints
 
 
 def _own_statement(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> set[int]:
@@ -182,66 +186,71 @@ def _own_statement(words: list[str], hits: list[Hit], mentions: list[Mention], l
     """
     verbs = {s for tag, _, s, _ in hits if tag in ("verb", "link")}
     denials = [s for tag, s, _ in longest(hits, ("deny", "deny_not")) if tag == "deny"]
-    found = set()
+    joints = set()
     for comma in (i for i, word in enumerate(words) if word == ","):
         after = comma + 1 + (words[comma + 1 : comma + 2] == ["and"])
         end = next((i for i in range(after, len(words)) if words[i] in (",", ";")), len(words))
         denied = any(s < comma for s in denials)
         if denied and words[after : after + 1] == ["the"] and any(after < verb < end for verb in verbs):
-            found.add(comma)
+            joints.add(comma)
         if after == comma + 2:
             last = max((s for s in denials if s < comma), default=None)
-            own = [m for m in mentions if last is not None and last < m.start < comma]
+            denied_mentions = [m for m in mentions if last is not None and last < m.start < comma]
             joined = {",", "or", "and", "nor"} & set(words[last:comma]) if last is not None else True
             subject = [m for m in mentions if last is not None and m.end <= last]
-            if len(own) == 1 and subject and not joined and words[after : after + 1] not in (["no"], ["without"]):
-                found.add(comma)
+            if (
+                len(denied_mentions) == 1
+                and subject
+                and not joined
+                and words[after : after + 1] not in (["no"], ["without"])
+            ):
+                joints.add(comma)
     for first, second in pairwise(mentions):
         gap = words[first.end : second.start]
         again = first.entity is second.entity is not None and gap[:1] in (["and"], [","], ["but"])
         if again and not lexicon.elided_states.isdisjoint(gap):
-            found.add(first.end)  # "no right effusion *and* a small left effusion"
-    return found
+            joints.add(first.end)  # "no right effusion *and* a small left effusion"
+    return joints
 
 
 def _told_in_full(words: list[str], hits: list[Hit], mentions: list[Mention]) -> set[int]:
     """Return the joint before a subject with its own verb and state: "no effusion *and* the heart is enlarged"."""
     verbs = {s for tag, _, s, _ in hits if tag == "verb"}
-    found = set()
+    joints = set()
     for mention in mentions:
         if "composite" in mention.flags and verbs & set(range(mention.start, mention.end)):
             joint = mention.start - 1 - (words[mention.start - 1 : mention.start] == ["the"])
             if joint > 0 and words[joint] in ("and", ","):
-                found.add(joint)
-    return found
+                joints.add(joint)
+    return joints
 
 
 def _past_history(words: list[str], hits: list[Hit], mentions: list[Mention]) -> set[int]:
     """Return where a history or a request ends: at the comma of "history of cough, pneumonia *is* possible"."""
     verbs = {s for tag, _, s, _ in hits if tag == "verb"}
     first = min((s for tag, _, s, _ in hits if tag == "aside"), default=len(words))
-    found = set()
+    clause_ends = set()
     for mention in mentions:
         commas = [i for i in range(first, mention.start) if words[i] == ","]
         if commas and not verbs.isdisjoint(range(mention.end, mention.end + 3)):
-            found.add(commas[-1])
+            clause_ends.add(commas[-1])
     if words[:1] in (["if"], ["should"], ["were"]) and "," in words:
-        found.add(words.index(","))  # a condition ends at its comma
+        clause_ends.add(words.index(","))  # a condition ends at its comma
     operations = [e for tag, _, _, e in hits if tag == "operation"]
-    return found | {i for end in operations for i in range(end, len(words)) if words[i] == "with"}
+    return clause_ends | {i for end in operations for i in range(end, len(words)) if words[i] == "with"}
 
 
 def _hedged_after_comma(words: list[str], hits: list[Hit], mentions: list[Mention]) -> set[int]:
     """Return the comma of "opacity, pneumonia not excluded": only the finding next to the hedge is meant."""
-    found = set()
+    commas = set()
     for hedge in {s for tag, _, s, _ in hits if tag == "hedged"}:
         before = [m for m in mentions if m.end <= hedge][-2:]
         if len(before) < 2 or hedge - before[1].end > 1:
             continue
         gap = words[before[0].end : before[1].start]
         if "," in gap and _LISTED.isdisjoint(gap):
-            found.add(before[1].start - gap[::-1].index(",") - 1)
-    return found
+            commas.add(before[1].start - gap[::-1].index(",") - 1)
+    return commas
 
 
 def _verb_halves(words: list[str], hits: list[Hit], mentions: list[Mention], ends: set[int]) -> set[int]:
@@ -249,17 +258,17 @@ def _verb_halves(words: list[str], hits: list[Hit], mentions: list[Mention], end
     verbs = sorted({s for tag, _, s, _ in hits if tag == "verb" and (s == 0 or words[s - 1] != "to")})
     if len(verbs) < 2:
         return set()
-    found = set()
+    dividing_joints = set()
     joints = [i for i, word in enumerate(words) if word in ("and", ",", "or")]
     for joint in joints:
         clause = max((end for end in ends if end <= joint), default=0)
-        left = [v for v in verbs if clause <= v < joint]
+        verbs_before = [v for v in verbs if clause <= v < joint]
         stop = min((end for end in ends if end > joint + 1), default=len(words))
-        right = [v for v in verbs if joint < v < stop]
-        if not left or not right:
+        verbs_after = [v for v in verbs if joint < v < stop]
+        if not verbs_before or not verbs_after:
             continue
-        nearer = [j for j in joints if joint < j < right[0] and words[j] != "or"]
-        starts_here = any(joint < m.start < right[0] for m in mentions) or right[0] - joint <= 5
-        if not nearer and starts_here and right[0] - joint > 1 and any(m.start < joint for m in mentions):
-            found.add(joint)
-    return found
+        nearer = [j for j in joints if joint < j < verbs_after[0] and words[j] != "or"]
+        starts_here = any(joint < m.start < verbs_after[0] for m in mentions) or verbs_after[0] - joint <= 5
+        if not nearer and starts_here and verbs_after[0] - joint > 1 and any(m.start < joint for m in mentions):
+            dividing_joints.add(joint)
+    return dividing_joints

@@ -42,9 +42,9 @@ def ties(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Le
 
 def _stands_in(words: list[str], tags: set[str], mentions: list[Mention], lexicon: Lexicon) -> bool:
     """Tell whether a word may stand for a finding that the sentence has not told before it: "none on the right"."""
-    own = min((mention.end for mention in mentions), default=len(words))
+    first_mention_end = min((mention.end for mention in mentions), default=len(words))
     bare = not mentions and not tags.isdisjoint(SIDED) and not lexicon.one_sizes.isdisjoint(words)
-    return bare or not lexicon.stand_ins.keys().isdisjoint(words[:own])
+    return bare or not lexicon.stand_ins.keys().isdisjoint(words[:first_mention_end])
 
 
 def _points(words: list[str], mention: Mention, lexicon: Lexicon) -> bool:

@@ -22,51 +22,53 @@ _TAIL = re.compile(r"(J+)(N?)([QL]*)(S[SQ]*)(?=$|[.J])")
 """The same behind a noun: "no left effusion, *small right*"; L leads to a place, "." ends the statement."""
 
 
-def stand_ins(words: list[str], hits: list[Hit], mentions: list[Mention], before, lexicon: Lexicon) -> list[Mention]:
-    """Return the mentions of a sentence with its stand-ins; ``before``: the entity that was told last before it."""
-    if not mentions and before is None:
+def stand_ins(
+    words: list[str], hits: list[Hit], mentions: list[Mention], previous_entity, lexicon: Lexicon
+) -> list[Mention]:
+    """Return the mentions of a sentence with its stand-ins; ``previous_entity``: the entity that was told last before it."""
+    if not mentions and previous_entity is None:
         return mentions
     sided = {i for tag, _, s, e in hits if tag in SIDED for i in range(s, e)}
     if not sided and all(hit[0] != "exceptions" for hit in hits) and lexicon.stand_ins.keys().isdisjoint(words):
         return mentions
-    made = []
+    candidates = []
     for number, mention in enumerate(mentions):
         if mention.entity is not None and mention.entity.category in ("lung", "pleura"):
             following = mentions[number + 1].start if number + 1 < len(mentions) else len(words)
             earlier = mentions[number - 1].end if number else 0
-            made += _halved(words, hits, mention, earlier, sided, lexicon)
-            made += _tailed(words, hits, mention, following, sided, lexicon)
-    made += _pronouns(words, hits, mentions, before, sided, lexicon)
+            candidates += _halved(words, hits, mention, earlier, sided, lexicon)
+            candidates += _tailed(words, hits, mention, following, sided, lexicon)
+    candidates += _pronouns(words, hits, mentions, previous_entity, sided, lexicon)
     taken = {i for m in mentions for i in range(m.start, m.end)}
-    kept = []
-    for mention in sorted(made, key=lambda m: m.start):
+    new_mentions = []
+    for mention in sorted(candidates, key=lambda m: m.start):
         if taken.isdisjoint(range(mention.start, mention.end)):
             taken.update(range(mention.start, mention.end))
-            kept.append(mention)
-    return sorted([*mentions, *kept], key=lambda m: m.start) if kept else mentions
+            new_mentions.append(mention)
+    return sorted([*mentions, *new_mentions], key=lambda m: m.start) if new_mentions else mentions
 
 
 def _classes(words: list[str], start: int, end: int, sided: set[int], lexicon: Lexicon) -> str:
     """Return one letter a word, see ``_HALVES``; O for any other."""
-    found = []
+    letters = []
     for i in range(start, end):
         word = words[i]
         rather = words[max(0, i - 1) : i + 1]
         if word == "rather" and words[i + 1 : i + 2] == ["than"]:
-            found.append("J")  # "the upper *rather than* the lower lobe" is "the upper but not the lower lobe"
+            letters.append("J")  # "the upper *rather than* the lower lobe" is "the upper but not the lower lobe"
         elif rather == ["rather", "than"] or word in _DENIALS:
-            found.append("N")
+            letters.append("N")
         elif i in sided:
-            found.append("S")
+            letters.append("S")
         elif word in _JOINTS:
-            found.append("J")
+            letters.append("J")
         elif word in lexicon.quantities or word == "pleural":
-            found.append("Q")
+            letters.append("Q")
         elif word in _LEADS:
-            found.append("L")
+            letters.append("L")
         else:
-            found.append("." if word in (".", ":", "(", ")") else "O")
-    return "".join(found)
+            letters.append("." if word in (".", ":", "(", ")") else "O")
+    return "".join(letters)
 
 
 def _halved(words, hits, mention: Mention, earlier: int, sided: set[int], lexicon: Lexicon) -> list[Mention]:
@@ -75,28 +77,28 @@ def _halved(words, hits, mention: Mention, earlier: int, sided: set[int], lexico
     comma = re.search("J(?=Q*$)", classes)
     if comma and words[earlier + comma.start()] == ",":
         classes = classes[: comma.start()] + "Q" + classes[comma.end() :]  # "the right, but not the left, effusion"
-    found = _HALVES.search(classes)
-    if found is None or classes[found.start() - 1 : found.start()] == "L" or ";" in words[earlier : mention.start]:
+    match = _HALVES.search(classes)
+    if match is None or classes[match.start() - 1 : match.start()] == "L" or ";" in words[earlier : mention.start]:
         return []
-    first, second = "N" in found[1], "N" in found[4]
-    if second and not _CLEARING.isdisjoint(words[max(0, earlier + found.start() - 3) : earlier + found.start()]):
+    first, second = "N" in match[1], "N" in match[4]
+    if second and not _CLEARING.isdisjoint(words[max(0, earlier + match.start() - 3) : earlier + match.start()]):
         first, second = True, False  # "resolution of the right, but not the left, effusion"
-    if first == second or (first and not found[4]):
+    if first == second or (first and not match[4]):
         return []
-    start, end = earlier + found.start(2), earlier + found.end(2)
+    start, end = earlier + match.start(2), earlier + match.end(2)
     places = [hit for hit in hits if hit[0] in SIDED and start <= hit[2] and hit[3] <= end]
-    own = (earlier + found.start(4), mention.start)
+    second_span = (earlier + match.start(4), mention.start)
     mention.denied = second
-    mention.told = [hit for hit in hits if hit[0] in SIDED and own[0] <= hit[2] and hit[3] <= own[1]]
+    mention.told = [hit for hit in hits if hit[0] in SIDED and second_span[0] <= hit[2] and hit[3] <= second_span[1]]
     places = [_whole(hit, mention.told, lexicon) for hit in places]
     if not any(hit[0] in ("level", "fused") for hit in places):
         places += [hit for hit in mention.told if hit[0] == "level"]
     return [_stand_in(mention.entity, start, end, first, places)]
 
 
-def _whole(hit: Hit, told: list[Hit], lexicon: Lexicon) -> Hit:
+def _whole(hit: Hit, noun_hits: list[Hit], lexicon: Lexicon) -> Hit:
     """Return "upper" of "the right upper but not the lower lobe" as the level that it means."""
-    noun = next((str(value) for tag, value, _, _ in told if tag == "level"), "")
+    noun = next((str(value) for tag, value, _, _ in noun_hits if tag == "level"), "")
     level = lexicon.locations["heads"]["lobe" if "lobe" in noun else "lung"].get(hit[1]) if hit[0] == "half" else None
     return ("level", level, hit[2], hit[3]) if level and noun else hit
 
@@ -106,25 +108,25 @@ def _tailed(words, hits, mention: Mention, following: int, sided: set[int], lexi
     classes = _classes(words, mention.end, following, sided, lexicon)
     head = words[max(0, mention.start - 5) : mention.start]
     denied = "no" in head or "without" in head
-    made: list[Mention] = []
-    for found in _TAIL.finditer(classes if following == len(words) else classes + "O"):
-        sign = bool(found[2])
-        if sign == denied or (denied and not set(found[3]) & {"Q", "L"}) or "O" in classes[: found.start()]:
+    mentions: list[Mention] = []
+    for match in _TAIL.finditer(classes if following == len(words) else classes + "O"):
+        sign = bool(match[2])
+        if sign == denied or (denied and not set(match[3]) & {"Q", "L"}) or "O" in classes[: match.start()]:
             continue
-        if following < len(words) and set(classes[found.end() :]) <= set("JQN"):
+        if following < len(words) and set(classes[match.end() :]) <= set("JQN"):
             continue  # "no effusion on the right; *on the left*, a small effusion": the place of the next finding
-        start, end = mention.end + found.start(4), mention.end + found.end(4)
+        start, end = mention.end + match.start(4), mention.end + match.end(4)
         places = [hit for hit in hits if hit[0] in SIDED and start <= hit[2] and hit[3] <= end]
         if not any(hit[0] in ("side", "fused") for hit in places):
             continue
-        made.append(_stand_in(mention.entity, start, end, sign, places))
-    made += _left_out(words, hits, mention, following, sided, lexicon)
-    return made + _gone_there(words, hits, mention, following, lexicon)
+        mentions.append(_stand_in(mention.entity, start, end, sign, places))
+    mentions += _left_out(words, hits, mention, following, sided, lexicon)
+    return mentions + _gone_there(words, hits, mention, following, lexicon)
 
 
 def _left_out(words, hits, mention: Mention, following: int, sided: set[int], lexicon: Lexicon) -> list[Mention]:
     """ "No effusion except for a trace on the right", "... resolved on the left but persists on the right"."""
-    made = []
+    mentions = []
     for tag, _, start, end in (hit for hit in hits if hit[0] in ("exceptions", "persists")):
         if not mention.end <= start or end > following:
             continue
@@ -138,11 +140,11 @@ def _left_out(words, hits, mention: Mention, following: int, sided: set[int], le
             stop += 1
         amount = tag == "exceptions" and at > end and not sided & {at}
         closed = stop == len(words) or words[stop] in _ENDS | {"amount", "amounts"}
-        if stop > end and closed and (stop > at or amount) and not any(m.start == start for m in made):
+        if stop > end and closed and (stop > at or amount) and not any(m.start == start for m in mentions):
             places = [hit for hit in hits if hit[0] in SIDED and at <= hit[2] and hit[3] <= stop]
             first, last = (at, stop) if stop > at else (end, at)
-            made.append(_stand_in(mention.entity, first, last, False, places))
-    return made[:1]
+            mentions.append(_stand_in(mention.entity, first, last, False, places))
+    return mentions[:1]
 
 
 def _gone_there(words, hits: list[Hit], mention: Mention, following: int, lexicon: Lexicon) -> list[Mention]:
@@ -158,18 +160,18 @@ def _gone_there(words, hits: list[Hit], mention: Mention, following: int, lexico
         at = e + (words[e : e + 1] != [] and words[e] in _LEADS)
         at += words[at : at + 1] == ["the"]
         places = [hit for hit in hits if hit[0] in SIDED and hit[2] == at and hit[3] <= following]
-        own = [hit for hit in hits if hit[0] in SIDED and mention.start - 4 <= hit[2] < s]
-        if places and own and words[e : e + 1] and words[e] in _LEADS:
+        earlier_hits = [hit for hit in hits if hit[0] in SIDED and mention.start - 4 <= hit[2] < s]
+        if places and earlier_hits and words[e : e + 1] and words[e] in _LEADS:
             mention.denied = False
             return [_stand_in(mention.entity, at, places[0][3], True, places[:1])]
     return []
 
 
 def _pronouns(
-    words, hits: list[Hit], mentions: list[Mention], before, sided: set[int], lexicon: Lexicon
+    words, hits: list[Hit], mentions: list[Mention], previous_entity, sided: set[int], lexicon: Lexicon
 ) -> list[Mention]:
     """ "A small one on the left", "none on the right", "that on the left", "the right has resolved"."""
-    made = _bare(words, hits, mentions, before, sided, lexicon)
+    new_mentions = _bare(words, hits, mentions, previous_entity, sided, lexicon)
     for at, word in enumerate(words):
         kind = lexicon.stand_ins.get(word)
         elided = kind is None and at in sided and _elided(words, at, mentions, sided, lexicon)
@@ -177,7 +179,7 @@ def _pronouns(
             continue
         if kind == "rests" and {"remain", "remains", "persist", "persists"}.isdisjoint(words[at + 1 : at + 2]):
             continue
-        entity = next((m.entity for m in reversed(mentions) if m.end <= at), before)
+        entity = next((m.entity for m in reversed(mentions) if m.end <= at), previous_entity)
         if entity is None or entity.category not in ("lung", "pleura"):
             continue
         if kind == "ones" and not _is_one(words, at, sided, lexicon):
@@ -189,33 +191,35 @@ def _pronouns(
         if elided and words[at - 2 : at - 1] == ["unlike"]:
             head = [m for m in mentions if m.end <= at][-1:]
             denied = {"no", "without"} & set(words[max(0, head[0].start - 4) : head[0].start]) if head else set()
-            made += (
+            new_mentions += (
                 [_stand_in(entity, at, at + 1, False, [hit for hit in hits if hit[0] == "side" and hit[2] == at])]
                 if denied
                 else []
             )
             continue
-        own = [hit for hit in hits if kind == "none" and hit[0] in SIDED and hit[3] == at]
-        if own and not {*words[at + 1 : at + 2]} - _ENDS:
-            made.append(_stand_in(entity, at, at + 1, True, own))  # "L small, R none"
+        place_hits = [hit for hit in hits if kind == "none" and hit[0] in SIDED and hit[3] == at]
+        if place_hits and not {*words[at + 1 : at + 2]} - _ENDS:
+            new_mentions.append(_stand_in(entity, at, at + 1, True, place_hits))  # "L small, R none"
             continue
         if kind in ("none", "those") and not _leads_to_place(words, at, sided, kind == "none"):
             continue
-        own = [hit for hit in hits if elided and hit[0] == "side" and hit[2] == at]
-        made.append(_stand_in(entity, at, at + 1, True if kind == "none" else None, own or None))
-    return made
+        place_hits = [hit for hit in hits if elided and hit[0] == "side" and hit[2] == at]
+        new_mentions.append(_stand_in(entity, at, at + 1, True if kind == "none" else None, place_hits or None))
+    return new_mentions
 
 
-def _bare(words, hits: list[Hit], mentions: list[Mention], before, sided: set[int], lexicon: Lexicon) -> list[Mention]:
+def _bare(
+    words, hits: list[Hit], mentions: list[Mention], previous_entity, sided: set[int], lexicon: Lexicon
+) -> list[Mention]:
     """ "No right effusion. *Small left.*": a sentence of a size and a side alone."""
-    told = [i for i, word in enumerate(words) if word != "."]
-    at = next((i for i in told if i in sided), None)
-    if mentions or at is None or before.category not in ("lung", "pleura"):
+    indices = [i for i, word in enumerate(words) if word != "."]
+    at = next((i for i in indices if i in sided), None)
+    if mentions or at is None or previous_entity.category not in ("lung", "pleura"):
         return []
-    sizes = {words[i] for i in told} & lexicon.one_sizes
-    if not sizes or any(i not in sided and words[i] not in lexicon.quantities for i in told):
+    sizes = {words[i] for i in indices} & lexicon.one_sizes
+    if not sizes or any(i not in sided and words[i] not in lexicon.quantities for i in indices):
         return []
-    return [_stand_in(before, at, at + 1, False, [hit for hit in hits if hit[0] in SIDED])]
+    return [_stand_in(previous_entity, at, at + 1, False, [hit for hit in hits if hit[0] in SIDED])]
 
 
 def _is_amount(words: list[str], at: int, lexicon: Lexicon) -> bool:
@@ -227,12 +231,12 @@ def _is_amount(words: list[str], at: int, lexicon: Lexicon) -> bool:
 
 def _is_one(words: list[str], at: int, sided: set[int], lexicon: Lexicon) -> bool:
     last, following = words[at - 1 : at], words[at + 1 : at + 2]
-    counted = words[at] == "another" or (last and (at - 1 in sided or last[0] in lexicon.quantities))
+    is_counted = words[at] == "another" or (last and (at - 1 in sided or last[0] in lexicon.quantities))
     if words[at - 2 : at - 1] == ["the"] and last and last[0].endswith(("er", "est")):
         return False  # "the larger one" is one of those told
     if words[at] != "another" and last and last[0] in lexicon.one_sizes and following and following[0] in _DOUBTS:
         return True
-    if not counted or (following and following[0] in lexicon.one_not_before):
+    if not is_counted or (following and following[0] in lexicon.one_not_before):
         return False
     return not following or following[0] in _LEADS | _ENDS | _HAS or at - 1 in sided or words[at] == "another"
 
@@ -256,13 +260,15 @@ def _elided(words, at: int, mentions: list[Mention], sided: set[int], lexicon: L
         return True
     if words[lead - 1] not in _JOINTS | {"while", "whereas"} or not any(m.end < at for m in mentions):
         return False
-    rest = [word for word in words[at + 1 : at + 5] if word != "."]
-    verbs = [word for word in rest if word in _HAS]
-    state = next((word for word in rest if word not in _HAS), "")
-    persists = bool(rest) and (
-        rest[0] in ("persists", "remains", "persisted") or rest in (["has", "not"], ["is", "not"])
+    following_words = [word for word in words[at + 1 : at + 5] if word != "."]
+    verbs = [word for word in following_words if word in _HAS]
+    state = next((word for word in following_words if word not in _HAS), "")
+    persists = bool(following_words) and (
+        following_words[0] in ("persists", "remains", "persisted") or following_words in (["has", "not"], ["is", "not"])
     )
-    return persists or (bool(rest) and rest[0] in _HAS and bool(verbs) and state in lexicon.elided_states)
+    return persists or (
+        bool(following_words) and following_words[0] in _HAS and bool(verbs) and state in lexicon.elided_states
+    )
 
 
 def _stand_in(entity, start: int, end: int, denied: bool | None, places: list | None) -> Mention:

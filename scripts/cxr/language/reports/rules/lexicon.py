@@ -71,10 +71,10 @@ class Lexicon:
         self._add_entities(data["entities"], data["composites"]["composites"])
         self._add_locations(data["locations"])
         self._add_scope(data["scope"], data["links"])
-        known = {*data["spelling"]["keep"], *(word for form in self._phrases for word in form.split())}
+        known_words = {*data["spelling"]["keep"], *(word for form in self._phrases for word in form.split())}
         spelling = data["spelling"]["words"]
-        self.spelling = wordings.misspellings(spelling, known)
-        self.shorthand = Shorthand(**data["shorthand"], slips=self.spelling, words=spelling, known=known)
+        self.spelling = wordings.misspellings(spelling, known_words)
+        self.shorthand = Shorthand(**data["shorthand"], slips=self.spelling, words=spelling, known_words=known_words)
         for phrase, values in self._phrases.items():
             key = self.nlp.vocab.strings.add("cxr:" + phrase)
             self._values[key] = values
@@ -135,14 +135,14 @@ class Lexicon:
 
     def cued(self, doc: Doc) -> list[str]:
         """Return the scope sets of which a cue stands in ``doc``, in their order: of most none does."""
-        found = {self.nlp.vocab.strings[key] for key, _, _ in self._cued(doc)}
-        return [name for name in CUE_SETS if name in found]
+        cued_names = {self.nlp.vocab.strings[key] for key, _, _ in self._cued(doc)}
+        return [name for name in CUE_SETS if name in cued_names]
 
     def match(self, doc: Doc) -> list[tuple[str, object, int, int]]:
         """Return (tag, value, start, end) of all phrases of the lexicon in ``doc``, by start."""
-        found = [(tag, v, s, e) for key, s, e in self._matcher(doc) for tag, v in self._values[key]]
-        found.sort(key=lambda hit: (hit[2], -hit[3], hit[0], str(hit[1])))
-        return found
+        hits = [(tag, v, s, e) for key, s, e in self._matcher(doc) for tag, v in self._values[key]]
+        hits.sort(key=lambda hit: (hit[2], -hit[3], hit[0], str(hit[1])))
+        return hits
 
     def _put(self, tag: str, value: object, phrases: list[str], plural: bool = False) -> None:
         for phrase in phrases:
@@ -240,10 +240,10 @@ def _entity(row: dict) -> Entity:
 
 def _by_first(phrases: Iterable[tuple[str, ...]]) -> dict[str, list[tuple[str, ...]]]:
     """Return {first word: its phrases}."""
-    found: dict[str, list[tuple[str, ...]]] = {}
+    phrases_by_word: dict[str, list[tuple[str, ...]]] = {}
     for phrase in phrases:
-        found.setdefault(phrase[0], []).append(phrase)
-    return found
+        phrases_by_word.setdefault(phrase[0], []).append(phrase)
+    return phrases_by_word
 
 
 @cache

@@ -44,11 +44,15 @@ def attach(
         if part.owner is None:
             part.owner = _led(words, part, mentions, clause_starts, adjectives, lexicon)
     for mention in mentions:
-        own = [part.items for part in parts if part.owner is mention]
+        mention_parts = [part.items for part in parts if part.owner is mention]
         if mention.entity is not None and mention.entity.lesion:
             # "Opacity over the spine", "at T8": the spine is but what the lung lies in front of.
-            own = [part for part in own if part[0][2] < mention.start or all(i[1] != "thoracic spine" for i in part)]
-        items = [item for part in own for item in part] if mention.told is None else mention.told
+            mention_parts = [
+                part
+                for part in mention_parts
+                if part[0][2] < mention.start or all(i[1] != "thoracic spine" for i in part)
+            ]
+        items = [item for part in mention_parts for item in part] if mention.told is None else mention.told
         mention.places = resolve(words, items, lexicon)
     neighbours.share(words, mentions, parts, adjectives, lexicon)
     neighbours.share_back(words, mentions, lexicon)

@@ -21,15 +21,15 @@ def category(entity: Entity, places: list[Place]) -> str | None:
     return next((place.category for place in places if place.category), entity.category)
 
 
-def lesion(entity: Entity, where: str | None) -> str | None:
+def lesion(entity: Entity, category: str | None) -> str | None:
     """Return the entity's lesion type; none where the text puts it outside the lungs (a density of the breast)."""
-    return None if entity.lesion in _PULMONARY and where not in _LUNG else entity.lesion
+    return None if entity.lesion in _PULMONARY and category not in _LUNG else entity.lesion
 
 
 def labels(
     entity: Entity,
     places: list[Place],
-    where: str | None,
+    category: str | None,
     unsided_effusion: bool,
     lexicon: Lexicon,
     candidates: tuple[str, ...] = (),
@@ -41,12 +41,12 @@ def labels(
     lung is left out beside its own zone (Figure 10, rule 3).
     """
     effusion = entity.lesion == "effusion" or candidates == ("effusion",)
-    if where == "pleura" and effusion:
+    if category == "pleura" and effusion:
         sides = [side for place in places for side in place.sides] or (SIDES if unsided_effusion else ())
         return _in_order({f"{side} lung base" for side in sides})
-    if where != "lung":
+    if category != "lung":
         return []
-    found: set[str] = set()
+    zone_labels: set[str] = set()
     for place in places:
         if place.category is not None:
             continue
@@ -54,31 +54,36 @@ def labels(
         if effusion and level == "lung":
             level = "base"
         pattern = lexicon.locations["levels"][level]["label"]
-        found |= {pattern.format(side=side) for side in (place.sides or SIDES)}
-    found = found or set(LUNGS)
-    sided = {side_of(label) for label in found if label not in LUNGS}
-    return _in_order(found - {f"{side} lung" for side in sided})
+        zone_labels |= {pattern.format(side=side) for side in (place.sides or SIDES)}
+    zone_labels = zone_labels or set(LUNGS)
+    sided = {side_of(label) for label in zone_labels if label not in LUNGS}
+    return _in_order(zone_labels - {f"{side} lung" for side in sided})
 
 
-def _in_order(found: set[str]) -> list[str]:
-    return sorted(found & set(ZONE_LABELS), key=ZONE_LABELS.index)
+def _in_order(zone_labels: set[str]) -> list[str]:
+    return sorted(zone_labels & set(ZONE_LABELS), key=ZONE_LABELS.index)
 
 
 def block(
-    entity: Entity, places: list[Place], texts: list[str], where: str | None, found: list[str], lexicon: Lexicon
+    entity: Entity,
+    places: list[Place],
+    texts: list[str],
+    category: str | None,
+    zone_labels: list[str],
+    lexicon: Lexicon,
 ) -> list[str]:
     """Return the valid locations an affirmed finding could be in beyond its labels (ils.md section 6, blocking).
 
     Those of one without labels, and those that a word such as "infrahilar" leaves open beside its label.
     """
-    somewhere = where in ("lung", "pleura", "lateral view location", None) or entity.lesion in _PULMONARY
+    somewhere = category in ("lung", "pleura", "lateral view location", None) or entity.lesion in _PULMONARY
     levels = lexicon.locations["levels"]
-    beside = [(levels[p.level]["also"], p.sides) for p in places if "also" in levels.get(p.level, {})]
-    if found and beside:
-        return list(dict.fromkeys(also.format(side=side) for also, sides in beside for side in (sides or SIDES)))
-    if found or not somewhere or entity.name == "subcutaneous emphysema":
+    open_patterns = [(levels[p.level]["also"], p.sides) for p in places if "also" in levels.get(p.level, {})]
+    if zone_labels and open_patterns:
+        return list(dict.fromkeys(also.format(side=side) for also, sides in open_patterns for side in (sides or SIDES)))
+    if zone_labels or not somewhere or entity.name == "subcutaneous emphysema":
         return []
-    if where == "lateral view location":
+    if category == "lateral view location":
         for phrase, blocked in lexicon.locations["blocks"].items():
             if any(phrase in text for text in texts):
                 return list(blocked)

@@ -43,30 +43,30 @@ def find(words: list[str], hits: list[Hit], lexicon: Lexicon) -> list[Mention]:
         key=lambda span: (span[0] - span[1], span[0], span[2] is not None),
     )
     taken: set[int] = set()
-    found: list[Mention] = []
+    mentions: list[Mention] = []
     for start, end, entity in spans:
         if taken.isdisjoint(range(start, end)):
             taken.update(range(start, end))
-            found.append(Mention(entity, start, end, (start, end)))
-    found = _joined_twins(sorted(found, key=lambda mention: mention.start))
-    return _with_composites(words, hits, found, lexicon)
+            mentions.append(Mention(entity, start, end, (start, end)))
+    mentions = _joined_twins(sorted(mentions, key=lambda mention: mention.start))
+    return _with_composites(words, hits, mentions, lexicon)
 
 
-def _joined_twins(found: list[Mention]) -> list[Mention]:
+def _joined_twins(mentions: list[Mention]) -> list[Mention]:
     """Make one mention of two of the same finding without a word between ("atelectatic collapse")."""
-    kept: list[Mention] = []
-    for mention in found:
-        if kept and kept[-1].end == mention.start and kept[-1].entity is mention.entity is not None:
-            mention = Mention(mention.entity, kept[-1].start, mention.end, (kept.pop().start, mention.end))
-        kept.append(mention)
-    return kept
+    merged: list[Mention] = []
+    for mention in mentions:
+        if merged and merged[-1].end == mention.start and merged[-1].entity is mention.entity is not None:
+            mention = Mention(mention.entity, merged[-1].start, mention.end, (merged.pop().start, mention.end))
+        merged.append(mention)
+    return merged
 
 
-def _with_composites(words: list[str], hits: list[Hit], found: list[Mention], lexicon: Lexicon) -> list[Mention]:
+def _with_composites(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> list[Mention]:
     subjects = [(v, s, e) for tag, v, s, e in hits if tag == "subject"]
     states = [(v, s, e) for tag, v, s, e in hits if tag == "state"]
     if not subjects or not states:
-        return found
+        return mentions
     nouns = {s for tag, _, s, _ in hits if tag in ("entity", "subject", "cancel", "place")}
     pairs = []
     for state, start, end in states:
@@ -77,11 +77,11 @@ def _with_composites(words: list[str], hits: list[Hit], found: list[Mention], le
                 pairs.append((subject.rank, abs(start - s), -(end - start), -(e - s), (s, e), (start, end), subject))
     for *_, (s, e), state, composite in sorted(pairs, key=lambda pair: pair[:4]):
         first, last = min(s, state[0]), max(e, state[1])
-        crossing = [m for m in found if m.start < last and first < m.end]
+        crossing = [m for m in mentions if m.start < last and first < m.end]
         if all(_same(m, composite) or _part_itself(m, (s, e), state) for m in crossing):
-            found = [m for m in found if m not in crossing]
-            found.append(Mention(composite.entity, first, last, state, {"composite"}))
-    return sorted(found, key=lambda mention: mention.start)
+            mentions = [m for m in mentions if m not in crossing]
+            mentions.append(Mention(composite.entity, first, last, state, {"composite"}))
+    return sorted(mentions, key=lambda mention: mention.start)
 
 
 def _same(mention: Mention, composite: Composite) -> bool:
@@ -125,10 +125,12 @@ def _continued(gap: list[str], after: list[str], lexicon: Lexicon) -> list[str]:
     return gap
 
 
-def _nearer_subject(words, subjects, own: tuple[int, int], state: int) -> bool:
+def _nearer_subject(words, subjects, subject_span: tuple[int, int], state: int) -> bool:
     """Tell whether another subject stands between ours and the state, not joined to ours by "and"."""
-    if own[0] > state:
+    if subject_span[0] > state:
         return False
     return any(
-        own[1] <= s < state and not {"and", "or", "/"} & set(words[own[1] : s]) for _, s, e in subjects if e > own[1]
+        subject_span[1] <= s < state and not {"and", "or", "/"} & set(words[subject_span[1] : s])
+        for _, s, e in subjects
+        if e > subject_span[1]
     )

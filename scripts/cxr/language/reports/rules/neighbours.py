@@ -18,28 +18,28 @@ def share(words: list[str], mentions: list[Mention], parts: list, adjectives: se
         if not _pulmonary(first) and first.entity.category != "diaphragm":
             continue
         gap = words[first.end : second.start]
-        told = max(
+        place_end = max(
             (p.end for p in parts if p.owner is first and first.end <= p.start < second.start), default=first.end
         )
-        rest = words[told : second.start]
+        remaining_words = words[place_end : second.start]
         either = not lexicon.choices.isdisjoint(gap)
         bare = bool(gap) and len(gap) <= 3 and lexicon.shares.issuperset(gap)
         bare = bare or (either and len(gap) <= 4 and lexicon.before_place.isdisjoint(gap[1:]))
-        beside = len(rest) <= 5 and not lexicon.beside.isdisjoint(rest)
+        is_adjacent = len(remaining_words) <= 5 and not lexicon.beside.isdisjoint(remaining_words)
         same = first.entity.explained and second.entity.name in lexicon.inherits
-        apposed = same and len(rest) <= 6 and lexicon.inherit_words.issuperset(rest)
-        while rest[:1] and rest[0] in (",", "now"):
-            told, rest = told + 1, rest[1:]
-        alone = rest[:1] == ["with"] and all(i in adjectives for i in range(told + 1, second.start))
+        apposed = same and len(remaining_words) <= 6 and lexicon.inherit_words.issuperset(remaining_words)
+        while remaining_words[:1] and remaining_words[0] in (",", "now"):
+            place_end, remaining_words = place_end + 1, remaining_words[1:]
+        alone = remaining_words[:1] == ["with"] and all(i in adjectives for i in range(place_end + 1, second.start))
         joined = alone and second.entity.name in lexicon.local
-        if first.places and not second.places and (bare or beside or apposed or joined):
+        if first.places and not second.places and (bare or is_adjacent or apposed or joined):
             second.places = _beside(first, second, lexicon)
-        elif first.places and second.places and (beside or rest[:1] == ["with"]):
+        elif first.places and second.places and (is_adjacent or remaining_words[:1] == ["with"]):
             second.places = _on_the_side_of(first.places, second.places, lexicon)
         elif (
             second.places
             and not first.places
-            and (bare or beside or (apposed and words[second.end : second.end + 1] == [","]))
+            and (bare or is_adjacent or (apposed and words[second.end : second.end + 1] == [","]))
         ):
             first.places = _beside(second, first, lexicon)
 
@@ -55,25 +55,27 @@ def share_back(words: list[str], mentions: list[Mention], lexicon: Lexicon) -> N
             first.places = _beside(second, first, lexicon)
 
 
-def _beside(told: Mention, finding: Mention, lexicon: Lexicon) -> list[Place]:
+def _beside(placed_mention: Mention, finding: Mention, lexicon: Lexicon) -> list[Place]:
     """Return where a finding beside another lies: in its place, beside a diaphragm in the base above.
 
     Fluid lies in the pleural space of that side, in whichever lobe the other is.
     """
-    if told.entity.category == "diaphragm":
-        return [places.of_level(place.sides, "base", lexicon) for place in told.places]
-    sides = list(dict.fromkeys(place.sides for place in told.places if place.level is not None and place.sides))
+    if placed_mention.entity.category == "diaphragm":
+        return [places.of_level(place.sides, "base", lexicon) for place in placed_mention.places]
+    sides = list(
+        dict.fromkeys(place.sides for place in placed_mention.places if place.level is not None and place.sides)
+    )
     if finding.entity.lesion == "effusion" and sides:
-        return [places.of_sides(each) for each in sides]
-    return list(told.places)
+        return [places.of_sides(place_sides) for place_sides in sides]
+    return list(placed_mention.places)
 
 
-def _on_the_side_of(told: list[Place], own: list[Place], lexicon: Lexicon) -> list[Place]:
+def _on_the_side_of(side_places: list[Place], level_places: list[Place], lexicon: Lexicon) -> list[Place]:
     """ "Elevated right hemidiaphragm with adjacent basilar atelectasis": a level without a side takes the one told."""
-    sides = {place.sides for place in told}
-    if len(sides) != 1 or any(place.sides or place.level is None for place in own):
-        return own
-    return [places.of_level(*sides, place.level, lexicon) for place in own]
+    sides = {place.sides for place in side_places}
+    if len(sides) != 1 or any(place.sides or place.level is None for place in level_places):
+        return level_places
+    return [places.of_level(*sides, place.level, lexicon) for place in level_places]
 
 
 def _pulmonary(mention: Mention) -> bool:

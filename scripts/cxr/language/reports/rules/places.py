@@ -46,13 +46,15 @@ def resolve(words: list[str], items: list[tuple[str, object, int, int]], lexicon
                 # "Left effusion along the chest wall": the side is the effusion's.
                 places.append(of_sides(tuple(sides)))
                 fresh = False
-            told = tuple(sides) if fresh else ()
-            if len(told) == 1 and value == _LATERAL and not _HEART.isdisjoint(words[start:end]):
-                places.append(of_level(told, "base", lexicon))  # the lung behind the heart is that side's base
+            place_sides = tuple(sides) if fresh else ()
+            if len(place_sides) == 1 and value == _LATERAL and not _HEART.isdisjoint(words[start:end]):
+                places.append(of_level(place_sides, "base", lexicon))  # the lung behind the heart is that side's base
                 fresh = False
                 continue
-            text = " ".join(["bilateral"] * (len(told) == 2) or [*told]) + " " + " ".join(words[start:end])
-            places.append(Place(text.strip(), told, None, str(value)))
+            text = (
+                " ".join(["bilateral"] * (len(place_sides) == 2) or [*place_sides]) + " " + " ".join(words[start:end])
+            )
+            places.append(Place(text.strip(), place_sides, None, str(value)))
             fresh = False
             continue
         level = value
@@ -77,13 +79,13 @@ def resolve(words: list[str], items: list[tuple[str, object, int, int]], lexicon
     return [*real, *(place for place in places if beyond(place, real, lexicon))] if real else places
 
 
-def beyond(place: Place, others: list[Place], lexicon: Lexicon) -> bool:
+def beyond(place: Place, lung_places: list[Place], lexicon: Lexicon) -> bool:
     """Tell whether a place of the lateral view lies on no side of the others: retrocardiac beside the right base."""
     if place.category != _LATERAL:
         return False
     blocks = lexicon.locations["blocks"].items()
-    sides = {label.split()[0] for phrase, found in blocks if phrase in place.text for label in found}
-    return bool(sides) and all(other.sides and sides.isdisjoint(other.sides) for other in others)
+    sides = {label.split()[0] for phrase, blocked_labels in blocks if phrase in place.text for label in blocked_labels}
+    return bool(sides) and all(lung_place.sides and sides.isdisjoint(lung_place.sides) for lung_place in lung_places)
 
 
 def _of_one_lung(words: list[str], places: list[Place], items, lexicon: Lexicon) -> list[Place]:
@@ -117,11 +119,13 @@ def _trailing(places: list[Place], sides: tuple[str, ...], items, lexicon: Lexic
         return [of_sides(sides)]
     if all(not place.sides for place in places):
         behind = [p.category == _LATERAL and not _HEART.isdisjoint(p.text.split()) for p in places]
-        levels = ["base" if own and len(sides) == 1 else p.level for p, own in zip(places, behind, strict=True)]
+        levels = [
+            "base" if is_behind and len(sides) == 1 else p.level for p, is_behind in zip(places, behind, strict=True)
+        ]
         return [of_level(sides, level, lexicon) if level else p for p, level in zip(places, levels, strict=True)]
-    told = {side for place in places for side in place.sides}
-    rest = tuple(side for side in sides if side not in told)
-    return [*places, Place(" and ".join(rest), rest, places[-1].level)] if rest else places
+    known_sides = {side for place in places for side in place.sides}
+    new_sides = tuple(side for side in sides if side not in known_sides)
+    return [*places, Place(" and ".join(new_sides), new_sides, places[-1].level)] if new_sides else places
 
 
 def of_level(sides: tuple[str, ...], level: str, lexicon: Lexicon) -> Place:

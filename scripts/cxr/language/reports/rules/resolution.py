@@ -78,14 +78,14 @@ def _told_of(words, hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) 
         skipped = lexicon.quantities | lexicon.told_of["marker"]
         while at > before[-1] and words[at] not in leads and (at in sided or words[at] in skipped or words[at] == "to"):
             at -= 1
-        head, rest = words[before[-1] : at], words[at + 1 : mention.start]
+        head, words_between = words[before[-1] : at], words[at + 1 : mention.start]
         if at <= before[-1] or words[at] not in leads or not lexicon.told_of["evidence"].isdisjoint(head):
             continue
-        marked = not lexicon.told_of["marker"].isdisjoint(rest)
+        marked = not lexicon.told_of["marker"].isdisjoint(words_between)
         if marked or words[at] in lexicon.told_of["beside"]:
             _deny(mention, denied=False)
-            own = [hit for hit in hits if hit[0] in PLACED and at < hit[2] and hit[3] <= mention.start]
-            mention.told = own or mention.told
+            place_hits = [hit for hit in hits if hit[0] in PLACED and at < hit[2] and hit[3] <= mention.start]
+            mention.told = place_hits or mention.told
 
 
 def _elsewhere(words, hits: list[Hit], mentions: list[Mention]) -> None:
@@ -106,12 +106,12 @@ def _doubted(words, hits: list[Hit], mentions: list[Mention], last: list[Mention
         joints = [i for i in range(start) if words[i] in _CONTRASTS]
         before = [m for m in mentions if m.end <= start]
         if joints and before and before[-1].end <= joints[-1]:
-            told = before[-1:]
+            doubted_mentions = before[-1:]
         elif not mentions and words[0] in _REFERRING:
-            told = last
+            doubted_mentions = last
         else:
             continue
-        for mention in told:
+        for mention in doubted_mentions:
             if "negation" in mention.flags:
                 mention.flags.add("weak")
 
@@ -199,10 +199,10 @@ def _resumed(words, hits: list[Hit], mentions: list[Mention], cut: set[int], las
         before = [m for m in mentions if m.end <= begin and m.entity is not None]
         if before and words[start - 1] == "," and words[begin] in ("which", ","):
             lead = ("which",)  # "Effusions, which were small, have resolved."
-        told = before or [m for m in last if m.entity is not None]
-        if not told or not (lead in lexicon.resumed or (not lead and not mentions and end - begin <= 6)):
+        earlier_mentions = before or [m for m in last if m.entity is not None]
+        if not earlier_mentions or not (lead in lexicon.resumed or (not lead and not mentions and end - begin <= 6)):
             continue
         several = lead in lexicon.several or not {"have", "are"}.isdisjoint(words[start:end])
-        for mention in told if several else told[-1:]:
+        for mention in earlier_mentions if several else earlier_mentions[-1:]:
             mention.flags.discard("elsewhere")
             _deny(mention, denied=True)

@@ -16,7 +16,9 @@ class Shorthand:
     ``words`` are known with two slips too where they are long; ``known`` words stand for themselves.
     """
 
-    def __init__(self, forms: dict[str, list], unless: dict[str, list], slips: dict[str, str], words, known: set[str]):
+    def __init__(
+        self, forms: dict[str, list], unless: dict[str, list], slips: dict[str, str], words, known_words: set[str]
+    ):
         self._by_first: dict[str, list[tuple[tuple[str, ...], tuple[str, ...], frozenset[str]]]] = {}
         for expansion, written in forms.items():
             meant = _words(expansion)
@@ -27,37 +29,37 @@ class Shorthand:
         for rows in self._by_first.values():
             rows.sort(key=lambda row: -len(row[0]))
         self._slips = slips
-        self._known = known
+        self._known = known_words
         self._long = _by_deletion([word for word in words if len(word) >= _TWO_SLIPS])
         self._right = lru_cache(maxsize=50_000)(self._read)
 
     def tokens(self, text: str) -> list[Token]:
         """Return (word, start, end) of a text: each form as its expansion, every word of which has the form's span."""
-        found = words_of(text)
-        words = [word for word, _, _ in found]
-        read: list[Token] = []
+        word_spans = words_of(text)
+        words = [word for word, _, _ in word_spans]
+        tokens: list[Token] = []
         at = 0
-        while at < len(found):
+        while at < len(word_spans):
             form = self._form(words, at) if words[at] in self._by_first else None
             if form is None:
-                word, start, end = found[at]
-                read.append((self._right(word), start, end))
+                word, start, end = word_spans[at]
+                tokens.append((self._right(word), start, end))
                 at += 1
                 continue
             length, meant = form
-            span = found[at][1], found[at + length - 1][2]
-            read += [(word, *span) for word in meant]
+            span = word_spans[at][1], word_spans[at + length - 1][2]
+            tokens += [(word, *span) for word in meant]
             at += length
-        return read
+        return tokens
 
     def _form(self, words: list[str], at: int) -> tuple[int, tuple[str, ...]] | None:
         for key, meant, apart in self._by_first[words[at]]:
             end = at + len(key)
             if tuple(words[at:end]) != key:
                 continue
-            beside = {*words[max(0, at - 1) : at], *words[end : end + 1]}
+            adjacent_words = {*words[max(0, at - 1) : at], *words[end : end + 1]}
             numbered = _NUMBER in apart and at > 0 and words[at - 1][:1].isdigit()
-            if not numbered and apart.isdisjoint(beside):
+            if not numbered and apart.isdisjoint(adjacent_words):
                 return len(key), meant
         return None
 
@@ -83,11 +85,11 @@ def _deletions(word: str) -> set[str]:
 
 
 def _by_deletion(words: list[str]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    words_by_deletion: dict[str, list[str]] = {}
     for word in words:
         for form in _deletions(word):
-            found.setdefault(form, []).append(word)
-    return found
+            words_by_deletion.setdefault(form, []).append(word)
+    return words_by_deletion
 
 
 def _near(word: str, right: str) -> bool:
@@ -97,9 +99,9 @@ def _near(word: str, right: str) -> bool:
     before, row = None, list(range(len(right) + 1))
     for i, letter in enumerate(word, start=1):
         older, before, row = before, row, [i]
-        for j, other in enumerate(right, start=1):
-            cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (letter != other))
-            if older is not None and j > 1 and letter == right[j - 2] and word[i - 2] == other:
+        for j, right_letter in enumerate(right, start=1):
+            cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (letter != right_letter))
+            if older is not None and j > 1 and letter == right[j - 2] and word[i - 2] == right_letter:
                 cost = min(cost, older[j - 2] + 1)
             row.append(cost)
     return row[-1] <= 2

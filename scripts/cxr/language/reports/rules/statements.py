@@ -20,8 +20,8 @@ def asked(sentences: list[str], tuples: list[dict], lexicon: Lexicon) -> list[st
     """
     request, (unseen, heart) = _request(lexicon), _hearts(lexicon)
     hearts = any(unseen.search(text) and heart.search(text) for text in sentences)
-    named = [text for text in sentences if request.search(text)]
-    told = {
+    request_sentences = [text for text in sentences if request.search(text)]
+    denied_lesions = {
         item["lesion_type"] for item in tuples if item["presence"] == "negative" and item["certainty"] == "definitive"
     }
     unclear = {number for number, text in enumerate(sentences, start=1) if unseen.search(text)}
@@ -35,10 +35,12 @@ def asked(sentences: list[str], tuples: list[dict], lexicon: Lexicon) -> list[st
         lesion
         for name in sorted(affirmed & lexicon.entities.keys())
         for lesion in lexicon.entities[name].leaves_open
-        if lesion not in told
+        if lesion not in denied_lesions
     }
-    asked_ = (structure.set_aside(named, lexicon) if named else set()) | ({"cardiomegaly"} if hearts else set())
-    return in_order((asked_ - told) | partly)
+    requested_lesions = (structure.set_aside(request_sentences, lexicon) if request_sentences else set()) | (
+        {"cardiomegaly"} if hearts else set()
+    )
+    return in_order((requested_lesions - denied_lesions) | partly)
 
 
 def in_order(lesions: Iterable[str]) -> list[str]:

@@ -43,64 +43,74 @@ class _Piece:
 def structure(sentences: list[str], lexicon: Lexicon, unsided_effusion: bool) -> list[dict]:
     """Return a section's tuples as in :mod:`cxr.language.reports.schema`; ``span`` in characters of its sentence."""
     tuples: list[schema.Finding] = []
-    for piece, own, found in _read(sentences, lexicon):
-        tuples += _tuples(piece, own, found, unsided_effusion, lexicon)
+    for piece, hits, sentence_mentions in _read(sentences, lexicon):
+        tuples += _tuples(piece, hits, sentence_mentions, unsided_effusion, lexicon)
     return [schema.as_dict(finding) for finding in tuples]
 
 
 def by_itself(sentence: str, lexicon: Lexicon, unsided_effusion: bool) -> tuple[list[dict], context.Ties]:
     """Return the tuples of a sentence that is read by itself, and its ties to those around it in a text."""
-    read = _read([sentence], lexicon)
-    made = [finding for one in read for finding in _tuples(*one, unsided_effusion, lexicon)]
-    if len(read) != 1:  # no word, or a sentence that is read in windows
-        return [schema.as_dict(finding) for finding in made], context.Ties(bool(read), bool(read))
-    piece, hits, found = read[0]
-    return [schema.as_dict(finding) for finding in made], context.ties(piece.words, hits, found, lexicon)
+    readings = _read([sentence], lexicon)
+    findings = [finding for reading in readings for finding in _tuples(*reading, unsided_effusion, lexicon)]
+    if len(readings) != 1:  # no word, or a sentence that is read in windows
+        return [schema.as_dict(finding) for finding in findings], context.Ties(bool(readings), bool(readings))
+    piece, hits, sentence_mentions = readings[0]
+    return [schema.as_dict(finding) for finding in findings], context.ties(
+        piece.words, hits, sentence_mentions, lexicon
+    )
 
 
 def set_aside(sentences: list[str], lexicon: Lexicon) -> set[str]:
     """Return the lesion types that sentences name without telling whether they are there ("rule out pneumonia")."""
-    found = [mention for *_, mentions_ in _read(sentences, lexicon) for mention in mentions_]
-    return {m.entity.lesion for m in found if m.entity is not None and m.entity.lesion and "elsewhere" in m.flags}
+    all_mentions = [mention for *_, mentions_ in _read(sentences, lexicon) for mention in mentions_]
+    return {
+        m.entity.lesion for m in all_mentions if m.entity is not None and m.entity.lesion and "elsewhere" in m.flags
+    }
 
 
 def _read(sentences: list[str], lexicon: Lexicon) -> list[tuple]:
     """Return (piece, phrases, mentions) of each sentence, read to the end."""
     last: list[mentions.Mention] = []
-    read: list[tuple] = []
+    readings: list[tuple] = []
     entity = None
-    told: dict[str, list[Place]] = {}
+    places_by_finding: dict[str, list[Place]] = {}
     for batch in _batches(sentences, lexicon):
         words = [word for piece in batch for word in piece.words]
         doc = Doc(lexicon.nlp.vocab, words=words)
         hits = lexicon.match(doc)
-        starts, everything, offset, cursor, later = set(), [], 0, 0, []
+        starts, all_mentions, offset, cursor, pending = set(), [], 0, 0, []
         for piece in batch:
             end = offset + len(piece.tokens)
-            own = []
+            sentence_hits = []
             while cursor < len(hits) and hits[cursor][2] < end:
                 tag, value, s, e = hits[cursor]
                 if e <= end:
-                    own.append((tag, value, s - offset, e - offset))
+                    sentence_hits.append((tag, value, s - offset, e - offset))
                 cursor += 1
-            found = mentions.find(piece.words, own, lexicon)
-            found = ellipsis.stand_ins(piece.words, own, found, entity, lexicon)
-            entity = next((m.entity for m in reversed(found) if _told(m)), entity)
+            sentence_mentions = mentions.find(piece.words, sentence_hits, lexicon)
+            sentence_mentions = ellipsis.stand_ins(piece.words, sentence_hits, sentence_mentions, entity, lexicon)
+            entity = next((m.entity for m in reversed(sentence_mentions) if _told(m)), entity)
             # a first sentence without a finding ends no scope, and settles nothing
-            cut = clauses.starts(piece.words, own, found, lexicon) if found or offset or read else set()
-            later.append((piece, own, found, cut, offset))
+            cut = (
+                clauses.starts(piece.words, sentence_hits, sentence_mentions, lexicon)
+                if sentence_mentions or offset or readings
+                else set()
+            )
+            pending.append((piece, sentence_hits, sentence_mentions, cut, offset))
             starts |= {offset, *(offset + token for token in cut)}
-            everything += found
+            all_mentions += sentence_mentions
             offset = end
-        _scope(doc, later, starts, everything, lexicon)
-        for piece, own, found, cut, _ in later:
-            if found or read:
-                scope.adjacent(piece.words, own, found, cut, lexicon)
-                resolution.settle(piece.words, own, found, cut, read[-1][2] if read else [], lexicon)
-            last = _finish(piece, own, found, cut, last, told, lexicon)
-            read.append((piece, own, found))
-    _answered(read, lexicon)
-    return read
+        _scope(doc, pending, starts, all_mentions, lexicon)
+        for piece, sentence_hits, sentence_mentions, cut, _ in pending:
+            if sentence_mentions or readings:
+                scope.adjacent(piece.words, sentence_hits, sentence_mentions, cut, lexicon)
+                resolution.settle(
+                    piece.words, sentence_hits, sentence_mentions, cut, readings[-1][2] if readings else [], lexicon
+                )
+            last = _finish(piece, sentence_hits, sentence_mentions, cut, last, places_by_finding, lexicon)
+            readings.append((piece, sentence_hits, sentence_mentions))
+    _answered(readings, lexicon)
+    return readings
 
 
 def _told(mention: mentions.Mention) -> bool:
@@ -122,42 +132,44 @@ def _batches(sentences: list[str], lexicon: Lexicon) -> Iterator[list[_Piece]]:
         yield batch
 
 
-def _scope(doc: Doc, later: list, starts: set[int], everything: list, lexicon: Lexicon) -> None:
+def _scope(doc: Doc, pending: list, starts: set[int], all_mentions: list, lexicon: Lexicon) -> None:
     """Run the scope engine over the whole document: mentions are moved to its tokens and back."""
-    for _, _, found, _, offset in later:
-        for mention in found:
+    for _, _, sentence_mentions, _, offset in pending:
+        for mention in sentence_mentions:
             mention.scope = (mention.scope[0] + offset, mention.scope[1] + offset)
-    if everything:
-        scope.apply(doc, everything, starts, lexicon)
-    for _, _, found, _, offset in later:
-        for mention in found:
+    if all_mentions:
+        scope.apply(doc, all_mentions, starts, lexicon)
+    for _, _, sentence_mentions, _, offset in pending:
+        for mention in sentence_mentions:
             mention.scope = (mention.scope[0] - offset, mention.scope[1] - offset)
 
 
-def _finish(piece: _Piece, own, found, cut, last, told: dict, lexicon: Lexicon) -> list[mentions.Mention]:
+def _finish(
+    piece: _Piece, hits, sentence_mentions, cut, last, places_by_finding: dict, lexicon: Lexicon
+) -> list[mentions.Mention]:
     """Places, hedges and inference of one sentence; returns its affirmed findings, for the next sentence's "this"."""
-    if not found:
-        carried.place_after(piece.words, own, last, lexicon)
+    if not sentence_mentions:
+        carried.place_after(piece.words, hits, last, lexicon)
         return []
     words = piece.words
-    locations.attach(words, own, found, cut, lexicon)
-    scope.grade(found, words, own, lexicon)
-    inference.explain(words, own, found, lexicon)
-    return carried.carry(words, own, found, last, told, lexicon)
+    locations.attach(words, hits, sentence_mentions, cut, lexicon)
+    scope.grade(sentence_mentions, words, hits, lexicon)
+    inference.explain(words, hits, sentence_mentions, lexicon)
+    return carried.carry(words, hits, sentence_mentions, last, places_by_finding, lexicon)
 
 
-def _answered(read: list[tuple], lexicon: Lexicon) -> None:
+def _answered(readings: list[tuple], lexicon: Lexicon) -> None:
     """ "Is there an effusion? Yes, small.", "Pneumonia? None seen.": the answer decides what the question names."""
-    for (piece, _, found), (reply, hits, others) in pairwise(read):
+    for (piece, _, question_mentions), (reply, hits, reply_mentions) in pairwise(readings):
         words, first = piece.words, reply.words[:1]
         answer = lexicon.answers.get(first[0]) if first else None
-        asked = words[-1:] == ["?"] and (words[0] in lexicon.asks or len(words) <= 5)
-        if not asked or answer is None or reply.sentence != piece.sentence + 1:
+        is_question = words[-1:] == ["?"] and (words[0] in lexicon.asks or len(words) <= 5)
+        if not is_question or answer is None or reply.sentence != piece.sentence + 1:
             continue
-        if any(m.entity is not None for m in others) and reply.words[1:2] != [","]:
+        if any(m.entity is not None for m in reply_mentions) and reply.words[1:2] != [","]:
             continue  # "Pneumonia? No effusion."
-        places = [hit for hit in hits if hit[0] in ("side", "level", "fused")] if not others else []
-        for mention in found:
+        places = [hit for hit in hits if hit[0] in ("side", "level", "fused")] if not reply_mentions else []
+        for mention in question_mentions:
             mention.flags -= {"weak", "suspicion", "elsewhere"}
             mention.hedge = "definite"
             if answer == "no":
@@ -166,24 +178,24 @@ def _answered(read: list[tuple], lexicon: Lexicon) -> None:
                 mention.places = resolve(reply.words, places, lexicon)
 
 
-def _tuples(piece: _Piece, own, found, unsided_effusion: bool, lexicon: Lexicon) -> list[schema.Finding]:
-    made = []
-    for mention in found:
+def _tuples(piece: _Piece, hits, sentence_mentions, unsided_effusion: bool, lexicon: Lexicon) -> list[schema.Finding]:
+    findings = []
+    for mention in sentence_mentions:
         if mention.entity is None or mention.consumed or mention.entity.predicted or "elsewhere" in mention.flags:
             continue
         for places in _parted(mention.places, lexicon):
-            made.append(_finding(piece, mention, places, unsided_effusion, lexicon))
+            findings.append(_finding(piece, mention, places, unsided_effusion, lexicon))
     unique = {}
-    for finding in made:
+    for finding in findings:
         key = (finding.entity, finding.presence, tuple(finding.location or ()))
         unique.setdefault(key, finding)
     return list(unique.values())
 
 
-def _neighbours(own: str | None, of_candidates: list[str]) -> str | list[str] | None:
+def _neighbours(related_type: str | None, candidate_types: list[str]) -> str | list[str] | None:
     """Return the neighbouring lesion types as the schema has them: the one, a list of several, or None."""
-    found = list(dict.fromkeys([*([own] if own else []), *of_candidates]))
-    return found if len(found) > 1 else next(iter(found), None)
+    lesion_types = list(dict.fromkeys([*([related_type] if related_type else []), *candidate_types]))
+    return lesion_types if len(lesion_types) > 1 else next(iter(lesion_types), None)
 
 
 def _parted(places: list[Place], lexicon: Lexicon) -> list[list[Place]]:
@@ -205,8 +217,8 @@ def _finding(
     if pulmonary:  # "hemidiaphragm obscured by an effusion": it stands in the base above
         places = [of_level(place.sides, "base", lexicon) for place in places if place.sides] or places
     negative = "negation" in mention.flags or "no_new" in mention.flags
-    where = "lung" if pulmonary else mapping.category(entity, places)
-    labels = mapping.labels(entity, places, where, unsided_effusion, lexicon, tuple(mention.candidates))
+    category = "lung" if pulmonary else mapping.category(entity, places)
+    labels = mapping.labels(entity, places, category, unsided_effusion, lexicon, tuple(mention.candidates))
     texts = [place.text for place in places]
     certain = mention.hedge == "definite" and mention.predicted_hedge in (None, "definite")
     sure = "weak" not in mention.flags if negative else certain
@@ -218,14 +230,14 @@ def _finding(
         certainty="definitive" if sure else "tentative",
         location=texts or None,
         predicted_lesion_type=mention.candidates[0] if len(mention.candidates) == 1 else None,
-        category=where,
+        category=category,
         labels=labels,
-        lesion_type=mapping.lesion(entity, where),
+        lesion_type=mapping.lesion(entity, category),
         hedge="definite" if negative and sure else mention.hedge,
         span=[start, end],
         candidates=list(mention.candidates),
         predicted_hedge=mention.predicted_hedge,
         related=_neighbours(entity.related, mention.related),
-        block=[] if negative else mapping.block(entity, places, texts, where, labels, lexicon),
+        block=[] if negative else mapping.block(entity, places, texts, category, labels, lexicon),
         denies="no_new" not in mention.flags,
     )

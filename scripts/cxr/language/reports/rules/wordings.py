@@ -37,17 +37,20 @@ def plurals(phrase: str) -> list[str]:
     return [phrase[:-1] + "ies"] if phrase.endswith("y") and phrase[-2] not in "aeiou" else [phrase + "s"]
 
 
-def misspellings(words: list[str], known: set[str]) -> dict[str, str]:
+def misspellings(words: list[str], known_words: set[str]) -> dict[str, str]:
     """Return {misspelt: right} of all words one slip away: a letter left out, added, wrong, or two swapped.
 
-    ``known`` words, and those that are one slip from two of ``words``, stand for themselves.
+    ``known_words`` words, and those that are one slip from two of ``words``, stand for themselves.
     """
-    found: dict[str, str | None] = {}
+    word_by_slip: dict[str, str | None] = {}
     for word in words:
-        for slip in _slips(word) - known - set(words):
-            one = found.get(slip, word) in (word, word.removesuffix("s"))  # of a word and its plural the word
-            found[slip] = found.get(slip, word) if one else None
-    return {slip: word for slip, word in found.items() if word is not None}
+        for slip in _slips(word) - known_words - set(words):
+            is_unambiguous = word_by_slip.get(slip, word) in (
+                word,
+                word.removesuffix("s"),
+            )  # of a word and its plural the word
+            word_by_slip[slip] = word_by_slip.get(slip, word) if is_unambiguous else None
+    return {slip: word for slip, word in word_by_slip.items() if word is not None}
 
 
 def _slips(word: str) -> set[str]:
