@@ -316,7 +316,7 @@ def machine(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("wanted", "asked", "gpus", "driver", "batch", "expected"),
+    ("device_setting", "num_requested", "gpus", "driver", "batch", "expected"),
     [
         ("auto", 1, 1, "550.54.14", "SLURM_JOB_ID", "cuda"),
         ("auto", 1, 4, "550.54.14", "", "cuda"),
@@ -334,13 +334,15 @@ def machine(monkeypatch, tmp_path):
         ("cuda", 1, 0, "", "", "asked for 1 GPU, but it sees no GPU"),
     ],
 )
-def test_a_gpu_that_was_asked_for_is_used_or_missed(machine, wanted, asked, gpus, driver, batch, expected):
+def test_a_gpu_that_was_asked_for_is_used_or_missed(
+    machine, device_setting, num_requested, gpus, driver, batch, expected
+):
     machine(gpus, driver, batch)
     if expected in ("cpu", "cuda"):
-        assert devices.device_of(wanted, asked).type == expected
+        assert devices.device_of(device_setting, num_requested).type == expected
         return
     with pytest.raises(UserError) as refused:
-        devices.device_of(wanted, asked)
+        devices.device_of(device_setting, num_requested)
     words = str(refused.value)
     assert expected in words
     assert f"torch {torch.__version__} was built " in words

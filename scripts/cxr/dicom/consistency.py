@@ -106,10 +106,8 @@ def _correct_syntax(dataset: Dataset, fitting: tuple[uid.UID, ...]) -> list[str]
 
 
 def _correct_size(dataset: Dataset, codestream: Codestream) -> list[str]:
-    size, header_size = (
-        (codestream.rows, codestream.columns),
-        (_number(dataset, "Rows", 0), _number(dataset, "Columns", 0)),
-    )
+    size = codestream.rows, codestream.columns
+    header_size = _number(dataset, "Rows", 0), _number(dataset, "Columns", 0)
     if size == header_size or not codestream.rows:  # a JPEG may tell its rows behind the first scan
         return []
     sentence = f"codestream is {size[0]} x {size[1]}, header says {header_size[0]} x {header_size[1]}"

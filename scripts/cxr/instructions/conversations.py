@@ -38,9 +38,8 @@ def messages(conversation: Conversation) -> dict:
         for number, turn in enumerate(conversation.turns)
         for role, text in (("user", _asked(conversation, number, turn)), ("assistant", turn.answer))
     ]
-    return {"id": conversation.sample_id, "messages": chat_messages, "images": _pictures(conversation)} | dict(
-        conversation.more
-    )
+    line = {"id": conversation.sample_id, "messages": chat_messages, "images": _pictures(conversation)}
+    return line | dict(conversation.more)
 
 
 def sharegpt(conversation: Conversation) -> dict:

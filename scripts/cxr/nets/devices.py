@@ -37,9 +37,9 @@ def device_of(device_setting: str, num_requested: int | None = None) -> torch.de
 def gpus_of(device_setting: str, num_requested: int | None = None) -> int:
     """Return how many GPUs a job uses under ``compute.device``, 0 for the CPU. Touches none of them.
 
-    ``num_requested``: the number that the job requested; None outside a job, where ``auto`` takes one GPU if there is one.
-    Raises UserError if fewer are visible than requested. A machine without a batch system and without any GPU only
-    gets a warning in the log.
+    ``num_requested``: the number that the job requested; None outside a job, where ``auto`` takes one GPU if there is
+    one. Raises UserError if fewer are visible than requested. A machine without a batch system and without any GPU
+    only gets a warning in the log.
     """
     if device_setting == "cpu" or (device_setting == "auto" and num_requested == 0):
         return 0
@@ -56,8 +56,8 @@ def gpus_of(device_setting: str, num_requested: int | None = None) -> int:
         opening_clause = request_clause or "compute.device is 'cuda', but this job"
         raise UserError(
             f"{opening_clause} sees {num_visible or 'no GPU'} on {platform.node()} ({software}): mend the node or the "
-            f"environment; or set compute.gpus to {f'{num_visible} or ' if num_visible else ''}0, or compute.device to cpu: a "
-            "CPU does the same, slowly"
+            f"environment; or set compute.gpus to {f'{num_visible} or ' if num_visible else ''}0, or compute.device to "
+            "cpu: a CPU does the same, slowly"
         )
     log.warning("no GPU here (%s): the CPU does the same, slowly; compute.gpus: 0 says that this is meant", software)
     return 0

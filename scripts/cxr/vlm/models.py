@@ -199,10 +199,8 @@ def write_model(loaded: Loaded, name: str, folder: Path, names: str) -> None:
 
 
 def _write_processor(name: str, model: nn.Module, folder: Path) -> None:
-    processor_config, path = (
-        getattr(engine_module("cxr.vlm.families", name), "processor_config", None),
-        folder / PROCESSOR,
-    )
+    processor_config = getattr(engine_module("cxr.vlm.families", name), "processor_config", None)
+    path = folder / PROCESSOR
     if processor_config and not path.is_file():
         path.write_text(json.dumps(processor_config(model.config), indent=2, sort_keys=True) + "\n", encoding="utf-8")
 

@@ -101,8 +101,8 @@ def read_samples(path: str | Path, tasks: Sequence[str] = ()) -> list[Sample]:
     if not task_samples:
         task_names = ", ".join(dict.fromkeys(sample.task for sample in samples)) or "none"
         raise UserError(
-            f"the run's tasks in vlm.tuning.runs are {', '.join(tasks)}, but those of {path} are {task_names}: name one of "
-            "these, or leave tasks out"
+            f"the run's tasks in vlm.tuning.runs are {', '.join(tasks)}, but those of {path} are {task_names}: name "
+            "one of these, or leave tasks out"
         )
     return task_samples
 
@@ -200,8 +200,8 @@ class PictureStore:
             raise UserError(f"{sample.sample_id}: no shard has {image}: give its shards")
         if len(matching_folders) > 1:
             raise UserError(
-                f"{sample.sample_id}: {image} may be that of {matching_folders[0]} or of {matching_folders[1]}: give the shards of its "
-                "source alone, or lines that name it"
+                f"{sample.sample_id}: {image} may be that of {matching_folders[0]} or of {matching_folders[1]}: give "
+                "the shards of its source alone, or lines that name it"
             )
         return self._of[matching_folders[0]][sample.image_id]
 

@@ -119,8 +119,8 @@ def _prepare(job: Job) -> None:
 
 def _processes(job: Job) -> int:
     """Return the number of processes of the training: one per GPU, or one on the CPU."""
-    requested_gpus = job.compute.get("asked", job.compute["gpus"])
-    return max(1, gpus_of(job.compute["device"], requested_gpus))
+    num_requested = job.compute.get("asked", job.compute["gpus"])
+    return max(1, gpus_of(job.compute["device"], num_requested))
 
 
 def _launch(job: Job) -> None:

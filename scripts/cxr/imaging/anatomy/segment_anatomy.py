@@ -23,9 +23,9 @@ def fault(anatomy: np.ndarray, organs: dict[str, np.ndarray], options: AnatomyOp
     ``anatomy`` bool (16, H, W) of the edited image, ``organs`` {label: bool (H, W)} of the image itself. The checks are
     those of the paper: D.1 (number of extracted masks) and D.2 (agreement of the two models).
     """
-    num_masks = int(anatomy.any(axis=(1, 2)).sum())
-    if num_masks < options.min_labels:
-        return "missing_anatomy", f"{num_masks} of {len(ANATOMY_LABELS)} masks are not empty"
+    num_nonempty = int(anatomy.any(axis=(1, 2)).sum())
+    if num_nonempty < options.min_labels:
+        return "missing_anatomy", f"{num_nonempty} of {len(ANATOMY_LABELS)} masks are not empty"
     distance, edge = disagreement(organs, dict(zip(ANATOMY_LABELS, anatomy, strict=True)))
     if distance > options.disagreement:
         return "organ_disagreement", f"{edge} differs by {distance:.3f} of the width"

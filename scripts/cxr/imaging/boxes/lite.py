@@ -37,8 +37,8 @@ def class_names(classes: Sequence[str], renamed: Mapping[str, str], path: object
     for file_class, name in zip(classes, vocabulary_names, strict=True):
         if name and name not in BOX_CLASSES:
             raise UserError(
-                f"{path} has a class {file_class!r}: say in boxes.lite.class_names which of VinBigData's it is, or '' to "
-                f"leave it out; the names are {', '.join(BOX_CLASSES)}"
+                f"{path} has a class {file_class!r}: say in boxes.lite.class_names which of VinBigData's it is, or '' "
+                f"to leave it out; the names are {', '.join(BOX_CLASSES)}"
             )
     return vocabulary_names
 

@@ -36,8 +36,8 @@ class Decoded:
 def read_image(path: str, options: Mapping) -> Decoded:
     """Decode a DICOM, PNG or JPEG file; text that is burned in is blacked out.
 
-    ``options``: the settings max_pixels, window, percentiles and burned_in of the frames stage. Raises :class:`Rejected`
-    for a file that cannot be decoded, OSError if the machine cannot read it.
+    ``options``: the settings max_pixels, window, percentiles and burned_in of the frames stage. Raises
+    :class:`Rejected` for a file that cannot be decoded, OSError if the machine cannot read it.
     """
     picture = decode(path, options["max_pixels"])
     grey, pieces = clean_image(to_grey(picture, options["window"], options["percentiles"]), options["burned_in"])

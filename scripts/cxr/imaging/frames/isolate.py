@@ -95,9 +95,9 @@ class Workers:
             started_worker.close()
 
     def ask(self, path: str) -> tuple:
-        """Return ``("frame", …)`` or ``(how, reason, detail)`` for one file (see ``worker.prepare``).
+        """Return ``("frame", …)`` or ``(outcome, reason, detail)`` for one file (see ``worker.prepare``).
 
-        ``how`` is "rejected" for a known fault of the file, "failed" for an error that points to the machine if it
+        ``outcome`` is "rejected" for a known fault of the file, "failed" for an error that points to the machine if it
         repeats from file to file. After a crash the file is tried once more in a new process, because another program
         may be at fault; then a valid image is tried. Raises Broken if that crashes too, or if the worker reports an
         error that no file caused, and OSError if the machine cannot read the file.

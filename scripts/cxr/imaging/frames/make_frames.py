@@ -97,9 +97,9 @@ class Spool:
 
 
 def first_decodable(group: list[Candidate], ask: Callable[[Candidate], tuple]) -> tuple[list[tuple], tuple | None]:
-    """Return ([(candidate, how, reason, detail) of those not used], (candidate, *answer of ``ask``) or None).
+    """Return ([(candidate, outcome, reason, detail) of those not used], (candidate, *answer of ``ask``) or None).
 
-    ``how``: "rejected", or "failed" for an error that points to the machine if it repeats from file to file.
+    ``outcome``: "rejected", or "failed" for an error that points to the machine if it repeats from file to file.
     """
     excluded: list[tuple] = []
     for place, candidate in enumerate(group):

@@ -61,8 +61,9 @@ def opened(source: Path, parts: tuple[str, ...] = ()) -> Iterator[State]:
         raise UserError(f"{source} holds no state dict: it is not the file that docs/how-to/models.md names")
     source_names, left_out = _named(source, arrays, parts)
     with saved.reading() as tensor:
-        yield State({name: (arrays[source_name].shape, arrays[source_name].storage.dtype) for name, source_name in source_names.items()},
-                    lambda name: tensor(arrays[source_names[name]]), left_out)  # fmt: skip
+        array_by_name = {name: arrays[source_name] for name, source_name in source_names.items()}
+        kinds = {name: (array.shape, array.storage.dtype) for name, array in array_by_name.items()}
+        yield State(kinds, lambda name: tensor(array_by_name[name]), left_out)
 
 
 def _is_safetensors(source: Path) -> bool:

@@ -63,6 +63,6 @@ def safetensors_file(
     expected_counts = actual_counts[0] if tensors is None else tensors, actual_counts[1] if values is None else values
     if actual_counts != expected_counts:
         raise UserError(
-            f"{published_path} holds {actual_counts[0]} tensors of {actual_counts[1]} values and not {expected_counts[0]} of {expected_counts[1]}, so it is "
-            f"another net: {remedy}"
+            f"{published_path} holds {actual_counts[0]} tensors of {actual_counts[1]} values and not "
+            f"{expected_counts[0]} of {expected_counts[1]}, so it is another net: {remedy}"
         )

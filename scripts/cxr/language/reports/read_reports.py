@@ -187,8 +187,8 @@ def section_line(row: dict, section: reading.Section, reader: _Reader) -> dict |
 
 def _line(row: dict, section: reading.Section, reader: _Reader) -> dict | tuple[str, str]:
     texts = section.sentences
-    if reader.english_only and (foreign_section := _foreign(section, reader)):
-        return "not_english", foreign_section
+    if reader.english_only and (detail := _foreign(section, reader)):
+        return "not_english", detail
     try:
         tuples = _tuples(section.spans, texts, reader.structure)
     except schema.Quarantined as quarantined:

@@ -39,8 +39,10 @@ def sentence(table: list[dict]) -> str:
     if not lost_rows:
         return ""
     total, num_lost = (sum(int(row["studies"]) for row in part) for part in (table, lost_rows))
-    reasons = "; ".join(f"{row['studies']} {row['outcome']} ({row['meaning']}), such as {row['example_study']}"
-                    for row in lost_rows[:SHOWN])  # fmt: skip
+    reasons = "; ".join(
+        f"{row['studies']} {row['outcome']} ({row['meaning']}), such as {row['example_study']}"
+        for row in lost_rows[:SHOWN]
+    )
     further_reasons = (
         f"; {counted(len(lost_rows) - SHOWN, 'more reason', 'more reasons')}" if len(lost_rows) > SHOWN else ""
     )

@@ -45,7 +45,7 @@ def write(
 
 
 def read(folder: Path, take: Callable[[str, str, torch.Tensor], None]) -> tuple[dict, int] | None:
-    """Pass every tensor of a checkpoint to ``take(name, part, whole)``; return its state and the optimiser's steps.
+    """Pass every tensor of a checkpoint to ``take(name, part, full_tensor)``; return its state and optimiser steps.
 
     None without a checkpoint. Raises UserError for a damaged one.
     """

@@ -55,11 +55,9 @@ class Drawer:
             mask_logits = [
                 to_frame(self.segmenter(state, embedding), side, (side, side), square)[0] for state in states
             ]
-        return (
-            np.stack([tensor.cpu().numpy() for tensor in mask_logits])
-            if mask_logits
-            else np.zeros((0, *square), np.float32)
-        )
+        if not mask_logits:
+            return np.zeros((0, *square), np.float32)
+        return np.stack([tensor.cpu().numpy() for tensor in mask_logits])
 
 
 def write_masks(

@@ -170,8 +170,8 @@ def write(
     """Write ``answers.json``, of each turn ``<n>_overlay.png`` and ``<n>_mask_<k>.png`` (255 where the mask is), and
     the page; return the content of answers.json.
 
-    ``segmentation_source``: of a DICOM image whose answers have masks: then also ``segmentation.dcm``, a segment for each mask that
-    is not empty.
+    ``segmentation_source``: given for a DICOM image whose answers have masks; then ``segmentation.dcm`` is written too,
+    with a segment for each mask that is not empty.
     """
     rows, number = [], 0
     upright = picture.upright(picture.grey)
@@ -188,8 +188,11 @@ def write(
             with atomic(folder / path) as temporary:
                 temporary.write_bytes(encoded(".png", reply_mask.drawn.astype(np.uint8) * 255))
             number += has_pixels
-            masks.append({"shows": reply_mask.shows, "said": reply_mask.said, "file": path, "pixels": int(reply_mask.drawn.sum()),
-                          "segment": number if has_pixels and segmentation_source else None})  # fmt: skip
+            masks.append({
+                "shows": reply_mask.shows, "said": reply_mask.said, "file": path,
+                "pixels": int(reply_mask.drawn.sum()),
+                "segment": number if has_pixels and segmentation_source else None,
+            })  # fmt: skip
         rows.append({
             "question": reply.question, "answer": reply.answer, "failure": reply.failure, "stop": reply.stop,
             "boxes": np.round(reply.reading.boxes, 4).tolist(), "notes": list(reply.reading.notes), "masks": masks,

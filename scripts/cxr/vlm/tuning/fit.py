@@ -165,15 +165,15 @@ class Fit:
             device_batch = batch.to(runner.device)
             loss_sums = runner.forward(lambda model, device_batch=device_batch: objective.sums(model, device_batch))
             # the mean over the whole update, whatever rank and micro-batch a sample is in
-            each = zip(objective.names, counts, strict=True)
-            means = [loss_sums[name] * (float(real) / max(count, 1.0)) for name, count in each]
+            name_counts = zip(objective.names, counts, strict=True)
+            means = [loss_sums[name] * (float(real) / max(count, 1.0)) for name, count in name_counts]
             loss = sum(weight * mean for weight, mean in zip(objective.weights, means, strict=True))
             sums += torch.tensor([float(mean.detach()) for mean in means])
             if real:
-                each = torch.stack(
+                sample_values = torch.stack(
                     [torch.ones(len(part)), learned_each(batch.labels).float(), loss_sums["each"].cpu()], 1
                 )
-                of_kinds.index_add_(0, torch.tensor([self.kind_of[at] for at in part]), each.double())
+                of_kinds.index_add_(0, torch.tensor([self.kind_of[at] for at in part]), sample_values.double())
             healthy = math.isfinite(float(loss.detach()))
             loss = loss * runner.ranks * len(batches)
             runner.backward(loss if healthy else loss * math.nan, len(batches), number == len(batches))

@@ -195,8 +195,8 @@ def _prepare(job: Job) -> None:
 
 def _launch(job: Job) -> None:
     """Run :func:`work` in separate processes, one a GPU."""
-    requested_gpus = job.compute.get("asked", job.compute["gpus"])
-    processes = max(1, gpus_of(job.compute["device"], requested_gpus))
+    num_requested = job.compute.get("asked", job.compute["gpus"])
+    processes = max(1, gpus_of(job.compute["device"], num_requested))
     Recipe(**job.options["own"]).shared(processes).together(processes)  # raises before any process is started
     path = Path(job.folder, "job.json")
     path.write_text(json.dumps(asdict(job)), encoding="utf-8")
@@ -293,7 +293,7 @@ def balanced(samples: list[Sample], seed: int) -> list[int]:
     return numbers
 
 
-def _work(job: Job, told: Callable[[], bool]) -> None:
+def _work(job: Job, should_stop: Callable[[], bool]) -> None:
     options = TuningOptions(**job.options)
     recipe = Recipe(**options.own).shared(int(os.environ.get("WORLD_SIZE", 1)))
     samples = read_samples(job.lines, options.tasks)
@@ -307,10 +307,10 @@ def _work(job: Job, told: Callable[[], bool]) -> None:
             samples, collator, store, recipe.max_length, masks if options.head else None
         )
         if not learned:
-            told = f"at most max_length {recipe.max_length} tokens: raise it"
+            requirement = f"at most max_length {recipe.max_length} tokens: raise it"
             if {row["reason"] for row in excluded_rows} == {"no_mask"}:
-                told = "which every [SEG] has its mask: make masks and lines of the same threshold set"
-            raise UserError(f"{job.lines} has no sample of {told}")
+                requirement = "which every [SEG] has its mask: make masks and lines of the same threshold set"
+            raise UserError(f"{job.lines} has no sample of {requirement}")
         counts = of_lines(job.lines, options.tasks, len(learned), excluded_rows)
         pass_order, number = range(len(learned)), len(learned)
         if options.balance == "domain":
@@ -344,7 +344,7 @@ def _work(job: Job, told: Callable[[], bool]) -> None:
                 else encoded
             )
 
-        execution = Execution(job.compute["checkpoint_every"], told)
+        execution = Execution(job.compute["checkpoint_every"], should_stop)
         fit = Fit(
             runner, lengths, Recent(encode, KEPT), collator.batch, objective, recipe, execution,
             tasks=[sample.task for sample in learned], folder=Path(job.folder), seed=options.seed,
@@ -388,8 +388,8 @@ def _with_head(
 
 
 def _finish(
-    job: Job, options: TuningOptions, course: Course, loaded: Loaded, segmenter: Segmenter | None, excluded_rows: list[dict],
-    counts: list[Counted], movable: bool,
+    job: Job, options: TuningOptions, course: Course, loaded: Loaded, segmenter: Segmenter | None,
+    excluded_rows: list[dict], counts: list[Counted], movable: bool,
 ) -> None:  # fmt: skip
     adapted = options.own["method"] == "lora"
     with whole(job.run) as temporary_dir:

@@ -92,11 +92,8 @@ class ScaledYolov4Engine:
         engine_settings = setup.own
         self.options, self.batch = options, setup.batch
         self.size, self.border = engine_settings["image_size"], engine_settings["border"]
-        self.fold_iou, self.ensemble_iou, self.wrap_white = (
-            engine_settings["fold_iou"],
-            engine_settings["ensemble_iou"],
-            engine_settings["wrap_white"],
-        )
+        self.fold_iou, self.ensemble_iou = engine_settings["fold_iou"], engine_settings["ensemble_iou"]
+        self.wrap_white = engine_settings["wrap_white"]
         self.device = device_of(setup.device, setup.asked)
         self.dtype = number_type(engine_settings["dtype"], self.device)
         self.folds = [build(setup.files[name], self.device, self.dtype) for name in INPUTS]

@@ -24,7 +24,8 @@ def carry(
 ):
     """Give the findings of a sentence without places those that they mean; return its affirmed findings.
 
-    ``last``: those of the sentence before; ``places_by_finding``: places by finding, and under None the last place told at all.
+    ``last``: the findings of the previous sentence; ``places_by_finding``: the last places of each finding, and under
+    None the last places of any finding.
     """
     _headed(words, hits, mentions, lexicon)
     _in_this_region(words, hits, mentions, places_by_finding)

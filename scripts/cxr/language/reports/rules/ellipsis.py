@@ -25,7 +25,10 @@ _TAIL = re.compile(r"(J+)(N?)([QL]*)(S[SQ]*)(?=$|[.J])")
 def stand_ins(
     words: list[str], hits: list[Hit], mentions: list[Mention], previous_entity, lexicon: Lexicon
 ) -> list[Mention]:
-    """Return the mentions of a sentence with its stand-ins; ``previous_entity``: the entity that was told last before it."""
+    """Return the mentions of a sentence with its stand-ins.
+
+    ``previous_entity``: the last entity that was stated before the sentence.
+    """
     if not mentions and previous_entity is None:
         return mentions
     sided = {i for tag, _, s, e in hits if tag in SIDED for i in range(s, e)}

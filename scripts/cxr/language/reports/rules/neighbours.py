@@ -56,9 +56,9 @@ def share_back(words: list[str], mentions: list[Mention], lexicon: Lexicon) -> N
 
 
 def _beside(placed_mention: Mention, finding: Mention, lexicon: Lexicon) -> list[Place]:
-    """Return where a finding beside another lies: in its place, beside a diaphragm in the base above.
+    """Return where a finding beside ``placed_mention`` lies: in its place, beside a diaphragm in the base above.
 
-    Fluid lies in the pleural space of that side, in whichever lobe the other is.
+    Fluid lies in the pleural space of that side, in whichever lobe ``placed_mention`` is.
     """
     if placed_mention.entity.category == "diaphragm":
         return [places.of_level(place.sides, "base", lexicon) for place in placed_mention.places]

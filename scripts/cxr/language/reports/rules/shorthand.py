@@ -13,7 +13,7 @@ _TWO_SLIPS = 10
 class Shorthand:
     """``forms``: {expansion: forms}; ``unless``: {form: words that leave it alone}; ``slips``: {wrong: right}.
 
-    ``words`` are known with two slips too where they are long; ``known`` words stand for themselves.
+    ``words`` are known with two slips too where they are long; ``known_words`` stand for themselves.
     """
 
     def __init__(

@@ -40,16 +40,14 @@ def plurals(phrase: str) -> list[str]:
 def misspellings(words: list[str], known_words: set[str]) -> dict[str, str]:
     """Return {misspelt: right} of all words one slip away: a letter left out, added, wrong, or two swapped.
 
-    ``known_words`` words, and those that are one slip from two of ``words``, stand for themselves.
+    ``known_words``, and those that are one slip from two of ``words``, stand for themselves.
     """
     word_by_slip: dict[str, str | None] = {}
     for word in words:
         for slip in _slips(word) - known_words - set(words):
-            is_unambiguous = word_by_slip.get(slip, word) in (
-                word,
-                word.removesuffix("s"),
-            )  # of a word and its plural the word
-            word_by_slip[slip] = word_by_slip.get(slip, word) if is_unambiguous else None
+            first_word = word_by_slip.get(slip, word)
+            is_unambiguous = first_word in (word, word.removesuffix("s"))  # of a word and its plural the word
+            word_by_slip[slip] = first_word if is_unambiguous else None
     return {slip: word for slip, word in word_by_slip.items() if word is not None}
 
 
