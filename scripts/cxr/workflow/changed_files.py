@@ -160,7 +160,11 @@ def _differing(states: pl.DataFrame) -> list[tuple[tuple, tuple]]:
     recorded = [*zip(states["size"].to_list(), states["modified_ns"].to_list(), strict=True)]
     if present == recorded:  # by far the most common case, which makes no row
         return []
-    return [(row, now) for row, now, then in zip(states.rows(), present, recorded, strict=True) if now != then]
+    return [
+        (row, current_state)
+        for row, current_state, recorded_state in zip(states.rows(), present, recorded, strict=True)
+        if current_state != recorded_state
+    ]
 
 
 def _key(path: str, head_bytes: int | None) -> str:

@@ -63,9 +63,9 @@ def section(
     checks = read_table(check).to_dicts()
     cases = [line | {"src": embed(str(Path(gallery, line["file"])))} for line in read_lines(Path(gallery, CASES))]
     failed = [row["check"] for row in checks if row["passed"] not in (True, "true")]
-    found = {"tables": tables, "figures": figures, "checks": checks, "cases": cases, "failed": failed}
-    found |= {"result": result_sentence(scores, [cell for cell in cells if cell["by"] == "blind"])}
-    return found | {"conserved": _conserved(read_table(conservation))}
+    content = {"tables": tables, "figures": figures, "checks": checks, "cases": cases, "failed": failed}
+    content |= {"result": result_sentence(scores, [cell for cell in cells if cell["by"] == "blind"])}
+    return content | {"conserved": _conserved(read_table(conservation))}
 
 
 def result_sentence(scores: Sequence[dict], blind: Sequence[dict]) -> str:
@@ -101,12 +101,12 @@ def _above(pairs: Sequence[tuple[dict, float | str | None]]) -> tuple[int, int]:
 
 def _conserved(table: pl.DataFrame) -> list[dict]:
     """Return a row of each thing that is counted: how many there are, and what became of them."""
-    held: dict[tuple[str, str, str], list[dict]] = {}
+    rows_by_quantity: dict[tuple[str, str, str], list[dict]] = {}
     for row in table.iter_rows(named=True):
-        held.setdefault((row["stage"], row["of"], row["what"]), []).append(row)
+        rows_by_quantity.setdefault((row["stage"], row["of"], row["what"]), []).append(row)
     return [
-        {"stage": stage, "of": of, "what": what, "number": whole["number"], "parts": parts}
-        for (stage, of, what), (whole, *parts) in held.items()
+        {"stage": stage, "of": entity, "what": quantity, "number": total_row["number"], "parts": parts}
+        for (stage, entity, quantity), (total_row, *parts) in rows_by_quantity.items()
     ]
 
 
@@ -122,10 +122,10 @@ def run(
     options: RadvlmPageOptions,
 ) -> None:  # fmt: skip
     """Write the page of RadVLM alone."""
-    made = section(comparison, check, conservation, gallery, charts, data_url)
+    content = section(comparison, check, conservation, gallery, charts, data_url)
     with atomic(page) as temporary:
         synthetic_mark = SYNTHETIC_MARK if options.synthetic else ""
         text = template("radvlm.html.j2").render(
-            radvlm=made, synthetic=options.synthetic, synthetic_mark=synthetic_mark
+            radvlm=content, synthetic=options.synthetic, synthetic_mark=synthetic_mark
         )
         temporary.write_text(text, encoding="utf-8")

@@ -40,8 +40,8 @@ def versions_of(
     for stage, paths in shards.items():
         sets = sorted({Path(path).parent.name for path in paths}) if stage == "masks" else [""]
         for name in sets:
-            own = [path for path in paths if not name or Path(path).parent.name == name]
-            rows = versions.of_shards(stage, own, key="mask_id" if stage == "masks" else "image_id")
+            set_paths = [path for path in paths if not name or Path(path).parent.name == name]
+            rows = versions.of_shards(stage, set_paths, key="mask_id" if stage == "masks" else "image_id")
             for row in rows:
                 row["stage"] = f"{stage} {name}".strip()
             stages += rows
@@ -69,11 +69,18 @@ VERSIONS = {
 }
 
 
-def versions_table(made: dict) -> pl.DataFrame:
+def versions_table(version_info: dict) -> pl.DataFrame:
     """Return a row of :data:`VERSIONS` for each digest, weight and pinned package."""
-    rows = [(kind, row["stage"], row[kind], row["engine"]) for row in made["stages"] for kind in ("code", "settings")]
-    rows += [("weights", f"{row['artefact']}: {row['file']}", row["sha256"], row["licence"]) for row in made["weights"]]
-    rows += [("package", pin.split()[0], pin.split()[1], ", ".join(envs)) for pin, envs in made["pins"].items()]
+    rows = [
+        (kind, row["stage"], row[kind], row["engine"])
+        for row in version_info["stages"]
+        for kind in ("code", "settings")
+    ]
+    rows += [
+        ("weights", f"{row['artefact']}: {row['file']}", row["sha256"], row["licence"])
+        for row in version_info["weights"]
+    ]
+    rows += [("package", pin.split()[0], pin.split()[1], ", ".join(envs)) for pin, envs in version_info["pins"].items()]
     return pl.DataFrame(rows, schema=schema(VERSIONS), orient="row")
 
 
@@ -85,37 +92,38 @@ def index(
     embed: Callable[[str], str],
     test: dict[str, str],
     ledgers: Sequence[pl.DataFrame],
-    made: dict,
+    version_info: dict,
     options: PageOptions,
 ) -> str:
     """Return the page. ``picture`` and ``embed`` turn the name of a part and a path into a data URL.
 
     ``ledgers``: of the stages that read the user's files.
     """
-    name, *others = options.thresholds
+    name, *other_sets = options.thresholds
     synthetic = options.source == "embedded"
     ablation = read_table(f"{ABLATION}points.tsv") if f"{ABLATION}points.tsv" in options.extras else None
     if ablation is not None and not sections.agrees(tables["recall"], ablation):
         ablation = None
     cases = [line for line in lines if line["kind"] == "case"]
-    numbers, asked = sections.counts(tables["counts"], options.thresholds)
+    count_rows, share_rows = sections.counts(tables["counts"], options.thresholds)
+    split_shares = {set_name: sections.distribution(tables["splits"], set_name) for set_name in options.thresholds}
     return template("index.html.j2").render(
         source=SOURCES.get(options.source, "a cohort given by a manifest"),
         engines=options.engines,
         sets=options.thresholds,
         first=name,
-        others=others,
-        thresholds=made["thresholds"],
-        counts={row["count"]: row for row in numbers},
-        headlines=numbers,
-        asked=asked,
-        funnels={each: sections.funnel(tables["funnel"], each) for each in options.thresholds},
+        others=other_sets,
+        thresholds=version_info["thresholds"],
+        counts={row["count"]: row for row in count_rows},
+        headlines=count_rows,
+        asked=share_rows,
+        funnels={set_name: sections.funnel(tables["funnel"], set_name) for set_name in options.thresholds},
         left_out=sections.left_out(ledgers, DETAILS),
         corrections=sections.corrections(tables["corrected"], DETAILS),
         stops=sections.stops(tables["funnel"], name),
-        shares={each: sections.distribution(tables["splits"], each).to_dicts() for each in options.thresholds},
-        share_most={each: _most(sections.distribution(tables["splits"], each)) for each in options.thresholds},
-        splits={each: sections.split_rows(tables["splits"], each) for each in options.thresholds},
+        shares={name: table.to_dicts() for name, table in split_shares.items()},
+        share_most={name: _most(table) for name, table in split_shares.items()},
+        splits={set_name: sections.split_rows(tables["splits"], set_name) for set_name in options.thresholds},
         recall_columns=sections.RECALL_COLUMNS,
         recall=sections.recall(tables["recall"], ablation, beside_paper=not synthetic),
         recall_notes=[] if synthetic else list(filter(None, tables["recall"]["note"].unique(maintain_order=True))),
@@ -129,16 +137,16 @@ def index(
         calibration=[line for line in lines if line["kind"] == "calibration"],
         picture=picture,
         truth={} if tables["truth"] is None else {
-            each: sections.truth(tables["truth"], each) for each in options.thresholds
+            set_name: sections.truth(tables["truth"], set_name) for set_name in options.thresholds
         },
         lesions=LESIONS,
         evaluation=_evaluation(options.extras, test, embed),
         semisyn=_semisyn(options.extras, embed),
         medground=_medground(options.extras, embed),
         radvlm=radvlm.shown(options.extras, embed),
-        stages=made["stages"],
-        weights=made["weights"],
-        pins=made["pins"],
+        stages=version_info["stages"],
+        weights=version_info["weights"],
+        pins=version_info["pins"],
         colours={"ours": BLUE, "paper": GREY, "lost": ORANGE, "kept": KEPT, "dropped": DROPPED},
         lesion_colours=LESION_COLOURS,
     )  # fmt: skip
@@ -166,8 +174,8 @@ def _ablation(table: pl.DataFrame | None, extras: Mapping[str, str], embed: Call
         f"{number(best['recall'], 1)} %, with {number(best['yield'])} findings with a grounded mask"
     )
     figures = [
-        {"src": embed(f"{ABLATION}{file}"), "alt": f"{what}. {words}.", "what": what}
-        for file, what in (
+        {"src": embed(f"{ABLATION}{file}"), "alt": f"{caption}. {words}.", "what": caption}
+        for file, caption in (
             ("curves.png", "Recall and yield of each lesion type against each varied threshold"),
             ("map.png", "Recall over the first two varied thresholds"),
         )
@@ -189,8 +197,8 @@ def _evaluation(extras: Mapping[str, str], test: Mapping[str, str], embed: Calla
     scored = [path for path in extras if path.startswith(EVALUATION) and path.endswith("/pairs.parquet")]
     stale = [Path(path).parent.name for path in scored if _pairs_of_scores(path) not in current]
     figures = [
-        {"src": embed(path), "alt": f"{what}. In total, {ours}.", "what": what}
-        for path, what in (
+        {"src": embed(path), "alt": f"{caption}. In total, {ours}.", "what": caption}
+        for path, caption in (
             (
                 f"{EVALUATION}masks.png",
                 "Masks per lesion type, with intervals; diamonds: the paper's, of its test split",
@@ -203,10 +211,10 @@ def _evaluation(extras: Mapping[str, str], test: Mapping[str, str], embed: Calla
         if path in extras
     ]
     figures += [
-        {"src": embed(path), "alt": f"{what}.", "what": what}
+        {"src": embed(path), "alt": f"{caption}.", "what": caption}
         for path in extras
         if path.startswith("results/training/")
-        for what in [f"Course of the training {Path(path).parent.name}: losses of its updates, and scores by epoch"]
+        for caption in [f"Course of the training {Path(path).parent.name}: losses of its updates, and scores by epoch"]
     ]
     changes = f"{EVALUATION}paraphrases.tsv"
     wording = sections.wording(read_table(changes)) if changes in extras else []
@@ -219,9 +227,9 @@ def _semisyn(extras: Mapping[str, str], embed: Callable[[str], str]) -> dict | N
     funnel, jobs, sheet = (f"{SEMISYN}{name}" for name in names)
     if not {funnel, jobs, sheet} <= extras.keys():
         return None
-    shown = {name: read_table(path).to_dicts() for name, path in (("funnel", funnel), ("jobs", jobs))}
-    made = sum(row["exported"] for row in shown["jobs"] if row["finding"] != "all")
-    return shown | {"sheet": embed(sheet), "images": made}
+    tables = {name: read_table(path).to_dicts() for name, path in (("funnel", funnel), ("jobs", jobs))}
+    num_exported = sum(row["exported"] for row in tables["jobs"] if row["finding"] != "all")
+    return tables | {"sheet": embed(sheet), "images": num_exported}
 
 
 def _medground(extras: Mapping[str, str], embed: Callable[[str], str]) -> dict | None:
@@ -242,20 +250,20 @@ def _medground(extras: Mapping[str, str], embed: Callable[[str], str]) -> dict |
     passed = read_table(rates).filter(split="all").to_dicts()
     counts = read_table(statistics).filter(pl.col("queries") > 0).to_dicts()
     kinds = {"accepted": "Accepted queries", "rejected": "Rejected queries", "pair": "Sensitivity pairs"}
-    shown = {title: [case for case in cases if case["kind"] == kind] for kind, title in kinds.items()}
-    held = {"passed": passed, "statistics": counts, "chart": embed(chart), "gallery": shown}
-    held |= {"scores": [], "bars": "", "paper": {}}
-    beside, scores, bars = (
+    cases_by_title = {title: [case for case in cases if case["kind"] == kind] for kind, title in kinds.items()}
+    content = {"passed": passed, "statistics": counts, "chart": embed(chart), "gallery": cases_by_title}
+    content |= {"scores": [], "bars": "", "paper": {}}
+    paper_path, scores, bars = (
         f"{MEDGROUND}{name}" for name in ("dataset/paper.tsv", "scoring/comparison.tsv", "scoring/scores.png")
     )
-    if beside in extras:
-        rows = read_table(beside).to_dicts()
-        held["paper"] = {
+    if paper_path in extras:
+        rows = read_table(paper_path).to_dicts()
+        content["paper"] = {
             name: [row for row in rows if row["table"] == name] for name in ("Table 1", "Table 2", "Table 5", "Table 6")
         }
     if {scores, bars} <= extras.keys():
-        held |= {"scores": read_table(scores).to_dicts(), "bars": embed(bars)}
-    return held
+        content |= {"scores": read_table(scores).to_dicts(), "bars": embed(bars)}
+    return content
 
 
 def _pairs_of_lines(path: str) -> set[tuple[str, str, str, str]]:
