@@ -33,6 +33,12 @@ LONGEST = (
 """The files that take longest, in core seconds; the first waits for no run that another makes."""
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Hide the GPUs from all tests but those marked gpu: the others compare with results of a CPU."""
+    if config.getoption("markexpr") != "gpu":
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes long comes first: a process that is busy with it for minutes leaves the rest to the others."""
     places = {ROOT / "tests" / f"{name}.py": place for place, name in enumerate(LONGEST)}

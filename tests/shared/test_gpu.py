@@ -1,7 +1,7 @@
 """The engines on a real GPU: the same masks, boxes and answers as on the CPU, and errors that only a device raises.
 
-The tests are skipped, visibly, if torch sees no GPU: `pytest tests/shared/test_gpu.py` (docs/how-to/development.md).
-Tests that need Snakemake, pydantic or polars are skipped without them.
+Run them with `pytest -m gpu tests/shared/test_gpu.py` (docs/how-to/development.md). Without a GPU each is
+skipped, visibly. Tests that need Snakemake, pydantic or polars are skipped without them.
 """
 
 import subprocess
@@ -21,7 +21,7 @@ from cxr.nets.devices import device_of, gpus_of  # noqa: E402
 
 pytestmark = [
     pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason=f"no GPU that torch {torch.__version__} sees"),
+    pytest.mark.skipif(not torch.cuda.is_available(), reason=f"torch {torch.__version__} sees no GPU (or no -m gpu)"),
 ]
 DEVICES = ("cpu", "cuda")
 
