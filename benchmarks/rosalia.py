@@ -128,8 +128,8 @@ def make(given: argparse.Namespace) -> Bench:
     model.images_at_once = Settings().compute.images_at_once if device.type == "cuda" else None
     size = given.size + (f", {given.layers} layers" if given.layers else "")
     return Bench(
-        size, Recipe.of(recipe), model, tokens, device, dtype, given.results, given.rounds, given.max_new_tokens,
-        random=given.size != "lite" or not given.updates,
+        size, Recipe.from_settings(recipe), model, tokens, device, dtype, given.results, given.rounds,
+        given.max_new_tokens, random=given.size != "lite" or not given.updates,
     )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ rule medground_queries_shard:
         regions="results/medground/regions/{source}/{shard}.parquet",
         moved="results/medground/regions/{source}/{shard}.moved.parquet",
         given=PLAN.medground.given,
-        told=PLAN.medground.told("queries", "told"),
+        told=PLAN.medground.answer_files("queries", "told"),
     output:
         output="results/medground/queries/{source}/{shard}.jsonl",
         unasked="results/medground/queries/{source}/{shard}.unasked.parquet",

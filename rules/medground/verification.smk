@@ -7,8 +7,8 @@ rule medground_verification_shard:
         images="results/medground/sources/{source}/images.parquet",
         regions="results/medground/regions/{source}/{shard}.parquet",
         queries="results/medground/queries/{source}/{shard}.jsonl",
-        confirm=PLAN.medground.told("verification", "confirm"),
-        select=PLAN.medground.told("verification", "select"),
+        confirm=PLAN.medground.answer_files("verification", "confirm"),
+        select=PLAN.medground.answer_files("verification", "select"),
     output:
         output="results/medground/verification/{source}/{shard}.jsonl",
         rejected="results/medground/verification/{source}/{shard}.rejected.parquet",

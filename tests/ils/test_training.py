@@ -356,7 +356,7 @@ def test_looks_are_as_rare_as_asked_for_but_one_is_at_the_end(tmp_path, given, m
 
 
 def test_a_batch_that_does_not_come_out():
-    recipe = Recipe.of(options().own)
+    recipe = Recipe.from_settings(options().own)
     assert replace(recipe, batch=24, micro_batch=4).together(3) == 2
     for batch, ranks in ((24, 4), (4, 2), (6, 1)):
         with pytest.raises(UserError, match=rf"^training: batch is {batch}, no multiple of micro_batch 4 times the"):

@@ -44,7 +44,7 @@ def fresh() -> Rosalia:
 
 def learn(model: Rosalia, batch: Batch, updates: int = 4) -> Runner:
     """Train the model for a few updates with the paper's trainable set."""
-    recipe = Recipe.of(options({"lora": {"rank": 4}, "trained": NAMED}).own)
+    recipe = Recipe.from_settings(options({"lora": {"rank": 4}, "trained": NAMED}).own)
     trained = parts.choose(model, recipe.trained)
     runner = Runner(model, trained, parts.optimiser(trained, recipe), recipe, torch.device("cpu"), timedelta())
     model.train()

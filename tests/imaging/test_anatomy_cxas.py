@@ -97,7 +97,9 @@ def weights(checkpoint) -> Path:
 
 def engine(weights: Path, **changes) -> cxas.CxasAnatomy:
     options = AnatomyOptions(**(vars(OPTIONS) | {"own": OPTIONS.own | changes}))
-    return load_engine("cxas", options, Setup.of(options.own, {"weights": str(weights)}, {"device": "cpu", "batch": 8}))
+    return load_engine(
+        "cxas", options, Setup.for_engine(options.own, {"weights": str(weights)}, {"device": "cpu", "batch": 8})
+    )
 
 
 @pytest.fixture(scope="module")

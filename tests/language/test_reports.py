@@ -54,7 +54,7 @@ def test_every_official_section_case(shared):
     assert len(cases) == 181
     for case in cases:
         found = sections.split(case["text"], RULES)
-        names = sections.named(found)
+        names = sections.text_by_name(found)
         ours = {key: names.get(key) for key in ("findings", "impression", "last_paragraph", "comparison")}
         ours |= {"conclusion": next((names[name] for name in OFFICIAL_ORDER if names.get(name)), "")}
         ours |= {"sections": [s.text for s in found]}
@@ -86,8 +86,8 @@ def test_section_used_prefers_findings_and_ignores_blanks():
     assert sections.choose({"impression": "b", "findings": " \n"}) == ("impression", "b")
     assert sections.choose({"last_paragraph": "c", "comparison": "d"}) == ("last_paragraph", "c")
     assert sections.choose({"comparison": "d", "findings": ""}) is None
-    assert sections.other({"findings": "a", "impression": "b"}, "findings") == ("impression", "b")
-    assert sections.other({"findings": "a"}, "findings") is None
+    assert sections.other_section({"findings": "a", "impression": "b"}, "findings") == ("impression", "b")
+    assert sections.other_section({"findings": "a"}, "findings") is None
 
 
 # ---- the given fixtures as floors ------------------------------------------------------------------------------------
@@ -142,7 +142,7 @@ def read(report: str) -> tuple[list[str], list[dict]]:
     for section in found:
         if section.name != "last_paragraph":
             assert report.startswith(section.text, section.start)
-    _, text = sections.choose(sections.named(found)) or ("", report)
+    _, text = sections.choose(sections.text_by_name(found)) or ("", report)
     spans = sentences.split(text)
     assert all(a < b and text[a:b] == text[a:b].strip() for a, b in spans)
     assert all(before[1] <= after[0] for before, after in pairwise(spans))
@@ -179,7 +179,7 @@ def test_one_megabyte_without_words(piece):
 
 def test_one_megabyte_of_headers():
     found = sections.split("\n FINDINGS: Edema." * 60_000, RULES)
-    assert (len(found), sections.choose(sections.named(found))) == (60_001, ("findings", "Edema."))
+    assert (len(found), sections.choose(sections.text_by_name(found))) == (60_001, ("findings", "Edema."))
 
 
 def test_one_megabyte():

@@ -496,11 +496,11 @@ def test_an_address_carries_its_key():
     given = {name: getattr(EXECUTION, name) for name in ("gpus", "gpu_memory", "eager", "requests", "timeout_s")}
     given |= {"server": "http://one/v1", "mapping_server": ""}
     key = "reports.llm.execution"
-    shared = Execution.of(given, key, "mapping_server")
+    shared = Execution.from_settings(given, key, "mapping_server")
     assert (shared.server, shared.server_key) == ("http://one/v1", f"{key}.server")
-    own = Execution.of(given | {"mapping_server": "http://two/v1"}, key, "mapping_server")
-    assert (own.server, own.server_key) == ("http://two/v1", f"{key}.mapping_server")
-    assert Execution.of(given | {"mapping_server": "http://two/v1"}, key) == shared
+    own_server = Execution.from_settings(given | {"mapping_server": "http://two/v1"}, key, "mapping_server")
+    assert (own_server.server, own_server.server_key) == ("http://two/v1", f"{key}.mapping_server")
+    assert Execution.from_settings(given | {"mapping_server": "http://two/v1"}, key) == shared
 
 
 @pytest.mark.parametrize("key", ["reports.llm.structuring", "paraphrase.llm"])

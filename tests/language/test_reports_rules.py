@@ -476,9 +476,9 @@ def test_slots_are_filled_in_also_inside_slots():
 
 
 def test_a_slip_between_two_words_stands_for_neither():
-    found = wordings.misspellings(["edemas", "edemic"], known_words={"edema"})
-    assert (found["deemas"], found["edmic"]) == ("edemas", "edemic")
-    assert found.keys().isdisjoint({"edema", "edemas", "edemis"})
+    word_by_misspelling = wordings.misspellings(["edemas", "edemic"], known_words={"edema"})
+    assert (word_by_misspelling["deemas"], word_by_misspelling["edmic"]) == ("edemas", "edemic")
+    assert word_by_misspelling.keys().isdisjoint({"edema", "edemas", "edemis"})
 
 
 # ---- the section as a whole ------------------------------------------------------------------------------------------

@@ -170,11 +170,11 @@ def test_confirm_shows_the_answer_alone(cells, lines):
         picture = shard.get("picture", lines[0]["image_id"])
     rows = [row for row in regions_of(cells) if row["image_id"] == lines[0]["image_id"]]
     views = Views(picture, rows)
-    one, other = (views.of("confirm", regions).source.astype(int) for regions in ([0], [1]))
-    assert views.of("confirm", [0]) is views.of("confirm", [0])
-    plain = views.of("confirm", []).source.astype(int)
-    for drawn, region in ((one, 0), (other, 1)):
-        rows_at, columns = np.nonzero(np.abs(drawn - plain).sum(axis=2))
+    first_view, second_view = (views.draw("confirm", regions).source.astype(int) for regions in ([0], [1]))
+    assert views.draw("confirm", [0]) is views.draw("confirm", [0])
+    plain = views.draw("confirm", []).source.astype(int)
+    for view, region in ((first_view, 0), (second_view, 1)):
+        rows_at, columns = np.nonzero(np.abs(view - plain).sum(axis=2))
         x1, y1, x2, y2 = (2 * rows[region][side] for side in ("x1", "y1", "x2", "y2"))
         assert (columns.min() - x1, rows_at.min() - y1) >= (-3, -3)
         assert (columns.max() - x2, rows_at.max() - y2) <= (3, 3)

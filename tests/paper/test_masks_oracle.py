@@ -184,10 +184,10 @@ def compare(seed, tie=False):
                 place: len(mask & sets[place]) for place in VALID_LOCATIONS
             }
             never = set(labels) - set(grounded)
-            named = names(
+            place_names = names(
                 lesion.grounded, lesion.held, lesion.area, min_share=rules["name_min_share"], excluded_zones=never
             )
-            assert named == oracle.names(grounded, labels, sets, mask, rules["name_min_share"])
+            assert place_names == oracle.names(grounded, labels, sets, mask, rules["name_min_share"])
     emptied = any(why == {"empty_after_refine"} for why in failed)
     return bool(mask), bool(grounded), emptied, not len(found), any("zero_area" in why for why in failed)
 

@@ -17,7 +17,7 @@ from cxr.radvlm.instructions import tasks
 from cxr.radvlm.instructions.absent import POOL, chosen
 from cxr.radvlm.instructions.blocks import Blocks
 from cxr.radvlm.instructions.columns import INDEX
-from cxr.radvlm.instructions.draws import drawn
+from cxr.radvlm.instructions.draws import draw_samples
 from cxr.radvlm.instructions.exchange import exchanged
 from cxr.radvlm.instructions.given import Given, around_parts, whole_of
 from cxr.radvlm.instructions.join_parts import without_conflicts
@@ -211,7 +211,7 @@ def written(blocks: Blocks, rows, options, pairs=frozenset()) -> tuple[list, Wri
     """The records of all blocks, the writer, and what became of all that was given."""
     with blocks:
         how = How(options.regions, options.label_case, options.seed, pairs=pairs)
-        writer = Writer(options, rows, drawn(blocks, rows, how, options.absent_share), pairs)
+        writer = Writer(options, rows, draw_samples(blocks, rows, how, options.absent_share), pairs)
         made = [one for given in blocks.each() for one in writer.records(given)]
         return made, writer, left_table(blocks, writer.left, {})
 
@@ -326,8 +326,8 @@ def test_limits_draw_images_by_a_hash_whatever_their_order(tmp_path):
     assert left.rows() == [("people", "region", what, number) for what, number in
                            (("all", 20), ("not_drawn", 15), ("used", 5))]  # fmt: skip
     assert made == turned
-    drawn = sorted(images, key=lambda name: stable_hash(3, "anatomical_grounding", "people", name))[:5]
-    assert made == sorted(drawn)
+    first_ids = sorted(images, key=lambda name: stable_hash(3, "anatomical_grounding", "people", name))[:5]
+    assert made == sorted(first_ids)
 
 
 IMAGES = [f"i{n:02d}" for n in range(9)]

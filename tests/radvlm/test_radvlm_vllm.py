@@ -140,7 +140,7 @@ class Connected:
 def connected(folder):
     """The model, loaded once. The client of a server is that of the reports, which `make vllm` tries too."""
     options = ModelOptions(**model(folder, "radvlm.filtered.llm"))
-    return Connected(options, Execution.of(EXECUTION, "radvlm.filtered.llm.execution"))
+    return Connected(options, Execution.from_settings(EXECUTION, "radvlm.filtered.llm.execution"))
 
 
 @pytest.fixture

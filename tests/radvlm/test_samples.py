@@ -22,12 +22,12 @@ IMAGE = {"source": "own", "image_id": "007", "study_id": "s", "subject_id": "p",
 def test_a_line_holds_its_slots_and_is_read_by_the_models_room(tmp_path):
     turns = (Turn("Where is the heart?", f"At {slot('heart')}.", "q1/a2"),)
     boxes = {"heart": ((0.25, 0.4, 0.7, 0.9), (0.1, 0.1, 0.2, 0.2))}
-    one = record(
+    sample_record = record(
         "r1", "anatomical_grounding", IMAGE, turns, boxes=boxes, labels=["Edema"], facts=["f1"], target="heart"
     )
     paths = {split: str(tmp_path / f"{split}.jsonl") for split in SPLITS}
     with split_files(paths, line_of) as write:
-        write(one)
+        write(sample_record)
     text = (tmp_path / "train.jsonl").read_text()
     assert json.loads(text) == {
         "sample_id": "r1", "task": "anatomical_grounding", "source": "own", "subject_id": "p", "study_id": "s",

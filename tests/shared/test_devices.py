@@ -373,8 +373,8 @@ def test_a_gpu_that_cannot_add_is_broken(machine, monkeypatch):
 
 
 def test_engines_are_told_how_many_were_asked_for():
-    assert Setup.of({}, {}, {"device": "auto", "batch": 2, "asked": 1}).asked == 1
-    assert Setup.of({}, {}, {"device": "auto"}).asked is None
+    assert Setup.for_engine({}, {}, {"device": "auto", "batch": 2, "asked": 1}).asked == 1
+    assert Setup.for_engine({}, {}, {"device": "auto"}).asked is None
 
 
 # GPUs that share a batch
@@ -396,7 +396,7 @@ def test_gpus_share_a_batch_in_the_largest_parts_that_come_out_even(halves):
 @pytest.mark.parametrize(("gpus", "micro"), [(1, 128), (2, 128), (4, 64), (8, 32)])
 def test_the_papers_batch_is_shared_by_eight_gpus(gpus, micro):
     settings = read({"compute": {"gpus": gpus}, "training": {"engine": "rosalia"}})
-    recipe = Recipe.of(settings.training.rosalia.model_dump()).shared(gpus)
+    recipe = Recipe.from_settings(settings.training.rosalia.model_dump()).shared(gpus)
     assert (recipe.batch, recipe.micro_batch) == (256, micro)
     assert recipe.together(gpus) == 256 // (gpus * micro)
 

@@ -29,7 +29,7 @@ def edited(files: dict[str, str], own: dict | None = None, **compute) -> np.ndar
     lung = np.zeros((64, 64), bool)
     lung[16:48, 8:24] = True
     organs = [{"right lung": lung, "left lung": lung[:, ::-1].copy(), "heart": np.zeros_like(lung)}] * 2
-    setup = Setup.of(own, files, Compute(**compute).model_dump() | {"device": "cpu"}, "radedit")
+    setup = Setup.for_engine(own, files, Compute(**compute).model_dump() | {"device": "cpu"}, "radedit")
     return np.stack(load(None, setup).edit_batch(images, organs, ["a", "b"]))
 
 
@@ -104,8 +104,8 @@ def test_the_autoencoders_number_type(files):
 
 def test_an_engine_has_its_own_batch():
     compute = Compute(batch=4, batches={"radedit": 2}).model_dump()
-    assert Setup.of({}, {}, compute, "radedit").batch == 2
-    assert Setup.of({}, {}, compute, "cxas").batch == Setup.of({}, {}, compute).batch == 4
+    assert Setup.for_engine({}, {}, compute, "radedit").batch == 2
+    assert Setup.for_engine({}, {}, compute, "cxas").batch == Setup.for_engine({}, {}, compute).batch == 4
 
 
 @pytest.mark.slow

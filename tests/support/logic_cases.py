@@ -88,8 +88,10 @@ def shown(finding: Finding, labels: tuple[str, ...]) -> Outcome:
     packed = np.packbits(mask, axis=-1)
     held = {label: int((mask & MASKS[label]).sum()) for label in ZONE_LABELS}
     never = [label for label in finding.reported if label not in labels]
-    named = tuple(names(labels, held, int(mask.sum()), min_share=0.1, excluded_zones=never))
-    return Outcome(finding, packed, int(mask.sum()), tuple(labels), named, reason=None if named else "no_name")
+    place_names = tuple(names(labels, held, int(mask.sum()), min_share=0.1, excluded_zones=never))
+    return Outcome(
+        finding, packed, int(mask.sum()), tuple(labels), place_names, reason=None if place_names else "no_name"
+    )
 
 
 def pairs_of(

@@ -68,7 +68,7 @@ def given(tmp_path_factory):
 
 def opened(given: dict, side: int = 0, how: dict = DECODING) -> tuple[PictureStore, dict]:
     samples = read_samples(given["lines"])
-    store = PictureStore(given["pictures"], side, Originals.of(given["originals"], how, samples))
+    store = PictureStore(given["pictures"], side, Originals.for_samples(given["originals"], how, samples))
     return store, {sample.image_id: sample for sample in samples}
 
 
@@ -99,7 +99,7 @@ def test_an_original_is_shown_upright_however_it_is_stored(tmp_path, directions,
         tmp_path / "own.parquet"
     )
     samples = read_samples(tmp_path / "lines.jsonl")
-    originals = Originals.of([str(tmp_path / "own.parquet")], DECODING, samples)
+    originals = Originals.for_samples([str(tmp_path / "own.parquet")], DECODING, samples)
     with PictureStore([tmp_path / "frames/00.h5"], 0, originals) as store:
         assert store.size(samples[0]) == (300, 200)
         assert np.array_equal(store.get(samples[0])[..., 0], grey)
@@ -157,9 +157,9 @@ def test_what_is_gone_changed_or_unnamed_is_one_sentence(given, tmp_path):
     own = cohort(tmp_path / "own")
     film, scan = tmp_path / "own" / "film", tmp_path / "own" / "scan"
     samples = {sample.image_id: sample for sample in read_samples(own["lines"])}
-    assert Originals.of(own["originals"], DECODING, samples.values()).check() is None
+    assert Originals.for_samples(own["originals"], DECODING, samples.values()).check() is None
     with pytest.raises(UserError, match="no table names the file of the image 'photo' of 'more', which pictures: orig"):
-        Originals.of(own["originals"][:1], DECODING, samples.values())
+        Originals.for_samples(own["originals"][:1], DECODING, samples.values())
     film.write_bytes(scan.read_bytes())
     scan.write_bytes(b"\x89PNG\r\n\x1a\n")
     store, _ = opened(own)

@@ -58,7 +58,7 @@ def prompts(run: Path, given: dict, monkeypatch, engine: str = "transformers", b
             return [Said("x", 1, "end") for _ in asked]
 
     monkeypatch.setattr(asking, "load_answerer", lambda *_: Recorder())
-    asker = asking.Asker.of(str(run), base, replace(ASKING, engine=engine), Execution("cpu", 0, 4))
+    asker = asking.Asker.from_run(str(run), base, replace(ASKING, engine=engine), Execution("cpu", 0, 4))
     with PictureStore(given["pictures"], SIDE) as store:
         list(asker.replies(read_samples(given["lines"]), store))
     assert got

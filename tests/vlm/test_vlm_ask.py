@@ -103,7 +103,7 @@ class Says:
 def test_boxes_are_fractions_of_the_image_and_are_drawn_on_it(tuned, image, tmp_path):
     """A box over the picture's lower right quarter is drawn there; a failed turn says why, the next is not asked."""
     picture, _ = picture_of(str(image), STAGES["cohort"], STAGES["frames"])
-    real = Asker.of(str(tuned), "", ASKING, Execution("cpu"))
+    real = Asker.from_run(str(tuned), "", ASKING, Execution("cpu"))
     texts = ['{"bbox_2d": [500, 500, 1000, 1000]}', "Nothing of that kind."]
     asker = Asker(Says(*(Said(text, 3, "end") for text in texts), Said("", 0, "", "too_long")), real.collator, ASKING)
     replies = ask(asker, samples_of(["Where?", "What?", "Why?", "Which?"], referring=False), OnePicture(picture, 56))

@@ -107,7 +107,7 @@ def test_the_masks_are_those_of_the_states_before_each_seg(learned, film, tmp_pa
         def get(self, sample):
             return np.repeat(cv2.resize(picture.frame, (64, 64), interpolation=cv2.INTER_AREA)[..., None], 3, axis=2)
 
-    _, reply = Asker.of(str(learned), "", ASKING, how).replies(samples_of(QUESTIONS, referring=False), Store())
+    _, reply = Asker.from_run(str(learned), "", ASKING, how).replies(samples_of(QUESTIONS, referring=False), Store())
     drawer = Drawer.load(learned, ASKING, how)
     for mark, mask in zip(reply.said.marks, about["turns"][1]["masks"], strict=True):
         (logits,) = drawer.logits("v", picture.frame, [mark])

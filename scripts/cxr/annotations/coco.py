@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cxr.annotations.regions import UNLISTED, Annotation, Annotations
 from cxr.annotations.tabular import from_sides, numbers, sides
-from cxr.base.counting import counted
+from cxr.base.counting import count_phrase
 from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.base.ids import clean_id
 
@@ -38,7 +38,7 @@ def read(key: str, path: Path) -> Annotations:
         raise UserError(f"{key} is {str(path)!r}, which is no whole COCO JSON ({cause}): check it") from None
     orphans = sum(region.image == UNLISTED or not region.label for region in regions)
     if orphans:
-        number = counted(orphans, "annotation names", "annotations name")
+        number = count_phrase(orphans, "annotation names", "annotations name")
         log.warning("%s: %s an image or a category that %s does not list", key, number, path.name)
     return Annotations(regions, {row["file_name"] for row in images.values()})
 
@@ -102,7 +102,8 @@ def write(path: Path, annotations: Annotations) -> None:
         {"id": number, "file_name": image} | _facts(first_by_image.get(image)) for image, number in id_by_image.items()
     ]
     entries = [
-        {"id": number, "image_id": id_by_image[region.image], "category_id": id_by_label[region.label]} | _told(region)
+        {"id": number, "image_id": id_by_image[region.image], "category_id": id_by_label[region.label]}
+        | _region_fields(region)
         for number, region in enumerate(annotations.regions, 1)
     ]
     categories = [{"id": number, "name": label} for label, number in id_by_label.items()]
@@ -115,7 +116,7 @@ def _facts(first: Annotation | None) -> dict:
     return size | ({"split": first.split} if first and first.split else {})
 
 
-def _told(region: Annotation) -> dict:
+def _region_fields(region: Annotation) -> dict:
     parts = {
         "bbox": list(sides(region.box)) if region.box else None,
         "segmentation": region.drawn,

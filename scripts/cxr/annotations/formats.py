@@ -26,13 +26,15 @@ def _declared(source: Path) -> dict[str, object]:
     return {name: ast.literal_eval(values[name]) for name in ("WHAT", "FOLDER") if name in values}
 
 
-_FOUND = {path.stem: literals for path in sorted(Path(__file__).parent.glob("*.py")) if (literals := _declared(path))}
-FORMATS = tuple(_FOUND)
+_LITERALS_BY_FORMAT = {
+    path.stem: literals for path in sorted(Path(__file__).parent.glob("*.py")) if (literals := _declared(path))
+}
+FORMATS = tuple(_LITERALS_BY_FORMAT)
 """The names of all formats."""
-FOLDERS = tuple(name for name, literals in _FOUND.items() if literals.get("FOLDER"))
+FOLDERS = tuple(name for name, literals in _LITERALS_BY_FORMAT.items() if literals.get("FOLDER"))
 """The formats whose path is a folder."""
 
 
 def described() -> str:
     """Return the description of each format's file in one text: ``coco: …; nih: …``."""
-    return "; ".join(f"{name}: {literals['WHAT']}" for name, literals in _FOUND.items())
+    return "; ".join(f"{name}: {literals['WHAT']}" for name, literals in _LITERALS_BY_FORMAT.items())

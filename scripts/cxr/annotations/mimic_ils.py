@@ -49,13 +49,13 @@ def write(path: Path, annotations: Annotations) -> None:
     for index, region in enumerate(annotations.regions):
         empty = {"dicom_id": region.image, "instruction_answer_pairs": {"positive_pairs": [], "negative_pairs": []}}
         entry = studies_by_split.setdefault(region.split, {}).setdefault(f"s{region.image}", empty)
-        pair = {"target": region.label, "seg_mask_path": _drawn(path, region, index)}
+        pair = {"target": region.label, "seg_mask_path": _write_mask(path, region, index)}
         entry["instruction_answer_pairs"]["positive_pairs"].append(pair)
     path.mkdir(parents=True, exist_ok=True)
     (path / JSON).write_text(json.dumps(studies_by_split), encoding="utf-8")
 
 
-def _drawn(path: Path, region: Annotation, index: int) -> str:
+def _write_mask(path: Path, region: Annotation, index: int) -> str:
     name = f"s{region.image}/s{region.image}_{region.label}_{index}.png"
     (path / MASKS / name).parent.mkdir(parents=True, exist_ok=True)
     cv2.imwrite(str(path / MASKS / name), region.mask().astype(np.uint8) * 255)

@@ -43,7 +43,9 @@ class Setup:
     compute: dict = field(default_factory=dict)
 
     @classmethod
-    def of(cls, engine_settings: dict, files: dict[str, str], compute: dict | None, engine: str = "") -> "Setup":
+    def for_engine(
+        cls, engine_settings: dict, files: dict[str, str], compute: dict | None, engine: str = ""
+    ) -> "Setup":
         """Build a Setup from what a stage receives; ``compute`` is the settings' section of that name.
 
         ``engine``: the engine's name, whose own batch (``compute.batches``) is taken if there is one.

@@ -116,10 +116,10 @@ def _attempt(work: Callable, arguments: tuple, task: str) -> tuple:
     except Exception as error:
         if out_of_memory(error):
             raise MemoryError("one image alone does not fit") from error
-        return None, _own(error, task)
+        return None, _fault_of_image(error, task)
 
 
-def _own(error: Exception, task: str) -> EngineFault:
+def _fault_of_image(error: Exception, task: str) -> EngineFault:
     """Return the fault of an image that the engine failed on. Re-raises an error that the image did not cause."""
     if faults.broken(error):
         raise faults.end(task, error) from error
@@ -163,7 +163,7 @@ def fitting(
                 batch = len(part) // 2
                 log.warning("a batch of %d does not fit into memory: %d from here on", len(part), batch)
                 continue
-            fault = _own(error, task)  # a broken device would only fail again
+            fault = _fault_of_image(error, task)  # a broken device would only fail again
             if len(part) == 1:
                 done.append((None, fault))
             else:

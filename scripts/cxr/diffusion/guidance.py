@@ -48,10 +48,12 @@ def guided(predict: Predict, time: int, requests: Sequence[Asked]) -> list[torch
     batch = torch.cat(latents) if len(latents) > 1 else latents[0]
     predicted = predict(batch, time, one_or_each(rows, batch)).split([len(latent) for latent in latents])
     prediction_by_pass = dict(zip(passes, predicted, strict=True))
-    return [_weighted(request, partial(_of, prediction_by_pass, request)) for request in simple_requests]
+    return [_weighted(request, partial(_prediction_for, prediction_by_pass, request)) for request in simple_requests]
 
 
-def _of(prediction_by_pass: dict[tuple[int, Prompts], torch.Tensor], request: Asked, text: Prompts) -> torch.Tensor:
+def _prediction_for(
+    prediction_by_pass: dict[tuple[int, Prompts], torch.Tensor], request: Asked, text: Prompts
+) -> torch.Tensor:
     return prediction_by_pass[id(request.latent), text]
 
 

@@ -36,7 +36,7 @@ def messages(conversation: Conversation) -> dict:
     chat_messages = [
         {"role": role, "content": text}
         for number, turn in enumerate(conversation.turns)
-        for role, text in (("user", _asked(conversation, number, turn)), ("assistant", turn.answer))
+        for role, text in (("user", _question_text(conversation, number, turn)), ("assistant", turn.answer))
     ]
     line = {"id": conversation.sample_id, "messages": chat_messages, "images": _pictures(conversation)}
     return line | dict(conversation.more)
@@ -47,7 +47,7 @@ def sharegpt(conversation: Conversation) -> dict:
     chat_turns = [
         {"from": speaker, "value": text}
         for number, turn in enumerate(conversation.turns)
-        for speaker, text in (("human", _asked(conversation, number, turn)), ("gpt", turn.answer))
+        for speaker, text in (("human", _question_text(conversation, number, turn)), ("gpt", turn.answer))
     ]
     image_field = {"image": conversation.picture} if conversation.picture else {}
     return (
@@ -82,7 +82,7 @@ def write_entries(path: Path, entries: Iterable[dict]) -> None:
         file.write("\n]\n")
 
 
-def _asked(conversation: Conversation, number: int, turn: Turn) -> str:
+def _question_text(conversation: Conversation, number: int, turn: Turn) -> str:
     return turn.question if number or not conversation.picture else IMAGE + turn.question
 
 

@@ -72,7 +72,7 @@ class Execution:
         return f"{self.server_key.rpartition('.')[0]}.remote_ok"
 
     @classmethod
-    def of(cls, settings: dict, key: str, own_server: str = "server") -> "Execution":
+    def from_settings(cls, settings: dict, key: str, own_server: str = "server") -> "Execution":
         """Read the section ``key`` of the settings; the address in ``own_server``, if given, takes precedence."""
         name = own_server if settings.get(own_server) else "server"
         field_names = {field.name for field in fields(cls)} & settings.keys()

@@ -62,13 +62,13 @@ def write_replay(path: str | Path, title: str, conversations: Sequence[Conversat
         style_hash=hash_of(style),
         script=script,
         script_hash=hash_of(script),
-        data=inert({"cases": [_told(conversation, quality) for conversation in conversations]}),
+        data=inert({"cases": [_conversation_data(conversation, quality) for conversation in conversations]}),
     )
     with atomic(path) as temporary:
         temporary.write_text(text, encoding="utf-8", newline="\n")
 
 
-def _told(conversation: Conversation, quality: int) -> dict:
+def _conversation_data(conversation: Conversation, quality: int) -> dict:
     scale = min(1.0, LONGEST / max(conversation.image.shape))
     height, width = (max(1, round(side * scale)) for side in conversation.image.shape)
     image = (

@@ -54,7 +54,7 @@ def report_labels(tuples: Iterable[Mapping], sentences: Iterable[str]) -> dict[s
     """
     label_resource, stated = names(), {}
     for finding in tuples:
-        for label, value in _told(finding, label_resource):
+        for label, value in _label_values(finding, label_resource):
             previous_value = stated.get(label, value)
             stated[label] = min(value, previous_value, key=_strength)
     stated[label_resource.device] = PRESENT if label_resource.words.told_in(sentences) else ABSENT
@@ -85,7 +85,7 @@ def _strength(value: str) -> int:
     return (PRESENT, UNCERTAIN, ABSENT).index(value)
 
 
-def _told(finding: Mapping, label_resource: Names) -> list[tuple[str, str]]:
+def _label_values(finding: Mapping, label_resource: Names) -> list[tuple[str, str]]:
     finding_labels = (
         label_resource.lesions.get(finding["lesion_type"])
         if finding["lesion_type"]

@@ -26,7 +26,7 @@ class Originals:
     how: Mapping
 
     @classmethod
-    def of(cls, tables: Iterable[str], decoding: Mapping, samples: Iterable[Sample]) -> "Originals | None":
+    def for_samples(cls, tables: Iterable[str], decoding: Mapping, samples: Iterable[Sample]) -> "Originals | None":
         """Return those of the samples' images; None where ``decoding`` is empty, which says that frames are shown.
 
         ``tables``: images of the samples' sources. Raises UserError for an image that none of them has.

@@ -145,7 +145,7 @@ def _numbers(
     if spans := _SPAN.findall(text):
         return convention, [_values(span) for span in spans], False
     x_first = _x_first(convention) if convention.y_first else convention
-    if named_boxes := list(_named(text, x_first, size)):  # they name their own order
+    if named_boxes := list(_named_boxes(text, x_first, size)):  # they name their own order
         return x_first, named_boxes, False
     starts = [match.end() for match in _KEY.finditer(text)]
     if starts:
@@ -167,10 +167,10 @@ def _numbers(
 
 
 def _x_first(convention: Convention) -> Convention:
-    return Convention(f"{convention.name}_named", convention.scale, convention.decimals)
+    return Convention(f"{convention.name}_named_boxes", convention.scale, convention.decimals)
 
 
-def _named(text: str, convention: Convention, size: Seen) -> Iterator[list[float]]:
+def _named_boxes(text: str, convention: Convention, size: Seen) -> Iterator[list[float]]:
     """Yield x1, y1, x2, y2 of each box whose numbers have names, in any order: corners, or one and the size."""
     box: dict[str, float] = {}
     end = 0

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from cxr.base.counting import counted
+from cxr.base.counting import count_phrase
 from cxr.base.errors import StoreError
 from cxr.base.source_files import read_state, sizes_and_times
 from cxr.base.tables import read_table
@@ -112,19 +112,19 @@ class ChangedFiles:
         """Return the sentences about some tables: about each stage with changed files, and about missing ones."""
         tables = set(tables)
         sentences = [
-            f"{stage}: {counted(len(ids), *NOUNS.get(stage, ('image has', 'images have')))} changed since this stage "
-            f"ran ({_first(ids)}), so what depends on {_pronoun(ids)} runs again"
+            f"{stage}: {count_phrase(len(ids), *NOUNS.get(stage, ('image has', 'images have')))} changed since this "
+            f"stage ran ({_first(ids)}), so what depends on {_pronoun(ids)} runs again"
             for stage, ids in _ids_by_stage(self.changed, tables)
         ]
         sentences += [
-            f"{stage}: {counted(len(ids), 'report has', 'reports have')} been deleted since this stage ran "
+            f"{stage}: {count_phrase(len(ids), 'report has', 'reports have')} been deleted since this stage ran "
             f"({_first(ids)}), so what depends on {_pronoun(ids)} runs again without {_pronoun(ids)}"
             for stage, ids in _ids_by_stage(self.deleted, tables)
         ]
         sentences += [f"{table} is damaged, so its job runs again" for table in self.damaged if table in tables]
         if missing := sum(self.missing.get(table, 0) for table in tables):
             sentences.append(
-                f"{counted(missing, 'image or report that was read is', 'images and reports that were read are')} "
+                f"{count_phrase(missing, 'image or report that was read is', 'images and reports that were read are')} "
                 "missing now; the results made from them stay"
             )
         return sentences

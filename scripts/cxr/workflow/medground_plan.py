@@ -94,7 +94,7 @@ class MedgroundPlan:
 
         return options
 
-    def told(self, stage: str, way: str) -> Callable[[object], list[str]]:
+    def answer_files(self, stage: str, way: str) -> Callable[[object], list[str]]:
         """Return, as an input function, the file of a language model's answers that a shard's rule reads.
 
         None where it is not asked so, or the source's queries are statements.

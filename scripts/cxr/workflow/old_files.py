@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
-from cxr.base.counting import counted
+from cxr.base.counting import count_phrase
 from cxr.base.errors import UserError
 from cxr.workflow import snakemake_compat as compat
 from cxr.workflow.locks import workers
@@ -72,7 +72,7 @@ class OldFiles:
             self._records.forget(self.paths)
 
     def _count_and_size(self) -> str:
-        return f"{counted(len(self.paths), 'file', 'files')} ({sum(map(_size, self.paths)) / 1e6:.1f} MB)"
+        return f"{count_phrase(len(self.paths), 'file', 'files')} ({sum(map(_size, self.paths)) / 1e6:.1f} MB)"
 
 
 def benchmark_of(log: str) -> str:

@@ -350,7 +350,7 @@ def _predictions(name: str, adapter: str, path: str) -> dict:
     return {"predictions": f"{stem}.jsonl", "masks": f"{stem}.h5"}
 
 
-def asked(config: dict, training_runs: dict, vlm_runs: Collection[str] = ()) -> dict:
+def read_request(config: dict, training_runs: dict, vlm_runs: Collection[str] = ()) -> dict:
     """Return the keys of `snakemake predict --config`: image, instructions, run ("" for one of ``vlm_runs``).
 
     They are not settings. The default run is `base`, which needs no training, or else the first of ``training_runs``.

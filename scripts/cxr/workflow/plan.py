@@ -17,7 +17,7 @@ from cxr.workflow.medground_plan import MedgroundPlan, medground_plan
 from cxr.workflow.params import ASKED, ENGINE_STAGES
 from cxr.workflow.plan_semisyn import SemisynPlan, make_semisyn
 from cxr.workflow.plan_vlm import VlmPlan, asked_image, vlm_plan
-from cxr.workflow.preflight import shown
+from cxr.workflow.preflight import optional_results
 from cxr.workflow.radvlm_evaluation_plan import EvaluationPlan, evaluation_plan
 from cxr.workflow.radvlm_plan import RadvlmPlan, radvlm_plan
 from cxr.workflow.radvlm_segmenting import Segmenting, segmenting
@@ -171,7 +171,7 @@ def make_plan(config: dict, configfiles: Sequence[Path]) -> Plan:
     gpus, build = _gpus(settings, options, engines), settings.thresholds.build
     tool, vlm = segmenting(settings, vlm, list(runs))
     evaluated = params.evaluated(settings) | tool.rows
-    predict = params.asked(config, runs, list(vlm.runs))
+    predict = params.read_request(config, runs, list(vlm.runs))
     params.check_files(settings, predict["image"])
     return Plan(
         settings=settings,
@@ -207,7 +207,7 @@ def make_plan(config: dict, configfiles: Sequence[Path]) -> Plan:
         predict=predict,
         ask=asked_image(config, vlm),
         explain=asked_study(config, Path("results")),
-        shown=shown(runs, evaluated, settings.inference.paraphrases),
+        shown=optional_results(runs, evaluated, settings.inference.paraphrases),
         besides=["results/reports/agreement.tsv"] if settings.reports.engine == "both" else [],
         gpus=gpus,
         model_mb={

@@ -95,7 +95,7 @@ class VlmPlan:
         return [run for run, sets in self.asked.items() if name in sets]
 
 
-def _known(key: str, lines: str, mixes: Sequence[str]) -> None:
+def _check_mix(key: str, lines: str, mixes: Sequence[str]) -> None:
     mix, _, file = lines.removeprefix(RADVLM).partition("/")
     if mix not in mixes:
         raise UserError(
@@ -118,7 +118,7 @@ def lines_of(key: str, lines: str, split: str, mixes: Sequence[str] = ()) -> str
     for prefix, folder in SYSTEMS.items():
         if lines.startswith(prefix):
             if prefix == RADVLM:
-                _known(key, lines, mixes)
+                _check_mix(key, lines, mixes)
             name = lines.removeprefix(prefix)
             name = "" if name == "dataset" else name.removeprefix("dataset/")
             return "/".join(filter(None, (folder, name, split))) + ".jsonl"

@@ -70,7 +70,7 @@ RADVLM = tuple(
 """What the page shows of RadVLM."""
 
 
-def shown(runs: dict, scored: dict, reworded: bool) -> list[str]:
+def optional_results(runs: dict, scored: dict, reworded: bool) -> list[str]:
     """Return the optional results that the page shows if they exist. A bare run does not make them.
 
     ``runs``: the runs; ``scored``: the evaluated models; ``reworded``: whether also in other wordings.

@@ -77,12 +77,12 @@ def tell_why_groups_fail() -> None:
             return
 
         @functools.wraps(log_error)
-        def told(self, msg=None, *arguments, **keywords):
+        def log_reason(self, msg=None, *arguments, **keywords):
             if msg:
                 logger.error(f"Group {self.groupid}: {msg}")
             return log_error(self, msg, *arguments, **keywords)
 
-        GroupJob.log_error = told
+        GroupJob.log_error = log_reason
 
 
 def tell_of_locks() -> None:
@@ -90,10 +90,10 @@ def tell_of_locks() -> None:
     with _touch("a locked folder is reported in Snakemake's own words"):
         from snakemake.exceptions import LockException, WorkflowError  # imported here, because only a workflow needs it
 
-        def told(self) -> None:
+        def name_holder(self) -> None:
             WorkflowError.__init__(self, lock_told(Path.cwd(), sys.argv, sys.executable))
 
-        LockException.__init__ = told
+        LockException.__init__ = name_holder
 
 
 def keep_records_with_results() -> None:

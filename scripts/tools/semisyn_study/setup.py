@@ -57,7 +57,7 @@ def editor(prompts: frozenset[str]) -> EditingEngine:
     plain = _plain()
     own = plain["editing"]["lite"]
     options = SimpleNamespace(findings=plain["findings"], findings_file=plain.get("findings_file", ""))
-    return load_engine("lite", options, Setup.of(own, {}, None), prompts)
+    return load_engine("lite", options, Setup.for_engine(own, {}, None), prompts)
 
 
 def edit_config() -> dict:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from cxr.base.columns import Column, schema
-from cxr.base.counting import counted
+from cxr.base.counting import count_phrase
 from cxr.base.errors import UserError
 from cxr.base.ids import clean_id
 from cxr.base.paths import RESOURCES
@@ -126,11 +126,11 @@ def run_scores(
     dataset = [_needed(line, lines) for line in read_lines(lines)]
     pair_ids = {line["pair_id"] for line in dataset}
     if len(pair_ids) < len(dataset):
-        twice = counted(len(dataset) - len(pair_ids), "pair_id comes", "pair_ids come")
+        twice = count_phrase(len(dataset) - len(pair_ids), "pair_id comes", "pair_ids come")
         raise UserError(f"{lines}: {twice} twice: regenerate the dataset")
     rejected = read_reviewed(reviewed) if reviewed else set()
     if rejected - pair_ids:
-        strange = counted(
+        strange = count_phrase(
             len(rejected - pair_ids), f"of {len(rejected)} reviewed pairs is", f"of {len(rejected)} reviewed pairs are"
         )
         log.warning("%s not of this split", strange)

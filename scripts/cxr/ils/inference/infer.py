@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cxr.base.counting import counted
+from cxr.base.counting import count_phrase
 from cxr.base.errors import StoreError, UserError
 from cxr.base.faults import Failures, Tolerance, kind_of
 from cxr.base.hdf5 import ShardWriter
@@ -87,7 +87,7 @@ def run_split(
         replies = progress(_counted(_replies(asker, pairs), failures), len(pairs), "pairs asked")
         write_lines(predictions, _entries(replies, writer, faults, pairs if wording else None))
     if faults:
-        without = counted(faults.total(), f"of {len(pairs)} pairs has", f"of {len(pairs)} pairs have")
+        without = count_phrase(faults.total(), f"of {len(pairs)} pairs has", f"of {len(pairs)} pairs have")
         log.warning("%s no prediction: the files of predictions say why", without)
 
 

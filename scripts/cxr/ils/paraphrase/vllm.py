@@ -35,7 +35,7 @@ def _prompt() -> dict:
 def load(options: ParaphraseOptions, execution: dict) -> Engine:
     """Return the engine. The model is loaded at the first question, which raises UserError if it cannot be reached."""
     model = ModelOptions(**options.own)
-    generate = lazily(model, Execution.of(execution, EXECUTION))
+    generate = lazily(model, Execution.from_settings(execution, EXECUTION))
 
     def reword(tasks: Sequence[Task], persona: str) -> list[Reworded]:
         questions = [question(task, persona, options.per_persona) for task in tasks]

@@ -32,7 +32,7 @@ class Recipe:
     runner: str
 
     @classmethod
-    def of(cls, settings: dict) -> "Recipe":
+    def from_settings(cls, settings: dict) -> "Recipe":
         """Make the recipe from an engine's own settings."""
         plain = {recipe_field.name: settings[recipe_field.name] for recipe_field in fields(cls)}
         return cls(**plain | {"lora": LoraOptions(**settings["lora"]), "loss": LossWeights(**settings["loss"])})

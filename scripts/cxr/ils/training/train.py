@@ -126,7 +126,7 @@ def _processes(job: Job) -> int:
 def _launch(job: Job) -> None:
     """Run :func:`work` in separate processes, and copy their reports into the log."""
     processes = _processes(job)
-    recipe = Recipe.of(job.options["own"])
+    recipe = Recipe.from_settings(job.options["own"])
     shared = recipe.shared(processes)
     shared.together(processes)  # raises before any process is started
     if shared.micro_batch != recipe.micro_batch:
@@ -144,7 +144,7 @@ def work(job: Job) -> None:
 
 def _work(job: Job, stop_requested: Callable[[], bool]) -> None:
     options = TrainingOptions(**job.options)
-    recipe = Recipe.of(options.own).shared(int(os.environ.get("WORLD_SIZE", 1)))
+    recipe = Recipe.from_settings(options.own).shared(int(os.environ.get("WORLD_SIZE", 1)))
     folder = Path(job.folder)
     device = device_of(job.compute["device"], job.compute.get("asked"))
     tokens = Tokens.load(folder / "start")
@@ -167,7 +167,7 @@ def _work(job: Job, stop_requested: Callable[[], bool]) -> None:
     adapters = parts.add_adapters(model, recipe.lora)
     trained = parts.choose(model, recipe.trained)
     if job.compute.get("keep_features"):
-        model.kept = _kept(job, model, recipe, pairs, validation_pairs)
+        model.kept = _open_feature_caches(job, model, recipe, pairs, validation_pairs)
     patience = timedelta(seconds=job.compute["time_to_answer"])
     optimiser = parts.optimiser(trained, recipe)
     runner = make_runner(recipe.runner, model, trained, optimiser, recipe, device, patience)
@@ -179,7 +179,9 @@ def _work(job: Job, stop_requested: Callable[[], bool]) -> None:
     runner.wait()  # a rank that ends would close the others' connections
 
 
-def _kept(job: Job, model: Rosalia, recipe: Recipe, pairs: Pairs, validation_pairs: Pairs) -> dict[str, Kept]:
+def _open_feature_caches(
+    job: Job, model: Rosalia, recipe: Recipe, pairs: Pairs, validation_pairs: Pairs
+) -> dict[str, Kept]:
     """Return what keeps the outputs of the frozen encoders for the images of both splits; none without a frozen one."""
     shapes, key = model.frozen(), "compute.keep_features"
     if not shapes or (recipe.runner == "plain" and recipe.dtype != "float32"):
@@ -213,7 +215,9 @@ def _start(job: Job, options: TrainingOptions) -> None:
     )
     making = folder.with_name("start.part")
     shutil.rmtree(making, ignore_errors=True)
-    load_engine(options.engine, options, Setup.of(options.own, job.engine_files, job.compute)).make(making, texts)
+    load_engine(options.engine, options, Setup.for_engine(options.own, job.engine_files, job.compute)).make(
+        making, texts
+    )
     making.rename(folder)
 
 

@@ -51,7 +51,7 @@ def run_shard(
     ``files``: the engine's other input files; ``compute``: how its net is run. Raises UserError for an unknown engine
     or invalid cuts.
     """
-    engine = load_engine(options.engine, options, Setup.of(options.own, files, compute, options.engine))
+    engine = load_engine(options.engine, options, Setup.for_engine(options.own, files, compute, options.engine))
     ledger = Ledger("anatomy")
 
     def work(picture: np.ndarray, organ_masks: dict[str, np.ndarray]):

@@ -46,7 +46,7 @@ def run_shard(
     shard tell) are not edited: both are 0 and ``unedited`` 1. ``files``: the engine's other input files; ``compute``:
     how its net is run. Raises UserError for an unknown engine.
     """
-    engine = load_engine(options.engine, options, Setup.of(options.own, files, compute, options.engine))
+    engine = load_engine(options.engine, options, Setup.for_engine(options.own, files, compute, options.engine))
     ledger = Ledger("anomaly")
 
     def composed(image: np.ndarray, masks: dict[str, np.ndarray], proposal: np.ndarray):

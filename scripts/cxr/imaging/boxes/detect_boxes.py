@@ -66,7 +66,7 @@ def run_shard(
     ledger ``excluded``. An image without boxes has no row; an image on which the engine failed is excluded. ``files``:
     the engine's other input files; ``compute``: how its net is run. Raises UserError for an unknown engine or class.
     """
-    engine = load_engine(options, Setup.of(options.own, files, compute, options.engine))
+    engine = load_engine(options, Setup.for_engine(options.own, files, compute, options.engine))
     unused = set(options.excluded_classes)
     ledger, rows = Ledger("boxes"), []
 

@@ -9,7 +9,7 @@ import logging
 import numpy as np
 import polars as pl
 
-from cxr.base.counting import counted
+from cxr.base.counting import count_phrase
 from cxr.base.errors import UserError
 from cxr.base.user_tables import folded, read_frame, require
 from cxr.base.vocabulary import BOX_CLASSES
@@ -84,7 +84,9 @@ class TableEngine:
         table, self.dropped = sound(read(options.table))
         if self.dropped:
             counts = ", ".join(f"{count} {reason}" for reason, count in self.dropped.items())
-            log.warning("%s of boxes.table dropped: %s", counted(sum(self.dropped.values()), "row", "rows"), counts)
+            log.warning(
+                "%s of boxes.table dropped: %s", count_phrase(sum(self.dropped.values()), "row", "rows"), counts
+            )
         self.rows = {key[0]: group for key, group in table.partition_by("image_id", as_dict=True).items()}
         self.image_ids = frozenset(self.rows)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from cxr.base.columns import schema
-from cxr.base.counting import counted
+from cxr.base.counting import count_phrase
 from cxr.base.errors import UserError
 from cxr.base.jobs import log, progress
 from cxr.base.ledger import Ledger
@@ -116,7 +116,7 @@ def list_rows(options: CohortOptions, pool: ThreadPoolExecutor, *, check_files: 
     settle_ids(rows, options.shared_images)
     if options.exclude and (unused := exclude_listed(rows, options.exclude)):
         log.warning(
-            "cohort.exclude: %s no image of this cohort", counted(unused, "of its ids names", "of its ids name")
+            "cohort.exclude: %s no image of this cohort", count_phrase(unused, "of its ids names", "of its ids name")
         )
     if options.chexstruct:
         exclude_failed(rows, options.chexstruct, options.chexstruct_tables)

@@ -5,7 +5,7 @@ import re
 from concurrent.futures import Executor
 from functools import partial
 
-from cxr.base.counting import counted
+from cxr.base.counting import count_phrase
 from cxr.base.errors import UserError
 from cxr.base.ids import AS_TEXT, id_fault, spreadsheet_error
 from cxr.base.jobs import log
@@ -171,5 +171,5 @@ def _share_reports(rows: list[Row]) -> None:
     if several:
         log.warning(
             "cohort.manifest: the rows of %s different reports: the chosen image's is used",
-            counted(several, "study name", "studies name"),
+            count_phrase(several, "study name", "studies name"),
         )

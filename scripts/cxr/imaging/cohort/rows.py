@@ -4,7 +4,7 @@ import re
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from cxr.base.counting import counted
+from cxr.base.counting import count_phrase
 from cxr.base.jobs import log
 from cxr.base.user_tables import listed_lines
 
@@ -124,7 +124,7 @@ def _warn_of_shared_images(rows: list[Row]) -> None:
         log.warning(
             "%s given to several studies%s, so that several reports describe one image: correct the "
             "paths, or exclude such rows with cohort.shared_images: exclude",
-            counted(len(shared), "image file is", "image files are"),
+            count_phrase(len(shared), "image file is", "image files are"),
             line_clause,
         )
 

@@ -15,7 +15,7 @@ from functools import cache
 import cv2
 import numpy as np
 
-from cxr.base.counting import counted
+from cxr.base.counting import count_phrase
 from cxr.base.faults import Broken
 from cxr.base.vocabulary import BLACKED_OUT
 from cxr.dicom.files import Rejected
@@ -67,7 +67,7 @@ def clean_image(grey: np.ndarray, mode: str) -> tuple[np.ndarray, int]:
         return grey, 0
     pieces = private_text(grey)
     if pieces and mode == EXCLUDE:
-        raise Rejected(REASON, f"{counted(len(pieces), 'piece', 'pieces')} of text; privacy.burned_in is exclude")
+        raise Rejected(REASON, f"{count_phrase(len(pieces), 'piece', 'pieces')} of text; privacy.burned_in is exclude")
     number = len(pieces)
     for _ in range(_ROUNDS):
         if not pieces:
@@ -85,7 +85,7 @@ def clean_image(grey: np.ndarray, mode: str) -> tuple[np.ndarray, int]:
 
 def note_of(pieces: int) -> tuple[str, ...]:
     """Return the note on an image in which pieces of text were blacked out; none if there were none."""
-    return (f"{counted(pieces, 'piece', 'pieces')} of {BLACKED_OUT}",) if pieces else ()
+    return (f"{count_phrase(pieces, 'piece', 'pieces')} of {BLACKED_OUT}",) if pieces else ()
 
 
 def private_text(grey: np.ndarray) -> list[Piece]:

@@ -31,7 +31,7 @@ def run_shard(
     Writes ``output`` (HDF5: ``mask`` packed bool (K, 512, 512) for each accepted image) and the ledger ``excluded``.
     ``files``: the engine's other input files; ``compute``: how its net is run. Raises UserError for an unknown engine.
     """
-    engine = load_engine(options.engine, options, Setup.of(options.own, files, compute, options.engine))
+    engine = load_engine(options.engine, options, Setup.for_engine(options.own, files, compute, options.engine))
     ledger = Ledger("organs")
 
     def checked(row: tuple, masks: np.ndarray | NoOrgans) -> tuple[np.ndarray | None, Fault | None]:

@@ -48,7 +48,7 @@ def opened(source: Path, parts: tuple[str, ...] = ()) -> Iterator[State]:
             with safe_open(source, "pt") as file:
                 every = file.keys()
                 kinds = {name: _kind(file.get_slice(name)) for name in every}
-                source_names, left_out = _named(source, kinds, parts)
+                source_names, left_out = _match_names(source, kinds, parts)
                 yield State({name: kinds[source_name] for name, source_name in source_names.items()},
                             lambda name: file.get_tensor(source_names[name]), left_out)  # fmt: skip
         except (SafetensorError, OSError) as error:
@@ -59,7 +59,7 @@ def opened(source: Path, parts: tuple[str, ...] = ()) -> Iterator[State]:
     arrays = _arrays(saved, saved.root)
     if not arrays:
         raise UserError(f"{source} holds no state dict: it is not the file that docs/how-to/models.md names")
-    source_names, left_out = _named(source, arrays, parts)
+    source_names, left_out = _match_names(source, arrays, parts)
     with saved.reading() as tensor:
         array_by_name = {name: arrays[source_name] for name, source_name in source_names.items()}
         kinds = {name: (array.shape, array.storage.dtype) for name, array in array_by_name.items()}
@@ -102,7 +102,7 @@ def _is_unread(value: object) -> bool:
     return isinstance(value, Stub) and value.kind.startswith(UNREAD)
 
 
-def _named(source: Path, source_tensors: dict, parts: tuple[str, ...]) -> tuple[dict[str, str], list[str]]:
+def _match_names(source: Path, source_tensors: dict, parts: tuple[str, ...]) -> tuple[dict[str, str], list[str]]:
     """Return {name in the net: name in the file}, and the names of tensors that do not belong to the net."""
     source_names: dict[str, str] = {}
     left_out = []
@@ -121,7 +121,7 @@ def _named(source: Path, source_tensors: dict, parts: tuple[str, ...]) -> tuple[
             raise UserError(f"{source} holds {short} with and without a prefix: it is not the published file")
         source_names[short] = name
     if parts and not source_names:  # another net is kept unchanged: a later check reports how it differs
-        return _named(source, source_tensors, ())
+        return _match_names(source, source_tensors, ())
     return source_names, sorted(left_out)
 
 

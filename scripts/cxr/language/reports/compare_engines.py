@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from cxr.base.columns import Column, schema
-from cxr.base.counting import counted
+from cxr.base.counting import count_phrase
 from cxr.base.jobs import log, progress
 from cxr.base.paths import RESOURCES
 from cxr.base.tables import read_lines, write_table
@@ -66,7 +66,7 @@ def run(*, reports: list[str], agreement: str, disagreements: str, options: Comp
     all_lines = [line for path in reports for line in read_lines(path)]
     lines = [line for line in all_lines if language.foreign(line["sentences"], languages, report_vocabulary) is None]
     if len(lines) < len(all_lines):
-        left_out = counted(
+        left_out = count_phrase(
             len(all_lines) - len(lines), "section is not English and is", "sections are not English and are"
         )
         log.info("agreement: %s left out", left_out)

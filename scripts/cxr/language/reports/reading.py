@@ -71,7 +71,7 @@ def read(row: dict, options: How) -> Section | tuple[str, str]:
         reason = "no text in " + ", ".join(sections.SECTION_NAMES)
         return "empty_report", f"{reason}; {CORRECTED}" if corrected else reason
     name, text = name_and_text
-    return Section(name, text, split(text), sections.other(section_texts, name), removed, corrected)
+    return Section(name, text, split(text), sections.other_section(section_texts, name), removed, corrected)
 
 
 def row_of(images: Sequence[dict]) -> dict:
@@ -129,7 +129,7 @@ def _official(text: str, study_id: str, options: How) -> tuple[dict[str, str], b
     manual_sections = sections.override(text, study_id, rules) if options.section_overrides else None
     if manual_sections is not None:
         return manual_sections, False
-    section_texts = sections.named(sections.split(text, rules, corrected=options.section_overrides))
+    section_texts = sections.text_by_name(sections.split(text, rules, corrected=options.section_overrides))
     return section_texts, options.section_overrides and sections.needs_correction(text, rules)
 
 

@@ -104,7 +104,7 @@ def _with_last_paragraph(sections: list[Section]) -> list[Section]:
     return [*sections[:-1], last._replace(text=head), Section("last_paragraph", tail, last.start + len(head))]
 
 
-def named(sections: list[Section]) -> dict[str, str]:
+def text_by_name(sections: list[Section]) -> dict[str, str]:
     """Return {name: stripped text}; of several sections of one name the last one counts."""
     return {section.name: section.text.strip() for section in sections}
 
@@ -120,7 +120,7 @@ def override(text: str, study_id: str, rules: Rules) -> dict[str, str] | None:
         start, end = rules.custom_indices[key]
         return {"findings": text[start:end].strip()}
     if key in rules.custom_section_names:
-        sections = named(split(text, rules))
+        sections = text_by_name(split(text, rules))
         return {"impression": sections.get(rules.custom_section_names[key], "")}
     return None
 
@@ -130,7 +130,7 @@ def choose(sections: dict[str, str]) -> tuple[str, str] | None:
     return next(((name, sections[name]) for name in SECTION_NAMES if (sections.get(name) or "").strip()), None)
 
 
-def other(sections: dict[str, str], section_name: str) -> tuple[str, str] | None:
+def other_section(sections: dict[str, str], section_name: str) -> tuple[str, str] | None:
     """Return the other section (findings or impression, and an addendum), which can veto; None if there is none."""
     names = [name for name in ("findings", "impression") if name != section_name and section_name != "last_paragraph"]
     other_names = [name for name in (*names, "addendum") if (sections.get(name) or "").strip()]

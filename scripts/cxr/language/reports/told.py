@@ -4,7 +4,7 @@ import csv
 import sys
 from pathlib import Path
 
-from cxr.base.counting import counted
+from cxr.base.counting import count_phrase
 from cxr.base.exclusions import REASONS
 
 FINDINGS, PLAIN = "findings", "no_findings"
@@ -44,9 +44,9 @@ def sentence(table: list[dict]) -> str:
         for row in lost_rows[:SHOWN]
     )
     further_reasons = (
-        f"; {counted(len(lost_rows) - SHOWN, 'more reason', 'more reasons')}" if len(lost_rows) > SHOWN else ""
+        f"; {count_phrase(len(lost_rows) - SHOWN, 'more reason', 'more reasons')}" if len(lost_rows) > SHOWN else ""
     )
-    without = counted(num_lost, f"of {total} studies has", f"of {total} studies have")
+    without = count_phrase(num_lost, f"of {total} studies has", f"of {total} studies have")
     return f"reports: {without} no usable report: {reasons}{further_reasons}"
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from cxr.base.columns import Column, schema
-from cxr.base.counting import counted
+from cxr.base.counting import count_phrase
 from cxr.base.jobs import log
 from cxr.base.tables import read_lines, read_table, write_table
 from cxr.language.reports import told
@@ -105,4 +105,6 @@ def _say(rows: list[dict], words: int, reading: str, options: UnderstoodOptions)
     sentence = told.sentence(rows) or f"reports: {every}"
     log.log(logging.WARNING if lost > options.nothing_share * total else logging.INFO, "%s (%s)", sentence, reading)
     if options.engine == "rules":
-        log.info("reports: %s not understood (unknown_words.tsv beside it)", counted(words, "word was", "words were"))
+        log.info(
+            "reports: %s not understood (unknown_words.tsv beside it)", count_phrase(words, "word was", "words were")
+        )

@@ -46,7 +46,7 @@ def _row(table: str, row: str, column: str, paper: object, ours: object, unit: s
     return dict(zip(BESIDE, (table, row, column, *numbers, unit, note), strict=True))
 
 
-def found(
+def count_sources(
     names: Sequence[str],
     images: Sequence[pl.DataFrame],
     regions: Sequence[pl.DataFrame],
@@ -162,7 +162,9 @@ def run(
         pl.concat([read_table(path) for path in regions[at * count : (at + 1) * count]])
         for at in range(len(options.sources))
     ]
-    rows = list(found(options.sources, image_tables, region_tables, [len(read_table(path)) for path in excluded]))
+    rows = list(
+        count_sources(options.sources, image_tables, region_tables, [len(read_table(path)) for path in excluded])
+    )
     write_table(counted, pl.DataFrame(rows, schema=schema(FOUND)), FOUND)
     statistics_table = read_table(statistics)
     domains = {row["source"]: row["domain"] for row in rows}

@@ -173,7 +173,7 @@ def conservation(source: Source, split: str, options: DatasetOptions) -> list[di
             "candidates": int(regions["candidate"].sum()), "distractors": int((~regions["candidate"]).sum()),
             "dropped": len(dropped),
         }),
-        ("wanted", _wanted(source.name, regions, candidate_lines, options), {
+        ("wanted", _num_requested(source.name, regions, candidate_lines, options), {
             "made": len(candidate_lines), "unasked": len(unasked),
         }),
         ("made", len(candidate_lines), {
@@ -183,7 +183,9 @@ def conservation(source: Source, split: str, options: DatasetOptions) -> list[di
     return [_row(source.name, split, quantity, num_in, parts) for quantity, num_in, parts in balances]
 
 
-def _wanted(source: str, regions: pl.DataFrame, candidate_lines: Sequence[Mapping], options: DatasetOptions) -> int:
+def _num_requested(
+    source: str, regions: pl.DataFrame, candidate_lines: Sequence[Mapping], options: DatasetOptions
+) -> int:
     """Return how many queries the images with regions should have, by their number of candidates.
 
     Where a table gives an image more, all of them were wanted. Of statements there is one an image.

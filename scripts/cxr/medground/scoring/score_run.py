@@ -93,7 +93,7 @@ def score_queries(
         reading_by_query[line["query_id"]] = _read(answers.get(line["query_id"]))
     true = [np.array(line["boxes"], np.int64) for line in lines]
     compared_boxes = [
-        _given(line, reading_by_query, of_image[line["source"], line["image_id"]], blind) for line in lines
+        _compared_boxes(line, reading_by_query, of_image[line["source"], line["image_id"]], blind) for line in lines
     ]
     pairs = [
         (boxes, true_boxes)
@@ -120,7 +120,9 @@ def score_queries(
         }
 
 
-def _given(line: Mapping, reading_by_query: Mapping[str, Mapping], of_image: Sequence[Mapping], blind: Blind) -> dict:
+def _compared_boxes(
+    line: Mapping, reading_by_query: Mapping[str, Mapping], of_image: Sequence[Mapping], blind: Blind
+) -> dict:
     """Return {measure: boxes} that are compared with a line's own: its answer's, and those that read no query."""
     answer = reading_by_query[line["query_id"]]
     other_lines = [other_line for other_line in of_image if other_line["regions"] != line["regions"]]

@@ -60,7 +60,7 @@ class Views:
         """Return the regions that may be an answer."""
         return [region for region, row in self.rows.items() if row["candidate"]]
 
-    def of(self, way: str, regions: Sequence[int]) -> Picture:
+    def draw(self, way: str, regions: Sequence[int]) -> Picture:
         """Return the picture of a way of asking with some regions."""
         key = (way, *regions)
         if key not in self._made:
@@ -115,7 +115,7 @@ def question_of(
     if addresses_the_model(f"{line['query']}\n{facts.modality}", FIELDS):
         return regions, Answer(problem=INJECTION)
     slot_values = {"modality": harmless(facts.modality or image["domain"]), "query": harmless(line["query"])}
-    messages = filled(prompts.prompt(way, image["domain"]), [views.of(way, regions)], **slot_values)
+    messages = filled(prompts.prompt(way, image["domain"]), [views.draw(way, regions)], **slot_values)
     seed = options.seed_of(line["query_id"], way)
     if way == "select":
         return regions, Question(messages, select_schema(regions), _twice, seed)
@@ -142,7 +142,10 @@ def run(
     UserError if the model cannot be reached, Broken if none of its answers can be used.
     """
     tables, wordings = dict(zip(dict.fromkeys(options.of), images, strict=True)), Prompts.read(*prompts)
-    generate, tolerance = asking(options, Execution.of(execution, EXECUTION), told, code), Tolerance.of(compute)
+    generate, tolerance = (
+        asking(options, Execution.from_settings(execution, EXECUTION), told, code),
+        Tolerance.of(compute),
+    )
     outputs = iter(told)
     for way in options.ways:
         for shard_options, source, boxes, lines in zip(options.each, sources, regions, queries, strict=True):

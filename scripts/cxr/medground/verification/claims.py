@@ -178,7 +178,7 @@ def read(text: str, scene: Scene) -> Claims:
     return claims
 
 
-def _moved(tokens: list[Token]) -> list[Token]:
+def _reorder_nearest(tokens: list[Token]) -> list[Token]:
     """Return tokens where "the nearest cell to the rod" is "the cell nearest to the rod"."""
     for at, token in enumerate(tokens):
         if token.text not in ("nearest", "closest"):
@@ -192,7 +192,7 @@ def _moved(tokens: list[Token]) -> list[Token]:
 
 def _spelled(tokens: list[Token], scene: Scene) -> list[Token]:
     """Return tokens where "in the right lung" after a noun is a relation, if the right lung is a class."""
-    new_tokens, has_noun, tokens = [], False, _moved(tokens)
+    new_tokens, has_noun, tokens = [], False, _reorder_nearest(tokens)
     for at, token in enumerate(tokens):
         after = next((later_token for later_token in tokens[at + 1 :] if later_token.text != "the"), None)
         if has_noun and token.text in ("in", "of") and after is not None and after.kind == "class" and after.value:

@@ -98,7 +98,7 @@ class Moves:
         topic_numbers = list(range(min(len(topics), self.rng.choice((1, 2, 2, 3)))))
         case = "found" if len(topic_numbers) == 1 else "several"
         texts, tells = self._list(topic_numbers, full=0.4)
-        turn = self._told(topic_numbers, "overview", case, texts)
+        turn = self._offer_findings(topic_numbers, "overview", case, texts)
         facts = tuple(fact_id for at in topic_numbers for fact_id in topics[at].facts)
         return Move(turn, 1.0, tells, topic_numbers[-1] if len(topic_numbers) == 1 else None, facts=facts)
 
@@ -217,7 +217,7 @@ class Moves:
         open_denials = [denial for denial in self.denials if denial.tells[0] not in state.told]
         self.rng.shuffle(open_denials)
         for denial in open_denials[:2]:
-            yield self._asked(denial)
+            yield self._question_move(denial)
         if len(open_denials) > 2:
             yield self._neither(open_denials[0], open_denials[2])
 
@@ -228,9 +228,9 @@ class Moves:
     def _subjects(self, state: State) -> Iterator[Move]:
         for subject in self.others:
             if state.told.isdisjoint(subject.tells):
-                yield self._asked(subject)
+                yield self._question_move(subject)
 
-    def _asked(self, subject: "_Subject") -> Move:
+    def _question_move(self, subject: "_Subject") -> Move:
         turn = self._turn(subject.act, subject.case, subject.slots)
         return Move(turn, subject.weight, subject.tells, None, denies=subject.denies, facts=subject.facts)
 
@@ -250,7 +250,7 @@ class Moves:
         if topic_numbers:
             texts, tells = self._list(topic_numbers, full=0.6)
             facts = tuple(fact_id for at in topic_numbers for fact_id in topics[at].facts)
-            turn = self._told(topic_numbers, "else", "more", texts)
+            turn = self._offer_findings(topic_numbers, "else", "more", texts)
             topic = topic_numbers[0] if len(topic_numbers) == 1 else None
             yield Move(turn, 1.5, (*tells, ("else", TOLD)), topic, refers=True, facts=facts)
         elif len(state.turns) >= 4 and not self.subjects.untold and self._devices_told(state):
@@ -278,7 +278,7 @@ class Moves:
             tells += self._tells(number, topic, long, cause and bool(topic.cause))
         return texts, tuple(tells)
 
-    def _told(self, topic_numbers: list[int], act: str, case: str, texts: list[str]) -> Offer:
+    def _offer_findings(self, topic_numbers: list[int], act: str, case: str, texts: list[str]) -> Offer:
         """Return the offer that tells findings: in one list, or one by one where one of them has a place."""
         placed = any(self.subjects.topics[number].placed for number in topic_numbers)
         parts = [texts[:1], *([text] for text in texts[1:])] if placed else [texts]

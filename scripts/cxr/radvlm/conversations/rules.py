@@ -84,7 +84,7 @@ def walk(request: Asked, about: Subjects, options: ConversationOptions, draw) ->
     while len(done) < rounds:
         last = len(done) == rounds - 1
         offered = [move for move in moves.offered(state, last) if not state.asked(move.offer)]
-        move = _chosen(offered, done, rounds - len(done), request.grounded, about, draw)
+        move = _choose_move(offered, done, rounds - len(done), request.grounded, about, draw)
         if move is None:
             break
         state.add(move)
@@ -102,7 +102,7 @@ def _owed(done: Sequence[Move], grounded: bool, about: Subjects) -> set[str]:
     return owed | ({"box"} if grounded and all(move.box is None for move in done) else set())
 
 
-def _chosen(
+def _choose_move(
     offered: list[Move], done: list[Move], rounds_left: int, grounded: bool, about: Subjects, draw
 ) -> Move | None:
     """Return a move, drawn by weight; one that is owed as soon as no round is to spare."""

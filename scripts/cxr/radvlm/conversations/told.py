@@ -38,10 +38,10 @@ def run(*, files: Sequence[str], told: Sequence[str], options: ToldOptions, exec
         log.info("radvlm_conversations: the model is asked for %s, %s", work["source"], work["part"])
         source_options = replace(options, kinds=work["kinds"])
         requests = asked_in(**work["files"], part=work["part"], options=source_options)
-        write_lines(output, _said(requests, source_options, generate), checked=True)
+        write_lines(output, _conversation_lines(requests, source_options, generate), checked=True)
 
 
-def _said(requests: Iterable[Asked], options: ConversationOptions, generate: Generate) -> Iterator[dict]:
+def _conversation_lines(requests: Iterable[Asked], options: ConversationOptions, generate: Generate) -> Iterator[dict]:
     lines: list[dict] = []
     engine = engine_of(options, heard(generate, lines))
     for batch in batches(requests):

@@ -63,7 +63,7 @@ def model_of(options: ConversationOptions, execution: Mapping) -> Generate:
     That question raises UserError if it cannot be reached. ``execution``: as :func:`cxr.llm.kept.resumable` takes it.
     """
     model = ModelOptions(**options.own)
-    return resumable(lazily(model, Execution.of(dict(execution), EXECUTION)), model, execution)
+    return resumable(lazily(model, Execution.from_settings(dict(execution), EXECUTION)), model, execution)
 
 
 def engine_of(options: ConversationOptions, generate: Generate) -> Engine:
@@ -73,14 +73,14 @@ def engine_of(options: ConversationOptions, generate: Generate) -> Engine:
     def converse(requests: Sequence[Asked]) -> list[Made]:
         evidence_list = [check.known(request.facts) for request in requests]
         pairs = enumerate(zip(requests, evidence_list, strict=True))
-        questions = {number: _asked(request, evidence, options) for number, (request, evidence) in pairs}
+        questions = {number: _question_or_problem(request, evidence, options) for number, (request, evidence) in pairs}
         answers = ask_each(questions, generate, model.limits)
-        return [_made(request, answers[number]) for number, request in enumerate(requests)]
+        return [_build_outcome(request, answers[number]) for number, request in enumerate(requests)]
 
     return Engine(converse, model.name)
 
 
-def _asked(request: Asked, evidence: Known, options: ConversationOptions) -> Question | Answer:
+def _question_or_problem(request: Asked, evidence: Known, options: ConversationOptions) -> Question | Answer:
     facts = request.facts
     if not facts.sentences and not facts.phrases:
         return Answer(problem=TOO_FEW)
@@ -135,7 +135,7 @@ def _messages(answer: Mapping) -> list[dict[str, str]]:
     ]
 
 
-def _made(request: Asked, answer: Answer) -> Made:
+def _build_outcome(request: Asked, answer: Answer) -> Made:
     if answer.value is None:
         fault = _fault(answer.problem or "no answer")
         return Made(reason=fault.reason, detail=fault.detail)

@@ -39,7 +39,7 @@ def load(
     model = ModelOptions(**settings["llm"])
     # the model's context is short: a bound of one token a byte would refuse common reports
     limits = replace(model.limits, context=settings["prompt_bytes"] + model.max_tokens)
-    execution_options = Execution.of(dict(execution), EXECUTION, "green_server")
+    execution_options = Execution.from_settings(dict(execution), EXECUTION, "green_server")
     generate = resumable(lazily(model, execution_options), model, execution)
 
     def annotate(pairs: Sequence[tuple[str, str]]) -> list[dict]:

@@ -18,11 +18,12 @@ RIGHT, OTHER = 9.5, 4.0
 def expected(item: Item) -> Item:
     """Return the conversation with its expected answers given."""
     return replace(
-        item, rounds=tuple(_given(qa_round, qa_round.expected, qa_round.expected_boxes) for qa_round in item.rounds)
+        item,
+        rounds=tuple(_with_answer(qa_round, qa_round.expected, qa_round.expected_boxes) for qa_round in item.rounds),
     )
 
 
-def _given(qa_round: Round, text: str, boxes: np.ndarray) -> Round:
+def _with_answer(qa_round: Round, text: str, boxes: np.ndarray) -> Round:
     return replace(qa_round, generated=text, generated_boxes=boxes)
 
 
@@ -69,9 +70,9 @@ def exchanged(item: Item, partner: Item, share: int) -> Item:
     for place, qa_round in enumerate(item.rounds):
         if place in taken:
             partner_round = partner.rounds[place % len(partner.rounds)]
-            rounds.append(_given(qa_round, partner_round.expected, partner_round.expected_boxes))
+            rounds.append(_with_answer(qa_round, partner_round.expected, partner_round.expected_boxes))
         else:
-            rounds.append(_given(qa_round, qa_round.expected, qa_round.expected_boxes))
+            rounds.append(_with_answer(qa_round, qa_round.expected, qa_round.expected_boxes))
     return replace(item, rounds=tuple(rounds))
 
 

@@ -36,7 +36,7 @@ def _prompt() -> dict:
 def load(options: JudgeOptions, execution: Mapping) -> Judge:
     """Return the judge. The model is loaded at the first question, which raises UserError if it cannot be reached."""
     model = ModelOptions(**options.own)
-    generate = resumable(lazily(model, Execution.of(dict(execution), EXECUTION)), model, execution)
+    generate = resumable(lazily(model, Execution.from_settings(dict(execution), EXECUTION)), model, execution)
 
     def judge(items: Sequence[Item]) -> list[Judgement]:
         keys = [key_of(_texts(item)) for item in items]

@@ -114,10 +114,10 @@ def run_beside(*, asked: list[str], predictions: list[str], segmented: str) -> N
     A line is {sample_id, turn, number, instruction, text, mask, note, failure}; mask: the row of the source's HDF5
     that holds it, null without one. Raises UserError for answers to other questions.
     """
-    write_lines(segmented, (line for pair in zip(asked, predictions, strict=True) for line in _beside(*pair)))
+    write_lines(segmented, (line for pair in zip(asked, predictions, strict=True) for line in _join_predictions(*pair)))
 
 
-def _beside(requests: str, predictions: str) -> Iterator[dict]:
+def _join_predictions(requests: str, predictions: str) -> Iterator[dict]:
     answers = {answer["pair_id"]: answer for answer in read_lines(predictions)}
     for request in read_lines(requests):
         prediction = answers.get(request["pair_id"])

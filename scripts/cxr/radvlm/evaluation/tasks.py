@@ -57,7 +57,7 @@ def measures_of(
     if task == "classification":
         read = tools.labels.asserted if tools.match == "asserted" else tools.labels.substring
         true_labels = [tools.labels.truth(line["labels"] or ()) for line in lines]
-        predictions = [None if _gone(answer, tools) else read(answer.text) for answer in answers]
+        predictions = [None if _is_excluded(answer, tools) else read(answer.text) for answer in answers]
         return classification.measures(predictions, true_labels, tools.labels.names, tools.labels.nothing)
     if task == "abnormality_detection":
         return detection.measures(lines, classes(answers, tools), tools.ious)
@@ -89,7 +89,7 @@ def coco_of(task: str, lines: Sequence[Mapping], answers: Sequence[Answered], to
 def classes(answers: Sequence[Answered], tools: Tools) -> list[detection.Classes | None]:
     """Return the classes that answers name, with their boxes."""
     return [
-        None if _gone(answer, tools)
+        None if _is_excluded(answer, tools)
         else detection.classes_in(
             answer.text, tools.said, grammar_of(answer.convention or "unit", answer.crop), answer.seen
         )
@@ -101,10 +101,10 @@ def boxes(lines: Sequence[Mapping], answers: Sequence[Answered], tools: Tools, w
     """Return the boxes of answers; of blind ones the mean boxes. A failure is no box, or None where it is left out."""
     if which == BLIND:
         return [Found(tools.mean_boxes.answer(line)) for line in lines]
-    return [None if _gone(answer, tools) else NONE if answer.failure else answer.boxes() for answer in answers]
+    return [None if _is_excluded(answer, tools) else NONE if answer.failure else answer.boxes() for answer in answers]
 
 
-def _gone(answer: Answered, tools: Tools) -> bool:
+def _is_excluded(answer: Answered, tools: Tools) -> bool:
     return bool(answer.failure) and tools.failed != WRONG
 
 
@@ -129,13 +129,13 @@ def _boxes(
 def _reports(
     lines: Sequence[Mapping], answers: Sequence[Answered], tools: Tools, which: str, reference: str
 ) -> list[Measure]:
-    texts = [None if _gone(answer, tools) else answer.text for answer in answers]
+    texts = [None if _is_excluded(answer, tools) else answer.text for answer in answers]
     references = [line["turns"][0]["answer"] for line in lines]
     if reference == reports.ORIGINAL:
         references = [tools.original[line["source"], line["study_id"]] for line in lines]
     measures = reports.measures(texts, references, tools.metrics)
     if which == TEST:
-        failed = [None if _gone(answer, tools) else bool(answer.failure) for answer in answers]
+        failed = [None if _is_excluded(answer, tools) else bool(answer.failure) for answer in answers]
         names = [line["sample_id"] for line in lines]
         annotation_args, excludes_failed = (
             (reference, tools.notes, tools.metrics, tools.labels.names),
@@ -164,7 +164,7 @@ def _conversations(
 
 def _worth(line: Mapping, answer: Answered, tools: Tools) -> tuple[float, float]:
     """Return the sum of the AP of a conversation's turns with boxes, and their number."""
-    if _gone(answer, tools):
+    if _is_excluded(answer, tools):
         return 0.0, 0.0
     total, number = 0.0, 0
     for turn, qa_pair in enumerate(line["turns"]):

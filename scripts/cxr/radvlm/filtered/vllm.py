@@ -38,7 +38,7 @@ def _prompt() -> dict:
 def load(options: FilterOptions, execution: Mapping) -> Engine:
     """Return the engine. The model is loaded at the first question, which raises UserError if it cannot be reached."""
     model = ModelOptions(**options.own)
-    generate = resumable(lazily(model, Execution.of(dict(execution), EXECUTION)), model, execution)
+    generate = resumable(lazily(model, Execution.from_settings(dict(execution), EXECUTION)), model, execution)
     rules = sentence_filter(options)
 
     def filtered(sections: Sequence[Sequence[str]]) -> list[Filtered]:

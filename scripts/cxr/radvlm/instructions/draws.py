@@ -31,7 +31,7 @@ class Draws:
         return kept_ids is None or image_id in kept_ids
 
 
-def drawn(blocks: Blocks, rows: Sequence[Row], settings: How, share: float) -> Draws:
+def draw_samples(blocks: Blocks, rows: Sequence[Row], settings: How, share: float) -> Draws:
     """Return what is drawn for the rows of a source; ``share``: absences for each sample of abnormality_grounding."""
     absent = next((row for row in rows if row.task == ABSENT), None)
     counted_rows = [row for row in rows if row is not absent and (row.limits or (absent and row.task == PRESENT))]

@@ -37,7 +37,7 @@ class Block:
     passed: set[tuple[str, str]] = field(default_factory=set)
 
 
-def counted(
+def count_outcomes(
     inputs: Given, block: Block, tasks: Set[str], reason_by_image: Mapping[str, str], pairs: Set[str]
 ) -> Counter:
     """Return {(what, outcome): number} of a block.

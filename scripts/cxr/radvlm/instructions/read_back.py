@@ -51,12 +51,12 @@ def read_back(task: str, answer: str, convention: Convention, image_size: Seen) 
     for kind, pattern in _patterns(task):
         if match := pattern.fullmatch(answer):
             slots = match.groupdict()
-            names, boxes = _named(slots, convention, image_size)
+            names, boxes = _names_and_boxes(slots, convention, image_size)
             return Read(kind, slots, names, boxes)
     return None
 
 
-def _named(
+def _names_and_boxes(
     slots: Mapping[str, str], convention: Convention, image_size: Seen
 ) -> tuple[tuple[str, ...], dict[str, list]]:
     def boxes(text: str) -> list:

@@ -16,7 +16,7 @@ from cxr.radvlm.instructions import left as leaving
 from cxr.radvlm.instructions import tasks
 from cxr.radvlm.instructions.blocks import Blocks
 from cxr.radvlm.instructions.columns import INDEX, LEFT
-from cxr.radvlm.instructions.draws import Draws, drawn
+from cxr.radvlm.instructions.draws import Draws, draw_samples
 from cxr.radvlm.instructions.given import Given, areas_of, sizes_of
 from cxr.radvlm.instructions.mix import TRAIN, Row, as_rows
 from cxr.radvlm.instructions.tasks import ABSENT, LINES, MAKERS, How, Unit
@@ -64,12 +64,12 @@ class Writer:
         for row in self.rows:
             units = self._absent(inputs) if row.task == ABSENT else MAKERS[row.task](inputs, self.how)
             for unit in units:
-                yield from self._of(row, inputs, unit, index)
+                yield from self._row_records(row, inputs, unit, index)
         self.index.append(pl.DataFrame(index, schema=schema(INDEX), orient="row"))
         task_names = {row.task for row in self.rows}
-        self.left += leaving.counted(inputs, self._block, task_names, self.gone, self.how.pairs)
+        self.left += leaving.count_outcomes(inputs, self._block, task_names, self.gone, self.how.pairs)
 
-    def _of(self, row: Row, inputs: Given, unit: Unit, index: list[tuple]) -> Iterator[Record]:
+    def _row_records(self, row: Row, inputs: Given, unit: Unit, index: list[tuple]) -> Iterator[Record]:
         image = inputs.images[unit.image_id]
         split = row.split_of(image["split"])
         unit_key = (LINES.get(row.task, ""), unit.key)
@@ -138,7 +138,7 @@ def run(
     with Blocks(options.source, usable_images, facts, sizes, lines, areas) as blocks:
         settings = How(options.regions, options.label_case, options.seed, pairs=balanced_ids)
         writer = Writer(
-            options, rows, drawn(blocks, rows, settings, options.absent_share), balanced_ids, reason_by_image
+            options, rows, draw_samples(blocks, rows, settings, options.absent_share), balanced_ids, reason_by_image
         )
         sample_lines = (line_of(sample) for inputs in blocks.each() for sample in writer.records(inputs))
         write_lines(lines_out, sample_lines)

@@ -25,7 +25,7 @@ def read_chexpert(options: ReadOptions) -> Held:
     records, table = Held(), pl.concat(parts)
     records.tell_unknown(unknown)
     records.counts["table rows"] = records.rows[IMAGES] = table.height
-    frontal_rows = _kept(records, table)
+    frontal_rows = _frontal_rows(records, table)
     records.images += [_image(row, options) for row in frontal_rows.iter_rows(named=True)]
     records.tables.append(label_facts(frontal_rows, LABELS, options.uncertain))
     records.kept[IMAGES] = records.tables[0]["image_id"].n_unique()
@@ -44,7 +44,7 @@ def read_chexpert_plus(options: ReadOptions) -> Held:
     table = table.with_columns(pl.col("split").replace_strict(splits, return_dtype=pl.String))
     for row in table.filter(pl.col("split").is_null()).iter_rows(named=True):
         records.leave_out("no_split", row["image_id"], row["study_id"], record_kind=IMAGES)
-    frontal_rows = _kept(records, table.drop_nulls("split"))
+    frontal_rows = _frontal_rows(records, table.drop_nulls("split"))
     records.images += [_image(row, options) for row in frontal_rows.iter_rows(named=True)]
     file = options.folder / chexpert_plus.LABEL_FILE
     if file.is_file():
@@ -90,7 +90,7 @@ def in_sentence_case(text: str) -> str:
     return "".join(cased_letters)
 
 
-def _kept(records: Held, table: pl.DataFrame) -> pl.DataFrame:
+def _frontal_rows(records: Held, table: pl.DataFrame) -> pl.DataFrame:
     """Return the frontal rows, each image once; the others are left out with their reasons."""
     identified_rows = table.filter(pl.col("image_id").is_not_null())
     for _ in range(table.height - identified_rows.height):

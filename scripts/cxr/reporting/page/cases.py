@@ -122,7 +122,7 @@ def reason(verdict: int, judged: Judged, taus: Mapping[str, float]) -> str:
     return "dropped: " + ", ".join(words)
 
 
-def counted(verdicts: Sequence[int], drawn_boxes: Sequence[Mapping], name: str) -> str:
+def summarize_boxes(verdicts: Sequence[int], drawn_boxes: Sequence[Mapping], name: str) -> str:
     """Return how many boxes a finding has, and how many of them are drawn; "" for a finding that needs no boxes.
 
     ``drawn_boxes``: the boxes of the picture, with ``kept``; ``name``: the threshold set.

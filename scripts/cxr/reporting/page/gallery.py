@@ -141,7 +141,7 @@ def _cases(
         words = [f"{box['number']}  {box['class_name']}: {box['reason']}" for box in shown_boxes] or [
             "no boxes are needed"
         ]
-        box_summary = cases.counted(row["box_verdicts"], shown_boxes, name)
+        box_summary = cases.summarize_boxes(row["box_verdicts"], shown_boxes, name)
         words += [box_summary] if box_summary else []
         sheet = sheets.case(f"study {row['study_id']}\n{title}", mask_picture, boxes_picture, words)
         save_sheet(sheet, gallery / name / f"{stem}.jpg", options.dpi, options.quality)

@@ -67,7 +67,7 @@ def run_shard(
             try:
                 if options.ids:
                     raise NoSegmentation("identifiers are withheld")
-                dataset = _made(image_units, paths[image_units[0]["image_id"]], sources, options)
+                dataset = _build_segmentation(image_units, paths[image_units[0]["image_id"]], sources, options)
             except NoSegmentation as reason:
                 counts[str(reason)] += 1
                 continue
@@ -111,7 +111,7 @@ def header_of(path: str) -> Dataset:
     return header
 
 
-def _made(image_units: list[dict], path: str, sources: Sources, options: DicomOptions) -> Dataset:
+def _build_segmentation(image_units: list[dict], path: str, sources: Sources, options: DicomOptions) -> Dataset:
     header = header_of(path)
     image_id = image_units[0]["image_id"]
     shape, _ = sources.geometry(image_id)

@@ -28,7 +28,7 @@ def copy_layout(source: Path, target: Path, images: str, withheld: Withheld, kep
         def published_studies(split: str, places: list[int]) -> Iterator[tuple[str, dict]]:
             for shown_key, place in _ordered(json_file, places, studies, withheld):
                 key, entry = _entry(json_file, place)
-                names = _chosen(entry, key, studies[entry["dicom_id"]], kept_pair_ids if split == TEST else None)
+                names = _filter_pairs(entry, key, studies[entry["dicom_id"]], kept_pair_ids if split == TEST else None)
                 if names is None:
                     continue
                 for name in sorted(names):
@@ -73,7 +73,7 @@ def _ordered(
     yield from sorted(named_offsets) if withheld.ids else named_offsets
 
 
-def _chosen(entry: dict, key: str, study_id: str, kept_pair_ids: set[str] | None) -> set[str] | None:
+def _filter_pairs(entry: dict, key: str, study_id: str, kept_pair_ids: set[str] | None) -> set[str] | None:
     """Remove the pairs that are not kept; return the mask files of the others, None if no pair is left."""
     pairs = entry["instruction_answer_pairs"]
     if kept_pair_ids is not None:

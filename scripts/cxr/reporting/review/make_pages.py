@@ -13,7 +13,7 @@ from pathlib import Path
 import polars as pl
 
 from cxr.base.columns import Column, schema
-from cxr.base.counting import counted
+from cxr.base.counting import count_phrase
 from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_lines, read_table, write_table
@@ -125,7 +125,7 @@ def _pictures(frames: list[str], image_ids: set[str], jpeg_quality: int) -> dict
             for image_id in sorted(image_ids & shard.row_of.keys()):
                 picture_by_image[image_id] = offline.picture_bytes(shard.get("image", image_id), jpeg_quality)
     if missing := image_ids - picture_by_image.keys():
-        lacking = counted(len(missing), "image", "images")
+        lacking = count_phrase(len(missing), "image", "images")
         raise UserError(f"the frames lack {lacking} of the split: run `snakemake frames` again")
     return picture_by_image
 

@@ -99,7 +99,7 @@ def write_yolo(folder: Path, source: Source, names: Names, options: ExportOption
     subsets = {"train"}
     for kind in ("images", "labels"):
         (folder / kind / "train").mkdir(parents=True)
-    for picture in _told(source, "yolo"):
+    for picture in _with_progress(source, "yolo"):
         facts = picture.facts
         subsets.add(facts["subset"])
         label = folder / "labels" / facts["subset"] / f"{facts['job_id']}.txt"
@@ -133,7 +133,7 @@ def write_coco(folder: Path, source: Source, names: Names, options: ExportOption
     }
     for writer in writers.values():
         writer.__enter__()
-    for picture in _told(source, "coco"):
+    for picture in _with_progress(source, "coco"):
         coco_image(writers[picture.facts["subset"]], picture, names, options)
         if "pixels" not in options.withhold:
             _save(folder / "images" / picture.facts["subset"] / f"{picture.facts['job_id']}.png", picture)
@@ -213,7 +213,7 @@ def write_hf(folder: Path, source: Source, names: Names, options: ExportOptions)
             pl.DataFrame(rows, schema=columns).write_parquet(path, compression="zstd", statistics=False)
             files[subset] = files.get(subset, 0) + 1
 
-    for picture in _told(source, "hf"):
+    for picture in _with_progress(source, "hf"):
         row = hf_row(picture, names, options)
         waiting.setdefault(picture.facts["subset"], []).append({name: row[name] for name in columns})
         if len(waiting[picture.facts["subset"]]) == PER_FILE:
@@ -259,7 +259,7 @@ def features(columns: dict, classes: Sequence[str]) -> list[dict]:
     return [{"name": name} | special.get(name, {"dtype": "string"}) for name in columns]
 
 
-def _told(source: Source, label: str):
+def _with_progress(source: Source, label: str):
     return progress(source, len(source.images), label)
 
 

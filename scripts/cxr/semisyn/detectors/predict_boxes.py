@@ -50,7 +50,7 @@ def run(
     torch.set_num_threads(1)
     reference = Reference(**options.reference)
     images = load(reference, options.findings).seen
-    setup = Setup.of(options.own, engine_files, compute, options.engine)
+    setup = Setup.for_engine(options.own, engine_files, compute, options.engine)
     find = load_engine(options.engine, options, setup).load(Path(model))
     rows = []
     with Shards(frames) as shards:

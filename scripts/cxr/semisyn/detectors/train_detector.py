@@ -57,7 +57,7 @@ def run(
     """
     torch.set_num_threads(1)
     seed = stable_hash("detectors", options.seed, int(number)) % 2**32
-    engine = load_engine(options.engine, options, Setup.of(options.own, extra_files, compute))
+    engine = load_engine(options.engine, options, Setup.for_engine(options.own, extra_files, compute))
     pictures = {name.removeprefix("frames_"): path for name, path in extra_files.items() if name.startswith("frames_")}
     with opened(_several(edited), _several(frames), pictures) as shards:
         image_table = read_table(images) if images else pl.DataFrame(schema=NO_IMAGES)

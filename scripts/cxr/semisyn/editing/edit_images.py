@@ -167,7 +167,9 @@ def _edit(
     }
     texts = frozenset(text for _, job in taken.values() for text in (job.prompt, job.config["negative"]))
     engine_settings = options.own.get(options.engine, {})
-    editor = load_engine(options.engine, options, Setup.of(engine_settings, files, compute, options.engine), texts)
+    editor = load_engine(
+        options.engine, options, Setup.for_engine(engine_settings, files, compute, options.engine), texts
+    )
     ledger = Ledger("semisyn_editing")
     rows: dict[str, list[dict]] = {config: [] for config in targets}
 

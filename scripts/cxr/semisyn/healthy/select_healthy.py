@@ -123,7 +123,7 @@ def run_shard(
             exclude_unknown=options.unknown_position == "exclude"
             or (options.unknown_position == "auto" and metadata is not None),
             labels=_labels(options, files),
-            classifier=load_classifier(options, Setup.of(options.own, files, compute, options.classifier)),
+            classifier=load_classifier(options, Setup.for_engine(options.own, files, compute, options.classifier)),
             boxes=boxes,
             picture=lambda name: pictures.get("image", name),
         )  # fmt: skip

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from cxr.base.columns import schema
-from cxr.base.counting import counted
+from cxr.base.counting import count_phrase
 from cxr.base.errors import UserError
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_table, write_table
@@ -62,17 +62,19 @@ def run_plan(*, healthy: str, plan: str, options: PlanOptions, findings_file: st
 def overuse(num_healthy: int, options: PlanOptions) -> str:
     """Return why the images that are asked for cannot be made from a pool of healthy images; "" if they can."""
     allowed, quota = allowed_images(num_healthy, options.most_per_image, options.spare), options.fixed
-    remedy = "give more healthy X-rays or raise semisyn.placement.most_per_image"
+    remedy = "give more healthy X-rays"
+    if num_healthy:
+        remedy += " or raise semisyn.placement.most_per_image"
     if not allowed:
         return (
-            f"{counted(num_healthy, 'X-ray is', 'X-rays are')} healthy, too few to put a finding into: {remedy}; "
+            f"{count_phrase(num_healthy, 'X-ray is', 'X-rays are')} healthy, too few to put a finding into: {remedy}; "
             "results/semisyn/healthy/funnel.tsv tells which criterion excluded the others"
         )
     if quota is None or quota <= allowed:
         return ""
     uses = math.ceil(num_jobs(quota, options.spare) / num_healthy)
     key = "semisyn.dataset.per_finding" if options.per_finding else "semisyn.dataset.sizes"
-    pool = counted(num_healthy, "healthy X-ray", "healthy X-rays")
+    pool = count_phrase(num_healthy, "healthy X-ray", "healthy X-rays")
     return (
         f"{key} asks for {quota} images of each finding, so each of {pool} would be used up to {uses} times for each, "
         f"more than semisyn.placement.most_per_image {options.most_per_image}: ask for {allowed} or less, {remedy}"

@@ -31,7 +31,7 @@ def run_shard(
     ``plan``: prompts of the jobs; ``edited``: the edited shards of each engine; ``files``: of the extractor. Writes
     ``feature`` float32 (N, D) and ``similarity`` float32 (N,), which is NaN where the engine reads no prompt.
     """
-    setup = Setup.of(options.own, files, compute, options.extractor)
+    setup = Setup.for_engine(options.own, files, compute, options.extractor)
     prompts = dict(read_table(plan).select("job_id", "prompt").iter_rows())
     with ExitStack() as stack:
         shards = [stack.enter_context(Shard(path)) for path in edited]
@@ -44,7 +44,7 @@ def run_reference(
     **files: str,
 ) -> None:  # fmt: skip
     """Write the same of the real images of a shard of frames; ``boxes``: the table of their boxes."""
-    setup = Setup.of(options.own, files, compute, options.extractor)
+    setup = Setup.for_engine(options.own, files, compute, options.extractor)
     with Shard(frames) as shard:
         names = sorted(set(read_table(boxes)["image_id"]))
         place = dict.fromkeys(names, shard)

@@ -61,7 +61,7 @@ def run_answers(
     asker = drawer = None
     paths = []
     side, decoding = pictures_of(run)
-    files = Originals.of(originals, decoding, samples)
+    files = Originals.for_samples(originals, decoding, samples)
     if files:
         files.check()
     with PictureStore(pictures, side, files, folders) as store:
@@ -70,7 +70,7 @@ def run_answers(
             paths.append(path)
             if path.is_file():
                 continue
-            asker = asker or Asker.of(run, base, options, execution)
+            asker = asker or Asker.from_run(run, base, options, execution)
             replies = list(asker.replies(samples[first : first + PART], store))
             if masks:
                 drawer = drawer or Drawer.load(run, options, execution)
@@ -122,7 +122,7 @@ class Asker:
         self.engine, self.collator, self.options = engine, collator, options
 
     @classmethod
-    def of(cls, run: str, base: str, options: AnswersOptions, execution: Execution) -> "Asker":
+    def from_run(cls, run: str, base: str, options: AnswersOptions, execution: Execution) -> "Asker":
         """Load the engine and the chat of a run; the engine table has no chat."""
         engine = load_answerer(options.engine, Path(run), base, options, execution)
         return cls(engine, collator_of(run, base, options.convention) if run else None, options)

@@ -257,7 +257,7 @@ def run_image(
     options, samples = AnswersOptions(**asking), samples_of(questions, referring)
     picture, header = picture_of(image, cohort, frames)
     execution = Execution(compute.get("device", "auto"), compute.get("asked"), compute.get("batch", 8))
-    asker = Asker.of(run, base_of(base, options.model, options.revision), options, execution)
+    asker = Asker.from_run(run, base_of(base, options.model, options.revision), options, execution)
     facts, name = read_run(run), Path(run).resolve().parts[-2]
     drawer = Drawer.load(run, options, execution) if tells_masks(run) else None
     side, decoding = pictures_of(run)

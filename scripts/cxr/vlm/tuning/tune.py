@@ -176,7 +176,7 @@ def run_tuning(
         conservation, asdict(options), attrs, compute, str(folder), dict(folders or {}),
     )  # fmt: skip
     samples = read_samples(lines, options.tasks) if options.original or options.tasks else ()
-    if files := Originals.of(job.originals, options.original, samples):
+    if files := Originals.for_samples(job.originals, options.original, samples):
         files.check()
     _prepare(job)
     _make_start(job, options)
@@ -301,7 +301,7 @@ def _work(job: Job, should_stop: Callable[[], bool]) -> None:
     loaded = start(job, options)
     marks = recipe.loss_on == PUBLISHED
     collator = Collator(loaded.family, loaded.tokens, convention_of(options.convention), options.wording, marks)
-    originals = Originals.of(job.originals, options.original, samples)
+    originals = Originals.for_samples(job.originals, options.original, samples)
     with PictureStore(job.pictures, options.side, originals, job.folders) as store, MaskStore(job.masks) as masks:
         learned, lengths, excluded_rows = kept(
             samples, collator, store, recipe.max_length, masks if options.head else None

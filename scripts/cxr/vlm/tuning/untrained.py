@@ -89,7 +89,7 @@ def probe(
     scores = {}
     with PictureStore(pictures, options.side) as store:
         for name in conventions.PROBED:
-            asker = Asker.of(str(run), base, replace(asking, convention=name), execution)
+            asker = Asker.from_run(str(run), base, replace(asking, convention=name), execution)
             line_samples = zip(asker.lines(samples, store), samples, strict=True)
             ious = [
                 answer_iou(line["text"], name, tuple(line["seen"]), on_grid(np.array(sample.boxes["answer"])))

@@ -13,10 +13,10 @@ from cxr.workflow.slurm.jobs import (
     UNLIMITED,
     Asked,
     Granted,
-    chosen,
     denied,
     hours,
     most_memory,
+    partition_of,
     refusal,
     told,
 )
@@ -162,7 +162,7 @@ def _devices(
     away = {partition.name for partition in partitions} - cluster.keys()  # already reported
     for device in ("CPU", "GPU"):
         first_jobs, later = (
-            [job for job in some if bool(job.gpus) == (device == "GPU") and chosen(job, partitions) not in away]
+            [job for job in some if bool(job.gpus) == (device == "GPU") and partition_of(job, partitions) not in away]
             for some in (jobs, last)
         )
         refused = _refused(first_jobs, [bool(denied(job, partitions, cluster)[0]) for job in first_jobs])
@@ -189,7 +189,7 @@ def _refused(jobs: list[Asked], lacks: list[bool]) -> dict[str, Asked]:
 
 def _longest(jobs: list[Asked], last: list[Asked], tries: int, partitions: list[Partition]) -> str:
     job = max(jobs, key=lambda job: job.minutes)
-    places = ", ".join(sorted({chosen(request, partitions) or "SLURM's default" for request in jobs}))
+    places = ", ".join(sorted({partition_of(request, partitions) or "SLURM's default" for request in jobs}))
     at_last = max((request.minutes for request in last), default=0)
     last_note = f"; at try {tries} none asks for more than {hours(at_last)}" if tries > 1 else ""
     return f"{len(jobs)} to {places}; the longest, {job.name}: {told(job)}{last_note}"

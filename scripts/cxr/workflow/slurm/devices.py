@@ -13,7 +13,7 @@ from cxr.workflow.params import ASKED, ENGINE_STAGES
 from cxr.workflow.settings import Settings, SettingsError, read
 from cxr.workflow.settings.written import over
 from cxr.workflow.slurm.check import Finding
-from cxr.workflow.slurm.jobs import Asked, chosen
+from cxr.workflow.slurm.jobs import Asked, partition_of
 
 PATIENCE_S = 5400
 """Longest time to make the environments, and for the jobs to get a node and end, seconds."""
@@ -47,7 +47,7 @@ def environments(jobs: list[Asked], partitions: list[Partition], settings: Setti
                 stage, f"{stage}-{engine}" if engine else stage
             )
             if job.gpus > request_by_environment.get(name, {}).get("gpus", 0):
-                request_by_environment[name] = {"gpus": job.gpus, "partition": chosen(job, partitions) or ""}
+                request_by_environment[name] = {"gpus": job.gpus, "partition": partition_of(job, partitions) or ""}
     return request_by_environment
 
 

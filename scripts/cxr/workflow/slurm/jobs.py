@@ -116,7 +116,7 @@ def working_directory(dry_run: str) -> Path:
     return Path(path)
 
 
-def chosen(job: Asked, partitions: list[Partition]) -> str | None:
+def partition_of(job: Asked, partitions: list[Partition]) -> str | None:
     """Return the partition that the executor sends a job to; None if SLURM chooses."""
     wish = job.others.get("slurm_partition")
     if wish:
@@ -140,9 +140,9 @@ def denied(job: Asked, partitions: list[Partition], cluster: dict[str, Granted])
 
     The partition is None if this request fits no partition of partitions.yaml.
     """
-    name = chosen(job, partitions)
+    name = partition_of(job, partitions)
     if name is None:
-        without = (demand for demand in LIMITS if chosen(replace(job, **{demand: 0}), partitions))
+        without = (demand for demand in LIMITS if partition_of(replace(job, **{demand: 0}), partitions))
         return next(without, "gpus" if job.gpus else "minutes"), None
     if name not in cluster:
         return "partition", name
@@ -191,7 +191,7 @@ def _better(job: Asked, demand: str, name: str, partitions: list[Partition], clu
         replace(partition, limits=replace(partition.limits, **limit)) if partition.name == name else partition
         for partition in partitions
     ]
-    alternative = chosen(job, limited_partitions)
+    alternative = partition_of(job, limited_partitions)
     return (
         alternative
         if alternative != name and alternative in cluster and not lacking(job, cluster[alternative])
@@ -203,7 +203,7 @@ def _wider(job: Asked, demand: str, partitions: list[Partition], again: bool) ->
     """Return the remedy if partitions.yaml itself excludes a job."""
     if demand == "gpus":
         return f"write max_gpu: {job.gpus} or more below one with GPUs"
-    candidates = [partition for partition in partitions if chosen(replace(job, **{demand: 0}), [partition])]
+    candidates = [partition for partition in partitions if partition_of(replace(job, **{demand: 0}), [partition])]
     if demand == "minutes" and candidates:
         return _less_time(job, int(max(partition.limits.max_runtime for partition in candidates)), again)
     return f"raise {LIMITS[demand]} of one that grants it"

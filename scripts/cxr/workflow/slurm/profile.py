@@ -52,8 +52,8 @@ def read_profile(path: Path, instead: dict[str, object] | None = None) -> Profil
     return Profile(
         (methods,) if isinstance(methods, str) else tuple(map(str, methods)),
         _resources(path, values.get("default-resources") or {}),
-        _whole(path, values, FIRST_LOOK, FIRST_LOOK_S, least=1),
-        _whole(path, values, "retries", 0, least=0),
+        _whole_number(path, values, FIRST_LOOK, FIRST_LOOK_S, least=1),
+        _whole_number(path, values, "retries", 0, least=0),
         bool(values.get("conda-base-path")),
     )
 
@@ -97,7 +97,7 @@ def _resources(path: Path, resources: object) -> dict[str, str]:
     return {str(name): str(value) for name, value in resources.items()}
 
 
-def _whole(path: Path, values: dict, key: str, default: int, least: int) -> int:
+def _whole_number(path: Path, values: dict, key: str, default: int, least: int) -> int:
     value = values.get(key, default)
     try:
         number = int(value)

@@ -30,7 +30,7 @@ class MappingOptions(ModelOptions):
 def run(*, terms: str, output: str, options: MappingOptions, execution: dict, compute: dict | None = None) -> None:
     """Map every pair of ``terms``. Raises UserError if the model cannot be reached."""
     pairs = [(line["location"], line["entity"]) for line in read_lines(terms)]
-    generate = lazily(options, Execution.of(execution, EXECUTION, "mapping_server"))
+    generate = lazily(options, Execution.from_settings(execution, EXECUTION, "mapping_server"))
     write_lines(output, mapped(pairs, generate, options, Tolerance.of(compute)), checked=True)
 
 

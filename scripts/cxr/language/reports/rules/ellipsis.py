@@ -93,13 +93,13 @@ def _halved(words, hits, mention: Mention, earlier: int, sided: set[int], lexico
     second_span = (earlier + match.start(4), mention.start)
     mention.denied = second
     mention.told = [hit for hit in hits if hit[0] in SIDED and second_span[0] <= hit[2] and hit[3] <= second_span[1]]
-    places = [_whole(hit, mention.told, lexicon) for hit in places]
+    places = [_with_level(hit, mention.told, lexicon) for hit in places]
     if not any(hit[0] in ("level", "fused") for hit in places):
         places += [hit for hit in mention.told if hit[0] == "level"]
     return [_stand_in(mention.entity, start, end, first, places)]
 
 
-def _whole(hit: Hit, noun_hits: list[Hit], lexicon: Lexicon) -> Hit:
+def _with_level(hit: Hit, noun_hits: list[Hit], lexicon: Lexicon) -> Hit:
     """Return "upper" of "the right upper but not the lower lobe" as the level that it means."""
     noun = next((str(value) for tag, value, _, _ in noun_hits if tag == "level"), "")
     level = lexicon.locations["heads"]["lobe" if "lobe" in noun else "lung"].get(hit[1]) if hit[0] == "half" else None

@@ -33,7 +33,7 @@ def share(words: list[str], mentions: list[Mention], parts: list, adjectives: se
         alone = remaining_words[:1] == ["with"] and all(i in adjectives for i in range(place_end + 1, second.start))
         joined = alone and second.entity.name in lexicon.local
         if first.places and not second.places and (bare or is_adjacent or apposed or joined):
-            second.places = _beside(first, second, lexicon)
+            second.places = _adjacent_places(first, second, lexicon)
         elif first.places and second.places and (is_adjacent or remaining_words[:1] == ["with"]):
             second.places = _on_the_side_of(first.places, second.places, lexicon)
         elif (
@@ -41,7 +41,7 @@ def share(words: list[str], mentions: list[Mention], parts: list, adjectives: se
             and not first.places
             and (bare or is_adjacent or (apposed and words[second.end : second.end + 1] == [","]))
         ):
-            first.places = _beside(second, first, lexicon)
+            first.places = _adjacent_places(second, first, lexicon)
 
 
 def share_back(words: list[str], mentions: list[Mention], lexicon: Lexicon) -> None:
@@ -52,10 +52,10 @@ def share_back(words: list[str], mentions: list[Mention], lexicon: Lexicon) -> N
         if not listed or first.places or None in (first.entity, second.entity):
             continue
         if second.places and _pulmonary(first) and _pulmonary(second):
-            first.places = _beside(second, first, lexicon)
+            first.places = _adjacent_places(second, first, lexicon)
 
 
-def _beside(placed_mention: Mention, finding: Mention, lexicon: Lexicon) -> list[Place]:
+def _adjacent_places(placed_mention: Mention, finding: Mention, lexicon: Lexicon) -> list[Place]:
     """Return where a finding beside ``placed_mention`` lies: in its place, beside a diaphragm in the base above.
 
     Fluid lies in the pleural space of that side, in whichever lobe ``placed_mention`` is.

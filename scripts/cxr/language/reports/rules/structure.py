@@ -109,7 +109,7 @@ def _read(sentences: list[str], lexicon: Lexicon) -> list[tuple]:
                 )
             last = _finish(piece, sentence_hits, sentence_mentions, cut, last, places_by_finding, lexicon)
             readings.append((piece, sentence_hits, sentence_mentions))
-    _answered(readings, lexicon)
+    _apply_answers(readings, lexicon)
     return readings
 
 
@@ -158,7 +158,7 @@ def _finish(
     return carried.carry(words, hits, sentence_mentions, last, places_by_finding, lexicon)
 
 
-def _answered(readings: list[tuple], lexicon: Lexicon) -> None:
+def _apply_answers(readings: list[tuple], lexicon: Lexicon) -> None:
     """ "Is there an effusion? Yes, small.", "Pneumonia? None seen.": the answer decides what the question names."""
     for (piece, _, question_mentions), (reply, hits, reply_mentions) in pairwise(readings):
         words, first = piece.words, reply.words[:1]
