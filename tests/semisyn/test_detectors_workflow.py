@@ -49,7 +49,7 @@ def settings(folder: Path) -> dict:
     return {
         "phantom": {"subjects": 6, "studies": 9, "healthy": 4},
         "semisyn": {
-            "dataset": {"per_finding": 2, "sizes": [7]},
+            "dataset": {"per_finding": 2, "sizes": [7]}, "placement": {"most_per_image": 20},
             "references": told,
             "detectors": {"runs": runs, "seeds": 2, "updates": 60, "lite": lite},
             "detection": {"replicates": 100, "wilcoxon": []},
