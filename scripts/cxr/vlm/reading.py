@@ -167,7 +167,7 @@ def _numbers(
 
 
 def _x_first(convention: Convention) -> Convention:
-    return Convention(f"{convention.name}_named_boxes", convention.scale, convention.decimals)
+    return Convention(f"{convention.name}_named", convention.scale, convention.decimals)
 
 
 def _named_boxes(text: str, convention: Convention, size: Seen) -> Iterator[list[float]]:

@@ -166,10 +166,8 @@ def run(
     used.
     """
     tables, wordings = dict(zip(dict.fromkeys(options.of), images, strict=True)), Prompts.read(*prompts)
-    generate, tolerance = (
-        asking(options, Execution.from_settings(execution, EXECUTION), told, code),
-        Tolerance.of(compute),
-    )
+    generate = asking(options, Execution.from_settings(execution, EXECUTION), told, code)
+    tolerance = Tolerance.of(compute)
     for shard_options, source, boxes, output in zip(options.each, sources, regions, told, strict=True):
         row_by_image = {row["image_id"]: row for row in read_table(tables[shard_options.source]).iter_rows(named=True)}
         write_lines(

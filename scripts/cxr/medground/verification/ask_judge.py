@@ -142,10 +142,8 @@ def run(
     UserError if the model cannot be reached, Broken if none of its answers can be used.
     """
     tables, wordings = dict(zip(dict.fromkeys(options.of), images, strict=True)), Prompts.read(*prompts)
-    generate, tolerance = (
-        asking(options, Execution.from_settings(execution, EXECUTION), told, code),
-        Tolerance.of(compute),
-    )
+    generate = asking(options, Execution.from_settings(execution, EXECUTION), told, code)
+    tolerance = Tolerance.of(compute)
     outputs = iter(told)
     for way in options.ways:
         for shard_options, source, boxes, lines in zip(options.each, sources, regions, queries, strict=True):

@@ -60,10 +60,8 @@ def run(
     texts_by_shard = [texts_of(path, options, states) for path in cohorts]
     texts = dict(sorted((key, text) for shard in texts_by_shard for key, text in shard.items()))
     log.info("structuring: %d distinct texts of %d shards", len(texts), len(cohorts))
-    generate, tolerance = (
-        lazily(options, Execution.from_settings(execution, structuring.EXECUTION)),
-        Tolerance.of(compute),
-    )
+    generate = lazily(options, Execution.from_settings(execution, structuring.EXECUTION))
+    tolerance = Tolerance.of(compute)
     lines = answered(
         list(texts),
         lambda names: structuring.structured({name: texts[name] for name in names}, options, generate, tolerance),
