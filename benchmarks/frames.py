@@ -54,7 +54,8 @@ def seconds(folder: Path, data: bytes, images: int, threads: int) -> float:
         path = folder / f"{number}.dcm"
         path.write_bytes(data)
         row = {"image_id": f"i{number:05d}", "study_id": f"s{number:05d}", "path": str(path), "rank": 0}
-        records.append(dict.fromkeys(SHARD_SCHEMA, "") | row)
+        empty = {name: "" if dtype == pl.String else None for name, dtype in SHARD_SCHEMA.items()}
+        records.append(empty | row)
     write_table(folder / "cohort.parquet", pl.DataFrame(records, schema=SHARD_SCHEMA))
     output = folder / "frames.h5"
     began = time.perf_counter()

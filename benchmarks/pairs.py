@@ -29,12 +29,12 @@ from cxr.workflow.settings import read  # noqa: E402
 
 
 def copies(results: Path, folder: Path, studies: int, shards: int) -> None:
-    """Write the inputs of the stage: every study of ``results`` so many times, renamed."""
+    """Write the inputs of the stage: every study of ``results`` so many times, renamed, at least once in each shard."""
     rows = pl.concat(map(read_table, sorted(results.glob("masks/default/*.studies.parquet"))))
     units = pl.concat(map(read_table, sorted(results.glob("masks/default/*.units.parquet"))))
     said = {line["study_id"]: line for path in results.glob("reports/*.jsonl") for line in read_lines(path)}
     said = [said[study_id] for study_id in sorted(set(rows["study_id"]))]
-    times = studies // len(said)
+    times = max(shards, studies // len(said))
     for shard in range(shards):
         numbers = [f"{number:05d}-" for number in range(shard, times, shards)]
         for name, table in (("studies", rows), ("units", units)):

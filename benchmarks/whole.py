@@ -57,7 +57,7 @@ IMAGE_STAGES = {
     "reports": ("cohort",),
     "organs": ("frames",),
     "anomaly": ("frames", "organs"),
-    "anatomy": ("anomaly", "organs"),
+    "anatomy": ("frames", "anomaly", "organs"),
     "boxes": ("frames",),
 }
 """Stages from one shard to one shard, and what each reads."""

@@ -17,7 +17,7 @@ RUNS = {
     ],
     "frames": ["--images", "1", "--threads", "1", "--output", TABLE],
     "masks": ["--images", "2", "--brute", "1", "--rounds", "1", "--output", TABLE],
-    "medground": ["--npz-mb", "1", "--output", TABLE],
+    "medground": ["--npz-mb", "13", "--output", TABLE],
     "mimic": ["{folder}/cohort", "--images", "200"],
     "mixes": ["--images", "20"],
     "needed_edits": ["runs", "{run}/results", "{run}/results"],
@@ -25,7 +25,7 @@ RUNS = {
     "reports_accuracy": ["{shared}/fixtures/openi_reports.jsonl", "--rounds", "2", "--folds", "1"],
     "rosalia": [
         "--results", "{run}/results", "--device", "cpu", "--batches", "1", "--images", "1", "--steps", "1", "--updates",
-        "1", "--rounds", "1", "--max-new-tokens", "2", "--output", TABLE,
+        "60", "--rounds", "1", "--max-new-tokens", "16", "--output", TABLE,
     ],
     "rosalia_memory": ["--results", "{run}/results", "--device", "cpu", "--batch", "1", "--output", TABLE],
     "scale": [],
@@ -34,9 +34,9 @@ RUNS = {
     "semisyn_editing_speed": [
         "--device", "cpu", "--edits", "4", "--batch", "4", "--steps", "1", "--tiny", "--output", TABLE,
     ],
-    "storage": ["--studies", "2", "--images", "2", "--output", TABLE],
+    "storage": ["--studies", "6", "--images", "2", "--output", TABLE],
     "vlm": ["--run", "{run}", "--output", TABLE],
-    "whole": ["--studies", "2", "--output", TABLE],
+    "whole": ["--studies", "6", "--output", TABLE],
 }  # fmt: skip
 """{benchmark: arguments of its smallest input}; run: the folder of a finished run."""
 ELSEWHERE = {
