@@ -15,9 +15,9 @@ from declared_tables import differing, path_of
 
 SMALL = {
     "phantom": {"subjects": 6, "studies": 9, "healthy": 4},
-    "semisyn": {"dataset": {"per_finding": 2, "sizes": [7, 14]}},
+    "semisyn": {"dataset": {"per_finding": 2, "sizes": [7, 14]}, "placement": {"most_per_image": 3}},
 }
-"""Settings of a small system: four films more that are without a finding."""
+"""Settings of a small system: four films more that are without a finding; the pool keeps one of them."""
 
 
 def files(run: Path, folder: str = "dataset") -> dict[str, bytes]:
