@@ -7,6 +7,7 @@ replicates of map1070 in at most 30 evaluations; the engine lite of semisyn_dete
 a second as the loop of resources/boxes/train.py.
 """
 
+import argparse
 import contextlib
 import io
 import sys
@@ -133,6 +134,7 @@ def images_a_second() -> tuple[float, float]:
 
 def main() -> None:
     """Time and print."""
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     held = data(IMAGES)
     once, (value, found) = seconds(lambda: ours(held, IMAGES))
     with contextlib.redirect_stdout(io.StringIO()):

@@ -85,6 +85,10 @@ def times(place: Path) -> dict[str, int]:
     return {str(path.relative_to(place)): path.stat().st_mtime_ns for path in place.rglob("*") if path.is_file()}
 
 
+ENDINGS = ("h5", "excluded.parquet", "corrected.parquet")
+"""Of a shard's files of the stage frames."""
+
+
 @pytest.mark.slow
 def test_a_full_disk_stops_with_one_sentence_and_the_next_run_goes_on(workflow_run, tmp_path):
     copy = Path(shutil.copytree(workflow_run, tmp_path / "copy", symlinks=True, ignore=lambda *_: {"results"}))
@@ -99,6 +103,8 @@ def test_a_full_disk_stops_with_one_sentence_and_the_next_run_goes_on(workflow_r
     try:
         for done in ("phantom", "cohort", "benchmarks/phantom", "benchmarks/cohort", "records"):
             shutil.copytree(workflow_run / "results" / done, place / done)
+        for later in ("frames", "reports"):
+            shutil.rmtree(place / "cohort/files_read" / later)
         before = times(place)
         disk = os.statvfs(place)
         used = (disk.f_blocks - disk.f_bfree) * disk.f_frsize
@@ -112,7 +118,8 @@ def test_a_full_disk_stops_with_one_sentence_and_the_next_run_goes_on(workflow_r
         assert {name: time for name, time in before.items() if not name.startswith("records/")}.items() <= after.items()
         # no half of a file, and no ledger that gives an image up
         new = {name for name in after.keys() - before.keys() if not name.startswith(("benchmarks/", "records/"))}
-        assert new == {f"frames/{shard}.{ending}" for shard in ("00", "01") for ending in ("h5", "excluded.parquet")}
+        made = ["cohort/files_read/frames/{}.parquet", *(f"frames/{{}}.{ending}" for ending in ENDINGS)]
+        assert new == {path.format(shard) for shard in ("00", "01") for path in made}
         assert not mount("-o", "remount,size=500m").returncode
         snakemake(copy, "dataset", "--rerun-incomplete")
         assert {name: after[name] for name in new}.items() <= times(place).items()
