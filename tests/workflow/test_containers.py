@@ -21,6 +21,7 @@ from snakemake.sourcecache import LocalSourceFile
 
 import conftest
 from conftest import ROOT, stand_in, write_settings
+from cxr.base.source_files import write_states
 from planner import Planner
 from whole_runs import copy_repository
 
@@ -200,6 +201,8 @@ def test_an_edited_environment_runs_its_rules_again(tmp_path, monkeypatch):
         for path in (directory / name for job in jobs for name in job.output):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.touch()
+        for path in (directory / "results/cohort/files_read").rglob("*.parquet"):
+            write_states(path, [])
         planner.run(directory, directory / "mine.yaml", *conda, "--touch", "--forceall", *targets)
         environment = planner.root / "envs/organs-lite.yaml"
         before = environment.read_bytes()
