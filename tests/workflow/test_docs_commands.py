@@ -28,7 +28,7 @@ NAMED = {
     },
 }
 """Settings of the sets and runs that the pages ask for by name."""
-SKETCHES = re.compile(r"[…]|\bRULE\b|\.\.\.")
+SKETCHES = re.compile(r"[…]|\b(?:RULE|TARGET)\b|\.\.\.")
 """Marks of a command that stands for several."""
 
 

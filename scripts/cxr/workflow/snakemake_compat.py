@@ -350,7 +350,8 @@ def when_planned(workflow, action: Callable[[], None], target: str, unknown: Cal
                 if sentences := [sentence for path in targets if (sentence := unknown(path))]:
                     sys.exit(f"cxr-ils: {sentences[0]}")
                 raise
-            if (is_dry_run or is_module or target in targets) and not workflow.execution_settings.no_hooks:
+            execution = workflow.execution_settings  # None with --report, which runs nothing
+            if execution and not execution.no_hooks and (is_dry_run or is_module or target in targets):
                 action()
 
         workflow._build_dag = build_and_act
