@@ -49,7 +49,7 @@ def manifest(data: Path, folder: Path) -> list[str]:
 
 
 TOLD = {
-    ("cohort", "missing"): ("missing_file", ""),
+    ("cohort", "missing"): ("missing_file", "its folder does not exist"),
     ("cohort", "row-8"): ("bad_row", 'line 8: 8 cells, the header has 7: put a cell that holds the delimiter into'
                           ' quotation marks ("…")'),
     ("cohort", "no-study"): ("bad_row", "line 9: study_id is empty"),
