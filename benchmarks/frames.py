@@ -49,12 +49,11 @@ def radiograph(shape: tuple[int, int], syntax: uid.UID) -> bytes:
 
 def seconds(folder: Path, data: bytes, images: int, threads: int) -> float:
     """Return how long a shard of so many copies takes."""
-    records = []
+    records, empty = [], {name: "" if dtype == pl.String else None for name, dtype in SHARD_SCHEMA.items()}
     for number in range(images):
         path = folder / f"{number}.dcm"
         path.write_bytes(data)
         row = {"image_id": f"i{number:05d}", "study_id": f"s{number:05d}", "path": str(path), "rank": 0}
-        empty = {name: "" if dtype == pl.String else None for name, dtype in SHARD_SCHEMA.items()}
         records.append(empty | row)
     write_table(folder / "cohort.parquet", pl.DataFrame(records, schema=SHARD_SCHEMA))
     output = folder / "frames.h5"

@@ -458,7 +458,7 @@ def report_lines(run: Path) -> list[dict]:
     ],
 )  # fmt: skip
 def test_how_many_boxes_are_drawn_is_told(verdicts, drawn, words):
-    assert cases.summarize_boxes(verdicts, [{"kept": bool(kept)} for kept in drawn], "x") == words
+    assert cases.summarize_boxes(verdicts, [{"kept": bool(is_kept)} for is_kept in drawn], "x") == words
 
 
 def test_the_report_s_sentence_stands_beside_its_case(workflow_run):

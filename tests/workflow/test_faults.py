@@ -85,8 +85,10 @@ def times(place: Path) -> dict[str, int]:
     return {str(path.relative_to(place)): path.stat().st_mtime_ns for path in place.rglob("*") if path.is_file()}
 
 
-ENDINGS = ("h5", "excluded.parquet", "corrected.parquet")
-"""Of a shard's files of the stage frames."""
+SHARD_FILES = (
+    "frames/{}.h5", "frames/{}.excluded.parquet", "frames/{}.corrected.parquet", "cohort/files_read/frames/{}.parquet",
+)  # fmt: skip
+"""What the stage frames writes for a shard."""
 
 
 @pytest.mark.slow
@@ -118,8 +120,7 @@ def test_a_full_disk_stops_with_one_sentence_and_the_next_run_goes_on(workflow_r
         assert {name: time for name, time in before.items() if not name.startswith("records/")}.items() <= after.items()
         # no half of a file, and no ledger that gives an image up
         new = {name for name in after.keys() - before.keys() if not name.startswith(("benchmarks/", "records/"))}
-        made = ["cohort/files_read/frames/{}.parquet", *(f"frames/{{}}.{ending}" for ending in ENDINGS)]
-        assert new == {path.format(shard) for shard in ("00", "01") for path in made}
+        assert new == {path.format(shard) for shard in ("00", "01") for path in SHARD_FILES}
         assert not mount("-o", "remount,size=500m").returncode
         snakemake(copy, "dataset", "--rerun-incomplete")
         assert {name: after[name] for name in new}.items() <= times(place).items()
