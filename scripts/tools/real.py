@@ -15,7 +15,7 @@ import cv2
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from cxr.geometry.rle import encode
+from cxr.geometry.rle import encode_rle
 
 DRAWN = ("ground_glass_opacity", "consolidation")
 """The radiologists' masks that are lesions."""
@@ -93,7 +93,7 @@ def _coco(folder: Path) -> dict:
             if name in masks:
                 drawn = cv2.imread(str(folder / masks[name]), cv2.IMREAD_GRAYSCALE) > 0
                 one = {"id": len(held["annotations"]) + 1, "image_id": number, "category_id": category}
-                held["annotations"].append(one | {"segmentation": encode(drawn)})
+                held["annotations"].append(one | {"segmentation": encode_rle(drawn)})
     return held
 
 

@@ -25,8 +25,8 @@ from cxr.base.columns import Column, schema
 from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_lines, read_table, write_table
 from cxr.base.vocabulary import FINDINGS, LUNGS
-from cxr.geometry.boxes import CORNERS, bounds, paired_iou
-from cxr.geometry.rle import decode
+from cxr.geometry.boxes import CORNERS, bounding_box, paired_iou
+from cxr.geometry.rle import decode_rle
 from cxr.metrics.proportions import wilson
 from cxr.workflow.settings import Settings
 
@@ -77,7 +77,7 @@ def films(cohort: Path) -> Iterator[Film]:
     truth = json.loads((cohort / "truth.json").read_text(encoding="utf-8"))
     masks: dict[int, np.ndarray] = {}
     for one in truth["annotations"]:
-        drawn = decode(one["segmentation"]).astype(bool)
+        drawn = decode_rle(one["segmentation"]).astype(bool)
         masks[one["image_id"]] = masks[one["image_id"]] | drawn if one["image_id"] in masks else drawn
     for image in truth["images"]:
         name = Path(image["file_name"]).stem
@@ -159,7 +159,7 @@ class Run:
 def hit(boxes: np.ndarray, mask: np.ndarray) -> bool:
     """Tell whether a box (N, 4) overlaps the tight box of a part of the mask, or of all of it, by :data:`IOU`."""
     count, parts = cv2.connectedComponents(mask.astype(np.uint8))
-    wanted = [np.array(bounds(part), np.float64) for part in (mask, *(parts == at for at in range(1, count)))]
+    wanted = [np.array(bounding_box(part), np.float64) for part in (mask, *(parts == at for at in range(1, count)))]
     return any(bool((paired_iou(boxes, np.tile(one, (len(boxes), 1))) >= IOU).any()) for one in wanted if len(boxes))
 
 

@@ -23,7 +23,7 @@ from cxr.base.paths import RESOURCES
 from cxr.base.seeds import stable_hash
 from cxr.base.vocabulary import FINDINGS, HEART, LUNGS
 from cxr.geometry.affine import fit_affine, to_frame
-from cxr.geometry.boxes import bounds, box_iou
+from cxr.geometry.boxes import bounding_box, box_iou
 from cxr.metrics import appearance, edits
 from cxr.nets.map_net import MapNet
 from cxr.semisyn.editing.edit_images import soft_mask
@@ -119,7 +119,8 @@ def main() -> None:
     for finding in given.findings:
         jobs = [
             place_boxes.Job(row[0], row[3], row[2], row[5],
-                            (*(np.array(bounds(organs[row[3]][part]), float) for part in (*LUNGS, HEART)), picture))
+                            (*(np.array(bounding_box(organs[row[3]][part]), float) for part in (*LUNGS, HEART)),
+                             picture))
             for row in planned if row[1] == finding
         ]  # fmt: skip
         numbers, strips, refused, edited = [], [], {}, 0

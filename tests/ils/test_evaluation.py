@@ -15,7 +15,7 @@ from cxr.base.errors import StoreError, UserError
 from cxr.base.hdf5 import pack
 from cxr.base.tables import read_table, write_lines
 from cxr.base.vocabulary import LESIONS
-from cxr.geometry.rle import decode, encode
+from cxr.geometry.rle import decode_rle, encode_rle
 from cxr.ils.evaluation import charts, paper
 from cxr.ils.evaluation.evaluate import ComparisonOptions, RunOptions, run_comparison, run_scores
 from cxr.ils.evaluation.summary import read_scores
@@ -91,13 +91,13 @@ def test_means_are_the_originals_to_the_digit(metric):
     ],
 )
 def test_run_lengths_by_hand(rle, rows):
-    assert ["".join(map(str, row)) for row in decode(rle).astype(int)] == rows
+    assert ["".join(map(str, row)) for row in decode_rle(rle).astype(int)] == rows
 
 
 @given(hnp.arrays(bool, st.tuples(st.integers(1, 40), st.integers(1, 40))))
 def test_run_lengths_go_there_and_back(mask):
-    code = encode(mask)
-    assert (decode(code) == mask).all()
+    code = encode_rle(mask)
+    assert (decode_rle(code) == mask).all()
     flat = mask.T.ravel().tolist()
     runs, last = [], False
     for value in flat:  # an oracle of another kind
@@ -106,8 +106,8 @@ def test_run_lengths_go_there_and_back(mask):
             runs.append(0)
             last = value
         runs[-1] += 1
-    assert (decode({"size": list(mask.shape), "counts": runs}) == mask).all()
-    assert encode(decode({"size": list(mask.shape), "counts": runs})) == code
+    assert (decode_rle({"size": list(mask.shape), "counts": runs}) == mask).all()
+    assert encode_rle(decode_rle({"size": list(mask.shape), "counts": runs})) == code
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_run_lengths_go_there_and_back(mask):
 )
 def test_damaged_run_lengths_are_refused(rle):
     with pytest.raises(ValueError, match=r"\w"):
-        decode(rle)
+        decode_rle(rle)
 
 
 # A whole run
@@ -191,7 +191,7 @@ def test_every_form_of_a_mask_scores_the_same(tmp_path):
     entries = own([0, 1, 2, 5]) + own([3, 4], mask=None)
     stored = score(tmp_path, entries, masks)["pairs"]
     small = score(tmp_path, entries, {name: mask[::2, ::2] for name, mask in masks.items()})["pairs"]
-    coded = [{"pair_id": name, "answer": None, "rle": encode(mask)} for name, mask in masks.items()]
+    coded = [{"pair_id": name, "answer": None, "rle": encode_rle(mask)} for name, mask in masks.items()]
     (tmp_path / "png").mkdir()
     pictures = []
     for name, mask in masks.items():
@@ -212,7 +212,7 @@ def test_what_cannot_be_used_is_a_row_with_its_reason(tmp_path):
     entries = [
         {"pair_id": "p0", "mask_path": "broken.png"},
         {"pair_id": "p1", "rle": {"size": [4, 4], "counts": [3]}},
-        {"pair_id": "p2", "rle": encode(np.ones((4, 6), bool))},
+        {"pair_id": "p2", "rle": encode_rle(np.ones((4, 6), bool))},
         {"pair_id": "p3", "mask": "elsewhere"},
         {"pair_id": "p4", "mask": None},
         {"pair_id": "p4", "mask": None},

@@ -13,7 +13,7 @@ import pytest
 
 from cxr.base.paths import RESOURCES
 from cxr.dicom.decode import decode
-from cxr.geometry.affine import from_upright
+from cxr.geometry.affine import affine_to_stored
 from cxr.geometry.turns import Turn
 from cxr.imaging.frames.window import to_grey
 from cxr.imaging.organs import segment_organs, upright
@@ -70,7 +70,7 @@ def test_a_film_that_its_header_turned_wrongly_stops_once_and_says_so(shared, tm
     with h5py.File(frames, "r+") as file:
         row = list(file["image_id"].asstr()).index("wrong")
         affine, shape = file["to_original"][row], tuple(map(int, file["original_shape"][row]))
-        file["to_original"][row] = from_upright(affine, Turn(mirrored_x=True), shape)
+        file["to_original"][row] = affine_to_stored(affine, Turn(mirrored_x=True), shape)
     verdicts = verdicts_of(tmp_path, frames)
     assert verdicts["right"] == ("", "")
     reason, detail = verdicts["wrong"]

@@ -12,18 +12,18 @@ from cxr.base.tables import read_table
 from cxr.dicom.decode import decode
 from cxr.geometry.affine import (
     FITS,
+    affine_to_stored,
+    affine_to_upright,
     boxes_to_frame,
     boxes_to_original,
     boxes_to_upright,
     fit_affine,
-    from_upright,
-    scales,
+    frame_scales,
     to_frame,
     to_original,
-    to_upright,
-    turn_of,
+    turn_from_affine,
 )
-from cxr.geometry.turns import EXIF_TURNS, UPRIGHT, Turn, turn_of_patient
+from cxr.geometry.turns import EXIF_TURNS, UPRIGHT, Turn, turn_from_patient_axes
 from cxr.ils.masks.evidence import cardiothoracic_ratio
 from cxr.imaging.cohort.header import read_header
 from cxr.imaging.frames.decoding import read_image
@@ -62,7 +62,7 @@ def test_a_dicom_is_turned_as_its_header_says(tmp_path, directions):
     frame, affine = decoded.frame(SIZE, "pad")
     fitted = fit_affine(UPRIGHT_IMAGE.shape, SIZE, "pad")
     assert np.array_equal(frame, to_frame(UPRIGHT_IMAGE, fitted, SIZE))
-    assert (turn_of(affine) == UPRIGHT) is (directions == ("L", "F"))
+    assert (turn_from_affine(affine) == UPRIGHT) is (directions == ("L", "F"))
     rows, columns = directions
     note = f"turned upright by its PatientOrientation '{rows} {columns}'"
     assert decoded.notes == (() if directions == ("L", "F") else (note,))
@@ -115,13 +115,13 @@ def test_boxes_and_masks_drawn_on_the_stored_image_fit_its_frame(tmp_path, direc
 def test_an_affine_of_any_turn(turn, fit):
     shape = (180, 240)
     fitted = fit_affine(shape, SIZE, fit)
-    affine = from_upright(fitted, turn, shape)
+    affine = affine_to_stored(fitted, turn, shape)
     stored = turn.undo(UPRIGHT_IMAGE)
-    assert turn_of(affine) == turn
-    back, upright = to_upright(affine, stored.shape)
+    assert turn_from_affine(affine) == turn
+    back, upright = affine_to_upright(affine, stored.shape)
     assert upright == shape
     assert np.allclose(back, fitted)
-    assert np.allclose(scales(affine), scales(fitted))
+    assert np.allclose(frame_scales(affine), frame_scales(fitted))
     assert np.array_equal(turn.apply(stored), UPRIGHT_IMAGE)
     assert np.abs(to_frame(stored, affine, SIZE).astype(int) - to_frame(UPRIGHT_IMAGE, fitted, SIZE)).max() <= 1
     frame = stored_values(picture(SIZE, SIZE), 8, False)
@@ -141,13 +141,13 @@ def test_the_cardiothoracic_ratio_does_not_depend_on_how_an_image_is_stored(turn
     heart[200:400, 180:330], lungs[100:450, 60:460] = True, True
     fitted = fit_affine((180, 240), SIZE, "stretch")
     packed = (np.packbits(mask, axis=-1) for mask in (heart, lungs))
-    assert cardiothoracic_ratio(*packed, from_upright(fitted, turn, (180, 240))) == pytest.approx(150 / 400)
+    assert cardiothoracic_ratio(*packed, affine_to_stored(fitted, turn, (180, 240))) == pytest.approx(150 / 400)
 
 
 def test_turns_of_a_patient():
-    assert {turn_of_patient(*directions) for directions in PATIENT} == set(TURNS)
+    assert {turn_from_patient_axes(*directions) for directions in PATIENT} == set(TURNS)
     for directions in (("L", "R"), ("A", "F"), ("", ""), ("L", ""), ("F", "H"), ("", "F")):
-        assert turn_of_patient(*directions) is None
+        assert turn_from_patient_axes(*directions) is None
 
 
 # ----------------------------------------------------------------------------------------------- EXIF

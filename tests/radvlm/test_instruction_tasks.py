@@ -11,7 +11,7 @@ from hypothesis.extra.numpy import arrays
 
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import write_lines, write_table
-from cxr.geometry.components import boxes_around
+from cxr.geometry.masks import component_boxes
 from cxr.radvlm.instructions import blocks as blocking
 from cxr.radvlm.instructions import tasks
 from cxr.radvlm.instructions.absent import POOL, chosen
@@ -506,4 +506,4 @@ def test_conversations_keep_their_turns_in_every_pass():
 def test_boxes_around_the_parts_of_a_mask_are_those_of_the_whole_frame(mask, smallest):
     framed = np.zeros((24, 24), bool)
     framed[7 : 7 + mask.shape[0], 10 : 10 + mask.shape[1]] = mask
-    np.testing.assert_array_equal(around_parts(framed, smallest), boxes_around(framed, smallest))
+    np.testing.assert_array_equal(around_parts(framed, smallest), component_boxes(framed, smallest))

@@ -11,7 +11,7 @@ import pytest
 from conftest import snakemake, write_settings
 from cxr.base.tables import read_lines
 from cxr.geometry.boxes import box_iou
-from cxr.geometry.components import boxes_around
+from cxr.geometry.masks import component_boxes
 
 SLOT = "<box:pulmonary edema>"
 SETTINGS = {
@@ -60,7 +60,7 @@ def checked(folder: Path, asked: list[str], true: np.ndarray) -> dict[str, float
     read = highdicom.seg.segread(folder / about["segmentation"])
     np.testing.assert_array_equal(read.pixel_array.reshape(drawn.shape) > 0, drawn)
     assert (folder / "conversation.html").stat().st_size > 20_000
-    parts = boxes_around(drawn, 50) / np.tile(drawn.shape[::-1], 2)
+    parts = component_boxes(drawn, 50) / np.tile(drawn.shape[::-1], 2)
     said = np.array(place["boxes"])
     pairs = {"box said, mask": (said, parts), "box said, facts": (said, true), "facts, mask": (true, parts)}
     return {name: float(box_iou(*both).max(axis=1).mean()) for name, both in pairs.items()}

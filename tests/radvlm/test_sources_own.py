@@ -13,7 +13,7 @@ from cxr.base.hdf5 import Shard, ShardWriter
 from cxr.base.paths import RESOURCES
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_lines, read_table
-from cxr.geometry.affine import from_upright
+from cxr.geometry.affine import affine_to_stored
 from cxr.geometry.boxes import CORNERS
 from cxr.geometry.turns import EXIF_TURNS
 from cxr.language.reports import sentences
@@ -148,7 +148,7 @@ def test_facts_do_not_depend_on_how_an_image_is_stored(workflow_run, own, tmp_pa
         with Shard(path) as shard, ShardWriter(tmp_path / path.name, pictures=("image",)) as writer:
             for number, name in enumerate(shard.ids):
                 turn, upright = turns[number % len(turns)], tuple(map(int, shard.get("original_shape", name)))
-                affine = from_upright(shard.get("to_original", name), turn, upright)
+                affine = affine_to_stored(shard.get("to_original", name), turn, upright)
                 stored = np.array(turn.shape(upright), np.int32)
                 writer.append(name, image=shard.get("image", name), to_original=affine, original_shape=stored)
         path.unlink()

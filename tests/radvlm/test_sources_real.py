@@ -12,8 +12,8 @@ import pytest
 
 from cxr.annotations import padchest
 from cxr.geometry.affine import fit_affine, to_frame
-from cxr.geometry.boxes import CORNERS, bounds, box_iou
-from cxr.geometry.fusion import fuse, fuse_groups, in_order
+from cxr.geometry.boxes import CORNERS, bounding_box, box_iou
+from cxr.geometry.fusion import fuse_boxes, fuse_groups, fusion_order
 from cxr.imaging.organs.engine import load_engine
 from cxr.metrics.written_boxes import mean_written_precision, written_precision
 from cxr.radvlm.sources.own import region_boxes
@@ -156,7 +156,7 @@ def test_the_reader_fuses_the_real_table_as_it_stands(tmp_path, vindr):
     for _, rows in part.drop_nulls("x_min").group_by("image_id", "class_name"):
         boxes = rows.sort("rad_id", *(pl.col(name).cast(pl.Float64) for name in ("x_min", "y_min", "x_max", "y_max")))
         corners = boxes.select("x_min", "y_min", "x_max", "y_max").cast(pl.Float64).to_numpy()
-        expected += len(fuse(corners, np.ones(len(corners)), 0.1).boxes)
+        expected += len(fuse_boxes(corners, np.ones(len(corners)), 0.1).boxes)
     assert fused.height == expected
     inside = fused.select(*CORNERS).to_numpy()
     assert (inside >= 0).all()
@@ -219,7 +219,7 @@ def test_regions_on_radiologists_masks(shared, capsys):
         boxes = lung_boxes(engine, framed(cv2.imread(str(images[stem]), cv2.IMREAD_GRAYSCALE)))
         for name, file in files.items():
             mask = cv2.imread(str(folder / f"masks/{stem}__{file}.png"), cv2.IMREAD_GRAYSCALE)
-            truth = np.array([bounds(framed(mask, nearest=True) > 127)], np.float64)
+            truth = np.array([bounding_box(framed(mask, nearest=True) > 127)], np.float64)
             ious[name].append(box_iou(np.array([boxes[name]]), truth)[0, 0])
             if "lung" in name:
                 precision.append(written_precision(np.array([boxes[name]]), truth))
@@ -243,7 +243,7 @@ def test_lungs_on_x_rays_that_the_net_never_saw(shared, capsys):
         both = np.array([boxes["right lung"], boxes["left lung"]])
         found_ = np.concatenate([both[:, :2].min(axis=0), both[:, 2:].max(axis=0)])
         mask = framed(cv2.imread(str(folder / lungs), cv2.IMREAD_GRAYSCALE), nearest=True) > 127
-        ious.append(box_iou(found_[None], np.array([bounds(mask)], np.float64))[0, 0])
+        ious.append(box_iou(found_[None], np.array([bounding_box(mask)], np.float64))[0, 0])
     assert len(ious) == 30
     with capsys.disabled():
         print(f"\nboth lungs on 30 other X-rays: mean {np.mean(ious):.3f}, least {np.min(ious):.3f}")
@@ -261,7 +261,7 @@ def test_fusion_of_groups_is_fusion_of_each():
         boxes = np.concatenate([low, low + random.integers(0, 6, (count, 2))], axis=1).astype(np.float64)
         group = random.integers(0, 6, count)
         together = fuse_groups(boxes, group, 0.3)
-        alone = [fuse(boxes[group == one], np.ones((group == one).sum()), 0.3) for one in np.unique(group)]
+        alone = [fuse_boxes(boxes[group == one], np.ones((group == one).sum()), 0.3) for one in np.unique(group)]
         np.testing.assert_allclose(together.boxes, np.concatenate([part.boxes for part in alone] or [np.zeros((0, 4))]))
         for one, part in zip(np.unique(group), alone, strict=True):
             own = together.member_of[group == one]
@@ -274,10 +274,10 @@ def test_fusion_s_properties():
     boxes = random.uniform(0, 60, (200, 4))
     boxes[:, 2:] = boxes[:, :2] + random.uniform(5, 40, (200, 2))
     group, reader = random.integers(0, 25, 200), random.integers(0, 3, 200).astype(str)
-    order = in_order(boxes, group, reader)
+    order = fusion_order(boxes, group, reader)
     found_ = fuse_groups(boxes[order], group[order], 0.1)
     turned = random.permutation(200)
-    again = in_order(boxes[turned], group[turned], reader[turned])
+    again = fusion_order(boxes[turned], group[turned], reader[turned])
     np.testing.assert_array_equal(fuse_groups(boxes[turned][again], group[turned][again], 0.1).boxes, found_.boxes)
     scale = np.array([3.0, 0.5, 3.0, 0.5])
     np.testing.assert_allclose(fuse_groups(boxes[order] * scale, group[order], 0.1).boxes, found_.boxes * scale)

@@ -17,7 +17,7 @@ from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_lines, read_table
 from cxr.geometry.affine import fit_affine
 from cxr.geometry.boxes import box_iou
-from cxr.geometry.rle import encode
+from cxr.geometry.rle import encode_rle
 from cxr.ils.dataset.mimic_ils import write_layout
 from cxr.reporting.agreement.charts import draw_bars, draw_curves
 from cxr.reporting.agreement.compare import (
@@ -121,12 +121,12 @@ def test_a_region_comes_into_the_frame_where_its_pixels_are():
     assert np.array_equal(region.mask, square(8, 16, 32, 32, 64))
     mask = np.zeros((100, 200), bool)
     mask[:50, 25:100] = True
-    drawn, _ = in_frame(Annotation("i", "x", drawn=encode(mask)), "edema", affine, (100, 200), 64)
+    drawn, _ = in_frame(Annotation("i", "x", drawn=encode_rle(mask)), "edema", affine, (100, 200), 64)
     assert np.array_equal(drawn.mask, region.mask)
     assert drawn.box.tolist() == [[8, 16, 32, 32]]
     half, _ = in_frame(Annotation("i", "x", (12.5, 0, 50, 25), size=(50, 100)), "edema", affine, (100, 200), 64)
     assert np.array_equal(half.mask, region.mask)
-    small, _ = in_frame(Annotation("i", "x", drawn=encode(mask[::2, ::2])), "edema", affine, (100, 200), 64)
+    small, _ = in_frame(Annotation("i", "x", drawn=encode_rle(mask[::2, ::2])), "edema", affine, (100, 200), 64)
     assert (small.mask ^ region.mask).sum() <= 24  # its edges lie between the pixels of the frame
     for wrong, reason in [
         (Annotation("i", "x", box, size=(200, 100)), "other_shape"),
@@ -219,7 +219,7 @@ def painted(workflow_run, tmp_path_factory) -> tuple[Path, Path]:
                     x, y = np.clip(np.floor(back).astype(int), 0, 511)
                     drawn = mask[y, x]
                     if drawn.any():
-                        one = {"id": number, "image_id": number, "category_id": 1, "segmentation": encode(drawn)}
+                        one = {"id": number, "image_id": number, "category_id": 1, "segmentation": encode_rle(drawn)}
                         held["annotations"].append(one)
                         ys, xs = np.nonzero(drawn)
                         sides = xs.min(), ys.min(), np.ptp(xs) + 1, np.ptp(ys) + 1

@@ -14,7 +14,7 @@ from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shard, ShardWriter
 from cxr.base.tables import read_table, write_table
 from cxr.base.vocabulary import FINDINGS, HEART, LUNGS
-from cxr.geometry.boxes import bounds
+from cxr.geometry.boxes import bounding_box
 from cxr.imaging.phantom import chest
 from cxr.semisyn.editing.edit_images import EditingOptions, run_shard
 from cxr.semisyn.editing.engine import load_engine
@@ -54,7 +54,7 @@ def jobs(chests: dict, findings: list[str]) -> tuple[list[dict], list[dict]]:
             job = f"{finding}-{index:06d}"
             cells = (job, finding, index, name, "00", f"Right {finding}.", finding, False, True)
             plan.append(dict(zip(PLAN, cells, strict=True)))
-            right, left, heart = (bounds(normal.masks[organ]) for organ in ORGANS)
+            right, left, heart = (bounding_box(normal.masks[organ]) for organ in ORGANS)
             x1, y1, x2, y2 = right
             box, side, ratios = (x1, y1 + 0.55 * (y2 - y1), x2, y2 + 2.0), "right", (None, None)
             if finding == "cardiomegaly":

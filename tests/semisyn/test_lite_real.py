@@ -15,7 +15,7 @@ from cxr.base.engines import Setup
 from cxr.base.paths import RESOURCES
 from cxr.base.vocabulary import FINDINGS, HEART, LUNGS
 from cxr.geometry.affine import fit_affine, points_to_frame, to_frame
-from cxr.geometry.boxes import bounds, box_iou
+from cxr.geometry.boxes import bounding_box, box_iou
 from cxr.metrics import appearance, edits
 from cxr.nets.map_net import MapNet
 from cxr.semisyn.editing.engine import Job, load_engine
@@ -59,7 +59,7 @@ def editor():
 
 def box_on(organs: dict, finding: str, side: str) -> np.ndarray:
     """Return a box in fractions of the lung's, from its lateral edge."""
-    x1, y1, x2, y2 = bounds(organs[f"{side} lung"])
+    x1, y1, x2, y2 = bounding_box(organs[f"{side} lung"])
     left, top, right, bottom = PLACES[finding]
     left, right = (left, right) if side == "right" else (1 - right, 1 - left)
     return np.array([x1 + left * (x2 - x1), y1 + top * (y2 - y1), x1 + right * (x2 - x1), y1 + bottom * (y2 - y1)])
@@ -173,7 +173,7 @@ def test_the_heart_reaches_the_ratio_asked_for(editor, films):
     for number, (frame, organs) in enumerate(films):
         before = edits.heart_share(organs[HEART], *(organs[name] for name in LUNGS))
         goal = max(0.5, before + 0.03) + 0.01 * (number % 8)
-        x1, y1, x2, y2 = bounds(organs[HEART])
+        x1, y1, x2, y2 = bounding_box(organs[HEART])
         box = np.array([[x1, y1, x2, y2]], float)
         config = SETTINGS["configs"]["lite"]
         done = editor.edit(frame, organs, Job("x", "cardiomegaly", "", box, ("",), goal, None, number, config))
@@ -190,7 +190,7 @@ def test_an_effusion_hides_the_costophrenic_edge(editor, films):
     left = []
     for frame, organs, _, side, done in edited(editor, films, "effusion"):
         lung = organs[f"{side} lung"]
-        x1, y1, x2, y2 = bounds(lung)
+        x1, y1, x2, y2 = bounding_box(lung)
         lowest = lung & ~np.roll(lung, -1, axis=0)
         lowest[: (y1 + 2 * y2) // 3] = False
         middle = (x1 + x2) // 2
@@ -226,7 +226,7 @@ def test_a_pneumothorax_is_darker_beyond_its_line_and_has_ribs_but_no_vessels(ed
 def test_a_larger_heart_leaves_chest_wall_and_spine_where_they_were(editor, films):
     config = SETTINGS["configs"]["lite"]
     for frame, organs in films[:8]:
-        right, left, heart = (bounds(organs[name]) for name in (*LUNGS, HEART))
+        right, left, heart = (bounding_box(organs[name]) for name in (*LUNGS, HEART))
         goal = min(0.75, (heart[2] - heart[0]) / (left[2] - right[0]) + 0.1)
         job = Job("x", "cardiomegaly", "", np.array([heart], float), ("",), goal, None, 0, config)
         moved = np.abs(edits.change(frame, np.rint(editor.edit(frame, organs, job).image)))

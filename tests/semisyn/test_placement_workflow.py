@@ -13,7 +13,7 @@ from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_table
 from cxr.base.vocabulary import FINDINGS
 from cxr.geometry.affine import points_to_original
-from cxr.geometry.boxes import bounds
+from cxr.geometry.boxes import bounding_box
 from cxr.semisyn.findings.catalogue import read_catalogue
 from declared_tables import tables_of
 from nodules import NODULE, written
@@ -31,7 +31,7 @@ def placed(workflow_run, tmp_path_factory):
     for path in sorted((run / "results/organs").glob("0?.h5")):
         with Shard(path) as organs, Shard(run / "results/frames" / path.name) as frames:
             for name in organs.ids:
-                x1, y1, x2, y2 = bounds(organs.masks(name)["right lung"])
+                x1, y1, x2, y2 = bounding_box(organs.masks(name)["right lung"])
                 w, h = x2 - x1, y2 - y1
                 for k in range(3):
                     corners = np.array([[0.1 + 0.05 * k, 0.4], [0.6 + 0.1 * k, 0.7 + 0.05 * k]]) * [w, h] + [x1, y1]

@@ -16,7 +16,7 @@ from cxr.base.hdf5 import Shard, ShardWriter
 from cxr.base.paths import RESOURCES
 from cxr.base.tables import read_table, write_table
 from cxr.geometry.affine import fit_affine, to_frame
-from cxr.geometry.boxes import bounds as box_of
+from cxr.geometry.boxes import bounding_box as box_of
 from cxr.nets.map_net import MapNet
 from cxr.semisyn.findings.boxes import Places, draw_boxes
 from cxr.semisyn.findings.catalogue import read_catalogue

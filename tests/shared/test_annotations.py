@@ -21,7 +21,7 @@ from cxr.annotations.reading import Annotation, Annotations, image_name, lesions
 from cxr.annotations.regions import polygons, table
 from cxr.base.errors import UserError
 from cxr.base.vocabulary import BOX_CLASSES, LESIONS
-from cxr.geometry.rle import encode
+from cxr.geometry.rle import encode_rle
 from cxr.imaging.boxes import table as engine
 from cxr.imaging.boxes.engine import BoxesOptions
 from cxr.workflow.settings.agreement import People
@@ -57,7 +57,7 @@ COCO = {
         {"id": 2, "file_name": "two.png", "height": 4, "width": 6},
     ],
     "annotations": [
-        {"id": 1, "image_id": 1, "category_id": 3, "bbox": [2, 1, 3, 2], "segmentation": encode(SQUARE)},
+        {"id": 1, "image_id": 1, "category_id": 3, "bbox": [2, 1, 3, 2], "segmentation": encode_rle(SQUARE)},
         {"id": 2, "image_id": 1, "category_id": 9, "segmentation": [[2, 1, 5, 1, 5, 3, 2, 3]]},
         {"id": 3, "image_id": 1, "category_id": 3, "segmentation": {"size": [4, 6], "counts": [24]}},
     ],
@@ -282,7 +282,7 @@ def regions_of(kind: str, folder: Path) -> st.SearchStrategy[list[Annotation]]:
         "phrase": WORDS,
         "split": st.sampled_from(["train", "val"]),
         "size": st.just((4, 6)),
-        "drawn": st.just(masks) if kind == "mimic_ils" else st.sampled_from([encode(SQUARE), [[2, 1, 5, 1, 5, 3]]]),
+        "drawn": st.just(masks) if kind == "mimic_ils" else st.sampled_from([encode_rle(SQUARE), [[2, 1, 5, 1, 5, 3]]]),
     }
     label = {"rsna": st.just("Lung Opacity"), "mimic_ils": st.sampled_from(LESIONS)}.get(kind, WORDS)
     one = st.builds(Annotation, NAMES, label, **{name: fields[name] for name in holds})

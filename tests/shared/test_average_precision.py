@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from cxr.geometry.boxes import box_iou
-from cxr.geometry.fusion import fuse
+from cxr.geometry.fusion import fuse_boxes
 from cxr.metrics.average_precision import Matched, average_precision, matched, recall_at, sample_precision
 from cxr.metrics.bootstrap import weights
 from cxr.metrics.matching import Boxes
@@ -132,7 +132,7 @@ def test_ap_of_the_readers_of_vinbigdata_against_their_fusion():
     images = []
     for _, rows in boxed.group_by("image_id", maintain_order=True):
         boxes = rows.select("x_min", "y_min", "x_max", "y_max").to_numpy().astype(np.float64)
-        truth = fuse(boxes, np.ones(len(boxes)), 0.1).boxes
+        truth = fuse_boxes(boxes, np.ones(len(boxes)), 0.1).boxes
         images.append((boxes, np.round(1 / (1 + np.arange(len(boxes))), 3), truth))
     found = average_precision(score(images))[0]
     np.testing.assert_allclose(found, coco(images), atol=1e-9, rtol=0)
@@ -275,13 +275,13 @@ def test_boxes_of_other_images_score_far_below_the_right_ones():
 
 def test_fusion_by_hand():
     boxes = np.array([[0.0, 0, 10, 10], [2, 0, 12, 10], [50, 50, 60, 60], [5, 5, 5, 9]])
-    found = fuse(boxes, np.array([1.0, 0.5, 0.9, 1.0]), 0.5, sources=2)
+    found = fuse_boxes(boxes, np.array([1.0, 0.5, 0.9, 1.0]), 0.5, sources=2)
     np.testing.assert_allclose(found.boxes, [[2 / 3, 0, 32 / 3, 10], [50, 50, 60, 60]])
     np.testing.assert_allclose(found.confidence, [0.75, 0.45])
     assert found.member_of.tolist() == [0, 0, 1, -1]
-    nothing = fuse(np.zeros((0, 4)), np.zeros(0), 0.5)
+    nothing = fuse_boxes(np.zeros((0, 4)), np.zeros(0), 0.5)
     assert nothing.boxes.shape == (0, 4)
-    assert fuse(boxes[:2], np.ones(2), 8 / 12).boxes.shape == (2, 4), "an IoU that only equals the limit joins nothing"
+    assert fuse_boxes(boxes[:2], np.ones(2), 8 / 12).boxes.shape == (2, 4), "an IoU equal to the limit joins nothing"
 
 
 def test_fusion_is_that_of_ensemble_boxes():
@@ -295,7 +295,7 @@ def test_fusion_is_that_of_ensemble_boxes():
         limit, readers = float(random.choice([0.1, 0.3, 0.55])), np.arange(len(boxes)) % 3
         lists = [[part[readers == reader] for reader in range(3)] for part in (boxes, confidence, np.zeros(len(boxes)))]
         wanted, scores, _ = package.weighted_boxes_fusion(*lists, iou_thr=limit)
-        found = fuse(boxes, confidence, limit, sources=3)
+        found = fuse_boxes(boxes, confidence, limit, sources=3)
         np.testing.assert_allclose(found.confidence, scores, atol=1e-6)
         np.testing.assert_allclose(found.boxes, wanted, atol=1e-6)
         sizes.append(len(found.boxes) / len(boxes))
@@ -309,7 +309,7 @@ def test_fusion_of_the_readers_of_vinbigdata():
     fused = 0
     for _, rows in groups:
         boxes = rows.select("x_min", "y_min", "x_max", "y_max").to_numpy().astype(np.float64)
-        found = fuse(boxes, np.ones(len(boxes)), 0.1)
+        found = fuse_boxes(boxes, np.ones(len(boxes)), 0.1)
         fused += len(found.boxes)
         assert (found.member_of >= 0).all()
         counts = np.bincount(found.member_of)

@@ -11,7 +11,7 @@ from cxr.annotations.box_table import corners
 from cxr.annotations.reading import UNLISTED, image_name, read
 from cxr.base.errors import UserError
 from cxr.geometry.affine import fit_affine
-from cxr.geometry.rle import encode
+from cxr.geometry.rle import encode_rle
 from cxr.reporting.agreement.references import in_frame, load_reference
 from cxr.semisyn.references import Reference, load
 
@@ -46,8 +46,8 @@ DRAWN = {
     "one flat polygon": [part for point in CORNERS for part in point],
     "two polygons": [[100, 200, 300, 200, 300, 300, 100, 300], [100, 300, 300, 300, 300, 400, 100, 400]],
     "a polygon and a line": [[part for point in CORNERS for part in point], [5, 5, 9, 9]],
-    "run lengths": encode(SQUARE),
-    "run lengths in a list": [encode(SQUARE)],
+    "run lengths": encode_rle(SQUARE),
+    "run lengths in a list": [encode_rle(SQUARE)],
 }
 
 
@@ -70,7 +70,7 @@ def test_an_outline_of_fewer_than_three_points_leaves_the_box(tmp_path, outline)
 
 BROKEN = [
     [[1, 2, 3, 4, 5, "x"]], [[1, 2, 3, 4, 5, 6, 7]], [[1, 2, 3, 4, 5, None]], [[{"x": 1}, {"x": 2}, {"y": 3}, {}]],
-    {"size": [4, 4], "counts": [3]}, {"counts": "?"}, "polygon", 7, [encode(SQUARE)] * 2,
+    {"size": [4, 4], "counts": [3]}, {"counts": "?"}, "polygon", 7, [encode_rle(SQUARE)] * 2,
 ]  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from cxr.detection.grid import Grid, decode, select
 from cxr.detection.net import PRESENT, Detector, assign, film_loss, loss, overlap
 from cxr.detection.proposals import Found, above, in_frame, thinned
 from cxr.detection.training import Batch, Recipe
-from cxr.geometry.boxes import bounds, box_iou
+from cxr.geometry.boxes import bounding_box, box_iou
 
 GRID = Grid(("bright", "dark"), (0, 1), 64)
 WIDTHS = (8, 8, 8, 8, 8)
@@ -193,7 +193,7 @@ def test_moved_boxes_stay_on_their_lesions():
             (label, *box), seen = boxes[0], seen + 1
             assert label == 1
             bright = picture > (picture.min() + picture.max()) / 2
-            gaps.append(np.abs(np.array(bounds(bright)) / 8 - box).max())
+            gaps.append(np.abs(np.array(bounding_box(bright)) / 8 - box).max())
     assert seen > 50
     assert np.median(gaps) < 0.4
 

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from cxr.geometry.affine import FITS, fit_affine, points_to_frame, points_to_original, to_frame, to_original
 from cxr.geometry.boxes import box_iou, clip_boxes
-from cxr.geometry.components import boxes_around, largest
-from cxr.geometry.resize import resize_mask
-from cxr.geometry.suppression import suppress
+from cxr.geometry.masks import component_boxes, largest_component, resize_mask
+from cxr.geometry.suppression import suppress_overlaps
 
 SIZE = 128
 sides = st.integers(20, 700)
@@ -209,7 +208,7 @@ def test_suppression_is_the_greedy_rule(rows, iou):
         rivals = [pixels(rows[other][0]) for other in stay if rows[other][2] == rows[index][2]]
         if all(len(a & b) / len(a | b) <= iou for b in rivals):
             stay.append(index)
-    kept = suppress(boxes, confidence, classes, iou)
+    kept = suppress_overlaps(boxes, confidence, classes, iou)
     # Equal rows are interchangeable: compare their contents, not their indices.
     assert [rows[i] for i in kept] == [rows[i] for i in stay]
 
@@ -225,20 +224,20 @@ def square(x1: int, y1: int, x2: int, y2: int) -> np.ndarray:
 
 def test_a_mask_is_boxed_part_by_part():
     mask = square(0, 0, 10, 10) | square(20, 30, 40, 60) | square(50, 0, 52, 2)
-    assert boxes_around(mask, 64).tolist() == [[20, 30, 40, 60], [0, 0, 10, 10]]
-    assert boxes_around(mask).tolist() == [[20, 30, 40, 60], [0, 0, 10, 10], [50, 0, 52, 2]]
-    assert boxes_around(square(50, 0, 52, 2), 64).tolist() == [[50, 0, 52, 2]]
-    assert boxes_around(np.zeros((64, 64), bool)).shape == (0, 4)
+    assert component_boxes(mask, 64).tolist() == [[20, 30, 40, 60], [0, 0, 10, 10]]
+    assert component_boxes(mask).tolist() == [[20, 30, 40, 60], [0, 0, 10, 10], [50, 0, 52, 2]]
+    assert component_boxes(square(50, 0, 52, 2), 64).tolist() == [[50, 0, 52, 2]]
+    assert component_boxes(np.zeros((64, 64), bool)).shape == (0, 4)
 
 
 def test_parts_that_touch_by_a_corner_are_one():
-    assert boxes_around(square(0, 0, 4, 4) | square(4, 4, 6, 6)).tolist() == [[0, 0, 6, 6]]
+    assert component_boxes(square(0, 0, 4, 4) | square(4, 4, 6, 6)).tolist() == [[0, 0, 6, 6]]
 
 
 def test_the_largest_part_stays_without_its_holes():
     ring = square(10, 10, 30, 30) & ~square(15, 15, 20, 20)
-    assert np.array_equal(largest(ring | square(40, 40, 50, 50)), square(10, 10, 30, 30))
-    assert not largest(np.zeros((64, 64), bool)).any()
+    assert np.array_equal(largest_component(ring | square(40, 40, 50, 50)), square(10, 10, 30, 30))
+    assert not largest_component(np.zeros((64, 64), bool)).any()
 
 
 def test_resizing_takes_the_nearest_pixel():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from cxr.base.vocabulary import HEART, LUNGS
-from cxr.geometry.boxes import bounds
+from cxr.geometry.boxes import bounding_box
 from cxr.imaging.phantom import chest
 from cxr.metrics import edits
 from cxr.painting import absorb
@@ -34,7 +34,7 @@ def film() -> Film:
 
 def place(film: Film, painter: str, side: str = "right") -> Place:
     """Return a box in percent of the lung's, from its lateral edge."""
-    x1, y1, x2, y2 = bounds(film.lung(side))
+    x1, y1, x2, y2 = bounding_box(film.lung(side))
     left, top, right, bottom = PARTS.get(painter, (0.1, 0.5, 0.9, 0.9))
     left, right = (left, right) if side == "right" else (1 - right, 1 - left)
     wide, tall = x2 - x1, y2 - y1
@@ -154,7 +154,7 @@ def test_prompts_are_heeded(film):
 
 
 def test_a_middle_lobe_begins_at_the_minor_fissure(film):
-    x1, y1, x2, y2 = bounds(film.right)
+    x1, y1, x2, y2 = bounding_box(film.right)
     row = y1 + 0.5 * (y2 - y1)
     box = (x1 + 5.0, row - 15, x2 - 10.0, row + 90)
     found = {}
@@ -184,7 +184,7 @@ def test_air_beyond_the_pleural_line_is_darker_and_without_vessels(film):
 def test_an_effusion_hides_the_diaphragm(film):
     rows = absorb.cv2.Sobel(absorb.cv2.GaussianBlur(film.image, (0, 0), 2.0), absorb.cv2.CV_32F, 0, 1)
     lowest = film.right & ~np.roll(film.right, -1, axis=0)  # the lung's lowest pixels
-    x1, y1, x2, y2 = bounds(film.right)
+    x1, y1, x2, y2 = bounding_box(film.right)
     lowest[: (y1 + 2 * y2) // 3] = False
     lowest[:, : x1 + 6] = lowest[:, (x1 + x2) // 2 :] = False
     left = []

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from cxr.annotations.reading import read as read_annotations
-from cxr.geometry.fusion import in_order
+from cxr.geometry.fusion import fusion_order
 
 
 def in_fusing_order(path: Path) -> dict:
@@ -17,7 +17,7 @@ def in_fusing_order(path: Path) -> dict:
     number = {key: place for place, key in enumerate(keys)}
     group = np.array([number[one.image, one.label] for one in regions])
     reader, boxes = np.array([one.reader for one in regions]), np.array([one.box for one in regions])
-    order = in_order(boxes, group, reader)
+    order = fusion_order(boxes, group, reader)
     name = np.array([keys[place][1] for place in group[order]])
     return {"group": group[order], "reader": reader[order], "boxes": boxes[order], "name": name, "seen": len(seen),
             "images": len({one.image for one in regions})}  # fmt: skip

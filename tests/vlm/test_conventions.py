@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cxr.base.errors import UserError
-from cxr.geometry.unions import TOGETHER, WIDEST, union_iou, union_ious, union_overlap, union_overlaps
+from cxr.geometry.unions import EDGES_PER_CHUNK, MAX_COLUMNS, union_iou, union_ious, union_overlap, union_overlaps
 from cxr.vlm.conventions import CONVENTIONS, PROBED, Seen, convention_of
 from cxr.vlm.reading import read_boxes
 from cxr.vlm.wording import locate
@@ -130,10 +130,10 @@ def test_unions_of_chunks_are_those_of_their_pairs():
         low = [rng.integers(0, 900, (int(count), 2)) for count in rng.integers(0, 90, 120)]
         sets.append([np.concatenate([one, one + rng.integers(0, 200, one.shape)], axis=1) for one in low])
     first, second = sets
-    assert 2 * sum(map(len, [*first, *second])) > 3 * TOGETHER
+    assert 2 * sum(map(len, [*first, *second])) > 3 * EDGES_PER_CHUNK
     found = union_overlaps(first, second).tolist()
     assert found == [list(union_overlap(*pair)) for pair in zip(first, second, strict=True)]
-    far = [np.array([[0, 0, 1, 1], [WIDEST, 0, WIDEST + 5, 3]])]
+    far = [np.array([[0, 0, 1, 1], [MAX_COLUMNS, 0, MAX_COLUMNS + 5, 3]])]
     assert union_overlaps([*first, *far], [*second, *far]).tolist() == [*found, [16, 16]]
     with pytest.raises(ValueError, match="120 and 119 sets"):
         union_overlaps(first, second[1:])

@@ -9,7 +9,7 @@ import polars as pl
 
 from cxr.annotations.reading import Annotation, image_name, lesions, read
 from cxr.base.vocabulary import BOX_CLASSES
-from cxr.geometry.boxes import bounds
+from cxr.geometry.boxes import bounding_box
 
 BOX_CLASS = {
     "cardiomegaly": "Cardiomegaly", "pneumonia": "Infiltration", "atelectasis": "Atelectasis",
@@ -48,7 +48,7 @@ def corners(region: Annotation) -> tuple[float, float, float, float] | None:
         mask = region.mask()
     except ValueError:
         return None
-    return None if mask is None or not mask.any() else tuple(map(float, bounds(mask)))
+    return None if mask is None or not mask.any() else tuple(map(float, bounding_box(mask)))
 
 
 def box_table(

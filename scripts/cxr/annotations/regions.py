@@ -12,7 +12,7 @@ import polars as pl
 from cxr.base.ids import clean_id
 from cxr.base.regular_files import read_regular
 from cxr.geometry.boxes import CORNERS
-from cxr.geometry.rle import decode
+from cxr.geometry.rle import decode_rle
 
 ENDINGS = (".png", ".jpg", ".jpeg", ".dcm", ".dicom", ".tif", ".tiff", ".bmp")
 UNLISTED = "(an image that the file does not list)"
@@ -57,7 +57,7 @@ class Annotation:
         Raises ValueError for a mask that cannot be read.
         """
         if isinstance(self.drawn, dict):
-            return decode(self.drawn)
+            return decode_rle(self.drawn)
         if isinstance(self.drawn, Path):
             try:
                 data = np.frombuffer(read_regular(self.drawn), np.uint8)

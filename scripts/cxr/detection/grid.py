@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cxr.geometry.suppression import preference, suppress
+from cxr.geometry.suppression import confidence_order, suppress_overlaps
 
 CONFIDENCE_DIGITS, PIXEL_DIGITS = 6, 2
 """Decimal digits of a detector's confidences and corners; rounding hides the order of summation."""
@@ -71,10 +71,10 @@ def select(
     boxes = boxes[classes, rows, columns].round(PIXEL_DIGITS)
     confidence = confidence[classes, rows, columns].astype(np.float64).round(CONFIDENCE_DIGITS)
     solid = np.nonzero((boxes[:, 2] > boxes[:, 0]) & (boxes[:, 3] > boxes[:, 1]) & (confidence >= floor))[0]
-    best = solid[preference(boxes[solid], confidence[solid], classes[solid])[: CANDIDATES * most]]
-    selected = best[suppress(boxes[best], confidence[best], classes[best], iou)]
+    best = solid[confidence_order(boxes[solid], confidence[solid], classes[solid])[: CANDIDATES * most]]
+    selected = best[suppress_overlaps(boxes[best], confidence[best], classes[best], iou)]
     if across < 1:
         region = np.where(np.isin(classes[selected], list(apart)), classes[selected], -1)
-        selected = selected[suppress(boxes[selected], confidence[selected], region, across)]
+        selected = selected[suppress_overlaps(boxes[selected], confidence[selected], region, across)]
     selected = selected[:most]
     return boxes[selected], confidence[selected], classes[selected]

@@ -6,7 +6,7 @@ import cv2
 import numpy as np
 import torch
 
-from cxr.geometry.suppression import suppress
+from cxr.geometry.suppression import suppress_overlaps
 
 
 class Found(NamedTuple):
@@ -54,7 +54,7 @@ def above(boxes: torch.Tensor, scores: torch.Tensor, classes: np.ndarray, floor:
 
 def thinned(proposals: Found, iou: float, most: int) -> Found:
     """Apply non-maximum suppression within each class; return the ``most`` confident boxes, best first."""
-    kept_indices = suppress(*proposals, iou, most)
+    kept_indices = suppress_overlaps(*proposals, iou, most)
     return Found(*(part[kept_indices] for part in proposals))
 
 

@@ -18,7 +18,7 @@ from pydicom.uid import DeflatedExplicitVRLittleEndian
 from cxr.base.errors import MACHINE_ERRORS, redacted
 from cxr.base.faults import broken
 from cxr.base.regular_files import open_regular
-from cxr.geometry.turns import UPRIGHT, Turn, turn_of_patient
+from cxr.geometry.turns import UPRIGHT, Turn, turn_from_patient_axes
 
 # A damaged header becomes a row in the ledger, not a log message; pydicom's messages may quote patient text.
 pydicom.config.settings.reading_validation_mode = pydicom.config.IGNORE
@@ -194,7 +194,7 @@ def turn_of_header(dataset: Dataset) -> Turn:
     """
     directions = text_of(dataset, "PatientOrientation").split("\\")
     rows, columns = (direction.strip()[:1] for direction in (*directions, "", "")[:2])
-    return turn_of_patient(rows, columns) or UPRIGHT
+    return turn_from_patient_axes(rows, columns) or UPRIGHT
 
 
 def number_of(dataset: Dataset, name: str) -> float | None:

@@ -1,1 +1,1 @@
-"""Geometry of images: affine maps, boxes, their suppression and fusion, components, resizing, run-length encoding."""
+"""Geometry of images: affine maps, turns, boxes (IoU, suppression, fusion, unions), masks and run-length encoding."""

@@ -1,9 +1,9 @@
 """Affine maps between frame pixels and original pixels.
 
-An affine here is a float64 (2, 3) matrix that takes frame coordinates to original coordinates, both continuous with
-pixel centres at integer + 0.5: ``x_original = a[0, 0] * x + a[0, 1] * y + a[0, 2]``. The frame shows an image upright;
-if the original is stored turned or mirrored, the affine turns it (:mod:`cxr.geometry.turns`). It never shears: one
-number of each of its first two columns is 0.
+An affine is a float64 (2, 3) matrix that maps frame coordinates to original coordinates, both continuous with pixel
+centres at integer + 0.5: ``x_original = a[0, 0] * x + a[0, 1] * y + a[0, 2]``. Frames are upright. If the original is
+stored turned or mirrored, the affine includes that turn (:mod:`cxr.geometry.turns`). It never shears: each of its
+first two columns has a 0.
 """
 
 import cv2
@@ -29,39 +29,40 @@ def fit_affine(shape: tuple[int, int], size: int, fit: str) -> np.ndarray:
     return np.array([[scale, 0.0, (columns - scale * size) / 2], [0.0, scale, (rows - scale * size) / 2]])
 
 
-def turn_of(affine: np.ndarray) -> Turn:
-    """Return how the original of a frame-to-original affine becomes upright."""
+def turn_from_affine(affine: np.ndarray) -> Turn:
+    """Return the turn that makes the original of a frame-to-original affine upright."""
     transposed = bool(abs(affine[0, 1]) > abs(affine[0, 0]))
     x, y = (affine[1, 0], affine[0, 1]) if transposed else (affine[0, 0], affine[1, 1])
     return Turn(transposed, bool(x < 0), bool(y < 0))
 
 
-def to_upright(affine: np.ndarray, shape: tuple[int, int]) -> tuple[np.ndarray, tuple[int, int]]:
-    """Return the affine from the frame to the upright original, and that one's (rows, columns).
+def affine_to_upright(affine: np.ndarray, shape: tuple[int, int]) -> tuple[np.ndarray, tuple[int, int]]:
+    """Return the affine from the frame to the upright original, and the upright (rows, columns).
 
-    ``affine``: from the frame to the original as it is stored, with ``shape`` (rows, columns).
+    ``affine``: from the frame to the stored original, whose ``shape`` is (rows, columns).
     """
-    turn = turn_of(affine)
+    turn = turn_from_affine(affine)
     if turn == UPRIGHT:
         return affine, shape
     upright = turn.shape(shape)
     back = cv2.invertAffineTransform(turn.to_stored(upright))
-    return _chained(back, affine), upright
+    return _compose(back, affine), upright
 
 
-def from_upright(affine: np.ndarray, turn: Turn, shape: tuple[int, int]) -> np.ndarray:
-    """Return the affine from the frame to the original as it is stored.
+def affine_to_stored(affine: np.ndarray, turn: Turn, shape: tuple[int, int]) -> np.ndarray:
+    """Return the affine from the frame to the stored original.
 
-    ``affine``: from the frame to the upright original, with ``shape`` (rows, columns); ``turn``: how it became upright.
+    ``affine``: from the frame to the upright original, whose ``shape`` is (rows, columns); ``turn``: from stored to
+    upright.
     """
-    return affine if turn == UPRIGHT else _chained(turn.to_stored(shape), affine)
+    return affine if turn == UPRIGHT else _compose(turn.to_stored(shape), affine)
 
 
-def _chained(second: np.ndarray, first: np.ndarray) -> np.ndarray:
+def _compose(second: np.ndarray, first: np.ndarray) -> np.ndarray:
     return second[:, :2] @ first + np.pad(second[:, 2:], ((0, 0), (2, 0)))
 
 
-def scales(affine: np.ndarray) -> np.ndarray:
+def frame_scales(affine: np.ndarray) -> np.ndarray:
     """Return the original pixels per frame pixel along the frame's x and y, float64 (2,)."""
     return np.abs(affine[:, :2]).sum(axis=0)
 
@@ -71,12 +72,12 @@ def to_frame(image: np.ndarray, affine: np.ndarray, size: int, *, nearest: bool 
 
     Shrinking averages over the covered pixels (no aliasing); ``nearest`` is for masks and labels.
     """
-    if (turn := turn_of(affine)) != UPRIGHT:
-        affine, _ = to_upright(affine, image.shape[:2])
+    if (turn := turn_from_affine(affine)) != UPRIGHT:
+        affine, _ = affine_to_upright(affine, image.shape[:2])
         image = turn.apply(image)
     scale = np.maximum([affine[0, 0], affine[1, 1]], 1.0)
     if scale.max() > 1 and not nearest:
-        # warpAffine samples points: shrink by area first so that no pixel is skipped; an axis that grows is left alone.
+        # warpAffine samples points, so shrink by area first; an axis that grows keeps its size.
         shape = (max(1, round(image.shape[1] / scale[0])), max(1, round(image.shape[0] / scale[1])))
         factors = np.array([shape[0] / image.shape[1], shape[1] / image.shape[0]])
         image = cv2.resize(image, shape, interpolation=cv2.INTER_AREA)
@@ -86,15 +87,15 @@ def to_frame(image: np.ndarray, affine: np.ndarray, size: int, *, nearest: bool 
 
 def to_original(frame: np.ndarray, affine: np.ndarray, shape: tuple[int, int], *, nearest: bool = True) -> np.ndarray:
     """Resample a frame (mask or map) into original pixels of ``shape`` (rows, columns)."""
-    if (turn := turn_of(affine)) != UPRIGHT:
-        affine, upright = to_upright(affine, shape)
+    if (turn := turn_from_affine(affine)) != UPRIGHT:
+        affine, upright = affine_to_upright(affine, shape)
         return turn.undo(to_original(frame, affine, upright, nearest=nearest))
     inverse = cv2.invertAffineTransform(np.asarray(affine, np.float64))
     return _warp(frame, inverse, shape, cv2.INTER_NEAREST if nearest else cv2.INTER_LINEAR)
 
 
 def _warp(image: np.ndarray, affine: np.ndarray, shape: tuple[int, int], interpolation: int) -> np.ndarray:
-    # OpenCV counts from pixel centres: x_cv = x - 0.5 on both sides.
+    # OpenCV's pixel centres are integers: x_cv = x - 0.5 on both sides
     shifted = affine.copy()
     shifted[:, 2] += affine[:, :2].sum(axis=1) * 0.5 - 0.5
     warped = cv2.warpAffine(
@@ -126,17 +127,17 @@ def points_to_frame(points: np.ndarray, affine: np.ndarray) -> np.ndarray:
 
 
 def boxes_to_original(boxes: np.ndarray, affine: np.ndarray) -> np.ndarray:
-    """Map boxes (N, 4: x1, y1, x2, y2) from frame to original coordinates; a turn does not swap their corners."""
+    """Map boxes (N, 4: x1, y1, x2, y2) from frame to original coordinates; x1 <= x2 and y1 <= y2 stay true."""
     corners = points_to_original(np.reshape(boxes, (-1, 2)), affine).reshape(-1, 2, 2)
     reversed_axes = affine[:, :2].sum(axis=1) < 0
     return np.where(reversed_axes, corners[:, ::-1], corners).reshape(-1, 4)
 
 
 def boxes_to_frame(boxes: np.ndarray, affine: np.ndarray) -> np.ndarray:
-    """Map boxes (N, 4: x1, y1, x2, y2) from original to frame coordinates; a turn does not swap their corners."""
+    """Map boxes (N, 4: x1, y1, x2, y2) from original to frame coordinates; x1 <= x2 and y1 <= y2 stay true."""
     return boxes_to_original(boxes, cv2.invertAffineTransform(np.asarray(affine, np.float64)))
 
 
 def boxes_to_upright(boxes: np.ndarray, turn: Turn, shape: tuple[int, int]) -> np.ndarray:
-    """Map boxes (N, 4) of a stored image with ``shape`` (rows, columns) to pixels of the upright image."""
+    """Map boxes (N, 4) from a stored image of ``shape`` (rows, columns) to the upright image."""
     return boxes_to_frame(boxes, turn.to_stored(turn.shape(shape)))

@@ -1,16 +1,15 @@
-"""Boxes (x1, y1, x2, y2) in pixels, half-open: x2 and y2 are outside."""
+"""Half-open boxes (x1, y1, x2, y2) in pixels: clipping, area, IoU."""
 
 import numpy as np
 
 CORNERS = ("x1", "y1", "x2", "y2")
-"""Names of a box's columns in tables."""
+"""Column names of a box in tables."""
 
 
 def clip_boxes(boxes: np.ndarray, height: int, width: int) -> np.ndarray:
-    """Turn float boxes (N, 4: x1, y1, x2, y2) into half-open pixel boxes int64 (N, 4) clipped to the picture.
+    """Round float boxes (N, 4: x1, y1, x2, y2) to half-open pixel boxes, int64 (N, 4), clipped to the image.
 
-    A pixel belongs to a box if the box covers its centre, so a box that covers no centre has zero area. A box with NaN
-    also has zero area.
+    A pixel belongs to a box that covers its centre. A box that covers no centre, or has a NaN, has zero area.
     """
     boxes = np.asarray(boxes, np.float64).reshape(-1, 4)
     boxes = np.where(np.isnan(boxes).any(axis=1, keepdims=True), 0.0, boxes)
@@ -22,12 +21,12 @@ def clip_boxes(boxes: np.ndarray, height: int, width: int) -> np.ndarray:
 
 
 def box_area(boxes: np.ndarray) -> np.ndarray:
-    """Return the areas (...) of boxes (..., 4: x1, y1, x2, y2); an inverted box has none."""
+    """Return the areas (...) of boxes (..., 4: x1, y1, x2, y2); 0 for an inverted box."""
     return np.clip(boxes[..., 2] - boxes[..., 0], 0, None) * np.clip(boxes[..., 3] - boxes[..., 1], 0, None)
 
 
 def paired_iou(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Return the intersection over union of paired boxes (..., 4), which are broadcast; 0 where the union is empty."""
+    """Return the IoU (...) of paired boxes (..., 4) with broadcasting; 0 where the union is empty."""
     low = np.maximum(first[..., :2], second[..., :2])
     high = np.minimum(first[..., 2:], second[..., 2:])
     shared = np.clip(high - low, 0, None).prod(axis=-1)
@@ -36,11 +35,11 @@ def paired_iou(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 
 def box_iou(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Return the intersection over union (N, M) of boxes (N, 4) and (M, 4); 0 where the union is empty."""
+    """Return the IoU (N, M) of boxes (N, 4) and (M, 4); 0 where the union is empty."""
     return paired_iou(first[:, None], second[None])
 
 
-def bounds(mask: np.ndarray) -> tuple[int, int, int, int]:
-    """Return the half-open box (x1, y1, x2, y2) of a mask's pixels, bool (H, W); zeros of an empty one."""
+def bounding_box(mask: np.ndarray) -> tuple[int, int, int, int]:
+    """Return the half-open bounding box (x1, y1, x2, y2) of a mask, bool (H, W); zeros for an empty mask."""
     rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
     return (int(columns[0]), int(rows[0]), int(columns[-1]) + 1, int(rows[-1]) + 1) if rows.size else (0, 0, 0, 0)

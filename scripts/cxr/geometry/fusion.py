@@ -1,4 +1,4 @@
-"""Weighted boxes fusion: one box for each region that several readers or detectors boxed (Solovyev et al. 2021)."""
+"""Weighted boxes fusion of several readers or detectors (Solovyev et al. 2021)."""
 
 from typing import NamedTuple
 
@@ -7,21 +7,21 @@ import numpy as np
 from cxr.geometry.boxes import box_iou, paired_iou
 
 
-class Fused(NamedTuple):
-    """Fused boxes (M, 4), the most confident first, their confidences (M,), and which one each box joined (N,)."""
+class FusedBoxes(NamedTuple):
+    """Fused boxes (M, 4), most confident first, their confidences (M,), and each input box's fused box (N,) or -1."""
 
     boxes: np.ndarray
     confidence: np.ndarray
     member_of: np.ndarray
 
 
-def fuse(boxes: np.ndarray, confidence: np.ndarray, iou: float, sources: int | None = None) -> Fused:
-    """Fuse the boxes (N, 4) of one class in one image, each of a confidence (N,) above 0.
+def fuse_boxes(boxes: np.ndarray, confidence: np.ndarray, iou: float, sources: int | None = None) -> FusedBoxes:
+    """Fuse the boxes (N, 4) of one class in one image; confidences (N,) are above 0.
 
-    The most confident box comes first, of equal ones the first. It joins the fused box of the highest IoU, if that is
-    above ``iou``, and else begins one. A fused box is the mean of its members, weighted by their confidences; its
-    confidence is the mean of theirs. ``sources``: number of readers; the confidence of a fused box of fewer members is
-    lowered in proportion. A box without area is left out: its ``member_of`` is -1.
+    Boxes are taken by decreasing confidence; ties keep their order. Each joins the fused box of the highest IoU if that
+    exceeds ``iou``, otherwise it starts a new one. A fused box is the confidence-weighted mean of its members; its
+    confidence is their mean. ``sources``: number of readers; with fewer members the confidence is scaled down in
+    proportion. A box without area is excluded: its ``member_of`` is -1.
     """
     order = np.argsort(-confidence, kind="stable")
     order = order[((boxes[:, 2:] > boxes[:, :2]).all(axis=1))[order]]
@@ -43,15 +43,14 @@ def fuse(boxes: np.ndarray, confidence: np.ndarray, iou: float, sources: int | N
     member_of = np.full(len(boxes), -1, np.int64)
     for place, cluster in enumerate(ranking):
         member_of[members[cluster]] = place
-    return Fused(means[: len(members)][ranking], mean[ranking], member_of)
+    return FusedBoxes(means[: len(members)][ranking], mean[ranking], member_of)
 
 
-def fuse_groups(boxes: np.ndarray, group: np.ndarray, iou: float) -> Fused:
-    """Fuse the boxes (N, 4) of many groups at once, each box with the same confidence, those of a group in their order.
+def fuse_groups(boxes: np.ndarray, group: np.ndarray, iou: float) -> FusedBoxes:
+    """Fuse the boxes (N, 4) of many groups at once; all confidences are 1.
 
-    ``group``: int (N,), that of each box. In each group it is :func:`fuse`: a box joins the fused box of the highest
-    IoU, the first of equal ones, if that is above ``iou``. The k-th boxes of all groups are looked at together. Fused
-    boxes stand group by group, in the order in which they began; all confidences are 1.
+    ``group``: int (N,), each box's group. The result equals :func:`fuse_boxes` on each group; the k-th boxes of all
+    groups are processed together. Fused boxes are ordered by group, then by when they started.
     """
     order = np.argsort(group, kind="stable")
     order = order[(boxes[:, 2:] > boxes[:, :2]).all(axis=1)[order]]
@@ -59,7 +58,7 @@ def fuse_groups(boxes: np.ndarray, group: np.ndarray, iou: float) -> Fused:
     starts = np.flatnonzero(np.diff(group[order], prepend=group[order][:1] - 1)) if len(order) else order
     sizes = np.diff(np.append(starts, len(order)))
     sums, weight, means = np.zeros_like(sorted_boxes), np.zeros((len(sorted_boxes), 1)), np.zeros_like(sorted_boxes)
-    begun = np.zeros(len(starts), np.int64)  # fused boxes of each group so far; they lie from its start on
+    begun = np.zeros(len(starts), np.int64)  # number of fused boxes of each group so far, stored from its start on
     joined = np.full(len(sorted_boxes), -1, np.int64)
     for turn in range(int(sizes.max(initial=0))):
         active = np.flatnonzero(sizes > turn)
@@ -83,9 +82,9 @@ def fuse_groups(boxes: np.ndarray, group: np.ndarray, iou: float) -> Fused:
     number[occupied_slots] = np.arange(len(occupied_slots))
     member_of = np.full(len(boxes), -1, np.int64)
     member_of[order] = number[joined]
-    return Fused(means[occupied_slots], np.ones(len(occupied_slots)), member_of)
+    return FusedBoxes(means[occupied_slots], np.ones(len(occupied_slots)), member_of)
 
 
-def in_order(boxes: np.ndarray, group: np.ndarray, reader: np.ndarray) -> np.ndarray:
-    """Return the order by group, reader and corners, in which a fusion does not depend on that of the file."""
+def fusion_order(boxes: np.ndarray, group: np.ndarray, reader: np.ndarray) -> np.ndarray:
+    """Return the order by group, reader and corners, so that a fusion does not depend on the order of the file."""
     return np.lexsort((*np.asarray(boxes).T[::-1], reader, group))

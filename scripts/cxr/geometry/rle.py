@@ -1,22 +1,22 @@
 """COCO's run-length encoding: ``{"size": [height, width], "counts": list or text}``, column by column, zeros first.
 
-The text is COCO's compressed form. From the fourth count on, each count is stored as the difference from the one two
-before it. A number is written in groups of five bits, lowest first, as characters from "0" (48); 32 is added to a
-group if another follows.
+The text is COCO's compressed form: from the fourth count on, each count is stored as its difference from the count two
+before. Numbers are written in groups of five bits, lowest first, as characters from "0" (48); 32 marks a group that
+another follows.
 """
 
 import numpy as np
 
 MAX_SIDE = 16_384
-"""Largest accepted side of a mask, px; a larger one means damaged data."""
+"""Largest accepted side of a mask, px; anything larger is damaged data."""
 
 
-def decode(rle: dict) -> np.ndarray:
-    """Return the mask, bool (height, width). Raises ValueError for anything but a complete run-length code."""
+def decode_rle(rle: dict) -> np.ndarray:
+    """Return the mask, bool (height, width). Raises ValueError for an incomplete or malformed code."""
     try:
         height, width = (int(side) for side in rle["size"])
         counts = rle["counts"]
-        numbers = _uncompress(counts) if isinstance(counts, str) else [_whole(count) for count in counts]
+        numbers = _unpack_counts(counts) if isinstance(counts, str) else [_parse_count(count) for count in counts]
     except (KeyError, TypeError, IndexError, OverflowError) as error:
         raise ValueError(f"not a run-length code ({type(error).__name__})") from None
     if not (0 < height <= MAX_SIDE and 0 < width <= MAX_SIDE):
@@ -27,22 +27,22 @@ def decode(rle: dict) -> np.ndarray:
     return np.repeat(values, numbers).reshape(width, height).T
 
 
-def encode(mask: np.ndarray) -> dict:
+def encode_rle(mask: np.ndarray) -> dict:
     """Return the compressed code of a mask (height, width)."""
     flat = np.asarray(mask, bool).T.ravel()
     edges = np.flatnonzero(np.diff(flat)) + 1
     bounds = [0, *([0] if flat.size and flat[0] else []), *edges.tolist(), flat.size]
     counts = np.diff(bounds).tolist()
-    return {"size": [int(side) for side in mask.shape], "counts": _compress(counts)}
+    return {"size": [int(side) for side in mask.shape], "counts": _pack_counts(counts)}
 
 
-def _whole(value: object) -> int:
+def _parse_count(value: object) -> int:
     if isinstance(value, bool) or int(value) != value:
         raise ValueError(f"a count is {value!r}")
     return int(value)
 
 
-def _uncompress(text: str) -> list[int]:
+def _unpack_counts(text: str) -> list[int]:
     numbers: list[int] = []
     value = shift = 0
     for character in text:
@@ -62,7 +62,7 @@ def _uncompress(text: str) -> list[int]:
     return numbers
 
 
-def _compress(counts: list[int]) -> str:
+def _pack_counts(counts: list[int]) -> str:
     characters: list[str] = []
     for index, count in enumerate(counts):
         value = count - counts[index - 2] if index > 2 else count

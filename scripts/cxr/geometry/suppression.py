@@ -1,26 +1,25 @@
-"""Non-maximum suppression: keeping the most confident of overlapping boxes."""
+"""Non-maximum suppression: keep the most confident of overlapping boxes."""
 
 import numpy as np
 
 from cxr.geometry.boxes import box_iou
 
 
-def preference(boxes: np.ndarray, confidence: np.ndarray, classes: np.ndarray) -> np.ndarray:
-    """Return the order (N,) of decreasing confidence; coordinates, then class index, break ties."""
+def confidence_order(boxes: np.ndarray, confidence: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """Return the indices (N,) by decreasing confidence; coordinates, then class index, break ties."""
     return np.lexsort((classes, boxes[:, 3], boxes[:, 2], boxes[:, 1], boxes[:, 0], -confidence))
 
 
-def suppress(
+def suppress_overlaps(
     boxes: np.ndarray, confidence: np.ndarray, classes: np.ndarray, iou: float, most: int | None = None
 ) -> np.ndarray:
-    """Greedy non-maximum suppression within each class.
+    """Return the indices that greedy non-maximum suppression keeps within each class, at most ``most``.
 
-    Takes boxes (N, 4), confidences (N,) and class indices (N,). Returns the kept indices, at most ``most``, in order of
-    :func:`preference`. A box is dropped if a kept box of its class that comes before it has an IoU above ``iou``.
+    Takes boxes (N, 4), confidences (N,) and class indices (N,). In :func:`confidence_order`, a box is dropped if an
+    earlier kept box of its class overlaps it by more than ``iou``.
     """
-    order = preference(boxes, confidence, classes)
-    # per class, the positions that are still candidates; one row of IoUs at a time, because a net may return a hundred
-    # thousand boxes
+    order = confidence_order(boxes, confidence, classes)
+    # IoUs are computed one row at a time, because a net may return a hundred thousand boxes
     candidates_by_class = {kind: np.nonzero(classes[order] == kind)[0] for kind in np.unique(classes)}
     alive = np.ones(len(order), bool)
     kept_indices = []

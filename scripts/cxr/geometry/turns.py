@@ -1,4 +1,4 @@
-"""The eight rotations and reflections that bring an image as it is stored upright."""
+"""The eight rotations and reflections that turn a stored image upright."""
 
 from dataclasses import dataclass
 
@@ -23,11 +23,11 @@ class Turn:
         return mirrored.swapaxes(0, 1) if self.transposed else mirrored
 
     def shape(self, stored: tuple[int, int]) -> tuple[int, int]:
-        """Return (rows, columns) of one image from those of the other."""
+        """Return the upright (rows, columns) from the stored ones, or the reverse."""
         return stored[::-1] if self.transposed else stored
 
     def to_stored(self, upright: tuple[int, int]) -> np.ndarray:
-        """Return the affine (2, 3) from pixels of an upright image of that shape to pixels of the stored one."""
+        """Return the affine (2, 3) from an upright image of shape (rows, columns) to the stored image."""
         rows, columns = upright
         mirror = np.array([
             [-1.0 if self.mirrored_x else 1.0, 0.0, columns if self.mirrored_x else 0.0],
@@ -51,14 +51,14 @@ EXIF_TURNS = {
     7: Turn(transposed=True, mirrored_x=True, mirrored_y=True),
     8: Turn(transposed=True, mirrored_y=True),
 }
-"""{value of the EXIF tag Orientation: how its image becomes upright} (CIPA DC-008, 4.6.5.1)."""
+"""{value of the EXIF tag Orientation: turn} (CIPA DC-008, 4.6.5.1)."""
 
 
-def turn_of_patient(rows: str, columns: str) -> Turn | None:
-    """Return how a frontal image becomes upright: patient's left on the right, head on top; None if that is not known.
+def turn_from_patient_axes(rows: str, columns: str) -> Turn | None:
+    """Return the turn that puts the patient's left on the right and the head on top; None if it is unknown.
 
-    ``rows``, ``columns``: the direction in the patient in which the rows and the columns run, L, R, H or F
-    (PatientOrientation, PS3.3 C.7.6.1.1.1).
+    ``rows``, ``columns``: the patient direction, L, R, H or F, in which rows and columns run (DICOM PatientOrientation,
+    PS3.3 C.7.6.1.1.1).
     """
     if {rows, columns} & {"L", "R"} and {rows, columns} & {"H", "F"}:
         transposed = rows in ("H", "F")

@@ -11,7 +11,7 @@ from pydicom.dataset import Dataset
 from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.base.exclusions import REASONS
 from cxr.dicom.files import HEAD_BYTES, HeaderError, Rejected, file_kind, read_dicom
-from cxr.geometry.affine import to_original, turn_of
+from cxr.geometry.affine import to_original, turn_from_affine
 from cxr.geometry.turns import UPRIGHT
 from cxr.imaging.cohort.header import check_kind, check_view, read_header
 from cxr.imaging.frames.decoding import read_image
@@ -34,7 +34,7 @@ class Picture:
 
     def upright(self, stored: np.ndarray) -> np.ndarray:
         """Return an array (rows, columns) of the stored image's pixels upright, as the frame shows it."""
-        return turn_of(self.affine).apply(stored)
+        return turn_from_affine(self.affine).apply(stored)
 
 
 def sides_of(header: Dataset | None) -> tuple[str, str]:

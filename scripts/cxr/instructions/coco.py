@@ -10,8 +10,8 @@ from typing import IO
 
 import numpy as np
 
-from cxr.geometry.boxes import bounds
-from cxr.geometry.rle import encode
+from cxr.geometry.boxes import bounding_box
+from cxr.geometry.rle import encode_rle
 
 
 def categories(names: Sequence[str], above: str) -> list[dict]:
@@ -21,9 +21,9 @@ def categories(names: Sequence[str], above: str) -> list[dict]:
 
 def annotation(mask: np.ndarray) -> dict:
     """Return the COCO fields of a mask, bool (rows, columns): segmentation, area, bounding box."""
-    x1, y1, x2, y2 = bounds(mask)
+    x1, y1, x2, y2 = bounding_box(mask)
     box = [x1, y1, x2 - x1, y2 - y1]
-    return {"segmentation": encode(mask), "area": int(mask.sum()), "bbox": box, "iscrowd": 0}
+    return {"segmentation": encode_rle(mask), "area": int(mask.sum()), "bbox": box, "iscrowd": 0}
 
 
 class Writer:

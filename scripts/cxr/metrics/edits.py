@@ -6,7 +6,7 @@ Pictures are (H, W) in grey levels 0..255, boxes (x1, y1, x2, y2) in frame pixel
 import cv2
 import numpy as np
 
-from cxr.geometry.boxes import bounds, clip_boxes
+from cxr.geometry.boxes import bounding_box, clip_boxes
 
 SIDE = 2
 """Width of the strip inside a side of a box in which an edit must not end in a straight edge, px."""
@@ -51,7 +51,7 @@ def visible(difference: np.ndarray, levels: float) -> np.ndarray:
 
 def box_of(mask: np.ndarray) -> np.ndarray | None:
     """Return the tight box of a mask, float64 (4,), or None of an empty one."""
-    return np.array(bounds(mask), np.float64) if mask.any() else None
+    return np.array(bounding_box(mask), np.float64) if mask.any() else None
 
 
 def box_in(box: np.ndarray, region: np.ndarray) -> np.ndarray | None:
@@ -82,8 +82,8 @@ def heart_share(heart: np.ndarray, right_lung: np.ndarray, left_lung: np.ndarray
     """
     if not (heart.any() and right_lung.any() and left_lung.any()):
         return float("nan")
-    x1, _, x2, _ = bounds(heart)
-    return (x2 - x1) / (bounds(left_lung)[2] - bounds(right_lung)[0])
+    x1, _, x2, _ = bounding_box(heart)
+    return (x2 - x1) / (bounding_box(left_lung)[2] - bounding_box(right_lung)[0])
 
 
 def detail_kept(before: np.ndarray, difference: np.ndarray, smooth: np.ndarray, inside: np.ndarray, sigma: float):

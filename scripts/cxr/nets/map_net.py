@@ -6,7 +6,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from cxr.geometry.components import largest
+from cxr.geometry.masks import largest_component
 from cxr.nets import onnx
 
 
@@ -26,7 +26,7 @@ def prepare(image: np.ndarray, size: int, percentiles: tuple[float, float]) -> n
 
 def clean_mask(probability: np.ndarray) -> np.ndarray:
     """Threshold a map (H, W) at one half, keep the largest 8-connected component and fill its holes."""
-    return largest(probability > 0.5)
+    return largest_component(probability > 0.5)
 
 
 class MapNet:

@@ -7,7 +7,7 @@ over.
 import cv2
 import numpy as np
 
-from cxr.geometry.boxes import bounds
+from cxr.geometry.boxes import bounding_box
 from cxr.painting.absorb import brighten, vessels, water
 from cxr.painting.film import Asked, Film, Painted, ease
 from cxr.painting.monotone import monotone
@@ -34,8 +34,8 @@ GAP = 4.0
 
 def goals(film: Film, ratio: float) -> tuple[float, float]:
     """Return the columns to which the heart's borders go: its middle stays, its width is ``ratio`` of the thorax'."""
-    x1, _, x2, _ = bounds(film.heart)
-    outer, end = bounds(film.right)[0], bounds(film.left)[2]
+    x1, _, x2, _ = bounding_box(film.heart)
+    outer, end = bounding_box(film.right)[0], bounding_box(film.left)[2]
     middle, half = (x1 + x2) / 2, ratio * (end - outer) / 2
     return max(middle - half, outer + LEFT * (x1 - outer)), min(middle + half, end - LEFT * (end - x2))
 
@@ -67,12 +67,12 @@ def borders(film: Film) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 def sources(film: Film, ratio: float) -> np.ndarray:
     """Return the column of the source that each pixel shows, float32 (H, W), increasing along each row."""
-    x1, y1, x2, y2 = bounds(film.heart)
+    x1, y1, x2, y2 = bounding_box(film.heart)
     to1, to2 = goals(film, ratio)
     wall, first, last, end = borders(film)
     height, width = film.image.shape
-    middle = (bounds(film.right)[0] + bounds(film.left)[2]) / 2
-    strip = SPINE * (bounds(film.left)[2] - bounds(film.right)[0])
+    middle = (bounding_box(film.right)[0] + bounding_box(film.left)[2]) / 2
+    strip = SPINE * (bounding_box(film.left)[2] - bounding_box(film.right)[0])
     columns = np.arange(width) + 0.5
     source_columns = np.repeat(columns[None], height, axis=0)
     least = 0.25 * (x2 - x1)

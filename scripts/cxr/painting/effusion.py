@@ -7,7 +7,7 @@ angle vanish in it. Grain stays, since fluid does not take it away.
 import cv2
 import numpy as np
 
-from cxr.geometry.boxes import bounds
+from cxr.geometry.boxes import bounding_box
 from cxr.painting.absorb import GRAIN, water
 from cxr.painting.film import Asked, Film, Painted, Place, Window, ease, step
 from cxr.painting.lesions import noise
@@ -42,7 +42,7 @@ def tissue(film: Film, place: Place) -> np.ndarray:
     lung = film.lung(place.side)
     near = cv2.dilate(lung.astype(np.uint8), np.ones((2 * RING + 1, 2 * RING + 1))) > 0
     y, x = np.indices(lung.shape)
-    x1, _, x2, _ = bounds(lung)
+    x1, _, x2, _ = bounding_box(lung)
     wall = RING // 2
     ring = near & ~film.lungs & (x >= x1 - wall) & (x < x2 + wall) & (y >= place.box[1])
     ring &= ~(cv2.dilate(lung.astype(np.uint8), np.ones((9, 9))) > 0)

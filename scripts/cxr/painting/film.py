@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import cv2
 import numpy as np
 
-from cxr.geometry.boxes import bounds, clip_boxes
+from cxr.geometry.boxes import bounding_box, clip_boxes
 
 MEDIAL = 12
 """Width of the band inside a lung's medial border in which a lesion fades out, px of 512: the border lies behind the
@@ -115,8 +115,8 @@ class Window:
         self.image = film.image[at]
         self.heart = film.heart[at]
         self.shape = self.lung.shape
-        self.box = bounds(self.lung & self.inside)
-        self.wanted = bounds(self.inside)
+        self.box = bounding_box(self.lung & self.inside)
+        self.wanted = bounding_box(self.inside)
         self.lateral = -1 if place.side == "right" else 1
         """Direction of the chest wall along x."""
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 
-from cxr.geometry.boxes import bounds, clip_boxes
+from cxr.geometry.boxes import bounding_box, clip_boxes
 from cxr.painting import airspace, atelectasis, cardiomegaly, edema, effusion, pneumothorax
 from cxr.painting.film import RIM, Asked, Film, Painted
 
@@ -39,7 +39,7 @@ def region_of(painter: str, film: Film, request: Asked) -> np.ndarray:
     shape, region = film.image.shape, PAINTERS[painter].region
     mask = np.zeros(shape, bool)
     if region == THORAX:
-        mask[:, bounds(film.right)[0] : bounds(film.left)[2]] = True
+        mask[:, bounding_box(film.right)[0] : bounding_box(film.left)[2]] = True
         return mask
     for place in request.places:
         x1, y1, x2, y2 = clip_boxes(np.array(place.box), *shape)[0]

@@ -13,7 +13,7 @@ from cxr.base.errors import UserError
 from cxr.base.user_tables import read_frame, require
 from cxr.base.vocabulary import FINDINGS
 from cxr.geometry.boxes import CORNERS
-from cxr.geometry.fusion import fuse
+from cxr.geometry.fusion import fuse_boxes
 
 TRAIN, VAL, TEST = ROLES = ("train", "val", "test")
 FUSED = 0.1
@@ -108,7 +108,7 @@ def _some(left_out: Counter) -> str:
 def _fused(regions: list[Annotation]) -> list[tuple[float, ...]]:
     boxes = np.array([corners(region) for region in regions], np.float64)
     if len({region.reader for region in regions}) > 1:
-        boxes = fuse(boxes, np.ones(len(boxes)), FUSED).boxes
+        boxes = fuse_boxes(boxes, np.ones(len(boxes)), FUSED).boxes
     return [tuple(map(float, box)) for box in boxes]
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_lines
-from cxr.geometry.affine import boxes_to_frame, turn_of
+from cxr.geometry.affine import boxes_to_frame, turn_from_affine
 from cxr.geometry.turns import UPRIGHT
 from cxr.geometry.turns import Turn as ImageTurn
 from cxr.instructions.record import Turn
@@ -179,7 +179,7 @@ class PictureStore:
     def _turn(self, sample: Sample) -> ImageTurn:
         """Return how a sample's original becomes upright, as its frame shows it."""
         shard, _ = self._at(sample)
-        return turn_of(shard.get(AFFINE, sample.image_id)) if shard.has(AFFINE) else UPRIGHT
+        return turn_from_affine(shard.get(AFFINE, sample.image_id)) if shard.has(AFFINE) else UPRIGHT
 
     def view(self, sample: Sample) -> str:
         """Return the name of a sample's image among all shards. Raises UserError like :meth:`get`."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from cxr.base.seeds import stable_hash
 from cxr.base.vocabulary import HEART, LUNGS
-from cxr.geometry.boxes import bounds
+from cxr.geometry.boxes import bounding_box
 from cxr.semisyn.editing.engine import EditingEngine
 from cxr.semisyn.editing.engine import Job as Edit
 from cxr.semisyn.editing.outcome import Refused, outcome
@@ -48,7 +48,7 @@ def samples_of(chests: Sequence[Chest]) -> dict[str, np.ndarray]:
     """Return {cx, cy, w, h: (N,)} of the boxes of films, in percent of their lungs' boxes, as a fit takes them."""
     found, far = [], setup.priors_options()["far"]
     for chest in chests:
-        organs = (bounds(mask) for mask in (chest.right, chest.left, chest.heart))
+        organs = (bounding_box(mask) for mask in (chest.right, chest.left, chest.heart))
         held = Boxed(*organs, np.eye(2, 3), chest.film.frame.shape, True, chest.film.subject)
         for box in chest.film.boxes:
             side = lung_of(tuple(box), held)
@@ -104,7 +104,7 @@ def digest_of(films: Sequence[Painted]) -> str:
 
 def _job(name: str, index: int, chest: Chest, prompts: dict[str, float]) -> Job:
     prompt = draw_prompt(prompts, job_draws(setup.SEED, name, index, 0)[0])
-    organs = (np.array(bounds(mask), np.float64) for mask in (chest.right, chest.left, chest.heart))
+    organs = (np.array(bounding_box(mask), np.float64) for mask in (chest.right, chest.left, chest.heart))
     return Job(job_id(name, index), chest.film.name, index, prompt, (*organs, chest.picture))
 
 

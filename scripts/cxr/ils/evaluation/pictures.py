@@ -7,7 +7,7 @@ import numpy as np
 
 from cxr.base.errors import refuse_machine_fault
 from cxr.base.hdf5 import pack
-from cxr.geometry.resize import resize_mask
+from cxr.geometry.masks import resize_mask
 
 
 class Fault(Exception):

@@ -18,7 +18,7 @@ import numpy as np
 from cxr.base.errors import StoreError, UserError
 from cxr.base.hdf5 import Shard, unpack
 from cxr.base.ids import clean_id
-from cxr.geometry.rle import decode
+from cxr.geometry.rle import decode_rle
 from cxr.ils.evaluation.pictures import Fault, fit, read_picture, union
 
 REASONS = {
@@ -198,6 +198,6 @@ class Predictions:
 
 def _coded(value: object) -> np.ndarray:
     try:
-        return decode(value)
+        return decode_rle(value)
     except ValueError as error:
         raise Fault("damaged_mask", str(error)[:200]) from None

@@ -13,7 +13,7 @@ from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shard, pack
 from cxr.base.jobs import progress
 from cxr.base.tables import read_table
-from cxr.geometry.resize import resize_mask
+from cxr.geometry.masks import resize_mask
 from cxr.ils.evaluation import text
 from cxr.ils.evaluation.predictions import FAILURES, NOT_ASKED, Prediction, Predictions
 from cxr.metrics.masks import lisa_iou, overlap_packed

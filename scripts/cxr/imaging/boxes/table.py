@@ -15,7 +15,7 @@ from cxr.base.user_tables import folded, read_frame, require
 from cxr.base.vocabulary import BOX_CLASSES
 from cxr.geometry.affine import boxes_to_frame
 from cxr.geometry.boxes import CORNERS
-from cxr.geometry.suppression import preference
+from cxr.geometry.suppression import confidence_order
 from cxr.imaging.boxes.engine import BoxesOptions, Detections
 
 log = logging.getLogger("cxr.imaging.boxes")
@@ -103,7 +103,7 @@ class TableEngine:
         confidence, names = rows["confidence"].to_numpy(), rows["class_name"].to_list()
         index = np.array([BOX_CLASSES.index(name) for name in names])
         fits = (boxes[:, 2] > boxes[:, 0]) & (boxes[:, 3] > boxes[:, 1]) & (confidence >= self.options.floor)
-        order = [i for i in preference(boxes, confidence, index) if fits[i]][: self.options.max_boxes]
+        order = [i for i in confidence_order(boxes, confidence, index) if fits[i]][: self.options.max_boxes]
         return Detections(boxes[order], confidence[order], [names[i] for i in order])
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from cxr.base.errors import StoreError
 from cxr.dicom.decode import decode
-from cxr.geometry.affine import fit_affine, from_upright, to_frame
+from cxr.geometry.affine import affine_to_stored, fit_affine, to_frame
 from cxr.geometry.turns import Turn
 from cxr.imaging.frames.burned_in import clean_image, note_of
 from cxr.imaging.frames.window import to_grey
@@ -30,7 +30,7 @@ class Decoded:
         """Return the upright frame uint8 (size, size), and the affine (2, 3) from it to :attr:`grey`."""
         upright = self.turn.apply(self.grey)
         affine = fit_affine(upright.shape, size, fit)
-        return to_frame(upright, affine, size), from_upright(affine, self.turn, upright.shape)
+        return to_frame(upright, affine, size), affine_to_stored(affine, self.turn, upright.shape)
 
 
 def read_image(path: str, options: Mapping) -> Decoded:

@@ -3,7 +3,7 @@
 import cv2
 import numpy as np
 
-from cxr.geometry.components import largest
+from cxr.geometry.masks import largest_component
 
 BLUR = 2.0
 """Spread of the blur before black is told from grey, pixels: noise and writing in the black do not part it."""
@@ -35,4 +35,4 @@ def inside(image: np.ndarray, rectangle: tuple[float, float, float, float]) -> n
 
 def mended(masks: np.ndarray, where: np.ndarray) -> np.ndarray:
     """Return masks bool (K, H, W) without what lies outside ``where`` (H, W), one region each."""
-    return np.stack([largest(mask & where) for mask in masks])
+    return np.stack([largest_component(mask & where) for mask in masks])

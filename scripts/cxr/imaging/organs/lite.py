@@ -8,7 +8,7 @@ import numpy as np
 
 from cxr.base.paths import RESOURCES
 from cxr.base.vocabulary import CARDIOMEDIASTINUM, LUNGS
-from cxr.geometry.components import largest
+from cxr.geometry.masks import largest_component
 from cxr.imaging.organs.body import inside, mended
 from cxr.imaging.organs.engine import OrgansOptions
 from cxr.imaging.organs.quality import content_rectangle
@@ -37,9 +37,8 @@ class LiteOrgans:
 def visible(masks: np.ndarray, labels: tuple[str, ...]) -> np.ndarray:
     """Return the masks bool (K, H, W) with the lungs ending at the cardiomediastinum, one region each."""
     middle = masks[labels.index(CARDIOMEDIASTINUM)]
-    return np.stack(
-        [largest(mask & ~middle) if label in LUNGS else mask for label, mask in zip(labels, masks, strict=True)]
-    )
+    labelled_masks = zip(labels, masks, strict=True)
+    return np.stack([largest_component(mask & ~middle) if label in LUNGS else mask for label, mask in labelled_masks])
 
 
 def load(options: OrgansOptions, setup: object = None) -> LiteOrgans:

@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 
 from cxr.base.vocabulary import HEART, LUNGS
-from cxr.geometry.affine import boxes_to_frame, turn_of
+from cxr.geometry.affine import boxes_to_frame, turn_from_affine
 from cxr.geometry.turns import UPRIGHT
 from cxr.imaging.organs import upright
 from cxr.imaging.organs.engine import OrgansOptions
@@ -57,7 +57,7 @@ def posture(
     x1, y1, x2, y2 = (round(edge) for edge in content_rectangle(to_original, original_shape, image.shape[0]))
     version_probabilities = upright.probabilities(image[y1 : max(y2, y1 + 1), x1 : max(x2, x1 + 1)])
     # the frames stage has turned it already, once: the header may be wrong
-    after = "" if turn_of(to_original) == UPRIGHT else ", after it was turned as its PatientOrientation says"
+    after = "" if turn_from_affine(to_original) == UPRIGHT else ", after it was turned as its PatientOrientation says"
     if version_probabilities[1] > options.max_mirrored:
         return "heart_on_right", f"the image looks mirrored, probability {version_probabilities[1]:.3f}{after}"
     if version_probabilities[:2].sum() < options.min_upright:

@@ -9,9 +9,9 @@ import numpy as np
 import polars as pl
 
 from cxr.base.hdf5 import Shard
-from cxr.geometry.affine import boxes_to_original, to_upright
+from cxr.geometry.affine import affine_to_upright, boxes_to_original
 from cxr.geometry.boxes import CORNERS
-from cxr.geometry.components import boxes_around
+from cxr.geometry.masks import component_boxes
 from cxr.radvlm.boxes import in_order, unit_boxes, with_area
 from cxr.radvlm.labels import PRESENT, names
 
@@ -144,20 +144,20 @@ def areas_of(pairs: Sequence[Mapping], frames: Sequence[str], masks: Sequence[st
 
 
 def around_parts(mask: np.ndarray, smallest: int) -> np.ndarray:
-    """Return what :func:`boxes_around` does, for a mask (H, W) whose parts are few and lie close to each other.
+    """Return what :func:`component_boxes` does, for a mask (H, W) whose parts are few and lie close to each other.
 
     Only what holds them is searched, and one part alone need not be measured.
     """
     rows, columns = (np.flatnonzero(mask.any(axis=axis)) for axis in (1, 0))
     if not len(rows):
-        return boxes_around(mask, smallest)
+        return component_boxes(mask, smallest)
     # the search goes by blocks of two, and of equal parts the first is the largest
     first_row, first_column = rows[0] // 2 * 2, columns[0] // 2 * 2
     part = mask[first_row : rows[-1] + 1, first_column : columns[-1] + 1].astype(np.uint8)
     _, (outlines,) = cv2.findContours(part, cv2.RETR_CCOMP, cv2.CHAIN_APPROX_SIMPLE)
     if np.count_nonzero(outlines[:, PARENT] < 0) == 1:
         return np.array([[columns[0], rows[0], columns[-1] + 1, rows[-1] + 1]], np.float64)
-    return boxes_around(part, smallest) + np.array([first_column, first_row, first_column, first_row])
+    return component_boxes(part, smallest) + np.array([first_column, first_row, first_column, first_row])
 
 
 def _placed(frames: Sequence[str], wanted_ids: set[str]) -> dict[str, tuple[np.ndarray, tuple[int, ...]]]:
@@ -173,4 +173,4 @@ def _placed(frames: Sequence[str], wanted_ids: set[str]) -> dict[str, tuple[np.n
 def _upright(shard: Shard, image_id: str) -> tuple[np.ndarray, tuple[int, int]]:
     """Return the affine from a frame to its upright original, whose fractions boxes are, and that one's size."""
     rows, columns = map(int, shard.get("original_shape", image_id))
-    return to_upright(shard.get("to_original", image_id), (rows, columns))
+    return affine_to_upright(shard.get("to_original", image_id), (rows, columns))

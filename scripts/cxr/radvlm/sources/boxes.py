@@ -19,7 +19,7 @@ from cxr.base.jobs import log
 from cxr.base.user_tables import read_frame
 from cxr.dicom.files import Rejected, shown
 from cxr.geometry.affine import boxes_to_upright
-from cxr.geometry.fusion import fuse_groups, in_order
+from cxr.geometry.fusion import fuse_groups, fusion_order
 from cxr.geometry.turns import UPRIGHT, Turn
 from cxr.imaging.cohort.header import Header, read_header
 from cxr.imaging.cohort.split import split_name, subject_splits
@@ -126,7 +126,7 @@ def fused(
     number = {name: place for place, name in enumerate(names)}
     group = np.array([number[image, name] for image, name, _, _ in regions])
     boxes = np.array([box for *_, box in regions], np.float64)
-    order = in_order(boxes, group, np.array([reader for _, _, reader, _ in regions]))
+    order = fusion_order(boxes, group, np.array([reader for _, _, reader, _ in regions]))
     fused_boxes = fuse_groups(boxes[order], group[order], iou)
     group_of_box = np.empty(len(fused_boxes.boxes), np.int64)
     group_of_box[fused_boxes.member_of[fused_boxes.member_of >= 0]] = group[order][fused_boxes.member_of >= 0]

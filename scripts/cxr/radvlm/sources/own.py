@@ -8,9 +8,9 @@ import polars as pl
 
 from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_lines, read_table
-from cxr.geometry.affine import boxes_to_original, to_upright
-from cxr.geometry.boxes import bounds
-from cxr.geometry.components import boxes_around
+from cxr.geometry.affine import affine_to_upright, boxes_to_original
+from cxr.geometry.boxes import bounding_box
+from cxr.geometry.masks import component_boxes
 from cxr.radvlm.labels import ABSENT, PRESENT, UNCERTAIN, names, report_labels
 from cxr.radvlm.sources.facts import BOX, IMAGES, LABELS, PHRASE, REGION, TEXTS, Held, add_boxes, labelled
 
@@ -31,7 +31,7 @@ def region_boxes(organs: Mapping[str, np.ndarray], anatomy: Mapping[str, np.ndar
         )
         if mask not in masks or not masks[mask].any():
             continue
-        x1, y1, x2, y2 = map(float, bounds(masks[mask]))
+        x1, y1, x2, y2 = map(float, bounding_box(masks[mask]))
         (near, far), (high, low) = region_rule.get("across", (0.0, 1.0)), region_rule.get("down", (0.0, 1.0))
         if region.startswith("left "):
             near, far = 1.0 - far, 1.0 - near
@@ -42,7 +42,7 @@ def region_boxes(organs: Mapping[str, np.ndarray], anatomy: Mapping[str, np.ndar
 
 def mask_boxes(masks: Iterable[np.ndarray], smallest: int) -> np.ndarray:
     """Return the boxes (N, 4), in frame pixels, of the parts of the union of masks bool (H, W), the largest first."""
-    return boxes_around(np.logical_or.reduce(list(masks)), smallest)
+    return component_boxes(np.logical_or.reduce(list(masks)), smallest)
 
 
 def read_own(
@@ -84,7 +84,7 @@ def read_own(
         for image_id in sorted(frame.ids):
             row = cohort_row_by_image[image_id]
             stored = tuple(map(int, frame.get("original_shape", image_id)))
-            affine, shape = to_upright(frame.get("to_original", image_id), stored)
+            affine, shape = affine_to_upright(frame.get("to_original", image_id), stored)
             studies.setdefault(row["study_id"], []).append(image_id)
             records.images.append(_image(row, table_row_by_image[image_id], shape))
             line = lines.get(row["study_id"])

@@ -19,7 +19,7 @@ from cxr.base.jobs import progress
 from cxr.base.tables import read_table, write_table
 from cxr.base.vocabulary import LUNGS
 from cxr.geometry.boxes import CORNERS
-from cxr.geometry.components import boxes_around
+from cxr.geometry.masks import component_boxes
 from cxr.metrics.bootstrap import intervals
 from cxr.reporting.agreement import measures
 from cxr.reporting.agreement.measures import Value
@@ -202,7 +202,7 @@ def _regions(
     if painted is not None:
         masks = painted.masks(image_id)
         yield from (
-            Region(name, masks[name], boxes_around(masks[name], SMALLEST))
+            Region(name, masks[name], component_boxes(masks[name], SMALLEST))
             for name in reference.lesions
             if masks[name].any()
         )

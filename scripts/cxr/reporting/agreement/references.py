@@ -13,7 +13,7 @@ from cxr.base.vocabulary import LESIONS as TYPES
 from cxr.base.vocabulary import kinds_under
 from cxr.geometry.affine import boxes_to_frame, to_frame
 from cxr.geometry.boxes import box_iou, clip_boxes
-from cxr.geometry.components import boxes_around
+from cxr.geometry.masks import component_boxes
 
 PAINTED = "painted"
 """The embedded cohort's truth: masks in the frame, one per lesion type."""
@@ -105,7 +105,7 @@ def in_frame(
         return None, "broken_mask"
     if isinstance(annotation.drawn, Path) and annotated_mask is not None and annotated_mask.shape == (size, size):
         return (
-            (Region(lesion, annotated_mask, boxes_around(annotated_mask, SMALLEST)), "")
+            (Region(lesion, annotated_mask, component_boxes(annotated_mask, SMALLEST)), "")
             if annotated_mask.any()
             else (None, "no_area")
         )
@@ -120,7 +120,7 @@ def in_frame(
     if annotated_mask is not None:
         # the affine from the frame to the annotated image
         mask = to_frame(annotated_mask.astype(np.uint8), affine / scale[:, None], size, nearest=True) > 0
-        box = box if len(box) else boxes_around(mask, SMALLEST)
+        box = box if len(box) else component_boxes(mask, SMALLEST)
     else:
         mask = np.zeros((size, size), bool)
         for x1, y1, x2, y2 in clip_boxes(box, size, size):

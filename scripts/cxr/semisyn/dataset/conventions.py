@@ -8,7 +8,7 @@ import yaml
 
 from cxr.base.hdf5 import FRAME_SIZE
 from cxr.base.paths import RESOURCES
-from cxr.geometry.affine import boxes_to_frame, scales
+from cxr.geometry.affine import boxes_to_frame, frame_scales
 
 RESOURCE_FILES = ("semisyn/conventions.yaml",)
 SOURCE = "source"
@@ -40,7 +40,7 @@ def rescaled(box: np.ndarray, finding: str, target: str, affine: np.ndarray, pic
     x1, y1, x2, y2 = (float(edge) for edge in box)
     if not convention:
         return np.array([x1, y1, x2, y2])
-    across, down = scales(affine)
+    across, down = frame_scales(affine)
     height = (x2 - x1) * convention["height_over_width"] * across / down
     if convention["anchor"] == "bottom":
         y1 = y2 - height

@@ -11,7 +11,7 @@ import yaml
 from cxr.base.atomic import whole
 from cxr.base.jobs import progress
 from cxr.base.tables import read_table
-from cxr.geometry.rle import encode
+from cxr.geometry.rle import encode_rle
 from cxr.instructions.coco import Writer, categories
 from cxr.semisyn.dataset.columns import SYNTHETIC
 from cxr.semisyn.dataset.datasheet import about
@@ -175,7 +175,7 @@ def coco_image(writer: Writer, picture: Picture, names: Names, options: ExportOp
         x1, y1, x2, y2 = box
         region = {"bbox": [x1, y1, x2 - x1, y2 - y1], "area": (x2 - x1) * (y2 - y1), "iscrowd": 0}
         if mask.any():
-            region |= {"segmentation": encode(mask), "area": int(mask.sum())}
+            region |= {"segmentation": encode_rle(mask), "area": int(mask.sum())}
         side = {"side": row["side"], "zone": row["zone"], "says": SYNTHETIC}
         writer.annotate(number, options.labels[facts["finding"]], region, label_text=facts["prompt"], semisyn=side)
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from cxr.base.vocabulary import HEART, LUNGS
-from cxr.geometry.boxes import bounds, box_iou
+from cxr.geometry.boxes import bounding_box, box_iou
 from cxr.semisyn.healthy.stop import Stop
 
 ORGANS = ("right", "left", "heart")
@@ -15,7 +15,7 @@ Box = tuple[int, int, int, int]
 
 def organ_boxes(masks: Mapping[str, np.ndarray]) -> dict[str, Box]:
     """Return {right, left, heart: half-open box in frame pixels} of masks, bool (H, W); zeros of an empty mask."""
-    return {organ: bounds(masks[label]) for organ, label in MASKS.items()}
+    return {organ: bounding_box(masks[label]) for organ, label in MASKS.items()}
 
 
 def ratio(boxes: Mapping[str, Box]) -> float | None:

@@ -15,7 +15,7 @@ from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_table, write_table
 from cxr.base.vocabulary import HEART, SIDES
-from cxr.geometry.boxes import bounds
+from cxr.geometry.boxes import bounding_box
 from cxr.semisyn.findings.catalogue import RATIO, Catalogue, Prior, read_catalogue
 from cxr.semisyn.priors.columns import FITS, SAMPLES, SYMMETRY, ZONES
 from cxr.semisyn.priors.fitting import NUMBERS, fit_prior, symmetry
@@ -96,7 +96,7 @@ def read_chests(images: str, frames: Sequence[str], organs: Sequence[str]) -> di
         with Shard(frame_path) as frame, Shard(organ_path) as organ:
             for name in organ.ids:
                 masks = organ.masks(name)
-                boxes = [bounds(masks[label]) for label in (*(f"{side} lung" for side in SIDES), HEART)]
+                boxes = [bounding_box(masks[label]) for label in (*(f"{side} lung" for side in SIDES), HEART)]
                 if all(box[2] > box[0] for box in boxes):
                     fact = facts.get(name, {})
                     posed = fact.get("view") == "PA" and (fact.get("position") or "Erect") == "Erect"

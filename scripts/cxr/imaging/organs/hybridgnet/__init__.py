@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from cxr.base.engines import Setup
-from cxr.geometry.affine import fit_affine, scales, to_frame
+from cxr.geometry.affine import fit_affine, frame_scales, to_frame
 from cxr.geometry.affine import to_original as from_frame
 from cxr.imaging.organs.engine import NoOrgans
 from cxr.imaging.organs.hybridgnet.net import SIZE, HybridGNet
@@ -84,7 +84,7 @@ class HybridGNetOrgans:
 
 def _square_or_not(image: np.ndarray, to_original: np.ndarray) -> tuple[np.ndarray, np.ndarray] | NoOrgans:
     try:
-        return square_of(image, scales(to_original))
+        return square_of(image, frame_scales(to_original))
     except NoOrgans as none:
         return none
 

@@ -1,14 +1,11 @@
-"""The 8-connected components of a mask: the largest one, and a box around each.
-
-Algorithm 1 has its own components (cxr.ils.masks.algorithm): it needs only a few of many, one at a time.
-"""
+"""Masks: their 8-connected components, boxes around these, and resizing."""
 
 import cv2
 import numpy as np
 
 
-def largest(mask: np.ndarray) -> np.ndarray:
-    """Return the largest component of a mask (H, W) with its holes filled, bool (H, W); empty if the mask is."""
+def largest_component(mask: np.ndarray) -> np.ndarray:
+    """Return the largest component of a mask (H, W) with its holes filled, bool (H, W); empty for an empty mask."""
     count, labels, stats, _ = cv2.connectedComponentsWithStats(mask.astype(np.uint8), connectivity=8)
     if count < 2:
         return np.zeros(mask.shape, bool)
@@ -17,10 +14,10 @@ def largest(mask: np.ndarray) -> np.ndarray:
     return cv2.drawContours(component, outlines, -1, 1, cv2.FILLED) > 0
 
 
-def boxes_around(mask: np.ndarray, smallest: int = 1) -> np.ndarray:
-    """Return boxes around the components of a mask (H, W), float (N, 4: x1, y1, x2, y2), largest component first.
+def component_boxes(mask: np.ndarray, smallest: int = 1) -> np.ndarray:
+    """Return the components' boxes of a mask (H, W), float (N, 4: x1, y1, x2, y2), largest component first.
 
-    Components of fewer than ``smallest`` pixels get no box, unless all are that small.
+    Components of fewer than ``smallest`` pixels get no box, but the largest component always does.
     """
     number, _, stats, _ = cv2.connectedComponentsWithStats(mask.astype(np.uint8), connectivity=8)
     areas = stats[1:, cv2.CC_STAT_AREA]
@@ -28,3 +25,10 @@ def boxes_around(mask: np.ndarray, smallest: int = 1) -> np.ndarray:
     components = [part for place, part in enumerate(order) if areas[part] >= smallest or not place]
     boxes = stats[1:][components, :4].astype(np.float64) if number > 1 else np.zeros((0, 4))
     return np.concatenate([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]], axis=1)
+
+
+def resize_mask(mask: np.ndarray, size: int) -> np.ndarray:
+    """Resize a mask (H, W) to bool (size, size) by nearest neighbour: row i is row floor(i * H / size)."""
+    if mask.shape == (size, size):
+        return mask.astype(bool)
+    return cv2.resize(mask.astype(np.uint8), (size, size), interpolation=cv2.INTER_NEAREST).astype(bool)
