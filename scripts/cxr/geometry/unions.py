@@ -42,11 +42,13 @@ def union_overlaps(first: BoxSets, second: BoxSets) -> np.ndarray:
     buffers = _Buffers(int(np.bincount(chunk, edges).max()), int(reach)) if reach <= MAX_COLUMNS else None
     overlaps = []
     for at, (start, end) in enumerate(pairwise(starts)):
-        chunk_sides = [(boxes[cut[at] : cut[at + 1]], pair[cut[at] : cut[at + 1]] - start) for boxes, pair, cut in cuts]
+        first_part, second_part = (
+            (boxes[cut[at] : cut[at + 1]], pair[cut[at] : cut[at + 1]] - start) for boxes, pair, cut in cuts
+        )
         if buffers:
-            overlaps.append(_overlaps_by_bits(*chunk_sides, end - start, buffers))
+            overlaps.append(_overlaps_by_bits(first_part, second_part, end - start, buffers))
         else:
-            overlaps.append(_overlaps_by_cells(*chunk_sides, end - start))
+            overlaps.append(_overlaps_by_cells(first_part, second_part, end - start))
     return np.concatenate(overlaps)
 
 
@@ -96,7 +98,8 @@ def _overlaps_by_bits(first: BoxesByPair, second: BoxesByPair, pairs: int, buffe
     table = _prefix_bits(buffers.words)
     bits = table.take(boxes[:, 2], axis=0)
     bits ^= table.take(boxes[:, 0], axis=0)
-    strips = _fill_strips(*place.reshape(2, -1), bits, buffers)
+    low, high = place.reshape(2, -1)
+    strips = _fill_strips(low, high, bits, buffers)
     # the strip after a side's last edge is empty, and so is the one before its first: the row at the end
     first_strips, second_strips = buffers.bits[2:, : len(order)]
     strips.take(before - 1, axis=0, mode="wrap", out=first_strips)
