@@ -24,10 +24,10 @@ from cxr.language.reports import compare_engines, schema
 from cxr.language.reports.llm import answers, join, mapping, prompts, structuring, terms
 from cxr.language.reports.read_reports import ReportsOptions, run_shard
 from cxr.language.reports.rules import lexicon as rules_lexicon
+from cxr.llm.answer_cache import texts_key
 from cxr.llm.client import connect
 from cxr.llm.guards import INJECTION
-from cxr.llm.keys import key_of
-from cxr.llm.options import Execution, ModelOptions, folder_of
+from cxr.llm.options import Execution, ModelOptions, model_folder
 from cxr.workflow.params import stage_options
 from cxr.workflow.settings import Settings
 from declared_tables import tables_of
@@ -506,7 +506,7 @@ def test_an_address_carries_its_key():
 @pytest.mark.parametrize("key", ["reports.llm.structuring", "paraphrase.llm"])
 def test_a_model_that_cannot_be_is_told_with_the_callers_key(key):
     with pytest.raises(UserError, match=rf"^{key}\.model: '\.\./no id!' is neither a folder nor"):
-        folder_of(replace(MODEL, key=key, model="../no id!"))
+        model_folder(replace(MODEL, key=key, model="../no id!"))
     with (
         language_model.serving() as (url, _),
         pytest.raises(UserError, match=rf"^{key}\.model: the server at .* has no 'other': choose one of"),
@@ -516,7 +516,7 @@ def test_a_model_that_cannot_be_is_told_with_the_callers_key(key):
 
 def test_a_model_folder_is_taken_as_it_is(tmp_path):
     options = replace(MODEL, model=str(tmp_path), revision="abc")
-    assert folder_of(options) == str(tmp_path)
+    assert model_folder(options) == str(tmp_path)
     assert options.name == str(tmp_path)
     assert replace(MODEL, model="a/b", revision="abc").name == "a/b@abc"
 
@@ -531,11 +531,11 @@ def test_a_quarantined_answer_is_a_row_of_the_ledger(tmp_path):
     paths = {name: str(tmp_path / f"{name}.jsonl") for name in ("structured", "mapping", "output")}
     lines = [
         {
-            "text": key_of(["Left effusion."]),
+            "text": texts_key(["Left effusion."]),
             "findings": [finding(entity="effusion", location=["left"])],
             "problem": None,
         },
-        {"text": key_of(["Edema."]), "findings": None, "problem": "not JSON"},
+        {"text": texts_key(["Edema."]), "findings": None, "problem": "not JSON"},
     ]
     write_lines(paths["structured"], lines)
     write_lines(

@@ -17,8 +17,8 @@ from cxr.base.tables import read_lines, read_table
 from cxr.base.vocabulary import CATEGORIES
 from cxr.language.reports import reading
 from cxr.language.reports.llm import answers, mapping, structuring, terms
+from cxr.llm.answer_cache import texts_key
 from cxr.llm.client import connect
-from cxr.llm.keys import key_of
 from cxr.llm.options import Execution, ModelOptions
 
 pytest.importorskip("vllm", reason="vLLM is not installed here: `make vllm` installs and runs it")
@@ -45,7 +45,7 @@ def texts(tmp_path_factory) -> dict[str, list[str]]:
         patch.chdir(directory)  # the reports' paths are relative to it
         how = SimpleNamespace(sections="auto", section_overrides=True, scrub=False, max_characters=20_000)
         found = [reading.read(row, how) for row in rows]
-    return {key_of(each.sentences): each.sentences for each in found if isinstance(each, reading.Section)}
+    return {texts_key(each.sentences): each.sentences for each in found if isinstance(each, reading.Section)}
 
 
 @pytest.fixture(scope="module")

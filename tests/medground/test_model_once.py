@@ -6,8 +6,8 @@ import pytest
 
 from conftest import ROOT, write_settings
 from cxr.llm import client
+from cxr.llm.answer_cache import question_key
 from cxr.llm.asking import Question
-from cxr.llm.kept import question_key
 from cxr.medground.asking import options as asking_options
 from cxr.medground.queries import ask_model, make_queries
 from cxr.medground.verification import ask_judge

@@ -16,9 +16,9 @@ from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_lines, read_table
 from cxr.llm.asking import ask
 from cxr.llm.client import connect
-from cxr.llm.messages import for_vllm
+from cxr.llm.messages import vllm_messages
 from cxr.llm.options import Execution
-from cxr.llm.schemas import problem_of
+from cxr.llm.replies import find_violation
 from cxr.medground.asking.prompts import Prompts
 from cxr.medground.logic.facts import Facts
 from cxr.medground.queries.ask_model import QuestionOptions, asked_of, contradiction
@@ -179,7 +179,7 @@ def test_another_picture_changes_the_first_log_probabilities_and_the_same_does_n
     names = sorted(world.rows)
 
     def first(picture: str) -> dict[int, float]:
-        messages = for_vllm(world.judged("select", line, picture).messages)
+        messages = vllm_messages(world.judged("select", line, picture).messages)
         how = SamplingParams(temperature=0.0, max_tokens=1, logprobs=10)
         (output,) = model.chat([messages], how, use_tqdm=False)
         return {token: one.logprob for token, one in output.outputs[0].logprobs[0].items()}
@@ -208,7 +208,7 @@ def test_the_picture_of_an_image_is_encoded_once_for_all_its_queries(world, load
 
     hooks = model.apply_model(lambda module: module.visual.register_forward_pre_hook(count, with_kwargs=True))
     how = SamplingParams(temperature=0.0, max_tokens=1)
-    asked = [for_vllm(world.judged("select", line).messages) for line in lines]
+    asked = [vllm_messages(world.judged("select", line).messages) for line in lines]
     outputs = [model.chat([one], how, use_tqdm=False)[0] for one in asked]
     for hook in hooks:
         hook.remove()
@@ -226,7 +226,7 @@ def test_every_answer_fits_its_schema(world, loaded):
     swapped += [replace(world.judged("select", line), schema=confirm_schema()) for line in lines]
     said = generate(swapped, 1)
     for text, question in zip(said, swapped, strict=True):
-        assert problem_of(json.loads(text), question.schema) is None
+        assert find_violation(json.loads(text), question.schema) is None
 
 
 def test_a_served_judge_sees_the_same(world, loaded, tmp_path):
@@ -253,7 +253,7 @@ def test_the_whole_path(world):
         asked = world.asked(line["image_id"])
         assert line["problem"] is None or line["answer"] is None
         if line["answer"] is not None:
-            assert problem_of(line["answer"], asked.question.schema) is None
+            assert find_violation(line["answer"], asked.question.schema) is None
             assert contradiction(line["answer"]) is None
     made = list(read_lines(part / "queries/cells/00.jsonl"))
     assert len(made) >= PICTURES

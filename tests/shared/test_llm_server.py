@@ -12,16 +12,15 @@ from test_llm import EXECUTION, MODEL, PROMPT
 import language_model
 from cxr.base.errors import UserError
 from cxr.base.faults import Broken, Tolerance
-from cxr.llm.asking import Answer, NoAnswer, Question, ask
+from cxr.llm.answer_cache import cache_replies, record_replies, replay_replies
+from cxr.llm.asking import Answer, Question, ask
 from cxr.llm.client import connect
-from cxr.llm.kept import heard, keeping, repeating
-from cxr.llm.messages import filled
-from cxr.llm.replies import first_sentence, read_reply
-from cxr.llm.schemas import object_of, text_of
+from cxr.llm.messages import fill_prompt
+from cxr.llm.replies import NoAnswer, first_sentence, object_schema, read_reply, text_schema
 from http_server import Quiet, running
 
 SERVED = replace(MODEL, transport="server", model=language_model.MODEL)
-SCHEMA = object_of(finding=text_of(20))
+SCHEMA = object_schema(finding=text_schema(20))
 GOOD = json.dumps({"finding": "effusion"})
 KEY = "some.stage.llm.execution.server"
 
@@ -73,7 +72,7 @@ def impatient(monkeypatch):
 
 
 def question(text: str = "this", schema: dict | None = SCHEMA) -> Question:
-    return Question(filled(PROMPT, thing=text), schema)
+    return Question(fill_prompt(PROMPT, thing=text), schema)
 
 
 def asked(address: str, questions: int = 1, **changes: object) -> list[Answer]:
@@ -215,11 +214,11 @@ def test_a_status_of_one_question_costs_that_question_and_is_quoted(status, body
     [
         (401, r"refuses the key in OPENAI_API_KEY (401: no good): export the right one", 1),
         (403, r"refuses the key in OPENAI_API_KEY (403: no good): export the right one", 1),
-        (404, r"does not know what it was asked (404: no good): correct the address, which usually ends in /v1", 1),
+        (404, r"does not know the requested path (404: no good): correct the address, which usually ends in /v1", 1),
         (429, r"has too many requests (429: no good): lower some.stage.llm.execution.requests, or wait", 6),
-        (500, r"fails (500: no good): see its log, and run again", 6),
-        (502, r"fails (502: no good): see its log, and run again", 6),
-        (503, r"fails (503: no good): see its log, and run again", 6),
+        (500, r"fails (500: no good): see its log, then rerun", 6),
+        (502, r"fails (502: no good): see its log, then rerun", 6),
+        (503, r"fails (503: no good): see its log, then rerun", 6),
         (302, r"answers with status 302: no good: correct the address", 1),
         (405, r"answers with status 405: no good: correct the address", 1),
     ],
@@ -242,7 +241,7 @@ def test_what_passes_is_waited_for():
     [
         ((401, {"error": {"message": "Incorrect API key provided"}}),
          r"refuses the key in OPENAI_API_KEY \(401: Incorrect API key provided\)"),
-        ((404, "<html><title>Not Found</title></html>"), r"does not know what it was asked \(404: Not Found\)"),
+        ((404, "<html><title>Not Found</title></html>"), r"does not know the requested path \(404: Not Found\)"),
         ((200, "<html><title>Welcome to nginx!</title></html>"), r"lists no models \(Welcome to nginx\): give"),
         ((200, {"data": None}), r"lists no models: give the address of an OpenAI-compatible server"),
         ((200, "[]"), r"lists no models: give"),
@@ -317,13 +316,13 @@ def test_a_reply_without_an_answer_is_asked_again_by_the_next_job_and_repeated_a
         return [NoAnswer("the reply has no choices"), GOOD]
 
     questions = [question("a"), question("b")]
-    kept = keeping(generate, folder=tmp_path / "answers", mark="m")
+    kept = cache_replies(generate, folder=tmp_path / "answers", digest="m")
     lines: list[dict] = []
-    replies = heard(kept, lines)(questions, 0)
+    replies = record_replies(kept, lines)(questions, 0)
     assert kept(questions, 0) == replies == [NoAnswer("the reply has no choices"), GOOD]
     assert calls == [2]
-    again = keeping(lambda questions, attempt: [GOOD] * len(questions), folder=tmp_path / "answers", mark="m")
+    again = cache_replies(lambda questions, attempt: [GOOD] * len(questions), folder=tmp_path / "answers", digest="m")
     assert again(questions, 0) == [GOOD, GOOD]
     path = tmp_path / "told.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert repeating([str(path)], "rule")(questions, 0) == replies
+    assert replay_replies([str(path)], "rule")(questions, 0) == replies

@@ -21,7 +21,7 @@ from cxr.base.scanned import scan_table
 from cxr.base.tables import read_lines, read_table, write_lines, write_table
 from cxr.ils.evaluation.pictures import read_map
 from cxr.imaging.weights import pickles, state_dict
-from cxr.llm.pictures import Picture
+from cxr.llm.images import PromptImage
 from cxr.nets import onnx, onnx_layers, tensors
 from cxr.nets.fitting import checkpoint
 from cxr.nets.loading import load_strict
@@ -76,7 +76,7 @@ def files(folder: Path) -> dict[str, Callable[[], object]]:
         "checkpoint": lambda: checkpoint.read(folder / "checkpoint", lambda *_: None),
         "onnx": lambda: onnx.session(folder / "net.onnx"),
         "onnx layer": lambda: onnx_layers._session(str(folder / "net.onnx"), "x"),
-        "picture": lambda: Picture(folder / "picture.png").image(),
+        "picture": lambda: PromptImage(folder / "picture.png").to_pil(),
         "map": lambda: read_map(folder / "map.npy", 0.5),
     }
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from cxr.llm.asking import Question
-from cxr.llm.messages import parts_of
-from cxr.llm.pictures import Picture
+from cxr.llm.images import PromptImage
+from cxr.llm.messages import content_parts
 
 SIDE = 112
 """Side that the model shrinks pictures to, px: 16 tokens."""
@@ -36,7 +36,7 @@ def train(folder: Path, lessons: Sequence[Lesson], updates: int = 200, seed: int
     from cxr.vlm.models import load_model, make_tiny
 
     texts = [
-        part for one in lessons for part in [*parts_of(one.question.messages), one.answer] if isinstance(part, str)
+        part for one in lessons for part in [*content_parts(one.question.messages), one.answer] if isinstance(part, str)
     ]
     torch.set_num_threads(1)  # so small a net is slower on two
     make_tiny("qwen25vl", folder, texts, SIDE, seed, {})
@@ -63,8 +63,8 @@ def train(folder: Path, lessons: Sequence[Lesson], updates: int = 200, seed: int
 
 
 def _example(loaded, lesson: Lesson) -> dict:
-    pictures = [part for part in parts_of(lesson.question.messages) if isinstance(part, Picture)]
-    seen = loaded.family.pictures([np.array(picture.image()) for picture in pictures])
+    pictures = [part for part in content_parts(lesson.question.messages) if isinstance(part, PromptImage)]
+    seen = loaded.family.pictures([np.array(picture.to_pil()) for picture in pictures])
     shown = [
         message if isinstance(message["content"], str) else message | {"content": list(map(_part, message["content"]))}
         for message in lesson.question.messages
@@ -81,7 +81,7 @@ def _example(loaded, lesson: Lesson) -> dict:
     }  # fmt: skip
 
 
-def _part(part: str | Picture) -> dict:
+def _part(part: str | PromptImage) -> dict:
     return {"type": "text", "text": part} if isinstance(part, str) else {"type": "image"}
 
 

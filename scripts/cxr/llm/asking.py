@@ -1,4 +1,4 @@
-"""Asking a model many questions at once; wrong answers are asked again, and quarantined if they stay wrong."""
+"""Asking a model many questions at once; an invalid answer is asked again and quarantined if it stays invalid."""
 
 import json
 import logging
@@ -8,24 +8,23 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from cxr.base.faults import NO_LIMIT, Broken, Tolerance
-from cxr.llm.messages import Messages, parts_of
-from cxr.llm.pictures import Picture
-from cxr.llm.reasoning import without_reasoning
-from cxr.llm.schemas import problem_of
+from cxr.llm.images import PromptImage
+from cxr.llm.messages import Messages, content_parts
+from cxr.llm.replies import NoAnswer, Reply, find_violation, without_reasoning
 
 log = logging.getLogger("cxr")
 TOO_LONG = "the text is too long for the model"
-"""The problem of a question that is not asked."""
+"""Problem of a question that is not sent."""
 _FENCE = re.compile(r"\s*```(?:json)?\s(.*?)\s*```\s*", re.DOTALL | re.IGNORECASE)
-"""A fence around the whole of an answer."""
+"""A Markdown fence around a whole answer."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """One request: messages, the JSON schema of the answer, and a logical check that the answer must also pass.
+    """One request: messages, the JSON schema of the answer, and a check that the answer must also pass.
 
-    schema: None for an answer in free text, which the check alone judges; seed: of this question's sampling, None for
-    the options'.
+    schema: None for an answer in free text; contradiction: returns what is wrong with an answer, None if nothing is;
+    seed: sampling seed, None for the one in the options.
     """
 
     messages: Messages
@@ -36,7 +35,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Answer:
-    """The result of a question: its value, or for quarantine the problem and the raw text of the last attempt."""
+    """The result of a question: its value, or the problem and the raw text of the last attempt (quarantine)."""
 
     value: object = None
     problem: str | None = None
@@ -45,26 +44,16 @@ class Answer:
 
 
 Name = TypeVar("Name", bound=Hashable)
-
-
-@dataclass(frozen=True)
-class NoAnswer:
-    """A reply without an answer's text; ``reason`` says why and quotes neither the question nor the reply."""
-
-    reason: str
-
-
-Reply = str | NoAnswer
 Generate = Callable[[list[Question], int], list[Reply]]
-"""Takes questions and the number of the attempt (from 0); returns one reply per question, in order."""
+"""Takes questions and the attempt number (from 0); returns one reply per question, in order."""
 
 
 @dataclass(frozen=True)
 class Limits:
     """Limits of the questions to a model.
 
-    key: the settings' section of the model, for messages; context, max_tokens: lengths in tokens; retries: how often a
-    wrong answer is asked again; pictures: most images per question; picture_tokens: most tokens per image.
+    key: settings section of the model, for messages; context, max_tokens: lengths in tokens; retries: how often an
+    invalid answer is asked again; pictures: maximum images per question; picture_tokens: maximum tokens per image.
     """
 
     key: str
@@ -76,28 +65,28 @@ class Limits:
 
 
 def ask(questions: list[Question], generate: Generate, limits: Limits, tolerance: Tolerance = NO_LIMIT) -> list[Answer]:
-    """Return the answer of every question, in order. One question's answer never touches another's.
+    """Return the answer to every question, in order. Questions do not affect each other.
 
-    Raises Broken if there are at least ``tolerance.in_row`` answers and none can be used: no text causes that.
+    Raises Broken if there are at least ``tolerance.in_row`` answers and none is usable: no text causes that.
     """
     room = limits.context - limits.max_tokens
     answers = [
-        Answer(problem=None if _most_tokens(question.messages, limits) <= room else TOO_LONG) for question in questions
+        Answer(problem=None if _max_tokens(question.messages, limits) <= room else TOO_LONG) for question in questions
     ]
     for attempt in range(limits.retries + 1):
-        open_numbers = [number for number, answer in enumerate(answers) if _waits(answer)]
+        open_numbers = [number for number, answer in enumerate(answers) if _is_open(answer)]
         if not open_numbers:
             break
         if attempt:
-            log.info("%d of %d answers break the schema or the logic: asking again", len(open_numbers), len(questions))
+            log.info("%d of %d answers are invalid: asking again", len(open_numbers), len(questions))
         replies = generate([questions[number] for number in open_numbers], attempt)
         for number, reply in zip(open_numbers, replies, strict=True):
-            answers[number] = _read(reply, questions[number], attempt + 1)
+            answers[number] = _check_reply(reply, questions[number], attempt + 1)
     tried = [answer for answer in answers if answer.attempts]
     if tolerance.in_row and len(tried) >= tolerance.in_row and all(answer.value is None for answer in tried):
         raise Broken(
-            f"{limits.key}: none of the model's {len(tried)} answers can be used ({tried[0].problem}): it is not the "
-            "model that was meant, what it runs on is broken, or its server does not know response_format"
+            f"{limits.key}: none of the model's {len(tried)} answers can be used ({tried[0].problem}): check that it "
+            "is the intended model, that its machine works, and that its server supports response_format"
         )
     return answers
 
@@ -105,9 +94,9 @@ def ask(questions: list[Question], generate: Generate, limits: Limits, tolerance
 def ask_each(
     questions: Mapping[Name, Question | Answer], generate: Generate, limits: Limits, tolerance: Tolerance = NO_LIMIT
 ) -> dict[Name, Answer]:
-    """Return the answer of every question under its name, as :func:`ask` does.
+    """Return {name: answer} of named questions, as :func:`ask` does.
 
-    An :class:`Answer` is returned unchanged: its text must not be asked, or there is nothing to ask.
+    An :class:`Answer` among ``questions`` is returned unchanged: its text must not be sent, or nothing is to be asked.
     """
     question_by_name = {name: question for name, question in questions.items() if isinstance(question, Question)}
     answer_by_name = dict(
@@ -116,25 +105,25 @@ def ask_each(
     return {name: answer_by_name.get(name, question) for name, question in questions.items()}
 
 
-def _most_tokens(messages: Messages, limits: Limits) -> int:
-    """Return an upper bound of the tokens of a prompt: no tokenizer makes more tokens than bytes."""
+def _max_tokens(messages: Messages, limits: Limits) -> int:
+    """Return an upper bound of a prompt's tokens: no tokenizer makes more tokens than bytes."""
     margin_a_message = 32  # the chat template's own tokens
-    parts = parts_of(messages)
-    pictures = sum(isinstance(part, Picture) for part in parts)
+    parts = content_parts(messages)
+    pictures = sum(isinstance(part, PromptImage) for part in parts)
     if pictures > limits.pictures or (pictures and not limits.picture_tokens):
         raise ValueError(
-            f"a question with {pictures} pictures, but the options of {limits.key} say at most {limits.pictures}, of "
+            f"a question has {pictures} images, but the options of {limits.key} allow {limits.pictures} of "
             f"{limits.picture_tokens} tokens each"
         )
     texts = sum(len(part.encode("utf-8", "replace")) for part in parts if isinstance(part, str))
     return texts + margin_a_message * len(messages) + pictures * limits.picture_tokens
 
 
-def _waits(answer: Answer) -> bool:
+def _is_open(answer: Answer) -> bool:
     return answer.value is None and (answer.attempts > 0 or answer.problem is None)
 
 
-def _read(reply: Reply, question: Question, attempts: int) -> Answer:
+def _check_reply(reply: Reply, question: Question, attempts: int) -> Answer:
     if isinstance(reply, NoAnswer):
         return Answer(problem=f"no answer: {reply.reason}", attempts=attempts)
     if question.schema is None:
@@ -142,15 +131,15 @@ def _read(reply: Reply, question: Question, attempts: int) -> Answer:
         problem = question.contradiction(text)
         return Answer(None if problem else text, problem, reply if problem else "", attempts)
     try:
-        value = _json_in(reply)
+        value = _parse_json(reply)
     except (ValueError, RecursionError):
         return Answer(problem="not JSON", raw=reply, attempts=attempts)
-    problem = problem_of(value, question.schema) or question.contradiction(value)
+    problem = find_violation(value, question.schema) or question.contradiction(value)
     return Answer(None if problem else value, problem, reply if problem else "", attempts)
 
 
-def _json_in(reply: str) -> object:
-    """Return the JSON value of a reply, without closed reasoning and without one fence around it. Raises ValueError."""
+def _parse_json(reply: str) -> object:
+    """Return the JSON value of a reply, ignoring closed reasoning and one fence around it. Raises ValueError."""
     try:
         return json.loads(reply)
     except ValueError:

@@ -1,13 +1,36 @@
 """Connecting to a language model by its transport: on a server, inside the job, or a stand-in for tests."""
 
 from functools import cache
+from pkgutil import resolve_name
 
 from cxr.base.errors import UserError
-from cxr.llm import offline, server, stand_in
-from cxr.llm.asking import Generate, Question, Reply
+from cxr.llm import offline, server
+from cxr.llm.asking import Generate, Question
 from cxr.llm.options import Execution, ModelOptions
+from cxr.llm.replies import Reply
 
-TRANSPORTS = {"offline": offline.connect, "server": server.connect, "stand_in": stand_in.connect}
+
+def connect_stand_in(options: ModelOptions, execution: Execution) -> Generate:
+    """Return the function that asks a rule-based stand-in for a model. Only tests choose it; no setting does.
+
+    ``model`` names it as ``module:function``; it takes the messages and the answer's schema and returns a text. Raises
+    UserError if there is no such function.
+    """
+    del execution
+    try:
+        answer = resolve_name(options.model)
+    except (ImportError, AttributeError, ValueError):
+        answer = None
+    if not callable(answer):
+        raise UserError(f"{options.key}.model: {options.model!r} names no function: give one as module:function")
+
+    def generate(questions: list[Question], attempt: int) -> list[str]:
+        return [answer(question.messages, question.schema) for question in questions]
+
+    return generate
+
+
+TRANSPORTS = {"offline": offline.connect, "server": server.connect, "stand_in": connect_stand_in}
 
 
 def connect(options: ModelOptions, execution: Execution) -> Generate:
@@ -19,8 +42,8 @@ def connect(options: ModelOptions, execution: Execution) -> Generate:
     return TRANSPORTS[options.transport](options, execution)
 
 
-def lazily(options: ModelOptions, execution: Execution) -> Generate:
-    """Return the function that asks the model. It connects at the first question: an unused model is never loaded."""
+def connect_lazily(options: ModelOptions, execution: Execution) -> Generate:
+    """Return the function that asks the model and connects at the first question: an unused model is never loaded."""
     connected = cache(lambda: connect(options, execution))
 
     def generate(questions: list[Question], attempt: int) -> list[Reply]:

@@ -1,6 +1,6 @@
-"""Guards against prompt injection: a foreign text fills only its slot, cannot end its turn and gives no orders.
+"""Guards against prompt injection: an external text fills only its slot, cannot end its turn and gives no orders.
 
-A stage asks about a text only if :func:`addresses_the_model` is false, and fills its slot with :func:`harmless` text.
+A stage asks about a text only if :func:`addresses_the_model` is false, and passes it through :func:`neutralize`.
 """
 
 import html
@@ -15,7 +15,7 @@ from cxr.base.paths import RESOURCES
 
 RESOURCE_FILES = ("llm/orders.yaml",)
 INJECTION = "the text speaks to the model"
-"""The problem of a text that is not sent because it addresses the model."""
+"""Problem of a text that is not sent because it addresses the model."""
 
 _HARMLESS = str.maketrans("<>[]{}＜＞［］｛｝", "‹›()()‹›()()")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
@@ -24,38 +24,38 @@ _INVISIBLE = re.compile(
     r"\ufe00-\ufe0f\ufeff\uffa0\U000e0000-\U000e0fff]"
 )
 _TAGS = {0xE0000 + code: code for code in range(0x20, 0x7F)}
-"""Invisible characters that stand for ASCII, which models read and people do not see."""
+"""Invisible characters that stand for ASCII: models read them, people do not see them."""
 _LOOKALIKES = {
     "a": "аАɑαΑᴀ", "b": "вВΒʙ", "c": "сСϲᴄ", "d": "ԁᴅ", "e": "еЕεΕᴇ", "g": "ɡɢ", "h": "һНΗʜ", "i": "іІıɩιΙɪ",
     "j": "јЈᴊ", "k": "кКκΚᴋ", "l": "ӏʟ", "m": "мМΜᴍ", "n": "ηΝոռɴ", "o": "оОοΟσօᴏ", "p": "рРρΡᴘ", "q": "ԛ", "r": "гʀ",
     "s": "ѕЅꜱ", "t": "тТτΤᴛ", "u": "υսᴜ", "v": "νѵᴠ", "w": "ωԝԜᴡ", "x": "хХχΧ", "y": "уУүҮγΥʏ", "z": "Ζᴢ",
     '"': "“”„«»", "'": "‘’‚", "-": "‐‑‒–—",
 }  # fmt: skip
-"""Letters of other alphabets, and small capitals, by the Latin letter that they look like; and signs."""
+"""Letters of other alphabets, small capitals and signs, by the Latin character they resemble."""
 _LATIN = {ord(letter): latin for latin, letters in _LOOKALIKES.items() for letter in letters}
 
 
-def harmless(text: str) -> str:
-    """Return a text that cannot end its own turn: no chat template brackets, controls or invisible characters."""
+def neutralize(text: str) -> str:
+    """Return a text that cannot end its turn: without chat-template brackets, control and invisible characters."""
     return _CONTROL.sub(" ", _INVISIBLE.sub("", text)).translate(_HARMLESS)
 
 
-def in_slots(template: str, **slots: str) -> str:
-    """Return a template with its slots ``{name}`` filled; a slot without a value stays."""
-    # one pass: a slot inside a filled text, such as "{entity}", is not filled
+def fill_slots(template: str, **slots: str) -> str:
+    """Return a template with its slots ``{name}`` filled; a slot without a value is left unchanged."""
+    # one pass: a slot inside an inserted text, such as "{entity}", is not filled
     return re.sub(r"\{(\w+)\}", lambda match: slots.get(match.group(1), match.group()), template)
 
 
 def addresses_the_model(text: str, fields: tuple[str, ...] = ()) -> bool:
-    """Tell whether a text gives orders to a language model or holds the marks of a chat template or of an answer.
+    """True if a text gives orders to a language model, or contains marks of a chat template or of an answer.
 
-    ``fields``: names of the answer's fields, which no human text holds in quotes before a colon.
+    ``fields``: field names of the answer; no human text has one in quotes before a colon.
     """
-    return _orders(fields).search(_as_read(text)) is not None
+    return _order_pattern(fields).search(_normalize(text)) is not None
 
 
-def _as_read(text: str) -> str:
-    """Return a text as a model may read it: tags and entities resolved, look-alikes as Latin letters, no accents."""
+def _normalize(text: str) -> str:
+    """Return a text as a model may read it: tags and entities resolved, look-alikes as Latin letters, accents gone."""
     if "&" in text:
         text = html.unescape(text)
     if text.isascii():
@@ -65,7 +65,7 @@ def _as_read(text: str) -> str:
 
 
 @cache
-def _orders(fields: tuple[str, ...]) -> re.Pattern:
+def _order_pattern(fields: tuple[str, ...]) -> re.Pattern:
     patterns = yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
     if fields:
         patterns = [*patterns, rf"[\"'](?:{'|'.join(map(re.escape, fields))})[\"']\W*:"]

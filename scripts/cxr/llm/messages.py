@@ -1,26 +1,25 @@
-"""Building chat messages from a prompt, slot values and images, in the form that each transport sends."""
+"""Chat messages built from a prompt, slot values and images, in the form that each transport sends."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from cxr.llm.guards import in_slots
-from cxr.llm.pictures import Picture
+from cxr.llm.guards import fill_slots
+from cxr.llm.images import PromptImage
 
-Messages = list[dict[str, str | list[str | Picture]]]
-"""Chat messages: ``role``, and ``content``, which is a text or an ordered list of texts and images."""
+Messages = list[dict[str, str | list[str | PromptImage]]]
+"""Chat messages: ``role`` and ``content``, which is a text or an ordered list of texts and images."""
 
 
-def filled(prompt: Mapping[str, str], pictures: Sequence[Picture] = (), **slots: str) -> Messages:
-    """Return the messages of a prompt (``system``, ``user``), the user's with its slots ``{name}`` filled.
+def fill_prompt(prompt: Mapping[str, str], images: Sequence[PromptImage] = (), **slots: str) -> Messages:
+    """Return the messages of a prompt (``system``, ``user``) with the slots ``{name}`` of the user's text filled.
 
-    ``pictures`` come before the user's text: questions about the same images then share a prefix, which a server
-    caches.
+    ``images`` come before the user's text: questions about the same images then share a prefix that a server caches.
     """
-    user = in_slots(prompt["user"], **slots)
-    content = [*pictures, user] if pictures else user
+    user = fill_slots(prompt["user"], **slots)
+    content = [*images, user] if images else user
     return [{"role": "system", "content": prompt["system"]}, {"role": "user", "content": content}]
 
 
-def parts_of(messages: Messages) -> list[str | Picture]:
+def content_parts(messages: Messages) -> list[str | PromptImage]:
     """Return all texts and images of messages, in order."""
     parts = []
     for message in messages:
@@ -29,26 +28,24 @@ def parts_of(messages: Messages) -> list[str | Picture]:
     return parts
 
 
-def for_server(messages: Messages) -> list[dict]:
+def server_messages(messages: Messages) -> list[dict]:
     """Return messages for an OpenAI-compatible server, images as data URLs."""
-    return _sent(messages, lambda picture: {"type": "image_url", "image_url": {"url": picture.data_url()}})
+    return _convert(messages, lambda image: {"type": "image_url", "image_url": {"url": image.data_url()}})
 
 
-def for_vllm(messages: Messages) -> list[dict]:
+def vllm_messages(messages: Messages) -> list[dict]:
     """Return messages for vLLM inside the job, images as PIL images."""
-    return _sent(messages, lambda picture: {"type": "image_pil", "image_pil": picture.image()})
+    return _convert(messages, lambda image: {"type": "image_pil", "image_pil": image.to_pil()})
 
 
-def _sent(messages: Messages, picture_part) -> list[dict]:
-    def part(text_or_picture: str | Picture) -> dict:
-        return (
-            {"type": "text", "text": text_or_picture}
-            if isinstance(text_or_picture, str)
-            else picture_part(text_or_picture)
-        )
+def _convert(messages: Messages, convert_image: Callable[[PromptImage], dict]) -> list[dict]:
+    def convert(part: str | PromptImage) -> dict:
+        return {"type": "text", "text": part} if isinstance(part, str) else convert_image(part)
 
-    # a text alone stays a plain text: some chat templates accept nothing else
+    # content of one text stays a plain string: some chat templates accept nothing else
     return [
-        message if isinstance(message["content"], str) else message | {"content": list(map(part, message["content"]))}
+        message
+        if isinstance(message["content"], str)
+        else message | {"content": list(map(convert, message["content"]))}
         for message in messages
     ]

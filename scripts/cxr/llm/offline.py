@@ -1,18 +1,18 @@
-"""Running vLLM inside the job: schema-constrained, greedy by default, one batch for all questions, no network."""
+"""vLLM inside the job: schema-constrained, greedy by default, one batch for all questions, no network."""
 
 import os
 
 from cxr.base.errors import UserError
 from cxr.llm.asking import Generate, Question
-from cxr.llm.messages import for_vllm
-from cxr.llm.options import Execution, ModelOptions, folder_of
+from cxr.llm.messages import vllm_messages
+from cxr.llm.options import Execution, ModelOptions, model_folder
 
 
 def connect(options: ModelOptions, execution: Execution) -> Generate:
     """Load the model and return the function that asks it. Raises UserError if the model is not on this machine."""
-    # set before the imports, which read them
+    # the imports below read these
     os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1", VLLM_NO_USAGE_STATS="1")
-    folder = folder_of(options)
+    folder = model_folder(options)
     from vllm import LLM, SamplingParams
     from vllm.sampling_params import StructuredOutputsParams
 
@@ -24,7 +24,7 @@ def connect(options: ModelOptions, execution: Execution) -> Generate:
         tensor_parallel_size=max(1, execution.gpus),
         gpu_memory_utilization=execution.gpu_memory,
         enforce_eager=execution.eager,
-        enable_prefix_caching=True,  # all texts share a prompt's rules
+        enable_prefix_caching=True,  # all texts share the prompt's rules
         limit_mm_per_prompt={"image": options.pictures},
         generation_config="vllm",  # no sampling defaults from the model's own folder
     )
@@ -36,7 +36,7 @@ def connect(options: ModelOptions, execution: Execution) -> Generate:
         params = []
         for question in questions:
             temperature, seed = options.sampling(attempt, question.seed)
-            # whitespace stays free: a model forced into compact JSON leaves its usual form and answers worse
+            # whitespace is unconstrained: a model forced into compact JSON answers worse
             json_constraint = None if question.schema is None else StructuredOutputsParams(json=question.schema)
             params.append(
                 SamplingParams(
@@ -46,7 +46,7 @@ def connect(options: ModelOptions, execution: Execution) -> Generate:
                     structured_outputs=json_constraint,
                 )
             )
-        outputs = model.chat([for_vllm(question.messages) for question in questions], params, use_tqdm=True)
+        outputs = model.chat([vllm_messages(question.messages) for question in questions], params, use_tqdm=True)
         return [output.outputs[0].text for output in outputs]
 
     return generate

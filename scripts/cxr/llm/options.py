@@ -1,4 +1,4 @@
-"""Options of a language model: those that an answer depends on, and how the model is run."""
+"""Options of a language model: those that an answer depends on, and how the model runs."""
 
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -11,7 +11,7 @@ from cxr.nets.hub import downloaded
 class ModelOptions:
     """The settings of a model that an answer depends on.
 
-    key: the settings' section of the model, for messages; pictures: most images per question; picture_tokens: most
+    key: settings section of the model, for messages; pictures: maximum images per question; picture_tokens: maximum
     tokens that the model makes of one image.
     """
 
@@ -40,21 +40,20 @@ class ModelOptions:
         return f"{self.model}@{self.revision}" if pinned else self.model
 
     def sampling(self, attempt: int, seed: int | None = None) -> tuple[float, int]:
-        """Return temperature and seed of an attempt: by default the first is greedy, later ones are not.
+        """Return temperature and seed of an attempt; by default the first is greedy, later ones are not.
 
-        ``seed``: a question's own one.
+        ``seed``: replaces the options' seed.
         """
-        return (self.retry_temperature if attempt else self.temperature), (
-            self.seed if seed is None else seed
-        ) + attempt
+        temperature = self.retry_temperature if attempt else self.temperature
+        return temperature, (self.seed if seed is None else seed) + attempt
 
 
 @dataclass(frozen=True)
 class Execution:
-    """How a model is run (the settings' sections ``execution``); no answer depends on it.
+    """How a model runs (the settings sections ``execution``); no answer depends on it.
 
-    server_key: the setting of the server's address, for messages; remote_ok: patients' texts and images may be sent to
-    a server outside this machine and its private network.
+    server_key: setting of the server's address, for messages; remote_ok: patients' texts and images may be sent to a
+    server outside this machine and its private network.
     """
 
     gpus: int
@@ -73,7 +72,7 @@ class Execution:
 
     @classmethod
     def from_settings(cls, settings: dict, key: str, own_server: str = "server") -> "Execution":
-        """Read the section ``key`` of the settings; the address in ``own_server``, if given, takes precedence."""
+        """Return the execution from the settings section ``key``; the address in ``own_server`` takes precedence."""
         name = own_server if settings.get(own_server) else "server"
         field_names = {field.name for field in fields(cls)} & settings.keys()
         field_values = {field: settings[field] for field in field_names} | {
@@ -83,9 +82,6 @@ class Execution:
         return cls(**field_values)
 
 
-def folder_of(options: ModelOptions) -> str:
-    """Return the folder of a model that was downloaded before; a job never downloads.
-
-    Raises UserError, which says how to download it.
-    """
+def model_folder(options: ModelOptions) -> str:
+    """Return the folder of a downloaded model; a job never downloads. Raises UserError that says how to download it."""
     return downloaded(options.key, options.model, options.revision)

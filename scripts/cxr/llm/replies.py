@@ -1,26 +1,47 @@
-"""Reading what an OpenAI-compatible server sends: an answer's text, or why there is none."""
+"""Replies of a model: the text in a server's reply or why there is none, its reasoning removed, its schema checked."""
 
 import json
 import re
+from dataclasses import dataclass
 
 from cxr.base.errors import redacted
-from cxr.llm.asking import NoAnswer, Reply
 
 REQUEST_WORDS = frozenset((
     "choices", "content", "guided_json", "image_url", "json_object", "json_schema", "max_completion_tokens",
     "max_tokens", "messages", "model", "response_format", "seed", "strict", "temperature", "text",
 ))  # fmt: skip
-"""Names of a request's and a reply's parts, which a server's message may quote."""
-LONGEST_SENTENCE = 200
+"""Names of parts of a request or reply, which may be quoted from a server's message."""
+MAX_SENTENCE_LENGTH = 200
 _TITLE = re.compile(r"<title[^>]*>(.*?)</title>", re.IGNORECASE | re.DOTALL)
+_NAMES = r"think|thinking|thought|reasoning|reflection"
+_MARKS = (
+    (rf"<(?:{_NAMES})>", rf"</(?:{_NAMES})>"),
+    (r"\[THINK\]", r"\[/THINK\]"),  # Magistral
+    ("◁think▷", "◁/think▷"),  # Kimi
+    ("<unused94>", "<unused95>"),  # MedGemma
+)
+"""Start and end marks of a block of reasoning, by model family."""
+_OPENING, _CLOSING = ("|".join(marks) for marks in zip(*_MARKS, strict=True))
+_BLOCK = re.compile(rf"(?:{_OPENING})(?:(?!{_OPENING}).)*?(?:{_CLOSING})", re.DOTALL | re.IGNORECASE)
+_BEFORE = re.compile(rf"\A(?:(?!{_OPENING}).)*(?:{_CLOSING})", re.DOTALL | re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class NoAnswer:
+    """A reply without text; ``reason`` says why and quotes neither the question nor the reply."""
+
+    reason: str
+
+
+Reply = str | NoAnswer
 
 
 def read_reply(body: str) -> Reply:
-    """Return the text of a chat completion's answer, or :class:`NoAnswer` for a body that holds none."""
+    """Return the text of a chat completion, or :class:`NoAnswer` if its body has none."""
     try:
         reply = json.loads(body)
     except (ValueError, RecursionError):
-        # nothing else of it is quoted: it may hold an answer
+        # nothing else is quoted: the body may contain an answer
         return NoAnswer(
             f"the reply is a page ({first_sentence(body)})" if _TITLE.search(body) else "the reply is no JSON"
         )
@@ -29,7 +50,7 @@ def read_reply(body: str) -> Reply:
     choices = reply.get("choices")
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
         sentence = _message(reply)
-        return NoAnswer(f"the reply has no choices{f' ({_shortened(sentence)})' if sentence else ''}")
+        return NoAnswer(f"the reply has no choices{f' ({_shorten(sentence)})' if sentence else ''}")
     message = choices[0].get("message")
     if not isinstance(message, dict):
         return NoAnswer("the reply has no message")
@@ -45,17 +66,17 @@ def read_reply(body: str) -> Reply:
 
 
 def first_sentence(body: str) -> str:
-    """Return the first sentence of an error's body (JSON, HTML or text), without quotations of what was sent."""
+    """Return the first sentence of an error's body (JSON, HTML or text), without quotes of what was sent."""
     try:
         text = _message(json.loads(body))
     except (ValueError, RecursionError):
         title = _TITLE.search(body)
         text = title[1] if title else re.sub(r"<[^<>]*>", " ", body)
-    return _shortened(text)
+    return _shorten(text)
 
 
 def _message(value: object) -> str:
-    """Return the message in a JSON body: under error, message or detail, as the servers write it; "" without one."""
+    """Return the message of a JSON body, under error, message or detail; "" without one."""
     while not isinstance(value, str):
         if isinstance(value, list):
             value = value[0] if value else ""
@@ -66,7 +87,42 @@ def _message(value: object) -> str:
     return value
 
 
-def _shortened(text: str) -> str:
+def _shorten(text: str) -> str:
     text = redacted(" ".join(text.split()), REQUEST_WORDS)
     sentence = re.split(r"[.!?](?=\s|$)", text, maxsplit=1)[0].strip()
-    return sentence if len(sentence) <= LONGEST_SENTENCE else f"{sentence[: LONGEST_SENTENCE - 2].rstrip()} …"
+    return sentence if len(sentence) <= MAX_SENTENCE_LENGTH else f"{sentence[: MAX_SENTENCE_LENGTH - 2].rstrip()} …"
+
+
+def without_reasoning(text: str) -> str:
+    """Return an answer without its closed blocks of reasoning; a block that never ends stays.
+
+    An end mark without a start mark closes a block that the prompt opened.
+    """
+    if not re.search(_CLOSING, text, re.IGNORECASE):
+        return text
+    return _BEFORE.sub("", _BLOCK.sub("", text)).strip()
+
+
+def object_schema(**properties: dict) -> dict:
+    """Return the schema of an object with exactly these properties."""
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+def text_schema(longest: int) -> dict:
+    """Return the schema of a text of 1 to ``longest`` characters; the limit stops a model that never ends."""
+    return {"type": "string", "minLength": 1, "maxLength": longest}
+
+
+def find_violation(answer: object, schema: dict) -> str | None:
+    """Return what violates the schema, None if nothing does. It quotes nothing of the answer, so it may be logged."""
+    import jsonschema
+
+    error = next(jsonschema.Draft202012Validator(schema).iter_errors(answer), None)
+    if error is None:
+        return None
+    return f"{'.'.join(map(str, error.absolute_path)) or 'answer'}: {error.validator}"

@@ -1,23 +1,36 @@
-"""Asking a running OpenAI-compatible server (``vllm serve`` and others) instead of a model inside the job."""
+"""A running OpenAI-compatible server (``vllm serve`` and others); servers outside private networks are refused."""
 
 import json
 import logging
 import os
+import socket
 import ssl
 from concurrent.futures import ThreadPoolExecutor
+from ipaddress import ip_address, ip_network
+from urllib.parse import urlsplit
 
 from cxr.base.errors import UserError
 from cxr.base.jobs import progress
-from cxr.llm.asking import Generate, NoAnswer, Question, Reply
-from cxr.llm.messages import for_server
+from cxr.llm.asking import Generate, Question
+from cxr.llm.messages import server_messages
 from cxr.llm.options import Execution, ModelOptions
-from cxr.llm.remote import refuse_remote
-from cxr.llm.replies import first_sentence, read_reply
+from cxr.llm.replies import NoAnswer, Reply, first_sentence, read_reply
 
-REFUSED_QUESTION = (400, 413, 422)
-"""Statuses that tell of one question: malformed, too long, or a schema that the server does not know."""
-CUT_REPLY = {"RemoteProtocolError", "ReadError", "DecodingError"}
-"""Error classes of the HTTP library for a reply that ends too early or cannot be decoded."""
+REFUSED_STATUSES = (400, 413, 422)
+"""Statuses that concern one question: malformed, too long, or an unsupported schema."""
+CUT_REPLY_ERRORS = {"RemoteProtocolError", "ReadError", "DecodingError"}
+"""Error classes of the HTTP library for a truncated or undecodable reply."""
+PRIVATE_NETWORKS = tuple(
+    map(
+        ip_network,
+        (
+            "127.0.0.0/8", "0.0.0.0/32", "::1/128", "::/128",  # this machine
+            "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7",  # RFC 1918, RFC 4193
+            "100.64.0.0/10", "169.254.0.0/16", "fe80::/10",  # RFC 6598, RFC 3927, RFC 4291
+        ),
+    )
+)  # fmt: skip
+"""Networks that routers do not forward to the Internet."""
 
 
 def connect(options: ModelOptions, execution: Execution) -> Generate:
@@ -37,30 +50,30 @@ def connect(options: ModelOptions, execution: Execution) -> Generate:
         api_key=os.environ.get("OPENAI_API_KEY") or "none",
         timeout=execution.timeout_s,
         max_retries=5,
-        http_client=None if execution.remote_ok else _direct(),
+        http_client=None if execution.remote_ok else _direct_client(),
     )
     _check_model(client, options, key, address)
 
     def ask_one(question: Question, attempt: int) -> Reply:
         temperature, seed = options.sampling(attempt, question.seed)
-        # response_format, not the old guided_* keys: a server that no longer knows those answers unconstrained
+        # not the old guided_* keys: newer servers ignore them and answer unconstrained
         schema = {"name": "answer", "schema": question.schema, "strict": True}
         form = openai.omit if question.schema is None else {"type": "json_schema", "json_schema": schema}
         try:
             raw = client.chat.completions.with_raw_response.create(
                 model=options.model,
-                messages=for_server(question.messages),
+                messages=server_messages(question.messages),
                 temperature=temperature,
                 seed=seed,
                 max_tokens=options.max_tokens,
                 response_format=form,
             )
         except openai.APIStatusError as error:
-            if error.status_code not in REFUSED_QUESTION:
+            if error.status_code not in REFUSED_STATUSES:
                 raise
             return NoAnswer(f"the server refuses the question ({_status(error)})")
         except openai.APIConnectionError as error:
-            if type(error.__cause__).__name__ not in CUT_REPLY:
+            if type(error.__cause__).__name__ not in CUT_REPLY_ERRORS:
                 raise
             return NoAnswer(f"the reply was cut off or cannot be read ({type(error.__cause__).__name__})")
         return read_reply(raw.http_response.text)
@@ -72,13 +85,13 @@ def connect(options: ModelOptions, execution: Execution) -> Generate:
                 return list(progress(replies, len(questions), "answers"))
             except openai.OpenAIError as error:
                 pool.shutdown(cancel_futures=True)
-                raise _fault(key, address, error) from None
+                raise _user_error(key, address, error) from None
 
     return generate
 
 
-def _direct():
-    """Return a client that sends nothing elsewhere: it uses no proxy of the environment and follows no redirect."""
+def _direct_client():
+    """Return an HTTP client that sends nothing elsewhere: no proxy from the environment, no redirects."""
     import openai
 
     # the context honours SSL_CERT_FILE, which a client without its environment ignores
@@ -91,7 +104,7 @@ def _check_model(client, options: ModelOptions, key: str, address: str) -> None:
     try:
         body = client.models.with_raw_response.list().http_response.text
     except openai.OpenAIError as error:
-        raise _fault(key, address, error) from None
+        raise _user_error(key, address, error) from None
     try:
         served = [str(model["id"]) for model in json.loads(body)["data"]]
     except (ValueError, KeyError, TypeError):
@@ -112,8 +125,8 @@ def _status(error) -> str:
     return f"{error.status_code}: {sentence}" if sentence else str(error.status_code)
 
 
-def _fault(key: str, address: str, error: Exception) -> UserError:
-    """Return why a server cannot be used at all, and what to do."""
+def _user_error(key: str, address: str, error: Exception) -> UserError:
+    """Return the error that says why a server cannot be used, and what to do."""
     import openai
 
     section = key.rpartition(".")[0]
@@ -123,14 +136,40 @@ def _fault(key: str, address: str, error: Exception) -> UserError:
             return UserError(f"{key}: {address} refuses the key in OPENAI_API_KEY ({status}): export the right one")
         if error.status_code == 404:
             return UserError(
-                f"{key}: {address} does not know what it was asked ({status}): correct the address, which usually ends "
-                "in /v1"
+                f"{key}: {address} does not know the requested path ({status}): correct the address, which usually "
+                "ends in /v1"
             )
         if error.status_code == 429:
             return UserError(f"{key}: {address} has too many requests ({status}): lower {section}.requests, or wait")
         if error.status_code >= 500:
-            return UserError(f"{key}: {address} fails ({status}): see its log, and run again")
+            return UserError(f"{key}: {address} fails ({status}): see its log, then rerun")
         return UserError(f"{key}: {address} answers with status {status}: correct the address")
     if isinstance(error, openai.APITimeoutError):
         return UserError(f"{key}: {address} does not answer in time: raise {section}.timeout_s, or see its log")
     return UserError(f"{key}: {address} does not answer ({type(error).__name__}): start it, or correct the address")
+
+
+def refuse_remote(key: str, address: str, allow: str) -> None:
+    """Raise UserError unless every IP address of a server's host is in :data:`PRIVATE_NETWORKS`.
+
+    ``key``: the setting of the ``address`` (a URL); ``allow``: the setting that permits a server elsewhere.
+    """
+    host = urlsplit(address).hostname or ""
+    try:
+        addresses = {str(entry[4][0]) for entry in socket.getaddrinfo(host, None)} if host else set()
+    except (OSError, UnicodeError):
+        addresses = set()
+    if not addresses:
+        raise UserError(f"{key}: {address} does not answer (no such host): start it, or correct the address")
+    if not all(map(is_private, addresses)):
+        raise UserError(
+            f"{key}: {address} is outside this machine and its private network, so patients' texts and images are not "
+            f"sent there: choose a server inside, or set {allow} to true if that server may receive them"
+        )
+
+
+def is_private(number: str) -> bool:
+    """True if an IP address belongs to this machine or a private network."""
+    ip = ip_address(number)
+    ip = getattr(ip, "ipv4_mapped", None) or ip
+    return any(ip in network for network in PRIVATE_NETWORKS)

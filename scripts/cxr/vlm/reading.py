@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cxr.llm.reasoning import without_reasoning
+from cxr.llm.replies import without_reasoning
 from cxr.vlm.conventions import PALIGEMMA, Convention, Seen
 
 MOST_BOXES = 100

@@ -15,10 +15,10 @@ from cxr.ils.paraphrase.engine import Engine, ParaphraseOptions, Reworded, Task
 from cxr.ils.paraphrase.reading import names_of_lesion, names_of_place
 from cxr.ils.paraphrase.wordings import problem_of
 from cxr.llm.asking import Answer, Question, ask
-from cxr.llm.client import lazily
-from cxr.llm.messages import filled
+from cxr.llm.client import connect_lazily
+from cxr.llm.messages import fill_prompt
 from cxr.llm.options import Execution, ModelOptions
-from cxr.llm.schemas import object_of, text_of
+from cxr.llm.replies import object_schema, text_schema
 
 RESOURCE_FILES = ("paraphrase/prompt.yaml",)
 GPU = True
@@ -35,7 +35,7 @@ def _prompt() -> dict:
 def load(options: ParaphraseOptions, execution: dict) -> Engine:
     """Return the engine. The model is loaded at the first question, which raises UserError if it cannot be reached."""
     model = ModelOptions(**options.own)
-    generate = lazily(model, Execution.from_settings(execution, EXECUTION))
+    generate = connect_lazily(model, Execution.from_settings(execution, EXECUTION))
 
     def reword(tasks: Sequence[Task], persona: str) -> list[Reworded]:
         questions = [question(task, persona, options.per_persona) for task in tasks]
@@ -48,7 +48,7 @@ def question(task: Task, persona: str, number: int) -> Question:
     """Return the request for one persona's wordings of one instruction."""
     prompt = _prompt()
     places = [" / ".join(names_of_place(location)) for location in task.meant.location]
-    messages = filled(
+    messages = fill_prompt(
         prompt,
         persona=prompt["personas"][persona],
         instruction=task.text,
@@ -56,7 +56,9 @@ def question(task: Task, persona: str, number: int) -> Question:
         places="; ".join(places) or prompt["no_place"],
         number=str(number),
     )
-    schema = object_of(wordings={"type": "array", "items": text_of(LONGEST), "minItems": number, "maxItems": number})
+    schema = object_schema(
+        wordings={"type": "array", "items": text_schema(LONGEST), "minItems": number, "maxItems": number}
+    )
     return Question(messages, schema, lambda answer: problem_of(answer["wordings"], task))
 
 

@@ -14,7 +14,7 @@ def load(options) -> Structure:
     from cxr.language.reports import rules
     from cxr.language.reports.llm.join import Joiner
     from cxr.language.reports.rules import lexicon
-    from cxr.llm.keys import key_of
+    from cxr.llm.answer_cache import texts_key
 
     line_by_text = {line["text"]: line for line in read_lines(options.files["structured"])}
     joiner = Joiner(
@@ -29,7 +29,7 @@ def load(options) -> Structure:
     )
 
     def structure(sentences: list[str]) -> list[dict]:
-        line = line_by_text.get(key_of(sentences))
+        line = line_by_text.get(texts_key(sentences))
         if line is None:
             raise UserError(
                 f"{options.files['structured']} has no answer for a report of this shard, which was edited since: "

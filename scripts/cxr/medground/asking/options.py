@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Self
 
 from cxr.base.seeds import stable_hash
+from cxr.llm.answer_cache import answer_digest, cache_replies
 from cxr.llm.asking import Generate
-from cxr.llm.client import lazily
-from cxr.llm.kept import identity, keeping
+from cxr.llm.client import connect_lazily
 from cxr.llm.options import Execution, ModelOptions
 
 PART = 64
@@ -45,4 +45,4 @@ def asking(options: AskingOptions, execution: Execution, outputs: Sequence[str],
     first = Path(outputs[0])
     folder = first.parents[1] / KEPT / ALL if len(options.of) > 1 else first.parent / KEPT / first.stem
     model = ModelOptions(**{field.name: getattr(options, field.name) for field in fields(ModelOptions)})
-    return keeping(lazily(options, execution), folder=folder, mark=identity(model, code))
+    return cache_replies(connect_lazily(options, execution), folder=folder, digest=answer_digest(model, code))

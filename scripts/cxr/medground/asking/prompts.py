@@ -9,7 +9,7 @@ import yaml
 
 from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.base.paths import RESOURCES
-from cxr.llm.guards import harmless, in_slots
+from cxr.llm.guards import fill_slots, neutralize
 
 RESOURCE_FILES = ("medground/prompts.yaml",)
 PROMPTS = RESOURCES / RESOURCE_FILES[0]
@@ -43,11 +43,11 @@ class Prompts:
         if not isinstance(texts, Mapping) or not all(isinstance(texts.get(role), str) for role in ("system", user)):
             raise UserError(f"{self.path}: {name} lacks system or {user}: give both as texts")
         note = self.held["domain_notes"].get(domain, self.held["domain_notes"]["other"])
-        return {"system": in_slots(texts["system"], domain_note=note), "user": texts[user]}
+        return {"system": fill_slots(texts["system"], domain_note=note), "user": texts[user]}
 
     def description(self, text: str) -> str:
         """Return an image's description in words for its slot."""
-        return harmless(text) if text else self.held["no_description"]
+        return neutralize(text) if text else self.held["no_description"]
 
     def words(self, name: str) -> tuple[str, ...]:
         """Return a list of words: refusals, affirms or denies."""

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from cxr.geometry.boxes import CORNERS
-from cxr.llm.guards import harmless
-from cxr.llm.pictures import Picture
+from cxr.llm.guards import neutralize
+from cxr.llm.images import PromptImage
 from cxr.medground.logic.atoms import APPEARANCE_UNKNOWN
 from cxr.medground.logic.words import class_words
 from cxr.plotting.numbered import framed
@@ -25,16 +25,16 @@ def number_of(region: int) -> int:
     return region + 1
 
 
-def numbered(picture: np.ndarray, rows: Sequence[Mapping]) -> Picture:
+def numbered(picture: np.ndarray, rows: Sequence[Mapping]) -> PromptImage:
     """Return a picture uint8 (S, S, 3) with the boxes of some regions, numbered; none is marked."""
     boxes = {number_of(row["region"]): [row[side] for side in CORNERS] for row in rows}
-    return Picture(framed(picture, boxes, {}, _side(picture), numbers=True))
+    return PromptImage(framed(picture, boxes, {}, _side(picture), numbers=True))
 
 
-def outlined(picture: np.ndarray, rows: Sequence[Mapping]) -> Picture:
+def outlined(picture: np.ndarray, rows: Sequence[Mapping]) -> PromptImage:
     """Return a picture with the boxes of some regions outlined, without numbers."""
     boxes = {number_of(row["region"]): [row[side] for side in CORNERS] for row in rows}
-    return Picture(framed(picture, boxes, dict.fromkeys(boxes, MARKED), _side(picture), numbers=False))
+    return PromptImage(framed(picture, boxes, dict.fromkeys(boxes, MARKED), _side(picture), numbers=False))
 
 
 def _side(picture: np.ndarray) -> int:
@@ -50,7 +50,7 @@ def table(rows: Sequence[Mapping], classes: Mapping[str, Mapping], domain: str) 
 
 def _line(row: Mapping, word: str, appearance: bool) -> str:
     parts = [
-        f"{number_of(row['region'])}: {harmless(word)}",
+        f"{number_of(row['region'])}: {neutralize(word)}",
         f"area {100 * row['area_ratio']:.2f} % of the picture",
         f"centre {100 * row['cx']:.0f} % from the left and {100 * row['cy']:.0f} % from the top",
     ]

@@ -12,7 +12,7 @@ from cxr.base.atomic import whole
 from cxr.base.hdf5 import Shard
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_lines, read_table, write_lines
-from cxr.llm.guards import harmless
+from cxr.llm.guards import neutralize
 from cxr.plotting.encoding import encoded
 from cxr.plotting.numbered import framed
 
@@ -114,7 +114,7 @@ def _measured(checks: Mapping) -> str:
     ]
     parts += [f"contrast of the boxes: {', '.join(effects)} SD"] if effects else []
     observations = [
-        harmless(observation["observed"])[:SEEN] for observation in checks["observed"] if observation.get("observed")
+        neutralize(observation["observed"])[:SEEN] for observation in checks["observed"] if observation.get("observed")
     ]
     return "; ".join([*parts, *(f"the judge saw: {words}" for words in observations)])
 

@@ -16,11 +16,11 @@ from cxr.base.hdf5 import Shard
 from cxr.base.seeds import rng
 from cxr.base.tables import read_table, write_lines
 from cxr.llm.asking import Answer, Generate, Question, ask_each
-from cxr.llm.guards import INJECTION, addresses_the_model, harmless
-from cxr.llm.messages import filled
+from cxr.llm.guards import INJECTION, addresses_the_model, neutralize
+from cxr.llm.images import PromptImage
+from cxr.llm.messages import fill_prompt
 from cxr.llm.options import Execution
-from cxr.llm.pictures import Picture
-from cxr.llm.schemas import object_of
+from cxr.llm.replies import object_schema
 from cxr.medground.asking.options import PART, AskingOptions, asking
 from cxr.medground.asking.prompts import Prompts
 from cxr.medground.asking.views import number_of, numbered, table
@@ -98,7 +98,7 @@ def asked_of(
     if addresses_the_model(f"{image['description']}\n{facts.modality}", FIELDS):
         return Asked(image, num_queries, targets, lost, Answer(problem=INJECTION))
     slot_values = {
-        "modality": harmless(facts.modality or image["domain"]),
+        "modality": neutralize(facts.modality or image["domain"]),
         "table": table(candidates, facts.classes, image["domain"]),
         "description": prompts.description(image["description"]),
         "targets": "".join(f"\n{_told(regions)}" for _, regions in targets or ()),
@@ -106,7 +106,7 @@ def asked_of(
         "boxes": "".join(f"\n{number_of(row['region'])}: {[row[side] for side in SIDES]}" for row in candidates),
     }
     prompt = prompts.prompt("generate", image["domain"], "user" if targets else "user_free")
-    messages = filled(prompt, [Picture(picture), numbered(picture, candidates)], **slot_values)
+    messages = fill_prompt(prompt, [PromptImage(picture), numbered(picture, candidates)], **slot_values)
     seed = options.seed_of(image["image_id"])
     if options.form == "question_answer":
         question = Question(messages, None, lambda text: None if list(raw(text)) else "no question", seed)
@@ -128,11 +128,13 @@ def schema_of(numbers: list[int], targets: Sequence[tuple[int, Sequence[int]]] |
     text = {"type": "string", "maxLength": LONGEST}  # an empty one declines
     if targets is None:
         targets_schema = {"type": "array", "items": {"enum": numbers}, "minItems": 1, "maxItems": len(numbers)}
-        item = object_of(text=text, targets=targets_schema)
-        return object_of(queries={"type": "array", "items": item, "minItems": 1, "maxItems": MOST * num_queries})
-    items = [object_of(text=text, targets={"const": [number_of(region) for region in target]}) for _, target in targets]
+        item = object_schema(text=text, targets=targets_schema)
+        return object_schema(queries={"type": "array", "items": item, "minItems": 1, "maxItems": MOST * num_queries})
+    items = [
+        object_schema(text=text, targets={"const": [number_of(region) for region in target]}) for _, target in targets
+    ]
     fixed = {"type": "array", "prefixItems": items, "items": False, "minItems": len(items), "maxItems": len(items)}
-    return object_of(queries=fixed)
+    return object_schema(queries=fixed)
 
 
 def contradiction(answer: dict, refusals: Sequence[str] = ()) -> str | None:

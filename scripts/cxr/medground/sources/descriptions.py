@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import cv2
 import numpy as np
 
-from cxr.llm.guards import addresses_the_model, harmless
+from cxr.llm.guards import addresses_the_model, neutralize
 from cxr.medground.logic.descriptions import parsed, patients_side
 from cxr.medground.logic.text import FIELDS
 
@@ -20,7 +20,7 @@ def kept(text: str) -> tuple[str, str]:
 
     The text is harmless and at most :data:`LONGEST` characters; that of a refused one is empty.
     """
-    plain = " ".join(harmless(_INVISIBLE.sub("", text)).split())
+    plain = " ".join(neutralize(_INVISIBLE.sub("", text)).split())
     if not plain:
         return "", "none"
     if addresses_the_model(text, FIELDS) or addresses_the_model(plain, FIELDS):

@@ -19,11 +19,11 @@ from cxr.base.faults import Tolerance
 from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_lines, read_table, write_lines
 from cxr.llm.asking import Answer, Generate, Question, ask_each
-from cxr.llm.guards import INJECTION, addresses_the_model, harmless
-from cxr.llm.messages import filled
+from cxr.llm.guards import INJECTION, addresses_the_model, neutralize
+from cxr.llm.images import PromptImage
+from cxr.llm.messages import fill_prompt
 from cxr.llm.options import Execution
-from cxr.llm.pictures import Picture
-from cxr.llm.schemas import object_of, text_of
+from cxr.llm.replies import object_schema, text_schema
 from cxr.medground.asking.options import PART, AskingOptions, asking
 from cxr.medground.asking.prompts import Prompts
 from cxr.medground.asking.views import number_of, numbered, outlined
@@ -54,13 +54,13 @@ class Views:
 
     def __init__(self, picture: np.ndarray, rows: Sequence[Mapping]):
         self.picture, self.rows = picture, {row["region"]: row for row in rows}
-        self._made: dict[tuple, Picture] = {}
+        self._made: dict[tuple, PromptImage] = {}
 
     def candidates(self) -> list[int]:
         """Return the regions that may be an answer."""
         return [region for region, row in self.rows.items() if row["candidate"]]
 
-    def draw(self, way: str, regions: Sequence[int]) -> Picture:
+    def draw(self, way: str, regions: Sequence[int]) -> PromptImage:
         """Return the picture of a way of asking with some regions."""
         key = (way, *regions)
         if key not in self._made:
@@ -92,13 +92,13 @@ def confirm_schema() -> dict:
     """Return the schema of an answer to confirm."""
     yes = {"type": "boolean"}
     reason = {"type": "string", "maxLength": LONGEST}
-    return object_of(observed=text_of(LONGEST), grounded=yes, unambiguous=yes, reason=reason)
+    return object_schema(observed=text_schema(LONGEST), grounded=yes, unambiguous=yes, reason=reason)
 
 
 def select_schema(regions: Sequence[int]) -> dict:
     """Return the schema of an answer to select: numbers of the boxes on the picture."""
     numbers = [number_of(region) for region in regions]
-    return object_of(targets={"type": "array", "items": {"enum": numbers}, "maxItems": len(numbers)})
+    return object_schema(targets={"type": "array", "items": {"enum": numbers}, "maxItems": len(numbers)})
 
 
 def _twice(answer: dict) -> str | None:
@@ -114,8 +114,8 @@ def question_of(
         regions = shown_for(line["regions"], views.rows, views.candidates(), options.select_from)
     if addresses_the_model(f"{line['query']}\n{facts.modality}", FIELDS):
         return regions, Answer(problem=INJECTION)
-    slot_values = {"modality": harmless(facts.modality or image["domain"]), "query": harmless(line["query"])}
-    messages = filled(prompts.prompt(way, image["domain"]), [views.draw(way, regions)], **slot_values)
+    slot_values = {"modality": neutralize(facts.modality or image["domain"]), "query": neutralize(line["query"])}
+    messages = fill_prompt(prompts.prompt(way, image["domain"]), [views.draw(way, regions)], **slot_values)
     seed = options.seed_of(line["query_id"], way)
     if way == "select":
         return regions, Question(messages, select_schema(regions), _twice, seed)

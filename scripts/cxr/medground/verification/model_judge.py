@@ -5,7 +5,7 @@ from pathlib import Path
 
 from cxr.base.errors import UserError
 from cxr.base.tables import read_lines
-from cxr.llm.guards import harmless
+from cxr.llm.guards import neutralize
 from cxr.medground.verification.judge import Judgement
 
 LONGEST = 200
@@ -57,4 +57,4 @@ def _detail(answer: Mapping) -> str:
     """Return the judge's reason without marks, or the numbers that it selected."""
     if "targets" in answer:
         return f"selected {', '.join(map(str, sorted(answer['targets']))) or 'none'}"
-    return harmless(answer["reason"])[:LONGEST]
+    return neutralize(answer["reason"])[:LONGEST]

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from cxr.base.jobs import log
 from cxr.base.tables import write_lines
+from cxr.llm.answer_cache import record_replies
 from cxr.llm.asking import Generate
-from cxr.llm.kept import heard
 from cxr.radvlm.conversations.converse import asked_in, batches
 from cxr.radvlm.conversations.engine import Asked, ConversationOptions
 from cxr.radvlm.conversations.vllm import engine_of, model_of
@@ -43,7 +43,7 @@ def run(*, files: Sequence[str], told: Sequence[str], options: ToldOptions, exec
 
 def _conversation_lines(requests: Iterable[Asked], options: ConversationOptions, generate: Generate) -> Iterator[dict]:
     lines: list[dict] = []
-    engine = engine_of(options, heard(generate, lines))
+    engine = engine_of(options, record_replies(generate, lines))
     for batch in batches(requests):
         engine.converse(batch)
         yield from lines

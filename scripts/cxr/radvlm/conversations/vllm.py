@@ -13,13 +13,13 @@ import yaml
 
 from cxr.base.paths import RESOURCES
 from cxr.base.seeds import stable_hash
+from cxr.llm.answer_cache import make_resumable, replay_replies
 from cxr.llm.asking import Answer, Generate, Question, ask_each
-from cxr.llm.client import lazily
-from cxr.llm.guards import INJECTION, addresses_the_model, harmless, in_slots
-from cxr.llm.kept import repeating, resumable
-from cxr.llm.messages import filled
+from cxr.llm.client import connect_lazily
+from cxr.llm.guards import INJECTION, addresses_the_model, fill_slots, neutralize
+from cxr.llm.messages import fill_prompt
 from cxr.llm.options import Execution, ModelOptions
-from cxr.llm.schemas import object_of, text_of
+from cxr.llm.replies import object_schema, text_schema
 from cxr.radvlm.conversations import check
 from cxr.radvlm.conversations.check import ASSISTANT, USER, Fault, Known
 from cxr.radvlm.conversations.engine import Asked, ConversationOptions, Engine, Made
@@ -54,16 +54,17 @@ def load(options: ConversationOptions, execution: Mapping) -> Engine:
     and ``code`` (:func:`model_of`).
     """
     answer_files = execution.get("told")
-    return engine_of(options, repeating(answer_files, ASKING) if answer_files else model_of(options, execution))
+    return engine_of(options, replay_replies(answer_files, ASKING) if answer_files else model_of(options, execution))
 
 
 def model_of(options: ConversationOptions, execution: Mapping) -> Generate:
     """Return the function that asks the model. It is loaded at the first question that no earlier job asked.
 
-    That question raises UserError if it cannot be reached. ``execution``: as :func:`cxr.llm.kept.resumable` takes it.
+    That question raises UserError if it cannot be reached. ``execution``: see
+    :func:`cxr.llm.answer_cache.make_resumable`.
     """
     model = ModelOptions(**options.own)
-    return resumable(lazily(model, Execution.from_settings(dict(execution), EXECUTION)), model, execution)
+    return make_resumable(connect_lazily(model, Execution.from_settings(dict(execution), EXECUTION)), model, execution)
 
 
 def engine_of(options: ConversationOptions, generate: Generate) -> Engine:
@@ -94,10 +95,10 @@ def question(request: Asked, evidence: Known, options: ConversationOptions) -> Q
     """Return the request for a conversation. ``evidence``: what its facts bear out."""
     prompt = _prompts()[GROUNDED if request.grounded else STANDARD]
     least, most = options.rounds
-    system = in_slots(prompt["system"], least=str(least), most=str(most))
-    messages = filled(prompt | {"system": system}, facts=told(request.facts, request.grounded))
-    item = object_of(question=text_of(QUESTION), answer=text_of(ANSWER))
-    schema = object_of(rounds={"type": "array", "items": item, "minItems": least, "maxItems": most})
+    system = fill_slots(prompt["system"], least=str(least), most=str(most))
+    messages = fill_prompt(prompt | {"system": system}, facts=told(request.facts, request.grounded))
+    item = object_schema(question=text_schema(QUESTION), answer=text_schema(ANSWER))
+    schema = object_schema(rounds={"type": "array", "items": item, "minItems": least, "maxItems": most})
     if options.check != "strict":
         return Question(messages, schema, seed=_seed(request, options))
 
@@ -118,12 +119,12 @@ def _seed(request: Asked, options: ConversationOptions) -> int:
 
 def told(facts: ImageFacts, grounded: bool) -> str:
     """Return the facts as the model is told them; what is unknown is left out."""
-    lines = [f"- report: {harmless(' '.join(facts.sentences.values()))}"] if facts.sentences else []
+    lines = [f"- report: {neutralize(' '.join(facts.sentences.values()))}"] if facts.sentences else []
     lines += [f"- abnormalities: {', '.join(facts.present)}"] if facts.present else []
     lines += [f"- view: {facts.view}"] if facts.view else []
     lines += [f"- sex: {facts.sex}"] if facts.sex else []
     for phrase in facts.phrases if grounded else ():
-        lines.append(f"- box of “{harmless(phrase.text)}”: {boxes_as_text(phrase.boxes)}")
+        lines.append(f"- box of “{neutralize(phrase.text)}”: {boxes_as_text(phrase.boxes)}")
     return "\n".join(lines)
 
 

@@ -9,10 +9,10 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from cxr.base.errors import UserError
+from cxr.llm.answer_cache import make_resumable
 from cxr.llm.asking import Answer, Question, ask_each
-from cxr.llm.client import lazily
-from cxr.llm.guards import INJECTION, addresses_the_model, harmless, in_slots
-from cxr.llm.kept import resumable
+from cxr.llm.client import connect_lazily
+from cxr.llm.guards import INJECTION, addresses_the_model, fill_slots, neutralize
 from cxr.llm.options import Execution, ModelOptions
 from cxr.radvlm.evaluation.green_answers import counts, problem_of
 
@@ -40,7 +40,7 @@ def load(
     # the model's context is short: a bound of one token a byte would refuse common reports
     limits = replace(model.limits, context=settings["prompt_bytes"] + model.max_tokens)
     execution_options = Execution.from_settings(dict(execution), EXECUTION, "green_server")
-    generate = resumable(lazily(model, execution_options), model, execution)
+    generate = make_resumable(connect_lazily(model, execution_options), model, execution)
 
     def annotate(pairs: Sequence[tuple[str, str]]) -> list[dict]:
         answer_by_pair = ask_each({pair: _asked(prompt, *pair) for pair in pairs}, generate, limits)
@@ -64,7 +64,7 @@ def prompt_of(path: str) -> str:
 def _asked(prompt: str, answer: str, reference: str) -> Question | Answer:
     if addresses_the_model(f"{answer}\n{reference}"):
         return Answer(problem=INJECTION)
-    user = in_slots(prompt, reference=harmless(reference), answer=harmless(answer))
+    user = fill_slots(prompt, reference=neutralize(reference), answer=neutralize(answer))
     return Question([{"role": "user", "content": user}], None, problem_of)
 
 

@@ -11,14 +11,13 @@ from pathlib import Path
 import yaml
 
 from cxr.base.paths import RESOURCES
+from cxr.llm.answer_cache import make_resumable, texts_key
 from cxr.llm.asking import Answer, Question, ask_each
-from cxr.llm.client import lazily
-from cxr.llm.guards import INJECTION, addresses_the_model, harmless
-from cxr.llm.kept import resumable
-from cxr.llm.keys import key_of
-from cxr.llm.messages import filled
+from cxr.llm.client import connect_lazily
+from cxr.llm.guards import INJECTION, addresses_the_model, neutralize
+from cxr.llm.messages import fill_prompt
 from cxr.llm.options import Execution, ModelOptions
-from cxr.llm.schemas import object_of
+from cxr.llm.replies import object_schema
 from cxr.radvlm.evaluation.judge import HIGHEST, UNSCORED, Item, Judge, Judgement, JudgeOptions
 
 RESOURCE_FILES = ("radvlm/judge_prompt.yaml",)
@@ -36,10 +35,12 @@ def _prompt() -> dict:
 def load(options: JudgeOptions, execution: Mapping) -> Judge:
     """Return the judge. The model is loaded at the first question, which raises UserError if it cannot be reached."""
     model = ModelOptions(**options.own)
-    generate = resumable(lazily(model, Execution.from_settings(dict(execution), EXECUTION)), model, execution)
+    generate = make_resumable(
+        connect_lazily(model, Execution.from_settings(dict(execution), EXECUTION)), model, execution
+    )
 
     def judge(items: Sequence[Item]) -> list[Judgement]:
-        keys = [key_of(_texts(item)) for item in items]
+        keys = [texts_key(_texts(item)) for item in items]
         answers = ask_each({key: _asked(item) for key, item in zip(keys, items, strict=True)}, generate, model.limits)
         return [_judgement(answers[key]) for key in keys]
 
@@ -63,17 +64,19 @@ def _asked(item: Item) -> Question | Answer:
 def question(item: Item) -> Question:
     """Return the request about one conversation. No name of a conversation or of a model is told."""
     rounds_text = "\n".join(
-        f"{number}. Question: {harmless(qa_round.question)}\n   Expected: {harmless(qa_round.expected)}\n"
-        f"   Given: {harmless(qa_round.generated)}"
+        f"{number}. Question: {neutralize(qa_round.question)}\n   Expected: {neutralize(qa_round.expected)}\n"
+        f"   Given: {neutralize(qa_round.generated)}"
         for number, qa_round in enumerate(item.rounds, start=1)
     )
-    facts = "; ".join(map(harmless, item.facts)) or "none"
+    facts = "; ".join(map(neutralize, item.facts)) or "none"
     grade = {"type": "integer", "minimum": 0, "maximum": int(HIGHEST)}
     note = {"type": "string", "maxLength": LONGEST_NOTE}
-    round_schema = object_of(correctness=grade, completeness=grade, relevance=grade, note=note)
+    round_schema = object_schema(correctness=grade, completeness=grade, relevance=grade, note=note)
     rounds = {"type": "array", "items": round_schema, "minItems": len(item.rounds), "maxItems": len(item.rounds)}
-    messages = filled(_prompt(), facts=facts, rounds=rounds_text, number=str(len(item.rounds)))
-    return Question(messages, object_of(rounds=rounds, overall={"type": "number", "minimum": 0, "maximum": HIGHEST}))
+    messages = fill_prompt(_prompt(), facts=facts, rounds=rounds_text, number=str(len(item.rounds)))
+    return Question(
+        messages, object_schema(rounds=rounds, overall={"type": "number", "minimum": 0, "maximum": HIGHEST})
+    )
 
 
 def _judgement(answer: Answer) -> Judgement:

@@ -11,14 +11,13 @@ from pathlib import Path
 import yaml
 
 from cxr.base.paths import RESOURCES
+from cxr.llm.answer_cache import make_resumable, texts_key
 from cxr.llm.asking import Answer, Question, ask_each
-from cxr.llm.client import lazily
-from cxr.llm.guards import INJECTION, addresses_the_model, harmless
-from cxr.llm.kept import resumable
-from cxr.llm.keys import key_of
-from cxr.llm.messages import filled
+from cxr.llm.client import connect_lazily
+from cxr.llm.guards import INJECTION, addresses_the_model, neutralize
+from cxr.llm.messages import fill_prompt
 from cxr.llm.options import Execution, ModelOptions
-from cxr.llm.schemas import object_of
+from cxr.llm.replies import object_schema
 from cxr.radvlm.filtered.engine import DROPPED, KEPT, REWRITTEN, Engine, Filtered, FilterOptions, Sentence
 from cxr.radvlm.filtered.rules import SentenceFilter, sentence_filter
 
@@ -38,13 +37,15 @@ def _prompt() -> dict:
 def load(options: FilterOptions, execution: Mapping) -> Engine:
     """Return the engine. The model is loaded at the first question, which raises UserError if it cannot be reached."""
     model = ModelOptions(**options.own)
-    generate = resumable(lazily(model, Execution.from_settings(dict(execution), EXECUTION)), model, execution)
+    generate = make_resumable(
+        connect_lazily(model, Execution.from_settings(dict(execution), EXECUTION)), model, execution
+    )
     rules = sentence_filter(options)
 
     def filtered(sections: Sequence[Sequence[str]]) -> list[Filtered]:
-        questions = {key_of(list(section)): _asked(section, rules) for section in sections}
+        questions = {texts_key(list(section)): _asked(section, rules) for section in sections}
         answers = ask_each(questions, generate, model.limits)
-        return [_filtered(section, answers[key_of(list(section))]) for section in sections]
+        return [_filtered(section, answers[texts_key(list(section))]) for section in sections]
 
     return Engine(filtered, model.name)
 
@@ -59,14 +60,14 @@ def _asked(sentences: Sequence[str], rules: SentenceFilter) -> Question | Answer
 
 def question(sentences: Sequence[str], rules: SentenceFilter) -> Question:
     """Return the request for the sentences of one section."""
-    numbered_text = "\n".join(f"{number}. {harmless(text)}" for number, text in enumerate(sentences, start=1))
-    messages = filled(_prompt(), sentences=numbered_text, number=str(len(sentences)))
+    numbered_text = "\n".join(f"{number}. {neutralize(text)}" for number, text in enumerate(sentences, start=1))
+    messages = fill_prompt(_prompt(), sentences=numbered_text, number=str(len(sentences)))
     longest = max(map(len, sentences))
-    item = object_of(
+    item = object_schema(
         index={"type": "integer", "minimum": 1, "maximum": len(sentences)},
         text={"anyOf": [{"type": "string", "minLength": 1, "maxLength": longest}, {"type": "null"}]},
     )
-    schema = object_of(
+    schema = object_schema(
         sentences={"type": "array", "items": item, "minItems": len(sentences), "maxItems": len(sentences)}
     )
     return Question(messages, schema, lambda answer: contradiction(answer["sentences"], sentences, rules))

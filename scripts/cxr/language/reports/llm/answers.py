@@ -2,7 +2,7 @@
 
 from cxr.base.vocabulary import CATEGORIES, ZONE_LABELS
 from cxr.language.reports.schema import CERTAINTY, PRESENCE
-from cxr.llm.schemas import object_of, text_of
+from cxr.llm.replies import object_schema, text_schema
 
 NO_CATEGORY = "none"
 _LONGEST = {"entity": 120, "location": 120, "predicted_lesion_type": 120}
@@ -16,26 +16,28 @@ FIELDS = (
 
 def structuring_schema(sentences: int) -> dict:
     """Return the schema of the findings of a section with so many sentences (Figure 9)."""
-    places = {"type": "array", "items": text_of(_LONGEST["location"]), "minItems": 1, "maxItems": _MOST_LOCATIONS}
-    finding = object_of(
-        entity=text_of(_LONGEST["entity"]),
+    places = {"type": "array", "items": text_schema(_LONGEST["location"]), "minItems": 1, "maxItems": _MOST_LOCATIONS}
+    finding = object_schema(
+        entity=text_schema(_LONGEST["entity"]),
         sentence_index={"type": "integer", "minimum": 1, "maximum": sentences},
         presence={"enum": list(PRESENCE)},
         certainty={"enum": list(CERTAINTY)},
         location={"anyOf": [places, {"type": "null"}]},
-        predicted_lesion_type={"anyOf": [text_of(_LONGEST["predicted_lesion_type"]), {"type": "null"}]},
+        predicted_lesion_type={"anyOf": [text_schema(_LONGEST["predicted_lesion_type"]), {"type": "null"}]},
     )
-    return object_of(findings={"type": "array", "items": finding, "maxItems": _MOST_FINDINGS})
+    return object_schema(findings={"type": "array", "items": finding, "maxItems": _MOST_FINDINGS})
 
 
 def category_schema() -> dict:
     """Return the schema of a category (Figure 10, step 1)."""
-    return object_of(category={"enum": [*CATEGORIES, NO_CATEGORY]})
+    return object_schema(category={"enum": [*CATEGORIES, NO_CATEGORY]})
 
 
 def zones_schema() -> dict:
     """Return the schema of zone labels (Figure 10, step 2)."""
-    return object_of(categories={"type": "array", "items": {"enum": list(ZONE_LABELS)}, "maxItems": len(ZONE_LABELS)})
+    return object_schema(
+        categories={"type": "array", "items": {"enum": list(ZONE_LABELS)}, "maxItems": len(ZONE_LABELS)}
+    )
 
 
 def contradiction(findings: list[dict]) -> str | None:

@@ -15,7 +15,7 @@ from cxr.language.reports.llm import answers, prompts
 from cxr.language.reports.llm.structuring import EXECUTION
 from cxr.language.reports.llm.terms import Term
 from cxr.llm.asking import Answer, Generate, Question, ask_each
-from cxr.llm.client import lazily
+from cxr.llm.client import connect_lazily
 from cxr.llm.guards import INJECTION
 from cxr.llm.options import Execution, ModelOptions
 
@@ -30,7 +30,7 @@ class MappingOptions(ModelOptions):
 def run(*, terms: str, output: str, options: MappingOptions, execution: dict, compute: dict | None = None) -> None:
     """Map every pair of ``terms``. Raises UserError if the model cannot be reached."""
     pairs = [(line["location"], line["entity"]) for line in read_lines(terms)]
-    generate = lazily(options, Execution.from_settings(execution, EXECUTION, "mapping_server"))
+    generate = connect_lazily(options, Execution.from_settings(execution, EXECUTION, "mapping_server"))
     write_lines(output, mapped(pairs, generate, options, Tolerance.of(compute)), checked=True)
 
 

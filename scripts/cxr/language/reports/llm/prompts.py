@@ -12,8 +12,8 @@ import yaml
 from cxr.base.paths import RESOURCES
 from cxr.language.reports.llm.answers import FIELDS
 from cxr.llm import guards
-from cxr.llm.guards import harmless
-from cxr.llm.messages import Messages, filled
+from cxr.llm.guards import neutralize
+from cxr.llm.messages import Messages, fill_prompt
 
 RESOURCE_FILES = ("prompts.yaml",)
 
@@ -30,19 +30,19 @@ def addresses_the_model(text: str) -> bool:
 
 def structuring(sentences: list[str]) -> Messages:
     """Ask for the findings of a section's sentences, numbered from 1 (Figure 9)."""
-    report = "\n".join(f"{number}. {harmless(text)}" for number, text in enumerate(sentences, start=1))
-    return filled(_prompts()["structuring"], report=report)
+    report = "\n".join(f"{number}. {neutralize(text)}" for number, text in enumerate(sentences, start=1))
+    return fill_prompt(_prompts()["structuring"], report=report)
 
 
 def category(location: str | None, entity: str) -> Messages:
     """Ask for the category of a location (Figure 10, step 1)."""
-    return filled(_prompts()["category"], location=_place(location), entity=harmless(entity))
+    return fill_prompt(_prompts()["category"], location=_place(location), entity=neutralize(entity))
 
 
 def zones(location: str, entity: str) -> Messages:
     """Ask for the zone labels of a location in the lungs (Figure 10, step 2)."""
-    return filled(_prompts()["zones"], location=_place(location), entity=harmless(entity))
+    return fill_prompt(_prompts()["zones"], location=_place(location), entity=neutralize(entity))
 
 
 def _place(location: str | None) -> str:
-    return _prompts()["no_location"] if location is None else harmless(location)
+    return _prompts()["no_location"] if location is None else neutralize(location)

@@ -1,8 +1,8 @@
-"""Structuring the sections of shards with a language model (Figure 9); each distinct text is asked once.
+"""Structuring the sections of shards with a language model (Figure 9); each distinct text is sent once.
 
-Writes JSON Lines, for each shard one line per distinct text, sorted by ``text``: text (:func:`cxr.llm.keys.key_of` its
-sentences), findings (the answer's list, null if no answer was usable), problem (null, or why), raw (the last answer if
-it was unusable), attempts, model.
+Writes JSON Lines, for each shard one line per distinct text, sorted by ``text``: text (its key, see
+:func:`cxr.llm.answer_cache.texts_key`), findings (the answer's list, null if no answer was usable), problem (null, or
+why), raw (the last answer if it was unusable), attempts, model.
 """
 
 import logging
@@ -15,21 +15,20 @@ from cxr.base.source_files import state_row, write_states
 from cxr.base.tables import read_table, write_lines
 from cxr.language.reports import reading
 from cxr.language.reports.llm import structuring
-from cxr.llm.client import lazily
-from cxr.llm.kept import answered, identity
-from cxr.llm.keys import key_of
+from cxr.llm.answer_cache import answer_digest, cache_lines, texts_key
+from cxr.llm.client import connect_lazily
 from cxr.llm.options import Execution, ModelOptions
 
 log = logging.getLogger("cxr")
 ANSWERS, SEVERAL_SHARDS = "answers", "all"
-"""Folder of the answers as they come, and its part for several shards."""
+"""Folder of the answer cache, and its subfolder for several shards."""
 
 
 @dataclass(frozen=True)
 class StructuringOptions(ModelOptions):
-    """sections, section_overrides, scrub, max_characters: as in the stage's options; the rest: options of the model.
+    """Options of the model; sections, section_overrides, scrub, max_characters: as in the reports stage.
 
-    asking: the digest of all but the text and the model that an answer depends on.
+    asking: digest of what an answer depends on apart from the text and the model.
     """
 
     sections: str
@@ -50,24 +49,24 @@ def run(
 ) -> None:
     """Ask the model for the findings of every study of one or several cohort shards.
 
-    ``cohort`` and ``output``: paths, in the same order. The model is loaded once, and a text that several shards hold
-    is asked once. Answers are kept in the folder ``answers`` beside the outputs (:mod:`cxr.llm.kept`): an edit of how
-    reports are read or scrubbed asks only for the texts that it changes. ``files_read``: table for the states of the
-    report files. Raises UserError if the model cannot be reached, Broken if none of its answers is usable.
+    ``cohort`` and ``output``: paths, in the same order. The model is loaded once, and a text in several shards is sent
+    once. Answers are cached in the folder ``answers`` beside the outputs (:mod:`cxr.llm.answer_cache`): a change in how
+    reports are read or scrubbed asks only about texts that it changes. ``files_read``: output table of the states of
+    the report files. Raises UserError if the model cannot be reached, Broken if none of its answers is usable.
     """
     cohorts, outputs = ([paths] if isinstance(paths, str) else list(paths) for paths in (cohort, output))
     states: list[tuple] = []
     texts_by_shard = [texts_of(path, options, states) for path in cohorts]
     texts = dict(sorted((key, text) for shard in texts_by_shard for key, text in shard.items()))
     log.info("structuring: %d distinct texts of %d shards", len(texts), len(cohorts))
-    generate = lazily(options, Execution.from_settings(execution, structuring.EXECUTION))
+    generate = connect_lazily(options, Execution.from_settings(execution, structuring.EXECUTION))
     tolerance = Tolerance.of(compute)
-    lines = answered(
+    lines = cache_lines(
         list(texts),
         lambda names: structuring.structured({name: texts[name] for name in names}, options, generate, tolerance),
         folder=Path(outputs[0]).parent / ANSWERS / (SEVERAL_SHARDS if len(outputs) > 1 else Path(outputs[0]).stem),
-        mark=identity(options, ""),
-        at_once=execution["texts_at_once"],
+        digest=answer_digest(options, ""),
+        part_size=execution["texts_at_once"],
         key="text",
     )
     for path, shard in zip(outputs, texts_by_shard, strict=True):
@@ -77,9 +76,9 @@ def run(
 
 
 def texts_of(cohort: str, options: StructuringOptions, states: list[tuple]) -> dict[str, list[str]]:
-    """Return {key: sentences} of the distinct texts of a shard; add the states of their files to ``states``."""
+    """Return {key: sentences} of a shard's distinct texts; append the states of their files to ``states``."""
     images = read_table(cohort).sort("study_id", "rank", "image_id")
     rows = [reading.row_of(study.to_dicts()) for _, study in images.group_by("study_id", maintain_order=True)]
     states += [state_row(row["study_id"], path) for row in rows if (path := reading.report_file(row))]
     readings = (reading.read(row, options) for row in rows)
-    return {key_of(each.sentences): each.sentences for each in readings if isinstance(each, reading.Section)}
+    return {texts_key(each.sentences): each.sentences for each in readings if isinstance(each, reading.Section)}

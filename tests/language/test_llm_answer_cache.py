@@ -10,7 +10,7 @@ import pytest
 from cxr.base.errors import StoreError
 from cxr.base.tables import read_lines, write_table
 from cxr.language.reports.llm import structure_shards, structuring
-from cxr.llm.kept import answered
+from cxr.llm.answer_cache import cache_lines
 
 OPTIONS = structure_shards.StructuringOptions(
     key="reports.llm.structuring", transport="stand_in", model="language_model:answer", revision="", context=16384,
@@ -106,12 +106,14 @@ def test_a_damaged_answer_is_one_sentence(cohorts, loads, tmp_path):
 
 def test_a_line_that_is_missing_stops_the_job(tmp_path):
     with pytest.raises(AssertionError, match="2 texts were asked, 1 lines came"):
-        answered(["a", "b"], lambda names: [{"text": "a"}], folder=tmp_path / "kept", mark="m", at_once=5, key="text")
+        cache_lines(
+            ["a", "b"], lambda names: [{"text": "a"}], folder=tmp_path / "cache", digest="m", part_size=5, key="text"
+        )
 
 
 def test_an_answer_stays_what_it_was(tmp_path):
-    lines = answered(["b", "a"], lambda names: [{"text": name, "n": 1} for name in names],
-                     folder=tmp_path / "kept", mark="m", at_once=1, key="text")  # fmt: skip
+    lines = cache_lines(["b", "a"], lambda names: [{"text": name, "n": 1} for name in names],
+                     folder=tmp_path / "cache", digest="m", part_size=1, key="text")  # fmt: skip
     assert json.dumps(lines) == json.dumps({"b": {"text": "b", "n": 1}, "a": {"text": "a", "n": 1}})
-    files = sorted((tmp_path / "kept").glob("answers-*"))
+    files = sorted((tmp_path / "cache").glob("answers-*"))
     assert [[line["text"] for line in read_lines(path)] for path in files] == [["b"], ["a"]]

@@ -1,0 +1,177 @@
+"""Answers stored on disk, so that an interrupted job resumes and a later job asks only about new texts.
+
+A folder holds ``identity``, a digest of everything an answer depends on, and numbered files of checked lines, each
+written as soon as its questions are answered. Answers of another model, prompt or code are removed.
+:func:`cache_lines` stores lines by the names of texts, :func:`cache_replies` the model's reply to each question.
+"""
+
+import hashlib
+import json
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from cxr.base.errors import UserError
+from cxr.base.tables import read_lines, write_lines
+from cxr.base.unfinished import facts_of_files, prepare
+from cxr.llm.asking import Generate, Question
+from cxr.llm.images import PromptImage
+from cxr.llm.messages import content_parts
+from cxr.llm.options import ModelOptions
+from cxr.llm.replies import NoAnswer, Reply
+
+log = logging.getLogger("cxr")
+PATTERN = "answers-*.jsonl"
+MAX_LINES = 2048
+"""Maximum replies in one file."""
+MakeLines = Callable[[list[str]], list[dict]]
+"""Takes names of texts; returns one line for each, in order, with the name under the folder's key."""
+
+
+def answer_digest(options: ModelOptions, code: str) -> str:
+    """Return the digest of everything an answer depends on; of a model folder, file names and sizes."""
+    facts = facts_of_files(options.model) if Path(options.model).is_dir() else b""
+    settings_json = json.dumps(asdict(options) | {"code": code}, sort_keys=True).encode()
+    return hashlib.sha256(settings_json + b"\0" + facts).hexdigest()
+
+
+def cache_lines(
+    names: Sequence[str], make: MakeLines, *, folder: Path, digest: str, part_size: int, key: str
+) -> dict[str, dict]:
+    """Return {name: line} of every distinct name; calls ``make`` for those without a line in ``folder``.
+
+    ``digest``: of :func:`answer_digest`; ``part_size``: names per file; ``key``: the name's key in a line. Raises
+    StoreError for a damaged file.
+    """
+    unique_names = dict.fromkeys(names)
+    line_by_name = {line[key]: line for line in _read_lines(folder, digest)}
+    missing = [name for name in unique_names if name not in line_by_name]
+    if line_by_name:
+        log.info("%d of %d answers are stored already", len(unique_names) - len(missing), len(unique_names))
+    first_number = _next_number(folder)
+    for index, part in enumerate(split_into_parts(missing, part_size)):
+        lines = make(part)
+        if [line[key] for line in lines] != part:
+            raise AssertionError(f"{len(part)} texts were asked, {len(lines)} lines came, or in another order")
+        write_lines(folder / f"answers-{first_number + index:06d}.jsonl", lines, checked=True)
+        line_by_name |= {line[key]: line for line in lines}
+        log.info("%d of %d answers", min((index + 1) * part_size, len(missing)), len(missing))
+    return {name: line_by_name[name] for name in unique_names}
+
+
+def cache_replies(generate: Generate, *, folder: Path, digest: str) -> Generate:
+    """Return ``generate`` with its replies cached in ``folder``: each question is sent once per attempt.
+
+    The cache key is everything that is sent (:func:`question_key`). New replies are written after each call.
+    ``digest``: of :func:`answer_digest`. Raises StoreError for a damaged file.
+    """
+    reply_by_key = {(line["question"], line["attempt"]): _reply_of(line) for line in _read_lines(folder, digest)}
+    if reply_by_key:
+        log.info("%s holds %d answers of an earlier job", folder, len(reply_by_key))
+
+    def cached_generate(questions: list[Question], attempt: int) -> list[Reply]:
+        keys = [question_key(question) for question in questions]
+        new = {
+            key: question for key, question in zip(keys, questions, strict=True) if (key, attempt) not in reply_by_key
+        }
+        for part in split_into_parts(list(new), MAX_LINES):
+            replies = dict(zip(part, generate([new[key] for key in part], attempt), strict=True))
+            # a reply without an answer may be a temporary fault of the server: the next job asks again
+            lines = [_line(key, attempt, reply) for key, reply in replies.items() if isinstance(reply, str)]
+            if lines:
+                write_lines(folder / f"answers-{_next_number(folder):06d}.jsonl", lines, checked=True)
+            reply_by_key.update({(key, attempt): reply for key, reply in replies.items()})
+        return [reply_by_key[key, attempt] for key in keys]
+
+    return cached_generate
+
+
+def make_resumable(generate: Generate, options: ModelOptions, execution: Mapping) -> Generate:
+    """Return ``generate`` with a cache from which an interrupted job resumes.
+
+    execution: the settings section of that name, with ``answers`` (folder of the cache; without it nothing is stored)
+    and ``code`` (digest of the code).
+    """
+    if not execution.get("answers"):
+        return generate
+    digest = answer_digest(options, execution.get("code", ""))
+    return cache_replies(generate, folder=Path(execution["answers"]), digest=digest)
+
+
+def record_replies(generate: Generate, lines: list[dict]) -> Generate:
+    """Return ``generate`` that also appends every reply to ``lines`` for :func:`replay_replies`.
+
+    A line has question, attempt and text, and ``failure`` if the reply has no answer.
+    """
+
+    def recording_generate(questions: list[Question], attempt: int) -> list[Reply]:
+        replies = generate(questions, attempt)
+        pairs = zip(questions, replies, strict=True)
+        lines.extend(_line(question_key(question), attempt, reply) for question, reply in pairs)
+        return replies
+
+    return recording_generate
+
+
+def replay_replies(paths: Sequence[str], rule: str) -> Generate:
+    """Return a function that replays the replies in files written by jobs of ``rule``: no model is asked.
+
+    The function raises UserError for a question without a stored reply.
+    """
+    replies = {(line["question"], line["attempt"]): _reply_of(line) for path in paths for line in read_lines(path)}
+
+    def replay_generate(questions: list[Question], attempt: int) -> list[Reply]:
+        keys = [(question_key(question), attempt) for question in questions]
+        missing = sum(key not in replies for key in keys)
+        if missing:
+            raise UserError(
+                f"{rule} answered {len(keys) - missing} of {len(keys)} questions: ask again with "
+                f"`snakemake --forcerun {rule}`"
+            )
+        return [replies[key] for key in keys]
+
+    return replay_generate
+
+
+def _line(key: str, attempt: int, reply: Reply) -> dict:
+    if isinstance(reply, NoAnswer):
+        return {"question": key, "attempt": attempt, "text": "", "failure": reply.reason}
+    return {"question": key, "attempt": attempt, "text": reply}
+
+
+def _reply_of(line: dict) -> Reply:
+    return NoAnswer(line["failure"]) if "failure" in line else line["text"]
+
+
+def question_key(question: Question) -> str:
+    """Return a digest of everything that is sent for a question: roles, texts, images, seed and schema."""
+    parts = [
+        part.digest() if isinstance(part, PromptImage) else f"text {part}" for part in content_parts(question.messages)
+    ]
+    sent_content = [[message["role"] for message in question.messages], parts, question.schema, question.seed]
+    # keys are not sorted: a constrained answer is written in the schema's order
+    return hashlib.blake2b(json.dumps(sent_content).encode(), digest_size=16).hexdigest()
+
+
+def _read_lines(folder: Path, digest: str) -> Iterator[dict]:
+    """Yield the lines of a folder, which is emptied first if its answers have another digest."""
+    warning = f"{folder} holds answers of another model, prompt or code: asking again"
+    prepare(folder, digest, pattern=PATTERN, warning=warning)
+    for path in sorted(folder.glob(PATTERN)):
+        yield from read_lines(path)
+
+
+def _next_number(folder: Path) -> int:
+    return 1 + max((int(path.stem.partition("-")[2]) for path in folder.glob(PATTERN)), default=-1)
+
+
+def texts_key(texts: list[str]) -> str:
+    """Return the key under which the answer for a list of texts is stored: equal lists are asked once."""
+    return hashlib.blake2b("\n".join(texts).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def split_into_parts(names: list[str], part_size: int) -> Iterator[list[str]]:
+    """Yield the names in parts of ``part_size``."""
+    for first in range(0, len(names), part_size):
+        yield names[first : first + part_size]
