@@ -26,7 +26,7 @@ import engines_nets  # noqa: E402
 import tiny_diffusion  # noqa: E402
 from cxr.base.tables import write_table  # noqa: E402
 from cxr.diffusion.nets import Nets, Running  # noqa: E402
-from cxr.nets.devices import device_of  # noqa: E402
+from cxr.nets.devices import select_device  # noqa: E402
 from cxr.nets.speed import Speed, memory_format  # noqa: E402
 from engines_run import clock_of, device_name, frame  # noqa: E402
 
@@ -50,7 +50,7 @@ def nets(kind: str, speed: Speed, device: torch.device, rows: int, *, tiny: bool
 
 def measured(given: argparse.Namespace) -> list[tuple]:
     """Return a row for each number type and layout."""
-    device, found, plain = device_of(given.device), [], None
+    device, found, plain = select_device(given.device), [], None
     clock = clock_of(device)
     shown = torch.from_numpy(np.stack([frame(f"{at}").image for at in range(given.images)])).float()[:, None] / GREY - 1
     shown = shown.expand(-1, 3, -1, -1)

@@ -170,7 +170,7 @@ def write_scaled_yolov4(
     like_trained(net, shown, lambda: net(shown)[1], [bias[:, 5:] for bias in biases], options["floor"])
     facts = {"kind": "scaled_yolov4", "yaml": plan, "names": None, "stride": tiny_yolo.STRIDES, "eps": EPS}
     held = net.state_dict()
-    tensors.write(path, tensors.kinds_of(held), held.__getitem__, facts)
+    tensors.write_weights(path, tensors.tensor_kinds(held), held.__getitem__, facts)
     return dict.fromkeys(INPUTS, str(path))
 
 

@@ -34,7 +34,7 @@ from cxr.imaging.anatomy.engine import AnatomyOptions  # noqa: E402
 from cxr.imaging.anomaly.engine import AnomalyOptions  # noqa: E402
 from cxr.imaging.boxes.engine import BoxesOptions  # noqa: E402
 from cxr.imaging.organs.engine import OrgansOptions  # noqa: E402
-from cxr.nets.devices import device_of  # noqa: E402
+from cxr.nets.devices import select_device  # noqa: E402
 from cxr.workflow.engine_files import package_of  # noqa: E402
 
 PACKAGES = {"radedit": ("diffusers", "transformers"), "cxas": ("cxas",), "ultralytics": ("ultralytics",)}
@@ -146,7 +146,7 @@ def measure(
     """
     of = len(engine_module(package_of(stage), name).INPUTS) if name == "scaled_yolov4" else None
     engine = load(stage, name, options, files, device, batch, parts if of else None, compute)
-    used = device_of(device)
+    used = select_device(device)
     if (getattr(engine, "batch", None) or 1) < batch:
         return {}
     # one picture: of another, a detector with random weights would give quite another number of boxes
@@ -193,7 +193,7 @@ def make(stage: str, name: str, options: dict, folder: str, device: str, tiny: b
 
     Raises UserError without the GPU that is asked for, or where a package of the engine is missing.
     """
-    device_of(device)
+    select_device(device)
     for package in PACKAGES.get(name, ()):
         if importlib.util.find_spec(package) is None:
             raise UserError(

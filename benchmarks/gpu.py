@@ -26,7 +26,7 @@ import torch  # noqa: E402
 import scale  # noqa: E402
 from cxr.base.atomic import atomic  # noqa: E402
 from cxr.base.tables import read_table, write_table  # noqa: E402
-from cxr.nets.devices import device_of  # noqa: E402
+from cxr.nets.devices import select_device  # noqa: E402
 from gpu_pieces import Absent, Refused, pieces  # noqa: E402
 
 COLUMNS = {"piece": pl.String, "card": pl.String, "what": pl.String, "value": pl.Float64, "unit": pl.String}
@@ -40,7 +40,7 @@ PAGES = ("docs/reference/benchmarks.md", UNITS)
 
 def card_of(device: str) -> str:
     """Return the card's name."""
-    chosen = device_of(device)
+    chosen = select_device(device)
     return torch.cuda.get_device_name() if chosen.type == "cuda" else "CPU"
 
 

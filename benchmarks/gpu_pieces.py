@@ -14,7 +14,7 @@ import polars as pl
 import torch
 
 from cxr.base.tables import read_table
-from cxr.nets.devices import device_of
+from cxr.nets.devices import select_device
 
 ROOT = Path(__file__).resolve().parents[1]
 LIMIT_S = 590
@@ -80,7 +80,7 @@ def tests(given: argparse.Namespace) -> list[Row]:
 
 def rates(given: argparse.Namespace) -> list[Row]:
     """Measure the rate of square matrix products by number type."""
-    device, rows = device_of(given.device), []
+    device, rows = select_device(given.device), []
     side, rounds = (256, 2) if given.tiny else (8192, 20)
     for name, dtype in DTYPES.items():
         torch.backends.cuda.matmul.allow_tf32 = name == "tf32"
@@ -146,7 +146,7 @@ def editing(given: argparse.Namespace) -> list[Row]:
 def language_model(given: argparse.Namespace) -> list[Row]:
     """Measure the load and the speed of vLLM with a small model."""
     size = ["--tiny", "--texts", 4, "--tokens", 16] if given.tiny else []
-    device = ["--device", device_of(given.device).type]
+    device = ["--device", select_device(given.device).type]
     found = _table(given, "language_model_speed", *size, python=python_with("vllm"), device=device)
     return [(one["what"], one["value"], one["unit"]) for one in found]
 

@@ -44,7 +44,7 @@ from cxr.ils.rosalia.sources import Lines  # noqa: E402
 from cxr.ils.rosalia.tokens import Tokens, word_tokenizer  # noqa: E402
 from cxr.ils.training import parts  # noqa: E402
 from cxr.ils.training.recipe import Recipe  # noqa: E402
-from cxr.nets.devices import device_of, inference  # noqa: E402
+from cxr.nets.devices import inference, select_device  # noqa: E402
 from cxr.workflow.settings import Settings  # noqa: E402
 from rosalia_nets import Meter, random_7b  # noqa: E402
 
@@ -109,7 +109,7 @@ def lines_of(results: Path, split: str) -> str:
 
 def make(given: argparse.Namespace) -> Bench:
     """Make the model and its tokenizer."""
-    device = device_of(given.device)
+    device = select_device(given.device)
     training = Settings().training
     recipe = (training.lite if given.size == "lite" else training.rosalia).model_dump()
     recipe |= {"runner": "plain", "trained": training.rosalia.trained}

@@ -26,7 +26,7 @@ import engines_nets  # noqa: E402
 import tiny_diffusion  # noqa: E402
 from cxr.base.engines import Setup  # noqa: E402
 from cxr.base.tables import write_table  # noqa: E402
-from cxr.nets.devices import device_of  # noqa: E402
+from cxr.nets.devices import select_device  # noqa: E402
 from cxr.semisyn.editing import radedit  # noqa: E402
 from cxr.semisyn.editing.engine import Job  # noqa: E402
 from cxr.workflow.settings.semisyn.editing import Editing  # noqa: E402
@@ -77,7 +77,7 @@ def main() -> None:
     parser.add_argument("--tiny", action="store_true")
     parser.add_argument("--output", default="benchmarks/semisyn_editing_speed.tsv")
     given = parser.parse_args()
-    device, rows = device_of(given.device), []
+    device, rows = select_device(given.device), []
     with tempfile.TemporaryDirectory() as folder:
         used = editor(given, Path(folder), device)
     every = jobs(max(1, given.edits // len(CONFIGS)), "")

@@ -117,7 +117,7 @@ def spoil(row: tuple[torch.Tensor, ...], random: np.random.Generator) -> tuple[t
 
 
 def stretch(image: torch.Tensor, percentiles: tuple[float, float]) -> torch.Tensor:
-    """Scale each picture to 0..1 between percentiles of its pixels above 0, as ``cxr.nets.map_net.prepare`` does."""
+    """Scale each image to 0..1 between percentiles of its pixels above 0, as ``cxr.nets.map_net.prepare_frame``."""
     for index, picture in enumerate(image):
         values = picture[picture > 0]
         if values.numel() < 2:

@@ -29,7 +29,7 @@ import data  # noqa: E402
 from augment import augment, spoil  # noqa: E402
 
 from cxr.metrics import masks  # noqa: E402
-from cxr.nets.map_net import clean_mask, prepare  # noqa: E402
+from cxr.nets.map_net import clean_mask, prepare_frame  # noqa: E402
 
 SEED = 2
 SIZE = 128  # pixels of the net's input and output
@@ -131,7 +131,7 @@ def fit(net: OrganNet, pools: list[tuple[float, data.Pool]], steps: int, seed: i
 @torch.no_grad()
 def probabilities(net: OrganNet, frames: np.ndarray) -> np.ndarray:
     """Return (N, K, S, S) probabilities of frames uint8 (N, 512, 512), prepared as the engine prepares them."""
-    images = torch.from_numpy(np.stack([prepare(frame, SIZE, PERCENTILES) for frame in frames]))[:, None]
+    images = torch.from_numpy(np.stack([prepare_frame(frame, SIZE, PERCENTILES) for frame in frames]))[:, None]
     return torch.cat([torch.sigmoid(net(image[None])) for image in images]).numpy()
 
 

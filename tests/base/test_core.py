@@ -531,7 +531,7 @@ def test_an_unknown_engine_module_is_refused(project):
 
 
 def test_own_weights_are_those_that_the_engines_read_with_the_licence_of_their_card():
-    organs, upright = lite_weights.weights_of(
+    organs, upright = lite_weights.list_lite_weights(
         {"organs": "hybridgnet", "anatomy": "lite", "anomaly": "radedit", "boxes": "table"}
     )
     assert organs.file == code_digest.RESOURCES / "organs/lite.onnx"
@@ -540,7 +540,7 @@ def test_own_weights_are_those_that_the_engines_read_with_the_licence_of_their_c
     assert upright.licence.startswith("no restrictions")
     assert organs.licence.startswith("non-commercial use only: made from pictures under CC BY-NC-SA")
     stages = ("organs", "anatomy", "anomaly", "boxes", "training")
-    every = lite_weights.weights_of(dict.fromkeys(stages, "lite"))
+    every = lite_weights.list_lite_weights(dict.fromkeys(stages, "lite"))
     assert [weights.used_by for weights in every] == [
         ["organs", "anatomy"], ["anomaly"], ["boxes"], ["training"], ["organs"],
     ]  # fmt: skip

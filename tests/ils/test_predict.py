@@ -26,7 +26,7 @@ from cxr.ils.inference.asking import InferenceOptions
 from cxr.ils.inference.infer import run_split
 from cxr.ils.inference.predict import in_picture
 from cxr.imaging.one_image import Picture, sides_of
-from cxr.plotting.overlay import overlay
+from cxr.plotting.overlay import draw_overlay
 from dicom_files import dataset, encoded, write
 from tiny_rosalia import ANSWERS, NONE, ONE, TWO, Tiny, disc_of, frame, lines_of, make, read
 
@@ -436,7 +436,7 @@ def test_the_overlay_shows_the_mask_where_it_is_and_the_patients_sides():
     image = np.full((1500, 2000), 60, np.uint8)
     mask = np.zeros(image.shape, bool)
     mask[300:700, 1200:1900] = True
-    figure = overlay(image, mask, "Segment it.", "[SEG] It is there.")
+    figure = draw_overlay(image, mask, "Segment it.", "[SEG] It is there.")
     axes = figure.axes[0]
     pixels = drawn(figure)
     orange = (pixels[..., 0] - pixels[..., 2] > 40) & (pixels[..., 0] > pixels[..., 1])
@@ -449,7 +449,7 @@ def test_the_overlay_shows_the_mask_where_it_is_and_the_patients_sides():
     places = {text.get_text(): text.get_position()[0] for text in axes.texts}
     assert places["R"] < 0.5 < places["L"]
     assert axes.get_title() == "Segment it."
-    mirrored = overlay(image, mask & False, "a", "b", ("L", "R")).axes[0]
+    mirrored = draw_overlay(image, mask & False, "a", "b", ("L", "R")).axes[0]
     places = {text.get_text(): text.get_position()[0] for text in mirrored.texts}
     assert places["L"] < 0.5 < places["R"]
     assert mirrored.get_legend().get_texts()[0].get_text() == "mask: empty"

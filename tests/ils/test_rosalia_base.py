@@ -22,8 +22,8 @@ from cxr.ils.templates import TYPES, instruction, negative_answer
 from cxr.ils.training.base import run_base
 from cxr.imaging.phantom.cohort import draw
 from cxr.imaging.phantom.plan import make_plan
-from cxr.nets.lite_weights import weights_of
-from cxr.nets.weight_files import Weights
+from cxr.nets.lite_weights import list_lite_weights
+from cxr.nets.weight_files import WeightFiles
 from cxr.workflow.settings import Settings
 from tiny_rosalia import frame
 
@@ -39,14 +39,14 @@ def asked(text: str) -> str:
 def test_it_has_the_sizes_of_the_settings_and_is_small():
     assert vars(sizes_of(read_config(FOLDER))) == vars(SIZES)
     assert sum(path.stat().st_size for path in FOLDER.glob("*.safetensors")) < LIMIT
-    with Weights(FOLDER) as weights:
+    with WeightFiles(FOLDER) as weights:
         assert {weights.get(name).dtype for name in weights.shapes} == {torch.float16}
     model, _ = base()
     assert {value.dtype for value in model.state_dict().values()} == {torch.float32}
 
 
 def test_its_card_names_its_digest_and_its_licence():
-    (weights,) = weights_of({"training": "lite"})
+    (weights,) = list_lite_weights({"training": "lite"})
     assert weights.file == FOLDER / "model.safetensors"
     told = re.search(r"`([0-9a-f]{64})`", weights.card.read_text(encoding="utf-8"))
     assert told[1] == hashlib.sha256(weights.file.read_bytes()).hexdigest()

@@ -16,7 +16,7 @@ from cxr.base.errors import UserError
 from cxr.ils.rosalia import convert
 from cxr.ils.rosalia.config import CLIP_L14, RosaliaConfig
 from cxr.ils.rosalia.model import Rosalia
-from cxr.nets.weight_files import Weights, write
+from cxr.nets.weight_files import WeightFiles, write_shards
 from cxr.segmentation import published as sam_names
 from cxr.segmentation.sizes import sam_h
 from lisa_reference import IMAGE_ID, Reference
@@ -132,7 +132,7 @@ def test_there_and_back_is_the_same(reference, original, tmp_path, kind, shards)
     ours = converted(reference, source, tmp_path / "ours", shard_bytes=200_000)
     assert len(list(ours.glob("model-*.safetensors"))) > 2
     convert.to_published(ours, tmp_path / "back", base=source, with_clip=True, dtype=torch.float32, shard_bytes=300_000)
-    with Weights(tmp_path / "back") as weights:
+    with WeightFiles(tmp_path / "back") as weights:
         assert weights.shapes.keys() == original.keys()
         for name, tensor in original.items():
             assert torch.equal(weights.get(name), tensor), name
@@ -177,7 +177,7 @@ def test_one_tensor_at_a_time_is_held(tmp_path):
         alive.append(weakref.ref(memory))
         return torch.from_numpy(memory)
 
-    write(tmp_path, {f"{n:02d}": ((100,), torch.float32) for n in range(20)}, get, shard_bytes=1600)
+    write_shards(tmp_path, {f"{n:02d}": ((100,), torch.float32) for n in range(20)}, get, shard_bytes=1600)
     assert len(alive) == 20
     assert most == 1
     assert len(list(tmp_path.glob("*.safetensors"))) == 5

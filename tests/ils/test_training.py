@@ -242,7 +242,7 @@ def spoilt(monkeypatch, when: set[int], how: str) -> list[int]:
 @pytest.mark.parametrize("micro", [4, 2])
 def test_an_update_without_a_number_is_skipped_and_counted(tmp_path, given, monkeypatch, caplog, how, micro):
     weights = {}
-    original = plain.Runner.update
+    original = plain.Runner.take_step
 
     def update(self, rate):
         before = [value.detach().clone() for value in self.parameters.values()]
@@ -253,7 +253,7 @@ def test_an_update_without_a_number_is_skipped_and_counted(tmp_path, given, monk
         assert all(value.grad is None for value in after)
         return norm
 
-    monkeypatch.setattr(plain.Runner, "update", update)
+    monkeypatch.setattr(plain.Runner, "take_step", update)
     # of the sixth update the first micro-batch, of two or one
     spoilt(monkeypatch, {9} if micro == 2 else {5}, how)
     table = updates(train(tmp_path, given, options({"micro_batch": micro, "epochs": 2})))
@@ -272,7 +272,7 @@ def test_a_skipped_update_is_as_if_it_had_not_been(tmp_path, given, monkeypatch)
 
     def course(folder: Path, spoil: bool) -> None:
         with monkeypatch.context() as patched:
-            original = plain.Runner.update
+            original = plain.Runner.take_step
 
             def update(self, rate):
                 if not spoil and len(steps.setdefault(folder, [])) == 5:  # the update is left out by hand
@@ -283,7 +283,7 @@ def test_a_skipped_update_is_as_if_it_had_not_been(tmp_path, given, monkeypatch)
                 steps.setdefault(folder, []).append(norm)
                 return norm
 
-            patched.setattr(plain.Runner, "update", update)
+            patched.setattr(plain.Runner, "take_step", update)
             if spoil:
                 spoilt(patched, {5}, "nan")
             train(folder, given)
@@ -357,10 +357,10 @@ def test_looks_are_as_rare_as_asked_for_but_one_is_at_the_end(tmp_path, given, m
 
 def test_a_batch_that_does_not_come_out():
     recipe = Recipe.from_settings(options().own)
-    assert replace(recipe, batch=24, micro_batch=4).together(3) == 2
+    assert replace(recipe, batch=24, micro_batch=4).micro_batches_per_step(3) == 2
     for batch, ranks in ((24, 4), (4, 2), (6, 1)):
         with pytest.raises(UserError, match=rf"^training: batch is {batch}, no multiple of micro_batch 4 times the"):
-            replace(recipe, batch=batch, micro_batch=4).together(ranks)
+            replace(recipe, batch=batch, micro_batch=4).micro_batches_per_step(ranks)
 
 
 def test_bfloat16_keeps_float32_weights_and_trains(tmp_path, given):

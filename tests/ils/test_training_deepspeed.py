@@ -299,6 +299,6 @@ def test_a_process_without_a_seg_holds_up_no_other(tmp_path, given, monkeypatch)
 def test_a_process_that_hangs_ends_the_job_with_a_sentence(tmp_path, given, monkeypatch):
     over(2, monkeypatch)
     faulty(monkeypatch, "hang 2 1")
-    with pytest.raises(UserError, match=r"^training: one of its 2 processes does not answer any more \(") as told:
+    with pytest.raises(UserError, match=r"^training: one of its 2 processes no longer answers \(") as told:
         train(tmp_path, given, deepspeed({"micro_batch": 2}), time_to_answer=20, time_to_stop=30)
     assert "\n" not in str(told.value)

@@ -51,7 +51,7 @@ def learn(model: Rosalia, batch: Batch, updates: int = 4) -> Runner:
     for _ in range(updates):
         losses = runner.forward(lambda model: rosalia_loss(model(batch), batch, LossWeights(0.5, 5.0, 1.0)))
         runner.backward(losses["loss"], 1, True)
-        runner.update(1e-2)
+        runner.take_step(1e-2)
     model.eval()
     return runner
 

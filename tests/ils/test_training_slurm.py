@@ -134,7 +134,7 @@ def test_a_training_with_a_process_that_hangs_is_ended_and_goes_on(workflow_run,
     snakemake(copy, "dataset", "--touch", root=root)
     words = finish(start(copy, MODEL, root=root), copy)
     assert [state for state, _ in tries(copy)] == ["FAILED", "COMPLETED"]
-    assert "training: one of its 2 processes does not answer any more (" in words
+    assert "training: one of its 2 processes no longer answers (" in words
     assert "it resumes at its last checkpoint" in words
     assert "training resumes at update 2 of" in (copy / "logs/training/default.log").read_text()
     assert written(copy) == written(expected)

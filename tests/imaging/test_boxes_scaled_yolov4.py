@@ -112,7 +112,7 @@ def test_a_published_checkpoint_keeps_its_numbers_and_facts(tmp_path, half):
     with pytest.raises(ModuleNotFoundError):  # its classes are not here
         torch.load(source, weights_only=False)
     told = convert_scaled_yolov4(source, tmp_path / "fold0.safetensors")
-    weights, facts = tensors.read(tmp_path / "fold0.safetensors", "scaled_yolov4")
+    weights, facts = tensors.read_weights(tmp_path / "fold0.safetensors", "scaled_yolov4")
     state = net.state_dict()
     assert weights.keys() == state.keys()
     for name, tensor in state.items():
@@ -299,9 +299,9 @@ def changed(folds, tmp_path):
 
 
 def rewritten(folds, path, change):
-    weights, facts = tensors.read(folds[1]["fold2"], "scaled_yolov4")
+    weights, facts = tensors.read_weights(folds[1]["fold2"], "scaled_yolov4")
     change(weights, facts)
-    tensors.write(path, tensors.kinds_of(weights), weights.get, facts)
+    tensors.write_weights(path, tensors.tensor_kinds(weights), weights.get, facts)
     return path
 
 
@@ -409,7 +409,9 @@ def test_numbers_that_are_none_exclude_the_image(folds, tmp_path):
     broken = tmp_path / "broken"
     weights = load_file(folds[1]["fold1"])
     weights["model.42.m.0.bias"][3] = torch.nan
-    tensors.write(broken, tensors.kinds_of(weights), weights.get, tensors.read(folds[1]["fold1"], "scaled_yolov4")[1])
+    tensors.write_weights(
+        broken, tensors.tensor_kinds(weights), weights.get, tensors.read_weights(folds[1]["fold1"], "scaled_yolov4")[1]
+    )
     shard = write_frames(tmp_path / "frames.h5", 1)
     outputs = {"output": tmp_path / "out.parquet", "excluded": tmp_path / "excluded.parquet"}
     files = folds[1] | {"fold1": str(broken)}

@@ -109,7 +109,7 @@ def engine(path, class_names=None, size=SIDE, **changes):
 def test_a_checkpoint_of_the_package_keeps_its_numbers_and_plan(tmp_path, form):
     model = net("yolo11n.yaml")
     told = convert_ultralytics(saved(model, tmp_path / "net.pt", form), tmp_path / "net.safetensors")
-    weights, facts = tensors.read(tmp_path / "net.safetensors", "ultralytics")
+    weights, facts = tensors.read_weights(tmp_path / "net.safetensors", "ultralytics")
     state = model.state_dict()
     assert weights.keys() == state.keys()
     assert len(weights) == 499
@@ -217,9 +217,9 @@ def evil(mark: str) -> dict:
 
 @pytest.mark.parametrize("name", list(evil("")))
 def test_a_plan_that_names_code_runs_none(made, tmp_path, name):
-    weights, facts = tensors.read(made()[1], "ultralytics")
+    weights, facts = tensors.read_weights(made()[1], "ultralytics")
     evil(str(tmp_path / "mark"))[name](facts["yaml"])
-    tensors.write(tmp_path / "evil", tensors.kinds_of(weights), weights.get, facts)
+    tensors.write_weights(tmp_path / "evil", tensors.tensor_kinds(weights), weights.get, facts)
     with pytest.raises(UserError, match="evil holds a plan of layers that cannot be built") as refused:
         engine(tmp_path / "evil")
     assert not (tmp_path / "mark").exists()
@@ -244,9 +244,9 @@ FAULTS = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_file_that_does_not_fit_is_refused(made, tmp_path, fault):
     change, message = FAULTS[fault]
-    weights, facts = tensors.read(made()[1], "ultralytics")
+    weights, facts = tensors.read_weights(made()[1], "ultralytics")
     change(weights, facts)
-    tensors.write(tmp_path / "bad", tensors.kinds_of(weights), weights.get, facts)
+    tensors.write_weights(tmp_path / "bad", tensors.tensor_kinds(weights), weights.get, facts)
     with pytest.raises(UserError, match=message) as refused:
         engine(tmp_path / "bad")
     sentence = str(refused.value)

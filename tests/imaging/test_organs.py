@@ -14,7 +14,7 @@ from cxr.geometry.affine import fit_affine, to_frame
 from cxr.imaging.organs import quality, segment_organs
 from cxr.imaging.organs.engine import load_engine
 from cxr.imaging.phantom.chest import sample
-from cxr.nets.map_net import clean_mask, prepare
+from cxr.nets.map_net import clean_mask, prepare_frame
 from cxr.workflow.code_digest import RESOURCES
 from organs_runs import OPTIONS, verdicts_of, write_frames
 
@@ -146,13 +146,13 @@ def test_prepare_ignores_padding_and_exposure():
     image, _ = phantom(1)
     wide = np.zeros((512, 512), np.uint8)
     wide[:, 128:384] = cv2.resize(image, (256, 512), interpolation=cv2.INTER_AREA)
-    shown = prepare(wide, 128, (0.5, 99.5))
+    shown = prepare_frame(wide, 128, (0.5, 99.5))
     assert shown.dtype == np.float32
     assert shown.min() == 0
     assert shown.max() == 1
-    dark = prepare((wide // 2).astype(np.uint8), 128, (0.5, 99.5))
+    dark = prepare_frame((wide // 2).astype(np.uint8), 128, (0.5, 99.5))
     np.testing.assert_allclose(dark, shown, atol=0.03)
-    assert not prepare(np.zeros((512, 512), np.uint8), 128, (0.5, 99.5)).any()
+    assert not prepare_frame(np.zeros((512, 512), np.uint8), 128, (0.5, 99.5)).any()
 
 
 def test_clean_mask_keeps_one_whole_region():

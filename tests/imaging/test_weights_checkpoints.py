@@ -161,18 +161,18 @@ def test_the_stream_is_what_the_library_writes(tmp_path):
     given = {f"b.{n}": torch.randn(n, 3, generator=random) for n in range(4)}
     given |= {'é"': torch.tensor(2.5), "ä": torch.randn(3, 2, generator=random).t().contiguous()}
     for metadata in (None, {"facts": '{"é": 1}'}):
-        tensors.stream(tmp_path / "net", tensors.kinds_of(given), given.get, metadata)
+        tensors.stream_tensors(tmp_path / "net", tensors.tensor_kinds(given), given.get, metadata)
         assert (tmp_path / "net").read_bytes() == save(given, metadata)
-    for dtype in tensors.CODES:
+    for dtype in tensors.DTYPE_CODES:
         mixed = given | {"m": torch.tensor([0, 1, 3]).to(dtype), "n": torch.tensor([1], dtype=torch.uint8)}
-        tensors.stream(tmp_path / "net", tensors.kinds_of(mixed), mixed.get, None)
+        tensors.stream_tensors(tmp_path / "net", tensors.tensor_kinds(mixed), mixed.get, None)
         found = load_file(tmp_path / "net")
         assert found.keys() == mixed.keys()
         assert all(
             found[name].dtype == value.dtype and torch.equal(found[name], value) for name, value in mixed.items()
         )
     with pytest.raises(ValueError, match=r"a has the shape \(2,\) and not \(3,\)"):
-        tensors.stream(tmp_path / "net", {"a": ((3,), torch.float32)}, lambda name: torch.ones(2))
+        tensors.stream_tensors(tmp_path / "net", {"a": ((3,), torch.float32)}, lambda name: torch.ones(2))
 
 
 PEAK = """

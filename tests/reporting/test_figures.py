@@ -9,7 +9,7 @@ from matplotlib.colors import to_rgb
 
 from cxr.base.vocabulary import LESIONS, ORGAN_LABELS, ZONE_LABELS
 from cxr.plotting import palette
-from cxr.plotting.plots import save
+from cxr.plotting.plots import save_png
 from cxr.reporting.figures import charts
 from cxr.reporting.figures.draw_figures import FiguresOptions, choose, funnel_steps
 from cxr.reporting.figures.panel import Story, draw, failed_conditions
@@ -108,7 +108,7 @@ def test_the_panel_of_an_image_that_was_not_edited_says_so():
 
 def test_the_same_story_gives_the_same_file(tmp_path):
     for name in ("a.png", "b.png"):
-        save(draw(story()), tmp_path / name, 40)
+        save_png(draw(story()), tmp_path / name, 40)
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
     assert b"Software" not in (tmp_path / "a.png").read_bytes()  # matplotlib's version

@@ -11,7 +11,7 @@ import pytest
 
 from conftest import ROOT
 from cxr.base.errors import UserError
-from cxr.plotting.offline import inert, mask_bytes, picture_bytes
+from cxr.plotting.encoding import encode_grey_image, encode_mask, escape_json_for_script
 from cxr.reporting.review import rates
 from cxr.reporting.review.make_pages import unit_table
 from cxr.reporting.review.merge import reasons_of, rejections
@@ -99,14 +99,14 @@ def test_experts_orders_and_codes_are_independent():
 
 def test_pictures_are_kept_to_the_pixel_and_masks_in_one_bit():
     image = np.random.default_rng(1).integers(0, 256, (512, 512), np.uint8)
-    kind, data = picture_bytes(image, 0)
+    kind, data = encode_grey_image(image, 0)
     assert kind == "image/png"
     np.testing.assert_array_equal(cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED), image)
     area = image > 200
-    data = mask_bytes(area)
+    data = encode_mask(area)
     assert data[24] == 1  # bits a pixel, in the head of the PNG
     np.testing.assert_array_equal(cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_GRAYSCALE) > 0, area)
-    kind, small = picture_bytes(image, 50)
+    kind, small = encode_grey_image(image, 50)
     assert kind == "image/jpeg"
     assert small.startswith(b"\xff\xd8\xff")
 
@@ -142,7 +142,7 @@ def test_a_page_holds_no_id_and_nothing_from_elsewhere(tmp_path):
 
 
 def test_data_stay_data():
-    text = inert({"report": NASTY})
+    text = escape_json_for_script({"report": NASTY})
     assert not set("<>&\u2028") & set(text)
     assert json.loads(text) == {"report": NASTY}
 

@@ -73,7 +73,7 @@ def test_a_yolo_is_trained_to_the_same_bytes_and_read_back(tmp_path):
     assert found.boxes.min() >= 0
     assert found.boxes.max() <= 128
     # the package's own net with these weights says the same of the picture
-    weights, facts = tensors.read(folder / ultralytics.WEIGHTS, ultralytics.KIND)
+    weights, facts = tensors.read_weights(folder / ultralytics.WEIGHTS, ultralytics.KIND)
     assert facts["names"] == ["edema", "opacity"]
     net = YOLO("yolo11n.yaml").model.__class__("yolo11n.yaml", ch=3, nc=2, verbose=False)
     net.load_state_dict(weights)
@@ -132,7 +132,7 @@ def test_a_checkpoint_gives_the_first_weights(tmp_path):
         start.model.model[0].conv.weight.fill_(0.25)
     start.save(tmp_path / "start.pt")
     _, folder = trained(tmp_path / "run", 1, checkpoint=str(tmp_path / "start.pt"))
-    weights, _ = tensors.read(folder / ultralytics.WEIGHTS, ultralytics.KIND)
+    weights, _ = tensors.read_weights(folder / ultralytics.WEIGHTS, ultralytics.KIND)
     assert (weights["model.0.conv.weight"] - 0.25).abs().max() < 0.02
 
 

@@ -17,7 +17,7 @@ from cxr.base.engines import Setup
 from cxr.base.errors import UserError
 from cxr.base.vocabulary import FINDINGS
 from cxr.imaging.weights.xrv import convert_xrv
-from cxr.nets.densenet import DenseNet121, normalised, prepared
+from cxr.nets.densenet import DenseNet121, normalise_scores, prepare_frame
 from cxr.semisyn.healthy import xrv
 from healthy_shard import Film, options, select
 
@@ -76,7 +76,7 @@ def test_the_net_and_its_scores_are_the_published_ones(published, tmp_path):
     rng = np.random.default_rng(1)
     for _ in range(3):
         frame = cv2.resize(rng.integers(0, 256, (40, 40)).astype(np.uint8), (512, 512))
-        given = prepared(frame)
+        given = prepare_frame(frame)
         with torch.inference_mode():
             logits = theirs(given)
             assert torch.allclose(classifier.net(given), logits, atol=1e-5)
@@ -91,14 +91,14 @@ def test_the_net_and_its_scores_are_the_published_ones(published, tmp_path):
 def test_an_operating_point_becomes_a_half():
     points = torch.tensor([0.2, 0.2, 0.2, 0.01, 0.2])
     scores = torch.tensor([0.2, 0.1, 0.6, 0.01, 0.0])
-    assert normalised(scores, points).tolist() == pytest.approx([0.5, 0.25, 0.75, 0.5, 0.0])
+    assert normalise_scores(scores, points).tolist() == pytest.approx([0.5, 0.25, 0.75, 0.5, 0.0])
 
 
 def test_grey_levels_become_the_nets_range():
-    given = prepared(np.full((512, 512), 255, np.uint8))
+    given = prepare_frame(np.full((512, 512), 255, np.uint8))
     assert given.shape == (1, 1, 224, 224)
     assert given.unique().tolist() == [1024.0]
-    assert prepared(np.zeros((512, 512), np.uint8)).unique().tolist() == [-1024.0]
+    assert prepare_frame(np.zeros((512, 512), np.uint8)).unique().tolist() == [-1024.0]
 
 
 class Harmful:

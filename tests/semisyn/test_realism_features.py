@@ -18,10 +18,10 @@ from cxr.base.paths import RESOURCES
 from cxr.base.tables import read_table, write_table
 from cxr.imaging.weights.inception import convert_inception
 from cxr.metrics.distances import BLOCK, kid, kid_of_subsets
-from cxr.nets import onnx, onnx_layers
-from cxr.nets.densenet import DenseNet121, prepared
+from cxr.nets import onnx
+from cxr.nets.densenet import DenseNet121, prepare_frame
 from cxr.nets.inception import FEATURES, Inception
-from cxr.nets.loading import load_strict
+from cxr.nets.tensors import load_strict
 from cxr.semisyn.realism import feature_scores, features, lite, reference
 from cxr.semisyn.realism.engine import load_features
 from cxr.semisyn.selection.choose import LOWER_IS_BETTER
@@ -148,19 +148,19 @@ def test_xrv_features_are_what_its_classifier_reads(files):
     engine = load_features("xrv", Setup({}, files["xrv"], "cpu"))
     found = torch.from_numpy(engine.features(IMAGES[:1], [""]).feature)
     with torch.inference_mode():
-        torch.testing.assert_close(net.classifier(found), net.eval()(prepared(IMAGES[0])))
+        torch.testing.assert_close(net.classifier(found), net.eval()(prepare_frame(IMAGES[0])))
 
 
 def test_lite_features_are_the_mean_of_the_detectors_deepest_layer():
     path = RESOURCES / "boxes/lite.onnx"
     small = cv2.resize(IMAGES[0], (256, 256), interpolation=cv2.INTER_AREA).astype(np.float32)[None, None] / 255
-    deepest = onnx_layers.layer(path, "/deep/deep.1/Relu_1_output_0", image=small)
+    deepest = onnx.compute_layer(path, "/deep/deep.1/Relu_1_output_0", image=small)
     found = load_features("lite", Setup()).features(IMAGES[:1], [""]).feature
     np.testing.assert_allclose(found, deepest.mean(axis=(2, 3)), atol=1e-5)
     # an output of the file stays what it is
-    np.testing.assert_array_equal(onnx_layers.layer(path, "logit", image=small), onnx.run(path, image=small)[0])
+    np.testing.assert_array_equal(onnx.compute_layer(path, "logit", image=small), onnx.run_model(path, image=small)[0])
     with pytest.raises(UserError, match="has no layer 'elsewhere'"):
-        onnx_layers.layer(path, "elsewhere", image=small)
+        onnx.compute_layer(path, "elsewhere", image=small)
 
 
 def test_the_clip_score_is_transformers_own(files, tmp_path):

@@ -27,7 +27,7 @@ from cxr.imaging.organs import segment_organs as organs
 from cxr.imaging.organs.hybridgnet.net import HybridGNet
 from cxr.imaging.phantom.chest import sample
 from cxr.nets import devices, onnx
-from cxr.nets.microbatch import shared
+from cxr.nets.microbatch import fit_micro_batch
 from cxr.workflow.settings import Settings, SettingsError, read
 from organs_runs import OPTIONS, write_frames
 from tiny_hybridgnet import coarse_ovals, publish, told
@@ -158,7 +158,7 @@ def test_an_error_of_onnxruntime_ends_the_job_too(tmp_path, frames, monkeypatch,
 
 def failing(indices: set[int], error: Exception):
     """Return an engine's net that fails on some images, counted in the order in which one thread processes them."""
-    plain, seen = onnx.run, []
+    plain, seen = onnx.run_model, []
 
     def run(path, **inputs):
         seen.append(1)
@@ -226,7 +226,10 @@ def test_one_bad_image_is_one_row_that_says_what_failed(tmp_path, frames, monkey
     caplog.set_level(logging.DEBUG, "cxr")
     rows = read_table(run_organs(tmp_path, frames, "lite", threads=1)).filter(reason="engine_failure")
     assert rows.select("image_id", "detail").rows() == [
-        ("i03", "the engine stopped with ValueError in cxr.nets.onnx.run; the first such error is in the job's log")
+        (
+            "i03",
+            "the engine stopped with ValueError in cxr.nets.onnx.run_model; the first such error is in the job's log",
+        )
     ]
     assert "a detail that is for the log" in caplog.text
     assert "Traceback" in caplog.text
@@ -303,10 +306,10 @@ def machine(monkeypatch, tmp_path):
     def make(gpus: int, driver: str = "", batch: str = "") -> None:
         monkeypatch.setattr(torch.cuda, "is_available", lambda: gpus > 0)
         monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
-        monkeypatch.setattr(devices, "_try", lambda: None)
+        monkeypatch.setattr(devices, "_check_gpu", lambda: None)
         file = tmp_path / "version"
         file.write_text(f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {driver}  Tue Nov  5 2024\n")
-        monkeypatch.setattr(devices, "DRIVER", file if driver else tmp_path / "none")
+        monkeypatch.setattr(devices, "DRIVER_VERSION_PATH", file if driver else tmp_path / "none")
         for name in devices.BATCH_SYSTEMS:
             monkeypatch.delenv(name, raising=False)
         if batch:
@@ -324,14 +327,14 @@ def machine(monkeypatch, tmp_path):
         ("auto", None, 0, "", "", "cpu"),
         ("auto", 0, 4, "550.54.14", "SLURM_JOB_ID", "cpu"),  # the GPUs may belong to another job
         ("cpu", 8, 0, "", "SLURM_JOB_ID", "cpu"),
-        ("auto", 1, 0, "", "SLURM_JOB_ID", "asked for 1 GPU, but it sees no GPU"),
-        ("auto", 1, 0, "", "PBS_JOBID", "asked for 1 GPU, but it sees no GPU"),
+        ("auto", 1, 0, "", "SLURM_JOB_ID", "requested 1 GPU, but it sees no GPU"),
+        ("auto", 1, 0, "", "PBS_JOBID", "requested 1 GPU, but it sees no GPU"),
         ("auto", 1, 0, "470.57.02", "", "the driver is 470.57.02"),  # the card is there, torch cannot use it
-        ("auto", 8, 0, "", "", "asked for 8 GPUs, but it sees no GPU"),
-        ("auto", 8, 4, "550.54.14", "SLURM_JOB_ID", "asked for 8 GPUs, but it sees 4"),
+        ("auto", 8, 0, "", "", "requested 8 GPUs, but it sees no GPU"),
+        ("auto", 8, 4, "550.54.14", "SLURM_JOB_ID", "requested 8 GPUs, but it sees 4"),
         ("auto", 2, 1, "550.54.14", "", "set compute.gpus to 1 or 0, or compute.device to cpu"),
         ("cuda", None, 0, "", "", "compute.device is 'cuda', but this job sees no GPU"),
-        ("cuda", 1, 0, "", "", "asked for 1 GPU, but it sees no GPU"),
+        ("cuda", 1, 0, "", "", "requested 1 GPU, but it sees no GPU"),
     ],
 )
 def test_a_gpu_that_was_asked_for_is_used_or_missed(
@@ -339,10 +342,10 @@ def test_a_gpu_that_was_asked_for_is_used_or_missed(
 ):
     machine(gpus, driver, batch)
     if expected in ("cpu", "cuda"):
-        assert devices.device_of(device_setting, num_requested).type == expected
+        assert devices.select_device(device_setting, num_requested).type == expected
         return
     with pytest.raises(UserError) as refused:
-        devices.device_of(device_setting, num_requested)
+        devices.select_device(device_setting, num_requested)
     words = str(refused.value)
     assert expected in words
     assert f"torch {torch.__version__} was built " in words
@@ -354,22 +357,22 @@ def test_a_gpu_that_was_asked_for_is_used_or_missed(
 def test_a_laptop_computes_on_its_cpu_and_says_so(machine, caplog, tmp_path, frames, ovals_net):
     machine(0)
     run_organs(tmp_path, frames, "hybridgnet", weights=ovals_net, compute=COMPUTE | {"device": "auto", "asked": 1})
-    (line,) = [record.getMessage() for record in caplog.records if "no GPU here" in record.getMessage()]
-    assert "the CPU does the same, slowly; compute.gpus: 0 says that this is meant" in line
+    (line,) = [record.getMessage() for record in caplog.records if "no GPU found" in record.getMessage()]
+    assert "running on the CPU, which is slow; set compute.gpus to 0 to silence this warning" in line
     caplog.clear()
     run_organs(tmp_path, frames, "hybridgnet", weights=ovals_net, compute=COMPUTE | {"device": "auto", "asked": 0})
-    assert "no GPU here" not in caplog.text
+    assert "no GPU found" not in caplog.text
 
 
 def test_a_gpu_that_cannot_add_is_broken(machine, monkeypatch):
-    tried = devices._try
+    tried = devices._check_gpu
     machine(1, "550.54.14", "SLURM_JOB_ID")
-    monkeypatch.setattr(devices, "_try", tried)
+    monkeypatch.setattr(devices, "_check_gpu", tried)
     # this torch has no CUDA, so torch itself refuses to move the first number there
     if torch.version.cuda:
         pytest.skip("this torch may have a GPU that can add")
     with pytest.raises(Broken, match=r"cannot be used \(AssertionError: Torch not compiled with CUDA enabled"):
-        devices.device_of("auto", 1)
+        devices.select_device("auto", 1)
 
 
 def test_engines_are_told_how_many_were_asked_for():
@@ -390,7 +393,7 @@ def test_gpus_share_a_batch_in_the_largest_parts_that_come_out_even(halves):
         for micro in (1, 2, 4, 16, 128):
             for ranks in range(1, 9):
                 fitting = [n for n in range(1, micro + 1) if even(batch, n, ranks) and not (halves and n % 2)]
-                assert shared(batch, micro, ranks, halves) == max(fitting, default=0), (batch, micro, ranks)
+                assert fit_micro_batch(batch, micro, ranks, halves) == max(fitting, default=0), (batch, micro, ranks)
 
 
 @pytest.mark.parametrize(("gpus", "micro"), [(1, 128), (2, 128), (4, 64), (8, 32)])
@@ -398,7 +401,7 @@ def test_the_papers_batch_is_shared_by_eight_gpus(gpus, micro):
     settings = read({"compute": {"gpus": gpus}, "training": {"engine": "rosalia"}})
     recipe = Recipe.from_settings(settings.training.rosalia.model_dump()).shared(gpus)
     assert (recipe.batch, recipe.micro_batch) == (256, micro)
-    assert recipe.together(gpus) == 256 // (gpus * micro)
+    assert recipe.micro_batches_per_step(gpus) == 256 // (gpus * micro)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from conftest import ROOT  # noqa: E402
 from cxr.base import workers  # noqa: E402
 from cxr.base.engines import Setup  # noqa: E402
 from cxr.base.errors import UserError, out_of_memory  # noqa: E402
-from cxr.nets.devices import device_of, gpus_of  # noqa: E402
+from cxr.nets.devices import count_gpus, select_device  # noqa: E402
 
 pytestmark = [
     pytest.mark.gpu,
@@ -43,12 +43,12 @@ def iou(one: np.ndarray, other: np.ndarray) -> float:
 
 
 def test_the_device_is_a_gpu_that_adds():
-    assert device_of("auto", 1).type == device_of("cuda", 1).type == "cuda"
-    assert device_of("auto", 0).type == device_of("cpu", 1).type == "cpu"
+    assert select_device("auto", 1).type == select_device("cuda", 1).type == "cuda"
+    assert select_device("auto", 0).type == select_device("cpu", 1).type == "cpu"
     there = torch.cuda.device_count()
-    assert gpus_of("auto", there) == there
-    with pytest.raises(UserError, match=rf"asked for {there + 1} GPUs, but it sees {there} .*built for CUDA"):
-        device_of("auto", there + 1)
+    assert count_gpus("auto", there) == there
+    with pytest.raises(UserError, match=rf"requested {there + 1} GPUs, but it sees {there} .*built for CUDA"):
+        select_device("auto", there + 1)
 
 
 def test_hybridgnet_draws_the_same_organs(tmp_path):

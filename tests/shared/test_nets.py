@@ -7,8 +7,8 @@ import torch
 from safetensors.torch import save_file
 
 from cxr.base.errors import UserError
-from cxr.nets.devices import device_of, inference
-from cxr.nets.loading import load_strict
+from cxr.nets.devices import inference, select_device
+from cxr.nets.tensors import load_strict
 
 
 def net() -> torch.nn.Module:
@@ -17,15 +17,15 @@ def net() -> torch.nn.Module:
 
 def test_the_device_is_the_cpu_where_there_is_no_gpu(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert [device_of(name).type for name in ("auto", "cpu")] == ["cpu", "cpu"]
+    assert [select_device(name).type for name in ("auto", "cpu")] == ["cpu", "cpu"]
     with pytest.raises(
         UserError,
         match=r"^compute\.device is 'cuda', but this job sees no GPU on .*compute\.device to cpu",
     ):
-        device_of("cuda")
+        select_device("cuda")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    assert [device_of(name).type for name in ("auto", "cpu", "cuda")] == ["cuda", "cpu", "cuda"]
+    assert [select_device(name).type for name in ("auto", "cpu", "cuda")] == ["cuda", "cpu", "cuda"]
 
 
 def test_weights_come_back(tmp_path):

@@ -16,7 +16,13 @@ def conversations() -> list[Conversation]:
     mask[50:150, 150:] = True
     turns = [
         Turn("What is abnormal?", NASTY),
-        Turn("Where?", "On the right of the image.", boxes=[BOX], right=[[0.5, 0.3, 0.9, 0.75]], expected="There."),
+        Turn(
+            "Where?",
+            "On the right of the image.",
+            boxes=[BOX],
+            expected_boxes=[[0.5, 0.3, 0.9, 0.75]],
+            expected="There.",
+        ),
         Turn("Outline it.", "[SEG]", mask=mask),
         Turn("And why?", "", failure="too long"),
     ]

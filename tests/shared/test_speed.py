@@ -10,7 +10,7 @@ import tiny_diffusion as tiny
 from cxr.base.engines import Setup
 from cxr.base.faults import Broken
 from cxr.imaging.anomaly.radedit import load
-from cxr.nets.speed import Compiled, Speed, quick, running
+from cxr.nets.speed import CompiledNet, Speed, fast_inference, optimize_net
 from cxr.workflow.settings.images import Compute, Radedit
 
 FASTEST = Speed(channels_last=True, cudnn="fastest")
@@ -41,12 +41,12 @@ def test_a_net_that_cannot_be_compiled_runs_as_it_is_and_says_so_once(monkeypatc
         return call
 
     monkeypatch.setattr(torch, "compile", compiled)
-    net = quick(torch.nn.Linear(2, 3), Speed(compiled=True), "the U-Net")
-    assert isinstance(net, Compiled)
+    net = optimize_net(torch.nn.Linear(2, 3), Speed(compiled=True), "the U-Net")
+    assert isinstance(net, CompiledNet)
     with caplog.at_level(logging.WARNING, "cxr"):
         first, second = net(torch.ones(1, 2)), net(torch.ones(1, 2))
     assert torch.equal(first, second)
-    assert caplog.messages == ["the U-Net cannot be compiled here and runs as it is: ImportError: no compiler here"]
+    assert caplog.messages == ["the U-Net cannot be compiled and runs uncompiled: ImportError: no compiler here"]
 
 
 @pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA out of memory"), Broken("the card is gone")])
@@ -57,7 +57,7 @@ def test_a_lack_of_memory_and_a_broken_device_are_no_failure_of_the_compiler(mon
         raise error
 
     monkeypatch.setattr(torch, "compile", lambda net, **_: call)
-    net = quick(torch.nn.Linear(2, 3), Speed(compiled=True), "the U-Net")
+    net = optimize_net(torch.nn.Linear(2, 3), Speed(compiled=True), "the U-Net")
     with pytest.raises(type(error)):
         net(torch.ones(1, 2))
 
@@ -65,21 +65,21 @@ def test_a_lack_of_memory_and_a_broken_device_are_no_failure_of_the_compiler(mon
 def test_an_error_of_the_net_itself_is_raised(monkeypatch):
     """Falling back must hide no wrong input."""
     monkeypatch.setattr(torch, "compile", lambda net, **_: net)
-    net = quick(torch.nn.Linear(2, 3), Speed(compiled=True), "the U-Net")
+    net = optimize_net(torch.nn.Linear(2, 3), Speed(compiled=True), "the U-Net")
     with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
         net(torch.ones(1, 5))
 
 
 def test_the_algorithms_are_those_asked_for_and_come_back_afterwards():
     before = torch.backends.cudnn.deterministic, torch.backends.cudnn.allow_tf32
-    with running(Speed()):
+    with fast_inference(Speed()):
         assert (torch.backends.cudnn.benchmark, torch.backends.cudnn.deterministic) == (False, True)
         assert not torch.backends.cudnn.allow_tf32
-    with running(FASTEST, tf32=True):
+    with fast_inference(FASTEST, tf32=True):
         assert (torch.backends.cudnn.benchmark, torch.backends.cudnn.deterministic) == (True, False)
         assert torch.backends.cudnn.allow_tf32
         assert torch.backends.cuda.matmul.allow_tf32
-        with running(FASTEST):
+        with fast_inference(FASTEST):
             assert not torch.backends.cuda.matmul.allow_tf32
         assert torch.backends.cuda.matmul.allow_tf32
         assert torch.is_inference_mode_enabled()

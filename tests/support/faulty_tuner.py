@@ -6,7 +6,7 @@ import signal
 import sys
 from pathlib import Path
 
-from cxr.nets.fitting.launch import serve
+from cxr.nets.fitting.launch import run_process
 from cxr.vlm.tuning import fit
 from cxr.vlm.tuning.tune import Job, work
 
@@ -19,4 +19,4 @@ if __name__ == "__main__":
         return update(self, number, *rest)
 
     fit.Fit._update = killed
-    serve(Path(sys.argv[1]), lambda text: work(Job(**json.loads(text))))
+    run_process(Path(sys.argv[1]), lambda text: work(Job(**json.loads(text))))

@@ -22,10 +22,10 @@ from cxr.base.tables import read_lines, read_table, write_lines, write_table
 from cxr.ils.evaluation.pictures import read_map
 from cxr.imaging.weights import pickles, state_dict
 from cxr.llm.images import PromptImage
-from cxr.nets import onnx, onnx_layers, tensors
+from cxr.nets import onnx, tensors
 from cxr.nets.fitting import checkpoint
-from cxr.nets.loading import load_strict
-from cxr.nets.weight_files import Weights
+from cxr.nets.tensors import load_strict
+from cxr.nets.weight_files import WeightFiles
 
 ROOT = Path(__file__).parents[2]
 NUMBERS = (5, 13, 23, 24, 37, 110, 116, 524)
@@ -44,12 +44,14 @@ def write_files(folder: Path) -> None:
     write_table(folder / "table.tsv", pl.DataFrame({"a": [1]}))
     write_lines(folder / "lines.jsonl", [{"a": 1}], checked=True)
     values = {"a": torch.zeros(2)}
-    tensors.write(folder / "net.safetensors", tensors.kinds_of(values), values.__getitem__, {"kind": "test"})
+    tensors.write_weights(
+        folder / "net.safetensors", tensors.tensor_kinds(values), values.__getitem__, {"kind": "test"}
+    )
     torch.save(values, folder / "net.pt")
     np.save(folder / "map.npy", np.zeros((2, 2)))
     shutil.copy(next((ROOT / "resources/anomaly").glob("*.onnx")), folder / "net.onnx")
     (folder / "checkpoint").mkdir()
-    shutil.copy(folder / "net.safetensors", folder / "checkpoint" / checkpoint.NAME)
+    shutil.copy(folder / "net.safetensors", folder / "checkpoint" / checkpoint.FILE_NAME)
     from PIL import Image
 
     Image.new("L", (8, 8)).save(folder / "picture.png")
@@ -67,15 +69,15 @@ def files(folder: Path) -> dict[str, Callable[[], object]]:
         "tsv": lambda: read_table(folder / "table.tsv"),
         "scanned": lambda: scan_table(folder / "table.parquet"),
         "lines": lambda: list(read_lines(folder / "lines.jsonl")),
-        "tensors": lambda: tensors.read(folder / "net.safetensors", "test"),
+        "tensors": lambda: tensors.read_weights(folder / "net.safetensors", "test"),
         "strict": lambda: load_strict(net, folder / "net.safetensors"),
-        "weights": lambda: Weights(folder / "net.safetensors").__enter__(),
-        "torch weights": lambda: Weights(folder / "net.pt").__enter__(),
+        "weights": lambda: WeightFiles(folder / "net.safetensors").__enter__(),
+        "torch weights": lambda: WeightFiles(folder / "net.pt").__enter__(),
         "pickle": lambda: pickles.read(folder / "net.pt"),
         "state": lambda: state_dict.opened(folder / "net.safetensors").__enter__(),
-        "checkpoint": lambda: checkpoint.read(folder / "checkpoint", lambda *_: None),
-        "onnx": lambda: onnx.session(folder / "net.onnx"),
-        "onnx layer": lambda: onnx_layers._session(str(folder / "net.onnx"), "x"),
+        "checkpoint": lambda: checkpoint.read_checkpoint(folder / "checkpoint", lambda *_: None),
+        "onnx": lambda: onnx.open_session(folder / "net.onnx"),
+        "onnx layer": lambda: onnx._layer_session(str(folder / "net.onnx"), "x"),
         "picture": lambda: PromptImage(folder / "picture.png").to_pil(),
         "map": lambda: read_map(folder / "map.npy", 0.5),
     }

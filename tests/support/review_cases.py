@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from cxr.base.vocabulary import LESIONS, VALID_LOCATIONS
-from cxr.plotting.offline import mask_bytes, picture_bytes
+from cxr.plotting.encoding import encode_grey_image, encode_mask
 from cxr.reporting.review.form import read_form
 from cxr.reporting.review.make_pages import shown
 from cxr.reporting.review.page import page_data, write_page
@@ -27,13 +27,13 @@ def picture(image_id: str) -> tuple[str, bytes]:
     image = np.full((512, 512), LEFT, np.uint8)
     image[:, 256:] = RIGHT
     image[:16] = int(image_id.removeprefix("image-secret-"))
-    return picture_bytes(image, 0)
+    return encode_grey_image(image, 0)
 
 
 def mask(_: str) -> bytes:
     area = np.zeros((512, 512), bool)
     area[SQUARE, SQUARE] = True
-    return mask_bytes(area)
+    return encode_mask(area)
 
 
 def unit(number: int, *, positive: bool) -> Unit:

@@ -168,7 +168,7 @@ class Rank:
 
     def save(self, *of): ...
 
-    def update(self, rate):
+    def take_step(self, rate):
         return 1.0
 
 

@@ -171,7 +171,7 @@ def test_micro_batches_do_not_change_the_loss(given, tmp_path):
 
 def test_a_batch_that_does_not_divide_is_refused(given, tmp_path):
     with pytest.raises(UserError, match="batch is 4, no multiple of micro_batch"):
-        Recipe(**RECIPE | {"micro_batch": 3}).together(1)
+        Recipe(**RECIPE | {"micro_batch": 3}).micro_batches_per_step(1)
 
 
 def test_adapters_leave_the_base_as_it_is(learned, given, tmp_path):

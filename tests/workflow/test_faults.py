@@ -254,7 +254,7 @@ def test_a_job_that_asked_for_a_gpu_and_sees_none_does_not_compute(tmp_path):
     (tmp_path / "weights").mkdir()
     torch.save(random_weights(), tmp_path / "weights/hybridgnet.pt")
     words = finish(start(tmp_path, "organs", "--retries", "0"), tmp_path, check=False)
-    told = re.search(r"this job asked for 1 GPU, but it sees no GPU on \S+ \((.*)\): mend the node", words)
+    told = re.search(r"this job requested 1 GPU, but it sees no GPU on \S+ \((.*)\): repair the node", words)
     assert told, words[-3000:]
     assert f"torch {torch.__version__} was built without CUDA, no NVIDIA driver is loaded" in told[1]
     assert "or set compute.gpus to 0, or compute.device to cpu" in words

@@ -64,9 +64,9 @@ def test_a_dollar_is_a_dollar_in_every_figure(tmp_path):
     axes = figure.subplots()
     axes.set_title("$x_^$ costs $5")
     axes.imshow(np.zeros((4, 4)))
-    plots.legend(axes, {"$\\frac{$": plots.BLUE})
-    plots.save(figure, tmp_path / "a.png", 50)
-    plots.save_sheet(figure, tmp_path / "a.jpg", 50, 80)
+    plots.draw_legend(axes, {"$\\frac{$": plots.BLUE})
+    plots.save_png(figure, tmp_path / "a.png", 50)
+    plots.save_jpeg(figure, tmp_path / "a.jpg", 50, 80)
     assert (tmp_path / "a.png").stat().st_size > 500
 
 

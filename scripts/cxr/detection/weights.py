@@ -34,7 +34,7 @@ class Card(NamedTuple):
 
 def read_card(path: str | Path) -> Card:
     """Return the card of a file. Raises UserError for a file that is missing, not ONNX or without one."""
-    notes = onnx.metadata(path)
+    notes = onnx.read_metadata(path)
     if missing := [name for name in ("classes", "groups", "size") if name not in notes]:
         raise UserError(f"{path} tells no {missing[0]} of a detector: give a file of scripts/tools/detector_onnx.py")
     classes, groups = (tuple(json.loads(notes[name])) for name in ("classes", "groups"))
@@ -51,6 +51,6 @@ class Weights:
         """Return all boxes (classes, rows, columns, 4) in pixels of a square uint8 frame, and their confidences."""
         size = self.grid.size
         small = cv2.resize(image, (size, size), interpolation=cv2.INTER_AREA)
-        logit, distance = onnx.run(self.path, image=small.astype(np.float32)[None, None] / 255)
+        logit, distance = onnx.run_model(self.path, image=small.astype(np.float32)[None, None] / 255)
         confidence = 1.0 / (1.0 + np.exp(-logit[0].astype(np.float64)))
         return decode(distance[0], self.grid.groups, image.shape[0]), confidence

@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 
 from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.base.faults import no_inputs
-from cxr.nets.loading import misfit
+from cxr.nets.tensors import describe_misfit
 
 NETS = {"unet": "UNet2DConditionModel", "vae": "AutoencoderKL"}
 TEXTS = {
@@ -150,7 +150,7 @@ def fill(module: torch.nn.Module, tensors: dict[str, torch.Tensor], folder: Path
     expected_shapes, stored_shapes = (
         {name: tuple(value.shape) for name, value in state.items()} for state in (module.state_dict(), tensors)
     )
-    if fault := misfit(expected_shapes, stored_shapes):
+    if fault := describe_misfit(expected_shapes, stored_shapes):
         raise UserError(f"{folder} holds the weights of another net than its config.json, for {fault}: {remedy}")
     module.load_state_dict(tensors, assign=True)
 

@@ -13,7 +13,7 @@ from cxr.diffusion import folders
 from cxr.diffusion.guidance import Prompts
 from cxr.diffusion.schedule import PREDICTIONS
 from cxr.nets.devices import inference
-from cxr.nets.speed import Speed, memory_format, quick, running
+from cxr.nets.speed import Speed, fast_inference, memory_format, optimize_net
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,12 @@ class Running:
     def of(cls, setup: Setup) -> "Running":
         """Read it from an engine's own settings and the section ``compute``."""
         dtype = getattr(torch, setup.own["dtype"])
-        return cls(dtype, setup.own["autoencoder"], setup.compute.get("autoencoder_batch", 1), Speed.of(setup.compute))
+        return cls(
+            dtype,
+            setup.own["autoencoder"],
+            setup.compute.get("autoencoder_batch", 1),
+            Speed.from_settings(setup.compute),
+        )
 
 
 @dataclass(frozen=True)
@@ -58,14 +63,14 @@ class Nets:
 
     def encode(self, pictures: torch.Tensor) -> torch.Tensor:
         """Return the latents: the mean of the autoencoder's distribution, not a sample, so they are reproducible."""
-        with running(self.how.speed, tf32=self.how.autoencoder == "tf32"):
+        with fast_inference(self.how.speed, tf32=self.how.autoencoder == "tf32"):
             rows = pictures.to(self.device, self.vae.dtype).split(self._rows())
             means = [self.vae.encode(row).latent_dist.mode() for row in rows]
         return torch.cat(means).float() * self.vae.config.scaling_factor
 
     def decode(self, latents: torch.Tensor) -> torch.Tensor:
         """Return the images, clipped to -1..1."""
-        with running(self.how.speed, tf32=self.how.autoencoder == "tf32"):
+        with fast_inference(self.how.speed, tf32=self.how.autoencoder == "tf32"):
             rows = (latents / self.vae.config.scaling_factor).to(self.vae.dtype).split(self._rows())
             pictures = [self.vae.decode(row).sample for row in rows]
         return torch.cat(pictures).float().clamp(-1, 1)
@@ -78,7 +83,7 @@ class Nets:
         size = 1 if self.device.type == "cpu" else len(latents)
         rows = zip(latents.to(self.how.dtype).split(size), self._states(prompts, len(latents)).split(size), strict=True)
         at = self.held.setdefault(time, torch.tensor(time, device=self.device))
-        with running(self.how.speed):
+        with fast_inference(self.how.speed):
             return torch.cat([self.unet(row, at, encoder_hidden_states=each).sample for row, each in rows]).float()
 
     def _rows(self) -> int:
@@ -116,7 +121,7 @@ def load_nets(layout: folders.Layout, prompts: dict[str, str], runtime: Running,
     with inference():
         states = {prompt: text_states(text, tokenizer, prompt, length, key, layout) for prompt, key in prompts.items()}
     return Nets(
-        unet=quick(unet.to(device), runtime.speed, "the U-Net"),
+        unet=optimize_net(unet.to(device), runtime.speed, "the U-Net"),
         vae=vae.to(device, memory_format=memory_format(runtime.speed)),
         states={prompt: value.to(device, runtime.dtype) for prompt, value in states.items()},
         abars=abars,

@@ -4,7 +4,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from cxr.llm.asking import Limits
-from cxr.nets.hub import downloaded
+from cxr.nets.hub import find_downloaded_model
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,4 +84,4 @@ class Execution:
 
 def model_folder(options: ModelOptions) -> str:
     """Return the folder of a downloaded model; a job never downloads. Raises UserError that says how to download it."""
-    return downloaded(options.key, options.model, options.revision)
+    return find_downloaded_model(options.key, options.model, options.revision)

@@ -1,1 +1,1 @@
-"""Loading and running neural networks: devices, safetensors, ONNX."""
+"""Load and run neural networks: devices, safetensors, ONNX."""

@@ -1,4 +1,4 @@
-"""DenseNet-121 of torchxrayvision for one-channel X-rays: the published net in plain torch (Huang et al., 2017)."""
+"""DenseNet-121 as torchxrayvision publishes it for one-channel X-rays, in plain torch (Huang et al., 2017)."""
 
 from collections import OrderedDict
 
@@ -9,11 +9,11 @@ from torch import nn
 
 GROWTH, BLOCKS, STEM, BOTTLENECK = 32, (6, 12, 24, 16), 64, 4
 SIDE, RANGE = 224, 1024.0
-"""Side of the input, px, and its largest value: grey levels lie from -1024 to 1024."""
+"""Side of the input, px, and its largest value: inputs range from -1024 to 1024."""
 
 
-class _Layer(nn.Sequential):
-    """Norm, ReLU, 1 x 1, norm, ReLU, 3 x 3; its output is laid beside its input."""
+class _DenseLayer(nn.Sequential):
+    """Norm, ReLU, 1 x 1, norm, ReLU, 3 x 3; the output is concatenated to the input."""
 
     def __init__(self, channels: int):
         wide = BOTTLENECK * GROWTH
@@ -33,7 +33,7 @@ class _Layer(nn.Sequential):
 
 
 class DenseNet121(nn.Module):
-    """Turns grey pictures (B, 1, 224, 224) in -1024..1024 into logits (B, outputs)."""
+    """Map grey images (B, 1, 224, 224) in -1024..1024 to logits (B, outputs)."""
 
     def __init__(self, outputs: int):
         super().__init__()
@@ -46,12 +46,12 @@ class DenseNet121(nn.Module):
         channels = STEM
         for number, layers in enumerate(BLOCKS, 1):
             block_layers = OrderedDict(
-                (f"denselayer{layer + 1}", _Layer(channels + layer * GROWTH)) for layer in range(layers)
+                (f"denselayer{layer + 1}", _DenseLayer(channels + layer * GROWTH)) for layer in range(layers)
             )
             parts[f"denseblock{number}"] = nn.Sequential(block_layers)
             channels += layers * GROWTH
             if number < len(BLOCKS):
-                parts[f"transition{number}"] = _transition(channels)
+                parts[f"transition{number}"] = _transition_block(channels)
                 channels //= 2
         parts["norm5"] = nn.BatchNorm2d(channels)
         self.features = nn.Sequential(parts)
@@ -59,14 +59,14 @@ class DenseNet121(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return the logits."""
-        return self.classifier(self.pooled(x))
+        return self.classifier(self.pool_features(x))
 
-    def pooled(self, x: torch.Tensor) -> torch.Tensor:
+    def pool_features(self, x: torch.Tensor) -> torch.Tensor:
         """Return the features before the classifier, (B, 1024)."""
         return torch.relu(self.features(x)).mean(dim=(2, 3))
 
 
-def _transition(channels: int) -> nn.Sequential:
+def _transition_block(channels: int) -> nn.Sequential:
     half = channels // 2
     return nn.Sequential(
         OrderedDict(
@@ -78,15 +78,15 @@ def _transition(channels: int) -> nn.Sequential:
     )
 
 
-def prepared(frame: np.ndarray) -> torch.Tensor:
-    """Return a frame uint8 (512, 512), which is square already, as the net's input float32 (1, 1, 224, 224)."""
+def prepare_frame(frame: np.ndarray) -> torch.Tensor:
+    """Convert a frame uint8 (512, 512) to the net's input float32 (1, 1, 224, 224)."""
     small = cv2.resize(frame.astype(np.float32), (SIDE, SIDE), interpolation=cv2.INTER_AREA)
     return torch.from_numpy((2 * small / 255 - 1) * np.float32(RANGE))[None, None]
 
 
-def normalised(scores: torch.Tensor, points: torch.Tensor) -> torch.Tensor:
-    """Return scores (…, outputs) in 0..1 mapped so that each output's operating point (outputs,) becomes .5.
+def normalise_scores(scores: torch.Tensor, points: torch.Tensor) -> torch.Tensor:
+    """Rescale scores (…, outputs) in 0..1 so that each output's operating point (outputs,) becomes 0.5.
 
-    Below and above it the map is linear, and keeps 0 and 1.
+    The map is linear below and above the operating point and keeps 0 and 1.
     """
     return torch.where(scores < points, scores / (2 * points), 1 - (1 - scores) / (2 * (1 - points)))

@@ -1,4 +1,4 @@
-"""Choosing and checking the device that a net runs on. A job that requested a GPU and sees none stops."""
+"""Select and check the device that a net runs on. A job that requested a GPU but sees none stops."""
 
 import logging
 import os
@@ -17,29 +17,29 @@ log = logging.getLogger("cxr")
 
 
 BATCH_SYSTEMS = ("SLURM_JOB_ID", "LSB_JOBID", "PBS_JOBID", "KUBERNETES_SERVICE_HOST")
-"""Environment variables that show that a batch system runs the job."""
-DRIVER = Path("/proc/driver/nvidia/version")
+"""Environment variables by which a batch system shows that it runs the job."""
+DRIVER_VERSION_PATH = Path("/proc/driver/nvidia/version")
 """File in which the loaded NVIDIA driver states its version."""
 
 
-def device_of(device_setting: str, num_requested: int | None = None) -> torch.device:
-    """Return the device for ``compute.device``: ``auto`` takes a GPU if the job requested one, else the CPU.
+def select_device(device_setting: str, num_requested: int | None = None) -> torch.device:
+    """Return the device for ``compute.device``: ``auto`` is a GPU if the job requested one, else the CPU.
 
-    ``num_requested`` and UserError: as in :func:`gpus_of`. Raises Broken for a GPU that cannot add two numbers.
+    ``num_requested`` and UserError: as in :func:`count_gpus`. Raises Broken for a GPU that fails a test addition.
     """
-    if not gpus_of(device_setting, num_requested):
+    if not count_gpus(device_setting, num_requested):
         return torch.device("cpu")
     if num_requested is not None:
-        _try()
+        _check_gpu()
     return torch.device("cuda")
 
 
-def gpus_of(device_setting: str, num_requested: int | None = None) -> int:
-    """Return how many GPUs a job uses under ``compute.device``, 0 for the CPU. Touches none of them.
+def count_gpus(device_setting: str, num_requested: int | None = None) -> int:
+    """Return the number of GPUs that a job uses under ``compute.device``, 0 for the CPU, without touching a GPU.
 
-    ``num_requested``: the number that the job requested; None outside a job, where ``auto`` takes one GPU if there is
-    one. Raises UserError if fewer are visible than requested. A machine without a batch system and without any GPU
-    only gets a warning in the log.
+    ``num_requested``: the number that the job requested; None outside a job, where ``auto`` uses one GPU if present.
+    Raises UserError if fewer are visible than requested. On a machine without a batch system and without a GPU, it
+    only logs a warning.
     """
     if device_setting == "cpu" or (device_setting == "auto" and num_requested == 0):
         return 0
@@ -47,26 +47,28 @@ def gpus_of(device_setting: str, num_requested: int | None = None) -> int:
     num_needed = max(num_requested or 0, device_setting == "cuda")
     if num_visible >= num_needed:
         return min(num_visible, num_requested or 1)
-    software = _software()
+    software = _describe_software()
     has_batch_system = any(os.environ.get(name) for name in BATCH_SYSTEMS)
-    if num_visible or has_batch_system or num_needed > 1 or device_setting == "cuda" or _driver():
+    if num_visible or has_batch_system or num_needed > 1 or device_setting == "cuda" or _read_driver_version():
         request_clause = (
-            f"this job asked for {num_requested} GPU{'s' * (num_requested > 1)}, but it" if num_requested else ""
+            f"this job requested {num_requested} GPU{'s' * (num_requested > 1)}, but it" if num_requested else ""
         )
         opening_clause = request_clause or "compute.device is 'cuda', but this job"
         raise UserError(
-            f"{opening_clause} sees {num_visible or 'no GPU'} on {platform.node()} ({software}): mend the node or the "
-            f"environment; or set compute.gpus to {f'{num_visible} or ' if num_visible else ''}0, or compute.device to "
-            "cpu: a CPU does the same, slowly"
+            f"{opening_clause} sees {num_visible or 'no GPU'} on {platform.node()} ({software}): repair the node or "
+            f"the environment; or set compute.gpus to {f'{num_visible} or ' if num_visible else ''}0, or "
+            "compute.device to cpu: the CPU gives the same results, slowly"
         )
-    log.warning("no GPU here (%s): the CPU does the same, slowly; compute.gpus: 0 says that this is meant", software)
+    log.warning(
+        "no GPU found (%s): running on the CPU, which is slow; set compute.gpus to 0 to silence this warning", software
+    )
     return 0
 
 
-def _software() -> str:
-    """Return which CUDA torch was built for, which driver is loaded, and torch's own error if there is one."""
+def _describe_software() -> str:
+    """Describe the CUDA version of torch, the loaded driver, and torch's own error if there is one."""
     built = f"for CUDA {torch.version.cuda}" if torch.version.cuda else "without CUDA"
-    driver = _driver()
+    driver = _read_driver_version()
     try:
         torch.cuda.init()
         torch_error = ""
@@ -76,27 +78,29 @@ def _software() -> str:
     return f"torch {torch.__version__} was built {built}, {loaded}{torch_error}"
 
 
-def _driver() -> str:
-    """Return the version of the loaded NVIDIA driver, "" without one."""
+def _read_driver_version() -> str:
+    """Return the version of the loaded NVIDIA driver, "" if none is loaded."""
     try:
-        text = DRIVER.read_text(encoding="utf-8", errors="replace")
+        text = DRIVER_VERSION_PATH.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
     match = re.search(r"\b\d{3,}\.[\d.]+", text)
     return match.group() if match else "unknown"
 
 
-def _try() -> None:
-    """Raise Broken if torch cannot add on this process's GPU: its kernels do not support the GPU, or it is faulty."""
+def _check_gpu() -> None:
+    """Raise Broken if torch cannot add two numbers on this process's GPU, which is then unsupported or faulty."""
     device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
     try:
-        right = float((torch.ones(2, device=device) + 1).sum()) == 4
+        is_correct = float((torch.ones(2, device=device) + 1).sum()) == 4
     except Exception as error:
         if out_of_memory(error):
             raise
-        raise Broken(f"the GPU of {platform.node()} cannot be used ({describe(error)}; {_software()})") from error
-    if not right:
-        raise Broken(f"the GPU of {platform.node()} cannot add ({_software()})")
+        raise Broken(
+            f"the GPU of {platform.node()} cannot be used ({describe(error)}; {_describe_software()})"
+        ) from error
+    if not is_correct:
+        raise Broken(f"the GPU of {platform.node()} cannot add ({_describe_software()})")
     log.info("the net runs on %s", torch.cuda.get_device_name(device))
 
 

@@ -1,15 +1,15 @@
-"""Models of the Hugging Face hub that were downloaded before: a job never downloads."""
+"""Find downloaded models of the Hugging Face hub. Jobs never download."""
 
 from pathlib import Path
 
 from cxr.base.errors import UserError
 
 
-def downloaded(key: str, model: str, revision: str, setting: str = "model") -> str:
-    """Return the folder of a model, which is a folder itself or an id. ``key``: its section of the settings;
-    ``setting``: what names it there.
+def find_downloaded_model(key: str, model: str, revision: str, setting: str = "model") -> str:
+    """Return the folder of a model that is given as a folder or a Hugging Face id.
 
-    Raises UserError, which says how to download it.
+    ``key`` and ``setting``: the settings section and key that name the model. Raises UserError with the command that
+    downloads it.
     """
     if Path(model).is_dir():
         return model

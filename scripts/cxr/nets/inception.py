@@ -1,7 +1,7 @@
 """Inception-v3 as FID uses it: the net of 2015 up to its 2,048 pooled features, in plain torch.
 
-It differs from other nets of the name (Szegedy et al., 2016): an average at the border counts no padding, the last
-block has a maximum in the place of its average, and pictures are resized as TensorFlow 1 did.
+It differs from the usual Inception-v3 (Szegedy et al., 2016): average pooling ignores padding, the last block pools by
+maximum instead of average, and images are resized as in TensorFlow 1.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ SIDE, FEATURES = 299, 2048
 """Side of the input, px, and number of features."""
 EPS = 0.001
 AVERAGE, MAXIMUM, SHRINK = "average", "maximum", "shrink"
-"""What a block's last path begins with; ``shrink`` is a maximum over every other place."""
+"""Pooling of a block's last path; ``shrink`` is maximum pooling with stride 2."""
 Layer = tuple[str, int, int | tuple[int, int]]
 """Name, channels, and size of the kernel."""
 SHORT, LONG = (1, 3), (3, 1)
@@ -22,7 +22,7 @@ WIDE, TALL = (1, 7), (7, 1)
 
 
 class _Norm(nn.Module):
-    """Batch normalisation with fixed statistics; it counts no batches, as the published file may or may not."""
+    """Batch normalisation with fixed statistics, without the batch counter, which published files may lack."""
 
     def __init__(self, channels: int):
         super().__init__()
@@ -35,7 +35,7 @@ class _Norm(nn.Module):
 
 
 class _Conv(nn.Module):
-    """Convolution, norm, ReLU. With stride 1 the size stays, unless ``valid``."""
+    """Convolution, norm, ReLU. Stride 1 preserves the size unless ``valid``."""
 
     def __init__(self, inputs: int, outputs: int, size: int | tuple[int, int], stride: int = 1, valid: bool = False):
         super().__init__()
@@ -49,9 +49,9 @@ class _Conv(nn.Module):
 
 
 class _Mixed(nn.Module):
-    """Paths of convolutions side by side, their outputs joined; a path may end in two layers of one input.
+    """Parallel paths of convolutions with concatenated outputs; a path may end in two layers that share their input.
 
-    ``shrinks``: the last layer of each path, and the pooling, halve the size.
+    With the pooling :data:`SHRINK`, the last layer of each path and the pooling halve the size.
     """
 
     def __init__(self, inputs: int, paths: Sequence[Sequence[Layer | tuple[Layer, Layer]]], pooled: int, kind: str):
@@ -83,20 +83,20 @@ class _Mixed(nn.Module):
         return torch.cat([*branch_outputs, self.branch_pool(near)], dim=1)
 
 
-def _first(inputs: int, pooled: int) -> _Mixed:
+def _block_a(inputs: int, pooled: int) -> _Mixed:
     double = [("branch3x3dbl_1", 64, 1), ("branch3x3dbl_2", 96, 3), ("branch3x3dbl_3", 96, 3)]
     paths = [[("branch1x1", 64, 1)], [("branch5x5_1", 48, 1), ("branch5x5_2", 64, 5)], double]
     return _Mixed(inputs, paths, pooled, AVERAGE)
 
 
-def _second(within: int) -> _Mixed:
+def _block_c(within: int) -> _Mixed:
     single = [("branch7x7_1", within, 1), ("branch7x7_2", within, WIDE), ("branch7x7_3", 192, TALL)]
     sizes = (1, TALL, WIDE, TALL, WIDE)
     double = [(f"branch7x7dbl_{at}", 192 if at == 5 else within, size) for at, size in enumerate(sizes, 1)]
     return _Mixed(768, [[("branch1x1", 192, 1)], single, double], 192, AVERAGE)
 
 
-def _third(inputs: int, kind: str) -> _Mixed:
+def _block_e(inputs: int, kind: str) -> _Mixed:
     single = [("branch3x3_1", 384, 1), (("branch3x3_2a", 384, SHORT), ("branch3x3_2b", 384, LONG))]
     ends = (("branch3x3dbl_3a", 384, SHORT), ("branch3x3dbl_3b", 384, LONG))
     double = [("branch3x3dbl_1", 448, 1), ("branch3x3dbl_2", 384, 3), ends]
@@ -104,7 +104,7 @@ def _third(inputs: int, kind: str) -> _Mixed:
 
 
 class Inception(nn.Module):
-    """Turns pictures (B, 3, H, W) of grey levels 0..255 into features (B, 2048)."""
+    """Map images (B, 3, H, W) with values 0..255 to features (B, 2048)."""
 
     def __init__(self):
         super().__init__()
@@ -113,18 +113,18 @@ class Inception(nn.Module):
         self.Conv2d_2b_3x3 = _Conv(32, 64, 3)
         self.Conv2d_3b_1x1 = _Conv(64, 80, 1)
         self.Conv2d_4a_3x3 = _Conv(80, 192, 3, valid=True)
-        self.Mixed_5b, self.Mixed_5c, self.Mixed_5d = _first(192, 32), _first(256, 64), _first(288, 64)
+        self.Mixed_5b, self.Mixed_5c, self.Mixed_5d = _block_a(192, 32), _block_a(256, 64), _block_a(288, 64)
         shrunk = [("branch3x3dbl_1", 64, 1), ("branch3x3dbl_2", 96, 3), ("branch3x3dbl_3", 96, 3)]
         self.Mixed_6a = _Mixed(288, [[("branch3x3", 384, 3)], shrunk], 0, SHRINK)
-        self.Mixed_6b, self.Mixed_6c, self.Mixed_6d, self.Mixed_6e = map(_second, (128, 160, 160, 192))
+        self.Mixed_6b, self.Mixed_6c, self.Mixed_6d, self.Mixed_6e = map(_block_c, (128, 160, 160, 192))
         sizes = (1, WIDE, TALL, 3)
         long = [(f"branch7x7x3_{at}", 192, size) for at, size in enumerate(sizes, 1)]
         self.Mixed_7a = _Mixed(768, [[("branch3x3_1", 192, 1), ("branch3x3_2", 320, 3)], long], 0, SHRINK)
-        self.Mixed_7b, self.Mixed_7c = _third(1280, AVERAGE), _third(2048, MAXIMUM)
+        self.Mixed_7b, self.Mixed_7c = _block_e(1280, AVERAGE), _block_e(2048, MAXIMUM)
 
-    def forward(self, picture: torch.Tensor) -> torch.Tensor:
+    def forward(self, image: torch.Tensor) -> torch.Tensor:
         """Return the features."""
-        x = (resized(picture, SIDE) - 128) / 128
+        x = (resize_like_tensorflow(image, SIDE) - 128) / 128
         x = F.max_pool2d(self.Conv2d_2b_3x3(self.Conv2d_2a_3x3(self.Conv2d_1a_3x3(x))), 3, 2)
         x = F.max_pool2d(self.Conv2d_4a_3x3(self.Conv2d_3b_1x1(x)), 3, 2)
         for name, block in self.named_children():
@@ -133,16 +133,16 @@ class Inception(nn.Module):
         return x.mean(dim=(2, 3))
 
 
-def resized(picture: torch.Tensor, side: int) -> torch.Tensor:
-    """Return pictures (B, C, H, W) with ``side`` rows and columns, bilinear; both first pixels lie at the same place.
+def resize_like_tensorflow(image: torch.Tensor, side: int) -> torch.Tensor:
+    """Resize images (B, C, H, W) to ``side`` rows and columns, bilinearly, as TensorFlow 1 did.
 
-    That is what TensorFlow 1 did: pixel i of the result is at i times the ratio of the sizes, not at their centres.
+    Pixel i of the result lies at i times the ratio of the sizes: the corners are aligned, not the pixel centres.
     """
     for axis in (2, 3):
-        size = picture.shape[axis]
-        at = torch.arange(side, dtype=picture.dtype, device=picture.device) * (size / side)
+        size = image.shape[axis]
+        at = torch.arange(side, dtype=image.dtype, device=image.device) * (size / side)
         low = at.floor().long().clamp(max=size - 1)
         share = (at - low).reshape(-1, *[1] * (3 - axis))
-        first, second = (picture.index_select(axis, place) for place in (low, (low + 1).clamp(max=size - 1)))
-        picture = first + share * (second - first)
-    return picture
+        first, second = (image.index_select(axis, place) for place in (low, (low + 1).clamp(max=size - 1)))
+        image = first + share * (second - first)
+    return image

@@ -1,4 +1,4 @@
-"""The weights in this repository that the engines `lite` read, and the licences in their model cards."""
+"""The weights in this repository that the `lite` engines read, and the licences in their model cards."""
 
 import re
 from collections.abc import Mapping
@@ -10,13 +10,17 @@ from cxr.base.paths import RESOURCES
 RESOURCE_FILES = ("organs/CARD.md", "anomaly/CARD.md", "boxes/CARD.md", "rosalia/CARD.md", "organs/UPRIGHT.md",
                   "organs/lite.onnx", "anomaly/lite.onnx", "boxes/lite.onnx", "rosalia/model.safetensors",
                   "organs/upright.onnx")  # fmt: skip
-READ_BY = {"organs/lite.onnx": ("organs", "anatomy"), "anomaly/lite.onnx": ("anomaly",), "boxes/lite.onnx": ("boxes",),
-           "rosalia/model.safetensors": ("training",)}  # fmt: skip
-"""{file in ``resources/``: the stages whose engine ``lite`` reads it}; its card lies beside it."""
+STAGES_BY_FILE = {
+    "organs/lite.onnx": ("organs", "anatomy"),
+    "anomaly/lite.onnx": ("anomaly",),
+    "boxes/lite.onnx": ("boxes",),
+    "rosalia/model.safetensors": ("training",),
+}
+"""{file in ``resources/``: the stages whose ``lite`` engine reads it}; its model card is in the same folder."""
 
 
-class Weights(NamedTuple):
-    """A weights file, the stages that read it, its licence as its model card words it, and the card."""
+class LiteWeights(NamedTuple):
+    """A weights file, the stages that read it, its licence as its model card states it, and the card."""
 
     file: Path
     used_by: list[str]
@@ -24,20 +28,24 @@ class Weights(NamedTuple):
     card: Path
 
 
-def weights_of(engines: Mapping[str, str]) -> list[Weights]:
-    """Return the repository's own weights that a run with these engines ({stage: engine}) reads."""
-    used = {file: [stage for stage in stages if engines.get(stage) == "lite"] for file, stages in READ_BY.items()}
-    weights = [_weights(file, stages, f"{Path(file).parent}/CARD.md") for file, stages in used.items() if stages]
-    if "organs" in engines:  # every engine needs the net that finds an image's orientation
-        weights.append(_weights("organs/upright.onnx", ["organs"], "organs/UPRIGHT.md"))
+def list_lite_weights(engines: Mapping[str, str]) -> list[LiteWeights]:
+    """List the repository's own weights that a run with these engines ({stage: engine}) reads."""
+    used = {
+        file: [stage for stage in stages if engines.get(stage) == "lite"] for file, stages in STAGES_BY_FILE.items()
+    }
+    weights = [
+        _describe_weights(file, stages, f"{Path(file).parent}/CARD.md") for file, stages in used.items() if stages
+    ]
+    if "organs" in engines:  # every engine reads the net that determines the orientation
+        weights.append(_describe_weights("organs/upright.onnx", ["organs"], "organs/UPRIGHT.md"))
     return weights
 
 
-def _weights(file: str, used_by: list[str], card: str) -> Weights:
-    return Weights(RESOURCES / file, used_by, licence_of(RESOURCES / card), RESOURCES / card)
+def _describe_weights(file: str, used_by: list[str], card: str) -> LiteWeights:
+    return LiteWeights(RESOURCES / file, used_by, read_licence(RESOURCES / card), RESOURCES / card)
 
 
-def licence_of(card: Path) -> str:
+def read_licence(card: Path) -> str:
     """Return the licence that a model card's first table states."""
     text = card.read_text(encoding="utf-8")
     return re.search(r"^\| Licence \| (.*?) \|$", text, flags=re.M).group(1).replace("**", "")

@@ -1,4 +1,4 @@
-"""Running a small ONNX net that segments one region per label in a frame."""
+"""Run a small ONNX net that segments one region per label in a frame."""
 
 import json
 from pathlib import Path
@@ -10,11 +10,11 @@ from cxr.geometry.masks import largest_component
 from cxr.nets import onnx
 
 
-def prepare(image: np.ndarray, size: int, percentiles: tuple[float, float]) -> np.ndarray:
+def prepare_frame(image: np.ndarray, size: int, percentiles: tuple[float, float]) -> np.ndarray:
     """Shrink a frame uint8 (H, W) to float32 (size, size) and scale it to 0..1.
 
-    The percentiles of the pixels above 0 give the range: black padding and collimated borders say nothing about
-    exposure. An image with a single value becomes zeros.
+    The range is given by percentiles of the pixels above 0, because black padding and collimated borders say nothing
+    about exposure. A constant image becomes zeros.
     """
     small = cv2.resize(image, (size, size), interpolation=cv2.INTER_AREA).astype(np.float32) / 255
     values = small[small > 0]
@@ -25,29 +25,29 @@ def prepare(image: np.ndarray, size: int, percentiles: tuple[float, float]) -> n
 
 
 def clean_mask(probability: np.ndarray) -> np.ndarray:
-    """Threshold a map (H, W) at one half, keep the largest 8-connected component and fill its holes."""
+    """Threshold a map (H, W) at 0.5, keep the largest 8-connected component and fill its holes."""
     return largest_component(probability > 0.5)
 
 
 class MapNet:
     """A net that returns one probability map per label of a frame.
 
-    The ONNX file's metadata hold ``labels`` (joined by ``|``), ``size`` (side of its square input, px) and
-    ``percentiles`` (see :func:`prepare`). Safe to call from several threads.
+    The ONNX file's metadata contain ``labels`` (joined by ``|``), ``size`` (side of its square input, px) and
+    ``percentiles`` (see :func:`prepare_frame`). Safe to call from several threads.
     """
 
     def __init__(self, path: str | Path):
-        notes = onnx.metadata(path)
+        metadata = onnx.read_metadata(path)
         self.path = path
-        self.labels: tuple[str, ...] = tuple(notes["labels"].split("|"))
-        self._size, self._percentiles = int(notes["size"]), tuple(json.loads(notes["percentiles"]))
+        self.labels: tuple[str, ...] = tuple(metadata["labels"].split("|"))
+        self._size, self._percentiles = int(metadata["size"]), tuple(json.loads(metadata["percentiles"]))
 
     def maps(self, image: np.ndarray) -> np.ndarray:
         """Return float32 (K, H, W) probabilities of a frame uint8 (H, W)."""
-        small = prepare(image, self._size, self._percentiles)
-        probabilities = onnx.run(self.path, image=small[None, None])[0][0]
+        small = prepare_frame(image, self._size, self._percentiles)
+        probabilities = onnx.run_model(self.path, image=small[None, None])[0][0]
         return np.stack([cv2.resize(p, image.shape[::-1], interpolation=cv2.INTER_LINEAR) for p in probabilities])
 
     def masks(self, image: np.ndarray) -> np.ndarray:
-        """Return bool (K, H, W): one connected region per label, empty if no probability reaches one half."""
+        """Return bool (K, H, W): one connected region per label, empty if no probability exceeds 0.5."""
         return np.stack([clean_mask(p) for p in self.maps(image)])

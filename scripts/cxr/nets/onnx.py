@@ -1,7 +1,7 @@
-"""Running a small ONNX net so that the same image gives the same numbers for any number of threads.
+"""Run small ONNX nets with results that do not depend on the number of threads.
 
-Each process has one session per file, with one thread inside it. A pool of threads works on several images, never on
-the rows of one matrix product: another order of summation would change the last digits.
+Each process opens one session per file, and each session uses one thread. A thread pool processes several images at
+once, but never the rows of one matrix product: another order of summation would change the last digits.
 """
 
 from functools import lru_cache
@@ -13,18 +13,24 @@ import onnxruntime
 from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.base.faults import no_inputs
 
+GRAPH, OUTPUT, NAME = 0x3A, 0x62, 0x0A
+"""Tags of ModelProto.graph, GraphProto.output and ValueInfoProto.name (onnx.proto)."""
+
 
 @lru_cache(maxsize=8)
 def _session(path: str) -> onnxruntime.InferenceSession:
+    return _start_session(path, log_severity=3)
+
+
+def _start_session(model: str | bytes, log_severity: int) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    options.inter_op_num_threads = 1
-    options.log_severity_level = 3
-    return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = log_severity
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
-def session(path: str | Path) -> onnxruntime.InferenceSession:
-    """Return the session of an ONNX file, opened once per process; safe to use from several threads.
+def open_session(path: str | Path) -> onnxruntime.InferenceSession:
+    """Return the session of an ONNX file, opened once per process and safe to share between threads.
 
     Raises UserError if the file is missing or not an ONNX model.
     """
@@ -39,11 +45,41 @@ def session(path: str | Path) -> onnxruntime.InferenceSession:
         raise UserError(f"the model file {path} cannot be read as ONNX: restore it ({type(error).__name__})") from None
 
 
-def metadata(path: str | Path) -> dict[str, str]:
-    """Return the metadata that the training script wrote into the file."""
-    return dict(session(path).get_modelmeta().custom_metadata_map)
+def read_metadata(path: str | Path) -> dict[str, str]:
+    """Return the metadata of an ONNX file, which its training script wrote."""
+    return dict(open_session(path).get_modelmeta().custom_metadata_map)
 
 
-def run(path: str | Path, **inputs: np.ndarray) -> list[np.ndarray]:
-    """Run the model once on named inputs and return its outputs in the order of the file."""
-    return session(path).run(None, inputs)
+def run_model(path: str | Path, **inputs: np.ndarray) -> list[np.ndarray]:
+    """Run the model on named inputs and return its outputs, in the order of the file."""
+    return open_session(path).run(None, inputs)
+
+
+def compute_layer(path: str | Path, name: str, **inputs: np.ndarray) -> np.ndarray:
+    """Run a model on named inputs and return the values of its inner layer ``name``, which is no output of the file.
+
+    Raises UserError for a file that is missing, is no ONNX model, or has no such layer.
+    """
+    return _layer_session(str(path), name).run([name], inputs)[0]
+
+
+@lru_cache(maxsize=4)
+def _layer_session(path: str, name: str) -> onnxruntime.InferenceSession:
+    try:
+        # Concatenated Protocol Buffers merge: appending a model that only declares an output adds that output.
+        extra_output = _encode_field(GRAPH, _encode_field(OUTPUT, _encode_field(NAME, name.encode())))
+        return _start_session(Path(path).read_bytes() + extra_output, log_severity=4)
+    except Exception as error:  # onnxruntime's error classes have no common public base
+        refuse_machine_fault(path, error)
+        if no_inputs(error):
+            raise
+        raise UserError(f"the model file {path} has no layer {name!r}: restore it ({type(error).__name__})") from None
+
+
+def _encode_field(tag: int, data: bytes) -> bytes:
+    """Encode a Protocol Buffers field: its tag, its length in groups of seven bits, its bytes."""
+    size, length = len(data), []
+    while size > 0x7F:
+        length.append(size & 0x7F | 0x80)
+        size >>= 7
+    return bytes([tag, *length, size]) + data

@@ -1,4 +1,4 @@
-"""What makes a large net faster on a device and changes its numbers only by rounding (settings ``compute``)."""
+"""Options that speed up a large net and change its results only by rounding (settings section ``compute``)."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -16,10 +16,10 @@ log = logging.getLogger("cxr")
 
 @dataclass(frozen=True)
 class Speed:
-    """channels_last: memory layout of pictures; compiled: by torch.compile; cudnn: which of its algorithms are used.
+    """channels_last: memory layout of images; compiled: use torch.compile; cudnn: which of its algorithms to use.
 
-    ``deterministic`` algorithms give the same numbers in every run; ``fastest`` are those that cuDNN finds fastest when
-    it tries all, whose order of additions may change from run to run.
+    ``deterministic`` algorithms give the same results in every run; ``fastest`` are those that cuDNN finds fastest by
+    trying all of them, and their order of summation may change from run to run.
     """
 
     channels_last: bool = False
@@ -27,15 +27,15 @@ class Speed:
     cudnn: Literal["deterministic", "fastest"] = "deterministic"
 
     @classmethod
-    def of(cls, compute: dict) -> "Speed":
-        """Read it from the settings' section ``compute``."""
+    def from_settings(cls, compute: dict) -> "Speed":
+        """Read the options from the settings section ``compute``."""
         key_by_field = {"channels_last": "channels_last", "compiled": "compile", "cudnn": "cudnn"}
         return cls(**{name: compute[key] for name, key in key_by_field.items() if key in compute})
 
 
 @contextmanager
-def running(speed: Speed, *, tf32: bool = False) -> Iterator[None]:
-    """Run nets without gradients with these algorithms; ``tf32``: with products in TF32 where the GPU has it."""
+def fast_inference(speed: Speed, *, tf32: bool = False) -> Iterator[None]:
+    """Run nets without gradients, with these algorithms; ``tf32``: allow matrix products in TF32."""
     fastest = speed.cudnn == "fastest"
     previous_tf32 = torch.backends.cuda.matmul.allow_tf32
     cudnn_flags = torch.backends.cudnn.flags(
@@ -50,24 +50,24 @@ def running(speed: Speed, *, tf32: bool = False) -> Iterator[None]:
 
 
 def memory_format(speed: Speed) -> torch.memory_format:
-    """Return the layout in which a net's weights, and so its pictures, lie in memory."""
+    """Return the memory layout of a net's weights and images."""
     return torch.channels_last if speed.channels_last else torch.contiguous_format
 
 
-def quick(net: torch.nn.Module, speed: Speed, net_name: str) -> Callable:
-    """Return the net in the memory layout, and compiled if that is wanted; ``net_name`` names it in the log."""
+def optimize_net(net: torch.nn.Module, speed: Speed, net_name: str) -> Callable:
+    """Return the net in its memory layout, compiled if requested; ``net_name`` is its name in the log."""
     net = net.to(memory_format=memory_format(speed))
-    return Compiled(net, net_name) if speed.compiled else net
+    return CompiledNet(net, net_name) if speed.compiled else net
 
 
-class Compiled:
-    """A net that torch compiles at its first call. If that fails, the net itself is called, with one line in the log.
+class CompiledNet:
+    """A net that torch compiles at its first call. If compiling fails, it logs a warning and calls the net itself.
 
-    A lack of memory and a broken device are no failures of the compiler and are raised.
+    Lack of memory and a broken device are not compiler failures; those errors are raised.
     """
 
     def __init__(self, net: torch.nn.Module, net_name: str):
-        self.net, self.what = net, net_name
+        self.net, self.net_name = net, net_name
         self.call: Callable = torch.compile(net, dynamic=False)
 
     def __call__(self, *args, **kwargs):
@@ -77,6 +77,6 @@ class Compiled:
         except Exception as error:
             if self.call is self.net or out_of_memory(error) or broken(error) in ("the job", "the device"):
                 raise
-            log.warning("%s cannot be compiled here and runs as it is: %s", self.what, describe(error))
+            log.warning("%s cannot be compiled and runs uncompiled: %s", self.net_name, describe(error))
             self.call = self.net
             return self.net(*args, **kwargs)

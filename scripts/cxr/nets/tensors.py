@@ -1,6 +1,6 @@
-"""Reading and writing weights as safetensors: tensors by name, and facts about their net in the header.
+"""Read and write weights as safetensors: tensors by name, and facts about their net in the header.
 
-It needs torch, so code of the lite engines must not import it.
+This module needs torch, so the lite engines must not import it.
 """
 
 import json
@@ -11,44 +11,43 @@ from typing import NoReturn
 
 import torch
 from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file
 from torch import nn
 
 from cxr.base.errors import UserError, refuse_machine_fault
-from cxr.nets.loading import misfit
+from cxr.base.faults import no_inputs
 
 FACTS = "facts"
 """The header's only metadata key: with several, their order in the file would change from run to run."""
-
-
-CODES = {
+DTYPE_CODES = {
     torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64",
     torch.int32: "I32", torch.int16: "I16", torch.int8: "I8", torch.uint8: "U8", torch.bool: "BOOL",
 }  # fmt: skip
-"""Number types that can be written, under the format's names."""
+"""{dtype that can be written: its name in the format}."""
 Kinds = dict[str, tuple[tuple[int, ...], torch.dtype]]
-"""{tensor name: (shape, number type)}."""
+"""{tensor name: (shape, dtype)}."""
 
 
-def refuse(path: str | Path, fault: str) -> NoReturn:
-    """Raise UserError for weights that the rules made but that cannot be used."""
+def refuse_weights(path: str | Path, fault: str) -> NoReturn:
+    """Raise UserError for unusable weights that a rule made."""
     raise UserError(f"{path} {fault}: delete it and run snakemake weights again (docs/how-to/models.md)")
 
 
-def stream(
+def stream_tensors(
     path: str | Path, kinds: Kinds, get: Callable[[str], torch.Tensor], metadata: dict[str, str] | None = None
 ) -> None:
-    """Write tensors, each made by ``get(name)`` when its turn comes, as one safetensors file; one is held at a time.
+    """Write tensors as one safetensors file; ``get(name)`` makes each in turn, so one is in memory at a time.
 
-    The library safetensors writes only tensors that are all in memory. The layout follows its documentation: length of
-    the header, header, values; values of wide types come first, so that each is aligned to its type.
-    Raises ValueError for a tensor whose shape differs from ``kinds``.
+    The library safetensors can only write tensors that are all in memory. The layout follows its documentation: length
+    of the header, header, values; wide types come first, so that every value is aligned. Raises ValueError for a tensor
+    whose shape differs from ``kinds``.
     """
     header, end = {"__metadata__": metadata} if metadata else {}, 0
     names = sorted(kinds, key=lambda name: (-kinds[name][1].itemsize, name))
     for name in names:
         shape, dtype = kinds[name]
         begin, end = end, end + math.prod(shape) * dtype.itemsize
-        header[name] = {"dtype": CODES[dtype], "shape": list(shape), "data_offsets": [begin, end]}
+        header[name] = {"dtype": DTYPE_CODES[dtype], "shape": list(shape), "data_offsets": [begin, end]}
     text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     with open(path, "wb") as file:
@@ -62,35 +61,35 @@ def stream(
             del tensor  # before the next one is made
 
 
-def write(path: str | Path, kinds: Kinds, get: Callable[[str], torch.Tensor], facts: dict) -> dict[str, int]:
-    """Write tensors like :func:`stream`, floats as float32, with ``facts`` of plain builtins.
+def write_weights(path: str | Path, kinds: Kinds, get: Callable[[str], torch.Tensor], facts: dict) -> dict[str, int]:
+    """Write tensors like :func:`stream_tensors`, floats as float32, with ``facts`` (JSON types) in the header.
 
     Returns the numbers of tensors and of values.
     """
-    kinds = as_float32(kinds)
-    stream(path, kinds, get, {FACTS: json.dumps(facts, sort_keys=True)})
-    return size_of(kinds)
+    kinds = floats_as_float32(kinds)
+    stream_tensors(path, kinds, get, {FACTS: json.dumps(facts, sort_keys=True)})
+    return count_values(kinds)
 
 
-def kinds_of(tensors: dict[str, torch.Tensor]) -> Kinds:
-    """Return shapes and number types of tensors."""
+def tensor_kinds(tensors: dict[str, torch.Tensor]) -> Kinds:
+    """Return the shape and dtype of each tensor."""
     return {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items()}
 
 
-def as_float32(kinds: Kinds) -> Kinds:
-    """Return the kinds with float32 for all floats."""
+def floats_as_float32(kinds: Kinds) -> Kinds:
+    """Return the kinds with every floating-point dtype replaced by float32."""
     return {
         name: (shape, torch.float32 if dtype.is_floating_point else dtype) for name, (shape, dtype) in kinds.items()
     }
 
 
-def size_of(kinds: Kinds) -> dict[str, int]:
+def count_values(kinds: Kinds) -> dict[str, int]:
     """Return the numbers of tensors and of values."""
     return {"tensors": len(kinds), "values": sum(math.prod(shape) for shape, _ in kinds.values())}
 
 
-def read(path: str | Path, kind: str) -> tuple[dict[str, torch.Tensor], dict]:
-    """Return the tensors and facts of a file written by :func:`write`, whose facts must name this ``kind``.
+def read_weights(path: str | Path, kind: str) -> tuple[dict[str, torch.Tensor], dict]:
+    """Return the tensors and facts of a file written by :func:`write_weights`, whose facts must name this ``kind``.
 
     Raises UserError if the file is missing, damaged or of another kind.
     """
@@ -98,19 +97,60 @@ def read(path: str | Path, kind: str) -> tuple[dict[str, torch.Tensor], dict]:
         with safe_open(path, "pt") as file:
             facts = json.loads((file.metadata() or {}).get(FACTS, "{}"))
             if not isinstance(facts, dict) or facts.get("kind") != kind:
-                refuse(path, f"holds no weights of {kind}")
+                refuse_weights(path, f"holds no weights of {kind}")
             return {name: file.get_tensor(name) for name in file.keys()}, facts  # noqa: SIM118 (no mapping)
     except (SafetensorError, OSError, ValueError) as error:
         refuse_machine_fault(path, error)
-        refuse(path, f"is missing or damaged ({error})")
+        refuse_weights(path, f"is missing or damaged ({error})")
 
 
-def fill(net: nn.Module, tensors: dict[str, torch.Tensor], path: str | Path) -> None:
-    """Load the tensors into a net without conversion. Raises UserError unless all fit and none is left over."""
-    expected_shapes = {name: tuple(tensor.shape) for name, tensor in net.state_dict().items()}
-    if fault := misfit(expected_shapes, {name: tuple(tensor.shape) for name, tensor in tensors.items()}):
-        refuse(path, f"holds the weights of another net, for {fault}")
+def fill_net(net: nn.Module, tensors: dict[str, torch.Tensor], path: str | Path) -> None:
+    """Load the tensors of a file into a net without conversion. Raises UserError unless names, shapes and types fit."""
+    _require_fit(net, {name: tuple(tensor.shape) for name, tensor in tensors.items()}, path)
+    _assign(net, tensors, path)
+
+
+def load_strict(net: nn.Module, path: str | Path) -> None:
+    """Load a safetensors file, which must fit exactly, into a net (also one on the device ``meta``).
+
+    Raises UserError for a file that is missing, damaged or of another net.
+    """
+    try:
+        with safe_open(path, "pt") as file:
+            file_shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 (no mapping)
+    except (SafetensorError, OSError) as error:
+        refuse_machine_fault(path, error)
+        refuse_weights(path, "is missing, damaged or no safetensors file")
+    _require_fit(net, file_shapes, path)
+    _assign(net, load_file(path), path)
+
+
+def _require_fit(net: nn.Module, file_shapes: dict[str, tuple[int, ...]], path: str | Path) -> None:
+    net_shapes = {name: tuple(value.shape) for name, value in net.state_dict().items()}
+    if fault := describe_misfit(net_shapes, file_shapes):
+        refuse_weights(path, f"holds the weights of another net, for {fault}")
+
+
+def _assign(net: nn.Module, tensors: dict[str, torch.Tensor], path: str | Path) -> None:
     try:
         net.load_state_dict(tensors, assign=True)
-    except RuntimeError:  # integers where the net has floats
-        refuse(path, "holds numbers of another type than the net's")
+    except RuntimeError as error:  # integers where the net has floats
+        if no_inputs(error):
+            raise
+        refuse_weights(path, "holds numbers of another type than the net's")
+
+
+def describe_misfit(net_shapes: dict[str, tuple[int, ...]], file_shapes: dict[str, tuple[int, ...]]) -> str:
+    """Return a clause on how a file's tensors ({name: shape}) differ from those of a net; "" if they do not."""
+    names_by_clause = {
+        "it lacks": net_shapes.keys() - file_shapes.keys(),
+        "the net has no": file_shapes.keys() - net_shapes.keys(),
+        "the shape differs of": {
+            name for name in net_shapes.keys() & file_shapes.keys() if net_shapes[name] != file_shapes[name]
+        },
+    }
+    for clause, names in names_by_clause.items():
+        if names:
+            more_clause = f" and {len(names) - 1} more of {len(net_shapes)}" if len(names) > 1 else ""
+            return f"{clause} {min(names)}{more_clause}"
+    return ""

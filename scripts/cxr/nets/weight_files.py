@@ -14,30 +14,29 @@ from cxr.base.atomic import atomic
 from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.base.faults import no_inputs
 from cxr.nets import tensors
-from cxr.nets.loading import misfit
-from cxr.nets.tensors import Kinds
+from cxr.nets.tensors import Kinds, describe_misfit
 
-INDEX = "model.safetensors.index.json"
+INDEX_NAME = "model.safetensors.index.json"
 _PATTERNS = ("*.safetensors", "pytorch_model*.bin", "*.pth", "*.pt")
 """Patterns of weight files in a folder; the first pattern with a match is used."""
 
 
-class Weights:
-    """Tensors by name in safetensors or torch files, read one at a time. Use inside ``with``.
+class WeightFiles:
+    """Tensors in safetensors or torch files, read one at a time by name. Use inside ``with``.
 
-    ``shapes`` = {name: shape} of all. Raises UserError for a missing or damaged file.
+    ``shapes``: {name: shape} of all tensors. Raises UserError for a missing or damaged file.
     """
 
     def __init__(self, *sources: str | Path):
         """``sources``: files, or folders that hold them."""
         self.sources = [Path(source) for source in sources]
 
-    def __enter__(self) -> "Weights":
+    def __enter__(self) -> "WeightFiles":
         self._stack = ExitStack()
         self._get: dict[str, Callable[[], torch.Tensor]] = {}
         self.shapes: dict[str, tuple[int, ...]] = {}
         with ExitStack() as stack:
-            for path in [path for source in self.sources for path in _files(source)]:
+            for path in [path for source in self.sources for path in _list_weight_files(source)]:
                 try:
                     self._open(path, stack)
                 except (SafetensorError, OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
@@ -64,13 +63,13 @@ class Weights:
         if not isinstance(tensor_by_name, dict) or not all(
             isinstance(value, torch.Tensor) for value in tensor_by_name.values()
         ):
-            raise UserError(f"{path} is not a plain table of weights: get the published file")
+            raise UserError(f"{path} is not a plain dictionary of weights: download the published file")
         for name, tensor in tensor_by_name.items():
             self._add(path, name, tuple(tensor.shape), lambda tensor=tensor: tensor)
 
     def _add(self, path: Path, name: str, shape: tuple[int, ...], get: Callable[[], torch.Tensor]) -> None:
         if name in self.shapes:
-            raise UserError(f"{path} holds {name}, which another file beside it holds too: remove one")
+            raise UserError(f"{path} holds {name}, which another file in its folder holds too: remove one of them")
         self.shapes[name], self._get[name] = shape, get
 
     def __exit__(self, *_: object) -> None:
@@ -81,16 +80,16 @@ class Weights:
         """Return one tensor."""
         return self._get[name]()
 
-    def within(self, prefix: str) -> "Weights":
-        """Return those whose names begin with ``prefix``, without it; they are open as long as these are."""
-        part = Weights(*self.sources)
+    def select_prefix(self, prefix: str) -> "WeightFiles":
+        """Return the tensors whose names begin with ``prefix``, named without it; they close with this object."""
+        part = WeightFiles(*self.sources)
         full_names = {name.removeprefix(prefix): name for name in self.shapes if name.startswith(prefix)}
         part.shapes = {short: self.shapes[name] for short, name in full_names.items()}
         part._get = {short: self._get[name] for short, name in full_names.items()}
         return part
 
 
-def _files(source: Path) -> list[Path]:
+def _list_weight_files(source: Path) -> list[Path]:
     if source.is_file():
         return [source]
     for pattern in _PATTERNS:
@@ -98,11 +97,11 @@ def _files(source: Path) -> list[Path]:
             for index in source.glob("*.index.json"):
                 _check_complete(index, {path.name for path in paths}, pattern)
             return paths
-    raise UserError(f"{source} holds no weights ({', '.join(_PATTERNS)}): correct the path or get them")
+    raise UserError(f"{source} holds no weights ({', '.join(_PATTERNS)}): correct the path or download them")
 
 
 def _check_complete(index: Path, file_names: set[str], pattern: str) -> None:
-    """Raise UserError if the index of a checkpoint names a shard, of the pattern's kind, that is not there."""
+    """Raise UserError if the index of a checkpoint names a missing shard of the pattern's file type."""
     try:
         listed_shards = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
     except (OSError, ValueError, KeyError, AttributeError) as error:
@@ -110,13 +109,13 @@ def _check_complete(index: Path, file_names: set[str], pattern: str) -> None:
         raise UserError(f"{index} is damaged: download it again") from None
     missing = sorted(name for name in listed_shards - file_names if Path(name).suffix == Path(pattern).suffix)
     if missing:
-        raise UserError(f"{index.parent} lacks {missing[0]}, which {index.name} names: get the file")
+        raise UserError(f"{index.parent} lacks {missing[0]}, which {index.name} names: download the file")
 
 
-def write(folder: str | Path, kinds: Kinds, get: Callable[[str], torch.Tensor], shard_bytes: int) -> None:
-    """Write tensors, {name: (shape, dtype)} each made by ``get(name)``, as safetensors; one is held at a time.
+def write_shards(folder: str | Path, kinds: Kinds, get: Callable[[str], torch.Tensor], shard_bytes: int) -> None:
+    """Write tensors, {name: (shape, dtype)}, as safetensors; ``get(name)`` makes each, so one is in memory at a time.
 
-    The names are those of transformers: model.safetensors, or model-00001-of-0000N.safetensors and an index.
+    The files are named as in transformers: model.safetensors, or model-00001-of-0000N.safetensors and an index.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -126,35 +125,35 @@ def write(folder: str | Path, kinds: Kinds, get: Callable[[str], torch.Tensor], 
         max_shard_size=shard_bytes,
     )
     for file, names in plan.filename_to_tensors.items():
-        write_file(folder / file, {name: kinds[name] for name in names}, get)
+        write_weight_file(folder / file, {name: kinds[name] for name in names}, get)
     if plan.is_sharded:
         index = {"metadata": plan.metadata, "weight_map": dict(sorted(plan.tensor_to_filename.items()))}
-        write_json(folder / INDEX, index)
+        write_json(folder / INDEX_NAME, index)
     for stale in folder.glob("model*.safetensors*"):
-        if stale.name not in plan.filename_to_tensors and not (plan.is_sharded and stale.name == INDEX):
+        if stale.name not in plan.filename_to_tensors and not (plan.is_sharded and stale.name == INDEX_NAME):
             stale.unlink()
 
 
-def write_file(path: str | Path, kinds: Kinds, get: Callable[[str], torch.Tensor]) -> None:
-    """Write tensors, {name: (shape, dtype)} each made by ``get(name)``, into one file of safetensors."""
+def write_weight_file(path: str | Path, kinds: Kinds, get: Callable[[str], torch.Tensor]) -> None:
+    """Write tensors, {name: (shape, dtype)}, each made by ``get(name)``, into one safetensors file."""
     with atomic(path) as temporary:
-        tensors.stream(temporary, kinds, get, {"format": "pt"})  # transformers requires this format
+        tensors.stream_tensors(temporary, kinds, get, {"format": "pt"})  # transformers requires this format
 
 
 def write_json(path: Path, content: dict) -> None:
-    """Write builtins as indented JSON in a fixed order."""
+    """Write indented JSON with sorted keys."""
     with atomic(path) as temporary:
         temporary.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
-def fill(part: torch.nn.Module, weights: Weights, where: str, name_of: Callable[[str], str] = str) -> None:
-    """Load a module's tensors one at a time; ``name_of(ours)`` is a tensor's name in the files.
+def fill_module(part: torch.nn.Module, weights: WeightFiles, where: str, name_of: Callable[[str], str] = str) -> None:
+    """Load a module's tensors one at a time; ``name_of(name)`` maps a tensor's name to its name in the files.
 
-    Raises UserError unless all fit and none is left over.
+    Raises UserError unless names and shapes fit exactly.
     """
     module_tensors = part.state_dict()
     expected_shapes = {name_of(name): tuple(tensor.shape) for name, tensor in module_tensors.items()}
-    if fault := misfit(expected_shapes, weights.shapes):
+    if fault := describe_misfit(expected_shapes, weights.shapes):
         raise UserError(f"{where} holds the weights of another model, for {fault}: download or make it again")
     with torch.no_grad():
         for name, tensor in module_tensors.items():

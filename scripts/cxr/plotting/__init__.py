@@ -1,1 +1,1 @@
-"""Colours of figures, and saving them."""
+"""Shared drawing: colours, overlays, numbered boxes, image encoding, replay pages."""

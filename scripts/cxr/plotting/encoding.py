@@ -1,18 +1,57 @@
-"""Pictures as the bytes of a file."""
+"""Encode images as file bytes, and data as text for HTML pages that need no server and no network."""
 
+import base64
+import hashlib
+import json
 from collections.abc import Sequence
+from pathlib import Path
 
 import cv2
 import numpy as np
 
+MEDIA_TYPES = {".png": "image/png", ".jpg": "image/jpeg"}
 
-def encoded(ending: str, image: np.ndarray, parameters: Sequence[int] = ()) -> bytes:
-    """Return a picture, uint8 (H, W) or (H, W, 3: blue, green, red), as the file of an ``ending`` such as ``.png``.
 
-    ``parameters``: OpenCV's parameters of the format and their values. Raises ValueError for a picture that cannot be
-    encoded.
+def encode_image(ending: str, image: np.ndarray, parameters: Sequence[int] = ()) -> bytes:
+    """Encode an image, uint8 (H, W) or (H, W, 3: blue, green, red), in the format of a file ending such as ``.png``.
+
+    ``parameters``: OpenCV's encoding flags and values. Raises ValueError for an image that cannot be encoded.
     """
     done, data = cv2.imencode(ending, np.ascontiguousarray(image), list(parameters))
     if not done:
-        raise ValueError(f"a picture cannot be encoded as {ending}")
+        raise ValueError(f"an image cannot be encoded as {ending}")
     return data.tobytes()
+
+
+def encode_grey_image(image: np.ndarray, jpeg_quality: int) -> tuple[str, bytes]:
+    """Encode a grey image, uint8 (H, W); return its media type and bytes. Quality 0 gives PNG, which is lossless."""
+    if jpeg_quality:
+        return "image/jpeg", encode_image(".jpg", image, [cv2.IMWRITE_JPEG_QUALITY, jpeg_quality])
+    return "image/png", encode_image(".png", image, [cv2.IMWRITE_PNG_COMPRESSION, 9])
+
+
+def encode_mask(mask: np.ndarray) -> bytes:
+    """Encode a mask, bool (H, W), as PNG with one bit per pixel."""
+    parameters = [cv2.IMWRITE_PNG_BILEVEL, 1, cv2.IMWRITE_PNG_COMPRESSION, 9]
+    return encode_image(".png", mask.astype(np.uint8) * 255, parameters)
+
+
+def data_url(media_type: str, data: bytes) -> str:
+    """Return a ``data:`` URL that holds the bytes."""
+    return f"data:{media_type};base64,{base64.b64encode(data).decode()}"
+
+
+def image_file_url(path: str | Path) -> str:
+    """Return a ``data:`` URL that holds a PNG or JPEG file."""
+    return data_url(MEDIA_TYPES[Path(path).suffix], Path(path).read_bytes())
+
+
+def escape_json_for_script(data: dict) -> str:
+    """Return JSON that a browser cannot take for markup inside a script element."""
+    text = json.dumps(data, ensure_ascii=True, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def csp_hash(text: str) -> str:
+    """Return the hash by which a content security policy allows an inline script or style."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

@@ -1,4 +1,4 @@
-"""The meaning of each colour in the figures of all stages."""
+"""Colours of organs, zones, lesion types and results, the same in the figures of all stages."""
 
 from cxr.base.vocabulary import LESIONS
 from cxr.plotting.plots import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION, YELLOW

@@ -1,4 +1,4 @@
-"""Shared parts of figures: colours that colour-blind readers can distinguish (Okabe and Ito), and saving."""
+"""Colours that colour-blind readers can distinguish (Okabe and Ito), legends, and saving of figures."""
 
 import io
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from matplotlib.patches import Patch
 
 from cxr.base.atomic import atomic
 
-# An id, a name or a report may hold $: it is text, not a formula.
+# Ids, names and reports may contain $: draw it as text, not as a formula.
 matplotlib.rcParams["text.parse_math"] = False
 
 ORANGE, SKY, GREEN, YELLOW = "#E69F00", "#56B4E9", "#009E73", "#F0E442"
@@ -19,21 +19,21 @@ BLUE, VERMILION, PURPLE, GREY = "#0072B2", "#D55E00", "#CC79A7", "#7F7F7F"
 BLACK = "#000000"
 
 
-def legend(axes: Axes, entries: Mapping[str, str]) -> None:
+def draw_legend(axes: Axes, entries: Mapping[str, str]) -> None:
     """Draw a legend of {name: colour} over an image; no legend without entries."""
     if entries:
         handles = [Patch(color=colour, label=name) for name, colour in entries.items()]
         axes.legend(handles=handles, loc="lower left", fontsize=7, framealpha=0.7)
 
 
-def save(figure: Figure, path: str | Path, dpi: int) -> None:
-    """Save a figure as PNG, atomically and byte-stable: the file holds no software version."""
+def save_png(figure: Figure, path: str | Path, dpi: int) -> None:
+    """Save a figure as PNG, atomically and without the software version, so that the bytes are reproducible."""
     with atomic(path) as temporary:
         figure.savefig(temporary, dpi=dpi, format="png", metadata={"Software": None})
 
 
-def save_sheet(figure: Figure, path: str | Path, dpi: int, quality: int) -> None:
-    """Save a figure as JPEG, for sheets that are full of X-rays: as PNG they would be five times larger."""
+def save_jpeg(figure: Figure, path: str | Path, dpi: int, quality: int) -> None:
+    """Save a figure as JPEG: sheets full of X-rays would be five times larger as PNG."""
     # no chroma subsampling: thin outlines would lose their colours
     as_jpeg = {"quality": quality, "optimize": True, "subsampling": 0}
     # through memory: on a full disk Pillow writes half of a JPEG without an error

@@ -7,8 +7,8 @@ import torch
 from transformers import AutoTokenizer, BertConfig, BertModel, PreTrainedTokenizerBase
 
 from cxr.base.errors import UserError, refuse_machine_fault
-from cxr.nets.hub import downloaded
-from cxr.nets.loading import load_strict
+from cxr.nets.hub import find_downloaded_model
+from cxr.nets.tensors import load_strict
 from cxr.radvlm.labels import ABSENT, PRESENT, UNCERTAIN
 
 KEY = "radvlm.chexbert"
@@ -63,7 +63,7 @@ def labeller(weights: str | Path, model: str, revision: str) -> Labeller:
 
     Raises UserError for files that are missing, or another net's.
     """
-    folder = downloaded(KEY, model, revision)
+    folder = find_downloaded_model(KEY, model, revision)
     try:
         config = BertConfig.from_pretrained(folder, local_files_only=True)
         words = AutoTokenizer.from_pretrained(folder, local_files_only=True)

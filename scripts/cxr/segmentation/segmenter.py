@@ -8,7 +8,7 @@ from transformers import SamConfig
 from transformers.initialization import no_init_weights
 
 from cxr.base.errors import UserError, refuse_machine_fault
-from cxr.nets.weight_files import Weights, fill, write_file, write_json
+from cxr.nets.weight_files import WeightFiles, fill_module, write_json, write_weight_file
 from cxr.segmentation.head import decoded, projection, sam_net
 from cxr.segmentation.pictures import normalised
 
@@ -66,7 +66,7 @@ class Segmenter(torch.nn.Module):
         write_json(folder / CONFIG, {"kind": KIND, "hidden": self.hidden, "sam": sizes})
         tensors = self.state_dict()
         kinds = {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items()}
-        write_file(folder / WEIGHTS, kinds, tensors.__getitem__)
+        write_weight_file(folder / WEIGHTS, kinds, tensors.__getitem__)
 
     @classmethod
     def load(cls, folder: str | Path, dtype: torch.dtype = torch.float32) -> "Segmenter":
@@ -80,8 +80,8 @@ class Segmenter(torch.nn.Module):
         except (OSError, ValueError, KeyError, TypeError) as error:
             refuse_machine_fault(path, error)
             raise UserError(f"{path} is missing or damaged ({type(error).__name__}): tune its run again") from None
-        with Weights(Path(folder, WEIGHTS)) as weights:
-            fill(segmenter, weights, str(folder))
+        with WeightFiles(Path(folder, WEIGHTS)) as weights:
+            fill_module(segmenter, weights, str(folder))
         return segmenter.eval()
 
 

@@ -16,7 +16,7 @@ from cxr.base.atomic import atomic
 from cxr.base.engines import engine_module
 from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.base.seeds import stable_hash
-from cxr.nets.hub import downloaded
+from cxr.nets.hub import find_downloaded_model
 from cxr.vlm.families.engine import Family, load_family
 from cxr.vlm.tiles import linked
 from cxr.vlm.tokens import SEG, VIDEO, Tokens, marks_of, small_tokenizer
@@ -115,7 +115,7 @@ def base_of(base: str | list[str], model: str, revision: str) -> str:
         return base if isinstance(base, str) else base[0]
     if not model:
         return ""
-    return downloaded("vlm.tuning.runs", model, revision)
+    return find_downloaded_model("vlm.tuning.runs", model, revision)
 
 
 RUN = "run.json"

@@ -18,7 +18,7 @@ from cxr.ils.evaluation import adapters, charts, paper, scoring, summary
 from cxr.ils.evaluation.convert import convert
 from cxr.ils.evaluation.predictions import Lines, Predictions
 from cxr.ils.evaluation.summary import TOTAL
-from cxr.plotting.plots import save
+from cxr.plotting.plots import save_png
 
 RESOURCE_FILES = ("paper_tables.yaml",)
 log = logging.getLogger("cxr")
@@ -171,8 +171,8 @@ def run_comparison(
     printed = paper.read(RESOURCES / RESOURCE_FILES[0])
     table = comparison(score_tables | more_scores, text_tables | more_texts, printed)
     write_table(comparison_table, table, COMPARISON)
-    save(charts.masks(score_tables), masks_figure, options.dpi)
-    save(charts.texts(text_tables), text_figure, options.dpi)
+    save_png(charts.masks(score_tables), masks_figure, options.dpi)
+    save_png(charts.texts(text_tables), text_figure, options.dpi)
 
 
 def read_reviewed(path: str) -> set[str]:

@@ -16,7 +16,7 @@ from cxr.ils.rosalia.model import Rosalia, Views
 from cxr.ils.rosalia.prompts import answer_of
 from cxr.ils.rosalia.samples import Batch, PairOptions, Sample, collate
 from cxr.ils.rosalia.tokens import Tokens
-from cxr.nets.devices import device_of, inference
+from cxr.nets.devices import inference, select_device
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 NO_SEG, SEVERAL_SEG = "no_seg", "several_seg"
@@ -81,7 +81,7 @@ class Asker:
         Raises UserError for a folder without a model, or for a device that is not there.
         """
         compute = compute or {}
-        device = device_of(compute.get("device", "auto"), compute.get("asked"))
+        device = select_device(compute.get("device", "auto"), compute.get("asked"))
         tokens = Tokens.load(folder)
         model = Rosalia.from_pretrained(folder, DTYPES[options.dtype], device)
         model.images_at_once = compute.get("images_at_once")

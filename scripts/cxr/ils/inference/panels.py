@@ -19,8 +19,8 @@ from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_lines, read_table
 from cxr.base.vocabulary import LESIONS
 from cxr.metrics import masks as metrics
-from cxr.plotting.overlay import PREDICTED, REFERENCE, show
-from cxr.plotting.plots import save_sheet
+from cxr.plotting.overlay import PREDICTED, REFERENCE, draw_mask
+from cxr.plotting.plots import save_jpeg
 
 ROWS = 6
 """Maximum number of pairs shown per image, positives first."""
@@ -90,7 +90,7 @@ def run_panels(
                 )
                 for row in rows
             ]
-            save_sheet(draw(image_id, image, sheet), folder / f"{image_id}.jpg", options.dpi, options.quality)
+            save_jpeg(draw(image_id, image, sheet), folder / f"{image_id}.jpg", options.dpi, options.quality)
 
 
 def choose(lines: str, options: PanelOptions) -> dict[str, list[dict]]:
@@ -140,9 +140,9 @@ def draw(title: str, image: np.ndarray, rows: list[Row]) -> Figure:
     grid = figure.subplots(len(rows), 4, squeeze=False, width_ratios=(1, 1, 1, 1.25))
     figure.suptitle(f"image {title}", fontsize=12)
     for axes, row in zip(grid, rows, strict=True):
-        show(axes[0], image, None, REFERENCE)
-        show(axes[1], image, row.reference, REFERENCE)
-        show(axes[2], image, row.predicted, PREDICTED)
+        draw_mask(axes[0], image, None, REFERENCE)
+        draw_mask(axes[1], image, row.reference, REFERENCE)
+        draw_mask(axes[2], image, row.predicted, PREDICTED)
         _text(axes[3], row)
     for axes, name in zip(grid[0], ("image", "reference", "prediction"), strict=False):
         axes.set_title(name, fontsize=10)

@@ -17,8 +17,8 @@ from cxr.ils.inference.asking import NO_SEG, SEVERAL_SEG, Asker
 from cxr.ils.rosalia.pictures import clip_pixels, equalise
 from cxr.ils.rosalia.samples import Sample
 from cxr.imaging.one_image import Picture, in_picture
-from cxr.plotting.overlay import SIDES, overlay
-from cxr.plotting.plots import save
+from cxr.plotting.overlay import SIDES, draw_overlay
+from cxr.plotting.plots import save_png
 from cxr.segmentation.pictures import sam_levels
 
 ANSWERS, SEG = "answers.json", "segmentation.dcm"
@@ -100,8 +100,10 @@ def write(
         _save_mask(finding.mask, folder / mask_name)
         answer_text = finding.answer if finding.answer is not None else "(no answer was asked for)"
         upright_mask = picture.upright(finding.mask)
-        figure = overlay(picture.upright(picture.grey), upright_mask, finding.instruction, answer_text, picture.sides)
-        save(figure, folder / overlay_name, DPI)
+        figure = draw_overlay(
+            picture.upright(picture.grey), upright_mask, finding.instruction, answer_text, picture.sides
+        )
+        save_png(figure, folder / overlay_name, DPI)
         number += bool(finding.mask.any())
         rows.append(
             {"instruction": finding.instruction, "answer": finding.answer, "note": finding.note,

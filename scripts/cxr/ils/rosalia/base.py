@@ -8,7 +8,7 @@ from cxr.ils.rosalia.config import read_config
 from cxr.ils.rosalia.lite import Sizes, make_lite, sizes_of
 from cxr.ils.rosalia.model import Rosalia
 from cxr.ils.rosalia.tokens import Tokens, word_tokenizer
-from cxr.nets.weight_files import Weights
+from cxr.nets.weight_files import WeightFiles
 
 RESOURCE_FILES = ("rosalia/model.safetensors", "rosalia/config.json", "rosalia/tokenizer.json",
                   "rosalia/tokenizer_config.json")  # fmt: skip
@@ -40,7 +40,7 @@ def with_words(sizes: Sizes, texts: Iterable[str], seed: int) -> tuple[Rosalia, 
     model = make_lite(sizes, tokens, seed)
     rows = tokens.tokenizer.convert_tokens_to_ids(list(base_vocabulary))
     state = model.state_dict()
-    with Weights(FOLDER) as weights:
+    with WeightFiles(FOLDER) as weights:
         for name, tensor in state.items():
             if name in BY_WORD:
                 tensor[rows] = weights.get(name)[list(base_vocabulary.values())].float()

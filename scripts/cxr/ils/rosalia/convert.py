@@ -16,8 +16,8 @@ from transformers import CLIPVisionConfig, LlamaConfig, LlavaConfig, SamConfig
 from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.ils.rosalia.config import CLIP_L14, CONFIG, RosaliaConfig, read_config, write_config
 from cxr.ils.rosalia.model import Rosalia, empty
-from cxr.nets.loading import misfit
-from cxr.nets.weight_files import Weights, fill, write, write_file, write_json
+from cxr.nets.tensors import describe_misfit
+from cxr.nets.weight_files import WeightFiles, fill_module, write_json, write_shards, write_weight_file
 from cxr.segmentation.published import SAM_TABLE, renamers
 from cxr.segmentation.sizes import sam_sizes
 
@@ -120,7 +120,7 @@ def to_ours(
 
     Raises UserError if a tensor or file is missing, left over, damaged or of another shape.
     """
-    with Weights(source) as weights:
+    with WeightFiles(source) as weights:
         file_name_by_ours = _named(weights, source, "")
         words = file_name_by_ours.get("llava.model.language_model.embed_tokens.weight")
         if words is None:
@@ -140,16 +140,18 @@ def to_ours(
         shapes = {ours: weights.shapes[theirs] for ours, theirs in file_name_by_ours.items()}
         config = RosaliaConfig(llava, sam or sam_sizes(_of_sam(shapes)), seg_id)
         expected_shapes = _shapes(config)
-        with Weights(
+        with WeightFiles(
             *([] if any("vision_tower" in name for name in file_name_by_ours) else [_given(clip, source)])
         ) as tower:
             tensor_sources = {name: (weights, theirs) for name, theirs in file_name_by_ours.items()}
             tensor_sources |= {name: (tower, theirs) for name, theirs in _named(tower, clip, CLIP_PREFIX).items()}
             actual_shapes = {published_of(name): file.shapes[theirs] for name, (file, theirs) in tensor_sources.items()}
-            if fault := misfit({published_of(name): shape for name, shape in expected_shapes.items()}, actual_shapes):
+            if fault := describe_misfit(
+                {published_of(name): shape for name, shape in expected_shapes.items()}, actual_shapes
+            ):
                 raise UserError(f"{source} holds the weights of another model, for {fault}: get the published one")
             kinds = {name: (shape, dtype) for name, shape in expected_shapes.items()}
-            write(target, kinds, lambda name: tensor_sources[name][0].get(tensor_sources[name][1]), shard_bytes)
+            write_shards(target, kinds, lambda name: tensor_sources[name][0].get(tensor_sources[name][1]), shard_bytes)
     write_config(target, config)
     return config
 
@@ -165,7 +167,7 @@ def _given(clip: str | Path | None, source: str | Path) -> str | Path:
     return clip
 
 
-def _named(weights: Weights, source: object, prefix: str) -> dict[str, str]:
+def _named(weights: WeightFiles, source: object, prefix: str) -> dict[str, str]:
     """Return {our name: name in the files} without ignored tensors. Raises UserError for a name not in the table."""
     file_name_by_ours = {}
     for name in weights.shapes:
@@ -202,15 +204,17 @@ def to_published(
     rope = config.llava.text_config
     published_config, shapes = written_config(config) if base is None else _published_config(base), _shapes(config)
     names = {published_of(name): name for name in shapes if with_clip or ".vision_tower." not in name}
-    with Weights(source) as weights:
-        if fault := misfit(shapes, weights.shapes):
+    with WeightFiles(source) as weights:
+        if fault := describe_misfit(shapes, weights.shapes):
             raise UserError(f"{source} holds the weights of another model, for {fault}: make it again")
         kinds = {theirs: (weights.shapes[ours], dtype) for theirs, ours in names.items()}
         # a table that transformers 4.31 keeps among the weights
         angles = _inverse_frequencies(rope)
         tables = {f"model.layers.{n}.self_attn.rotary_emb.inv_freq" for n in range(rope.num_hidden_layers)}
         kinds |= dict.fromkeys(tables, (tuple(angles.shape), torch.float32))
-        write(target, kinds, lambda name: angles.clone() if name in tables else weights.get(names[name]), shard_bytes)
+        write_shards(
+            target, kinds, lambda name: angles.clone() if name in tables else weights.get(names[name]), shard_bytes
+        )
     write_json(Path(target) / CONFIG, published_config | {"vocab_size": rope.vocab_size})
 
 
@@ -252,11 +256,11 @@ def to_sam(source: str | Path, target: str | Path) -> None:
     """
     shapes = _shapes(read_config(source))
     names = {_sams_own(name): name for name in shapes if name.startswith("sam.")}
-    with Weights(source) as weights:
-        if fault := misfit(shapes, weights.shapes):
+    with WeightFiles(source) as weights:
+        if fault := describe_misfit(shapes, weights.shapes):
             raise UserError(f"{source} holds the weights of another model, for {fault}: make it again")
         kinds = {theirs: (shapes[ours], torch.float32) for theirs, ours in sorted(names.items())}
-        write_file(target, kinds, lambda name: weights.get(names[name]))
+        write_weight_file(target, kinds, lambda name: weights.get(names[name]))
 
 
 def _sams_own(name: str) -> str:
@@ -270,8 +274,8 @@ def reset_mask_branch(model: Rosalia, sam: str | Path, seed: int) -> None:
     SAM, with its mask decoder, gets the weights of SAM's own file (sam_vit_h_4b8939.pth). The projection gets new
     random weights (torch's default for linear layers, from ``seed``). Raises UserError if the file does not fit.
     """
-    with Weights(sam) as weights:
-        fill(model.sam, weights, str(sam), lambda name: _sams_own(f"sam.{name}"))
+    with WeightFiles(sam) as weights:
+        fill_module(model.sam, weights, str(sam), lambda name: _sams_own(f"sam.{name}"))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         for layer in model.project:

@@ -18,7 +18,7 @@ from cxr.ils.rosalia.config import RosaliaConfig, read_config, write_config
 from cxr.ils.rosalia.greedy import Prompted, greedy, look_every
 from cxr.ils.rosalia.samples import Batch
 from cxr.ils.rosalia.tokens import IGNORED
-from cxr.nets.weight_files import Weights, fill, write
+from cxr.nets.weight_files import WeightFiles, fill_module, write_shards
 from cxr.segmentation.frames import framed
 from cxr.segmentation.head import decoded, projection, sam_net
 from cxr.segmentation.kept import Kept
@@ -102,15 +102,15 @@ class Rosalia(nn.Module):
         """
         model = empty(read_config(folder), dtype)
         _move_empty(model, torch.device(device))
-        with Weights(folder) as weights:
-            fill(model, weights, str(folder))
+        with WeightFiles(folder) as weights:
+            fill_module(model, weights, str(folder))
         return model.eval()
 
     def save_pretrained(self, folder: str | Path, shard_bytes: int = 5 * 10**9) -> None:
         """Write config.json and safetensors of at most ``shard_bytes`` each (more only for a single larger tensor)."""
         tensors = self.state_dict()
         kinds = {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items()}
-        write(folder, kinds, tensors.__getitem__, shard_bytes)
+        write_shards(folder, kinds, tensors.__getitem__, shard_bytes)
         write_config(folder, self.config)
 
     @property

@@ -7,7 +7,7 @@ import polars as pl
 from matplotlib.figure import Figure
 
 from cxr.base.tables import read_table
-from cxr.plotting.plots import BLACK, BLUE, GREEN, GREY, ORANGE, VERMILION, save
+from cxr.plotting.plots import BLACK, BLUE, GREEN, GREY, ORANGE, VERMILION, save_png
 
 COLOURS = {"loss": BLACK, "text": BLUE, "bce": VERMILION, "dice": GREEN}
 SCORES = {"giou": ("gIoU", BLUE, "o"), "ciou": ("cIoU", ORANGE, "s"), "n_acc": ("N-Acc", GREEN, "^")}
@@ -18,7 +18,7 @@ POINTS = 200
 
 def run_curves(*, updates: str, epochs: str, figure: str) -> None:
     """Draw the tables ``updates`` and ``epochs`` of a training into the file ``figure``."""
-    save(curves(read_table(updates), read_table(epochs)), figure, DPI)
+    save_png(curves(read_table(updates), read_table(epochs)), figure, DPI)
 
 
 def curves(updates: pl.DataFrame, epochs: pl.DataFrame) -> Figure:

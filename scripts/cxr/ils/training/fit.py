@@ -101,7 +101,7 @@ class Fit:
             rank=runner.rank,
             world=runner.ranks,
         )
-        self.plan = Plan(self.draws.batches(), recipe.together(runner.ranks), recipe.epochs)
+        self.plan = Plan(self.draws.batches(), recipe.micro_batches_per_step(runner.ranks), recipe.epochs)
 
     def run(self, tensorboard: str) -> Course:
         """Train to the end, from the last checkpoint of an interrupted run or from the beginning.
@@ -187,7 +187,7 @@ class Fit:
             runner.backward(
                 losses["loss"] if healthy else losses["loss"] * math.nan, len(batches), number == len(batches)
             )
-        norm = runner.update(rate)
+        norm = runner.take_step(rate)
         sums[-1] = float(self.how.told_to_stop())
         if not math.isfinite(norm):
             self._skipped(update, course)

@@ -32,10 +32,9 @@ from cxr.ils.training.engine import TrainingOptions, load_engine
 from cxr.ils.training.fit import Course, Execution, Fit
 from cxr.ils.training.recipe import Recipe
 from cxr.ils.training.tables import EPOCHS, UPDATES
-from cxr.nets.devices import device_of, gpus_of
+from cxr.nets.devices import count_gpus, select_device
 from cxr.nets.fitting.engine import make_runner
-from cxr.nets.fitting.launch import launch
-from cxr.nets.fitting.stopping import heeded
+from cxr.nets.fitting.launch import catch_warning_signals, launch
 from cxr.segmentation.kept import Kept, keep
 
 __all__ = ["TrainingOptions", "run_training"]
@@ -120,7 +119,7 @@ def _prepare(job: Job) -> None:
 def _processes(job: Job) -> int:
     """Return the number of processes of the training: one per GPU, or one on the CPU."""
     num_requested = job.compute.get("asked", job.compute["gpus"])
-    return max(1, gpus_of(job.compute["device"], num_requested))
+    return max(1, count_gpus(job.compute["device"], num_requested))
 
 
 def _launch(job: Job) -> None:
@@ -128,7 +127,7 @@ def _launch(job: Job) -> None:
     processes = _processes(job)
     recipe = Recipe.from_settings(job.options["own"])
     shared = recipe.shared(processes)
-    shared.together(processes)  # raises before any process is started
+    shared.micro_batches_per_step(processes)  # raises before any process is started
     if shared.micro_batch != recipe.micro_batch:
         log.info("micro-batches of %d pairs: %d GPUs share a batch of %d", shared.micro_batch, processes, recipe.batch)
     path = Path(job.folder, "job.json")
@@ -138,7 +137,7 @@ def _launch(job: Job) -> None:
 
 def work(job: Job) -> None:
     """Run a training, or one process's share of it; if told to stop, it writes a checkpoint and ends."""
-    with heeded() as stop_requested:
+    with catch_warning_signals() as stop_requested:
         _work(job, stop_requested)
 
 
@@ -146,7 +145,7 @@ def _work(job: Job, stop_requested: Callable[[], bool]) -> None:
     options = TrainingOptions(**job.options)
     recipe = Recipe.from_settings(options.own).shared(int(os.environ.get("WORLD_SIZE", 1)))
     folder = Path(job.folder)
-    device = device_of(job.compute["device"], job.compute.get("asked"))
+    device = select_device(job.compute["device"], job.compute.get("asked"))
     tokens = Tokens.load(folder / "start")
     # first, because it is quick and finds most mistakes
     pair_options = PairOptions.of(read_config(folder / "start"), options, answers=True, equalise=False)

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from cxr.ils.training.train import Job, work
-from cxr.nets.fitting.launch import serve
+from cxr.nets.fitting.launch import run_process
 
 if __name__ == "__main__":
-    serve(Path(sys.argv[1]), lambda text: work(Job(**json.loads(text))))
+    run_process(Path(sys.argv[1]), lambda text: work(Job(**json.loads(text))))

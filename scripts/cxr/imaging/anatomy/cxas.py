@@ -16,8 +16,8 @@ from cxr.base.engines import Setup
 from cxr.base.errors import UserError
 from cxr.base.vocabulary import ANATOMY_LABELS
 from cxr.imaging.anatomy.engine import AnatomyOptions
-from cxr.nets.devices import device_of, inference
-from cxr.nets.loading import load_strict
+from cxr.nets.devices import inference, select_device
+from cxr.nets.tensors import load_strict
 
 INPUTS = {"weights": "results/weights/cxas.safetensors"}
 GPU = True
@@ -76,7 +76,7 @@ class CxasAnatomy:
         load_strict(net, weights)
         keep_channels(net, channels)
         net.threshold = threshold
-        self._device = device_of(setup.device, setup.asked)
+        self._device = select_device(setup.device, setup.asked)
         self._net = net.to(self._device).eval()
         # on a CPU several images are no faster, and one by one their sums do not depend on the batch
         self.batch = setup.batch if self._device.type == "cuda" else 1

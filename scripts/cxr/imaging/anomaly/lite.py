@@ -108,7 +108,7 @@ class LiteEditor:
 
     def __init__(self, path: str | Path = RESOURCES / RESOURCE_FILES[0]):
         self.path = Path(path)
-        onnx.session(self.path)
+        onnx.open_session(self.path)
 
     def found(self, image: np.ndarray, organs: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
         """Return two float32 (H, W): how surely each pixel is of a lesion, 0..1, and the grey levels it adds, >= 0."""
@@ -117,7 +117,7 @@ class LiteEditor:
             return np.zeros(image.shape, np.float32), np.zeros(image.shape, np.float32)
         affine = window(lungs.any(axis=0))
         lung_view = view(*cut(image, lungs, affine))
-        suspicion, excess = onnx.run(self.path, image=lung_view.image[None, None], lungs=lung_view.lungs[None])
+        suspicion, excess = onnx.run_model(self.path, image=lung_view.image[None, None], lungs=lung_view.lungs[None])
         coarse = affine * np.array([SIDE / suspicion.shape[3], SIDE / suspicion.shape[2], 1.0])
         levels = excess[0, 0] * np.float32(lung_view.span)
         maps = suspicion[0, 0], levels * np.float32(loudness(levels, lung_view.lungs))

@@ -41,7 +41,7 @@ def detections(image_proposals: Found) -> Detections:
 def set_eps(net: torch.nn.Module, eps: float, path: str) -> None:
     """Set the checkpoint's eps in every batch normalisation. Raises UserError for an invalid number."""
     if not isinstance(eps, float) or not 0 < eps < 1:
-        tensors.refuse(path, f"says {eps!r} for what is added to a variance")
+        tensors.refuse_weights(path, f"says {eps!r} for what is added to a variance")
     for module in net.modules():
         if isinstance(module, torch.nn.BatchNorm2d):
             module.eps = eps

@@ -20,7 +20,7 @@ from cxr.detection import proposals
 from cxr.imaging.boxes import nets
 from cxr.imaging.boxes.engine import BoxesOptions, Detections
 from cxr.nets import tensors
-from cxr.nets.devices import device_of, inference
+from cxr.nets.devices import inference, select_device
 
 GPU = True
 INPUTS = {"weights": "results/weights/ultralytics.safetensors"}
@@ -58,8 +58,8 @@ def build(weights: dict[str, torch.Tensor], facts: dict, path: str, network: str
     except Exception as error:  # the package raises many kinds of errors for an invalid plan
         if no_inputs(error):
             raise
-        tensors.refuse(path, f"holds a plan of layers that cannot be built ({' '.join(str(error).split())})")
-    tensors.fill(net, weights, path)
+        tensors.refuse_weights(path, f"holds a plan of layers that cannot be built ({' '.join(str(error).split())})")
+    tensors.fill_net(net, weights, path)
     nets.set_eps(net, eps, path)
     return net
 
@@ -74,8 +74,8 @@ class UltralyticsEngine:
         self.options, self.batch = options, setup.batch
         self.size = setup.own["image_size"]
         path = setup.files["weights"]
-        weights, facts = tensors.read(path, "ultralytics")
-        self.device = device_of(setup.device, setup.asked)
+        weights, facts = tensors.read_weights(path, "ultralytics")
+        self.device = select_device(setup.device, setup.asked)
         self.net = build(weights, facts, path).to(self.device).eval()
         self.classes = nets.indices(facts["names"], setup.own["class_names"], path)
         self.channels = self.net.yaml["channels"]

@@ -55,7 +55,7 @@ def probabilities(picture: np.ndarray) -> np.ndarray:
     """
     versions = turned(shrunk(picture))
     versions = np.ascontiguousarray(np.concatenate([versions, 1 - versions])[:, None])
-    logits = onnx.run(RESOURCES / RESOURCE_FILES[0], image=versions)[0].reshape(-1).astype(np.float64)
+    logits = onnx.run_model(RESOURCES / RESOURCE_FILES[0], image=versions)[0].reshape(-1).astype(np.float64)
     weights = np.exp(logits - logits.max())
     return weights / weights.sum()
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from cxr.base.errors import UserError
 from cxr.imaging.weights import state_dict
 from cxr.nets import tensors
-from cxr.nets.loading import misfit
+from cxr.nets.tensors import describe_misfit
 
 CLASSES = 159
 BLOCKS = {"layer1": (64, 3), "layer2": (128, 4), "layer3": (256, 6), "layer4": (512, 3)}
@@ -67,9 +67,9 @@ def convert_cxas(source: Path, target: Path) -> dict:
     """
     expected_shapes = shapes()
     with state_dict.opened(source, PARTS) as state:
-        if fault := misfit(expected_shapes, {name: shape for name, (shape, _) in state.kinds.items()}):
+        if fault := describe_misfit(expected_shapes, {name: shape for name, (shape, _) in state.kinds.items()}):
             remedy = "download that (docs/how-to/models.md)"
             raise UserError(f"{source} is not UNet_ResNet50_default.pth of CXAS, for {fault}: {remedy}")
-        kinds = tensors.as_float32(state.kinds)
-        tensors.stream(target, kinds, state.get)
-    return tensors.size_of(kinds) | {"left_out": state.left_out}
+        kinds = tensors.floats_as_float32(state.kinds)
+        tensors.stream_tensors(target, kinds, state.get)
+    return tensors.count_values(kinds) | {"left_out": state.left_out}

@@ -16,5 +16,5 @@ def convert_inception(source: Path, target: Path) -> dict:
     """Write the net of ``source`` as the safetensors file ``target``; return its size. Raises UserError."""
     with state_dict.opened(source, PARTS) as state:
         kinds = {name: kind for name, kind in state.kinds.items() if not name.endswith(COUNTER)}
-        tensors.stream(target, kinds, state.get)
-        return tensors.size_of(kinds) | ({"left_out": state.left_out} if state.left_out else {})
+        tensors.stream_tensors(target, kinds, state.get)
+        return tensors.count_values(kinds) | ({"left_out": state.left_out} if state.left_out else {})

@@ -9,7 +9,7 @@ from pathlib import Path
 from cxr.imaging.weights import manifest as manifests
 from cxr.imaging.weights.manifest import WeightsOptions, file_facts
 from cxr.imaging.weights.verify import published_file
-from cxr.nets.hub import downloaded
+from cxr.nets.hub import find_downloaded_model
 
 REMEDY = "download it again (docs/how-to/models.md)"
 
@@ -22,7 +22,7 @@ def run(*, sources: list[str], manifest: str, options: WeightsOptions, attrs: di
     paths, commit = [Path(path) for path in sources], None
     if options.repository:
         key, _, setting = options.used_by.rpartition(".")
-        folder = Path(downloaded(key, options.repository, options.revision or "", setting))
+        folder = Path(find_downloaded_model(key, options.repository, options.revision or "", setting))
         # the cache has a folder for each commit
         paths, commit = [folder / name for name in options.files], folder.name
     for (name, sha256), path in zip(options.files.items(), paths, strict=True):

@@ -227,7 +227,7 @@ def write(target: Path, saved: Saved, network: Stub, facts: dict) -> dict[str, i
     arrays = saved.arrays(network)
     kinds = {name: (array.shape, array.storage.dtype) for name, array in arrays.items()}
     with saved.reading() as tensor:
-        return tensors.write(target, kinds, lambda name: tensor(arrays[name]), facts)
+        return tensors.write_weights(target, kinds, lambda name: tensor(arrays[name]), facts)
 
 
 def named_modules(module: Stub, path: str = "", depth: int = 0) -> Iterator[tuple[str, Stub]]:

@@ -80,7 +80,7 @@ def _kind(part) -> tuple[tuple[int, ...], torch.dtype]:
     return tuple(part.get_shape()), _DTYPES[code]
 
 
-_DTYPES = {code: dtype for dtype, code in tensors.CODES.items()}
+_DTYPES = {code: dtype for dtype, code in tensors.DTYPE_CODES.items()}
 
 
 def _arrays(saved: pickles.Saved, content: object) -> dict[str, Array]:
@@ -137,5 +137,5 @@ def convert(source: Path, target: Path, parts: tuple[str, ...] = ()) -> dict:
     Returns its numbers of tensors and values, and the dropped tensors if any. Raises like :func:`opened`.
     """
     with opened(source, parts) as state:
-        tensors.stream(target, state.kinds, state.get)
-        return tensors.size_of(state.kinds) | ({"left_out": state.left_out} if state.left_out else {})
+        tensors.stream_tensors(target, state.kinds, state.get)
+        return tensors.count_values(state.kinds) | ({"left_out": state.left_out} if state.left_out else {})

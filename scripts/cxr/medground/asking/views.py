@@ -12,7 +12,7 @@ from cxr.llm.guards import neutralize
 from cxr.llm.images import PromptImage
 from cxr.medground.logic.atoms import APPEARANCE_UNKNOWN
 from cxr.medground.logic.words import class_words
-from cxr.plotting.numbered import framed
+from cxr.plotting.numbered_boxes import draw_numbered_boxes
 
 SIDE = 512
 """Least side of a picture with boxes, px: on a smaller one numbers hide what they stand beside."""
@@ -28,13 +28,13 @@ def number_of(region: int) -> int:
 def numbered(picture: np.ndarray, rows: Sequence[Mapping]) -> PromptImage:
     """Return a picture uint8 (S, S, 3) with the boxes of some regions, numbered; none is marked."""
     boxes = {number_of(row["region"]): [row[side] for side in CORNERS] for row in rows}
-    return PromptImage(framed(picture, boxes, {}, _side(picture), numbers=True))
+    return PromptImage(draw_numbered_boxes(picture, boxes, {}, _side(picture), show_numbers=True))
 
 
 def outlined(picture: np.ndarray, rows: Sequence[Mapping]) -> PromptImage:
     """Return a picture with the boxes of some regions outlined, without numbers."""
     boxes = {number_of(row["region"]): [row[side] for side in CORNERS] for row in rows}
-    return PromptImage(framed(picture, boxes, dict.fromkeys(boxes, MARKED), _side(picture), numbers=False))
+    return PromptImage(draw_numbered_boxes(picture, boxes, dict.fromkeys(boxes, MARKED), _side(picture), show_numbers=False))
 
 
 def _side(picture: np.ndarray) -> int:

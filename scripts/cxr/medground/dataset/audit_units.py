@@ -14,7 +14,7 @@ from cxr.base.hdf5 import Shard
 from cxr.base.judged import JUDGED
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_lines, read_table, write_table
-from cxr.plotting.encoding import encoded
+from cxr.plotting.encoding import encode_image
 
 QUESTION = "Does this query mean exactly the marked boxes?"
 SIDES = ("x1", "y1", "x2", "y2")
@@ -101,4 +101,4 @@ def frames(rows: Iterable[Mapping], shape: tuple[int, int]) -> np.ndarray:
 
 def _png(image: np.ndarray, bits: bool = False) -> bytes:
     parameters = [cv2.IMWRITE_PNG_COMPRESSION, 6, *((cv2.IMWRITE_PNG_BILEVEL, 1) if bits else ())]
-    return encoded(".png", image, parameters)
+    return encode_image(".png", image, parameters)

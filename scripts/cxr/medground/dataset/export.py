@@ -19,7 +19,7 @@ from cxr.instructions.coco import Writer, categories
 from cxr.instructions.conversations import Conversation, messages, sharegpt, swift, write_entries
 from cxr.instructions.record import Turn
 from cxr.instructions.refcoco import Reference, write_refs
-from cxr.plotting.encoding import encoded
+from cxr.plotting.encoding import encode_image
 from cxr.vlm.conventions import Seen, convention_of
 from cxr.vlm.wording import locate
 
@@ -175,7 +175,7 @@ def _save(path: Path, picture: np.ndarray, options: ExportOptions) -> None:
     if "pixels" in options.withhold:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(encoded(".png", picture[..., ::-1], [cv2.IMWRITE_PNG_COMPRESSION, 3]))
+    path.write_bytes(encode_image(".png", picture[..., ::-1], [cv2.IMWRITE_PNG_COMPRESSION, 3]))
 
 
 def conversation(sample: Shown, options: ExportOptions) -> Conversation:

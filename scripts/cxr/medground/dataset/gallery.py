@@ -13,8 +13,8 @@ from cxr.base.hdf5 import Shard
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_lines, read_table, write_lines
 from cxr.llm.guards import neutralize
-from cxr.plotting.encoding import encoded
-from cxr.plotting.numbered import framed
+from cxr.plotting.encoding import encode_image
+from cxr.plotting.numbered_boxes import draw_numbered_boxes
 
 SIDES = ("x1", "y1", "x2", "y2")
 ANSWERS = ((230, 159, 0), (0, 200, 140))
@@ -69,7 +69,7 @@ def run(
             name = f"{case.kind}-{number:02d}.jpg"
             answers = [line["regions"] for line in case.lines]
             framed_image = picture(*images[case.source, case.image_id], answers)
-            jpeg = encoded(".jpg", framed_image[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, options.quality])
+            jpeg = encode_image(".jpg", framed_image[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, options.quality])
             (staging_dir / name).write_bytes(jpeg)
             rows.append(_row(case, name, hashlib.sha256(jpeg).hexdigest()[:16]))
         write_lines(staging_dir / "gallery.jsonl", rows)
@@ -160,4 +160,4 @@ def picture(image: np.ndarray, candidates: Sequence[Mapping], answers: Sequence[
     """Return an image uint8 (WIDTH, WIDTH, 3), its candidates framed and numbered from 1, each answer in its colour."""
     colours = {region + 1: colour for answer, colour in zip(answers, ANSWERS, strict=False) for region in answer}
     boxes = {row["region"] + 1: [row[side] for side in SIDES] for row in candidates}
-    return framed(image, boxes, colours, WIDTH, numbers=True)
+    return draw_numbered_boxes(image, boxes, colours, WIDTH, show_numbers=True)

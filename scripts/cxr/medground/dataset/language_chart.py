@@ -6,7 +6,7 @@ import polars as pl
 from matplotlib.figure import Figure
 
 from cxr.base.tables import read_table
-from cxr.plotting.plots import BLUE, GREEN, GREY, ORANGE, save
+from cxr.plotting.plots import BLUE, GREEN, GREY, ORANGE, save_png
 
 MEASURES = {
     "entity_density": "clinical concepts a word",
@@ -26,7 +26,7 @@ class ChartOptions:
 
 def run(*, language: str, chart: str, options: ChartOptions) -> None:
     """Draw the bars of the table ``language`` to ``chart``."""
-    save(drawn(read_table(language)), chart, options.dpi)
+    save_png(drawn(read_table(language)), chart, options.dpi)
 
 
 def drawn(table: pl.DataFrame) -> Figure:

@@ -7,7 +7,7 @@ import polars as pl
 from matplotlib.figure import Figure
 
 from cxr.base.tables import read_table
-from cxr.plotting.plots import BLUE, GREEN, GREY, ORANGE, save
+from cxr.plotting.plots import BLUE, GREEN, GREY, ORANGE, save_png
 
 PANELS = {"iou": "mean IoU (%)", "sensitivity": "Semantic Sensitivity (%)"}
 COLOURS = (BLUE, ORANGE, GREEN)
@@ -27,7 +27,7 @@ class ChartOptions:
 
 def run(*, comparison: str, chart: str, options: ChartOptions) -> None:
     """Draw the bars of the table ``comparison`` to ``chart``."""
-    save(drawn(read_table(comparison)), chart, options.dpi)
+    save_png(drawn(read_table(comparison)), chart, options.dpi)
 
 
 def drawn(table: pl.DataFrame) -> Figure:

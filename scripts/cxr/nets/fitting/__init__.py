@@ -1,1 +1,1 @@
-"""What trainings of large nets share: runners of one or several processes, their launcher, checkpoints, warnings."""
+"""Training of large nets: runners for one or several processes, their launcher, checkpoints, signals."""

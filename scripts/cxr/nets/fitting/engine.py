@@ -8,15 +8,15 @@ import torch
 from torch import nn
 
 
-class Demands(Protocol):
-    """What a runner needs of a training's recipe. clip: greatest norm of a gradient; dtype: float32 or bfloat16."""
+class RunnerRecipe(Protocol):
+    """The part of a recipe that a runner needs. clip: maximum gradient norm; dtype: float32 or bfloat16."""
 
     clip: float
     dtype: str
     micro_batch: int
 
-    def together(self, ranks: int) -> int:
-        """Return each rank's number of micro-batches per update. Raises UserError if the batch does not divide."""
+    def micro_batches_per_step(self, ranks: int) -> int:
+        """Return the number of micro-batches per step and rank. Raises UserError if they do not divide."""
         ...
 
 
@@ -25,13 +25,13 @@ def make_runner(
     model: nn.Module,
     parameters: dict[str, nn.Parameter],
     optimiser: torch.optim.Optimizer,
-    recipe: Demands,
+    recipe: RunnerRecipe,
     device: torch.device,
     patience: timedelta,
 ):
-    """Return the runner ``name``; parameters: those that ``optimiser`` trains; patience: as in ``deepspeed``.
+    """Return the runner ``name``. ``parameters``: those that ``optimiser`` trains; ``patience``: as in ``deepspeed``.
 
-    A group of the optimiser may have ``scale``, a factor of the learning rate.
+    A parameter group of the optimiser may have a ``scale``, which multiplies the learning rate.
     """
     module = importlib.import_module(f"cxr.nets.fitting.{name}")
     return module.Runner(model, parameters, optimiser, recipe, device, patience)

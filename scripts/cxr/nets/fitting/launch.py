@@ -1,4 +1,9 @@
-"""Running a training in several processes on one node, and one of these processes."""
+"""Run a training in several processes on one node, and handle the signals that stop a training.
+
+SLURM announces its time limit with SIGURG to every process of the job's step; SIGTERM ends a process. SIGTERM cannot
+serve as the announcement: it would end the shell above a training, and SLURM kills the rest of a step whose first
+process ended. Processes without a handler ignore SIGURG.
+"""
 
 import ctypes
 import logging
@@ -7,7 +12,9 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from torch import distributed
@@ -15,21 +22,25 @@ from torch import distributed
 from cxr.base.atomic import atomic
 from cxr.base.errors import StoreError, UserError, traceback_of
 from cxr.base.paths import SCRIPTS
-from cxr.nets.fitting.stopping import heeded
 
 log = logging.getLogger("cxr")
-FAULT = "fault"
-"""File of a process's mistake of the user's, beside the job's file."""
-SILENCE = re.compile(r"Watchdog caught collective operation timeout|Timed out waiting|timed out after|Timeout\(ms\)=")
+FAULT_FILE = "fault"
+"""File beside the job's file in which a process reports an error that the user must fix."""
+SILENCE_PATTERN = re.compile(
+    r"Watchdog caught collective operation timeout|Timed out waiting|timed out after|Timeout\(ms\)="
+)
 """Messages of NCCL and gloo when a process does not answer."""
+WARNING_SIGNALS = (signal.SIGURG, signal.SIGTERM)
+"""The first is the one that :func:`cxr.workflow.jobs.warned` requests from SLURM."""
 
 
 def launch(worker: str, job: Path, processes: int, time_to_stop: int, python: str = sys.executable) -> None:
-    """Run the module ``worker`` with the file ``job`` in separate processes, and copy their reports into the log.
+    """Run the module ``worker`` with the file ``job`` in ``processes`` processes, and copy their output into the log.
 
-    Raises UserError for a mistake that a process reports (:func:`serve`), or one that does not answer any more.
+    Raises UserError if a process reports one (:func:`run_process`) or no longer answers, and RuntimeError if it ends
+    otherwise.
     """
-    fault = job.with_name(FAULT)
+    fault = job.with_name(FAULT_FILE)
     fault.unlink(missing_ok=True)
     command = [python, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
     command += [f"--shutdown-timeout={time_to_stop}"]
@@ -45,17 +56,17 @@ def launch(worker: str, job: Path, processes: int, time_to_stop: int, python: st
         preexec_fn=_end_with_parent,
     ) as launched:
         silence = ""
-        with heeded(launched.terminate):  # the launcher passes the signal on
+        with catch_warning_signals(launched.terminate):  # the launcher passes the signal on
             for line in launched.stdout:
-                silence = silence or (line.strip() if SILENCE.search(line) else "")
+                silence = silence or (line.strip() if SILENCE_PATTERN.search(line) else "")
                 if not fault.is_file():  # after a fault, the launcher only reports at length that a process ended
                     log.info("%s", line.rstrip())
     if fault.is_file():
         raise UserError(fault.read_text(encoding="utf-8"))
     if launched.returncode and silence:
         raise UserError(
-            f"training: one of its {processes} processes does not answer any more ({silence[:200]}): its GPU or its "
-            "connection hangs; run it again, best on another node, and it resumes at its last checkpoint"
+            f"training: one of its {processes} processes no longer answers ({silence[:200]}): its GPU or its "
+            "connection hangs; run it again, if possible on another node: it resumes from its last checkpoint"
         )
     if launched.returncode:
         raise RuntimeError(f"a process of the training ended with code {launched.returncode}")
@@ -68,18 +79,42 @@ def _end_with_parent() -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
-def serve(job: Path, work: Callable[[str], None]) -> None:
-    """Do one process's share: ``work`` gets the text of the file ``job``. A user's mistake is left in a file."""
+def run_process(job: Path, work: Callable[[str], None]) -> None:
+    """Run ``work`` on the text of the file ``job`` in one process of a training; write a UserError into a file."""
     rank = int(os.environ["RANK"])
-    # the stage reads this output and copies it into its own log
+    # the launching job copies this output into its own log
     level = logging.INFO if rank == 0 else logging.WARNING
     logging.basicConfig(level=level, format=f"process {rank}: %(message)s", stream=sys.stdout, force=True)
     sys.excepthook = lambda kind, error, trace: print(traceback_of(error), flush=True)
     try:
         work(job.read_text(encoding="utf-8"))
     except (UserError, StoreError) as error:
-        with atomic(job.with_name(FAULT)) as temporary:
+        with atomic(job.with_name(FAULT_FILE)) as temporary:
             temporary.write_text(str(error), encoding="utf-8")
         sys.exit(1)
     if distributed.is_initialized():
         distributed.destroy_process_group()
+
+
+@contextmanager
+def catch_warning_signals(on_signal: Callable[[], object] = lambda: None) -> Iterator[Callable[[], bool]]:
+    """Catch :data:`WARNING_SIGNALS` inside this context; yield a function that returns whether one was received.
+
+    Each signal also calls ``on_signal``. Only a process's main thread can catch signals; in other threads the yielded
+    function always returns False.
+    """
+    received_signals: list[int] = []
+
+    def handle_signal(number: int, _: object) -> None:
+        received_signals.append(number)
+        on_signal()
+
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    previous_handlers = {warning: signal.signal(warning, handle_signal) for warning in WARNING_SIGNALS}
+    try:
+        yield lambda: bool(received_signals)
+    finally:
+        for warning, handler in previous_handlers.items():
+            signal.signal(warning, handler)

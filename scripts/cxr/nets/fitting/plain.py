@@ -1,4 +1,4 @@
-"""The runner plain: one process, with torch only."""
+"""The runner ``plain``: one process, torch only."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -10,13 +10,13 @@ import torch
 from torch import nn
 
 from cxr.base.atomic import atomic
-from cxr.nets.fitting.engine import Demands
+from cxr.nets.fitting.engine import RunnerRecipe
 
 
 class Runner:
-    """Gradients and updates in one process. With bfloat16, weights stay float32 and the passes run in bfloat16.
+    """Compute and apply gradients in one process. With bfloat16, weights stay float32 and the passes use autocast.
 
-    ``patience`` has no effect, because there is no other process.
+    ``patience`` is unused, because there is no other process.
     """
 
     rank, ranks = 0, 1
@@ -26,7 +26,7 @@ class Runner:
         model: nn.Module,
         parameters: dict[str, nn.Parameter],
         optimiser: torch.optim.Optimizer,
-        recipe: Demands,
+        recipe: RunnerRecipe,
         device: torch.device,
         patience: timedelta,
     ):
@@ -35,23 +35,23 @@ class Runner:
 
     @contextmanager
     def gathered(self) -> Iterator[None]:
-        """Have the whole model in this process, which it always is."""
+        """Do nothing: the whole model is always in this process."""
         yield
 
     def forward(self, work: Callable[[nn.Module], dict]) -> dict:
-        """Return the result of ``work(model)``, computed in the recipe's number type."""
-        low = self.recipe.dtype == "bfloat16"
-        with torch.autocast(self.device.type, torch.bfloat16) if low else nullcontext():
+        """Return the result of ``work(model)``, computed in the recipe's dtype."""
+        is_bfloat16 = self.recipe.dtype == "bfloat16"
+        with torch.autocast(self.device.type, torch.bfloat16) if is_bfloat16 else nullcontext():
             return work(self.model)
 
     def backward(self, loss: torch.Tensor, parts: int, last: bool) -> None:
-        """Add a loss's gradient to that of the update, of whose ``parts`` micro-batches it may be the ``last``."""
+        """Accumulate the gradient of one of the ``parts`` micro-batches of a step; ``last``: whether it is the last."""
         (loss / parts).backward()
 
-    def update(self, rate: float) -> float:
-        """Change the weights at the learning rate ``rate``; return the norm of the gradient before clipping.
+    def take_step(self, rate: float) -> float:
+        """Take an optimizer step at the learning rate ``rate``; return the gradient norm before clipping.
 
-        If the norm is not finite, no weight changes: one such step would spoil all weights and moments.
+        A step with a non-finite norm is skipped, because it would corrupt all weights and moments.
         """
         norm = float(torch.nn.utils.clip_grad_norm_(self.parameters.values(), self.recipe.clip))
         for group in self.optimiser.param_groups:
@@ -62,21 +62,21 @@ class Runner:
         return norm
 
     def sum(self, values: torch.Tensor) -> torch.Tensor:
-        """Add up a tensor over the ranks."""
+        """Return the sum of a tensor over the ranks."""
         return values
 
     def wait(self) -> None:
-        """Wait for all ranks: there is one."""
+        """Do nothing: there is one rank."""
 
     def save(self, folder: Path, state: dict) -> None:
         """Write weights, optimiser and ``state`` into ``folder`` atomically."""
-        everything = {
+        content = {
             "state": state,
             "weights": {name: value.detach() for name, value in self.parameters.items()},
             "optimiser": self.optimiser.state_dict(),
         }
         with atomic(folder / "checkpoint.pt") as temporary:
-            torch.save(everything, temporary)
+            torch.save(content, temporary)
 
     def load(self, folder: Path) -> dict | None:
         """Load the last checkpoint of :meth:`save` and return its ``state``; None without one."""

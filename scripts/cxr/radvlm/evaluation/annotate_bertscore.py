@@ -10,7 +10,7 @@ import torch
 from transformers import AutoModel, AutoTokenizer
 
 from cxr.base.errors import UserError, refuse_machine_fault
-from cxr.nets.hub import downloaded
+from cxr.nets.hub import find_downloaded_model
 
 METRIC = "bertscore"
 PAIRS = True
@@ -66,7 +66,7 @@ def load(
     Raises UserError for a model that is missing.
     """
     del files, execution
-    embed = Embedder(downloaded(KEY, settings["model"], settings["revision"]), settings["layer"])
+    embed = Embedder(find_downloaded_model(KEY, settings["model"], settings["revision"]), settings["layer"])
 
     def annotate(pairs: Sequence[tuple[str, str]]) -> list[dict]:
         return [{"f1": f1(embed(answer), embed(reference), settings["baseline"])} for answer, reference in pairs]

@@ -14,7 +14,7 @@ from pathlib import Path
 from shutil import copyfile
 
 from cxr.base.errors import UserError, out_of_memory
-from cxr.nets.hub import downloaded
+from cxr.nets.hub import find_downloaded_model
 
 METRIC = "radgraph_f1"
 PAIRS = False
@@ -93,7 +93,7 @@ def view(model: Path, encoder: str, folder: Path) -> None:
     try:
         config = json.loads((model / "config.json").read_text(encoding="utf-8"))
         parts = [_at(config, path) for path in ENCODERS]
-        bert = downloaded(KEY, encoder or parts[0]["model_name"], "", "encoder")
+        bert = find_downloaded_model(KEY, encoder or parts[0]["model_name"], "", "encoder")
     except (ValueError, KeyError, TypeError) as error:
         raise _other(str(model), error) from None
     for part in parts:

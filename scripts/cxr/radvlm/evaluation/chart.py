@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import polars as pl
 from matplotlib.figure import Figure
 
-from cxr.plotting.plots import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, YELLOW, save
+from cxr.plotting.plots import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, YELLOW, save_png
 from cxr.radvlm.evaluation.columns import TABLES, read_scores
 
 COLOURS = (BLUE, ORANGE, GREEN, VERMILION, SKY, PURPLE, BLACK, YELLOW, GREY)
@@ -29,9 +29,9 @@ class ChartOptions:
 def run(*, comparison: str, labels: str, ablation: str, looks: str, options: ChartOptions) -> None:
     """Draw the F1 of each label, the ablations, and what is left with exchanged pictures, from the table."""
     table = read_scores(comparison, TABLES)
-    save(labels_drawn(table), labels, options.dpi)
-    save(slopes(table), ablation, options.dpi)
-    save(looks_drawn(table), looks, options.dpi)
+    save_png(labels_drawn(table), labels, options.dpi)
+    save_png(slopes(table), ablation, options.dpi)
+    save_png(looks_drawn(table), looks, options.dpi)
 
 
 def _figure(height: float = 4.5):

@@ -13,7 +13,7 @@ from cxr.base.hdf5 import Shard
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_lines, write_lines
 from cxr.geometry.affine import boxes_to_frame
-from cxr.plotting.encoding import encoded
+from cxr.plotting.encoding import encode_image
 from cxr.radvlm.evaluation.answered import Answered, joined
 from cxr.radvlm.evaluation.blind import shown, slots
 from cxr.radvlm.evaluation.conversations import TASKS
@@ -100,7 +100,7 @@ def run(*, lines: str, answers: list[str], frames: list[str], folder: str, optio
             if key not in pictures:
                 continue
             case, true_boxes, answer_boxes = case_of(line, answer_by_sample[line["sample_id"]])
-            jpeg_bytes = encoded(
+            jpeg_bytes = encode_image(
                 ".jpg",
                 drawn(*pictures[key], true_boxes, answer_boxes)[..., ::-1],
                 [cv2.IMWRITE_JPEG_QUALITY, options.quality],

@@ -11,7 +11,7 @@ from cxr.base.atomic import whole
 from cxr.base.tables import read_lines, read_table
 from cxr.instructions.conversations import Conversation, sharegpt, write_entries
 from cxr.instructions.record import Turn
-from cxr.plotting.encoding import encoded
+from cxr.plotting.encoding import encode_image
 from cxr.vlm.conventions import Convention, Seen, convention_of
 from cxr.vlm.samples import GRID, PictureStore, sample_of
 
@@ -90,7 +90,7 @@ def write_pictures(
                 path = folder / file_of(*key)
                 path.parent.mkdir(parents=True, exist_ok=True)
                 grey = store.get(sample_of(line_by_picture[key] | {"turns": []}))[..., 0]
-                path.write_bytes(encoded(".png", grey, [cv2.IMWRITE_PNG_COMPRESSION, 3]))
+                path.write_bytes(encode_image(".png", grey, [cv2.IMWRITE_PNG_COMPRESSION, 3]))
 
 
 def _originals(tables: Iterable[str]) -> dict[Picture, str]:

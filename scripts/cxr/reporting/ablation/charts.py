@@ -16,7 +16,7 @@ from matplotlib.patches import Patch
 
 from cxr.base.tables import read_table
 from cxr.ils.masks.thresholds import EDEMA
-from cxr.plotting.plots import BLUE, GREY, ORANGE, save
+from cxr.plotting.plots import BLUE, GREY, ORANGE, save_png
 from cxr.reporting.ablation.points import AVERAGE, COLUMNS, GROUNDABLE, PARTS, TAUS, column
 
 ROWS = (*(lesion for lesion in GROUNDABLE if lesion != EDEMA), EDEMA, AVERAGE)
@@ -66,8 +66,8 @@ def run_charts(*, table: str, curves: str, recall_map: str, options: AblationCha
         pl.col(*MEASURES, "recall_low", "recall_high").cast(pl.Float64, strict=False)
     )
     axes, reference = varied(options)
-    save(draw_curves(points, axes, reference), curves, options.dpi)
-    save(draw_map(points, axes, reference), recall_map, options.dpi)
+    save_png(draw_curves(points, axes, reference), curves, options.dpi)
+    save_png(draw_map(points, axes, reference), recall_map, options.dpi)
 
 
 def varied(options: AblationChartsOptions) -> tuple[list[Axis], dict[str, float]]:

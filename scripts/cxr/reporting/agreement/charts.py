@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from cxr.base.tables import read_table
 from cxr.base.vocabulary import LESIONS
 from cxr.plotting.palette import LESION_COLOURS
-from cxr.plotting.plots import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, save
+from cxr.plotting.plots import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, save_png
 from cxr.reporting.agreement.references import ANY
 
 ORDER = (*LESIONS, ANY)
@@ -34,8 +34,8 @@ def run_charts(*, scores: str, bars: str, curves: str, options: AgreementChartsO
     table = read_table(scores)
     numbers = ["at", "value", "low", "high"]
     table = table.with_columns(pl.col(numbers).cast(pl.Float64, strict=False))
-    save(draw_bars(table), bars, options.dpi)
-    save(draw_curves(table, options.iou), curves, options.dpi)
+    save_png(draw_bars(table), bars, options.dpi)
+    save_png(draw_curves(table, options.iou), curves, options.dpi)
 
 
 def draw_bars(table: pl.DataFrame) -> Figure:

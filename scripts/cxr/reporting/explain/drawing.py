@@ -10,7 +10,7 @@ from matplotlib.patches import Rectangle
 
 from cxr.base.vocabulary import HEART, LUNGS, SIDES, zones_of
 from cxr.plotting.palette import DROPPED, KEPT, LEVELS, ORGANS
-from cxr.plotting.plots import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION, YELLOW, legend
+from cxr.plotting.plots import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION, YELLOW, draw_legend
 
 SHOWN = (*LUNGS, HEART)
 """Outlined organs."""
@@ -61,7 +61,7 @@ def _zones(axes: Axes, zones: Mapping[str, np.ndarray]) -> None:
             if zone in zones:
                 _outline(axes, zones[zone], colour)
     if zones:
-        legend(axes, dict(zip(("apical", "upper", "mid", "base"), LEVELS, strict=True)))
+        draw_legend(axes, dict(zip(("apical", "upper", "mid", "base"), LEVELS, strict=True)))
 
 
 def outcome(image: np.ndarray, boxes: Sequence[tuple], masks: Mapping[str, np.ndarray]) -> Figure:
@@ -76,7 +76,7 @@ def outcome(image: np.ndarray, boxes: Sequence[tuple], masks: Mapping[str, np.nd
         )
         box_axes.text(x1 + 3, y1 + 3, str(number), color=colour, fontsize=7, va="top", bbox=SHADE)
     if boxes:
-        legend(box_axes, {"productive for a finding": KEPT, "failed (dashed)": DROPPED})
+        draw_legend(box_axes, {"productive for a finding": KEPT, "failed (dashed)": DROPPED})
     _grey(mask_axes, image, "masks" if masks else "no mask")
     _named(mask_axes, masks, {name: MASKS[number % len(MASKS)] for number, name in enumerate(masks)}, fill=0.25)
     return figure
@@ -93,7 +93,7 @@ def _grey(axes: Axes, image: np.ndarray, title: str) -> None:
 def _named(axes: Axes, masks: Mapping[str, np.ndarray], colours: Mapping[str, str], fill: float = 0.0) -> None:
     for name, mask in masks.items():
         _outline(axes, mask, colours[name], fill)
-    legend(axes, {name: colours[name] for name in masks})
+    draw_legend(axes, {name: colours[name] for name in masks})
 
 
 def _outline(axes: Axes, mask: np.ndarray, colour: str, fill: float = 0.0) -> None:

@@ -14,7 +14,7 @@ from cxr.base.jobs import progress
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_lines, read_table
 from cxr.base.vocabulary import LESIONS, ZONE_LABELS
-from cxr.plotting.plots import save, save_sheet
+from cxr.plotting.plots import save_jpeg, save_png
 from cxr.reporting.figures import charts
 from cxr.reporting.figures.panel import Story, draw
 
@@ -64,7 +64,7 @@ def run_panels(
         )
     )
     for image_id, story in progress(stories, len(selected_images), "panels"):
-        save_sheet(draw(story), folder / f"{image_id}.jpg", options.dpi, options.quality)
+        save_jpeg(draw(story), folder / f"{image_id}.jpg", options.dpi, options.quality)
 
 
 def run_charts(
@@ -81,14 +81,14 @@ def run_charts(
     steps, splits = (
         read_table(path).filter(pl.col("thresholds") == thresholds) for path in (funnel_table, splits_table)
     )
-    save(charts.distribution(splits), distribution, options.dpi)
-    save(charts.funnel(funnel_steps(steps)), funnel, options.dpi)
-    save(charts.shares(splits), shares, options.dpi)
+    save_png(charts.distribution(splits), distribution, options.dpi)
+    save_png(charts.funnel(funnel_steps(steps)), funnel, options.dpi)
+    save_png(charts.shares(splits), shares, options.dpi)
 
 
 def run_recall(*, recall_table: str, recall: str, options: FiguresOptions) -> None:
     """Draw the recall of every threshold set from the tables stage's recall."""
-    save(charts.recall(read_table(recall_table)), recall, options.dpi)
+    save_png(charts.recall(read_table(recall_table)), recall, options.dpi)
 
 
 def choose(findings: list[pl.DataFrame], options: FiguresOptions) -> list[tuple[int, str]]:

@@ -10,7 +10,7 @@ from matplotlib.patches import Rectangle
 
 from cxr.base.vocabulary import BOX_CONDITIONS, SIDES, zones_of
 from cxr.plotting import palette
-from cxr.plotting.plots import GREY, legend
+from cxr.plotting.plots import GREY, draw_legend
 
 SHADE = {"facecolor": "black", "alpha": 0.55, "edgecolor": "none", "pad": 1}
 LABEL_PX = 22
@@ -77,7 +77,7 @@ def _organs(axes: Axes, story: Story) -> None:
     _picture(axes, story.image, "organs on the image")
     for name, mask in story.organs.items():
         _outline(axes, mask, palette.ORGANS.get(name, GREY))
-    legend(axes, {name: palette.ORGANS.get(name, GREY) for name in story.organs})
+    draw_legend(axes, {name: palette.ORGANS.get(name, GREY) for name in story.organs})
 
 
 def _zones(axes: Axes, story: Story) -> None:
@@ -85,7 +85,7 @@ def _zones(axes: Axes, story: Story) -> None:
     for side in SIDES:
         for zone, colour in zip(zones_of(side), palette.LEVELS, strict=True):
             _outline(axes, story.zones[zone], colour, fill=0.25)
-    legend(axes, dict(zip(("apical", "upper", "mid", "base"), palette.LEVELS, strict=True)))
+    draw_legend(axes, dict(zip(("apical", "upper", "mid", "base"), palette.LEVELS, strict=True)))
 
 
 def failed_conditions(verdict: int) -> list[str]:
@@ -112,7 +112,7 @@ def _boxes(axes: Axes, story: Story) -> list[str]:
             x += LABEL_PX  # to the right of the number that is already there
         taken.append((x, y))
         axes.text(x, y, str(number), color=colour, fontsize=6, va="top", bbox=SHADE)
-    legend(axes, {"productive for a finding": palette.KEPT, "failed": palette.DROPPED})
+    draw_legend(axes, {"productive for a finding": palette.KEPT, "failed": palette.DROPPED})
     return lines
 
 
@@ -124,7 +124,7 @@ def _masks(axes: Axes, story: Story) -> None:
             colour = palette.LESION_COLOURS[finding["target"]]
             _outline(axes, story.masks[finding["mask_id"]], colour, fill=0.3)
             colour_by_lesion[finding["target"]] = colour
-    legend(axes, colour_by_lesion)
+    draw_legend(axes, colour_by_lesion)
 
 
 def _text(axes: Axes, story: Story, boxes: list[str]) -> None:

@@ -9,7 +9,7 @@ import polars as pl
 from cxr.base.atomic import atomic
 from cxr.base.columns import Column, schema
 from cxr.base.tables import read_table, write_table
-from cxr.plotting.plots import save
+from cxr.plotting.plots import save_png
 from cxr.reporting.page import sheets
 from cxr.reporting.page.templates import template
 
@@ -117,7 +117,7 @@ def run(
     write_table(jobs_table, jobs, JOBS)
     write_table(costs_table, table, COSTS)
     stages = table.filter(pl.col("stage") != "total")
-    save(sheets.costs(stages), chart, options.dpi)
+    save_png(sheets.costs(stages), chart, options.dpi)
     text = template("costs.html.j2").render(
         rows=table.to_dicts(), slowest=jobs.sort("seconds", "job", descending=[True, False]).head(10).to_dicts(),
         synthetic=options.synthetic,

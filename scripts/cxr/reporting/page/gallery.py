@@ -17,7 +17,7 @@ from cxr.base.tables import read_lines, read_table, write_lines
 from cxr.base.vocabulary import LESIONS
 from cxr.ils.masks.box_conditions import Judged, judge, thresholds_for
 from cxr.plotting.palette import LESION_COLOURS
-from cxr.plotting.plots import save_sheet
+from cxr.plotting.plots import save_jpeg
 from cxr.reporting.page import cases, pictures, sheets
 
 SENTENCE = 400
@@ -144,7 +144,7 @@ def _cases(
         box_summary = cases.summarize_boxes(row["box_verdicts"], shown_boxes, name)
         words += [box_summary] if box_summary else []
         sheet = sheets.case(f"study {row['study_id']}\n{title}", mask_picture, boxes_picture, words)
-        save_sheet(sheet, gallery / name / f"{stem}.jpg", options.dpi, options.quality)
+        save_jpeg(sheet, gallery / name / f"{stem}.jpg", options.dpi, options.quality)
         for picture, kind in ((mask_picture, "mask"), (boxes_picture, "boxes")):
             _write(parts / name / f"{stem}-{kind}.jpg", pictures.jpeg(picture, options.quality))
         sentence = _sentence(shards["reports"][shard], row, withheld=options.withheld)
@@ -211,7 +211,7 @@ def _calibration(
             [(f"{name}: {_shares(mask_shares)}", picture) for name, picture, mask_shares in cells],
             [lesion for lesion in LESIONS if lesion in shown_lesions],
         )
-        save_sheet(sheet, folder / f"{image_id}.jpg", options.dpi, options.quality)
+        save_jpeg(sheet, folder / f"{image_id}.jpg", options.dpi, options.quality)
         yield {
             "kind": "calibration",
             "image_id": image_id,

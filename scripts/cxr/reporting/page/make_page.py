@@ -6,8 +6,8 @@ import polars as pl
 
 from cxr.base.atomic import atomic
 from cxr.base.tables import read_lines, read_table, write_table
+from cxr.plotting.encoding import image_file_url
 from cxr.reporting.page import render
-from cxr.reporting.page.embedding import data_url
 from cxr.reporting.page.options import PageOptions
 
 RESOURCE_FILES = ("page", "organs/lite.onnx", "organs/upright.onnx", "anomaly/lite.onnx", "boxes/lite.onnx", "../envs")
@@ -57,8 +57,8 @@ def run(
             "truth": read_table(truth_table) if truth_table else None,
         },
         lines=list(read_lines(cases_lines)),
-        picture=lambda name: data_url(Path(cases_lines).parent / "parts" / name),
-        embed=data_url,
+        picture=lambda name: image_file_url(Path(cases_lines).parent / "parts" / name),
+        embed=image_file_url,
         test={Path(path).parent.name: path for path in test},
         ledgers=[read_table(path) for path in left_out],
         version_info=version_info,

@@ -8,7 +8,7 @@ import polars as pl
 
 from cxr.base.atomic import atomic
 from cxr.base.tables import read_lines, read_table
-from cxr.reporting.page.embedding import data_url
+from cxr.plotting.encoding import image_file_url
 from cxr.reporting.page.sections import SYNTHETIC_MARK
 from cxr.reporting.page.templates import template
 
@@ -122,7 +122,7 @@ def run(
     options: RadvlmPageOptions,
 ) -> None:  # fmt: skip
     """Write the page of RadVLM alone."""
-    content = section(comparison, check, conservation, gallery, charts, data_url)
+    content = section(comparison, check, conservation, gallery, charts, image_file_url)
     with atomic(page) as temporary:
         synthetic_mark = SYNTHETIC_MARK if options.synthetic else ""
         text = template("radvlm.html.j2").render(

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from cxr.base.hdf5 import Shard
-from cxr.nets.lite_weights import weights_of
+from cxr.nets.lite_weights import list_lite_weights
 
 
 def digest(text: str) -> str:
@@ -58,7 +58,7 @@ def lite_weights(engines: dict[str, str]) -> list[dict]:
             "bytes": weights.file.stat().st_size,
             "sha256": hashlib.sha256(weights.file.read_bytes()).hexdigest(),
         }
-        for weights in weights_of(engines)
+        for weights in list_lite_weights(engines)
     ]
 
 

@@ -10,7 +10,7 @@ import polars as pl
 from cxr.base.exclusions import REASONS
 from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_lines, read_table
-from cxr.nets.lite_weights import weights_of
+from cxr.nets.lite_weights import list_lite_weights
 
 SOURCES = {
     "mimic": "MIMIC-CXR: PhysioNet Credentialed Health Data License 1.5.0. Images, reports and data derived from them "
@@ -55,7 +55,7 @@ def dropped(path: str) -> list[dict]:
 def weights(engines: dict[str, str], manifests: Sequence[str], sha256_of) -> list[dict]:
     """Return {name, used_by, licence, source, sha256} of each file of weights that the engines read."""
     rows = []
-    for lite_weights in weights_of(engines):
+    for lite_weights in list_lite_weights(engines):
         folder = lite_weights.file.parent.name
         rows.append({
             "name": f"{folder}/{lite_weights.file.name}", "used_by": ", ".join(lite_weights.used_by),

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from cxr.base.columns import Column, schema
-from cxr.plotting.encoding import encoded
+from cxr.plotting.encoding import encode_image
 
 PICTURE = pl.Struct({"bytes": pl.Binary, "path": pl.String})
 TEXTS = pl.List(pl.String)
@@ -54,7 +54,7 @@ DTYPES = {pl.String: "string", pl.Int64: "int64", pl.Float64: "float64", pl.Bool
 def png(picture: np.ndarray) -> bytes:
     """Return a picture, bool or uint8 (rows, columns), as PNG; a mask has one bit per pixel."""
     flags = [cv2.IMWRITE_PNG_BILEVEL, 1] if picture.dtype == bool else []
-    return encoded(".png", picture.astype(np.uint8) * (255 if flags else 1), flags)
+    return encode_image(".png", picture.astype(np.uint8) * (255 if flags else 1), flags)
 
 
 def held(data: bytes | None) -> dict | None:

@@ -17,7 +17,7 @@ from cxr.base.counting import count_phrase
 from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_lines, read_table, write_table
-from cxr.plotting import offline
+from cxr.plotting.encoding import encode_grey_image, encode_mask
 from cxr.reporting.review import page
 from cxr.reporting.review.form import read_form
 from cxr.reporting.review.units import Unit, deal, ordered, sample, units_of
@@ -123,7 +123,7 @@ def _pictures(frames: list[str], image_ids: set[str], jpeg_quality: int) -> dict
     for path in frames:
         with Shard(path) as shard:
             for image_id in sorted(image_ids & shard.row_of.keys()):
-                picture_by_image[image_id] = offline.picture_bytes(shard.get("image", image_id), jpeg_quality)
+                picture_by_image[image_id] = encode_grey_image(shard.get("image", image_id), jpeg_quality)
     if missing := image_ids - picture_by_image.keys():
         lacking = count_phrase(len(missing), "image", "images")
         raise UserError(f"the frames lack {lacking} of the split: run `snakemake frames` again")
@@ -139,5 +139,5 @@ def _masks(masks: list[str], index: str, mask_ids: set[str]) -> dict[str, bytes]
         for mask_id, name in where.select("mask_id", "shard").sort("shard", "mask_id").iter_rows():
             if name not in opened:
                 opened[name] = stack.enter_context(Shard(shards[name], key="mask_id"))
-            png_by_mask[mask_id] = offline.mask_bytes(opened[name].get("mask", mask_id))
+            png_by_mask[mask_id] = encode_mask(opened[name].get("mask", mask_id))
     return png_by_mask

@@ -19,7 +19,7 @@ from cxr.base.atomic import atomic
 from cxr.base.columns import Column
 from cxr.base.errors import UserError
 from cxr.base.paths import RESOURCES
-from cxr.plotting.offline import data_url, hash_of, inert
+from cxr.plotting.encoding import csp_hash, data_url, escape_json_for_script
 from cxr.reporting.review.form import Form
 
 RESOURCE_FILES = ("review/page.html", "review/page.css", "review/view.js", "review/sheet.js", "review/page.js")
@@ -126,10 +126,10 @@ def write_page(
         title=escape(form.title + SYNTHETIC * synthetic),
         expert=escape(data["expert"]),
         style=style,
-        style_hash=hash_of(style),
+        style_hash=csp_hash(style),
         script=script,
-        script_hash=hash_of(script),
-        data=inert(data),
+        script_hash=csp_hash(script),
+        data=escape_json_for_script(data),
         pictures=blocks,
     )
     with atomic(path) as temporary:

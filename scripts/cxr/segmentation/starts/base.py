@@ -5,7 +5,7 @@ import json
 from transformers import SamConfig
 
 from cxr.base.paths import RESOURCES
-from cxr.nets.weight_files import Weights, fill
+from cxr.nets.weight_files import WeightFiles, fill_module
 from cxr.segmentation.segmenter import Segmenter, empty
 
 RESOURCE_FILES = ("vlm/onevision_tiny/masks.safetensors", "rosalia/config.json")
@@ -19,6 +19,6 @@ def load(hidden: int, file: str, seed: int) -> Segmenter:
     del file, seed
     config = SamConfig(**json.loads((RESOURCES / RESOURCE_FILES[1]).read_text(encoding="utf-8"))["sam"])
     segmenter = empty(config, hidden)
-    with Weights(RESOURCES / RESOURCE_FILES[0]) as weights:
-        fill(segmenter, weights.within("segmenter."), str(RESOURCES / RESOURCE_FILES[0]))
+    with WeightFiles(RESOURCES / RESOURCE_FILES[0]) as weights:
+        fill_module(segmenter, weights.select_prefix("segmenter."), str(RESOURCES / RESOURCE_FILES[0]))
     return segmenter

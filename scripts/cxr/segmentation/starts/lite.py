@@ -5,7 +5,7 @@ import json
 from transformers import SamConfig
 
 from cxr.base.paths import RESOURCES
-from cxr.nets.weight_files import Weights, fill
+from cxr.nets.weight_files import WeightFiles, fill_module
 from cxr.segmentation.segmenter import Segmenter, begun
 
 RESOURCE_FILES = ("rosalia/model.safetensors", "rosalia/config.json")
@@ -17,6 +17,6 @@ def load(hidden: int, file: str, seed: int) -> Segmenter:
     del file
     config = SamConfig(**json.loads((FOLDER / "config.json").read_text(encoding="utf-8"))["sam"])
     segmenter = begun(config, hidden, seed)
-    with Weights(FOLDER / "model.safetensors") as weights:
-        fill(segmenter.sam, weights.within("sam."), str(FOLDER))
+    with WeightFiles(FOLDER / "model.safetensors") as weights:
+        fill_module(segmenter.sam, weights.select_prefix("sam."), str(FOLDER))
     return segmenter

@@ -9,7 +9,7 @@ import numpy as np
 
 from cxr.base.atomic import atomic
 from cxr.base.tables import read_table
-from cxr.plotting.encoding import encoded
+from cxr.plotting.encoding import encode_image
 from cxr.semisyn.dataset.export import ExportOptions, taken
 from cxr.semisyn.dataset.pictures import Box, Shards
 
@@ -48,7 +48,7 @@ def run(
     row_images = [rows[finding] for finding in options.findings if finding in rows]
     page = np.concatenate(row_images) if row_images else np.full((MARGIN, 3 * options.side, 3), PAPER, np.uint8)
     with atomic(sheet) as temporary:
-        temporary.write_bytes(encoded(".jpg", page, [cv2.IMWRITE_JPEG_QUALITY, options.quality]))
+        temporary.write_bytes(encode_image(".jpg", page, [cv2.IMWRITE_JPEG_QUALITY, options.quality]))
 
 
 def row(before: np.ndarray, after: np.ndarray, boxes: Sequence[Box], title: str, side: int) -> np.ndarray:

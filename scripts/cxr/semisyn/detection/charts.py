@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from cxr.base.tables import read_table
-from cxr.plotting.plots import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, save
+from cxr.plotting.plots import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, save_png
 from cxr.semisyn.detection.measures import FALSE_BOXES, MEAN
 from cxr.semisyn.detection.printed import OURS
 
@@ -27,7 +27,7 @@ class DetectionChartsOptions:
 def run_charts(*, scores: str, curves: str, options: DetectionChartsOptions) -> None:
     """Draw the scores of all runs, one row of panels for each reference."""
     table = read_table(scores).filter(pl.col("source") == OURS, pl.col("finding") == MEAN)
-    save(draw(table, options.against), curves, options.dpi)
+    save_png(draw(table, options.against), curves, options.dpi)
 
 
 def draw(table: pl.DataFrame, against: str) -> Figure:

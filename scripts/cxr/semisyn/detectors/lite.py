@@ -139,7 +139,9 @@ class LiteEngine:
         net = train(pools, task.shares, task.classes, options, task.seed, unfinished, losses=losses, watch=watch)
         weights = net.state_dict()
         facts = {"kind": KIND, "classes": list(task.classes), "size": options.size, "widths": list(options.widths)}
-        tensors.write(folder / WEIGHTS, tensors.kinds_of(weights), weights.get, facts | {"licence": LICENCE})
+        tensors.write_weights(
+            folder / WEIGHTS, tensors.tensor_kinds(weights), weights.get, facts | {"licence": LICENCE}
+        )
         return Trained(losses, watch.found if watch else {})
 
     def load(self, folder: Path) -> Callable[[np.ndarray], Found]:
@@ -149,9 +151,9 @@ class LiteEngine:
 
 def read(path: Path) -> Detector:
     """Return the detector of a file of weights. Raises UserError for a file that is none."""
-    weights, facts = tensors.read(path, KIND)
+    weights, facts = tensors.read_weights(path, KIND)
     net = Detector(grid_of(facts["classes"], facts["size"]), tuple(facts["widths"]))
-    tensors.fill(net, weights, path)
+    tensors.fill_net(net, weights, path)
     return net.eval()
 
 

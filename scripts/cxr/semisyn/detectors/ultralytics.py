@@ -28,7 +28,7 @@ from cxr.detection.proposals import Found
 from cxr.imaging.boxes import ultralytics as boxes
 from cxr.imaging.weights.ultralytics import convert_ultralytics
 from cxr.nets import tensors
-from cxr.nets.devices import device_of, inference
+from cxr.nets.devices import inference, select_device
 from cxr.semisyn.detectors.engine import CHOICE, Task, Trained
 from cxr.semisyn.detectors.pools import Film, chosen, shares_at
 
@@ -47,7 +47,7 @@ class UltralyticsEngine:
     def __init__(self, engine_settings: dict, epochs: int, setup: Setup):
         self.own, self.epochs, self.batch = engine_settings, epochs, engine_settings["batch"]
         self.start = setup.files.get("checkpoint", "")
-        self.device = device_of(setup.device, setup.asked)
+        self.device = select_device(setup.device, setup.asked)
         self.family = next((name for name in NETWORKS if Path(engine_settings["plan"]).name.startswith(name)), "yolo")
 
     def train(self, task: Task, folder: Path, unfinished: Path) -> Trained:
@@ -72,7 +72,7 @@ class UltralyticsEngine:
         facts = {"kind": KIND, "family": self.family, "yaml": net.yaml, "names": list(task.classes), "eps": 1e-3}
         weights = {name: value.contiguous() for name, value in net.state_dict().items()}
         facts |= {"size": self.own["image_size"]}
-        tensors.write(folder / WEIGHTS, tensors.kinds_of(weights), weights.get, facts)
+        tensors.write_weights(folder / WEIGHTS, tensors.tensor_kinds(weights), weights.get, facts)
         return Trained(losses, {})
 
     def _trainer(self, draws: "Draws", losses: list[tuple[float, float]], folder: Path, state_file: "Kept") -> type:
@@ -159,7 +159,7 @@ class UltralyticsEngine:
     def load(self, folder: Path) -> Callable[[np.ndarray], Found]:
         """See :class:`cxr.semisyn.detectors.engine.DetectorEngine`."""
         path = folder / WEIGHTS
-        weights, facts = tensors.read(path, KIND)
+        weights, facts = tensors.read_weights(path, KIND)
         net = boxes.build(weights, facts, path, NETWORKS[facts["family"]]).to(self.device).eval()
         size, classes = facts["size"], np.arange(len(facts["names"]))
 
@@ -283,7 +283,7 @@ def write_images(task: Task, folder: Path) -> Path:
 def checkpoint(path: str, target: Path) -> dict[str, torch.Tensor]:
     """Return the weights of a checkpoint of the package, read without running its pickle. Raises UserError."""
     convert_ultralytics(Path(path), target)
-    return tensors.read(target, "ultralytics")[0]
+    return tensors.read_weights(target, "ultralytics")[0]
 
 
 def load(options: object, setup: Setup) -> UltralyticsEngine:

@@ -8,7 +8,7 @@ from cxr.base.engines import Setup
 from cxr.diffusion import folders, nets
 from cxr.diffusion.blending import Sampling, sample_latents
 from cxr.diffusion.schedule import kept_steps
-from cxr.nets.devices import device_of
+from cxr.nets.devices import select_device
 from cxr.semisyn.editing.models import ModelEditor, Rows
 
 INSTEAD = "model"
@@ -37,7 +37,7 @@ class Inpainter(ModelEditor):
 
 def load(options: object, setup: Setup, prompts: frozenset[str] = frozenset()) -> Inpainter:
     """Load the engine. Raises UserError if a file or a prompt cannot be used."""
-    device = device_of(setup.device, setup.asked)
+    device = select_device(setup.device, setup.asked)
     layout = folders.stable_diffusion(Path(setup.files["folder"]), KEY)
     texts = dict.fromkeys(sorted(prompts | {""}), "the prompts of semisyn")
     loaded = nets.load_nets(layout, texts, nets.Running.of(setup), device)

@@ -10,7 +10,7 @@ from cxr.base.engines import Setup
 from cxr.diffusion import folders, nets
 from cxr.diffusion.edit import Editing, edit_latents
 from cxr.diffusion.schedule import kept_steps
-from cxr.nets.devices import device_of
+from cxr.nets.devices import select_device
 from cxr.semisyn.editing.models import ModelEditor, Rows
 
 INPUTS = {
@@ -47,7 +47,7 @@ class RadEditor(ModelEditor):
 
 def load(options: object, setup: Setup, prompts: frozenset[str] = frozenset()) -> RadEditor:
     """Load the engine. Raises UserError if a file or a prompt cannot be used."""
-    device = device_of(setup.device, setup.asked)
+    device = select_device(setup.device, setup.asked)
     texts = dict.fromkeys(sorted(prompts | {""}), "the prompts of semisyn")
     loaded = nets.load_nets(folders.radedit(setup.files), texts, nets.Running.of(setup), device)
     return RadEditor(loaded, setup.own, setup.batch)

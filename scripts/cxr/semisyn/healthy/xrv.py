@@ -7,8 +7,8 @@ import yaml
 
 from cxr.base.engines import Setup
 from cxr.base.paths import RESOURCES
-from cxr.nets.densenet import DenseNet121, normalised, prepared
-from cxr.nets.loading import load_strict
+from cxr.nets.densenet import DenseNet121, normalise_scores, prepare_frame
+from cxr.nets.tensors import load_strict
 from cxr.semisyn.healthy.engine import Picture, over
 from cxr.semisyn.healthy.options import HealthyOptions
 
@@ -27,7 +27,7 @@ class XrvClassifier:
     def scores(self, image_id: str, picture: Picture) -> dict[str, float]:
         """See :class:`cxr.semisyn.healthy.engine.Classifier`."""
         with torch.inference_mode():
-            scores = normalised(torch.sigmoid(self.net(prepared(picture()))), self.points)[0]
+            scores = normalise_scores(torch.sigmoid(self.net(prepare_frame(picture()))), self.points)[0]
         return {finding: float(scores[place]) for finding, place in self.places.items()}
 
     def positive(self, scores: Mapping[str, float], ctr: float | None, view: str) -> str:

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from cxr.base.tables import read_table
-from cxr.plotting.plots import BLUE, GREY, ORANGE, VERMILION, save
+from cxr.plotting.plots import BLUE, GREY, ORANGE, VERMILION, save_png
 from cxr.semisyn.findings.boxes import Drawn, Places, draw_boxes
 from cxr.semisyn.findings.catalogue import RATIO, WHOLE, Finding, read_catalogue
 from cxr.semisyn.findings.families import CONSTANT, Law
@@ -48,7 +48,7 @@ def run_chart(
     counts = read_table(fits).group_by("finding").agg(pl.col("n").max())
     boxes = dict(counts.iter_rows())
     findings = {name: catalogue.findings[name] for name in options.findings}
-    save(draw(findings, table, boxes, options.seed), figure, options.dpi)
+    save_png(draw(findings, table, boxes, options.seed), figure, options.dpi)
 
 
 def draw(findings: Mapping[str, Finding], samples: pl.DataFrame, counts: Mapping[str, int], seed: int) -> Figure:

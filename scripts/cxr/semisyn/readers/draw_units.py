@@ -15,7 +15,7 @@ from cxr.base.jobs import log
 from cxr.base.judged import JUDGED
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_table, write_table
-from cxr.plotting.encoding import encoded
+from cxr.plotting.encoding import encode_image
 from cxr.semisyn.readers.reading import GENERATED, REAL
 from cxr.semisyn.references import Reference, load
 
@@ -87,7 +87,7 @@ def run(
         for drawn_image in drawn_images:
             unit = drawn_image.key(options.seed)
             rows.append((unit, source, drawn_image.finding, drawn_image.job_id, drawn_image.image_id))
-            picture = encoded(".png", pictures[drawn_image.job_id or drawn_image.image_id], PNG)
+            picture = encode_image(".png", pictures[drawn_image.job_id or drawn_image.image_id], PNG)
             judged.append((unit, picture, None, QUESTION, "", [], "", "", None, True))
     write_table(units, pl.DataFrame(rows, schema=schema(UNITS), orient="row").sort("unit"), UNITS)
     write_table(shown, pl.DataFrame(judged, schema=schema(JUDGED), orient="row").sort("unit"), JUDGED)

@@ -14,7 +14,7 @@ from transformers import CLIPImageProcessorPil, CLIPModel, CLIPTokenizer
 from cxr.base.engines import Setup
 from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.base.faults import no_inputs
-from cxr.nets.devices import device_of, inference
+from cxr.nets.devices import inference, select_device
 from cxr.semisyn.realism.engine import Features, digest_of, sha256_of
 
 METRICS = {"similarity": "clip"}
@@ -85,4 +85,4 @@ def load(setup: Setup) -> ClipFeatures:
             f"{weights} has the digest {sha256}, not the one of semisyn.realism.clip.sha256: give the file that it "
             "names"
         )
-    return ClipFeatures(Path(setup.files["folder"]), device_of(setup.device, setup.asked), setup.batch)
+    return ClipFeatures(Path(setup.files["folder"]), select_device(setup.device, setup.asked), setup.batch)

@@ -6,9 +6,9 @@ import numpy as np
 import torch
 
 from cxr.base.engines import Setup
-from cxr.nets.devices import device_of, inference
+from cxr.nets.devices import inference, select_device
 from cxr.nets.inception import Inception
-from cxr.nets.loading import load_strict
+from cxr.nets.tensors import load_strict
 from cxr.semisyn.realism.engine import Features, digest_of
 
 METRICS = {"frechet": "fid", "kernel": "kid"}
@@ -35,5 +35,5 @@ def load(setup: Setup) -> InceptionFeatures:
     with torch.device("meta"):
         net = Inception()
     load_strict(net, setup.files["weights"])
-    device = device_of(setup.device, setup.asked)
+    device = select_device(setup.device, setup.asked)
     return InceptionFeatures(net, device, setup.batch, digest_of(setup.files["weights"]))

@@ -11,7 +11,7 @@ import numpy as np
 from cxr.base.engines import Setup
 from cxr.base.paths import RESOURCES
 from cxr.detection.weights import read_card
-from cxr.nets.onnx_layers import layer
+from cxr.nets.onnx import compute_layer
 from cxr.semisyn.realism.engine import Features, digest_of
 
 METRICS = {"frechet": "frechet_lite", "kernel": "kernel_lite"}
@@ -34,7 +34,7 @@ class LiteFeatures:
         side = (self._side, self._side)
         small = [cv2.resize(image, side, interpolation=cv2.INTER_AREA).astype(np.float32) / 255 for image in images]
         return Features(
-            np.concatenate([layer(self._path, POOLED, image=small_image[None, None]) for small_image in small])
+            np.concatenate([compute_layer(self._path, POOLED, image=small_image[None, None]) for small_image in small])
         )
 
 

@@ -8,9 +8,9 @@ import yaml
 
 from cxr.base.engines import Setup
 from cxr.base.paths import RESOURCES
-from cxr.nets.densenet import DenseNet121, prepared
-from cxr.nets.devices import device_of, inference
-from cxr.nets.loading import load_strict
+from cxr.nets.densenet import DenseNet121, prepare_frame
+from cxr.nets.devices import inference, select_device
+from cxr.nets.tensors import load_strict
 from cxr.semisyn.realism.engine import Features, digest_of
 
 METRICS = {"frechet": "fid_xrv", "kernel": "kid_xrv"}
@@ -29,8 +29,8 @@ class XrvFeatures:
     @inference()
     def features(self, images: Sequence[np.ndarray], prompts: Sequence[str]) -> Features:
         """See :class:`cxr.semisyn.realism.engine.FeatureEngine`."""
-        inputs = torch.cat([prepared(image) for image in images]).to(self.device)
-        return Features(self.net.pooled(inputs).cpu().numpy())
+        inputs = torch.cat([prepare_frame(image) for image in images]).to(self.device)
+        return Features(self.net.pool_features(inputs).cpu().numpy())
 
 
 def load(setup: Setup) -> XrvFeatures:
@@ -39,5 +39,5 @@ def load(setup: Setup) -> XrvFeatures:
     with torch.device("meta"):
         net = DenseNet121(len(outputs))
     load_strict(net, setup.files["weights"])
-    device = device_of(setup.device, setup.asked)
+    device = select_device(setup.device, setup.asked)
     return XrvFeatures(net, device, setup.batch, digest_of(setup.files["weights"]))

@@ -7,7 +7,7 @@ import polars as pl
 from matplotlib.figure import Figure
 
 from cxr.plotting.palette import LEVELS
-from cxr.plotting.plots import BLUE, GREY, save
+from cxr.plotting.plots import BLUE, GREY, save_png
 
 PIPELINE = ("engine", "blending")
 OTHERS = ("prompt", "steps", "guidance", "strength", "negative")
@@ -30,7 +30,7 @@ def pipelines(points: pl.DataFrame, path: str, dpi: int) -> None:
         axes.set_xticks(range(len(names)), names)
         axes.set_ylabel("mean score of the findings")
         axes.set_title("Pipelines: mean and range over the soft masks")
-    save(figure, path, dpi)
+    save_png(figure, path, dpi)
 
 
 def extents(points: pl.DataFrame, path: str, dpi: int) -> None:
@@ -47,7 +47,7 @@ def extents(points: pl.DataFrame, path: str, dpi: int) -> None:
         axes.set_ylabel("mean score of the findings")
         axes.set_title("Conditioning extent")
         axes.legend(frameon=False)
-    save(figure, path, dpi)
+    save_png(figure, path, dpi)
 
 
 def _comparable(points: pl.DataFrame) -> pl.DataFrame:

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from cxr.base.hdf5 import FRAME_SIZE, Shard, ShardWriter
-from cxr.nets.devices import device_of, inference
+from cxr.nets.devices import inference, select_device
 from cxr.segmentation.frames import to_frame
 from cxr.segmentation.kept import Remembered
 from cxr.segmentation.segmenter import Segmenter
@@ -35,7 +35,7 @@ class Drawer:
     def load(cls, run: str | Path, options: AnswersOptions, execution: Execution) -> "Drawer":
         """Return that of a run. Raises UserError for a segmenter that is not whole."""
         segmenter = Segmenter.load(Path(run, SEGMENTER), getattr(torch, options.dtype))
-        return cls(segmenter, device_of(execution.device, execution.asked))
+        return cls(segmenter, select_device(execution.device, execution.asked))
 
     def draw(self, view: str, frame: np.ndarray, marks: Sequence[torch.Tensor]) -> np.ndarray:
         """Return the masks, bool (M, T, T), of the hidden states (H,) before each [SEG]; as :meth:`logits`."""

@@ -15,9 +15,9 @@ from cxr.dicom.segmentation import Segment, lesion_of, save_segmentation
 from cxr.imaging.one_image import Picture, in_picture, made_at, picture_of
 from cxr.instructions.record import Turn
 from cxr.plotting import replay
-from cxr.plotting.encoding import encoded
-from cxr.plotting.overlay import SIDES, overlay
-from cxr.plotting.plots import save
+from cxr.plotting.encoding import encode_image
+from cxr.plotting.overlay import SIDES, draw_overlay
+from cxr.plotting.plots import save_png
 from cxr.vlm.answers.ask import Asker, pictures_of
 from cxr.vlm.answers.engine import AnswersOptions, Execution
 from cxr.vlm.answers.masks import Drawer
@@ -178,15 +178,15 @@ def write(
     upright_masks = [None if reply.mask is None else picture.upright(reply.mask) for reply in replies]
     for place, (reply, upright_mask) in enumerate(zip(replies, upright_masks, strict=True), 1):
         name = f"{place}_overlay.png"
-        figure = overlay(
+        figure = draw_overlay(
             upright, upright_mask, reply.question, reply.failure or reply.answer, picture.sides, reply.reading.boxes
         )
-        save(figure, folder / name, DPI)
+        save_png(figure, folder / name, DPI)
         masks = []
         for count, reply_mask in enumerate(reply.masks, 1):
             path, has_pixels = f"{place}_mask_{count}.png", bool(reply_mask.drawn.any())
             with atomic(folder / path) as temporary:
-                temporary.write_bytes(encoded(".png", reply_mask.drawn.astype(np.uint8) * 255))
+                temporary.write_bytes(encode_image(".png", reply_mask.drawn.astype(np.uint8) * 255))
             number += has_pixels
             masks.append({
                 "shows": reply_mask.shows, "said": reply_mask.said, "file": path,

@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 
 from cxr.base.engines import engine_module
-from cxr.nets.devices import device_of, inference
+from cxr.nets.devices import inference, select_device
 from cxr.vlm.answers.engine import AnswersOptions, Asked, Execution, Said
 from cxr.vlm.answers.rounds import Rounds
 from cxr.vlm.collate import Collator
@@ -27,7 +27,7 @@ class Transformers:
     ):
         self.loaded, self.collator, self.options, self.how = loaded, collator, options, execution
         self.at_once, self.goes_on = execution.batch, goes_on
-        self.device = device_of(execution.device, execution.asked)
+        self.device = select_device(execution.device, execution.asked)
         self.rounds: Rounds | None = None
         loaded.model.to(self.device)
 

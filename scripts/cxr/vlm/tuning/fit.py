@@ -81,7 +81,7 @@ class Fit:
         self.kind_of = [self.kinds.index(task) for task in tasks]
         self.objective = objective
         self.recipe, self.how, self.folder, self.seed, self.nan_limit = recipe, execution, folder, seed, nan_limit
-        recipe.together(runner.ranks)  # raises before anything is computed
+        recipe.micro_batches_per_step(runner.ranks)  # raises before anything is computed
         num_full, num_remaining = divmod(len(lengths), recipe.batch)
         per_epoch = num_full + (num_remaining > 0 and not (recipe.drop_last and num_full))
         self.per_epoch, self.total = per_epoch, recipe.updates or per_epoch * recipe.epochs
@@ -130,7 +130,7 @@ class Fit:
         counts = runner.sum(local_counts).tolist()
         means, of_kinds = self._learn(batches, counts)
         sums = torch.cat([means, of_kinds.flatten(), torch.zeros(1, dtype=torch.float64)])
-        norm = runner.update(recipe.learning_rate * factor)
+        norm = runner.take_step(recipe.learning_rate * factor)
         sums[-1] = float(self.how.told_to_stop())
         *values, stop_votes = runner.sum(sums).tolist()
         values, of_kinds = values[: len(counts)], values[len(counts) :]

@@ -8,7 +8,7 @@ from peft import LoraConfig, PeftModel, get_peft_model
 from torch import nn
 
 from cxr.base.errors import UserError
-from cxr.nets.microbatch import shared
+from cxr.nets.microbatch import fit_micro_batch
 from cxr.segmentation.segmenter import TRAINED
 from cxr.vlm.families.engine import PARTS, Family, part_of
 
@@ -56,10 +56,10 @@ class Recipe:
 
     def shared(self, ranks: int) -> "Recipe":
         """Return the recipe with the largest micro-batch in which ``ranks`` processes can share the batch."""
-        size = shared(self.batch, self.micro_batch, ranks, False)
-        return replace(self, micro_batch=size or self.micro_batch)  # if no size fits, `together` raises
+        size = fit_micro_batch(self.batch, self.micro_batch, ranks, False)
+        return replace(self, micro_batch=size or self.micro_batch)  # if no size fits, `micro_batches_per_step` raises
 
-    def together(self, ranks: int) -> int:
+    def micro_batches_per_step(self, ranks: int) -> int:
         """Return each rank's number of micro-batches per update. Raises UserError if the batch does not divide."""
         count, remainder = divmod(self.batch, self.micro_batch * ranks)
         if remainder or not count:

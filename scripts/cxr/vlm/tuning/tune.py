@@ -22,10 +22,9 @@ from cxr.base.errors import UserError, refuse_empty
 from cxr.base.seeds import rng, stable_hash
 from cxr.base.tables import write_table
 from cxr.base.unfinished import facts_of_files, prepare
-from cxr.nets.devices import device_of, gpus_of
+from cxr.nets.devices import count_gpus, select_device
 from cxr.nets.fitting.engine import make_runner
-from cxr.nets.fitting.launch import launch
-from cxr.nets.fitting.stopping import heeded
+from cxr.nets.fitting.launch import catch_warning_signals, launch
 from cxr.segmentation.kept import keep
 from cxr.segmentation.losses import LossWeights
 from cxr.segmentation.segmenter import Segmenter
@@ -196,8 +195,10 @@ def _prepare(job: Job) -> None:
 def _launch(job: Job) -> None:
     """Run :func:`work` in separate processes, one a GPU."""
     num_requested = job.compute.get("asked", job.compute["gpus"])
-    processes = max(1, gpus_of(job.compute["device"], num_requested))
-    Recipe(**job.options["own"]).shared(processes).together(processes)  # raises before any process is started
+    processes = max(1, count_gpus(job.compute["device"], num_requested))
+    Recipe(**job.options["own"]).shared(processes).micro_batches_per_step(
+        processes
+    )  # raises before any process is started
     path = Path(job.folder, "job.json")
     path.write_text(json.dumps(asdict(job)), encoding="utf-8")
     launch(WORKER, path, processes, job.compute["time_to_stop"], sys.executable)
@@ -205,7 +206,7 @@ def _launch(job: Job) -> None:
 
 def work(job: Job) -> None:
     """Run a tuning, or one process's share of it; if told to stop, it writes a checkpoint and ends."""
-    with heeded() as should_stop:
+    with catch_warning_signals() as should_stop:
         _work(job, should_stop)
 
 
@@ -297,7 +298,7 @@ def _work(job: Job, should_stop: Callable[[], bool]) -> None:
     options = TuningOptions(**job.options)
     recipe = Recipe(**options.own).shared(int(os.environ.get("WORLD_SIZE", 1)))
     samples = read_samples(job.lines, options.tasks)
-    device = device_of(job.compute["device"], job.compute.get("asked"))
+    device = select_device(job.compute["device"], job.compute.get("asked"))
     loaded = start(job, options)
     marks = recipe.loss_on == PUBLISHED
     collator = Collator(loaded.family, loaded.tokens, convention_of(options.convention), options.wording, marks)

@@ -4,8 +4,8 @@ import json
 import sys
 from pathlib import Path
 
-from cxr.nets.fitting.launch import serve
+from cxr.nets.fitting.launch import run_process
 from cxr.vlm.tuning.tune import Job, work
 
 if __name__ == "__main__":
-    serve(Path(sys.argv[1]), lambda text: work(Job(**json.loads(text))))
+    run_process(Path(sys.argv[1]), lambda text: work(Job(**json.loads(text))))

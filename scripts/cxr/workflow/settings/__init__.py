@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pydantic import ValidationError, model_validator
 
-from cxr.nets.microbatch import shared
+from cxr.nets.microbatch import fit_micro_batch
 from cxr.workflow.settings.agreement import Agreement
 from cxr.workflow.settings.base import Section, key, one_case
 from cxr.workflow.settings.faults import place_of, sections, sentence, switch_sentence, switches
@@ -134,8 +134,8 @@ class Settings(Section):
         if self.training.engine != "rosalia" or recipe.runner != "deepspeed" or not gpus:
             return self
         halves = recipe.balance == "exact"
-        if not shared(recipe.batch, recipe.micro_batch, gpus, halves):
-            can = [n for n in range(1, gpus) if shared(recipe.batch, recipe.micro_batch, n, halves)]
+        if not fit_micro_batch(recipe.batch, recipe.micro_batch, gpus, halves):
+            can = [n for n in range(1, gpus) if fit_micro_batch(recipe.batch, recipe.micro_batch, n, halves)]
             raise ValueError(
                 f"compute.gpus is {gpus}, which cannot share training.rosalia.batch {recipe.batch} evenly"
                 f"{', each with as many positives as negatives' if halves else ''}: set it to one of "

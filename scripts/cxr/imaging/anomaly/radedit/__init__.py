@@ -21,7 +21,7 @@ from cxr.diffusion.edit import Editing, edit_latents
 from cxr.diffusion.guidance import cells
 from cxr.diffusion.schedule import kept_steps
 from cxr.imaging.anomaly.compose import edit_region
-from cxr.nets.devices import device_of, inference
+from cxr.nets.devices import inference, select_device
 
 INPUTS = {
     "radedit": "results/weights/radedit",
@@ -87,7 +87,7 @@ class RadEditor:
 def load(options: object, setup: Setup) -> RadEditor:
     """Load the engine with its settings ``setup.own``. Raises UserError if a file or a setting cannot be used."""
     engine_settings = setup.own
-    device = device_of(setup.device, setup.asked)
+    device = select_device(setup.device, setup.asked)
     model_folder = setup.files.get("folder")
     layout = (
         folders.stable_diffusion(Path(model_folder), f"{KEY}.model") if model_folder else folders.radedit(setup.files)

@@ -18,7 +18,7 @@ from cxr.imaging.boxes import nets
 from cxr.imaging.boxes.engine import BoxesOptions, Detections
 from cxr.imaging.boxes.scaled_yolov4.network import Network
 from cxr.nets import tensors
-from cxr.nets.devices import device_of, inference
+from cxr.nets.devices import inference, select_device
 
 GPU = True
 INPUTS = {
@@ -62,7 +62,7 @@ def build(path: str, device: torch.device, dtype: torch.dtype = torch.float32) -
     ``dtype``: of its convolutions; normalisation and boxes stay in float32, for a coordinate of 1000 pixels has no more
     than halves in half precision. Raises UserError for a file that does not hold such a net.
     """
-    weights, facts = tensors.read(path, "scaled_yolov4")
+    weights, facts = tensors.read_weights(path, "scaled_yolov4")
     try:
         with torch.device("meta"):  # no memory for random weights
             net = Network(facts["yaml"], facts["stride"])
@@ -73,8 +73,8 @@ def build(path: str, device: torch.device, dtype: torch.dtype = torch.float32) -
     except (ValueError, LookupError, TypeError, ArithmeticError, RuntimeError) as error:
         if no_inputs(error):
             raise
-        tensors.refuse(path, f"holds a plan of layers that cannot be built ({error})")
-    tensors.fill(net, weights, path)
+        tensors.refuse_weights(path, f"holds a plan of layers that cannot be built ({error})")
+    tensors.fill_net(net, weights, path)
     nets.set_eps(net, eps, path)
     for layer in net.modules():
         if isinstance(layer, torch.nn.Conv2d):
@@ -94,7 +94,7 @@ class ScaledYolov4Engine:
         self.size, self.border = engine_settings["image_size"], engine_settings["border"]
         self.fold_iou, self.ensemble_iou = engine_settings["fold_iou"], engine_settings["ensemble_iou"]
         self.wrap_white = engine_settings["wrap_white"]
-        self.device = device_of(setup.device, setup.asked)
+        self.device = select_device(setup.device, setup.asked)
         self.dtype = number_type(engine_settings["dtype"], self.device)
         self.folds = [build(setup.files[name], self.device, self.dtype) for name in INPUTS]
         max_stride = int(max(max(net.model[-1].strides) for net, _ in self.folds))

@@ -12,8 +12,8 @@ from cxr.geometry.affine import to_original as from_frame
 from cxr.imaging.organs.engine import NoOrgans
 from cxr.imaging.organs.hybridgnet.net import SIZE, HybridGNet
 from cxr.imaging.organs.outline import OUTLINES, fill
-from cxr.nets.devices import device_of, inference
-from cxr.nets.loading import load_strict
+from cxr.nets.devices import inference, select_device
+from cxr.nets.tensors import load_strict
 
 INPUTS = {"weights": "results/weights/hybridgnet.safetensors"}
 GPU = True
@@ -46,7 +46,7 @@ class HybridGNetOrgans:
     labels = tuple(OUTLINES)
 
     def __init__(self, weights: str, setup: Setup):
-        self._device = device_of(setup.device, setup.asked)
+        self._device = select_device(setup.device, setup.asked)
         with torch.device("meta"):
             self._net = HybridGNet()
         load_strict(self._net, weights)

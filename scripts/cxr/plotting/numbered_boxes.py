@@ -1,4 +1,4 @@
-"""Images with framed and numbered boxes, for people and for models that look at pictures."""
+"""Draw numbered boxes on images, for people and for vision-language models."""
 
 from collections.abc import Mapping, Sequence
 
@@ -6,17 +6,22 @@ import cv2
 import numpy as np
 
 SKY, DARK = (86, 180, 233), (20, 20, 20)
-"""Red, green, blue of a plain box, and of the ground of numbers."""
+"""Colour of unmarked boxes, and background of the numbers: red, green, blue."""
 Colour = tuple[int, int, int]
 
 
-def framed(
-    image: np.ndarray, boxes: Mapping[int, Sequence[float]], colours: Mapping[int, Colour], side: int, *, numbers: bool
+def draw_numbered_boxes(
+    image: np.ndarray,
+    boxes: Mapping[int, Sequence[float]],
+    colours: Mapping[int, Colour],
+    side: int,
+    *,
+    show_numbers: bool,
 ) -> np.ndarray:
-    """Return an image uint8 (H, W, 3), its longer side ``side`` px, with boxes framed.
+    """Return the image, uint8 (H, W, 3), resized to a longer side of ``side`` px, with the boxes drawn on it.
 
-    boxes: {number: x1, y1, x2, y2 in px of the image}; colours: of the marked ones, which are drawn last and thick;
-    numbers: whether each box shows its number.
+    ``boxes``: {number: (x1, y1, x2, y2) in px of the image}; ``colours``: {number: colour} of the marked boxes, which
+    are drawn last, with thick lines.
     """
     height, width = image.shape[:2]
     scale = side / max(height, width)
@@ -28,13 +33,13 @@ def framed(
         x1, y1, x2, y2 = corners[number]
         colour = colours.get(number)
         cv2.rectangle(canvas, (x1, y1), (x2 - 1, y2 - 1), colour or SKY, 3 if colour else 1, cv2.LINE_AA)
-    for number in sorted(boxes, key=lambda number: number not in colours) if numbers else ():
-        _number(canvas, str(number), corners[number], colours.get(number, SKY), taken)
+    for number in sorted(boxes, key=lambda number: number not in colours) if show_numbers else ():
+        _draw_number(canvas, str(number), corners[number], colours.get(number, SKY), taken)
     return canvas
 
 
-def _number(canvas: np.ndarray, text: str, box: Sequence[int], colour: Colour, taken: list) -> None:
-    """Write a number at the corner of a box where it covers no other number, inside the picture."""
+def _draw_number(canvas: np.ndarray, text: str, box: Sequence[int], colour: Colour, taken: list) -> None:
+    """Write a number at a corner of its box, inside the image, where it covers no other number if possible."""
     (width, height), base = cv2.getTextSize(text, cv2.FONT_HERSHEY_SIMPLEX, 0.5, 1)
     x1, y1, x2, y2 = box
     wide, high = width + 4, height + base + 2
