@@ -34,7 +34,9 @@ def numbered(picture: np.ndarray, rows: Sequence[Mapping]) -> PromptImage:
 def outlined(picture: np.ndarray, rows: Sequence[Mapping]) -> PromptImage:
     """Return a picture with the boxes of some regions outlined, without numbers."""
     boxes = {number_of(row["region"]): [row[side] for side in CORNERS] for row in rows}
-    return PromptImage(draw_numbered_boxes(picture, boxes, dict.fromkeys(boxes, MARKED), _side(picture), show_numbers=False))
+    return PromptImage(
+        draw_numbered_boxes(picture, boxes, dict.fromkeys(boxes, MARKED), _side(picture), show_numbers=False)
+    )
 
 
 def _side(picture: np.ndarray) -> int:
