@@ -33,16 +33,17 @@ from torch import nn  # noqa: E402
 
 import rosalia_original as original  # noqa: E402
 from cxr.base.tables import write_table  # noqa: E402
-from cxr.ils.inference.asking import Asker, InferenceOptions  # noqa: E402
-from cxr.ils.inference.infer import windows  # noqa: E402
+from cxr.ils.inference.asker import Asker, InferenceOptions  # noqa: E402
+from cxr.ils.inference.infer import split_by_images  # noqa: E402
 from cxr.ils.rosalia.lite import make_lite  # noqa: E402
-from cxr.ils.rosalia.losses import rosalia_loss  # noqa: E402
+from cxr.ils.rosalia.losses import compute_losses  # noqa: E402
 from cxr.ils.rosalia.model import Rosalia  # noqa: E402
-from cxr.ils.rosalia.prompts import answer_of, prompt  # noqa: E402
-from cxr.ils.rosalia.samples import Batch, Draws, Pairs, Sample, collate  # noqa: E402
-from cxr.ils.rosalia.sources import Lines  # noqa: E402
-from cxr.ils.rosalia.tokens import Tokens, word_tokenizer  # noqa: E402
-from cxr.ils.training import parts  # noqa: E402
+from cxr.ils.rosalia.prompts import extract_answer, write_prompt  # noqa: E402
+from cxr.ils.rosalia.sampler import PairSampler  # noqa: E402
+from cxr.ils.rosalia.samples import Batch, Pairs, Sample, collate  # noqa: E402
+from cxr.ils.rosalia.sources import PairLines  # noqa: E402
+from cxr.ils.rosalia.tokens import Tokens, make_word_tokenizer  # noqa: E402
+from cxr.ils.training import trained_parts  # noqa: E402
 from cxr.ils.training.recipe import Recipe  # noqa: E402
 from cxr.nets.devices import inference, select_device  # noqa: E402
 from cxr.workflow.settings import Settings  # noqa: E402
@@ -115,11 +116,11 @@ def make(given: argparse.Namespace) -> Bench:
     recipe |= {"runner": "plain", "trained": training.rosalia.trained}
     recipe["lora"] |= {"dropout": 0.0}  # drawn anew by each loop
     texts = (
-        prompt(line["instruction"], line["answer"], training.conversation)
+        write_prompt(line["instruction"], line["answer"], training.conversation)
         for split in ("train", "validate", "test")
-        for line in Lines(lines_of(given.results, split))
+        for line in PairLines(lines_of(given.results, split))
     )
-    tokens = Tokens.prepare(word_tokenizer(texts))
+    tokens = Tokens.prepare(make_word_tokenizer(texts))
     dtype = DTYPES[given.dtype or ("float32" if device.type == "cpu" else "bfloat16")]
     if given.size == "lite":
         model = make_lite(training.lite.sizes, tokens, 0).to(device, dtype)
@@ -182,7 +183,7 @@ def agreed(bench: Bench, what: str, off: float, limit: float) -> None:
 def batches_of(pairs: Pairs, recipe: Recipe, size: int, count: int, *, distinct: bool) -> list[Batch]:
     """Return ``count`` batches as the training draws them; ``distinct``: of as many pictures as pairs, where it can."""
     if not distinct:
-        draws = Draws(
+        draws = PairSampler(
             pairs.lines.positive, batch=size, seed=0, balance=recipe.balance, equalise=recipe.equalise, where="train"
         )
         chosen = [batch for batch in draws if len(batch) == size][:count]
@@ -218,17 +219,17 @@ def bench_training(bench: Bench, sizes: list[int], count: int) -> list[dict]:
     pairs, rows = bench.pairs("train", answers=True, masks=True), []
     model, recipe = bench.model, bench.recipe
     forwards = (
-        lambda model, batch: rosalia_loss(model(batch), batch, recipe.loss, recipe.dice_on),
+        lambda model, batch: compute_losses(model(batch), batch, recipe.loss, recipe.dice_on),
         lambda model, batch: original.losses(model, batch, recipe.loss),
     )
-    parts.add_adapters(model, recipe.lora)
+    trained_parts.add_adapters(model, recipe.lora)
     model.to(bench.dtype)
     if recipe.gradient_checkpointing:
         model.checkpoint_gradients()
-    parameters = parts.choose(model, recipe.trained)
+    parameters = trained_parts.select_trained(model, recipe.trained)
     start = {name: value.detach().cpu().clone() for name, value in parameters.items()}
     # one optimiser for both loops: memory is that of one
-    optimiser = parts.optimiser(parameters, recipe)
+    optimiser = trained_parts.make_optimiser(parameters, recipe)
     for group in optimiser.param_groups:
         group["lr"] = 1e-5  # large enough to be an update, small enough that rounding stays rounding
 
@@ -256,7 +257,7 @@ def bench_training(bench: Bench, sizes: list[int], count: int) -> list[dict]:
 def ours_evaluated(bench: Bench, samples: list[Sample], images: list[int], batch: int, *, text: bool) -> list[tuple]:
     """Return (answer or None, mask) of each sample, as the inference stage asks."""
     asker, replies = bench.asker(batch, text=text), []
-    for rows in windows(images, batch):
+    for rows in split_by_images(images, batch):
         replies += asker.ask([samples[place] for place in rows], lambda logits: logits > 0)
     if faults := {reply.fault for reply in replies if reply.fault}:
         sys.exit(f"our evaluation failed: {min(faults)}")
@@ -271,7 +272,7 @@ def theirs_evaluated(bench: Bench, samples: list[Sample], *, text: bool) -> list
             batch = bench.to(collate([sample], tokens.pad, packed=True))
             if text:
                 said, masks = original.evaluate(bench.model, batch, bench.max_new_tokens)
-                answer = answer_of(tokens.decode([*batch.input_ids[0].tolist(), *said]))
+                answer = extract_answer(tokens.decode([*batch.input_ids[0].tolist(), *said]))
             else:
                 answer, masks = None, original.predicted(bench.model, batch)[1][0]
             found.append((answer, (masks > 0).any(0).cpu().numpy() if len(masks) else None))
@@ -328,14 +329,14 @@ def learn(bench: Bench, updates: int) -> None:
     """Train all parts of the small model for a while, so that its answers are such."""
     pairs, parameters = bench.pairs("train", answers=True, masks=True), list(bench.model.parameters())
     optimiser = torch.optim.AdamW(parameters, 2e-3)
-    draws = Draws(pairs.lines.positive, batch=16, seed=1, balance="exact", equalise=1.0, where="train")
+    draws = PairSampler(pairs.lines.positive, batch=16, seed=1, balance="exact", equalise=1.0, where="train")
     done = 0
     while done < updates:
         draws.begin(done)
         for some in draws:
             batch = bench.to(collate([pairs[one] for one in some], bench.tokens.pad, packed=True))
             bench.model.train()
-            rosalia_loss(bench.model(batch), batch, bench.recipe.loss)["loss"].backward()
+            compute_losses(bench.model(batch), batch, bench.recipe.loss)["loss"].backward()
             nn.utils.clip_grad_norm_(parameters, 1.0)
             optimiser.step()
             optimiser.zero_grad(set_to_none=True)

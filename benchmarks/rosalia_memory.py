@@ -23,9 +23,9 @@ import torch  # noqa: E402
 
 import rosalia  # noqa: E402
 from cxr.base.tables import write_table  # noqa: E402
-from cxr.ils.rosalia.losses import rosalia_loss  # noqa: E402
+from cxr.ils.rosalia.losses import compute_losses  # noqa: E402
 from cxr.ils.rosalia.samples import Batch  # noqa: E402
-from cxr.ils.training import parts  # noqa: E402
+from cxr.ils.training import trained_parts  # noqa: E402
 from cxr.nets.devices import inference  # noqa: E402
 from tensors_alive import Alive  # noqa: E402
 
@@ -56,12 +56,12 @@ def reckoned(bench: rosalia.Bench, batch: Batch, layers: int) -> tuple[float, fl
 def step_of(bench: rosalia.Bench, batch: Batch, layers: int) -> list[tuple[str, float, float]]:
     """Return (what, measured, reckoned) in bytes of a training step's parts."""
     model, recipe = bench.model, bench.recipe
-    parts.add_adapters(model, recipe.lora)
+    trained_parts.add_adapters(model, recipe.lora)
     model.to(bench.dtype)
     if recipe.gradient_checkpointing:
         model.checkpoint_gradients()
-    trained = parts.choose(model, recipe.trained)
-    optimiser = parts.optimiser(trained, recipe)
+    trained = trained_parts.select_trained(model, recipe.trained)
+    optimiser = trained_parts.make_optimiser(trained, recipe)
     values = sum(value.numel() for value in trained.values())
     weights = sum(value.nbytes for value in model.parameters())
     model.train()
@@ -70,7 +70,7 @@ def step_of(bench: rosalia.Bench, batch: Batch, layers: int) -> list[tuple[str, 
         with Alive() as seen:
             views = model.encode(batch)
         with Alive() as rest:
-            rosalia_loss(model(batch, views), batch, recipe.loss, recipe.dice_on)["loss"].backward()
+            compute_losses(model(batch, views), batch, recipe.loss, recipe.dice_on)["loss"].backward()
             torch.nn.utils.clip_grad_norm_(trained.values(), recipe.clip)
             optimiser.step()
         return seen, rest

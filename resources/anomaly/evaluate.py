@@ -9,14 +9,14 @@ import numpy as np
 from films import Film
 
 from cxr.base.vocabulary import LUNGS
-from cxr.ils.masks.thresholds import level
+from cxr.ils.masks.thresholds import grey_level
 from cxr.imaging.anomaly.compose import compose, edit_region
 from cxr.metrics import masks
 from cxr.metrics.ranking import auroc
 
 Map = Callable[[Film], np.ndarray]
 MIN_REST = 0.2  # share of the lungs that must lie outside the lesion for the two to be compared
-LOW, HIGH = level(0.01), level(0.10)  # tau_ano of edema and of the other lesions (Table 7)
+LOW, HIGH = grey_level(0.01), grey_level(0.10)  # tau_ano of edema and of the other lesions (Table 7)
 LIT = 0.02  # share of healthy lungs at HIGH from which a film counts as lit up
 BLACK = 0.005  # share of the region clipped to black from which a film counts
 STEP, MOST = 20, 0.95  # grey levels of a step at the outline, and the quantile of the outline that is looked at

@@ -15,7 +15,7 @@ from films import Film
 from cxr.base.hdf5 import pack
 from cxr.base.vocabulary import ANATOMY_LABELS, LUNGS, SIDES, ZONE_LABELS, zones_of
 from cxr.ils.masks.options import Rules
-from cxr.ils.masks.picture import Picture
+from cxr.ils.masks.segmenter import LesionSegmenter
 from cxr.ils.masks.thresholds import ThresholdSet
 from cxr.ils.masks.zones import Zones
 from cxr.imaging.anatomy import lite as anatomy
@@ -78,7 +78,7 @@ def findings(film: Film, edited: np.ndarray, anomaly: np.ndarray) -> list[Findin
     corners, confidence = detected(film)
     before = dict(zip(ANATOMY_LABELS, zones.segment(film.image), strict=True))
     after = zones.segment(edited)[: len(ZONE_LABELS)]
-    picture = Picture(
+    picture = LesionSegmenter(
         anomaly=anomaly,
         image=lambda: film.image,
         zones=Zones(pack(after), ZONE_LABELS),

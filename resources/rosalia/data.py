@@ -15,20 +15,20 @@ from films import paint
 from cxr.base.paths import SCRIPTS
 from cxr.base.tables import read_lines, read_table
 from cxr.base.vocabulary import LESIONS, SPLITS, VALID_LOCATIONS
-from cxr.ils.paraphrase.rules import wordings
-from cxr.ils.rosalia.pictures import clip_pixels, equalise
+from cxr.ils.paraphrase.rules import list_wordings
+from cxr.ils.rosalia.images import equalise, make_clip_input
 from cxr.ils.rosalia.samples import PairOptions, Sample
-from cxr.ils.rosalia.sources import Frames, Masks
+from cxr.ils.rosalia.sources import ShardFrames, ShardMasks
 from cxr.ils.rosalia.tokens import Tokens
 from cxr.ils.templates import (
     CARDIOMEGALY,
     CERTAINTY_PHRASES,
     GLOBAL,
     TYPES,
-    instruction,
-    negative_answer,
     parse_instruction,
-    positive_answer,
+    write_instruction,
+    write_negative_answer,
+    write_positive_answer,
 )
 from cxr.segmentation.pictures import sam_levels
 
@@ -57,14 +57,14 @@ class Cohort:
         dataset = self.folder / "results/dataset/default"
         return [line for split in splits or SPLITS for line in read_lines(dataset / f"{split}.jsonl")]
 
-    def frames(self) -> Frames:
+    def frames(self) -> ShardFrames:
         """Return its pictures."""
-        return Frames(sorted((self.folder / "results/frames").glob("[0-9]*.h5")))
+        return ShardFrames(sorted((self.folder / "results/frames").glob("[0-9]*.h5")))
 
-    def masks(self) -> Masks:
+    def masks(self) -> ShardMasks:
         """Return its masks."""
         made = self.folder / "results/masks/default"
-        return Masks(made / "index.parquet", sorted(made.glob("[0-9]*.h5")))
+        return ShardMasks(made / "index.parquet", sorted(made.glob("[0-9]*.h5")))
 
 
 def make(work: Path, seed: int, studies: int, cores: int, *, films: bool = False) -> Cohort:
@@ -113,7 +113,7 @@ def _run(folder: Path, cores: int, *targets: str) -> None:
 def reworded(instruction: str) -> list[str]:
     """Return what the personas of the engine rules make of an instruction."""
     meant = parse_instruction(instruction)
-    return [text for persona in PERSONAS for text in wordings(meant, persona)]
+    return [text for persona in PERSONAS for text in list_wordings(meant, persona)]
 
 
 def texts() -> Iterator[str]:
@@ -121,9 +121,9 @@ def texts() -> Iterator[str]:
     for lesion in LESIONS:
         for kind in TYPES if lesion != CARDIOMEGALY else (GLOBAL,):
             for places in [[place] for place in VALID_LOCATIONS] + [VALID_LOCATIONS[:3]]:
-                asked = instruction(kind, lesion, places)
-                yield from (asked, *reworded(asked), negative_answer(kind, lesion, places))
-                yield from (positive_answer(kind, lesion, places, certainty) for certainty in CERTAINTY_PHRASES)
+                asked = write_instruction(kind, lesion, places)
+                yield from (asked, *reworded(asked), write_negative_answer(kind, lesion, places))
+                yield from (write_positive_answer(kind, lesion, places, certainty) for certainty in CERTAINTY_PHRASES)
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,7 @@ class Store:
         levels = cv2.warpAffine(self.pictures[number].levels[int(equalised)], move, (side, side))
         curve = 255 * (np.arange(256) / 255) ** np.exp(random.uniform(-GAMMA, GAMMA))
         levels = np.rint(curve).astype(np.uint8)[levels]
-        clip = clip_pixels(levels, options.clip_side, "pad")
+        clip = make_clip_input(levels, options.clip_side, "pad")
         name = f"{number} {random.integers(1 << 30)}"
         for row in self.pictures[number].positives + self.pictures[number].negatives:
             line = self.lines[row]

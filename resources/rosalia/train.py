@@ -25,10 +25,10 @@ sys.path.insert(0, str(HERE))
 from data import Cohort, Store, make, scored, texts  # noqa: E402
 
 from cxr.ils.rosalia.lite import make_lite  # noqa: E402
-from cxr.ils.rosalia.losses import LossWeights, rosalia_loss  # noqa: E402
+from cxr.ils.rosalia.losses import LossWeights, compute_losses  # noqa: E402
 from cxr.ils.rosalia.model import Output, Rosalia  # noqa: E402
 from cxr.ils.rosalia.samples import Batch, PairOptions, collate  # noqa: E402
-from cxr.ils.rosalia.tokens import IGNORED, Tokens, word_tokenizer  # noqa: E402
+from cxr.ils.rosalia.tokens import IGNORED, Tokens, make_word_tokenizer  # noqa: E402
 from cxr.ils.training.schedule import learning_rate  # noqa: E402
 from cxr.workflow.settings import Settings  # noqa: E402
 
@@ -72,7 +72,7 @@ def fit(cohorts: list[Cohort], work: Path, seed: int) -> tuple[Rosalia, Tokens]:
     torch.set_num_threads(1)
     settings = Settings().training
     recipe = settings.lite
-    tokens = Tokens.prepare(word_tokenizer(texts()))
+    tokens = Tokens.prepare(make_word_tokenizer(texts()))
     model = make_lite(recipe.sizes, tokens, seed)
     store = Store(cohorts, tokens, PairOptions.of(model.config, settings, answers=True, equalise=False))
     weights = replace(LossWeights(**recipe.loss.model_dump()), text=TEXT)
@@ -89,7 +89,7 @@ def fit(cohorts: list[Cohort], work: Path, seed: int) -> tuple[Rosalia, Tokens]:
             batch = collate(samples, tokens.pad, packed=True).to("cpu", torch.float32)
             for group in optimiser.param_groups:
                 group["lr"] = learning_rate(done, RATE, WARMUP, UPDATES)
-            losses = rosalia_loss(forward(model, batch), batch, weights, recipe.dice_on)
+            losses = compute_losses(forward(model, batch), batch, weights, recipe.dice_on)
             optimiser.zero_grad(set_to_none=True)
             losses["loss"].backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.clip)

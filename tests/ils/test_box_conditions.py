@@ -10,11 +10,18 @@ import pytest
 
 from cxr.base.vocabulary import ANATOMY_LABELS, LUNGS
 from cxr.ils.masks import thresholds
-from cxr.ils.masks.algorithm import VERDICTS
-from cxr.ils.masks.box_conditions import CHANGED, MEASURED, Judged, judge, shown, told
+from cxr.ils.masks.algorithm import CONDITION_BITS
+from cxr.ils.masks.box_conditions import (
+    MASKS_OUTDATED,
+    MEASURED_CONDITIONS,
+    BoxJudgement,
+    format_measure,
+    format_threshold,
+    judge_boxes,
+)
 from cxr.ils.masks.options import Rules
-from cxr.ils.masks.picture import Picture
-from cxr.ils.masks.thresholds import Taus
+from cxr.ils.masks.segmenter import LesionSegmenter
+from cxr.ils.masks.thresholds import Thresholds
 from cxr.ils.masks.zones import Zones
 from cxr.reporting.explain.blocks import Table
 from cxr.reporting.explain.story import boxes_of
@@ -36,14 +43,14 @@ def case(seed):
     names = ("x1", "y1", "x2", "y2", "confidence")
     sure = values.choice([0.1, 0.1 + 0.2, 0.3, 0.30000000000000004, 0.9], (8, 1))
     boxes = [dict(zip(names, row, strict=True)) for row in np.hstack([corners, sure]).tolist()]
-    part = {name: draw.choice((0.0, 0.05, 0.1, 0.125, 0.3, 1 / 3, 0.1234567)) for name in MEASURED}
+    part = {name: draw.choice((0.0, 0.05, 0.1, 0.125, 0.3, 1 / 3, 0.1234567)) for name in MEASURED_CONDITIONS}
     part |= {"ano": draw.choice((0.0, 0.005, 0.05, 0.1))}
     labels = draw.sample(ANATOMY_LABELS[:15], draw.randint(1, 3))
     settings = RULES | {"denoise": draw.choice(("both", "components_only"))}
     settings |= {"thresholds": {"general": part, "edema": part | {"ano": 0.0}}}
     if seed % 2:
-        of_box = judge(boxes, labels, masks, lungs, anomaly, target="opacity", settings=settings)[seed % 8].values
-        name = draw.choice(MEASURED)
+        of_box = judge_boxes(boxes, labels, masks, lungs, anomaly, target="opacity", settings=settings)[seed % 8].values
+        name = draw.choice(MEASURED_CONDITIONS)
         value = float(of_box[name])
         part[name] = draw.choice([value, np.nextafter(value, 1).item(), round(value, 4), max(0.0, round(value, 7))])
     return boxes, labels, masks, lungs, anomaly, settings
@@ -51,8 +58,8 @@ def case(seed):
 
 def stored(boxes, labels, masks, lungs, anomaly, settings, target):
     """The verdicts that the masks stage stores: of all zones, on the masks as the shards hold them."""
-    taus = Taus.of(settings["thresholds"]["edema" if target == "edema" else "general"])
-    picture = Picture(
+    taus = Thresholds.of(settings["thresholds"]["edema" if target == "edema" else "general"])
+    picture = LesionSegmenter(
         anomaly=anomaly,
         image=lambda: np.zeros_like(anomaly),
         zones=Zones(np.packbits(np.stack([masks[label] for label in ANATOMY_LABELS]), axis=-1), ANATOMY_LABELS),
@@ -79,22 +86,22 @@ def test_no_printed_number_contradicts_a_verdict(part):
             arrays={"anatomy": masks, "organs": lungs, "anomaly": anomaly},
         )
         (table,) = [block for block in boxes_of(row, image, settings) if isinstance(block, Table)]
-        found = judge(boxes, labels, masks, lungs, anomaly, target=target, settings=settings)
+        found = judge_boxes(boxes, labels, masks, lungs, anomaly, target=target, settings=settings)
         for number, _, *cells, words in table.rows:
             verdict = verdicts[int(number)]
-            assert CHANGED not in words
+            assert MASKS_OUTDATED not in words
             assert (words == "productive") == (verdict == 0)
-            for name, cell in zip(MEASURED, cells, strict=True):
+            for name, cell in zip(MEASURED_CONDITIONS, cells, strict=True):
                 value, sign, threshold = NUMBER.fullmatch(cell).groups()
-                assert sign == ("<" if verdict & VERDICTS[name] else ">=")
+                assert sign == ("<" if verdict & CONDITION_BITS[name] else ">=")
                 # the text alone, read as decimals, says the same as the sign
                 assert (Fraction(value) < Fraction(threshold)) == (sign == "<")
-                assert Fraction(threshold) == thresholds.exact(taus[name])
+                assert Fraction(threshold) == thresholds.exact_fraction(taus[name])
                 signs[sign] += 1
                 ties += Fraction(value) == Fraction(threshold)
         for verdict, judged in zip(verdicts, found, strict=True):
             reason = cases.reason(verdict, judged, taus)
-            assert CHANGED not in reason
+            assert MASKS_OUTDATED not in reason
             assert all(Fraction(one) < Fraction(other) for one, _, other in NUMBER.findall(reason))
             kept += verdict == 0
     assert min(signs.values()) > 500
@@ -106,8 +113,8 @@ def test_a_number_just_below_its_threshold_does_not_become_it():
     """In floats 2^60 / (2^60 + 1) is 1; the decision is that it is below."""
     almost = Fraction(2**60, 2**60 + 1)
     assert float(almost) == 1.0
-    assert (shown(almost, 1.0), told(1.0)) == ("0.999", "1")
-    assert not thresholds.at_least(np.array([almost.numerator]), np.array([almost.denominator]), Fraction(1)).any()
+    assert (format_measure(almost, 1.0), format_threshold(1.0)) == ("0.999", "1")
+    assert not thresholds.is_at_least(np.array([almost.numerator]), np.array([almost.denominator]), Fraction(1)).any()
 
 
 @pytest.mark.parametrize(
@@ -115,12 +122,12 @@ def test_a_number_just_below_its_threshold_does_not_become_it():
     [(0.1, "0.1"), (0.25, "0.25"), (1.0, "1"), (0.0, "0"), (0.00005, "0.00005"), (0.1234567, "0.1234567")],
 )
 def test_a_threshold_is_told_with_all_its_digits(threshold, text):
-    assert told(threshold) == text
+    assert format_threshold(threshold) == text
 
 
 def test_a_verdict_of_other_maps_is_told_as_such():
-    judged = Judged(dict.fromkeys(MEASURED, Fraction(1, 2)), ["anatomy"])
-    assert judged.agrees(VERDICTS["anatomy"] | VERDICTS["zero_area"])
+    judged = BoxJudgement(dict.fromkeys(MEASURED_CONDITIONS, Fraction(1, 2)), ["anatomy"])
+    assert judged.agrees(CONDITION_BITS["anatomy"] | CONDITION_BITS["zero_area"])
     assert not judged.agrees(0)
-    assert not judged.agrees(VERDICTS["anatomy"] | VERDICTS["size"])
-    assert Judged(judged.values, []).agrees(VERDICTS["empty_after_refine"])
+    assert not judged.agrees(CONDITION_BITS["anatomy"] | CONDITION_BITS["size"])
+    assert BoxJudgement(judged.values, []).agrees(CONDITION_BITS["empty_after_refine"])

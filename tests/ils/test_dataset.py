@@ -9,8 +9,8 @@ import pytest
 from cxr.base.tables import read_lines, read_table
 from cxr.base.vocabulary import LESIONS
 from cxr.ils import templates
-from cxr.ils.dataset.make_pairs import image_pairs
-from cxr.ils.dataset.pairs import FIELDS, line_of, records
+from cxr.ils.dataset.make_pairs import make_image_pairs
+from cxr.ils.dataset.pairs import FIELDS, make_line, make_records
 from dataset_cases import BARS, OPTIONS, build, line, make, random_cohort, study, tuple_, unit, write_shard
 
 # Records and shards
@@ -21,8 +21,8 @@ def test_record_has_every_field_of_the_contract_in_order():
     grounded = unit(
         0, "basic", "effusion", ["right lung base"], reported_location=["right lung base", "left lung base"]
     )
-    made, missing = image_pairs(row, [grounded], line([tuple_("effusion", "positive")]), OPTIONS, BARS)
-    rows = list(map(line_of, records(row, "findings", "Effusion.", made)))
+    made, missing = make_image_pairs(row, [grounded], line([tuple_("effusion", "positive")]), OPTIONS, BARS)
+    rows = list(map(make_line, make_records(row, "findings", "Effusion.", made)))
     assert all(tuple(record) == FIELDS for record in rows)
     assert rows[0] == {
         "pair_id": "s1_positive_0",
@@ -108,7 +108,7 @@ def test_files_are_sorted_numbered_and_split(built, cohort):
         counts[row["study_id"], polarity] += 1
         assert (row["mask_id"] is None) == (not row["seg"])
         assert row["answer"].startswith("[SEG]")
-        templates.parse(row["instruction"], row["answer"])
+        templates.parse_pair(row["instruction"], row["answer"])
 
 
 def test_at_most_one_negative_per_lesion_and_study(built):

@@ -24,7 +24,7 @@ from cxr.workflow.code_digest import RESOURCES
 from evaluation_cases import LINES, MASKS, SIZE, box, dataset, outputs, predictions
 from scored import OPTIONS, own, score
 
-PAPER = paper.read(RESOURCES / "paper_tables.yaml")
+PAPER = paper.read_paper_scores(RESOURCES / "paper_tables.yaml")
 
 
 # The original's numbers
@@ -355,7 +355,7 @@ def test_the_comparison_holds_every_run_and_the_papers_models(tmp_path):
 def test_the_bars_are_the_scores_and_the_diamonds_the_papers(tmp_path):
     masks = {f"p{n}": np.ones((SIZE, SIZE), bool) for n in range(6)}
     table = score(tmp_path, own(range(6)), masks, replicates=20)["scores_table"]
-    figure = charts.masks({"one": table, "two": table})
+    figure = charts.draw_mask_scores({"one": table, "two": table})
     for axes, measure in zip(figure.axes, paper.MEASURES, strict=True):
         known = [row for row in table.iter_rows(named=True) if row[measure] is not None]
         assert sorted(bar.get_height() for bar in axes.patches) == sorted(2 * [row[measure] for row in known])

@@ -11,8 +11,9 @@ from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_lines, read_table
 from cxr.ils.evaluation import paper
-from cxr.ils.evaluation.adapters import ADAPTERS, Reading, choose, read_grid
+from cxr.ils.evaluation.adapters import ADAPTERS, ReadOptions, choose_adapter, parse_grid
 from cxr.ils.evaluation.evaluate import PredictionsOptions, RunOptions, run_predictions, run_scores
+from cxr.ils.evaluation.mask_files import MaskFault
 from cxr.workflow.code_digest import RESOURCES
 from cxr.workflow.settings.rosalia import FILE_ADAPTERS
 from evaluation_cases import LINES, MASKS, SIZE, box, dataset, outputs
@@ -53,7 +54,7 @@ def folder(tmp_path):
 
 
 def test_every_baseline_of_table_4_has_an_adapter():
-    printed = paper.read(RESOURCES / "paper_tables.yaml").models
+    printed = paper.read_paper_scores(RESOURCES / "paper_tables.yaml").models
     assert set(BASELINES) == {name for name in printed if not name.startswith("ROSALIA")}
     assert set(BASELINES.values()) <= set(ADAPTERS)
 
@@ -87,7 +88,7 @@ def test_what_jpeg_blurs_comes_back_exact(folder):
     cv2.imwrite(str(folder / "p0_mask_0.jpg"), mask.astype(np.uint8) * 100)
     decoded = cv2.imread(str(folder / "p0_mask_0.jpg"), cv2.IMREAD_GRAYSCALE)
     assert len(np.unique(decoded)) > 10
-    assert (choose("lisa", str(folder), Reading(None, 24))("p0").mask == mask).all()
+    assert (choose_adapter("lisa", str(folder), ReadOptions(None, 24))("p0").mask == mask).all()
 
 
 def grid_text(mask: np.ndarray, label: str) -> str:
@@ -118,7 +119,7 @@ def test_text4seg_grids(tmp_path, folder, side):
         assert perfect(rows)
     else:
         assert rows["iou"].to_list()[0] == pytest.approx(1, abs=0.4)
-        assert read_grid(texts["p1"], side).tolist() == masks["p1"].tolist()
+        assert parse_grid(texts["p1"], side).tolist() == masks["p1"].tolist()
 
 
 @pytest.mark.parametrize(
@@ -134,7 +135,7 @@ def test_text4seg_grids(tmp_path, folder, side):
     ],
 )
 def test_a_grid_by_hand(text, rows):
-    assert ["".join(map(str, row)) for row in read_grid(text, 2).astype(int)] == rows
+    assert ["".join(map(str, row)) for row in parse_grid(text, 2).astype(int)] == rows
 
 
 @pytest.mark.parametrize(
@@ -142,7 +143,7 @@ def test_a_grid_by_hand(text, rows):
 )
 def test_a_text_without_a_grid_is_refused(text):
     with pytest.raises(ValueError, match=r"\w"):
-        read_grid(text, 2)
+        parse_grid(text, 2)
 
 
 def test_text4seg_after_sam(tmp_path, folder):
@@ -229,9 +230,9 @@ def test_the_settings_know_which_adapters_read_a_file(tmp_path, adapter):
     (tmp_path / "file").touch()
     (tmp_path / "folder").mkdir()
     right, wrong = ("file", "folder") if adapter in FILE_ADAPTERS else ("folder", "file")
-    choose(adapter, str(tmp_path / right), Reading(None, 24))
+    choose_adapter(adapter, str(tmp_path / right), ReadOptions(None, 24))
     with pytest.raises(UserError, match=f"is not a {right}"):
-        choose(adapter, str(tmp_path / wrong), Reading(None, 24))
+        choose_adapter(adapter, str(tmp_path / wrong), ReadOptions(None, 24))
 
 
 @pytest.mark.parametrize(
@@ -257,8 +258,7 @@ def test_lines_of_text_that_are_none_are_named_by_their_number(tmp_path, folder)
 
 
 def test_a_pair_id_is_no_way_out_of_the_folder(tmp_path, folder):
-    from cxr.ils.evaluation.pictures import Fault
 
     np.save(tmp_path / "secret.npy", np.ones((4, 4), np.float32))
-    with pytest.raises(Fault):
-        choose("biomedparse", str(folder), Reading(None, 24))("../secret")
+    with pytest.raises(MaskFault):
+        choose_adapter("biomedparse", str(folder), ReadOptions(None, 24))("../secret")

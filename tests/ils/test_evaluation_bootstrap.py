@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from cxr.base.seeds import stable_hash
 from cxr.ils.evaluation import paper
-from cxr.ils.evaluation.summary import score_table, text_table
+from cxr.ils.evaluation.summary import make_score_table, make_text_table
 from cxr.metrics.bootstrap import BLOCK, intervals, sums_of, weights
 from cxr.workflow.code_digest import RESOURCES
 from scored_pairs import rows
 
-PAPER = paper.read(RESOURCES / "paper_tables.yaml")
+PAPER = paper.read_paper_scores(RESOURCES / "paper_tables.yaml")
 
 
 def resampled(table: pl.DataFrame, draws: np.ndarray, measure) -> list[float]:
@@ -44,8 +44,8 @@ def positives(table: pl.DataFrame) -> pl.DataFrame:
 def test_intervals_of_masks_are_those_of_a_plain_resampling():
     table, level, replicates = rows(1), 0.9, 70
     draws = np.concatenate(list(weights(len(set(table["subject_id"])), replicates, 5)))
-    made = {row["lesion"]: row for row in
-            score_table(table, PAPER, replicates=replicates, level=level, seed=5).iter_rows(named=True)}  # fmt: skip
+    scores = make_score_table(table, PAPER, replicates=replicates, level=level, seed=5)
+    made = {row["lesion"]: row for row in scores.iter_rows(named=True)}
     measures = {
         "giou": lambda part: positives(part)["iou"].mean(),
         "ciou": lambda part: ratio(positives(part)["intersection"].sum(), positives(part)["union"].sum()),
@@ -64,7 +64,7 @@ def test_intervals_of_masks_are_those_of_a_plain_resampling():
 def test_intervals_of_texts_are_those_of_a_plain_resampling():
     table, level, replicates = rows(2), 0.8, 40
     draws = np.concatenate(list(weights(len(set(table["subject_id"])), replicates, 3)))
-    made = text_table(table, PAPER, replicates=replicates, level=level, seed=3)
+    made = make_text_table(table, PAPER, replicates=replicates, level=level, seed=3)
     for rule, group, kind in (("strict", "total", "overall"), ("authors", "negative", "basic")):
         row = made.filter((pl.col("rule") == rule) & (pl.col("group") == group) & (pl.col("type") == kind)).row(
             0, named=True
@@ -92,8 +92,8 @@ def test_the_order_of_the_rows_changes_nothing():
     table = rows(3)
     shuffled = table.sample(fraction=1, shuffle=True, seed=1)
     chosen = {"replicates": 30, "level": 0.95, "seed": 1}
-    assert score_table(table, PAPER, **chosen).equals(score_table(shuffled, PAPER, **chosen))
-    assert text_table(table, PAPER, **chosen).equals(text_table(shuffled, PAPER, **chosen))
+    assert make_score_table(table, PAPER, **chosen).equals(make_score_table(shuffled, PAPER, **chosen))
+    assert make_text_table(table, PAPER, **chosen).equals(make_text_table(shuffled, PAPER, **chosen))
 
 
 def test_pairs_of_one_patient_widen_the_interval():
@@ -130,9 +130,9 @@ def test_what_is_not_there_has_no_interval():
                  intervals(np.empty((0, 2)), np.empty((0, 2)), replicates=9, level=0.95, seed=0)):  # fmt: skip
         assert np.isnan(none).all()
     empty = rows(0).clear()
-    table = score_table(empty, PAPER, replicates=10, level=0.95, seed=0)
+    table = make_score_table(empty, PAPER, replicates=10, level=0.95, seed=0)
     assert table["giou"].null_count() == len(table) == 8
-    assert text_table(empty, PAPER, replicates=10, level=0.95, seed=0).is_empty()
+    assert make_text_table(empty, PAPER, replicates=10, level=0.95, seed=0).is_empty()
 
 
 @settings(deadline=None, max_examples=30)

@@ -5,9 +5,9 @@ import polars as pl
 import pytest
 
 from cxr.base.tables import read_table, write_table
-from cxr.ils.evaluation import paraphrases, text
+from cxr.ils.evaluation import answer_rules, paraphrases
 from cxr.ils.evaluation.evaluate import ComparisonOptions, run_comparison
-from cxr.ils.evaluation.paraphrases import ALL, ParaphrasesOptions, compared
+from cxr.ils.evaluation.paraphrases import ALL_PERSONAS, ParaphrasesOptions, compare_wordings
 from cxr.metrics.bootstrap import differences, weights
 from evaluation_cases import SIZE
 from scored import own, score
@@ -18,7 +18,7 @@ OPTIONS = ParaphrasesOptions(["mine"], ["layperson"], replicates=0, interval=0.9
 
 def pairs(seed: int) -> pl.DataFrame:
     """Pairs that are the same for every seed, with scores that are not."""
-    scores = ["intersection", "union", "iou", *text.RULES]
+    scores = ["intersection", "union", "iou", *answer_rules.RULES]
     return rows(1).with_columns(rows(seed).select(scores))
 
 
@@ -31,7 +31,7 @@ def of(table: pl.DataFrame, lesion: str, measure: str, persona: str = "layperson
 def test_changes_and_intervals_are_those_of_a_plain_resampling():
     plain, asked = pairs(1), pairs(2)
     options = ParaphrasesOptions(["mine"], ["layperson"], replicates=70, interval=0.9, seed=5)
-    made = compared("mine", plain, {"layperson": asked}, options)
+    made = compare_wordings("mine", plain, {"layperson": asked}, options)
     names = sorted(set(plain["subject_id"]))
 
     def measured(drawn: np.ndarray, table: pl.DataFrame, lesion: str) -> dict[str, float]:
@@ -63,7 +63,7 @@ def test_changes_and_intervals_are_those_of_a_plain_resampling():
 def test_the_same_answers_change_nothing_with_certainty():
     plain = pairs(1)
     options = ParaphrasesOptions(["mine"], ["layperson"], replicates=200, interval=0.95, seed=5)
-    made = compared("mine", plain, {"layperson": plain}, options).filter(pl.col("pairs") > 0)
+    made = compare_wordings("mine", plain, {"layperson": plain}, options).filter(pl.col("pairs") > 0)
     assert set(made["change"]) == set(made["change_low"]) == set(made["change_high"]) == {0.0}
     # what both share cancels out: of two independent scores it would not
     above, below = np.ones((40, 1)) * np.arange(40)[:, None], np.ones((40, 1)) * 40
@@ -75,9 +75,9 @@ def test_pairs_that_were_not_asked_both_ways_count_on_neither_side():
     plain = pairs(1)
     missing = set(plain["pair_id"][::3])
     gone = pl.col("pair_id").is_in(list(missing))
-    scores = ["intersection", "union", "iou", *text.RULES]
+    scores = ["intersection", "union", "iou", *answer_rules.RULES]
     asked = plain.with_columns(pl.when(gone).then(None).otherwise(pl.col(name)).alias(name) for name in scores)
-    made = compared("mine", plain, {"layperson": asked}, OPTIONS)
+    made = compare_wordings("mine", plain, {"layperson": asked}, OPTIONS)
     total = of(made, "total", "text_strict")
     assert total["pairs"] == len(plain) - len(missing)
     assert total["change"] == 0
@@ -87,9 +87,9 @@ def test_pairs_that_were_not_asked_both_ways_count_on_neither_side():
 
 def test_all_personas_together_are_a_row_of_their_own():
     plain, personas = pairs(1), {"layperson": pairs(2), "ai_developer": pairs(3)}
-    made = compared("mine", plain, personas, OPTIONS)
-    assert made["persona"].unique(maintain_order=True).to_list() == [*personas, ALL]
-    both = of(made, "total", "giou", ALL)
+    made = compare_wordings("mine", plain, personas, OPTIONS)
+    assert made["persona"].unique(maintain_order=True).to_list() == [*personas, ALL_PERSONAS]
+    both = of(made, "total", "giou", ALL_PERSONAS)
     assert both["pairs"] == 2 * of(made, "total", "giou")["pairs"]
     each = [of(made, "total", "giou", who)["reworded"] for who in personas]
     assert both["reworded"] == pytest.approx(np.mean(each), abs=0.011)

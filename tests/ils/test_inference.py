@@ -18,8 +18,8 @@ from cxr.base.hdf5 import Shard, ShardWriter
 from cxr.base.tables import write_lines
 from cxr.ils.evaluation.predictions import Predictions
 from cxr.ils.inference import panels
-from cxr.ils.inference.asking import NO_SEG, SEVERAL_SEG, Asker, InferenceOptions
-from cxr.ils.inference.infer import run_split, windows
+from cxr.ils.inference.asker import NO_SEG, SEVERAL_SEG, Asker, InferenceOptions
+from cxr.ils.inference.infer import run_split, split_by_images
 from cxr.ils.rosalia.model import Rosalia
 from cxr.ils.rosalia.samples import Pairs, collate
 from tiny_rosalia import ANSWERS, IMAGES, NONE, ONE, TARGET, TWO, Tiny, disc_of, lines_of, make, read
@@ -219,7 +219,7 @@ def test_a_pair_that_fails_is_a_line_with_a_reason(tiny, whole, monkeypatch, tmp
     assert faults.keys() == {"p0_0", "p0_1", "p0_2", "p1_0", "p4_2"}
     assert {faults[f"p0_{place}"] for place in range(3)} == {"no_frame"}
     assert "'<image>'" in faults["p1_0"]
-    stopped = "the engine stopped with ValueError in cxr.ils.inference.asking._answered"
+    stopped = "the engine stopped with ValueError in cxr.ils.inference.asker._answered"
     assert faults["p4_2"].startswith(f"engine_failure: {stopped}")
     good = {entry["pair_id"]: entry for entry in read(whole[0])}
     assert all(entry == good[entry["pair_id"]] for entry in found if "failure" not in entry)
@@ -274,7 +274,7 @@ def test_evaluation_reads_what_is_written(whole):
 
 @given(st.lists(st.integers(0, 3), max_size=30), st.integers(1, 5))
 def test_windows_hold_whole_runs_of_images_and_every_row_once(images, count):
-    made = list(windows(images, count))
+    made = list(split_by_images(images, count))
     assert [row for rows in made for row in rows] == list(range(len(images)))
     runs = [len([name for name, _ in groupby(images[rows.start : rows.stop])]) for rows in made]
     assert all(number == count for number in runs[:-1])
@@ -292,7 +292,7 @@ def test_sheets_are_drawn_of_as_many_pictures_as_asked_for(tiny, whole, tmp_path
         predictions=str(whole[0]), prediction_masks=str(whole[1]), panels=str(tmp_path / "sheets"), options=SHEETS,
     )  # fmt: skip
     made = sorted((tmp_path / "sheets").iterdir())
-    assert [path.stem for path in made] == sorted(panels.choose(str(tiny.lines), SHEETS))
+    assert [path.stem for path in made] == sorted(panels.choose_pairs(str(tiny.lines), SHEETS))
     assert len(made) == 3
     for path in made:
         sheet = cv2.imread(str(path)).astype(int)[..., ::-1]
@@ -312,7 +312,7 @@ def test_rare_lesions_are_shown_first(tmp_path):
     ]  # fmt: skip
     write_lines(tmp_path / "lines.jsonl", lines)
     for seed in range(5):
-        chosen = panels.choose(str(tmp_path / "lines.jsonl"), replace(SHEETS, studies=2, seed=seed))
+        chosen = panels.choose_pairs(str(tmp_path / "lines.jsonl"), replace(SHEETS, studies=2, seed=seed))
         assert "i7" in chosen
         assert len(chosen) == 2
 
@@ -323,17 +323,17 @@ def test_a_sheet_shows_positives_first_and_no_more_than_fit(tmp_path):
          "mask_id": None} for n in range(20)
     ]  # fmt: skip
     write_lines(tmp_path / "lines.jsonl", lines)
-    (rows,) = panels.choose(str(tmp_path / "lines.jsonl"), SHEETS).values()
+    (rows,) = panels.choose_pairs(str(tmp_path / "lines.jsonl"), SHEETS).values()
     assert [row["pair_id"] for row in rows] == ["p1", "p3", "p5", "p7", "p9", "p11"]
 
 
 def test_overlap_in_words():
     half, none = np.array([[True, True, False]]), np.zeros((1, 3), bool)
     third = np.array([[False, True, True]])
-    assert panels.overlap(half, third) == "IoU 0.33"
-    assert panels.overlap(half, none) == panels.overlap(half, None) == "no mask"
-    assert panels.overlap(None, third) == "a mask where there is no lesion"
-    assert panels.overlap(None, none) == "both empty"
+    assert panels.describe_overlap(half, third) == "IoU 0.33"
+    assert panels.describe_overlap(half, none) == panels.describe_overlap(half, None) == "no mask"
+    assert panels.describe_overlap(None, third) == "a mask where there is no lesion"
+    assert panels.describe_overlap(None, none) == "both empty"
 
 
 # ---- asked in a persona's wordings -----------------------------------------------------------------------------------

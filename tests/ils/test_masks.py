@@ -19,13 +19,13 @@ from masks_shard import said
     ("share", "level"), [(0.10, 26), (0.05, 13), (0.01, 3), (0.005, 2), (0.0, 0), (1.0, 255), (0.2, 51), (0.6, 153)]
 )
 def test_levels_of_the_specification(share, level):
-    assert thresholds.level(share) == level
+    assert thresholds.grey_level(share) == level
 
 
 def test_halves_are_those_of_table_8():
     sets = {name: chosen.model_dump() for name, chosen in Settings().thresholds.sets.items()}
     halves = {
-        part: {name: float(thresholds.exact(share) / 2) for name, share in values.items()}
+        part: {name: float(thresholds.exact_fraction(share) / 2) for name, share in values.items()}
         for part, values in sets["default"].items()
     }
     assert sets["half"] == halves
@@ -41,11 +41,13 @@ def test_only_edema_has_thresholds_of_its_own():
 def test_ratios_are_compared_without_rounding(share):
     """Every part of every whole up to 60, against fractions; times 4096 the products of the last two exceed 64 bits."""
     part, whole = np.mgrid[:61, :61]
-    expected = [[w > 0 and Fraction(int(p), int(w)) >= thresholds.exact(share) for w in range(61)] for p in range(61)]
-    assert thresholds.at_least(part, whole, thresholds.exact(share)).tolist() == expected
-    assert thresholds.at_least(part * 4096, whole * 4096, thresholds.exact(share)).tolist() == expected
+    expected = [
+        [w > 0 and Fraction(int(p), int(w)) >= thresholds.exact_fraction(share) for w in range(61)] for p in range(61)
+    ]
+    assert thresholds.is_at_least(part, whole, thresholds.exact_fraction(share)).tolist() == expected
+    assert thresholds.is_at_least(part * 4096, whole * 4096, thresholds.exact_fraction(share)).tolist() == expected
     huge = np.array([2**18])
-    assert not thresholds.at_least(huge - 1, huge, Fraction(1)).any()
+    assert not thresholds.is_at_least(huge - 1, huge, Fraction(1)).any()
 
 
 # --- Algorithm 1 ---------------------------------------------------------------------------------------------------
@@ -56,7 +58,7 @@ def test_opening_takes_what_holds_no_cross_and_erodes_from_the_border():
     binary[0:3, 0:3] = 1  # holds a cross
     binary[5, 5:8] = 1  # one row on the border: outside is background
     binary[1, 6] = 1
-    assert np.argwhere(algorithm.opened(binary)).tolist() == [[0, 1], [1, 0], [1, 1], [1, 2], [2, 1]]
+    assert np.argwhere(algorithm.apply_opening(binary)).tolist() == [[0, 1], [1, 0], [1, 1], [1, 2], [2, 1]]
 
 
 @pytest.mark.parametrize("side", [8, 16, 510, 512])
@@ -64,7 +66,7 @@ def test_components_of_the_most_crowded_map(side):
     """One pixel in every second row and column, as many components as there can be: 65536 in a whole frame."""
     binary = np.zeros((side, side), np.uint8)
     binary[::2, ::2] = 1
-    found = algorithm.components(binary)
+    found = algorithm.find_components(binary)
     assert sorted(found.labels[::2, ::2].ravel().tolist()) == list(range(1, side * side // 4 + 1))
     assert not found.labels[1::2].any()
     assert not found.labels[:, 1::2].any()
@@ -75,7 +77,7 @@ def test_components_met_by_a_box():
     binary[1:3, 0:2] = binary[3, 2] = 1  # 8-connected: five pixels
     binary[0:6, 6] = 1
     binary[5, 8] = 1
-    found = algorithm.components(binary)
+    found = algorithm.find_components(binary)
     left, bar, corner = (int(found.labels[place]) for place in ((1, 0), (0, 6), (5, 8)))
     assert [found.extent(label) for label in (left, bar, corner)] == [
         (5, (0, 1, 3, 4)),

@@ -13,7 +13,7 @@ from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_table, write_excluded
 from cxr.base.vocabulary import LESIONS, LOBE_ZONES, VALID_LOCATIONS
 from cxr.ils.masks import algorithm, inputs, refine, sweep
-from cxr.ils.masks.picture import Level, Picture
+from cxr.ils.masks.segmenter import AnomalyLevel, LesionSegmenter
 from cxr.workflow.settings import Settings
 from masks_chest import SIZE, TAUS, blob, chest, study
 from masks_shard import RULES, said, write_inputs
@@ -249,7 +249,13 @@ def test_a_sweep_reads_its_inputs_once_for_any_number_of_sets(swept, monkeypatch
 
 def test_a_sweep_does_once_what_its_sets_share(swept, monkeypatch):
     """One set under 24 names takes as many steps as under one, and different sets share what they decide alike."""
-    steps = ((sweep, "outcome"), (Level, "__init__"), (algorithm, "verdict"), (algorithm, "counts"), (refine, "grow"))
+    steps = (
+        (sweep, "outcome"),
+        (AnomalyLevel, "__init__"),
+        (algorithm, "verdict"),
+        (algorithm, "counts"),
+        (refine, "grow"),
+    )
     taken = []
     for names in (1, 24):
         with monkeypatch.context() as patch:
@@ -259,10 +265,10 @@ def test_a_sweep_does_once_what_its_sets_share(swept, monkeypatch):
     assert taken[0] == taken[1]
     assert min(taken[0]) > 0
     random = np.random.default_rng(7)
-    lesions = counted(monkeypatch, Picture, "_lesion", lambda picture, decision: (picture, decision))
-    levels = counted(monkeypatch, Level, "__init__", lambda level, picture, value: (picture, value))
-    grown = counted(monkeypatch, Level, "grown", lambda level, label: (level, label))
-    unions = counted(monkeypatch, Picture, "union", lambda picture, labels: (picture, labels))
+    lesions = counted(monkeypatch, LesionSegmenter, "_lesion", lambda picture, decision: (picture, decision))
+    levels = counted(monkeypatch, AnomalyLevel, "__init__", lambda level, picture, value: (picture, value))
+    grown = counted(monkeypatch, AnomalyLevel, "grown", lambda level, label: (level, label))
+    unions = counted(monkeypatch, LesionSegmenter, "union", lambda picture, labels: (picture, labels))
     grow, counts = (counted(monkeypatch, *of, lambda *_: None) for of in ((refine, "grow"), (algorithm, "counts")))
     swept({f"point{number}": random_point(random) for number in range(24)})
     assert set(lesions.values()) == set(levels.values()) == {1}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from cxr.base.vocabulary import VALID_LOCATIONS
-from cxr.ils.masks.findings import finding
+from cxr.ils.masks.findings import make_finding
 from cxr.ils.masks.options import Rules
 from masks_chest import HEART, L_BASE, R_BASE, SIZE, blob, study
 from masks_shard import RULES, said
@@ -44,7 +44,7 @@ def test_several_candidates(segment):
     ],
 )
 def test_targets(own, predicted, candidates, target, reason):
-    made = finding(0, said(lesion=own, predicted_lesion_type=predicted, candidates=candidates), Rules(**RULES))
+    made = make_finding(0, said(lesion=own, predicted_lesion_type=predicted, candidates=candidates), Rules(**RULES))
     assert (made.target, made.reason) == (target, reason)
 
 

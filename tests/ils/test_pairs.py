@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from cxr.base.vocabulary import LESIONS, VALID_LOCATIONS, in_table_order
 from cxr.ils import templates
-from cxr.ils.dataset.evidence import evidence as evidence_of
+from cxr.ils.dataset.evidence import gather_evidence as evidence_of
 from cxr.ils.dataset.negatives import Bars, Evidence
-from cxr.ils.dataset.positives import positives
+from cxr.ils.dataset.positives import make_positives
 from dataset_cases import ALL, LEFT, LUNG_LESIONS, RIGHT, deny, line, may, said, study, tuple_, unit
 
 evidence = partial(evidence_of, unknown_words_max=0.05)
@@ -26,7 +26,7 @@ def test_each_unit_gets_its_texts_and_each_basic_its_twin():
         unit(2, "global", "effusion", ["left lung base"], sentence_index=3),
         unit(3, "global", "cardiomegaly", ["heart"], sentence_index=2),
     ]
-    made, dropped = positives(units, one_answer="strict")
+    made, dropped = make_positives(units, one_answer="strict")
     assert [(pair.type, pair.target, pair.certainty, pair.instruction, pair.answer) for pair in made] == [
         ("basic", "atelectasis", "tentative", "Segment the opacity in the right lung base.", "[SEG]"),
         (
@@ -50,7 +50,7 @@ def test_dropped_units_and_twins_are_counted_with_their_reason():
         unit(0, "basic", "edema", ["left lung"], dropped="ungrounded_sibling", mask_id=None, inference=False),
         unit(1, "basic", "edema", ["right lung"], inference=False, inference_dropped="several_candidates"),
     ]
-    made, dropped = positives(units, one_answer="strict")
+    made, dropped = make_positives(units, one_answer="strict")
     assert [(pair.type, pair.location) for pair in made] == [("basic", ("right lung",))]
     assert dropped == [
         {"type": "basic", "target": "edema", "reason": "ungrounded_sibling"},
@@ -63,7 +63,7 @@ def test_one_instruction_has_one_answer_only_under_strict():
         unit(0, "basic", "atelectasis", ["left lung base"]),
         unit(1, "basic", "edema", ["left lung base"]),
     ]
-    made, dropped = positives(units, one_answer="strict")
+    made, dropped = make_positives(units, one_answer="strict")
     assert [pair.instruction for pair in made] == [
         "Segment the atelectasis in the left lung base.",
         "Segment the edema in the left lung base.",
@@ -72,7 +72,7 @@ def test_one_instruction_has_one_answer_only_under_strict():
         ("atelectasis", "conflicting_answer"),
         ("edema", "conflicting_answer"),
     ]
-    made, dropped = positives(units, one_answer="paper")
+    made, dropped = make_positives(units, one_answer="paper")
     answers = [pair.answer for pair in made if pair.type == "lesion_inference"]
     assert answers == ["[SEG] It is highly suggestive of atelectasis.", "[SEG] It is highly suggestive of edema."]
     assert dropped == []
@@ -257,7 +257,7 @@ def test_a_draw_depends_on_seed_study_and_lesion_alone():
 def test_a_negative_never_repeats_a_positive_instruction():
     known = said(empty=frozenset(), negated={"opacity": frozenset({"left lung base"})}, about_lungs=False, ctr=None)
     assert len(deny(known)[0]) == 1
-    taken = [templates.instruction(kind, "opacity", ["left lung base"]) for kind in ("basic", "lesion_inference")]
+    taken = [templates.write_instruction(kind, "opacity", ["left lung base"]) for kind in ("basic", "lesion_inference")]
     made, reasons = deny(known, taken=taken)
     assert made == []
     assert reasons["opacity"] == "same_text"

@@ -14,9 +14,9 @@ from conftest import ROOT
 from cxr.base.errors import UserError
 from cxr.base.tables import read_lines, read_table, write_lines
 from cxr.base.vocabulary import LESIONS, PERSONAS, VALID_LOCATIONS
-from cxr.ils.paraphrase import engine, instructions, make_paraphrases, reading, rules, vllm
+from cxr.ils.paraphrase import engine, instructions, make_paraphrases, rules, vllm, wording_checks
 from cxr.ils.paraphrase.engine import ParaphraseOptions, Task
-from cxr.ils.paraphrase.wordings import problem_of
+from cxr.ils.paraphrase.wordings import find_problem
 from cxr.ils.templates import (
     BASIC,
     CARDIOMEGALY,
@@ -24,8 +24,8 @@ from cxr.ils.templates import (
     INFERENCE,
     OPACITY,
     Instruction,
-    instruction,
     parse_instruction,
+    write_instruction,
 )
 
 RULES = ParaphraseOptions("rules", list(PERSONAS), 3)
@@ -46,7 +46,7 @@ def meanings():
 
 
 def plain(meant: Instruction) -> str:
-    return instruction(meant.type, meant.word, meant.location)
+    return write_instruction(meant.type, meant.word, meant.location)
 
 
 def task(meant: Instruction, *taken: str) -> Task:
@@ -76,10 +76,10 @@ EDEMA = Instruction(BASIC, "edema", ("right lung base",))
 )  # fmt: skip
 def test_a_wording_is_read(text, kind, lesion, places):
     if kind is None:
-        with pytest.raises(reading.Unread):
-            reading.read(text)
+        with pytest.raises(wording_checks.UnusableWording):
+            wording_checks.parse_wording(text)
         return
-    assert reading.read(text) == Instruction(kind, lesion, tuple(places))
+    assert wording_checks.parse_wording(text) == Instruction(kind, lesion, tuple(places))
 
 
 @pytest.mark.parametrize(
@@ -112,8 +112,8 @@ def test_a_wording_is_read(text, kind, lesion, places):
     ],
 )
 def test_what_is_not_understood_is_refused(text, why):
-    with pytest.raises(reading.Unread, match=f"^{why}"):
-        reading.read(text)
+    with pytest.raises(wording_checks.UnusableWording, match=f"^{why}"):
+        wording_checks.parse_wording(text)
 
 
 @pytest.mark.parametrize(
@@ -127,13 +127,13 @@ def test_what_is_not_understood_is_refused(text, why):
     ],
 )
 def test_a_wording_must_mean_what_its_instruction_means(text, why):
-    assert reading.meaning_problem(text, EDEMA) == why
+    assert wording_checks.find_meaning_problem(text, EDEMA) == why
 
 
 def test_every_plain_instruction_is_read_as_what_it_means():
     for meant in meanings():
         assert parse_instruction(plain(meant)) == meant
-        assert reading.read(plain(meant)) == meant
+        assert wording_checks.parse_wording(plain(meant)) == meant
 
 
 def test_no_name_means_two_things():
@@ -141,11 +141,13 @@ def test_no_name_means_two_things():
     names = [name for names in (*told["lesions"].values(), *told["places"].values()) for name in names]
     assert len(names) == len(set(names))
     for lesion in LESIONS:
-        for name in reading.names_of_lesion(lesion):
-            assert reading.read(f"Segment the {name}.") == Instruction(GLOBAL, lesion, ()), name
+        for name in wording_checks.list_lesion_names(lesion):
+            assert wording_checks.parse_wording(f"Segment the {name}.") == Instruction(GLOBAL, lesion, ()), name
     for place in VALID_LOCATIONS:
-        for name in reading.names_of_place(place):
-            assert reading.read(f"Segment the edema in the {name}.") == Instruction(BASIC, "edema", (place,)), name
+        for name in wording_checks.list_place_names(place):
+            assert wording_checks.parse_wording(f"Segment the edema in the {name}.") == Instruction(
+                BASIC, "edema", (place,)
+            ), name
 
 
 REASONS = {
@@ -162,13 +164,13 @@ PIECES = st.sampled_from(
 @given(st.one_of(st.text(max_size=80), st.lists(PIECES, max_size=9).map(" ".join)))
 def test_any_text_is_read_or_refused_for_a_reason_of_ours(text):
     try:
-        found = reading.read(text)
-    except reading.Unread as reason:
+        found = wording_checks.parse_wording(text)
+    except wording_checks.UnusableWording as reason:
         found = None
         why = str(reason)
     assert found is not None or why in REASONS  # no word of the text, which may go to a log
     if found is not None:
-        assert reading.read(plain(found)) == found
+        assert wording_checks.parse_wording(plain(found)) == found
 
 
 # ---- the engine rules ------------------------------------------------------------------------------------------------
@@ -186,13 +188,13 @@ def test_every_wording_of_every_instruction_means_it_and_no_other():
             for text in found.wordings:
                 assert text not in seen, f"{text!r} of {one.text!r} and {seen[text]!r}"
                 seen[text] = one.text
-                assert reading.read(text) == one.meant, text
+                assert wording_checks.parse_wording(text) == one.meant, text
     assert len(seen) == len(tasks) * 10
 
 
 def test_the_personas_speak_as_they_are():
     meant = Instruction(INFERENCE, OPACITY, ("right apical zone lung", "left lung base"))
-    assert [rules.wordings(meant, persona)[0] for persona in PERSONAS] == [
+    assert [rules.list_wordings(meant, persona)[0] for persona in PERSONAS] == [
         "Delineate the pulmonary opacity in the right lung apex and the left lung base and give its most likely "
         "diagnosis.",
         "Can you show me the cloudy area in the very top of the right lung and the bottom of the left lung and tell me "
@@ -200,7 +202,7 @@ def test_the_personas_speak_as_they_are():
         "Generate a binary mask for the opacity in the right apical zone lung and the left lung base and predict its "
         "type.",
     ]
-    assert rules.wordings(Instruction(GLOBAL, "effusion", ()), "layperson") == [
+    assert rules.list_wordings(Instruction(GLOBAL, "effusion", ()), "layperson") == [
         "Can you show me the fluid around the lung on this X-ray?",
         "Please mark where you see the fluid around the lung.",
         "On this X-ray, color in all of the fluid around the lung.",
@@ -209,7 +211,7 @@ def test_the_personas_speak_as_they_are():
 
 def test_fewer_personas_and_wordings_are_the_first_of_all():
     few = engine.load_engine(replace(RULES, personas=["layperson"], per_persona=2), {})
-    assert few.reword([task(EDEMA)], "layperson")[0].wordings == tuple(rules.wordings(EDEMA, "layperson")[:2])
+    assert few.reword([task(EDEMA)], "layperson")[0].wordings == tuple(rules.list_wordings(EDEMA, "layperson")[:2])
 
 
 def test_more_wordings_than_there_are_is_one_sentence():
@@ -237,7 +239,7 @@ def test_more_wordings_than_there_are_is_one_sentence():
     ],
 )  # fmt: skip
 def test_wordings_are_of_the_meaning_and_none_comes_twice(wordings, why):
-    assert problem_of(wordings, task(EDEMA, "Mark the edema at the right base")) == why
+    assert find_problem(wordings, task(EDEMA, "Mark the edema at the right base")) == why
 
 
 # ---- the stage -------------------------------------------------------------------------------------------------------
@@ -283,9 +285,11 @@ def test_a_line_for_each_instruction_and_persona_and_counts_that_add_up(tmp_path
     assert [(line["instruction"], line["persona"]) for line in lines] == [
         (text, persona) for text in sorted({*TRAIN, *TEST}) for persona in PERSONAS
     ]
-    assert lines[4]["wordings"] == rules.wordings(Instruction(BASIC, "effusion", ("left lung base",)), "layperson")
+    assert lines[4]["wordings"] == rules.list_wordings(Instruction(BASIC, "effusion", ("left lung base",)), "layperson")
     assert {line["made_by"] for line in lines} == {"rules"}
-    assert [(line["wordings"], line["problem"]) for line in lines[6:]] == [([], make_paraphrases.UNKNOWN)] * 3
+    assert [(line["wordings"], line["problem"]) for line in lines[6:]] == [
+        ([], make_paraphrases.NOT_AN_INSTRUCTION)
+    ] * 3
     table = read_table(tmp_path / "counts.tsv")
     assert table.filter(table["persona"] == "layperson").rows() == [
         ("layperson", "basic", 1, 1, 0, ""), ("layperson", "global", 1, 1, 0, ""),
@@ -303,9 +307,9 @@ def test_a_dataset_without_a_pair_has_no_wording_and_asks_no_model(tmp_path):
 def test_what_an_engine_says_wrongly_is_no_wording(tmp_path, monkeypatch):
     """The stage reads back what any engine gives, its own too."""
     collected(tmp_path, train=TRAIN)
-    told = rules._wordings()
+    told = rules._read_wordings()
     wrong = told["layperson"] | {"global": ["Show the {lesion} at the left base."]}
-    monkeypatch.setattr(rules, "_wordings", lambda: told | {"layperson": wrong})
+    monkeypatch.setattr(rules, "_read_wordings", lambda: told | {"layperson": wrong})
     lines = made(tmp_path, replace(RULES, per_persona=1))
     assert [(line["persona"], line["problem"], line["raw"]) for line in lines if line["problem"]] == [
         ("layperson", "wording 1: another type of instruction",
@@ -326,7 +330,7 @@ MODEL = ParaphraseOptions(
 
 
 def test_the_prompt_holds_persona_names_and_number():
-    asked = vllm.question(task(EDEMA), "layperson", 3)
+    asked = vllm.make_question(task(EDEMA), "layperson", 3)
     system, user = (message["content"] for message in asked.messages)
     assert "use no negation" in system
     assert user.splitlines() == [
@@ -339,7 +343,7 @@ def test_the_prompt_holds_persona_names_and_number():
     ]
     told = asked.schema["properties"]["wordings"]
     assert (told["minItems"], told["maxItems"]) == (3, 3)
-    anywhere = vllm.question(task(Instruction(GLOBAL, "edema", ())), "layperson", 3).messages[1]["content"]
+    anywhere = vllm.make_question(task(Instruction(GLOBAL, "edema", ())), "layperson", 3).messages[1]["content"]
     assert "Names of the places: (no place)" in anywhere
 
 
@@ -413,7 +417,7 @@ def test_a_wrong_answer_is_asked_again_then_set_apart(tmp_path, bad, problem, mo
 def test_two_personas_never_share_a_wording(tmp_path, monkeypatch):
     """What an earlier persona says is taken: the later one is asked again."""
     collected(tmp_path, train=["Segment the edema."])
-    expert = rules.wordings(Instruction(GLOBAL, "edema", ()), "medical_expert")
+    expert = rules.list_wordings(Instruction(GLOBAL, "edema", ()), "medical_expert")
     monkeypatch.setattr(
         "test_paraphrase.stubborn", Stubborn(said("Mark the edema.", expert[0], "Show the edema."), GOOD)
     )

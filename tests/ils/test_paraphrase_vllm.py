@@ -16,7 +16,7 @@ from cxr.base.tables import read_lines, read_table, write_lines
 from cxr.base.vocabulary import PERSONAS, SPLITS
 from cxr.ils.paraphrase import rules, vllm
 from cxr.ils.paraphrase.engine import Task
-from cxr.ils.paraphrase.reading import read
+from cxr.ils.paraphrase.wording_checks import parse_wording
 from cxr.ils.templates import parse_instruction
 
 pytest.importorskip("vllm", reason="vLLM is not installed here: `make vllm` installs and runs it")
@@ -55,7 +55,7 @@ UNKNOWN = "Where is the swelling?"
 def taught(text: str, persona: str) -> list[str]:
     """Return what the model is to answer: the wordings of the rules, behind a wrong one where it is to be refused."""
     wrong, _ = WRONG.get((text, persona), ([], ""))
-    return [*wrong, *rules.wordings(parse_instruction(text), persona)][:NUMBER]
+    return [*wrong, *rules.list_wordings(parse_instruction(text), persona)][:NUMBER]
 
 
 def answer(text: str, persona: str) -> str:
@@ -74,7 +74,7 @@ def _cpu():
 def folder(tmp_path_factory) -> Path:
     """The model, in the files of a published one."""
     lessons = [
-        (vllm.question(Task(text, parse_instruction(text)), persona, NUMBER).messages, answer(text, persona))
+        (vllm.make_question(Task(text, parse_instruction(text)), persona, NUMBER).messages, answer(text, persona))
         for text in INSTRUCTIONS
         for persona in PERSONAS
     ]
@@ -106,7 +106,7 @@ def check(directory: Path, lines: list[dict], model: str) -> None:
         assert len(line["wordings"]) == NUMBER
         assert (line["problem"], line["raw"]) == (None, "")
         for wording in line["wordings"]:
-            assert read(wording) == parse_instruction(line["instruction"])
+            assert parse_wording(wording) == parse_instruction(line["instruction"])
     told = [wording.lower() for line in accepted for wording in line["wordings"]]
     assert len({*told, *map(str.lower, texts)}) == len(told) + len(texts)
     refused = {(line["instruction"], line["persona"]): line for line in lines if not line["wordings"]}

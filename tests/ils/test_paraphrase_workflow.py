@@ -11,7 +11,7 @@ from conftest import SLICE, snakemake, write_settings
 from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_lines, read_table
 from cxr.base.vocabulary import PERSONAS, SPLITS
-from cxr.ils.paraphrase.reading import read
+from cxr.ils.paraphrase.wording_checks import parse_wording
 from cxr.ils.rosalia.tokens import Tokens
 from cxr.ils.templates import parse_instruction
 from cxr.workflow.file_columns import TABLES
@@ -53,7 +53,9 @@ def test_every_instruction_of_the_cohort_is_worded_once(evaluated):
     wordings = [wording for line in lines for wording in line["wordings"]]
     assert len(set(wordings)) == len(wordings) == 9 * len(texts)
     assert all(
-        read(wording) == parse_instruction(line["instruction"]) for line in lines for wording in line["wordings"]
+        parse_wording(wording) == parse_instruction(line["instruction"])
+        for line in lines
+        for wording in line["wordings"]
     )
     counts = read_table(folder / "counts.tsv")
     assert counts["reworded"].sum() == 3 * len(texts)

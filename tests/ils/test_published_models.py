@@ -15,7 +15,7 @@ import torch
 import published_models as published
 from conftest import SLICE, snakemake, write_settings
 from cxr.base.tables import read_table
-from cxr.ils.inference.asking import InferenceOptions
+from cxr.ils.inference.asker import InferenceOptions
 from cxr.ils.inference.infer import run_split
 from cxr.ils.rosalia.model import Rosalia
 from cxr.ils.rosalia.samples import PairOptions, Pairs, collate

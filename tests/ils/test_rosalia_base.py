@@ -14,11 +14,11 @@ import predict
 from conftest import ROOT, SLICE, write_settings
 from cxr.base.errors import UserError
 from cxr.base.vocabulary import LESIONS, VALID_LOCATIONS
-from cxr.ils.rosalia.base import BY_WORD, FOLDER, base, with_words
+from cxr.ils.rosalia.base import FOLDER, TENSORS_BY_TOKEN, extend_base, load_base
 from cxr.ils.rosalia.config import read_config
-from cxr.ils.rosalia.lite import sizes_of
-from cxr.ils.rosalia.prompts import prompt
-from cxr.ils.templates import TYPES, instruction, negative_answer
+from cxr.ils.rosalia.lite import read_sizes
+from cxr.ils.rosalia.prompts import write_prompt
+from cxr.ils.templates import TYPES, write_instruction, write_negative_answer
 from cxr.ils.training.base import run_base
 from cxr.imaging.phantom.cohort import draw
 from cxr.imaging.phantom.plan import make_plan
@@ -33,15 +33,15 @@ LIMIT = 6 * 10**6
 
 
 def asked(text: str) -> str:
-    return prompt(text, "[SEG]", "llava_v1")
+    return write_prompt(text, "[SEG]", "llava_v1")
 
 
 def test_it_has_the_sizes_of_the_settings_and_is_small():
-    assert vars(sizes_of(read_config(FOLDER))) == vars(SIZES)
+    assert vars(read_sizes(read_config(FOLDER))) == vars(SIZES)
     assert sum(path.stat().st_size for path in FOLDER.glob("*.safetensors")) < LIMIT
     with WeightFiles(FOLDER) as weights:
         assert {weights.get(name).dtype for name in weights.shapes} == {torch.float16}
-    model, _ = base()
+    model, _ = load_base()
     assert {value.dtype for value in model.state_dict().values()} == {torch.float32}
 
 
@@ -54,36 +54,39 @@ def test_its_card_names_its_digest_and_its_licence():
 
 
 def test_it_knows_every_word_of_the_instructions_and_answers():
-    _, tokens = base()
+    _, tokens = load_base()
     for kind in TYPES:
         for lesion in LESIONS if kind != "lesion_inference" else ("opacity",):
-            for text in (instruction(kind, lesion, VALID_LOCATIONS), negative_answer(kind, lesion, VALID_LOCATIONS)):
+            for text in (
+                write_instruction(kind, lesion, VALID_LOCATIONS),
+                write_negative_answer(kind, lesion, VALID_LOCATIONS),
+            ):
                 ids = tokens.tokenizer(text.removeprefix("[SEG] "), add_special_tokens=False).input_ids
                 assert tokens.tokenizer.unk_token_id not in ids
 
 
 def test_a_training_begins_with_all_of_it_and_new_words_beside():
-    held, known = base()
-    model, tokens = with_words(SIZES, [asked("Segment the bicycle in the garage.")], 3)
+    held, known = load_base()
+    model, tokens = extend_base(SIZES, [asked("Segment the bicycle in the garage.")], 3)
     new = {"▁bicycle", "▁garage"}
     assert set(tokens.tokenizer.get_vocab()) == set(known.tokenizer.get_vocab()) | new
     theirs, ours = held.state_dict(), model.state_dict()
     assert theirs.keys() == ours.keys()
     for name, value in theirs.items():
-        if name not in BY_WORD:
+        if name not in TENSORS_BY_TOKEN:
             assert torch.equal(ours[name], value)
             continue
         for word, row in known.tokenizer.get_vocab().items():
             assert torch.equal(ours[name][tokens.tokenizer.convert_tokens_to_ids(word)], value[row])
     assert model.config.seg_id == tokens.seg
-    again, _ = with_words(SIZES, [asked("Segment the bicycle in the garage.")], 3)
+    again, _ = extend_base(SIZES, [asked("Segment the bicycle in the garage.")], 3)
     assert all(torch.equal(value, again.state_dict()[name]) for name, value in ours.items())
 
 
 def test_new_words_change_no_answer():
     """Only ids differ: an instruction of known words is read as before."""
-    held, known = base()
-    model, tokens = with_words(SIZES, [asked("Segment the bicycle.")], 3)
+    held, known = load_base()
+    model, tokens = extend_base(SIZES, [asked("Segment the bicycle.")], 3)
     text = "Segment the edema in the right lung."
     places = held.config.llava.image_seq_length
     states = []
@@ -99,7 +102,7 @@ def test_new_words_change_no_answer():
 def test_other_sizes_have_no_base(name, value):
     told = rf"training\.lite\.sizes\.{name} is {value}, but the base .* has {getattr(SIZES, name)}: .*init to random"
     with pytest.raises(UserError, match=told):
-        with_words(SimpleNamespace(**vars(SIZES) | {name: value}), [], 1)
+        extend_base(SimpleNamespace(**vars(SIZES) | {name: value}), [], 1)
 
 
 def test_it_answers_without_a_training(tmp_path):

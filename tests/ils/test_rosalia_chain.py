@@ -9,8 +9,9 @@ import polars as pl
 import pytest
 import torch
 
-from cxr.ils.rosalia.samples import Draws, PairOptions, Pairs, loader, sentences
-from cxr.ils.rosalia.tokens import Tokens, word_tokenizer
+from cxr.ils.rosalia.sampler import PairSampler
+from cxr.ils.rosalia.samples import PairOptions, Pairs, make_loader, unwrap_errors
+from cxr.ils.rosalia.tokens import Tokens, make_word_tokenizer
 from cxr.segmentation.pictures import sam_pixels
 
 
@@ -24,7 +25,7 @@ def test_every_pair_of_the_embedded_cohort_is_read(workflow_run, split):
     texts = [line[name] for line in lines for name in ("instruction", "answer")]
     data = Pairs(
         lines=str(path),
-        tokens=Tokens.prepare(word_tokenizer(texts)),
+        tokens=Tokens.prepare(make_word_tokenizer(texts)),
         options=options,
         index=str(results / "masks/default/index.parquet"),
         masks=[str(file) for file in sorted((results / "masks/default").glob("[0-9]*.h5"))],
@@ -49,7 +50,7 @@ def test_every_pair_of_the_embedded_cohort_is_read(workflow_run, split):
             assert mask.any()
         np.testing.assert_array_equal(sample.mask, mask)
     if split == "train":
-        draws = Draws(data.lines.positive, batch=4, seed=1, balance="exact", equalise=0.5, where=str(path))
-        drawn = [pair for batch in sentences(loader(data, draws, 1)) for pair in batch.pair_ids]
+        draws = PairSampler(data.lines.positive, batch=4, seed=1, balance="exact", equalise=0.5, where=str(path))
+        drawn = [pair for batch in unwrap_errors(make_loader(data, draws, 1)) for pair in batch.pair_ids]
         positives = sorted(line["pair_id"] for line in lines if line["seg"])
         assert sorted(pair for pair in drawn if "_positive_" in pair) == positives

@@ -95,10 +95,10 @@ def clip_folder(folder: Path, tensors: dict[str, torch.Tensor], kind: str = "bin
 
 
 def test_the_table_is_one_to_one_and_no_line_is_idle(reference, original):
-    ours = {name: convert.ours_of(name) for name in original if not convert.DROPPINGS.fullmatch(name)}
+    ours = {name: convert.our_name(name) for name in original if not convert.IGNORED_TENSORS.fullmatch(name)}
     assert None not in ours.values()
     assert len(set(ours.values())) == len(ours)
-    assert {theirs: convert.published_of(mine) for theirs, mine in ours.items()} == {name: name for name in ours}
+    assert {theirs: convert.published_name(mine) for theirs, mine in ours.items()} == {name: name for name in ours}
     for side, names in ((0, ours), (1, ours.values())):
         for line in convert.TABLE:
             assert any(sam_names._pattern(line[side]).fullmatch(name) for name in names), line
@@ -108,8 +108,8 @@ def test_the_table_is_one_to_one_and_no_line_is_idle(reference, original):
 def test_the_table_fits_the_models_at_their_true_size():
     text = LlamaConfig(vocab_size=32000, rms_norm_eps=1e-6)  # LLaMA-7B
     llava = LlavaConfig(vision_config=CLIP_L14, text_config=text, projector_hidden_act="linear")
-    shapes = convert._shapes(RosaliaConfig(llava, sam_h(), 31999))
-    sizes = {convert.published_of(name): torch.Size(shape).numel() for name, shape in shapes.items()}
+    shapes = convert._model_shapes(RosaliaConfig(llava, sam_h(), 31999))
+    sizes = {convert.published_name(name): torch.Size(shape).numel() for name, shape in shapes.items()}
     assert len(sizes) == len(shapes)
 
     def of(*prefixes: str) -> int:
@@ -162,8 +162,8 @@ def test_numbers_become_bfloat16(reference, original, tmp_path):
     source = published(tmp_path / "lisa", reference, original)
     held = load_file(converted(reference, source, tmp_path / "ours", dtype=torch.bfloat16) / "model.safetensors")
     for name, tensor in original.items():
-        if not convert.DROPPINGS.fullmatch(name):
-            assert torch.equal(held[convert.ours_of(name)], tensor.bfloat16())
+        if not convert.IGNORED_TENSORS.fullmatch(name):
+            assert torch.equal(held[convert.our_name(name)], tensor.bfloat16())
 
 
 def test_one_tensor_at_a_time_is_held(tmp_path):

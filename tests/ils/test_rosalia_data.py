@@ -17,8 +17,10 @@ from cxr.base.errors import UserError
 from cxr.base.hdf5 import ShardWriter
 from cxr.base.tables import write_lines, write_table
 from cxr.geometry.affine import fit_affine, to_frame
-from cxr.ils.rosalia import pictures as clip_pictures
-from cxr.ils.rosalia.samples import Draw, Draws, PictureTable, collate, loader, sentences
+from cxr.ils.rosalia import images as clip_pictures
+from cxr.ils.rosalia.sampler import Draw, PairSampler
+from cxr.ils.rosalia.samples import collate, make_loader, unwrap_errors
+from cxr.ils.rosalia.sources import ImageTable
 from cxr.ils.rosalia.tokens import IGNORED
 from cxr.segmentation import pictures
 from cxr.segmentation.frames import to_frame as logits_to_frame
@@ -41,7 +43,7 @@ def test_every_sample_holds_its_own_picture_and_mask(given):
         )
         image = picture(int(wanted["image_id"][1:]))
         assert torch.equal(sample.sam, pictures.sam_pixels(image, 64)[0])
-        assert torch.equal(sample.clip, clip_pictures.clip_pixels(image, 32))
+        assert torch.equal(sample.clip, clip_pictures.make_clip_input(image, 32))
         mask = blob(int(wanted["mask_id"][1:])) if wanted["seg"] else np.zeros((64, 64))
         np.testing.assert_array_equal(sample.mask, mask)
         assert sample.mask.dtype == np.uint8
@@ -115,21 +117,21 @@ def same(one, other) -> None:
             assert type(a) is type(b)
 
 
-def training(data, batch: int = 4) -> Draws:
-    return Draws(data.lines.positive, batch=batch, seed=5, balance="exact", equalise=0.5, where="lines")
+def training(data, batch: int = 4) -> PairSampler:
+    return PairSampler(data.lines.positive, batch=batch, seed=5, balance="exact", equalise=0.5, where="lines")
 
 
 def test_workers_change_nothing_and_a_resume_goes_on(given):
     data = pairs(given)
     draws = training(data)
     draws.begin(3)
-    alone = list(sentences(loader(data, draws, 0)))
-    two = list(sentences(loader(pickle.loads(pickle.dumps(data)), draws, 2)))
+    alone = list(unwrap_errors(make_loader(data, draws, 0)))
+    two = list(unwrap_errors(make_loader(pickle.loads(pickle.dumps(data)), draws, 2)))
     assert len(alone) == len(two) == 4
     for one, other in zip(alone, two, strict=True):
         same(one, other)
     draws.begin(3, 2)
-    for one, other in zip(alone[2:], sentences(loader(data, draws, 0)), strict=True):
+    for one, other in zip(alone[2:], unwrap_errors(make_loader(data, draws, 0)), strict=True):
         same(one, other)
 
 
@@ -164,7 +166,7 @@ def test_the_squares_of_a_wide_picture_agree(tmp_path, frame, fit, mismatch, agr
         writer.append("m0", mask=stored)
     write_table(tmp_path / "index.parquet", pl.DataFrame({"mask_id": ["m0"], "shard": ["masks"], "row": [0]}))
     given = {"lines": str(tmp_path / "a.jsonl"), "index": str(tmp_path / "index.parquet")}
-    given |= {"masks": [str(tmp_path / "masks.h5")], "pictures": PictureTable(tmp_path / "pictures.tsv")}
+    given |= {"masks": [str(tmp_path / "masks.h5")], "pictures": ImageTable(tmp_path / "pictures.tsv")}
     data = pairs(given, fit=fit, published_mismatch=mismatch)
     sample, negative = data[0], data[1]
     assert torch.equal(sample.sam, negative.sam)
@@ -190,7 +192,7 @@ def test_a_prediction_for_a_user_comes_back_in_the_pictures_own_shape(tmp_path):
     Image.fromarray(picture(0, (80, 160))).save(tmp_path / "a.png")
     write_table(tmp_path / "pictures.parquet", pl.DataFrame({"image_id": ["i0"], "path": ["a.png"]}))
     write_lines(tmp_path / "a.jsonl", [line(0, False, 0)])
-    table = PictureTable(tmp_path / "pictures.parquet")
+    table = ImageTable(tmp_path / "pictures.parquet")
     sample = pairs({"lines": str(tmp_path / "a.jsonl"), "pictures": table}, target=0, answers=False)[0]
     assert (sample.resized, sample.original) == ((32, 64), (80, 160))
 
@@ -254,7 +256,7 @@ def test_a_damaged_mask_names_its_pair_also_from_a_worker(given, workers):
     batches = [[row] for row in range(3)]
     Path(given["masks"][0]).write_bytes(data)
     with pytest.raises(UserError, match=r"00\.h5 is damaged: delete it and run again") as caught:
-        list(sentences(loader(pairs(given), batches, workers)))
+        list(unwrap_errors(make_loader(pairs(given), batches, workers)))
     assert "\n" not in str(caught.value)
     assert str(caught.value).startswith("pair s0_positive_0: ")
 
@@ -266,14 +268,14 @@ def test_pictures_that_cannot_be_read_are_one_sentence(tmp_path):
     (tmp_path / "text.png").write_text("no picture")
     names = ["deep.png", "cut.jpg", "text.png", "none.png"]
     write_table(tmp_path / "t.csv", pl.DataFrame({"image_id": names, "path": names}))
-    table = PictureTable(tmp_path / "t.csv")
+    table = ImageTable(tmp_path / "t.csv")
     for name in names:
         remedy = "more than eight bits a pixel .*convert it" if name == "deep.png" else "missing or damaged: fetch it"
         with pytest.raises(UserError, match=f"{name} .*{remedy}"):
             table.get(name)
     write_table(tmp_path / "bad.csv", pl.DataFrame({"image_id": names}))
     with pytest.raises(UserError, match=r"bad\.csv has no column 'path'"):
-        PictureTable(tmp_path / "bad.csv")
+        ImageTable(tmp_path / "bad.csv")
 
 
 def test_a_table_of_pictures_takes_another_root_and_colour(tmp_path):
@@ -281,7 +283,7 @@ def test_a_table_of_pictures_takes_another_root_and_colour(tmp_path):
     image = picture(3, (20, 30))
     Image.fromarray(np.repeat(image[..., None], 3, axis=2)).save(tmp_path / "tree/a.png")
     write_table(tmp_path / "t.parquet", pl.DataFrame({"image_id": ["a"], "path": ["a.png"]}))
-    table = PictureTable(tmp_path / "t.parquet", tmp_path / "tree")
+    table = ImageTable(tmp_path / "t.parquet", tmp_path / "tree")
     assert "a" in table
     assert "b" not in table
     np.testing.assert_array_equal(table.get("a"), image)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cxr.base.errors import UserError
-from cxr.ils.rosalia.draws import BALANCES, Draw, Draws
+from cxr.ils.rosalia.sampler import BALANCES, Draw, PairSampler
 
 COUNTS = st.integers(1, 40)
 
@@ -17,11 +17,13 @@ def lines(positives: int, negatives: int, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).permutation([True] * positives + [False] * negatives)
 
 
-def draws(positive: np.ndarray, balance: str, batch: int, seed: int = 1, equalise: float = 0.5, **more: int) -> Draws:
-    return Draws(positive, batch=batch, seed=seed, balance=balance, equalise=equalise, where="a.jsonl", **more)
+def draws(
+    positive: np.ndarray, balance: str, batch: int, seed: int = 1, equalise: float = 0.5, **more: int
+) -> PairSampler:
+    return PairSampler(positive, batch=batch, seed=seed, balance=balance, equalise=equalise, where="a.jsonl", **more)
 
 
-def epoch(one: Draws, number: int, first: int = 0) -> list[list[Draw]]:
+def epoch(one: PairSampler, number: int, first: int = 0) -> list[list[Draw]]:
     one.begin(number, first)
     return list(one)
 

@@ -7,11 +7,11 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 
 from cxr.base.errors import UserError
-from cxr.ils.rosalia.lite import lite_configs, make_lite
-from cxr.ils.rosalia.losses import LossWeights, rosalia_loss
+from cxr.ils.rosalia.lite import make_lite, make_lite_configs
+from cxr.ils.rosalia.losses import LossWeights, compute_losses
 from cxr.ils.rosalia.model import Rosalia
 from cxr.ils.rosalia.samples import Batch
-from cxr.ils.rosalia.tokens import Tokens, word_tokenizer
+from cxr.ils.rosalia.tokens import Tokens, make_word_tokenizer
 
 QUESTIONS = ("Segment the top.", "Segment the bottom.")
 
@@ -30,7 +30,7 @@ class Sizes:
 
 @pytest.fixture(scope="module")
 def tokens() -> Tokens:
-    return Tokens.prepare(word_tokenizer([*QUESTIONS, "It is [SEG]."]))
+    return Tokens.prepare(make_word_tokenizer([*QUESTIONS, "It is [SEG]."]))
 
 
 def halves(tokens: Tokens, answers: bool) -> Batch:
@@ -79,12 +79,12 @@ def test_sizes_are_those_asked_for(tokens):
 def test_sizes_that_do_not_fit(tokens, change):
     name = next(iter(change))
     with pytest.raises(UserError, match=f"training.lite.sizes.{name} is {change[name]}"):
-        lite_configs(replace(Sizes(), **change), tokens)
+        make_lite_configs(replace(Sizes(), **change), tokens)
 
 
 def test_every_part_that_is_used_gets_a_gradient(tokens):
     model, batch = make_lite(Sizes(), tokens, 0).train(), halves(tokens, True)
-    rosalia_loss(model(batch), batch, LossWeights(0.5, 5.0, 1.0))["loss"].backward()
+    compute_losses(model(batch), batch, LossWeights(0.5, 5.0, 1.0))["loss"].backward()
     still = {name for name, value in model.named_parameters() if value.grad is None or not value.grad.any()}
     unused = ("post_layernorm", "point_embed", "not_a_point_embed", "mask_embed", "iou_prediction_head")
     other_masks = ("output_hypernetworks_mlps.1", "output_hypernetworks_mlps.2", "output_hypernetworks_mlps.3")
@@ -97,7 +97,7 @@ def test_it_learns_which_half_is_asked_for_and_to_answer(tokens, tmp_path):
     optimiser = torch.optim.AdamW(model.parameters(), lr=2e-3, weight_decay=0.0)
     for _ in range(100):
         optimiser.zero_grad()
-        rosalia_loss(model(batch), batch, LossWeights(0.5, 5.0, 1.0))["loss"].backward()
+        compute_losses(model(batch), batch, LossWeights(0.5, 5.0, 1.0))["loss"].backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimiser.step()
     model.save_pretrained(tmp_path)

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import nn
 
-from cxr.ils.rosalia.cache import ReadCache
-from cxr.ils.rosalia.convert import published_of
-from cxr.ils.rosalia.losses import LossWeights, bce, dice, rosalia_loss
+from cxr.ils.rosalia.cache import PrefixCache
+from cxr.ils.rosalia.convert import published_name
+from cxr.ils.rosalia.losses import LossWeights, bce, compute_losses, dice
 from cxr.ils.rosalia.model import Rosalia
 from cxr.ils.rosalia.samples import Batch
 from host_reads import host_reads
@@ -83,7 +83,7 @@ def test_masks_are_those_of_the_original(reference, model, case):
 def test_losses_are_those_of_both_codes(reference, model, case, code, name):
     batch = reference.batch(case)
     on = {"lisa": "all", "rosalia": "positives"}[code]
-    found = rosalia_loss(model(batch), batch, weights(reference, name), on)
+    found = compute_losses(model(batch), batch, weights(reference, name), on)
     assert list(found) == ["loss", "ce", "bce", "dice"]
     for ours, theirs in zip(found, ("loss", "ce_loss", "mask_bce_loss", "mask_dice_loss"), strict=True):
         assert abs(found[ours].item() - float(reference[f"{case}/loss/code_{code}/weights_{name}/{theirs}"])) < CLOSE
@@ -92,7 +92,7 @@ def test_losses_are_those_of_both_codes(reference, model, case, code, name):
 def test_the_two_codes_differ_where_a_target_is_empty(reference, model):
     batch = reference.batch("A_square")
     output = model(batch)
-    both = [rosalia_loss(output, batch, weights(reference, "rosalia"), on) for on in ("all", "positives")]
+    both = [compute_losses(output, batch, weights(reference, "rosalia"), on) for on in ("all", "positives")]
     assert (both[0]["dice"] - both[1]["dice"]).item() > 0.05
     assert both[0]["bce"].item() == both[1]["bce"].item()
 
@@ -106,9 +106,9 @@ def test_gradients_are_those_of_both_codes(reference, case, code, checkpointed):
     if checkpointed:
         model.checkpoint_gradients()
     on = {"lisa": "all", "rosalia": "positives"}[code]
-    rosalia_loss(model(batch), batch, weights(reference, "rosalia"), on)["loss"].backward()
+    compute_losses(model(batch), batch, weights(reference, "rosalia"), on)["loss"].backward()
     found = {
-        published_of(name): float(value.grad.norm())
+        published_name(name): float(value.grad.norm())
         for name, value in model.named_parameters()
         if value.grad is not None
     }
@@ -315,7 +315,7 @@ def test_a_gpus_tokens_make_the_host_wait_for_looks_alone(reference):
 def test_masks_alone_keep_no_keys_but_of_shared_beginnings(reference, model, monkeypatch):
     """Validation reads nothing again: of different images there is no cache, of one image that of the beginning."""
     made = []
-    monkeypatch.setattr("cxr.ils.rosalia.model.ReadCache", lambda *how: made.append(ReadCache(*how)) or made[-1])
+    monkeypatch.setattr("cxr.ils.rosalia.model.ReadCache", lambda *how: made.append(PrefixCache(*how)) or made[-1])
     batch = prompts(reference, "A_square")
     batch = replace(batch, input_ids=torch.cat([batch.input_ids[:1, :265].expand(3, -1), batch.input_ids[:, 265:]], 1))
     apart = replace(batch, image_of=torch.arange(3), images=batch.images[[0, 0, 0]], clip=batch.clip[[0, 0, 0]],
@@ -403,7 +403,7 @@ def test_gradients_reach_an_encoder_only_if_it_is_trained(reference):
 def test_a_batch_of_negatives_has_no_dice_but_trains(reference):
     model, batch = reference.model(), reference.batch("A_square")
     batch = replace(batch, masks=[torch.zeros_like(mask) for mask in batch.masks])
-    found = rosalia_loss(model(batch), batch, weights(reference, "rosalia"))
+    found = compute_losses(model(batch), batch, weights(reference, "rosalia"))
     assert found["dice"].item() == 0
     found["dice"].backward()
     assert model.project[0].weight.grad.abs().max() == 0
@@ -414,6 +414,6 @@ def test_masks_of_another_shape_or_number_are_refused(reference, model):
     output, some = model(batch), weights(reference, "rosalia")
     for wrong in (torch.zeros(2, 128, 128), torch.zeros(1, 64, 64)):
         with pytest.raises(ValueError, match="A_square1: its masks are"):
-            rosalia_loss(output, replace(batch, masks=[batch.masks[0], wrong, batch.masks[2]]), some)
+            compute_losses(output, replace(batch, masks=[batch.masks[0], wrong, batch.masks[2]]), some)
     with pytest.raises(ValueError, match="dice_on"):
-        rosalia_loss(output, batch, some, "none")
+        compute_losses(output, batch, some, "none")

@@ -6,7 +6,7 @@ import torch
 from PIL import Image
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
 
-from cxr.ils.rosalia import pictures as clip_pictures
+from cxr.ils.rosalia import images as clip_pictures
 from cxr.segmentation import pictures
 from cxr.segmentation.frames import to_frame
 
@@ -60,16 +60,16 @@ def test_clip_pixels_are_those_of_transformers(shape):
     image = noise((*shape, 3))
     processor = CLIPImageProcessorPil(size={"shortest_edge": 56}, crop_size={"height": 56, "width": 56})
     wanted = processor(image, return_tensors="pt")["pixel_values"][0]
-    np.testing.assert_allclose(clip_pictures.clip_pixels(image, 56).numpy(), wanted.numpy(), atol=1e-6)
+    np.testing.assert_allclose(clip_pictures.make_clip_input(image, 56).numpy(), wanted.numpy(), atol=1e-6)
     grey = noise(shape)
     wanted = processor(np.repeat(grey[..., None], 3, axis=2), return_tensors="pt")["pixel_values"][0]
-    np.testing.assert_allclose(clip_pictures.clip_pixels(grey, 56).numpy(), wanted.numpy(), atol=1e-6)
+    np.testing.assert_allclose(clip_pictures.make_clip_input(grey, 56).numpy(), wanted.numpy(), atol=1e-6)
 
 
 def test_stretched_clip_pixels_show_the_whole_picture():
     image = np.zeros((40, 120), np.uint8)
     image[:, :30] = 255
-    padded, whole = clip_pictures.clip_pixels(image, 40), clip_pictures.clip_pixels(image, 40, "stretch")
+    padded, whole = clip_pictures.make_clip_input(image, 40), clip_pictures.make_clip_input(image, 40, "stretch")
     assert padded.min() == padded.amin((1, 2))[0]  # black: the bright quarter is outside the middle
     assert (padded[0] == padded[0, 0, 0]).all()
     assert (whole[0, :, :8] > whole[0, :, 15:].max()).all()

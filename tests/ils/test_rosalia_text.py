@@ -11,7 +11,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from conftest import ROOT
 from cxr.base.errors import UserError
 from cxr.ils.rosalia import prompts
-from cxr.ils.rosalia.tokens import IGNORED, Tokens, word_tokenizer
+from cxr.ils.rosalia.tokens import IGNORED, Tokens, make_word_tokenizer
 
 LLAMA = ROOT / "tests/support/llama_tokenizer"
 REFERENCE = json.loads((LLAMA / "reference.json").read_text(encoding="utf-8"))
@@ -25,21 +25,21 @@ def llama() -> Tokens:
 
 @pytest.fixture(scope="module")
 def words() -> Tokens:
-    return Tokens.prepare(word_tokenizer([*FRAME, "There is no edema (yet), the patient's lung."]))
+    return Tokens.prepare(make_word_tokenizer([*FRAME, "There is no edema (yet), the patient's lung."]))
 
 
 def test_the_prompts_are_the_originals(shared):
     rows = json.loads((shared / "fixtures/lisa_reference/prompts_and_text_metric.json").read_text())["prompts"]
     assert {row["template"] for row in rows} == set(prompts.CONVERSATIONS)
     for row in rows:
-        assert prompts.prompt(row["instruction"], row["answer"], row["template"]) == row["prompt"]
+        assert prompts.write_prompt(row["instruction"], row["answer"], row["template"]) == row["prompt"]
         if row["answer"]:
-            assert prompts.answer_of(row["prompt"]) == row["answer"]
+            assert prompts.extract_answer(row["prompt"]) == row["answer"]
 
 
 def test_an_unknown_conversation_is_refused():
     with pytest.raises(ValueError, match="conversation must be one of"):
-        prompts.prompt("a", None, "vicuna")
+        prompts.write_prompt("a", None, "vicuna")
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_an_unknown_conversation_is_refused():
     ],
 )
 def test_the_answer_is_cut_and_cleaned_as_the_original_does(text, answer):
-    assert prompts.answer_of(text) == answer
+    assert prompts.extract_answer(text) == answer
 
 
 @pytest.mark.parametrize("row", REFERENCE["texts"], ids=lambda row: row["prompt"][-30:])
@@ -62,7 +62,7 @@ def test_the_ids_are_those_of_the_original_tokenizer(llama, row):
     """The reference holds the ids that transformers 4.31 gives, with the image as -200."""
     assert [-200 if one == llama.image else one for one in llama._ids(row["prompt"])] == row["ids"]
     text = llama.decode([one for one in row["ids"] if one >= 0])
-    assert prompts.answer_of(text) == prompts.answer_of(row["decoded"])
+    assert prompts.extract_answer(text) == prompts.extract_answer(row["decoded"])
 
 
 def test_a_tokenizer_of_today_left_alone_gives_other_ids(llama):
@@ -187,14 +187,14 @@ def test_a_folder_without_a_tokenizer_is_one_sentence(tmp_path):
 
 
 def test_the_word_tokenizer_is_deterministic_and_loses_nothing(words, tmp_path):
-    one, two = (word_tokenizer([*texts]).get_vocab() for texts in (FRAME, reversed(FRAME)))
+    one, two = (make_word_tokenizer([*texts]).get_vocab() for texts in (FRAME, reversed(FRAME)))
     assert one == two
     assert (one["<unk>"], one["<s>"], one["</s>"]) == (0, 1, 2)
     assert (words.pad, words.bos, words.eos) == (0, 1, 2)
     for answer in (FRAME[1], "[SEG]", "[SEG] There is no edema (yet), the patient's lung."):
         ids, _ = words.encode(FRAME[0], answer, "llava_v1", 5, 1000)
         assert 0 not in ids
-        assert prompts.answer_of(words.decode(ids)) == answer
+        assert prompts.extract_answer(words.decode(ids)) == answer
     assert words.pad in words.encode("Segment the zebra.", None, "llava_v1", 5, 100)[0]
     words.save(tmp_path)
     again = Tokens.load(tmp_path)

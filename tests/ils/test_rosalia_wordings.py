@@ -7,10 +7,10 @@ import pytest
 import rosalia_pairs
 from cxr.base.errors import UserError
 from cxr.base.tables import write_lines
-from cxr.ils.rosalia.draws import Draw
+from cxr.ils.rosalia.sampler import Draw
 from cxr.ils.rosalia.samples import Pairs
 from cxr.ils.rosalia.tokens import Tokens
-from cxr.ils.rosalia.wordings import NO_WORDING, Drawn, Persona, Plain
+from cxr.ils.rosalia.wordings import NO_WORDING, PersonaWording, PlainWording, RandomWording
 from training_runs import data, run_until, train, written
 
 EDEMA = "Segment the edema in the left lung."
@@ -31,39 +31,42 @@ def line(number: int = 0, instruction: str = EDEMA) -> dict:
 
 
 def test_the_plain_text_and_its_paraphrases_are_alike(path):
-    drawn = Drawn(path)
+    drawn = RandomWording(path)
     texts = [EDEMA, *OTHERS]
     assert drawn.texts(EDEMA) == texts
     assert [drawn.text(line(), (number + 0.5) / 5) for number in range(5)] == texts
-    assert drawn.text(line(), 0.0) == EDEMA == Plain().text(line(), 0.9)
+    assert drawn.text(line(), 0.0) == EDEMA == PlainWording().text(line(), 0.9)
     assert drawn.text(line(), 1 - 2**-53) == texts[-1]
     for instruction in ("Segment the edema.", "Segment what nobody worded."):  # asked as it is
         assert drawn.text(line(0, instruction), 0.99) == instruction
 
 
 def test_a_pair_has_one_wording_of_a_persona(path):
-    persona = Persona(path, "layperson", 7)
+    persona = PersonaWording(path, "layperson", 7)
     asked = [persona.text(line(number), 0.3) for number in range(200)]
-    assert asked == [Persona(path, "layperson", 7).text(line(number), 0.8) for number in range(200)]
+    assert asked == [PersonaWording(path, "layperson", 7).text(line(number), 0.8) for number in range(200)]
     assert all(abs(count - 100) < 5 * 7.1 for count in Counter(asked).values())
     assert Counter(asked).keys() == set(TEXTS["layperson"])
-    assert asked != [Persona(path, "layperson", 8).text(line(number), 0) for number in range(200)]
+    assert asked != [PersonaWording(path, "layperson", 8).text(line(number), 0) for number in range(200)]
     with pytest.raises(UserError, match=f"^{NO_WORDING}$"):
         persona.text(line(0, "Segment the edema."), 0)
     with pytest.raises(UserError, match="holds no wording of the persona 'medical_expert': run snakemake paraphrase"):
-        Persona(path, "medical_expert", 7)
+        PersonaWording(path, "medical_expert", 7)
 
 
 def test_another_file_is_one_sentence(tmp_path):
     write_lines(tmp_path / "other.jsonl", [{"pair_id": "p"}])
     with pytest.raises(UserError, match="holds no wordings of instructions: run snakemake paraphrase"):
-        Drawn(tmp_path / "other.jsonl")
+        RandomWording(tmp_path / "other.jsonl")
 
 
 def test_a_draw_says_which_wording_a_sample_has(path, tmp_path):
-    tokens = Tokens.prepare(rosalia_pairs.word_tokenizer([EDEMA, "[SEG]", *OTHERS]))
+    tokens = Tokens.prepare(rosalia_pairs.make_word_tokenizer([EDEMA, "[SEG]", *OTHERS]))
     pairs = Pairs(
-        **rosalia_pairs.write(tmp_path / "data"), tokens=tokens, options=rosalia_pairs.OPTIONS, wording=Drawn(path)
+        **rosalia_pairs.write(tmp_path / "data"),
+        tokens=tokens,
+        options=rosalia_pairs.OPTIONS,
+        wording=RandomWording(path),
     )
     plain = Pairs(**rosalia_pairs.write(tmp_path / "data"), tokens=tokens, options=rosalia_pairs.OPTIONS)
     said = [tokens.decode(pairs[Draw(0, False, (number + 0.5) / 5)].input_ids.clamp(0)) for number in range(5)]
@@ -82,13 +85,13 @@ def given_with(tmp_path, path: str) -> dict:
 def test_a_training_asks_all_wordings_and_goes_on_after_a_kill_as_before(tmp_path, path, monkeypatch):
     given = given_with(tmp_path, path)
     asked: list[str] = []
-    original = Drawn.text
+    original = RandomWording.text
 
     def noted(self, pair, chance):
         asked.append(original(self, pair, chance))
         return asked[-1]
 
-    monkeypatch.setattr(Drawn, "text", noted)
+    monkeypatch.setattr(RandomWording, "text", noted)
     whole = train(tmp_path / "whole", given)
     assert Counter(asked).keys() == {EDEMA, *OTHERS}
     assert len(asked) == 3 * 14

@@ -221,7 +221,7 @@ def test_learning_rate_by_hand():
 
 def spoilt(monkeypatch, when: set[int], how: str) -> list[int]:
     """Let the losses of some micro-batches, counted from 0, have a fault; return a list that counts all."""
-    original, seen = fit.rosalia_loss, []
+    original, seen = fit.compute_losses, []
 
     def losses(output, *rest):
         found = original(output, *rest)
@@ -234,7 +234,7 @@ def spoilt(monkeypatch, when: set[int], how: str) -> list[int]:
                 found["loss"] = found["loss"] * float(how)
         return found
 
-    monkeypatch.setattr(fit, "rosalia_loss", losses)
+    monkeypatch.setattr(fit, "compute_losses", losses)
     return seen
 
 

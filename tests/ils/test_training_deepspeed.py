@@ -53,7 +53,7 @@ def deepspeed(recipe: dict | None = None, **more: object) -> TrainingOptions:
 
 
 def over(processes: int, monkeypatch) -> None:
-    monkeypatch.setattr(stage, "_processes", lambda job: processes)
+    monkeypatch.setattr(stage, "_count_processes", lambda job: processes)
 
 
 def faulty(patched, fault: str) -> None:
@@ -161,7 +161,7 @@ def test_a_loss_that_is_no_number_on_one_process_is_skipped_by_all(tmp_path, giv
 def test_a_skipped_update_leaves_nothing_behind(tmp_path, given, monkeypatch):
     """Neither gradients nor moments of it are in what follows, which is that of the plain runner."""
     recipe = {"epochs": 2, "micro_batch": 2}
-    seen, original = [], fit.rosalia_loss
+    seen, original = [], fit.compute_losses
 
     def spoilt(*arguments):
         found = original(*arguments)
@@ -170,7 +170,7 @@ def test_a_skipped_update_leaves_nothing_behind(tmp_path, given, monkeypatch):
         return found | {"loss": found["loss"] * (float("nan") if seen[-1] in (9, 10) else 1.0)}
 
     with monkeypatch.context() as patched:
-        patched.setattr(fit, "rosalia_loss", spoilt)
+        patched.setattr(fit, "compute_losses", spoilt)
         train(tmp_path / "plain", given, options(recipe))
     faulty(monkeypatch, "nan 5 0")
     train(tmp_path / "deepspeed", given, deepspeed(recipe))

@@ -14,8 +14,8 @@ from cxr.ils.rosalia.lite import make_lite
 from cxr.ils.rosalia.model import Rosalia
 from cxr.ils.rosalia.samples import Batch, Pairs
 from cxr.ils.rosalia.tokens import Tokens
-from cxr.ils.training.parts import PARTS
-from cxr.ils.training.validation import Scores, scores
+from cxr.ils.training.trained_parts import PARTS
+from cxr.ils.training.validation import Scores, score_pairs
 from rosalia_pairs import OPTIONS
 from training_runs import SIZES, options, train, updates
 
@@ -80,7 +80,7 @@ def held_out(model: torch.nn.Module, given: dict, tokens: Tokens) -> Scores:
     held = {name: given[name] for name in ("index", "masks", "frames")}
     pairs = Pairs(lines=given["train"].replace("train", "test"), tokens=tokens, options=OPTIONS, **held)
     alone = SimpleNamespace(rank=0, ranks=1, sum=lambda values: values)
-    return scores(model, pairs, 16, 0, alone, torch.device("cpu"))
+    return score_pairs(model, pairs, 16, 0, alone, torch.device("cpu"))
 
 
 @pytest.mark.slow

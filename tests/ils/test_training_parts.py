@@ -12,13 +12,13 @@ from transformers import LlamaConfig, LlavaConfig
 import rosalia_pairs
 from cxr.ils.rosalia.config import CLIP_L14, RosaliaConfig
 from cxr.ils.rosalia.lite import make_lite
-from cxr.ils.rosalia.losses import LossWeights, rosalia_loss
+from cxr.ils.rosalia.losses import LossWeights, compute_losses
 from cxr.ils.rosalia.model import Rosalia
 from cxr.ils.rosalia.samples import Batch, Pairs, collate
-from cxr.ils.training import parts
-from cxr.ils.training.parts import LoraOptions, add_adapters, choose, merge_adapters
+from cxr.ils.training import trained_parts
 from cxr.ils.training.recipe import Recipe
-from cxr.ils.training.validation import scores
+from cxr.ils.training.trained_parts import LoraOptions, add_adapters, merge_adapters, select_trained
+from cxr.ils.training.validation import score_pairs
 from cxr.metrics.masks import cumulative_iou, lisa_iou, mean, overlap_packed
 from cxr.nets.fitting.plain import Runner
 from cxr.segmentation.sizes import sam_h
@@ -45,11 +45,13 @@ def fresh() -> Rosalia:
 def learn(model: Rosalia, batch: Batch, updates: int = 4) -> Runner:
     """Train the model for a few updates with the paper's trainable set."""
     recipe = Recipe.from_settings(options({"lora": {"rank": 4}, "trained": NAMED}).own)
-    trained = parts.choose(model, recipe.trained)
-    runner = Runner(model, trained, parts.optimiser(trained, recipe), recipe, torch.device("cpu"), timedelta())
+    trained = trained_parts.select_trained(model, recipe.trained)
+    runner = Runner(
+        model, trained, trained_parts.make_optimiser(trained, recipe), recipe, torch.device("cpu"), timedelta()
+    )
     model.train()
     for _ in range(updates):
-        losses = runner.forward(lambda model: rosalia_loss(model(batch), batch, LossWeights(0.5, 5.0, 1.0)))
+        losses = runner.forward(lambda model: compute_losses(model(batch), batch, LossWeights(0.5, 5.0, 1.0)))
         runner.backward(losses["loss"], 1, True)
         runner.take_step(1e-2)
     model.eval()
@@ -101,23 +103,23 @@ def test_only_adapters_and_named_parts_change(batch):
     frozen = {name for name, value in model.named_parameters() if not value.requires_grad}
     assert frozen.isdisjoint(runner.parameters)
     for begin in ("sam.vision_encoder.", "sam.prompt_encoder.", "llava.model.vision_tower.",
-                  "llava.model.multi_modal_projector.", f"llava.{parts.LANGUAGE_MODEL}.layers."):  # fmt: skip
+                  "llava.model.multi_modal_projector.", f"llava.{trained_parts.LANGUAGE_MODEL}.layers."):  # fmt: skip
         assert any(name.startswith(begin) for name in frozen), begin
 
 
-@pytest.mark.parametrize("name", parts.PARTS)
+@pytest.mark.parametrize("name", trained_parts.PARTS)
 def test_each_part_can_be_trained_alone(name):
     model = fresh()
-    chosen = choose(model, [name])
+    chosen = select_trained(model, [name])
     assert chosen
-    assert all(each.startswith(parts.PARTS[name]) for each in chosen)
-    own = {each for each, _ in model.named_parameters() if each.startswith(parts.PARTS[name])}
+    assert all(each.startswith(trained_parts.PARTS[name]) for each in chosen)
+    own = {each for each, _ in model.named_parameters() if each.startswith(trained_parts.PARTS[name])}
     assert set(chosen) == own
 
 
 def test_parts_are_all_of_the_model():
     model = fresh()
-    left = {name for name, _ in model.named_parameters()} - set(choose(model, list(parts.PARTS)))
+    left = {name for name, _ in model.named_parameters()} - set(select_trained(model, list(trained_parts.PARTS)))
     assert left == {"sam.shared_image_embedding.positional_embedding"}  # SAM's positions, which never are
 
 
@@ -157,7 +159,7 @@ def test_numbers_of_parameters_at_full_size():
     with torch.device("meta"):
         model = Rosalia(RosaliaConfig(llava, sam_h(), 32_003))
         add_adapters(model, LoraOptions(rank=rank, alpha=256, dropout=0.05))
-    chosen = {name: value.numel() for name, value in choose(model, NAMED).items()}
+    chosen = {name: value.numel() for name, value in select_trained(model, NAMED).items()}
 
     def count(*words: str) -> int:
         return sum(number for name, number in chosen.items() if all(word in name for word in words))
@@ -205,7 +207,7 @@ def test_scores_are_those_of_evaluation(pairs, size):
     for number, reference in enumerate(references):  # near it, far from it, empty and full
         noise = rng.random(reference.shape) < 0.1
         masks.append([reference ^ noise, noise, np.zeros_like(reference), ~np.zeros_like(reference)][number % 4])
-    found = scores(Drawn(masks), pairs, size, 0, ALONE, torch.device("cpu"))
+    found = score_pairs(Drawn(masks), pairs, size, 0, ALONE, torch.device("cpu"))
     np.testing.assert_allclose((found.giou, found.ciou, found.n_acc), expected(masks, references), rtol=1e-6)
     assert 0.05 < found.giou < 0.9
     assert 0.1 < found.n_acc < 0.9
@@ -220,19 +222,19 @@ def test_scores_of_a_real_model_are_those_of_its_masks(pairs, batch):
         one = collate([pairs[row]], pairs.tokens.pad)
         masks.append((model.segment(one)[0] > 0).numpy())
         references.append(one.masks[0][0].numpy() > 0)
-    found = scores(model, pairs, 5, 0, ALONE, torch.device("cpu"))
+    found = score_pairs(model, pairs, 5, 0, ALONE, torch.device("cpu"))
     np.testing.assert_allclose((found.giou, found.ciou, found.n_acc), expected(masks, references), rtol=1e-3)
 
 
 def test_processes_share_the_pairs(pairs):
     """Each takes its batches, and their sums are one process's."""
     references = [pairs[row].mask.astype(bool) for row in range(len(pairs))]
-    whole = scores(Drawn(references), pairs, 4, 0, ALONE, torch.device("cpu"))
+    whole = score_pairs(Drawn(references), pairs, 4, 0, ALONE, torch.device("cpu"))
     sums = []
     for rank in range(3):
         mine = [mask for row, mask in enumerate(references) if row // 4 % 3 == rank]
         ranks = SimpleNamespace(rank=rank, ranks=3, sum=lambda values: sums.append(values) or values)
-        scores(Drawn(mine), pairs, 4, 0, ranks, torch.device("cpu"))
+        score_pairs(Drawn(mine), pairs, 4, 0, ranks, torch.device("cpu"))
     assert sum(sums)[[3, 5]].tolist() == [7, 12]
     giou, ciou, n_acc = whole.giou, whole.ciou, whole.n_acc
     total = sum(sums)
@@ -244,6 +246,6 @@ def test_scores_of_nothing_are_no_number(tmp_path):
     path = Path(given["lines"])
     path.write_text("\n".join(line for line in path.read_text().splitlines() if '"seg": false' in line))
     some = rosalia_pairs.pairs(given)
-    found = scores(Drawn([np.zeros((64, 64), bool)] * len(some)), some, 4, 0, ALONE, torch.device("cpu"))
+    found = score_pairs(Drawn([np.zeros((64, 64), bool)] * len(some)), some, 4, 0, ALONE, torch.device("cpu"))
     assert np.isnan([found.giou, found.ciou]).all()
     assert found.n_acc == 1

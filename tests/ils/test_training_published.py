@@ -58,7 +58,7 @@ def test_the_layout_is_the_published_one(trained, tmp_path):
     run_published(model=trained, published=tmp_path / "published")
     held = load_file(tmp_path / "published/model.safetensors")
     assert {value.dtype for name, value in held.items() if "inv_freq" not in name} == {torch.bfloat16}
-    assert {convert.ours_of(name) for name in held if "inv_freq" not in name} == set(
+    assert {convert.our_name(name) for name in held if "inv_freq" not in name} == set(
         Rosalia.from_pretrained(trained).state_dict()
     )
     assert "model.layers.1.self_attn.rotary_emb.inv_freq" in held

@@ -12,7 +12,7 @@ from cxr.base.edits import edited, unedited
 from cxr.base.hdf5 import Shard, ShardWriter
 from cxr.base.tables import read_table, write_lines, write_table
 from cxr.base.vocabulary import LESIONS
-from cxr.ils.masks.findings import CARDIOMEGALY, positives
+from cxr.ils.masks.findings import CARDIOMEGALY, read_positive_findings
 from cxr.ils.masks.options import Rules
 from cxr.imaging.anomaly import map_anomalies
 from cxr.imaging.anomaly.map_anomalies import AnomalyOptions
@@ -58,7 +58,7 @@ spoken = st.builds(
 @settings(max_examples=400, deadline=None)
 def test_no_finding_with_a_mask_of_the_map_is_passed_over(tuples, predicted_other, weak_hedges):
     rules = Rules(**RULES | {"predicted_other": predicted_other, "weak_hedges": weak_hedges})
-    masked = [one for one in positives(tuples, rules) if one.target not in (None, CARDIOMEGALY)]
+    masked = [one for one in read_positive_findings(tuples, rules) if one.target not in (None, CARDIOMEGALY)]
     assert asks(tuples) or not masked
 
 

@@ -24,7 +24,7 @@ from cxr.geometry.affine import (
     turn_from_affine,
 )
 from cxr.geometry.turns import EXIF_TURNS, UPRIGHT, Turn, turn_from_patient_axes
-from cxr.ils.masks.evidence import cardiothoracic_ratio
+from cxr.ils.masks.evidence import compute_cardiothoracic_ratio
 from cxr.imaging.cohort.header import read_header
 from cxr.imaging.frames.decoding import read_image
 from cxr.imaging.organs.quality import content_rectangle
@@ -140,8 +140,9 @@ def test_the_cardiothoracic_ratio_does_not_depend_on_how_an_image_is_stored(turn
     heart, lungs = np.zeros((2, SIZE, SIZE), bool)
     heart[200:400, 180:330], lungs[100:450, 60:460] = True, True
     fitted = fit_affine((180, 240), SIZE, "stretch")
-    packed = (np.packbits(mask, axis=-1) for mask in (heart, lungs))
-    assert cardiothoracic_ratio(*packed, affine_to_stored(fitted, turn, (180, 240))) == pytest.approx(150 / 400)
+    heart_bits, lung_bits = (np.packbits(mask, axis=-1) for mask in (heart, lungs))
+    affine = affine_to_stored(fitted, turn, (180, 240))
+    assert compute_cardiothoracic_ratio(heart_bits, lung_bits, affine) == pytest.approx(150 / 400)
 
 
 def test_turns_of_a_patient():

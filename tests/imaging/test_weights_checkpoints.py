@@ -19,7 +19,7 @@ from conftest import ROOT
 from cxr.base.errors import UserError
 from cxr.ils.rosalia.lite import make_lite
 from cxr.ils.rosalia.model import Rosalia
-from cxr.ils.rosalia.tokens import Tokens, word_tokenizer
+from cxr.ils.rosalia.tokens import Tokens, make_word_tokenizer
 from cxr.imaging.weights import state_dict
 from cxr.imaging.weights.cxas import convert_cxas
 from cxr.imaging.weights.cxas import shapes as cxas_shapes
@@ -224,7 +224,7 @@ def test_a_conversion_holds_no_file_in_memory(large, tmp_path):
 def test_a_model_goes_to_its_device_without_the_computers_memory(tmp_path):
     """Eight processes that each loaded it first took 123 GB. The device ``meta`` stands for a GPU with other memory."""
     sizes = SimpleNamespace(image=64, patch=8, width=32, depth=1, clip_image=32, clip_patch=16, hidden=1024, layers=4)
-    tokens = Tokens.prepare(word_tokenizer(["Segment the edema."]))
+    tokens = Tokens.prepare(make_word_tokenizer(["Segment the edema."]))
     model = make_lite(sizes, tokens, 1)
     model.save_pretrained(tmp_path)
     size = sum(file.stat().st_size for file in tmp_path.glob("*.safetensors"))

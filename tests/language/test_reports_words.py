@@ -11,7 +11,7 @@ import language_model
 from cxr.base.columns import schema
 from cxr.base.paths import RESOURCES
 from cxr.base.tables import read_table, write_excluded, write_lines
-from cxr.ils.dataset.evidence import evidence
+from cxr.ils.dataset.evidence import gather_evidence
 from cxr.language.reports import sentences, told, understood, vocabulary
 from dataset_cases import line, may, said, study, tuple_
 from report_outcomes import outcomes
@@ -187,8 +187,8 @@ def test_silence_of_a_section_that_was_not_understood_denies_nothing():
 @pytest.mark.parametrize(("share", "understood_"), [(0.0, True), (0.05, True), (0.0501, False)])
 def test_how_many_unknown_words_are_too_many_is_a_setting(share, understood_):
     report = line([tuple_("effusion")], unknown_share=share)
-    assert evidence(study(), report, 0.05).understood is understood_
-    assert evidence(study(), report, 0.06).understood
+    assert gather_evidence(study(), report, 0.05).understood is understood_
+    assert gather_evidence(study(), report, 0.06).understood
 
 
 def test_words_come_from_the_stage(tmp_path):

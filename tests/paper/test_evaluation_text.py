@@ -6,7 +6,7 @@ import pytest
 
 from cxr.base.vocabulary import INFERRED_LESIONS, LESIONS, VALID_LOCATIONS
 from cxr.ils import templates
-from cxr.ils.evaluation import text
+from cxr.ils.evaluation import answer_rules
 from evaluation_cases import LINES
 from scored import own, score
 
@@ -19,7 +19,7 @@ def rows(shared):
     return json.loads(path.read_text(encoding="utf-8"))["text_metric"]
 
 
-def named(parsed: text.Parsed) -> dict:
+def named(parsed: answer_rules.ParsedAnswer) -> dict:
     return {
         "type": parsed.type.replace("_", " "),
         "target": parsed.target,
@@ -32,12 +32,12 @@ def test_the_authors_rules_agree_with_their_table_in_every_row(rows):
     assert len(rows) >= 18
     seen = set()
     for row in rows:
-        kind = text.type_of(row["question"])
-        true, said = text.parse(kind, row["gt"]), text.parse(kind, row["pred"])
+        kind = answer_rules.type_of(row["question"])
+        true, said = answer_rules.parse_answer(kind, row["gt"]), answer_rules.parse_answer(kind, row["pred"])
         assert named(true) == row["gt_parsed"], row
         assert named(said) == row["pred_parsed"], row
         assert ("neg" if true.presence == "no" else "pos") == row["polarity"], row
-        judged = text.authors(kind, row["gt"], row["pred"])
+        judged = answer_rules.judge_by_authors(kind, row["gt"], row["pred"])
         assert judged["authors"] == row["counted_correct"], row
         assert judged["authors_certainty"] == row["fully_equal"], row
         if row["global_loose"] is not None:
@@ -49,14 +49,14 @@ def test_the_authors_rules_agree_with_their_table_in_every_row(rows):
 @pytest.mark.parametrize(
     ("question", "kind"),
     [
-        ("<image>\nSegment the opacity in the left lung and predict its type.", text.INFERENCE),
-        ("Segment the edema in the left lung.", text.BASIC),
-        ("SEGMENT the edema.", text.GLOBAL),
+        ("<image>\nSegment the opacity in the left lung and predict its type.", answer_rules.INFERENCE),
+        ("Segment the edema in the left lung.", answer_rules.BASIC),
+        ("SEGMENT the edema.", answer_rules.GLOBAL),
         ("Show me the edema.", None),
     ],
 )
 def test_the_type_of_an_instruction(question, kind):
-    assert text.type_of(question) == kind
+    assert answer_rules.type_of(question) == kind
 
 
 def table_2():
@@ -65,22 +65,22 @@ def table_2():
         for word in LESIONS:
             kinds = (templates.GLOBAL,) if word == "cardiomegaly" else (templates.GLOBAL, templates.BASIC)
             for kind in kinds:
-                asked = templates.instruction(kind, word, place)
-                yield kind, True, asked, templates.positive_answer(kind, word, place)
-                yield kind, False, asked, templates.negative_answer(kind, word, place)
-        asked = templates.instruction(templates.INFERENCE, "opacity", place)
-        yield templates.INFERENCE, False, asked, templates.negative_answer(templates.INFERENCE, "opacity", place)
+                asked = templates.write_instruction(kind, word, place)
+                yield kind, True, asked, templates.write_positive_answer(kind, word, place)
+                yield kind, False, asked, templates.write_negative_answer(kind, word, place)
+        asked = templates.write_instruction(templates.INFERENCE, "opacity", place)
+        yield templates.INFERENCE, False, asked, templates.write_negative_answer(templates.INFERENCE, "opacity", place)
         for lesion in INFERRED_LESIONS:
             for certainty in templates.CERTAINTY_PHRASES:
-                answer = templates.positive_answer(templates.INFERENCE, lesion, place, certainty)
+                answer = templates.write_positive_answer(templates.INFERENCE, lesion, place, certainty)
                 yield templates.INFERENCE, True, asked, answer
 
 
 def test_every_answer_of_table_2_is_right_and_its_polarity_is_read():
     for kind, positive, asked, answer in table_2():
-        assert text.type_of(asked) == kind
-        assert all(text.judge(kind, answer, answer).values()), answer
-        assert (text.parse(kind, answer).presence != "no") is positive, answer
+        assert answer_rules.type_of(asked) == kind
+        assert all(answer_rules.judge_answer(kind, answer, answer).values()), answer
+        assert (answer_rules.parse_answer(kind, answer).presence != "no") is positive, answer
 
 
 def test_strict_is_equality_and_no_looser_than_the_authors():
@@ -91,7 +91,7 @@ def test_strict_is_equality_and_no_looser_than_the_authors():
     for (kind, _), answers in by_question.items():
         for true in answers:
             for said in answers:
-                judged = text.judge(kind, true, said)
+                judged = answer_rules.judge_answer(kind, true, said)
                 assert judged["strict"] == (true == said)
                 assert judged["strict"] <= judged["strict_lesion"] <= judged["authors"]
                 assert judged["authors_certainty"] <= judged["authors"]
@@ -123,7 +123,7 @@ def test_strict_is_equality_and_no_looser_than_the_authors():
     ],
 )  # fmt: skip
 def test_what_each_rule_forgives(kind, reference, answer, right):
-    assert {rule for rule, correct in text.judge(kind, reference, answer).items() if correct} == right
+    assert {rule for rule, correct in answer_rules.judge_answer(kind, reference, answer).items() if correct} == right
 
 
 def test_the_table_of_a_run_by_hand(tmp_path):

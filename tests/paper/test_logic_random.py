@@ -7,7 +7,7 @@ import pytest
 
 from cxr.base.vocabulary import LOBES, VALID_LOCATIONS, ZONE_LABELS
 from cxr.ils import templates
-from cxr.ils.masks.grounding import joined
+from cxr.ils.masks.grounding import merge_locations
 from dataset_cases import tuple_
 from logic_cases import LUNG_LESIONS, MASKS, STRICT, UNDER, pairs_of, says
 
@@ -116,13 +116,13 @@ def test_no_positive_says_more_than_report_and_mask():
         answers: dict[str, set] = {}
         for pair in made:
             answers.setdefault(pair.instruction, set()).add((pair.answer, pair.mask_id))
-            templates.parse(pair.instruction, pair.answer)
+            templates.parse_pair(pair.instruction, pair.answer)
         assert all(len(found) == 1 for found in answers.values()), (seed, answers)
         for pair in (pair for pair in made if pair.seg and pair.target != "cardiomegaly"):
             positives_seen += 1
             assert pair.mask_id
             assert set(pair.grounded_location) <= set(pair.reported_location)
-            assert list(pair.location) == joined(pair.location)
+            assert list(pair.location) == merge_locations(pair.location)
             affirmed = [row for row in tuples if row["presence"] == "positive"]
             for place in pair.location:
                 assert place in VALID_LOCATIONS
@@ -156,4 +156,4 @@ def test_every_logic_key_gives_valid_texts(logic, value):
     for seed in range(60):
         tuples, grounded, ctr = random_report(seed)
         for pair in pairs_of(tuples, grounded, ctr, seed=seed, **{logic: value}):
-            assert templates.parse(pair.instruction, pair.answer).present == pair.seg
+            assert templates.parse_pair(pair.instruction, pair.answer).present == pair.seg

@@ -8,11 +8,11 @@ import pytest
 import masks_oracle as oracle
 from conftest import parts
 from cxr.base.vocabulary import ANATOMY_LABELS, LUNGS, SIDES, VALID_LOCATIONS, ZONE_LABELS
-from cxr.ils.masks.algorithm import VERDICTS
-from cxr.ils.masks.grounding import names
+from cxr.ils.masks.algorithm import CONDITION_BITS
+from cxr.ils.masks.grounding import name_locations
 from cxr.ils.masks.options import Rules
-from cxr.ils.masks.picture import Picture
-from cxr.ils.masks.thresholds import Taus
+from cxr.ils.masks.segmenter import LesionSegmenter
+from cxr.ils.masks.thresholds import Thresholds
 from cxr.ils.masks.zones import Zones
 from masks_shard import RULES
 
@@ -159,8 +159,8 @@ def compare(seed, tie=False):
     on_image = {side: oracle.set_of(lung) for side, lung in zip(SIDES, lungs, strict=True)}
     failed, mask, grounded = oracle.lesion(anomaly, image, sets, on_image, found, confidence, labels, taus, rules, fill)
 
-    exact = Taus.of(taus)
-    picture = Picture(
+    exact = Thresholds.of(taus)
+    picture = LesionSegmenter(
         anomaly=anomaly,
         image=lambda: image,
         zones=Zones(np.packbits(masks, axis=-1), ANATOMY_LABELS),
@@ -173,7 +173,9 @@ def compare(seed, tie=False):
     for _ in range(2):  # the second time from what is kept
         lesion = picture.lesion(labels, exact, fill=fill)
         made = set() if lesion.mask is None else oracle.set_of(np.unpackbits(lesion.mask, axis=-1))
-        assert [{name for name, bit in VERDICTS.items() if verdict & bit} for verdict in lesion.verdicts] == failed
+        assert [
+            {name for name, bit in CONDITION_BITS.items() if verdict & bit} for verdict in lesion.verdicts
+        ] == failed
         assert made == mask
         assert lesion.area == len(mask)
         assert list(lesion.grounded) == grounded
@@ -184,7 +186,7 @@ def compare(seed, tie=False):
                 place: len(mask & sets[place]) for place in VALID_LOCATIONS
             }
             never = set(labels) - set(grounded)
-            place_names = names(
+            place_names = name_locations(
                 lesion.grounded, lesion.held, lesion.area, min_share=rules["name_min_share"], excluded_zones=never
             )
             assert place_names == oracle.names(grounded, labels, sets, mask, rules["name_min_share"])

@@ -36,14 +36,14 @@ def paper_examples(shared) -> dict:
     ],
 )
 def test_join_and_split(locations, text):
-    assert templates.join(locations) == text
-    assert templates.split(text) == tuple(in_table_order(locations))
+    assert templates.join_locations(locations) == text
+    assert templates.split_locations(text) == tuple(in_table_order(locations))
 
 
 @pytest.mark.parametrize("locations", [[], ["heart"], ["lung upper lobe left"]])
 def test_join_refuses_what_no_instruction_may_name(locations):
     with pytest.raises(ValueError, match=r"at least one location|not in tuple"):
-        templates.join(locations)
+        templates.join_locations(locations)
 
 
 @pytest.mark.parametrize(
@@ -52,32 +52,36 @@ def test_join_refuses_what_no_instruction_may_name(locations):
 )
 def test_split_refuses_what_join_never_makes(text):
     with pytest.raises(ValueError, match="location"):
-        templates.split(text)
+        templates.split_locations(text)
 
 
 def test_table_2_word_by_word():
     base = ["right lung base"]
-    assert templates.instruction("basic", "effusion", base) == "Segment the effusion in the right lung base."
-    assert templates.positive_answer("basic", "effusion", base) == "[SEG]"
-    assert templates.negative_answer("basic", "effusion", base) == "[SEG] There is no effusion in the right lung base."
-    assert templates.instruction("global", "effusion", base) == "Segment the effusion."
-    assert templates.positive_answer("global", "effusion", base) == "[SEG] It is located in the right lung base."
-    assert templates.negative_answer("global", "effusion") == "[SEG] There is no effusion."
-    asked = "Segment the opacity in the right lung base and predict its type."
-    assert templates.instruction("lesion_inference", "edema", base) == asked
+    assert templates.write_instruction("basic", "effusion", base) == "Segment the effusion in the right lung base."
+    assert templates.write_positive_answer("basic", "effusion", base) == "[SEG]"
     assert (
-        templates.positive_answer("lesion_inference", "edema", base, "definitive")
+        templates.write_negative_answer("basic", "effusion", base)
+        == "[SEG] There is no effusion in the right lung base."
+    )
+    assert templates.write_instruction("global", "effusion", base) == "Segment the effusion."
+    assert templates.write_positive_answer("global", "effusion", base) == "[SEG] It is located in the right lung base."
+    assert templates.write_negative_answer("global", "effusion") == "[SEG] There is no effusion."
+    asked = "Segment the opacity in the right lung base and predict its type."
+    assert templates.write_instruction("lesion_inference", "edema", base) == asked
+    assert (
+        templates.write_positive_answer("lesion_inference", "edema", base, "definitive")
         == "[SEG] It is highly suggestive of edema."
     )
     assert (
-        templates.positive_answer("lesion_inference", "edema", base, "tentative") == "[SEG] It possibly reflects edema."
+        templates.write_positive_answer("lesion_inference", "edema", base, "tentative")
+        == "[SEG] It possibly reflects edema."
     )
     denied = "[SEG] There is no opacity in the right lung base."
-    assert templates.negative_answer("lesion_inference", "opacity", base) == denied
+    assert templates.write_negative_answer("lesion_inference", "opacity", base) == denied
 
 
 def test_cardiomegaly_answers_seg_alone():
-    pair = pairs.positive(
+    pair = pairs.make_positive(
         "global",
         "cardiomegaly",
         "cardiomegaly",
@@ -90,7 +94,7 @@ def test_cardiomegaly_answers_seg_alone():
     )
     assert (pair.instruction, pair.answer) == ("Segment the cardiomegaly.", "[SEG]")
     assert (pair.location, pair.certainty, pair.sentence_index) == (("heart",), None, 2)
-    assert templates.parse(pair.instruction, pair.answer) == templates.Meaning(
+    assert templates.parse_pair(pair.instruction, pair.answer) == templates.Meaning(
         "global", "cardiomegaly", ("heart",), present=True
     )
 
@@ -102,7 +106,7 @@ def positive_pairs(draw):
     target = draw(st.sampled_from(lesions))
     certainty = "definitive" if kind == "global" else draw(st.sampled_from(["definitive", "tentative"]))
     heart = target == "cardiomegaly"
-    return pairs.positive(
+    return pairs.make_positive(
         kind,
         target,
         "opacity" if certainty == "tentative" else target,
@@ -117,7 +121,7 @@ def positive_pairs(draw):
 
 @given(positive_pairs())
 def test_positive_texts_round_trip(pair):
-    meaning = templates.parse(pair.instruction, pair.answer)
+    meaning = templates.parse_pair(pair.instruction, pair.answer)
     assert (meaning.type, meaning.location, meaning.present) == (pair.type, pair.location, True)
     if pair.type == "lesion_inference":
         assert (meaning.lesion, meaning.certainty) == (pair.target, pair.certainty)
@@ -128,9 +132,9 @@ def test_positive_texts_round_trip(pair):
 @given(st.sampled_from(templates.TYPES), st.sampled_from(LUNG_LESIONS), PLACES)
 def test_negative_texts_round_trip(kind, lesion, places):
     lesion = "opacity" if kind == "lesion_inference" else lesion
-    pair = pairs.negative(kind, lesion, () if kind == "global" else in_table_order(places))
+    pair = pairs.make_negative(kind, lesion, () if kind == "global" else in_table_order(places))
     assert pair.answer.startswith("[SEG] There is no ")
-    assert templates.parse(pair.instruction, pair.answer) == templates.Meaning(kind, lesion, pair.location, False)
+    assert templates.parse_pair(pair.instruction, pair.answer) == templates.Meaning(kind, lesion, pair.location, False)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +156,7 @@ def test_negative_texts_round_trip(kind, lesion, places):
 )
 def test_parse_refuses_texts_that_no_template_makes(question, answer):
     with pytest.raises(ValueError, match=r"answer|instruction|locations"):
-        templates.parse(question, answer)
+        templates.parse_pair(question, answer)
 
 
 def test_types_follow_the_released_rule(shared):
@@ -161,8 +165,8 @@ def test_types_follow_the_released_rule(shared):
     assert len(cases) >= 15
     for case in cases:
         question = case["question"].removeprefix("<image>\n")
-        assert templates.type_of(question) == case["gt_parsed"]["type"].replace(" ", "_")
-        meaning = templates.parse(question, case["gt"])
+        assert templates.detect_type(question) == case["gt_parsed"]["type"].replace(" ", "_")
+        meaning = templates.parse_pair(question, case["gt"])
         assert meaning.present == (case["polarity"] == "pos")
 
 
@@ -172,8 +176,8 @@ def test_paper_positive_examples(paper_examples):
         if not example["seg"]:
             continue
         for question, answer in zip(example["instruction"], example["answer"], strict=True):
-            kind = templates.type_of(question)
-            pair = pairs.positive(
+            kind = templates.detect_type(question)
+            pair = pairs.make_positive(
                 kind,
                 example["target"],
                 "opacity" if example["certainty"] == "tentative" else example["target"],
@@ -193,7 +197,7 @@ def test_paper_negative_examples(paper_examples):
     (example,) = [example for example in paper_examples["figure_11"] if not example["seg"]]
     rows = zip(example["target"], example["drawn_location"], example["instruction"], example["answer"], strict=True)
     for target, place, question, answer in rows:
-        pair = pairs.negative("basic", target, [place])
+        pair = pairs.make_negative("basic", target, [place])
         assert (pair.instruction, pair.answer, pair.seg) == (question, answer, False)
         assert (pair.location, pair.mask_id, pair.certainty) == ((place,), None, None)
         assert list(chain(pair.grounded_location, pair.reported_location)) == []

@@ -20,8 +20,8 @@ from cxr.base.columns import schema
 from cxr.base.hdf5 import Shard, ShardWriter
 from cxr.base.tables import CORRECTED, read_lines, read_table, write_corrected, write_table
 from cxr.base.vocabulary import LESIONS, SPLITS
-from cxr.ils.masks.box_conditions import CHANGED, MEASURED, Judged, judge, shown
-from cxr.ils.masks.thresholds import exact
+from cxr.ils.masks.box_conditions import MASKS_OUTDATED, MEASURED_CONDITIONS, BoxJudgement, format_measure, judge_boxes
+from cxr.ils.masks.thresholds import exact_fraction
 from cxr.reporting.explain.explain_study import explain
 from cxr.reporting.page import cases, costs, gallery, make_page, pictures, sections, versions
 from cxr.reporting.review.form import Form
@@ -113,16 +113,16 @@ def test_half_of_the_boxes_shown_are_kept_ones(verdicts, number, shown):
 def test_a_reason_names_what_failed_and_its_number(verdict, words):
     # a number just below its threshold must not be rounded up to it
     values = {"anatomy": 0.24999, "conf": 0.3, "signal": 0.5, "size": 0.0996}
-    below = [name for bit, name in enumerate(MEASURED) if verdict >> bit & 1]
-    assert cases.reason(verdict, Judged(values, below), TAUS) == words
+    below = [name for bit, name in enumerate(MEASURED_CONDITIONS) if verdict >> bit & 1]
+    assert cases.reason(verdict, BoxJudgement(values, below), TAUS) == words
 
 
 @pytest.mark.parametrize(
     ("verdict", "words"), [(0, "kept"), (0b11, "dropped: overlap with the reported location, confidence")]
 )
 def test_a_reason_has_no_number_of_maps_that_have_changed(verdict, words):
-    judged = Judged(dict.fromkeys(MEASURED, 0.0), ["size"])
-    assert cases.reason(verdict, judged, TAUS) == f"{words} ({CHANGED})"
+    judged = BoxJudgement(dict.fromkeys(MEASURED_CONDITIONS, 0.0), ["size"])
+    assert cases.reason(verdict, judged, TAUS) == f"{words} ({MASKS_OUTDATED})"
 
 
 def test_every_outcome_of_a_finding_has_words():
@@ -149,10 +149,12 @@ def test_the_numbers_agree_with_every_stored_verdict(workflow_run):
                 taus = TAUS | ({"ano": 0.01, "conf": 0.01} if row["target"] == "edema" else {})
                 lungs = organs.masks(row["image_id"])
                 map_ = anomaly.get("anomaly", row["image_id"])
-                found = judge(own, row["reported"], zones, lungs, map_, target=row["target"], settings=settings)
+                found = judge_boxes(own, row["reported"], zones, lungs, map_, target=row["target"], settings=settings)
                 for judged, verdict in zip(found, row["box_verdicts"], strict=True):
                     assert judged.agrees(verdict)
-                    assert judged.failed == [name for name in MEASURED if judged.values[name] < exact(taus[name])]
+                    assert judged.failed == [
+                        name for name in MEASURED_CONDITIONS if judged.values[name] < exact_fraction(taus[name])
+                    ]
                     compared += 1
     assert compared > 500
 
@@ -170,8 +172,8 @@ def test_the_numbers_have_the_lungs_of_the_organs_stage(workflow_run, tmp_path):
         lines = [line for line in read_lines(tmp_path / name / "cases.jsonl") if line["kind"] == "case"]
         told[name] = [box["reason"] for line in lines for box in line["judged"]]
     of_lung = re.compile(r"overlap with a lung (\d\.\d+)")
-    assert not any(CHANGED in reason for reason in told["as stored"])
-    pairs = [pair for pair in zip(told["as stored"], told["lower"], strict=True) if CHANGED not in pair[1]]
+    assert not any(MASKS_OUTDATED in reason for reason in told["as stored"])
+    pairs = [pair for pair in zip(told["as stored"], told["lower"], strict=True) if MASKS_OUTDATED not in pair[1]]
     assert len(pairs) < len(told["lower"])
     assert all(of_lung.sub("", one) == of_lung.sub("", other) for one, other in pairs)
     with_number = [pair for pair in pairs if of_lung.search(pair[0])]
@@ -555,7 +557,7 @@ def test_the_page_and_explain_say_the_same_numbers(workflow_run):
     ],
 )  # fmt: skip
 def test_a_number_is_cut_with_as_many_digits_as_its_threshold(value, threshold, text):
-    assert shown(value, threshold) == text
+    assert format_measure(value, threshold) == text
 
 
 def test_what_is_not_made_is_left_out_with_the_command(workflow_run):

@@ -105,7 +105,7 @@ def test_a_heart_wider_than_the_thorax_is_positive_and_no_error(tmp_path):
 
 def test_the_ratio_is_that_of_ils(segment, tmp_path):
     from cxr.base.hdf5 import pack
-    from cxr.ils.masks.evidence import cardiothoracic_ratio
+    from cxr.ils.masks.evidence import compute_cardiothoracic_ratio
 
     rng = np.random.default_rng(3)
     for _ in range(20):
@@ -115,7 +115,7 @@ def test_the_ratio_is_that_of_ils(segment, tmp_path):
             mask[y1 : y1 + 80, x1 : x1 + int(rng.integers(2, 110))] = True
         lungs = masks["right lung"] | masks["left lung"]
         affine = np.array([[float(rng.uniform(0.5, 8)), 0, float(rng.uniform(-90, 9))], [0, 3.1, 0]])
-        expected = cardiothoracic_ratio(pack(masks["heart"]), pack(lungs), affine)
+        expected = compute_cardiothoracic_ratio(pack(masks["heart"]), pack(lungs), affine)
         assert anatomy.ratio(anatomy.organ_boxes(masks)) == pytest.approx(expected, abs=1e-12)
 
 

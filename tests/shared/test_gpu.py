@@ -151,7 +151,7 @@ def test_rosalia_draws_and_says_the_same(tmp_path):
     for name in ("polars", "hdf5plugin", "transformers"):
         pytest.importorskip(name)
     from cxr.base.hdf5 import Shard
-    from cxr.ils.inference.asking import InferenceOptions
+    from cxr.ils.inference.asker import InferenceOptions
     from cxr.ils.inference.infer import run_split
     from tiny_rosalia import TARGET, make, read
 

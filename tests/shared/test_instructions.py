@@ -8,7 +8,7 @@ import pytest
 from pycocotools.coco import COCO
 
 from cxr.base.tables import read_lines
-from cxr.ils.dataset.pairs import FIELDS, Pair, line_of, records
+from cxr.ils.dataset.pairs import FIELDS, Pair, make_line, make_records
 from cxr.instructions import coco
 from cxr.instructions.lines import split_files
 from cxr.instructions.record import Record, Turn
@@ -46,18 +46,18 @@ def test_a_pair_of_ils_is_a_record_of_one_turn_and_a_line_of_its_fields():
         Pair("basic", "edema", "Segment it.", "[SEG]", ("left lung",), True, "definitive", 2, ("left lung",), (), "m1"),
         Pair("global", "edema", "Segment the edema.", "[SEG] None.", (), False),
     ]
-    first, second = records(study, "findings", "Edema.", pairs)
+    first, second = make_records(study, "findings", "Edema.", pairs)
     assert (first.sample_id, first.task, first.source, first.mask_ids) == ("s1_positive_0", "basic", "ils", ("m1",))
     assert (second.sample_id, second.turns) == ("s1_negative_0", (Turn("Segment the edema.", "[SEG] None."),))
     assert second.mask_ids == ()
-    assert list(line_of(first)) == list(FIELDS)
-    assert line_of(first) == study | {
+    assert list(make_line(first)) == list(FIELDS)
+    assert make_line(first) == study | {
         "pair_id": "s1_positive_0", "section_name": "findings", "section_content": "Edema.", "sentence_index": 2,
         "type": "basic", "target": "edema", "certainty": "definitive", "instruction": "Segment it.", "answer": "[SEG]",
         "location": ["left lung"], "grounded_location": ["left lung"], "reported_location": [], "seg": True,
         "mask_id": "m1",
     }  # fmt: skip
-    assert (line_of(second)["mask_id"], line_of(second)["location"]) == (None, [])
+    assert (make_line(second)["mask_id"], make_line(second)["location"]) == (None, [])
 
 
 # ---- files a split ---------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """How the tests ask a model."""
 
-from cxr.ils.inference.asking import InferenceOptions
+from cxr.ils.inference.asker import InferenceOptions
 from tiny_rosalia import TARGET
 
 OPTIONS = InferenceOptions(

@@ -10,7 +10,7 @@ from cxr.base.seeds import shard_of
 from cxr.base.tables import write_lines, write_table
 from cxr.base.vocabulary import LESIONS, VALID_LOCATIONS
 from cxr.ils.dataset.make_pairs import DatasetOptions, run
-from cxr.ils.dataset.negatives import Bars, Evidence, choice, negatives
+from cxr.ils.dataset.negatives import Bars, Evidence, choose_negatives, find_denials
 
 LUNG_LESIONS = tuple(lesion for lesion in LESIONS if lesion != "cardiomegaly")
 ALL = frozenset(VALID_LOCATIONS)
@@ -109,7 +109,7 @@ def said(**changes: object) -> Evidence:
 
 
 def may(lesion: str, evidence: Evidence, kinds: str = "strict"):
-    return choice(lesion, evidence, kinds=kinds, ctr_negative_max=0.45)
+    return find_denials(lesion, evidence, kinds=kinds, ctr_negative_max=0.45)
 
 
 BARS = Bars(SHARES, 0.5)
@@ -118,7 +118,7 @@ BARS = Bars(SHARES, 0.5)
 
 def deny(evidence: Evidence, seed: int = 7, **changes: object):
     settings = {"bars": BARS, "kinds": "strict", "ctr_negative_max": 0.45} | changes
-    return negatives(evidence, seed=seed, **settings)
+    return choose_negatives(evidence, seed=seed, **settings)
 
 
 def write_shard(folder: Path, name: str, studies: list[dict], units: list[dict], lines: list[dict]) -> dict[str, str]:

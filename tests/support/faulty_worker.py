@@ -12,12 +12,12 @@ import time
 from cxr.ils.training import fit
 
 what, number, *rank = os.environ["FAULT"].split()
-original, losses = fit.Fit._update, fit._losses
+original, losses = fit.Fit._update, fit._compute_losses
 
 
 def update(self, count, *rest):
     spoils = what == "nan" and count == int(number) and os.environ["RANK"] == rank[0]
-    fit._losses = spoilt if spoils else losses
+    fit._compute_losses = spoilt if spoils else losses
     here = count == int(number) and rank and os.environ["RANK"] == rank[0]
     if what == "term" and here:
         os.kill(os.getpid(), signal.SIGTERM)

@@ -57,7 +57,9 @@ def wordings(user: str) -> list[str]:
     """Word an instruction as the engine rules does, for the persona that the prompt describes."""
     told = dict(re.findall(r"^([\w ]+): (.*)$", user, flags=re.M))
     persona = next(name for name in PERSONAS if name.replace("_", " ").lower() in told["Persona"].lower())
-    return wordings_of_rules.wordings(parse_instruction(told["Original"]), persona)[: int(told["Number of wordings"])]
+    return wordings_of_rules.list_wordings(parse_instruction(told["Original"]), persona)[
+        : int(told["Number of wordings"])
+    ]
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import CLIPVisionConfig, LlamaConfig, LlavaConfig
 
-from cxr.ils.rosalia.convert import DROPPINGS, ours_of
+from cxr.ils.rosalia.convert import IGNORED_TENSORS, our_name
 from cxr.ils.rosalia.model import Rosalia
 from cxr.ils.rosalia.samples import Batch
 from cxr.segmentation.sizes import sam_config
@@ -73,8 +73,8 @@ class Reference:
     def model(self, seg_id: int | None = None) -> Rosalia:
         """The fixture's weights in our model."""
         model = Rosalia.from_configs(*self.configs(), self.seg if seg_id is None else seg_id)
-        given = {name: value for name, value in load_file(self.state).items() if not DROPPINGS.fullmatch(name)}
-        model.load_state_dict({ours_of(name): value for name, value in given.items()}, strict=True)
+        given = {name: value for name, value in load_file(self.state).items() if not IGNORED_TENSORS.fullmatch(name)}
+        model.load_state_dict({our_name(name): value for name, value in given.items()}, strict=True)
         return model.eval()
 
     def expanded(self, ids: torch.Tensor, fill: int) -> torch.Tensor:

@@ -9,16 +9,16 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from cxr.base.vocabulary import ANATOMY_LABELS, LESIONS, ZONE_LABELS, zones_of
-from cxr.ils.dataset.make_pairs import image_pairs
+from cxr.ils.dataset.make_pairs import make_image_pairs
 from cxr.ils.dataset.pairs import Pair
-from cxr.ils.masks.evidence import evidence
-from cxr.ils.masks.findings import Finding, positives, related_lesions
-from cxr.ils.masks.grounding import names
-from cxr.ils.masks.make_masks import Masks, unit_rows
+from cxr.ils.masks.evidence import compute_location_evidence
+from cxr.ils.masks.findings import Finding, find_related_lesions, read_positive_findings
+from cxr.ils.masks.grounding import name_locations
+from cxr.ils.masks.make_masks import MaskWriter, make_unit_rows
 from cxr.ils.masks.options import Rules
 from cxr.ils.masks.outcomes import Outcome
-from cxr.ils.masks.units import positive_units
-from cxr.ils.masks.zones import Zones, pixels
+from cxr.ils.masks.units import make_positive_units
+from cxr.ils.masks.zones import Zones, count_pixels
 from dataset_cases import BARS, OPTIONS, line, tuple_
 
 LUNG_LESIONS = [lesion for lesion in LESIONS if lesion != "cardiomegaly"]
@@ -78,7 +78,7 @@ def shown(finding: Finding, labels: tuple[str, ...]) -> Outcome:
     if finding.target is None:
         return Outcome(finding, reason=finding.reason)
     if finding.heart:
-        return Outcome(finding, ZONES["heart"], pixels(ZONES["heart"]))
+        return Outcome(finding, ZONES["heart"], count_pixels(ZONES["heart"]))
     if not labels:
         return Outcome(finding, reason="no_productive_box")
     mask = np.zeros((64, 80), bool)
@@ -88,7 +88,7 @@ def shown(finding: Finding, labels: tuple[str, ...]) -> Outcome:
     packed = np.packbits(mask, axis=-1)
     held = {label: int((mask & MASKS[label]).sum()) for label in ZONE_LABELS}
     never = [label for label in finding.reported if label not in labels]
-    place_names = tuple(names(labels, held, int(mask.sum()), min_share=0.1, excluded_zones=never))
+    place_names = tuple(name_locations(labels, held, int(mask.sum()), min_share=0.1, excluded_zones=never))
     return Outcome(
         finding, packed, int(mask.sum()), tuple(labels), place_names, reason=None if place_names else "no_name"
     )
@@ -110,13 +110,13 @@ def pairs_of(
     options = replace(OPTIONS, seed=seed, kinds=rules.kinds, one_answer=rules.one_answer)
     report = line(tuples, **more or {})
     outcomes = []
-    for finding in positives(tuples, rules):
+    for finding in read_positive_findings(tuples, rules):
         labels = finding.reported if grounded is None else grounded.get(finding.index, finding.reported)
         outcomes.append(shown(finding, tuple(label for label in ZONE_LABELS if label in labels)))
-    units = unit_rows(Case(), positive_units(outcomes, ZONES.union, rules), Masks(lambda *_: None))
-    others = positives(report.get("other_tuples", []), rules)
-    row = evidence(outcomes, others, related_lesions(report), ZONES, rules)
-    made, _ = image_pairs(Case().names | {"ctr": ctr} | row, units, report, options, BARS)
+    units = make_unit_rows(Case(), make_positive_units(outcomes, ZONES.union, rules), MaskWriter(lambda *_: None))
+    others = read_positive_findings(report.get("other_tuples", []), rules)
+    row = compute_location_evidence(outcomes, others, find_related_lesions(report), ZONES, rules)
+    made, _ = make_image_pairs(Case().names | {"ctr": ctr} | row, units, report, options, BARS)
     return made
 
 

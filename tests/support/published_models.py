@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import save, save_file
 from transformers import CLIPVisionConfig, LlamaConfig, LlavaConfig
 
-from cxr.ils.rosalia.convert import CLIP_PREFIX, SAM_PREFIX, published_of, written_config
+from cxr.ils.rosalia.convert import CLIP_PREFIX, SAM_PREFIX, make_published_config, published_name
 from cxr.ils.rosalia.model import Rosalia
 from cxr.ils.rosalia.tokens import Tokens
 from cxr.segmentation.sizes import sam_config
@@ -66,7 +66,7 @@ def learn_to_begin_with_seg(model: Rosalia, batch) -> None:
 
 def tensors_of(model: Rosalia) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
     """The tensors by their published names: LISA's own, and those of CLIP's own file."""
-    named = {published_of(name): value for name, value in model.state_dict().items()}
+    named = {published_name(name): value for name, value in model.state_dict().items()}
     clip = {name.removeprefix(CLIP_PREFIX): v.float() for name, v in named.items() if name.startswith(CLIP_PREFIX)}
     rest = {name: value for name, value in named.items() if not name.startswith(CLIP_PREFIX)}
     for layer in range(model.config.llava.text_config.num_hidden_layers):
@@ -77,7 +77,7 @@ def tensors_of(model: Rosalia) -> tuple[dict[str, torch.Tensor], dict[str, torch
 def write(folder: Path, model: Rosalia, kind: str, parts: int) -> Path:
     """Write a checkpoint's folder without its tokenizer: ``kind`` bin or safetensors, in parts with an index."""
     folder.mkdir(parents=True, exist_ok=True)
-    config = written_config(model.config) | {"torch_dtype": "bfloat16", "architectures": ["LISAForCausalLM"]}
+    config = make_published_config(model.config) | {"torch_dtype": "bfloat16", "architectures": ["LISAForCausalLM"]}
     (folder / "config.json").write_text(json.dumps(config | {"mm_vision_tower": "openai/clip-vit-large-patch14"}))
     held, where = tensors_of(model)[0], {}
     stem = "pytorch_model" if kind == "bin" else "model"

@@ -19,7 +19,7 @@ import torch
 from cxr.base.hdf5 import Shard, ShardWriter
 from cxr.base.scanned import scan_table
 from cxr.base.tables import read_lines, read_table, write_lines, write_table
-from cxr.ils.evaluation.pictures import read_map
+from cxr.ils.evaluation.mask_files import read_map
 from cxr.imaging.weights import pickles, state_dict
 from cxr.llm.images import PromptImage
 from cxr.nets import onnx, tensors
@@ -87,13 +87,13 @@ def models(folder: Path) -> dict[str, Callable[[], object]]:
     """Return how each kind of model's folder is read."""
     from cxr.diffusion.folders import read_json
     from cxr.ils.rosalia.config import read_config
-    from cxr.ils.rosalia.sources import Lines
+    from cxr.ils.rosalia.sources import PairLines
     from cxr.segmentation.segmenter import Segmenter
     from cxr.vlm.families.engine import load_family
     from cxr.vlm.models import read_run
 
     return {
-        "pairs": lambda: Lines(folder / "lines.jsonl"),
+        "pairs": lambda: PairLines(folder / "lines.jsonl"),
         "rosalia": lambda: read_config(folder),
         "diffusion": lambda: read_json(folder / "config.json", "remedy"),
         "segmenter": lambda: Segmenter.load(folder),

@@ -10,7 +10,7 @@ import polars as pl
 from cxr.base.hdf5 import ShardWriter
 from cxr.base.tables import write_lines, write_table
 from cxr.ils.rosalia.samples import PairOptions, Pairs
-from cxr.ils.rosalia.tokens import Tokens, word_tokenizer
+from cxr.ils.rosalia.tokens import Tokens, make_word_tokenizer
 
 OPTIONS = PairOptions(
     conversation="llava_v1",
@@ -71,7 +71,7 @@ def write(folder: Path, positives: int = 7, negatives: int = 12, images: int = 4
 
 def tokens() -> Tokens:
     return Tokens.prepare(
-        word_tokenizer([one[key] for one in (line(0, False, 0),) for key in ("instruction", "answer")])
+        make_word_tokenizer([one[key] for one in (line(0, False, 0),) for key in ("instruction", "answer")])
     )
 
 

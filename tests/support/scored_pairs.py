@@ -3,7 +3,7 @@
 import numpy as np
 import polars as pl
 
-from cxr.ils.evaluation import text
+from cxr.ils.evaluation import answer_rules
 from cxr.ils.evaluation.scoring import SCHEMA
 from cxr.metrics import masks
 
@@ -12,12 +12,12 @@ def rows(seed: int, subjects: int = 9, pairs: int = 60) -> pl.DataFrame:
     random = np.random.default_rng(seed)
     intersection = random.integers(0, 50, pairs)
     union = intersection + random.integers(0, 50, pairs)
-    flags = {rule: random.random(pairs) < 0.6 for rule in text.RULES}
+    flags = {rule: random.random(pairs) < 0.6 for rule in answer_rules.RULES}
     data = {
         "pair_id": [f"p{number}" for number in range(pairs)],
         "subject_id": random.choice([f"s{number}" for number in range(subjects)], pairs),
         "target": random.choice(["edema", "effusion", "cardiomegaly"], pairs),
-        "type": random.choice(text.TYPES, pairs),
+        "type": random.choice(answer_rules.TYPES, pairs),
         "polarity": random.choice(["positive", "negative"], pairs),
         "intersection": intersection,
         "union": union,

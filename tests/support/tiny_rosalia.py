@@ -13,7 +13,7 @@ from cxr.base.tables import write_lines
 from cxr.ils.rosalia.lite import make_lite
 from cxr.ils.rosalia.model import Rosalia
 from cxr.ils.rosalia.samples import PairOptions, Pairs, collate
-from cxr.ils.rosalia.tokens import Tokens, word_tokenizer
+from cxr.ils.rosalia.tokens import Tokens, make_word_tokenizer
 
 SIZES = SimpleNamespace(image=64, patch=8, width=32, depth=2, clip_image=32, clip_patch=16, hidden=48, layers=2)
 TARGET = 64
@@ -78,7 +78,7 @@ def make(folder: Path, updates: int = 60) -> Tiny:
     import polars as pl
 
     pl.DataFrame({"mask_id": [f"m{n}" for n in range(5)], "shard": ["00"] * 5}).write_parquet(tiny.index)
-    tokens = Tokens.prepare(word_tokenizer([*ANSWERS, *ANSWERS.values(), "Segment the pneumonia."]))
+    tokens = Tokens.prepare(make_word_tokenizer([*ANSWERS, *ANSWERS.values(), "Segment the pneumonia."]))
     model = make_lite(SIZES, tokens, 1)
     learn(model, tokens, tiny, updates)
     model.save_pretrained(tiny.model)

@@ -9,11 +9,11 @@ from transformers import LlamaConfig, LlavaConfig
 
 from conftest import ROOT
 from cxr.ils.evaluation.adapters import ADAPTERS
+from cxr.ils.evaluation.answer_rules import RULES
 from cxr.ils.evaluation.predictions import FAILURES
-from cxr.ils.evaluation.text import RULES
 from cxr.ils.rosalia.config import CLIP_L14
 from cxr.ils.rosalia.model import Rosalia
-from cxr.ils.training import parts
+from cxr.ils.training import trained_parts
 from cxr.segmentation.sizes import sam_h
 from cxr.workflow import settings
 from cxr.workflow.params import evaluated, runs
@@ -55,7 +55,7 @@ def model() -> tuple[Rosalia, int]:
     with torch.device("meta"):
         model = Rosalia.from_configs(llava, sam_h(), 32000)
         whole = sum(value.numel() for value in model.parameters())
-        parts.add_adapters(model, parts.LoraOptions(1, 2, 0.05))
+        trained_parts.add_adapters(model, trained_parts.LoraOptions(1, 2, 0.05))
     return model, whole
 
 
@@ -70,7 +70,11 @@ def test_the_memory_of_one_card_is_what_the_model_has(model):
     for rank, *told in rows:
         for trained, million, gigabytes in ((paper, *told[:2]), (["project", "mask_decoder"], *told[2:])):
             adapters = int(rank) * adapters_of_1
-            chosen = sum(value.numel() for value in parts.choose(model, trained).values()) + adapters - adapters_of_1
+            chosen = (
+                sum(value.numel() for value in trained_parts.select_trained(model, trained).values())
+                + adapters
+                - adapters_of_1
+            )
             assert whole == pytest.approx(7.70e9, rel=1e-3)
             assert float(million) == pytest.approx(chosen / 1e6, abs=0.06)
             assert float(gigabytes) == pytest.approx(2 + (2 * (whole + adapters) + 14 * chosen) / 1e9, abs=0.06)

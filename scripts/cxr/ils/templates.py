@@ -58,7 +58,7 @@ class Meaning:
     """Likewise: definitive or tentative."""
 
 
-def join(locations: Sequence[str]) -> str:
+def join_locations(locations: Sequence[str]) -> str:
     """Join locations in the order of Table 9: "a", "a and b", "a, b, and c". Raises ValueError for none or unknown."""
     names = in_table_order(locations)
     if not names:
@@ -68,26 +68,26 @@ def join(locations: Sequence[str]) -> str:
     return f"{', '.join(names[:-1])}, and {names[-1]}"
 
 
-def split(text: str) -> tuple[str, ...]:
-    """Undo :func:`join`. Raises ValueError for an invalid location or a text that ``join`` never makes."""
+def split_locations(text: str) -> tuple[str, ...]:
+    """Undo :func:`join_locations`. Raises ValueError for an invalid location or a text that ``join`` never makes."""
     names = tuple(name for name in re.split(r", and |, | and ", text) if name)
-    if any(name not in VALID_LOCATIONS for name in names) or join(names) != text:
+    if any(name not in VALID_LOCATIONS for name in names) or join_locations(names) != text:
         raise ValueError(f"not a list of valid locations: {text!r}")
     return names
 
 
-def instruction(kind: str, word: str, location: Sequence[str] = ()) -> str:
+def write_instruction(kind: str, word: str, location: Sequence[str] = ()) -> str:
     """Return the instruction of Table 2. ``location`` is ignored by a global one."""
     if kind == GLOBAL:
         return f"Segment the {word}."
     if kind == BASIC:
-        return f"Segment the {word} in the {join(location)}."
+        return f"Segment the {word} in the {join_locations(location)}."
     if kind == INFERENCE:
-        return f"Segment the {OPACITY} in the {join(location)} and predict its type."
+        return f"Segment the {OPACITY} in the {join_locations(location)} and predict its type."
     raise ValueError(f"type must be one of {', '.join(TYPES)}, not {kind!r}")
 
 
-def positive_answer(kind: str, target: str, location: Sequence[str], certainty: str | None = None) -> str:
+def write_positive_answer(kind: str, target: str, location: Sequence[str], certainty: str | None = None) -> str:
     """Return the answer if the lesion is present. ``certainty`` matters only to lesion inference.
 
     A positive cardiomegaly is answered by ``[SEG]`` alone, as in the release, although Table 2 prints a location.
@@ -96,17 +96,17 @@ def positive_answer(kind: str, target: str, location: Sequence[str], certainty: 
         return f"{SEG} It {CERTAINTY_PHRASES[certainty]} {target}."
     if kind == BASIC or target == CARDIOMEGALY:
         return SEG
-    return f"{SEG} It is located in the {join(location)}."
+    return f"{SEG} It is located in the {join_locations(location)}."
 
 
-def negative_answer(kind: str, word: str, location: Sequence[str] = ()) -> str:
+def write_negative_answer(kind: str, word: str, location: Sequence[str] = ()) -> str:
     """Return the answer if the lesion is absent."""
     if kind == GLOBAL:
         return f"{SEG} There is no {word}."
-    return f"{SEG} There is no {OPACITY if kind == INFERENCE else word} in the {join(location)}."
+    return f"{SEG} There is no {OPACITY if kind == INFERENCE else word} in the {join_locations(location)}."
 
 
-def type_of(text: str) -> str:
+def detect_type(text: str) -> str:
     """Return the type of an instruction by the released rule (one phrase, then another, else global)."""
     if "predict its type" in text:
         return INFERENCE
@@ -115,19 +115,19 @@ def type_of(text: str) -> str:
 
 def parse_instruction(question: str) -> Instruction:
     """Parse an instruction. Raises ValueError unless it is of Table 2."""
-    kind = type_of(question)
+    kind = detect_type(question)
     match = _INSTRUCTIONS[kind].fullmatch(question)
     if match is None or (kind != GLOBAL and match["word"] == CARDIOMEGALY):
         raise ValueError(f"not an instruction of Table 2: {question!r}")
-    return Instruction(kind, match["word"], () if kind == GLOBAL else split(match["place"]))
+    return Instruction(kind, match["word"], () if kind == GLOBAL else split_locations(match["place"]))
 
 
-def parse(question: str, answer: str) -> Meaning:
+def parse_pair(question: str, answer: str) -> Meaning:
     """Parse an instruction and its answer. Raises ValueError unless both are of Table 2 and agree."""
     parsed_instruction = parse_instruction(question)
     kind, word, location = parsed_instruction.type, parsed_instruction.word, parsed_instruction.location
     if absent := _ABSENT.fullmatch(answer):
-        denied = split(absent["place"]) if absent["place"] else ()
+        denied = split_locations(absent["place"]) if absent["place"] else ()
         if (absent["word"], denied) != (word, location):
             raise ValueError(f"the answer denies something other than the question: {question!r} {answer!r}")
         return Meaning(kind, word, location, present=False)
@@ -140,5 +140,5 @@ def parse(question: str, answer: str) -> Meaning:
     elif answer == SEG and word == CARDIOMEGALY:
         return Meaning(kind, word, (HEART,), present=True)
     elif kind == GLOBAL and word != CARDIOMEGALY and (match := _LOCATED.fullmatch(answer)):
-        return Meaning(kind, word, split(match["place"]), present=True)
+        return Meaning(kind, word, split_locations(match["place"]), present=True)
     raise ValueError(f"not an answer of Table 2 to this instruction: {question!r} {answer!r}")

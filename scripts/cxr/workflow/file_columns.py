@@ -9,7 +9,7 @@ from cxr.ils.dataset import make_pairs, mimic_ils
 from cxr.ils.evaluation import evaluate, paraphrases, scoring, summary
 from cxr.ils.masks import columns as masks
 from cxr.ils.paraphrase import make_paraphrases
-from cxr.ils.training import tables as training
+from cxr.ils.training import columns as training
 from cxr.imaging.boxes import detect_boxes
 from cxr.imaging.cohort import columns as cohort
 from cxr.imaging.phantom import make_phantom
@@ -71,7 +71,7 @@ TABLES: dict[str, Columns] = {
     "results/masks/{thresholds}/index.parquet": mask_index.INDEX,
     "results/masks/sweep/{shard}.parquet": masks.SWEEP,
     "results/dataset/{thresholds}/dropped.parquet": make_pairs.DROPPED,
-    "results/dataset/mimic_ils/pictures.tsv": mimic_ils.PICTURES,
+    "results/dataset/mimic_ils/pictures.tsv": mimic_ils.IMAGES,
     "results/paraphrase/{thresholds}/counts.tsv": make_paraphrases.COUNTS,
     "results/training/{run}/updates.tsv": training.UPDATES,
     "results/training/{run}/epochs.tsv": training.EPOCHS,

@@ -7,7 +7,7 @@ from cxr.base.vocabulary import LESIONS, LUNGS, VALID_LOCATIONS, side_of, zones_
 from cxr.ils.dataset.negatives import OPACITY, Evidence
 
 
-def evidence(study: dict, line: dict, unknown_words_max: float) -> Evidence:
+def gather_evidence(study: dict, line: dict, unknown_words_max: float) -> Evidence:
     """Gather the evidence of one study. ``study`` is a row of the studies table, ``line`` the study's report line.
 
     ``unknown_words_max``: share of unknown words above which a report's silence is no evidence of absence.
@@ -18,7 +18,7 @@ def evidence(study: dict, line: dict, unknown_words_max: float) -> Evidence:
     definite = [row for row in denials if row["certainty"] == "definitive"]
     negated: dict[str, frozenset[str]] = {}
     for row in definite:
-        negated[row["lesion_type"]] = negated.get(row["lesion_type"], frozenset()) | inside(row)
+        negated[row["lesion_type"]] = negated.get(row["lesion_type"], frozenset()) | list_locations_inside(row)
     standing = [row["lesion"] for row in study["standing"]]
     return Evidence(
         study_id=study["study_id"],
@@ -26,7 +26,7 @@ def evidence(study: dict, line: dict, unknown_words_max: float) -> Evidence:
         blocked={row["lesion"]: frozenset(row["locations"]) for row in study["lesion_blocked"]},
         global_blocked=frozenset(row["lesion"] for row in study["lesion_blocked"] if row["global_blocked"]),
         standing=frozenset(standing),
-        elsewhere=frozenset(standing) - affirmed(line["tuples"]),
+        elsewhere=frozenset(standing) - find_affirmed(line["tuples"]),
         related=frozenset(study["related"]),
         negated=negated,
         everywhere=frozenset(row["lesion_type"] for row in definite if not row["location"]),
@@ -38,7 +38,7 @@ def evidence(study: dict, line: dict, unknown_words_max: float) -> Evidence:
     )
 
 
-def affirmed(tuples: list[dict]) -> set[str]:
+def find_affirmed(tuples: list[dict]) -> set[str]:
     """Return the names that the positive tuples of a section affirm, hedge or name as a candidate.
 
     A tentative tuple also affirms an opacity, because its text says so.
@@ -51,7 +51,7 @@ def affirmed(tuples: list[dict]) -> set[str]:
     return affirmed_names
 
 
-def inside(row: dict) -> frozenset[str]:
+def list_locations_inside(row: dict) -> frozenset[str]:
     """Return the valid locations that lie inside a tuple's place: all without a place, none for an unmapped place.
 
     A whole lung contains its zones by name. A lobe contains no zone for certain, so it adds nothing.

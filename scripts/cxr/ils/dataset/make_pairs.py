@@ -17,11 +17,11 @@ from cxr.base.jobs import progress
 from cxr.base.ledger import Ledger
 from cxr.base.tables import read_lines, read_table, write_table
 from cxr.base.vocabulary import LESIONS, SPLITS
-from cxr.ils.dataset.evidence import evidence
-from cxr.ils.dataset.negatives import Bars, draws, negatives, open_ways
-from cxr.ils.dataset.pairs import POLARITIES, Pair, line_of, records
-from cxr.ils.dataset.positives import positives
-from cxr.ils.dataset.shares import Census
+from cxr.ils.dataset.evidence import gather_evidence
+from cxr.ils.dataset.negative_shares import Census
+from cxr.ils.dataset.negatives import Bars, choose_negatives, draw_numbers, find_open_ways
+from cxr.ils.dataset.pairs import POLARITIES, Pair, make_line, make_records
+from cxr.ils.dataset.positives import make_positives
 from cxr.instructions.lines import split_files
 from cxr.instructions.record import Record
 
@@ -74,13 +74,13 @@ def run(
     unit_rows = pl.concat(map(read_table, units)).sort("study_id", "image_id", "unit")
     num_studies = study_rows["study_id"].n_unique()
     census = Census()
-    for images, line in progress(_by_study(study_rows, unit_rows, reports), num_studies, "possible denials"):
-        _count(images, line, options, census)
+    for images, line in progress(_read_studies(study_rows, unit_rows, reports), num_studies, "possible denials"):
+        _count_denials(images, line, options, census)
     bars = census.bars(options.global_share, options.opacity_inference_share)
-    ledger, drops = Ledger("dataset"), _Drops()
-    with split_files(dict(zip(SPLITS, (train, validate, test), strict=True)), line_of) as write:
-        for images, line in progress(_by_study(study_rows, unit_rows, reports), num_studies, "dataset"):
-            for record in _study(images, line, options, bars, ledger, drops):
+    ledger, drops = Ledger("dataset"), _DroppedPairs()
+    with split_files(dict(zip(SPLITS, (train, validate, test), strict=True)), make_line) as write:
+        for images, line in progress(_read_studies(study_rows, unit_rows, reports), num_studies, "dataset"):
+            for record in _make_study_records(images, line, options, bars, ledger, drops):
                 write(record)
     ledger.finish(excluded, study_rows["image_id"])
     write_table(dropped, drops.table(), DROPPED)
@@ -90,10 +90,10 @@ Images = list[tuple[dict, list[dict]]]
 """A study's rows of the studies table, each with its rows of the units table."""
 
 
-def _by_study(rows: pl.DataFrame, units: pl.DataFrame, reports: Sequence[str]) -> Iterator[tuple[Images, dict]]:
+def _read_studies(rows: pl.DataFrame, units: pl.DataFrame, reports: Sequence[str]) -> Iterator[tuple[Images, dict]]:
     """Yield the images and the report line of each study, in the order of the studies; the tables are sorted."""
-    report_runs = _Runs(heapq.merge(*map(read_lines, reports), key=_study_id))
-    unit_runs = _Runs(units.iter_rows(named=True))
+    report_runs = _StudyRows(heapq.merge(*map(read_lines, reports), key=_study_id))
+    unit_runs = _StudyRows(units.iter_rows(named=True))
     for study_id, group in groupby(rows.iter_rows(named=True), key=_study_id):
         (line,) = report_runs.of(study_id)
         study_units = unit_runs.of(study_id)
@@ -104,30 +104,30 @@ def _study_id(row: dict) -> str:
     return row["study_id"]
 
 
-def _count(images: Images, line: dict, options: DatasetOptions, census: Census) -> None:
+def _count_denials(images: Images, line: dict, options: DatasetOptions, census: Census) -> None:
     """Count what a study may deny. The first image that can deny a lesion type carries its negative."""
     counted_lesions: set[str] = set()
     for row, units in images:
-        study_evidence = evidence(row, line, options.unknown_words_max)
-        taken = _taken(positives(units, one_answer=options.one_answer)[0], options)
+        study_evidence = gather_evidence(row, line, options.unknown_words_max)
+        taken = _used_instructions(make_positives(units, one_answer=options.one_answer)[0], options)
         for lesion in LESIONS:
             if lesion in counted_lesions:
                 continue
-            ways = open_ways(lesion, study_evidence, taken=taken, **_logic(options))
+            ways = find_open_ways(lesion, study_evidence, taken=taken, **_denial_rules(options))
             if not ways.reason:
                 counted_lesions.add(lesion)
-                census.add(lesion, ways, draws(options.seed, row["study_id"], lesion))
+                census.add(lesion, ways, draw_numbers(options.seed, row["study_id"], lesion))
 
 
-def _logic(options: DatasetOptions) -> dict:
+def _denial_rules(options: DatasetOptions) -> dict:
     return {"kinds": options.kinds, "ctr_negative_max": options.ctr_negative_max}
 
 
-def _taken(pairs: Iterable[Pair], options: DatasetOptions) -> Collection[str]:
+def _used_instructions(pairs: Iterable[Pair], options: DatasetOptions) -> Collection[str]:
     return {pair.instruction for pair in pairs} if options.one_answer == "strict" else ()
 
 
-class _Runs:
+class _StudyRows:
     """Rows sorted by study, read once, one study's rows at a time."""
 
     def __init__(self, rows: Iterable[dict]):
@@ -141,7 +141,7 @@ class _Runs:
         return self._rows if self._key == study_id else []
 
 
-class _Drops:
+class _DroppedPairs:
     """Rows of the table of dropped pairs. Each image has several, so they are packed from time to time."""
 
     def __init__(self) -> None:
@@ -165,14 +165,14 @@ class _Drops:
         return table.sort(table.columns)
 
 
-def _study(
-    images: Images, line: dict, options: DatasetOptions, bars: Bars, ledger: Ledger, drops: _Drops
+def _make_study_records(
+    images: Images, line: dict, options: DatasetOptions, bars: Bars, ledger: Ledger, drops: _DroppedPairs
 ) -> Iterator[Record]:
     """Yield the records of one study. The first image that can deny a lesion type carries its negative."""
     numbers: Counter = Counter()
     denied: set[str] = set()
     for row, units in images:
-        pairs, missing = image_pairs(row, units, line, options, bars, denied)
+        pairs, missing = make_image_pairs(row, units, line, options, bars, denied)
         denied |= {pair.target for pair in pairs if not pair.seg}
         drops.add({"study_id": row["study_id"], "image_id": row["image_id"]} | drop for drop in missing)
         if pairs:
@@ -181,10 +181,10 @@ def _study(
             counts = Counter(drop["reason"] for drop in missing)
             detail = ", ".join(f"{reason} {number}" for reason, number in sorted(counts.items()))
             ledger.exclude(row["image_id"], row["study_id"], "no_pairs", detail)
-        yield from records(row, line["section_name"], line["section_text"], pairs, numbers)
+        yield from make_records(row, line["section_name"], line["section_text"], pairs, numbers)
 
 
-def image_pairs(
+def make_image_pairs(
     study: dict, units: list[dict], line: dict, options: DatasetOptions, bars: Bars, denied: Collection[str] = ()
 ) -> tuple[list[Pair], list[dict]]:
     """Return the pairs of one image, positives first, and a row for every pair that was not made.
@@ -192,14 +192,14 @@ def image_pairs(
     ``study`` is its row of the studies table, ``units`` its rows of the units table, ``line`` its report, ``bars`` the
     bars of the whole dataset, ``denied`` the lesion types that another image of the study already denies.
     """
-    pairs, drops = positives(units, one_answer=options.one_answer)
+    pairs, drops = make_positives(units, one_answer=options.one_answer)
     missing = [{"polarity": POLARITIES[0]} | drop for drop in drops]
-    denials, reasons = negatives(
-        evidence(study, line, options.unknown_words_max),
+    denials, reasons = choose_negatives(
+        gather_evidence(study, line, options.unknown_words_max),
         seed=options.seed,
         bars=bars,
-        taken=_taken(pairs, options),
-        **_logic(options),
+        taken=_used_instructions(pairs, options),
+        **_denial_rules(options),
     )
     reasons |= {pair.target: "other_image" for pair in denials if pair.target in denied}
     pairs += [pair for pair in denials if pair.target not in denied]

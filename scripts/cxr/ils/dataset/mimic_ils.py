@@ -33,42 +33,42 @@ from cxr.instructions.studies import JSON_NAME, MASK_FOLDER, write_studies
 
 SPLIT_NAMES = {"train": "train", "validate": "val", "test": "test"}
 PIXELS = ("frame", "original")
-LISTS = {True: "positive_pairs", False: "negative_pairs"}
-PICTURES = {
+LIST_BY_POLARITY = {True: "positive_pairs", False: "negative_pairs"}
+IMAGES = {
     "image_id": Column(pl.String, "Image of the release."),
     "path": Column(pl.String, "Its file in the tree `dataset.mimic_ils_images`."),
 }
 
 
-def study_key(study_id: str) -> str:
+def make_study_key(study_id: str) -> str:
     """Return the release's name of a study: "s" + digits if the id is digits."""
     return f"s{study_id}" if study_id.isdecimal() else study_id
 
 
-def study_of(key: str) -> str:
-    """Undo :func:`study_key`."""
+def parse_study_key(key: str) -> str:
+    """Undo :func:`make_study_key`."""
     return key[1:] if key[:1] == "s" and key[1:].isdecimal() else key
 
 
-def image_path(subject_id: str, key: str, image_id: str) -> str:
+def make_image_path(subject_id: str, key: str, image_id: str) -> str:
     """Return the image's path in the tree that the authors' loader expects: pNN/p<subject>/s<study>/<image>.jpg."""
     subject = f"p{subject_id}" if subject_id.isdecimal() else subject_id
     return f"{subject[:3]}/{subject}/{key}/{image_id}.jpg"
 
 
-def released_study(lines: list[dict]) -> tuple[dict, dict[str, str]]:
+def make_study_entry(lines: list[dict]) -> tuple[dict, dict[str, str]]:
     """Convert the lines of one study to its entry of the release. Returns it and {mask path: mask_id}."""
     first = lines[0]
-    key = study_key(first["study_id"])
+    key = make_study_key(first["study_id"])
     names: dict[tuple[str, str], str] = {}
     numbers: Counter = Counter()
     entry: dict = {
         "subject_id": first["subject_id"],
         "dicom_id": first["image_id"],
-        "image_path": image_path(first["subject_id"], key, first["image_id"]),
+        "image_path": make_image_path(first["subject_id"], key, first["image_id"]),
         "section_name": first["section_name"],
         "section_content": first["section_content"],
-        "instruction_answer_pairs": {name: [] for name in LISTS.values()},
+        "instruction_answer_pairs": {name: [] for name in LIST_BY_POLARITY.values()},
     }
     for line in lines:
         path = None
@@ -90,7 +90,7 @@ def released_study(lines: list[dict]) -> tuple[dict, dict[str, str]]:
         }
         if line["seg"]:
             pair["sent_idx"] = "" if line["sentence_index"] is None else str(line["sentence_index"])
-        entry["instruction_answer_pairs"][LISTS[line["seg"]]].append(pair)
+        entry["instruction_answer_pairs"][LIST_BY_POLARITY[line["seg"]]].append(pair)
     return entry, {path: identifier for (_, identifier), path in names.items()}
 
 
@@ -122,11 +122,11 @@ def write_layout(
         originals = {Path(path).stem: stack.enter_context(Shard(path)) for path in frame_paths}
 
         def studies(path: str) -> Iterator[tuple[str, dict]]:
-            for image_id, key, entry, names in _released(path):
+            for image_id, key, entry, names in _read_split(path):
                 for name, identifier in names.items():
                     mask = shards[shard_by_mask[identifier]].get("mask", identifier)
                     if originals:
-                        mask = _in_original(mask, originals[shard_by_mask[identifier]], image_id)
+                        mask = _resize_to_original(mask, originals[shard_by_mask[identifier]], image_id)
                     _write_mask(folder / MASK_FOLDER / name, mask)
                 yield key, entry
 
@@ -134,21 +134,21 @@ def write_layout(
         write_studies(folder / JSON_NAME, {SPLIT_NAMES[split]: studies(path) for split, path in lines.items()})
 
 
-def _released(path: str) -> Iterator[tuple[str, str, dict, dict[str, str]]]:
+def _read_split(path: str) -> Iterator[tuple[str, str, dict, dict[str, str]]]:
     """Yield (image, name of the study, its entry, {mask path: mask_id}) of every study of a split."""
     study_keys: set[str] = set()
     for study_id, group in groupby(read_lines(path), key=lambda line: line["study_id"]):
-        key = study_key(study_id)
+        key = make_study_key(study_id)
         if key in study_keys:
             raise UserError(f"two studies are called {key} in the released layout: rename one of them")
         study_keys.add(key)
         lines = list(group)
         if len({line["image_id"] for line in lines}) > 1:
             raise UserError(f"{key} has several images, the released layout holds one: set cohort.per_study to first")
-        yield (lines[0]["image_id"], key, *released_study(lines))
+        yield (lines[0]["image_id"], key, *make_study_entry(lines))
 
 
-def _in_original(mask: np.ndarray, frames: Shard, image_id: str) -> np.ndarray:
+def _resize_to_original(mask: np.ndarray, frames: Shard, image_id: str) -> np.ndarray:
     rows, columns = (int(side) for side in frames.get("original_shape", image_id))
     return to_original(mask.astype(np.uint8), frames.get("to_original", image_id), (rows, columns)).astype(bool)
 
@@ -164,14 +164,14 @@ def read_release(folder: str | Path) -> Iterator[tuple[dict, Path | None]]:
 
     A positive line's ``mask_id`` is None until the mask is read. Raises UserError if the folder holds no release.
     """
-    folder, release = Path(folder), _release(folder)
+    folder, release = Path(folder), _read_release_json(folder)
     for split, name in SPLIT_NAMES.items():
-        studies = {study_of(key): entry for key, entry in release.get(name, {}).items()}
+        studies = {parse_study_key(key): entry for key, entry in release.get(name, {}).items()}
         for study_id in sorted(studies):
-            yield from _lines(folder, split, study_id, studies[study_id])
+            yield from _make_lines(folder, split, study_id, studies[study_id])
 
 
-def _release(folder: str | Path) -> dict:
+def _read_release_json(folder: str | Path) -> dict:
     try:
         return json.loads((Path(folder) / JSON_NAME).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -179,20 +179,20 @@ def _release(folder: str | Path) -> dict:
         raise UserError(f"{folder} holds no readable {JSON_NAME}: point to a folder of the release ({error})") from None
 
 
-def _pictures(release: dict, images: str) -> pl.DataFrame:
+def _list_images(release: dict, images: str) -> pl.DataFrame:
     root = existing_folder("dataset.mimic_ils_images", images).resolve()
     entries = [entry for name in SPLIT_NAMES.values() for entry in release.get(name, {}).values()]
     places = {entry["dicom_id"]: str(root / entry["image_path"]) for entry in entries}
-    return pl.DataFrame(sorted(places.items()), schema=schema(PICTURES), orient="row")
+    return pl.DataFrame(sorted(places.items()), schema=schema(IMAGES), orient="row")
 
 
-def _lines(folder: Path, split: str, study_id: str, entry: dict) -> Iterator[tuple[dict, Path | None]]:
-    for seg, name in LISTS.items():
+def _make_lines(folder: Path, split: str, study_id: str, entry: dict) -> Iterator[tuple[dict, Path | None]]:
+    for seg, name in LIST_BY_POLARITY.items():
         for pair in entry["instruction_answer_pairs"].get(name, []):
             path = folder / MASK_FOLDER / pair["seg_mask_path"] if pair.get("seg_mask_path") else None
             location = _as_list(pair.get("location"))
             values = {
-                "pair_id": study_id + pair["pair_id"].removeprefix(study_key(study_id)),
+                "pair_id": study_id + pair["pair_id"].removeprefix(make_study_key(study_id)),
                 "subject_id": str(entry["subject_id"]),
                 "study_id": study_id,
                 "image_id": entry["dicom_id"],
@@ -202,7 +202,7 @@ def _lines(folder: Path, split: str, study_id: str, entry: dict) -> Iterator[tup
                 "sentence_index": int(pair["sent_idx"]) if str(pair.get("sent_idx") or "").isdecimal() else None,
                 "type": pair["type"].replace(" ", "_").replace("-", "_"),
                 "target": pair["target"],
-                "certainty": certainty_of(pair) if seg else None,
+                "certainty": parse_certainty(pair) if seg else None,
                 "instruction": pair["instruction"],
                 "answer": pair["answer"],
                 "location": location,
@@ -220,10 +220,10 @@ def _as_list(value: object) -> list[str]:
     return [value] if isinstance(value, str) else list(value)
 
 
-def certainty_of(pair: dict) -> str | None:
+def parse_certainty(pair: dict) -> str | None:
     """Return the certainty that a positive pair's texts state; None for cardiomegaly, a basic opacity and others."""
     try:
-        meaning = templates.parse(pair["instruction"], pair["answer"])
+        meaning = templates.parse_pair(pair["instruction"], pair["answer"])
     except ValueError:
         return None
     if meaning.type == templates.INFERENCE:
@@ -254,7 +254,7 @@ def import_layout(
     for a missing mask, UserError for a mask of another size than the others or for a missing tree.
     """
     if pictures:
-        write_table(pictures, _pictures(_release(folder), images), PICTURES)
+        write_table(pictures, _list_images(_read_release_json(folder), images), IMAGES)
     outputs = {"train": train, "validate": validate, "test": test}
     lines: dict[str, list[dict]] = {split: [] for split in outputs}
     packed: dict[str, np.ndarray] = {}

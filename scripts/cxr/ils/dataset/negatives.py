@@ -3,7 +3,7 @@
 A study has at most one negative per lesion type. A *basic* negative names one random location among those where the
 type may be denied. A *global* negative names none. A type is never denied at a location where a finding of it, or of a
 kind under it, is or could be. If a type may be denied, it is denied: a draw only decides between two allowed ways, and
-:mod:`cxr.ils.dataset.shares` sets its bar so that the whole dataset has the shares of Table 10.
+:mod:`cxr.ils.dataset.negative_shares` sets its bar so that the whole dataset has the shares of Table 10.
 """
 
 from collections.abc import Collection, Mapping
@@ -53,7 +53,7 @@ class Evidence:
 
 
 @dataclass(frozen=True)
-class Choice:
+class AllowedDenials:
     """Where one lesion type may be denied; ``reason`` says why nowhere."""
 
     basic: tuple[str, ...] = ()
@@ -61,22 +61,22 @@ class Choice:
     reason: str | None = None
 
 
-def choice(lesion: str, evidence: Evidence, *, kinds: str, ctr_negative_max: float) -> Choice:
+def find_denials(lesion: str, evidence: Evidence, *, kinds: str, ctr_negative_max: float) -> AllowedDenials:
     """Return where ``lesion`` may be denied. ``kinds`` strict: no opacity is denied where a kind of it may be."""
     if lesion == CARDIOMEGALY:
-        return _heart(evidence, ctr_negative_max)
+        return _find_heart_denials(evidence, ctr_negative_max)
     if lesion in evidence.related:
-        return Choice(reason="related_term")
+        return AllowedDenials(reason="related_term")
     affirmed = evidence.standing - evidence.elsewhere
     denied, positive = lesion in evidence.negated, lesion in affirmed
     under = (lesion, *kinds_under(lesion)) if kinds == "strict" else (lesion,)
     unclear = evidence.unclear.intersection(under)
     if unclear - affirmed - evidence.negated.keys() and not (denied or positive):
-        return Choice(reason="neither_affirmed_nor_denied")
+        return AllowedDenials(reason="neither_affirmed_nor_denied")
     if not (denied or positive or lesion in evidence.doubted or evidence.about_lungs):
-        return Choice(reason="section_silent")
+        return AllowedDenials(reason="section_silent")
     if not (denied or positive or lesion in evidence.doubted or evidence.understood):
-        return Choice(reason="not_understood")
+        return AllowedDenials(reason="not_understood")
 
     allowed = (evidence.empty | evidence.negated.get(lesion, frozenset())) - evidence.blocked.get(lesion, frozenset())
     forbidden = evidence.global_blocked | evidence.standing | evidence.doubted
@@ -89,23 +89,23 @@ def choice(lesion: str, evidence: Evidence, *, kinds: str, ctr_negative_max: flo
         and (lesion != OPACITY or len(evidence.empty) == len(VALID_LOCATIONS))
     )
     basic = tuple(location for location in VALID_LOCATIONS if location in allowed)
-    return Choice(basic, global_allowed, None if basic or global_allowed else "no_empty_location")
+    return AllowedDenials(basic, global_allowed, None if basic or global_allowed else "no_empty_location")
 
 
-def _heart(evidence: Evidence, ctr_negative_max: float) -> Choice:
+def _find_heart_denials(evidence: Evidence, ctr_negative_max: float) -> AllowedDenials:
     suspected_lesions = (
         evidence.standing | evidence.related | evidence.unclear | evidence.doubted | evidence.global_blocked
     )
     if CARDIOMEGALY in suspected_lesions:
-        return Choice(reason="heart_affirmed_or_hedged")
+        return AllowedDenials(reason="heart_affirmed_or_hedged")
     if not (evidence.understood or CARDIOMEGALY in evidence.negated):
-        return Choice(reason="not_understood")
+        return AllowedDenials(reason="not_understood")
     if evidence.ctr is None or not evidence.ctr <= ctr_negative_max:
-        return Choice(reason="wide_heart")
-    return Choice(global_=True)
+        return AllowedDenials(reason="wide_heart")
+    return AllowedDenials(global_=True)
 
 
-class Open(NamedTuple):
+class OpenWays(NamedTuple):
     """The ways in which a lesion type may be denied in a study; ``reason`` says why there is none."""
 
     places: Mapping[str, tuple[str, ...]]
@@ -115,7 +115,7 @@ class Open(NamedTuple):
     reason: str | None = None
 
 
-class Draws(NamedTuple):
+class DenialDraws(NamedTuple):
     """Random numbers of a study and a lesion type, from 0 to 1. They are drawn even if they are not used."""
 
     global_: float
@@ -125,7 +125,7 @@ class Draws(NamedTuple):
 
 @dataclass(frozen=True)
 class Bars:
-    """Bars below which a draw takes the first of two open ways; see :class:`cxr.ils.dataset.shares.Census`."""
+    """Bars below which a draw takes the first of two open ways; see :class:`cxr.ils.dataset.negative_shares.Census`."""
 
     global_: Mapping[str, float]
     """Lesion type -> the bar for a global negative."""
@@ -133,28 +133,30 @@ class Bars:
     """The bar for opacity's lesion inference."""
 
 
-def draws(seed: int, study_id: str, lesion: str) -> Draws:
+def draw_numbers(seed: int, study_id: str, lesion: str) -> DenialDraws:
     """Return the random numbers, a function of the seed, the study and the lesion type alone."""
     random = rng(seed, study_id, lesion)
-    return Draws(random.random(), random.random(), random.random())
+    return DenialDraws(random.random(), random.random(), random.random())
 
 
-def open_ways(
+def find_open_ways(
     lesion: str, evidence: Evidence, *, kinds: str, ctr_negative_max: float, taken: Collection[str] = ()
-) -> Open:
+) -> OpenWays:
     """Return how ``lesion`` may be denied. ``taken``: instructions that have a different answer in this study."""
-    lesion_choice = choice(lesion, evidence, kinds=kinds, ctr_negative_max=ctr_negative_max)
+    lesion_choice = find_denials(lesion, evidence, kinds=kinds, ctr_negative_max=ctr_negative_max)
     types = (templates.BASIC, templates.INFERENCE) if lesion == OPACITY else (templates.BASIC,)
     free = {
-        kind: tuple(place for place in lesion_choice.basic if templates.instruction(kind, lesion, [place]) not in taken)
+        kind: tuple(
+            place for place in lesion_choice.basic if templates.write_instruction(kind, lesion, [place]) not in taken
+        )
         for kind in types
     }
     places = {kind: locations for kind, locations in free.items() if locations}
-    global_open = lesion_choice.global_ and templates.instruction(templates.GLOBAL, lesion) not in taken
-    return Open(places, global_open, None if places or global_open else lesion_choice.reason or "same_text")
+    global_open = lesion_choice.global_ and templates.write_instruction(templates.GLOBAL, lesion) not in taken
+    return OpenWays(places, global_open, None if places or global_open else lesion_choice.reason or "same_text")
 
 
-def negatives(
+def choose_negatives(
     evidence: Evidence,
     *,
     seed: int,
@@ -165,30 +167,31 @@ def negatives(
 ) -> tuple[list[Pair], dict[str, str]]:
     """Return the negative pairs of a study in the order of the lesion types, and why each other type has none.
 
-    The draws choose among several open ways, by ``bars``; a single open way is taken. ``taken``: see :func:`open_ways`.
+    The draws and ``bars`` choose among several open ways; a single open way is taken. ``taken`` as in
+    :func:`find_open_ways`.
     """
     negative_pairs: list[Pair] = []
     reasons: dict[str, str] = {}
     for lesion in LESIONS:
-        ways = open_ways(lesion, evidence, kinds=kinds, ctr_negative_max=ctr_negative_max, taken=taken)
-        lesion_draws = draws(seed, evidence.study_id, lesion)
+        ways = find_open_ways(lesion, evidence, kinds=kinds, ctr_negative_max=ctr_negative_max, taken=taken)
+        lesion_draws = draw_numbers(seed, evidence.study_id, lesion)
         if ways.reason:
             reasons[lesion] = ways.reason
-        elif takes_global(lesion, ways, lesion_draws, bars):
-            negative_pairs.append(pairs.negative(templates.GLOBAL, lesion))
+        elif is_global(lesion, ways, lesion_draws, bars):
+            negative_pairs.append(pairs.make_negative(templates.GLOBAL, lesion))
         else:
-            kind = templates.INFERENCE if takes_inference(ways, lesion_draws, bars) else templates.BASIC
+            kind = templates.INFERENCE if is_inference(ways, lesion_draws, bars) else templates.BASIC
             places = ways.places[kind]
-            negative_pairs.append(pairs.negative(kind, lesion, [places[int(lesion_draws.place * len(places))]]))
+            negative_pairs.append(pairs.make_negative(kind, lesion, [places[int(lesion_draws.place * len(places))]]))
     return negative_pairs, reasons
 
 
-def takes_global(lesion: str, ways: Open, lesion_draws: Draws, bars: Bars) -> bool:
+def is_global(lesion: str, ways: OpenWays, lesion_draws: DenialDraws, bars: Bars) -> bool:
     """Whether a lesion type that may be denied gets a global negative."""
     return ways.whole and (not ways.places or lesion_draws.global_ < bars.global_[lesion])
 
 
-def takes_inference(ways: Open, lesion_draws: Draws, bars: Bars) -> bool:
+def is_inference(ways: OpenWays, lesion_draws: DenialDraws, bars: Bars) -> bool:
     """Whether a denial at a location is a lesion inference (only for opacity)."""
     if templates.INFERENCE not in ways.places:
         return False

@@ -49,7 +49,7 @@ class Pair:
     mask_id: str | None = None
 
 
-def positive(
+def make_positive(
     kind: str,
     target: str,
     word: str,
@@ -67,8 +67,8 @@ def positive(
     return Pair(
         type=kind,
         target=target,
-        instruction=templates.instruction(kind, word, location),
-        answer=templates.positive_answer(kind, target, location, certainty),
+        instruction=templates.write_instruction(kind, word, location),
+        answer=templates.write_positive_answer(kind, target, location, certainty),
         location=(HEART,) if heart else location,
         seg=True,
         certainty=None if heart else certainty,
@@ -79,25 +79,25 @@ def positive(
     )
 
 
-def negative(kind: str, lesion: str, location: Iterable[str] = ()) -> Pair:
+def make_negative(kind: str, lesion: str, location: Iterable[str] = ()) -> Pair:
     """Return a negative pair: nothing to segment, no mask. A global pair names no location."""
     location = tuple(location)
     return Pair(
         type=kind,
         target=lesion,
-        instruction=templates.instruction(kind, lesion, location),
-        answer=templates.negative_answer(kind, lesion, location),
+        instruction=templates.write_instruction(kind, lesion, location),
+        answer=templates.write_negative_answer(kind, lesion, location),
         location=location,
         seg=False,
     )
 
 
-def pair_id(study_id: str, seg: bool, number: int) -> str:
+def make_pair_id(study_id: str, seg: bool, number: int) -> str:
     """Return a pair's id in the released form, ``<study>_positive_<k>`` or ``<study>_negative_<k>``, k from 0."""
     return f"{study_id}_{POLARITIES[not seg]}_{number}"
 
 
-def records(
+def make_records(
     study: dict, section_name: str, section_content: str, pairs: Iterable[Pair], numbers: Counter | None = None
 ) -> Iterator[Record]:
     """Yield the records of one image, numbered within the study's positives and negatives.
@@ -118,7 +118,7 @@ def records(
         )
         section = {"section_name": section_name, "section_content": section_content}
         yield Record(
-            sample_id=pair_id(study["study_id"], pair.seg, numbers[pair.seg]),
+            sample_id=make_pair_id(study["study_id"], pair.seg, numbers[pair.seg]),
             task=pair.type,
             source=SOURCE,
             **ids,
@@ -129,7 +129,7 @@ def records(
         numbers[pair.seg] += 1
 
 
-def line_of(record: Record) -> dict:
+def make_line(record: Record) -> dict:
     """Return the line of one of our records: all ``FIELDS`` in order."""
     (turn,) = record.turns
     values = dict(record.more) | {

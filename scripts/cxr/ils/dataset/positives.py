@@ -12,7 +12,7 @@ from cxr.ils.dataset import pairs
 from cxr.ils.dataset.pairs import Pair
 
 
-def positives(units: Iterable[dict], *, one_answer: str) -> tuple[list[Pair], list[dict]]:
+def make_positives(units: Iterable[dict], *, one_answer: str) -> tuple[list[Pair], list[dict]]:
     """Return the positive pairs of one image in the order of its units, twins after their basics, and the drops.
 
     ``one_answer`` strict: if one instruction would get different answers, all its pairs are dropped. Instructions with
@@ -22,21 +22,21 @@ def positives(units: Iterable[dict], *, one_answer: str) -> tuple[list[Pair], li
     dropped: list[dict] = []
     for unit in units:
         if unit["dropped"] is not None:
-            dropped.append(_drop(unit["kind"], unit["target"], unit["dropped"]))
+            dropped.append(_make_drop(unit["kind"], unit["target"], unit["dropped"]))
             continue
-        positive_pairs.append(_pair(unit, unit["kind"], unit["mask_id"]))
+        positive_pairs.append(_make_pair(unit, unit["kind"], unit["mask_id"]))
         if unit["inference_dropped"] is not None:
-            dropped.append(_drop(templates.INFERENCE, unit["target"], unit["inference_dropped"]))
+            dropped.append(_make_drop(templates.INFERENCE, unit["target"], unit["inference_dropped"]))
         elif unit["inference"]:
-            positive_pairs.append(_pair(unit, templates.INFERENCE, unit["mask_id"]))
+            positive_pairs.append(_make_pair(unit, templates.INFERENCE, unit["mask_id"]))
     if one_answer == "strict":
-        positive_pairs, conflicts = _without_conflicts(positive_pairs)
+        positive_pairs, conflicts = _drop_conflicts(positive_pairs)
         dropped += conflicts
     return positive_pairs, dropped
 
 
-def _pair(unit: dict, kind: str, mask_id: str) -> Pair:
-    return pairs.positive(
+def _make_pair(unit: dict, kind: str, mask_id: str) -> Pair:
+    return pairs.make_positive(
         kind,
         unit["target"],
         unit["word"],
@@ -49,11 +49,11 @@ def _pair(unit: dict, kind: str, mask_id: str) -> Pair:
     )
 
 
-def _drop(kind: str, target: str, reason: str) -> dict:
+def _make_drop(kind: str, target: str, reason: str) -> dict:
     return {"type": kind, "target": target, "reason": reason}
 
 
-def _without_conflicts(candidate_pairs: list[Pair]) -> tuple[list[Pair], list[dict]]:
+def _drop_conflicts(candidate_pairs: list[Pair]) -> tuple[list[Pair], list[dict]]:
     answers: dict[str, set[tuple[str, str | None]]] = {}
     for pair in candidate_pairs:
         answers.setdefault(pair.instruction, set()).add((pair.answer, pair.mask_id))
@@ -63,5 +63,5 @@ def _without_conflicts(candidate_pairs: list[Pair]) -> tuple[list[Pair], list[di
         if len(answers[pair.instruction]) == 1:
             pair_by_instruction.setdefault(pair.instruction, pair)
         else:
-            conflicts.append(_drop(pair.type, pair.target, "conflicting_answer"))
+            conflicts.append(_make_drop(pair.type, pair.target, "conflicting_answer"))
     return list(pair_by_instruction.values()), conflicts

@@ -15,7 +15,7 @@ import numpy as np
 
 from cxr.base.errors import UserError
 from cxr.base.ids import clean_id
-from cxr.ils.evaluation.pictures import Fault, read_map, read_picture, union
+from cxr.ils.evaluation.mask_files import MaskFault, read_map, read_mask_image, unite_masks
 
 LISA_ABOVE = 50
 """LISA's and PixelLM's scripts write masks as JPEG with 100 for the lesion; half of that is the cut."""
@@ -24,7 +24,7 @@ BACKGROUND = "others"
 
 
 @dataclass(frozen=True)
-class Reading:
+class ReadOptions:
     """How to read outputs: the threshold of a map (None: the model's own), and the side of Text4Seg's grid in cells."""
 
     threshold: float | None
@@ -44,84 +44,84 @@ Adapter = Callable[[str], Output]
 """Returns the output of a pair_id. Raises Fault if there is no usable output."""
 
 
-def png(folder: Path, _: Reading) -> Adapter:
+def png(folder: Path, _: ReadOptions) -> Adapter:
     """Read ``<pair_id>.png``, lesion above 0, and the answer from ``<pair_id>.txt``, if there is one."""
 
-    files = _files(folder)
+    files = _list_files(folder)
 
     def read(pair_id: str) -> Output:
-        path = _inside(files, f"{pair_id}.png")
-        answer = _answer(files, pair_id)
+        path = _find_file(files, f"{pair_id}.png")
+        answer = _read_answer(files, pair_id)
         if path is None:
-            return _without(answer)
-        return Output(read_picture(path), answer)
+            return _make_maskless_output(answer)
+        return Output(read_mask_image(path), answer)
 
     return read
 
 
-def lisa(folder: Path, _: Reading) -> Adapter:
+def lisa(folder: Path, _: ReadOptions) -> Adapter:
     """Read LISA-7B's and -13B's ``<pair_id>_mask_<k>.jpg``, one per [SEG], and their printed text ``<pair_id>.txt``."""
-    masks, files = _numbered(folder, r"(.+)_mask_(\d+)\.(?:jpg|png)"), _files(folder)
+    masks, files = _group_numbered_files(folder, r"(.+)_mask_(\d+)\.(?:jpg|png)"), _list_files(folder)
 
     def read(pair_id: str) -> Output:
-        answer = _answer(files, pair_id)
+        answer = _read_answer(files, pair_id)
         if pair_id not in masks:
-            return _without(answer)
-        return Output(union([read_picture(path, LISA_ABOVE) for path in masks[pair_id]]), answer)
+            return _make_maskless_output(answer)
+        return Output(unite_masks([read_mask_image(path, LISA_ABOVE) for path in masks[pair_id]]), answer)
 
     return read
 
 
-def text4seg(lines: Path, reading: Reading) -> Adapter:
+def text4seg(lines: Path, reading: ReadOptions) -> Adapter:
     """Read Text4Seg's raw texts, JSON Lines of pair_id and text; without a grid the mask is empty, as in its code."""
-    texts = _texts(lines)
+    texts = _read_texts(lines)
 
     def read(pair_id: str) -> Output:
         if len(texts.get(pair_id, ())) != 1:
-            raise Fault("duplicate" if pair_id in texts else "no_prediction")
+            raise MaskFault("duplicate" if pair_id in texts else "no_prediction")
         try:
-            return Output(read_grid(texts[pair_id][0], reading.grid))
+            return Output(parse_grid(texts[pair_id][0], reading.grid))
         except ValueError:
             return Output(None, note="undecodable_text")
 
     return read
 
 
-def text4seg_sam(folder: Path, _: Reading) -> Adapter:
+def text4seg_sam(folder: Path, _: ReadOptions) -> Adapter:
     """Read Text4Seg's masks after its refinement by SAM, ``<pair_id>_sam_mask.png``, lesion 255."""
 
-    files = _files(folder)
+    files = _list_files(folder)
 
     def read(pair_id: str) -> Output:
-        path = _inside(files, f"{pair_id}_sam_mask.png")
+        path = _find_file(files, f"{pair_id}_sam_mask.png")
         if path is None:
-            raise Fault("no_prediction")
-        return Output(read_picture(path))
+            raise MaskFault("no_prediction")
+        return Output(read_mask_image(path))
 
     return read
 
 
-def pixellm(folder: Path, reading: Reading) -> Adapter:
+def pixellm(folder: Path, reading: ReadOptions) -> Adapter:
     """Read PixelLM-7B's and -13B's logits ``<pair_id>.npy`` (n, H, W), one map per named target; above 0 is lesion."""
-    return _maps(folder, 0.0 if reading.threshold is None else reading.threshold)
+    return _make_map_adapter(folder, 0.0 if reading.threshold is None else reading.threshold)
 
 
-def biomedparse(folder: Path, reading: Reading) -> Adapter:
+def biomedparse(folder: Path, reading: ReadOptions) -> Adapter:
     """Read BiomedParse's probabilities ``<pair_id>.npy`` (1, H, W) or (H, W); above 0.5 is lesion."""
-    return _maps(folder, 0.5 if reading.threshold is None else reading.threshold)
+    return _make_map_adapter(folder, 0.5 if reading.threshold is None else reading.threshold)
 
 
-def reclmis(folder: Path, reading: Reading) -> Adapter:
+def reclmis(folder: Path, reading: ReadOptions) -> Adapter:
     """Read RecLMIS's outputs after its sigmoid, ``<pair_id>.npy`` of 224 x 224; above 0.5 is lesion."""
-    return _maps(folder, 0.5 if reading.threshold is None else reading.threshold)
+    return _make_map_adapter(folder, 0.5 if reading.threshold is None else reading.threshold)
 
 
-def imisnet(folder: Path, reading: Reading) -> Adapter:
+def imisnet(folder: Path, reading: ReadOptions) -> Adapter:
     """Read IMIS-Net's best mask after its sigmoid, ``<pair_id>.npy``; above 0.5 is lesion."""
-    return _maps(folder, 0.5 if reading.threshold is None else reading.threshold)
+    return _make_map_adapter(folder, 0.5 if reading.threshold is None else reading.threshold)
 
 
-def everything(_: Path | None, __: Reading) -> Adapter:
+def mark_everything(_: Path | None, __: ReadOptions) -> Adapter:
     """Call every pixel lesion: the baseline that looks at no image."""
     return lambda pair_id: Output(np.ones((8, 8), bool))
 
@@ -135,19 +135,19 @@ ADAPTERS = {
     "biomedparse": biomedparse,
     "reclmis": reclmis,
     "imisnet": imisnet,
-    "everything": everything,
+    "everything": mark_everything,
 }
-OWN_FORMAT = "jsonl"
+DOCUMENTED_FORMAT = "jsonl"
 """Predictions that are already in the documented format and need no adapter."""
 
 
-def choose(name: str, path: str, reading: Reading) -> Adapter:
+def choose_adapter(name: str, path: str, reading: ReadOptions) -> Adapter:
     """Return the reader of a model's outputs at ``path``. Raises UserError for an unknown adapter or path."""
     if name not in ADAPTERS:
-        adapter_names = ", ".join((OWN_FORMAT, *ADAPTERS))
+        adapter_names = ", ".join((DOCUMENTED_FORMAT, *ADAPTERS))
         raise UserError(f"evaluation.predictions: adapter {name!r} is not one of {adapter_names}: choose one")
     if name == "everything":
-        return everything(None, reading)
+        return mark_everything(None, reading)
     source = Path(path)
     if name == "text4seg" and not source.is_file():
         raise UserError(f"evaluation.predictions: {path!r} is not a file: adapter {name} reads JSON Lines")
@@ -156,7 +156,7 @@ def choose(name: str, path: str, reading: Reading) -> Adapter:
     return ADAPTERS[name](source, reading)
 
 
-def read_grid(text: str, side: int) -> np.ndarray:
+def parse_grid(text: str, side: int) -> np.ndarray:
     """Return bool (side, side) from Text4Seg's text: rows of "label *count| label *count", between <seg> and </seg>.
 
     As in its code, missing cells at the end repeat the last cell, and surplus cells are dropped. Raises ValueError for
@@ -181,44 +181,44 @@ def read_grid(text: str, side: int) -> np.ndarray:
     return np.array(cells).reshape(side, side)
 
 
-def _maps(folder: Path, threshold: float) -> Adapter:
-    files = _files(folder)
+def _make_map_adapter(folder: Path, threshold: float) -> Adapter:
+    files = _list_files(folder)
 
     def read(pair_id: str) -> Output:
-        path = _inside(files, f"{pair_id}.npy")
+        path = _find_file(files, f"{pair_id}.npy")
         if path is None:
-            return _without(_answer(files, pair_id))
-        return Output(read_map(path, threshold), _answer(files, pair_id))
+            return _make_maskless_output(_read_answer(files, pair_id))
+        return Output(read_map(path, threshold), _read_answer(files, pair_id))
 
     return read
 
 
-def _files(folder: Path) -> dict[str, Path]:
+def _list_files(folder: Path) -> dict[str, Path]:
     """Return the files of a folder by their names, whose accents may be composed or decomposed."""
     return {clean_id(path.name): path for path in sorted(folder.iterdir())}
 
 
-def _inside(files: Mapping[str, Path], name: str) -> Path | None:
+def _find_file(files: Mapping[str, Path], name: str) -> Path | None:
     """Return the file of a name, None if there is none. Raises Fault for a pair_id that no file can be named by."""
     if "/" in name or "\\" in name or "\0" in name:
-        raise Fault("no_prediction", "the pair_id is not a file name")
+        raise MaskFault("no_prediction", "the pair_id is not a file name")
     path = files.get(name)
     return path if path is not None and path.is_file() else None
 
 
-def _answer(files: Mapping[str, Path], pair_id: str) -> str | None:
-    path = _inside(files, f"{pair_id}.txt")
+def _read_answer(files: Mapping[str, Path], pair_id: str) -> str | None:
+    path = _find_file(files, f"{pair_id}.txt")
     return path.read_text(encoding="utf-8", errors="replace").strip() if path else None
 
 
-def _without(answer: str | None) -> Output:
+def _make_maskless_output(answer: str | None) -> Output:
     """Return an answer without a mask. Raises Fault without either: the pair was not asked."""
     if answer is None:
-        raise Fault("no_prediction")
+        raise MaskFault("no_prediction")
     return Output(None, answer)
 
 
-def _numbered(folder: Path, pattern: str) -> dict[str, list[Path]]:
+def _group_numbered_files(folder: Path, pattern: str) -> dict[str, list[Path]]:
     """Return {pair_id: its files in the order of their numbers}."""
     matches = [(match, path) for path in folder.iterdir() if (match := re.fullmatch(pattern, path.name))]
     paths_by_pair: dict[str, list[Path]] = {}
@@ -227,7 +227,7 @@ def _numbered(folder: Path, pattern: str) -> dict[str, list[Path]]:
     return paths_by_pair
 
 
-def _texts(path: Path) -> dict[str, list[str]]:
+def _read_texts(path: Path) -> dict[str, list[str]]:
     texts: dict[str, list[str]] = {}
     with open(path, encoding="utf-8-sig", errors="replace") as file:
         for number, line in enumerate(file, 1):

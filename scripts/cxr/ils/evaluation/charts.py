@@ -6,7 +6,7 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from cxr.ils.evaluation import text
+from cxr.ils.evaluation import answer_rules
 from cxr.ils.evaluation.summary import GROUPS, OVERALL, TOTAL
 from cxr.plotting.plots import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, YELLOW
 
@@ -19,22 +19,22 @@ PLACES = (TOTAL, *(group for group in GROUPS if group != TOTAL))
 Cell = Mapping[str, float | None]
 
 
-def masks(scores: Mapping[str, pl.DataFrame]) -> Figure:
+def draw_mask_scores(scores: Mapping[str, pl.DataFrame]) -> Figure:
     """Draw gIoU, cIoU and N-Acc per lesion type, from {run name: table of scores}."""
     figure = Figure(figsize=(max(10, 2 + 2.2 * len(scores)), 9), layout="constrained")
     rows = {run: {row["lesion"]: row for row in table.iter_rows(named=True)} for run, table in scores.items()}
     for axes, (measure, title) in zip(figure.subplots(len(TITLES), 1, sharex=True), TITLES.items(), strict=True):
-        _bars(axes, {run: [of_run[place] for place in PLACES] for run, of_run in rows.items()}, measure)
+        _draw_bars(axes, {run: [of_run[place] for place in PLACES] for run, of_run in rows.items()}, measure)
         axes.set_title(title, loc="left")
         axes.set_xticks(range(len(PLACES)), PLACES)
-    _legend(figure)
+    _add_legend(figure)
     return figure
 
 
-def texts(tables: Mapping[str, pl.DataFrame]) -> Figure:
+def draw_text_scores(tables: Mapping[str, pl.DataFrame]) -> Figure:
     """Draw text accuracy per type of instruction, strict and by the authors' rule, of each run with answers."""
     rules = {"authors": "text accuracy, the authors' rule", "strict": "text accuracy, strict"}
-    kinds = (OVERALL, *text.TYPES)
+    kinds = (OVERALL, *answer_rules.TYPES)
     answering = {run: table for run, table in tables.items() if len(table)}
     figure = Figure(figsize=(max(8, 2 + 1.6 * len(tables)), 6), layout="constrained")
     for axes, (rule, title) in zip(figure.subplots(len(rules), 1, sharex=True), rules.items(), strict=True):
@@ -43,14 +43,14 @@ def texts(tables: Mapping[str, pl.DataFrame]) -> Figure:
             total_rows = table.filter((pl.col("rule") == rule) & (pl.col("group") == TOTAL))
             row_by_type = {row["type"]: row for row in total_rows.iter_rows(named=True)}
             cells[run] = [row_by_type.get(kind, {}) for kind in kinds]
-        _bars(axes, cells, "accuracy")
+        _draw_bars(axes, cells, "accuracy")
         axes.set_title(title if answering else f"{title}: no run gave answers", loc="left")
         axes.set_xticks(range(len(kinds)), [kind.replace("_", " ") for kind in kinds])
-    _legend(figure)
+    _add_legend(figure)
     return figure
 
 
-def _bars(axes: Axes, cells: Mapping[str, Sequence[Cell]], measure: str) -> None:
+def _draw_bars(axes: Axes, cells: Mapping[str, Sequence[Cell]], measure: str) -> None:
     """Draw one bar per run and group, its interval as a whisker, the paper's value as a diamond."""
     width = 0.8 / max(1, len(cells))
     for number, (run, row) in enumerate(cells.items()):
@@ -72,7 +72,7 @@ def _bars(axes: Axes, cells: Mapping[str, Sequence[Cell]], measure: str) -> None
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _legend(figure: Figure) -> None:
+def _add_legend(figure: Figure) -> None:
     handles = {}
     for axes in figure.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):

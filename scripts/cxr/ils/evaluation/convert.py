@@ -7,17 +7,17 @@ from cxr.base.hdf5 import ShardWriter, unpack
 from cxr.base.jobs import progress
 from cxr.base.tables import write_lines
 from cxr.ils.evaluation.adapters import Adapter
-from cxr.ils.evaluation.pictures import Fault, fit
+from cxr.ils.evaluation.mask_files import MaskFault, fit_mask
 
 
-def convert(pair_ids: list[str], adapter: Adapter, lines: str, masks: str, size: int, attrs: dict) -> None:
+def convert_outputs(pair_ids: list[str], adapter: Adapter, lines: str, masks: str, size: int, attrs: dict) -> None:
     """Write a model's outputs for the pairs of a split, in their order: JSON Lines, and masks of ``size`` px.
 
     A pair without output gets no line. A pair with an unusable output gets a line with a ``failure``. Raises UserError
     if no pair has an output.
     """
     with ShardWriter(masks, key="pair_id", attrs=attrs, empty={"mask": ((size, size), bool)}) as writer:
-        entries = list(progress(_entries(pair_ids, adapter, writer, size), len(pair_ids), "pairs with an output"))
+        entries = list(progress(_convert_pairs(pair_ids, adapter, writer, size), len(pair_ids), "pairs with an output"))
         if pair_ids and not entries:
             raise UserError(
                 "evaluation.predictions: there is no output for any pair of this split: name each after its pair_id"
@@ -25,12 +25,12 @@ def convert(pair_ids: list[str], adapter: Adapter, lines: str, masks: str, size:
     write_lines(lines, entries)
 
 
-def _entries(pair_ids: Iterable[str], adapter: Adapter, writer: ShardWriter, size: int) -> Iterator[dict]:
+def _convert_pairs(pair_ids: Iterable[str], adapter: Adapter, writer: ShardWriter, size: int) -> Iterator[dict]:
     for pair_id in pair_ids:
         try:
             output = adapter(pair_id)
-            packed = None if output.mask is None else fit(output.mask, size)
-        except Fault as fault:
+            packed = None if output.mask is None else fit_mask(output.mask, size)
+        except MaskFault as fault:
             if fault.reason != "no_prediction":
                 yield {"pair_id": pair_id, "answer": None, "failure": fault.reason, "detail": fault.detail}
             continue

@@ -15,8 +15,8 @@ from cxr.base.paths import RESOURCES
 from cxr.base.tables import read_lines, write_table
 from cxr.base.user_tables import read_text
 from cxr.ils.evaluation import adapters, charts, paper, scoring, summary
-from cxr.ils.evaluation.convert import convert
-from cxr.ils.evaluation.predictions import Lines, Predictions
+from cxr.ils.evaluation.convert import convert_outputs
+from cxr.ils.evaluation.predictions import PredictionLines, Predictions
 from cxr.ils.evaluation.summary import TOTAL
 from cxr.plotting.plots import save_png
 
@@ -36,11 +36,11 @@ COMPARISON = {
     "source": Column(pl.String, "ours or paper."),
     "run": Column(pl.String, "Run, with its persona if it was asked in one's wordings; the paper's model."),
     "lesion": Column(pl.String, "Lesion type, or `total`, as of the paper's models."),
-    **summary.NUMBERS,
+    **summary.COUNT_COLUMNS,
     **{
         name: column
         for measure in paper.MEASURES
-        for name, column in summary.measured(measure).items()
+        for name, column in summary.make_measure_columns(measure).items()
         if not name.endswith("_paper")
     },
     "text_authors": Column(pl.Float64, "Accuracy of the answers by the rule `authors`.", "%"),
@@ -92,10 +92,10 @@ def run_predictions(
     source: str | None = None,
 ) -> None:
     """Write another model's outputs, the file or folder ``source``, for the pairs of ``lines`` as predictions."""
-    reading = adapters.Reading(options.threshold, options.grid)
-    adapter = adapters.choose(options.adapter, source or "", reading)
+    reading = adapters.ReadOptions(options.threshold, options.grid)
+    adapter = adapters.choose_adapter(options.adapter, source or "", reading)
     pair_ids = [line["pair_id"] for line in read_lines(lines)]
-    convert(pair_ids, adapter, predictions, prediction_masks, options.size, attrs)
+    convert_outputs(pair_ids, adapter, predictions, prediction_masks, options.size, attrs)
 
 
 def run_scores(
@@ -119,11 +119,11 @@ def run_scores(
     one; ``reviewed`` a text file of pair ids, one per line, that reviewers rejected. Written: one row per pair, the
     scores of masks and texts with intervals and the paper's values, one row per problem, and the counts.
     """
-    if options.failed not in scoring.FAILED:
-        raise UserError(f"evaluation.failed is {options.failed!r}: choose one of {', '.join(scoring.FAILED)}")
+    if options.failed not in scoring.FAILED_CHOICES:
+        raise UserError(f"evaluation.failed is {options.failed!r}: choose one of {', '.join(scoring.FAILED_CHOICES)}")
     if options.size % 8:
         raise UserError(f"evaluation.size is {options.size}: give a multiple of 8")
-    dataset = [_needed(line, lines) for line in read_lines(lines)]
+    dataset = [_select_scored_fields(line, lines) for line in read_lines(lines)]
     pair_ids = {line["pair_id"] for line in dataset}
     if len(pair_ids) < len(dataset):
         twice = count_phrase(len(dataset) - len(pair_ids), "pair_id comes", "pair_ids come")
@@ -138,14 +138,14 @@ def run_scores(
         scoring.References(index, masks, options.size) as references,
         Predictions(predictions, prediction_masks, pair_ids, options.size, options.reworded) as prediction_reader,
     ):
-        rows = scoring.table(dataset, references, prediction_reader, rejected, options.failed)
-    printed = paper.read(RESOURCES / RESOURCE_FILES[0]).beside(options.model)
+        rows = scoring.score_pairs(dataset, references, prediction_reader, rejected, options.failed)
+    printed = paper.read_paper_scores(RESOURCES / RESOURCE_FILES[0]).beside(options.model)
     resampling = {"replicates": options.replicates, "level": options.interval, "seed": options.seed}
     write_table(pairs, rows, scoring.COLUMNS)
-    write_table(scores_table, summary.score_table(rows, printed, **resampling), summary.SCORES)
-    write_table(text_table, summary.text_table(rows, printed, **resampling), summary.TEXTS)
-    write_table(excluded, excluded_rows(rows, prediction_reader.lines), EXCLUDED)
-    write_table(counts_table, counts(rows, prediction_reader.lines), COUNTS)
+    write_table(scores_table, summary.make_score_table(rows, printed, **resampling), summary.SCORES)
+    write_table(text_table, summary.make_text_table(rows, printed, **resampling), summary.TEXTS)
+    write_table(excluded, make_excluded_rows(rows, prediction_reader.lines), EXCLUDED)
+    write_table(counts_table, count_pairs_and_lines(rows, prediction_reader.lines), COUNTS)
 
 
 def run_comparison(
@@ -168,11 +168,11 @@ def run_comparison(
     names = [f"{run}, {persona}" for run, persona in options.reworded]
     more_scores = dict(zip(names, map(summary.read_scores, reworded_scores), strict=True))
     more_texts = dict(zip(names, map(summary.read_scores, reworded_texts), strict=True))
-    printed = paper.read(RESOURCES / RESOURCE_FILES[0])
-    table = comparison(score_tables | more_scores, text_tables | more_texts, printed)
+    printed = paper.read_paper_scores(RESOURCES / RESOURCE_FILES[0])
+    table = make_comparison(score_tables | more_scores, text_tables | more_texts, printed)
     write_table(comparison_table, table, COMPARISON)
-    save_png(charts.masks(score_tables), masks_figure, options.dpi)
-    save_png(charts.texts(text_tables), text_figure, options.dpi)
+    save_png(charts.draw_mask_scores(score_tables), masks_figure, options.dpi)
+    save_png(charts.draw_text_scores(text_tables), text_figure, options.dpi)
 
 
 def read_reviewed(path: str) -> set[str]:
@@ -181,14 +181,14 @@ def read_reviewed(path: str) -> set[str]:
     return {clean_id(line.partition("#")[0]) for line in lines} - {""}
 
 
-def excluded_rows(rows: pl.DataFrame, lines: Lines) -> pl.DataFrame:
+def make_excluded_rows(rows: pl.DataFrame, lines: PredictionLines) -> pl.DataFrame:
     """Return pair_id, reason, detail of every pair with a reason, then of every line that belongs to no pair."""
     of_pairs = rows.filter(pl.col("reason") != "").select("pair_id", "reason", "detail")
     stray = [("", reason, f"line {number}") for reason, number in lines.stray]
     return pl.concat([of_pairs, pl.DataFrame(stray, schema=of_pairs.schema, orient="row")])
 
 
-def counts(rows: pl.DataFrame, lines: Lines) -> pl.DataFrame:
+def count_pairs_and_lines(rows: pl.DataFrame, lines: PredictionLines) -> pl.DataFrame:
     """Return the columns of (pairs or lines), what, number. Raises AssertionError if a pair or line is not counted."""
     reasons = Counter(rows["reason"])
     stray = Counter(reason for reason, _ in lines.stray)
@@ -203,7 +203,9 @@ def counts(rows: pl.DataFrame, lines: Lines) -> pl.DataFrame:
     return pl.DataFrame(table, schema=schema(COUNTS), orient="row")
 
 
-def comparison(scores: dict[str, pl.DataFrame], texts: dict[str, pl.DataFrame], printed: paper.Paper) -> pl.DataFrame:
+def make_comparison(
+    scores: dict[str, pl.DataFrame], texts: dict[str, pl.DataFrame], printed: paper.PaperScores
+) -> pl.DataFrame:
     """Return one row per run and lesion type with all its scores, then the paper's models (only their totals)."""
     columns = [name for measure in paper.MEASURES for name in (measure, f"{measure}_low", f"{measure}_high")]
     tables = []
@@ -219,18 +221,24 @@ def comparison(scores: dict[str, pl.DataFrame], texts: dict[str, pl.DataFrame], 
             ours = ours.with_columns(pl.Series(f"text_{rule}", accuracies, dtype=pl.Float64))
         tables.append(ours)
     rows = [
-        {"source": "paper", "run": model, "lesion": TOTAL, **values, "text_authors": _said(printed, model)}
+        {
+            "source": "paper",
+            "run": model,
+            "lesion": TOTAL,
+            **values,
+            "text_authors": _paper_text_accuracy(printed, model),
+        }
         for model, values in printed.models.items()
     ]
     tables.append(pl.DataFrame(rows))
     return pl.concat(tables, how="diagonal")
 
 
-def _said(printed: paper.Paper, model: str) -> float | None:
+def _paper_text_accuracy(printed: paper.PaperScores, model: str) -> float | None:
     return printed.text[TOTAL][summary.OVERALL] if model == paper.ROSALIA else None
 
 
-def _needed(line: dict, source: str) -> dict:
+def _select_scored_fields(line: dict, source: str) -> dict:
     """Return the fields of a line that are scored. The others, such as the report's text, are not kept."""
     scoring.check_line(line, source)
     return {name: line[name] for name in scoring.REQUIRED}

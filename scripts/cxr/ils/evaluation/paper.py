@@ -10,7 +10,7 @@ ROSALIA = "ROSALIA"
 
 
 @dataclass(frozen=True)
-class Paper:
+class PaperScores:
     """Printed values in per cent, and a note on each cell that contradicts the paper's own sums."""
 
     models: dict[str, dict[str, float]]
@@ -21,17 +21,17 @@ class Paper:
     """positive, negative, total (Table 6), lesion types (Table 14) -> overall or type of instruction."""
     notes: dict[tuple[str, str, str], str]
 
-    def beside(self, model: str) -> "Paper":
+    def beside(self, model: str) -> "PaperScores":
         """Return the values to show beside a run of ``model``: all for ROSALIA, only the totals for another model."""
         if model == ROSALIA:
             return self
         none = dict.fromkeys(MEASURES)
         lesions = dict.fromkeys(self.lesions, none) | {"total": self.models.get(model, none)}
         text = {group: dict.fromkeys(row) for group, row in self.text.items()}
-        return Paper(self.models, lesions, text, {})
+        return PaperScores(self.models, lesions, text, {})
 
 
-def read(path: str | Path) -> Paper:
+def read_paper_scores(path: str | Path) -> PaperScores:
     """Read the printed values."""
     data = yaml.safe_load(Path(path).read_text(encoding="utf-8"))["evaluation"]
 
@@ -40,4 +40,4 @@ def read(path: str | Path) -> Paper:
 
     notes = {(note["table"], *note["cell"]): note["note"] for note in data["notes"]}
     text = named(data["text"], data["text_columns"])
-    return Paper(named(data["models"], data["columns"]), named(data["lesions"], data["columns"]), text, notes)
+    return PaperScores(named(data["models"], data["columns"]), named(data["lesions"], data["columns"]), text, notes)

@@ -8,10 +8,10 @@ import polars as pl
 
 from cxr.base.columns import Column, schema
 from cxr.base.tables import read_table, write_table
-from cxr.ils.evaluation.summary import DIGITS, GROUPS, TOTAL, subjects_of
+from cxr.ils.evaluation.summary import DIGITS, GROUPS, TOTAL, index_subjects
 from cxr.metrics.bootstrap import differences, sums_of
 
-ALL = "all personas"
+ALL_PERSONAS = "all personas"
 COLUMNS = {
     "run": Column(pl.String, "Run."),
     "persona": Column(pl.String, "Persona, or `all personas`."),
@@ -66,11 +66,11 @@ def run(*, plain: list[str], reworded: list[str], paraphrases_table: str, option
     for number, name in enumerate(options.runs):
         paths = reworded[number * personas : (number + 1) * personas]
         table_by_persona = dict(zip(options.personas, map(read_table, paths), strict=True))
-        tables.append(compared(name, read_table(plain[number]), table_by_persona, options))
+        tables.append(compare_wordings(name, read_table(plain[number]), table_by_persona, options))
     write_table(paraphrases_table, pl.concat(tables), COLUMNS)
 
 
-def compared(
+def compare_wordings(
     run: str, plain: pl.DataFrame, table_by_persona: dict[str, pl.DataFrame], options: ParaphrasesOptions
 ) -> pl.DataFrame:
     """Return the rows of one run in per cent: one set per persona, and one for all personas if there are several.
@@ -83,26 +83,26 @@ def compared(
         for persona, table in table_by_persona.items()
     }
     if len(pairs) > 1:
-        pairs[ALL] = pl.concat(pairs.values())
-    rows = [row for persona, table in pairs.items() for row in _rows(run, persona, table, options)]
+        pairs[ALL_PERSONAS] = pl.concat(pairs.values())
+    rows = [row for persona, table in pairs.items() for row in _make_rows(run, persona, table, options)]
     return pl.DataFrame(rows, schema=schema(COLUMNS), orient="row")
 
 
-def _rows(run: str, persona: str, pairs: pl.DataFrame, options: ParaphrasesOptions) -> list[tuple]:
-    cell_masks = [_counted(pairs, lesion, ratio) for lesion, ratio in CELLS]
-    before, after = (_sums(pairs, cell_masks, side) for side in (PLAIN, REWORDED))
-    number, subjects = subjects_of(pairs)
+def _make_rows(run: str, persona: str, pairs: pl.DataFrame, options: ParaphrasesOptions) -> list[tuple]:
+    cell_masks = [_select_pairs(pairs, lesion, ratio) for lesion, ratio in CELLS]
+    before, after = (_sum_columns(pairs, cell_masks, side) for side in (PLAIN, REWORDED))
+    number, subjects = index_subjects(pairs)
     per_patient = [tuple(sums_of(number, subjects, part) for part in sums) for sums in (after, before)]
     low, high = differences(*per_patient, replicates=options.replicates, level=options.interval, seed=options.seed)
     rows = []
     for at, (lesion, ratio) in enumerate(CELLS):
-        plain, reworded = (_percent(above[:, at].sum(), below[:, at].sum()) for above, below in (before, after))
+        plain, reworded = (_percentage(above[:, at].sum(), below[:, at].sum()) for above, below in (before, after))
         percentages = (plain, reworded, reworded - plain, 100 * low[at], 100 * high[at])
-        rows.append((run, persona, lesion, ratio.measure, int(cell_masks[at].sum()), *map(_rounded, percentages)))
+        rows.append((run, persona, lesion, ratio.measure, int(cell_masks[at].sum()), *map(_round, percentages)))
     return rows
 
 
-def _counted(pairs: pl.DataFrame, lesion: str, ratio: Ratio) -> np.ndarray:
+def _select_pairs(pairs: pl.DataFrame, lesion: str, ratio: Ratio) -> np.ndarray:
     """Return which pairs count, bool (N,): those of the lesion type and polarity that have a value both ways."""
     there = pl.col(ratio.above).is_not_null() & pl.col(ratio.above + REWORDED).is_not_null() & ratio.of
     return pairs.select(counted=there if lesion == TOTAL else there & (pl.col("target") == lesion))[
@@ -110,7 +110,7 @@ def _counted(pairs: pl.DataFrame, lesion: str, ratio: Ratio) -> np.ndarray:
     ].to_numpy()
 
 
-def _sums(pairs: pl.DataFrame, cell_masks: list[np.ndarray], side: str) -> tuple[np.ndarray, np.ndarray]:
+def _sum_columns(pairs: pl.DataFrame, cell_masks: list[np.ndarray], side: str) -> tuple[np.ndarray, np.ndarray]:
     """Return the numerators and denominators of K cells, float64 (N, K), 0 for pairs that do not count."""
     columns = {name: pairs[name + side].cast(pl.Float64).fill_null(0).to_numpy() for name in
                {name for ratio in RATIOS for name in ratio[1:3] if name}}  # fmt: skip
@@ -119,9 +119,9 @@ def _sums(pairs: pl.DataFrame, cell_masks: list[np.ndarray], side: str) -> tuple
     return np.column_stack(above), np.column_stack(below)
 
 
-def _percent(above: float, below: float) -> float:
+def _percentage(above: float, below: float) -> float:
     return 100 * above / below if below else np.nan
 
 
-def _rounded(value: float) -> float | None:
+def _round(value: float) -> float | None:
     return None if np.isnan(value) else round(float(value), DIGITS)

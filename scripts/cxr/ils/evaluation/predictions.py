@@ -19,7 +19,7 @@ from cxr.base.errors import StoreError, UserError
 from cxr.base.hdf5 import Shard, unpack
 from cxr.base.ids import clean_id
 from cxr.geometry.rle import decode_rle
-from cxr.ils.evaluation.pictures import Fault, fit, read_picture, union
+from cxr.ils.evaluation.mask_files import MaskFault, fit_mask, read_mask_image, unite_masks
 
 REASONS = {
     # no mask: scored as an empty mask
@@ -45,11 +45,11 @@ FAILURES = ("no_prediction", "duplicate", "failed", "missing_mask", "damaged_mas
 """Reasons why a pair has no usable prediction."""
 NOT_ASKED = "not_asked"
 """Reason of a pair that could not be asked in a persona's wording. In other runs it counts as a failure."""
-MASKS = ("mask", "mask_path", "rle")
+MASK_FIELDS = ("mask", "mask_path", "rle")
 
 
 @dataclass
-class Lines:
+class PredictionLines:
     """The content of a file of predictions: one entry per pair, and the lines that belong to no pair."""
 
     of_pair: dict[str, dict] = field(default_factory=dict)
@@ -60,17 +60,17 @@ class Lines:
     """Lines in the file."""
 
 
-def read(path: str | Path, pair_ids: Mapping[str, object] | set[str]) -> Lines:
+def read_predictions(path: str | Path, pair_ids: Mapping[str, object] | set[str]) -> PredictionLines:
     """Read the lines and assign them to the pairs of a split. Raises UserError if the whole file is wrong."""
     if not Path(path).is_file():
         raise UserError(f"{path}: there is no such file of predictions: correct the path")
-    lines = Lines()
+    lines = PredictionLines()
     with open(path, "rb") as file:
         for number, raw in enumerate(file, 1):
             if not raw.strip():
                 continue
             lines.number += 1
-            entry = _entry(raw)
+            entry = _parse_entry(raw)
             if entry is None:
                 lines.stray.append(("bad_line", number))
             elif entry["pair_id"] not in pair_ids:
@@ -87,7 +87,7 @@ def read(path: str | Path, pair_ids: Mapping[str, object] | set[str]) -> Lines:
     return lines
 
 
-def _entry(raw: bytes) -> dict | None:
+def _parse_entry(raw: bytes) -> dict | None:
     try:
         entry = json.loads(raw)
     except ValueError:
@@ -120,7 +120,7 @@ class Predictions:
     ):
         """``reworded``: the pairs were asked in a persona's wordings, which not every instruction has."""
         self.path, self.masks, self.size, self.reworded = Path(path), masks, size, reworded
-        self.lines = read(path, pair_ids)
+        self.lines = read_predictions(path, pair_ids)
 
     def __enter__(self) -> "Predictions":
         self._stack = ExitStack()
@@ -156,7 +156,7 @@ class Predictions:
             return Prediction(None, answer, reason, str(entry.get("detail") or failure)[:200])
         try:
             mask = self._mask(entry)
-        except Fault as fault:
+        except MaskFault as fault:
             return Prediction(None, answer, fault.reason, fault.detail)
         if mask is None:
             note = entry.get("note")
@@ -165,39 +165,39 @@ class Predictions:
         return Prediction(mask, answer)
 
     def _mask(self, entry: dict) -> np.ndarray | None:
-        mask_fields = [name for name in MASKS if entry.get(name) is not None]
+        mask_fields = [name for name in MASK_FIELDS if entry.get(name) is not None]
         if len(mask_fields) > 1:
-            raise Fault("damaged_mask", f"the line names {' and '.join(mask_fields)}: one is enough")
+            raise MaskFault("damaged_mask", f"the line names {' and '.join(mask_fields)}: one is enough")
         if not mask_fields:
             return None
         value = entry[mask_fields[0]]
         if mask_fields[0] == "mask":
             return self._stored(value)
-        read_one = self._picture if mask_fields[0] == "mask_path" else _coded
-        mask = union([read_one(mask_value) for mask_value in (value if isinstance(value, list) else [value])])
-        return None if mask is None else fit(mask, self.size)
+        read_one = self._picture if mask_fields[0] == "mask_path" else _decode_rle
+        mask = unite_masks([read_one(mask_value) for mask_value in (value if isinstance(value, list) else [value])])
+        return None if mask is None else fit_mask(mask, self.size)
 
     def _stored(self, row: object) -> np.ndarray:
         if self._shard is None or not isinstance(row, str) or row not in self._shard:
-            raise Fault("missing_mask", f"row {row!r}"[:200])
+            raise MaskFault("missing_mask", f"row {row!r}"[:200])
         try:
             packed = self._shard.stored("mask", row)
         except StoreError as error:
             if not error.damaged:  # the machine's fault, which no prediction is to be charged with
                 raise
-            raise Fault("damaged_mask", f"row {row!r}"[:200]) from None
+            raise MaskFault("damaged_mask", f"row {row!r}"[:200]) from None
         if packed.shape == (self.size, self.size // 8):
             return packed
-        return fit(unpack(packed), self.size)
+        return fit_mask(unpack(packed), self.size)
 
     def _picture(self, name: object) -> np.ndarray:
         if not isinstance(name, str):
-            raise Fault("missing_mask", "mask_path is not a text")
-        return read_picture(self.path.parent / name)
+            raise MaskFault("missing_mask", "mask_path is not a text")
+        return read_mask_image(self.path.parent / name)
 
 
-def _coded(value: object) -> np.ndarray:
+def _decode_rle(value: object) -> np.ndarray:
     try:
         return decode_rle(value)
     except ValueError as error:
-        raise Fault("damaged_mask", str(error)[:200]) from None
+        raise MaskFault("damaged_mask", str(error)[:200]) from None

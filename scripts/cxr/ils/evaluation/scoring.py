@@ -14,7 +14,7 @@ from cxr.base.hdf5 import Shard, pack
 from cxr.base.jobs import progress
 from cxr.base.tables import read_table
 from cxr.geometry.masks import resize_mask
-from cxr.ils.evaluation import text
+from cxr.ils.evaluation import answer_rules
 from cxr.ils.evaluation.predictions import FAILURES, NOT_ASKED, Prediction, Predictions
 from cxr.metrics.masks import lisa_iou, overlap_packed
 
@@ -29,14 +29,14 @@ COLUMNS = {
     "iou": Column(pl.Float32, "Overlap; null where the pair is not scored for masks."),
     **{
         rule: Column(pl.Boolean, f"Whether the answer is right by the rule `{rule}`; null where it is not scored.")
-        for rule in text.RULES
+        for rule in answer_rules.RULES
     },
     "reason": Column(pl.String, "Why the pair is not scored as it stands; null if it is."),
     "detail": Column(pl.String, "What exactly was wrong."),
 }
 SCHEMA = schema(COLUMNS)
 """Pixels of the evaluation's square; ``iou`` and the rules are null if the pair is not scored for masks or text."""
-FAILED = ("wrong", "leave_out")
+FAILED_CHOICES = ("wrong", "leave_out")
 REQUIRED = ("pair_id", "subject_id", "target", "type", "instruction", "answer", "seg", "mask_id")
 
 
@@ -83,12 +83,12 @@ class References:
 def check_line(line: Mapping, source: str) -> None:
     """Raise UserError unless a line of the dataset has all fields that are scored."""
     missing = [name for name in REQUIRED if name not in line]
-    if missing or line["type"] not in text.TYPES:
+    if missing or line["type"] not in answer_rules.TYPES:
         which = f"lacks {', '.join(missing)}" if missing else f"has the type {line['type']!r}"
         raise UserError(f"{source}: pair {line.get('pair_id')!r} {which}: regenerate the dataset")
 
 
-def table(
+def score_pairs(
     lines: Sequence[Mapping], references: References, predictions: Predictions, reviewed: set[str], failed: str
 ) -> pl.DataFrame:
     """Return the rows of ``SCHEMA`` in the order of the lines.
@@ -97,11 +97,11 @@ def table(
     any answer, a pair without an answer is wrong. A run without answers has no text scores.
     """
     speaks = any(isinstance(entry.get("answer"), str) for entry in predictions.lines.of_pair.values())
-    rows = _rows(lines, references, predictions, reviewed, failed == "wrong", speaks)
+    rows = _score_rows(lines, references, predictions, reviewed, failed == "wrong", speaks)
     return pl.DataFrame(progress(rows, len(lines), "evaluation"), schema=SCHEMA, orient="row")
 
 
-def _rows(
+def _score_rows(
     lines: Sequence[Mapping],
     references: References,
     predictions: Predictions,
@@ -113,24 +113,30 @@ def _rows(
         polarity = "positive" if line["seg"] else "negative"
         pair_columns = (line["pair_id"], line["subject_id"], line["target"], line["type"], polarity)
         if line["pair_id"] in reviewed:
-            yield (*pair_columns, None, None, None, *[None] * len(text.RULES), "reviewed", "")
+            yield (*pair_columns, None, None, None, *[None] * len(answer_rules.RULES), "reviewed", "")
             continue
         prediction = predictions.get(line["pair_id"])
         if prediction.reason == NOT_ASKED:
-            yield (*pair_columns, None, None, None, *[None] * len(text.RULES), NOT_ASKED, "")
+            yield (*pair_columns, None, None, None, *[None] * len(answer_rules.RULES), NOT_ASKED, "")
             continue
         fine = prediction.mask is not None
-        areas = _areas(prediction, references.of(line), count_failed)
+        areas = _measure_overlap(prediction, references.of(line), count_failed)
         if not speaks or not (fine or count_failed):
-            judged = dict.fromkeys(text.RULES)
+            judged = dict.fromkeys(answer_rules.RULES)
         elif prediction.answer is None or prediction.reason == "duplicate":
-            judged = dict.fromkeys(text.RULES, False)
+            judged = dict.fromkeys(answer_rules.RULES, False)
         else:
-            judged = text.judge(line["type"], line["answer"], prediction.answer)
-        yield (*pair_columns, *areas, *(judged[rule] for rule in text.RULES), prediction.reason, prediction.detail)
+            judged = answer_rules.judge_answer(line["type"], line["answer"], prediction.answer)
+        yield (
+            *pair_columns,
+            *areas,
+            *(judged[rule] for rule in answer_rules.RULES),
+            prediction.reason,
+            prediction.detail,
+        )
 
 
-def _areas(prediction: Prediction, reference: np.ndarray, count_failed: bool) -> tuple:
+def _measure_overlap(prediction: Prediction, reference: np.ndarray, count_failed: bool) -> tuple:
     """Return intersection, union and IoU. A failed prediction gets those of a mask without overlap, or None."""
     if prediction.mask is not None:
         intersection, union = overlap_packed(prediction.mask, reference)

@@ -6,8 +6,8 @@ import polars as pl
 from cxr.base.columns import Column, Columns, schema
 from cxr.base.tables import read_table
 from cxr.base.vocabulary import LESIONS
-from cxr.ils.evaluation import text
-from cxr.ils.evaluation.paper import MEASURES, Paper
+from cxr.ils.evaluation import answer_rules
+from cxr.ils.evaluation.paper import MEASURES, PaperScores
 from cxr.ils.evaluation.scoring import is_failure
 from cxr.metrics import masks
 from cxr.metrics.bootstrap import intervals, sums_of
@@ -17,12 +17,12 @@ GROUPS = (*LESIONS, TOTAL)
 OVERALL = "overall"
 DIGITS = 2
 """Decimals of the per cents in the tables."""
-WORDS = {"giou": "gIoU", "ciou": "cIoU", "n_acc": "N-Acc", "accuracy": "Accuracy"}
+MEASURE_NAMES = {"giou": "gIoU", "ciou": "cIoU", "n_acc": "N-Acc", "accuracy": "Accuracy"}
 
 
-def measured(measure: str) -> Columns:
+def make_measure_columns(measure: str) -> Columns:
     """Return the columns of a measure: its value, the ends of its interval, and the paper's value."""
-    word = WORDS[measure]
+    word = MEASURE_NAMES[measure]
     return {
         measure: Column(pl.Float64, f"{word}; null of nothing.", "%"),
         f"{measure}_low": Column(pl.Float64, "Lower end of its interval (`evaluation.interval`).", "%"),
@@ -31,16 +31,16 @@ def measured(measure: str) -> Columns:
     }
 
 
-NUMBERS: Columns = {
+COUNT_COLUMNS: Columns = {
     "positives": Column(pl.Int64, "Positive pairs that are scored."),
     "negatives": Column(pl.Int64, "Negative pairs that are scored."),
     "failed": Column(pl.Int64, "Pairs whose prediction cannot be used."),
 }
 SCORES: Columns = {
     "lesion": Column(pl.String, "Lesion type, or `total`."),
-    **NUMBERS,
+    **COUNT_COLUMNS,
     "reviewed": Column(pl.Int64, "Pairs left out because experts rejected them (`evaluation.reviewed`)."),
-    **{name: column for measure in MEASURES for name, column in measured(measure).items()},
+    **{name: column for measure in MEASURES for name, column in make_measure_columns(measure).items()},
     "note": Column(pl.String, "What the paper prints otherwise elsewhere."),
 }
 TEXTS: Columns = {
@@ -48,17 +48,17 @@ TEXTS: Columns = {
     "group": Column(pl.String, "positive, negative, a lesion type or `total`."),
     "type": Column(pl.String, "Type of instruction, or `overall`."),
     "pairs": Column(pl.Int64, "Pairs that are scored."),
-    **measured("accuracy"),
+    **make_measure_columns("accuracy"),
 }
 
 
-def subjects_of(pairs: pl.DataFrame) -> tuple[np.ndarray, int]:
+def index_subjects(pairs: pl.DataFrame) -> tuple[np.ndarray, int]:
     """Return the index of each row's patient, in the order of the ids, and the number of patients."""
     names, numbers = np.unique(pairs["subject_id"].to_numpy(), return_inverse=True)
     return numbers, len(names)
 
 
-def score_table(pairs: pl.DataFrame, paper: Paper, **resampling: float) -> pl.DataFrame:
+def make_score_table(pairs: pl.DataFrame, paper: PaperScores, **resampling: float) -> pl.DataFrame:
     """Return a row per lesion type and the total: gIoU, cIoU, N-Acc in per cent with interval and the paper's value.
 
     ``resampling``: replicates, level and seed of :func:`cxr.metrics.bootstrap.intervals`.
@@ -66,7 +66,7 @@ def score_table(pairs: pl.DataFrame, paper: Paper, **resampling: float) -> pl.Da
     scored = pairs.filter(pl.col("iou").is_not_null())
     iou, intersection, union = (scored[name].to_numpy().astype(np.float64) for name in ("iou", "intersection", "union"))
     positive = (scored["polarity"] == "positive").to_numpy()
-    members = {group: _member(scored, group) for group in GROUPS}
+    members = {group: _group_members(scored, group) for group in GROUPS}
     ratios, values = [], []
     for group in GROUPS:
         group_positives, group_negatives = members[group] & positive, members[group] & ~positive
@@ -80,10 +80,10 @@ def score_table(pairs: pl.DataFrame, paper: Paper, **resampling: float) -> pl.Da
             masks.cumulative_iou(intersection[group_positives], union[group_positives]),
             masks.mean(iou[group_negatives]),
         ]
-    low, high = _ends(scored, ratios, resampling)
+    low, high = _bootstrap_intervals(scored, ratios, resampling)
     rows = []
     for place, group in enumerate(GROUPS):
-        of_group = pairs.filter(_is_of(group))
+        of_group = pairs.filter(_group_filter(group))
         row: dict[str, object] = {
             "lesion": group,
             "positives": int((members[group] & positive).sum()),
@@ -93,37 +93,37 @@ def score_table(pairs: pl.DataFrame, paper: Paper, **resampling: float) -> pl.Da
         }
         for offset, measure in enumerate(MEASURES):
             at = 3 * place + offset
-            row |= _cell(measure, values[at], low[at], high[at], paper.lesions[group][measure])
+            row |= _make_cell(measure, values[at], low[at], high[at], paper.lesions[group][measure])
         notes = (paper.notes.get(("lesions", group, measure), "") for measure in MEASURES)
         rows.append(row | {"note": "; ".join(filter(None, notes))})
     return pl.DataFrame(rows, schema=schema(SCORES))
 
 
-def text_table(pairs: pl.DataFrame, paper: Paper, **resampling: float) -> pl.DataFrame:
+def make_text_table(pairs: pl.DataFrame, paper: PaperScores, **resampling: float) -> pl.DataFrame:
     """Return the accuracy in per cent by each rule, for each group (Table 6, Table 14) and type of instruction.
 
     Columns: rule, group, type, pairs, accuracy with interval and the paper's value. Empty for a run without answers.
     """
-    judged_pairs = pairs.filter(pl.col(text.RULES[0]).is_not_null())
+    judged_pairs = pairs.filter(pl.col(answer_rules.RULES[0]).is_not_null())
     kinds = {OVERALL: np.ones(len(judged_pairs), bool)} | {
-        kind: (judged_pairs["type"] == kind).to_numpy() for kind in text.TYPES
+        kind: (judged_pairs["type"] == kind).to_numpy() for kind in answer_rules.TYPES
     }
     keys, ratios = [], []
-    for rule in text.RULES:
+    for rule in answer_rules.RULES:
         right = judged_pairs[rule].to_numpy().astype(np.float64)
         for group in ("positive", "negative", *reversed(GROUPS)):
-            member = _member(judged_pairs, group)
+            member = _group_members(judged_pairs, group)
             for kind, of_kind in kinds.items():
                 keys.append((rule, group, kind))
                 ratios.append((right * (member & of_kind), member & of_kind))
-    low, high = _ends(judged_pairs, ratios, resampling)
+    low, high = _bootstrap_intervals(judged_pairs, ratios, resampling)
     rows = []
     for at, (rule, group, kind) in enumerate(keys):
         right, is_counted = ratios[at]
         number = int(is_counted.sum())
         if number:
             value = float(right.sum()) / number
-            cell = _cell("accuracy", value, low[at], high[at], paper.text[group][kind])
+            cell = _make_cell("accuracy", value, low[at], high[at], paper.text[group][kind])
             rows.append({"rule": rule, "group": group, "type": kind, "pairs": number} | cell)
     return pl.DataFrame(rows, schema=schema(TEXTS))
 
@@ -137,24 +137,26 @@ def read_scores(path: str) -> pl.DataFrame:
     return table.with_columns(pl.col(name).replace("", None).cast(pl.Float64) for name in empty)
 
 
-def _ends(rows: pl.DataFrame, ratios: list[tuple[np.ndarray, np.ndarray]], resampling: dict) -> tuple:
-    numbers, subjects = subjects_of(rows)
+def _bootstrap_intervals(rows: pl.DataFrame, ratios: list[tuple[np.ndarray, np.ndarray]], resampling: dict) -> tuple:
+    numbers, subjects = index_subjects(rows)
     numerators, denominators = (np.column_stack([ratio[side] for ratio in ratios]).astype(float) for side in (0, 1))
     above, below = (sums_of(numbers, subjects, values) for values in (numerators, denominators))
     return intervals(above, below, **resampling)
 
 
-def _is_of(group: str) -> pl.Expr:
+def _group_filter(group: str) -> pl.Expr:
     if group == TOTAL:
         return pl.lit(True)
     return pl.col("polarity" if group in ("positive", "negative") else "target") == group
 
 
-def _member(rows: pl.DataFrame, group: str) -> np.ndarray:
-    return np.broadcast_to(rows.select(member=_is_of(group))["member"].to_numpy(), len(rows))
+def _group_members(rows: pl.DataFrame, group: str) -> np.ndarray:
+    return np.broadcast_to(rows.select(member=_group_filter(group))["member"].to_numpy(), len(rows))
 
 
-def _cell(measure: str, value: float | None, low: float, high: float, paper: float | None) -> dict[str, float | None]:
+def _make_cell(
+    measure: str, value: float | None, low: float, high: float, paper: float | None
+) -> dict[str, float | None]:
     percents = [None if number is None or number != number else round(100 * number, DIGITS) for number in
                 (value, low, high)]  # fmt: skip
-    return dict(zip(measured(measure), (*percents, paper), strict=True))
+    return dict(zip(make_measure_columns(measure), (*percents, paper), strict=True))

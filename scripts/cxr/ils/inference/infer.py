@@ -15,10 +15,10 @@ from cxr.base.faults import Failures, Tolerance, kind_of
 from cxr.base.hdf5 import ShardWriter
 from cxr.base.jobs import progress
 from cxr.base.tables import write_lines
-from cxr.ils.inference.asking import DTYPES, Asker, InferenceOptions, Reply
+from cxr.ils.inference.asker import DTYPES, Asker, InferenceOptions, Reply
 from cxr.ils.rosalia.samples import Pairs, Sample
-from cxr.ils.rosalia.sources import PictureSource, picture_source
-from cxr.ils.rosalia.wordings import NO_WORDING, Persona
+from cxr.ils.rosalia.sources import ImageSource, open_image_source
+from cxr.ils.rosalia.wordings import NO_WORDING, PersonaWording
 
 log = logging.getLogger("cxr")
 NO_FRAME = "no_frame"
@@ -27,10 +27,10 @@ NOT_ASKED = "not_asked"
 """Failure of a pair whose instruction has no wording of the persona. The scores leave it out."""
 
 
-class _Present:
+class _FramesReadLazily:
     """The frames. A missing frame is only noticed when it is read, so that only its own pairs fail."""
 
-    def __init__(self, source: PictureSource):
+    def __init__(self, source: ImageSource):
         self._frames = source
         self.name = source.name
 
@@ -68,7 +68,7 @@ def run_split(
     model, for damaged lines, or if no pair could be asked. Raises Broken if the model's failures are not due to single
     pairs.
     """
-    check(options)
+    check_options(options)
     size = options.size
     about = attrs | {"frame": f"{size} x {size} pixels, the frame resized; right is on the image's left"}
     empty = {"key": "pair_id", "attrs": about, "empty": {"mask": ((size, size), bool)}}
@@ -77,21 +77,21 @@ def run_split(
             write_lines(predictions, [])
         return
     asker = Asker.load(model, options, compute)
-    source = _Present(picture_source(frames, pictures))
-    wording = Persona(wordings, options.persona, options.seed) if wordings and options.persona else None
+    source = _FramesReadLazily(open_image_source(frames, pictures))
+    wording = PersonaWording(wordings, options.persona, options.seed) if wordings and options.persona else None
     pair_arguments = {"tokens": asker.tokens, "options": asker.pair_options(), "pictures": source, "wording": wording}
     pairs = Pairs(lines=str(lines), **pair_arguments)
     faults: Counter[str] = Counter()
     with ShardWriter(prediction_masks, **empty) as writer:
         failures = Failures("inference", len(pairs), Tolerance.of(compute))
-        replies = progress(_counted(_replies(asker, pairs), failures), len(pairs), "pairs asked")
-        write_lines(predictions, _entries(replies, writer, faults, pairs if wording else None))
+        replies = progress(_track_failures(_replies(asker, pairs), failures), len(pairs), "pairs asked")
+        write_lines(predictions, _make_lines(replies, writer, faults, pairs if wording else None))
     if faults:
         without = count_phrase(faults.total(), f"of {len(pairs)} pairs has", f"of {len(pairs)} pairs have")
         log.warning("%s no prediction: the files of predictions say why", without)
 
 
-def check(options: InferenceOptions) -> None:
+def check_options(options: InferenceOptions) -> None:
     """Raise UserError for invalid options."""
     if options.dtype not in DTYPES:
         raise UserError(f"inference.dtype is {options.dtype!r}: choose one of {', '.join(DTYPES)}")
@@ -99,7 +99,7 @@ def check(options: InferenceOptions) -> None:
         raise UserError(f"inference.size is {options.size}: give a multiple of 8")
 
 
-def windows(images: Iterable[int], count: int) -> Iterator[range]:
+def split_by_images(images: Iterable[int], count: int) -> Iterator[range]:
     """Yield ranges of rows, each with the rows of ``count`` images (the last of fewer); an image is never split."""
     first = end = num_images = 0
     for _, run in groupby(images):
@@ -112,7 +112,7 @@ def windows(images: Iterable[int], count: int) -> Iterator[range]:
         yield range(first, end)
 
 
-def _read(pairs: Pairs, rows: range) -> list[tuple[str, Sample | str]]:
+def _read_samples(pairs: Pairs, rows: range) -> list[tuple[str, Sample | str]]:
     """Return (pair_id, its sample or its fault) of some rows."""
     read: list[tuple[str, Sample | str]] = []
     for row in rows:
@@ -130,9 +130,9 @@ def _replies(asker: Asker, pairs: Pairs) -> Iterator[tuple[str, Reply]]:
     """Yield (pair_id, reply) in the order of the rows, while one thread reads the next images."""
     with ThreadPoolExecutor(1) as reader:
         reading = deque()
-        for rows in chain(windows(pairs.lines.image.tolist(), asker.batch), [None]):
+        for rows in chain(split_by_images(pairs.lines.image.tolist(), asker.batch), [None]):
             if rows:
-                reading.append(reader.submit(_read, pairs, rows))
+                reading.append(reader.submit(_read_samples, pairs, rows))
             if len(reading) > 1 or not rows:
                 read = reading.popleft().result()
                 samples = [sample for _, sample in read if isinstance(sample, Sample)]
@@ -141,7 +141,7 @@ def _replies(asker: Asker, pairs: Pairs) -> Iterator[tuple[str, Reply]]:
                     yield pair_id, next(replies) if isinstance(entry, Sample) else Reply(fault=entry)
 
 
-def _counted(replies: Iterable[tuple[str, Reply]], failures: Failures) -> Iterator[tuple[str, Reply]]:
+def _track_failures(replies: Iterable[tuple[str, Reply]], failures: Failures) -> Iterator[tuple[str, Reply]]:
     """Pass replies on. Raises Broken if the model fails too often; an image that it fails on counts as one failure."""
     last: Exception | None = None
     for pair_id, reply in replies:
@@ -153,7 +153,7 @@ def _counted(replies: Iterable[tuple[str, Reply]], failures: Failures) -> Iterat
         yield pair_id, reply
 
 
-def _entries(
+def _make_lines(
     replies: Iterable[tuple[str, Reply]], writer: ShardWriter, faults: Counter[str], reworded: Pairs | None
 ) -> Iterator[dict]:
     number = 0

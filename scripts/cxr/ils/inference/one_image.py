@@ -5,9 +5,9 @@ from pathlib import Path
 
 from cxr.base.errors import UserError
 from cxr.base.tables import read_lines
-from cxr.ils.inference.asking import Asker, InferenceOptions
-from cxr.ils.inference.infer import check
-from cxr.ils.inference.predict import predict, write
+from cxr.ils.inference.asker import Asker, InferenceOptions
+from cxr.ils.inference.infer import check_options
+from cxr.ils.inference.predict import ask_about_image, write_findings
 from cxr.imaging.one_image import made_at, picture_of
 
 
@@ -35,8 +35,8 @@ def run(
     elif not image or not instructions:
         raise UserError("predict needs --config image=chest.dcm instruction='Segment the edema.'")
     options = InferenceOptions(**asking)
-    check(options)
+    check_options(options)
     picture, header = picture_of(image, cohort, frames)
-    findings = predict(Asker.load(model, options, compute), picture, instructions) if instructions else []
+    findings = ask_about_image(Asker.load(model, options, compute), picture, instructions) if instructions else []
     name = "/".join(Path(model).resolve().parts[-2:])
-    return write(output, picture, findings, header=header, version=code, model=name, created_at=made_at())
+    return write_findings(output, picture, findings, header=header, version=code, model=name, created_at=made_at())

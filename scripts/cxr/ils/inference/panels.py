@@ -22,9 +22,9 @@ from cxr.metrics import masks as metrics
 from cxr.plotting.overlay import PREDICTED, REFERENCE, draw_mask
 from cxr.plotting.plots import save_jpeg
 
-ROWS = 6
+MAX_ROWS = 6
 """Maximum number of pairs shown per image, positives first."""
-LETTERS = 52
+MAX_LETTERS = 52
 """Maximum number of letters in a line of text."""
 FIELDS = ("pair_id", "image_id", "target", "instruction", "answer", "seg", "mask_id")
 
@@ -64,7 +64,7 @@ def run_panels(
     """Draw a panel for each of some images of a split into the folder ``panels``, named by the image."""
     folder = Path(panels)
     folder.mkdir(parents=True, exist_ok=True)
-    pairs_by_image = choose(lines, options)
+    pairs_by_image = choose_pairs(lines, options)
     pair_ids = {row["pair_id"] for rows in pairs_by_image.values() for row in rows}
     entry_by_pair = {entry["pair_id"]: entry for entry in read_lines(predictions) if entry["pair_id"] in pair_ids}
     shard_by_mask = dict(read_table(index).select("mask_id", "shard").filter(
@@ -80,7 +80,7 @@ def run_panels(
                 continue
             image = shard.get("image", image_id)
             sheet = [
-                _row(
+                _make_row(
                     row,
                     entry_by_pair.get(row["pair_id"], {}),
                     mask_shards,
@@ -90,10 +90,10 @@ def run_panels(
                 )
                 for row in rows
             ]
-            save_jpeg(draw(image_id, image, sheet), folder / f"{image_id}.jpg", options.dpi, options.quality)
+            save_jpeg(draw_panel(image_id, image, sheet), folder / f"{image_id}.jpg", options.dpi, options.quality)
 
 
-def choose(lines: str, options: PanelOptions) -> dict[str, list[dict]]:
+def choose_pairs(lines: str, options: PanelOptions) -> dict[str, list[dict]]:
     """Return {image_id: at most ROWS of its pairs} of some images: each lesion type once before any comes twice.
 
     The choice depends only on the seed and the ids.
@@ -114,10 +114,10 @@ def choose(lines: str, options: PanelOptions) -> dict[str, list[dict]]:
     for line in read_lines(lines):
         if line["image_id"] in pairs:
             pairs[line["image_id"]].append({name: line[name] for name in FIELDS})
-    return {image_id: sorted(rows, key=lambda row: not row["seg"])[:ROWS] for image_id, rows in pairs.items()}
+    return {image_id: sorted(rows, key=lambda row: not row["seg"])[:MAX_ROWS] for image_id, rows in pairs.items()}
 
 
-def _row(
+def _make_row(
     pair: dict,
     entry: dict,
     mask_shards: dict[str, Shard],
@@ -134,7 +134,7 @@ def _row(
     return Row(pair["instruction"], pair["answer"], words, reference, predicted)
 
 
-def draw(title: str, image: np.ndarray, rows: list[Row]) -> Figure:
+def draw_panel(title: str, image: np.ndarray, rows: list[Row]) -> Figure:
     """Draw a panel: image, reference and prediction side by side with their texts, one line per pair."""
     figure = Figure(figsize=(13, 3.4 * len(rows) + 0.8), layout="constrained")
     grid = figure.subplots(len(rows), 4, squeeze=False, width_ratios=(1, 1, 1, 1.25))
@@ -143,7 +143,7 @@ def draw(title: str, image: np.ndarray, rows: list[Row]) -> Figure:
         draw_mask(axes[0], image, None, REFERENCE)
         draw_mask(axes[1], image, row.reference, REFERENCE)
         draw_mask(axes[2], image, row.predicted, PREDICTED)
-        _text(axes[3], row)
+        _draw_text(axes[3], row)
     for axes, name in zip(grid[0], ("image", "reference", "prediction"), strict=False):
         axes.set_title(name, fontsize=10)
     handles = [Patch(color=REFERENCE, label="reference"), Patch(color=PREDICTED, label="prediction")]
@@ -151,19 +151,19 @@ def draw(title: str, image: np.ndarray, rows: list[Row]) -> Figure:
     return figure
 
 
-def _text(axes: Axes, row: Row) -> None:
+def _draw_text(axes: Axes, row: Row) -> None:
     parts = {
         "instruction": row.instruction,
         "reference": f"{row.answer}{'' if row.reference is not None else '   (no lesion)'}",
         "model": row.said,
-        "overlap": overlap(row.reference, row.predicted),
+        "overlap": describe_overlap(row.reference, row.predicted),
     }
-    lines = [textwrap.fill(f"{name}: {words}", LETTERS, subsequent_indent="   ") for name, words in parts.items()]
+    lines = [textwrap.fill(f"{name}: {words}", MAX_LETTERS, subsequent_indent="   ") for name, words in parts.items()]
     axes.set_axis_off()
     axes.text(0, 1, "\n\n".join(lines), va="top", fontsize=8.5, family="monospace", transform=axes.transAxes)
 
 
-def overlap(reference: np.ndarray | None, predicted: np.ndarray | None) -> str:
+def describe_overlap(reference: np.ndarray | None, predicted: np.ndarray | None) -> str:
     """Return a short text on how well two masks agree in the frame."""
     empty = predicted is None or not predicted.any()
     if reference is None or not reference.any():

@@ -13,8 +13,8 @@ from pydicom.dataset import Dataset
 from cxr.base.atomic import atomic
 from cxr.base.errors import UserError, describe
 from cxr.dicom.segmentation import Segment, save_segmentation
-from cxr.ils.inference.asking import NO_SEG, SEVERAL_SEG, Asker
-from cxr.ils.rosalia.pictures import clip_pixels, equalise
+from cxr.ils.inference.asker import NO_SEG, SEVERAL_SEG, Asker
+from cxr.ils.rosalia.images import equalise, make_clip_input
 from cxr.ils.rosalia.samples import Sample
 from cxr.imaging.one_image import Picture, in_picture
 from cxr.plotting.overlay import SIDES, draw_overlay
@@ -39,11 +39,11 @@ class Finding:
     note: str = ""
 
 
-def predict(asker: Asker, picture: Picture, instructions: Sequence[str]) -> list[Finding]:
+def ask_about_image(asker: Asker, picture: Picture, instructions: Sequence[str]) -> list[Finding]:
     """Ask about an image. Raises UserError for an instruction that cannot be asked, or if the model fails."""
     if not instructions or not all(text.strip() for text in instructions):
         raise UserError("instruction is empty: give one, such as 'Segment the effusion.'")
-    replies = asker.ask([_sample(asker, picture.frame, text.strip()) for text in instructions])
+    replies = asker.ask([_make_sample(asker, picture.frame, text.strip()) for text in instructions])
     findings = []
     for text, reply in zip(instructions, replies, strict=True):
         if reply.fault:
@@ -56,7 +56,7 @@ def predict(asker: Asker, picture: Picture, instructions: Sequence[str]) -> list
     return findings
 
 
-def _sample(asker: Asker, frame: np.ndarray, instruction: str) -> Sample:
+def _make_sample(asker: Asker, frame: np.ndarray, instruction: str) -> Sample:
     """Return the sample that ``Pairs`` would make of a frame and an instruction."""
     options = asker.pair_options()
     ids, labels = asker.tokens.encode(instruction, None, options.conversation, options.features, options.max_length)
@@ -70,7 +70,7 @@ def _sample(asker: Asker, frame: np.ndarray, instruction: str) -> Sample:
         labels=labels,
         levels=levels,
         shown=content_shape,
-        clip=clip_pixels(image, options.clip_side, options.fit),
+        clip=make_clip_input(image, options.clip_side, options.fit),
         mask=None,
         resized=content_shape,
         original=(options.target, options.target),
@@ -78,7 +78,7 @@ def _sample(asker: Asker, frame: np.ndarray, instruction: str) -> Sample:
     )
 
 
-def write(
+def write_findings(
     folder: str | Path,
     picture: Picture,
     findings: Sequence[Finding],

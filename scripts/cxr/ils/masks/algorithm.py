@@ -11,7 +11,7 @@ import numpy as np
 from cxr.base.vocabulary import BOX_CONDITIONS
 from cxr.ils.masks.thresholds import Ratio
 
-VERDICTS = {name: 1 << bit for bit, name in enumerate(BOX_CONDITIONS)}
+CONDITION_BITS = {name: 1 << bit for bit, name in enumerate(BOX_CONDITIONS)}
 """Bits of a box's verdict for one finding, one per failed condition. 0 means that the box is productive."""
 
 _CROSS = cv2.getStructuringElement(cv2.MORPH_CROSS, (3, 3))
@@ -41,13 +41,13 @@ class Components(NamedTuple):
         return sorted({*box_labels[:1].tolist(), *starts.tolist()} - {0})
 
 
-def opened(binary: np.ndarray) -> np.ndarray:
+def apply_opening(binary: np.ndarray) -> np.ndarray:
     """Open once with a 3x3 cross. Outside the map is background, so the border erodes too."""
     eroded = cv2.erode(binary, _CROSS, borderType=cv2.BORDER_CONSTANT, borderValue=0)
     return cv2.dilate(eroded, _CROSS, borderType=cv2.BORDER_CONSTANT, borderValue=0)
 
 
-def components(binary: np.ndarray) -> Components:
+def find_components(binary: np.ndarray) -> Components:
     """Return the 8-connected components of a map."""
     height, width = binary.shape
     # while OpenCV scans, no two labels start within a block of 2 x 2 pixels
@@ -56,19 +56,19 @@ def components(binary: np.ndarray) -> Components:
     return Components(cv2.connectedComponents(binary, connectivity=8, ltype=kind)[1])
 
 
-def corners(boxes: np.ndarray, width: int) -> np.ndarray:
-    """Return the indexes of the boxes' corners in a summed-area table of ``width`` map columns, for :func:`counts`.
+def index_corners(boxes: np.ndarray, width: int) -> np.ndarray:
+    """Return the flat indexes of the boxes' corners in the summed-area table of a map with ``width`` columns.
 
-    int64 (4, N): lower right, upper right, lower left, upper left, as indexes of the flat table.
+    int64 (4, N): lower right, upper right, lower left, upper left; for :func:`count_pixels_in_boxes`.
     """
     x1, y1, x2, y2 = boxes.T
     return np.stack([y2, y1, y2, y1]) * (width + 1) + np.stack([x2, x2, x1, x1])
 
 
-def counts(binary: np.ndarray, corner_indexes: np.ndarray) -> np.ndarray:
+def count_pixels_in_boxes(binary: np.ndarray, corner_indexes: np.ndarray) -> np.ndarray:
     """Return the number of pixels of ``binary`` in each box, int64 (N,), by one summed-area table.
 
-    ``corner_indexes``: the boxes' :func:`corners`.
+    ``corner_indexes``: the boxes' :func:`index_corners`.
     """
     if not corner_indexes.size:
         return np.zeros(0, np.int64)
@@ -76,12 +76,12 @@ def counts(binary: np.ndarray, corner_indexes: np.ndarray) -> np.ndarray:
     return corner_sums[0] - corner_sums[1] - corner_sums[2] + corner_sums[3]
 
 
-def areas(boxes: np.ndarray) -> np.ndarray:
+def compute_box_areas(boxes: np.ndarray) -> np.ndarray:
     """Return the area of each box in pixels, int64 (N,)."""
     return (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
 
 
-def iou(area: np.ndarray, shared: np.ndarray, mask_area: int) -> Ratio:
+def compute_box_iou(area: np.ndarray, shared: np.ndarray, mask_area: int) -> Ratio:
     """Return the IoU of boxes with a mask; 0 for an empty mask.
 
     ``area``: pixels of each box, ``shared``: those of it in the mask (integers (N,)), ``mask_area``: those of the mask.
@@ -89,6 +89,6 @@ def iou(area: np.ndarray, shared: np.ndarray, mask_area: int) -> Ratio:
     return Ratio(shared, area + mask_area - shared if mask_area > 0 else np.zeros_like(area))
 
 
-def verdict(condition: str, holds: np.ndarray) -> np.ndarray:
+def flag_failures(condition: str, holds: np.ndarray) -> np.ndarray:
     """Return uint8 (N,): the bit of a condition where it fails, 0 where it ``holds`` (bool (N,))."""
-    return np.where(holds, np.uint8(0), np.uint8(VERDICTS[condition]))
+    return np.where(holds, np.uint8(0), np.uint8(CONDITION_BITS[condition]))

@@ -1,7 +1,7 @@
 """Explain why a box counts for a finding or not, by the numbers that Algorithm 1 itself compares.
 
-The numbers and the verdict of a box both come from :class:`cxr.ils.masks.picture.Picture`, which makes the masks. They
-stay fractions until they are printed, so no printed number can contradict the verdict beside it.
+Both come from :class:`cxr.ils.masks.segmenter.LesionSegmenter`, which makes the masks. The numbers stay fractions until
+they are printed, so no printed number can contradict the verdict beside it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,17 +17,17 @@ from cxr.base.hdf5 import pack
 from cxr.base.vocabulary import BOX_CONDITIONS, LUNGS
 from cxr.geometry.boxes import CORNERS
 from cxr.ils.masks.options import Rules
-from cxr.ils.masks.picture import Picture
-from cxr.ils.masks.thresholds import ThresholdSet, exact, part_of
+from cxr.ils.masks.segmenter import LesionSegmenter
+from cxr.ils.masks.thresholds import ThresholdSet, exact_fraction, threshold_part
 from cxr.ils.masks.zones import Zones
 
-MEASURED = BOX_CONDITIONS[:4]
+MEASURED_CONDITIONS = BOX_CONDITIONS[:4]
 """The conditions with a number, c1 to c4 of Algorithm 1, as their thresholds are called."""
-CHANGED = "the maps have changed since the masks were made"
+MASKS_OUTDATED = "the maps have changed since the masks were made"
 """Shown if a stored verdict differs from the verdict on the stored arrays. `snakemake masks` makes both agree again."""
 
 
-class Judged(NamedTuple):
+class BoxJudgement(NamedTuple):
     """A box's numbers for one finding, by the names of ``MEASURED``, and the conditions that it fails."""
 
     values: dict[str, Fraction | float]
@@ -35,15 +35,15 @@ class Judged(NamedTuple):
 
     def agrees(self, verdict: int) -> bool:
         """Whether a stored verdict fails the same conditions; if not, its arrays have changed since."""
-        return self.failed == [name for name in failed(verdict) if name in MEASURED]
+        return self.failed == [name for name in list_failed_conditions(verdict) if name in MEASURED_CONDITIONS]
 
 
 def thresholds_for(target: str, settings: Mapping) -> dict[str, float]:
     """Return the thresholds that hold for a lesion type, from the settings that a masks shard is stored with."""
-    return settings["thresholds"][part_of(target)]
+    return settings["thresholds"][threshold_part(target)]
 
 
-def shown(value: Fraction | float, threshold: float = 0.0) -> str:
+def format_measure(value: Fraction | float, threshold: float = 0.0) -> str:
     """Return a measured number as text: cut, never rounded, so that .2496 stays below a threshold of .25.
 
     It has three digits, or as many as ``threshold`` has. The page and ``explain`` both use it, so they show the same
@@ -52,21 +52,21 @@ def shown(value: Fraction | float, threshold: float = 0.0) -> str:
     digits = max(3, -Decimal(repr(float(threshold))).normalize().as_tuple().exponent)
     if value != value:
         return "nan"
-    number = value if isinstance(value, Fraction) else exact(float(value))
+    number = value if isinstance(value, Fraction) else exact_fraction(float(value))
     return f"{Decimal(floor(number * 10**digits)).scaleb(-digits):f}"
 
 
-def told(threshold: float) -> str:
+def format_threshold(threshold: float) -> str:
     """Return a threshold as text with all its digits: .25, 1 or .00005, never rounded."""
     return f"{Decimal(repr(float(threshold))).normalize():f}"
 
 
-def failed(verdict: int) -> list[str]:
+def list_failed_conditions(verdict: int) -> list[str]:
     """Return the conditions whose bits a verdict has (none: the box is productive)."""
     return [name for bit, name in enumerate(BOX_CONDITIONS) if verdict >> bit & 1]
 
 
-def judge(
+def judge_boxes(
     boxes: Sequence[Mapping],
     labels: Sequence[str],
     zones: Mapping[str, np.ndarray],
@@ -75,7 +75,7 @@ def judge(
     *,
     target: str,
     settings: Mapping,
-) -> list[Judged]:
+) -> list[BoxJudgement]:
     """Return the numbers and the failed conditions of each box for a finding, as the masks stage decides them.
 
     ``boxes``: rows with x1, y1, x2, y2 (frame pixels) and confidence; ``labels``: the finding's zone labels, at least
@@ -84,7 +84,7 @@ def judge(
     and ``thresholds`` that the masks shard is stored with.
     """
     taus, zone_labels = ThresholdSet.of(settings["thresholds"]).for_target(target), tuple(labels)
-    picture = Picture(
+    picture = LesionSegmenter(
         anomaly=anomaly,
         image=_no_image,
         zones=Zones(pack(np.stack([zones[label] for label in zone_labels])), zone_labels),
@@ -103,7 +103,10 @@ def judge(
     )
     verdicts = picture.failed(zone_labels, taus).tolist()
     return [
-        Judged(dict(zip(MEASURED, of_box, strict=True)), [name for name in failed(verdict) if name in MEASURED])
+        BoxJudgement(
+            dict(zip(MEASURED_CONDITIONS, of_box, strict=True)),
+            [name for name in list_failed_conditions(verdict) if name in MEASURED_CONDITIONS],
+        )
         for of_box, verdict in zip(numbers, verdicts, strict=True)
     ]
 

@@ -7,13 +7,13 @@ import numpy as np
 from cxr.base.vocabulary import LESIONS, LOBES, VALID_LOCATIONS, in_table_order, kinds_under
 from cxr.geometry.affine import points_to_original
 from cxr.ils.masks.findings import CARDIOMEGALY, OPACITY, Finding
-from cxr.ils.masks.grounding import lung_of, related_by_name
+from cxr.ils.masks.grounding import list_related_by_name, lung_of
 from cxr.ils.masks.options import STRICT, Rules
 from cxr.ils.masks.outcomes import Outcome
-from cxr.ils.masks.zones import Zones, words
+from cxr.ils.masks.zones import Zones, view_as_words
 
 
-def reaches(finding: Finding, zones: Zones, rules: Rules) -> tuple[set[str], set[str]]:
+def find_reported_and_blocked(finding: Finding, zones: Zones, rules: Rules) -> tuple[set[str], set[str]]:
     """Return the valid locations where a positive finding is reported, and those that it blocks.
 
     Reported: they overlap one of its zone masks; under ``blocking`` strict also the whole lung of a zone and the zones
@@ -27,13 +27,13 @@ def reaches(finding: Finding, zones: Zones, rules: Rules) -> tuple[set[str], set
         reported |= met
         if rules.blocking == STRICT:
             if not zones.empty(label):
-                reported |= {lung_of(label)} if label in LOBES else related_by_name(label)
+                reported |= {lung_of(label)} if label in LOBES else list_related_by_name(label)
             else:
-                blocked |= related_by_name(label)
+                blocked |= list_related_by_name(label)
     return reported, blocked
 
 
-def evidence(
+def compute_location_evidence(
     outcomes: Sequence[Outcome],
     blocking_findings: Iterable[Finding],
     related: Sequence[str],
@@ -53,7 +53,7 @@ def evidence(
         *((outcome.finding, outcome.mask) for outcome in outcomes),
         *((blocking_finding, None) for blocking_finding in blocking_findings),
     ]:
-        meets, blocks = reaches(finding, zones, rules)
+        meets, blocks = find_reported_and_blocked(finding, zones, rules)
         holds = zones.met(mask) if mask is not None and not finding.heart else frozenset()
         reported |= meets
         blocked |= blocks
@@ -95,18 +95,18 @@ def _lesion_blocked(
     }
 
 
-def cardiothoracic_ratio(heart: np.ndarray, lungs: np.ndarray, to_original: np.ndarray) -> float | None:
+def compute_cardiothoracic_ratio(heart: np.ndarray, lungs: np.ndarray, to_original: np.ndarray) -> float | None:
     """Return the width of the heart over the width of both lungs, outer edge to outer edge, in original pixels.
 
     ``heart`` and ``lungs`` uint8 packed (H, W / 8) of the frame, ``to_original`` its affine (2, 3). None without heart
     or lungs (section 7).
     """
-    widths = [_width(mask, to_original) for mask in (heart, lungs)]
+    widths = [_mask_width(mask, to_original) for mask in (heart, lungs)]
     return widths[0] / widths[1] if all(widths) else None
 
 
-def _width(packed: np.ndarray, to_original: np.ndarray) -> float:
-    columns = np.flatnonzero(np.unpackbits(np.bitwise_or.reduce(words(packed), axis=0).view(np.uint8)))
+def _mask_width(packed: np.ndarray, to_original: np.ndarray) -> float:
+    columns = np.flatnonzero(np.unpackbits(np.bitwise_or.reduce(view_as_words(packed), axis=0).view(np.uint8)))
     if not len(columns):
         return 0.0
     edges = points_to_original(np.array([[columns[0], 0.0], [columns[-1] + 1.0, 0.0]]), to_original)

@@ -13,7 +13,7 @@ LUNG_CATEGORIES = ("lung", "pleura", "lateral view location")
 """Categories of Figure 10 whose findings could be anywhere in a lung; a fractured rib could not."""
 
 _RETROCARDIAC = re.compile(r"retro-?\s?cardiac|behind the heart")
-_BOTH = re.compile(r"\b(?:bi\w*lateral\w*|both)\b")
+_BOTH_SIDES = re.compile(r"\b(?:bi\w*lateral\w*|both)\b")
 _NOT_BASAL = re.compile(r"fissur|interlobar|\bapex\b|\bapices\b|apical")
 
 
@@ -53,16 +53,16 @@ class Finding:
         return self.target == CARDIOMEGALY
 
 
-def positives(tuples: Iterable[Mapping], rules: Rules) -> list[Finding]:
+def read_positive_findings(tuples: Iterable[Mapping], rules: Rules) -> list[Finding]:
     """Return the positive findings of a section, each with the index of its tuple."""
     return [
-        finding(index, report_tuple, rules)
+        make_finding(index, report_tuple, rules)
         for index, report_tuple in enumerate(tuples)
         if report_tuple.get("presence") == "positive"
     ]
 
 
-def finding(index: int, report_tuple: Mapping, rules: Rules) -> Finding:
+def make_finding(index: int, report_tuple: Mapping, rules: Rules) -> Finding:
     """Return the finding of one positive tuple.
 
     Target (paper Fig. 11): the predicted lesion type if it is exactly one of the seven, else the entity's own type. A
@@ -103,7 +103,7 @@ def finding(index: int, report_tuple: Mapping, rules: Rules) -> Finding:
         candidates=candidates,
         blocks=frozenset()
         if heart or rules.blocking != STRICT
-        else blocked(report_tuple, reported, entity_lesion or target),
+        else find_blocked_locations(report_tuple, reported, entity_lesion or target),
         basal=target == EFFUSION
         and not _NOT_BASAL.search(_text(report_tuple))
         and not any("apical" in x for x in reported),
@@ -145,7 +145,7 @@ def _text(report_tuple: Mapping) -> str:
     return " ".join([report_tuple.get("entity") or "", *words]).lower()
 
 
-def blocked(report_tuple: Mapping, reported: tuple[str, ...], lesion: str | None) -> frozenset[str]:
+def find_blocked_locations(report_tuple: Mapping, reported: tuple[str, ...], lesion: str | None) -> frozenset[str]:
     """Return the valid locations that a positive tuple blocks beyond its labels (section 6, ``blocking``).
 
     These are the tuple's own ``block`` locations if it has any (a whole lung without one of its zones stands for all of
@@ -166,12 +166,12 @@ def blocked(report_tuple: Mapping, reported: tuple[str, ...], lesion: str | None
     if _RETROCARDIAC.search(text):
         return frozenset({"left lung", "left lung base"})
     sides = [side for side in SIDES if re.search(rf"\b{side}\b", text)]
-    if not sides or _BOTH.search(text):
+    if not sides or _BOTH_SIDES.search(text):
         sides = list(SIDES)
     return frozenset(place for side in sides for place in (f"{side} lung", *zones_of(side)))
 
 
-def related_lesions(line: Mapping) -> list[str]:
+def find_related_lesions(line: Mapping) -> list[str]:
     """Return the lesion types with a related term in the report (section 7), in the usual order."""
     related_entries = list(line.get("related") or ())
     for report_tuple in [*(line.get("tuples") or ()), *(line.get("other_tuples") or ())]:

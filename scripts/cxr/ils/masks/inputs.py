@@ -14,15 +14,15 @@ from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_lines, read_table
 from cxr.base.vocabulary import HEART, LUNGS
 from cxr.geometry.boxes import CORNERS
-from cxr.ils.masks.evidence import cardiothoracic_ratio
-from cxr.ils.masks.findings import Finding, positives, related_lesions
+from cxr.ils.masks.evidence import compute_cardiothoracic_ratio
+from cxr.ils.masks.findings import Finding, find_related_lesions, read_positive_findings
 from cxr.ils.masks.options import STRICT, Rules
-from cxr.ils.masks.picture import Picture
+from cxr.ils.masks.segmenter import LesionSegmenter
 from cxr.ils.masks.zones import Zones
 
 
 @dataclass
-class Shards:
+class InputShards:
     """The open shards of the earlier stages."""
 
     frames: Shard
@@ -49,7 +49,7 @@ class Case:
         row: dict,
         line: dict,
         boxes: tuple[np.ndarray, np.ndarray],
-        shards: Shards,
+        shards: InputShards,
         rules: Rules,
         smallest_level: int,
     ):
@@ -62,17 +62,21 @@ class Case:
     @cached_property
     def findings(self) -> list[Finding]:
         """Positive findings of the used section."""
-        return positives(self._line["tuples"], self._rules)
+        return read_positive_findings(self._line["tuples"], self._rules)
 
     @cached_property
     def others(self) -> list[Finding]:
         """Positive findings of the other section, which only block (``blocking`` strict)."""
-        return positives(self._line.get("other_tuples") or (), self._rules) if self._rules.blocking == STRICT else []
+        return (
+            read_positive_findings(self._line.get("other_tuples") or (), self._rules)
+            if self._rules.blocking == STRICT
+            else []
+        )
 
     @cached_property
     def related(self) -> list[str]:
         """Lesion types with a related term in the report (``kinds`` strict)."""
-        return related_lesions(self._line) if self._rules.kinds == STRICT else []
+        return find_related_lesions(self._line) if self._rules.kinds == STRICT else []
 
     @cached_property
     def zones(self) -> Zones:
@@ -88,9 +92,9 @@ class Case:
         return self._organs[HEART]
 
     @cached_property
-    def _picture(self) -> Picture:
+    def _picture(self) -> LesionSegmenter:
         boxes, confidence = self._boxes
-        return Picture(
+        return LesionSegmenter(
             anomaly=self._shards.anomaly.get("anomaly", self.image_id),
             image=lambda: self._shards.frames.get("image", self.image_id),
             zones=self.zones,
@@ -101,17 +105,17 @@ class Case:
             smallest_level=self._smallest_level,
         )
 
-    def picture(self) -> Picture:
+    def picture(self) -> LesionSegmenter:
         """Return the maps and boxes of the image."""
         return self._picture
 
     def ratio(self) -> float | None:
         """Return the cardiothoracic ratio in original pixels."""
         affine = self._shards.frames.get("to_original", self.image_id)
-        return cardiothoracic_ratio(self.heart(), self._organs.union(LUNGS), affine)
+        return compute_cardiothoracic_ratio(self.heart(), self._organs.union(LUNGS), affine)
 
 
-class Population:
+class ShardCases:
     """The images of the anatomy shard that the boxes stage did not exclude and that have a report line.
 
     Use inside ``with``; iterate for the cases, sorted by study and image.
@@ -135,10 +139,10 @@ class Population:
         self._cohort, self._boxes, self._boxes_excluded, self._reports = cohort, boxes, boxes_excluded, reports
         self.rules, self.smallest_level = rules, smallest_level
 
-    def __enter__(self) -> "Population":
+    def __enter__(self) -> "ShardCases":
         self._stack = ExitStack()
         with self._stack:
-            self._shards = Shards(**{name: self._stack.enter_context(Shard(p)) for name, p in self._paths.items()})
+            self._shards = InputShards(**{name: self._stack.enter_context(Shard(p)) for name, p in self._paths.items()})
             excluded = set(read_table(self._boxes_excluded)["image_id"])
             self._lines = {line["study_id"]: line for line in read_lines(self._reports)}
             present = set(self._shards.anatomy.ids) - excluded

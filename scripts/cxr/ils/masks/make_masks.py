@@ -32,13 +32,13 @@ from cxr.base.jobs import progress
 from cxr.base.ledger import Ledger
 from cxr.base.tables import write_table
 from cxr.ils.masks import columns
-from cxr.ils.masks.evidence import evidence
-from cxr.ils.masks.inputs import Case, Population
+from cxr.ils.masks.evidence import compute_location_evidence
+from cxr.ils.masks.inputs import Case, ShardCases
 from cxr.ils.masks.options import Rules
-from cxr.ils.masks.outcomes import Outcome, outcome
+from cxr.ils.masks.outcomes import Outcome, compute_outcome
 from cxr.ils.masks.thresholds import ThresholdSet
-from cxr.ils.masks.units import Unit, positive_units
-from cxr.ils.masks.zones import pixels
+from cxr.ils.masks.units import Unit, make_positive_units
+from cxr.ils.masks.zones import count_pixels
 
 FINDINGS, UNITS, STUDIES = map(schema, (columns.FINDINGS, columns.UNITS, columns.STUDIES))
 
@@ -51,12 +51,14 @@ class MasksOptions(Rules):
     """``{"general": {"ano", "anatomy", "conf", "signal", "size"}, "edema": {...}}``, plain floats."""
 
 
-def outcomes_of(case: Case, thresholds: ThresholdSet, rules: Rules) -> list[Outcome]:
+def compute_outcomes(case: Case, thresholds: ThresholdSet, rules: Rules) -> list[Outcome]:
     """Return the result of every positive finding of an image under one threshold set."""
-    return [outcome(finding, case.picture, case.zones, case.heart, thresholds, rules) for finding in case.findings]
+    return [
+        compute_outcome(finding, case.picture, case.zones, case.heart, thresholds, rules) for finding in case.findings
+    ]
 
 
-class Masks:
+class MaskWriter:
     """The distinct masks of a shard, written as they are made. ``write`` takes (mask_id, uint8 packed (H, W / 8))."""
 
     def __init__(self, write: Callable[[str, np.ndarray], None]) -> None:
@@ -82,7 +84,7 @@ class Masks:
         return name
 
 
-def finding_rows(case: Case, outcomes: list[Outcome], masks: Masks) -> list[dict]:
+def make_finding_rows(case: Case, outcomes: list[Outcome], masks: MaskWriter) -> list[dict]:
     """Return the rows of the findings table for one image."""
     rows = []
     for current_outcome in outcomes:
@@ -90,7 +92,7 @@ def finding_rows(case: Case, outcomes: list[Outcome], masks: Masks) -> list[dict
         shared = [
             other_outcome.finding.index
             for other_outcome in outcomes
-            if other_outcome is not current_outcome and _overlap(current_outcome, other_outcome)
+            if other_outcome is not current_outcome and _masks_overlap(current_outcome, other_outcome)
         ]
         rows.append(
             case.names
@@ -120,13 +122,13 @@ def finding_rows(case: Case, outcomes: list[Outcome], masks: Masks) -> list[dict
     return rows
 
 
-def _overlap(first: Outcome, second: Outcome) -> bool:
+def _masks_overlap(first: Outcome, second: Outcome) -> bool:
     if first.mask is None or second.mask is None or first.finding.heart or second.finding.heart:
         return False
     return bool((first.mask & second.mask).any())
 
 
-def unit_rows(case: Case, units: Iterable[Unit], masks: Masks) -> list[dict]:
+def make_unit_rows(case: Case, units: Iterable[Unit], masks: MaskWriter) -> list[dict]:
     """Return the rows of the units table for one image."""
     return [
         case.names
@@ -142,7 +144,7 @@ def unit_rows(case: Case, units: Iterable[Unit], masks: Masks) -> list[dict]:
             "reported_location": unit.reported,
             "finding": unit.findings,
             "mask_id": masks.add(case.study_id, unit.mask),
-            "area": 0 if unit.mask is None else pixels(unit.mask),
+            "area": 0 if unit.mask is None else count_pixels(unit.mask),
             "inference": unit.inference,
             "dropped": unit.dropped,
             "inference_dropped": unit.inference_dropped,
@@ -151,7 +153,7 @@ def unit_rows(case: Case, units: Iterable[Unit], masks: Masks) -> list[dict]:
     ]
 
 
-def _table(rows: list[dict], schema: dict) -> pl.DataFrame:
+def _build_table(rows: list[dict], schema: dict) -> pl.DataFrame:
     """Make a table of rows. Lists go through JSON, which polars reads five times as fast as Python lists."""
     columns = []
     for name, dtype in schema.items():
@@ -177,7 +179,7 @@ def run_shard(
 ) -> None:
     """Make the lesion masks, findings, units and study evidence of one shard under one threshold set.
 
-    ``inputs`` are the paths that :class:`cxr.ils.masks.inputs.Population` takes.
+    ``inputs`` are the paths that :class:`cxr.ils.masks.inputs.ShardCases` takes.
     One image is in memory at a time. The work uses one core whatever ``threads`` says; many shards run side by side.
     Raises StoreError for a damaged input.
     """
@@ -186,19 +188,19 @@ def run_shard(
     ledger = Ledger("masks")
     tables: dict[str, list[dict]] = {"findings": [], "units": [], "studies": []}
     with (
-        Population(**inputs, rules=options, smallest_level=thresholds.smallest_level) as population,
+        ShardCases(**inputs, rules=options, smallest_level=thresholds.smallest_level) as population,
         ShardWriter(output, key="mask_id", attrs=attrs, empty={"mask": (population.frame, bool)}) as writer,
     ):
-        masks = Masks(lambda name, packed: writer.append(name, mask=packed))
+        masks = MaskWriter(lambda name, packed: writer.append(name, mask=packed))
         for case in progress(population, len(population), "masks"):
-            outcomes = outcomes_of(case, thresholds, options)
-            tables["findings"] += finding_rows(case, outcomes, masks)
-            case_units = positive_units(outcomes, case.zones.union, options)
-            tables["units"] += unit_rows(case, case_units, masks)
-            row = evidence(outcomes, case.others, case.related, case.zones, options)
+            outcomes = compute_outcomes(case, thresholds, options)
+            tables["findings"] += make_finding_rows(case, outcomes, masks)
+            case_units = make_positive_units(outcomes, case.zones.union, options)
+            tables["units"] += make_unit_rows(case, case_units, masks)
+            row = compute_location_evidence(outcomes, case.others, case.related, case.zones, options)
             tables["studies"].append(case.names | {"ctr": case.ratio()} | row)
             ledger.accept(case.image_id)
-    write_table(findings, _table(tables["findings"], FINDINGS), columns.FINDINGS)
-    write_table(units, _table(tables["units"], UNITS), columns.UNITS)
-    write_table(studies, _table(tables["studies"], STUDIES), columns.STUDIES)
+    write_table(findings, _build_table(tables["findings"], FINDINGS), columns.FINDINGS)
+    write_table(units, _build_table(tables["units"], UNITS), columns.UNITS)
+    write_table(studies, _build_table(tables["studies"], STUDIES), columns.STUDIES)
     ledger.finish(excluded, (row["image_id"] for row in population.rows))

@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from cxr.ils.masks.algorithm import VERDICTS
+from cxr.ils.masks.algorithm import CONDITION_BITS
 from cxr.ils.masks.findings import Finding
-from cxr.ils.masks.grounding import joined, names, possible_names
+from cxr.ils.masks.grounding import list_possible_names, merge_locations, name_locations
 from cxr.ils.masks.options import Rules
-from cxr.ils.masks.picture import Decision, Lesion, Picture
+from cxr.ils.masks.segmenter import Decision, Lesion, LesionSegmenter
 from cxr.ils.masks.thresholds import ThresholdSet
-from cxr.ils.masks.zones import Zones, pixels
+from cxr.ils.masks.zones import Zones, count_pixels
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,9 @@ class Outcome:
         return tuple(label for label in self.finding.reported if label not in self.grounded)
 
 
-def outcome(
+def compute_outcome(
     finding: Finding,
-    picture: Callable[[], Picture],
+    picture: Callable[[], LesionSegmenter],
     zones: Zones,
     heart: Callable[[], np.ndarray],
     thresholds: ThresholdSet,
@@ -52,18 +52,18 @@ def outcome(
         return Outcome(finding, reason=finding.reason, named_reported=tuple(_all_names(reported)))
     if finding.heart:
         mask = heart()
-        area = pixels(mask)
+        area = count_pixels(mask)
         return Outcome(finding, mask, area) if area else Outcome(finding, reason="no_heart")
     if not reported:
         return Outcome(finding, reason="no_labels")
     if all(zones.empty(label) for label in reported):
         return Outcome(finding, reason="no_anatomy", named_reported=tuple(_all_names(reported)))
     lesion = picture().lesion(reported, thresholds.for_target(finding.target), fill=finding.basal)
-    return _named(finding, lesion, rules)
+    return _make_outcome(finding, lesion, rules)
 
 
-def decision(
-    finding: Finding, picture: Callable[[], Picture], zones: Zones, thresholds: ThresholdSet
+def compute_decision(
+    finding: Finding, picture: Callable[[], LesionSegmenter], zones: Zones, thresholds: ThresholdSet
 ) -> Decision | None:
     """Return everything that thresholds decide about a finding, except the verdicts of boxes without effect.
 
@@ -76,9 +76,9 @@ def decision(
     return picture().decision(reported, thresholds.for_target(finding.target), fill=finding.basal)
 
 
-def _named(finding: Finding, lesion: Lesion, rules: Rules) -> Outcome:
+def _make_outcome(finding: Finding, lesion: Lesion, rules: Rules) -> Outcome:
     ungrounded_labels = [label for label in finding.reported if label not in lesion.grounded]
-    location_names = names(
+    location_names = name_locations(
         lesion.grounded, lesion.held, lesion.area, min_share=rules.name_min_share, excluded_zones=ungrounded_labels
     )
     return Outcome(
@@ -97,7 +97,7 @@ def _named(finding: Finding, lesion: Lesion, rules: Rules) -> Outcome:
 
 def _reason(lesion: Lesion, location_names: list[str]) -> str | None:
     if lesion.mask is None:
-        passed = (lesion.verdicts == VERDICTS["empty_after_refine"]).any()
+        passed = (lesion.verdicts == CONDITION_BITS["empty_after_refine"]).any()
         return "empty_after_refine" if passed else "no_productive_box"
     if not lesion.grounded:
         return "no_grounded_label"
@@ -106,4 +106,4 @@ def _reason(lesion: Lesion, location_names: list[str]) -> str | None:
 
 def _all_names(labels: tuple[str, ...]) -> list[str]:
     """Return every valid location that could name the labels, without a mask to choose among a lobe's zones."""
-    return joined(place for label in labels for place in possible_names(label))
+    return merge_locations(place for label in labels for place in list_possible_names(label))

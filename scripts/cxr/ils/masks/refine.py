@@ -28,7 +28,9 @@ class Region(NamedTuple):
         return slice(self.y, self.y + height), slice(self.x, self.x + width)
 
 
-def grow(component: np.ndarray, image: np.ndarray, lungs: np.ndarray, tolerance: int, steps: int) -> np.ndarray:
+def grow_component(
+    component: np.ndarray, image: np.ndarray, lungs: np.ndarray, tolerance: int, steps: int
+) -> np.ndarray:
     """Grow a component (uint8 0/1 (h, w), not empty) into 8-neighbours, ``steps`` times at most.
 
     A neighbour joins if it lies in ``lungs`` (uint8 0/1) and its grey level in ``image`` (uint8) is within
@@ -49,7 +51,7 @@ def grow(component: np.ndarray, image: np.ndarray, lungs: np.ndarray, tolerance:
     return grown
 
 
-def cut(component: Region, closed: np.ndarray, open_: np.ndarray, min_px: int) -> Region | None:
+def cut_closed_lungs(component: Region, closed: np.ndarray, open_: np.ndarray, min_px: int) -> Region | None:
     """Cut the pixels of a component that lie in a closed lung.
 
     A lung is open if a label of its side has a productive box, else closed. ``closed`` and ``open_`` are uint8 maps of
@@ -65,7 +67,7 @@ def cut(component: Region, closed: np.ndarray, open_: np.ndarray, min_px: int) -
     return component._replace(patch=component.patch & (1 - lost))
 
 
-def lowest(lung: np.ndarray, share: Fraction) -> np.ndarray:
+def crop_to_base(lung: np.ndarray, share: Fraction) -> np.ndarray:
     """Return the part of a lung mask (uint8 0/1) in the lowest ``share`` of its height, in whole rows, rounded down."""
     rows = np.flatnonzero(lung.any(axis=1))
     part = np.zeros_like(lung)

@@ -18,11 +18,11 @@ from cxr.base.tables import write_table
 from cxr.base.vocabulary import LESIONS
 from cxr.ils.masks import columns
 from cxr.ils.masks.findings import CARDIOMEGALY, Finding
-from cxr.ils.masks.inputs import Case, Population
+from cxr.ils.masks.inputs import Case, ShardCases
 from cxr.ils.masks.options import Rules
-from cxr.ils.masks.outcomes import Outcome, decision, outcome
+from cxr.ils.masks.outcomes import Outcome, compute_decision, compute_outcome
 from cxr.ils.masks.thresholds import ThresholdSet
-from cxr.ils.masks.zones import pixels, union
+from cxr.ils.masks.zones import count_pixels, unite_masks
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class SweepOptions(Rules):
     """``{name: {"general": {...}, "edema": {...}}}``, plain floats."""
 
 
-def rows_of(case: Case, sets: Mapping[str, ThresholdSet], rules: Rules) -> dict[str, list[dict]]:
+def make_sweep_rows(case: Case, sets: Mapping[str, ThresholdSet], rules: Rules) -> dict[str, list[dict]]:
     """Return the rows of one image under each threshold set; sets with the same decision on a lesion share the work."""
     by_lesion: dict[str, list[Finding]] = {}
     for finding in case.findings:
@@ -43,31 +43,32 @@ def rows_of(case: Case, sets: Mapping[str, ThresholdSet], rules: Rules) -> dict[
     for lesion in (lesion for lesion in LESIONS if lesion in by_lesion):
         findings, row_by_decisions = by_lesion[lesion], {}
         for name, thresholds in sets.items():
-            decisions = tuple(decision(finding, case.picture, case.zones, thresholds) for finding in findings)
+            decisions = tuple(compute_decision(finding, case.picture, case.zones, thresholds) for finding in findings)
             if decisions not in row_by_decisions:
                 outcomes = [
-                    outcome(finding, case.picture, case.zones, case.heart, thresholds, rules) for finding in findings
+                    compute_outcome(finding, case.picture, case.zones, case.heart, thresholds, rules)
+                    for finding in findings
                 ]
-                row_by_decisions[decisions] = case.names | {"lesion": lesion} | _counts(outcomes)
+                row_by_decisions[decisions] = case.names | {"lesion": lesion} | _count_outcomes(outcomes)
             rows[name].append({"thresholds": name} | row_by_decisions[decisions])
     return rows
 
 
-def _counts(outcomes: list[Outcome]) -> dict:
+def _count_outcomes(outcomes: list[Outcome]) -> dict:
     grounded = [lesion_outcome.mask for lesion_outcome in outcomes if lesion_outcome.grounded]
     return {
         "findings": len(outcomes),
         "has_labels": any(lesion_outcome.finding.reported for lesion_outcome in outcomes),
         "masks": sum(lesion_outcome.mask is not None for lesion_outcome in outcomes),
         "grounded": len(grounded),
-        "mask_px": pixels(union(grounded)) if grounded else 0,
+        "mask_px": count_pixels(unite_masks(grounded)) if grounded else 0,
     }
 
 
 def run_shard(*, output: str | Path, options: SweepOptions, attrs: dict, threads: int, **inputs: str | Path) -> None:
     """Evaluate every threshold set on one shard. Each image is read once, and sets share common results.
 
-    ``inputs`` are the paths that :class:`cxr.ils.masks.inputs.Population` takes.
+    ``inputs`` are the paths that :class:`cxr.ils.masks.inputs.ShardCases` takes.
     ``attrs`` is not used, because a table has no attributes. The work uses one core whatever ``threads`` says. Raises
     StoreError for a damaged input.
     """
@@ -75,10 +76,10 @@ def run_shard(*, output: str | Path, options: SweepOptions, attrs: dict, threads
     sets = {name: ThresholdSet.of(values) for name, values in options.sets.items()}
     rows: dict[str, list[dict]] = {name: [] for name in sets}
     smallest_level = min((thresholds.smallest_level for thresholds in sets.values()), default=1)
-    population = Population(**inputs, rules=options, smallest_level=smallest_level)
+    population = ShardCases(**inputs, rules=options, smallest_level=smallest_level)
     with population:
         for case in progress(population, len(population), "masks"):
-            for name, sweep_rows in rows_of(case, sets, options).items():
+            for name, sweep_rows in make_sweep_rows(case, sets, options).items():
                 rows[name] += sweep_rows
     sweep_rows = [row for part in rows.values() for row in part]
     write_table(output, pl.DataFrame(sweep_rows, schema=schema(columns.SWEEP)), columns.SWEEP)

@@ -17,24 +17,24 @@ GENERAL = "general"
 """The two parts of a threshold set (Table 7)."""
 
 
-def part_of(target: str) -> str:
+def threshold_part(target: str) -> str:
     """Return the part of a threshold set that holds for a lesion type."""
     return EDEMA if target == EDEMA else GENERAL
 
 
 @cache
-def exact(share: float) -> Fraction:
+def exact_fraction(share: float) -> Fraction:
     """Return the decimal that ``share`` is written as: ``exact(0.1) == Fraction(1, 10)``."""
     return Fraction(Decimal(repr(share)))
 
 
-def level(share: float) -> int:
+def grey_level(share: float) -> int:
     """Return the smallest grey level (0..255) that reaches ``share`` of 255: .10 -> 26, .05 -> 13, .01 -> 3."""
-    return ceil(255 * exact(share))
+    return ceil(255 * exact_fraction(share))
 
 
 @dataclass(frozen=True)
-class Taus:
+class Thresholds:
     """The five thresholds of Algorithm 1, ready to compare."""
 
     level: int
@@ -44,14 +44,14 @@ class Taus:
     size: Fraction
 
     @classmethod
-    def of(cls, values: dict[str, float]) -> "Taus":
+    def of(cls, values: dict[str, float]) -> "Thresholds":
         """Make the thresholds from floats ``ano``, ``anatomy``, ``conf``, ``signal``, ``size``."""
         return cls(
-            level(values["ano"]),
-            exact(values["anatomy"]),
+            grey_level(values["ano"]),
+            exact_fraction(values["anatomy"]),
             values["conf"],
-            exact(values["signal"]),
-            exact(values["size"]),
+            exact_fraction(values["signal"]),
+            exact_fraction(values["size"]),
         )
 
 
@@ -59,22 +59,22 @@ class Taus:
 class ThresholdSet:
     """The thresholds of one data set: those of edema and those of every other target (Table 7)."""
 
-    general: Taus
-    edema: Taus
+    general: Thresholds
+    edema: Thresholds
 
     @classmethod
     def of(cls, values: dict[str, dict[str, float]]) -> "ThresholdSet":
         """Make the set from builtins ``{"general": {...}, "edema": {...}}``."""
-        return cls(Taus.of(values[GENERAL]), Taus.of(values[EDEMA]))
+        return cls(Thresholds.of(values[GENERAL]), Thresholds.of(values[EDEMA]))
 
     @property
     def smallest_level(self) -> int:
         """The lowest grey level of any target's threshold."""
         return min(self.general.level, self.edema.level)
 
-    def for_target(self, target: str) -> Taus:
+    def for_target(self, target: str) -> Thresholds:
         """Return the thresholds that hold for a lesion type."""
-        return self.edema if part_of(target) == EDEMA else self.general
+        return self.edema if threshold_part(target) == EDEMA else self.general
 
 
 class Ratio(NamedTuple):
@@ -84,12 +84,12 @@ class Ratio(NamedTuple):
     whole: np.ndarray
 
     def exact(self) -> list[Fraction]:
-        """Return one-dimensional ratios as the fractions that :func:`at_least` compares."""
+        """Return one-dimensional ratios as the fractions that :func:`is_at_least` compares."""
         pairs = zip(self.part.tolist(), self.whole.tolist(), strict=True)
         return [Fraction(part, total) if total else Fraction(0) for part, total in pairs]
 
 
-def at_least(part: np.ndarray, total: np.ndarray, share: Fraction) -> np.ndarray:
+def is_at_least(part: np.ndarray, total: np.ndarray, share: Fraction) -> np.ndarray:
     """Return part / whole >= share, element by element, without rounding; both arrays are those of a :class:`Ratio`."""
     part, total = np.asarray(part, np.int64), np.asarray(total, np.int64)
     top, bottom = share.numerator, share.denominator

@@ -10,10 +10,10 @@ import numpy as np
 
 from cxr.base.vocabulary import HEART, INFERRED_LESIONS, LESIONS, ZONE_LABELS, kinds_under
 from cxr.ils.masks.findings import CARDIOMEGALY
-from cxr.ils.masks.grounding import joined, lies_in, possible_names
+from cxr.ils.masks.grounding import is_within, list_possible_names, merge_locations
 from cxr.ils.masks.options import STRICT, Rules
 from cxr.ils.masks.outcomes import Outcome
-from cxr.ils.masks.zones import union
+from cxr.ils.masks.zones import unite_masks
 
 UNTYPED = ("opacity", "consolidation")
 """Lesion types that describe appearance, not disease. They leave the type of an opacity open."""
@@ -57,26 +57,26 @@ class Unit:
         return [HEART] if self.target == CARDIOMEGALY else sorted(set(labels), key=ZONE_LABELS.index)
 
 
-def positive_units(outcomes: Sequence[Outcome], region: Region, rules: Rules) -> list[Unit]:
+def make_positive_units(outcomes: Sequence[Outcome], region: Region, rules: Rules) -> list[Unit]:
     """Return the units of one image: basics in the order of their findings, then globals in the order of the types.
 
     ``outcomes``: every positive finding of the used section, in order; ``region`` gives the union of valid locations as
     a packed mask. Dropped units are kept, with their reason.
     """
-    basics = [basic(outcome, outcomes, region, rules) for outcome in outcomes if outcome.named]
+    basics = [make_basic_unit(outcome, outcomes, region, rules) for outcome in outcomes if outcome.named]
     if rules.one_answer == STRICT:
-        basics = merged(basics)
-    units = with_twins(basics, rules)
-    units += [unit for lesion in LESIONS if (unit := global_unit(lesion, outcomes, rules))]
+        basics = merge_same_texts(basics)
+    units = mark_twins(basics, rules)
+    units += [unit for lesion in LESIONS if (unit := make_global_unit(lesion, outcomes, rules))]
     return [replace(unit, mask=None) if unit.dropped else unit for unit in units]
 
 
-def family(lesion: str, rules: Rules) -> frozenset[str]:
+def list_kinds(lesion: str, rules: Rules) -> frozenset[str]:
     """Return a lesion type and, under ``kinds`` strict, the kinds under it."""
     return frozenset((lesion, *kinds_under(lesion)) if rules.kinds == STRICT else (lesion,))
 
 
-def basic(outcome: Outcome, outcomes: Sequence[Outcome], region: Region, rules: Rules) -> Unit:
+def make_basic_unit(outcome: Outcome, outcomes: Sequence[Outcome], region: Region, rules: Rules) -> Unit:
     """Return the basic unit of a grounded, named finding.
 
     Under ``joint_location`` strict, other findings of the same word or of a kind under it belong to the answer if they
@@ -96,13 +96,13 @@ def basic(outcome: Outcome, outcomes: Sequence[Outcome], region: Region, rules: 
     )
     if rules.joint_location != STRICT:
         return unit
-    words = family(finding.word, rules)
+    words = list_kinds(finding.word, rules)
     siblings = [sibling for sibling in outcomes if sibling is not outcome and sibling.finding.word in words]
-    if any(lies_ungrounded_in(sibling, unit.location) for sibling in siblings):
+    if any(is_ungrounded_in(sibling, unit.location) for sibling in siblings):
         return replace(unit, dropped="ungrounded_sibling")
     joins, mask = [], outcome.mask
     for sibling in siblings:
-        inside = [place for place in sibling.named if lies_in(place, unit.location)]
+        inside = [place for place in sibling.named if is_within(place, unit.location)]
         if inside:
             all_inside = len(inside) == len(sibling.named)
             mask = mask | (sibling.mask if all_inside else sibling.mask & region(unit.location))
@@ -110,13 +110,13 @@ def basic(outcome: Outcome, outcomes: Sequence[Outcome], region: Region, rules: 
     return replace(unit, mask=mask, joins=tuple(joins))
 
 
-def lies_ungrounded_in(outcome: Outcome, location: Sequence[str]) -> bool:
+def is_ungrounded_in(outcome: Outcome, location: Sequence[str]) -> bool:
     """Whether a finding has, or could have, a part in a location although its mask shows none there."""
-    places = {place for label in outcome.ungrounded for place in possible_names(label)} | outcome.finding.blocks
-    return any(lies_in(place, location) for place in places)
+    places = {place for label in outcome.ungrounded for place in list_possible_names(label)} | outcome.finding.blocks
+    return any(is_within(place, location) for place in places)
 
 
-def merged(units: Sequence[Unit]) -> list[Unit]:
+def merge_same_texts(units: Sequence[Unit]) -> list[Unit]:
     """Merge the units with the same instruction text: the union of their masks, at the position of the first.
 
     If one of them is dropped, all are, because no answer to that text is right.
@@ -124,10 +124,10 @@ def merged(units: Sequence[Unit]) -> list[Unit]:
     by_text: dict[tuple, list[Unit]] = {}
     for unit in units:
         by_text.setdefault((unit.word, unit.location), []).append(unit)
-    return [_union(same) for same in by_text.values()]
+    return [_merge_units(same) for same in by_text.values()]
 
 
-def _union(units: Sequence[Unit]) -> Unit:
+def _merge_units(units: Sequence[Unit]) -> Unit:
     members = tuple(outcome for unit in units for outcome in unit.members)
     joins = tuple(
         outcome for unit in units for outcome in unit.joins if all(outcome is not member for member in members)
@@ -136,12 +136,12 @@ def _union(units: Sequence[Unit]) -> Unit:
         units[0],
         members=members,
         joins=tuple({id(outcome): outcome for outcome in joins}.values()),
-        mask=union([unit.mask for unit in units]),
+        mask=unite_masks([unit.mask for unit in units]),
         dropped=next((unit.dropped for unit in units if unit.dropped), None),
     )
 
 
-def with_twins(basics: Sequence[Unit], rules: Rules) -> list[Unit]:
+def mark_twins(basics: Sequence[Unit], rules: Rules) -> list[Unit]:
     """Mark the basics that get a lesion-inference twin: pneumonia, atelectasis, edema (section 7).
 
     A finding with several candidates gets no twin, and neither does a mask with findings of several types. Under
@@ -157,14 +157,14 @@ def with_twins(basics: Sequence[Unit], rules: Rules) -> list[Unit]:
         if not any(outcome.finding.target in INFERRED_LESIONS for outcome in unit.members):
             marked.append(unit)
             continue
-        reason = _no_twin(unit)
+        reason = _twin_obstacle(unit)
         if reason is None and rules.one_answer == STRICT and len(answers[unit.location]) > 1:
             reason = "conflicting_answer"
         marked.append(replace(unit, inference=reason is None and unit.dropped is None, inference_dropped=reason))
     return marked
 
 
-def _no_twin(unit: Unit) -> str | None:
+def _twin_obstacle(unit: Unit) -> str | None:
     if any(outcome.finding.several for outcome in unit.members):
         return "several_candidates"
     types = {outcome.finding.target for outcome in unit.members}
@@ -172,7 +172,7 @@ def _no_twin(unit: Unit) -> str | None:
     return "several_types" if len(types) > 1 else None
 
 
-def global_unit(lesion: str, outcomes: Sequence[Outcome], rules: Rules) -> Unit | None:
+def make_global_unit(lesion: str, outcomes: Sequence[Outcome], rules: Rules) -> Unit | None:
     """Return the global unit of a lesion type, None if the report and the masks do not allow one.
 
     At least one finding must be of the type itself. All findings of the type and (``kinds`` strict) of the kinds under
@@ -186,12 +186,12 @@ def global_unit(lesion: str, outcomes: Sequence[Outcome], rules: Rules) -> Unit 
         ]
         location: tuple[str, ...] = (HEART,)
     else:
-        kinds = family(lesion, rules)
+        kinds = list_kinds(lesion, rules)
         members = [outcome for outcome in outcomes if outcome.finding.kinds & kinds] if rules.kinds == STRICT else []
         members = members or [outcome for outcome in outcomes if outcome.finding.target == lesion]
         if not all(_wholly_grounded(outcome, kinds, rules) for outcome in members):
             return None
-        location = tuple(joined(place for outcome in members for place in outcome.named))
+        location = tuple(merge_locations(place for outcome in members for place in outcome.named))
     if not any(outcome.finding.target == lesion for outcome in members):
         return None
     definitive = all(outcome.finding.definitive for outcome in members)
@@ -203,7 +203,7 @@ def global_unit(lesion: str, outcomes: Sequence[Outcome], rules: Rules) -> Unit 
         sentence_index=members[0].finding.sentence_index,
         location=location,
         members=tuple(members),
-        mask=union([outcome.mask for outcome in members]),
+        mask=unite_masks([outcome.mask for outcome in members]),
     )
 
 

@@ -30,7 +30,7 @@ class Zones:
 
     @cached_property
     def _words(self) -> np.ndarray:
-        return words(self.packed)
+        return view_as_words(self.packed)
 
     @cached_property
     def visible(self) -> frozenset[str]:
@@ -57,23 +57,23 @@ class Zones:
         """Return the overlap of each label's mask with a mask, in the rows from that mask's first pixel to its last."""
         _, top, _, height = cv2.boundingRect(mask)
         some = slice(top, top + height)
-        return self._words[:, some] & words(mask)[some]
+        return self._words[:, some] & view_as_words(mask)[some]
 
     def union(self, labels: Sequence[str]) -> np.ndarray:
         """Return the union of masks, uint8 packed (H, W / 8). ``labels``: at least one."""
-        return union([self[label] for label in labels])
+        return unite_masks([self[label] for label in labels])
 
 
-def union(masks: Sequence[np.ndarray]) -> np.ndarray:
+def unite_masks(masks: Sequence[np.ndarray]) -> np.ndarray:
     """Return the union of at least one mask; a single mask is returned as it is."""
     return masks[0] if len(masks) == 1 else np.bitwise_or.reduce(masks)
 
 
-def words(packed: np.ndarray) -> np.ndarray:
+def view_as_words(packed: np.ndarray) -> np.ndarray:
     """Return packed masks (..., H, W / 8) as 8-byte words if a row is whole words, so that there are fewer elements."""
     return np.ascontiguousarray(packed).view(np.uint64) if packed.shape[-1] % 8 == 0 else packed
 
 
-def pixels(packed: np.ndarray) -> int:
+def count_pixels(packed: np.ndarray) -> int:
     """Return the number of pixels of a packed mask."""
-    return int(np.bitwise_count(words(packed)).sum())
+    return int(np.bitwise_count(view_as_words(packed)).sum())

@@ -30,7 +30,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Reworded:
+class Rewording:
     """An engine's result for a task: wordings, or the reason for none, with the raw text of the last attempt."""
 
     wordings: tuple[str, ...] = ()
@@ -39,8 +39,8 @@ class Reworded:
     attempts: int = 1
 
 
-Reword = Callable[[Sequence[Task], str], list[Reworded]]
-"""Takes tasks and a persona; returns one :class:`Reworded` per task, in order."""
+Reword = Callable[[Sequence[Task], str], list[Rewording]]
+"""Takes tasks and a persona; returns one :class:`Rewording` per task, in order."""
 
 
 @dataclass(frozen=True)

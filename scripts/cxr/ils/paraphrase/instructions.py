@@ -18,13 +18,13 @@ log = logging.getLogger("cxr")
 def run(*, lines: Sequence[str], output: str) -> None:
     """Collect the instructions of the pairs in the files ``lines``."""
     texts = sorted({line["instruction"] for path in lines for line in read_lines(path)})
-    rows = [row_of(text) for text in texts]
+    rows = [make_row(text) for text in texts]
     unknown = sum(row["type"] is None for row in rows)
     log.info("paraphrase: %d distinct instructions, %d of them of unknown form", len(rows), unknown)
     write_lines(output, rows, checked=True)
 
 
-def row_of(text: str) -> dict:
+def make_row(text: str) -> dict:
     """Return the line of an instruction."""
     try:
         meant = asdict(parse_instruction(text))

@@ -15,16 +15,16 @@ from cxr.base.columns import Column, schema
 from cxr.base.errors import UserError
 from cxr.base.tables import read_lines, write_lines, write_table
 from cxr.ils.paraphrase import engine
-from cxr.ils.paraphrase.engine import ParaphraseOptions, Reworded, Task
-from cxr.ils.paraphrase.wordings import problem_of
+from cxr.ils.paraphrase.engine import ParaphraseOptions, Rewording, Task
+from cxr.ils.paraphrase.wordings import find_problem
 from cxr.ils.templates import Instruction
 
 __all__ = ["ParaphraseOptions", "run"]
 
 log = logging.getLogger("cxr")
-SHOWN = 1000
+MAX_LOGGED_LETTERS = 1000
 """Maximum number of an answer's letters in a log. The answer holds no patient's text."""
-UNKNOWN = "not an instruction of Table 2"
+NOT_AN_INSTRUCTION = "not an instruction of Table 2"
 COUNTS = {
     "persona": Column(pl.String, "Persona."),
     "type": Column(pl.String, "Type of the instructions; unknown for a text that is not of Table 2."),
@@ -41,9 +41,9 @@ def run(*, instructions: str, wordings: str, counts_table: str, options: Paraphr
     An instruction without any usable wording keeps only its plain text. Its line says why, and the counts say how many.
     """
     rows = list(read_lines(instructions))
-    lines = reworded(rows, options, engine.load_engine(options, execution))
+    lines = reword_all(rows, options, engine.load_engine(options, execution))
     write_lines(wordings, lines, checked=True)
-    table = counts(lines)
+    table = count_rewordings(lines)
     write_table(counts_table, table, COUNTS)
     without = table["plain_only"].sum()
     if without:
@@ -51,42 +51,45 @@ def run(*, instructions: str, wordings: str, counts_table: str, options: Paraphr
     typed_lines = [line for line in lines if line["type"] is not None]
     if typed_lines and not any(line["wordings"] for line in typed_lines):
         reason = Counter(line["problem"] for line in typed_lines).most_common(1)[0][0]
-        log.info("the last answer for %r: %s", typed_lines[0]["instruction"], typed_lines[0]["raw"][:SHOWN])
+        log.info(
+            "the last answer for %r: %s", typed_lines[0]["instruction"], typed_lines[0]["raw"][:MAX_LOGGED_LETTERS]
+        )
         raise UserError(
             f"paraphrase: none of {len(rows)} instructions could be reworded, mostly for {reason!r}: "
             "try another model, or set paraphrase.engine to rules"
         )
 
 
-def reworded(rows: Sequence[dict], options: ParaphraseOptions, reword_engine: engine.Engine) -> list[dict]:
+def reword_all(rows: Sequence[dict], options: ParaphraseOptions, reword_engine: engine.Engine) -> list[dict]:
     """Return the lines of all instructions and personas. The reader checks every engine's wordings."""
-    meaning_by_text = {row["instruction"]: _meant(row) for row in rows if row["type"] is not None}
+    meaning_by_text = {row["instruction"]: _parse_row(row) for row in rows if row["type"] is not None}
     taken: dict[str, list[str]] = {text: [] for text in meaning_by_text}
-    rewording_by_task: dict[tuple[str, str], Reworded] = {}
+    rewording_by_task: dict[tuple[str, str], Rewording] = {}
     for persona in options.personas:
         tasks = [Task(text, meant, tuple(taken[text])) for text, meant in meaning_by_text.items()]
         for task, rewording in zip(tasks, reword_engine.reword(tasks, persona) if tasks else [], strict=True):
-            problem = rewording.problem or problem_of(rewording.wordings, task)
+            problem = rewording.problem or find_problem(rewording.wordings, task)
             checked_rewording = (
-                Reworded((), problem, rewording.raw or "\n".join(rewording.wordings), rewording.attempts)
+                Rewording((), problem, rewording.raw or "\n".join(rewording.wordings), rewording.attempts)
                 if problem
                 else rewording
             )
             rewording_by_task[task.text, persona] = checked_rewording
             taken[task.text] += checked_rewording.wordings
-    unknown = Reworded((), UNKNOWN, "", 0)
+    unknown = Rewording((), NOT_AN_INSTRUCTION, "", 0)
     return [
-        row | _line(persona, rewording_by_task.get((row["instruction"], persona), unknown), reword_engine.made_by)
+        row
+        | _line_fields(persona, rewording_by_task.get((row["instruction"], persona), unknown), reword_engine.made_by)
         for row in rows
         for persona in options.personas
     ]
 
 
-def _meant(row: dict) -> Instruction:
+def _parse_row(row: dict) -> Instruction:
     return Instruction(row["type"], row["word"], tuple(row["location"]))
 
 
-def _line(persona: str, rewording: Reworded, made_by: str) -> dict:
+def _line_fields(persona: str, rewording: Rewording, made_by: str) -> dict:
     return {
         "persona": persona,
         "wordings": list(rewording.wordings),
@@ -97,7 +100,7 @@ def _line(persona: str, rewording: Reworded, made_by: str) -> dict:
     }
 
 
-def counts(lines: Sequence[dict]) -> pl.DataFrame:
+def count_rewordings(lines: Sequence[dict]) -> pl.DataFrame:
     """Return how many instructions each persona reworded, by type of instruction, and why others were not reworded."""
     groups: dict[tuple[str, str], list[dict]] = {}
     for line in lines:

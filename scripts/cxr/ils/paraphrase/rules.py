@@ -8,21 +8,21 @@ import yaml
 
 from cxr.base.errors import UserError
 from cxr.base.paths import RESOURCES
-from cxr.ils.paraphrase.engine import Engine, ParaphraseOptions, Reworded, Task
+from cxr.ils.paraphrase.engine import Engine, ParaphraseOptions, Rewording, Task
 from cxr.ils.templates import Instruction
 
 RESOURCE_FILES = ("paraphrase/wordings.yaml",)
 
 
 @cache
-def _wordings() -> dict:
+def _read_wordings() -> dict:
     return yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
 
 
 def load(options: ParaphraseOptions, execution: dict) -> Engine:
     """Return the engine. Raises UserError if the settings ask for more wordings than there are."""
     del execution
-    wordings_by_persona = _wordings()
+    wordings_by_persona = _read_wordings()
     for persona in options.personas:
         if persona not in wordings_by_persona:
             raise UserError(f"paraphrase.personas names {persona!r}: choose from {', '.join(wordings_by_persona)}")
@@ -33,28 +33,28 @@ def load(options: ParaphraseOptions, execution: dict) -> Engine:
                 "for each persona: lower it, or set paraphrase.engine to vllm"
             )
 
-    def reword(tasks: Sequence[Task], persona: str) -> list[Reworded]:
-        return [Reworded(tuple(wordings(task.meant, persona)[: options.per_persona])) for task in tasks]
+    def reword(tasks: Sequence[Task], persona: str) -> list[Rewording]:
+        return [Rewording(tuple(list_wordings(task.meant, persona)[: options.per_persona])) for task in tasks]
 
     return Engine(reword, "rules")
 
 
-def wordings(meant: Instruction, persona: str) -> list[str]:
+def list_wordings(meant: Instruction, persona: str) -> list[str]:
     """Return all wordings of a persona for an instruction."""
-    persona_wordings = _wordings()[persona]
+    persona_wordings = _read_wordings()[persona]
     slots = {
         "lesion": persona_wordings["lesions"][meant.word],
-        "place": _joined([_place(persona_wordings, name) for name in meant.location]),
+        "place": _join_places([_write_place(persona_wordings, name) for name in meant.location]),
     }
     return [frame.format(**slots) for frame in persona_wordings[meant.type]]
 
 
-def _place(persona_wordings: dict, location: str) -> str:
+def _write_place(persona_wordings: dict, location: str) -> str:
     side, _, level = location.partition(" ")
     return f"the {persona_wordings['places'][level].format(side=side)}"
 
 
-def _joined(places: list[str]) -> str:
+def _join_places(places: list[str]) -> str:
     """Join places as in Table 2's instructions: "a", "a and b", "a, b, and c"."""
     if len(places) <= 2:
         return " and ".join(places)

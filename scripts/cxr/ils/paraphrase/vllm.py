@@ -11,9 +11,9 @@ from pathlib import Path
 import yaml
 
 from cxr.base.paths import RESOURCES
-from cxr.ils.paraphrase.engine import Engine, ParaphraseOptions, Reworded, Task
-from cxr.ils.paraphrase.reading import names_of_lesion, names_of_place
-from cxr.ils.paraphrase.wordings import problem_of
+from cxr.ils.paraphrase.engine import Engine, ParaphraseOptions, Rewording, Task
+from cxr.ils.paraphrase.wording_checks import list_lesion_names, list_place_names
+from cxr.ils.paraphrase.wordings import find_problem
 from cxr.llm.asking import Answer, Question, ask
 from cxr.llm.client import connect_lazily
 from cxr.llm.messages import fill_prompt
@@ -23,12 +23,12 @@ from cxr.llm.replies import object_schema, text_schema
 RESOURCE_FILES = ("paraphrase/prompt.yaml",)
 GPU = True
 EXECUTION = "paraphrase.llm.execution"
-LONGEST = 400
+MAX_LETTERS = 400
 """Maximum length of a wording, so that the schema stops a model that does not end."""
 
 
 @cache
-def _prompt() -> dict:
+def _read_prompt() -> dict:
     return yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
 
 
@@ -37,31 +37,31 @@ def load(options: ParaphraseOptions, execution: dict) -> Engine:
     model = ModelOptions(**options.own)
     generate = connect_lazily(model, Execution.from_settings(execution, EXECUTION))
 
-    def reword(tasks: Sequence[Task], persona: str) -> list[Reworded]:
-        questions = [question(task, persona, options.per_persona) for task in tasks]
-        return [_reworded(answer) for answer in ask(questions, generate, model.limits)]
+    def reword(tasks: Sequence[Task], persona: str) -> list[Rewording]:
+        questions = [make_question(task, persona, options.per_persona) for task in tasks]
+        return [_make_rewording(answer) for answer in ask(questions, generate, model.limits)]
 
     return Engine(reword, model.name)
 
 
-def question(task: Task, persona: str, number: int) -> Question:
+def make_question(task: Task, persona: str, number: int) -> Question:
     """Return the request for one persona's wordings of one instruction."""
-    prompt = _prompt()
-    places = [" / ".join(names_of_place(location)) for location in task.meant.location]
+    prompt = _read_prompt()
+    places = [" / ".join(list_place_names(location)) for location in task.meant.location]
     messages = fill_prompt(
         prompt,
         persona=prompt["personas"][persona],
         instruction=task.text,
-        lesion=" / ".join(names_of_lesion(task.meant.word)),
+        lesion=" / ".join(list_lesion_names(task.meant.word)),
         places="; ".join(places) or prompt["no_place"],
         number=str(number),
     )
     schema = object_schema(
-        wordings={"type": "array", "items": text_schema(LONGEST), "minItems": number, "maxItems": number}
+        wordings={"type": "array", "items": text_schema(MAX_LETTERS), "minItems": number, "maxItems": number}
     )
-    return Question(messages, schema, lambda answer: problem_of(answer["wordings"], task))
+    return Question(messages, schema, lambda answer: find_problem(answer["wordings"], task))
 
 
-def _reworded(answer: Answer) -> Reworded:
+def _make_rewording(answer: Answer) -> Rewording:
     wordings = tuple(" ".join(text.split()) for text in answer.value["wordings"]) if answer.value else ()
-    return Reworded(wordings, answer.problem, answer.raw, answer.attempts)
+    return Rewording(wordings, answer.problem, answer.raw, answer.attempts)

@@ -4,7 +4,7 @@ import torch
 from transformers.cache_utils import Cache, CacheLayerMixin
 
 
-class ReadCache(Cache):
+class PrefixCache(Cache):
     """The keys and values of all layers, in two steps: beginnings that prompts share, then the prompts' own tokens.
 
     room: tokens that follow the beginnings and are kept. With 0 what follows attends to its beginning and is forgotten,

@@ -15,7 +15,7 @@ from transformers import CLIPVisionConfig, LlamaConfig, LlavaConfig, SamConfig
 
 from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.ils.rosalia.config import CLIP_L14, CONFIG, RosaliaConfig, read_config, write_config
-from cxr.ils.rosalia.model import Rosalia, empty
+from cxr.ils.rosalia.model import Rosalia, make_empty_model
 from cxr.nets.tensors import describe_misfit
 from cxr.nets.weight_files import WeightFiles, fill_module, write_json, write_shards, write_weight_file
 from cxr.segmentation.published import SAM_TABLE, renamers
@@ -39,7 +39,7 @@ TABLE: tuple[tuple[str, str], ...] = (
     *((SAM_PREFIX + theirs, f"sam.{ours}") for theirs, ours in SAM_TABLE),
 )
 """Names of tensors: published, ours. A # stands for a number, a * for the rest of the name."""
-DROPPINGS = re.compile(
+IGNORED_TENSORS = re.compile(
     r".*rotary_emb\.inv_freq|.*vision_model\.embeddings\.position_ids"
     r"|text_model\..*|logit_scale|(visual|text)_projection\.weight"
 )
@@ -47,19 +47,19 @@ DROPPINGS = re.compile(
 _TO_OURS, _TO_PUBLISHED = renamers(TABLE)
 
 
-def ours_of(name: str) -> str | None:
+def our_name(name: str) -> str | None:
     """Return our name of a published tensor; None if the table has none."""
     return _TO_OURS(name)
 
 
-def published_of(name: str) -> str:
+def published_name(name: str) -> str:
     """Return the published name of one of our tensors. Raises KeyError if the table has none."""
     if (published_name := _TO_PUBLISHED(name)) is None:
         raise KeyError(name)
     return published_name
 
 
-def llama_config(folder: str | Path, vocabulary: int) -> LlamaConfig:
+def read_llama_config(folder: str | Path, vocabulary: int) -> LlamaConfig:
     """Return the sizes of the language model in a published checkpoint's config.json.
 
     Raises UserError if the file is missing, damaged or states a vocabulary other than ``vocabulary``.
@@ -68,7 +68,7 @@ def llama_config(folder: str | Path, vocabulary: int) -> LlamaConfig:
         "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "rms_norm_eps",
     )  # fmt: skip
     optional_names = ("num_key_value_heads", "max_position_embeddings", "bos_token_id", "eos_token_id")
-    published_config = _published_config(folder)
+    published_config = _read_published_config(folder)
     if missing := [name for name in required_names if name not in published_config]:
         raise UserError(f"{Path(folder) / CONFIG} does not state {missing[0]}: get the published file")
     if published_config["vocab_size"] != vocabulary:
@@ -89,7 +89,7 @@ def llama_config(folder: str | Path, vocabulary: int) -> LlamaConfig:
         raise UserError(f"{Path(folder) / CONFIG} is damaged ({fault}): get the published file") from None
 
 
-def _published_config(folder: str | Path) -> dict:
+def _read_published_config(folder: str | Path) -> dict:
     path = Path(folder) / CONFIG
     try:
         published_config = json.loads(path.read_text(encoding="utf-8"))
@@ -121,7 +121,7 @@ def to_ours(
     Raises UserError if a tensor or file is missing, left over, damaged or of another shape.
     """
     with WeightFiles(source) as weights:
-        file_name_by_ours = _named(weights, source, "")
+        file_name_by_ours = _match_names(weights, source, "")
         words = file_name_by_ours.get("llava.model.language_model.embed_tokens.weight")
         if words is None:
             raise UserError(f"{source} holds no weights of LISA, for it lacks model.embed_tokens.weight: get it again")
@@ -130,24 +130,26 @@ def to_ours(
             raise UserError(f"{source} has {rows} tokens, but [SEG] is {seg_id}: give the tokenizer that came with it")
         llava = LlavaConfig(
             vision_config=clip_config,
-            text_config=llama_config(source, rows),
+            text_config=read_llama_config(source, rows),
             image_token_index=image_id,
             image_seq_length=(clip_config.image_size // clip_config.patch_size) ** 2,
             projector_hidden_act="linear",
-            vision_feature_layer=_published_config(source).get(CLIP_LAYER, -2),
+            vision_feature_layer=_read_published_config(source).get(CLIP_LAYER, -2),
             vision_feature_select_strategy="default",
         )
         shapes = {ours: weights.shapes[theirs] for ours, theirs in file_name_by_ours.items()}
-        config = RosaliaConfig(llava, sam or sam_sizes(_of_sam(shapes)), seg_id)
-        expected_shapes = _shapes(config)
+        config = RosaliaConfig(llava, sam or sam_sizes(_select_sam(shapes)), seg_id)
+        expected_shapes = _model_shapes(config)
         with WeightFiles(
-            *([] if any("vision_tower" in name for name in file_name_by_ours) else [_given(clip, source)])
+            *([] if any("vision_tower" in name for name in file_name_by_ours) else [_require_clip(clip, source)])
         ) as tower:
             tensor_sources = {name: (weights, theirs) for name, theirs in file_name_by_ours.items()}
-            tensor_sources |= {name: (tower, theirs) for name, theirs in _named(tower, clip, CLIP_PREFIX).items()}
-            actual_shapes = {published_of(name): file.shapes[theirs] for name, (file, theirs) in tensor_sources.items()}
+            tensor_sources |= {name: (tower, theirs) for name, theirs in _match_names(tower, clip, CLIP_PREFIX).items()}
+            actual_shapes = {
+                published_name(name): file.shapes[theirs] for name, (file, theirs) in tensor_sources.items()
+            }
             if fault := describe_misfit(
-                {published_of(name): shape for name, shape in expected_shapes.items()}, actual_shapes
+                {published_name(name): shape for name, shape in expected_shapes.items()}, actual_shapes
             ):
                 raise UserError(f"{source} holds the weights of another model, for {fault}: get the published one")
             kinds = {name: (shape, dtype) for name, shape in expected_shapes.items()}
@@ -156,34 +158,36 @@ def to_ours(
     return config
 
 
-def _of_sam(tensors: dict) -> dict:
+def _select_sam(tensors: dict) -> dict:
     """Return {name of SAM's: value} of the tensors of SAM among a model's."""
     return {name.removeprefix("sam."): value for name, value in tensors.items() if name.startswith("sam.")}
 
 
-def _given(clip: str | Path | None, source: str | Path) -> str | Path:
+def _require_clip(clip: str | Path | None, source: str | Path) -> str | Path:
     if clip is None:
         raise UserError(f"{source} has no CLIP weights: give the folder of openai/clip-vit-large-patch14")
     return clip
 
 
-def _named(weights: WeightFiles, source: object, prefix: str) -> dict[str, str]:
+def _match_names(weights: WeightFiles, source: object, prefix: str) -> dict[str, str]:
     """Return {our name: name in the files} without ignored tensors. Raises UserError for a name not in the table."""
     file_name_by_ours = {}
     for name in weights.shapes:
-        if DROPPINGS.fullmatch(name):
+        if IGNORED_TENSORS.fullmatch(name):
             continue
-        ours = ours_of(prefix + name)
+        ours = our_name(prefix + name)
         if ours is None:
             raise UserError(f"{source} holds {name}, which is not a tensor of LISA: get the published weights")
         file_name_by_ours[ours] = name
     return file_name_by_ours
 
 
-def _shapes(config: RosaliaConfig) -> dict[str, tuple[int, ...]]:
+def _model_shapes(config: RosaliaConfig) -> dict[str, tuple[int, ...]]:
     """Return {name: shape} of a model, without allocating its weights."""
     with torch.device("meta"):
-        return {name: tuple(value.shape) for name, value in empty(config, torch.float32).state_dict().items()}
+        return {
+            name: tuple(value.shape) for name, value in make_empty_model(config, torch.float32).state_dict().items()
+        }
 
 
 def to_published(
@@ -202,8 +206,11 @@ def to_published(
     """
     config = read_config(source)
     rope = config.llava.text_config
-    published_config, shapes = written_config(config) if base is None else _published_config(base), _shapes(config)
-    names = {published_of(name): name for name in shapes if with_clip or ".vision_tower." not in name}
+    published_config, shapes = (
+        make_published_config(config) if base is None else _read_published_config(base),
+        _model_shapes(config),
+    )
+    names = {published_name(name): name for name in shapes if with_clip or ".vision_tower." not in name}
     with WeightFiles(source) as weights:
         if fault := describe_misfit(shapes, weights.shapes):
             raise UserError(f"{source} holds the weights of another model, for {fault}: make it again")
@@ -218,7 +225,7 @@ def to_published(
     write_json(Path(target) / CONFIG, published_config | {"vocab_size": rope.vocab_size})
 
 
-def written_config(config: RosaliaConfig) -> dict:
+def make_published_config(config: RosaliaConfig) -> dict:
     """Return a config.json of the published layout with a model's sizes, in LLaMA's and LLaVA's names."""
     text, vision = config.llava.text_config, config.llava.vision_config
     names = (
@@ -254,8 +261,8 @@ def to_sam(source: str | Path, target: str | Path) -> None:
     :func:`reset_mask_branch` and SAM's published code read it. Raises UserError for a model that is missing, damaged or
     of another shape than its config.json says.
     """
-    shapes = _shapes(read_config(source))
-    names = {_sams_own(name): name for name in shapes if name.startswith("sam.")}
+    shapes = _model_shapes(read_config(source))
+    names = {_sam_name(name): name for name in shapes if name.startswith("sam.")}
     with WeightFiles(source) as weights:
         if fault := describe_misfit(shapes, weights.shapes):
             raise UserError(f"{source} holds the weights of another model, for {fault}: make it again")
@@ -263,9 +270,9 @@ def to_sam(source: str | Path, target: str | Path) -> None:
         write_weight_file(target, kinds, lambda name: weights.get(names[name]))
 
 
-def _sams_own(name: str) -> str:
+def _sam_name(name: str) -> str:
     """Return the name that SAM's own file gives a tensor of our model's SAM."""
-    return published_of(name).removeprefix(SAM_PREFIX)
+    return published_name(name).removeprefix(SAM_PREFIX)
 
 
 def reset_mask_branch(model: Rosalia, sam: str | Path, seed: int) -> None:
@@ -275,7 +282,7 @@ def reset_mask_branch(model: Rosalia, sam: str | Path, seed: int) -> None:
     random weights (torch's default for linear layers, from ``seed``). Raises UserError if the file does not fit.
     """
     with WeightFiles(sam) as weights:
-        fill_module(model.sam, weights, str(sam), lambda name: _sams_own(f"sam.{name}"))
+        fill_module(model.sam, weights, str(sam), lambda name: _sam_name(f"sam.{name}"))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         for layer in model.project:

@@ -14,7 +14,7 @@ from cxr.ils.rosalia.model import Rosalia
 from cxr.ils.rosalia.tokens import Tokens
 from cxr.segmentation.sizes import sam_config
 
-HEAD = 16
+HEAD_SIZE = 16
 """Channels of an attention head, everywhere."""
 CLIP_LAYERS = 2
 WINDOW = 7
@@ -34,9 +34,9 @@ class Sizes(Protocol):
     layers: int
 
 
-def lite_configs(sizes: Sizes, tokens: Tokens) -> tuple[LlavaConfig, SamConfig]:
+def make_lite_configs(sizes: Sizes, tokens: Tokens) -> tuple[LlavaConfig, SamConfig]:
     """Return the sizes of both halves. Raises UserError for sizes that do not fit together."""
-    for name, unit in (("width", HEAD), ("hidden", HEAD)):
+    for name, unit in (("width", HEAD_SIZE), ("hidden", HEAD_SIZE)):
         if getattr(sizes, name) % unit:
             raise UserError(f"training.lite.sizes.{name} is {getattr(sizes, name)}: make it a multiple of {unit}")
     for name, unit in (("image", sizes.patch), ("clip_image", sizes.clip_patch)):
@@ -44,14 +44,14 @@ def lite_configs(sizes: Sizes, tokens: Tokens) -> tuple[LlavaConfig, SamConfig]:
             raise UserError(
                 f"training.lite.sizes.{name} is {getattr(sizes, name)}, not a multiple of its patch {unit}: change one"
             )
-    heads, hidden = sizes.width // HEAD, sizes.hidden
+    heads, hidden = sizes.width // HEAD_SIZE, sizes.hidden
     vision = CLIPVisionConfig(
         hidden_size=hidden, intermediate_size=4 * hidden, num_hidden_layers=CLIP_LAYERS,
-        num_attention_heads=hidden // HEAD, image_size=sizes.clip_image, patch_size=sizes.clip_patch,
+        num_attention_heads=hidden // HEAD_SIZE, image_size=sizes.clip_image, patch_size=sizes.clip_patch,
     )  # fmt: skip
     text = LlamaConfig(
         vocab_size=len(tokens), hidden_size=hidden, intermediate_size=4 * hidden, num_hidden_layers=sizes.layers,
-        num_attention_heads=hidden // HEAD, max_position_embeddings=2048, bos_token_id=tokens.bos,
+        num_attention_heads=hidden // HEAD_SIZE, max_position_embeddings=2048, bos_token_id=tokens.bos,
         eos_token_id=tokens.eos, pad_token_id=tokens.pad, initializer_range=hidden**-0.5,
     )  # fmt: skip
     llava = LlavaConfig(
@@ -66,8 +66,8 @@ def lite_configs(sizes: Sizes, tokens: Tokens) -> tuple[LlavaConfig, SamConfig]:
     return llava, sam
 
 
-def sizes_of(config: RosaliaConfig) -> Sizes:
-    """Return the sizes that :func:`lite_configs` made a model of."""
+def read_sizes(config: RosaliaConfig) -> Sizes:
+    """Return the sizes that :func:`make_lite_configs` made a model of."""
     clip_vision, sam_vision, text = config.llava.vision_config, config.sam.vision_config, config.llava.text_config
     return SimpleNamespace(
         image=sam_vision.image_size, patch=sam_vision.patch_size,
@@ -85,7 +85,7 @@ def make_lite(sizes: Sizes, tokens: Tokens, seed: int) -> Rosalia:
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(stable_hash("lite", seed) % 2**63)
-        model = Rosalia.from_configs(*lite_configs(sizes, tokens), tokens.seg)
+        model = Rosalia.from_configs(*make_lite_configs(sizes, tokens), tokens.seg)
         for module in model.sam.modules():
             if isinstance(module, nn.Linear | nn.Conv2d | nn.ConvTranspose2d):
                 module.reset_parameters()

@@ -8,13 +8,13 @@ from cxr.ils.rosalia.samples import Batch
 from cxr.segmentation.losses import LossWeights, bce, dice, mean_of
 
 
-def text_loss(output: Output) -> torch.Tensor:
+def compute_text_loss(output: Output) -> torch.Tensor:
     """Return the cross-entropy of the answers, mean over their tokens; 0 if the batch holds no answer."""
     total = functional.cross_entropy(output.text_logits.float(), output.text_labels, reduction="sum")
     return total / max(1, len(output.text_labels))
 
 
-def rosalia_loss(
+def compute_losses(
     output: Output, batch: Batch, weights: LossWeights, dice_on: str = "positives"
 ) -> dict[str, torch.Tensor]:
     """Return the losses of a batch, each already weighted as both codes log them: loss (their sum), ce, bce, dice.
@@ -36,7 +36,7 @@ def rosalia_loss(
             raise ValueError(f"{name}: its masks are {tuple(mask.shape)}, its predictions {tuple(mask_logits.shape)}")
     in_dice = [dice_on == "all" or has_lesion for has_lesion in torch.stack([mask.any() for mask in masks]).tolist()]
     parts = {
-        "ce": weights.text * text_loss(output),
+        "ce": weights.text * compute_text_loss(output),
         "bce": weights.bce * mean_of(bce, output.masks, masks, [True] * len(masks)),
         "dice": weights.dice * mean_of(dice, output.masks, masks, in_dice),
     }

@@ -13,9 +13,9 @@ from torch import nn
 from transformers import LlavaConfig, LlavaForConditionalGeneration, PreTrainedConfig, SamConfig
 from transformers.initialization import no_init_weights
 
-from cxr.ils.rosalia.cache import ReadCache
+from cxr.ils.rosalia.cache import PrefixCache
 from cxr.ils.rosalia.config import RosaliaConfig, read_config, write_config
-from cxr.ils.rosalia.greedy import Prompted, greedy, look_every
+from cxr.ils.rosalia.generation import PromptState, default_check_interval, generate_greedily
 from cxr.ils.rosalia.samples import Batch
 from cxr.ils.rosalia.tokens import IGNORED
 from cxr.nets.weight_files import WeightFiles, fill_module, write_shards
@@ -100,7 +100,7 @@ class Rosalia(nn.Module):
         A GPU's model never passes through main memory as a whole. Raises UserError if the folder is missing or damaged,
         or if any tensor does not fit.
         """
-        model = empty(read_config(folder), dtype)
+        model = make_empty_model(read_config(folder), dtype)
         _move_empty(model, torch.device(device))
         with WeightFiles(folder) as weights:
             fill_module(model, weights, str(folder))
@@ -150,7 +150,7 @@ class Rosalia(nn.Module):
             VISION_ENCODER: (sam.output_channels, side, side),
         }
         parts = {VISION_TOWER: self.llava.model.vision_tower, VISION_ENCODER: self.sam.vision_encoder}
-        return {name: shape for name, shape in shapes.items() if not _trained(parts[name])}
+        return {name: shape for name, shape in shapes.items() if not _is_trained(parts[name])}
 
     def _seen(self, name: str, encode: Callable, pixels: torch.Tensor, batch: Batch) -> torch.Tensor:
         """Return an encoder's outputs, from those that are kept where it is frozen and they are."""
@@ -229,9 +229,9 @@ class Rosalia(nn.Module):
         """
         views = views or self.encode(batch)
         prompted = self._read(batch, views, max_new_tokens)
-        ids, states = greedy(
+        ids, states = generate_greedily(
             self.llava.model.language_model, self.llava.lm_head, self._words, prompted, self.config.eos_id,
-            max_new_tokens, every or look_every(self.device),
+            max_new_tokens, every or default_check_interval(self.device),
         )  # fmt: skip
         seg_positions = [
             (row, step)
@@ -255,7 +255,7 @@ class Rosalia(nn.Module):
             raise ValueError(f"every sample must hold the image token {features.shape[1]} times")
         return words.masked_scatter(places[:, :, None], features)
 
-    def _read(self, batch: Batch, views: Views, room: int) -> Prompted:
+    def _read(self, batch: Batch, views: Views, room: int) -> PromptState:
         """Run prompts up to their last tokens; the common beginning of one image's prompts is run once.
 
         They differ only in the instruction, which comes after the image, so they share most tokens. ``room``: tokens
@@ -268,10 +268,10 @@ class Rosalia(nn.Module):
         beginnings = torch.cat([batch.image_of[:, None], batch.input_ids[:, :shared]], 1)
         _, group = beginnings.unique(dim=0, return_inverse=True)
         groups, rows = int(group.max()) + 1, torch.arange(len(words), device=words.device)
-        cache = ReadCache(model.config.num_hidden_layers, words.shape[1] - shared + room if room else 0)
+        cache = PrefixCache(model.config.num_hidden_layers, words.shape[1] - shared + room if room else 0)
         if not room and groups == len(words):
             hidden = model(inputs_embeds=words, use_cache=False).last_hidden_state
-            return Prompted(hidden[rows, lengths - 1], cache, lengths, None)
+            return PromptState(hidden[rows, lengths - 1], cache, lengths, None)
         # the first sample of each group
         first = torch.full((groups,), len(group), device=group.device)
         first = first.scatter_reduce(0, group, torch.arange(len(group), device=group.device), "amin")
@@ -288,7 +288,7 @@ class Rosalia(nn.Module):
         if room and not bool(batch.attention.all()):
             attention_mask = words.new_zeros(len(words), 1, 1, words.shape[1] + room)
             attention_mask[..., : words.shape[1]].masked_fill_(batch.attention[:, None, None] == 0, float("-inf"))
-        return Prompted(hidden[rows, lengths - 1 - shared], cache, lengths, attention_mask)
+        return PromptState(hidden[rows, lengths - 1 - shared], cache, lengths, attention_mask)
 
     def _decoded(self, seg: torch.Tensor, image_of: torch.Tensor, views: Views) -> tuple[torch.Tensor, torch.Tensor]:
         """Return SAM's mask logits (M, 1, h, w) and quality estimates (M, 1) for each prompt (M, C)."""
@@ -314,7 +314,7 @@ def forget_dtypes(*configs: PreTrainedConfig) -> None:
         forget_dtypes(*(part for part in vars(config).values() if isinstance(part, PreTrainedConfig)))
 
 
-def empty(config: RosaliaConfig, dtype: torch.dtype) -> Rosalia:
+def make_empty_model(config: RosaliaConfig, dtype: torch.dtype) -> Rosalia:
     """Return a model with uninitialised weights, to be filled; untouched memory takes no room."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(dtype)
@@ -339,9 +339,9 @@ def _move_empty(model: Rosalia, device: torch.device) -> None:
 @contextmanager
 def _gradients_if_trained(part: nn.Module) -> Iterator[None]:
     """Let gradients through a part only if any of its weights is trained."""
-    with torch.set_grad_enabled(torch.is_grad_enabled() and _trained(part)):
+    with torch.set_grad_enabled(torch.is_grad_enabled() and _is_trained(part)):
         yield
 
 
-def _trained(part: nn.Module) -> bool:
+def _is_trained(part: nn.Module) -> bool:
     return any(parameter.requires_grad for parameter in part.parameters())

@@ -21,7 +21,7 @@ SYSTEMS = {
 }
 
 
-def prompt(instruction: str, answer: str | None, conversation: str) -> str:
+def write_prompt(instruction: str, answer: str | None, conversation: str) -> str:
     """Return the text of one exchange; with ``answer`` None it ends where the answer begins.
 
     The instruction is inserted verbatim (authors' code). Raises ValueError for an unknown conversation.
@@ -36,7 +36,7 @@ def prompt(instruction: str, answer: str | None, conversation: str) -> str:
     raise ValueError(f"conversation must be one of {', '.join(CONVERSATIONS)}, not {conversation!r}")
 
 
-def answer_of(text: str) -> str:
+def extract_answer(text: str) -> str:
     """Return the answer in a decoded exchange or its continuation, cleaned as in LISA's evaluation."""
     plain = text.replace("\n", "").replace("  ", " ")
     for mark in ANSWER_AFTER.values():

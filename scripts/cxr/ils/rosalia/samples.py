@@ -23,30 +23,16 @@ from torch.utils.data import DataLoader, Dataset
 
 from cxr.base.errors import StoreError, UserError
 from cxr.ils.rosalia.config import RosaliaConfig
-from cxr.ils.rosalia.draws import Draw, Draws
-from cxr.ils.rosalia.pictures import clip_pixels, equalise
+from cxr.ils.rosalia.images import equalise, make_clip_input
 from cxr.ils.rosalia.prompts import CONVERSATIONS
-from cxr.ils.rosalia.sources import Frames, Lines, Masks, PictureSource, PictureTable
+from cxr.ils.rosalia.sampler import Draw, PairSampler
+from cxr.ils.rosalia.sources import ImageSource, PairLines, ShardFrames, ShardMasks
 from cxr.ils.rosalia.tokens import IGNORED, Tokens
-from cxr.ils.rosalia.wordings import Plain
-from cxr.ils.rosalia.wordings import Wording as Asked
+from cxr.ils.rosalia.wordings import PlainWording, Wording
 from cxr.segmentation.pictures import FITS, centred, mask_target, normalised, sam_levels
 
-__all__ = [
-    "Batch",
-    "Draw",
-    "Draws",
-    "PairOptions",
-    "Pairs",
-    "PictureTable",
-    "Sample",
-    "collate",
-    "loader",
-    "sentences",
-]
 
-
-class Wording(Protocol):
+class PromptSettings(Protocol):
     """Settings ``training`` that a model must also be asked with."""
 
     conversation: str
@@ -74,7 +60,7 @@ class PairOptions:
 
     @classmethod
     def of(
-        cls, config: RosaliaConfig, wording: Wording, *, target: int | None = None, answers: bool, equalise: bool
+        cls, config: RosaliaConfig, wording: PromptSettings, *, target: int | None = None, answers: bool, equalise: bool
     ) -> "PairOptions":
         """Return how pairs are prepared for a model of these sizes; ``target``: by default SAM's own side."""
         vision, side = config.llava.vision_config, config.sam.vision_config.image_size
@@ -194,8 +180,8 @@ class Pairs(Dataset):
         index: str | None = None,
         masks: list[str] | None = None,
         frames: list[str] | None = None,
-        pictures: PictureSource | None = None,
-        wording: Asked | None = None,
+        pictures: ImageSource | None = None,
+        wording: Wording | None = None,
     ):
         if options.conversation not in CONVERSATIONS:
             raise UserError(f"conversation is {options.conversation!r}: choose one of {', '.join(CONVERSATIONS)}")
@@ -205,10 +191,10 @@ class Pairs(Dataset):
             raise ValueError("give frames or pictures")
         if masks and not options.target:
             raise ValueError("masks need a target")
-        self.lines, self.tokens, self.options = Lines(lines), tokens, options
-        self.wording: Asked = wording or Plain()
-        self.pictures = Frames(frames) if pictures is None else pictures
-        self.masks = Masks(index, masks) if masks else None
+        self.lines, self.tokens, self.options = PairLines(lines), tokens, options
+        self.wording: Wording = wording or PlainWording()
+        self.pictures = ShardFrames(frames) if pictures is None else pictures
+        self.masks = ShardMasks(index, masks) if masks else None
         self._last: tuple[tuple[str, bool], tuple] | None = None
         self._check()
 
@@ -273,7 +259,7 @@ class Pairs(Dataset):
             if self._centres(shape):
                 image = centred(image)
             levels, content_shape = sam_levels(image, options.sam_side, options.fit)
-            self._last = key, (levels, clip_pixels(image, options.clip_side, options.fit), content_shape, shape)
+            self._last = key, (levels, make_clip_input(image, options.clip_side, options.fit), content_shape, shape)
         return self._last[1]
 
     def _centres(self, shape: tuple[int, int]) -> bool:
@@ -309,7 +295,7 @@ def collate(samples: list[Sample], pad_id: int, *, packed: bool = False) -> Batc
         images=levels if packed else normalised(levels, content_shapes),
         clip=torch.stack([first[key].clip for key in unique]),
         image_of=torch.tensor([rows[key] for key in keys]),
-        masks=[_mask_of(sample) if packed else _mask_of(sample).float() for sample in samples],
+        masks=[_mask_tensor(sample) if packed else _mask_tensor(sample).float() for sample in samples],
         resized=[first[key].resized for key in unique],
         original=[sample.original for sample in samples],
         pair_ids=[sample.pair_id for sample in samples],
@@ -318,13 +304,13 @@ def collate(samples: list[Sample], pad_id: int, *, packed: bool = False) -> Batc
     )
 
 
-def _mask_of(sample: Sample) -> torch.Tensor:
+def _mask_tensor(sample: Sample) -> torch.Tensor:
     if sample.mask is None:
         return torch.zeros((0, *sample.original), dtype=torch.uint8)
     return torch.from_numpy(sample.mask)[None]
 
 
-class _Joined:
+class _Collate:
     """:func:`collate` with its pad id, for workers (a lambda cannot be pickled)."""
 
     def __init__(self, pad_id: int):
@@ -334,10 +320,10 @@ class _Joined:
         return collate(samples, self.pad_id, packed=True)
 
 
-def loader(pairs: Pairs, batches: Draws | list[list[int]], workers: int, *, pin: bool = False) -> DataLoader:
-    """Return a loader of packed batches (:meth:`Batch.to` unpacks them), from a :class:`Draws` or from lists of rows.
+def make_loader(pairs: Pairs, batches: PairSampler | list[list[int]], workers: int, *, pin: bool = False) -> DataLoader:
+    """Return a loader of packed batches, from a :class:`PairSampler` or lists of rows; :meth:`Batch.to` unpacks them.
 
-    Iterate over it with :func:`sentences`. Raises the errors of :class:`Pairs` when a sample is read.
+    Iterate over it with :func:`unwrap_errors`. Raises the errors of :class:`Pairs` when a sample is read.
     """
     # workers are forks, and in a fork OpenCV waits forever for its threads of the parent process
     cv2.setNumThreads(1)
@@ -345,18 +331,18 @@ def loader(pairs: Pairs, batches: Draws | list[list[int]], workers: int, *, pin:
         pairs,
         batch_sampler=batches,
         num_workers=workers,
-        collate_fn=_Joined(pairs.tokens.pad),
+        collate_fn=_Collate(pairs.tokens.pad),
         pin_memory=pin,
-        worker_init_fn=_read_on,
+        worker_init_fn=_ignore_sigterm,
     )
 
 
-def _read_on(_: int) -> None:
+def _ignore_sigterm(_: int) -> None:
     """Make a loader process ignore SIGTERM, which SLURM sends to all processes, until the checkpoint is written."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
-def sentences(batches: DataLoader) -> Iterator[Batch]:
+def unwrap_errors(batches: DataLoader) -> Iterator[Batch]:
     """Yield the batches. A worker's UserError, which torch wraps in a traceback, is reduced to its sentence."""
     try:
         yield from batches

@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
@@ -35,7 +36,7 @@ class _PerProcess:
         return self.__dict__ | {"_open": {}, "_process": 0}
 
 
-class Lines(_PerProcess):
+class PairLines(_PerProcess):
     """The pairs of a JSONL file by row. Memory: 17 bytes per pair, and the ids of the images.
 
     ``positive`` bool (N,), ``image`` int32 (N,) indexes ``images``, the image ids in order of appearance. Raises
@@ -82,6 +83,9 @@ class Lines(_PerProcess):
     def __len__(self) -> int:
         return len(self.offsets)
 
+    def __iter__(self) -> Iterator[dict]:
+        return map(self.__getitem__, range(len(self)))
+
     def __getitem__(self, row: int) -> dict:
         files = self._files()
         if "file" not in files:
@@ -90,7 +94,7 @@ class Lines(_PerProcess):
         return self._parsed(files["file"].readline(), row + 1)
 
 
-class PictureSource(Protocol):
+class ImageSource(Protocol):
     """Grey images, uint8 (H, W), by image id."""
 
     name: str
@@ -101,12 +105,12 @@ class PictureSource(Protocol):
         """Return an image. Raises UserError or StoreError if it cannot be read."""
 
 
-class Frames(_PerProcess):
+class ShardFrames(_PerProcess):
     """The canonical frames of all shards."""
 
     def __init__(self, paths: list[str] | list[Path]):
         super().__init__()
-        self.name = _these(paths)
+        self.name = _describe_paths(paths)
         self._place: dict[str, Path] = {}
         for path in paths:
             with Shard(path) as shard:
@@ -116,10 +120,10 @@ class Frames(_PerProcess):
         return image_id in self._place
 
     def get(self, image_id: str) -> np.ndarray:
-        return _shard(self._files(), self._place[image_id], "image_id").get("image", image_id)
+        return _open_shard(self._files(), self._place[image_id], "image_id").get("image", image_id)
 
 
-class PictureTable:
+class ImageTable:
     """Images (JPEG or PNG of eight bits) of a table with the columns image_id and path.
 
     A relative path is relative to ``root``, by default the table's folder. Raises UserError if a column is missing.
@@ -151,12 +155,12 @@ class PictureTable:
             raise UserError(f"{path} is missing or damaged: fetch it again ({type(error).__name__})") from None
 
 
-def picture_source(frames: list[str] | list[Path] | None, pictures: str | Path | None) -> PictureSource:
+def open_image_source(frames: list[str] | list[Path] | None, pictures: str | Path | None) -> ImageSource:
     """Return the images of the table ``pictures`` if it is given, else those of the shards ``frames``."""
-    return PictureTable(pictures) if pictures else Frames(frames or [])
+    return ImageTable(pictures) if pictures else ShardFrames(frames or [])
 
 
-class Masks(_PerProcess):
+class ShardMasks(_PerProcess):
     """The masks of all shards, by mask id; ``index`` says which shard holds one."""
 
     def __init__(self, index: str | Path, paths: list[str] | list[Path]):
@@ -179,14 +183,14 @@ class Masks(_PerProcess):
 
     def get(self, mask_id: str) -> np.ndarray:
         """Return a mask, bool (H, W). Raises StoreError if it is damaged."""
-        return _shard(self._files(), self._place[mask_id], "mask_id").get("mask", mask_id)
+        return _open_shard(self._files(), self._place[mask_id], "mask_id").get("mask", mask_id)
 
 
-def _shard(files: dict, path: Path, key: str) -> Shard:
+def _open_shard(files: dict, path: Path, key: str) -> Shard:
     if path not in files:
         files[path] = Shard(path, key=key).__enter__()
     return files[path]
 
 
-def _these(paths: list) -> str:
+def _describe_paths(paths: list) -> str:
     return f"{paths[0]} and {len(paths) - 1} more" if len(paths) > 1 else str(paths[0]) if paths else "no frames"

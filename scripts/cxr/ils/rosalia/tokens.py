@@ -17,7 +17,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import AddedToken, AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from cxr.base.errors import UserError, refuse_machine_fault
-from cxr.ils.rosalia.prompts import END, IMAGE, IMAGE_END, IMAGE_START, SEG, SYSTEMS, prompt
+from cxr.ils.rosalia.prompts import END, IMAGE, IMAGE_END, IMAGE_START, SEG, SYSTEMS, write_prompt
 
 IGNORED = -100
 """Label of a token that the loss ignores."""
@@ -42,7 +42,7 @@ class Tokens:
     @classmethod
     def load(cls, folder: str | Path) -> "Tokens":
         """Read a tokenizer that :meth:`save` wrote. Raises UserError if it is missing or lacks the tokens."""
-        return cls._of(_read(folder), str(folder))
+        return cls._of(_read_tokenizer(folder), str(folder))
 
     @classmethod
     def prepare(cls, source: str | Path | PreTrainedTokenizerBase) -> "Tokens":
@@ -52,7 +52,7 @@ class Tokens:
         cannot be read or the tokenizer splits [SEG].
         """
         is_tokenizer = isinstance(source, PreTrainedTokenizerBase)
-        tokenizer = source if is_tokenizer else _read(source)
+        tokenizer = source if is_tokenizer else _read_tokenizer(source)
         tokenizer.pad_token = tokenizer.unk_token
         tokenizer.padding_side = "right"
         # matched in the raw text: else a tokenizer may put a white-space token before it
@@ -102,11 +102,11 @@ class Tokens:
             for token in _RESERVED:
                 if token in text and token not in allowed:
                     raise UserError(f"the {name} {text!r} holds {token!r}, a token of the model's own: leave it out")
-        prompt_ids = self._ids(prompt(instruction, None, conversation))
+        prompt_ids = self._ids(write_prompt(instruction, None, conversation))
         if answer is None:
             ids = prompt_ids
         else:
-            ids = self._ids(prompt(instruction, answer, conversation))[: max(0, max_length - features + 1)]
+            ids = self._ids(write_prompt(instruction, answer, conversation))[: max(0, max_length - features + 1)]
             if len(ids) <= len(prompt_ids):
                 raise UserError(
                     f"the instruction {instruction!r} takes {len(prompt_ids) + features - 1} tokens, image included, "
@@ -151,7 +151,7 @@ class Tokens:
         return self.tokenizer.decode(run, skip_special_tokens=False).strip() if run else ""
 
 
-def _read(folder: str | Path) -> PreTrainedTokenizerBase:
+def _read_tokenizer(folder: str | Path) -> PreTrainedTokenizerBase:
     folder = Path(folder)
     if not folder.is_dir():
         raise UserError(f"there is no folder {str(folder)!r} of a tokenizer: correct the path")
@@ -168,7 +168,7 @@ def _read(folder: str | Path) -> PreTrainedTokenizerBase:
         raise UserError(f"{folder} holds no readable tokenizer: download its files again ({fault})") from None
 
 
-def word_tokenizer(texts: Iterable[str], base_tokens: Iterable[str] = ()) -> PreTrainedTokenizerFast:
+def make_word_tokenizer(texts: Iterable[str], base_tokens: Iterable[str] = ()) -> PreTrainedTokenizerFast:
     """Return the lite model's tokenizer: every word and punctuation mark of the texts and prompts is a token.
 
     ``base_tokens``: tokens of another of these, which this one is to have too. Deterministic: ``<unk>`` 0, ``<s>`` 1,
@@ -177,7 +177,7 @@ def word_tokenizer(texts: Iterable[str], base_tokens: Iterable[str] = ()) -> Pre
     cut = pre_tokenizers.Sequence(
         [pre_tokenizers.Metaspace(prepend_scheme="always"), pre_tokenizers.Split(Regex(r"[^\w▁]"), "isolated")]
     )
-    frame = [prompt("", "", conversation) for conversation in SYSTEMS]
+    frame = [write_prompt("", "", conversation) for conversation in SYSTEMS]
     words = set(base_tokens) | {
         word
         for text in (*texts, *frame)

@@ -19,7 +19,7 @@ class Wording(Protocol):
     def text(self, line: Mapping, chance: float) -> str: ...
 
 
-class Plain:
+class PlainWording:
     """The instruction as the dataset has it."""
 
     def text(self, line: Mapping, chance: float) -> str:
@@ -27,13 +27,13 @@ class Plain:
         return line["instruction"]
 
 
-class Drawn:
+class RandomWording:
     """The instruction or one of its paraphrases, with equal chances; without paraphrases, the instruction."""
 
     def __init__(self, path: str | Path):
         """``path``: the wordings of the paraphrase stage."""
         self.known: dict[str, list[str]] = {}
-        for line in _lines(path):
+        for line in _read_wordings(path):
             self.known.setdefault(line["instruction"], []).extend(line["wordings"])
 
     def texts(self, instruction: str) -> list[str]:
@@ -46,13 +46,15 @@ class Drawn:
         return texts[int(chance * len(texts))]
 
 
-class Persona:
+class PersonaWording:
     """A wording of one persona, chosen by (seed, pair, persona)."""
 
     def __init__(self, path: str | Path, persona: str, seed: int):
         """``path``: the wordings of the paraphrase stage."""
         self.persona, self.seed = persona, seed
-        self.known = {line["instruction"]: line["wordings"] for line in _lines(path) if line["persona"] == persona}
+        self.known = {
+            line["instruction"]: line["wordings"] for line in _read_wordings(path) if line["persona"] == persona
+        }
         if not self.known:
             raise UserError(f"{path} holds no wording of the persona {persona!r}: run snakemake paraphrase again")
 
@@ -64,7 +66,7 @@ class Persona:
         return texts[stable_hash(self.seed, "wording", line["pair_id"], self.persona) % len(texts)]
 
 
-def _lines(path: str | Path):
+def _read_wordings(path: str | Path):
     for line in read_lines(path):
         if any(name not in line for name in FIELDS):
             raise UserError(f"{path} holds no wordings of instructions: run snakemake paraphrase again")

@@ -12,16 +12,16 @@ from cxr.plotting.plots import BLACK, BLUE, GREEN, GREY, ORANGE, VERMILION, save
 COLOURS = {"loss": BLACK, "text": BLUE, "bce": VERMILION, "dice": GREEN}
 SCORES = {"giou": ("gIoU", BLUE, "o"), "ciou": ("cIoU", ORANGE, "s"), "n_acc": ("N-Acc", GREEN, "^")}
 DPI = 110
-POINTS = 200
+MAX_POINTS = 200
 """Maximum number of points of a curve; the updates are averaged in that many groups."""
 
 
 def run_curves(*, updates: str, epochs: str, figure: str) -> None:
     """Draw the tables ``updates`` and ``epochs`` of a training into the file ``figure``."""
-    save_png(curves(read_table(updates), read_table(epochs)), figure, DPI)
+    save_png(draw_curves(read_table(updates), read_table(epochs)), figure, DPI)
 
 
-def curves(updates: pl.DataFrame, epochs: pl.DataFrame) -> Figure:
+def draw_curves(updates: pl.DataFrame, epochs: pl.DataFrame) -> Figure:
     """Draw losses by update without skipped updates, and scores by epoch with the kept epoch marked."""
     figure = Figure(figsize=(11, 4.2), layout="constrained")
     loss_axes, score_axes = figure.subplots(1, 2)
@@ -29,8 +29,8 @@ def curves(updates: pl.DataFrame, epochs: pl.DataFrame) -> Figure:
     at = applied_updates["update"].to_numpy()
     for name, colour in COLOURS.items():
         loss_axes.plot(
-            averaged(at),
-            averaged(applied_updates[name].to_numpy()),
+            average_groups(at),
+            average_groups(applied_updates[name].to_numpy()),
             color=colour,
             label=name,
             lw=2 if name == "loss" else 1.2,
@@ -50,7 +50,7 @@ def curves(updates: pl.DataFrame, epochs: pl.DataFrame) -> Figure:
     return figure
 
 
-def averaged(values: np.ndarray) -> np.ndarray:
+def average_groups(values: np.ndarray) -> np.ndarray:
     """Return the means of at most ``POINTS`` groups of neighbours: (N,) to (n,)."""
-    edges = np.linspace(0, len(values), min(POINTS, len(values)) + 1).astype(int)
+    edges = np.linspace(0, len(values), min(MAX_POINTS, len(values)) + 1).astype(int)
     return np.array([values[first:last].mean() for first, last in pairwise(edges)])

@@ -23,7 +23,7 @@ class TrainingOptions:
     own: dict = field(default_factory=dict)
 
 
-class Start(Protocol):
+class StartModel(Protocol):
     """A model before its training."""
 
     def make(self, folder: Path, texts: Iterable[str]) -> None:
@@ -34,6 +34,6 @@ class Start(Protocol):
         ...
 
 
-def load_engine(name: str, options: TrainingOptions, setup: Setup | None = None) -> Start:
+def load_engine(name: str, options: TrainingOptions, setup: Setup | None = None) -> StartModel:
     """Load an engine: the module ``cxr.ils.training.<name>`` makes one with ``load(options, setup)``."""
     return engine_module("cxr.ils.training", name).load(options, setup or Setup())

@@ -15,24 +15,25 @@ from cxr.base.atomic import atomic
 from cxr.base.errors import UserError
 from cxr.base.jobs import progress
 from cxr.base.seeds import stable_hash
-from cxr.ils.rosalia.losses import rosalia_loss
+from cxr.ils.rosalia.losses import compute_losses
 from cxr.ils.rosalia.model import Rosalia
-from cxr.ils.rosalia.samples import Batch, Draws, Pairs, loader, sentences
-from cxr.ils.rosalia.wordings import Drawn
+from cxr.ils.rosalia.sampler import PairSampler
+from cxr.ils.rosalia.samples import Batch, Pairs, make_loader, unwrap_errors
+from cxr.ils.rosalia.wordings import RandomWording
 from cxr.ils.training.engine import TrainingOptions
 from cxr.ils.training.recipe import Recipe
 from cxr.ils.training.schedule import learning_rate
-from cxr.ils.training.validation import scores
+from cxr.ils.training.validation import score_pairs
 
 log = logging.getLogger("cxr")
 LOSSES = ("loss", "text", "bce", "dice")
 STOP = "stop"
-NOTED = (*LOSSES, "positives", "pairs", STOP)
+LOGGED = (*LOSSES, "positives", "pairs", STOP)
 """Values logged per update: means over its micro-batches, numbers of pairs, and of processes told to stop."""
 
 
 @dataclass
-class Course:
+class Progress:
     """Progress and log of a training; only builtins, so that it can be saved."""
 
     update: int = 0
@@ -43,7 +44,7 @@ class Course:
 
 
 @dataclass(frozen=True)
-class Plan:
+class UpdatePlan:
     """The number of updates, and of micro-batches in them."""
 
     micro: int
@@ -90,26 +91,26 @@ class Fit:
     ):
         self.runner, self.pairs, self.held = runner, pairs, validation_pairs
         self.recipe, self.options, self.folder, self.how = recipe, options, folder, execution
-        self.draws = Draws(
+        self.draws = PairSampler(
             pairs.lines.positive,
             batch=recipe.micro_batch,
             seed=options.seed,
             balance=recipe.balance,
             equalise=recipe.equalise,
             where=str(pairs.lines.path),
-            reword=isinstance(pairs.wording, Drawn),
+            reword=isinstance(pairs.wording, RandomWording),
             rank=runner.rank,
             world=runner.ranks,
         )
-        self.plan = Plan(self.draws.batches(), recipe.micro_batches_per_step(runner.ranks), recipe.epochs)
+        self.plan = UpdatePlan(self.draws.batches(), recipe.micro_batches_per_step(runner.ranks), recipe.epochs)
 
-    def run(self, tensorboard: str) -> Course:
+    def run(self, tensorboard: str) -> Progress:
         """Train to the end, from the last checkpoint of an interrupted run or from the beginning.
 
         ``folder``/best.pt then holds the best weights, or the last ones if no epoch was scored.
         """
         saved_state = self.runner.load(self.folder)
-        course = Course(**saved_state) if saved_state else Course()
+        course = Progress(**saved_state) if saved_state else Progress()
         first = course.update
         if first:
             log.info("training resumes at update %d of %d", first, self.plan.total)
@@ -135,7 +136,7 @@ class Fit:
             board.close()
         return course
 
-    def _look(self, course: Course, board: SummaryWriter | None) -> None:
+    def _look(self, course: Progress, board: SummaryWriter | None) -> None:
         """Score the validation split if a finished epoch is due for scoring and not yet scored."""
         epoch, remainder = divmod(course.update, self.plan.per_epoch)
         due = epoch % self.options.validate_every == 0 or course.update == self.plan.total
@@ -144,7 +145,7 @@ class Fit:
             _plot(board, "validation", course.epochs[-1])
 
     @staticmethod
-    def _board(folder: str, course: Course) -> SummaryWriter:
+    def _board(folder: str, course: Progress) -> SummaryWriter:
         """Rewrite TensorBoard's files with the course so far, because a killed run may have lost some of them."""
         shutil.rmtree(folder, ignore_errors=True)
         board = SummaryWriter(folder)
@@ -158,7 +159,9 @@ class Fit:
         for epoch in range(first // self.plan.per_epoch, self.plan.epochs):
             done = max(0, first - epoch * self.plan.per_epoch)
             self.draws.begin(epoch, done * self.plan.together)
-            batches = sentences(loader(self.pairs, self.draws, self.how.workers, pin=self.runner.device.type == "cuda"))
+            batches = unwrap_errors(
+                make_loader(self.pairs, self.draws, self.how.workers, pin=self.runner.device.type == "cuda")
+            )
             waiting: list[Batch] = []
             num_remaining = self.plan.micro - done * self.plan.together
             update = epoch * self.plan.per_epoch + done
@@ -169,16 +172,16 @@ class Fit:
                     yield update, waiting
                     update, waiting = update + 1, []
 
-    def _update(self, update: int, batches: list[Batch], course: Course) -> dict:
+    def _update(self, update: int, batches: list[Batch], course: Progress) -> dict:
         recipe, runner = self.recipe, self.runner
         runner.model.train()
         # dropout depends only on the update, not on earlier draws, so it is the same after a kill
         torch.manual_seed(stable_hash(self.options.seed, "update", update, runner.rank) % 2**63)
         rate = learning_rate(update, recipe.learning_rate, recipe.warmup, self.plan.total)
-        sums = torch.zeros(len(NOTED), dtype=torch.float64)
+        sums = torch.zeros(len(LOGGED), dtype=torch.float64)
         for number, batch in enumerate(batches, 1):
             device_batch = batch.to(runner.device, next(runner.model.parameters()).dtype)
-            losses = runner.forward(partial(_losses, batch=device_batch, recipe=recipe))
+            losses = runner.forward(partial(_compute_losses, batch=device_batch, recipe=recipe))
             values = torch.stack([losses[name].detach().double() for name in LOSSES]).cpu() / len(batches)
             positives = sum(bool(mask.any()) for mask in batch.masks)
             sums += torch.cat([values / runner.ranks, torch.tensor([positives, len(batch.pair_ids), 0])])
@@ -191,7 +194,7 @@ class Fit:
         sums[-1] = float(self.how.told_to_stop())
         if not math.isfinite(norm):
             self._skipped(update, course)
-        noted = dict(zip(NOTED, runner.sum(sums).tolist(), strict=True))
+        noted = dict(zip(LOGGED, runner.sum(sums).tolist(), strict=True))
         return {
             "update": update + 1,
             "epoch": update // self.plan.per_epoch + 1,
@@ -204,7 +207,7 @@ class Fit:
             STOP: noted[STOP] > 0,
         }
 
-    def _skipped(self, update: int, course: Course) -> None:
+    def _skipped(self, update: int, course: Progress) -> None:
         course.skipped += 1
         log.warning(
             "update %d is skipped: its loss or gradient is not a number (%d so far)", update + 1, course.skipped
@@ -215,9 +218,11 @@ class Fit:
                 "training.nan_limit: lower learning_rate, or set dtype to float32"
             )
 
-    def _score(self, epoch: int, course: Course) -> None:
+    def _score(self, epoch: int, course: Progress) -> None:
         runner = self.runner
-        epoch_scores = scores(runner.model, self.held, self.recipe.micro_batch, self.how.workers, runner, runner.device)
+        epoch_scores = score_pairs(
+            runner.model, self.held, self.recipe.micro_batch, self.how.workers, runner, runner.device
+        )
         log.info("epoch %d: validation gIoU %.3f, N-Acc %.3f", epoch, epoch_scores.giou, epoch_scores.n_acc)
         value = epoch_scores.value(self.recipe.keep)
         course.epochs.append({"epoch": epoch, "update": course.update} | asdict(epoch_scores) | {"value": value})
@@ -235,6 +240,6 @@ def _plot(board: SummaryWriter | None, group: str, noted: dict) -> None:
             board.add_scalar(f"{group}/{name}", value, noted["update"])
 
 
-def _losses(model: Rosalia, batch: Batch, recipe: Recipe) -> dict[str, torch.Tensor]:
-    losses = rosalia_loss(model(batch), batch, recipe.loss, recipe.dice_on)
+def _compute_losses(model: Rosalia, batch: Batch, recipe: Recipe) -> dict[str, torch.Tensor]:
+    losses = compute_losses(model(batch), batch, recipe.loss, recipe.dice_on)
     return losses | {"text": losses["ce"]}

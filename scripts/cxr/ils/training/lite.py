@@ -5,13 +5,13 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from cxr.base.engines import Setup
-from cxr.ils.rosalia.base import with_words
+from cxr.ils.rosalia.base import extend_base
 from cxr.ils.rosalia.lite import make_lite
-from cxr.ils.rosalia.tokens import Tokens, word_tokenizer
+from cxr.ils.rosalia.tokens import Tokens, make_word_tokenizer
 from cxr.ils.training.engine import TrainingOptions
 
 
-class Lite:
+class LiteStart:
     """Makes the model of ``sizes`` (section ``training.lite.sizes``); ``init``: base or random.
 
     Its words are those of the training set, and of the base.
@@ -23,14 +23,14 @@ class Lite:
     def make(self, folder: Path, texts: Iterable[str]) -> None:
         """Write the model and its tokenizer into ``folder``. Raises UserError for sizes that the base has not."""
         if self.init == "base":
-            model, tokens = with_words(self.sizes, texts, self.seed)
+            model, tokens = extend_base(self.sizes, texts, self.seed)
         else:
-            tokens = Tokens.prepare(word_tokenizer(texts))
+            tokens = Tokens.prepare(make_word_tokenizer(texts))
             model = make_lite(self.sizes, tokens, self.seed)
         model.save_pretrained(folder)
         tokens.save(folder)
 
 
-def load(options: TrainingOptions, setup: Setup) -> Lite:
+def load(options: TrainingOptions, setup: Setup) -> LiteStart:
     """Return the engine."""
-    return Lite(setup.own["sizes"], setup.own["init"], options.seed)
+    return LiteStart(setup.own["sizes"], setup.own["init"], options.seed)

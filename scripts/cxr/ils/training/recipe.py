@@ -3,7 +3,7 @@
 from dataclasses import dataclass, fields, replace
 
 from cxr.base.errors import UserError
-from cxr.ils.training.parts import LoraOptions
+from cxr.ils.training.trained_parts import LoraOptions
 from cxr.nets.microbatch import fit_micro_batch
 from cxr.segmentation.losses import LossWeights
 

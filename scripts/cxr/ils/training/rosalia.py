@@ -23,7 +23,7 @@ MODEL_MB = 15_400
 """Its 7.70 billion values in bfloat16."""
 
 
-def make_ours(folder: Path, lisa: str | Path, clip: str | Path) -> None:
+def convert_checkpoint(folder: Path, lisa: str | Path, clip: str | Path) -> None:
     """Convert the folder of a published checkpoint to our layout, with its tokenizer; sizes come from the weights.
 
     Raises UserError for weights or a tokenizer that are missing, damaged or of another model.
@@ -34,7 +34,7 @@ def make_ours(folder: Path, lisa: str | Path, clip: str | Path) -> None:
     tokens.save(folder)
 
 
-class Lisa:
+class LisaStart:
     """Converts LISA's published weights to our layout; ``init``: which of them are kept."""
 
     def __init__(self, init: str, files: dict[str, str], seed: int):
@@ -42,13 +42,13 @@ class Lisa:
 
     def make(self, folder: Path, texts: Iterable[str]) -> None:
         """Write the model and LISA's tokenizer into ``folder``; the words are LISA's, whatever the ``texts``."""
-        make_ours(folder, self.files["lisa"], self.files["clip"])
+        convert_checkpoint(folder, self.files["lisa"], self.files["clip"])
         if self.init == "paper_code":
             model = Rosalia.from_pretrained(folder, torch.bfloat16)
             reset_mask_branch(model, self.files["sam"], stable_hash("project", self.seed) % 2**63)
             model.save_pretrained(folder)
 
 
-def load(options: TrainingOptions, setup: Setup) -> Lisa:
+def load(options: TrainingOptions, setup: Setup) -> LisaStart:
     """Return the engine."""
-    return Lisa(setup.own["init"], setup.files, options.seed)
+    return LisaStart(setup.own["init"], setup.files, options.seed)

@@ -22,16 +22,16 @@ from cxr.base.tables import write_table
 from cxr.base.unfinished import facts_of_files, prepare
 from cxr.ils.rosalia.config import read_config
 from cxr.ils.rosalia.model import Rosalia
-from cxr.ils.rosalia.prompts import prompt
+from cxr.ils.rosalia.prompts import write_prompt
 from cxr.ils.rosalia.samples import PairOptions, Pairs
-from cxr.ils.rosalia.sources import Lines, picture_source
+from cxr.ils.rosalia.sources import PairLines, open_image_source
 from cxr.ils.rosalia.tokens import Tokens
-from cxr.ils.rosalia.wordings import Drawn, Plain
-from cxr.ils.training import parts
+from cxr.ils.rosalia.wordings import PlainWording, RandomWording
+from cxr.ils.training import trained_parts
+from cxr.ils.training.columns import EPOCHS, UPDATES
 from cxr.ils.training.engine import TrainingOptions, load_engine
-from cxr.ils.training.fit import Course, Execution, Fit
+from cxr.ils.training.fit import Execution, Fit, Progress
 from cxr.ils.training.recipe import Recipe
-from cxr.ils.training.tables import EPOCHS, UPDATES
 from cxr.nets.devices import count_gpus, select_device
 from cxr.nets.fitting.engine import make_runner
 from cxr.nets.fitting.launch import catch_warning_signals, launch
@@ -101,30 +101,30 @@ def run_training(
     files |= {"model": model, "updates": updates, "epochs": epochs, "tensorboard": tensorboard}
     folder = Path(model).with_name("checkpoint")
     job = Job(files, engine_files, asdict(options), attrs, threads, compute, str(folder))
-    _prepare(job)
-    _start(job, options)
+    _prepare_folder(job)
+    _make_start_model(job, options)
     if options.own["runner"] == "deepspeed":
-        _launch(job)
+        _launch_processes(job)
     else:
-        work(job)
+        train_in_process(job)
     shutil.rmtree(folder)
 
 
-def _prepare(job: Job) -> None:
+def _prepare_folder(job: Job) -> None:
     """Make the folder of checkpoints, and empty one that a different training left."""
     restart_message = f"{job.folder} holds a checkpoint of other settings, pairs or code: the training starts again"
     prepare(Path(job.folder), job.identity(), pattern="checkpoint.*", warning=restart_message)
 
 
-def _processes(job: Job) -> int:
+def _count_processes(job: Job) -> int:
     """Return the number of processes of the training: one per GPU, or one on the CPU."""
     num_requested = job.compute.get("asked", job.compute["gpus"])
     return max(1, count_gpus(job.compute["device"], num_requested))
 
 
-def _launch(job: Job) -> None:
-    """Run :func:`work` in separate processes, and copy their reports into the log."""
-    processes = _processes(job)
+def _launch_processes(job: Job) -> None:
+    """Run :func:`train_in_process` in separate processes, and copy their reports into the log."""
+    processes = _count_processes(job)
     recipe = Recipe.from_settings(job.options["own"])
     shared = recipe.shared(processes)
     shared.micro_batches_per_step(processes)  # raises before any process is started
@@ -135,13 +135,13 @@ def _launch(job: Job) -> None:
     launch(WORKER, path, processes, job.compute["time_to_stop"], sys.executable)
 
 
-def work(job: Job) -> None:
+def train_in_process(job: Job) -> None:
     """Run a training, or one process's share of it; if told to stop, it writes a checkpoint and ends."""
     with catch_warning_signals() as stop_requested:
-        _work(job, stop_requested)
+        _train(job, stop_requested)
 
 
-def _work(job: Job, stop_requested: Callable[[], bool]) -> None:
+def _train(job: Job, stop_requested: Callable[[], bool]) -> None:
     options = TrainingOptions(**job.options)
     recipe = Recipe.from_settings(options.own).shared(int(os.environ.get("WORLD_SIZE", 1)))
     folder = Path(job.folder)
@@ -150,8 +150,8 @@ def _work(job: Job, stop_requested: Callable[[], bool]) -> None:
     # first, because it is quick and finds most mistakes
     pair_options = PairOptions.of(read_config(folder / "start"), options, answers=True, equalise=False)
     shared = {name: job.files[name] for name in ("index", "masks")} | {"tokens": tokens}
-    shared["pictures"] = picture_source(job.files["frames"], job.files["pictures"])
-    pairs = Pairs(lines=job.files["train"], options=pair_options, wording=_wording(job), **shared)
+    shared["pictures"] = open_image_source(job.files["frames"], job.files["pictures"])
+    pairs = Pairs(lines=job.files["train"], options=pair_options, wording=_choose_wording(job), **shared)
     validation_pairs = Pairs(
         lines=job.files["validate"], options=replace(pair_options, answers=False, equalise=True), **shared
     )
@@ -163,18 +163,18 @@ def _work(job: Job, stop_requested: Callable[[], bool]) -> None:
     if recipe.gradient_checkpointing:
         model.checkpoint_gradients()
     torch.manual_seed(stable_hash(options.seed, "adapters") % 2**63)
-    adapters = parts.add_adapters(model, recipe.lora)
-    trained = parts.choose(model, recipe.trained)
+    adapters = trained_parts.add_adapters(model, recipe.lora)
+    trained = trained_parts.select_trained(model, recipe.trained)
     if job.compute.get("keep_features"):
         model.kept = _open_feature_caches(job, model, recipe, pairs, validation_pairs)
     patience = timedelta(seconds=job.compute["time_to_answer"])
-    optimiser = parts.optimiser(trained, recipe)
+    optimiser = trained_parts.make_optimiser(trained, recipe)
     runner = make_runner(recipe.runner, model, trained, optimiser, recipe, device, patience)
     # all processes share the job's cores
     execution = Execution(max(0, job.threads // runner.ranks - 1), job.compute["checkpoint_every"], stop_requested)
     course = Fit(runner, pairs, validation_pairs, recipe, options, folder, execution).run(job.files["tensorboard"])
     if runner.rank == 0:
-        _finish(job, course, model, adapters, tokens, runner.parameters)
+        _write_outputs(job, course, model, adapters, tokens, runner.parameters)
     runner.wait()  # a rank that ends would close the others' connections
 
 
@@ -195,20 +195,20 @@ def _open_feature_caches(
     return keep(Path(job.folder, "features"), sorted(views), shapes, next(model.parameters()).dtype, key)
 
 
-def _wording(job: Job) -> Plain | Drawn:
-    return Drawn(job.files["wordings"]) if job.files["wordings"] else Plain()
+def _choose_wording(job: Job) -> PlainWording | RandomWording:
+    return RandomWording(job.files["wordings"]) if job.files["wordings"] else PlainWording()
 
 
-def _start(job: Job, options: TrainingOptions) -> None:
+def _make_start_model(job: Job, options: TrainingOptions) -> None:
     """Make the model that the training starts from; an interrupted training already has it."""
     folder = Path(job.folder, "start")
     if folder.is_dir():
         return
-    lines = Lines(job.files["train"])
-    reworded = _wording(job)
-    wordings_of = reworded.texts if isinstance(reworded, Drawn) else lambda instruction: [instruction]
+    lines = PairLines(job.files["train"])
+    reworded = _choose_wording(job)
+    wordings_of = reworded.texts if isinstance(reworded, RandomWording) else lambda instruction: [instruction]
     texts = (
-        prompt(text, line["answer"], options.conversation)
+        write_prompt(text, line["answer"], options.conversation)
         for line in lines
         for text in wordings_of(line["instruction"])
     )
@@ -220,12 +220,12 @@ def _start(job: Job, options: TrainingOptions) -> None:
     making.rename(folder)
 
 
-def _finish(job: Job, course: Course, model: Rosalia, adapters, tokens: Tokens, trained: dict) -> None:
+def _write_outputs(job: Job, course: Progress, model: Rosalia, adapters, tokens: Tokens, trained: dict) -> None:
     best = torch.load(Path(job.folder, "best.pt"), map_location="cpu", weights_only=True)
     with torch.no_grad():
         for name, value in trained.items():
             value.copy_(best[name])
-    parts.merge_adapters(model, adapters)
+    trained_parts.merge_adapters(model, adapters)
     with whole(job.files["model"]) as making:
         model.save_pretrained(making)  # one tensor at a time
         tokens.save(making)

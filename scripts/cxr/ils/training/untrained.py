@@ -1,7 +1,7 @@
 """Convert a published model to our layout, to be asked and scored without a training."""
 
 from cxr.base.atomic import whole
-from cxr.ils.training.rosalia import make_ours
+from cxr.ils.training.rosalia import convert_checkpoint
 
 INPUTS = {"lisa": "results/weights/rosalia", "clip": "results/weights/clip"}
 """Its inputs; ``lisa`` is the folder of the run's own weights."""
@@ -13,4 +13,4 @@ def run_untrained(*, model: str, lisa: str, clip: str) -> None:
     Its numbers are bfloat16, as published. Raises UserError for weights that are missing, damaged or of another model.
     """
     with whole(model) as making:
-        make_ours(making, lisa, clip)
+        convert_checkpoint(making, lisa, clip)

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from cxr.ils.rosalia.model import Rosalia
-from cxr.ils.rosalia.samples import Pairs, loader, sentences
+from cxr.ils.rosalia.samples import Pairs, make_loader, unwrap_errors
 from cxr.metrics.masks import cumulative_iou, lisa_iou, overlap
 from cxr.nets.devices import inference
 
@@ -42,7 +42,7 @@ class Scores:
         return self.giou if keep == "giou" or math.isnan(self.n_acc) else (self.giou + self.n_acc) / 2
 
 
-def scores(model: Rosalia, pairs: Pairs, batch: int, workers: int, ranks: Ranks, device: torch.device) -> Scores:
+def score_pairs(model: Rosalia, pairs: Pairs, batch: int, workers: int, ranks: Ranks, device: torch.device) -> Scores:
     """Score the masks of all pairs without generating text: answers begin with [SEG], so the prompt decides the mask.
 
     Each rank takes every ranks-th batch. The model is left in evaluation mode.
@@ -52,10 +52,10 @@ def scores(model: Rosalia, pairs: Pairs, batch: int, workers: int, ranks: Ranks,
     rows = [list(range(first, min(first + batch, len(pairs)))) for first in range(0, len(pairs), batch)]
     model.eval()
     with inference():
-        for part in sentences(loader(pairs, rows[ranks.rank :: ranks.ranks], workers)):
+        for part in unwrap_errors(make_loader(pairs, rows[ranks.rank :: ranks.ranks], workers)):
             device_batch = part.to(device, next(model.sam.parameters()).dtype)
             for logits, reference in zip(model.segment(device_batch), device_batch.masks, strict=True):
-                sums += _counted(logits > 0, reference[0] > 0)
+                sums += _sum_mask_scores(logits > 0, reference[0] > 0)
     iou, intersection, union, positives, empty, negatives = ranks.sum(sums).tolist()
     return Scores(
         giou=iou / positives if positives else float("nan"),
@@ -64,7 +64,7 @@ def scores(model: Rosalia, pairs: Pairs, batch: int, workers: int, ranks: Ranks,
     )
 
 
-def _counted(mask: torch.Tensor, reference: torch.Tensor) -> torch.Tensor:
+def _sum_mask_scores(mask: torch.Tensor, reference: torch.Tensor) -> torch.Tensor:
     if not reference.any():
         return torch.tensor([0, 0, 0, 0, float(not mask.any()), 1], dtype=torch.float64)
     both = overlap(mask, reference)

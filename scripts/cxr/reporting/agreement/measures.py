@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cxr.geometry.boxes import box_iou
-from cxr.ils.masks.thresholds import level
+from cxr.ils.masks.thresholds import grey_level
 from cxr.metrics import masks
 
 
@@ -50,7 +50,7 @@ def of_map(anomaly: np.ndarray, region: np.ndarray, lungs: np.ndarray, steps: Se
     if lungs.any():
         yield Value("chance", float(region[lungs].mean()))
     for step in steps:
-        marked = anomaly >= level(step)
+        marked = anomaly >= grey_level(step)
         overlap = masks.overlap(marked, region)
         shared = overlap.intersection
         yield Value("dice", masks.dice(*overlap), at=step)

@@ -9,7 +9,15 @@ import numpy as np
 from cxr.base.exclusions import REASONS
 from cxr.base.vocabulary import HEART, LUNGS, ZONE_LABELS
 from cxr.geometry.boxes import CORNERS
-from cxr.ils.masks.box_conditions import CHANGED, MEASURED, failed, judge, shown, thresholds_for, told
+from cxr.ils.masks.box_conditions import (
+    MASKS_OUTDATED,
+    MEASURED_CONDITIONS,
+    format_measure,
+    format_threshold,
+    judge_boxes,
+    list_failed_conditions,
+    thresholds_for,
+)
 from cxr.ils.masks.thresholds import EDEMA, GENERAL
 from cxr.reporting.explain import drawing
 from cxr.reporting.explain.blocks import Block, Heading, Mark, Marked, Paragraph, Picture, Table, apart
@@ -162,7 +170,13 @@ def maps(image: Image, dpi: int) -> Iterator[Block]:
         yield Paragraph(f"Zones without a pixel: {_listed(empty, 'none')}.")
     if image.boxes:
         rows = [
-            [str(number), row["class_name"], shown(row["confidence"]), _corners(row), "yes" if row["kept"] else "no"]
+            [
+                str(number),
+                row["class_name"],
+                format_measure(row["confidence"]),
+                _corners(row),
+                "yes" if row["kept"] else "no",
+            ]
             for number, row in enumerate(image.boxes)
             if row["confidence"] >= _least(image.boxes)
         ]
@@ -233,8 +247,11 @@ def outcome(name: str, image: Image, outcome: Outcome, study: Study, dpi: int) -
     settings = json.loads(outcome.settings)
     taus = settings["thresholds"]
     yield Table(
-        ["thresholds of", "ano", *MEASURED],
-        [[part, *(told(taus[part][tau]) for tau in ("ano", *MEASURED))] for part in (GENERAL, EDEMA)],
+        ["thresholds of", "ano", *MEASURED_CONDITIONS],
+        [
+            [part, *(format_threshold(taus[part][tau]) for tau in ("ano", *MEASURED_CONDITIONS))]
+            for part in (GENERAL, EDEMA)
+        ],
         f"the thresholds {name}",
     )
     if outcome.findings:
@@ -298,7 +315,9 @@ def boxes_of(row: dict, image: Image, settings: dict) -> Iterator[Block]:
     taus = thresholds_for(row["target"], settings)
     used_boxes = [(number, box) for number, box in enumerate(image.boxes) if box["kept"]]
     arrays = (image.arrays[stage] for stage in ("anatomy", "organs", "anomaly"))
-    judged = judge([box for _, box in used_boxes], row["reported"], *arrays, target=row["target"], settings=settings)
+    judged = judge_boxes(
+        [box for _, box in used_boxes], row["reported"], *arrays, target=row["target"], settings=settings
+    )
     order = sorted(range(len(used_boxes)), key=lambda at: (verdicts[at].bit_count(), at))
     yield Heading(f"Boxes for finding {row['finding']}, {row['entity']} in {_listed(row['reported'])}", 3)
     lines = []
@@ -306,13 +325,16 @@ def boxes_of(row: dict, image: Image, settings: dict) -> Iterator[Block]:
         number, box = used_boxes[at]
         numbers, below = judged[at]
         cells = [
-            f"{shown(numbers[tau], taus[tau])} {'<' if tau in below else '>='} {told(taus[tau])}" for tau in MEASURED
+            f"{format_measure(numbers[tau], taus[tau])} {'<' if tau in below else '>='} {format_threshold(taus[tau])}"
+            for tau in MEASURED_CONDITIONS
         ]
-        changed = "" if judged[at].agrees(verdicts[at]) else f" ({CHANGED})"
-        lines.append([str(number), box["class_name"], *cells, _verdict(failed(verdicts[at])) + changed])
-    yield Table(["box", "class", *(BOX_FAULTS[tau] for tau in MEASURED), "verdict"], lines, "boxes of one finding")
+        changed = "" if judged[at].agrees(verdicts[at]) else f" ({MASKS_OUTDATED})"
+        lines.append([str(number), box["class_name"], *cells, _verdict(list_failed_conditions(verdicts[at])) + changed])
+    yield Table(
+        ["box", "class", *(BOX_FAULTS[tau] for tau in MEASURED_CONDITIONS), "verdict"], lines, "boxes of one finding"
+    )
     if omitted_boxes := order[SHOWN_BOXES:]:
-        counts = Counter(name for at in omitted_boxes for name in failed(verdicts[at]))
+        counts = Counter(name for at in omitted_boxes for name in list_failed_conditions(verdicts[at]))
         words = ", ".join(f"{BOX_FAULTS[name]} {count}" for name, count in sorted(counts.items()))
         yield Paragraph(
             f"{len(omitted_boxes)} more boxes; the numbers that fail each condition: {words or 'none fails any'}."

@@ -6,7 +6,14 @@ import polars as pl
 
 from cxr.base.seeds import stable_hash
 from cxr.base.vocabulary import LESIONS
-from cxr.ils.masks.box_conditions import CHANGED, MEASURED, Judged, failed, shown, told
+from cxr.ils.masks.box_conditions import (
+    MASKS_OUTDATED,
+    MEASURED_CONDITIONS,
+    BoxJudgement,
+    format_measure,
+    format_threshold,
+    list_failed_conditions,
+)
 
 MEANING = {
     "anatomy": "overlap with the reported location",
@@ -102,22 +109,28 @@ def choose_boxes(verdicts: Sequence[int], confidences: Sequence[float], number: 
     return shown_indices + dropped_indices[: number - len(shown_indices)]
 
 
-def reason(verdict: int, judged: Judged, taus: Mapping[str, float]) -> str:
+def reason(verdict: int, judged: BoxJudgement, taus: Mapping[str, float]) -> str:
     """Return in words why a box was kept or dropped: each failed number beside its threshold.
 
     ``judged`` holds the numbers of the stored arrays. If these give a different verdict than the stored one, the reason
     has no numbers, because they are not its cause. ``taus`` holds a threshold for each of
-    :data:`cxr.ils.masks.box_conditions.MEASURED`.
+    :data:`cxr.ils.masks.box_conditions.MEASURED_CONDITIONS`.
     """
     values = judged.values
     if not judged.agrees(verdict):
-        names = ", ".join(MEANING[name] for name in failed(verdict))
-        return f"dropped: {names} ({CHANGED})" if verdict else f"kept ({CHANGED})"
+        names = ", ".join(MEANING[name] for name in list_failed_conditions(verdict))
+        return f"dropped: {names} ({MASKS_OUTDATED})" if verdict else f"kept ({MASKS_OUTDATED})"
     if not verdict:
-        return "kept: " + ", ".join(f"{MEANING[name]} {shown(values[name], taus[name])}" for name in MEASURED)
+        return "kept: " + ", ".join(
+            f"{MEANING[name]} {format_measure(values[name], taus[name])}" for name in MEASURED_CONDITIONS
+        )
     words = []
-    for name in failed(verdict):
-        number = f" {shown(values[name], taus[name])} < {told(taus[name])}" if name in MEASURED else ""
+    for name in list_failed_conditions(verdict):
+        number = (
+            f" {format_measure(values[name], taus[name])} < {format_threshold(taus[name])}"
+            if name in MEASURED_CONDITIONS
+            else ""
+        )
         words.append(f"{MEANING[name]}{number}")
     return "dropped: " + ", ".join(words)
 

@@ -15,7 +15,7 @@ from cxr.base.hdf5 import Shard
 from cxr.base.jobs import progress
 from cxr.base.tables import read_lines, read_table, write_lines
 from cxr.base.vocabulary import LESIONS
-from cxr.ils.masks.box_conditions import Judged, judge, thresholds_for
+from cxr.ils.masks.box_conditions import BoxJudgement, judge_boxes, thresholds_for
 from cxr.plotting.palette import LESION_COLOURS
 from cxr.plotting.plots import save_jpeg
 from cxr.reporting.page import cases, pictures, sheets
@@ -126,7 +126,7 @@ def _cases(
         of_image = read_table(shards["boxes"][shard]).filter((pl.col("image_id") == image_id) & pl.col("kept"))
         boxes, judged = of_image.to_dicts(), []
         if row["box_verdicts"]:
-            judged = judge(boxes, row["reported"], zones, lungs, anomalous, target=lesion, settings=settings)
+            judged = judge_boxes(boxes, row["reported"], zones, lungs, anomalous, target=lesion, settings=settings)
         shown_boxes = _chosen(boxes, row["box_verdicts"], judged, taus, options.boxes)
         mask_picture = pictures.grey(image, options.side)
         if place.any() and lesion != "cardiomegaly":
@@ -165,7 +165,7 @@ def _sentence(reports: str, row: dict, *, withheld: bool) -> str:
 
 
 def _chosen(
-    boxes: list[dict], verdicts: Sequence[int], judged: Sequence[Judged], taus: dict[str, float], number: int
+    boxes: list[dict], verdicts: Sequence[int], judged: Sequence[BoxJudgement], taus: dict[str, float], number: int
 ) -> list[dict]:
     """Return the boxes of a finding to show: as stored, with number, kept and reason."""
     if not verdicts:

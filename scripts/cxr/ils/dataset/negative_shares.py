@@ -12,7 +12,7 @@ from math import floor
 
 from cxr.base.vocabulary import LESIONS
 from cxr.ils import templates
-from cxr.ils.dataset.negatives import OPACITY, Bars, Draws, Open
+from cxr.ils.dataset.negatives import OPACITY, Bars, DenialDraws, OpenWays
 
 
 @dataclass
@@ -48,9 +48,9 @@ class Census:
 
     def __init__(self) -> None:
         self._ways = {lesion: _Ways() for lesion in LESIONS}
-        self._opacities: list[tuple[bool, Sequence[str], Draws]] = []
+        self._opacities: list[tuple[bool, Sequence[str], DenialDraws]] = []
 
-    def add(self, lesion: str, ways: Open, lesion_draws: Draws) -> None:
+    def add(self, lesion: str, ways: OpenWays, lesion_draws: DenialDraws) -> None:
         """Count a study that may deny ``lesion``; call it once per study and lesion type."""
         self._ways[lesion].add(ways.whole, bool(ways.places), lesion_draws.global_)
         if lesion == OPACITY and ways.places:

@@ -11,11 +11,11 @@ import numpy as np
 from cxr.base.vocabulary import LUNGS, SIDES, side_of
 from cxr.geometry.boxes import clip_boxes
 from cxr.ils.masks import algorithm, refine
-from cxr.ils.masks.algorithm import VERDICTS
-from cxr.ils.masks.grounding import grounded
+from cxr.ils.masks.algorithm import CONDITION_BITS
+from cxr.ils.masks.grounding import ground_labels
 from cxr.ils.masks.options import Rules
 from cxr.ils.masks.refine import Region
-from cxr.ils.masks.thresholds import Ratio, Taus, at_least, exact
+from cxr.ils.masks.thresholds import Ratio, Thresholds, exact_fraction, is_at_least
 from cxr.ils.masks.zones import Zones
 
 
@@ -51,14 +51,16 @@ class Decision(NamedTuple):
         return tuple(box for box, holds in enumerate(self.passing_boxes) if holds)
 
 
-class Level:
+class AnomalyLevel:
     """The anomaly map at one grey level: the signal in every box, components, and their refined shapes."""
 
-    def __init__(self, picture: "Picture", level: int):
+    def __init__(self, picture: "LesionSegmenter", level: int):
         self._picture = picture
         binary = cv2.compare(picture.anomaly, level, cv2.CMP_GE) & 1
-        opened = algorithm.opened(binary)
-        self.signal = algorithm.counts(opened if picture.rules.denoise == "both" else binary, picture.corners)
+        opened = algorithm.apply_opening(binary)
+        self.signal = algorithm.count_pixels_in_boxes(
+            opened if picture.rules.denoise == "both" else binary, picture.corners
+        )
         self._opened = opened
         self._extents: dict[int, tuple[int, tuple[int, int, int, int]]] = {}
         self._touched: dict[int, list[int]] = {}
@@ -67,7 +69,7 @@ class Level:
     @cached_property
     def components(self) -> algorithm.Components:
         """Components of the opened map."""
-        return algorithm.components(self._opened)
+        return algorithm.find_components(self._opened)
 
     def touched(self, box: int) -> list[int]:
         """Return the components of at least the smallest size that share a pixel with a box."""
@@ -91,14 +93,14 @@ class Level:
             x1, y1, x2, y2 = max(x1 - steps, 0), max(y1 - steps, 0), min(x2 + steps, width), min(y2 + steps, height)
             place = slice(y1, y2), slice(x1, x2)
             component = (self.components.labels[place] == label).view(np.uint8)
-            patch = refine.grow(
+            patch = refine.grow_component(
                 component, picture.image[place], picture.lungs[place], picture.rules.grow_tolerance, steps
             )
             self._grown[label] = Region(y1, x1, patch)
         return self._grown[label]
 
 
-class Picture:
+class LesionSegmenter:
     """An image's maps inside the window that holds all of them, and its kept boxes.
 
     Args: ``anomaly`` uint8 (H, W), W a multiple of 8; ``image`` returns the frame, uint8 (H, W), and is called only if
@@ -132,12 +134,12 @@ class Picture:
         self._image = image
         self.confidence = np.asarray(confidence, np.float64)
         frame_boxes = clip_boxes(boxes, *self.shape)
-        self.area = algorithm.areas(frame_boxes)
+        self.area = algorithm.compute_box_areas(frame_boxes)
         corner = np.array([columns.start, rows.start] * 2)
         height, width = self.anomaly.shape
         self.boxes = np.clip(frame_boxes - corner, 0, [width, height, width, height])
-        self.corners = algorithm.corners(self.boxes, width)
-        self._levels: dict[int, Level] = {}
+        self.corners = algorithm.index_corners(self.boxes, width)
+        self._levels: dict[int, AnomalyLevel] = {}
         self._unpacked: dict[str, np.ndarray] = {}
         self._lungs: dict[str, np.ndarray] = {}
         self._unions: dict[tuple[str, ...], tuple[np.ndarray, int, np.ndarray]] = {}
@@ -177,16 +179,16 @@ class Picture:
             mask = self.zone(labels[0])
             for label in labels[1:]:
                 mask = mask | self.zone(label)
-            self._unions[labels] = mask, cv2.countNonZero(mask), algorithm.counts(mask, self.corners)
+            self._unions[labels] = mask, cv2.countNonZero(mask), algorithm.count_pixels_in_boxes(mask, self.corners)
         return self._unions[labels]
 
-    def level(self, level: int) -> Level:
+    def level(self, level: int) -> AnomalyLevel:
         """Return the anomaly map at a grey level."""
         if level not in self._levels:
-            self._levels[level] = Level(self, level)
+            self._levels[level] = AnomalyLevel(self, level)
         return self._levels[level]
 
-    def failed(self, labels: tuple[str, ...], taus: Taus) -> np.ndarray:
+    def failed(self, labels: tuple[str, ...], taus: Thresholds) -> np.ndarray:
         """Return the conditions c1..c4 that each box fails for a finding, uint8 (N,) of ``VERDICTS`` bits; 0 = none.
 
         c1 = IoU(B, M) >= anatomy, c2 = confidence >= conf, c3 = |B and A| / |B| >= signal, c4 = IoU(B, either lung) >=
@@ -195,9 +197,9 @@ class Picture:
         """
         verdict = self._verdict
         return (
-            verdict("anatomy", labels, taus.anatomy, lambda: at_least(*self.place_overlap(labels), taus.anatomy))
+            verdict("anatomy", labels, taus.anatomy, lambda: is_at_least(*self.place_overlap(labels), taus.anatomy))
             | verdict("conf", None, taus.conf, lambda: self.confidence >= taus.conf)
-            | verdict("signal", taus.level, taus.signal, lambda: at_least(*self.signal(taus.level), taus.signal))
+            | verdict("signal", taus.level, taus.signal, lambda: is_at_least(*self.signal(taus.level), taus.signal))
             | verdict("size", None, taus.size, lambda: self._lung_sized(taus.size))
             | verdict("zero_area", None, None, lambda: self.area > 0)
         )
@@ -207,34 +209,37 @@ class Picture:
     ) -> np.ndarray:
         key = condition, operand, threshold
         if key not in self._verdicts:
-            self._verdicts[key] = algorithm.verdict(condition, holds())
+            self._verdicts[key] = algorithm.flag_failures(condition, holds())
         return self._verdicts[key]
 
     def place_overlap(self, labels: tuple[str, ...]) -> Ratio:
         """Return the value of c1 for every box: the IoU with a finding's zones."""
         _, mask_area, shared = self.union(labels)
-        return algorithm.iou(self.area, shared, mask_area)
+        return algorithm.compute_box_iou(self.area, shared, mask_area)
 
     def signal(self, level: int) -> Ratio:
         """Return the value of c3 for every box: the share of its pixels that are anomalous at a grey level."""
         return Ratio(self.level(level).signal, self.area)
 
     def _lung_sized(self, share: Fraction) -> np.ndarray:
-        return np.logical_or(*(at_least(*overlap, share) for overlap in self.lung_overlaps))
+        return np.logical_or(*(is_at_least(*overlap, share) for overlap in self.lung_overlaps))
 
     @cached_property
     def lung_overlaps(self) -> list[Ratio]:
         """The values of c4 for every box: the IoU with each lung; the larger counts."""
         masks = [self.lung(label) for label in LUNGS]
         return [
-            algorithm.iou(self.area, algorithm.counts(mask, self.corners), cv2.countNonZero(mask)) for mask in masks
+            algorithm.compute_box_iou(
+                self.area, algorithm.count_pixels_in_boxes(mask, self.corners), cv2.countNonZero(mask)
+            )
+            for mask in masks
         ]
 
-    def decision(self, labels: tuple[str, ...], taus: Taus, *, fill: bool) -> Decision:
+    def decision(self, labels: tuple[str, ...], taus: Thresholds, *, fill: bool) -> Decision:
         """Return the decision of a finding's lesion; see :meth:`lesion`."""
         return Decision(labels, taus.level, (self.failed(labels, taus) == 0).tobytes(), fill)
 
-    def lesion(self, labels: tuple[str, ...], taus: Taus, *, fill: bool) -> Lesion:
+    def lesion(self, labels: tuple[str, ...], taus: Thresholds, *, fill: bool) -> Lesion:
         """Run Algorithm 1, refinement and grounding for a finding.
 
         ``labels``: its zone labels, at least one; ``fill``: whether it is an effusion that may be filled to the base.
@@ -244,7 +249,7 @@ class Picture:
         if decision not in self._lesions:
             self._lesions[decision] = self._lesion(decision)
         lesion, productive = self._lesions[decision]
-        verdicts[[box for box in decision.passing if box not in productive]] |= VERDICTS["empty_after_refine"]
+        verdicts[[box for box in decision.passing if box not in productive]] |= CONDITION_BITS["empty_after_refine"]
         return lesion._replace(verdicts=verdicts)
 
     def _lesion(self, decision: Decision) -> tuple[Lesion, frozenset[int]]:
@@ -268,7 +273,7 @@ class Picture:
         return Lesion(frame_mask, area, np.zeros(0, np.uint8), confirmed, pixels_by_label, outside), productive
 
     def _refined(
-        self, labels: tuple[str, ...], level: Level, passing: tuple[int, ...]
+        self, labels: tuple[str, ...], level: AnomalyLevel, passing: tuple[int, ...]
     ) -> tuple[list[Region], frozenset[int]]:
         """Return the refined components of the passing boxes, and the boxes that are productive.
 
@@ -285,7 +290,8 @@ class Picture:
             opened = sides
             closed, open_ = self._closed(sides)
             shapes = {
-                label: refine.cut(level.grown(label), closed, open_, self.rules.min_component_px) for label in shapes
+                label: refine.cut_closed_lungs(level.grown(label), closed, open_, self.rules.min_component_px)
+                for label in shapes
             }
             productive = frozenset(box for box in productive if any(shapes[label] for label in touched[box]))
         return [shape for shape in shapes.values() if shape is not None], productive
@@ -316,7 +322,7 @@ class Picture:
         self, labels: tuple[str, ...], pixels_by_label: dict[str, int], area: int, productive: frozenset[int]
     ) -> tuple[str, ...]:
         meets = {label: self._meets(label, productive) for label in labels}
-        return grounded(
+        return ground_labels(
             labels, pixels_by_label, area, meets, min_px=self.rules.ground_min_px, min_share=self.rules.ground_min_share
         )
 
@@ -324,13 +330,13 @@ class Picture:
         """Add the lowest part of each lung whose base the mask grounds; both sides are judged before any is filled."""
         area = cv2.countNonZero(mask)
         pixels_by_label = self.zones.held(self._whole(mask))
-        share = exact(self.rules.effusion_fill_share)
+        share = exact_fraction(self.rules.effusion_fill_share)
         confirmed = self._grounded(labels, pixels_by_label, area, productive)
         filled = mask
         for side, lung in zip(SIDES, LUNGS, strict=True):
             base = f"{side} lung base"
             if base in confirmed and pixels_by_label[base]:
-                filled = filled | refine.lowest(self.lung(lung), share)
+                filled = filled | refine.crop_to_base(self.lung(lung), share)
         return filled
 
     def _whole(self, mask: np.ndarray) -> np.ndarray:

@@ -21,7 +21,7 @@ class Draw(NamedTuple):
     """From 0 to below 1; 0 is the plain text."""
 
 
-class Draws(Sampler[list[Draw]]):
+class PairSampler(Sampler[list[Draw]]):
     """The batches of a training: each positive once per epoch, and as many negatives, drawn with replacement.
 
     ``expectation``: positives and negatives in one shuffled order, 1:1 on average (authors' code); ``exact``: half

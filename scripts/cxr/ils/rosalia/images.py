@@ -14,7 +14,7 @@ CLIP_MEAN, CLIP_STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.261302
 """Mean and standard deviation of red, green and blue on the scale 0..1 (CLIP)."""
 
 
-def clip_pixels(image: np.ndarray, side: int, fit: str = "pad") -> torch.Tensor:
+def make_clip_input(image: np.ndarray, side: int, fit: str = "pad") -> torch.Tensor:
     """Return CLIP's input, float32 (3, side, side): the centre of the image, or the whole image with ``stretch``."""
     rows, columns = image.shape[:2]
     short = min(rows, columns)

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from cxr.ils.rosalia.cache import ReadCache
+from cxr.ils.rosalia.cache import PrefixCache
 
-TOKENS_A_LOOK = 4
+GPU_CHECK_INTERVAL = 4
 """Tokens between two looks of the host on a GPU. A look waits for the device; without it, answers that ended go on."""
 
 
 @dataclass(frozen=True)
-class Prompted:
+class PromptState:
     """Prompts that the language model has read.
 
     last: hidden states of their last tokens (B, H); lengths: tokens of each (B,); seen: what is added to the scores of
@@ -21,18 +21,18 @@ class Prompted:
     """
 
     last: torch.Tensor
-    cache: ReadCache
+    cache: PrefixCache
     lengths: torch.Tensor
     seen: torch.Tensor | None
 
 
-def look_every(device: torch.device) -> int:
+def default_check_interval(device: torch.device) -> int:
     """Return after how many tokens the host looks whether answers have ended: on a CPU nothing waits."""
-    return 1 if device.type == "cpu" else TOKENS_A_LOOK
+    return 1 if device.type == "cpu" else GPU_CHECK_INTERVAL
 
 
-def greedy(
-    model: nn.Module, head: nn.Module, words: Callable[[torch.Tensor], torch.Tensor], prompted: Prompted, end: int,
+def generate_greedily(
+    model: nn.Module, head: nn.Module, words: Callable[[torch.Tensor], torch.Tensor], prompted: PromptState, end: int,
     max_tokens: int, check_interval: int,
 ) -> tuple[list[list[int]], torch.Tensor]:  # fmt: skip
     """Return the tokens of each answer, with its end if it came, and the states (B, T, H) that gave them.

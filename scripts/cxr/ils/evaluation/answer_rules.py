@@ -17,7 +17,7 @@ from dataclasses import dataclass
 BASIC, GLOBAL, INFERENCE = "basic", "global", "lesion_inference"
 TYPES = (BASIC, GLOBAL, INFERENCE)
 RULES = ("strict", "strict_lesion", "authors", "authors_certainty", "authors_side")
-NOTHING = "not extracted"
+NOT_EXTRACTED = "not extracted"
 
 _CERTAINTY = re.compile(r"is highly suggestive of|possibly reflects")
 _INFERRED = re.compile(r"(?:highly suggestive of|possibly reflects|is no)\s+(.+?)[.\n]*$")
@@ -28,13 +28,13 @@ _ABSENT = re.compile(r"there is no\s+(.+?)[.\n]*$")
 
 
 @dataclass(frozen=True)
-class Parsed:
+class ParsedAnswer:
     """The fields that the authors' rules extract from an answer; ``not extracted`` where they find nothing."""
 
     type: str
-    target: str = NOTHING
-    location: str = NOTHING
-    presence: str = NOTHING
+    target: str = NOT_EXTRACTED
+    location: str = NOT_EXTRACTED
+    presence: str = NOT_EXTRACTED
 
 
 def type_of(question: str) -> str | None:
@@ -47,29 +47,29 @@ def type_of(question: str) -> str | None:
     return BASIC if "in the" in question else GLOBAL
 
 
-def parse(kind: str, answer: str) -> Parsed:
+def parse_answer(kind: str, answer: str) -> ParsedAnswer:
     """Read an answer to an instruction of type ``kind`` by the authors' phrases."""
     answer = answer.strip().lower()
     if kind == INFERENCE:
         match = _INFERRED.search(answer)
-        presence = next((name for phrase, name in _PRESENCE if phrase in answer), NOTHING)
-        return Parsed(kind, match[1] if match else NOTHING, NOTHING, presence)
+        presence = next((name for phrase, name in _PRESENCE if phrase in answer), NOT_EXTRACTED)
+        return ParsedAnswer(kind, match[1] if match else NOT_EXTRACTED, NOT_EXTRACTED, presence)
     if kind == BASIC:
         match = _ABSENT_HERE.search(answer)
-        return Parsed(kind, match[1], match[2], "no") if match else Parsed(kind, presence="yes")
+        return ParsedAnswer(kind, match[1], match[2], "no") if match else ParsedAnswer(kind, presence="yes")
     if kind == GLOBAL:
         if re.search(r"it is located in the .+", answer):
             match = _LOCATED.search(answer)
-            return Parsed(kind, NOTHING, match[1] if match else NOTHING, "yes")
+            return ParsedAnswer(kind, NOT_EXTRACTED, match[1] if match else NOT_EXTRACTED, "yes")
         if re.search(r"there is no .+", answer):
             match = _ABSENT.search(answer)
-            return Parsed(kind, match[1] if match else NOTHING, "none", "no")
-    return Parsed(kind)
+            return ParsedAnswer(kind, match[1] if match else NOT_EXTRACTED, "none", "no")
+    return ParsedAnswer(kind)
 
 
-def authors(kind: str, reference: str, answer: str) -> dict[str, bool]:
+def judge_by_authors(kind: str, reference: str, answer: str) -> dict[str, bool]:
     """Return whether an answer is right by each of the authors' rules."""
-    parsed_reference, parsed_answer = parse(kind, reference), parse(kind, answer)
+    parsed_reference, parsed_answer = parse_answer(kind, reference), parse_answer(kind, answer)
     equal = parsed_reference == parsed_answer
     inferred = kind == INFERENCE and parsed_reference.presence != "no"
     headline = parsed_reference.target == parsed_answer.target if inferred else equal
@@ -78,13 +78,13 @@ def authors(kind: str, reference: str, answer: str) -> dict[str, bool]:
     return {"authors": headline, "authors_certainty": equal, "authors_side": side}
 
 
-def strict(reference: str, answer: str) -> dict[str, bool]:
+def judge_strictly(reference: str, answer: str) -> dict[str, bool]:
     """Return whether an answer is right by each of the strict rules."""
     reference, answer = (" ".join(text.split()) for text in (reference, answer))
     alike = _CERTAINTY.sub("~", reference) == _CERTAINTY.sub("~", answer)
     return {"strict": reference == answer, "strict_lesion": alike}
 
 
-def judge(kind: str, reference: str, answer: str) -> dict[str, bool]:
+def judge_answer(kind: str, reference: str, answer: str) -> dict[str, bool]:
     """Return {rule: whether the answer is right} for every rule of ``RULES``."""
-    return strict(reference, answer) | authors(kind, reference, answer)
+    return judge_strictly(reference, answer) | judge_by_authors(kind, reference, answer)

@@ -13,7 +13,7 @@ import torch
 
 from cxr.base.workers import EngineFault, fitting
 from cxr.ils.rosalia.model import Rosalia, Views
-from cxr.ils.rosalia.prompts import answer_of
+from cxr.ils.rosalia.prompts import extract_answer
 from cxr.ils.rosalia.samples import Batch, PairOptions, Sample, collate
 from cxr.ils.rosalia.tokens import Tokens
 from cxr.nets.devices import inference, select_device
@@ -116,12 +116,12 @@ class Asker:
             for place, sample in rows:
                 image_views, fault = views[sample.view]
                 if fault:
-                    replies[place] = _failed(fault)
+                    replies[place] = _make_fault_reply(fault)
                 else:
                     ready.append((place, sample, image_views))
             replies_or_faults, self.pairs = fitting(lambda some: self._answered(some, keep), ready, self.pairs, "pairs")
         for (place, _, _), (reply, fault) in zip(ready, replies_or_faults, strict=True):
-            replies[place] = _failed(fault) if fault else reply
+            replies[place] = _make_fault_reply(fault) if fault else reply
         return [replies[place] for place in range(len(samples))]
 
     def _encoded(self, rows: list[tuple[Sample]]) -> list[tuple[Views, None]]:
@@ -139,29 +139,29 @@ class Asker:
             torch.stack([view.features for view in unique_views]),
             torch.stack([view.embeddings for view in unique_views]),
         )
-        batch = _without_pixels(collate(samples, self.tokens.pad, packed=True)).to(self.device, self._dtype())
+        batch = _drop_pixels(collate(samples, self.tokens.pad, packed=True)).to(self.device, self._dtype())
         if not self.options.text:
-            return [(Reply(drawn=_host(keep(logits))), None) for logits in self.model.segment(batch, views)]
+            return [(Reply(drawn=_to_numpy(keep(logits))), None) for logits in self.model.segment(batch, views)]
         generated = self.model.generate(batch, self.options.max_new_tokens, views)
         replies = []
         for ids, masks in zip(generated.ids, generated.masks, strict=True):
-            mask_values = _host(keep(masks.amax(0))) if len(masks) else None
+            mask_values = _to_numpy(keep(masks.amax(0))) if len(masks) else None
             note = "" if len(masks) == 1 else SEVERAL_SEG if len(masks) else NO_SEG
-            replies.append((Reply(answer_of(self.tokens.decode(ids)), mask_values, note), None))
+            replies.append((Reply(extract_answer(self.tokens.decode(ids)), mask_values, note), None))
         return replies
 
     def _dtype(self) -> torch.dtype:
         return self.model.llava.lm_head.weight.dtype
 
 
-def _failed(fault: EngineFault) -> Reply:
+def _make_fault_reply(fault: EngineFault) -> Reply:
     return Reply(fault=": ".join(fault), error=fault.error)
 
 
-def _without_pixels(batch: Batch) -> Batch:
+def _drop_pixels(batch: Batch) -> Batch:
     """Drop the pixels: the views are known, so the pixels need not go to the device again."""
     return replace(batch, images=batch.images[:0], clip=batch.clip[:0], shown=None)
 
 
-def _host(tensor: torch.Tensor) -> np.ndarray:
+def _to_numpy(tensor: torch.Tensor) -> np.ndarray:
     return tensor.cpu().numpy()

@@ -19,12 +19,12 @@ RESOURCE_FILES = ("paraphrase/vocabulary.yaml",)
 BOTH = "both"
 
 
-class Unread(ValueError):
+class UnusableWording(ValueError):
     """Raised for an unusable wording. The message says why without quoting the wording, so it may go to a log."""
 
 
 @dataclass(frozen=True)
-class _Words:
+class _Patterns:
     """The vocabulary as patterns; each term of a lesion or place maps to its meaning."""
 
     lesions: dict[str, str]
@@ -39,13 +39,13 @@ class _Words:
 
 
 @cache
-def _told() -> dict:
+def _vocabulary() -> dict:
     return yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
 
 
 @cache
-def _words() -> _Words:
-    vocabulary = _told()
+def _patterns() -> _Patterns:
+    vocabulary = _vocabulary()
     lesions = {term: lesion for lesion, terms in vocabulary["lesions"].items() for term in terms}
     places = {
         term.format(side=side): tuple(f"{lung_side} {level}" for lung_side in (SIDES if side == BOTH else (side,)))
@@ -60,7 +60,7 @@ def _words() -> _Words:
         for term, locations in of_both
         for end, plural in (("", ""), ("", "s"))
     }
-    return _Words(
+    return _Patterns(
         lesions=lesions,
         places=places,
         lesion=_any_of(lesions),
@@ -78,56 +78,56 @@ def _any_of(terms: dict) -> re.Pattern:
     return re.compile(rf"\b({'|'.join(sorted(map(re.escape, terms), key=len, reverse=True))})s?\b")
 
 
-def names_of_lesion(lesion: str) -> list[str]:
+def list_lesion_names(lesion: str) -> list[str]:
     """Return the names of a lesion type."""
-    return list(_told()["lesions"][lesion])
+    return list(_vocabulary()["lesions"][lesion])
 
 
-def names_of_place(location: str) -> list[str]:
+def list_place_names(location: str) -> list[str]:
     """Return the names of a valid location."""
     side, _, level = location.partition(" ")
-    return [term.format(side=side) for term in _told()["places"][level]]
+    return [term.format(side=side) for term in _vocabulary()["places"][level]]
 
 
-def read(text: str) -> Instruction:
-    """Return what a wording asks for. Raises :class:`Unread`."""
-    words = _words()
+def parse_wording(text: str) -> Instruction:
+    """Return what a wording asks for. Raises :class:`UnusableWording`."""
+    words = _patterns()
     if len(text) > words.longest:
-        raise Unread("longer than any instruction")
+        raise UnusableWording("longer than any instruction")
     if words.strange.search(text):
-        raise Unread("a character that no instruction holds")
+        raise UnusableWording("a character that no instruction holds")
     remaining_text = " ".join(text.lower().split())
-    lesion = _one({words.lesions[term] for term in words.lesion.findall(remaining_text)})
+    lesion = _single_lesion({words.lesions[term] for term in words.lesion.findall(remaining_text)})
     remaining_text = words.lesion.sub(" ~ ", remaining_text)
     locations = [location for term in words.place.findall(remaining_text) for location in words.places[term]]
     remaining_text = words.place.sub(" ~ ", remaining_text)
     if words.left_over.search(remaining_text):
-        raise Unread("a word that changes the meaning")
+        raise UnusableWording("a word that changes the meaning")
     if not words.asks.search(remaining_text):
-        raise Unread("asks for no mask")
+        raise UnusableWording("asks for no mask")
     typed = words.types.search(remaining_text) is not None
-    return Instruction(_type(lesion, bool(locations), typed), lesion, tuple(in_table_order(set(locations))))
+    return Instruction(_instruction_type(lesion, bool(locations), typed), lesion, tuple(in_table_order(set(locations))))
 
 
-def _one(lesions: set[str]) -> str:
+def _single_lesion(lesions: set[str]) -> str:
     if len(lesions) != 1:
-        raise Unread("names more than one lesion type" if lesions else "names no lesion type")
+        raise UnusableWording("names more than one lesion type" if lesions else "names no lesion type")
     return lesions.pop()
 
 
-def _type(lesion: str, placed: bool, typed: bool) -> str:
+def _instruction_type(lesion: str, placed: bool, typed: bool) -> str:
     if placed and lesion == CARDIOMEGALY:
-        raise Unread("names a place of the heart")
+        raise UnusableWording("names a place of the heart")
     if typed and not (placed and lesion == OPACITY):
-        raise Unread("asks for the type of a lesion without one")
+        raise UnusableWording("asks for the type of a lesion without one")
     return INFERENCE if typed else BASIC if placed else GLOBAL
 
 
-def meaning_problem(text: str, meant: Instruction) -> str | None:
+def find_meaning_problem(text: str, meant: Instruction) -> str | None:
     """Return why a wording cannot stand for an instruction, None if it can."""
     try:
-        parsed_wording = read(text)
-    except Unread as reason:
+        parsed_wording = parse_wording(text)
+    except UnusableWording as reason:
         return str(reason)
     for problem, field_name in (
         ("another lesion type", "word"),

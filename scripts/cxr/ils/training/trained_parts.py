@@ -35,7 +35,7 @@ class LoraOptions:
     dropout: float
 
 
-def adapted(llava: nn.Module) -> list[str]:
+def list_adapted_layers(llava: nn.Module) -> list[str]:
     """Return the names of the linear layers that get an adapter: all of the language model and its head."""
     return [
         name
@@ -49,7 +49,10 @@ def add_adapters(model: Rosalia, options: LoraOptions) -> LoraModel | None:
     if not options.rank:
         return None
     config = LoraConfig(
-        r=options.rank, lora_alpha=options.alpha, lora_dropout=options.dropout, target_modules=adapted(model.llava)
+        r=options.rank,
+        lora_alpha=options.alpha,
+        lora_dropout=options.dropout,
+        target_modules=list_adapted_layers(model.llava),
     )
     return LoraModel(model.llava, config, "default")
 
@@ -60,7 +63,7 @@ def merge_adapters(model: Rosalia, adapters: LoraModel | None) -> None:
         model.llava = adapters.merge_and_unload(safe_merge=True)
 
 
-def choose(model: Rosalia, trained: list[str]) -> dict[str, nn.Parameter]:
+def select_trained(model: Rosalia, trained: list[str]) -> dict[str, nn.Parameter]:
     """Freeze all but the adapters and the named parts; return {name: parameter} of the trained parameters.
 
     An adapted layer that is also trained in full (the published code's lm_head) has both.
@@ -71,6 +74,6 @@ def choose(model: Rosalia, trained: list[str]) -> dict[str, nn.Parameter]:
     return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
 
 
-def optimiser(parameters: dict[str, nn.Parameter], recipe) -> torch.optim.AdamW:
+def make_optimiser(parameters: dict[str, nn.Parameter], recipe) -> torch.optim.AdamW:
     """Return AdamW over the trained parameters; the schedule sets its learning rate later."""
     return torch.optim.AdamW(parameters.values(), lr=0.0, betas=tuple(recipe.betas), weight_decay=recipe.weight_decay)

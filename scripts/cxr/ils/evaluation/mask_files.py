@@ -1,4 +1,4 @@
-"""Read masks from image files and arrays; a file that cannot be a mask raises :class:`Fault`."""
+"""Read masks from image files and arrays; a file that cannot be a mask raises :class:`MaskFault`."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from cxr.base.hdf5 import pack
 from cxr.geometry.masks import resize_mask
 
 
-class Fault(Exception):
+class MaskFault(Exception):
     """Raised for an unusable mask: ``reason`` is one of ``predictions.REASONS``, ``detail`` holds no patient text."""
 
     def __init__(self, reason: str, detail: str = ""):
@@ -18,14 +18,14 @@ class Fault(Exception):
         self.reason, self.detail = reason, detail
 
 
-def read_picture(path: Path, above: int = 0) -> np.ndarray:
+def read_mask_image(path: Path, above: int = 0) -> np.ndarray:
     """Return bool (H, W): where a grey image (PNG, JPEG) exceeds ``above``. Raises Fault."""
     if not path.is_file():
-        raise Fault("missing_mask", path.name)
+        raise MaskFault("missing_mask", path.name)
     encoded = np.fromfile(path, np.uint8)
     image = cv2.imdecode(encoded, cv2.IMREAD_GRAYSCALE) if encoded.size else None
     if image is None:
-        raise Fault("damaged_mask", path.name)
+        raise MaskFault("damaged_mask", path.name)
     return image > above
 
 
@@ -38,25 +38,25 @@ def read_map(path: Path, threshold: float) -> np.ndarray:
         maps = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
         refuse_machine_fault(path, error)
-        raise Fault("damaged_mask" if path.is_file() else "missing_mask", path.name) from None
+        raise MaskFault("damaged_mask" if path.is_file() else "missing_mask", path.name) from None
     if not isinstance(maps, np.ndarray) or maps.dtype.kind not in "fiub" or maps.ndim not in (2, 3):
-        raise Fault("damaged_mask", f"{path.name}: no map of numbers (H, W) or (n, H, W)")
+        raise MaskFault("damaged_mask", f"{path.name}: no map of numbers (H, W) or (n, H, W)")
     if maps.dtype.kind == "f" and not np.isfinite(maps).all():
-        raise Fault("damaged_mask", f"{path.name}: values that are not numbers")
-    return union(list(np.atleast_3d(maps) > threshold)) if maps.ndim == 3 else maps > threshold
+        raise MaskFault("damaged_mask", f"{path.name}: values that are not numbers")
+    return unite_masks(list(np.atleast_3d(maps) > threshold)) if maps.ndim == 3 else maps > threshold
 
 
-def union(masks: list[np.ndarray]) -> np.ndarray | None:
+def unite_masks(masks: list[np.ndarray]) -> np.ndarray | None:
     """Return the union of masks of one shape, None without masks. Raises Fault if the shapes differ."""
     if not masks:
         return None
     if len({mask.shape for mask in masks}) > 1:
-        raise Fault("wrong_size", "the masks of one pair differ in size")
+        raise MaskFault("wrong_size", "the masks of one pair differ in size")
     return np.logical_or.reduce(masks)
 
 
-def fit(mask: np.ndarray, size: int) -> np.ndarray:
+def fit_mask(mask: np.ndarray, size: int) -> np.ndarray:
     """Return a square mask packed, uint8 (size, size / 8), resized by nearest neighbour. Raises Fault."""
     if mask.ndim != 2 or mask.shape[0] != mask.shape[1] or not mask.size:
-        raise Fault("wrong_size", f"the mask is {' x '.join(map(str, mask.shape))}, not a square frame")
+        raise MaskFault("wrong_size", f"the mask is {' x '.join(map(str, mask.shape))}, not a square frame")
     return pack(resize_mask(mask, size))
