@@ -24,12 +24,12 @@ from cxr.base.tables import read_lines  # noqa: E402
 from cxr.language.reports import sentences  # noqa: E402
 from cxr.llm import client  # noqa: E402
 from cxr.radvlm.conversations import engine as conversations  # noqa: E402
-from cxr.radvlm.conversations.converse import PARTS, asked_in  # noqa: E402
-from cxr.radvlm.conversations.engine import Asked, ConversationOptions  # noqa: E402
+from cxr.radvlm.conversations.converse import PARTS, read_requests  # noqa: E402
+from cxr.radvlm.conversations.engine import ConversationOptions, ConversationRequest  # noqa: E402
 from cxr.radvlm.conversations.facts import ImageFacts  # noqa: E402
-from cxr.radvlm.conversations.vllm import told  # noqa: E402
+from cxr.radvlm.conversations.vllm import describe_facts  # noqa: E402
 from cxr.radvlm.filtered import engine as filtered  # noqa: E402
-from cxr.radvlm.filtered.engine import Filtered, FilterOptions  # noqa: E402
+from cxr.radvlm.filtered.engine import FilteredText, FilterOptions  # noqa: E402
 
 SHARED = (ROOT / os.environ.get("CXR_ILS_SHARED", "../shared")).resolve()
 OPENI = SHARED / "fixtures/openi_reports.jsonl"
@@ -60,7 +60,7 @@ def openi() -> list[str]:
     return [line["findings"].strip() or line["impression"].strip() for line in lines]
 
 
-def facts_of(kept: Sequence[Filtered]) -> list[ImageFacts]:
+def facts_of(kept: Sequence[FilteredText]) -> list[ImageFacts]:
     """Return the facts of reports: their single-image texts alone."""
     left = [{at: one.text for at, one in enumerate(each.sentences, start=1) if one.text} for each in kept]
     return [ImageFacts("own", f"i{at}", f"s{at}", f"p{at}", "train", sentences=held) for at, held in enumerate(left)]
@@ -93,7 +93,7 @@ def row(what: str, texts: Sequence, reports: int, calls: Counter) -> dict:
     return {"what": what, "against": "one a report", "ratio": calls[0] / reports, "target": None}
 
 
-def of_filter(what: str, sections: Sections) -> tuple[dict, list[Filtered]]:
+def of_filter(what: str, sections: Sections) -> tuple[dict, list[FilteredText]]:
     """Return the row of the filter, and what it made."""
     options = FilterOptions("vllm", keep_view=False, resolved="drop", min_words=3, phrases=True, own=FILTER)
     with counted() as calls:
@@ -106,11 +106,11 @@ def talking(**changed: object) -> ConversationOptions:
     return ConversationOptions("vllm", (5, 10), 1, 100_000, "strict", True, 42, own=CONVERSE, **changed)
 
 
-def of_conversations(what: str, asked: Sequence[Asked], reports: int) -> dict:
+def of_conversations(what: str, asked: Sequence[ConversationRequest], reports: int) -> dict:
     """Return the row of conversations, each of a picture and sampled for it."""
     with counted() as calls:
         conversations.load_engine(talking(), EXECUTION).converse(asked)
-    texts = [(told(one.facts, one.grounded), one.grounded) for one in asked]
+    texts = [(describe_facts(one.facts, one.grounded), one.grounded) for one in asked]
     return row(f"the conversations, {what}", texts, reports, calls)
 
 
@@ -127,7 +127,7 @@ def of_run(results: Path) -> Iterator[dict]:
         "texts": [str(texts / "texts.jsonl")], "phrases": str(texts / "phrases.jsonl"), "elsewhere": [],
         "pairs": list(map(str, results.glob("dataset/default/*.jsonl"))),
     }  # fmt: skip
-    asked = [one for part in PARTS for one in asked_in(**files, part=part, options=talking())]
+    asked = [one for part in PARTS for one in read_requests(**files, part=part, options=talking())]
     yield of_conversations("the cohort", asked, len(reports))
 
 
@@ -136,7 +136,7 @@ def of_calls(results: Path) -> list[dict]:
     rows = []
     if texts := openi():
         filtering, made = of_filter("Open-i", in_sentences(texts))
-        asked = [Asked(one, grounded=False) for one in facts_of(made)]
+        asked = [ConversationRequest(one, grounded=False) for one in facts_of(made)]
         rows = [filtering, of_conversations("Open-i", asked, len(texts))]
     rows += of_run(results)
     for one in rows:

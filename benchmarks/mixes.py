@@ -28,8 +28,8 @@ import polars as pl  # noqa: E402
 
 from cxr.base.tables import read_lines, write_lines  # noqa: E402
 from cxr.radvlm.instructions import join_parts, write_part  # noqa: E402
-from cxr.radvlm.instructions.mix import as_options, mix_rows  # noqa: E402
-from cxr.radvlm.labels import names  # noqa: E402
+from cxr.radvlm.instructions.mix import mix_rows, rows_to_options  # noqa: E402
+from cxr.radvlm.labels import load_label_names  # noqa: E402
 from cxr.radvlm.sources.columns import FACTS_SCHEMA, IMAGES_SCHEMA  # noqa: E402
 
 SIDE = 2000
@@ -48,7 +48,7 @@ WRITTEN = ("train", "validate", "test", "exchanged")
 
 def draw(folder: Path, count: int) -> None:
     """Write the tables and lines of a source of ``count`` images."""
-    rng, known = np.random.default_rng(1), names()
+    rng, known = np.random.default_rng(1), load_label_names()
     ids = [f"image{at:07d}" for at in range(count)]
     split = ["test" if at % 20 == 0 else "validate" if at % 20 == 1 else "train" for at in range(count)]
     images = pl.DataFrame({
@@ -87,7 +87,7 @@ def draw(folder: Path, count: int) -> None:
     write_lines(folder / GIVEN["phrases"], phrases)
 
 
-ROWS = as_options(mix_rows({"preset": "own", "tasks": {}}, {"own": "own"}))
+ROWS = rows_to_options(mix_rows({"preset": "own", "tasks": {}}, {"own": "own"}))
 OPTIONS = {"regions": "regions29", "label_case": "lower", "absent_share": 1.0, "smallest": 64, "seed": 1}
 
 

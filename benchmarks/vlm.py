@@ -32,13 +32,13 @@ from cxr.geometry.fusion import fuse_groups  # noqa: E402
 from cxr.language.reports import engine as reports  # noqa: E402
 from cxr.metrics.bootstrap import weights  # noqa: E402
 from cxr.radvlm.conversations import engine as conversations  # noqa: E402
-from cxr.radvlm.conversations.engine import Asked as Told  # noqa: E402
 from cxr.radvlm.conversations.engine import ConversationOptions  # noqa: E402
-from cxr.radvlm.conversations.wordings import wordings  # noqa: E402
+from cxr.radvlm.conversations.engine import ConversationRequest as Told  # noqa: E402
+from cxr.radvlm.conversations.wordings import load_wordings  # noqa: E402
 from cxr.radvlm.evaluation import grounding  # noqa: E402
-from cxr.radvlm.evaluation.grammars import Found  # noqa: E402
-from cxr.radvlm.evaluation.grounding import Ious  # noqa: E402
-from cxr.radvlm.evaluation.measures import scores  # noqa: E402
+from cxr.radvlm.evaluation.grammars import AnswerBoxes  # noqa: E402
+from cxr.radvlm.evaluation.grounding import IouThresholds  # noqa: E402
+from cxr.radvlm.evaluation.measures import score_measures  # noqa: E402
 from cxr.radvlm.filtered import engine as filtered  # noqa: E402
 from cxr.vlm.answers.ask import collator_of, pictures_of  # noqa: E402
 from cxr.vlm.answers.engine import AnswersOptions, Asked, Execution, load_answerer  # noqa: E402
@@ -124,7 +124,7 @@ def of_texts() -> list[dict]:
     keep = filtered.load_engine(filtered.FilterOptions("rules", False, "drop", 3, True), {}).filter
     options = ConversationOptions("rules", (5, 10), 1, len(sections), "strict", True, 42)
     converse = conversations.load_engine(options, {}).converse
-    read(sections[0]), keep(sections[:1]), wordings()  # lexicon and wordings are loaded
+    read(sections[0]), keep(sections[:1]), load_wordings()  # lexicon and wordings are loaded
     gc.collect()
     gc.freeze()
     time = seconds(lambda: keep(sections[:REPORTS]), 1)
@@ -159,12 +159,12 @@ def of_scoring() -> list[dict]:
         answer = np.clip(true[: int(rng.integers(0, len(true) + 1))] + rng.normal(0, 0.02, 4), 0, 1)
         subject, name = f"p{rng.integers(SCORED // 2)}", f"finding {number % 14}"
         lines.append({"asked": name, "boxes": {name: true.tolist()}, "subject_id": subject})
-        found.append(Found(answer))
-    subjects, ious = [line["subject_id"] for line in lines], Ious(0.5, 0.75, (0.5,))
+        found.append(AnswerBoxes(answer))
+    subjects, ious = [line["subject_id"] for line in lines], IouThresholds(0.5, 0.75, (0.5,))
     how = {"level": 0.95, "seed": 1}
 
     def ours() -> list:
-        return scores(grounding.measures(lines, found, ious), subjects, replicates=REPLICATES, **how)
+        return score_measures(grounding.measures(lines, found, ious), subjects, replicates=REPLICATES, **how)
 
     patients, place = np.unique(subjects, return_inverse=True)
     drawn = np.concatenate(list(weights(len(patients), REPLICATES, 1)))

@@ -23,7 +23,7 @@ rule radvlm_conversations_told:
         mem_mb=megabytes(64000),
         runtime=minutes(720),
     params:
-        **job("radvlm.conversations.told.run"),
+        **job("radvlm.conversations.ask_model.run"),
         options=PLAN.radvlm.conversing.to_ask,
     message:
         "RadVLM: the language model is asked for conversations, log {log}"

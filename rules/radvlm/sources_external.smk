@@ -101,7 +101,7 @@ rule radvlm_sources_splits:
         mem_mb=megabytes(4000),
         runtime=minutes(20),
     params:
-        **job("radvlm.sources.join_splits.run"),
+        **job("radvlm.splits.run"),
         formats=PLAN.radvlm.formats,
     message:
         "RadVLM: subjects that two sources have in different splits"

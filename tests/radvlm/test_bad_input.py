@@ -24,7 +24,7 @@ from cxr.annotations import label_tables
 from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_table
-from cxr.radvlm.evaluation.grammars import grammar_of
+from cxr.radvlm.evaluation.grammars import load_grammar
 from cxr.radvlm.sources.boxes import subject_of
 from cxr.radvlm.sources.read_sources import run
 from cxr.vlm.models import load_model, make_tiny
@@ -236,7 +236,7 @@ def test_a_report_of_20000_words_is_too_long_and_spanish_is_not_read(tmp_path):
 def test_four_thousand_boxes_are_none_and_an_endless_text_is_read(name):
     form = {"bins": "<x%d><y%02d><x69><y99>", "unit": "[0.0%d, 0.%02d, 0.9, 0.9]"}.get(name, "[%d, %d, 90, 90]")
     boxes = [form % (left, top) for left in range(10) for top in range(90)]
-    read = grammar_of(name)
+    read = load_grammar(name)
     assert len(read(" ".join([boxes[0]] * MOST_BOXES), (1000, 1000)).boxes) == MOST_BOXES
     assert len(read(" ".join([boxes[0]] * 4000), (1000, 1000)).boxes) == 1  # a model that cannot stop repeats one box
     for count in (MOST_BOXES + 1, 900):

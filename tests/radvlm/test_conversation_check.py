@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 import yaml
 
-from cxr.radvlm.conversations.check import REASONS, fault, known
+from cxr.radvlm.conversations.check import REASONS, find_fault, gather_evidence
 from radvlm_pictures import FOLDER, PICTURES, facts_of, messages_of
 
 BROKEN = yaml.safe_load((FOLDER / "broken.yaml").read_text(encoding="utf-8"))
@@ -14,7 +14,7 @@ ROUNDS = (5, 10)
 
 def found(row: dict):
     name = row["of"]
-    return fault(messages_of(row), known(facts_of(name)), PICTURES[name]["grounded"], ROUNDS)
+    return find_fault(messages_of(row), gather_evidence(facts_of(name)), PICTURES[name]["grounded"], ROUNDS)
 
 
 @pytest.mark.parametrize("name", PICTURES)

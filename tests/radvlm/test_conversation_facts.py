@@ -2,9 +2,9 @@
 
 import polars as pl
 
-from cxr.radvlm.conversations.facts import Phrase, Tables, gathered, masks_of
+from cxr.radvlm.conversations.facts import Phrase, SourceTables, gather_facts, index_masks
 from cxr.radvlm.conversations.record import Conversation, Turn, line_of
-from cxr.radvlm.samples import slot
+from cxr.radvlm.samples import box_slot
 from cxr.radvlm.sources.columns import FACTS_SCHEMA, IMAGES_SCHEMA
 
 
@@ -22,7 +22,7 @@ def pair(number, target, kind, seg=True):
 def test_a_mask_of_all_of_a_finding_is_preferred():
     pairs = [pair(1, "edema", "basic"), pair(2, "edema", "global"), pair(3, "opacity", "basic"),
              pair(4, "opacity", "basic"), pair(5, "effusion", "global", seg=False)]  # fmt: skip
-    assert masks_of(pairs) == {"a": {"edema": "m2", "opacity": "m3"}}
+    assert index_masks(pairs) == {"a": {"edema": "m2", "opacity": "m3"}}
 
 
 def tables(**changed):
@@ -43,11 +43,11 @@ def tables(**changed):
     texts = [{"image_ids": ["b", "c"], "sentences": [{"from": 1, "text": None}, {"from": 2, "text": "Clear."}]}]
     phrases = [{"image_id": "b", "group": group, "text": f"New words {group}."} for group in ("g1", "g2", "g3")]
     given = {"texts": texts, "phrases": phrases} | changed
-    return Tables(pl.DataFrame(images, IMAGES_SCHEMA), pl.DataFrame(facts, FACTS_SCHEMA), **given)
+    return SourceTables(pl.DataFrame(images, IMAGES_SCHEMA), pl.DataFrame(facts, FACTS_SCHEMA), **given)
 
 
 def test_the_facts_of_an_image():
-    first, second = gathered(tables(masks={"b": {"edema": "m"}}), ["train", "validate"])
+    first, second = gather_facts(tables(masks={"b": {"edema": "m"}}), ["train", "validate"])
     assert (first.image_id, first.view, first.sentences, first.present, first.phrases) == ("a", None, {}, (), ())
     assert (second.image_id, second.view, second.sentences) == ("b", "PA", {2: "Clear."})
     assert (second.present, second.absent) == (("Fracture",), ("Pneumothorax",))  # what is uncertain is neither
@@ -57,7 +57,7 @@ def test_the_facts_of_an_image():
 
 
 def test_the_line_of_a_conversation():
-    turn = Turn("Where is it?", f"Here: {slot('effusion')}.", "where", "where.1")
+    turn = Turn("Where is it?", f"Here: {box_slot('effusion')}.", "where", "where.1")
     one = Conversation((turn,), {"effusion": ((0.1, 0.1, 0.3, 0.2),)}, ("m1",), ("f4",))
     assert line_of({"image_id": "b"}, one, {"engine": "rules", "digests": {"code": "c"}}) == {
         "image_id": "b",

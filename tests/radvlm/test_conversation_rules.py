@@ -12,12 +12,12 @@ import pytest
 from cxr.language.reports import sentences
 from cxr.radvlm import statements
 from cxr.radvlm.conversations import check
-from cxr.radvlm.conversations.engine import Asked, ConversationOptions, load_engine
+from cxr.radvlm.conversations.engine import ConversationOptions, ConversationRequest, load_engine
 from cxr.radvlm.conversations.facts import ImageFacts
-from cxr.radvlm.conversations.wordings import Wordings, agreed, expanded, wordings
-from cxr.radvlm.conversations.written import messages_of
+from cxr.radvlm.conversations.record import to_messages
+from cxr.radvlm.conversations.wordings import Wordings, agree_with_plural, expand_choices, load_wordings
 from cxr.radvlm.filtered.engine import FilterOptions
-from cxr.radvlm.filtered.rules import sentence_filter
+from cxr.radvlm.filtered.rules import load_sentence_filter
 from radvlm_pictures import PICTURES, facts_of
 
 OPTIONS = ConversationOptions("rules", (5, 10), 1, 100_000, "strict", True, 42, retries=4)
@@ -29,7 +29,7 @@ OPENI = SHARED / "fixtures/openi_reports.jsonl"
 def of_name(name: str, seed: int = 42, grounded: bool | None = None):
     options = ConversationOptions("rules", (5, 10), 1, 100_000, "strict", True, seed, retries=4)
     kind = PICTURES[name]["grounded"] if grounded is None else grounded
-    (made,) = load_engine(options, {}).converse([Asked(facts_of(name), kind)])
+    (made,) = load_engine(options, {}).converse([ConversationRequest(facts_of(name), kind)])
     return made
 
 
@@ -37,10 +37,10 @@ def of_name(name: str, seed: int = 42, grounded: bool | None = None):
 def test_a_conversation_holds_and_is_the_same_each_time(name):
     made = of_name(name)
     assert made == of_name(name)
-    held = check.known(facts_of(name))
+    held = check.gather_evidence(facts_of(name))
     for seed in range(20):
         one = of_name(name, seed).conversation
-        assert check.fault(messages_of(one), held, PICTURES[name]["grounded"], (5, 10)) is None
+        assert check.find_fault(to_messages(one), held, PICTURES[name]["grounded"], (5, 10)) is None
 
 
 def test_a_grounded_conversation_gives_given_boxes_and_a_standard_one_none():
@@ -55,7 +55,12 @@ def test_a_conversation_denies_what_is_denied_and_keeps_the_doubt():
     for seed in range(20):
         turns = of_name("opacity", seed).conversation.turns
         answers = [turn.answer for turn in turns if turn.act != "term"]
-        said = [one for text in answers for part in statements.split(text) for one in statements.of_sentence(part)]
+        said = [
+            one
+            for text in answers
+            for part in statements.split_sentences(text)
+            for one in statements.read_sentence(part)
+        ]
         assert any(not one.affirmed for one in said)
         assert all(
             one.hedge == 2 for one in said if one.entity == "pneumonia" and one.affirmed and "lung" not in answers
@@ -64,12 +69,12 @@ def test_a_conversation_denies_what_is_denied_and_keeps_the_doubt():
 
 def test_without_facts_there_is_no_conversation():
     bare = ImageFacts("own", "a", "s", "p", "train", sentences={1: "Scoliosis."})
-    (made,) = ENGINE.converse([Asked(bare, False)])
+    (made,) = ENGINE.converse([ConversationRequest(bare, False)])
     assert (made.conversation, made.reason) == (None, "too_few_facts")
 
 
 def test_conversations_make_no_cycles_that_the_collector_would_have_to_find():
-    asked = [Asked(facts_of(name), one["grounded"]) for name, one in PICTURES.items()]
+    asked = [ConversationRequest(facts_of(name), one["grounded"]) for name, one in PICTURES.items()]
     ENGINE.converse(asked)  # words and patterns are loaded
     gc.collect()
     ENGINE.converse(asked)
@@ -88,12 +93,12 @@ def test_verbs_agree_with_the_plural_that_they_speak_of():
         ("It is probably effusions.", "It is probably effusions."),
         ("Where is the scar?", "Where is the scar?"),
     ):
-        assert agreed(text, "effusions") == wanted
+        assert agree_with_plural(text, "effusions") == wanted
 
 
 def test_each_combination_is_a_wording_and_no_two_of_an_act_are_equal():
-    assert expanded("(a|b) c(?| d?)") == ["a c?", "a c d?", "b c?", "b c d?"]
-    for act, registers in wordings().questions.items():
+    assert expand_choices("(a|b) c(?| d?)") == ["a c?", "a c d?", "b c?", "b c d?"]
+    for act, registers in load_wordings().questions.items():
         every = [text for held in registers.values() for text in held]
         assert len(every) == len(set(every)), act
         assert len(every) >= 24, act
@@ -126,44 +131,47 @@ def test_every_wording_of_the_resource_can_be_drawn(monkeypatch):
                        present=("No Finding",) if name == "normal" else ())
             for name, held in REACHING.items()]  # fmt: skip
     told += [replace(facts_of(name), masks={"effusion": "m"}) for name in PICTURES]
-    ENGINE.converse([Asked(one, bool(one.phrases), number) for one in told for number in range(12)])
-    asked = {(act, register) for act, held in wordings().questions.items() for register in held}
+    ENGINE.converse([ConversationRequest(one, bool(one.phrases), number) for one in told for number in range(12)])
+    asked = {(act, register) for act, held in load_wordings().questions.items() for register in held}
     cases = {
-        (act, case) for act, held in wordings().answers.items() for case in (held if isinstance(held, dict) else [None])
+        (act, case)
+        for act, held in load_wordings().answers.items()
+        for case in (held if isinstance(held, dict) else [None])
     }
     assert (asked | cases) - drawn == set()
 
 
 def test_the_noun_of_a_finding_is_read_as_that_finding():
-    for entity, noun in wordings().nouns.items():
-        for text in filter(None, (noun.one, noun.many)):
-            assert entity in {one.entity for one in statements.of_sentence(f"There is {text}.")}, text
+    for entity, noun in load_wordings().nouns.items():
+        for text in filter(None, (noun.singular, noun.plural)):
+            assert entity in {one.entity for one in statements.read_sentence(f"There is {text}.")}, text
 
 
 def test_a_term_is_explained_without_a_statement_about_the_picture():
-    terms = wordings().terms
+    terms = load_wordings().terms
     assert len(terms) >= 60
-    held = check.known(facts_of("normal"))
+    held = check.gather_evidence(facts_of("normal"))
     for term, definition in terms.items():
         turns = [["How is it?", "Fine."], [f"What does “{term}” mean?", definition]]
         turns += [[f"And number {number}?", "Fine."] for number in range(3)]
         messages = [
             {"role": role, "text": text} for turn in turns for role, text in zip(check.ROLES, turn, strict=True)
         ]
-        assert check.fault(messages, held, False, (5, 10)) is None, term
+        assert check.find_fault(messages, held, False, (5, 10)) is None, term
 
 
 # ---- real reports -------------------------------------------------------------------------------------------------
 def reports(every: int) -> list[tuple[ImageFacts, int]]:
     """Return every n-th report of Open-i as facts, with the number of its findings."""
-    keep = sentence_filter(FilterOptions("rules", False, "drop", 3, True))
+    keep = load_sentence_filter(FilterOptions("rules", False, "drop", 3, True))
     found = []
     for number, line in enumerate(OPENI.read_text(encoding="utf-8").splitlines()[::every]):
         row = json.loads(line)
         text = row["findings"].strip() or row["impression"].strip()
         kept = [keep(text[start:end]).text for start, end in sentences.split(text)]
         held = {at: told for at, told in enumerate(kept, start=1) if told}
-        findings = {(one.entity, one.affirmed) for one in statements.of_text(list(held.values())) if not one.of}
+        stated = statements.read_statements(list(held.values()))
+        findings = {(statement.entity, statement.affirmed) for statement in stated if not statement.explains}
         found.append(
             (ImageFacts("own", f"i{number}", f"s{number}", f"p{number}", "train", sentences=held), len(findings))
         )
@@ -174,12 +182,12 @@ def reports(every: int) -> list[tuple[ImageFacts, int]]:
 @pytest.mark.parametrize("every", [8, pytest.param(1, marks=pytest.mark.slow)])
 def test_conversations_of_real_reports(every):
     given = reports(every)
-    made = ENGINE.converse([Asked(facts, False) for facts, _ in given])
+    made = ENGINE.converse([ConversationRequest(facts, False) for facts, _ in given])
     rich = [one for (_, findings), one in zip(given, made, strict=True) if findings >= 3]
     assert sum(one.conversation is not None for one in rich) >= 0.85 * len(rich)
     for (facts, _), one in zip(given, made, strict=True):
         if one.conversation is not None:
-            assert check.fault(messages_of(one.conversation), check.known(facts), False, (5, 10)) is None
+            assert check.find_fault(to_messages(one.conversation), check.gather_evidence(facts), False, (5, 10)) is None
     failed = [one for one in made if one.reason not in ("", "too_few_facts")]
     assert len(failed) <= 0.01 * len(made)  # no walk of theirs holds, so that they are left out with their reason
     diverse(made)

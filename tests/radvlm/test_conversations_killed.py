@@ -22,8 +22,8 @@ def converse_part(made: Path, folder: Path, killed: bool = False) -> Path:
 
     folder.mkdir(exist_ok=True)
     if killed:
-        lines = converse._Work.lines
-        converse._Work.lines = lambda work, asked: dying(lines(work, asked))
+        lines = converse._ConversationWriter.lines
+        converse._ConversationWriter.lines = lambda work, asked: dying(lines(work, asked))
     options = ConversationOptions("rules", (5, 10), 1, 100, "strict", True, 42)
     converse.run_part(
         images=str(made / "images.parquet"), facts=[str(made / "facts.parquet")], texts=[str(made / "filtered.jsonl")],

@@ -9,7 +9,7 @@ from test_conversations import EXECUTION, MODEL
 
 from cxr.base.errors import UserError
 from cxr.base.tables import read_lines, write_lines
-from cxr.radvlm.conversations import converse, told
+from cxr.radvlm.conversations import ask_model, converse
 from cxr.radvlm.conversations.engine import ConversationOptions
 from radvlm_mix import sources
 
@@ -39,7 +39,7 @@ def options(kinds: list[str]) -> ConversationOptions:
 
 @pytest.fixture(autouse=True)
 def _from_the_start(monkeypatch) -> None:
-    monkeypatch.setattr(converse, "AT_ONCE", 4)
+    monkeypatch.setattr(converse, "BATCH_SIZE", 4)
     ASKED.clear()
     STOP[0] = 0
 
@@ -55,8 +55,8 @@ def files(workflow_run, tmp_path_factory) -> dict:
 def ask_once(files: dict, folder: Path, code: str = "c") -> list[Path]:
     outputs = [folder / source / f"{part}.told.jsonl" for source, part, _ in WORKS]
     works = [{"source": source, "part": part, "kinds": kinds, "files": files} for source, part, kinds in WORKS]
-    asking = told.ToldOptions(**asdict(options([])) | {"works": works})
-    told.run(files=[], told=list(map(str, outputs)), options=asking, execution=EXECUTION, code=code)
+    asking = ask_model.AskOptions(**asdict(options([])) | {"works": works})
+    ask_model.run(files=[], told=list(map(str, outputs)), options=asking, execution=EXECUTION, code=code)
     return outputs
 
 
@@ -87,7 +87,7 @@ def test_one_load_serves_all_and_the_parts_have_the_bytes_of_a_model_in_each(fil
     assert {line["attempt"] for line in lines} == {0, 1}  # answers that break the schema were asked again
     kept = list(read_lines(tmp_path / "once/own/train.jsonl"))
     assert {line["engine"] for line in kept} == {"test_conversations_once:answer"}
-    assert len(kept) > converse.AT_ONCE
+    assert len(kept) > converse.BATCH_SIZE
 
 
 def test_a_job_that_was_cut_off_asks_nothing_twice(files, loads, tmp_path):
@@ -100,7 +100,7 @@ def test_a_job_that_was_cut_off_asks_nothing_twice(files, loads, tmp_path):
     assert not (tmp_path / "cut/own/train.told.jsonl").exists()
     assert len(ASKED) == 10
     held = sum(1 for path in (tmp_path / "cut/answers").rglob("answers-*.jsonl") for _ in read_lines(path))
-    assert 10 - converse.AT_ONCE < held <= 10
+    assert 10 - converse.BATCH_SIZE < held <= 10
     ASKED.clear()
     STOP[0] = 0
     loads.clear()

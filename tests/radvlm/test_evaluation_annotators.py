@@ -110,7 +110,7 @@ def scored(path, metric: str, reference: str) -> dict[str, float]:
     names = [f"r{at}" for at in range(len(PAIRS))]
     notes = reports.read_notes(str(path), read_lines(path))
     failed = [name == "r1" for name in names]
-    found = reports.annotated(names, failed, reference, notes, [metric], chexbert.HEADS)
+    found = reports.annotation_measures(names, failed, reference, notes, [metric], chexbert.HEADS)
     return {one.name: float(one.value(one.sums.sum(axis=0))) for one in found}
 
 
@@ -132,7 +132,7 @@ def test_chexbert_lines_become_the_score(asked, tmp_path, uncertain):
     own = {"model": folder, "revision": "", "uncertain": uncertain}
     lines = annotated(asked, tmp_path / "notes.jsonl", "chexbert", own, "filtered", str(weights))
     assert len(lines) == 2 * len(PAIRS) - 1
-    read_labels = chexbert.labeller(weights, folder, "")
+    read_labels = chexbert.load_labeller(weights, folder, "")
     counted = ("present", "uncertain") if uncertain == "present" else ("present",)
     hits = misses = 0
     for at, pair in enumerate(PAIRS):

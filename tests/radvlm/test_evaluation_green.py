@@ -10,7 +10,7 @@ from cxr.base.errors import UserError
 from cxr.base.tables import read_lines, write_lines
 from cxr.llm.guards import INJECTION
 from cxr.radvlm.evaluation import annotate, annotate_green, reports
-from cxr.radvlm.evaluation.green_answers import counts, problem_of
+from cxr.radvlm.evaluation.annotate_green import find_problem, parse_counts
 from cxr.workflow.settings import read
 
 FULL = """[Explanation]:
@@ -63,16 +63,16 @@ NOT_READ = [
 
 @pytest.mark.parametrize(("text", "found"), [row[1:] for row in READ], ids=[row[0] for row in READ])
 def test_counts_by_hand(text, found):
-    read_counts = counts(text)
+    read_counts = parse_counts(text)
     assert (read_counts.matched, read_counts.errors) == found
-    assert problem_of(text) is None
+    assert find_problem(text) is None
 
 
 @pytest.mark.parametrize(("text", "why"), [row[1:] for row in NOT_READ], ids=[row[0] for row in NOT_READ])
 def test_another_form_has_no_counts(text, why):
     with pytest.raises(ValueError, match=re.escape(why)):
-        counts(text)
-    assert why in problem_of(text)
+        parse_counts(text)
+    assert why in find_problem(text)
 
 
 PIECES = [
@@ -91,9 +91,9 @@ PIECES = [
 
 @given(st.one_of(st.text(), st.lists(st.sampled_from(PIECES) | st.text(max_size=5)).map(" ".join)))
 def test_any_text_has_counts_or_a_reason(text):
-    reason = problem_of(text)
+    reason = find_problem(text)
     if reason is None:
-        found = counts(text)
+        found = parse_counts(text)
         assert min(found.matched, found.errors) >= 0
     else:
         assert reason in {why for _, _, why in ALL_REASONS}
@@ -102,7 +102,7 @@ def test_any_text_has_counts_or_a_reason(text):
 @given(st.lists(st.integers(0, 999), min_size=6, max_size=6), st.integers(0, 999), st.permutations("abcdef"))
 def test_what_is_written_in_the_form_is_read(errors, matched, order):
     told = "\n".join(f"({kind}) Kind: {number}. e; f" for kind, number in zip(order, errors, strict=True))
-    found = counts(HEADS.format(told, "(a) Kind: 7. g", f"{matched}. h"))
+    found = parse_counts(HEADS.format(told, "(a) Kind: 7. g", f"{matched}. h"))
     assert (found.matched, found.errors) == (matched, sum(errors))
 
 
@@ -192,7 +192,7 @@ def test_lines_of_a_stand_in_become_the_score(tmp_path, prompt, caplog):
     )
     notes = reports.read_notes("green.jsonl", found)
     for leave_out, value in ((False, (1 + 0.5) / 5), (True, (1 + 0.5) / 2)):
-        (one,) = reports.annotated(list(PAIRS), [False] * 5, "filtered", notes, ["green"], [], leave_out)
+        (one,) = reports.annotation_measures(list(PAIRS), [False] * 5, "filtered", notes, ["green"], [], leave_out)
         assert float(one.value(one.sums.sum(axis=0))) == pytest.approx(value)
 
 

@@ -13,15 +13,15 @@ from cxr.metrics.bootstrap import ends, summed
 from cxr.metrics.texts import bleu, bleu_counts, rouge_l, tokens
 from cxr.metrics.written_boxes import written, written_each, written_precision
 from cxr.radvlm.evaluation import classification, detection, grounding, reports
-from cxr.radvlm.evaluation.grammars import Found, grammar_of
-from cxr.radvlm.evaluation.grounding import Ious
-from cxr.radvlm.evaluation.label_names import label_reader
-from cxr.radvlm.evaluation.measures import Measure, gains, mean_ratio, ratio, scores
+from cxr.radvlm.evaluation.grammars import AnswerBoxes, load_grammar
+from cxr.radvlm.evaluation.grounding import IouThresholds
+from cxr.radvlm.evaluation.label_names import load_label_reader
+from cxr.radvlm.evaluation.measures import Measure, mean_ratio, ratio, score_differences, score_measures
 
 WORDS = ["the", "heart", "is", "large", "no", "effusion", "left", "lung", "clear", "effusions", "enlarged", "."]
 texts = st.lists(st.sampled_from(WORDS), min_size=0, max_size=14).map(" ".join)
-IOUS = Ious(0.5, 0.75, (0.5, 0.75))
-NAMES = label_reader().names
+IOUS = IouThresholds(0.5, 0.75, (0.5, 0.75))
+NAMES = load_label_reader().names
 
 
 # Texts
@@ -155,7 +155,7 @@ def line(name, asked, boxes, source="own", task="abnormality_grounding", subject
 
 def test_scores_of_boxes_by_hand():
     lines = [line("1", "edema", UNIT.tolist()), line("2", "edema", TWO.tolist()), line("3", "nodule", OTHER.tolist())]
-    found = [Found(UNIT), Found(UNIT, malformed=2), Found(np.zeros((0, 4)))]
+    found = [AnswerBoxes(UNIT), AnswerBoxes(UNIT, malformed=2), AnswerBoxes(np.zeros((0, 4)))]
     held = {(one.name, one.part): one.value(one.sums.sum(axis=0)) for one in grounding.measures(lines, found, IOUS)}
     assert {name: held[name, "all"] for name in ("map50", "precision", "recall", "iou", "no_box", "malformed")} == {
         "map50": 0.5, "precision": 1.0, "recall": 0.5, "iou": 0.5, "no_box": 1 / 3, "malformed": 1 / 3,
@@ -168,7 +168,7 @@ def test_scores_of_boxes_by_hand():
 
 
 def test_a_box_where_none_is_right_is_counted():
-    found = [Found(UNIT), Found(np.zeros((0, 4))), None, Found(np.zeros((0, 4)))]
+    found = [AnswerBoxes(UNIT), AnswerBoxes(np.zeros((0, 4))), None, AnswerBoxes(np.zeros((0, 4)))]
     rate = grounding.box_rate(found, [False, False, False, True])[0]
     assert rate.value(rate.sums.sum(axis=0)) == 2 / 3
 
@@ -187,7 +187,7 @@ def test_cocos_ap_is_pycocotools_with_confidences_by_place():
         answer = true[: int(rng.integers(0, len(true) + 1))] + rng.normal(0, 0.03, 4)
         answer = np.concatenate([answer, true[:1] * rng.uniform(0.5, 1.0)])
         lines.append(line(str(number), name, true.tolist()))
-        found.append(Found(answer))
+        found.append(AnswerBoxes(answer))
         for boxes, held in ((true, truth), (answer, told)):
             for place, (x1, y1, x2, y2) in enumerate(1000 * boxes, start=1):
                 held.append({
@@ -213,7 +213,7 @@ def test_cocos_ap_is_pycocotools_with_confidences_by_place():
 def test_the_mean_box_counts_a_fact_once_and_knows_its_name():
     train = [line("1", "heart", UNIT.tolist()), line("2", "heart", OTHER.tolist()), line("3", "lung", OTHER.tolist())]
     train.append(train[0] | {"sample_id": "again"})
-    mean = grounding.mean_boxes(train)
+    mean = grounding.compute_mean_boxes(train)
     np.testing.assert_allclose(mean.answer(line("9", "heart", [])), [[0.25, 0.25, 0.65, 0.65]])
     np.testing.assert_allclose(mean.answer(line("9", "unheard", [])), [np.mean([UNIT, OTHER, OTHER], axis=0)[0]])
     assert mean.answer(line("9", "heart", [], source="vindr")).shape == (0, 4)
@@ -227,7 +227,7 @@ def test_boxes_belong_to_the_class_before_them():
     text = (
         "Lung opacity at [0.10, 0.10, 0.20, 0.20] and [0.30, 0.30, 0.40, 0.40]; a pleural effusion [0.9, 0.1, 0.2, 0.3]"
     )
-    found = detection.classes_in(text, said, grammar_of("unit"), (1, 1))
+    found = detection.find_classes(text, said, load_grammar("unit"), (1, 1))
     assert found.keys() == {"Lung Opacity", "Pleural Effusion"}
     assert found["Lung Opacity"].boxes.tolist() == [[0.1, 0.1, 0.2, 0.2], [0.3, 0.3, 0.4, 0.4]]
     assert found["Pleural Effusion"].boxes.shape == (0, 4)
@@ -235,7 +235,7 @@ def test_boxes_belong_to_the_class_before_them():
 
 
 def test_detection_by_hand():
-    one, other = Found(UNIT), Found(OTHER)
+    one, other = AnswerBoxes(UNIT), AnswerBoxes(OTHER)
     lines = [
         {"boxes": {"edema": UNIT.tolist(), "nodule": OTHER.tolist()}}, {"boxes": {}}, {"boxes": {}},
     ]  # fmt: skip
@@ -286,31 +286,31 @@ ASSERTED = [
 
 @pytest.mark.parametrize(("text", "expected"), ASSERTED)
 def test_labels_are_said_where_they_are_asserted(text, expected):
-    assert label_reader().asserted(text) == expected
+    assert load_label_reader().asserted(text) == expected
 
 
 def test_the_published_rule_credits_what_is_denied():
-    assert label_reader().substring("no pneumothorax") == {"Pneumothorax"}
+    assert load_label_reader().substring("no pneumothorax") == {"Pneumothorax"}
 
 
 @pytest.mark.parametrize("label", NAMES[1:])
 def test_every_label_is_read_alone_denied_and_in_a_list(label):
-    reader, other = label_reader(), "Fracture" if label != "Fracture" else "Edema"
+    reader, other = load_label_reader(), "Fracture" if label != "Fracture" else "Edema"
     assert reader.asserted(f"{label} is present.") == {label}
     assert reader.asserted(f"There is no {label.lower()}.") == set()
     assert reader.asserted(f"{other}, {label.lower()}.") == {label, other}
 
 
 def test_synonyms_are_off_unless_asked_for():
-    assert label_reader().asserted("An enlarged heart.") == set()
-    assert label_reader(synonyms=True).asserted("The heart is enlarged. There is a mass.") == {
+    assert load_label_reader().asserted("An enlarged heart.") == set()
+    assert load_label_reader(synonyms=True).asserted("The heart is enlarged. There is a mass.") == {
         "Cardiomegaly",
         "Lung Lesion",
     }
 
 
 def test_no_finding_ignores_devices():
-    reader = label_reader()
+    reader = load_label_reader()
     assert reader.truth(["Support Devices"]) == {"Support Devices", "No Finding"}
     assert reader.truth(["No Finding", "Edema"]) == {"Edema"}
     assert reader.truth([]) == {"No Finding"}
@@ -340,7 +340,7 @@ READ = [
 
 @pytest.mark.parametrize(("name", "text", "seen", "boxes", "malformed"), READ)
 def test_boxes_are_read_by_the_declared_grammar(name, text, seen, boxes, malformed):
-    found = grammar_of(name)(text, seen)
+    found = load_grammar(name)(text, seen)
     np.testing.assert_allclose(found.boxes, np.array(boxes).reshape(-1, 4), atol=1e-12)
     assert found.malformed == malformed
 
@@ -349,30 +349,30 @@ def test_numbers_of_another_grid_are_no_boxes_of_this_one():
     """A grammar is never guessed. 0 to 1000 read as fractions have no area, or are far more than the picture."""
     told = ("[100, 200, 300, 400]", "[0, 0, 500, 500]", "[0, 0.2, 1, 400]", "[-500, 0.1, 0.9, 0.2]", "[0, 0, 999, 999]")
     for text in told:
-        found = grammar_of("unit")(text, (1, 1))
+        found = load_grammar("unit")(text, (1, 1))
         assert (len(found.boxes), found.malformed) == (0, 1)
     for name, seen in (("hundred", (1, 1)), ("percent", (1, 1)), ("pixels", (100, 100))):
-        found = grammar_of(name)("[0, 0, 500, 500]", seen)
+        found = load_grammar(name)("[0, 0, 500, 500]", seen)
         assert (len(found.boxes), found.malformed) == (0, 1)
-    some = grammar_of("unit")("[0.1, 0.2, 0.3, 0.4] and [0, 0, 500, 500]", (1, 1))
+    some = load_grammar("unit")("[0.1, 0.2, 0.3, 0.4] and [0, 0, 500, 500]", (1, 1))
     assert (some.boxes.tolist(), some.malformed) == ([[0.1, 0.2, 0.3, 0.4]], 1)
 
 
 def test_a_box_of_which_most_lies_in_the_picture_is_clipped():
-    found = grammar_of("unit")("[-0.1, 0.2, 0.3, 1.25]", (1, 1))
+    found = load_grammar("unit")("[-0.1, 0.2, 0.3, 1.25]", (1, 1))
     assert (found.boxes.tolist(), found.malformed) == ([[0.0, 0.2, 0.3, 1.0]], 0)
-    assert grammar_of("unit")("[0.90, 0.2, 1.08, 0.4]", (1, 1)).boxes.tolist() == [[0.9, 0.2, 1.0, 0.4]]
-    assert grammar_of("unit")("[0.90, 0.2, 1.12, 0.4]", (1, 1)).malformed == 1
+    assert load_grammar("unit")("[0.90, 0.2, 1.08, 0.4]", (1, 1)).boxes.tolist() == [[0.9, 0.2, 1.0, 0.4]]
+    assert load_grammar("unit")("[0.90, 0.2, 1.12, 0.4]", (1, 1)).malformed == 1
 
 
 def test_boxes_of_a_crop_are_mapped_back():
-    found = grammar_of("bins", (0.25, 0.0, 0.75, 1.0))("<x00><y00><x99><y99>", (1, 1))
+    found = load_grammar("bins", (0.25, 0.0, 0.75, 1.0))("<x00><y00><x99><y99>", (1, 1))
     np.testing.assert_allclose(found.boxes, [[0.2525, 0.005, 0.7475, 0.995]])
 
 
 def test_an_unknown_grammar_is_refused():
     with pytest.raises(UserError, match="choose one of unit"):
-        grammar_of("guess")
+        load_grammar("guess")
 
 
 @given(
@@ -381,7 +381,7 @@ def test_an_unknown_grammar_is_refused():
 )
 @settings(max_examples=10_000, deadline=None)
 def test_no_text_breaks_a_grammar(text, name):
-    found = grammar_of(name)(text, (100, 100))
+    found = load_grammar(name)(text, (100, 100))
     assert (found.boxes >= 0).all()
     assert (found.boxes <= 1).all()
     assert (found.boxes[:, 2:] > found.boxes[:, :2]).all()
@@ -404,7 +404,9 @@ def test_annotations_are_scored_only_where_every_sample_has_them():
         note("chexbert_f1", "2", "answer", labels=[]), note("chexbert_f1", "2", "filtered", labels=["Fracture"]),
     ]  # fmt: skip
     notes = reports.read_notes("notes.jsonl", held)
-    found = reports.annotated(["1", "2"], [False, False], "filtered", notes, reports.ANNOTATED, NAMES)
+    found = reports.annotation_measures(
+        ["1", "2"], [False, False], "filtered", notes, reports.ANNOTATION_METRICS, NAMES
+    )
     values = {one.name: float(one.value(one.sums.sum(axis=0))) for one in found}
     assert values == pytest.approx(
         {
@@ -413,7 +415,7 @@ def test_annotations_are_scored_only_where_every_sample_has_them():
         }
     )  # fmt: skip
     # no GREEN: the second report has none
-    assert reports.annotated(["1"], [False], "original", notes, reports.ANNOTATED, NAMES) == []
+    assert reports.annotation_measures(["1"], [False], "original", notes, reports.ANNOTATION_METRICS, NAMES) == []
     with pytest.raises(UserError, match="line 1: give metric"):
         reports.read_notes("notes.jsonl", [note("meteor", "1", "answer")])
 
@@ -429,7 +431,9 @@ def test_a_failed_annotation_of_labels_counts_as_nothing_said_or_is_left_out():
     ]  # fmt: skip
     notes = reports.read_notes("notes.jsonl", held)
     for leave_out, value in ((False, 2 / 3), (True, 1.0)):
-        found = reports.annotated(["1", "2"], [False] * 2, "filtered", notes, ["chexbert_f1"], NAMES, leave_out)
+        found = reports.annotation_measures(
+            ["1", "2"], [False] * 2, "filtered", notes, ["chexbert_f1"], NAMES, leave_out
+        )
         micro = next(one for one in found if one.name == "chexbert_f1_micro")
         assert float(micro.value(micro.sums.sum(axis=0))) == pytest.approx(value)
 
@@ -448,7 +452,7 @@ def test_an_annotation_without_its_numbers_stops_with_its_line(metric, lacking):
 def test_findings_f1_reads_polarity_and_zone():
     true = "Opacity in the left lower lung zone. No pneumothorax."
     told = ["Opacity in the left upper lung zone. No pneumothorax.", "No opacity. No pneumothorax.", true, None, ""]
-    held = {one.name: one for one in reports.measures(told, [true] * 5, ["findings_f1"])}
+    held = {one.name: one for one in reports.text_measures(told, [true] * 5, ["findings_f1"])}
     loose, strict = held["findings_f1_without_zone"].sums, held["findings_f1"].sums
     assert loose[:, 0].tolist() == [1.0, 0.5, 1.0, 0.0, 0.0]
     assert loose[:, 1].tolist() == [1, 1, 1, 0, 1]
@@ -466,7 +470,7 @@ def test_intervals_are_those_of_a_loop_over_replicates():
     measures = [Measure("a", "all", np.stack([values * below, below], axis=1), ratio, 1.0),
                 Measure("b", "all", np.stack([values, below, below, values], axis=1), mean_ratio, 1.0)]  # fmt: skip
     how = {"replicates": 100, "seed": 5}
-    found = scores(measures, subjects, level=0.9, **how)
+    found = score_measures(measures, subjects, level=0.9, **how)
     whole, drawn = summed(subjects, np.stack([values * below, below], axis=1), **how)
     assert found[0].value == pytest.approx(whole[0] / whole[1])
     low, high = ends((drawn[:, 0] / drawn[:, 1])[:, None], 0.9)
@@ -479,9 +483,9 @@ def test_intervals_are_those_of_a_loop_over_replicates():
         for row in next(iter(weights(len(names), 100, 5)))
     ]
     np.testing.assert_allclose(drawn[: len(by_hand), 0], by_hand)
-    nothing = gains(measures, measures, subjects, level=0.9, **how)
+    nothing = score_differences(measures, measures, subjects, level=0.9, **how)
     assert [tuple(one) for one in nothing] == [(0.0, 0.0, 0.0)] * 2
-    assert scores(measures, subjects, level=0.9, replicates=0, seed=1)[0].low is None
+    assert score_measures(measures, subjects, level=0.9, replicates=0, seed=1)[0].low is None
 
 
 def test_answers_measured_at_once_are_worth_what_each_is_alone() -> None:

@@ -26,9 +26,9 @@ TUBE = ["tube", "Observation::definitely present", True]
 
 
 def test_a_graph_becomes_its_entities():
-    assert annotate_radgraph.noted(GRAPH) == {"entities": [ABSENT, CHEST, TUBE]}
-    assert annotate_radgraph.noted({"text": ".", "entities": {}}) == {"entities": []}
-    assert annotate_radgraph.noted(None) == {"failure": "the model gave no graph"}
+    assert annotate_radgraph.to_annotation(GRAPH) == {"entities": [ABSENT, CHEST, TUBE]}
+    assert annotate_radgraph.to_annotation({"text": ".", "entities": {}}) == {"entities": []}
+    assert annotate_radgraph.to_annotation(None) == {"failure": "the model gave no graph"}
 
 
 FREE = [*TUBE[:2], False]
@@ -58,7 +58,7 @@ def notes(folder, held: dict[str, tuple]) -> dict:
 
 
 def score(held: dict, names: list[str], failed: list, leave_out: bool = False) -> list[float]:
-    found = reports.annotated(names, failed, "filtered", held, ["radgraph_f1"], [], leave_out)
+    found = reports.annotation_measures(names, failed, "filtered", held, ["radgraph_f1"], [], leave_out)
     return [float(one.value(one.sums.sum(axis=0))) for one in found]
 
 
@@ -81,7 +81,7 @@ def test_the_package_sees_a_copy_that_names_a_bert_on_this_machine(tmp_path):
     (model / "weights.th").write_bytes(b"tensors")
     before = sorted(path.relative_to(model) for path in model.rglob("*"))
     bert = str(tmp_path / "bert")
-    annotate_radgraph.view(model, bert, tmp_path / "seen" / "radgraph-xl")
+    annotate_radgraph.make_model_folder(model, bert, tmp_path / "seen" / "radgraph-xl")
     assert sorted(path.relative_to(model) for path in model.rglob("*")) == before
     seen = tmp_path / "seen" / "radgraph-xl"
     assert json.loads((seen / "config.json").read_text()) == tiny_radgraph.config(bert)
@@ -93,11 +93,11 @@ def test_the_package_sees_a_copy_that_names_a_bert_on_this_machine(tmp_path):
 def test_another_folder_or_bert_is_one_sentence(tmp_path):
     model = tiny_radgraph.layout(tmp_path / "radgraph-xl", bert="nobody/no-such-bert")
     with pytest.raises(UserError, match=r"radgraph\.encoder: nobody/no-such-bert is not on this machine.*hf download"):
-        annotate_radgraph.view(model, "", tmp_path / "a")
+        annotate_radgraph.make_model_folder(model, "", tmp_path / "a")
     for text, why in (("{", "JSONDecodeError"), ('{"model": {}}', "KeyError"), ("[]", "TypeError")):
         (model / "config.json").write_text(text)
         with pytest.raises(UserError, match=rf"radgraph\.model: .*radgraph-xl does not hold radgraph-xl \({why}"):
-            annotate_radgraph.view(model, "", tmp_path / "b")
+            annotate_radgraph.make_model_folder(model, "", tmp_path / "b")
 
 
 @pytest.mark.parametrize(

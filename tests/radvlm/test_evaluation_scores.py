@@ -263,18 +263,18 @@ def test_a_conversation_without_a_judgement_is_counted(right, tmp_path):
 
 
 def test_samples_that_get_lost_on_the_way_stop_the_job(tmp_path, monkeypatch):
-    original = score_run.groups
+    original = score_run.group_samples
     told = r"^radvlm_evaluation: samples of test, all: 81 in, 72 accounted for \(scored 72, unscored 0\)$"
     with monkeypatch.context() as patched:
-        patched.setattr(score_run, "groups", lambda *of: list(original(*of))[1:])
+        patched.setattr(score_run, "group_samples", lambda *of: list(original(*of))[1:])
         with pytest.raises(AssertionError, match=told):
             scored(tmp_path, TEST, answers_to(TEST))
     assert not (tmp_path / "scores.tsv").exists()
 
 
 def test_a_failure_that_no_count_has_stops_the_job(tmp_path, monkeypatch):
-    original = score_run.joined
-    monkeypatch.setattr(score_run, "joined", lambda *of: (original(*of)[0], Counter()))
+    original = score_run.join_answers
+    monkeypatch.setattr(score_run, "join_answers", lambda *of: (original(*of)[0], Counter()))
     with pytest.raises(AssertionError, match=r"samples of test, all: 81 in, 78 accounted for"):
         scored(tmp_path, TEST, broken(answers_to(TEST)))
 
@@ -426,13 +426,15 @@ def test_cells_of_tasks_that_a_model_was_not_made_for_say_so(right, tables, tmp_
 
 
 def test_table_6_is_drawn_with_every_column_that_the_paper_has(tables):
-    drawn = {line.get_label() for line in chart.slopes(read_scores(tables / "comparison.tsv", TABLES)).axes[0].lines}
+    drawn = {
+        line.get_label() for line in chart.draw_ablations(read_scores(tables / "comparison.tsv", TABLES)).axes[0].lines
+    }
     printed = yaml.safe_load((ROOT / "resources/radvlm/paper_tables.yaml").read_text())["table6"]
     assert {f"{column} (paper)" for column in printed["columns"]} <= drawn
 
 
 def test_no_two_columns_of_table_6_look_alike(tables):
-    lines = chart.slopes(read_scores(tables / "comparison.tsv", TABLES)).axes[0].lines
+    lines = chart.draw_ablations(read_scores(tables / "comparison.tsv", TABLES)).axes[0].lines
     looks = {line.get_label().partition(" (")[0]: (line.get_color(), line.get_marker()) for line in lines}
     assert len(looks) > 7
     assert len(set(looks.values())) == len(looks)
@@ -458,12 +460,12 @@ def test_outputs_of_another_model_are_read_by_its_declared_grammar(tmp_path):
         {"sample_id": "c0", "text": "Pleural effusion<|box|></s>"}, {"sample_id": "t0", "text": "Hello."},
         {"sample_id": "r0", "failure": "refused"},
     ]  # fmt: skip
-    told = list(other_models.answers_of(given, asked, ReadOptions("m", "chexagent", "", False), {}))
+    told = list(other_models.convert_answers(given, asked, ReadOptions("m", "chexagent", "", False), {}))
     assert [(one["sample_id"], one["text"], one["failure"]) for one in told] == [
         ("b0", given[0]["text"], ""), ("c0", "Pleural effusion", ""), ("r0", "", "refused"),
     ]  # fmt: skip
     assert {one["convention"] for one in told} == {"hundred"}
-    beyond = list(other_models.answers_of(given, asked, ReadOptions("m", "chexagent", "", True), {}))
+    beyond = list(other_models.convert_answers(given, asked, ReadOptions("m", "chexagent", "", True), {}))
     assert [one["sample_id"] for one in beyond] == ["b0", "c0", "t0", "r0"]
 
 
@@ -472,10 +474,10 @@ def test_bins_are_mapped_back_from_the_crop_that_a_model_saw(tmp_path):
     crop = [0.0, 0.25, 1.0, 0.75]
     given = [{"sample_id": "b0", "text": "<obj>effusion<box><x10><y00><x44><y99></box></obj>", "crop": crop}]
     asked = {line["sample_id"]: line for line in TEST}
-    (told,) = other_models.answers_of(given, asked, ReadOptions("m", "maira2", "", False), {})
-    from cxr.radvlm.evaluation.answered import joined
+    (told,) = other_models.convert_answers(given, asked, ReadOptions("m", "maira2", "", False), {})
+    from cxr.radvlm.evaluation.answers import join_answers
 
-    said, _ = joined([asked["b0"]], [told])
+    said, _ = join_answers([asked["b0"]], [told])
     np.testing.assert_allclose(said["b0"].boxes().boxes, [[0.105, 0.2525, 0.445, 0.7475]])
 
 
@@ -505,11 +507,11 @@ def test_pixels_are_those_of_the_original_picture(tmp_path):
 )
 def test_an_output_without_id_or_text_stops_with_its_line(given):
     with pytest.raises(UserError, match=r"radvlm\.evaluation\.predictions\.m\.path, line 1"):
-        list(other_models.answers_of([given], {}, ReadOptions("m", "jsonl", "", False), {}))
+        list(other_models.convert_answers([given], {}, ReadOptions("m", "jsonl", "", False), {}))
 
 
 def test_what_models_are_asked_is_written_down():
-    rows = list(other_models.questions(TEST[:9], False))
+    rows = list(other_models.build_questions(TEST[:9], False))
     of = {(row["adapter"], row["sample_id"], row["turn"]): row["question"] for row in rows}
     assert "Pneumothorax, Pleural Effusion" in of["chexagent", "c0", 0]  # it lists the labels
     assert of["maira2", "b0", 0].endswith("Pleural Effusion")
@@ -517,7 +519,7 @@ def test_what_models_are_asked_is_written_down():
     assert ("chexagent", "t0", 0) not in of
     assert ("chexagent", "a0", 0) not in of
     assert all(row["made_for"] for row in rows)
-    beyond = [row for row in other_models.questions(TEST[:9], True) if not row["made_for"]]
+    beyond = [row for row in other_models.build_questions(TEST[:9], True) if not row["made_for"]]
     assert ("chexagent", "a0") in {(row["adapter"], row["sample_id"]) for row in beyond}
 
 
@@ -556,7 +558,7 @@ def test_the_gallery_draws_the_boxes_of_both_answers(tmp_path):
 def test_boxes_are_drawn_where_they_are_without_the_frames_padding():
     frame = np.full((64, 64), 90, np.uint8)
     affine = np.array(AFFINE)
-    picture = gallery.drawn(frame, affine, (200, 100), np.array([[0.25, 0.25, 0.75, 0.5]]), np.zeros((0, 4)))
+    picture = gallery.draw_boxes(frame, affine, (200, 100), np.array([[0.25, 0.25, 0.75, 0.5]]), np.zeros((0, 4)))
     assert picture.shape == (480, 240, 3)
     green = (picture == np.array(gallery.GREEN)).all(axis=2)
     rows, columns = np.nonzero(green)

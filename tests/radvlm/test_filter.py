@@ -16,8 +16,8 @@ from cxr.base.paths import RESOURCES
 from cxr.language.reports import engine as reports
 from cxr.language.reports import sentences
 from cxr.radvlm.filtered.engine import FilterOptions, load_engine
-from cxr.radvlm.filtered.rules import sentence_filter
-from cxr.radvlm.labels import meant, names, report_labels
+from cxr.radvlm.filtered.rules import load_sentence_filter
+from cxr.radvlm.labels import label_report, load_label_names, resolve_uncertain
 
 OPTIONS = FilterOptions("rules", keep_view=False, resolved="drop", min_words=3, phrases=True)
 TABLES = Path(__file__).parent / "filter"
@@ -31,7 +31,7 @@ def table(name: str) -> list[dict]:
     return yaml.safe_load((TABLES / name).read_text(encoding="utf-8"))
 
 
-FILTER = sentence_filter(OPTIONS)
+FILTER = load_sentence_filter(OPTIONS)
 WORKED_ON, APART = table("sentences.yaml"), table("sentences_apart.yaml")
 
 
@@ -80,7 +80,7 @@ def test_only_a_film_that_is_not_there_is_a_comparison():
 
 
 def test_a_finding_that_has_gone_is_stated_as_absent_where_asked():
-    one = sentence_filter(FilterOptions("rules", False, "state_absence", 3, True))
+    one = load_sentence_filter(FilterOptions("rules", False, "state_absence", 3, True))
     assert one("The right pleural effusion has resolved.").text == "No right pleural effusion."
     assert one("Interval resolution of the left pneumothorax.").text == "No left pneumothorax."
     assert one("The left chest tube has been removed.").text is None
@@ -88,7 +88,7 @@ def test_a_finding_that_has_gone_is_stated_as_absent_where_asked():
 
 
 def test_views_stay_where_asked():
-    one = sentence_filter(FilterOptions("rules", True, "drop", 3, True))
+    one = load_sentence_filter(FilterOptions("rules", True, "drop", 3, True))
     assert one("Retrocardiac opacity, best seen on the lateral view.").action == "kept"
     assert one("Stable retrocardiac opacity on the lateral view.").text == "Retrocardiac opacity on the lateral view."
 
@@ -192,8 +192,8 @@ STRUCTURE = reports.load_engine("rules", reports.EngineOptions(str(RESOURCES / "
 
 def labels(sections: list[list[str]]) -> set[str]:
     tuples = [one for own in sections for one in STRUCTURE(own)]
-    stated = meant(report_labels(tuples, [text for own in sections for text in own]), "absent")
-    return {name for name, value in stated.items() if value == "present" and name != names().no_finding}
+    stated = resolve_uncertain(label_report(tuples, [text for own in sections for text in own]), "absent")
+    return {name for name, value in stated.items() if value == "present" and name != load_label_names().no_finding}
 
 
 def micro(pairs: list[tuple[set[str], set[str]]]) -> float:
@@ -203,7 +203,7 @@ def micro(pairs: list[tuple[set[str], set[str]]]) -> float:
 @pytest.mark.parametrize("half", HALVES)
 def test_the_labels_of_real_reports_are_kept(shared, half):
     found = labels_of_reports(shared / "fixtures/openi_reports.jsonl", half)
-    twelve = set(names().findings)
+    twelve = set(load_label_names().findings)
     assert sum(len(before & twelve) for _, before, _ in found) > 400
     kept = sum(len(before & after & twelve) for _, before, after in found)
     assert kept >= 0.99 * sum(len(before & twelve) for _, before, _ in found)

@@ -12,7 +12,7 @@ from cxr.llm import client
 from cxr.llm.guards import INJECTION
 from cxr.radvlm.filtered import filter_texts, vllm
 from cxr.radvlm.filtered.engine import FilterOptions
-from cxr.radvlm.filtered.rules import sentence_filter
+from cxr.radvlm.filtered.rules import load_sentence_filter
 
 OPTIONS = FilterOptions("rules", keep_view=False, resolved="drop", min_words=3, phrases=True)
 MODEL = {
@@ -133,7 +133,7 @@ def test_without_a_filter_texts_and_phrases_stay_as_they_are(tmp_path):
 
 def test_the_order_of_the_rows_and_the_size_of_a_batch_change_no_byte(tmp_path, monkeypatch):
     first = filtered(tmp_path / "a")
-    monkeypatch.setattr(filter_texts, "AT_ONCE", 2)
+    monkeypatch.setattr(filter_texts, "BATCH_SIZE", 2)
     second = filtered(tmp_path / "b", phrases=(3, 1, 0, 2))
     assert {name: Path(path).read_bytes() for name, path in first.items()} == {
         name: Path(path).read_bytes() for name, path in second.items()
@@ -169,7 +169,7 @@ def test_one_load_serves_all_sources_and_a_job_that_was_cut_off_goes_on(tmp_path
         ASKED.clear()
         filter_texts.run(**files, options=options, execution=EXECUTION, attrs={"code_digest": "c"})
 
-    monkeypatch.setattr(filter_texts._Work, "phrases", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(filter_texts._TextFilter, "phrases", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         together()
     assert len(ASKED) == 2  # the texts of the first source
@@ -187,7 +187,7 @@ def test_one_load_serves_all_sources_and_a_job_that_was_cut_off_goes_on(tmp_path
     assert made == 2 + len(PHRASES)  # the other source's new texts, and phrases
 
 
-RULES = sentence_filter(OPTIONS)
+RULES = load_sentence_filter(OPTIONS)
 SOURCE = ["Stable small left effusion.", "No pneumothorax."]
 
 
@@ -204,15 +204,15 @@ SOURCE = ["Stable small left effusion.", "No pneumothorax."]
 )
 def test_an_answer_is_checked_sentence_by_sentence(texts, problem):
     given = [{"index": number, "text": text} for number, text in enumerate(texts, start=1)]
-    assert vllm.contradiction(given, SOURCE, RULES) == problem
+    assert vllm.find_contradiction(given, SOURCE, RULES) == problem
 
 
 def test_an_answer_out_of_order_is_refused():
     given = [{"index": 2, "text": None}, {"index": 1, "text": None}]
-    assert vllm.contradiction(given, SOURCE, RULES) == "sentences are not in their order"
+    assert vllm.find_contradiction(given, SOURCE, RULES) == "sentences are not in their order"
 
 
 def test_the_schema_holds_the_indices_and_the_number_of_sentences():
-    schema = vllm.question(SOURCE, RULES).schema["properties"]["sentences"]
+    schema = vllm.build_question(SOURCE, RULES).schema["properties"]["sentences"]
     assert (schema["minItems"], schema["maxItems"]) == (2, 2)
     assert schema["items"]["properties"]["index"] == {"type": "integer", "minimum": 1, "maximum": 2}

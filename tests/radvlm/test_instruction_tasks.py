@@ -12,33 +12,28 @@ from hypothesis.extra.numpy import arrays
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import write_lines, write_table
 from cxr.geometry.masks import component_boxes
-from cxr.radvlm.instructions import blocks as blocking
-from cxr.radvlm.instructions import tasks
-from cxr.radvlm.instructions.absent import POOL, chosen
-from cxr.radvlm.instructions.blocks import Blocks
+from cxr.radvlm.instructions import source_block, tasks
 from cxr.radvlm.instructions.columns import INDEX
-from cxr.radvlm.instructions.draws import draw_samples
-from cxr.radvlm.instructions.exchange import exchanged
-from cxr.radvlm.instructions.given import Given, around_parts, whole_of
-from cxr.radvlm.instructions.join_parts import without_conflicts
-from cxr.radvlm.instructions.left import left_table
-from cxr.radvlm.instructions.mix import CODE, OWN, PAPER, PAPER_PLUS_ILS, as_options, as_rows, mix_rows
-from cxr.radvlm.instructions.names import listed, names
-from cxr.radvlm.instructions.read_back import read_back
-from cxr.radvlm.instructions.table1 import table1
-from cxr.radvlm.instructions.tasks import How
-from cxr.radvlm.instructions.wordings import KINDS, SLOT, fill, turn, wordings
-from cxr.radvlm.instructions.write_part import PartOptions, Writer
-from cxr.radvlm.samples import TASKS, line_of
+from cxr.radvlm.instructions.draws import ABSENCE_SCHEMA, draw_samples, select_absences
+from cxr.radvlm.instructions.join_parts import build_table1, drop_conflicts, pair_images
+from cxr.radvlm.instructions.mix import CODE, OWN, PAPER, PAPER_PLUS_ILS, mix_rows, rows_from_options, rows_to_options
+from cxr.radvlm.instructions.names import join_in_words, load_spoken_names
+from cxr.radvlm.instructions.outcomes import outcome_table
+from cxr.radvlm.instructions.source_block import Blocks, SourceBlock, box_parts, summarize_source
+from cxr.radvlm.instructions.tasks import TaskOptions
+from cxr.radvlm.instructions.wordings import KINDS, SLOT, fill_slots, load_wordings, word_turn
+from cxr.radvlm.instructions.write_part import PartOptions, SampleWriter
+from cxr.radvlm.samples import TASKS, sample_line
 from cxr.radvlm.sources.columns import FACTS, FACTS_SCHEMA, IMAGES_SCHEMA
 from cxr.vlm.conventions import CONVENTIONS, Seen
+from radvlm_read_back import read_back
 
 FORMATS = {
     "mimic": "mimic", "plus": "chexpert_plus", "chex": "chexpert", "genome": "imagenome", "vindr": "vindr",
     "ms": "ms_cxr", "padchest": "padchest_gr",
 }  # fmt: skip
 """A source of each published format."""
-HOW = How("regions29", "lower", 1)
+HOW = TaskOptions("regions29", "lower", 1)
 SHAPE = (100, 200)
 """Rows and columns of a picture."""
 
@@ -52,7 +47,7 @@ def rows_of(preset: str, tasks_=None, formats=FORMATS):
 
 @pytest.mark.parametrize(("preset", "lines"), [(PAPER, 1102431), (CODE, 1115021)])
 def test_the_published_rows_add_up_to_what_they_give(preset, lines):
-    table = table1(rows_of(preset), pl.DataFrame(schema={name: column.kind for name, column in INDEX.items()}))
+    table = build_table1(rows_of(preset), pl.DataFrame(schema={name: column.kind for name, column in INDEX.items()}))
     total = table.filter(task="total").row(0, named=True)
     assert total[preset] == lines
     assert total["lines"] == 0
@@ -63,7 +58,7 @@ def test_a_source_that_is_not_there_leaves_its_row_empty_and_says_so():
     rows = rows_of(PAPER, formats={"vindr": "vindr"})
     assert len(rows) == 12
     assert {row.source for row in rows if row.used} == {"vindr"}
-    table = table1(rows, pl.DataFrame(schema={name: column.kind for name, column in INDEX.items()}))
+    table = build_table1(rows, pl.DataFrame(schema={name: column.kind for name, column in INDEX.items()}))
     notes = dict(table.select("source", "note").unique().iter_rows())
     assert notes == {"": "", "vindr": ""} | dict.fromkeys(set(FORMATS.values()) - {"vindr"}, "not configured")
 
@@ -80,7 +75,7 @@ def test_presets_limits_and_training_splits():
     own = rows_of(OWN, formats={"own": "own"})
     assert [row.task for row in own] == list(TASKS)
     assert sum(row.source == OWN for row in rows_of(PAPER_PLUS_ILS, formats=FORMATS | {"own": "own"})) == 3
-    assert as_rows(as_options(rows_of(PAPER))) == rows_of(PAPER)
+    assert rows_from_options(rows_to_options(rows_of(PAPER))) == rows_of(PAPER)
 
 
 def test_tasks_of_a_mix_go_over_its_preset():
@@ -99,7 +94,7 @@ def test_tasks_of_a_mix_go_over_its_preset():
 
 
 def test_every_task_has_enough_wordings_and_no_two_are_equal():
-    held = wordings()
+    held = load_wordings()
     assert held["absent_grounding"].questions == held["abnormality_grounding"].questions  # which tell no answer
     assert set(held) == set(TASKS) - {"conversation", "conversation_grounded", "ils_segmentation"}
     texts = [text for task, one in held.items() if task != "absent_grounding" for text in one.questions.values()]
@@ -126,7 +121,7 @@ SLOTS = {
 @pytest.mark.parametrize("task", SLOTS)
 def test_wordings_have_the_slots_of_their_task(task):
     asked, answered = SLOTS[task]
-    held = wordings()[task]
+    held = load_wordings()[task]
     for text in held.questions.values():
         assert set(SLOT.findall(text)) <= set(asked)
         assert not asked or SLOT.findall(text)
@@ -138,25 +133,25 @@ def test_wordings_have_the_slots_of_their_task(task):
 
 
 def test_a_slot_is_filled_once_and_braces_of_a_phrase_stay():
-    assert fill('where is "{phrase}"?', {"phrase": "{boxes}"}) == 'Where is "{boxes}"?'
+    assert fill_slots('where is "{phrase}"?', {"phrase": "{boxes}"}) == 'Where is "{boxes}"?'
     with pytest.raises(KeyError):
-        fill("{region}", {})
+        fill_slots("{region}", {})
 
 
 def test_no_question_comes_again_before_all_have_come():
     slots = {"region": "right lung", "a region": "right lung", "boxes": "<box:right lung>"}
-    turns = [turn("anatomical_grounding", "some", (1, "own", "i"), number, slots) for number in range(30)]
+    turns = [word_turn("anatomical_grounding", "some", (1, "own", "i"), number, slots) for number in range(30)]
     asked = [one.wording.split("/")[0] for one in turns]
     assert len(set(asked[:15])) == 15
     assert asked[:15] == asked[15:]
     assert len({one.wording.split("/")[1] for one in turns}) > 4
-    other = [turn("anatomical_grounding", "some", (1, "own", "j"), number, slots) for number in range(15)]
+    other = [word_turn("anatomical_grounding", "some", (1, "own", "j"), number, slots) for number in range(15)]
     assert [one.wording for one in other] != [one.wording for one in turns[:15]]
-    assert turns[3] == turn("anatomical_grounding", "some", (1, "own", "i"), 3, slots)
+    assert turns[3] == word_turn("anatomical_grounding", "some", (1, "own", "i"), 3, slots)
 
 
 def test_names_are_said_as_people_say_them():
-    told = names()
+    told = load_spoken_names()
     assert [told.say(name) for name in ("ILD", "svc", "Nodule/Mass", "Pleural Effusion")] == [
         "interstitial lung disease", "superior vena cava", "nodule or mass", "pleural effusion",
     ]  # fmt: skip
@@ -165,7 +160,12 @@ def test_names_are_said_as_people_say_them():
     assert told.with_article("Enlarged cardiomediastinum") == "an Enlarged cardiomediastinum"
     assert told.with_article("edema") == "edema"
     assert len(told.regions) == 29
-    assert [listed(words) for words in ([], ["a"], ["a", "b"], ["a", "b", "c"])] == ["", "a", "a and b", "a, b and c"]
+    assert [join_in_words(words) for words in ([], ["a"], ["a", "b"], ["a", "b", "c"])] == [
+        "",
+        "a",
+        "a and b",
+        "a, b and c",
+    ]
 
 
 # ---- tasks --------------------------------------------------------------------------------------------------------
@@ -184,14 +184,14 @@ def fact(image_id, kind, name, box=None, value=None, group=None, reader=None):
     return row | {"fact_id": f"f{stable_hash(*row.values()):016x}"}
 
 
-def given_of(facts, images=("i1", "i2"), split="train", source="people", **more) -> Given:
+def given_of(facts, images=("i1", "i2"), split="train", source="people", **more) -> SourceBlock:
     rows = {
         name: {"source": source, "image_id": name, "study_id": f"s{name}", "subject_id": f"p{name}"}
         | {"split": split, "view": "PA"}
         for name in images
     }
     table = pl.DataFrame(facts, schema=FACTS_SCHEMA)
-    return Given(source, rows, table, dict.fromkeys(images, SHAPE), whole_of(table.lazy()), **more)
+    return SourceBlock(source, rows, table, dict.fromkeys(images, SHAPE), summarize_source(table.lazy()), **more)
 
 
 def blocks_of(folder, facts, images=("i1", "i2"), split="train", source="people", **lines) -> Blocks:
@@ -207,13 +207,13 @@ def blocks_of(folder, facts, images=("i1", "i2"), split="train", source="people"
     return Blocks(source, table, path, dict.fromkeys(images, SHAPE), paths)
 
 
-def written(blocks: Blocks, rows, options, pairs=frozenset()) -> tuple[list, Writer, pl.DataFrame]:
+def written(blocks: Blocks, rows, options, pairs=frozenset()) -> tuple[list, SampleWriter, pl.DataFrame]:
     """The records of all blocks, the writer, and what became of all that was given."""
     with blocks:
-        how = How(options.regions, options.label_case, options.seed, pairs=pairs)
-        writer = Writer(options, rows, draw_samples(blocks, rows, how, options.absent_share), pairs)
+        how = TaskOptions(options.regions, options.label_case, options.seed, pairs=pairs)
+        writer = SampleWriter(options, rows, draw_samples(blocks, rows, how, options.absent_share), pairs)
         made = [one for given in blocks.each() for one in writer.records(given)]
-        return made, writer, left_table(blocks, writer.left, {})
+        return made, writer, outcome_table(blocks, writer.left, {})
 
 
 def test_boxes_of_a_finding_are_one_pair_and_readers_boxes_are_none():
@@ -225,7 +225,7 @@ def test_boxes_of_a_finding_are_one_pair_and_readers_boxes_are_none():
         fact("i3", "box", "Edema", (0, 0, 50, 50), group="g3"),  # an image that the mix does not have
     ]  # fmt: skip
     left = []
-    how = How("regions29", "lower", 1, lambda reason, ids: left.append((reason, list(ids))))
+    how = TaskOptions("regions29", "lower", 1, lambda reason, ids: left.append((reason, list(ids))))
     (unit,) = tasks.abnormality_grounding(given_of(facts), how)
     (part,) = unit.parts
     assert (unit.image_id, unit.key, part.asked) == ("i1", "g1", "Edema")
@@ -237,7 +237,7 @@ def test_boxes_of_a_finding_are_one_pair_and_readers_boxes_are_none():
 def test_regions_that_nobody_asks_for_are_asked_with_the_setting_file_alone():
     facts = [fact("i1", "region", name, (0, 0, 50, 50)) for name in ("carina", "svc", "left upper abdomen")]
     (few,) = tasks.anatomical_grounding(given_of(facts), HOW)
-    (every,) = tasks.anatomical_grounding(given_of(facts), How("file", "lower", 1))
+    (every,) = tasks.anatomical_grounding(given_of(facts), TaskOptions("file", "lower", 1))
     assert {part.asked for part in few.parts} == {"carina", "svc"}
     assert {part.asked for part in every.parts} == {"carina", "svc", "left upper abdomen"}
     assert [few.part(number) is None for number in range(4)] == [False, False, True, True]
@@ -274,7 +274,7 @@ def test_a_phrase_is_data_and_one_with_coordinates_is_not_asked():
     facts = [fact("i1", "phrase", f"as it was {group}", (0, 0, 50, 50), group=group) for group in (*said, "g4")]
     phrases = [{"image_id": "i1", "group": group, "text": text} for group, text in said.items()]
     left = []
-    how = How("regions29", "lower", 1, lambda reason, ids: left.append(reason))
+    how = TaskOptions("regions29", "lower", 1, lambda reason, ids: left.append(reason))
     (unit,) = tasks.phrase_grounding(given_of(facts, phrases=phrases), how)
     assert unit.parts[0].slots["phrase"] == "Opacity 'mild' at (base) (x)"
     assert unit.parts[0].boxes == {"phrase": ((0.0, 0.0, 0.25, 0.5),)}
@@ -286,30 +286,33 @@ def test_what_nobody_drew_is_absent_and_what_a_report_denies():
         fact("i1", "box", "Edema", (0, 0, 50, 50), group="a"),
         fact("i2", "box", "Nodule/Mass", (0, 0, 9, 9), reader="R1"),
     ]
-    assert [one[:2] for one in tasks.absent(given_of(facts))] == [("i1", "Nodule/Mass"), ("i2", "Edema")]
+    assert [one[:2] for one in tasks.find_absences(given_of(facts))] == [("i1", "Nodule/Mass"), ("i2", "Edema")]
     told = [*facts, fact("i2", "label", "Edema", value="absent"), fact("i1", "label", "Pneumonia", value="absent")]
     pairs = [
         {"image_id": "i2", "pair_id": "n1", "seg": False, "type": "global", "target": "pneumonia"},
         {"image_id": "i2", "pair_id": "n2", "seg": False, "type": "basic", "target": "edema"},
     ]
-    found = list(tasks.absent(given_of(told, pairs=pairs)))
+    found = list(tasks.find_absences(given_of(told, pairs=pairs)))
     assert found == [("i2", "Edema", (told[2]["fact_id"],))]  # nothing has boxes of pneumonia
 
 
 def test_as_many_are_absent_as_present_of_each_finding():
     names = ("Edema", "Mass", "Rare")
     rows = [("train", name, f"i{n}", stable_hash(f"i{n}", name)) for n in range(6) for name in names]
-    pool = pl.DataFrame(rows, schema=POOL, orient="row")
+    pool = pl.DataFrame(rows, schema=ABSENCE_SCHEMA, orient="row")
     present = {("train", "Edema"): 4, ("train", "Mass"): 8, ("test", "Rare"): 3}
-    assert Counter(chosen(pool, present, 1.0)["name"]) == {"Edema": 6, "Mass": 6}  # two of edema stand in for mass
-    few = chosen(pool, present, 0.5)
+    assert Counter(select_absences(pool, present, 1.0)["name"]) == {
+        "Edema": 6,
+        "Mass": 6,
+    }  # two of edema stand in for mass
+    few = select_absences(pool, present, 0.5)
     assert Counter(few["name"]) == {"Edema": 2, "Mass": 4}
     assert set(few.filter(name="Edema")["rank"]) == set(
         sorted(rank for _, name, _, rank in rows if name == "Edema")[:2]
     )
-    assert chosen(pool, present, 0.0).height == 0
+    assert select_absences(pool, present, 0.0).height == 0
     assert (
-        chosen(pool, {("train", "Edema"): 2, ("train", "Mass"): 0}, 4.0)["name"].to_list()
+        select_absences(pool, {("train", "Edema"): 2, ("train", "Mass"): 0}, 4.0)["name"].to_list()
         == ["Edema"] * 6 + ["Mass"] * 2
     )
 
@@ -317,7 +320,7 @@ def test_as_many_are_absent_as_present_of_each_finding():
 def test_limits_draw_images_by_a_hash_whatever_their_order(tmp_path):
     facts = [fact(f"i{n:02d}", "region", "carina", (0, 0, 50, 50)) for n in range(20)]
     images = [f"i{n:02d}" for n in range(20)]
-    row = as_rows([{"task": "anatomical_grounding", "source": "people", "repeat": 1, "most": 5}])
+    row = rows_from_options([{"task": "anatomical_grounding", "source": "people", "repeat": 1, "most": 5}])
     options = PartOptions("people", [], "regions29", "lower", 1.0, 64, 3)
     first, _, left = written(blocks_of(tmp_path / "a", facts, images), row, options)
     other, _, _ = written(blocks_of(tmp_path / "b", facts[::-1], images[::-1]), row, options)
@@ -354,7 +357,7 @@ def everything() -> tuple[list, dict]:
     return facts, {"texts": texts, "conversations": talks, "pairs": pairs}
 
 
-ASKED = as_rows([
+ASKED = rows_from_options([
     {"task": "report_generation", "source": "people", "repeat": 1, "most": 3},
     {"task": "classification", "source": "people", "repeat": 2},
     {"task": "anatomical_grounding", "source": "people", "repeat": 1},
@@ -367,13 +370,13 @@ ASKED = as_rows([
 
 def test_all_that_is_given_is_accounted_for_and_no_line_depends_on_blocks(tmp_path, monkeypatch):
     facts, lines = everything()
-    pairs = tasks.balanced(lines["pairs"], 3)
+    pairs = tasks.balance_pairs(lines["pairs"], 3)
     made, _, left = written(blocks_of(tmp_path / "one", facts, IMAGES, **lines), ASKED, OPTIONS, pairs)
-    monkeypatch.setattr(blocking, "IMAGES", 2)
+    monkeypatch.setattr(source_block, "BLOCK_SIZE", 2)
     some, _, same = written(blocks_of(tmp_path / "two", facts, IMAGES, **lines), ASKED, OPTIONS, pairs)
     places = [IMAGES.index(one.image_id) // 2 for one in some]
     assert places == sorted(places)  # block by block
-    assert sorted(map(line_of, some), key=str) == sorted(map(line_of, made), key=str)
+    assert sorted(map(sample_line, some), key=str) == sorted(map(sample_line, made), key=str)
     assert len({one.sample_id for one in made}) == len(made)
     assert same.equals(left)
     assert Counter(one.task for one in made) == {
@@ -393,10 +396,10 @@ def test_all_that_is_given_is_accounted_for_and_no_line_depends_on_blocks(tmp_pa
 
 def test_what_a_task_forgets_and_what_a_block_loses_stop_the_job(tmp_path, monkeypatch):
     facts, lines = everything()
-    pairs = tasks.balanced(lines["pairs"], 3)
+    pairs = tasks.balance_pairs(lines["pairs"], 3)
     blocks = blocks_of(tmp_path, facts, IMAGES, **lines)
     with monkeypatch.context() as patch:
-        patch.setitem(tasks.MAKERS, "conversation", lambda given, how: iter(()))
+        patch.setitem(tasks.UNITS_BY_TASK, "conversation", lambda given, how: iter(()))
         with pytest.raises(AssertionError, match="a unit of conversations is neither asked nor left out"):
             written(blocks, ASKED, OPTIONS, pairs)
     blocks._edges[-1] -= 1
@@ -418,9 +421,9 @@ def test_every_image_gets_one_of_another_patient_with_its_view():
         {"source": "a", "image_id": name, "subject_id": name[0], "view": view}
         for name, view in (("p1", "PA"), ("p2", "PA"), ("q1", "PA"), ("r1", "AP"), ("s1", "AP"), ("t1", None))
     ]
-    found = exchanged(rows, 1)
+    found = pair_images(rows, 1)
     assert found == {("a", "p1"): "q1", ("a", "p2"): "q1", ("a", "q1"): "p1", ("a", "r1"): "s1", ("a", "s1"): "r1"}
-    assert exchanged(rows[::-1], 1) == found
+    assert pair_images(rows[::-1], 1) == found
 
 
 def test_a_subject_that_trains_by_its_validation_split_leaves_validate():
@@ -430,7 +433,7 @@ def test_a_subject_that_trains_by_its_validation_split_leaves_validate():
          ("mimic", "p3", "train", "train")],
         schema=["source", "subject_id", "split", "given"], orient="row",
     ).with_columns(part=pl.lit(0), row=pl.int_range(pl.len()))  # fmt: skip
-    kept, gone = without_conflicts(index, FORMATS)
+    kept, gone = drop_conflicts(index, FORMATS)
     assert gone.select("source", "subject_id").rows() == [("mimic", "p1")]
     assert kept.height == 4
 
@@ -450,20 +453,20 @@ ANYTHING = {("report_generation", "answers"), ("ils_grounding", "none")}
 
 
 def test_no_wording_of_a_task_fits_the_reader_of_another():
-    for task, one in wordings().items():
+    for task, one in load_wordings().items():
         for kind, frames in one.answers.items():
             for text in frames.values():
-                said = fill(text, FILLED)
+                said = fill_slots(text, FILLED)
                 readers = {
                     other
-                    for other in wordings()
+                    for other in load_wordings()
                     if (found := read_back(other, said, UNIT, SEEN)) and (other, found.kind) not in ANYTHING
                 }
                 assert readers == ({task} if (task, kind) not in ANYTHING else set()), said
 
 
 def test_what_an_answer_says_is_read_back():
-    found = read_back("abnormality_detection", fill("I mark {items}.", FILLED), UNIT, SEEN)
+    found = read_back("abnormality_detection", fill_slots("I mark {items}.", FILLED), UNIT, SEEN)
     assert (found.kind, found.names) == ("some", ("edema", "mass"))
     assert found.boxes == {"edema": [[0.1, 0.2, 0.3, 0.4]], "mass": [[0.0, 0.0, 0.5, 0.5], [0.1, 0.1, 0.2, 0.2]]}
     found = read_back("classification", "I can identify nothing abnormal.", UNIT, SEEN)
@@ -484,16 +487,16 @@ def conversation(name: str, grounded: bool, image="i1") -> dict:
 
 def test_conversations_keep_their_turns_in_every_pass():
     talks = [conversation("c1", False), conversation("c2", True), conversation("c3", False, "gone")]
-    rows = as_rows([
+    rows = rows_from_options([
         {"task": "conversation", "source": "people", "repeat": 1},
         {"task": "conversation_grounded", "source": "people", "repeat": 4},
     ])  # fmt: skip
     options = PartOptions("people", [], "regions29", "lower", 1.0, 64, 3)
-    found = list(Writer(options, rows).records(given_of([], conversations=talks)))
+    found = list(SampleWriter(options, rows).records(given_of([], conversations=talks)))
     assert [one.task for one in found] == ["conversation"] + ["conversation_grounded"] * 4
     assert len({one.sample_id for one in found}) == 5
     assert {one.turns for one in found[1:]} == {found[1].turns}
-    line = line_of(found[1])
+    line = sample_line(found[1])
     assert line["turns"][4] == {"question": "q4", "answer": "a4 <box:heart>", "wording": "w4"}
     assert (line["boxes"], line["facts"], line["engine"]) == (talks[1]["boxes"], ["f1", "s1#2"], "rules")
 
@@ -506,4 +509,4 @@ def test_conversations_keep_their_turns_in_every_pass():
 def test_boxes_around_the_parts_of_a_mask_are_those_of_the_whole_frame(mask, smallest):
     framed = np.zeros((24, 24), bool)
     framed[7 : 7 + mask.shape[0], 10 : 10 + mask.shape[1]] = mask
-    np.testing.assert_array_equal(around_parts(framed, smallest), component_boxes(framed, smallest))
+    np.testing.assert_array_equal(box_parts(framed, smallest), component_boxes(framed, smallest))

@@ -16,11 +16,10 @@ from cxr.ils.dataset import mimic_ils
 from cxr.radvlm.evaluation import compare
 from cxr.radvlm.evaluation.columns import TABLES, read_scores
 from cxr.radvlm.evaluation.conversations import run_check
-from cxr.radvlm.instructions import blocks, join_parts
-from cxr.radvlm.instructions.names import names
-from cxr.radvlm.instructions.read_back import read_back
+from cxr.radvlm.instructions import join_parts, source_block
+from cxr.radvlm.instructions.names import load_spoken_names
 from cxr.radvlm.samples import TASKS
-from cxr.radvlm.sources import join_splits
+from cxr.radvlm.splits import CONFLICTS
 from cxr.vlm.answers.engine import AnswersOptions
 from cxr.vlm.conventions import CONVENTIONS, Seen
 from cxr.vlm.samples import read_samples
@@ -30,6 +29,7 @@ from cxr.workflow.radvlm_plan import radvlm_plan
 from cxr.workflow.settings import Settings
 from cxr.workflow.settings.vlm import Vlm
 from radvlm_mix import FILES, instructions, sources
+from radvlm_read_back import read_back
 from radvlm_scored import JUDGED, scored
 from vlm_runs import ask, tune
 
@@ -185,15 +185,15 @@ def test_every_answer_is_read_back(mix):
         assert found is not None, line["turns"][0]
         read[task] += 1
         if task == "classification":
-            assert sorted(found.names) == sorted(names().say(name) for name in line["labels"])
+            assert sorted(found.names) == sorted(load_spoken_names().say(name) for name in line["labels"])
         elif task != "report_generation":
             told = list(line["boxes"].values())
             assert [len(boxes) for boxes in found.boxes.values()] == [len(boxes) for boxes in told]
             for boxes, right in zip(found.boxes.values(), told, strict=True):
                 np.testing.assert_allclose(boxes, right, atol=0.005 + 1e-12)
             if task in ("anatomical_grounding", "abnormality_grounding", "absent_grounding"):
-                assert [name.lower() for name in found.names or [names().say(line["asked"])]] == [
-                    names().say(line["asked"])
+                assert [name.lower() for name in found.names or [load_spoken_names().say(line["asked"])]] == [
+                    load_spoken_names().say(line["asked"])
                 ]
     assert len(read) == len(set(TASKS) - TALKS) - 1
 
@@ -262,8 +262,8 @@ def test_what_is_left_out_for_its_patients_split_says_so(made, workflow_run, tmp
     )
     left = sorted(pairs)[:2]
     rows = [("own", image, "study", "train", "test") for image in left]
-    conflicts = pl.DataFrame(rows, schema=schema(join_splits.CONFLICTS), orient="row")
-    write_table(str(tmp_path / "made/conflicts.parquet"), conflicts, join_splits.CONFLICTS)
+    conflicts = pl.DataFrame(rows, schema=schema(CONFLICTS), orient="row")
+    write_table(str(tmp_path / "made/conflicts.parquet"), conflicts, CONFLICTS)
     table = read_table(instructions(workflow_run / "results", tmp_path / "made", tmp_path / "mix") / "conservation.tsv")
     told = {(what, outcome): number for _, what, outcome, number in table.iter_rows()}
     assert told["pairs", "split_conflict"] == sum(pairs[image] for image in left) > 2
@@ -283,7 +283,7 @@ def test_the_same_bytes_come_again_and_other_settings_change_what_they_should(
         FILES.values(), True
     )
     with monkeypatch.context() as patch:
-        patch.setattr(blocks, "IMAGES", 5)
+        patch.setattr(source_block, "BLOCK_SIZE", 5)
         less = instructions(workflow_run / "results", made, tmp_path / "less")
     assert {name: (less / name).read_bytes() == (mix / name).read_bytes() for name in FILES.values()} == dict.fromkeys(
         FILES.values(), True
@@ -355,12 +355,12 @@ def test_table_1_and_the_files_are_counted_apart(mix):
 
 
 def test_a_line_that_table_1_does_not_tell_stops_the_job(made, workflow_run, tmp_path, monkeypatch):
-    original = join_parts.table1
+    original = join_parts.build_table1
 
     def less(*of):
         return original(*of).with_columns(lines=pl.col("lines") - (pl.col("task") == "total").cast(pl.Int64))
 
-    monkeypatch.setattr(join_parts, "table1", less)
+    monkeypatch.setattr(join_parts, "build_table1", less)
     with pytest.raises(AssertionError, match=r"^radvlm_instructions: table1: \d+ in, \d+ accounted for \(train"):
         instructions(workflow_run / "results", made, tmp_path / "mix")
 
@@ -368,15 +368,15 @@ def test_a_line_that_table_1_does_not_tell_stops_the_job(made, workflow_run, tmp
 def test_lines_about_other_pictures_are_those_of_test_or_have_none(mix):
     written, table = {"train": 2, "validate": 1, "test": 4, "exchanged": 3}, read_table(mix / "table1.tsv")
     table = table.filter(task="total").with_columns(lines=2, validate=1, evaluation=4)
-    found = join_parts.joined_counts(8, 1, table, written, 1)
+    found = join_parts.count_lines(8, 1, table, written, 1)
     assert found[:3] == [("lines", "all", 8), ("lines", "file", 7), ("lines", "split_conflict", 1)]
     assert found[-3:] == [("exchanged", "all", 4), ("exchanged", "file", 3), ("exchanged", "no_other", 1)]
     with pytest.raises(AssertionError, match=r"exchanged: 4 in, 3 accounted for \(file 3, no_other 0\)"):
-        join_parts.joined_counts(8, 1, table, written, 0)
+        join_parts.count_lines(8, 1, table, written, 0)
 
 
 def test_a_line_of_a_source_that_no_file_has_stops_the_job(made, workflow_run, tmp_path, monkeypatch):
-    original = join_parts.index_of
-    monkeypatch.setattr(join_parts, "index_of", lambda paths: original(paths)[1:])
+    original = join_parts.read_indices
+    monkeypatch.setattr(join_parts, "read_indices", lambda paths: original(paths)[1:])
     with pytest.raises(AssertionError, match=r"^radvlm_instructions: lines: \d+ in, \d+ accounted for \(file"):
         instructions(workflow_run / "results", made, tmp_path / "mix")

@@ -42,7 +42,7 @@ def exported(mix: Path, made: Path, results: Path, folder: Path, **settings) -> 
 def pairs(mix: Path, folder: Path):
     """Yield each line of the mix with its entry."""
     for split in SPLITS:
-        entries = json.loads((folder / llava.NAMES[split]).read_text(encoding="utf-8"))
+        entries = json.loads((folder / llava.FILE_BY_SPLIT[split]).read_text(encoding="utf-8"))
         yield from zip(read_lines(mix / f"{split}.jsonl"), entries, strict=True)
 
 
@@ -92,12 +92,12 @@ def test_originals_are_named_and_not_copied(mix, made, workflow_run, tmp_path):
     folder = exported(mix, made, workflow_run / "results", tmp_path / "llava", pictures="original")
     where = dict(read_table(made / "images.parquet").select("image_id", "path").iter_rows())
     assert all(entry["image"] == where[line["image_id"]] for line, entry in pairs(mix, folder))
-    assert {path.name for path in folder.iterdir()} == set(llava.NAMES.values())
+    assert {path.name for path in folder.iterdir()} == set(llava.FILE_BY_SPLIT.values())
 
 
 def test_an_image_with_a_path_for_a_name_stays_in_the_folder(tmp_path):
     (tmp_path / "one").mkdir()
-    assert llava.file_of("own", "../../p1/s.2") == "images/own/..%2F..%2Fp1%2Fs.2.png"
+    assert llava.image_path("own", "../../p1/s.2") == "images/own/..%2F..%2Fp1%2Fs.2.png"
 
 
 def test_lines_are_streamed(tmp_path):
@@ -111,7 +111,7 @@ def test_lines_are_streamed(tmp_path):
         path = tmp_path / f"{number}/train.jsonl"
         write_lines(path, (line | {"sample_id": f"r{at}"} for at in range(number)))
         tracemalloc.start()
-        written = llava.entries_of(path, lambda held: "i.png", CONVENTIONS["unit"])
+        written = llava.to_entries(path, lambda held: "i.png", CONVENTIONS["unit"])
         llava.write_entries(tmp_path / "llava.json", written)
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()

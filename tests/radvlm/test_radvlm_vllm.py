@@ -18,12 +18,12 @@ from cxr.llm.guards import INJECTION
 from cxr.llm.options import Execution, ModelOptions
 from cxr.radvlm.conversations import check
 from cxr.radvlm.conversations import vllm as conversations
-from cxr.radvlm.conversations.engine import Asked, ConversationOptions
+from cxr.radvlm.conversations.engine import ConversationOptions, ConversationRequest
 from cxr.radvlm.evaluation import judge_vllm
-from cxr.radvlm.evaluation.judge import HIGHEST, Item, JudgeOptions, Round
+from cxr.radvlm.evaluation.judge import MAX_SCORE, Item, JudgeOptions, Round
 from cxr.radvlm.filtered import vllm as filtered
 from cxr.radvlm.filtered.engine import DROPPED, KEPT, REWRITTEN, FilterOptions
-from cxr.radvlm.filtered.rules import sentence_filter
+from cxr.radvlm.filtered.rules import load_sentence_filter
 from radvlm_pictures import PICTURES, facts_of
 
 pytest.importorskip("vllm", reason="vLLM is not installed here: `make vllm` installs and runs it")
@@ -87,23 +87,23 @@ def talking(own: Mapping) -> ConversationOptions:
     return ConversationOptions("vllm", (5, 10), 1, 100, "strict", True, 42, own=own)
 
 
-def asked(name: str) -> Asked:
-    return Asked(facts_of(name), PICTURES[name]["grounded"])
+def asked(name: str) -> ConversationRequest:
+    return ConversationRequest(facts_of(name), PICTURES[name]["grounded"])
 
 
 def lessons() -> list[tuple[list[dict], str]]:
     """Return the questions of all three stages, and what the model is to answer."""
-    rules = sentence_filter(NONE)
+    rules = load_sentence_filter(NONE)
     found = []
     for sentences, answers, _ in REPORTS.values():
         told = [{"index": at, "text": text} for at, text in enumerate(answers, start=1)]
-        found.append((filtered.question(sentences, rules).messages, json.dumps({"sentences": told})))
+        found.append((filtered.build_question(sentences, rules).messages, json.dumps({"sentences": told})))
     for name in (*RIGHT, WRONG):
         rounds = [{"question": question, "answer": answer} for question, answer in turns_of(name)]
-        known = check.known(facts_of(name))
-        messages = conversations.question(asked(name), known, talking({})).messages
+        known = check.gather_evidence(facts_of(name))
+        messages = conversations.build_question(asked(name), known, talking({})).messages
         found.append((messages, json.dumps({"rounds": rounds})))
-    found += [(judge_vllm.question(item(name)).messages, judged(score)) for name, (*_, score) in ITEMS.items()]
+    found += [(judge_vllm.build_question(item(name)).messages, judged(score)) for name, (*_, score) in ITEMS.items()]
     return found
 
 
@@ -196,7 +196,7 @@ def test_judgements_are_held_to_the_schema_and_tell_no_name(loaded, folder):
     assert (same.score, other.score) == (10.0, 1.0)
     assert [one["correctness"] for one in (*same.rounds, *other.rounds)] == [10, 10, 1, 1]
     assert same.rounds[0]["note"] == "As told."
-    assert eleven.score is None or 0 <= eleven.score <= HIGHEST  # "11" is cut off by the schema, or refused
+    assert eleven.score is None or 0 <= eleven.score <= MAX_SCORE  # "11" is cut off by the schema, or refused
     assert eleven.score is not None or eleven.problem.startswith("unscored")
     assert (refused.score, refused.problem) == (None, f"unscored: {INJECTION}")
     assert judge([item("other")]) == [other]  # neither order nor company changes it

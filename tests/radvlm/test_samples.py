@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from cxr.base.vocabulary import SPLITS
 from cxr.instructions.lines import split_files
 from cxr.instructions.record import Turn
-from cxr.radvlm.boxes import in_order, rounded, unit_boxes, with_area
-from cxr.radvlm.samples import line_of, record, slot
+from cxr.radvlm.boxes import round_coordinate, sort_by_area, survive_rounding, unit_boxes
+from cxr.radvlm.samples import box_slot, make_sample, sample_line
 from cxr.vlm.conventions import CONVENTIONS, Seen
 from cxr.vlm.reading import read_boxes
 from cxr.vlm.samples import read_samples
@@ -20,13 +20,13 @@ IMAGE = {"source": "own", "image_id": "007", "study_id": "s", "subject_id": "p",
 
 
 def test_a_line_holds_its_slots_and_is_read_by_the_models_room(tmp_path):
-    turns = (Turn("Where is the heart?", f"At {slot('heart')}.", "q1/a2"),)
+    turns = (Turn("Where is the heart?", f"At {box_slot('heart')}.", "q1/a2"),)
     boxes = {"heart": ((0.25, 0.4, 0.7, 0.9), (0.1, 0.1, 0.2, 0.2))}
-    sample_record = record(
+    sample_record = make_sample(
         "r1", "anatomical_grounding", IMAGE, turns, boxes=boxes, labels=["Edema"], facts=["f1"], target="heart"
     )
     paths = {split: str(tmp_path / f"{split}.jsonl") for split in SPLITS}
-    with split_files(paths, line_of) as write:
+    with split_files(paths, sample_line) as write:
         write(sample_record)
     text = (tmp_path / "train.jsonl").read_text()
     assert json.loads(text) == {
@@ -44,7 +44,7 @@ def test_a_line_holds_its_slots_and_is_read_by_the_models_room(tmp_path):
 @pytest.mark.parametrize("name", ["", "a<b", "a>"])
 def test_a_name_that_would_end_its_slot_is_refused(name):
     with pytest.raises(ValueError, match="no name of boxes"):
-        slot(name)
+        box_slot(name)
 
 
 def test_boxes_become_fractions_of_their_picture_and_are_clipped():
@@ -54,7 +54,7 @@ def test_boxes_become_fractions_of_their_picture_and_are_clipped():
 
 def test_a_box_that_is_flat_once_written_has_no_area():
     boxes = np.array([[0.1, 0.1, 0.104, 0.5], [0.1, 0.1, 0.106, 0.5], [0.2, 0.3, 0.4, 0.304]])
-    assert with_area(boxes).tolist() == [False, True, False]
+    assert survive_rounding(boxes).tolist() == [False, True, False]
 
 
 def test_the_area_of_many_boxes_is_that_of_their_written_corners():
@@ -62,21 +62,21 @@ def test_the_area_of_many_boxes_is_that_of_their_written_corners():
     low = rng.uniform(0, 1, (20_000, 2))
     boxes = np.concatenate([low, low + rng.uniform(-0.005, 0.02, (20_000, 2))], axis=1)
     boxes[:5000] = np.round(boxes[:5000] * 200) / 200  # halves of what is written
-    written = np.vectorize(rounded)(boxes)
+    written = np.vectorize(round_coordinate)(boxes)
     wanted = (written[:, 2:] > written[:, :2]).all(axis=1)
     assert 5000 < wanted.sum() < 15_000
-    np.testing.assert_array_equal(with_area(boxes), wanted)
+    np.testing.assert_array_equal(survive_rounding(boxes), wanted)
     sizes = rng.integers(100, 4000, (20_000, 2))
     each = [unit_boxes(3000 * box, *size)[0] for box, size in zip(boxes[:100], sizes, strict=False)]
     np.testing.assert_array_equal(unit_boxes(3000 * boxes[:100], sizes[:100, 0], sizes[:100, 1]), each)
-    assert [rounded(0.125), rounded(0.375)] == [0.12, 0.38]  # exact halves
+    assert [round_coordinate(0.125), round_coordinate(0.375)] == [0.12, 0.38]  # exact halves
 
 
 def test_the_largest_box_is_told_first():
     boxes = np.array([[0.5, 0.5, 0.6, 0.6], [0.0, 0.0, 0.5, 0.5], [0.0, 0.2, 0.1, 0.3]])
     expected = ((0.0, 0.0, 0.5, 0.5), (0.0, 0.2, 0.1, 0.3), (0.5, 0.5, 0.6, 0.6))
-    assert in_order(boxes)[0] == expected[0]
-    assert in_order(boxes[::-1]) == in_order(boxes)
+    assert sort_by_area(boxes)[0] == expected[0]
+    assert sort_by_area(boxes[::-1]) == sort_by_area(boxes)
 
 
 sides = st.tuples(st.floats(0, 1), st.floats(0, 1)).map(sorted)
@@ -86,7 +86,7 @@ sides = st.tuples(st.floats(0, 1), st.floats(0, 1)).map(sorted)
 @settings(max_examples=2000, deadline=None)
 def test_written_boxes_are_read_back_within_half_a_step(drawn):
     boxes = np.array([(x[0], y[0], x[1], y[1]) for x, y in drawn])
-    boxes = boxes[with_area(boxes)]
+    boxes = boxes[survive_rounding(boxes)]
     for name in ("unit", "unit_short"):
         how, seen = CONVENTIONS[name], Seen(512, 512)
         if len(boxes):

@@ -14,7 +14,7 @@ from cxr.ils.evaluation.predictions import Predictions
 from cxr.ils.inference.infer import run_split
 from cxr.ils.templates import GLOBAL, Instruction, parse_instruction
 from cxr.radvlm.evaluation import head_masks
-from cxr.radvlm.evaluation.segmenter import AskedOptions, instructions_of, run_asked, run_beside, run_ils
+from cxr.radvlm.evaluation.segmenter import AskedOptions, build_instructions, run_asked, run_beside, run_ils
 from cxr.workflow.plan_vlm import vlm_plan
 from cxr.workflow.radvlm_segmenting import segmenting
 from cxr.workflow.settings import Settings
@@ -74,12 +74,12 @@ def talk(name: str, image: str, turns: list[tuple[str, str]], source: str = "own
     ],
 )  # fmt: skip
 def test_an_answers_seg_asks_for_the_finding_that_was_named_last(turns, wanted):
-    assert list(instructions_of(turns)) == wanted
+    assert list(build_instructions(turns)) == wanted
 
 
 def test_rosalia_knows_the_instruction_of_every_lesion():
     for lesion in LESIONS:
-        ((_, _, text),) = instructions_of([("Outline it.", f"The mask of the {lesion}: [SEG]")])
+        ((_, _, text),) = build_instructions([("Outline it.", f"The mask of the {lesion}: [SEG]")])
         assert parse_instruction(text) == Instruction(GLOBAL, lesion, ())
 
 

@@ -10,7 +10,7 @@ from cxr.base.errors import UserError
 from cxr.base.tables import read_lines, write_lines
 from cxr.imaging.weights import chexbert as conversion
 from cxr.radvlm import chexbert
-from cxr.radvlm.labels import names
+from cxr.radvlm.labels import load_label_names
 from cxr.radvlm.sources import label_reports
 
 TEXTS = [
@@ -82,7 +82,7 @@ def expected(held: dict, text: str) -> dict[str, str]:
 
 def test_labels_are_those_of_the_written_out_pass(made):
     held, weights, folder = made
-    read = chexbert.labeller(weights, str(folder), "")
+    read = chexbert.load_labeller(weights, str(folder), "")
     found = read(TEXTS)
     assert found == [expected(held, text) for text in TEXTS]
     assert len({str(one) for one in found}) >= 5
@@ -92,7 +92,7 @@ def test_labels_are_those_of_the_written_out_pass(made):
 
 def test_logits_are_those_of_the_written_out_pass(made):
     held, weights, folder = made
-    net = chexbert.labeller(weights, str(folder), "").net
+    net = chexbert.load_labeller(weights, str(folder), "").net
     for text in TEXTS:
         ids = torch.tensor([tokens(text)])
         for mine, right in zip(net(ids, torch.ones_like(ids)), logits(held, tokens(text)), strict=True):
@@ -100,9 +100,9 @@ def test_logits_are_those_of_the_written_out_pass(made):
 
 
 def test_the_heads_are_the_14_labels():
-    assert sorted(chexbert.HEADS) == sorted(names().names)
+    assert sorted(chexbert.HEADS) == sorted(load_label_names().names)
     assert [head for head in chexbert.HEADS if head != "No Finding"] == [
-        name for name in names().names if name != "No Finding"
+        name for name in load_label_names().names if name != "No Finding"
     ]
 
 
@@ -126,7 +126,7 @@ def test_other_files_are_refused_in_one_sentence(made, tmp_path):
     fewer = {name: value for name, value in held.items() if name != "linear_heads.13.bias"}
     conversion.convert_chexbert(tiny_chexbert.save(tmp_path / "chexbert.pth", fewer), tmp_path / "other.safetensors")
     with pytest.raises(UserError, match=r"another net, for it lacks linear_heads.13.bias"):
-        chexbert.labeller(tmp_path / "other.safetensors", str(folder), "")
+        chexbert.load_labeller(tmp_path / "other.safetensors", str(folder), "")
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match=r"radvlm.chexbert.model: .*empty lacks config.json or a tokenizer"):
-        chexbert.labeller(weights, str(tmp_path / "empty"), "")
+        chexbert.load_labeller(weights, str(tmp_path / "empty"), "")

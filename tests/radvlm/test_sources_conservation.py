@@ -10,10 +10,10 @@ import pytest
 from cxr.base.conservation import conserved
 from cxr.base.hdf5 import ShardWriter
 from cxr.base.tables import read_table
-from cxr.radvlm.sources import boxes, on_mimic, own, padchest_gr
-from cxr.radvlm.sources.facts import Held
-from cxr.radvlm.sources.own import read_own
-from cxr.radvlm.sources.read_own import conservation_table
+from cxr.radvlm.sources import boxes, on_mimic, padchest_gr
+from cxr.radvlm.sources import read_own as own_source
+from cxr.radvlm.sources.facts import SourceRecords
+from cxr.radvlm.sources.read_own import conservation_table, read_own
 from radvlm_mix import OPTIONS, inputs, read_all
 from radvlm_trees import (
     chexpert_plus_tree,
@@ -42,7 +42,7 @@ def test_parts_that_do_not_add_up_stop_the_job():
         conserved("there", "rows", 1, {"kept": 2, "no_area": -1})
 
 
-def of_source(tmp_path, kind: str) -> Held:
+def of_source(tmp_path, kind: str) -> SourceRecords:
     known = mimic_images(tmp_path / "images.parquet")
     trees = {
         "chexpert": chexpert_tree, "chexpert_plus": chexpert_plus_tree, "vindr": vindr_tree, "ms_cxr": ms_cxr_tree,
@@ -83,7 +83,7 @@ WANTED = {
 @pytest.mark.parametrize("kind", WANTED)
 def test_every_row_of_a_source_is_accounted_for(tmp_path, kind):
     told: dict[str, dict[str, int]] = {}
-    for what, outcome, number in conservation_table(of_source(tmp_path, kind).conserved(kind)).iter_rows():
+    for what, outcome, number in conservation_table(of_source(tmp_path, kind).conservation_rows(kind)).iter_rows():
         told.setdefault(what, {})[outcome] = number
     assert told == WANTED[kind]
 
@@ -105,7 +105,7 @@ def test_a_box_that_gets_lost_stops_the_job(tmp_path, monkeypatch, kind, where):
 
 @pytest.mark.parametrize("kind", ["chexpert", "chexpert_plus", "padchest_gr"])
 def test_a_row_that_leaves_without_a_reason_stops_the_job(tmp_path, monkeypatch, kind):
-    monkeypatch.setattr(Held, "leave_out", lambda self, *reason, **more: None)
+    monkeypatch.setattr(SourceRecords, "exclude", lambda self, *reason, **more: None)
     with pytest.raises(AssertionError, match=rf"^radvlm_sources, {kind}: images: \d in, \d accounted for"):
         of_source(tmp_path, kind)
 
@@ -117,7 +117,7 @@ def test_a_label_of_no_study_in_use_is_counted(tmp_path):
     other = json.dumps(json.loads(first) | {"path_to_image": "elsewhere.jpg"})
     file.write_text("\n".join([first, *rest, first, other]) + "\n")
     held = found(options("chexpert_plus", tree))[2]
-    assert [row for row in held.conserved("x") if row[0] == "labels"] == [
+    assert [row for row in held.conservation_rows("x") if row[0] == "labels"] == [
         ("labels", "all", 4), ("labels", "kept", 2), ("labels", "bad_row", 1), ("labels", "no_image", 1),
     ]  # fmt: skip
 
@@ -135,7 +135,7 @@ def test_a_box_without_a_name_is_left_out_as_an_unknown_label(tmp_path):
     assert [(row["reason"], row["image_id"], row["detail"]) for row in held.excluded] == [
         ("unknown_label", "a", "a box without a name")
     ] * 2
-    assert [row[1:] for row in held.conserved("nih") if row[0] == "box"] == [
+    assert [row[1:] for row in held.conservation_rows("nih") if row[0] == "box"] == [
         ("all", 3), ("kept", 1), ("unknown_label", 2),
     ]  # fmt: skip
 
@@ -198,7 +198,7 @@ def test_a_finding_whose_mask_leaves_no_box_is_told(shard):
     files, image = shard
     table = read_table(files["findings"]).filter(pl.col("mask_id") != "", pl.col("word") != "")
     held = read_own(OPTIONS, **files)
-    told = {(what, outcome): number for what, outcome, number in held.conserved("own")}
+    told = {(what, outcome): number for what, outcome, number in held.conservation_rows("own")}
     gone = [row for row in held.excluded if row["reason"] == "no_boxes"]
     assert {row["image_id"] for row in gone} == {image}
     assert not [row for row in held.facts if row["image_id"] == image and row["kind"] in ("box", "phrase")]
@@ -211,6 +211,6 @@ def test_a_finding_whose_mask_leaves_no_box_is_told(shard):
 
 def test_a_finding_that_gets_lost_stops_the_job(shard, monkeypatch):
     files, _ = shard
-    monkeypatch.setattr(own._Placer, "masks", lambda self, kind, *rest: None)
+    monkeypatch.setattr(own_source._BoxAdder, "masks", lambda self, kind, *rest: None)
     with pytest.raises(AssertionError, match=r"^radvlm_sources, own: (box|phrase): \d+ in, 0 accounted for"):
-        read_own(OPTIONS, **files).conserved("own")
+        read_own(OPTIONS, **files).conservation_rows("own")

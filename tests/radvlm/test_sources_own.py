@@ -18,18 +18,18 @@ from cxr.geometry.boxes import CORNERS
 from cxr.geometry.turns import EXIF_TURNS
 from cxr.language.reports import sentences
 from cxr.language.reports.engine import EngineOptions, load_engine
-from cxr.radvlm.labels import meant, names, report_labels
+from cxr.radvlm.labels import label_report, load_label_names, resolve_uncertain
 from cxr.radvlm.sources.columns import FACTS_SCHEMA
-from cxr.radvlm.sources.facts import box_facts, clean, facts_table, labelled
-from cxr.radvlm.sources.own import mask_boxes, region_boxes
+from cxr.radvlm.sources.facts import box_facts, clean_boxes, facts_table, image_label_facts
+from cxr.radvlm.sources.read_own import mask_boxes, region_boxes
 from radvlm_mix import NAMES, read_all
 
 
 def labels_of(report: str, uncertain: str = "absent") -> set[str]:
     """Return the labels of a report that count as present."""
     texts = [report[start:end] for start, end in sentences.split(report)]
-    found = report_labels(STRUCTURE(texts), texts)
-    return {label for label, value in meant(found, uncertain).items() if value == "present"}
+    found = label_report(STRUCTURE(texts), texts)
+    return {label for label, value in resolve_uncertain(found, uncertain).items() if value == "present"}
 
 
 STRUCTURE = load_engine("rules", EngineOptions(str(RESOURCES / "lexicon"), "both_bases", {}))
@@ -58,7 +58,7 @@ def test_labels_of_a_report(report, labels):
 def test_a_weak_hedge_is_uncertain_and_counts_as_it_is_asked():
     report = "Pneumonia cannot be excluded."
     texts = [report]
-    stated = report_labels(STRUCTURE(texts), texts)
+    stated = label_report(STRUCTURE(texts), texts)
     assert stated == {"No Finding": "uncertain", "Pneumonia": "uncertain", "Support Devices": "absent"}
     assert labels_of(report, "absent") == {"No Finding"}
     assert labels_of(report, "present") == {"Pneumonia"}
@@ -67,13 +67,13 @@ def test_a_weak_hedge_is_uncertain_and_counts_as_it_is_asked():
 
 def test_a_denial_that_is_affirmed_elsewhere_is_present_and_no_new_x_denies_nothing():
     texts = ["No right effusion.", "Small left effusion.", "No new edema."]
-    stated = report_labels(STRUCTURE(texts), texts)
+    stated = label_report(STRUCTURE(texts), texts)
     assert stated["Pleural Effusion"] == "present"
     assert "Edema" not in stated
 
 
 def test_facts_of_labels_keep_what_was_stated():
-    rows = labelled("i", {"No Finding": "absent", "Edema": "uncertain"}, "absent")
+    rows = image_label_facts("i", {"No Finding": "absent", "Edema": "uncertain"}, "absent")
     assert [(row["name"], row["value"], row["stated"]) for row in rows] == [
         ("No Finding", "present", "absent"), ("Edema", "absent", "uncertain"),
     ]  # fmt: skip
@@ -89,11 +89,11 @@ def test_boxes_are_sorted_clipped_and_without_an_area_told():
         [0, 0, 1, 50],  # a hundredth of the width
         [10, 10, 20, 20],
     ])  # fmt: skip
-    found = clean(boxes, np.tile([50, 100], (7, 1)), 0.01)
+    found = clean_boxes(boxes, np.tile([50, 100], (7, 1)), 0.01)
     assert found.area.tolist() == [True, True, False, False, False, False, True]
     assert found.boxes[:2].tolist() == [[10, 20, 30, 40], [0, 0, 20, 20]]
     assert (found.swapped, found.clipped) == (1, 1)
-    unknown = clean(boxes[4:5], np.array([[np.nan, np.nan]]), 0.01)
+    unknown = clean_boxes(boxes[4:5], np.array([[np.nan, np.nan]]), 0.01)
     assert unknown.area.tolist() == [True]
 
 
@@ -111,7 +111,7 @@ def test_regions_by_hand():
         "right costophrenic angle": (2, 19, 7, 24), "left costophrenic angle": (25, 19, 30, 24),
         "right hemidiaphragm": (2, 20, 12, 24), "left hemidiaphragm": (20, 20, 30, 24),
     }  # fmt: skip
-    assert len(names().regions) == 16
+    assert len(load_label_names().regions) == 16
 
 
 def test_boxes_of_masks_are_of_the_union_s_parts():
@@ -225,7 +225,7 @@ def test_no_image_is_in_another_split_than_the_cohort_says(own, workflow_run):
 
 def scores(reports: list[dict]) -> tuple[float, float, dict[str, tuple[float, int]]]:
     """Return micro F1, macro F1 of 13 labels, and of each its F1 and number of positives."""
-    asked = [label for label in names().names if label != names().no_finding]
+    asked = [label for label in load_label_names().names if label != load_label_names().no_finding]
     right, said, there = (dict.fromkeys(asked, 0) for _ in range(3))
     for report in reports:
         wanted = openi_labels.mesh_labels(report["mesh"])
@@ -235,7 +235,11 @@ def scores(reports: list[dict]) -> tuple[float, float, dict[str, tuple[float, in
             own = [text[start:end] for start, end in sentences.split(text)]
             tuples += STRUCTURE(own)
             texts += own
-        found = {name for name, value in meant(report_labels(tuples, texts), "absent").items() if value == "present"}
+        found = {
+            name
+            for name, value in resolve_uncertain(label_report(tuples, texts), "absent").items()
+            if value == "present"
+        }
         for label in asked:
             right[label] += label in found and label in wanted
             said[label] += label in found

@@ -14,11 +14,11 @@ from cxr.base.errors import UserError
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_table
 from cxr.radvlm.instructions import tasks
-from cxr.radvlm.instructions.given import Given, whole_of
-from cxr.radvlm.labels import names
-from cxr.radvlm.sources.chexpert import in_sentence_case
+from cxr.radvlm.instructions.source_block import SourceBlock, summarize_source
+from cxr.radvlm.labels import load_label_names
+from cxr.radvlm.sources.chexpert import to_sentence_case
 from cxr.radvlm.sources.read_sources import run
-from cxr.radvlm.splits import conflicts, families
+from cxr.radvlm.splits import assign_families, find_conflicts
 from dicom_files import dataset, encoded
 from mimic_tree import mimic_tree, write_tables
 from radvlm_trees import (
@@ -57,7 +57,7 @@ def boxes_of(facts: pl.DataFrame, image: str) -> list[tuple]:
 
 
 def test_the_names_of_labels_are_one_list():
-    assert names().names == label_tables.LABELS
+    assert load_label_names().names == label_tables.LABELS
 
 
 # ---- CheXpert -------------------------------------------------------------------------------------------------------
@@ -140,9 +140,9 @@ def test_chexpert_plus_without_labels_is_read_and_a_broken_file_of_labels_is_ref
 
 
 def test_capitals_become_sentence_case_and_other_texts_stay():
-    assert in_sentence_case("CLEAR LUNGS. NO PTX!\n2. SMALL HEART") == "Clear lungs. No ptx!\n2. Small heart"
-    assert in_sentence_case("The SVC is normal.") == "The SVC is normal."
-    assert in_sentence_case("") == ""
+    assert to_sentence_case("CLEAR LUNGS. NO PTX!\n2. SMALL HEART") == "Clear lungs. No ptx!\n2. Small heart"
+    assert to_sentence_case("The SVC is normal.") == "The SVC is normal."
+    assert to_sentence_case("") == ""
 
 
 def test_cells_that_say_nothing_known_are_counted_and_are_no_fact(tmp_path):
@@ -315,12 +315,12 @@ def test_labels_of_whole_images_change_no_sample(tmp_path):
     vindr_labels(tree)
     two = given_of(*found(options("vindr", tree))[:2])
     assert (two.present, two.stated) == (one.present, one.stated) == ({}, {})
-    assert list(tasks.absent(two)) == list(tasks.absent(one)) != []
+    assert list(tasks.find_absences(two)) == list(tasks.find_absences(one)) != []
 
 
-def given_of(images: pl.DataFrame, facts: pl.DataFrame) -> Given:
+def given_of(images: pl.DataFrame, facts: pl.DataFrame) -> SourceBlock:
     rows = {row["image_id"]: row for row in images.iter_rows(named=True)}
-    return Given("vindr", rows, facts, dict.fromkeys(rows, SIZE), whole_of(facts.lazy()))
+    return SourceBlock("vindr", rows, facts, dict.fromkeys(rows, SIZE), summarize_source(facts.lazy()))
 
 
 def test_another_table_of_image_labels_is_refused(tmp_path):
@@ -547,7 +547,7 @@ def test_a_subject_in_two_splits_of_a_family_leaves_the_lower_one():
         ]
         return pl.DataFrame(told)
 
-    family = families({"own": "mimic", "ms": "ms_cxr", "cx": "chexpert", "plus": "chexpert_plus", "v": "vindr"})
+    family = assign_families({"own": "mimic", "ms": "ms_cxr", "cx": "chexpert", "plus": "chexpert_plus", "v": "vindr"})
     assert family == {"own": "mimic", "ms": "mimic", "cx": "chexpert", "plus": "chexpert", "v": "vindr"}
     images = [
         table("own", ("a", "007", "train"), ("b", "7", "train"), ("c", "9", "validate")),
@@ -555,5 +555,5 @@ def test_a_subject_in_two_splits_of_a_family_leaves_the_lower_one():
         table("cx", ("f", "007", "train")),  # another family's patient of the same name
         table("plus", ("g", "9", "train")),
     ]
-    assert conflicts(images, family).rows() == [("own", "a", "s", "train", "test")]
-    assert conflicts(images[::-1], family).rows() == [("own", "a", "s", "train", "test")]
+    assert find_conflicts(images, family).rows() == [("own", "a", "s", "train", "test")]
+    assert find_conflicts(images[::-1], family).rows() == [("own", "a", "s", "train", "test")]

@@ -16,7 +16,7 @@ from cxr.geometry.boxes import CORNERS, bounding_box, box_iou
 from cxr.geometry.fusion import fuse_boxes, fuse_groups, fusion_order
 from cxr.imaging.organs.engine import load_engine
 from cxr.metrics.written_boxes import mean_written_precision, written_precision
-from cxr.radvlm.sources.own import region_boxes
+from cxr.radvlm.sources.read_own import region_boxes
 from organs_runs import OPTIONS
 from plain_fusion import in_fusing_order, plain_fusion
 from radvlm_trees import found, options, picture, write_csv

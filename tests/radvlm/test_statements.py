@@ -29,8 +29,8 @@ FREE = (
 
 
 def together(sentences: list[str]) -> list:
-    tuples = structure.structure(sentences, statements.known(), unsided_effusion=True)
-    return statements._statements(tuples, sentences)
+    tuples = structure.structure(sentences, statements.load_lexicon(), unsided_effusion=True)
+    return statements._build_statements(tuples, sentences)
 
 
 def test_a_text_reads_as_its_sentences_together():
@@ -38,22 +38,22 @@ def test_a_text_reads_as_its_sentences_together():
     for _ in range(400):
         text = draw.sample(FREE, draw.randint(1, 4)) + draw.sample(TIED, draw.randint(0, 2))
         draw.shuffle(text)
-        assert statements.of_text(text) == together(text), text
+        assert statements.read_statements(text) == together(text), text
 
 
 def test_sentences_without_ties_are_not_read_again_in_a_text(monkeypatch):
     free = list(FREE)
-    assert not any(one.back or one.on or one.takes for one in (statements._by_itself(text)[1] for text in free))
+    assert not any(one.back or one.on or one.takes for one in (statements._parse_sentence(text)[1] for text in free))
     wanted = together(free)
-    statements._of_text.cache_clear()
+    statements._read_statements.cache_clear()
     monkeypatch.setattr(structure, "structure", lambda *_, **__: pytest.fail("read together"))
-    assert statements.of_text(free) == wanted
+    assert statements.read_statements(free) == wanted
 
 
 def test_what_a_sentence_before_tells_is_not_lost():
     first, second = "There is an opacity in the right upper lobe.", "Pneumonia is possible."
-    assert not statements.of_sentence(second)[0].placed
-    assert statements.of_text([first, second])[-1].place == ("right upper lobe",)
+    assert not statements.read_sentence(second)[0].has_place
+    assert statements.read_statements([first, second])[-1].place == ("right upper lobe",)
 
 
 def test_a_place_is_taken_from_the_sentence_before_and_no_other_is_read_again(monkeypatch):
@@ -63,10 +63,10 @@ def test_a_place_is_taken_from_the_sentence_before_and_no_other_is_read_again(mo
     read = []
     whole = structure.structure
     monkeypatch.setattr(structure, "structure", lambda given, *a, **how: read.append(given) or whole(given, *a, **how))
-    statements._of_text.cache_clear(), statements._together.cache_clear()
-    assert statements.of_text(text) == wanted
+    statements._read_statements.cache_clear(), statements._parse_together.cache_clear()
+    assert statements.read_statements(text) == wanted
     assert read == [text[1:3]]
-    assert statements.of_text(["Small effusion.", "Possible pneumonia."])[-1].place == ()
+    assert statements.read_statements(["Small effusion.", "Possible pneumonia."])[-1].place == ()
     assert read == [text[1:3]]  # nothing before it has a place
 
 
@@ -82,5 +82,5 @@ def test_only_scope_sets_with_a_cue_need_to_run(monkeypatch):
 def test_real_texts_read_as_their_sentences_together(every):
     lines = OPENI.read_text(encoding="utf-8").splitlines()[::every]
     for row in map(json.loads, lines):
-        text = statements.split(row["findings"].strip() or row["impression"].strip())
-        assert statements.of_text(text) == together(text)
+        text = statements.split_sentences(row["findings"].strip() or row["impression"].strip())
+        assert statements.read_statements(text) == together(text)

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
+from cxr.radvlm import splits
 from cxr.radvlm.filtered import filter_texts
 from cxr.radvlm.filtered.engine import FilterOptions
 from cxr.radvlm.instructions import join_parts, write_part
-from cxr.radvlm.instructions.mix import as_options, mix_rows
-from cxr.radvlm.sources import join_splits
+from cxr.radvlm.instructions.mix import mix_rows, rows_to_options
 from cxr.radvlm.sources.read_own import OwnOptions, run_shard, run_tables
 
 OPTIONS = OwnOptions(
@@ -48,7 +48,7 @@ def sources(results, folder: Path) -> Path:
     """Write what the stages sources and filtered make of the source own; returns the folder."""
     read_all(results, folder)
     conflicts = str(folder / "conflicts.parquet")
-    join_splits.run(images=[str(folder / "images.parquet")], conflicts_out=conflicts, formats=FORMATS)
+    splits.run(images=[str(folder / "images.parquet")], conflicts_out=conflicts, formats=FORMATS)
     options = FilterOptions("rules", keep_view=False, resolved="drop", min_words=3, phrases=True)
     filter_texts.run(
         texts=[str(folder / "texts.jsonl")], facts=[str(folder / "facts.parquet")],
@@ -76,12 +76,12 @@ def instructions(results, made: Path, folder: Path, mix=None, conversations=(), 
         images=str(made / "images.parquet"), facts=str(made / "facts.parquet"), texts=str(made / "filtered.jsonl"),
         phrases=str(made / "phrases.jsonl"), conflicts=str(made / "conflicts.parquet"),
         frames=[str(results / f"frames/{shard}.h5") for shard in shards], **part, conversations=conversations, **pairs,
-        options=write_part.PartOptions(source="own", rows=as_options(rows), seed=SEED, **told),
+        options=write_part.PartOptions(source="own", rows=rows_to_options(rows), seed=SEED, **told),
     )  # fmt: skip
     out = {name: str(folder / file) for name, file in FILES.items()}
     join_parts.run(
         lines=[part["lines_out"]], indices=[part["index"]], lefts=[part["left"]], **out,
-        options=join_parts.JoinOptions(as_options(rows), FORMATS, "shuffled", SEED),
+        options=join_parts.JoinOptions(rows_to_options(rows), FORMATS, "shuffled", SEED),
     )  # fmt: skip
     return folder
 

@@ -5,11 +5,11 @@ import re
 
 from cxr.language.reports import sentences
 from cxr.radvlm.conversations import engine
-from cxr.radvlm.conversations.engine import Asked, ConversationOptions
+from cxr.radvlm.conversations.engine import ConversationOptions, ConversationRequest
 from cxr.radvlm.conversations.facts import ImageFacts, Phrase
-from cxr.radvlm.conversations.written import messages_of
+from cxr.radvlm.conversations.record import to_messages
 from cxr.radvlm.filtered.engine import FilterOptions
-from cxr.radvlm.filtered.rules import sentence_filter
+from cxr.radvlm.filtered.rules import load_sentence_filter
 
 FILTER = FilterOptions("rules", keep_view=False, resolved="drop", min_words=3, phrases=True)
 CONVERSE = ConversationOptions("rules", (5, 10), 1, 1, "strict", False, 42)
@@ -24,17 +24,17 @@ def answer(messages: list[dict], schema: dict) -> str:
 
 def single_image(user: str) -> dict:
     """Return what the filter's rules make of the numbered sentences of a prompt."""
-    made = map(sentence_filter(FILTER), re.findall(r"^\d+\. (.*)$", user, flags=re.M))
+    made = map(load_sentence_filter(FILTER), re.findall(r"^\d+\. (.*)$", user, flags=re.M))
     return {"sentences": [{"index": at, "text": one.text} for at, one in enumerate(made, start=1)]}
 
 
 def conversation(user: str) -> dict:
     """Return the rounds that the rules make of the facts of a prompt; neutral ones where these are too few."""
     phrases = re.findall(r"^- box of “(.*)”: (.*)$", user, flags=re.M)
-    (made,) = engine.load_engine(CONVERSE, {}).converse([Asked(facts_of(user, phrases), bool(phrases))])
+    (made,) = engine.load_engine(CONVERSE, {}).converse([ConversationRequest(facts_of(user, phrases), bool(phrases))])
     if made.conversation is None:
         return {"rounds": [{"question": f"What of {at}?", "answer": f"It is {at}."} for at in range(6)]}
-    texts = [message["text"] for message in messages_of(made.conversation)]
+    texts = [message["text"] for message in to_messages(made.conversation)]
     return {"rounds": [{"question": one, "answer": two} for one, two in zip(texts[::2], texts[1::2], strict=True)]}
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from cxr.base.tables import write_lines
-from cxr.radvlm.evaluation.conversations import JudgedOptions, run_judge
+from cxr.radvlm.evaluation.conversations import ConversationJudgeOptions, run_judge
 from cxr.radvlm.evaluation.score_run import EvaluationOptions, run_scores
 
 OPTIONS = EvaluationOptions(
@@ -12,7 +12,7 @@ OPTIONS = EvaluationOptions(
     report_metrics=["rouge_l", "bleu", "findings_f1"], reference="filtered", failed="wrong", replicates=50,
     interval=0.9, seed=1, tasks=[],
 )  # fmt: skip
-JUDGED = JudgedOptions("facts", {}, 0.5, 0)
+JUDGED = ConversationJudgeOptions("facts", {}, 0.5, 0)
 HEART, LUNG = [0.3, 0.4, 0.7, 0.9], [0.1, 0.1, 0.45, 0.9]
 FINDINGS = ("Pleural Effusion", "Cardiomegaly", "Pneumothorax", "Consolidation")
 

@@ -13,9 +13,8 @@ import polars as pl
 
 from cxr.annotations.label_tables import LABELS
 from cxr.radvlm.sources.columns import IMAGES_SCHEMA
-from cxr.radvlm.sources.facts import facts_table, images_table
-from cxr.radvlm.sources.options import ReadOptions
-from cxr.radvlm.sources.read_sources import read
+from cxr.radvlm.sources.facts import ReadOptions, SourceRecords, facts_table, images_table
+from cxr.radvlm.sources.read_sources import read_source
 
 FUSION = {"iou": 0.1, "decimals": 3, "splits": ["train", "validate"]}
 SIZE = (60, 80)
@@ -32,10 +31,10 @@ def options(kind: str, path: Path, **more: object) -> ReadOptions:
     return ReadOptions(name=kind, source=keys, **(told | more))
 
 
-def found(one: ReadOptions, mimic: str = "") -> tuple[pl.DataFrame, pl.DataFrame, object]:
+def found(one: ReadOptions, mimic: str = "") -> tuple[pl.DataFrame, pl.DataFrame, SourceRecords]:
     """Return the images, the facts and what else a source holds, every row of it accounted for."""
-    held = read(one, mimic)
-    held.conserved(one.name)
+    held = read_source(one, mimic)
+    held.conservation_rows(one.name)
     return images_table(one.name, held.images), facts_table(one.name, held.facts, held.tables), held
 
 

@@ -1,4 +1,4 @@
-"""CheXbert: a BERT that reads a report, with one head for each of the 14 labels."""
+"""CheXbert: a BERT report labeller with one head per label (14 labels)."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,11 +19,11 @@ HEADS = (
 )  # fmt: skip
 """Labels in the order of the heads."""
 CLASSES = (None, PRESENT, ABSENT, UNCERTAIN)
-"""What a head's classes say; that of No Finding has the first two."""
+"""Meaning of each head's classes; No Finding has only the first two."""
 
 
 class CheXbert(torch.nn.Module):
-    """The net, with the names of the published weights."""
+    """The network; parameter names match the published weights."""
 
     def __init__(self, config: BertConfig):
         super().__init__()
@@ -32,24 +32,24 @@ class CheXbert(torch.nn.Module):
         self.linear_heads = torch.nn.ModuleList(torch.nn.Linear(config.hidden_size, size) for size in sizes)
 
     def forward(self, ids: torch.Tensor, mask: torch.Tensor) -> list[torch.Tensor]:
-        """Return the logits of each head, (N, classes), for tokens (N, T) and their mask."""
+        """Return the logits of each head, (N, classes), for token ids (N, T) and their attention mask."""
         first = self.bert(ids, attention_mask=mask).last_hidden_state[:, 0]
         return [head(first) for head in self.linear_heads]
 
 
 class Labeller:
-    """Reads texts one at a time: a batch is no faster on the CPU, and would make a text's sums depend on the others."""
+    """Labels texts one at a time: batching is no faster on a CPU, and padding would change the results."""
 
     def __init__(self, net: CheXbert, words: PreTrainedTokenizerBase):
         self.net, self.words = net.eval(), words
         self.longest = net.bert.config.max_position_embeddings
 
     def __call__(self, texts: Sequence[str]) -> list[dict[str, str]]:
-        """Return {label: present, absent or uncertain} of each text; what is blank is left out.
+        """Return {label: present, absent or uncertain} for each text, without blank labels.
 
-        No Finding is always told. What exceeds the net's length is cut, as the published code cuts it.
+        No Finding is always included. Texts longer than the model's limit are truncated, as in the published code.
         """
-        return [_stated(self._classes(text)) for text in texts]
+        return [_labels_of_classes(self._classes(text)) for text in texts]
 
     def _classes(self, text: str) -> list[int]:
         encoded = self.words(" ".join(text.split()), truncation=True, max_length=self.longest, return_tensors="pt")
@@ -57,11 +57,11 @@ class Labeller:
             return [int(logits.argmax()) for logits in self.net(encoded["input_ids"], encoded["attention_mask"])]
 
 
-def labeller(weights: str | Path, model: str, revision: str) -> Labeller:
-    """Load the net. ``weights``: the converted file; ``model``: the BERT whose configuration and tokenizer
-    it has: a folder, or a model of the hub that was downloaded.
+def load_labeller(weights: str | Path, model: str, revision: str) -> Labeller:
+    """Load the labeller from converted ``weights``.
 
-    Raises UserError for files that are missing, or another net's.
+    ``model``: folder or downloaded hub id of the BERT that gives the configuration and tokenizer. Raises UserError for
+    missing files and for weights of another network.
     """
     folder = find_downloaded_model(KEY, model, revision)
     try:
@@ -78,7 +78,7 @@ def labeller(weights: str | Path, model: str, revision: str) -> Labeller:
     return Labeller(net, words)
 
 
-def _stated(classes: Sequence[int]) -> dict[str, str]:
+def _labels_of_classes(classes: Sequence[int]) -> dict[str, str]:
     value_by_label = {
         name: CLASSES[class_index] for name, class_index in zip(HEADS, classes, strict=True) if CLASSES[class_index]
     }

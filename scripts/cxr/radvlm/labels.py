@@ -1,4 +1,4 @@
-"""The 14 labels of a study, from the findings that the reports stage has read."""
+"""The 14 CheXpert labels of a study, derived from the findings of its report."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,13 +12,15 @@ from cxr.language.reports.devices import Devices, devices
 
 RESOURCE_FILES = ("radvlm/labels.yaml",)
 PRESENT, ABSENT, UNCERTAIN = VALUES = ("present", "absent", "uncertain")
-"""What a source states of a label, the strongest first."""
+"""Values of a label, strongest first."""
 
 
 @dataclass(frozen=True)
-class Names:
-    """names: the 14 labels in their order; no_finding, device: the two that are none of the twelve findings; lesions,
-    entities: {what a report's finding is: its labels}; words: those of devices; regions: {region: its mask, and part}.
+class LabelNames:
+    """The label resource.
+
+    names: the 14 labels in order; no_finding, device: the two labels that are not findings; lesions, entities: labels
+    by lesion type and by report entity; words: device words; regions: mask and part of each region.
     """
 
     names: tuple[str, ...]
@@ -31,28 +33,28 @@ class Names:
 
     @property
     def findings(self) -> tuple[str, ...]:
-        """The twelve labels that make a picture abnormal."""
+        """The twelve labels that make an image abnormal."""
         return tuple(name for name in self.names if name not in (self.no_finding, self.device))
 
 
 @cache
-def names() -> Names:
-    """Return the names of the resource."""
+def load_label_names() -> LabelNames:
+    """Load the label resource, once per process."""
     resource = yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
-    return Names(
+    return LabelNames(
         tuple(resource["labels"]), resource["no_finding"], resource["devices"], resource["lesions"],
         resource["entities"], devices(resource["device_words"]), resource["regions"],
     )  # fmt: skip
 
 
-def report_labels(tuples: Iterable[Mapping], sentences: Iterable[str]) -> dict[str, str]:
-    """Return {label: present, absent or uncertain} of a report's findings and its sentences.
+def label_report(tuples: Iterable[Mapping], sentences: Iterable[str]) -> dict[str, str]:
+    """Return {label: present, absent or uncertain} of a report, from its findings (``tuples``) and ``sentences``.
 
-    A finding is present if it is affirmed, also as what another finding strongly stands for ("opacity consistent with
-    pneumonia"); weakly hedged it is uncertain. It is absent if it is denied and nowhere affirmed. What a report does
-    not mention has no label, but No Finding and Support Devices are always told.
+    Affirmed findings are present, including confident interpretations ("opacity consistent with pneumonia"). Weakly
+    hedged findings are uncertain. Findings that are denied and nowhere affirmed are absent. Findings that the report
+    does not mention have no label; No Finding and Support Devices always have one.
     """
-    label_resource, stated = names(), {}
+    label_resource, stated = load_label_names(), {}
     for finding in tuples:
         for label, value in _label_values(finding, label_resource):
             previous_value = stated.get(label, value)
@@ -62,30 +64,36 @@ def report_labels(tuples: Iterable[Mapping], sentences: Iterable[str]) -> dict[s
     return {label: stated[label] for label in label_resource.names if label in stated}
 
 
-def meant(stated: Mapping[str, str], uncertain: str) -> dict[str, str]:
-    """Return what the stated labels count as: an uncertain one as ``uncertain``; with left_out it stays uncertain.
+def resolve_uncertain(stated: Mapping[str, str], uncertain: str) -> dict[str, str]:
+    """Return the labels with uncertain ones replaced by ``uncertain`` ("left_out" keeps them uncertain).
 
-    No Finding then holds where no finding is present, whatever the source states of it.
+    No Finding, if it is among them, is derived again from the other labels, whatever the source states.
     """
-    label_resource, replacements = names(), {UNCERTAIN: uncertain} if uncertain in VALUES else {}
+    label_resource, replacements = load_label_names(), {UNCERTAIN: uncertain} if uncertain in VALUES else {}
     value_by_label = {label: replacements.get(value, value) for label, value in stated.items()}
     return value_by_label | (
         {label_resource.no_finding: _no_finding(value_by_label)} if label_resource.no_finding in value_by_label else {}
     )
 
 
+def finding_labels(lesion: str | None, entity: str) -> frozenset[str]:
+    """Return the labels of a finding: those of its lesion type, or else of its entity."""
+    label_names = load_label_names()
+    return frozenset(label_names.lesions.get(lesion or "") or label_names.entities.get(entity) or ())
+
+
 def _no_finding(values: Mapping[str, str]) -> str:
-    """Return the value of No Finding: devices do not count, nor do findings that nothing is said of."""
-    finding_values = {values[label] for label in names().findings if label in values}
+    """Return the value of No Finding; devices and findings without a label are ignored."""
+    finding_values = {values[label] for label in load_label_names().findings if label in values}
     return ABSENT if PRESENT in finding_values else UNCERTAIN if UNCERTAIN in finding_values else PRESENT
 
 
 def _strength(value: str) -> int:
-    """Return the rank of a value: an affirmation outweighs a doubt, and that a denial."""
+    """Return the rank of a value: present, then uncertain, then absent."""
     return (PRESENT, UNCERTAIN, ABSENT).index(value)
 
 
-def _label_values(finding: Mapping, label_resource: Names) -> list[tuple[str, str]]:
+def _label_values(finding: Mapping, label_resource: LabelNames) -> list[tuple[str, str]]:
     finding_labels = (
         label_resource.lesions.get(finding["lesion_type"])
         if finding["lesion_type"]

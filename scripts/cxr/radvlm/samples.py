@@ -1,7 +1,7 @@
-"""The line of a sample: what RadVLM's instructions write, models are asked, and the evaluation reads.
+"""The JSON line of a sample, written by the instructions stage and read by tuning, inference and evaluation.
 
-A box is a slot ``<box:name>`` of an answer, and its corners stand under ``boxes`` as fractions of the original picture:
-how they are written is the run's (``cxr.vlm.conventions``).
+An answer marks a box by a slot ``<box:name>``; ``boxes`` holds its corners as fractions of the original image. Each run
+chooses how coordinates are written (``cxr.vlm.conventions``).
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,21 +13,21 @@ TASKS = (
     "phrase_grounding", "conversation", "conversation_grounded", "absent_grounding", "ils_grounding",
     "ils_segmentation",
 )  # fmt: skip
-"""Kinds of samples."""
+"""All tasks, in the order of a mix."""
 TEXT_TASKS = ("report_generation", "phrase_grounding", "conversation", "conversation_grounded")
-"""Those whose turns quote a report, or were made from its text."""
+"""Tasks whose turns contain report text or text derived from it."""
 SEG = "[SEG]"
-"""Where an answer gives a mask."""
+"""Token of an answer that stands for a mask."""
 
 
-def slot(name: str) -> str:
-    """Return the slot of the boxes ``name``. Raises ValueError for a name that would end it."""
+def box_slot(name: str) -> str:
+    """Return the slot of the boxes ``name``. Raises ValueError for an empty name or one with < or >."""
     if not name or set(name) & set("<>"):
-        raise ValueError(f"{name!r} is no name of boxes")
+        raise ValueError(f"{name!r} is not a valid name for boxes")
     return f"<box:{name}>"
 
 
-def record(
+def make_sample(
     sample_id: str,
     task: str,
     image: Mapping,
@@ -41,11 +41,11 @@ def record(
     number: int = 0,
     target: str | None = None,
 ) -> Record:
-    """Return a sample about ``image``, a row of the source's images (source, image_id, study_id, subject_id, split).
+    """Return a sample about ``image``, a row with source, image_id, study_id, subject_id and split.
 
-    ``labels``: those that are present, None where the source says nothing of them; ``facts``: ids of the facts that it
-    rests on; ``number``: its pass; ``target``: the region, finding or phrase that it asks for; ``engine``: of a
-    generated text. Raises ValueError like the record.
+    ``labels``: present labels, None if the source has none; ``facts``: ids of the supporting facts; ``number``: pass;
+    ``target``: requested region, finding or phrase; ``engine``: engine of a generated text. Raises ValueError for an
+    invalid :class:`Record`.
     """
     extra_fields = {"pass": number, "asked": target, "labels": labels, "facts": list(facts), "engine": engine}
     return Record(
@@ -55,8 +55,8 @@ def record(
     )  # fmt: skip
 
 
-def line_of(sample: Record) -> dict:
-    """Return the JSON line of a sample; its keys stand in this order in every file."""
+def sample_line(sample: Record) -> dict:
+    """Return the JSON line of a sample, with keys in a fixed order."""
     return {
         "sample_id": sample.sample_id,
         "task": sample.task,

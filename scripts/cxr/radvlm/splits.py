@@ -1,29 +1,33 @@
-"""Splits of the whole mix: no subject is in two of them, within a family of sources that share their subjects."""
+"""Splits of the mix: no subject is in two splits of a family, that is, of sources that share subjects."""
 
 from collections.abc import Mapping, Sequence
 
 import polars as pl
 
+from cxr.base.columns import Column, Columns
+from cxr.base.jobs import log
+from cxr.base.tables import read_table, write_table
+
 FAMILIES = {
     "mimic": ("mimic", "ms_cxr", "imagenome"), "chexpert": ("chexpert", "chexpert_plus"), "padchest": ("padchest_gr",),
     "vindr": ("vindr",),
 }  # fmt: skip
-"""{family: the formats of its sources}; a source of another format is its own family."""
+"""{family: formats of its sources}; a source of any other format is its own family."""
 ORDER = ("test", "validate", "train")
-"""Which split keeps a subject that is in several."""
+"""Priority of the splits for a subject that occurs in several."""
 
 
-def families(formats: Mapping[str, str]) -> dict[str, str]:
-    """Return {source: family} of {source: format}; the format of own is that of its cohort."""
+def assign_families(formats: Mapping[str, str]) -> dict[str, str]:
+    """Return {source: family} of {source: format}; the source own has the format of its cohort."""
     family_by_format = {kind: family for family, kinds in FAMILIES.items() for kind in kinds}
     return {source: family_by_format.get(kind, source) for source, kind in formats.items()}
 
 
-def conflicts(images: Sequence[pl.DataFrame], family: Mapping[str, str]) -> pl.DataFrame:
-    """Return the images (source, image_id, study_id, split, kept) whose subject is kept in another split.
+def find_conflicts(images: Sequence[pl.DataFrame], family: Mapping[str, str]) -> pl.DataFrame:
+    """Return the images (source, image_id, study_id, split, kept) whose subject belongs to another split.
 
-    ``images``: tables of sources, with source, image_id, study_id, subject_id, split. A subject that a family has in
-    several splits is kept in test, or else in validate, so that nothing that is scored was trained on.
+    ``images``: image tables of the sources. A subject in several splits of a family is kept in test, else in validate,
+    so that no evaluated subject was used for training.
     """
     columns = ["source", "image_id", "study_id", "subject_id", "split"]
     table = pl.concat([table.select(columns) for table in images])
@@ -33,3 +37,24 @@ def conflicts(images: Sequence[pl.DataFrame], family: Mapping[str, str]) -> pl.D
     kept_split = pl.col("first").replace_strict(range(len(ORDER)), list(ORDER), return_dtype=pl.String)
     torn = table.with_columns(kept=kept_split).filter(pl.col("split") != pl.col("kept"))
     return torn.select("source", "image_id", "study_id", "split", "kept").sort("source", "image_id")
+
+
+CONFLICTS: Columns = {
+    "source": Column(pl.String, "Source."),
+    "image_id": Column(pl.String, "Image that leaves the mix: split_conflict."),
+    "study_id": Column(pl.String, "Its study."),
+    "split": Column(pl.String, "Split that its source gives it."),
+    "kept": Column(pl.String, "Split that its subject is kept in."),
+}
+
+
+def run(*, images: Sequence[str], conflicts_out: str, formats: Mapping[str, str]) -> None:
+    """Write the images excluded from the mix. ``images``: image tables; ``formats``: {source: format}."""
+    tables = [read_table(path) for path in ([images] if isinstance(images, str) else images)]
+    conflict_table = find_conflicts(tables, assign_families(formats))
+    write_table(conflicts_out, conflict_table, CONFLICTS)
+    if conflict_table.height:
+        summary = ", ".join(
+            f"{source}: {number}" for source, number in conflict_table["source"].value_counts().sort("source").rows()
+        )
+        log.warning("images excluded because a related source has their subject in another split: %s", summary)

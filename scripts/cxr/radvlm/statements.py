@@ -1,7 +1,6 @@
-"""What a text states of a picture: findings with polarity, certainty, place and size, as the rules engine reads them.
+"""Statements of a text: findings with polarity, certainty, place and size, extracted by the rules engine.
 
-Conversations are checked by it, and answers are scored by it. Each sentence is read by itself; equal sentences are read
-once.
+Used to check conversations and to score answers. Sentences are parsed one by one and cached.
 """
 
 import re
@@ -19,12 +18,12 @@ from cxr.language.reports.rules import context, lexicon, structure
 
 RESOURCE_FILES = ("radvlm/statements.yaml", "lexicon")
 HEDGES = ("definite", "strong", "weak")
-"""Grades of certainty, the most certain first; a statement's ``hedge`` is the number of its own."""
+"""Grades of certainty, most certain first; ``Statement.hedge`` is an index into them."""
 _ZONES = {label: frozenset((label,)) for side in SIDES for label in (f"{side} {level}" for level in ZONE_LEVELS)}
 _ZONES |= {lung: frozenset(f"{lung.split()[0]} {level}" for level in ZONE_LEVELS) for lung in LUNGS}
 _ZONES |= {lobe: frozenset(zones) for lobe, zones in LOBE_ZONES.items()}
-CACHED = 200_000
-"""Texts that are read once: conversations, and the studies of a source, say the same."""
+CACHE_SIZE = 200_000
+"""Size of the caches of parsed texts; the same sentences occur in many studies and conversations."""
 _CLAUSE, _SIZED = re.compile(r"[,;:.]| and | or | with | but "), re.compile(r"[a-z]+(?:-sized)?")
 _EITHER = re.compile(r"\b(?:both|either) sides?\b")
 _NONE: frozenset[str] = frozenset()
@@ -35,10 +34,10 @@ _BOTH = frozenset(("bilateral", "both", "bibasilar", "bibasal"))
 class Statement:
     """A finding that a sentence affirms or denies.
 
-    lesion: its type of the seven, if it has one; hedge: 0 definite, 1 likely, 2 possible; sides: right, left; zones: of
-    the eight zones of the lungs; place: its words, as the sentence has them; sizes: small, moderate, large; limits:
-    words that limit a denial ("no large effusion"); of: the finding that it explains ("opacity, likely pneumonia");
-    sentence: its number; span: [start, end) in its sentence.
+    lesion: lesion type, None for other findings; hedge: 0 definite, 1 likely, 2 possible; sides: right, left; zones:
+    lung zones; place: location phrases of the sentence; sizes: small, moderate, large; limits: words that limit a
+    denial ("no large effusion"); explains: the finding that it interprets ("opacity, likely pneumonia"); sentence:
+    number from 1; span: [start, end) in the sentence; denies: False where a negation leaves the finding open.
     """
 
     entity: str
@@ -50,18 +49,18 @@ class Statement:
     place: tuple[str, ...] = ()
     sizes: frozenset[str] = frozenset()
     limits: tuple[str, ...] = ()
-    of: str | None = None
+    explains: str | None = None
     sentence: int = 0
     span: tuple[int, int] = (0, 0)
     denies: bool = True
 
     @cached_property
     def keys(self) -> frozenset[str]:
-        """Names by which it is the same finding as another."""
+        """Entity and lesion type; two statements with a common key are about the same finding."""
         return frozenset((self.entity, self.lesion) if self.lesion else (self.entity,))
 
-    def numbered(self, sentence: int) -> "Statement":
-        """Return the statement as one of a sentence of this number."""
+    def with_number(self, sentence: int) -> "Statement":
+        """Return a copy with this sentence number."""
         if sentence == self.sentence:
             return self
         statement = object.__new__(Statement)  # what dataclasses.replace does, six times as fast
@@ -69,20 +68,20 @@ class Statement:
         return statement
 
     @property
-    def placed(self) -> bool:
+    def has_place(self) -> bool:
         return bool(self.sides or self.zones)
 
     def overlaps(self, statement: "Statement") -> bool:
-        """Tell whether both may speak of one place; a statement without a place speaks of any."""
-        if not (self.placed and statement.placed):
+        """True if both may refer to the same place; a statement without a place may refer to any."""
+        if not (self.has_place and statement.has_place):
             return True
         shared = self.sides & statement.sides
         return bool(self.zones & statement.zones) if self.zones and statement.zones else bool(shared)
 
 
 @dataclass(frozen=True)
-class Words:
-    """What the resource holds: patterns, sizes {word: size}, and words that limit a denial."""
+class Patterns:
+    """Patterns and word lists of ``resources/radvlm/statements.yaml``; sizes: {word: size}."""
 
     normal: Mapping[str, re.Pattern]
     apart: re.Pattern
@@ -95,13 +94,13 @@ class Words:
 
 
 @cache
-def words() -> Words:
-    """Return the words of the resource."""
+def load_patterns() -> Patterns:
+    """Load the patterns, once per process."""
     resource = yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
     normal = {name: re.compile(pattern) for name, pattern in resource["normal"].items()}
     plain = ("comparison", "date", "order", "meaning", "here", "place", "no_devices", "changes")
     patterns = {name: re.compile(resource[name]) for name in plain} | {"name": re.compile(resource["name"])}
-    return Words(
+    return Patterns(
         {name: normal[name] for name in ("lungs", "heart", "all")}, normal["apart"],
         {word: size for size, size_words in resource["sizes"].items() for word in size_words},
         frozenset(resource["limits"]), frozenset(resource["general_devices"]),
@@ -111,73 +110,77 @@ def words() -> Words:
 
 
 @cache
-def known() -> lexicon.Lexicon:
-    """Return the lexicon of reports."""
+def load_lexicon() -> lexicon.Lexicon:
+    """Load the report lexicon, once per process."""
     return lexicon.load_lexicon(str(Path(RESOURCES) / RESOURCE_FILES[1]))
 
 
-def split(text: str) -> list[str]:
+def split_sentences(text: str) -> list[str]:
     """Return the sentences of a text."""
     return [text[start:end] for start, end in sentences.split(text)]
 
 
-def of_text(sentence_texts: Sequence[str]) -> list[Statement]:
-    """Return the statements of sentences that are read together, numbered from 1: "this" may refer back."""
-    return list(_of_text(tuple(sentence_texts)))
+def read_statements(sentence_texts: Sequence[str]) -> list[Statement]:
+    """Return the statements of consecutive sentences, numbered from 1; references such as "this" are resolved."""
+    return list(_read_statements(tuple(sentence_texts)))
 
 
-def of_sentence(sentence: str) -> tuple[Statement, ...]:
-    """Return the statements of a sentence that is read by itself."""
-    return _by_itself(sentence)[0]
+def read_sentence(sentence: str) -> tuple[Statement, ...]:
+    """Return the statements of a single sentence."""
+    return _parse_sentence(sentence)[0]
 
 
-@lru_cache(maxsize=CACHED)
-def _of_text(sentence_texts: tuple[str, ...]) -> tuple[Statement, ...]:
-    """Read together the sentences that ties join; the others read as they do alone."""
+@lru_cache(maxsize=CACHE_SIZE)
+def _read_statements(sentence_texts: tuple[str, ...]) -> tuple[Statement, ...]:
+    """Parse linked sentences together and all others alone."""
     statements: list[Statement] = []
     start = 0
-    for end in _ends(sentence_texts):
-        read = of_sentence(sentence_texts[start]) if end == start + 1 else _together(sentence_texts[start:end])
-        statements += (statement.numbered(start + statement.sentence) for statement in read)
+    for end in _group_ends(sentence_texts):
+        read = read_sentence(sentence_texts[start]) if end == start + 1 else _parse_together(sentence_texts[start:end])
+        statements += (statement.with_number(start + statement.sentence) for statement in read)
         start = end
     return tuple(statements)
 
 
-def _ends(sentence_texts: Sequence[str]) -> list[int]:
-    """Return where the groups of sentences that ties join end. Nothing stands before the first, nor behind the last."""
-    joined = [False] * len(sentence_texts)  # to the sentence before
+def _group_ends(sentence_texts: Sequence[str]) -> list[int]:
+    """Return the end index of each group of linked sentences."""
+    joined = [False] * len(sentence_texts)  # with the previous sentence
     on = gives = False
-    for at, ties in enumerate(_by_itself(sentence)[1] for sentence in sentence_texts):
+    for at, ties in enumerate(_parse_sentence(sentence)[1] for sentence in sentence_texts):
         if ties.back:
             joined[1 : at + 1] = [True] * at
         elif on or (ties.takes and gives):
             joined[at] = True
-        on, gives = ties.on, ties.gives or joined[at]  # what is read together may have a place from another
+        on, gives = ties.on, ties.gives or joined[at]  # a linked sentence may take its place from another
     return [at for at in range(1, len(sentence_texts)) if not joined[at]] + [len(sentence_texts)] * bool(sentence_texts)
 
 
-@lru_cache(maxsize=CACHED)
-def _together(sentence_texts: tuple[str, ...]) -> tuple[Statement, ...]:
-    return tuple(_statements(structure.structure(list(sentence_texts), known(), unsided_effusion=True), sentence_texts))
+@lru_cache(maxsize=CACHE_SIZE)
+def _parse_together(sentence_texts: tuple[str, ...]) -> tuple[Statement, ...]:
+    return tuple(
+        _build_statements(
+            structure.structure(list(sentence_texts), load_lexicon(), unsided_effusion=True), sentence_texts
+        )
+    )
 
 
-@lru_cache(maxsize=CACHED)
-def _by_itself(sentence: str) -> tuple[tuple[Statement, ...], context.Ties]:
-    tuples, ties = structure.by_itself(sentence, known(), unsided_effusion=True)
-    return tuple(_statements(tuples, (sentence,))), ties
+@lru_cache(maxsize=CACHE_SIZE)
+def _parse_sentence(sentence: str) -> tuple[tuple[Statement, ...], context.Ties]:
+    tuples, ties = structure.by_itself(sentence, load_lexicon(), unsided_effusion=True)
+    return tuple(_build_statements(tuples, (sentence,))), ties
 
 
-def unplaced(statement: Statement) -> Statement:
-    """Return a statement without its place."""
+def without_place(statement: Statement) -> Statement:
+    """Return a copy without a place."""
     return replace(statement, sides=frozenset(), zones=frozenset(), place=())
 
 
-def _statements(tuples: Iterable[Mapping], sentence_texts: Sequence[str]) -> list[Statement]:
+def _build_statements(tuples: Iterable[Mapping], sentence_texts: Sequence[str]) -> list[Statement]:
     statements = []
     for finding in tuples:
         text = sentence_texts[finding["sentence_index"] - 1]
-        sides, zones, place = _placed(finding, text)
-        sizes, limits = _before(text[: finding["span"][0]], text[finding["span"][0] : finding["span"][1]])
+        sides, zones, place = _find_place(finding, text)
+        sizes, limits = _find_qualifiers(text[: finding["span"][0]], text[finding["span"][0] : finding["span"][1]])
         statement = Statement(
             finding["entity"], finding["lesion_type"], finding["presence"] == "positive",
             HEDGES.index(finding["hedge"]), sides, zones, place, sizes, limits, None,
@@ -186,25 +189,25 @@ def _statements(tuples: Iterable[Mapping], sentence_texts: Sequence[str]) -> lis
         statements.append(statement)
         hedge = HEDGES.index(finding["predicted_hedge"]) if finding["predicted_hedge"] else 0
         for name in finding["candidates"] if statement.affirmed else ():
-            lesion = known().entities[name].lesion if name in known().entities else None
+            lesion = load_lexicon().entities[name].lesion if name in load_lexicon().entities else None
             statements.append(
                 replace(
                     statement,
                     entity=name,
-                    lesion=lesion or _lesion(name),
+                    lesion=lesion or _as_lesion(name),
                     hedge=max(hedge, statement.hedge),
-                    of=statement.entity,
+                    explains=statement.entity,
                 )
             )
     return statements
 
 
-def _lesion(name: str) -> str | None:
+def _as_lesion(name: str) -> str | None:
     return name if name in LESIONS else None
 
 
-def _placed(finding: Mapping, text: str) -> tuple[frozenset[str], frozenset[str], tuple[str, ...]]:
-    """Return sides, zones and words of a place; a place that the text does not name is none."""
+def _find_place(finding: Mapping, text: str) -> tuple[frozenset[str], frozenset[str], tuple[str, ...]]:
+    """Return the sides, zones and location phrases of a finding; empty if the text names no location."""
     if not finding["location"]:
         return (frozenset(SIDES) if _EITHER.search(text.lower()) else _NONE), _NONE, ()
     zones = frozenset().union(*(_ZONES[label] for label in finding["labels"]))
@@ -213,11 +216,11 @@ def _placed(finding: Mapping, text: str) -> tuple[frozenset[str], frozenset[str]
     return frozenset(SIDES if place_words & _BOTH else sides), zones, tuple(finding["location"])
 
 
-def _before(text: str, name: str) -> tuple[frozenset[str], tuple[str, ...]]:
-    """Return the sizes and limits that the words before a finding, in its clause, and its own words tell."""
+def _find_qualifiers(text: str, name: str) -> tuple[frozenset[str], tuple[str, ...]]:
+    """Return the sizes and limits in a finding's name and in the words before it in its clause."""
     clause = _CLAUSE.split(text.lower())[-1]
     nearby_words = _SIZED.findall(f"{clause} {name.lower()}")[-8:]
-    sizes, limits = words().sizes, words().limits
+    sizes, limits = load_patterns().sizes, load_patterns().limits
     qualifiers = [word for word in nearby_words if word in sizes or word in limits]
     if not qualifiers:
         return _NONE, ()

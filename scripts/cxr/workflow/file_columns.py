@@ -29,7 +29,7 @@ from cxr.radvlm.evaluation import conservation as radvlm_conservation
 from cxr.radvlm.filtered import filter_texts
 from cxr.radvlm.instructions import columns as radvlm_instructions
 from cxr.radvlm.sources import columns as radvlm_sources
-from cxr.radvlm.sources import join_splits
+from cxr.radvlm.splits import CONFLICTS
 from cxr.reporting.ablation import points
 from cxr.reporting.agreement import compare
 from cxr.reporting.page import costs, render
@@ -150,11 +150,11 @@ TABLES: dict[str, Columns] = {
     "results/radvlm/sources/{source}/facts.parquet": radvlm_sources.FACTS,
     "results/radvlm/sources/{source}/counts.tsv": radvlm_sources.COUNTS,
     "results/radvlm/sources/{source}/conservation.tsv": CONSERVED,
-    "results/radvlm/sources/split_conflicts.parquet": join_splits.CONFLICTS,
+    "results/radvlm/sources/split_conflicts.parquet": CONFLICTS,
     "results/radvlm/filtered/{source}/agreement.tsv": filter_texts.AGREEMENT,
     "results/radvlm/conversations/{source}/outcomes.tsv": converse.OUTCOMES,
     "results/radvlm/instructions/{mix}/table1.tsv": radvlm_instructions.TABLE1,
-    "results/radvlm/instructions/{mix}/conservation.tsv": radvlm_instructions.LEFT,
+    "results/radvlm/instructions/{mix}/conservation.tsv": radvlm_instructions.OUTCOMES,
     "results/radvlm/instructions/{mix}/parts/{source}.index.parquet": radvlm_instructions.INDEX,
     "results/radvlm/evaluation/{run}/scores.tsv": radvlm_scores.SCORES,
     "results/radvlm/evaluation/{run}/samples.parquet": radvlm_scores.SAMPLES,

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from cxr.base.errors import UserError, existing_file
-from cxr.radvlm.evaluation.other_models import adapters
+from cxr.radvlm.evaluation.other_models import load_adapters
 from cxr.workflow.engine_files import declared
 from cxr.workflow.params import model_options
 from cxr.workflow.plan_vlm import VlmPlan
@@ -101,7 +101,7 @@ class EvaluationPlan:
         if name not in self.models:
             tasks = self.tasks[name]
         else:
-            tasks = () if self.beyond else adapters()[self.models[name]["adapter"]].tasks
+            tasks = () if self.beyond else load_adapters()[self.models[name]["adapter"]].tasks
         return dict(self.scoring) | {"tasks": list(tasks)}
 
     def of_model(self, name: str) -> dict:

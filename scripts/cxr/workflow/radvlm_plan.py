@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cxr.base.errors import UserError, existing_file, existing_folder
 from cxr.base.vocabulary import SPLITS
-from cxr.radvlm.instructions.mix import Row, as_options, mix_rows
+from cxr.radvlm.instructions.mix import MixRow, mix_rows, rows_to_options
 from cxr.workflow.engine_files import declared
 from cxr.workflow.params import model_options
 from cxr.workflow.radvlm_conversing import Conversing, conversing
@@ -76,7 +76,7 @@ class RadvlmPlan:
     options: Mapping[str, dict]
     reading: Mapping[str, object]
     filtering: Filtering
-    mixes: Mapping[str, list[Row]]
+    mixes: Mapping[str, list[MixRow]]
     pairs_of: Mapping[str, str]
     conversing: Conversing
     labelling: Labelling
@@ -174,12 +174,12 @@ class RadvlmPlan:
         options = {
             name: self.options["instructions"][name] for name in ("regions", "label_case", "absent_share", "seed")
         }
-        return options | {"source": source, "rows": as_options(rows), "smallest": self.options["own"]["smallest"]}
+        return options | {"source": source, "rows": rows_to_options(rows), "smallest": self.options["own"]["smallest"]}
 
     def of_mix(self, mix: str) -> dict:
         """Return the options of joining a mix."""
         options = {name: self.options["instructions"][name] for name in ("order", "seed")}
-        return options | {"rows": as_options(self.mixes[mix]), "formats": dict(self.formats)}
+        return options | {"rows": rows_to_options(self.mixes[mix]), "formats": dict(self.formats)}
 
     @property
     def folders(self) -> dict[str, str]:
@@ -255,7 +255,7 @@ def _labelling(engine: str, plain: Mapping) -> Labelling:
     return Labelling(files, f"radvlm.sources.{module}", f"radvlm_sources-{engine}", options)
 
 
-def _mixes(mixes: Mapping[str, Mapping], formats: Mapping[str, str]) -> dict[str, list[Row]]:
+def _mixes(mixes: Mapping[str, Mapping], formats: Mapping[str, str]) -> dict[str, list[MixRow]]:
     """Return {mix: its rows}. Raises UserError for a task of a source that is not in use, or that cannot give it."""
     kind_by_source = {source: OWN if source == OWN else kind for source, kind in formats.items()}
     for name, mix in mixes.items():

@@ -12,19 +12,19 @@ from typing import NamedTuple
 
 from cxr.language.reports.devices import plain
 from cxr.radvlm import statements
-from cxr.radvlm.boxes import rounded
+from cxr.radvlm.boxes import round_coordinate
 from cxr.radvlm.conversations.facts import ImageFacts
-from cxr.radvlm.conversations.wordings import capital
-from cxr.radvlm.labels import names
-from cxr.radvlm.statements import CACHED, Statement
+from cxr.radvlm.conversations.wordings import capitalize
+from cxr.radvlm.labels import finding_labels, load_label_names
+from cxr.radvlm.statements import CACHE_SIZE, Statement
 
 USER, ASSISTANT = ROLES = ("user", "assistant")
 BAD_FORM, FOREIGN_BOX, UNGROUNDED, UNSUPPORTED = "bad_form", "foreign_box", "ungrounded", "unsupported_statement"
 COMPARISON, DATE_OR_NAME, ORDER = "comparison", "date_or_name", "order_to_reader"
 REASONS = (BAD_FORM, FOREIGN_BOX, UNGROUNDED, UNSUPPORTED, COMPARISON, DATE_OR_NAME, ORDER)
-LONGEST = 2000
+MAX_CHARACTERS = 2000
 """Most characters of a question or an answer."""
-STEM = 5
+STEM_LETTERS = 5
 """Letters by which a word of comparison is the same as one of the facts: "change" and "changes"."""
 _NUMBER = r"-?\d+(?:\.\d+)?"
 _BOX = re.compile(r"\[\s*" + r"\s*,\s*".join([f"({_NUMBER})"] * 4) + r"\s*\]")
@@ -41,7 +41,7 @@ _LEAD = re.compile(
 _COMMON = frozenset(("there", "this", "that", "with", "seen", "present", "right", "left", "lung", "lungs", "side"))
 _LUNG = frozenset(("opacity", "consolidation", "pneumonia", "atelectasis", "edema"))
 _HEART = frozenset(("cardiomegaly",))
-_plain = lru_cache(maxsize=CACHED)(plain)
+_plain = lru_cache(maxsize=CACHE_SIZE)(plain)
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Fault:
 
 
 @dataclass
-class Known:
+class Evidence:
     """What the facts of an image affirm and deny, as statements, and the words and boxes that they have."""
 
     facts: ImageFacts
@@ -65,33 +65,40 @@ class Known:
     boxes: list[tuple[frozenset[str], frozenset[str], frozenset[tuple]]] = field(default_factory=list)
 
 
-def known(facts: ImageFacts, read: Sequence[Statement] | None = None) -> Known:
+def gather_evidence(facts: ImageFacts, read: Sequence[Statement] | None = None) -> Evidence:
     """Return what the facts of an image bear out. ``read``: the statements of its sentences, where they are read."""
     sentences = list(facts.sentences.values())
-    fact_statements = list(statements.of_text(sentences) if read is None else read)
+    fact_statements = list(statements.read_statements(sentences) if read is None else read)
     boxes = []
     for phrase in facts.phrases:
         phrase_statements = [
-            statement for part in statements.split(phrase.text) for statement in statements.of_sentence(part)
+            statement
+            for part in statements.split_sentences(phrase.text)
+            for statement in statements.read_sentence(part)
         ]
         fact_statements += phrase_statements
         keys = frozenset().union(*(statement.keys for statement in phrase_statements if statement.affirmed))
-        written_boxes = frozenset(tuple(map(rounded, box)) for box in phrase.boxes)
-        boxes.append((keys, frozenset(_content(phrase.text)), written_boxes))
+        written_boxes = frozenset(tuple(map(round_coordinate, box)) for box in phrase.boxes)
+        boxes.append((keys, frozenset(_content_words(phrase.text)), written_boxes))
     everything = [*sentences, *(phrase.text for phrase in facts.phrases)]
-    normal = {(structure, side) for text in everything for structure, sides, _ in normals(text) for side in sides}
+    normal = {
+        (structure, side)
+        for text in everything
+        for structure, sides, _ in find_normal_structures(text)
+        for side in sides
+    }
     text = " ".join(everything).lower()
     affirmed = [statement for statement in fact_statements if statement.affirmed]
-    return Known(facts, affirmed, frozenset(facts.present), normal, text, _device_words(everything), boxes)
+    return Evidence(facts, affirmed, frozenset(facts.present), normal, text, _device_words(everything), boxes)
 
 
-@lru_cache(maxsize=CACHED)
-def normals(sentence: str) -> tuple[tuple[str, tuple[str, ...], bool], ...]:
+@lru_cache(maxsize=CACHE_SIZE)
+def find_normal_structures(sentence: str) -> tuple[tuple[str, tuple[str, ...], bool], ...]:
     """Return (structure, sides, apart) of each structure that a sentence calls normal: lungs, heart or all.
 
     ``apart``: whether it is normal apart from the findings that were stated.
     """
-    words, low = statements.words(), sentence.lower()
+    words, low = statements.load_patterns(), sentence.lower()
     apart = bool(words.apart.search(low))
     normal_structures = []
     for structure, pattern in words.normal.items():
@@ -102,31 +109,31 @@ def normals(sentence: str) -> tuple[tuple[str, tuple[str, ...], bool], ...]:
     return tuple(normal_structures)
 
 
-def fault(
-    messages: Sequence[Mapping[str, str]], evidence: Known, grounded: bool, rounds: Sequence[int]
+def find_fault(
+    messages: Sequence[Mapping[str, str]], evidence: Evidence, grounded: bool, rounds: Sequence[int]
 ) -> Fault | None:
     """Return the first fault of a conversation, None if it holds.
 
     messages: [{role, text}], boxes written as ``[x1, y1, x2, y2]`` in two decimals; rounds: least and most.
     """
-    turns, problem = in_rounds(messages, rounds)
+    turns, problem = split_rounds(messages, rounds)
     if problem:
         return Fault(BAD_FORM, problem)
     for number, (question, answer) in enumerate(turns, start=1):
         round_fault = (
-            _boxes(turns[:number], evidence, grounded)
-            or _statements(question, answer, evidence)
-            or _words(answer, evidence)
+            _box_fault(turns[:number], evidence, grounded)
+            or _statement_fault(question, answer, evidence)
+            or _wording_fault(answer, evidence)
         )
         if round_fault:
             return replace(round_fault, detail=f"round {number}: {round_fault.detail}")
-    place = statements.words().patterns["place"]
+    place = statements.load_patterns().patterns["place"]
     if grounded and not any(place.search(question.lower()) and _BOX.search(answer) for question, answer in turns):
         return Fault(UNGROUNDED, "no box is asked for and given")
     return None
 
 
-def in_rounds(messages: Sequence[Mapping[str, str]], rounds: Sequence[int]) -> tuple[list[tuple[str, str]], str]:
+def split_rounds(messages: Sequence[Mapping[str, str]], rounds: Sequence[int]) -> tuple[list[tuple[str, str]], str]:
     """Return the rounds (question, answer) of messages, and what is wrong with their form."""
     roles = [message["role"] for message in messages]
     if roles != [ROLES[number % 2] for number in range(len(roles))] or len(roles) % 2:
@@ -135,7 +142,7 @@ def in_rounds(messages: Sequence[Mapping[str, str]], rounds: Sequence[int]) -> t
     turns = list(zip(texts[::2], texts[1::2], strict=True))
     if not rounds[0] <= len(turns) <= rounds[1]:
         return [], f"{len(turns)} rounds"
-    if not all(texts) or max(map(len, texts)) > LONGEST:
+    if not all(texts) or max(map(len, texts)) > MAX_CHARACTERS:
         return [], "an empty or endless text"
     plain_questions = [_plain(question) for question, _ in turns]
     if len(set(plain_questions)) < len(plain_questions) or not all(plain_questions):
@@ -143,12 +150,12 @@ def in_rounds(messages: Sequence[Mapping[str, str]], rounds: Sequence[int]) -> t
     return turns, ""
 
 
-def written(text: str) -> list[tuple[float, ...]]:
+def parse_boxes(text: str) -> list[tuple[float, ...]]:
     """Return the boxes that a text writes, as they are written."""
     return [tuple(map(float, hit.groups())) for hit in _BOX.finditer(text)]
 
 
-def _boxes(turns: Sequence[tuple[str, str]], evidence: Known, grounded: bool) -> Fault | None:
+def _box_fault(turns: Sequence[tuple[str, str]], evidence: Evidence, grounded: bool) -> Fault | None:
     """Return what is wrong with the boxes of the last of the turns."""
     answer = turns[-1][1]
     if "[" not in answer:
@@ -160,57 +167,57 @@ def _boxes(turns: Sequence[tuple[str, str]], evidence: Known, grounded: bool) ->
     for part in _sentences(answer):
         if "[" not in part:
             continue
-        finding_keys = _mentioned(part) or _subject(turns)
-        allowed_boxes = [boxes for keys, words, boxes in evidence.boxes if _speaks_of(finding_keys, keys, words, part)]
-        if set(written(part)) - frozenset().union(*allowed_boxes):
+        finding_keys = _mentioned_findings(part) or _findings_asked_for(turns)
+        allowed_boxes = [boxes for keys, words, boxes in evidence.boxes if _concerns(finding_keys, keys, words, part)]
+        if set(parse_boxes(part)) - frozenset().union(*allowed_boxes):
             return Fault(FOREIGN_BOX, "a box that is not given of its finding")
     return None
 
 
-def _subject(turns: Sequence[tuple[str, str]]) -> frozenset[str]:
+def _findings_asked_for(turns: Sequence[tuple[str, str]]) -> frozenset[str]:
     """Return the findings that the last question asks for: those that it names, or else that were last spoken of."""
     earlier_texts = [text for turn in turns for text in turn][:-1]
-    return next(filter(None, map(_mentioned, reversed(earlier_texts))), frozenset())
+    return next(filter(None, map(_mentioned_findings, reversed(earlier_texts))), frozenset())
 
 
-def _speaks_of(finding_keys: frozenset[str], keys: frozenset[str], words: frozenset[str], part: str) -> bool:
+def _concerns(finding_keys: frozenset[str], keys: frozenset[str], words: frozenset[str], part: str) -> bool:
     if keys and finding_keys:
         return bool(keys & finding_keys)
-    return not finding_keys or bool(words & set(_content(part)))
+    return not finding_keys or bool(words & set(_content_words(part)))
 
 
-def _statements(question: str, answer: str, evidence: Known) -> Fault | None:
-    defines = _defines(question)
+def _statement_fault(question: str, answer: str, evidence: Evidence) -> Fault | None:
+    defines = _asks_for_definition(question)
     answer_statements: list[Statement] = []
-    for part in _parts(answer):
-        if defines and not part.here:
+    for part in _parse_answer(answer):
+        if defines and not part.about_image:
             continue
-        answer_statements += part.said
+        answer_statements += part.statements
         if (
-            problem := _contradicts_normal(part, evidence)
-            or _wrong_device(part, evidence)
-            or _wrong_view(part, evidence)
+            problem := _normality_problem(part, evidence)
+            or _device_problem(part, evidence)
+            or _view_problem(part, evidence)
         ):
             return Fault(UNSUPPORTED, problem)
     if not defines:
-        answer_statements += _answered(question, answer)
+        answer_statements += _yes_no_statements(question, answer)
     for statement in answer_statements:
-        if problem := unsupported(statement, evidence):
+        if problem := support_problem(statement, evidence):
             return Fault(UNSUPPORTED, problem)
-    if _YES.match(answer) and _asks_device(question) and not _any_device(evidence):
+    if _YES.match(answer) and _asks_about_device(question) and not _has_device(evidence):
         return Fault(UNSUPPORTED, "affirms a device that no fact affirms")
-    if _NO.match(answer) and _asks_device(question) and evidence.devices:
+    if _NO.match(answer) and _asks_about_device(question) and evidence.devices:
         return Fault(UNSUPPORTED, "denies a device that a fact affirms")
     return None
 
 
 class _Part(NamedTuple):
-    """A sentence of an answer. here: it speaks of this picture; said: its statements; normal: what it calls normal;
-    devices: their words; no_devices: it denies all; views, sexes: those that it tells.
+    """A sentence of an answer. about_image: it refers to this image; normal: structures it calls normal;
+    devices: device words; no_devices: it denies all devices; views, sexes: those it states.
     """
 
-    here: bool
-    said: tuple[Statement, ...]
+    about_image: bool
+    statements: tuple[Statement, ...]
     normal: tuple[tuple[str, tuple[str, ...], bool], ...]
     devices: frozenset[str]
     no_devices: bool
@@ -218,39 +225,45 @@ class _Part(NamedTuple):
     sexes: frozenset[str]
 
 
-@lru_cache(maxsize=CACHED)
-def _parts(answer: str) -> tuple[_Part, ...]:
-    return tuple(_part(_BOX.sub("", text)) for text in _sentences(answer))
+@lru_cache(maxsize=CACHE_SIZE)
+def _parse_answer(answer: str) -> tuple[_Part, ...]:
+    return tuple(_parse_sentence(_BOX.sub("", text)) for text in _sentences(answer))
 
 
-@lru_cache(maxsize=CACHED)
-def _part(text: str) -> _Part:
-    words, low = statements.words(), text.lower()
+@lru_cache(maxsize=CACHE_SIZE)
+def _parse_sentence(text: str) -> _Part:
+    words, low = statements.load_patterns(), text.lower()
     has_pattern = {pattern: words.patterns[pattern].search(low) is not None for pattern in ("here", "no_devices")}
     views, sexes = (
         frozenset(name for name, pattern in patterns.items() if pattern.search(low))
         for patterns in (words.views, words.sexes)
     )
     return _Part(
-        has_pattern["here"], _read(text), normals(text), _devices_of(text), has_pattern["no_devices"], views, sexes
+        has_pattern["here"],
+        _parse_statements(text),
+        find_normal_structures(text),
+        _devices_in(text),
+        has_pattern["no_devices"],
+        views,
+        sexes,
     )
 
 
-@lru_cache(maxsize=CACHED)
-def _defines(question: str) -> bool:
+@lru_cache(maxsize=CACHE_SIZE)
+def _asks_for_definition(question: str) -> bool:
     """Tell whether a question asks for the meaning of a term."""
-    return statements.words().patterns["meaning"].search(question.lower()) is not None
+    return statements.load_patterns().patterns["meaning"].search(question.lower()) is not None
 
 
-def unsupported(statement: Statement, evidence: Known) -> str | None:
+def support_problem(statement: Statement, evidence: Evidence) -> str | None:
     """Return what is wrong with a statement, None if the facts bear it out, or do not gainsay its denial."""
     same = [fact for fact in evidence.affirmed if fact.keys & statement.keys]
     if not statement.affirmed:
-        return _gainsaid(statement, same, evidence)
+        return _denial_problem(statement, same, evidence)
     if not same:
         return (
             None
-            if _labels(statement) & evidence.labels and not statement.placed
+            if finding_labels(statement.lesion, statement.entity) & evidence.labels and not statement.has_place
             else "affirms a finding that no fact affirms"
         )
     sure = [fact for fact in same if fact.hedge <= statement.hedge]
@@ -266,93 +279,104 @@ def unsupported(statement: Statement, evidence: Known) -> str | None:
     if (
         statement.zones
         and zones
-        and any(_side(statement.zones, side) and not _side(statement.zones, side) & zones for side in statement.sides)
+        and any(
+            _zones_on_side(statement.zones, side) and not _zones_on_side(statement.zones, side) & zones
+            for side in statement.sides
+        )
     ):
         return "tells a zone that no fact tells"
     return None
 
 
-def _gainsaid(statement: Statement, same: Sequence[Statement], evidence: Known) -> str | None:
+def _denial_problem(statement: Statement, same: Sequence[Statement], evidence: Evidence) -> str | None:
     if not statement.denies:
         return None
     for fact in same:
         smaller = statement.limits and fact.sizes and not fact.sizes & statement.sizes
         if statement.overlaps(fact) and not smaller:
             return "denies a finding that a fact affirms"
-    if not same and not statement.placed and not statement.limits and _labels(statement) & evidence.labels:
+    if (
+        not same
+        and not statement.has_place
+        and not statement.limits
+        and finding_labels(statement.lesion, statement.entity) & evidence.labels
+    ):
         return "denies a label that a fact affirms"
     return None
 
 
-def _side(zones: frozenset[str], side: str) -> frozenset[str]:
+def _zones_on_side(zones: frozenset[str], side: str) -> frozenset[str]:
     return frozenset(zone for zone in zones if zone.startswith(side))
 
 
-@lru_cache(maxsize=CACHED)
+@lru_cache(maxsize=CACHE_SIZE)
 def _sentences(answer: str) -> tuple[str, ...]:
-    return tuple(statements.split(answer)) or (answer,)
+    return tuple(statements.split_sentences(answer)) or (answer,)
 
 
-@lru_cache(maxsize=CACHED)
-def _read(part: str) -> tuple[Statement, ...]:
+@lru_cache(maxsize=CACHE_SIZE)
+def _parse_statements(part: str) -> tuple[Statement, ...]:
     """Return the statements of a sentence; "No, it is likely X" does not deny X."""
     if lead := _LEAD.match(part):
-        part = capital(part[lead.end() :])
-    return statements.of_sentence(part)
+        part = capitalize(part[lead.end() :])
+    return statements.read_sentence(part)
 
 
-@lru_cache(maxsize=CACHED)
-def _mentioned(text: str) -> frozenset[str]:
+@lru_cache(maxsize=CACHE_SIZE)
+def _mentioned_findings(text: str) -> frozenset[str]:
     """Return the keys of the findings that a text names, affirmed, denied or asked for."""
     parts = [_BOX.sub("", part) for part in _sentences(text)]
-    keys = frozenset().union(*(statement.keys for part in parts for statement in statements.of_sentence(part)))
+    keys = frozenset().union(*(statement.keys for part in parts for statement in statements.read_sentence(part)))
     return keys or (_HEART if re.search(r"\bheart\b", text.lower()) else keys)
 
 
-def _answered(question: str, answer: str) -> list[Statement]:
+def _yes_no_statements(question: str, answer: str) -> list[Statement]:
     """Return what "yes" and "no" state of the findings that a question names."""
     if _YES.match(answer):
-        answer_keys = frozenset().union(*(statement.keys for part in _sentences(answer) for statement in _read(part)))
+        answer_keys = frozenset().union(
+            *(statement.keys for part in _sentences(answer) for statement in _parse_statements(part))
+        )
         return [
             replace(statement, affirmed=True, hedge=0)
-            for statement in _named(question)
+            for statement in _question_statements(question)
             if not statement.keys & answer_keys
         ]
     if _ALONE.match(answer):
-        return [replace(statement, affirmed=False, limits=(), denies=True) for statement in _named(question)]
+        return [
+            replace(statement, affirmed=False, limits=(), denies=True) for statement in _question_statements(question)
+        ]
     return []
 
 
-def _named(question: str) -> list[Statement]:
+def _question_statements(question: str) -> list[Statement]:
     return [
-        statement for part in _sentences(question) for statement in statements.of_sentence(part) if not statement.of
+        statement
+        for part in _sentences(question)
+        for statement in statements.read_sentence(part)
+        if not statement.explains
     ]
 
 
-def _contradicts_normal(part: _Part, evidence: Known) -> str | None:
+def _normality_problem(part: _Part, evidence: Evidence) -> str | None:
     for structure, sides, apart in part.normal:
         if apart or all((structure, side) in evidence.normal for side in sides):
             continue
         for fact in evidence.affirmed:
-            concerned = {"lungs": _lung(fact), "heart": bool(fact.keys & _HEART), "all": True}[structure]
+            concerned = {"lungs": _is_lung_finding(fact), "heart": bool(fact.keys & _HEART), "all": True}[structure]
             if concerned and (not fact.sides or fact.sides & set(sides)):
                 return "calls normal what a fact does not"
-        findings = evidence.labels - {names().no_finding, names().device}
+        findings = evidence.labels - {load_label_names().no_finding, load_label_names().device}
         if structure == "all" and findings:
             return "calls normal what a fact does not"
     return None
 
 
-def _lung(fact: Statement) -> bool:
-    entity = statements.known().entities.get(fact.entity)
+def _is_lung_finding(fact: Statement) -> bool:
+    entity = statements.load_lexicon().entities.get(fact.entity)
     return fact.lesion in _LUNG or (fact.lesion is None and entity is not None and entity.category == "lung")
 
 
-def _labels(statement: Statement) -> frozenset[str]:
-    return frozenset(names().lesions.get(statement.lesion or "") or names().entities.get(statement.entity) or ())
-
-
-def _wrong_view(part: _Part, evidence: Known) -> str | None:
+def _view_problem(part: _Part, evidence: Evidence) -> str | None:
     if part.views - {evidence.facts.view}:
         return "tells a view that no fact tells"
     return "tells a sex that no fact tells" if part.sexes - {evidence.facts.sex} else None
@@ -360,54 +384,54 @@ def _wrong_view(part: _Part, evidence: Known) -> str | None:
 
 def _device_words(texts: Iterable[str]) -> set[str]:
     """Return the words of devices that texts tell, in the singular."""
-    return set().union(*map(_devices_of, texts))
+    return set().union(*map(_devices_in, texts))
 
 
-@lru_cache(maxsize=CACHED)
-def _devices_of(text: str) -> frozenset[str]:
-    device_words = names().words
+@lru_cache(maxsize=CACHE_SIZE)
+def _devices_in(text: str) -> frozenset[str]:
+    device_words = load_label_names().words
     undenied_text = device_words.denied.sub("", plain(text))
     return frozenset(hit.group().removesuffix("s") for hit in device_words.device.finditer(undenied_text))
 
 
-def _any_device(evidence: Known) -> bool:
-    return bool(evidence.devices) or names().device in evidence.labels
+def _has_device(evidence: Evidence) -> bool:
+    return bool(evidence.devices) or load_label_names().device in evidence.labels
 
 
-@lru_cache(maxsize=CACHED)
-def _asks_device(question: str) -> bool:
+@lru_cache(maxsize=CACHE_SIZE)
+def _asks_about_device(question: str) -> bool:
     text = _plain(question)
-    return "device" in text or names().words.device.search(text) is not None
+    return "device" in text or load_label_names().words.device.search(text) is not None
 
 
-def _wrong_device(part: _Part, evidence: Known) -> str | None:
+def _device_problem(part: _Part, evidence: Evidence) -> str | None:
     if part.no_devices:
-        return "denies a device that a fact affirms" if _any_device(evidence) else None
+        return "denies a device that a fact affirms" if _has_device(evidence) else None
     if not part.devices:
         return None
-    general = statements.words().general_devices
+    general = statements.load_patterns().general_devices
     wrong = {
         word for word in part.devices if word not in general and not any(word in device for device in evidence.devices)
     }
-    return "affirms a device that no fact affirms" if wrong or not _any_device(evidence) else None
+    return "affirms a device that no fact affirms" if wrong or not _has_device(evidence) else None
 
 
-def _words(answer: str, evidence: Known) -> Fault | None:
-    compared, problem = _forbidden(answer)
-    if any(not re.search(rf"\b{re.escape(word[:STEM])}", evidence.text) for word in compared):
+def _wording_fault(answer: str, evidence: Evidence) -> Fault | None:
+    compared, problem = _forbidden_words(answer)
+    if any(not re.search(rf"\b{re.escape(word[:STEM_LETTERS])}", evidence.text) for word in compared):
         return Fault(COMPARISON, "a word of comparison")
     return problem
 
 
-@lru_cache(maxsize=CACHED)
-def _forbidden(answer: str) -> tuple[frozenset[str], Fault | None]:
+@lru_cache(maxsize=CACHE_SIZE)
+def _forbidden_words(answer: str) -> tuple[frozenset[str], Fault | None]:
     """Return the words of comparison of an answer, and whether it has a date, a name or an order."""
-    patterns, low = statements.words().patterns, answer.lower()
+    patterns, low = statements.load_patterns().patterns, answer.lower()
     compared = frozenset(hit.group() for hit in patterns["comparison"].finditer(patterns["changes"].sub("", low)))
     if patterns["date"].search(low) or patterns["name"].search(answer):
         return compared, Fault(DATE_OR_NAME, "a date or a name")
     return compared, Fault(ORDER, "an order to the reader") if patterns["order"].search(low) else None
 
 
-def _content(text: str) -> list[str]:
+def _content_words(text: str) -> list[str]:
     return [word for word in re.findall(r"[a-z]{4,}", text.lower()) if word not in _COMMON]

@@ -19,15 +19,15 @@ from cxr.base.paths import RESOURCES
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import EXCLUDED, read_lines, read_table, write_excluded, write_lines, write_table
 from cxr.language.reports.rules import lexicon
-from cxr.radvlm.conversations.engine import Asked, ConversationOptions, Engine, load_engine
-from cxr.radvlm.conversations.facts import ImageFacts, Tables, gathered, masks_of
+from cxr.radvlm.conversations.engine import ConversationOptions, ConversationRequest, Engine, load_engine
+from cxr.radvlm.conversations.facts import ImageFacts, SourceTables, gather_facts, index_masks
 from cxr.radvlm.conversations.record import GROUNDED, STANDARD, line_of
 
 RESOURCE_FILES = ("radvlm/statements.yaml", "radvlm/labels.yaml", "lexicon")
 STAGE = "radvlm_conversations"
 PARTS = {"train": ("train", "validate"), "test": ("test",)}
 """Parts of a source, and their splits."""
-AT_ONCE = 5000
+BATCH_SIZE = 5000
 """Conversations that an engine is given together: a language model answers them in one batch, memory stays bounded."""
 ASKED, KEPT = "asked", "kept"
 OUTCOMES: Columns = {
@@ -56,12 +56,12 @@ def run_part(
     attrs: Mapping,
     told: Sequence[str] = (),
 ) -> None:
-    """Make the conversations of a part of a source.
+    """Write the conversations of one part of a source.
 
-    images, facts, texts, phrases, elsewhere, pairs: as :func:`asked_in` takes them; told: what a model said in another
-    job; without it a model answers here. Raises UserError for an unreachable model.
+    ``images`` to ``pairs``: as in :func:`read_requests`; ``told``: answers of a model that ran in another job; empty if
+    the engine answers in this job. Raises UserError if the model cannot be reached.
     """
-    requests = asked_in(
+    requests = read_requests(
         images=images, facts=facts, texts=texts, phrases=phrases, elsewhere=elsewhere, pairs=pairs, part=part,
         options=options,
     )  # fmt: skip
@@ -72,7 +72,7 @@ def run_part(
         "answers": str(Path(lines).parent / "answers" / part),
         "code": code,
     }
-    work = _Work(load_engine(options, engine_execution), options, _digests(code))
+    work = _ConversationWriter(load_engine(options, engine_execution), options, _digests(code))
     write_lines(lines, work.lines(requests), checked=True)
     write_excluded(excluded, sorted(work.left, key=lambda row: (row["image_id"], row["detail"])))
     write_table(outcomes, work.table(), OUTCOMES)
@@ -105,7 +105,7 @@ def run_source(
     write_table(outcomes_out, outcome_table, OUTCOMES)
 
 
-def asked_in(
+def read_requests(
     *,
     images: str,
     facts: Sequence[str],
@@ -115,24 +115,26 @@ def asked_in(
     pairs: Sequence[str],
     part: str,
     options: ConversationOptions,
-) -> Iterator[Asked]:
-    """Yield the conversations that are asked for in a part of a source (:func:`asked_of`).
+) -> Iterator[ConversationRequest]:
+    """Yield the conversations that are asked for in a part of a source (:func:`select_requests`).
 
     facts, texts: of the source, and of the one whose pictures it lies on; elsewhere: phrases of sources that lie on its
     pictures, which get theirs there; pairs: a dataset's lines, for masks.
     """
-    tables = Tables(
+    tables = SourceTables(
         read_table(images),
         pl.concat([read_table(path) for path in facts]),
         [line for path in texts for line in read_lines(path)],
         list(read_lines(phrases)),
-        masks_of(pair for path in pairs for pair in read_lines(path)),
+        index_masks(pair for path in pairs for pair in read_lines(path)),
     )
     image_ids_elsewhere = {line["image_id"] for path in elsewhere for line in read_lines(path)}
-    return asked_of(gathered(tables, PARTS[part]), image_ids_elsewhere, options)
+    return select_requests(gather_facts(tables, PARTS[part]), image_ids_elsewhere, options)
 
 
-def asked_of(images: Iterable[ImageFacts], elsewhere: set[str], options: ConversationOptions) -> Iterator[Asked]:
+def select_requests(
+    images: Iterable[ImageFacts], elsewhere: set[str], options: ConversationOptions
+) -> Iterator[ConversationRequest]:
     """Yield the conversations that are asked for, in the order of images.
 
     A picture with phrases gets a grounded conversation. Of the others, or of all where a source has both kinds, at most
@@ -150,12 +152,12 @@ def asked_of(images: Iterable[ImageFacts], elsewhere: set[str], options: Convers
     for facts in all_facts:
         for number in range(options.per_image):
             if facts.image_id in standard_ids:
-                yield Asked(facts, grounded=False, number=number)
+                yield ConversationRequest(facts, grounded=False, number=number)
             if GROUNDED in options.kinds and facts.phrases:
-                yield Asked(facts, grounded=True, number=number)
+                yield ConversationRequest(facts, grounded=True, number=number)
 
 
-class _Work:
+class _ConversationWriter:
     """An engine at work: it yields lines, and notes what is left out."""
 
     def __init__(self, engine: Engine, options: ConversationOptions, digests: dict):
@@ -165,22 +167,22 @@ class _Work:
         self.kept: Counter[tuple[str, str]] = Counter()
         self.gone: Counter[tuple[str, str, str]] = Counter()
 
-    def lines(self, requests: Iterable[Asked]) -> Iterator[dict]:
+    def lines(self, requests: Iterable[ConversationRequest]) -> Iterator[dict]:
         """Yield the line of each conversation that could be made."""
-        for batch in batches(requests):
-            self.asked.update((kind_of(request), request.facts.split) for request in batch)
+        for batch in split_batches(requests):
+            self.asked.update((conversation_kind(request), request.facts.split) for request in batch)
             for request, outcome in zip(batch, self.engine.converse(batch), strict=True):
-                kind = kind_of(request)
+                kind = conversation_kind(request)
                 if outcome.conversation is None:
                     self._leave_out(request, kind, outcome.reason, outcome.detail)
                     continue
                 name = f"c{stable_hash(request.facts.source, request.facts.image_id, kind, request.number):016x}"
-                columns = {"conversation_id": name} | request.facts.told()
+                columns = {"conversation_id": name} | request.facts.id_columns()
                 columns |= {"grounded": request.grounded, "number": request.number}
                 self.kept[kind, request.facts.split] += 1
                 yield line_of(columns, outcome.conversation, {"engine": self.engine.made_by, "digests": self.digests})
 
-    def _leave_out(self, request: Asked, kind: str, reason: str, detail: str) -> None:
+    def _leave_out(self, request: ConversationRequest, kind: str, reason: str, detail: str) -> None:
         full_detail = ": ".join(filter(None, (kind, detail)))
         row = {"image_id": request.facts.image_id, "study_id": request.facts.study_id, "stage": STAGE}
         self.left.append(row | {"reason": reason, "detail": full_detail})
@@ -202,15 +204,15 @@ class _Work:
         return pl.DataFrame(rows, schema=schema(OUTCOMES), orient="row")
 
 
-def kind_of(request: Asked) -> str:
+def conversation_kind(request: ConversationRequest) -> str:
     """Return the kind of a conversation that is asked for."""
     return GROUNDED if request.grounded else STANDARD
 
 
-def batches(requests: Iterable[Asked]) -> Iterator[list[Asked]]:
+def split_batches(requests: Iterable[ConversationRequest]) -> Iterator[list[ConversationRequest]]:
     """Yield what is asked for, ``AT_ONCE`` at a time."""
     remaining = iter(requests)
-    while batch := list(islice(remaining, AT_ONCE)):
+    while batch := list(islice(remaining, BATCH_SIZE)):
         yield batch
 
 

@@ -30,7 +30,7 @@ class ConversationOptions:
 
 
 @dataclass(frozen=True)
-class Asked:
+class ConversationRequest:
     """A conversation that is asked for: the facts of its image, whether it is grounded, and its number of that kind."""
 
     facts: ImageFacts
@@ -39,7 +39,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Made:
+class ConversationOutcome:
     """What became of it: a conversation, or the reason and its detail for which there is none."""
 
     conversation: Conversation | None = None
@@ -47,8 +47,8 @@ class Made:
     detail: str = ""
 
 
-Converse = Callable[[Sequence[Asked]], list[Made]]
-"""Takes what is asked for; returns one :class:`Made` each, in order."""
+Converse = Callable[[Sequence[ConversationRequest]], list[ConversationOutcome]]
+"""Takes what is asked for; returns one :class:`ConversationOutcome` each, in order."""
 
 
 @dataclass(frozen=True)

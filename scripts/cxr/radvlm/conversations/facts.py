@@ -8,7 +8,7 @@ import polars as pl
 
 from cxr.geometry.boxes import CORNERS
 from cxr.instructions.record import Box
-from cxr.radvlm.boxes import in_order, unit_boxes, with_area
+from cxr.radvlm.boxes import sort_by_area, survive_rounding, unit_boxes
 from cxr.radvlm.labels import ABSENT, PRESENT
 
 LABEL, PHRASE = "label", "phrase"
@@ -48,13 +48,13 @@ class ImageFacts:
     masks: Mapping[str, str] = field(default_factory=dict)
     ids: Mapping[str, str] = field(default_factory=dict)
 
-    def told(self) -> dict[str, str]:
+    def id_columns(self) -> dict[str, str]:
         """Return the columns of the image that a line repeats."""
         return {name: getattr(self, name) for name in ("source", "image_id", "study_id", "subject_id", "split")}
 
 
 @dataclass(frozen=True)
-class Tables:
+class SourceTables:
     """The files of a source, and of the source whose pictures it lies on, in order.
 
     images: of the source; facts, texts: of both; phrases: of the source; masks: {image_id: {lesion type: mask_id}}.
@@ -67,12 +67,12 @@ class Tables:
     masks: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
-def gathered(tables: Tables, splits: Sequence[str]) -> Iterator[ImageFacts]:
+def gather_facts(tables: SourceTables, splits: Sequence[str]) -> Iterator[ImageFacts]:
     """Yield the facts of each image of the splits, sorted by image."""
     images = tables.images.filter(pl.col("split").is_in(list(splits))).sort("image_id")
-    labels, ids = _labels(tables.facts.filter(kind=LABEL).join(images, on="image_id", how="semi"))
+    labels, ids = _index_labels(tables.facts.filter(kind=LABEL).join(images, on="image_id", how="semi"))
     texts = {image_id: line for line in tables.texts for image_id in line["image_ids"]}
-    phrases = _phrases(tables, images)
+    phrases = _index_phrases(tables, images)
     for row in images.iter_rows(named=True):
         image_id = row["image_id"]
         line = texts.get(image_id)
@@ -92,7 +92,7 @@ def gathered(tables: Tables, splits: Sequence[str]) -> Iterator[ImageFacts]:
         )  # fmt: skip
 
 
-def masks_of(pairs: Iterable[Mapping]) -> dict[str, dict[str, str]]:
+def index_masks(pairs: Iterable[Mapping]) -> dict[str, dict[str, str]]:
     """Return {image_id: {lesion type: mask_id}} of a dataset's pairs: of all of it, or else of its first finding."""
     masks_by_image: dict[str, dict[str, str]] = {}
     masked = [pair for pair in pairs if pair["seg"] and pair["mask_id"]]
@@ -101,7 +101,7 @@ def masks_of(pairs: Iterable[Mapping]) -> dict[str, dict[str, str]]:
     return masks_by_image
 
 
-def _labels(table: pl.DataFrame) -> tuple[dict[str, dict[str, str]], dict[str, dict[str, str]]]:
+def _index_labels(table: pl.DataFrame) -> tuple[dict[str, dict[str, str]], dict[str, dict[str, str]]]:
     """Return {image_id: {label: what its source states}}, and {image_id: {label: fact_id}}.
 
     A label that the source calls uncertain is neither said nor denied, whatever radvlm.sources.uncertain makes of it.
@@ -115,7 +115,7 @@ def _labels(table: pl.DataFrame) -> tuple[dict[str, dict[str, str]], dict[str, d
     return stated, ids
 
 
-def _phrases(tables: Tables, images: pl.DataFrame) -> dict[str, list[Phrase]]:
+def _index_phrases(tables: SourceTables, images: pl.DataFrame) -> dict[str, list[Phrase]]:
     sizes = {row[0]: row[1:] for row in images.select("image_id", "rows", "columns").iter_rows()}
     phrase_facts = tables.facts.filter((pl.col("kind") == PHRASE) & (pl.col("reader").fill_null("") != EXTRA))
     groups: dict[tuple[str, str], list[tuple]] = {}
@@ -128,7 +128,7 @@ def _phrases(tables: Tables, images: pl.DataFrame) -> dict[str, list[Phrase]]:
         rows, columns = sizes.get(image_id, (None, None))
         if fact_rows and rows and columns:
             boxes = unit_boxes(np.array([row[1:] for row in fact_rows]), rows, columns)
-            sorted_boxes = in_order(boxes[with_area(boxes)])
+            sorted_boxes = sort_by_area(boxes[survive_rounding(boxes)])
             if sorted_boxes:
                 phrases_by_image.setdefault(image_id, []).append(
                     Phrase(line["text"], sorted_boxes, tuple(row[0] for row in fact_rows))

@@ -1,6 +1,6 @@
 """What can be asked next in a conversation of the engine rules: moves, each a question with its answer.
 
-A move is offered only if the facts bear its answer out and nothing has told it yet. It says what it tells. Its
+A move is offered only if the facts bear its answer out and nothing has told it yet. It says what it mentions. Its
 wordings are drawn when it is offered, and filled in when it is taken: of some five offers one is.
 """
 
@@ -9,20 +9,28 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import NamedTuple
 
-from cxr.radvlm.conversations.engine import Asked
+from cxr.radvlm.conversations.engine import ConversationRequest
 from cxr.radvlm.conversations.facts import ImageFacts
 from cxr.radvlm.conversations.record import Turn
-from cxr.radvlm.conversations.topics import HEART, Denial, Subjects, Topic, listed, lowered, with_article
-from cxr.radvlm.conversations.wordings import Wordings, agreed, capital, they
-from cxr.radvlm.labels import names
-from cxr.radvlm.samples import slot
+from cxr.radvlm.conversations.topics import (
+    ENLARGED_HEART,
+    Denial,
+    Subjects,
+    Topic,
+    join_in_words,
+    lower_first,
+    with_article,
+)
+from cxr.radvlm.conversations.wordings import Wordings, agree_with_plural, capitalize, use_plural_pronouns
+from cxr.radvlm.labels import load_label_names
+from cxr.radvlm.samples import box_slot
 
-PLACE, SIZE, CAUSE, SURE, SIDE, BOX, MASK, SAID, TOLD = (
-    "place", "size", "cause", "sure", "side", "box", "mask", "said", "told",
+PLACE, SIZE, CAUSE, SURE, SIDE, BOX, MASK, QUOTED, MENTIONED = (
+    "place", "size", "cause", "sure", "side", "box", "mask", "quoted", "mentioned",
 )  # fmt: skip
-SIDED = ("pneumothorax", "pleural thickening", "scar", "nodule", "granuloma", "hydropneumothorax")
+SIDED_FINDINGS = ("pneumothorax", "pleural thickening", "scar", "nodule", "granuloma", "hydropneumothorax")
 """Findings whose other side is asked for, besides those of the lungs and the pleura among the seven."""
-SEVERAL = 3
+MAX_LISTED = 3
 """Findings that an answer lists at most."""
 
 
@@ -34,7 +42,7 @@ class Offer(NamedTuple):
     act: str
     wording: str
 
-    def taken(self) -> Turn:
+    def to_turn(self) -> Turn:
         """Return the turn."""
         return Turn(self.question(), self.answer(), self.act, self.wording)
 
@@ -42,13 +50,14 @@ class Offer(NamedTuple):
 class Move(NamedTuple):
     """A question and its answer that may come next.
 
-    weight: how likely it is drawn; tells: (topic or subject, aspect) that it tells; topic: what is spoken of from then
-    on; refers: it refers to an earlier answer; denies: its answer denies; boxes: {name of a slot: its topic}.
+    weight: relative probability of being drawn; mentions: the (topic or subject, aspect) pairs that it covers; topic:
+    number of the topic under discussion afterwards; refers: it refers to an earlier answer; denies: its answer denies a
+    finding; box, mask: number of the topic whose boxes or mask it gives; facts: fact ids.
     """
 
     offer: Offer
     weight: float
-    tells: tuple[tuple[object, str], ...] = ()
+    mentions: tuple[tuple[object, str], ...] = ()
     topic: int | None = None
     refers: bool = False
     denies: bool = False
@@ -58,37 +67,45 @@ class Move(NamedTuple):
 
 
 @dataclass
-class State:
+class DialogueState:
     """What has been said: told (topic or subject, aspect), the topic last spoken of, and the turns."""
 
-    told: set = field(default_factory=set)
+    mentioned: set = field(default_factory=set)
     topic: int | None = None
     turns: list[Turn] = field(default_factory=list)
     _wordings: set[str] = field(default_factory=set)
 
     def add(self, move: Move) -> None:
-        self.turns.append(move.offer.taken())
-        self.told.update(move.tells)
+        self.turns.append(move.offer.to_turn())
+        self.mentioned.update(move.mentions)
         self._wordings.add(move.offer.wording)
         self.topic = move.topic
 
-    def asked(self, offer: Offer) -> bool:
+    def was_asked(self, offer: Offer) -> bool:
         """Tell whether a question was asked before, in the same wording."""
         return offer.wording in self._wordings and offer.question() in (turn.question for turn in self.turns)
 
 
-class Moves:
+class MoveGenerator:
     """Offers moves about one image, in the voice of one register."""
 
-    def __init__(self, request: Asked, subjects: Subjects, words: Wordings, register: str, rng: Random, segments: bool):
+    def __init__(
+        self,
+        request: ConversationRequest,
+        subjects: Subjects,
+        words: Wordings,
+        register: str,
+        rng: Random,
+        segments: bool,
+    ):
         """``segments``: masks are asked for."""
         self.facts, self.grounded = request.facts, request.grounded
         self.subjects, self.words, self.register, self.rng, self.segments = subjects, words, register, rng, segments
         nouns = [topic.noun for topic in subjects.topics]
-        self.alone = [nouns.count(noun) == 1 for noun in nouns]
-        self.denials = list(map(_denied, subjects.denials))
-        self.others = list(_others(subjects, request.facts))
-        self.named = [self._named(*numbered_topic) for numbered_topic in enumerate(subjects.topics)]
+        self.is_unique = [nouns.count(noun) == 1 for noun in nouns]
+        self.denials = list(map(_denial_subject, subjects.denials))
+        self.general_subjects = list(_general_subjects(subjects, request.facts))
+        self.name_slots = [self._fill_names(*numbered_topic) for numbered_topic in enumerate(subjects.topics)]
 
     def opening(self) -> Move:
         """Return the first move: a general question, and the main findings or that there are none."""
@@ -97,19 +114,19 @@ class Moves:
             return self._nothing_found()
         topic_numbers = list(range(min(len(topics), self.rng.choice((1, 2, 2, 3)))))
         case = "found" if len(topic_numbers) == 1 else "several"
-        texts, tells = self._list(topic_numbers, full=0.4)
+        texts, mentions = self._describe_topics(topic_numbers, full=0.4)
         turn = self._offer_findings(topic_numbers, "overview", case, texts)
         facts = tuple(fact_id for at in topic_numbers for fact_id in topics[at].facts)
-        return Move(turn, 1.0, tells, topic_numbers[-1] if len(topic_numbers) == 1 else None, facts=facts)
+        return Move(turn, 1.0, mentions, topic_numbers[-1] if len(topic_numbers) == 1 else None, facts=facts)
 
     def _nothing_found(self) -> Move:
         organ, (text, facts) = next(iter(self._normal().items()), ("", ("", ())))
-        absent = names().no_finding in self.facts.present and not self.subjects.untold
+        absent = load_label_names().no_finding in self.facts.present and not self.subjects.has_unnamed
         case = "nothing" if absent else "quiet"
         if not text:
             return self._quiet(case)
-        slots = {"sentence": text, "sentence_low": lowered(text)}
-        return Move(self._turn("overview", case, slots), 1.0, ((organ, TOLD),), facts=facts)
+        slots = {"sentence": text, "sentence_low": lower_first(text)}
+        return Move(self._make_offer("overview", case, slots), 1.0, ((organ, MENTIONED),), facts=facts)
 
     def _quiet(self, case: str) -> Move:
         """Return an opening by the first sentence that affirms nothing; what it denies is told."""
@@ -117,14 +134,14 @@ class Moves:
         text_by_id = {f"{self.facts.study_id}#{number}": text for number, text in self.facts.sentences.items()}
         neutral_text_by_id = {name: text for name, text in text_by_id.items() if name not in affirmed}
         name, text = next(iter(neutral_text_by_id.items()), ("", ""))
-        tells = tuple((denial.noun, TOLD) for denial in self.subjects.denials if name in denial.facts)
+        mentions = tuple((denial.noun, MENTIONED) for denial in self.subjects.denials if name in denial.facts)
         if name in self.subjects.heart_facts:
-            tells = (*tells, ("heart", TOLD), (HEART, TOLD))
-        turn = self._turn("overview", case, {"sentence": text, "sentence_low": lowered(text)})
+            mentions = (*mentions, ("heart", MENTIONED), (ENLARGED_HEART, MENTIONED))
+        turn = self._make_offer("overview", case, {"sentence": text, "sentence_low": lower_first(text)})
         return Move(
             turn,
             1.0,
-            tells,
+            mentions,
             denies=any(name in denial.facts for denial in self.subjects.denials),
             facts=(name,) if name else (),
         )
@@ -133,53 +150,54 @@ class Moves:
         order = sorted(self.subjects.organs.items(), key=lambda item: item[0] != "lungs")
         return dict(order)
 
-    def offered(self, state: State, last: bool) -> Iterator[Move]:
+    def candidates(self, state: DialogueState, last: bool) -> Iterator[Move]:
         """Yield the moves that can come next; the ``last`` may sum up."""
         if last and len(self.subjects.topics) > 1:
             yield from self._summary(state)
         for at, topic in enumerate(self.subjects.topics):
-            if (at, TOLD) in state.told:
+            if (at, MENTIONED) in state.mentioned:
                 yield from self._follow_ups(at, topic, state)
             else:
-                yield self._present(at, topic)
+                yield self._introduce(at, topic)
         if state.turns:
             yield from self._denials(state)
             yield from self._subjects(state)
             yield from self._terms(state)
-            yield from self._rest(state)
+            yield from self._anything_else(state)
 
     # ---- findings -------------------------------------------------------------------------------------------------
-    def _present(self, at: int, topic: Topic) -> Move:
+    def _introduce(self, at: int, topic: Topic) -> Move:
         full = self.rng.random() < 0.4
-        slots = self.named[at] | {"np": topic.called(size=full, place=full, sure=True)}
-        turn = self._turn("present", topic.hedge, slots, topic=topic)
-        return Move(turn, 1.2, self._tells(at, topic, full, False), at, facts=topic.facts)
+        slots = self.name_slots[at] | {"np": topic.describe(size=full, place=full, sure=True)}
+        turn = self._make_offer("present", topic.hedge, slots, topic=topic)
+        return Move(turn, 1.2, self._mentioned_aspects(at, topic, full, False), at, facts=topic.facts)
 
-    def _tells(self, at: int, topic: Topic, full: bool, cause: bool) -> tuple:
-        tells = [TOLD] + ([PLACE, SIZE] if full else []) + ([CAUSE] if cause else [])
-        return tuple((at, aspect) for aspect in tells)
+    def _mentioned_aspects(self, at: int, topic: Topic, full: bool, cause: bool) -> tuple:
+        mentions = [MENTIONED] + ([PLACE, SIZE] if full else []) + ([CAUSE] if cause else [])
+        return tuple((at, aspect) for aspect in mentions)
 
-    def _named(self, at: int, topic: Topic) -> dict[str, str]:
-        the = topic.called(size=False, place=not self.alone[at], article="the")
+    def _fill_names(self, at: int, topic: Topic) -> dict[str, str]:
+        the = topic.describe(size=False, place=not self.is_unique[at], article="the")
         the = the.replace("the probable ", "the ").replace("the possible ", "the ")
-        single = self.words.nouns[topic.one.entity].one
-        return {"finding": single, "a_finding": single if topic.mass else with_article(single), "the_finding": the}
+        single = self.words.nouns[topic.statement.entity].singular
+        return {"finding": single, "a_finding": single if topic.is_mass else with_article(single), "the_finding": the}
 
-    def _follow_ups(self, at: int, topic: Topic, state: State) -> Iterator[Move]:
-        last, covered_aspects = state.topic == at, {aspect for subject, aspect in state.told if subject == at}
+    def _follow_ups(self, at: int, topic: Topic, state: DialogueState) -> Iterator[Move]:
+        last, covered_aspects = state.topic == at, {aspect for subject, aspect in state.mentioned if subject == at}
         weight = 3.0 if last else 0.7
 
         def follow(act: str, case, aspect: str, slots: dict, weight: float = weight, **move_fields) -> Move:
             pronoun_act = f"{act}_it"
-            pronoun = last and not topic.many and pronoun_act in self.words.questions and self.rng.random() < 0.7
-            turn = self._turn(act, case, self.named[at] | slots, pronoun_act if pronoun else act, topic)
-            tells = ((at, aspect), (at, PLACE)) if aspect == BOX else ((at, aspect),)
-            return Move(turn, weight, tells, at, refers=pronoun or act == "side", facts=topic.facts, **move_fields)
+            pronoun = last and not topic.is_plural and pronoun_act in self.words.questions and self.rng.random() < 0.7
+            turn = self._make_offer(act, case, self.name_slots[at] | slots, pronoun_act if pronoun else act, topic)
+            mentions = ((at, aspect), (at, PLACE)) if aspect == BOX else ((at, aspect),)
+            return Move(turn, weight, mentions, at, refers=pronoun or act == "side", facts=topic.facts, **move_fields)
 
         if self.grounded and topic.boxes:
             if BOX not in covered_aspects:
-                slots = {"place": topic.place, "box": slot(self._slot_name(at, topic))}
-                yield self._boxed(topic, follow("box", None, BOX, slots, 4.0, box=at), PLACE in covered_aspects, slots)
+                slots = {"place": topic.place, "box": box_slot(self._slot_name(at, topic))}
+                box_move = follow("box", None, BOX, slots, 4.0, box=at)
+                yield self._with_box_answer(topic, box_move, PLACE in covered_aspects, slots)
         elif topic.place and PLACE not in covered_aspects:
             yield follow("where", None, PLACE, {"place": topic.place})
         if topic.size and SIZE not in covered_aspects:
@@ -188,123 +206,124 @@ class Moves:
             yield follow("sure", topic.hedge, SURE, {}, weight * (1.0 if topic.hedge else 0.4))
         if topic.cause and CAUSE not in covered_aspects:
             yield follow("cause", topic.cause_hedge, CAUSE, {"cause": topic.cause})
-        if last and PLACE in covered_aspects and SIDE not in covered_aspects and self._one_sided(at, topic):
+        if last and PLACE in covered_aspects and SIDE not in covered_aspects and self._is_one_sided(at, topic):
             (side,) = topic.sides
             yield follow("side", "one_side", SIDE, {"side": side, "other_side": "left" if side == "right" else "right"})
         if topic.mask_id and self.segments and MASK not in covered_aspects:
             yield follow(
-                "segment", None, MASK, {"the_np": topic.called(size=False, article="the")}, weight * 0.6, mask=at
+                "segment", None, MASK, {"the_np": topic.describe(size=False, article="the")}, weight * 0.6, mask=at
             )
-        if covered_aspects == {TOLD} and len(topic.said.split()) > 5:
-            yield follow("describe", None, SAID, {"sentence": topic.said})
+        if covered_aspects == {MENTIONED} and len(topic.sentence.split()) > 5:
+            yield follow("describe", None, QUOTED, {"sentence": topic.sentence})
 
     def _slot_name(self, at: int, topic: Topic) -> str:
-        return topic.noun if self.alone[at] else f"{topic.noun} {at + 1}"
+        return topic.noun if self.is_unique[at] else f"{topic.noun} {at + 1}"
 
-    def _boxed(self, topic: Topic, move: Move, placed: bool, slots: dict) -> Move:
+    def _with_box_answer(self, topic: Topic, move: Move, placed: bool, slots: dict) -> Move:
         """Return a move with an answer that gives boxes, and the place unless it is known or was told."""
         answer = self.words.answer("box" if topic.place and not placed else "box_only", None, self.rng, slots)
-        boxed_answer = (lambda: they(answer())) if topic.many else answer
+        boxed_answer = (lambda: use_plural_pronouns(answer())) if topic.is_plural else answer
         return move._replace(offer=move.offer._replace(answer=boxed_answer))
 
-    def _one_sided(self, at: int, topic: Topic) -> bool:
+    def _is_one_sided(self, at: int, topic: Topic) -> bool:
         """Tell whether a finding lies on one side and may be asked for on the other."""
-        sided = bool(topic.one.lesion) or topic.one.entity in SIDED
-        return sided and len(topic.sides) == 1 and self.alone[at]
+        sided = bool(topic.statement.lesion) or topic.statement.entity in SIDED_FINDINGS
+        return sided and len(topic.sides) == 1 and self.is_unique[at]
 
     # ---- what is denied, organs, devices, the view, terms --------------------------------------------------------
-    def _denials(self, state: State) -> Iterator[Move]:
-        open_denials = [denial for denial in self.denials if denial.tells[0] not in state.told]
+    def _denials(self, state: DialogueState) -> Iterator[Move]:
+        open_denials = [denial for denial in self.denials if denial.mentions[0] not in state.mentioned]
         self.rng.shuffle(open_denials)
         for denial in open_denials[:2]:
-            yield self._question_move(denial)
+            yield self._subject_move(denial)
         if len(open_denials) > 2:
             yield self._neither(open_denials[0], open_denials[2])
 
     def _neither(self, first: "_Subject", second: "_Subject") -> Move:
-        turn = self._turn("neither", None, {"finding": first.slots["finding"], "other": second.slots["finding"]})
-        return Move(turn, 1.4, first.tells + second.tells, None, denies=True, facts=first.facts + second.facts)
+        turn = self._make_offer("neither", None, {"finding": first.slots["finding"], "other": second.slots["finding"]})
+        return Move(turn, 1.4, first.mentions + second.mentions, None, denies=True, facts=first.facts + second.facts)
 
-    def _subjects(self, state: State) -> Iterator[Move]:
-        for subject in self.others:
-            if state.told.isdisjoint(subject.tells):
-                yield self._question_move(subject)
+    def _subjects(self, state: DialogueState) -> Iterator[Move]:
+        for subject in self.general_subjects:
+            if state.mentioned.isdisjoint(subject.mentions):
+                yield self._subject_move(subject)
 
-    def _question_move(self, subject: "_Subject") -> Move:
-        turn = self._turn(subject.act, subject.case, subject.slots)
-        return Move(turn, subject.weight, subject.tells, None, denies=subject.denies, facts=subject.facts)
+    def _subject_move(self, subject: "_Subject") -> Move:
+        turn = self._make_offer(subject.act, subject.case, subject.slots)
+        return Move(turn, subject.weight, subject.mentions, None, denies=subject.denies, facts=subject.facts)
 
-    def _terms(self, state: State) -> Iterator[Move]:
-        if ("term", TOLD) in state.told:
+    def _terms(self, state: DialogueState) -> Iterator[Move]:
+        if ("term", MENTIONED) in state.mentioned:
             return
         for term, definition in self.words.terms_in(turn.answer for turn in state.turns[-2:]):
-            turn = self._turn("term", None, {"term": f"“{term}”", "definition": definition})
+            turn = self._make_offer("term", None, {"term": f"“{term}”", "definition": definition})
             weight = {"clinician": 0.15, "student": 1.0, "terse": 0.4}[self.register]
-            yield Move(turn, weight, (("term", term), ("term", TOLD)), state.topic, refers=True)
+            yield Move(turn, weight, (("term", term), ("term", MENTIONED)), state.topic, refers=True)
 
-    def _rest(self, state: State) -> Iterator[Move]:
-        if len(state.turns) < 2 or ("else", TOLD) in state.told:
+    def _anything_else(self, state: DialogueState) -> Iterator[Move]:
+        if len(state.turns) < 2 or ("else", MENTIONED) in state.mentioned:
             return
         topics = self.subjects.topics
-        topic_numbers = [at for at in range(len(topics)) if (at, TOLD) not in state.told][:SEVERAL]
+        topic_numbers = [at for at in range(len(topics)) if (at, MENTIONED) not in state.mentioned][:MAX_LISTED]
         if topic_numbers:
-            texts, tells = self._list(topic_numbers, full=0.6)
+            texts, mentions = self._describe_topics(topic_numbers, full=0.6)
             facts = tuple(fact_id for at in topic_numbers for fact_id in topics[at].facts)
             turn = self._offer_findings(topic_numbers, "else", "more", texts)
             topic = topic_numbers[0] if len(topic_numbers) == 1 else None
-            yield Move(turn, 1.5, (*tells, ("else", TOLD)), topic, refers=True, facts=facts)
-        elif len(state.turns) >= 4 and not self.subjects.untold and self._devices_told(state):
-            yield Move(self._turn("else", "nothing", {}), 0.8, (("else", TOLD),), None, refers=True)
+            yield Move(turn, 1.5, (*mentions, ("else", MENTIONED)), topic, refers=True, facts=facts)
+        elif len(state.turns) >= 4 and not self.subjects.has_unnamed and self._devices_told(state):
+            yield Move(self._make_offer("else", "nothing", {}), 0.8, (("else", MENTIONED),), None, refers=True)
 
-    def _devices_told(self, state: State) -> bool:
-        return not self.subjects.devices or ("devices", TOLD) in state.told
+    def _devices_told(self, state: DialogueState) -> bool:
+        return not self.subjects.devices or ("devices", MENTIONED) in state.mentioned
 
-    def _summary(self, state: State) -> Iterator[Move]:
+    def _summary(self, state: DialogueState) -> Iterator[Move]:
         topics = self.subjects.topics
-        topic_numbers = [at for at in range(len(topics)) if (at, TOLD) in state.told][:SEVERAL]
+        topic_numbers = [at for at in range(len(topics)) if (at, MENTIONED) in state.mentioned][:MAX_LISTED]
         if len(topic_numbers) > 1:
-            texts = [topics[at].called(place=False) for at in topic_numbers]
+            texts = [topics[at].describe(place=False) for at in topic_numbers]
             facts = tuple(fact_id for at in topic_numbers for fact_id in topics[at].facts)
-            yield Move(self._turn("summary", "found", {"list": listed(texts)}), 2.5, (), None, refers=True, facts=facts)
+            offer = self._make_offer("summary", "found", {"list": join_in_words(texts)})
+            yield Move(offer, 2.5, (), None, refers=True, facts=facts)
 
     # ---- words ----------------------------------------------------------------------------------------------------
-    def _list(self, topic_numbers: list[int], full: float) -> tuple[list[str], tuple]:
-        """Return how topics are called in a list, in full or in short, and what that tells."""
-        texts, tells = [], []
+    def _describe_topics(self, topic_numbers: list[int], full: float) -> tuple[list[str], tuple]:
+        """Return how topics are called in a list, in full or in short, and what that mentions."""
+        texts, mentions = [], []
         for number in topic_numbers:
             topic = self.subjects.topics[number]
             long, cause = self.rng.random() < full, self.rng.random() < 0.5 and len(topic_numbers) == 1
-            texts.append(topic.called(size=long, place=long, cause=cause))
-            tells += self._tells(number, topic, long, cause and bool(topic.cause))
-        return texts, tuple(tells)
+            texts.append(topic.describe(size=long, place=long, cause=cause))
+            mentions += self._mentioned_aspects(number, topic, long, cause and bool(topic.cause))
+        return texts, tuple(mentions)
 
     def _offer_findings(self, topic_numbers: list[int], act: str, case: str, texts: list[str]) -> Offer:
-        """Return the offer that tells findings: in one list, or one by one where one of them has a place."""
-        placed = any(self.subjects.topics[number].placed for number in topic_numbers)
+        """Return the offer that mentions findings: in one list, or one by one where one of them has a place."""
+        placed = any(self.subjects.topics[number].has_place for number in topic_numbers)
         parts = [texts[:1], *([text] for text in texts[1:])] if placed else [texts]
-        first = self._turn(act, case, {"list": listed(parts[0])})
+        first = self._make_offer(act, case, {"list": join_in_words(parts[0])})
         further_answers = [self.words.answer("also", None, self.rng, {"np": text}) for (text,) in parts[1:]]
         plural_texts = [
-            text for number, text in zip(topic_numbers, texts, strict=True) if self.subjects.topics[number].many
+            text for number, text in zip(topic_numbers, texts, strict=True) if self.subjects.topics[number].is_plural
         ]
 
         def answer() -> str:
             full_answer = " ".join((first.answer(), *(further_answer() for further_answer in further_answers)))
             for text in plural_texts:
-                full_answer = agreed(full_answer, text)
+                full_answer = agree_with_plural(full_answer, text)
             return full_answer
 
         return first._replace(answer=answer)
 
-    def _turn(self, act: str, case, slots: dict, question_act: str = "", topic: Topic | None = None) -> Offer:
+    def _make_offer(self, act: str, case, slots: dict, question_act: str = "", topic: Topic | None = None) -> Offer:
         question, wording = self.words.question(question_act or act, self.register, self.rng, slots)
         answer = self._answer(act, case, slots)
-        if topic is not None and topic.many:
+        if topic is not None and topic.is_plural:
             base_question, finding = question, slots["the_finding"]
-            question = lambda: capital(agreed(base_question(), finding))  # noqa: E731
+            question = lambda: capitalize(agree_with_plural(base_question(), finding))  # noqa: E731
             if act != "describe":
                 base_answer, noun = answer, slots.get("np", topic.noun)
-                answer = lambda: they(agreed(base_answer(), noun))  # noqa: E731
+                answer = lambda: use_plural_pronouns(agree_with_plural(base_answer(), noun))  # noqa: E731
         return Offer(question, answer, question_act or act, wording)
 
     def _answer(self, act: str, case, slots: dict) -> Callable[[], str]:
@@ -320,26 +339,33 @@ class _Subject(NamedTuple):
     case: str | None
     slots: dict[str, str]
     weight: float
-    tells: tuple[tuple[str, str], ...]
+    mentions: tuple[tuple[str, str], ...]
     denies: bool = False
     facts: tuple[str, ...] = ()
 
 
-def _denied(denial: Denial) -> _Subject:
-    slots = {"finding": denial.noun, "a_finding": denial.noun if denial.mass else with_article(denial.noun)}
-    return _Subject("absent", None, slots, 1.4, ((denial.noun, TOLD),), True, denial.facts)
+def _denial_subject(denial: Denial) -> _Subject:
+    slots = {"finding": denial.noun, "a_finding": denial.noun if denial.is_mass else with_article(denial.noun)}
+    return _Subject("absent", None, slots, 1.4, ((denial.noun, MENTIONED),), True, denial.facts)
 
 
-def _others(subjects: Subjects, facts: ImageFacts) -> Iterator[_Subject]:
+def _general_subjects(subjects: Subjects, facts: ImageFacts) -> Iterator[_Subject]:
     """Yield the heart, the organs, the devices and the view."""
     if subjects.heart:
-        yield _Subject("heart", subjects.heart, {}, 1.0, (("heart", TOLD), (HEART, TOLD)), facts=subjects.heart_facts)
+        yield _Subject(
+            "heart",
+            subjects.heart,
+            {},
+            1.0,
+            (("heart", MENTIONED), (ENLARGED_HEART, MENTIONED)),
+            facts=subjects.heart_facts,
+        )
     for organ, (text, ids) in subjects.organs.items():
-        yield _Subject("organ", None, {"organ": organ, "sentence": text}, 0.9, ((organ, TOLD),), facts=ids)
-    device_label, device_tells = names().device, (("devices", TOLD),)
+        yield _Subject("organ", None, {"organ": organ, "sentence": text}, 0.9, ((organ, MENTIONED),), facts=ids)
+    device_label, device_tells = load_label_names().device, (("devices", MENTIONED),)
     if subjects.devices:
         text = " ".join(sentence for sentence, _ in subjects.devices[:2])
-        slots = {"sentence": text, "sentence_low": lowered(text)}
+        slots = {"sentence": text, "sentence_low": lower_first(text)}
         yield _Subject(
             "devices",
             "some",
@@ -353,4 +379,4 @@ def _others(subjects: Subjects, facts: ImageFacts) -> Iterator[_Subject]:
         yield _Subject("devices", "none", {}, 0.6, device_tells, denies=True, facts=ids)
     if facts.view in ("PA", "AP"):
         slots = {"view": facts.view, "a_view": f"{'an' if facts.view == 'AP' else 'a'} {facts.view}"}
-        yield _Subject("view", None, slots, 0.35, (("view", TOLD),))
+        yield _Subject("view", None, slots, 0.35, (("view", MENTIONED),))

@@ -11,13 +11,12 @@ from cxr.base.acyclic import acyclic
 from cxr.base.seeds import rng
 from cxr.radvlm import statements
 from cxr.radvlm.conversations import check
-from cxr.radvlm.conversations.engine import Asked, ConversationOptions, Engine, Made
-from cxr.radvlm.conversations.moves import Move, Moves, State
-from cxr.radvlm.conversations.record import Conversation, Turn
-from cxr.radvlm.conversations.topics import Subjects, subjects
-from cxr.radvlm.conversations.wordings import wordings
-from cxr.radvlm.conversations.written import messages_of
-from cxr.radvlm.samples import slot
+from cxr.radvlm.conversations.engine import ConversationOptions, ConversationOutcome, ConversationRequest, Engine
+from cxr.radvlm.conversations.moves import DialogueState, Move, MoveGenerator
+from cxr.radvlm.conversations.record import Conversation, Turn, to_messages
+from cxr.radvlm.conversations.topics import Subjects, collect_subjects
+from cxr.radvlm.conversations.wordings import load_wordings
+from cxr.radvlm.samples import box_slot
 
 RESOURCE_FILES = ("radvlm/conversations.yaml", "radvlm/glossary.yaml", "radvlm/statements.yaml", "lexicon")
 TOO_FEW = "too_few_facts"
@@ -27,74 +26,80 @@ def load(options: ConversationOptions, execution: Mapping) -> Engine:
     """Return the engine."""
     del execution
 
-    def converse(requests: Sequence[Asked]) -> list[Made]:
+    def converse(requests: Sequence[ConversationRequest]) -> list[ConversationOutcome]:
         with acyclic():
             return _conversations(requests, options)
 
     return Engine(converse, "rules")
 
 
-def _conversations(requests: Sequence[Asked], options: ConversationOptions) -> list[Made]:
+def _conversations(requests: Sequence[ConversationRequest], options: ConversationOptions) -> list[ConversationOutcome]:
     """Return the outcome of each request: all are read, walked and checked; what fails the check is walked again."""
-    statement_lists = [statements.of_text(list(request.facts.sentences.values())) for request in requests]
+    statement_lists = [statements.read_statements(list(request.facts.sentences.values())) for request in requests]
     all_subjects = [
-        subjects(request.facts, statement_list, wordings())
+        collect_subjects(request.facts, statement_list, load_wordings())
         for request, statement_list in zip(requests, statement_lists, strict=True)
     ]
     evidence_list = [
-        check.known(request.facts, statement_list)
+        check.gather_evidence(request.facts, statement_list)
         for request, statement_list in zip(requests, statement_lists, strict=True)
     ]
-    outcomes = [Made(reason=TOO_FEW)] * len(requests)
+    outcomes = [ConversationOutcome(reason=TOO_FEW)] * len(requests)
     open_indices = range(len(requests))
     for attempt in range(options.retries + 1):
         walked = {
-            at: walk(requests[at], all_subjects[at], options, _draw(requests[at], attempt, options))
+            at: walk(requests[at], all_subjects[at], options, _make_rng(requests[at], attempt, options))
             for at in open_indices
         }
         for at, conversation in walked.items():
             if conversation is not None:
-                outcomes[at] = _checked(conversation, evidence_list[at], requests[at].grounded, options)
+                outcomes[at] = _check_conversation(conversation, evidence_list[at], requests[at].grounded, options)
         open_indices = [at for at in open_indices if outcomes[at].conversation is None]
     return outcomes
 
 
-def _draw(request: Asked, attempt: int, options: ConversationOptions) -> Random:
+def _make_rng(request: ConversationRequest, attempt: int, options: ConversationOptions) -> Random:
     facts = request.facts
     seed_parts = (facts.source, facts.image_id, request.grounded, request.number, attempt)
     return rng(options.seed, "radvlm_conversations", *seed_parts)
 
 
-def _checked(conversation: Conversation, evidence: check.Known, grounded: bool, options: ConversationOptions) -> Made:
+def _check_conversation(
+    conversation: Conversation, evidence: check.Evidence, grounded: bool, options: ConversationOptions
+) -> ConversationOutcome:
     fault = (
-        check.fault(messages_of(conversation), evidence, grounded, options.rounds)
+        check.find_fault(to_messages(conversation), evidence, grounded, options.rounds)
         if options.check == "strict"
         else None
     )
-    return Made(conversation) if fault is None else Made(reason=fault.reason, detail=fault.detail)
+    return (
+        ConversationOutcome(conversation)
+        if fault is None
+        else ConversationOutcome(reason=fault.reason, detail=fault.detail)
+    )
 
 
-def walk(request: Asked, about: Subjects, options: ConversationOptions, draw) -> Conversation | None:
+def walk(request: ConversationRequest, about: Subjects, options: ConversationOptions, draw) -> Conversation | None:
     """Return a conversation, None if the facts give fewer rounds than it needs."""
-    words = wordings()
-    moves = Moves(request, about, words, draw.choice(list(words.registers)), draw, options.segment_turns)
-    state, done = State(), [moves.opening()]
+    words = load_wordings()
+    moves = MoveGenerator(request, about, words, draw.choice(list(words.registers)), draw, options.segment_turns)
+    state, done = DialogueState(), [moves.opening()]
     state.add(done[0])
     rounds = draw.randint(*options.rounds)
     while len(done) < rounds:
         last = len(done) == rounds - 1
-        offered = [move for move in moves.offered(state, last) if not state.asked(move.offer)]
+        offered = [move for move in moves.candidates(state, last) if not state.was_asked(move.offer)]
         move = _choose_move(offered, done, rounds - len(done), request.grounded, about, draw)
         if move is None:
             break
         state.add(move)
         done.append(move)
-    if len(done) < options.rounds[0] or _owed(done, request.grounded, about):
+    if len(done) < options.rounds[0] or _unmet_requirements(done, request.grounded, about):
         return None
-    return _made(done, state.turns, about)
+    return _build_conversation(done, state.turns, about)
 
 
-def _owed(done: Sequence[Move], grounded: bool, about: Subjects) -> set[str]:
+def _unmet_requirements(done: Sequence[Move], grounded: bool, about: Subjects) -> set[str]:
     """Return what a conversation must still have: a reference, a denial where one is known, a box if grounded."""
     owed = set() if any(move.refers for move in done) else {"refers"}
     if about.denials and not any(move.denies for move in done):
@@ -106,27 +111,27 @@ def _choose_move(
     offered: list[Move], done: list[Move], rounds_left: int, grounded: bool, about: Subjects, draw
 ) -> Move | None:
     """Return a move, drawn by weight; one that is owed as soon as no round is to spare."""
-    owed = _owed(done, grounded, about)
+    owed = _unmet_requirements(done, grounded, about)
     if rounds_left <= len(owed):
-        owed_moves = [move for move in offered if _pays(move, owed)]
+        owed_moves = [move for move in offered if _meets(move, owed)]
         offered = owed_moves or offered
     if not offered:
         return None
     return draw.choices(offered, [move.weight for move in offered])[0]
 
 
-def _pays(move: Move, owed: set[str]) -> bool:
+def _meets(move: Move, owed: set[str]) -> bool:
     paid = {"refers": move.refers, "denies": move.denies, "box": move.box is not None}
     return any(paid[name] for name in owed)
 
 
-def _made(done: Sequence[Move], turns: Sequence[Turn], about: Subjects) -> Conversation:
+def _build_conversation(done: Sequence[Move], turns: Sequence[Turn], about: Subjects) -> Conversation:
     topics = about.topics
     boxes = {}
     for move, turn in zip(done, turns, strict=True):
         if move.box is not None:
             name = turn.answer.split("<box:", 1)[1].split(">", 1)[0]
-            assert slot(name) in turn.answer
+            assert box_slot(name) in turn.answer
             boxes[name] = topics[move.box].boxes
     masks = tuple(topics[move.mask].mask_id for move in done if move.mask is not None)
     facts = tuple(dict.fromkeys(fact for move in done for fact in move.facts))

@@ -10,13 +10,13 @@ from cxr.instructions.record import Box
 from cxr.language.reports.devices import plain
 from cxr.radvlm import statements
 from cxr.radvlm.conversations.facts import ImageFacts, Phrase
-from cxr.radvlm.conversations.wordings import Wordings, capital, wordings
-from cxr.radvlm.labels import names
-from cxr.radvlm.statements import CACHED, Statement
+from cxr.radvlm.conversations.wordings import Wordings, load_wordings
+from cxr.radvlm.labels import finding_labels, load_label_names
+from cxr.radvlm.statements import CACHE_SIZE, Statement
 
-HEDGED = ("", "probable ", "possible ")
-HEART = "cardiomegaly"
-LONGEST = 25
+HEDGE_WORDS = ("", "probable ", "possible ")
+ENLARGED_HEART = "cardiomegaly"
+MAX_WORDS = 25
 """Most words of a sentence that tells of an organ."""
 _HEART_SIZE = re.compile(r"\b(?:size|silhouette)\b|heart is normal")
 CAUSES = (
@@ -34,63 +34,63 @@ class Topic:
     base", and its sides; cause: what it may stand for, and how surely; said: its sentence; boxes; mask_id; facts: ids.
     """
 
-    one: Statement
+    statement: Statement
     noun: str
-    many: bool = False
-    mass: bool = False
+    is_plural: bool = False
+    is_mass: bool = False
     size: str = ""
     place: str = ""
     adjective: str = ""
     cause: str = ""
     cause_hedge: int = 0
-    said: str = ""
+    sentence: str = ""
     boxes: tuple[Box, ...] = ()
     mask_id: str = ""
     facts: tuple[str, ...] = ()
 
     @property
     def hedge(self) -> int:
-        return self.one.hedge
+        return self.statement.hedge
 
     @property
     def sides(self) -> frozenset[str]:
-        return self.one.sides
+        return self.statement.sides
 
     @property
-    def placed(self) -> bool:
+    def has_place(self) -> bool:
         return bool(self.place or self.adjective)
 
-    def called(
+    def describe(
         self, *, size: bool = True, place: bool = True, cause: bool = False, article: str = "a", sure: bool = False
     ) -> str:
         """Return the finding's noun with what is asked for: "a probable small effusion at the left base".
 
         ``sure``: without its doubt.
         """
-        words = ("" if sure else HEDGED[self.hedge]) + (f"{self.size} " if size and self.size else "")
+        words = ("" if sure else HEDGE_WORDS[self.hedge]) + (f"{self.size} " if size and self.size else "")
         words += f"{self.adjective} " if place and self.adjective else ""
         text = f"{words}{self.noun}" + (f" {self.place}" if place and self.place and not self.adjective else "")
         if cause and self.cause:
-            text += f" {CAUSES[self.many][self.cause_hedge]} {self.cause}"
+            text += f" {CAUSES[self.is_plural][self.cause_hedge]} {self.cause}"
         if article == "the":
             return f"the {text}"
-        return text if self.mass or self.many else with_article(text)
+        return text if self.is_mass or self.is_plural else with_article(text)
 
 
 @dataclass(frozen=True)
 class Denial:
     """A finding that the facts deny: its name, as limited as its source ("large pleural effusion"); facts: ids."""
 
-    one: Statement
+    statement: Statement
     noun: str
-    mass: bool
+    is_mass: bool
     facts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Subjects:
     """All that can be talked about. organs: {organ: (sentence, facts)}; devices: sentences; heart: how its size is told
-    where no finding tells it: normal, not_enlarged, or ""; untold: a finding is affirmed that has no noun.
+    where no finding tells it: normal, not_enlarged, or ""; has_unnamed: a finding is affirmed that has no noun.
     """
 
     topics: tuple[Topic, ...]
@@ -99,7 +99,7 @@ class Subjects:
     devices: tuple[tuple[str, tuple[str, ...]], ...]
     heart: str
     heart_facts: tuple[str, ...]
-    untold: bool = False
+    has_unnamed: bool = False
 
 
 def with_article(text: str) -> str:
@@ -107,27 +107,27 @@ def with_article(text: str) -> str:
     return f"{'an' if text[:1].lower() in 'aeiou' else 'a'} {text}"
 
 
-def subjects(facts: ImageFacts, read: Sequence[Statement], words: Wordings) -> Subjects:
+def collect_subjects(facts: ImageFacts, read: Sequence[Statement], words: Wordings) -> Subjects:
     """Return what can be talked about. ``read``: the statements of the image's sentences."""
     numbers = list(facts.sentences)
-    numbered = [statement.numbered(numbers[statement.sentence - 1]) for statement in read]
+    numbered = [statement.with_number(numbers[statement.sentence - 1]) for statement in read]
     topics = _topics(facts, numbered, words)
-    affirmed = [statement for statement in numbered if statement.affirmed] + [topic.one for topic in topics]
+    affirmed = [statement for statement in numbered if statement.affirmed] + [topic.statement for topic in topics]
     denials = _denials(facts, numbered, affirmed, words)
     stating = {statement.sentence for statement in numbered}
     affirming = {statement.sentence for statement in numbered if statement.affirmed}
     devices = tuple(
         (text, (f"{facts.study_id}#{number}",))
         for number, text in facts.sentences.items()
-        if number not in affirming and _told(text).device
+        if number not in affirming and _read_content(text).device
     )
     device_texts = {text for text, _ in devices}
     organs = _organs(facts, {n: t for n, t in facts.sentences.items() if n not in stating and t not in device_texts})
     unique_devices = tuple({text: (text, ids) for text, ids in reversed(devices)}.values())[::-1]
-    untold = any(
-        statement.affirmed and not statement.of and statement.entity not in words.nouns for statement in numbered
+    has_unnamed = any(
+        statement.affirmed and not statement.explains and statement.entity not in words.nouns for statement in numbered
     )
-    return Subjects(topics, denials, organs, unique_devices, *_heart(facts, affirmed, denials), untold)
+    return Subjects(topics, denials, organs, unique_devices, *_heart(facts, affirmed, denials), has_unnamed)
 
 
 def _topics(facts: ImageFacts, read: Sequence[Statement], words: Wordings) -> tuple[Topic, ...]:
@@ -137,17 +137,16 @@ def _topics(facts: ImageFacts, read: Sequence[Statement], words: Wordings) -> tu
     for phrase in facts.phrases:
         number = by_text.get(plain(phrase.text))
         sentence_statements = (
-            [statement for statement in read if statement.sentence == number] if number else _of_phrase(phrase)
+            [statement for statement in read if statement.sentence == number] if number else _phrase_statements(phrase)
         )
-        for statement in [statement for statement in sentence_statements if statement.affirmed and not statement.of][
-            :1
-        ]:
+        affirmed = [statement for statement in sentence_statements if statement.affirmed and not statement.explains]
+        for statement in affirmed[:1]:
             ids = phrase.facts + ((f"{facts.study_id}#{number}",) if number else ())
             topic = _topic(statement, sentence_statements, phrase.text, ids, facts, words)
             if topic is not None:
                 topic_by_key.setdefault(_key(statement), replace(topic, boxes=phrase.boxes))
     for statement in read:
-        if statement.affirmed and not statement.of:
+        if statement.affirmed and not statement.explains:
             sentence_statements = [
                 other_statement for other_statement in read if other_statement.sentence == statement.sentence
             ]
@@ -155,18 +154,20 @@ def _topics(facts: ImageFacts, read: Sequence[Statement], words: Wordings) -> tu
             topic = _topic(statement, sentence_statements, facts.sentences[statement.sentence], ids, facts, words)
             if topic is not None:
                 topic_by_key.setdefault(_key(statement), topic)
-    return _apart(list(topic_by_key.values()))
+    return _distinct_topics(list(topic_by_key.values()))
 
 
-def _of_phrase(phrase: Phrase) -> list[Statement]:
-    return [statement for part in statements.split(phrase.text) for statement in statements.of_sentence(part)]
+def _phrase_statements(phrase: Phrase) -> list[Statement]:
+    return [
+        statement for part in statements.split_sentences(phrase.text) for statement in statements.read_sentence(part)
+    ]
 
 
 def _key(statement: Statement) -> tuple:
     return statement.lesion or statement.entity, tuple(sorted(statement.sides)), tuple(sorted(statement.zones))
 
 
-def _apart(topics: list[Topic]) -> tuple[Topic, ...]:
+def _distinct_topics(topics: list[Topic]) -> tuple[Topic, ...]:
     """Return topics of which no two would be called the same: of one kind at one place, or one without a place, the
     first.
     """
@@ -175,7 +176,7 @@ def _apart(topics: list[Topic]) -> tuple[Topic, ...]:
         same = [
             earlier_topic
             for earlier_topic in distinct_topics
-            if earlier_topic.noun == topic.noun or earlier_topic.one.keys & topic.one.keys
+            if earlier_topic.noun == topic.noun or earlier_topic.statement.keys & topic.statement.keys
         ]
         if all(earlier_topic.place and topic.place and earlier_topic.place != topic.place for earlier_topic in same):
             distinct_topics.append(topic)
@@ -197,7 +198,7 @@ def _topic(
     noun = words.nouns.get(statement.entity)
     if noun is None:
         return None
-    many = bool(noun.many) and (len(statement.sides) == 2 or text[slice(*statement.span)].lower().endswith("s"))
+    many = bool(noun.plural) and (len(statement.sides) == 2 or text[slice(*statement.span)].lower().endswith("s"))
     place = _place(statement, words)
     side = next(iter(statement.sides)) if len(statement.sides) == 1 else "bilateral" if statement.sides else ""
     adjective = side if place in (f"on the {side}", "on both sides") and statement.entity != "fracture" else ""
@@ -205,30 +206,28 @@ def _topic(
         (
             candidate
             for candidate in sentence_statements
-            if candidate.of == statement.entity and candidate.span == statement.span
+            if candidate.explains == statement.entity and candidate.span == statement.span
         ),
         None,
     )
     cause_noun = words.nouns.get(cause.entity) if cause is not None else None
-    label = next(iter(sorted(_labels(statement) & set(facts.present))), None)
+    cause_text = "" if cause_noun is None else cause_noun.singular
+    if cause_noun is not None and cause_noun.plural:
+        cause_text = with_article(cause_text)
+    label = next(iter(sorted(finding_labels(statement.lesion, statement.entity) & set(facts.present))), None)
     return Topic(
-        statement, noun.many if many else noun.one, many, not noun.many, _size(statement, text, words), place,
-        adjective, "" if cause_noun is None else with_article(cause_noun.one) if cause_noun.many else cause_noun.one,
-        cause.hedge if cause is not None else 0, text,
+        statement, noun.plural if many else noun.singular, many, not noun.plural, _size(statement, text, words), place,
+        adjective, cause_text, cause.hedge if cause is not None else 0, text,
         mask_id=facts.masks.get(statement.lesion or "", facts.masks.get(cause.lesion or "", "") if cause else ""),
         facts=((facts.ids[label],) if label in facts.ids else ()) + ids,
     )  # fmt: skip
-
-
-def _labels(statement: Statement) -> set[str]:
-    return set(names().lesions.get(statement.lesion or "") or names().entities.get(statement.entity) or ())
 
 
 def _size(statement: Statement, text: str, words: Wordings) -> str:
     """Return the adjective of a finding's size, where its sentence has exactly one that fits what was read."""
     if len(statement.sizes) != 1:
         return ""
-    sizes = statements.words().sizes
+    sizes = statements.load_patterns().sizes
     size_words = [
         word
         for word in re.findall(r"[a-z]+", text.lower())
@@ -248,7 +247,7 @@ def _place(statement: Statement, words: Wordings) -> str:
         return "on both sides" if len(statement.sides) == 2 else f"on the {next(iter(statement.sides))}"
     if len(place_phrases) == 2 and len(statement.sides) < 2:  # "in the right upper zone and the right upper lobe"
         return place_phrases[-1]
-    return listed(place_phrases) if len(place_phrases) < 3 else ""
+    return join_in_words(place_phrases) if len(place_phrases) < 3 else ""
 
 
 def _denials(
@@ -263,29 +262,31 @@ def _denials(
             statement.affirmed
             or not statement.denies
             or noun is None
-            or statement.placed
+            or statement.has_place
             or statement.keys & affirmed_keys
         ):
             continue
-        text = " ".join((*statement.limits[-1:], noun.one))
+        text = " ".join((*statement.limits[-1:], noun.singular))
         ids = (f"{facts.study_id}#{statement.sentence}",)
-        if text not in denial_by_text or statement.limits < denial_by_text[text].one.limits:
-            denial_by_text[text] = Denial(statement, text, not noun.many, ids)
-    denied_keys = {key for denial in denial_by_text.values() for key in denial.one.keys}
+        if text not in denial_by_text or statement.limits < denial_by_text[text].statement.limits:
+            denial_by_text[text] = Denial(statement, text, not noun.plural, ids)
+    denied_keys = {key for denial in denial_by_text.values() for key in denial.statement.keys}
     for label in facts.absent:
-        entity = next((name for name, labels in names().entities.items() if labels == [label]), None)
-        lesion = next((name for name, labels in names().lesions.items() if labels == [label]), None)
+        entity = next((name for name, labels in load_label_names().entities.items() if labels == [label]), None)
+        lesion = next((name for name, labels in load_label_names().lesions.items() if labels == [label]), None)
         entity = {"effusion": "pleural effusion"}.get(lesion or "", lesion) or entity
         if entity is None or entity not in words.nouns or lesion == "opacity" or label == "Lung Lesion":
             continue
         statement = Statement(entity, lesion, affirmed=False)
         if not statement.keys & (denied_keys | affirmed_keys):
             noun = words.nouns[entity]
-            denial_by_text[noun.one] = Denial(
-                statement, noun.one, not noun.many, (facts.ids[label],) if label in facts.ids else ()
+            denial_by_text[noun.singular] = Denial(
+                statement, noun.singular, not noun.plural, (facts.ids[label],) if label in facts.ids else ()
             )
     limited = [
-        text for text, denial in denial_by_text.items() if denial.one.limits and text.split(" ", 1)[1] in denial_by_text
+        text
+        for text, denial in denial_by_text.items()
+        if denial.statement.limits and text.split(" ", 1)[1] in denial_by_text
     ]
     return tuple(denial for text, denial in denial_by_text.items() if text not in limited)
 
@@ -293,12 +294,12 @@ def _denials(
 def _organs(facts: ImageFacts, sentences: Mapping[int, str]) -> dict[str, tuple[str, tuple[str, ...]]]:
     sentence_by_organ: dict[str, tuple[str, tuple[str, ...]]] = {}
     for number, text in sentences.items():
-        if organ := _told(text).organ:
+        if organ := _read_content(text).organ:
             sentence_by_organ.setdefault(organ, (text, (f"{facts.study_id}#{number}",)))
     return sentence_by_organ
 
 
-class _Told(NamedTuple):
+class _SentenceContent(NamedTuple):
     """What the words of a sentence tell: a device, an organ ("" for none), that the heart's size is normal."""
 
     device: bool
@@ -306,42 +307,38 @@ class _Told(NamedTuple):
     heart: bool
 
 
-@lru_cache(maxsize=CACHED)
-def _told(text: str) -> _Told:
+@lru_cache(maxsize=CACHE_SIZE)
+def _read_content(text: str) -> _SentenceContent:
     low = text.lower()
-    view = any(pattern.search(low) for pattern in statements.words().views.values())
-    organs = () if view or len(text.split()) > LONGEST else wordings().organs.items()
-    return _Told(
-        not view and names().words.told_in([text]),
+    view = any(pattern.search(low) for pattern in statements.load_patterns().views.values())
+    organs = () if view or len(text.split()) > MAX_WORDS else load_wordings().organs.items()
+    return _SentenceContent(
+        not view and load_label_names().words.told_in([text]),
         next((organ for organ, pattern in organs if pattern.search(text)), ""),
-        bool(statements.words().normal["heart"].search(low) and _HEART_SIZE.search(low)),
+        bool(statements.load_patterns().normal["heart"].search(low) and _HEART_SIZE.search(low)),
     )
 
 
 def _heart(facts: ImageFacts, affirmed: Sequence[Statement], denials: Sequence[Denial]) -> tuple[str, tuple[str, ...]]:
     if any(
-        HEART in statement.keys or statement.entity in ("borderline heart size", "top normal heart size")
+        ENLARGED_HEART in statement.keys or statement.entity in ("borderline heart size", "top normal heart size")
         for statement in affirmed
     ):
         return "", ()
     for number, text in facts.sentences.items():
-        if _told(text).heart:
+        if _read_content(text).heart:
             return "normal", (f"{facts.study_id}#{number}",)
-    return next((("not_enlarged", denial.facts) for denial in denials if HEART in denial.one.keys), ("", ()))
+    heart_denials = (denial for denial in denials if ENLARGED_HEART in denial.statement.keys)
+    return next((("not_enlarged", denial.facts) for denial in heart_denials), ("", ()))
 
 
-def listed(texts: Iterable[str]) -> str:
+def join_in_words(texts: Iterable[str]) -> str:
     """Return texts as a list in words: "a, b and c"."""
     *first, last = texts
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def lowered(sentence: str) -> str:
+def lower_first(sentence: str) -> str:
     """Return a sentence to stand after a colon: an acronym keeps its capitals."""
     first = sentence.split(" ", 1)[0]
     return sentence if len(first) > 1 and first[1:2].isupper() else sentence[:1].lower() + sentence[1:]
-
-
-def upper(sentence: str) -> str:
-    """Return a sentence with a capital."""
-    return capital(sentence)

@@ -21,18 +21,17 @@ from cxr.llm.messages import fill_prompt
 from cxr.llm.options import Execution, ModelOptions
 from cxr.llm.replies import object_schema, text_schema
 from cxr.radvlm.conversations import check
-from cxr.radvlm.conversations.check import ASSISTANT, USER, Fault, Known
-from cxr.radvlm.conversations.engine import Asked, ConversationOptions, Engine, Made
+from cxr.radvlm.conversations.check import ASSISTANT, USER, Evidence, Fault
+from cxr.radvlm.conversations.engine import ConversationOptions, ConversationOutcome, ConversationRequest, Engine
 from cxr.radvlm.conversations.facts import ImageFacts
-from cxr.radvlm.conversations.record import GROUNDED, STANDARD, Conversation, Turn
-from cxr.radvlm.conversations.written import text_of as boxes_as_text
-from cxr.radvlm.conversations.written import with_slots
+from cxr.radvlm.conversations.record import GROUNDED, STANDARD, Conversation, Turn, replace_boxes_by_slots
+from cxr.radvlm.conversations.record import format_boxes as boxes_as_text
 
 RESOURCE_FILES = ("radvlm/conversation_prompts.yaml", "radvlm/statements.yaml", "lexicon")
 GPU = True
 EXECUTION = "radvlm.conversations.llm.execution"
 FIELDS = ("rounds", "question", "answer")
-ASKING = "radvlm_conversations_told"
+ASKING_RULE = "radvlm_conversations_told"
 """The rule whose job asks for others."""
 QUESTION, ANSWER = 300, 800
 """Most characters of a question and of an answer."""
@@ -51,13 +50,15 @@ def load(options: ConversationOptions, execution: Mapping) -> Engine:
     """Return the engine. Its model answers in this job, or has answered in another job, whose files it reads.
 
     ``execution``: how a model is run, and besides either ``told``, the answer files of the other job, or ``answers``
-    and ``code`` (:func:`model_of`).
+    and ``code`` (:func:`build_model`).
     """
     answer_files = execution.get("told")
-    return engine_of(options, replay_replies(answer_files, ASKING) if answer_files else model_of(options, execution))
+    return build_engine(
+        options, replay_replies(answer_files, ASKING_RULE) if answer_files else build_model(options, execution)
+    )
 
 
-def model_of(options: ConversationOptions, execution: Mapping) -> Generate:
+def build_model(options: ConversationOptions, execution: Mapping) -> Generate:
     """Return the function that asks the model. It is loaded at the first question that no earlier job asked.
 
     That question raises UserError if it cannot be reached. ``execution``: see
@@ -67,12 +68,12 @@ def model_of(options: ConversationOptions, execution: Mapping) -> Generate:
     return make_resumable(connect_lazily(model, Execution.from_settings(dict(execution), EXECUTION)), model, execution)
 
 
-def engine_of(options: ConversationOptions, generate: Generate) -> Engine:
+def build_engine(options: ConversationOptions, generate: Generate) -> Engine:
     """Return the engine that has its answers from ``generate``."""
     model = ModelOptions(**options.own)
 
-    def converse(requests: Sequence[Asked]) -> list[Made]:
-        evidence_list = [check.known(request.facts) for request in requests]
+    def converse(requests: Sequence[ConversationRequest]) -> list[ConversationOutcome]:
+        evidence_list = [check.gather_evidence(request.facts) for request in requests]
         pairs = enumerate(zip(requests, evidence_list, strict=True))
         questions = {number: _question_or_problem(request, evidence, options) for number, (request, evidence) in pairs}
         answers = ask_each(questions, generate, model.limits)
@@ -81,35 +82,37 @@ def engine_of(options: ConversationOptions, generate: Generate) -> Engine:
     return Engine(converse, model.name)
 
 
-def _question_or_problem(request: Asked, evidence: Known, options: ConversationOptions) -> Question | Answer:
+def _question_or_problem(
+    request: ConversationRequest, evidence: Evidence, options: ConversationOptions
+) -> Question | Answer:
     facts = request.facts
     if not facts.sentences and not facts.phrases:
         return Answer(problem=TOO_FEW)
     texts = [*facts.sentences.values(), *(phrase.text for phrase in facts.phrases)]
     if addresses_the_model("\n".join(texts), FIELDS):
         return Answer(problem=INJECTION)
-    return question(request, evidence, options)
+    return build_question(request, evidence, options)
 
 
-def question(request: Asked, evidence: Known, options: ConversationOptions) -> Question:
+def build_question(request: ConversationRequest, evidence: Evidence, options: ConversationOptions) -> Question:
     """Return the request for a conversation. ``evidence``: what its facts bear out."""
     prompt = _prompts()[GROUNDED if request.grounded else STANDARD]
     least, most = options.rounds
     system = fill_slots(prompt["system"], least=str(least), most=str(most))
-    messages = fill_prompt(prompt | {"system": system}, facts=told(request.facts, request.grounded))
+    messages = fill_prompt(prompt | {"system": system}, facts=describe_facts(request.facts, request.grounded))
     item = object_schema(question=text_schema(QUESTION), answer=text_schema(ANSWER))
     schema = object_schema(rounds={"type": "array", "items": item, "minItems": least, "maxItems": most})
     if options.check != "strict":
         return Question(messages, schema, seed=_seed(request, options))
 
     def contradiction(answer: Mapping) -> str | None:
-        fault = check.fault(_messages(answer), evidence, request.grounded, options.rounds)
+        fault = check.find_fault(_messages(answer), evidence, request.grounded, options.rounds)
         return None if fault is None else f"{fault.reason}: {fault.detail}"
 
     return Question(messages, schema, contradiction, seed=_seed(request, options))
 
 
-def _seed(request: Asked, options: ConversationOptions) -> int:
+def _seed(request: ConversationRequest, options: ConversationOptions) -> int:
     """Return the seed of a conversation's sampling: its own, so that neither batch nor order changes it."""
     return (
         stable_hash(options.seed, request.facts.source, request.facts.image_id, request.grounded, request.number)
@@ -117,7 +120,7 @@ def _seed(request: Asked, options: ConversationOptions) -> int:
     )
 
 
-def told(facts: ImageFacts, grounded: bool) -> str:
+def describe_facts(facts: ImageFacts, grounded: bool) -> str:
     """Return the facts as the model is told them; what is unknown is left out."""
     lines = [f"- report: {neutralize(' '.join(facts.sentences.values()))}"] if facts.sentences else []
     lines += [f"- abnormalities: {', '.join(facts.present)}"] if facts.present else []
@@ -136,18 +139,20 @@ def _messages(answer: Mapping) -> list[dict[str, str]]:
     ]
 
 
-def _build_outcome(request: Asked, answer: Answer) -> Made:
+def _build_outcome(request: ConversationRequest, answer: Answer) -> ConversationOutcome:
     if answer.value is None:
-        fault = _fault(answer.problem or "no answer")
-        return Made(reason=fault.reason, detail=fault.detail)
+        fault = _parse_problem(answer.problem or "no answer")
+        return ConversationOutcome(reason=fault.reason, detail=fault.detail)
     texts = [(turn["question"].strip(), turn["answer"].strip()) for turn in answer.value["rounds"]]
-    answers, boxes = with_slots([text for _, text in texts], request.facts.phrases if request.grounded else ())
+    answers, boxes = replace_boxes_by_slots(
+        [text for _, text in texts], request.facts.phrases if request.grounded else ()
+    )
     turns = tuple(Turn(question_text, text) for (question_text, _), text in zip(texts, answers, strict=True))
     ids = tuple(f"{request.facts.study_id}#{number}" for number in request.facts.sentences)
-    return Made(Conversation(turns, boxes, (), (*request.facts.ids.values(), *ids)))
+    return ConversationOutcome(Conversation(turns, boxes, (), (*request.facts.ids.values(), *ids)))
 
 
-def _fault(problem: str) -> Fault:
+def _parse_problem(problem: str) -> Fault:
     """Return the reason and the detail of a problem: one of the check's, or the answer is quarantined."""
     if problem == TOO_FEW:
         return Fault(TOO_FEW)

@@ -19,13 +19,13 @@ RESOURCE_FILES = ("radvlm/conversations.yaml", "radvlm/glossary.yaml")
 _CHOICE = re.compile(r"\(([^()]*\|[^()]*)\)")
 _ASKS = re.compile(r"(?:can|could|would|will|do|does|is|are|what|which|where|how|should|may|and|any)\b", re.IGNORECASE)
 _BEFORE_MARK, _TWO_MARKS = re.compile(r"\s+([?.!,:;])"), re.compile(r"([?.!])[.]$")
-_LOOSE = re.compile(r"^\s|\s[\s?.!,:;]|[^\S ]|[?.!][.]$|\s$")
+_UNTIDY = re.compile(r"^\s|\s[\s?.!,:;]|[^\S ]|[?.!][.]$|\s$")
 """What a sentence must be mended for: space that is not one blank between two words, two marks at its end."""
 _WORD = re.compile(r"\w+")
 _BEFORE_NOUN = re.compile(r"\b(is|does)( (?:(?<=there is )(?:also|probably|likely) )?)", re.IGNORECASE)
 _AFTER_NOUN = re.compile(r"(?: [a-z]+){0,6}? (is)\b")
 _PLURAL = {"is": "are", "does": "do"}
-_KEPT = 200_000
+_CACHE_SIZE = 200_000
 """Texts that are mended once: of the questions that are offered, most are offered again."""
 
 
@@ -33,8 +33,8 @@ _KEPT = 200_000
 class Noun:
     """How a finding is called: one of it, and many; ``many`` is empty for a mass noun."""
 
-    one: str
-    many: str = ""
+    singular: str
+    plural: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +54,7 @@ class Wordings:
     answers: Mapping[str, object]
     terms: Mapping[str, str]
 
-    @lru_cache(maxsize=_KEPT)  # noqa: B019 - there is one Wordings in a process
+    @lru_cache(maxsize=_CACHE_SIZE)  # noqa: B019 - there is one Wordings in a process
     def place(self, text: str) -> str:
         """Return how a place of a report is told; "" where no pattern knows it."""
         hits = ((pattern.fullmatch(text), say) for pattern, say in self.places)
@@ -62,11 +62,11 @@ class Wordings:
 
     def question(self, act: str, register: str, rng: Random, slots: Mapping[str, str]) -> tuple[Callable[[], str], str]:
         """Draw a question's wording; return what fills it in, and the id of the wording."""
-        text, wording = rng.choice(self._numbered[act, register])
-        return lambda: _question(filled(text, slots)), wording
+        text, wording = rng.choice(self._numbered_wordings[act, register])
+        return lambda: _question(fill_slots(text, slots)), wording
 
     @cached_property
-    def _numbered(self) -> dict[tuple[str, str], list[tuple[str, str]]]:
+    def _numbered_wordings(self) -> dict[tuple[str, str], list[tuple[str, str]]]:
         """The wordings of each act and register, with their ids."""
         return {
             (act, register): [(text, f"{act}.{register}.{number}") for number, text in enumerate(texts)]
@@ -76,18 +76,18 @@ class Wordings:
 
     def terms_in(self, texts: Iterable[str]) -> list[tuple[str, str]]:
         """Return the terms of the glossary that texts use, with their definitions, in its order."""
-        used = frozenset().union(*map(self._used, texts))
-        return [self._named[at][:2] for at in sorted(used)]
+        used = frozenset().union(*map(self._terms_used, texts))
+        return [self._glossary[at][:2] for at in sorted(used)]
 
-    @lru_cache(maxsize=_KEPT)  # noqa: B019
-    def _used(self, text: str) -> frozenset[int]:
+    @lru_cache(maxsize=_CACHE_SIZE)  # noqa: B019
+    def _terms_used(self, text: str) -> frozenset[int]:
         """Return the numbers of the terms that a text uses."""
         words = set(_WORD.findall(text.lower()))
-        numbered_terms = enumerate(self._named)
+        numbered_terms = enumerate(self._glossary)
         return frozenset(at for at, (*_, first, pattern) in numbered_terms if first in words and pattern.search(text))
 
     @cached_property
-    def _named(self) -> list[tuple[str, str, str, re.Pattern]]:
+    def _glossary(self) -> list[tuple[str, str, str, re.Pattern]]:
         """Each term with its definition, its first word in lower case, and its pattern."""
         return [
             (term, definition, _WORD.findall(term.lower())[0], re.compile(rf"\b{re.escape(term)}\b", re.IGNORECASE))
@@ -101,10 +101,10 @@ class Wordings:
         """
         act_wordings = self.answers[act]
         text = rng.choice(act_wordings if case is None else act_wordings[case])
-        return lambda: sentence(filled(text, slots))
+        return lambda: to_sentence(fill_slots(text, slots))
 
 
-def expanded(text: str) -> list[str]:
+def expand_choices(text: str) -> list[str]:
     """Return all wordings that a text with choices stands for, in order."""
     parts = _CHOICE.split(text)
     choices = [part.split("|") if number % 2 else [part] for number, part in enumerate(parts)]
@@ -117,41 +117,41 @@ class _Slots(dict):
     def __missing__(self, name: str) -> str:
         if name[:1].islower():
             raise KeyError(name)
-        return capital(self[name[:1].lower() + name[1:]])
+        return capitalize(self[name[:1].lower() + name[1:]])
 
 
-def filled(text: str, slots: Mapping[str, str]) -> str:
+def fill_slots(text: str, slots: Mapping[str, str]) -> str:
     """Return a wording with its slots filled; a slot with a capital takes its text with one."""
     return text.format_map(_Slots(slots))
 
 
-def capital(text: str) -> str:
+def capitalize(text: str) -> str:
     """Return a text with a capital as its first letter."""
     return text[:1].upper() + text[1:]
 
 
-@lru_cache(maxsize=_KEPT)
+@lru_cache(maxsize=_CACHE_SIZE)
 def _question(text: str) -> str:
     """Return a filled wording as a question; equal ones are offered again and again."""
-    return asked(sentence(text))
+    return punctuate_question(to_sentence(text))
 
 
-def sentence(text: str) -> str:
+def to_sentence(text: str) -> str:
     """Return a text as a sentence: a capital first, one mark at its end."""
-    if _LOOSE.search(text):
+    if _UNTIDY.search(text):
         text = _BEFORE_MARK.sub(r"\1", " ".join(text.split()))
         text = _TWO_MARKS.sub(r"\1", text)
-    return capital(text)
+    return capitalize(text)
 
 
-def agreed(text: str, many: str) -> str:
+def agree_with_plural(text: str, many: str) -> str:
     """Return a text whose verbs and pronouns agree with ``many``, the plural that it speaks of."""
 
     def plural(hit: re.Match) -> str:
         if not hit.string.startswith(many, hit.end()):
             return hit[0]
         verb = _PLURAL[hit[1].lower()]
-        return (verb if hit[1].islower() else capital(verb)) + hit[2]
+        return (verb if hit[1].islower() else capitalize(verb)) + hit[2]
 
     text = _BEFORE_NOUN.sub(plural, text)
     low, name, end = text.lower(), many.lower(), 0
@@ -163,30 +163,30 @@ def agreed(text: str, many: str) -> str:
     return text
 
 
-def they(text: str) -> str:
+def use_plural_pronouns(text: str) -> str:
     """Return an answer about "it" as one about "them"."""
-    for pattern, replacement in _THEY:
+    for pattern, replacement in _PLURAL_PRONOUNS:
         text = re.sub(pattern, replacement, text)
     return text
 
 
-_THEY = (
+_PLURAL_PRONOUNS = (
     (r"^It is\b", "They are"), (r"^It (lie|look|represent|reflect)s\b", r"They \1"),
     (r"^It (may|might|could)\b", r"They \1"), (r"^It most likely represents\b", "They most likely represent"),
     (r"\b(see|find|call) it\b", r"\1 them"),
 )  # fmt: skip
 
 
-def asked(text: str) -> str:
+def punctuate_question(text: str) -> str:
     """Return a question with its mark; an order ("Outline it.") keeps its stop."""
     return f"{text[:-1]}?" if text.endswith(".") and _ASKS.match(text) else text
 
 
 @cache
-def wordings() -> Wordings:
+def load_wordings() -> Wordings:
     """Return the wordings of the resource."""
     resource, terms = (yaml.safe_load((Path(RESOURCES) / name).read_text(encoding="utf-8")) for name in RESOURCE_FILES)
-    questions = {act: _by_register(texts_by_register) for act, texts_by_register in resource["questions"].items()}
+    questions = {act: _unique_wordings(texts_by_register) for act, texts_by_register in resource["questions"].items()}
     return Wordings(
         {name: Noun(forms["one"], forms.get("many", "")) for name, forms in resource["nouns"].items()},
         resource["sizes"],
@@ -196,12 +196,14 @@ def wordings() -> Wordings:
     )  # fmt: skip
 
 
-def _by_register(texts_by_register: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+def _unique_wordings(texts_by_register: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
     """Return the wordings of each register; what several have is the first's."""
     earlier_wordings: set[str] = set()
     wordings_by_register = {}
     for register, texts in texts_by_register.items():
-        new_wordings = [wording for text in texts for wording in expanded(text) if wording not in earlier_wordings]
+        new_wordings = [
+            wording for text in texts for wording in expand_choices(text) if wording not in earlier_wordings
+        ]
         wordings_by_register[register] = list(dict.fromkeys(new_wordings))
         earlier_wordings.update(new_wordings)
     return wordings_by_register

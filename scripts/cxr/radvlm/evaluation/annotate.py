@@ -15,7 +15,7 @@ from importlib import import_module
 from pathlib import Path
 
 from cxr.base.tables import read_lines, write_lines
-from cxr.radvlm.evaluation.answered import ANSWER, FILTERED, ORIGINAL, joined
+from cxr.radvlm.evaluation.answers import ANSWER, FILTERED, ORIGINAL, join_answers
 
 log = logging.getLogger("cxr")
 BOTH = "both"
@@ -34,7 +34,9 @@ class AnnotateOptions:
     reference: str
 
 
-def items(lines: Sequence[Mapping], answers: Mapping, texts: Mapping, reference: str, pairs: bool) -> Iterator[Item]:
+def list_items(
+    lines: Sequence[Mapping], answers: Mapping, texts: Mapping, reference: str, pairs: bool
+) -> Iterator[Item]:
     """Yield what is annotated. ``answers``: {sample: its answer}; ``texts``: {(source, study): a report's own section}.
 
     An answer that failed has no annotation.
@@ -70,11 +72,11 @@ def run(
     module = import_module(f"cxr.radvlm.evaluation.annotate_{options.annotator}")
     report_lines = [line for line in read_lines(lines) if line["task"] == TASK]
     names = {line["sample_id"] for line in report_lines}
-    answer_by_sample, _ = joined(
+    answer_by_sample, _ = join_answers(
         report_lines, (answer for answer in read_lines(answers) if answer["sample_id"] in names)
     )
     original = {(report["source"], report["study_id"]): report["text"] for path in texts for report in read_lines(path)}
-    annotation_items = list(items(report_lines, answer_by_sample, original, options.reference, module.PAIRS))
+    annotation_items = list(list_items(report_lines, answer_by_sample, original, options.reference, module.PAIRS))
     unique_texts = sorted({item_texts for *_, item_texts in annotation_items})
     files = {"weights": weights, "prompt": prompt}
     resumable_execution = dict(execution) | {"answers": str(Path(notes_out).with_suffix("")), "code": code}

@@ -44,7 +44,7 @@ class Embedder:
         return torch.nn.functional.normalize(states, dim=-1), ~torch.isin(torch.tensor(ids), ends)
 
 
-def f1(
+def rescaled_f1(
     answer: tuple[torch.Tensor, torch.Tensor], reference: tuple[torch.Tensor, torch.Tensor], baseline: float
 ) -> float:
     """Return the rescaled F1 of two texts' vectors; of a text without words F1 is 0 before it is rescaled."""
@@ -69,6 +69,8 @@ def load(
     embed = Embedder(find_downloaded_model(KEY, settings["model"], settings["revision"]), settings["layer"])
 
     def annotate(pairs: Sequence[tuple[str, str]]) -> list[dict]:
-        return [{"f1": f1(embed(answer), embed(reference), settings["baseline"])} for answer, reference in pairs]
+        return [
+            {"f1": rescaled_f1(embed(answer), embed(reference), settings["baseline"])} for answer, reference in pairs
+        ]
 
     return annotate

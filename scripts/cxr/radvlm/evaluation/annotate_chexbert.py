@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from cxr.radvlm.chexbert import labeller
+from cxr.radvlm.chexbert import load_labeller
 from cxr.radvlm.labels import PRESENT, UNCERTAIN
 
 METRIC = "chexbert_f1"
@@ -18,7 +18,7 @@ def load(
     ``settings``: the section ``radvlm.chexbert``; its ``uncertain`` says what an uncertain label counts as.
     """
     del execution
-    read = labeller(files["weights"], settings["model"], settings["revision"])
+    read = load_labeller(files["weights"], settings["model"], settings["revision"])
     positive_values = (PRESENT, UNCERTAIN) if settings["uncertain"] == PRESENT else (PRESENT,)
 
     def annotate(texts: Sequence[tuple[str]]) -> list[dict]:

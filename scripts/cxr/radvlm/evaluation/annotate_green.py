@@ -4,8 +4,9 @@ Its published prompt is not part of this repository: a user's file has it. What 
 line with its reason.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from cxr.base.errors import UserError
@@ -14,7 +15,6 @@ from cxr.llm.asking import Answer, Question, ask_each
 from cxr.llm.client import connect_lazily
 from cxr.llm.guards import INJECTION, addresses_the_model, fill_slots, neutralize
 from cxr.llm.options import Execution, ModelOptions
-from cxr.radvlm.evaluation.green_answers import counts, problem_of
 
 METRIC = "green"
 PAIRS = True
@@ -35,7 +35,7 @@ def load(
     The model is loaded at the first question, which raises UserError if it cannot be reached. Raises UserError for a
     prompt without its slots.
     """
-    prompt = prompt_of(files["prompt"])
+    prompt = read_prompt(files["prompt"])
     model = ModelOptions(**settings["llm"])
     # the model's context is short: a bound of one token a byte would refuse common reports
     limits = replace(model.limits, context=settings["prompt_bytes"] + model.max_tokens)
@@ -43,13 +43,13 @@ def load(
     generate = make_resumable(connect_lazily(model, execution_options), model, execution)
 
     def annotate(pairs: Sequence[tuple[str, str]]) -> list[dict]:
-        answer_by_pair = ask_each({pair: _asked(prompt, *pair) for pair in pairs}, generate, limits)
+        answer_by_pair = ask_each({pair: _question_or_problem(prompt, *pair) for pair in pairs}, generate, limits)
         return [_annotation(answer_by_pair[pair]) for pair in pairs]
 
     return annotate
 
 
-def prompt_of(path: str) -> str:
+def read_prompt(path: str) -> str:
     """Return the text of a prompt's file. Raises UserError for one that is not UTF-8 or lacks a slot."""
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -61,14 +61,94 @@ def prompt_of(path: str) -> str:
     return text
 
 
-def _asked(prompt: str, answer: str, reference: str) -> Question | Answer:
+def _question_or_problem(prompt: str, answer: str, reference: str) -> Question | Answer:
     if addresses_the_model(f"{answer}\n{reference}"):
         return Answer(problem=INJECTION)
     user = fill_slots(prompt, reference=neutralize(reference), answer=neutralize(answer))
-    return Question([{"role": "user", "content": user}], None, problem_of)
+    return Question([{"role": "user", "content": user}], None, find_problem)
 
 
 def _annotation(answer: Answer) -> dict:
     if answer.value is None:
         return {"failure": answer.problem}
-    return asdict(counts(str(answer.value)))
+    return asdict(parse_counts(str(answer.value)))
+
+
+SIGNIFICANT, INSIGNIFICANT, MATCHED = (
+    "clinically significant errors", "clinically insignificant errors", "matched findings",
+)  # fmt: skip
+KINDS = "abcdef"
+_HEADING = re.compile(r"^[ \t]*\**\[([A-Za-z][A-Za-z ]{0,60})\]\**[ \t]*:?\**", re.MULTILINE)
+_KIND = re.compile(r"\(([A-Za-z]|\d)\)(?=[^:\n]{0,160}:)")
+_COUNT = re.compile(r"[^:\n]*:[\s*]*(?:(\d{1,3})(?![\d.]*\d)|(none|no)\b)", re.IGNORECASE | re.ASCII)
+_NOTHING = re.compile(r"(?:none|no)\b", re.IGNORECASE)
+_NUMBER = re.compile(r"(\d{1,3})(?:\.(?!\d)|\s*\Z)", re.ASCII)
+_LISTED = re.compile(r"^\s*\d+[.)]\s", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Counts:
+    """matched: findings of both reports; errors: clinically significant ones."""
+
+    matched: int
+    errors: int
+
+
+def parse_counts(text: str) -> Counts:
+    """Return the counts of an answer. Raises ValueError, which quotes no word of it, for another form."""
+    parts = _split_parts(text)
+    for name in (SIGNIFICANT, MATCHED):
+        if name not in parts:
+            raise ValueError(f"no part '{name}'")
+    return Counts(_count_matched(parts[MATCHED]), _count_errors(parts[SIGNIFICANT]))
+
+
+def find_problem(text: object) -> str | None:
+    """Return why an answer has no counts, None if it has them."""
+    try:
+        parse_counts(str(text))
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def _split_parts(text: str) -> dict[str, str]:
+    part_by_heading: dict[str, str] = {}
+    marks = list(_HEADING.finditer(text))
+    ends = [*(mark.start() for mark in marks[1:]), len(text)]
+    for mark, end in zip(marks, ends, strict=False):  # without a heading there is an end alone
+        name = " ".join(mark.group(1).lower().split())
+        if name in part_by_heading:
+            raise ValueError("a part is there twice")
+        part_by_heading[name] = text[mark.end() : end].strip()
+    return part_by_heading
+
+
+def _count_errors(part: str) -> int:
+    if not part or _NOTHING.match(part):
+        return 0
+    marks = list(_KIND.finditer(part))
+    if not marks:
+        raise ValueError("significant errors without a kind")
+    count_by_kind: dict[str, int] = {}
+    for mark in marks:
+        name = mark.group(1).lower()
+        kind = KINDS[int(name) - 1] if name in "123456" else name
+        if kind not in KINDS or kind in count_by_kind:
+            raise ValueError("a kind of errors is unknown or there twice")
+        count = _COUNT.match(part, mark.end())
+        if not count:
+            raise ValueError("a kind of errors without a count")
+        count_by_kind[kind] = int(count.group(1) or 0)
+    return sum(count_by_kind.values())
+
+
+def _count_matched(part: str) -> int:
+    if not part or _NOTHING.match(part):
+        return 0
+    number = _NUMBER.match(part)
+    if not number:
+        raise ValueError("matched findings without a count")
+    if len(_LISTED.findall(part)) > 1:
+        raise ValueError("matched findings are a list without a count")
+    return int(number.group(1))

@@ -29,7 +29,7 @@ ENCODERS = (
     ("model", "embedder", "token_embedders", "bert"),
 )  # fmt: skip
 """Where the configuration names the BERT whose tokenizer and sizes it takes."""
-UNLIKE = (
+WRONG_MODEL_ERRORS = (
     RuntimeError, LookupError, TypeError, ValueError, AssertionError, OSError, ImportError, pickle.UnpicklingError,
 )  # fmt: skip
 """What the package, torch and transformers raise for files that are not such a model's.
@@ -55,26 +55,28 @@ def load(
     from radgraph.utils import radgraph_xl_preprocess_report
 
     with tempfile.TemporaryDirectory() as folder:
-        view(Path(settings["model"]), settings["encoder"], Path(folder) / MODEL)
+        make_model_folder(Path(settings["model"]), settings["encoder"], Path(folder) / MODEL)
         try:
             find = RadGraph(model_type=MODEL, model_cache_dir=folder, cuda=-1)
-        except UNLIKE as error:
+        except WRONG_MODEL_ERRORS as error:
             if out_of_memory(error) or getattr(error, "errno", None):
                 raise
-            raise _other(settings["model"], error) from None
+            raise _wrong_model(settings["model"], error) from None
 
     def annotate(texts: Sequence[tuple[str]]) -> list[dict]:
         with torch.inference_mode():
             # the model takes one text at a time; it does not take one without a word
             return [
-                noted(find([text]).get("0")) if radgraph_xl_preprocess_report(text).split() else {"entities": []}
+                to_annotation(find([text]).get("0"))
+                if radgraph_xl_preprocess_report(text).split()
+                else {"entities": []}
                 for (text,) in texts
             ]
 
     return annotate
 
 
-def noted(graph: Mapping | None) -> dict:
+def to_annotation(graph: Mapping | None) -> dict:
     """Return the annotation of a graph in the form of RadGraph's files: {entities: {number: {tokens, label, …}}}."""
     if graph is None:  # the package prints why
         return {"failure": NO_GRAPH}
@@ -85,17 +87,17 @@ def noted(graph: Mapping | None) -> dict:
     }
 
 
-def view(model: Path, encoder: str, folder: Path) -> None:
+def make_model_folder(model: Path, encoder: str, folder: Path) -> None:
     """Make a folder of the model whose configuration names a BERT on this machine; the package locks files in it.
 
     Raises UserError.
     """
     try:
         config = json.loads((model / "config.json").read_text(encoding="utf-8"))
-        parts = [_at(config, path) for path in ENCODERS]
+        parts = [_lookup(config, path) for path in ENCODERS]
         bert = find_downloaded_model(KEY, encoder or parts[0]["model_name"], "", "encoder")
     except (ValueError, KeyError, TypeError) as error:
-        raise _other(str(model), error) from None
+        raise _wrong_model(str(model), error) from None
     for part in parts:
         part["model_name"] = bert
     (folder / "vocabulary").mkdir(parents=True)
@@ -106,12 +108,12 @@ def view(model: Path, encoder: str, folder: Path) -> None:
     (folder / "weights.th").symlink_to((model / "weights.th").resolve())
 
 
-def _at(config: Mapping, path: Sequence[str]):
+def _lookup(config: Mapping, path: Sequence[str]):
     for name in path:
         config = config[name]
     return config
 
 
-def _other(folder: str, error: Exception) -> UserError:
+def _wrong_model(folder: str, error: Exception) -> UserError:
     summary = " ".join(f"{type(error).__name__}: {error}".split())[:160]
     return UserError(f"{KEY}.model: {folder} does not hold {MODEL} ({summary}): extract {MODEL}.tar.gz there")

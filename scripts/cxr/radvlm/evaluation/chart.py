@@ -13,9 +13,9 @@ PERCENT = ("rouge_l", "radgraph_f1", "green", "findings_f1", "f1_macro", "anatom
            "detection", "absent", "ils_grounding")  # fmt: skip
 SCORES = ("standard", "grounded")
 """Columns of a judge: 0 to 10; in the charts ten times as much."""
-LINES = (BLUE, ORANGE, GREEN, VERMILION, SKY, PURPLE, BLACK, GREY)
+LINE_COLOURS = (BLUE, ORANGE, GREEN, VERMILION, SKY, PURPLE, BLACK, GREY)
 """Colours of lines: as many as the paper has columns, and none that is pale on white."""
-MARKS = ("o", "s")
+MARKERS = ("o", "s")
 """Of a line: ours has more columns than there are colours."""
 
 
@@ -29,9 +29,9 @@ class ChartOptions:
 def run(*, comparison: str, labels: str, ablation: str, looks: str, options: ChartOptions) -> None:
     """Draw the F1 of each label, the ablations, and what is left with exchanged pictures, from the table."""
     table = read_scores(comparison, TABLES)
-    save_png(labels_drawn(table), labels, options.dpi)
-    save_png(slopes(table), ablation, options.dpi)
-    save_png(looks_drawn(table), looks, options.dpi)
+    save_png(draw_labels(table), labels, options.dpi)
+    save_png(draw_ablations(table), ablation, options.dpi)
+    save_png(draw_exchanged(table), looks, options.dpi)
 
 
 def _figure(height: float = 4.5):
@@ -41,12 +41,12 @@ def _figure(height: float = 4.5):
     return figure, axes
 
 
-def _nothing(axes, text: str) -> None:
+def _draw_message(axes, text: str) -> None:
     axes.text(0.5, 0.5, text, ha="center", va="center", transform=axes.transAxes, color=GREY)
     axes.set_axis_off()
 
 
-def labels_drawn(table: pl.DataFrame) -> Figure:
+def draw_labels(table: pl.DataFrame) -> Figure:
     """Return bars of the F1 of each label (the paper's Figure 4), a colour a run or model, and its macro F1 as a
     line.
     """
@@ -55,7 +55,7 @@ def labels_drawn(table: pl.DataFrame) -> Figure:
     names = [name for name in scores["column"].unique(maintain_order=True) if not name.startswith("f1_")]
     models = scores.select("model", "source").unique(maintain_order=True).rows()
     if not names:
-        _nothing(axes, "no answers to questions for labels")
+        _draw_message(axes, "no answers to questions for labels")
         return figure
     width = 0.84 / len(models)
     for index, (model, source) in enumerate(models):
@@ -77,7 +77,7 @@ def labels_drawn(table: pl.DataFrame) -> Figure:
     return figure
 
 
-def slopes(table: pl.DataFrame) -> Figure:
+def draw_ablations(table: pl.DataFrame) -> Figure:
     """Return Table 6: a line a column, over the runs; and of the paper, dashed, from single tasks to all."""
     figure, axes = _figure()
     ours = table.filter(pl.col("table") == "table6", pl.col("by") == "ours")
@@ -86,7 +86,11 @@ def slopes(table: pl.DataFrame) -> Figure:
     present = [*printed["column"].unique(maintain_order=True), *ours["column"].unique(maintain_order=True)]
     plotted_columns = [name for name in dict.fromkeys(present) if name in (*PERCENT, *SCORES)]
     style = {
-        name: {"color": LINES[index % len(LINES)], "marker": MARKS[index // len(LINES)], "markersize": 4}
+        name: {
+            "color": LINE_COLOURS[index % len(LINE_COLOURS)],
+            "marker": MARKERS[index // len(LINE_COLOURS)],
+            "markersize": 4,
+        }
         for index, name in enumerate(plotted_columns)
     }
     for column in (name for name in (*PERCENT, *SCORES) if name in set(printed["column"])):
@@ -110,7 +114,7 @@ def slopes(table: pl.DataFrame) -> Figure:
     return figure
 
 
-def looks_drawn(table: pl.DataFrame) -> Figure:
+def draw_exchanged(table: pl.DataFrame) -> Figure:
     """Return bars of each score of the first run, with exchanged pictures, and of answers that look at nothing."""
     figure, axes = _figure()
     ours = table.filter(
@@ -119,20 +123,20 @@ def looks_drawn(table: pl.DataFrame) -> Figure:
     first = ours["model"][0] if len(ours) else ""
     rows = [row for row in ours.filter(model=first).to_dicts() if row["column"] in (*PERCENT, *SCORES)]
     if not rows:
-        _nothing(axes, "no answers that are scored")
+        _draw_message(axes, "no answers that are scored")
         return figure
     blind = {(row["source"], row["column"]): row["value"] for row in table.filter(by="blind").to_dicts()
              if row["model"].startswith(f"{first}:")}  # fmt: skip
     for index, (label, colour) in enumerate((("own picture", BLUE), ("another patient's", ORANGE), ("nothing", GREY))):
         places = [number + (index - 1) * 0.27 for number in range(len(rows))]
-        axes.bar(places, [_bar(row, index, blind) for row in rows], 0.25, color=colour, label=label)
+        axes.bar(places, [_bar_height(row, index, blind) for row in rows], 0.25, color=colour, label=label)
     axes.set_xticks(range(len(rows)), [f"{row['column']}\n{row['source']}" for row in rows], fontsize=7)
     axes.set_ylabel("%, and a judge's score times 10")
     axes.legend(fontsize=7, frameon=False, title="the answer is about")
     return figure
 
 
-def _bar(row: dict, index: int, blind: dict) -> float:
+def _bar_height(row: dict, index: int, blind: dict) -> float:
     scale = 10.0 if row["column"] in SCORES else 1.0
     values = (row["value"], row["exchanged"], blind.get((row["source"], row["column"])))
     return scale * (values[index] or 0.0)

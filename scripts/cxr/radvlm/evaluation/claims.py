@@ -18,7 +18,7 @@ _BRACKETS = re.compile(r"\[[^\[\]]*\]|<box:[^<>]*>|<\|?[a-z_0-9/]+\|?>", re.IGNO
 
 
 @dataclass(frozen=True)
-class Said:
+class AnswerClaims:
     """What an answer says. items: ("finding", entity, polarity), ("side" or "zone", entity or "", which); words: those
     that are not silent; sign: yes, no or "".
     """
@@ -55,15 +55,15 @@ class ClaimReader:
         }
         return frozenset(strict), frozenset((entity, presence) for entity, presence, _ in strict)
 
-    def answer(self, question: str, answer: str) -> Said:
+    def answer(self, question: str, answer: str) -> AnswerClaims:
         """Return what an answer says. The question tells what "yes" affirms and what "it" is; it claims nothing."""
         question_sentences, answer_sentences = _split(_BRACKETS.sub(" ", question)), _split(_BRACKETS.sub(" ", answer))
-        question_keys = {_key(finding) for finding in self._tuples(question_sentences)}
+        question_keys = {_finding_key(finding) for finding in self._tuples(question_sentences)}
         findings = [
             finding
             for finding in self._tuples([*question_sentences, *answer_sentences])
             if finding["denies"]
-            and (finding["sentence_index"] > len(question_sentences) or _key(finding) not in question_keys)
+            and (finding["sentence_index"] > len(question_sentences) or _finding_key(finding) not in question_keys)
         ]
         items = {("finding", finding["entity"], finding["presence"]) for finding in findings}
         for finding in findings:
@@ -76,7 +76,7 @@ class ClaimReader:
                 items |= {(kind, "", name) for kind, name in self._placed(sentence)}
         words = _words(_BRACKETS.sub(" ", answer))
         sign = words[0] if words[:1] in (["yes"], ["no"]) else ""
-        return Said(frozenset(items), tuple(word for word in words if word not in self.silent), sign)
+        return AnswerClaims(frozenset(items), tuple(word for word in words if word not in self.silent), sign)
 
     def _tuples(self, sentence_texts: list[str]) -> list[dict]:
         return structure.structure(sentence_texts, self.lexicon, unsided_effusion=True) if sentence_texts else []
@@ -86,12 +86,12 @@ class ClaimReader:
 
 
 @cache
-def claim_reader() -> ClaimReader:
+def load_claim_reader() -> ClaimReader:
     """Return the reader; its lexicon is loaded once."""
     return ClaimReader()
 
 
-def _key(finding: Mapping) -> tuple:
+def _finding_key(finding: Mapping) -> tuple:
     return (
         finding["sentence_index"],
         finding["entity"],

@@ -8,7 +8,7 @@ from cxr.metrics import labels as label_scores
 from cxr.radvlm.evaluation.measures import ALL, Measure
 
 
-def counts_of(predicted: Collection[str], reference: Collection[str], names: Sequence[str]) -> np.ndarray:
+def count_labels(predicted: Collection[str], reference: Collection[str], names: Sequence[str]) -> np.ndarray:
     """Return right, false and missed, float64 (L, 3), of the labels ``names``."""
     is_predicted = np.array([name in predicted for name in names], bool)
     is_reference = np.array([name in reference for name in names], bool)
@@ -29,7 +29,7 @@ def measures(
     """
     empty = np.zeros((len(names), 3))
     counts = [
-        empty if predicted is None else counts_of(predicted, reference, names)
+        empty if predicted is None else count_labels(predicted, reference, names)
         for predicted, reference in zip(predictions, references, strict=True)
     ]
     table = np.array(counts).reshape(-1, len(names), 3)

@@ -12,7 +12,7 @@ from cxr.base.paths import RESOURCES
 from cxr.base.tables import read_table, write_table
 from cxr.radvlm.evaluation.columns import TABLES, read_scores
 from cxr.radvlm.evaluation.measures import ALL
-from cxr.radvlm.evaluation.other_models import Adapter, adapters
+from cxr.radvlm.evaluation.other_models import Adapter, load_adapters
 
 RESOURCE_FILES = ("radvlm/paper_tables.yaml", "radvlm/models.yaml")
 MAP = "map"
@@ -30,15 +30,15 @@ CELLS = (
     "conversation_grounded", MAP),
 )  # fmt: skip
 """(table, column, task, metric); map: the AP at radvlm.evaluation.iou."""
-ABLATED = ("radgraph_f1", "green", "rouge_l", "findings_f1", "f1_macro", "anatomical", "abnormality", "phrase",
+ABLATION_COLUMNS = ("radgraph_f1", "green", "rouge_l", "findings_f1", "f1_macro", "anatomical", "abnormality", "phrase",
 "standard",
            "grounded", "detection", "absent", "ils_grounding")  # fmt: skip
 """Columns of Table 6; the first that the paper has, and ours."""
 MASKS = ("giou", "n_acc")
 """Measures of masks that the evaluation of ILS gives, of all its pairs."""
-WITH_ILS = ("abnormality", "phrase", "absent", "ils_absent", *MASKS, "standard", "grounded")
+ILS_COLUMNS = ("abnormality", "phrase", "absent", "ils_absent", *MASKS, "standard", "grounded")
 """Columns of Table 6b, ours: what ILS adds to a mix, and what it takes."""
-JOINS = {"head": "masks of the model's head", "tool": "masks of ROSALIA as a tool"}
+MASK_NOTES = {"head": "masks of the model's head", "tool": "masks of ROSALIA as a tool"}
 ORDER = ("table2", "table3", "figure4", "table4", "table5", "table6", "table6b", "ours")
 ABILITIES = {
     "report": ("report_generation",), "classification": ("classification",),
@@ -66,7 +66,7 @@ def _cell(table: str, by: str, model: str, source: str, column: str, note: str =
     return {name: (EMPTY | fields | values)[name] for name in TABLES}
 
 
-def paper() -> Iterator[dict]:
+def paper_cells() -> Iterator[dict]:
     """Yield the cells of the paper's tables, and the agreement of people."""
     paper_tables = yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
     for column, entry in paper_tables.pop("people").items():
@@ -93,27 +93,27 @@ def scored_cells(
         metric = f"map{round(100 * options.iou)}" if metric == MAP else metric
         for row in overall_rows.filter(task=task, metric=metric).iter_rows(named=True):
             notes = (
-                _beyond(adapter, task),
+                _beyond_note(adapter, task),
                 judged if metric == "judge" else "",
                 sampling_notes.get((task, row["source"]), ""),
             )
             values = {key: row[key] for key in ("value", "low", "high", "exchanged", "samples")}
-            yield _cell(table, "ours", name, row["source"], column, _joined(notes), **values)
+            yield _cell(table, "ours", name, row["source"], column, _join_notes(notes), **values)
             if row["blind"] is not None:
                 blind = {"value": row["blind"], "samples": row["samples"]}
                 yield _cell(table, "blind", f"{name}: looks at nothing", row["source"], column, **blind)
     labels = scores.filter((pl.col("task") == "classification") & (pl.col("metric") == "f1"))
     for row in labels.iter_rows(named=True):
         values = {key: row[key] for key in ("value", "low", "high", "exchanged", "samples")}
-        notes = (_beyond(adapter, "classification"), sampling_notes.get(("classification", row["source"]), ""))
-        yield _cell("figure4", "ours", name, row["source"], row["part"], _joined(notes), **values)
+        notes = (_beyond_note(adapter, "classification"), sampling_notes.get(("classification", row["source"]), ""))
+        yield _cell("figure4", "ours", name, row["source"], row["part"], _join_notes(notes), **values)
 
 
-def _joined(notes: Sequence[str]) -> str:
+def _join_notes(notes: Sequence[str]) -> str:
     return "; ".join(filter(None, notes))
 
 
-def _beyond(adapter: Adapter | None, task: str) -> str:
+def _beyond_note(adapter: Adapter | None, task: str) -> str:
     return "" if adapter is None or adapter.made_for(task) else "asked beyond what it was made for"
 
 
@@ -123,12 +123,12 @@ def masked_cells(run: str, join: str, scores: pl.DataFrame) -> Iterator[dict]:
     for name, number in zip(MASKS, ("positives", "negatives"), strict=True):
         raw_values = {"value": row[name], "low": row[f"{name}_low"], "high": row[f"{name}_high"]}
         values = {key: None if value in (None, "") else float(value) for key, value in raw_values.items()}
-        yield _cell("ours", "ours", run, "own", name, JOINS[join], **values, samples=row[number])
+        yield _cell("ours", "ours", run, "own", name, MASK_NOTES[join], **values, samples=row[number])
 
 
-def ablated(cells: Sequence[Mapping], runs: Sequence[str]) -> Iterator[dict]:
+def ablation_cells(cells: Sequence[Mapping], runs: Sequence[str]) -> Iterator[dict]:
     """Yield Table 6, and Table 6b: the cells of all runs in their columns, where there are several runs."""
-    for table, columns in (("table6", ABLATED), ("table6b", WITH_ILS)):
+    for table, columns in (("table6", ABLATION_COLUMNS), ("table6b", ILS_COLUMNS)):
         for run in runs if len(runs) > 1 else ():
             for cell in cells:
                 if cell["by"] == "ours" and cell["model"] == run and cell["column"] in columns:
@@ -141,7 +141,7 @@ def judge_note(check: pl.DataFrame) -> str:
     return f"the judge fails its check: {', '.join(failed)}" if failed else ""
 
 
-def drawn_notes(draw: str | Sequence[str]) -> dict[tuple[str, str], str]:
+def read_sampling_notes(draw: str | Sequence[str]) -> dict[tuple[str, str], str]:
     """Return {(task, source): a note on how many samples were asked} of those of which some were not."""
     rows = read_table("".join(draw)).to_dicts() if draw else []
     return {
@@ -160,28 +160,28 @@ def run_comparison(
     ``masks_scored``: of the evaluation of ILS, in the order of ``options.masked``; ``draw``: how many of how many test
     samples were asked, where not all were.
     """
-    sampling_notes = drawn_notes(draw)
+    sampling_notes = read_sampling_notes(draw)
     note = judge_note(read_table(judge_check))
     cells = []
     for name, path in zip(options.runs, scored, strict=True):
         cells += scored_cells(name, read_scores(path), options, note, sampling_notes)
     for (run, join), path in zip(options.masked, masks_scored or (), strict=True):
         cells += masked_cells(run, join, read_table(path))
-    cells += list(ablated(cells, options.runs))  # it reads what it is added to
+    cells += list(ablation_cells(cells, options.runs))  # it reads what it is added to
     for name, path in zip(options.models, models_scored or (), strict=True):
         cells += scored_cells(
-            name, read_scores(path), options, note, sampling_notes, adapters()[options.adapters[name]]
+            name, read_scores(path), options, note, sampling_notes, load_adapters()[options.adapters[name]]
         )
-    cells += [*_abilities(options), *paper()]
+    cells += [*_ability_cells(options), *paper_cells()]
     place = {name: number for number, name in enumerate(ORDER)}
     table = pl.DataFrame(sorted(cells, key=lambda cell: place[cell["table"]]), schema=schema(TABLES))
     write_table(comparison, table, TABLES)
 
 
-def _abilities(options: ComparisonOptions) -> Iterator[dict]:
+def _ability_cells(options: ComparisonOptions) -> Iterator[dict]:
     """Yield Table 2: what each run and model was made for."""
     for name in (*options.runs[:1], *options.models):
-        adapter = adapters()[options.adapters[name]] if name in options.adapters else None
+        adapter = load_adapters()[options.adapters[name]] if name in options.adapters else None
         for column, tasks in ABILITIES.items():
             able = adapter is None or any(adapter.made_for(task) for task in tasks)
             yield _cell("table2", "ours", name, "", column, value=float(able))

@@ -8,8 +8,8 @@ import polars as pl
 from cxr.base.columns import Column, Columns, schema
 from cxr.base.conservation import ALL, CONSERVED, Counted, conserved
 from cxr.base.tables import read_table, write_table
-from cxr.radvlm.evaluation.answered import UNKNOWN
-from cxr.radvlm.evaluation.counted import NOT_ASKED
+from cxr.radvlm.evaluation.answers import UNKNOWN
+from cxr.radvlm.evaluation.outcomes import NOT_ASKED
 
 ASKED, PASSES = "asked", "passes"
 CONSERVATION: Columns = {
@@ -28,21 +28,21 @@ def run(
     Raises AssertionError where a table does not add up.
     """
     stages = {
-        "radvlm_sources": (sources, _plain), "radvlm_conversations": (conversations, _conversations),
-        "radvlm_instructions": (instructions, _instructions), "vlm_tuning": (tunings, _tuning),
-        "radvlm_evaluation": (counts, _samples),
+        "radvlm_sources": (sources, _source_rows), "radvlm_conversations": (conversations, _conversation_rows),
+        "radvlm_instructions": (instructions, _instruction_rows), "vlm_tuning": (tunings, _tuning_rows),
+        "radvlm_evaluation": (counts, _sample_rows),
     }  # fmt: skip
     rows = [
         (stage, name, *row)
         for stage, (paths, rows_of) in stages.items()
         for path in ([paths] if isinstance(paths, str) else paths)
         for name in [Path(path).parent.name]
-        for row in checked(f"{stage}, {name}", rows_of(read_table(path)))
+        for row in check_rows(f"{stage}, {name}", rows_of(read_table(path)))
     ]
     write_table(conservation, pl.DataFrame(rows, schema=schema(CONSERVATION), orient="row"), CONSERVATION)
 
 
-def checked(where: str, rows: Iterable[Counted]) -> Iterator[Counted]:
+def check_rows(where: str, rows: Iterable[Counted]) -> Iterator[Counted]:
     """Yield the rows, those of one thing together. Raises AssertionError where they do not add up to its `all`."""
     counts_by_kind: dict[str, dict[str, int]] = {}
     for record_kind, outcome, number in rows:
@@ -51,29 +51,29 @@ def checked(where: str, rows: Iterable[Counted]) -> Iterator[Counted]:
         yield from conserved(where, record_kind, parts.pop(ALL, 0), parts)
 
 
-def _plain(table: pl.DataFrame) -> Iterator[Counted]:
+def _source_rows(table: pl.DataFrame) -> Iterator[Counted]:
     yield from table.select(list(CONSERVED)).iter_rows()
 
 
-def _conversations(table: pl.DataFrame) -> Iterator[Counted]:
+def _conversation_rows(table: pl.DataFrame) -> Iterator[Counted]:
     for row in table.iter_rows(named=True):
         outcome = ALL if row["outcome"] == ASKED else row["outcome"]
         yield f"{row['kind']}, {row['split']}", outcome, row["conversations"]
 
 
-def _instructions(table: pl.DataFrame) -> Iterator[Counted]:
+def _instruction_rows(table: pl.DataFrame) -> Iterator[Counted]:
     for row in table.iter_rows(named=True):
         yield ", ".join(filter(None, (row["source"], row["what"]))), row["outcome"], row["number"]
 
 
-def _tuning(table: pl.DataFrame) -> Iterator[Counted]:
+def _tuning_rows(table: pl.DataFrame) -> Iterator[Counted]:
     """Yield what became of lines and samples; how many passes there were is told with the samples."""
     (passes,) = table.filter(what=PASSES)["number"]
     for record_kind, outcome, number in table.filter(pl.col("what") != PASSES).iter_rows():
         yield f"samples of {passes} passes" if record_kind == "samples" else record_kind, outcome, number
 
 
-def _samples(table: pl.DataFrame) -> Iterator[Counted]:
+def _sample_rows(table: pl.DataFrame) -> Iterator[Counted]:
     """Yield what became of the samples that were asked."""
     for row in table.filter(~pl.col("outcome").is_in([UNKNOWN, NOT_ASKED])).iter_rows(named=True):
         yield f"{row['answers']}, {row['task']}", ALL if row["outcome"] == ASKED else row["outcome"], row["number"]

@@ -7,17 +7,17 @@ import numpy as np
 
 from cxr.metrics import labels as label_scores
 from cxr.metrics.written_boxes import written
-from cxr.radvlm.evaluation.grammars import NONE, Found, Grammar
-from cxr.radvlm.evaluation.grounding import Ious, coco_of
-from cxr.radvlm.evaluation.measures import ALL, Measure, mean_of, mean_ratio, ratio
+from cxr.radvlm.evaluation.grammars import NO_BOXES, AnswerBoxes, Grammar
+from cxr.radvlm.evaluation.grounding import IouThresholds, coco_ap
+from cxr.radvlm.evaluation.measures import ALL, Measure, mean_measure, mean_ratio, ratio
 
-Classes = Mapping[str, Found]
+Classes = Mapping[str, AnswerBoxes]
 """{class: the boxes that an answer gives it}."""
 
 
-def classes_in(
+def find_classes(
     text: str, wording_by_class: Mapping[str, str], grammar: Grammar, image_size: tuple[int, int]
-) -> dict[str, Found]:
+) -> dict[str, AnswerBoxes]:
     """Return the classes that an answer names with their boxes, those after the name and before the next.
 
     ``wording_by_class``: {class: its wording}; the longest wording that fits wins, and case is ignored. A class that is
@@ -29,16 +29,18 @@ def classes_in(
         return {}
     pattern = re.compile(rf"\b({'|'.join(map(re.escape, ordered))})(?:s|es)?\b", re.IGNORECASE)
     matches = list(pattern.finditer(text))
-    boxes_by_class: dict[str, Found] = {}
+    boxes_by_class: dict[str, AnswerBoxes] = {}
     for match, next_match in zip(matches, [*matches[1:], None][: len(matches)], strict=True):
         part = text[match.end() : next_match.start() if next_match else len(text)]
         read, name = grammar(part, image_size), names[match[1].lower()]
-        before = boxes_by_class.get(name, NONE)
-        boxes_by_class[name] = Found(np.concatenate([before.boxes, read.boxes]), before.malformed + read.malformed)
+        before = boxes_by_class.get(name, NO_BOXES)
+        boxes_by_class[name] = AnswerBoxes(
+            np.concatenate([before.boxes, read.boxes]), before.malformed + read.malformed
+        )
     return boxes_by_class
 
 
-def measures(lines: Sequence[Mapping], predictions: Sequence[Classes | None], ious: Ious) -> list[Measure]:
+def measures(lines: Sequence[Mapping], predictions: Sequence[Classes | None], ious: IouThresholds) -> list[Measure]:
     """Return the measures of detection. None: a failure that is left out.
 
     map: mean AP of the boxes of each class that is present, over (picture, class); by class, and the mean of classes;
@@ -64,7 +66,7 @@ def measures(lines: Sequence[Mapping], predictions: Sequence[Classes | None], io
         for name in true_classes:
             true_boxes = np.array(line["boxes"][name], np.float64).reshape(-1, 4)
             each[place, kinds.index(name)] = (
-                written(predicted.get(name, NONE).boxes, true_boxes, ious.hit).precision,
+                written(predicted.get(name, NO_BOXES).boxes, true_boxes, ious.hit).precision,
                 1.0,
             )
         quiet.append(None if true_classes else float(not boxed_classes))
@@ -73,21 +75,21 @@ def measures(lines: Sequence[Mapping], predictions: Sequence[Classes | None], io
         Measure(name, ALL, np.stack([each[..., 0].sum(axis=1), each[..., 1].sum(axis=1)], axis=1), ratio),
         Measure(f"{name}_mean_of_names", ALL, flat, mean_ratio),
         Measure("class_f1", ALL, counts, label_scores.f1),
-        mean_of("quiet", quiet),
+        mean_measure("quiet", quiet),
     ]
     return measures + [Measure(name, kind, each[:, number], ratio) for number, kind in enumerate(kinds)]
 
 
-def coco(lines: Sequence[Mapping], predictions: Sequence[Classes | None], ious: Ious) -> dict:
+def coco(lines: Sequence[Mapping], predictions: Sequence[Classes | None], ious: IouThresholds) -> dict:
     """Return COCO's AP over pictures and classes, percent; boxes of a class that is not there count as false."""
     scored_pairs = [
         (line, predicted) for line, predicted in zip(lines, predictions, strict=True) if predicted is not None
     ]
     kinds = {name for line, _ in scored_pairs for name in line["boxes"]}
-    return coco_of(
+    return coco_ap(
         {
             name: [
-                (predicted.get(name, NONE).boxes, np.array(line["boxes"].get(name, ()), np.float64).reshape(-1, 4))
+                (predicted.get(name, NO_BOXES).boxes, np.array(line["boxes"].get(name, ()), np.float64).reshape(-1, 4))
                 for line, predicted in scored_pairs
             ]
             for name in kinds

@@ -14,8 +14,7 @@ from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_lines, write_lines
 from cxr.geometry.affine import boxes_to_frame
 from cxr.plotting.encoding import encode_image
-from cxr.radvlm.evaluation.answered import Answered, joined
-from cxr.radvlm.evaluation.blind import shown, slots
+from cxr.radvlm.evaluation.answers import SampleAnswer, join_answers, slot_names, write_slots
 from cxr.radvlm.evaluation.conversations import TASKS
 from cxr.radvlm.samples import TEXT_TASKS
 
@@ -23,7 +22,7 @@ GREEN, RED = (0, 158, 115), (213, 58, 0)
 """Red, green, blue of the reference's boxes and of the answer's."""
 WIDTH = 480
 """Longer side of a picture, px."""
-MOST = 10
+MAX_TURNS = 10
 """Turns of a conversation that are shown."""
 
 
@@ -40,7 +39,7 @@ class GalleryOptions:
     folders: Mapping[str, str]
 
 
-def chosen(lines: Sequence[Mapping], seed: int) -> Iterator[Mapping]:
+def select_samples(lines: Sequence[Mapping], seed: int) -> Iterator[Mapping]:
     """Yield one sample of each task and source, two of conversations, the first by the hash of their ids."""
     line_groups: dict[tuple[str, str], list[Mapping]] = {}
     for line in sorted(lines, key=lambda line: stable_hash(seed, "gallery", line["sample_id"])):
@@ -49,21 +48,20 @@ def chosen(lines: Sequence[Mapping], seed: int) -> Iterator[Mapping]:
         yield from group[: 2 if task in TASKS else 1]
 
 
-def case_of(line: Mapping, sample_answer: Answered) -> tuple[dict, np.ndarray, np.ndarray]:
+def build_case(line: Mapping, sample_answer: SampleAnswer) -> tuple[dict, np.ndarray, np.ndarray]:
     """Return a sample's record for the page, and the boxes of the reference and of the answer, fractions (N, 4)."""
     turns, true_boxes, answer_boxes = [], [], []
-    for turn, qa_pair in enumerate(line["turns"][:MOST]):
+    for turn, qa_pair in enumerate(line["turns"][:MAX_TURNS]):
         answer = sample_answer.failure or sample_answer.texts[turn]
-        turns.append({
-            "question": qa_pair["question"], "expected": shown(qa_pair["answer"], line["boxes"]), "answer": answer,
-        })  # fmt: skip
-        true_boxes += [box for name in slots(qa_pair["answer"]) for box in line["boxes"][name]]
+        expected = write_slots(qa_pair["answer"], line["boxes"])
+        turns.append({"question": qa_pair["question"], "expected": expected, "answer": answer})
+        true_boxes += [box for name in slot_names(qa_pair["answer"]) for box in line["boxes"][name]]
         answer_boxes += [] if sample_answer.failure else sample_answer.boxes(turn).boxes.tolist()
     case = {name: line[name] for name in ("task", "source", "image_id", "split")} | {"turns": turns}
     return case, *(np.array(boxes, np.float64).reshape(-1, 4) for boxes in (true_boxes, answer_boxes))
 
 
-def drawn(
+def draw_boxes(
     frame: np.ndarray, affine: np.ndarray, shape: tuple[int, int], true_boxes: np.ndarray, answer_boxes: np.ndarray
 ) -> np.ndarray:
     """Return the picture, uint8 (H, W, 3), without the frame's padding; reference boxes green, the answer's red.
@@ -90,21 +88,19 @@ def run(*, lines: str, answers: list[str], frames: list[str], folder: str, optio
     With ``withheld`` no sample is shown whose turns quote a report, or were made from its text.
     """
     eligible_lines = [line for line in read_lines(lines) if not (options.withheld and line["task"] in TEXT_TASKS)]
-    answer_by_sample = joined(eligible_lines, read_lines(answers[0]))[0] if answers else {}
-    chosen_lines = list(chosen(eligible_lines, options.seed)) if answers else []
-    pictures = _frames({line["image_id"] for line in chosen_lines}, frames)
+    answer_by_sample = join_answers(eligible_lines, read_lines(answers[0]))[0] if answers else {}
+    chosen_lines = list(select_samples(eligible_lines, options.seed)) if answers else []
+    pictures = _read_frames({line["image_id"] for line in chosen_lines}, frames)
     rows = []
     with whole(folder) as into:
         for number, line in enumerate(chosen_lines):
             key = Path(options.folders.get(line["source"], "")), line["image_id"]
             if key not in pictures:
                 continue
-            case, true_boxes, answer_boxes = case_of(line, answer_by_sample[line["sample_id"]])
-            jpeg_bytes = encode_image(
-                ".jpg",
-                drawn(*pictures[key], true_boxes, answer_boxes)[..., ::-1],
-                [cv2.IMWRITE_JPEG_QUALITY, options.quality],
-            )
+            case, true_boxes, answer_boxes = build_case(line, answer_by_sample[line["sample_id"]])
+            frame, affine, shape = pictures[key]
+            image = draw_boxes(frame, affine, shape, true_boxes, answer_boxes)
+            jpeg_bytes = encode_image(".jpg", image[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, options.quality])
             name = f"{line['task']}-{number:02d}.jpg"
             (into / name).write_bytes(jpeg_bytes)
             rows.append(
@@ -113,7 +109,7 @@ def run(*, lines: str, answers: list[str], frames: list[str], folder: str, optio
         write_lines(into / "gallery.jsonl", rows)
 
 
-def _frames(image_ids: set[str], paths: Sequence[str]) -> dict[tuple[Path, str], tuple]:
+def _read_frames(image_ids: set[str], paths: Sequence[str]) -> dict[tuple[Path, str], tuple]:
     """Return {(folder, image): frame, affine to the original, shape of the original} of the images that are wanted."""
     frames = {}
     for path in paths:

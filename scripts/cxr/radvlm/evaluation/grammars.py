@@ -20,11 +20,11 @@ BINS = 100
 _BIN = re.compile(r"<x(\d{1,3})>\s*<y(\d{1,3})>\s*<x(\d{1,3})>\s*<y(\d{1,3})>")
 _ANY_BIN = re.compile(r"<[xy]\d{1,3}>")
 Crop = tuple[float, float, float, float]
-WHOLE: Crop = (0.0, 0.0, 1.0, 1.0)
+WHOLE_IMAGE: Crop = (0.0, 0.0, 1.0, 1.0)
 
 
 @dataclass(frozen=True)
-class Found:
+class AnswerBoxes:
     """Boxes of an answer, float64 (N, 4), fractions of the picture, in the order written; malformed: how many are
     not.
     """
@@ -33,22 +33,22 @@ class Found:
     malformed: int = 0
 
 
-NONE = Found(np.zeros((0, 4)))
-Grammar = Callable[[str, tuple[int, int]], Found]
+NO_BOXES = AnswerBoxes(np.zeros((0, 4)))
+Grammar = Callable[[str, tuple[int, int]], AnswerBoxes]
 """Reads a text about a picture of (width, height), in pixels as the model sees it."""
 
 
-def grammar_of(name: str, crop: Crop = WHOLE) -> Grammar:
+def load_grammar(name: str, crop: Crop = WHOLE_IMAGE) -> Grammar:
     """Return the grammar of a name: unit, percent, hundred, grid1000, pixels, bins, or a convention of ``cxr.vlm``.
 
     ``crop``: the part of the picture that the model saw, in fractions; its boxes are mapped back. Raises UserError.
     """
     if name == "bins":
-        return lambda text, image_size: _mapped(_bins(text), crop)
+        return lambda text, image_size: _map_from_crop(_read_bins(text), crop)
     if name not in SCALES and name not in CONVENTIONS:
         raise UserError(f"the grammar of boxes is {name!r}: choose one of {', '.join(GRAMMARS)}")
     convention = SCALES.get(name) or CONVENTIONS[name]
-    return lambda text, image_size: _mapped(_listed(text, convention, image_size), crop)
+    return lambda text, image_size: _map_from_crop(_read_lists(text, convention, image_size), crop)
 
 
 SCALES = {
@@ -61,18 +61,18 @@ GRAMMARS = ("unit", "unit_short", "percent", "hundred", "bins", "grid1000", "pix
 """Grammars that a model of the settings may declare."""
 
 
-def _listed(text: str, convention: Convention, image_size: tuple[int, int]) -> Found:
+def _read_lists(text: str, convention: Convention, image_size: tuple[int, int]) -> AnswerBoxes:
     reading = read_boxes(text, convention, Seen(*image_size))
     lost = sum(note.startswith("left_out:") for note in reading.notes)
     if reading.outcome != "boxes":
-        return Found(NONE.boxes, int(reading.outcome == "unreadable" and reading.reason != "nothing"))
+        return AnswerBoxes(NO_BOXES.boxes, int(reading.outcome == "unreadable" and reading.reason != "nothing"))
     if "bare" in reading.notes:
-        return Found(NONE.boxes, len(reading.boxes) + lost)
+        return AnswerBoxes(NO_BOXES.boxes, len(reading.boxes) + lost)
     good = ~(np.array(reading.swapped, bool) | np.array(reading.beyond, bool))
-    return Found(reading.boxes[good], int((~good).sum()) + lost)
+    return AnswerBoxes(reading.boxes[good], int((~good).sum()) + lost)
 
 
-def _bins(text: str) -> Found:
+def _read_bins(text: str) -> AnswerBoxes:
     """Read ``<x12><y34><x56><y78>``: a bin stands for its middle."""
     boxes, bad = [], 0
     for match in _BIN.finditer(text):
@@ -85,14 +85,14 @@ def _bins(text: str) -> Found:
     if len(boxes) > MOST_BOXES:
         boxes = list(np.unique(boxes, axis=0))  # a model that cannot stop repeats one box
     if len(boxes) > MOST_BOXES:
-        return Found(NONE.boxes, 1)
-    return Found(np.array(boxes).reshape(-1, 4), bad)
+        return AnswerBoxes(NO_BOXES.boxes, 1)
+    return AnswerBoxes(np.array(boxes).reshape(-1, 4), bad)
 
 
-def _mapped(answer_boxes: Found, crop: Crop) -> Found:
+def _map_from_crop(answer_boxes: AnswerBoxes, crop: Crop) -> AnswerBoxes:
     """Return the boxes of a crop as fractions of the whole picture."""
-    if crop == WHOLE or not len(answer_boxes.boxes):
+    if crop == WHOLE_IMAGE or not len(answer_boxes.boxes):
         return answer_boxes
     x1, y1, x2, y2 = crop
     sides, start = np.array([x2 - x1, y2 - y1] * 2), np.array([x1, y1] * 2)
-    return Found(answer_boxes.boxes * sides + start, answer_boxes.malformed)
+    return AnswerBoxes(answer_boxes.boxes * sides + start, answer_boxes.malformed)

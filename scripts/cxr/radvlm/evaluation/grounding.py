@@ -11,12 +11,12 @@ import numpy as np
 from cxr.metrics.average_precision import average_precision, matched
 from cxr.metrics.matching import Boxes
 from cxr.metrics.written_boxes import written_each
-from cxr.radvlm.evaluation.grammars import Found
-from cxr.radvlm.evaluation.measures import ALL, Measure, mean_of, mean_ratio, ratio
+from cxr.radvlm.evaluation.grammars import AnswerBoxes
+from cxr.radvlm.evaluation.measures import ALL, Measure, mean_measure, mean_ratio, ratio
 
 
 @dataclass(frozen=True)
-class Ious:
+class IouThresholds:
     """Thresholds of IoU: of a hit, of a strict one, and those that COCO's AP is the mean of."""
 
     hit: float
@@ -24,7 +24,7 @@ class Ious:
     coco: tuple[float, ...]
 
 
-def reference(line: Mapping) -> np.ndarray:
+def reference_boxes(line: Mapping) -> np.ndarray:
     """Return the true boxes of a line, float64 (M, 4), in the order of its slots."""
     return np.array([box for boxes in line["boxes"].values() for box in boxes], np.float64).reshape(-1, 4)
 
@@ -36,21 +36,21 @@ class MeanBoxes:
     A name that no training line has takes the mean of its task and source.
     """
 
-    named: Mapping[tuple[str, str, str], np.ndarray]
+    by_name: Mapping[tuple[str, str, str], np.ndarray]
     any_name: Mapping[tuple[str, str], np.ndarray]
 
     def answer(self, line: Mapping) -> np.ndarray:
         """Return the answer to a line, (1, 4), or (0, 4) where no training line is of its task and source."""
         key = line["task"], line["source"]
-        box = self.named.get((*key, line.get("asked") or ""), self.any_name.get(key))
+        box = self.by_name.get((*key, line.get("asked") or ""), self.any_name.get(key))
         return np.zeros((0, 4)) if box is None else box[None]
 
 
-def mean_boxes(train: Iterable[Mapping]) -> MeanBoxes:
+def compute_mean_boxes(train: Iterable[Mapping]) -> MeanBoxes:
     """Return the mean boxes of training lines; a fact counts once, however often it is asked."""
     boxes_by_name, boxes_by_source, seen_facts = defaultdict(list), defaultdict(list), set()
     for line in train:
-        boxes = reference(line)
+        boxes = reference_boxes(line)
         key = line["task"], line["source"]
         fact_key = (*key, line["image_id"], line.get("asked") or "")
         if not len(boxes) or fact_key in seen_facts:
@@ -63,7 +63,7 @@ def mean_boxes(train: Iterable[Mapping]) -> MeanBoxes:
 
 
 def measures(
-    lines: Sequence[Mapping], predictions: Sequence[Found | None], ious: Ious, *, by_name: bool = True
+    lines: Sequence[Mapping], predictions: Sequence[AnswerBoxes | None], ious: IouThresholds, *, by_name: bool = True
 ) -> list[Measure]:
     """Return the measures of answers to lines with true boxes. None: a failure that is left out.
 
@@ -71,7 +71,7 @@ def measures(
     and recall over all boxes; iou: mean over samples of the best IoU of each reference; no_box, malformed: shares of
     answers.
     """
-    rows, truth = [], [reference(line) for line in lines]
+    rows, truth = [], [reference_boxes(line) for line in lines]
     scored_pairs = [
         (answer.boxes, true_boxes) for answer, true_boxes in zip(predictions, truth, strict=True) if answer is not None
     ]
@@ -93,7 +93,7 @@ def measures(
             float(not len(answer.boxes)), float(answer.malformed > 0),
         ])  # fmt: skip
     table = np.array(rows, np.float64).reshape(-1, 9)
-    names = (_map(ious.hit), _map(ious.strict))
+    names = (_map_name(ious.hit), _map_name(ious.strict))
     columns_by_measure = {
         names[0]: (1, 0), names[1]: (2, 0), "precision": (3, 4), "recall": (3, 5), "iou": (6, 0), "no_box": (7, 0),
         "malformed": (8, 0),
@@ -113,11 +113,13 @@ def measures(
     return measures
 
 
-def _map(iou: float) -> str:
+def _map_name(iou: float) -> str:
     return f"map{round(100 * iou)}"
 
 
-def coco(lines: Sequence[Mapping], predictions: Sequence[Found | None], ious: Ious, *, by_name: bool = True) -> dict:
+def coco(
+    lines: Sequence[Mapping], predictions: Sequence[AnswerBoxes | None], ious: IouThresholds, *, by_name: bool = True
+) -> dict:
     """Return {coco_ap50, coco_ap: percent or None}: COCO's AP, the confidence of a box 1 / its place in the answer.
 
     A sample stands for an image, a name for a class; the mean is over names. ``by_name``: else all are one class.
@@ -125,18 +127,18 @@ def coco(lines: Sequence[Mapping], predictions: Sequence[Found | None], ious: Io
     groups: dict[str, list[tuple[np.ndarray, np.ndarray]]] = defaultdict(list)
     for line, answer in zip(lines, predictions, strict=True):
         if answer is not None:
-            groups[(line.get("asked") or "") if by_name else ""].append((answer.boxes, reference(line)))
-    return coco_of(groups, ious)
+            groups[(line.get("asked") or "") if by_name else ""].append((answer.boxes, reference_boxes(line)))
+    return coco_ap(groups, ious)
 
 
-def coco_of(groups: Mapping[str, Sequence[tuple[np.ndarray, np.ndarray]]], ious: Ious) -> dict:
+def coco_ap(groups: Mapping[str, Sequence[tuple[np.ndarray, np.ndarray]]], ious: IouThresholds) -> dict:
     """Return :func:`coco` of {class: (boxes found, true boxes) of each image}; a class without a true box is left
     out.
     """
     thresholds = sorted({ious.hit, *ious.coco})
     rows = []
     for _, pairs in sorted(groups.items()):
-        sides = [_boxes([pair[side] for pair in pairs]) for side in (0, 1)]
+        sides = [_stack_boxes([pair[side] for pair in pairs]) for side in (0, 1)]
         if not len(sides[1].image):
             continue
         ranks = np.concatenate([1.0 / np.arange(1, len(pair[0]) + 1) for pair in pairs])
@@ -151,14 +153,14 @@ def coco_of(groups: Mapping[str, Sequence[tuple[np.ndarray, np.ndarray]]], ious:
     }
 
 
-def _boxes(boxes_by_image: Sequence[np.ndarray]) -> Boxes:
+def _stack_boxes(boxes_by_image: Sequence[np.ndarray]) -> Boxes:
     image = np.repeat(np.arange(len(boxes_by_image)), [len(boxes) for boxes in boxes_by_image])
     return Boxes(image, np.concatenate([np.asarray(boxes, np.float64).reshape(-1, 4) for boxes in boxes_by_image]))
 
 
-def box_rate(predictions: Sequence[Found | None], failed: Sequence[bool]) -> list[Measure]:
+def box_rate(predictions: Sequence[AnswerBoxes | None], failed: Sequence[bool]) -> list[Measure]:
     """Return the share of answers with a box, where none is right: lower is better. A failed answer counts as one."""
     pairs = list(zip(predictions, failed, strict=True))
     values = [None if answer is None else float(bad or len(answer.boxes) > 0) for answer, bad in pairs]
     malformed = [None if answer is None else float(answer.malformed > 0) for answer in predictions]
-    return [mean_of("box_rate", values), mean_of("malformed", malformed)]
+    return [mean_measure("box_rate", values), mean_measure("malformed", malformed)]

@@ -7,7 +7,7 @@ import numpy as np
 
 from cxr.base.hdf5 import Shard, ShardWriter
 from cxr.base.tables import read_lines, write_lines
-from cxr.radvlm.evaluation.segmenter import key_of
+from cxr.radvlm.evaluation.segmenter import mask_key
 
 NO_SEG, SEVERAL_SEG = "no_seg", "several_seg"
 """Notes on answers: without the token [SEG], so without a mask; with several, whose masks are united."""
@@ -26,15 +26,18 @@ def run(*, lines: str, answers: str, masks: str, predictions: str, prediction_ma
             answered_lines = (line for line in read_lines(lines) if line["sample_id"] in answer_by_sample)
             write_lines(
                 predictions,
-                (_entry(line, answer_by_sample[line["sample_id"]], mask_shard, writer) for line in answered_lines),
+                (
+                    _prediction_line(line, answer_by_sample[line["sample_id"]], mask_shard, writer)
+                    for line in answered_lines
+                ),
             )
 
 
-def _entry(line: Mapping, answer: Mapping, mask_shard: Shard, writer: ShardWriter) -> dict:
+def _prediction_line(line: Mapping, answer: Mapping, mask_shard: Shard, writer: ShardWriter) -> dict:
     pair_id = line["facts"][0]
     if answer["failure"]:
         return {"pair_id": pair_id, "answer": None, "mask": None, "failure": "failed", "detail": answer["failure"]}
-    masks = list(_masks(line["sample_id"], mask_shard))
+    masks = list(_read_masks(line["sample_id"], mask_shard))
     if masks:
         writer.append(pair_id, mask=np.logical_or.reduce(masks))
     note = "" if len(masks) == 1 else SEVERAL_SEG if masks else NO_SEG
@@ -42,9 +45,9 @@ def _entry(line: Mapping, answer: Mapping, mask_shard: Shard, writer: ShardWrite
     return entry | ({"note": note} if note else {})
 
 
-def _masks(sample_id: str, mask_shard: Shard) -> Iterator[np.ndarray]:
+def _read_masks(sample_id: str, mask_shard: Shard) -> Iterator[np.ndarray]:
     for number in count():
-        key = key_of(sample_id, 0, number)
+        key = mask_key(sample_id, 0, number)
         if key not in mask_shard:
             return
         yield mask_shard.get("mask", key)

@@ -9,7 +9,7 @@ import numpy as np
 from cxr.base.errors import UserError
 
 JUDGES = ("facts", "vllm")
-HIGHEST = 10.0
+MAX_SCORE = 10.0
 UNSCORED = "unscored"
 
 

@@ -6,16 +6,16 @@ from dataclasses import replace
 import numpy as np
 
 from cxr.base.seeds import stable_hash
-from cxr.radvlm.evaluation.claims import claim_reader
+from cxr.radvlm.evaluation.claims import load_claim_reader
 from cxr.radvlm.evaluation.judge import Item, Judge, Round
 
-SHARES = (0, 25, 50, 75, 100)
+EXCHANGED_PERCENTAGES = (0, 25, 50, 75, 100)
 """Percent of the answers that are exchanged."""
-RIGHT, OTHER = 9.5, 4.0
+MIN_EXPECTED_SCORE, MAX_EXCHANGED_SCORE = 9.5, 4.0
 """Least mean score of expected answers, and highest of those of a study with other findings (our specification)."""
 
 
-def expected(item: Item) -> Item:
+def with_expected_answers(item: Item) -> Item:
     """Return the conversation with its expected answers given."""
     return replace(
         item,
@@ -27,9 +27,9 @@ def _with_answer(qa_round: Round, text: str, boxes: np.ndarray) -> Round:
     return replace(qa_round, generated=text, generated_boxes=boxes)
 
 
-def affirmed(item: Item) -> frozenset[str]:
+def affirmed_findings(item: Item) -> frozenset[str]:
     """Return the findings that the expected answers affirm."""
-    read = claim_reader().answer
+    read = load_claim_reader().answer
     return frozenset(
         entity
         for qa_round in item.rounds
@@ -38,13 +38,13 @@ def affirmed(item: Item) -> frozenset[str]:
     )
 
 
-def partners(items: Sequence[Item]) -> dict[str, Item]:
+def find_partners(items: Sequence[Item]) -> dict[str, Item]:
     """Return {name: another conversation that affirms other findings}: one with none in common, the next by hash.
 
     A conversation for which there is none is left out.
     """
     ordered_items = sorted(items, key=lambda item: (stable_hash("judge_check", item.name), item.name))
-    findings_by_name = {item.name: affirmed(item) for item in ordered_items}
+    findings_by_name = {item.name: affirmed_findings(item) for item in ordered_items}
     partner_by_name = {}
     for place, item in enumerate(ordered_items):
         candidates = (ordered_items[(place + step) % len(ordered_items)] for step in range(1, len(ordered_items)))
@@ -59,7 +59,7 @@ def partners(items: Sequence[Item]) -> dict[str, Item]:
     return partner_by_name
 
 
-def exchanged(item: Item, partner: Item, share: int) -> Item:
+def exchange_answers(item: Item, partner: Item, share: int) -> Item:
     """Return a conversation of which ``share`` percent of the expected answers are the other's, round by round.
 
     The rounds are drawn by hash; those of a lower share are among those of a higher one.
@@ -76,39 +76,53 @@ def exchanged(item: Item, partner: Item, share: int) -> Item:
     return replace(item, rounds=tuple(rounds))
 
 
-def checks(items: Sequence[Item], judge: Judge) -> Iterator[dict]:
+def check_judge(items: Sequence[Item], judge: Judge) -> Iterator[dict]:
     """Yield a row {check, value, target, conversations, passed} of each check; ``items``: conversations, as expected.
 
     An unscored conversation counts as 0. Without a pair of studies with other findings nothing can pass.
     """
-    pairs = partners(items)
+    pairs = find_partners(items)
     mixed = [item for item in items if item.name in pairs]
     means = []
-    for share in SHARES:
-        exchanged_items = [exchanged(item, pairs[item.name], share) for item in mixed]
-        means.append(_mean(judge(exchanged_items)))
-    right = judge([expected(item) for item in items])
-    yield _row("expected answers", _mean(right), f">= {RIGHT}", len(items), _mean(right) >= RIGHT)
-    yield _row("answers of a study with other findings", means[-1], f"<= {OTHER}", len(mixed), means[-1] <= OTHER)
-    for before, share, mean, last in zip([None, *SHARES], SHARES, means, [None, *means], strict=False):
+    for share in EXCHANGED_PERCENTAGES:
+        exchanged_items = [exchange_answers(item, pairs[item.name], share) for item in mixed]
+        means.append(_mean_score(judge(exchanged_items)))
+    right = judge([with_expected_answers(item) for item in items])
+    yield _row(
+        "expected answers",
+        _mean_score(right),
+        f">= {MIN_EXPECTED_SCORE}",
+        len(items),
+        _mean_score(right) >= MIN_EXPECTED_SCORE,
+    )
+    yield _row(
+        "answers of a study with other findings",
+        means[-1],
+        f"<= {MAX_EXCHANGED_SCORE}",
+        len(mixed),
+        means[-1] <= MAX_EXCHANGED_SCORE,
+    )
+    for before, share, mean, last in zip(
+        [None, *EXCHANGED_PERCENTAGES], EXCHANGED_PERCENTAGES, means, [None, *means], strict=False
+    ):
         target = "" if before is None else f"below that of {before} %"
         yield _row(f"{share} % exchanged", mean, target, len(mixed), bool(mixed) and (last is None or mean < last))
     renamed_items = [replace(item, name=f"other {place}") for place, item in enumerate(reversed(mixed))]
-    reversed_judgements = judge([exchanged(item, pairs[item.name], 50) for item in reversed(mixed)])
-    ordered_judgements = judge([exchanged(item, pairs[item.name], 50) for item in mixed])
+    reversed_judgements = judge([exchange_answers(item, pairs[item.name], 50) for item in reversed(mixed)])
+    ordered_judgements = judge([exchange_answers(item, pairs[item.name], 50) for item in mixed])
     is_same = [judgement.score for judgement in reversed(reversed_judgements)] == [
         judgement.score for judgement in ordered_judgements
     ]
     yield _row("scores in another order", float(is_same), "the same", len(mixed), is_same and bool(mixed))
-    renamed_judgements = judge([expected(item) for item in renamed_items])
-    plain_judgements = judge([expected(item) for item in reversed(mixed)])
+    renamed_judgements = judge([with_expected_answers(item) for item in renamed_items])
+    plain_judgements = judge([with_expected_answers(item) for item in reversed(mixed)])
     is_same = [judgement.score for judgement in renamed_judgements] == [
         judgement.score for judgement in plain_judgements
     ]
     yield _row("scores under other names", float(is_same), "the same", len(mixed), is_same and bool(mixed))
 
 
-def _mean(judgements) -> float:
+def _mean_score(judgements) -> float:
     return float(np.mean([judgement.score or 0.0 for judgement in judgements])) if judgements else float("nan")
 
 

@@ -14,8 +14,8 @@ from functools import lru_cache
 import numpy as np
 
 from cxr.geometry.boxes import box_iou
-from cxr.radvlm.evaluation.claims import Said, claim_reader
-from cxr.radvlm.evaluation.judge import HIGHEST, Item, Judge, Judgement, JudgeOptions, Round
+from cxr.radvlm.evaluation.claims import AnswerClaims, load_claim_reader
+from cxr.radvlm.evaluation.judge import MAX_SCORE, Item, Judge, Judgement, JudgeOptions, Round
 
 RESOURCE_FILES = ("radvlm/evaluation.yaml", "lexicon")
 OPPOSITE = {"positive": "negative", "negative": "positive", "yes": "no", "no": "yes"}
@@ -24,34 +24,34 @@ OPPOSITE = {"positive": "negative", "negative": "positive", "yes": "no", "no": "
 def load(options: JudgeOptions, execution: Mapping) -> Judge:
     """Return the judge."""
     del execution
-    reader = claim_reader()
+    reader = load_claim_reader()
     read = lru_cache(maxsize=100_000)(reader.answer)
 
     def judge(items: Sequence[Item]) -> list[Judgement]:
-        return [judged(item, read, options.iou) for item in items]
+        return [judge_item(item, read, options.iou) for item in items]
 
     return judge
 
 
-def judged(item: Item, read, iou: float) -> Judgement:
+def judge_item(item: Item, read, iou: float) -> Judgement:
     """Return the judgement of a conversation; ``read``: gives what an answer says to a question."""
     rounds = []
     for qa_round in item.rounds:
         expected, generated = (read(qa_round.question, text) for text in (qa_round.expected, qa_round.generated))
-        rounds.append(round_of(qa_round, expected, generated, iou))
-    return Judgement(HIGHEST * float(np.mean([round_scores["worth"] for round_scores in rounds])), tuple(rounds))
+        rounds.append(score_round(qa_round, expected, generated, iou))
+    return Judgement(MAX_SCORE * float(np.mean([round_scores["worth"] for round_scores in rounds])), tuple(rounds))
 
 
-def round_of(qa_round: Round, expected: Said, generated: Said, iou: float) -> dict[str, float]:
+def score_round(qa_round: Round, expected: AnswerClaims, generated: AnswerClaims, iou: float) -> dict[str, float]:
     """Return correctness, completeness, contradiction and worth of a round, 0 to 1 each."""
     expected_claims, generated_claims = Counter(expected.items), Counter(generated.items)
-    num_matched, num_missed, num_extra = _matched_boxes(qa_round.expected_boxes, qa_round.generated_boxes, iou)
+    num_matched, num_missed, num_extra = _match_boxes(qa_round.expected_boxes, qa_round.generated_boxes, iou)
     if not (expected_claims or generated_claims or num_matched or num_missed or num_extra):
         expected_claims, generated_claims = Counter(expected.words), Counter(generated.words)
     shared = (expected_claims & generated_claims).total() + num_matched
-    correct = _share(shared, generated_claims.total() + num_matched + num_extra)
-    complete = _share(shared, expected_claims.total() + num_matched + num_missed)
-    contradiction = _contradicted(expected, generated)
+    correct = _fraction(shared, generated_claims.total() + num_matched + num_extra)
+    complete = _fraction(shared, expected_claims.total() + num_matched + num_missed)
+    contradiction = _contradicted_fraction(expected, generated)
     f1 = 2 * correct * complete / (correct + complete) if correct + complete else 0.0
     return {
         "correctness": correct, "completeness": complete,
@@ -59,12 +59,12 @@ def round_of(qa_round: Round, expected: Said, generated: Said, iou: float) -> di
     }  # fmt: skip
 
 
-def _share(part: float, total: float) -> float:
+def _fraction(part: float, total: float) -> float:
     """Return part of whole; of nothing, all is right."""
     return part / total if total else 1.0
 
 
-def _contradicted(expected: Said, generated: Said) -> float:
+def _contradicted_fraction(expected: AnswerClaims, generated: AnswerClaims) -> float:
     if not expected.findings:
         return float(bool(expected.sign) and generated.sign == OPPOSITE[expected.sign])
     denied = [
@@ -75,7 +75,7 @@ def _contradicted(expected: Said, generated: Said) -> float:
     return len(denied) / len(expected.findings)
 
 
-def _matched_boxes(expected: np.ndarray, generated: np.ndarray, iou: float) -> tuple[int, int, int]:
+def _match_boxes(expected: np.ndarray, generated: np.ndarray, iou: float) -> tuple[int, int, int]:
     """Return how many boxes are right, are missing, and are too many; each box of either answer counts once."""
     if not len(expected) or not len(generated):
         return 0, len(expected), len(generated)

@@ -18,13 +18,13 @@ from cxr.llm.guards import INJECTION, addresses_the_model, neutralize
 from cxr.llm.messages import fill_prompt
 from cxr.llm.options import Execution, ModelOptions
 from cxr.llm.replies import object_schema
-from cxr.radvlm.evaluation.judge import HIGHEST, UNSCORED, Item, Judge, Judgement, JudgeOptions
+from cxr.radvlm.evaluation.judge import MAX_SCORE, UNSCORED, Item, Judge, Judgement, JudgeOptions
 
 RESOURCE_FILES = ("radvlm/judge_prompt.yaml",)
 GPU = True
 EXECUTION = "radvlm.evaluation.llm.execution"
 FIELDS = ("rounds", "correctness", "completeness", "relevance", "note", "overall")
-LONGEST_NOTE = 200
+MAX_NOTE_CHARACTERS = 200
 
 
 @cache
@@ -41,8 +41,10 @@ def load(options: JudgeOptions, execution: Mapping) -> Judge:
 
     def judge(items: Sequence[Item]) -> list[Judgement]:
         keys = [texts_key(_texts(item)) for item in items]
-        answers = ask_each({key: _asked(item) for key, item in zip(keys, items, strict=True)}, generate, model.limits)
-        return [_judgement(answers[key]) for key in keys]
+        answers = ask_each(
+            {key: _question_or_problem(item) for key, item in zip(keys, items, strict=True)}, generate, model.limits
+        )
+        return [_build_judgement(answers[key]) for key in keys]
 
     return judge
 
@@ -55,13 +57,13 @@ def _texts(item: Item) -> list[str]:
     ]
 
 
-def _asked(item: Item) -> Question | Answer:
+def _question_or_problem(item: Item) -> Question | Answer:
     if addresses_the_model("\n".join(_texts(item)), FIELDS):
         return Answer(problem=INJECTION)
-    return question(item)
+    return build_question(item)
 
 
-def question(item: Item) -> Question:
+def build_question(item: Item) -> Question:
     """Return the request about one conversation. No name of a conversation or of a model is told."""
     rounds_text = "\n".join(
         f"{number}. Question: {neutralize(qa_round.question)}\n   Expected: {neutralize(qa_round.expected)}\n"
@@ -69,17 +71,17 @@ def question(item: Item) -> Question:
         for number, qa_round in enumerate(item.rounds, start=1)
     )
     facts = "; ".join(map(neutralize, item.facts)) or "none"
-    grade = {"type": "integer", "minimum": 0, "maximum": int(HIGHEST)}
-    note = {"type": "string", "maxLength": LONGEST_NOTE}
+    grade = {"type": "integer", "minimum": 0, "maximum": int(MAX_SCORE)}
+    note = {"type": "string", "maxLength": MAX_NOTE_CHARACTERS}
     round_schema = object_schema(correctness=grade, completeness=grade, relevance=grade, note=note)
     rounds = {"type": "array", "items": round_schema, "minItems": len(item.rounds), "maxItems": len(item.rounds)}
     messages = fill_prompt(_prompt(), facts=facts, rounds=rounds_text, number=str(len(item.rounds)))
     return Question(
-        messages, object_schema(rounds=rounds, overall={"type": "number", "minimum": 0, "maximum": HIGHEST})
+        messages, object_schema(rounds=rounds, overall={"type": "number", "minimum": 0, "maximum": MAX_SCORE})
     )
 
 
-def _judgement(answer: Answer) -> Judgement:
+def _build_judgement(answer: Answer) -> Judgement:
     if answer.value is None:
         return Judgement(None, problem=f"{UNSCORED}: {answer.problem or 'no answer'}", raw=answer.raw)
     rounds = tuple({name: round_scores[name] for name in ("correctness", "completeness", "relevance", "note")}

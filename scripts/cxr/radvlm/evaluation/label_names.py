@@ -13,7 +13,7 @@ from cxr.language.reports import sentences
 from cxr.language.reports.rules import lexicon, structure
 
 RESOURCE_FILES = ("radvlm/labels.yaml", "radvlm/evaluation.yaml", "lexicon")
-SURE = ("definite", "strong")
+ASSERTED_HEDGES = ("definite", "strong")
 
 
 @dataclass(frozen=True)
@@ -51,42 +51,44 @@ class LabelReader:
 
         No Finding: the text denies findings as such, and asserts none but Support Devices.
         """
-        labels = {name for sentence in _sentences(text) for name in self._said(sentence)}
+        labels = {name for sentence in _sentences(text) for name in self._sentence_labels(sentence)}
         if self.synonyms:
-            labels |= self._meant(text)
+            labels |= self._synonym_labels(text)
         if not labels - {self.device} and self.denial.search(text):
             labels.add(self.nothing)
         return frozenset(labels)
 
-    def _said(self, sentence: str) -> set[str]:
+    def _sentence_labels(self, sentence: str) -> set[str]:
         """Return the labels that one sentence names and does not deny.
 
         Each name is replaced by the name of a finding that the lexicon knows, so that its rules of scope read it.
         """
         label_by_word = {word: label for label, word in self.words.items()}
-        normalized_sentence, number = self._named().subn(lambda match: self.words[self._label(match[1])], sentence)
+        normalized_sentence, number = self._label_pattern().subn(
+            lambda match: self.words[self._label(match[1])], sentence
+        )
         if not number:
             return set()
         labels = set()
         for finding in structure.structure([normalized_sentence], self.lexicon, unsided_effusion=True):
             if finding["presence"] != "positive":
                 continue
-            if finding["hedge"] in SURE and (label := label_by_word.get(finding["entity"])):
+            if finding["hedge"] in ASSERTED_HEDGES and (label := label_by_word.get(finding["entity"])):
                 labels.add(label)
-            if finding["predicted_hedge"] in SURE:
+            if finding["predicted_hedge"] in ASSERTED_HEDGES:
                 labels |= {label_by_word[name] for name in finding["candidates"] if name in label_by_word}
         return labels
 
-    def _named(self) -> re.Pattern:
-        return _pattern(self.scored)
+    def _label_pattern(self) -> re.Pattern:
+        return _compile_names(self.scored)
 
     def _label(self, label_text: str) -> str:
         return {name.lower(): name for name in self.scored}[" ".join(label_text.lower().split())]
 
-    def _meant(self, text: str) -> set[str]:
+    def _synonym_labels(self, text: str) -> set[str]:
         findings = structure.structure(_sentences(text), self.lexicon, unsided_effusion=True)
         sure_findings = (
-            finding for finding in findings if finding["presence"] == "positive" and finding["hedge"] in SURE
+            finding for finding in findings if finding["presence"] == "positive" and finding["hedge"] in ASSERTED_HEDGES
         )
         return {
             label
@@ -95,7 +97,7 @@ class LabelReader:
         }
 
 
-def label_reader(*, synonyms: bool = False) -> LabelReader:
+def load_label_reader(*, synonyms: bool = False) -> LabelReader:
     """Return the reader. ``synonyms``: whether other words for a label count too."""
     labels, evaluation_words = (
         yaml.safe_load((Path(RESOURCES) / name).read_text(encoding="utf-8")) for name in RESOURCE_FILES[:2]
@@ -113,7 +115,7 @@ def _sentences(text: str) -> list[str]:
 
 
 @cache
-def _pattern(names: tuple[str, ...]) -> re.Pattern:
+def _compile_names(names: tuple[str, ...]) -> re.Pattern:
     """Return the pattern of a label's name, the longest first, with a plural's ending."""
     ordered = sorted(names, key=lambda name: (-len(name), name))
     spaced = (r"\s+".join(map(re.escape, name.split())) for name in ordered)

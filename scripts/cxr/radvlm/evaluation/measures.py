@@ -45,27 +45,27 @@ def mean_ratio(sums: np.ndarray) -> np.ndarray:
     return np.divide(total, count, out=np.full(np.shape(count), np.nan), where=count > 0)
 
 
-def mean_of(name: str, values: Sequence[float | None], part: str = ALL, scale: float = 100.0) -> Measure:
+def mean_measure(name: str, values: Sequence[float | None], part: str = ALL, scale: float = 100.0) -> Measure:
     """Return the measure that is the mean of the samples' values; None: the sample is left out."""
     is_scored = np.array([value is not None for value in values], bool)
     filled_values = np.array([0.0 if value is None else float(value) for value in values])
     return Measure(name, part, np.stack([filled_values, is_scored], axis=1), ratio, scale)
 
 
-def scores(
+def score_measures(
     measures: Sequence[Measure], subjects: Sequence[str], *, replicates: int, level: float, seed: int
 ) -> list[Score]:
     """Return the score of each measure of the same samples, whose patients are ``subjects`` (N,)."""
-    return [_score(*estimate, level) for estimate in _replicated(measures, subjects, replicates, seed)]
+    return [_score(*estimate, level) for estimate in _bootstrap(measures, subjects, replicates, seed)]
 
 
-def gains(
+def score_differences(
     first: Sequence[Measure], second: Sequence[Measure], subjects: Sequence[str], *, replicates: int, level: float,
     seed: int,
 ) -> list[Score]:  # fmt: skip
     """Return the differences of two lists of measures of the same samples, first less second, by the same draws."""
     estimate_pairs = zip(
-        _replicated(first, subjects, replicates, seed), _replicated(second, subjects, replicates, seed), strict=True
+        _bootstrap(first, subjects, replicates, seed), _bootstrap(second, subjects, replicates, seed), strict=True
     )
     return [
         _score(first_estimate[0] - second_estimate[0], first_estimate[1] - second_estimate[1], level)
@@ -73,7 +73,7 @@ def gains(
     ]
 
 
-def _replicated(
+def _bootstrap(
     measures: Sequence[Measure], subjects: Sequence[str], replicates: int, seed: int
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """Return of each measure its value and those of the replicates (R,). The patients are drawn once for all."""

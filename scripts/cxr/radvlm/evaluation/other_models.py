@@ -16,7 +16,7 @@ from cxr.radvlm.evaluation.grammars import GRAMMARS
 
 RESOURCE_FILES = ("radvlm/models.yaml", "radvlm/labels.yaml")
 JSONL = "jsonl"
-BOXED = ("anatomical_grounding", "abnormality_grounding", "phrase_grounding", "abnormality_detection",
+BOX_TASKS = ("anatomical_grounding", "abnormality_grounding", "phrase_grounding", "abnormality_detection",
          "absent_grounding", "ils_grounding", "conversation_grounded")  # fmt: skip
 """Tasks whose answers may hold boxes: their texts keep every mark."""
 
@@ -38,7 +38,7 @@ class Adapter:
         """Tell whether the model was made for a task; of a model of one's own that is not known, so it was."""
         return not self.tasks or task in self.tasks
 
-    def plain(self, text: str) -> str:
+    def clean(self, text: str) -> str:
         """Return a text without the model's marks."""
         for pattern in self.strip:
             text = re.sub(pattern, " ", text)
@@ -46,7 +46,7 @@ class Adapter:
 
 
 @cache
-def adapters() -> dict[str, Adapter]:
+def load_adapters() -> dict[str, Adapter]:
     """Return {adapter: what is known of it}."""
     entries = yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
     return {
@@ -69,7 +69,7 @@ class ReadOptions:
     beyond: bool
 
 
-def answers_of(
+def convert_answers(
     lines: Iterator[Mapping], line_by_sample: Mapping[str, Mapping], options: ReadOptions, sizes: Mapping
 ) -> Iterator[dict]:
     """Yield the outputs of a model as answers; those of a task that it was not made for are left out.
@@ -77,7 +77,7 @@ def answers_of(
     ``line_by_sample``: {sample_id: line}; ``sizes``: {(source, image_id): (width, height) of the original}, for boxes
     in pixels. Raises UserError for a line without sample_id, text or failure.
     """
-    adapter = adapters()[options.adapter]
+    adapter = load_adapters()[options.adapter]
     grammar = options.boxes or adapter.boxes
     key = f"radvlm.evaluation.predictions.{options.model}"
     if grammar not in GRAMMARS:
@@ -92,10 +92,10 @@ def answers_of(
         sample = line_by_sample.get(name)
         if sample is not None and not options.beyond and not adapter.made_for(sample["task"]):
             continue
-        boxed = sample is None or sample["task"] in BOXED
+        boxed = sample is None or sample["task"] in BOX_TASKS
         size = (1, 1) if sample is None else sizes.get((sample["source"], sample["image_id"]), (1, 1))
         yield {
-            "sample_id": name, "turn": turn, "text": text if boxed else adapter.plain(text), "tokens": 0,
+            "sample_id": name, "turn": turn, "text": text if boxed else adapter.clean(text), "tokens": 0,
             "stop": "end", "failure": failure, "convention": grammar, "seen": list(size),
         } | ({"crop": crop} if crop else {})  # fmt: skip
 
@@ -119,16 +119,16 @@ def run_read(*, lines: str, path: str, images: list[str], answers: str, options:
         pl.concat(tables).drop_nulls() if tables else pl.DataFrame(schema=["source", "image_id", "columns", "rows"])
     )
     sizes = {(source, name): (width, height) for source, name, width, height in size_table.iter_rows()}
-    write_lines(answers, answers_of(read_lines(path), line_by_sample, options, sizes))
+    write_lines(answers, convert_answers(read_lines(path), line_by_sample, options, sizes))
 
 
-def questions(lines: Iterator[Mapping], beyond: bool) -> Iterator[dict]:
+def build_questions(lines: Iterator[Mapping], beyond: bool) -> Iterator[dict]:
     """Yield what each model is to be asked about each turn: {model, adapter, sample_id, turn, image_id, source,
     question, made_for}. A task that a model was not made for is asked with ``beyond`` alone, and marked.
     """
     labels = yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[1]).read_text(encoding="utf-8"))["labels"]
     for line in lines:
-        for name, adapter in adapters().items():
+        for name, adapter in load_adapters().items():
             made_for = adapter.made_for(line["task"])
             if name == JSONL or not (made_for or beyond):
                 continue
@@ -156,4 +156,4 @@ class AskedOptions:
 def run_asked(*, lines: str, asked: str, options: AskedOptions) -> None:
     """Write what other models are to be asked about the test lines."""
     refuse_empty(lines, "to score")
-    write_lines(asked, questions(read_lines(lines), options.beyond))
+    write_lines(asked, build_questions(read_lines(lines), options.beyond))

@@ -12,17 +12,17 @@ from cxr.base.paths import RESOURCES
 from cxr.metrics import labels as label_scores
 from cxr.metrics.annotated import green, set_f1
 from cxr.metrics.texts import bleu, bleu_counts, rouge_l
-from cxr.radvlm.evaluation.answered import ANSWER, FILTERED, ORIGINAL
-from cxr.radvlm.evaluation.claims import claim_reader
-from cxr.radvlm.evaluation.classification import counts_of
-from cxr.radvlm.evaluation.measures import ALL, Measure, mean_of
+from cxr.radvlm.evaluation.answers import ANSWER, FILTERED, ORIGINAL
+from cxr.radvlm.evaluation.claims import load_claim_reader
+from cxr.radvlm.evaluation.classification import count_labels
+from cxr.radvlm.evaluation.measures import ALL, Measure, mean_measure
 
 RESOURCE_FILES = ("radvlm/evaluation.yaml",)
-PLAIN = ("rouge_l", "bleu", "findings_f1")
+TEXT_METRICS = ("rouge_l", "bleu", "findings_f1")
 """Metrics that need no annotator."""
-ANNOTATED = ("bertscore", "radgraph_f1", "green", "chexbert_f1")
+ANNOTATION_METRICS = ("bertscore", "radgraph_f1", "green", "chexbert_f1")
 """Metrics of annotations that a model makes: only what its file holds is scored."""
-FOUND = {
+ANNOTATION_FIELDS = {
     "bertscore": ("f1",), "radgraph_f1": ("entities",), "green": ("matched", "errors"), "chexbert_f1": ("labels",),
 }  # fmt: skip
 """{metric: what an annotation of it holds}, where it is not a failure."""
@@ -30,24 +30,26 @@ Notes = Mapping[tuple[str, str, str], Mapping]
 """{(metric, sample_id, text): annotation}; text: answer, filtered or original, or filtered and original of a pair."""
 
 
-def measures(texts: Sequence[str | None], references: Sequence[str], metrics: Sequence[str]) -> list[Measure]:
+def text_measures(texts: Sequence[str | None], references: Sequence[str], metrics: Sequence[str]) -> list[Measure]:
     """Return the measures of N reports that need no annotator. None: a failure that is left out."""
     measures = []
     pairs = list(zip(texts, references, strict=True))
     if "rouge_l" in metrics:
-        measures.append(mean_of("rouge_l", [None if text is None else rouge_l(text, true) for text, true in pairs]))
+        measures.append(
+            mean_measure("rouge_l", [None if text is None else rouge_l(text, true) for text, true in pairs])
+        )
     if "bleu" in metrics:
         none = np.zeros_like(bleu_counts("", ""))
         counts = np.array([none if text is None else bleu_counts(text, true) for text, true in pairs])
         measures.append(Measure("bleu", ALL, counts.reshape(len(pairs), -1), bleu))
     if "findings_f1" in metrics:
-        read = claim_reader().findings
+        read = load_claim_reader().findings
         finding_pairs = [None if text is None else (read(text), read(true)) for text, true in pairs]
         for place, name in enumerate(("findings_f1", "findings_f1_without_zone")):
             values = [
                 None if pair is None else set_f1(pair[0][place], pair[1][place], empty=1.0) for pair in finding_pairs
             ]
-            measures.append(mean_of(name, values))
+            measures.append(mean_measure(name, values))
     return measures
 
 
@@ -61,12 +63,13 @@ def read_notes(path: str, lines: Iterable[Mapping]) -> dict:
     notes: dict[tuple[str, str, str], Mapping] = {}
     for number, line in enumerate(lines, 1):
         metric, engine, name, text_kind = (line.get(key) for key in ("metric", "engine", "sample_id", "of"))
-        if metric not in ANNOTATED or not engine or not name or text_kind not in (ANSWER, FILTERED, ORIGINAL):
+        if metric not in ANNOTATION_METRICS or not engine or not name or text_kind not in (ANSWER, FILTERED, ORIGINAL):
             raise UserError(
-                f"radvlm.evaluation.annotations: {path}, line {number}: give metric (one of {', '.join(ANNOTATED)}), "
+                f"radvlm.evaluation.annotations: {path}, line {number}: give metric "
+                f"(one of {', '.join(ANNOTATION_METRICS)}), "
                 f"engine, sample_id and of ({ANSWER}, {FILTERED} or {ORIGINAL})"
             )
-        if lacking := [key for key in FOUND[metric] if key not in line and "failure" not in line]:
+        if lacking := [key for key in ANNOTATION_FIELDS[metric] if key not in line and "failure" not in line]:
             raise UserError(
                 f"radvlm.evaluation.annotations: {path}, line {number} lacks {lacking[0]}, which {metric} is made of: "
                 "give it, or failure"
@@ -79,7 +82,7 @@ def read_notes(path: str, lines: Iterable[Mapping]) -> dict:
     return notes
 
 
-def annotated(
+def annotation_measures(
     names: Sequence[str], failed: Sequence[bool | None], reference: str, notes: Notes, metrics: Sequence[str],
     labels: Sequence[str], leave_out: bool = False,
 ) -> list[Measure]:  # fmt: skip
@@ -89,16 +92,17 @@ def annotated(
     whether an annotation that failed is left out too; else it is worth 0.
     """
     measures = []
-    for metric in (metric for metric in ANNOTATED if metric in metrics):
+    for metric in (metric for metric in ANNOTATION_METRICS if metric in metrics):
         values = [
-            _value(metric, name, bad, reference, notes, leave_out) for name, bad in zip(names, failed, strict=True)
+            _annotation_value(metric, name, bad, reference, notes, leave_out)
+            for name, bad in zip(names, failed, strict=True)
         ]
         if not names or any(value is _MISSING for value in values):
             continue
         if metric != "chexbert_f1":
-            measures.append(mean_of(metric, values))
+            measures.append(mean_measure(metric, values))
             continue
-        measures += [*_labels("", values, labels), *_labels("_5", values, five())]
+        measures += [*_chexbert_measures("", values, labels), *_chexbert_measures("_5", values, load_five_labels())]
     return measures
 
 
@@ -106,16 +110,16 @@ _MISSING = object()
 
 
 @cache
-def five() -> tuple[str, ...]:
+def load_five_labels() -> tuple[str, ...]:
     """Return the five labels of CheXbert's short score."""
     settings = yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
     return tuple(settings["chexbert_five"])
 
 
-def _labels(ending: str, values: Sequence[tuple | None], labels: Sequence[str]) -> list[Measure]:
+def _chexbert_measures(ending: str, values: Sequence[tuple | None], labels: Sequence[str]) -> list[Measure]:
     """Return the macro and micro F1 of (predicted, reference) labels of N reports. None: a failure that is left out."""
     empty = np.zeros((len(labels), 3))
-    counts = np.array([empty if label_pair is None else counts_of(*label_pair, labels) for label_pair in values])
+    counts = np.array([empty if pair is None else count_labels(pair[0], pair[1], labels) for pair in values])
     sums = counts.reshape(len(counts), -1)
     return [
         Measure(f"chexbert_f1_macro{ending}", ALL, sums, lambda sums: _by_label(sums, label_scores.macro_f1)),
@@ -127,7 +131,7 @@ def _by_label(sums: np.ndarray, score) -> np.ndarray:
     return score(sums.reshape(*sums.shape[:-1], sums.shape[-1] // 3, 3))
 
 
-def _value(metric: str, name: str, failed: bool | None, reference: str, notes: Notes, leave_out: bool):
+def _annotation_value(metric: str, name: str, failed: bool | None, reference: str, notes: Notes, leave_out: bool):
     if failed is None:
         return None
     reference_note = notes.get((metric, name, reference))

@@ -15,20 +15,19 @@ from cxr.base.jobs import log
 from cxr.base.paths import RESOURCES
 from cxr.base.tables import read_lines, write_table
 from cxr.radvlm.evaluation import tasks
-from cxr.radvlm.evaluation.answered import Answered, joined
-from cxr.radvlm.evaluation.blind import commonest, shown
+from cxr.radvlm.evaluation.answers import SampleAnswer, find_commonest_answers, join_answers, write_slots
 from cxr.radvlm.evaluation.columns import COUNTS, SAMPLES, SCORES
 from cxr.radvlm.evaluation.conversations import BLIND, EXCHANGED, TEST
-from cxr.radvlm.evaluation.counted import Judged, counted, not_asked
-from cxr.radvlm.evaluation.counted import scored as scored_of
-from cxr.radvlm.evaluation.grounding import Ious, mean_boxes
-from cxr.radvlm.evaluation.label_names import label_reader
-from cxr.radvlm.evaluation.measures import ALL, Measure, Score, gains, scores
-from cxr.radvlm.evaluation.reports import ANNOTATED, FILTERED, ORIGINAL, read_notes
-from cxr.radvlm.evaluation.tasks import Tools, measures_of
+from cxr.radvlm.evaluation.grounding import IouThresholds, compute_mean_boxes
+from cxr.radvlm.evaluation.label_names import load_label_reader
+from cxr.radvlm.evaluation.measures import ALL, Measure, Score, score_differences, score_measures
+from cxr.radvlm.evaluation.outcomes import Judged, count_not_asked, count_outcomes
+from cxr.radvlm.evaluation.outcomes import count_scored as scored_of
+from cxr.radvlm.evaluation.reports import ANNOTATION_METRICS, FILTERED, ORIGINAL, read_notes
+from cxr.radvlm.evaluation.tasks import ScoringTools, measure_task
 
 RESOURCE_FILES = ("radvlm/names.yaml",)
-NOTHING = Score(None, None, None)
+NO_SCORE = Score(None, None, None)
 BOTH = "both"
 
 
@@ -59,23 +58,24 @@ class Group:
     task: str
     source: str
     lines: Sequence[Mapping]
-    said: Sequence[Answered]
-    blind: Sequence[Answered]
-    others: Mapping[str, Answered]
+    run_answers: Sequence[SampleAnswer]
+    blind: Sequence[SampleAnswer]
+    exchanged: Mapping[str, SampleAnswer]
 
-    def answers(self, which: str) -> list[tuple[Mapping, Answered]]:
+    def answers(self, which: str) -> list[tuple[Mapping, SampleAnswer]]:
         """Return the lines with the answers to them: the run's, or those about exchanged pictures."""
         if which == TEST:
-            return list(zip(self.lines, self.said, strict=True))
-        return [(line, self.others[line["sample_id"]]) for line in self.lines if line["sample_id"] in self.others]
+            return list(zip(self.lines, self.run_answers, strict=True))
+        return [(line, self.exchanged[line["sample_id"]]) for line in self.lines if line["sample_id"] in self.exchanged]
 
     @property
     def subjects(self) -> list[str]:
         return [line["subject_id"] for line in self.lines]
 
 
-def groups(
-    lines: Sequence[Mapping], answer_by_sample: Mapping[str, Answered], exchanged_by_sample: Mapping[str, Answered],
+def group_samples(
+    lines: Sequence[Mapping], answer_by_sample: Mapping[str, SampleAnswer],
+    exchanged_by_sample: Mapping[str, SampleAnswer],
     commonest_answers: Mapping[tuple[str, str], str],
 ) -> Iterator[Group]:  # fmt: skip
     """Yield the samples by task, in the order of the tasks in the lines, and source."""
@@ -84,29 +84,32 @@ def groups(
         lines_by_group.setdefault((line["task"], line["source"]), []).append(line)
     for key, group_lines in sorted(lines_by_group.items()):
         text = commonest_answers.get(key, "")
-        blind = [Answered((text,) * len(line["turns"])) for line in group_lines]
+        blind = [SampleAnswer((text,) * len(line["turns"])) for line in group_lines]
         names = [line["sample_id"] for line in group_lines]
         group_exchanged = {name: exchanged_by_sample[name] for name in names if name in exchanged_by_sample}
         yield Group(*key, group_lines, [answer_by_sample[name] for name in names], blind, group_exchanged)
 
 
-def score_rows(group: Group, tools: Tools, options: EvaluationOptions, reference: str) -> Iterator[dict]:
+def score_rows(group: Group, tools: ScoringTools, options: EvaluationOptions, reference: str) -> Iterator[dict]:
     """Yield a row of :data:`SCORES` for each measure of a group."""
     interval_options = {"replicates": options.replicates, "level": options.interval, "seed": options.seed}
 
     def measure_answers(lines, answers, which) -> list[Measure]:
-        return measures_of(group.task, lines, answers, tools, which=which, reference=reference)
+        return measure_task(group.task, lines, answers, tools, which=which, reference=reference)
 
-    ours, blind = measure_answers(group.lines, group.said, TEST), measure_answers(group.lines, group.blind, BLIND)
-    test_scores = scores(ours, group.subjects, **interval_options)
-    blind_pairs = _matched(ours, blind)
-    gained = gains(
+    ours, blind = (
+        measure_answers(group.lines, group.run_answers, TEST),
+        measure_answers(group.lines, group.blind, BLIND),
+    )
+    test_scores = score_measures(ours, group.subjects, **interval_options)
+    blind_pairs = _pair_measures(ours, blind)
+    gained = score_differences(
         [measure for measure, _ in blind_pairs],
         [blind_measure for _, blind_measure in blind_pairs],
         group.subjects,
         **interval_options,
     )
-    drop_by_measure = _lost(group, measure_answers, interval_options)
+    drop_by_measure = _score_exchanged(group, measure_answers, interval_options)
     gain_by_measure = {
         _key(measure): (float(_value(blind_measure)), score)
         for (measure, blind_measure), score in zip(blind_pairs, gained, strict=True)
@@ -115,10 +118,10 @@ def score_rows(group: Group, tools: Tools, options: EvaluationOptions, reference
         "task": group.task, "source": group.source,
         "reference": reference if group.task == "report_generation" else "",
         "samples": len(group.lines), "subjects": len(set(group.subjects)),
-        "failed": sum(bool(answer.failure) for answer in group.said),
+        "failed": sum(bool(answer.failure) for answer in group.run_answers),
     }  # fmt: skip
     for measure, score in zip(ours, test_scores, strict=True):
-        value, gain = gain_by_measure.get(_key(measure), (None, NOTHING))
+        value, gain = gain_by_measure.get(_key(measure), (None, NO_SCORE))
         yield _row(
             common_fields,
             measure.name,
@@ -126,23 +129,25 @@ def score_rows(group: Group, tools: Tools, options: EvaluationOptions, reference
             score,
             value,
             gain,
-            *drop_by_measure.get(_key(measure), (None, NOTHING)),
+            *drop_by_measure.get(_key(measure), (None, NO_SCORE)),
         )
     if reference != ORIGINAL:
-        for name, value in tasks.coco_of(group.task, group.lines, group.said, tools).items():
-            yield _row(common_fields, name, ALL, Score(value, None, None), None, NOTHING, None, NOTHING)
+        for name, value in tasks.coco_scores(group.task, group.lines, group.run_answers, tools).items():
+            yield _row(common_fields, name, ALL, Score(value, None, None), None, NO_SCORE, None, NO_SCORE)
 
 
-def _lost(group: Group, measure_answers, interval_options: Mapping) -> dict[tuple[str, str], tuple[float, Score]]:
+def _score_exchanged(
+    group: Group, measure_answers, interval_options: Mapping
+) -> dict[tuple[str, str], tuple[float, Score]]:
     """Return {measure: (score with exchanged pictures, the difference)} of the samples that have such a picture."""
-    places = [place for place, line in enumerate(group.lines) if line["sample_id"] in group.others]
+    places = [place for place, line in enumerate(group.lines) if line["sample_id"] in group.exchanged]
     if not places:
         return {}
     lines = [group.lines[place] for place in places]
-    first = measure_answers(lines, [group.said[place] for place in places], TEST)
-    second = measure_answers(lines, [group.others[line["sample_id"]] for line in lines], EXCHANGED)
-    pairs = _matched(first, second)
-    differences = gains(
+    first = measure_answers(lines, [group.run_answers[place] for place in places], TEST)
+    second = measure_answers(lines, [group.exchanged[line["sample_id"]] for line in lines], EXCHANGED)
+    pairs = _pair_measures(first, second)
+    differences = score_differences(
         [measure for measure, _ in pairs],
         [exchanged for _, exchanged in pairs],
         [line["subject_id"] for line in lines],
@@ -162,7 +167,7 @@ def _value(measure: Measure) -> np.ndarray:
     return measure.value(measure.sums.sum(axis=0)) * measure.scale
 
 
-def _matched(first: Sequence[Measure], second: Sequence[Measure]) -> list[tuple[Measure, Measure]]:
+def _pair_measures(first: Sequence[Measure], second: Sequence[Measure]) -> list[tuple[Measure, Measure]]:
     second_by_key = {_key(measure): measure for measure in second}
     return [(measure, second_by_key[_key(measure)]) for measure in first if _key(measure) in second_by_key]
 
@@ -173,35 +178,35 @@ def _row(
 ) -> dict:  # fmt: skip
     values = {
         "metric": metric, "part": part, "value": score.value, "low": score.low, "high": score.high,
-        "blind": _known(blind), "gain": gain.value, "gain_low": gain.low, "gain_high": gain.high,
-        "exchanged": _known(exchanged), "drop": drop.value, "drop_low": drop.low, "drop_high": drop.high,
+        "blind": _none_if_nan(blind), "gain": gain.value, "gain_low": gain.low, "gain_high": gain.high,
+        "exchanged": _none_if_nan(exchanged), "drop": drop.value, "drop_low": drop.low, "drop_high": drop.high,
     }  # fmt: skip
     return {name: (dict(common_fields) | values)[name] for name in SCORES}
 
 
-def _known(value: float | None) -> float | None:
+def _none_if_nan(value: float | None) -> float | None:
     return None if value is None or np.isnan(value) else value
 
 
-def sample_rows(group: Group, tools: Tools) -> Iterator[dict]:
+def sample_rows(group: Group, tools: ScoringTools) -> Iterator[dict]:
     """Yield a row of :data:`SAMPLES` for each sample of a group that has a measure."""
-    ours = measures_of(group.task, group.lines, group.said, tools)
+    ours = measure_task(group.task, group.lines, group.run_answers, tools)
     if not ours:
         return
     first = ours[:1]
-    blind = _matched(first, measures_of(group.task, group.lines, group.blind, tools, which=BLIND))
-    plains = _each(blind[0][1]) if blind else [None] * len(group.lines)  # only answers are annotated
-    lines = [line for line in group.lines if line["sample_id"] in group.others]
-    exchanged_answers = [group.others[line["sample_id"]] for line in lines]
-    exchanged_pairs = _matched(
-        first, measures_of(group.task, lines, exchanged_answers, tools, which=EXCHANGED) if lines else []
+    blind = _pair_measures(first, measure_task(group.task, group.lines, group.blind, tools, which=BLIND))
+    plains = _sample_values(blind[0][1]) if blind else [None] * len(group.lines)  # only answers are annotated
+    lines = [line for line in group.lines if line["sample_id"] in group.exchanged]
+    exchanged_answers = [group.exchanged[line["sample_id"]] for line in lines]
+    exchanged_pairs = _pair_measures(
+        first, measure_task(group.task, lines, exchanged_answers, tools, which=EXCHANGED) if lines else []
     )
     exchanged_by_sample = (
-        dict(zip((line["sample_id"] for line in lines), _each(exchanged_pairs[0][1]), strict=True))
+        dict(zip((line["sample_id"] for line in lines), _sample_values(exchanged_pairs[0][1]), strict=True))
         if exchanged_pairs
         else {}
     )
-    for line, answer, value, plain in zip(group.lines, group.said, _each(ours[0]), plains, strict=True):
+    for line, answer, value, plain in zip(group.lines, group.run_answers, _sample_values(ours[0]), plains, strict=True):
         yield {
             **{name: line[name] for name in ("sample_id", "task", "source", "subject_id", "image_id")},
             "asked": line.get("asked") or "", "failure": answer.failure, "metric": ours[0].name, "value": value,
@@ -209,8 +214,8 @@ def sample_rows(group: Group, tools: Tools) -> Iterator[dict]:
         }  # fmt: skip
 
 
-def _each(measure: Measure) -> list[float | None]:
-    return [_known(float(value)) for value in measure.value(measure.sums) * measure.scale]
+def _sample_values(measure: Measure) -> list[float | None]:
+    return [_none_if_nan(float(value)) for value in measure.value(measure.sums) * measure.scale]
 
 
 def run_scores(
@@ -230,27 +235,28 @@ def run_scores(
     scored_lines = [line for line in all_lines if not options.tasks or line["task"] in options.tasks]
     omitted_ids = {line["sample_id"] for line in all_lines} - {line["sample_id"] for line in scored_lines}
     judged_as = {(judgement["answers"], judgement["sample_id"]): judgement["score"] for judgement in read_lines(judged)}
-    answer_by_sample, outcome = joined(
+    answer_by_sample, outcome = join_answers(
         scored_lines, (answer for answer in read_lines(answers) if answer["sample_id"] not in omitted_ids)
     )
     counting = [(TEST, scored_lines, answer_by_sample, outcome, draw)]
-    exchanged_by_sample: dict[str, Answered] = {}
+    exchanged_by_sample: dict[str, SampleAnswer] = {}
     if exchanged_lines and exchanged_answers:
         lines_path, answers_path = (
             paths if isinstance(paths, str) else paths[0] for paths in (exchanged_lines, exchanged_answers)
         )
         scored_ids = {line["sample_id"] for line in scored_lines}
         scored_exchanged_lines = [line for line in read_lines(lines_path) if line["sample_id"] in scored_ids]
-        exchanged_by_sample, outcome = joined(
+        exchanged_by_sample, outcome = join_answers(
             scored_exchanged_lines,
             (answer for answer in read_lines(answers_path) if answer["sample_id"] not in omitted_ids),
         )
         counting.append((EXCHANGED, scored_exchanged_lines, exchanged_by_sample, outcome, exchanged_draw))
     trained = list(read_lines(train))
-    tools = Tools(
-        ious=Ious(options.iou, options.strict_iou, tuple(options.coco_ious)),
-        labels=label_reader(synonyms=options.synonyms), match=options.label_match,
-        said=_said([*scored_lines, *trained]), mean_boxes=mean_boxes(trained), metrics=options.report_metrics,
+    tools = ScoringTools(
+        ious=IouThresholds(options.iou, options.strict_iou, tuple(options.coco_ious)),
+        labels=load_label_reader(synonyms=options.synonyms), match=options.label_match,
+        wording_by_class=_class_wordings([*scored_lines, *trained]), mean_boxes=compute_mean_boxes(trained),
+        metrics=options.report_metrics,
         failed=options.failed,
         original={
             (report["source"], report["study_id"]): report["text"]
@@ -259,13 +265,15 @@ def run_scores(
         judged=judged_as,
         notes={key: note for path in annotations or () for key, note in read_notes(path, read_lines(path)).items()},
     )  # fmt: skip
-    sample_groups = list(groups(scored_lines, answer_by_sample, exchanged_by_sample, _texts_of(trained)))
+    sample_groups = list(group_samples(scored_lines, answer_by_sample, exchanged_by_sample, _blind_texts(trained)))
     rows = [
         row
         for which, lines, answers_of, outcome, some in counting
         for row in (
-            *counted(which, lines, answers_of, outcome, _scored(sample_groups, which, judged_as), judged_as),
-            *not_asked(which, some, options.tasks),
+            *count_outcomes(
+                which, lines, answers_of, outcome, _count_scored(sample_groups, which, judged_as), judged_as
+            ),
+            *count_not_asked(which, some, options.tasks),
         )
     ]
     references = {FILTERED: [FILTERED], ORIGINAL: [ORIGINAL], BOTH: [FILTERED, ORIGINAL]}[options.reference]
@@ -280,23 +288,25 @@ def run_scores(
     write_table(samples, pl.DataFrame(sample_table, schema=schema(SAMPLES)), SAMPLES)
     write_table(counts, pl.DataFrame(rows, schema=schema(COUNTS), orient="row"), COUNTS)
     log.info("%d samples are scored in %d groups of task and source", len(scored_lines), len(sample_groups))
-    if without := sorted(set(options.report_metrics) & set(ANNOTATED) - {metric for metric, *_ in tools.notes}):
+    if without := sorted(
+        set(options.report_metrics) & set(ANNOTATION_METRICS) - {metric for metric, *_ in tools.notes}
+    ):
         log.warning(
             "%s: no annotations, so no score: name an annotator or a file of them (docs/systems/radvlm.md)",
             ", ".join(without),
         )
 
 
-def _texts_of(trained: Sequence[Mapping]) -> dict[tuple[str, str], str]:
-    return {key: shown(text, {}) for key, text in commonest(trained).items()}
+def _blind_texts(trained: Sequence[Mapping]) -> dict[tuple[str, str], str]:
+    return {key: write_slots(text, {}) for key, text in find_commonest_answers(trained).items()}
 
 
-def _scored(groups: Sequence[Group], which: str, judged: Judged) -> Counter[str]:
+def _count_scored(groups: Sequence[Group], which: str, judged: Judged) -> Counter[str]:
     """Return {task: how many} of the samples of all groups whose answers of a kind are scored."""
     return sum((scored_of(which, group.answers(which), judged) for group in groups), Counter())
 
 
-def _said(lines: Sequence[Mapping]) -> dict[str, str]:
+def _class_wordings(lines: Sequence[Mapping]) -> dict[str, str]:
     """Return {class: its words} of all classes that lines of detection have boxes of."""
     words = yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))["said"]
     names = {name for line in lines if line["task"] == "abnormality_detection" for name in line["boxes"]}

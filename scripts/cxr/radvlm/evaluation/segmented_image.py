@@ -35,7 +35,7 @@ def run(
     another image.
     """
     picture, header = picture_of(image, cohort, frames)
-    conversation_answers, mask_answers = (_told(folder) for folder in (conversation, masks))
+    conversation_answers, mask_answers = (_read_answers(folder) for folder in (conversation, masks))
     of_turn: dict[int, list[Mask]] = {}
     for line, finding in zip(read_lines(asked), mask_answers["findings"], strict=True):
         grey = cv2.imread(str(Path(masks, finding["mask"])), cv2.IMREAD_UNCHANGED)
@@ -58,5 +58,5 @@ def run(
         write(Path(folder), picture, replies, conversation_answers["model"], quality, segmentation)
 
 
-def _told(folder: str) -> dict:
+def _read_answers(folder: str) -> dict:
     return json.loads(Path(folder, ANSWERS).read_text(encoding="utf-8"))

@@ -12,8 +12,8 @@ from cxr.base.errors import UserError
 from cxr.base.jobs import log
 from cxr.base.tables import read_lines, write_lines
 from cxr.instructions.record import Turn
-from cxr.radvlm.samples import SEG, line_of, record
-from cxr.radvlm.statements import of_text, split
+from cxr.radvlm.samples import SEG, make_sample, sample_line
+from cxr.radvlm.statements import read_statements, split_sentences
 
 OWN, ILS = "own", "ils_segmentation"
 INSTRUCTION = "Segment the {}."
@@ -29,13 +29,13 @@ class AskedOptions:
 
 def run_ils(*, pairs: str, lines: str) -> None:
     """Write all pairs of a split of the ILS dataset as samples to ask, in their order; a sample has its pair's id."""
-    write_lines(lines, (line_of(_sample(pair)) for pair in read_lines(pairs)))
+    write_lines(lines, (sample_line(_sample(pair)) for pair in read_lines(pairs)))
 
 
 def _sample(pair: Mapping):
     turns = (Turn(pair["instruction"], pair["answer"], f"ils:{pair['type']}"),)
     fields = {"mask_ids": (pair["mask_id"] or "",), "facts": (pair["pair_id"],), "target": pair["target"]}
-    return record(pair["pair_id"], ILS, dict(pair) | {"source": OWN}, turns, **fields)
+    return make_sample(pair["pair_id"], ILS, dict(pair) | {"source": OWN}, turns, **fields)
 
 
 def run_asked(*, lines: str, answers: str, asked: str, options: AskedOptions) -> None:
@@ -50,28 +50,28 @@ def run_asked(*, lines: str, answers: str, asked: str, options: AskedOptions) ->
             "" if answer["failure"] else answer["text"]
         )
     source_lines = [line for line in read_lines(lines) if line["source"] == options.source]
-    pairs = [pair for line in source_lines for pair in pairs_of(line, texts_by_sample.get(line["sample_id"], {}))]
+    pairs = [pair for line in source_lines for pair in build_pairs(line, texts_by_sample.get(line["sample_id"], {}))]
     order = {image_id: place for place, image_id in reversed(list(enumerate(pair["image_id"] for pair in pairs)))}
     write_lines(asked, sorted(pairs, key=lambda pair: order[pair["image_id"]]))
     log.info("ROSALIA is asked for %d masks of %d samples", len(pairs), len(source_lines))
 
 
-def pairs_of(line: Mapping, text_by_turn: Mapping[int, str]) -> Iterator[dict]:
+def build_pairs(line: Mapping, text_by_turn: Mapping[int, str]) -> Iterator[dict]:
     """Yield what ROSALIA is asked about a sample. ``text_by_turn``: {turn: the model's answer}."""
     if line["task"] == ILS:  # its instruction, whatever the model answered
-        yield _pair(line, line["facts"][0], line["turns"][0]["question"], 0, 0)
+        yield _pair_line(line, line["facts"][0], line["turns"][0]["question"], 0, 0)
         return
     texts = [(turn["question"], text_by_turn.get(number, "")) for number, turn in enumerate(line["turns"])]
-    for turn, number, instruction in instructions_of(texts):
-        yield _pair(line, key_of(line["sample_id"], turn, number), instruction, turn, number)
+    for turn, number, instruction in build_instructions(texts):
+        yield _pair_line(line, mask_key(line["sample_id"], turn, number), instruction, turn, number)
 
 
-def key_of(sample_id: str, turn: int, number: int) -> str:
+def mask_key(sample_id: str, turn: int, number: int) -> str:
     """Return the name of the mask of the [SEG] ``number`` of a turn."""
     return f"{sample_id}/{turn}/{number}"
 
 
-def instructions_of(turns: Sequence[tuple[str, str]]) -> Iterator[tuple[int, int, str]]:
+def build_instructions(turns: Sequence[tuple[str, str]]) -> Iterator[tuple[int, int, str]]:
     """Yield (turn, number, instruction) of each [SEG] of the answers to the turns (question, answer).
 
     The instruction names the finding that was named last before the [SEG], in its answer, its question or an earlier
@@ -80,21 +80,21 @@ def instructions_of(turns: Sequence[tuple[str, str]]) -> Iterator[tuple[int, int
     """
     last: str | None = None
     for turn, (question, answer) in enumerate(turns):
-        last = _named(question, last)
+        last = _last_lesion(question, last)
         *before, remainder = answer.split(SEG)
         for number, text in enumerate(before):
-            last = _named(text, _named(remainder, last) if len(before) == 1 else last)
+            last = _last_lesion(text, _last_lesion(remainder, last) if len(before) == 1 else last)
             yield turn, number, INSTRUCTION.format(last) if last else question
-        last = _named(remainder, last)
+        last = _last_lesion(remainder, last)
 
 
-def _named(text: str, before: str | None) -> str | None:
+def _last_lesion(text: str, before: str | None) -> str | None:
     """Return the lesion type of the finding that a text names last, None of another; ``before`` where it names none."""
-    statements = of_text(split(text))
+    statements = read_statements(split_sentences(text))
     return statements[-1].lesion if statements else before
 
 
-def _pair(line: Mapping, pair_id: str, instruction: str, turn: int, number: int) -> dict:
+def _pair_line(line: Mapping, pair_id: str, instruction: str, turn: int, number: int) -> dict:
     fields = {"pair_id": pair_id, "image_id": line["image_id"], "instruction": instruction}
     fields |= {"answer": "", "seg": False, "mask_id": None}
     return fields | {"sample_id": line["sample_id"], "turn": turn, "number": number}
@@ -104,7 +104,7 @@ def run_asked_image(*, conversation: str, asked: str) -> None:
     """Write what ROSALIA is asked for the answers about one image, a line {instruction, turn, number} a [SEG]."""
     about = json.loads(Path(conversation, "answers.json").read_text(encoding="utf-8"))
     turns = [(turn["question"], turn["answer"]) for turn in about["turns"]]
-    instructions = instructions_of(turns)
+    instructions = build_instructions(turns)
     write_lines(asked, ({"instruction": text, "turn": turn, "number": number} for turn, number, text in instructions))
 
 

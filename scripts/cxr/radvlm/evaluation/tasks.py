@@ -9,34 +9,33 @@ import numpy as np
 
 from cxr.metrics.written_boxes import written
 from cxr.radvlm.evaluation import classification, detection, grounding, reports
-from cxr.radvlm.evaluation.answered import Answered
-from cxr.radvlm.evaluation.blind import slots
+from cxr.radvlm.evaluation.answers import SampleAnswer, slot_names
 from cxr.radvlm.evaluation.conversations import BLIND, TASKS, TEST
-from cxr.radvlm.evaluation.grammars import NONE, Found, grammar_of
-from cxr.radvlm.evaluation.grounding import Ious, MeanBoxes
+from cxr.radvlm.evaluation.grammars import NO_BOXES, AnswerBoxes, load_grammar
+from cxr.radvlm.evaluation.grounding import IouThresholds, MeanBoxes
 from cxr.radvlm.evaluation.label_names import LabelReader
 from cxr.radvlm.evaluation.measures import ALL, Measure, ratio
 
-GROUNDING = ("anatomical_grounding", "abnormality_grounding", "phrase_grounding", "ils_grounding")
-NAMELESS = ("phrase_grounding",)
+GROUNDING_TASKS = ("anatomical_grounding", "abnormality_grounding", "phrase_grounding", "ils_grounding")
+UNNAMED_TASKS = ("phrase_grounding",)
 """Tasks whose names are texts of their own: nothing is told by name."""
-ABSENT = ("absent_grounding", "ils_grounding")
+ABSENCE_TASKS = ("absent_grounding", "ils_grounding")
 """Tasks that ask for what is not there."""
-MASKS = ("ils_segmentation",)
+MASK_TASKS = ("ils_segmentation",)
 """Tasks that the stage evaluation of ILS scores."""
 WRONG = "wrong"
 
 
 @dataclass(frozen=True)
-class Tools:
+class ScoringTools:
     """What answers are scored with. said: {class: its words}; original: {(source, study): the report's own section};
     judged: {(answers, sample): score, None: unscored}; notes: annotations of reports; failed: wrong or leave_out.
     """
 
-    ious: Ious
+    ious: IouThresholds
     labels: LabelReader
     match: str
-    said: Mapping[str, str]
+    wording_by_class: Mapping[str, str]
     mean_boxes: MeanBoxes
     metrics: Sequence[str]
     failed: str
@@ -45,80 +44,90 @@ class Tools:
     notes: Mapping = field(default_factory=dict)
 
 
-def measures_of(
-    task: str, lines: Sequence[Mapping], answers: Sequence[Answered], tools: Tools, *, which: str = TEST,
+def measure_task(
+    task: str, lines: Sequence[Mapping], answers: Sequence[SampleAnswer], tools: ScoringTools, *, which: str = TEST,
     reference: str = reports.FILTERED,
 ) -> list[Measure]:  # fmt: skip
     """Return the measures of the answers ``answers`` to lines of one task and source, in an order that no answer
     changes.
     """
     if task == "report_generation":
-        return _reports(lines, answers, tools, which, reference)
+        return _report_measures(lines, answers, tools, which, reference)
     if task == "classification":
         read = tools.labels.asserted if tools.match == "asserted" else tools.labels.substring
         true_labels = [tools.labels.truth(line["labels"] or ()) for line in lines]
         predictions = [None if _is_excluded(answer, tools) else read(answer.text) for answer in answers]
         return classification.measures(predictions, true_labels, tools.labels.names, tools.labels.nothing)
     if task == "abnormality_detection":
-        return detection.measures(lines, classes(answers, tools), tools.ious)
+        return detection.measures(lines, read_classes(answers, tools), tools.ious)
     if task in TASKS:
-        return _conversations(task, lines, answers, tools, which)
-    if task in MASKS:
+        return _conversation_measures(task, lines, answers, tools, which)
+    if task in MASK_TASKS:
         return []
     failed = [which != BLIND and bool(answer.failure) for answer in answers]
-    return _boxes(task, lines, boxes(lines, answers, tools, which), failed, tools)
+    return _box_measures(task, lines, read_boxes(lines, answers, tools, which), failed, tools)
 
 
-def coco_of(task: str, lines: Sequence[Mapping], answers: Sequence[Answered], tools: Tools) -> dict:
+def coco_scores(task: str, lines: Sequence[Mapping], answers: Sequence[SampleAnswer], tools: ScoringTools) -> dict:
     """Return COCO's AP of the answers where the task has boxes."""
     if task == "abnormality_detection":
-        return detection.coco(lines, classes(answers, tools), tools.ious)
-    if task not in GROUNDING:
+        return detection.coco(lines, read_classes(answers, tools), tools.ious)
+    if task not in GROUNDING_TASKS:
         return {}
     positive_pairs = [
-        (line, answer) for line, answer in zip(lines, boxes(lines, answers, tools, TEST), strict=True) if line["boxes"]
+        (line, answer)
+        for line, answer in zip(lines, read_boxes(lines, answers, tools, TEST), strict=True)
+        if line["boxes"]
     ]
     return grounding.coco(
         [line for line, _ in positive_pairs],
         [answer for _, answer in positive_pairs],
         tools.ious,
-        by_name=task not in NAMELESS,
+        by_name=task not in UNNAMED_TASKS,
     )
 
 
-def classes(answers: Sequence[Answered], tools: Tools) -> list[detection.Classes | None]:
+def read_classes(answers: Sequence[SampleAnswer], tools: ScoringTools) -> list[detection.Classes | None]:
     """Return the classes that answers name, with their boxes."""
     return [
         None if _is_excluded(answer, tools)
-        else detection.classes_in(
-            answer.text, tools.said, grammar_of(answer.convention or "unit", answer.crop), answer.seen
+        else detection.find_classes(
+            answer.text, tools.wording_by_class, load_grammar(answer.convention or "unit", answer.crop), answer.seen
         )
         for answer in answers
     ]  # fmt: skip
 
 
-def boxes(lines: Sequence[Mapping], answers: Sequence[Answered], tools: Tools, which: str) -> list[Found | None]:
+def read_boxes(
+    lines: Sequence[Mapping], answers: Sequence[SampleAnswer], tools: ScoringTools, which: str
+) -> list[AnswerBoxes | None]:
     """Return the boxes of answers; of blind ones the mean boxes. A failure is no box, or None where it is left out."""
     if which == BLIND:
-        return [Found(tools.mean_boxes.answer(line)) for line in lines]
-    return [None if _is_excluded(answer, tools) else NONE if answer.failure else answer.boxes() for answer in answers]
+        return [AnswerBoxes(tools.mean_boxes.answer(line)) for line in lines]
+    return [
+        None if _is_excluded(answer, tools) else NO_BOXES if answer.failure else answer.boxes() for answer in answers
+    ]
 
 
-def _is_excluded(answer: Answered, tools: Tools) -> bool:
+def _is_excluded(answer: SampleAnswer, tools: ScoringTools) -> bool:
     return bool(answer.failure) and tools.failed != WRONG
 
 
-def _boxes(
-    task: str, lines: Sequence[Mapping], predictions: Sequence[Found | None], failed: Sequence[bool], tools: Tools
+def _box_measures(
+    task: str,
+    lines: Sequence[Mapping],
+    predictions: Sequence[AnswerBoxes | None],
+    failed: Sequence[bool],
+    tools: ScoringTools,
 ) -> list[Measure]:
     """Return the measures of what is there, and the rate of boxes for what is not, where a failure counts as a box."""
     measures: list[Measure] = []
-    if task in GROUNDING:
+    if task in GROUNDING_TASKS:
         positive_predictions = [
             answer if line["boxes"] else None for line, answer in zip(lines, predictions, strict=True)
         ]
-        measures += grounding.measures(lines, positive_predictions, tools.ious, by_name=task not in NAMELESS)
-    if task in ABSENT:
+        measures += grounding.measures(lines, positive_predictions, tools.ious, by_name=task not in UNNAMED_TASKS)
+    if task in ABSENCE_TASKS:
         negative_predictions = [
             None if line["boxes"] else answer for line, answer in zip(lines, predictions, strict=True)
         ]
@@ -126,14 +135,14 @@ def _boxes(
     return measures
 
 
-def _reports(
-    lines: Sequence[Mapping], answers: Sequence[Answered], tools: Tools, which: str, reference: str
+def _report_measures(
+    lines: Sequence[Mapping], answers: Sequence[SampleAnswer], tools: ScoringTools, which: str, reference: str
 ) -> list[Measure]:
     texts = [None if _is_excluded(answer, tools) else answer.text for answer in answers]
     references = [line["turns"][0]["answer"] for line in lines]
     if reference == reports.ORIGINAL:
         references = [tools.original[line["source"], line["study_id"]] for line in lines]
-    measures = reports.measures(texts, references, tools.metrics)
+    measures = reports.text_measures(texts, references, tools.metrics)
     if which == TEST:
         failed = [None if _is_excluded(answer, tools) else bool(answer.failure) for answer in answers]
         names = [line["sample_id"] for line in lines]
@@ -141,12 +150,12 @@ def _reports(
             (reference, tools.notes, tools.metrics, tools.labels.names),
             tools.failed != WRONG,
         )
-        measures += reports.annotated(names, failed, *annotation_args, leave_out=excludes_failed)
+        measures += reports.annotation_measures(names, failed, *annotation_args, leave_out=excludes_failed)
     return measures
 
 
-def _conversations(
-    task: str, lines: Sequence[Mapping], answers: Sequence[Answered], tools: Tools, which: str
+def _conversation_measures(
+    task: str, lines: Sequence[Mapping], answers: Sequence[SampleAnswer], tools: ScoringTools, which: str
 ) -> list[Measure]:
     """Return the judge's mean score, and of grounded conversations the mAP over the turns whose answer has boxes."""
     rows = []
@@ -157,20 +166,20 @@ def _conversations(
     measures = [Measure("judge", ALL, np.array(rows, np.float64).reshape(-1, 2), ratio, 1.0)]
     if task == "conversation_grounded":
         name = f"map{round(100 * tools.ious.hit)}"
-        worth = [_worth(line, answer, tools) for line, answer in zip(lines, answers, strict=True)]
+        worth = [_sum_precisions(line, answer, tools) for line, answer in zip(lines, answers, strict=True)]
         measures.append(Measure(name, ALL, np.array(worth, np.float64).reshape(-1, 2), ratio))
     return measures
 
 
-def _worth(line: Mapping, answer: Answered, tools: Tools) -> tuple[float, float]:
+def _sum_precisions(line: Mapping, answer: SampleAnswer, tools: ScoringTools) -> tuple[float, float]:
     """Return the sum of the AP of a conversation's turns with boxes, and their number."""
     if _is_excluded(answer, tools):
         return 0.0, 0.0
     total, number = 0.0, 0
     for turn, qa_pair in enumerate(line["turns"]):
-        true_boxes = [box for slot in slots(qa_pair["answer"]) for box in line["boxes"][slot]]
+        true_boxes = [box for slot in slot_names(qa_pair["answer"]) for box in line["boxes"][slot]]
         if true_boxes:
-            answer_boxes = NONE if answer.failure else answer.boxes(turn)
+            answer_boxes = NO_BOXES if answer.failure else answer.boxes(turn)
             total += written(answer_boxes.boxes, np.array(true_boxes, np.float64), tools.ious.hit).precision
             number += 1
     return total, float(number)

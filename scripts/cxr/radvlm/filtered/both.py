@@ -13,4 +13,4 @@ EXECUTION = vllm.EXECUTION
 
 def load(options: FilterOptions, execution: Mapping) -> Engine:
     """Return the engine vllm with the engine rules beside it. Raises UserError if the model cannot be reached."""
-    return replace(vllm.load(options, execution), beside=rules.load(options, execution).filter)
+    return replace(vllm.load(options, execution), second_filter=rules.load(options, execution).filter)

@@ -34,7 +34,7 @@ class Sentence:
 
 
 @dataclass(frozen=True)
-class Filtered:
+class FilteredText:
     """What became of a section: one :class:`Sentence` each, or the problem for which there is none."""
 
     sentences: tuple[Sentence, ...] = ()
@@ -45,8 +45,8 @@ class Filtered:
         return " ".join(sentence.text for sentence in self.sentences if sentence.text)
 
 
-Filter = Callable[[Sequence[Sequence[str]]], list[Filtered]]
-"""Takes the sentences of sections; returns one :class:`Filtered` per section, in order."""
+Filter = Callable[[Sequence[Sequence[str]]], list[FilteredText]]
+"""Takes the sentences of sections; returns one :class:`FilteredText` per section, in order."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Engine:
 
     filter: Filter
     made_by: str
-    beside: Filter | None = None
+    second_filter: Filter | None = None
 
 
 def load_engine(options: FilterOptions, execution: Mapping) -> Engine:

@@ -19,12 +19,12 @@ from cxr.base.paths import RESOURCES
 from cxr.base.tables import read_lines, read_table, write_excluded, write_lines, write_table
 from cxr.language.reports import sentences
 from cxr.language.reports.rules import lexicon
-from cxr.radvlm.filtered.engine import ACTIONS, KEPT, Engine, Filtered, FilterOptions, Sentence, load_engine
-from cxr.radvlm.filtered.rules import SentenceFilter, sentence_filter
+from cxr.radvlm.filtered.engine import ACTIONS, KEPT, Engine, FilteredText, FilterOptions, Sentence, load_engine
+from cxr.radvlm.filtered.rules import SentenceFilter, load_sentence_filter
 
 RESOURCE_FILES = ("radvlm/filter.yaml", "lexicon")
 STAGE = "radvlm_filtered"
-AT_ONCE = 20000
+BATCH_SIZE = 20000
 """Texts that an engine is given together: a language model answers them in one batch, memory stays bounded."""
 PHRASE = "phrase"
 AGREEMENT: Columns = {
@@ -55,13 +55,17 @@ def run(
     code, first = str(attrs.get("code_digest", "")), Path(texts_out[0]).parent
     folder = first.parent / "answers/all" if len(texts_out) > 1 else first / "answers"
     engine_execution = dict(execution) | {"answers": str(folder), "code": code}
-    engine, rules, digests = load_engine(options, engine_execution), sentence_filter(options), _digests(code)
+    engine, rules, digests = (
+        load_engine(options, engine_execution),
+        load_sentence_filter(options),
+        _resource_digests(code),
+    )
     for texts_path, facts_path, *outputs in zip(texts, facts, texts_out, phrases_out, excluded, agreement, strict=True):
         excluded_rows: list[dict] = []
         pairs: Counter = Counter()
-        work = _Work(engine, rules, options, digests, excluded_rows, pairs)
+        work = _TextFilter(engine, rules, options, digests, excluded_rows, pairs)
         write_lines(outputs[0], work.texts(read_lines(texts_path)), checked=True)
-        write_lines(outputs[1], work.phrases(_phrases(read_table(facts_path))), checked=True)
+        write_lines(outputs[1], work.phrases(_phrase_rows(read_table(facts_path))), checked=True)
         write_excluded(outputs[2], sorted(excluded_rows, key=lambda row: (row["image_id"] or "", row["detail"])))
         write_table(outputs[3], agreement_table(pairs), AGREEMENT)
         reasons_text = ", ".join(
@@ -81,7 +85,7 @@ def agreement_table(pairs: Mapping[tuple[str, str, bool], int]) -> pl.DataFrame:
     return pl.DataFrame([row for row in rows if row[2]], schema=schema(AGREEMENT), orient="row")
 
 
-class _Work:
+class _TextFilter:
     """An engine at work: it filters lines, and notes what is left out and where engines agree."""
 
     def __init__(
@@ -98,7 +102,7 @@ class _Work:
 
     def texts(self, lines: Iterator[dict]) -> Iterator[dict]:
         """Yield the line of each study of which something is left."""
-        for batch in _batches(lines):
+        for batch in _split_batches(lines):
             sections = [[line["text"][start:end] for start, end in sentences.split(line["text"])] for line in batch]
             for line, filtered_text in zip(batch, self._filtered(sections), strict=True):
                 problem = self._problem(filtered_text)
@@ -109,11 +113,11 @@ class _Work:
 
     def phrases(self, rows: Sequence[dict]) -> Iterator[dict]:
         """Yield the line of each phrase of which something is left."""
-        for batch in _batches(rows):
+        for batch in _split_batches(rows):
             if self.options.phrases:
                 filtered = self._filtered([[row["name"]] for row in batch])
             else:
-                filtered = [Filtered((Sentence(row["name"], KEPT),)) for row in batch]
+                filtered = [FilteredText((Sentence(row["name"], KEPT),)) for row in batch]
             for row, filtered_text in zip(batch, filtered, strict=True):
                 if problem := self._problem(filtered_text):
                     self._leave_out(row["image_id"], "", problem, PHRASE)
@@ -125,17 +129,17 @@ class _Work:
                     "engine": self.engine.made_by,
                 }  # fmt: skip
 
-    def _filtered(self, sections: list[list[str]]) -> list[Filtered]:
+    def _filtered(self, sections: list[list[str]]) -> list[FilteredText]:
         filtered_texts = self.engine.filter(sections)
-        if self.engine.beside is not None:
-            for ours, theirs in zip(filtered_texts, self.engine.beside(sections), strict=True):
+        if self.engine.second_filter is not None:
+            for ours, theirs in zip(filtered_texts, self.engine.second_filter(sections), strict=True):
                 for our_sentence, their_sentence in zip(ours.sentences, theirs.sentences, strict=not ours.problem):
                     self.pairs[
                         our_sentence.action, their_sentence.action, our_sentence.text == their_sentence.text
                     ] += 1
         return filtered_texts
 
-    def _problem(self, filtered_text: Filtered) -> tuple[str, str] | None:
+    def _problem(self, filtered_text: FilteredText) -> tuple[str, str] | None:
         """Return (reason, detail) of a text that cannot be used: of an unchanged one there is always something left."""
         if filtered_text.problem:
             return "quarantined", filtered_text.problem
@@ -151,7 +155,7 @@ class _Work:
         row = {"image_id": image_id, "study_id": study_id, "stage": STAGE, "reason": reason, "detail": full_detail}
         self.left.append(row)
 
-    def _line(self, line: Mapping, filtered_text: Filtered) -> dict:
+    def _line(self, line: Mapping, filtered_text: FilteredText) -> dict:
         column_names = ("source", "study_id", "subject_id", "split", "image_ids", "section")
         parts = [
             {"text": sentence.text, "from": number, "action": sentence.action, "reasons": list(sentence.reasons)}
@@ -162,19 +166,19 @@ class _Work:
         return {name: line[name] for name in column_names} | content | {"digests": {"text": text_digest} | self.digests}
 
 
-def _phrases(facts: pl.DataFrame) -> list[dict]:
+def _phrase_rows(facts: pl.DataFrame) -> list[dict]:
     """Return one row for each phrase: its boxes share its image and group."""
     phrase_facts = facts.filter(kind=PHRASE).unique(["image_id", "group"], keep="first", maintain_order=True)
     return phrase_facts.select("image_id", "group", "name").sort("image_id", "group").to_dicts()
 
 
-def _batches(rows: Iterable[dict]) -> Iterator[list[dict]]:
+def _split_batches(rows: Iterable[dict]) -> Iterator[list[dict]]:
     remaining = iter(rows)
-    while batch := list(islice(remaining, AT_ONCE)):
+    while batch := list(islice(remaining, BATCH_SIZE)):
         yield batch
 
 
-def _digests(code: str) -> dict[str, str]:
+def _resource_digests(code: str) -> dict[str, str]:
     patterns = (Path(RESOURCES) / RESOURCE_FILES[0]).read_bytes()
     words = lexicon.digest(Path(RESOURCES) / RESOURCE_FILES[1])
     return {"code": code, "patterns": hashlib.blake2b(patterns, digest_size=8).hexdigest(), "lexicon": words}

@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 
-from cxr.radvlm.filtered.engine import KEPT, Engine, Filtered, FilterOptions, Sentence
+from cxr.radvlm.filtered.engine import KEPT, Engine, FilteredText, FilterOptions, Sentence
 
 
 def load(options: FilterOptions, execution: Mapping) -> Engine:
     """Return the engine."""
     del options, execution
 
-    def unchanged(sections: Sequence[Sequence[str]]) -> list[Filtered]:
-        return [Filtered(tuple(Sentence(text, KEPT) for text in sentences)) for sentences in sections]
+    def unchanged(sections: Sequence[Sequence[str]]) -> list[FilteredText]:
+        return [FilteredText(tuple(Sentence(text, KEPT) for text in sentences)) for sentences in sections]
 
     return Engine(unchanged, "none")

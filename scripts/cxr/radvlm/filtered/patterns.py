@@ -16,7 +16,7 @@ _SLOT = re.compile(r"\{([a-z_]+)\}")
 class Rule:
     """Replace what matches ``find`` by ``to``, where ``lead`` matches before it and ``without`` nowhere from there."""
 
-    why: str
+    reason: str
     find: re.Pattern
     to: str
     lead: re.Pattern | None
@@ -69,7 +69,7 @@ def load_patterns(path: str) -> Patterns:
     return Patterns(
         kept=tuple(compiled(rf"\b{text}\b") for text in resource["kept"]),
         tails=tuple(map(rule, resource["tails"])),
-        drop=tuple((why, compiled(rf"^(?:{text})")) for why, texts in resource["drop"].items() for text in texts),
+        drop=tuple((reason, compiled(rf"^(?:{text})")) for reason, texts in resource["drop"].items() for text in texts),
         rules=tuple(map(rule, resource["rules"])),
         bare=frozenset(map(str, resource["bare"])),
         nouns=frozenset(resource["bare_nouns"]),

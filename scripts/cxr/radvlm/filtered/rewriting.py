@@ -8,12 +8,104 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cxr.radvlm.filtered.clauses import clauses
-from cxr.radvlm.filtered.mending import alone, articles, tidied, unmarked
 from cxr.radvlm.filtered.patterns import CUT, LONE, SAFE, Patterns, Rule
 
-GONE = "resolved"
-_ROUNDS = 4
+_SEPARATOR = re.compile(
+    r"\s*;\s*|(?<=[a-z\d])(?<!\bdr)(?<!\bvs)(?<!\bno)\.\s+(?=\w)|,?\s+(?:but|however|although|though|whereas|while)\s+"
+    r"(?!(?:has|have|had|is|are|not|now|still|remains?|unchanged|stable|otherwise (?:unchanged|stable))\b)"
+    r"|,\s+with\s+(?=(?:a|an|residual|small|persistent|new|unchanged)\b)|,?\s+and\s+(?=there\s)"
+    r"|,\s+(?:and\s+)?(?=no\s)",
+    re.IGNORECASE,
+)
+_FINITE = (
+    r"(?:is|are|was|were|has|have|had|remains?|appears?|persists?|shows?|demonstrates?|projects?|terminates?|"
+    r"continues?|seems?|overlies|measures?|obscures?|may|can|could|might|cannot|lies)"
+)
+_BEFORE_VERB = re.compile(
+    rf"(?:,\s+(?=the\s+(?:(?!{_FINITE}\b)[\w/-]+\s+){{1,7}}?{_FINITE}\b)|(?:,?\s+and|,)\s+"
+    rf"(?=(?:(?!(?:{_FINITE}|and|or|with|which|that)\b)[\w/-]+\s+){{1,7}}?{_FINITE}\b))",
+    re.IGNORECASE,
+)
+_VERB = re.compile(rf"\b{_FINITE}\b", re.IGNORECASE)
+_RELATIVE = re.compile(r"\b(?:which|that|as)\b", re.IGNORECASE)
+
+
+def has_verb(text: str) -> bool:
+    """Tell whether a text has a finite verb."""
+    return _VERB.search(text) is not None
+
+
+def split_clauses(text: str) -> list[tuple[str, str]]:
+    """Return (separator before it, clause) of a sentence's clauses."""
+    coarse_clauses: list[tuple[str, str]] = []
+    separator, start = "", 0
+    for match in _SEPARATOR.finditer(text):
+        coarse_clauses.append((separator, text[start : match.start()]))
+        separator, start = match.group(), match.end()
+    coarse_clauses.append((separator, text[start:]))
+    return [part for separator, clause in coarse_clauses for part in _split_at_verbs(separator, clause)]
+
+
+def _split_at_verbs(separator: str, clause: str) -> list[tuple[str, str]]:
+    """Part a clause at "and" or a comma with a verb of its own on both sides."""
+    parts, start = [], 0
+    for match in _BEFORE_VERB.finditer(clause):
+        before = clause[start : match.start()]
+        if has_verb(before) and not _RELATIVE.search(clause[match.end() : match.end() + 12]):
+            parts.append((separator, before))
+            separator, start = match.group(), match.end()
+    return [*parts, (separator, clause[start:])]
+
+
+_MARKS = re.compile(f"[{CUT}{LONE}{SAFE}]")
+_ARTICLE = re.compile(rf"\b(a|an)\s+{CUT}\s*(?=(\w+))", re.IGNORECASE)
+_VOWEL = re.compile(r"(?:[aeio]|u(?!ni|su|re)|8|11\b|18\b|hour)", re.IGNORECASE)
+_TIDY = (
+    (re.compile(r"\s+"), " "),
+    (re.compile(r"\(\s*\)"), ""),
+    (re.compile(r"\s+([.,;:)])"), r"\1"),
+    (re.compile(r"([,;])(?:\s*[,;])+"), r"\1"),
+    (re.compile(r"[,;:]+(?=[.]|$)"), ""),
+    (re.compile(r"^[\s,;:.]+"), ""),
+    (re.compile(r"^(?:and|but|or|which|that|however|although)[\s,]+", re.IGNORECASE), ""),
+    (re.compile(r"(?:\s|,)+(?:and|but|or|with|is|are|which|that|the|a|an|in|of)(?=[.,;]|$)", re.IGNORECASE), ""),
+    (re.compile(r"\.{2,}"), "."),
+)
+
+
+def remove_marks(text: str) -> str:
+    """Return a text without the marks of work."""
+    return _MARKS.sub("", text)
+
+
+def drop_leading_article(text: str) -> str:
+    """Return a clause that stands alone now: without the article, if it has no verb."""
+    return text if has_verb(text) else re.sub(r"^(?:the|an?) ", "", text, flags=re.IGNORECASE)
+
+
+def mend_articles(text: str) -> str:
+    """Mend "a" and "an" where the word behind has gone."""
+
+    def mended(match: re.Match) -> str:
+        article = "an" if _VOWEL.match(match[2]) else "a"
+        return (article.capitalize() if match[1][0].isupper() else article) + " "
+
+    return _ARTICLE.sub(mended, text)
+
+
+def tidy(text: str) -> str:
+    """Return a text with blanks and punctuation mended where words have gone."""
+    text = remove_marks(text)
+    before = None
+    while text != before:
+        before = text
+        for pattern, to in _TIDY:
+            text = pattern.sub(to, text).strip()
+    return text
+
+
+RESOLVED = "resolved"
+_MAX_PASSES = 4
 _WORD_START = re.compile(r"\b[A-Za-z]")
 _LEAD = re.compile(r"^(?:there (?:is|are|was|were|has been|have been) )?(?:the |a |an )?", re.IGNORECASE)
 _EXTENT = re.compile(r"^(?:overall )?(?:extent|amount|degree|severity|appearance) of (?:the )?", re.IGNORECASE)
@@ -25,7 +117,7 @@ class Draft:
     """A sentence after rewriting (None: nothing is left) and why, in the order of the rules."""
 
     text: str | None
-    why: tuple[str, ...]
+    reasons: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -35,119 +127,122 @@ class Rewriter:
     """
 
     patterns: Patterns
-    safe: Callable[[str], list[tuple[int, int]]]
+    find_protected: Callable[[str], list[tuple[int, int]]]
     names: Callable[[str], bool]
-    off: frozenset[str] = frozenset()
-    absence: bool = False
+    ignored_reasons: frozenset[str] = frozenset()
+    states_absence: bool = False
 
     def rewrite(self, sentence: str) -> Draft:
         """Return a sentence as single-image text. Rewriting the result changes nothing more."""
         text, why = " ".join(sentence.split()), []
-        for _ in range(_ROUNDS):
-            after, reasons = self._once(text)
+        for _ in range(_MAX_PASSES):
+            after, reasons = self._rewrite_once(text)
             why = list(dict.fromkeys([*why, *reasons]))
             if after is None or after == text:
                 return Draft(after, tuple(why))
             text = after
         return Draft(text, tuple(why))
 
-    def _once(self, text: str) -> tuple[str | None, list[str]]:
+    def _rewrite_once(self, text: str) -> tuple[str | None, list[str]]:
         end = "." if text.endswith(".") else ""
         why: list[str] = []
         kept_clauses: list[str] = []
-        for separator, clause in clauses(self._masked(text.rstrip(". "))):
-            clause_text, reasons = self._clause(clause)
+        for separator, clause in split_clauses(self._mark_protected(text.rstrip(". "))):
+            clause_text, reasons = self._rewrite_clause(clause)
             why += reasons
             if clause_text and not kept_clauses and separator:
-                clause_text = alone(clause_text)
+                clause_text = drop_leading_article(clause_text)
             if clause_text:
                 kept_clauses.append((separator if kept_clauses else "") + clause_text)
-        joined = tidied("".join(kept_clauses))
+        joined = tidy("".join(kept_clauses))
         if not re.search(r"\w", joined):
             return None, why
         if not why:
             return text, why
         return joined[0].upper() + joined[1:] + end, why
 
-    def _masked(self, text: str) -> str:
-        spans = [*self.safe(text), *(_told(m) for p in self.patterns.kept for m in p.finditer(text))]
+    def _mark_protected(self, text: str) -> str:
+        spans = [
+            *self.find_protected(text),
+            *(_protected_span(m) for p in self.patterns.kept for m in p.finditer(text)),
+        ]
         inside = {i for start, end in spans for i in range(start, end)}
         return _WORD_START.sub(lambda m: m.group() + SAFE if m.start() in inside else m.group(), text)
 
-    def _clause(self, clause: str) -> tuple[str, list[str]]:
+    def _rewrite_clause(self, clause: str) -> tuple[str, list[str]]:
         """Return what is left of a clause (empty: nothing) and why."""
         why: list[str] = []
         for rule in self.patterns.tails:
-            after = _applied(rule, clause)
-            if after != clause and self.names(unmarked(after)):
+            after = _apply_rule(rule, clause)
+            if after != clause and self.names(remove_marks(after)):
                 clause = after
-                why.append(rule.why)
+                why.append(rule.reason)
         for reason, pattern in self.patterns.drop:
-            if reason not in self.off and pattern.search(clause):
-                return self._absent(clause) if reason == GONE and self.absence else "", [*why, reason]
+            if reason not in self.ignored_reasons and pattern.search(clause):
+                return self._state_absence(clause) if reason == RESOLVED and self.states_absence else "", [*why, reason]
         for rule in self.patterns.rules:
-            if rule.why in self.off:
+            if rule.reason in self.ignored_reasons:
                 continue
-            after = _applied(rule, clause)
+            after = _apply_rule(rule, clause)
             if after != clause:
                 clause = after
-                why.append(rule.why)
+                why.append(rule.reason)
         if not why:
-            return unmarked(clause), why
-        remainder, emptied = self._substance(clause)
+            return remove_marks(clause), why
+        remainder, emptied = self._keep_meaningful(clause)
         if emptied and "change" in why:
             why = [reason for reason in why if reason != "change"] + ["no_change"]
         return remainder, why
 
-    def _absent(self, clause: str) -> str:
+    def _state_absence(self, clause: str) -> str:
         """Return "no X" for a clause that says that the finding X has gone."""
-        text = unmarked(clause)
+        text = remove_marks(clause)
         for match in filter(None, (pattern.search(text) for pattern in self.patterns.absence)):
             if self.names(match["what"]):
                 return f"no {match['what'].strip()}"
         return ""
 
-    def _substance(self, clause: str) -> tuple[str, bool]:
+    def _keep_meaningful(self, clause: str) -> tuple[str, bool]:
         """Return a clause without the pieces that say nothing, and whether a piece has gone."""
         if LONE in clause:
-            return self._lone(clause)
+            return self._keep_lone_subject(clause)
         if CUT not in clause:
-            return ("", True) if self._bare(clause) else (unmarked(clause), False)
+            return ("", True) if self._is_bare(clause) else (remove_marks(clause), False)
         lead = _LEAD.match(clause).group()
         opening = re.sub(r"(?:the|an?) $", "", lead) if lead.lower().startswith("there") else ""
-        pieces = _pieces(clause[len(opening) :])
-        kept_pieces = self._said(pieces)
+        pieces = _split_list(clause[len(opening) :])
+        kept_pieces = self._drop_bare_pieces(pieces)
         if not kept_pieces:
             return "", True
         remainder = "".join(separator * bool(number) + piece for number, (separator, piece) in enumerate(kept_pieces))
-        return unmarked(opening + articles(remainder)), len(kept_pieces) < len(pieces)
+        return remove_marks(opening + mend_articles(remainder)), len(kept_pieces) < len(pieces)
 
-    def _said(self, pieces: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    def _drop_bare_pieces(self, pieces: list[tuple[str, str]]) -> list[tuple[str, str]]:
         """Return the pieces of a list without the bare ones from a taken-out word on, if they name a part at all."""
         kept_pieces, run = [], []
         for piece in [*pieces, None]:
-            if piece is not None and self._bare(piece[1]) and (run or CUT in piece[1]):
+            if piece is not None and self._is_bare(piece[1]) and (run or CUT in piece[1]):
                 run.append(piece)
                 continue
-            if not any(self.patterns.nouns & set(_words(text)) for _, text in run):
+            if not any(self.patterns.nouns & set(_words_of(text)) for _, text in run):
                 kept_pieces += run
             run = []
             kept_pieces += [piece] if piece is not None else []
         return kept_pieces
 
-    def _lone(self, clause: str) -> tuple[str, bool]:
-        text = unmarked(articles(clause)).strip()
-        return ("", True) if self._bare(text) else (_EXTENT.sub("", _LEAD.sub("", text, count=1)), False)
+    def _keep_lone_subject(self, clause: str) -> tuple[str, bool]:
+        text = remove_marks(mend_articles(clause)).strip()
+        return ("", True) if self._is_bare(text) else (_EXTENT.sub("", _LEAD.sub("", text, count=1)), False)
 
-    def _bare(self, text: str) -> bool:
-        return self.patterns.bare.issuperset(_words(text))
-
-
-def _words(text: str) -> list[str]:
-    return re.findall(r"[a-z]+|\d+", unmarked(text).lower())
+    def _is_bare(self, text: str) -> bool:
+        return self.patterns.bare.issuperset(_words_of(text))
 
 
-def _pieces(text: str) -> list[tuple[str, str]]:
+def _words_of(text: str) -> list[str]:
+    return re.findall(r"[a-z]+|\d+", remove_marks(text).lower())
+
+
+def _split_list(text: str) -> list[tuple[str, str]]:
     """Return (separator before it, piece) of a list."""
     pieces, separator, start = [], "", 0
     for match in _JOINT.finditer(text):
@@ -156,18 +251,18 @@ def _pieces(text: str) -> list[tuple[str, str]]:
     return [*pieces, (separator, text[start:])]
 
 
-def _told(match: re.Match) -> tuple[int, int]:
+def _protected_span(match: re.Match) -> tuple[int, int]:
     """Return the span of a match, or of its group ``word``."""
     return match.span("word") if "word" in match.re.groupindex else match.span()
 
 
-def _applied(rule: Rule, clause: str) -> str:
+def _apply_rule(rule: Rule, clause: str) -> str:
     """Return a clause after one rule, at each place where its conditions hold."""
 
     def put(match: re.Match) -> str:
-        if rule.lead is not None and not rule.lead.search(unmarked(clause[: match.start()])):
+        if rule.lead is not None and not rule.lead.search(remove_marks(clause[: match.start()])):
             return match.group()
-        if rule.without is not None and rule.without.search(unmarked(clause[match.start() :])):
+        if rule.without is not None and rule.without.search(remove_marks(clause[match.start() :])):
             return match.group()
         return match.expand(rule.to) if match.group() else ""
 

@@ -14,16 +14,16 @@ from spacy.tokens import Doc
 from cxr.base.paths import RESOURCES
 from cxr.language.reports.rules import lexicon, structure
 from cxr.language.reports.rules.tokens import words_of
-from cxr.radvlm.filtered.engine import DROPPED, KEPT, REWRITTEN, Engine, Filtered, FilterOptions, Sentence
+from cxr.radvlm.filtered.engine import DROPPED, KEPT, REWRITTEN, Engine, FilteredText, FilterOptions, Sentence
 from cxr.radvlm.filtered.patterns import Patterns, load_patterns
 from cxr.radvlm.filtered.rewriting import Draft, Rewriter
 
 RESOURCE_FILES = ("radvlm/filter.yaml", "lexicon")
 UNSURE = "unsure"
 """The reason of a sentence whose remainder would say something else."""
-ELSEWHERE = frozenset(("comparison", "history", "recommendation", "communication", "technique", "view"))
+CLAUSE_REASONS = frozenset(("comparison", "history", "recommendation", "communication", "technique", "view"))
 """Reasons for which a whole clause goes, also one that the rules engine reads as a finding."""
-_NAMED = ("entity", "cancel", "device", "state")
+_NAMING_TAGS = ("entity", "cancel", "device", "state")
 
 
 @dataclass(frozen=True)
@@ -39,21 +39,21 @@ class SentenceFilter:
         if not self.patterns.trigger.search(sentence):
             return Sentence(sentence, KEPT)
         draft = self.rewriter.rewrite(sentence)
-        if not draft.why:
+        if not draft.reasons:
             return Sentence(sentence, KEPT)
         if draft.text is None:
-            return Sentence(None, DROPPED, draft.why)
+            return Sentence(None, DROPPED, draft.reasons)
         if self._says_the_same(sentence, draft):
-            return Sentence(draft.text, REWRITTEN, draft.why)
-        if {"change"}.issuperset(draft.why):  # no sentence goes for one word
+            return Sentence(draft.text, REWRITTEN, draft.reasons)
+        if {"change"}.issuperset(draft.reasons):  # no sentence goes for one word
             return Sentence(sentence, KEPT, (UNSURE,))
-        return Sentence(None, DROPPED, (*draft.why, UNSURE))
+        return Sentence(None, DROPPED, (*draft.reasons, UNSURE))
 
     def _says_the_same(self, sentence: str, draft: Draft) -> bool:
         before, after = self.claims(sentence), self.claims(draft.text)
         lost = {claim[:2] for claim in before} - {claim[:2] for claim in after}
         affirmed = {entity for entity, presence in lost if presence == "positive"}
-        return after <= before and (not affirmed or not ELSEWHERE.isdisjoint(draft.why))
+        return after <= before and (not affirmed or not CLAUSE_REASONS.isdisjoint(draft.reasons))
 
     def names(self, text: str) -> bool:
         """Tell whether a text names a finding, a device or a state."""
@@ -69,39 +69,39 @@ class SentenceFilter:
 def load(options: FilterOptions, execution: Mapping) -> Engine:
     """Return the engine."""
     del execution
-    filter_sentence = sentence_filter(options)
+    filter_sentence = load_sentence_filter(options)
 
-    def filtered(sections: Sequence[Sequence[str]]) -> list[Filtered]:
-        return [Filtered(tuple(map(filter_sentence, sentences))) for sentences in sections]
+    def filtered(sections: Sequence[Sequence[str]]) -> list[FilteredText]:
+        return [FilteredText(tuple(map(filter_sentence, sentences))) for sentences in sections]
 
     return Engine(filtered, "rules")
 
 
-def sentence_filter(options: FilterOptions) -> SentenceFilter:
+def load_sentence_filter(options: FilterOptions) -> SentenceFilter:
     """Return the filter of one sentence."""
     patterns = load_patterns(str(Path(RESOURCES) / RESOURCE_FILES[0]))
     words = lexicon.load_lexicon(str(Path(RESOURCES) / RESOURCE_FILES[1]))
     ignored_reasons = frozenset(("view",)) if options.keep_view else frozenset()
-    safe, states_absence = partial(_safe, words, patterns.past), options.resolved == "state_absence"
-    rewriter = Rewriter(patterns, safe, partial(_names, words), ignored_reasons, states_absence)
+    safe, states_absence = partial(_protected_spans, words, patterns.past), options.resolved == "state_absence"
+    rewriter = Rewriter(patterns, safe, partial(_names_something, words), ignored_reasons, states_absence)
     return SentenceFilter(patterns, words, rewriter)
 
 
-def _hits(words: lexicon.Lexicon, text: str) -> tuple[list, list]:
+def _match_lexicon(words: lexicon.Lexicon, text: str) -> tuple[list, list]:
     tokens = words_of(text)
     return tokens, words.match(Doc(words.nlp.vocab, words=[token for token, _, _ in tokens] or [" "]))
 
 
-def _safe(words: lexicon.Lexicon, past: frozenset[str], text: str) -> list[tuple[int, int]]:
+def _protected_spans(words: lexicon.Lexicon, past: frozenset[str], text: str) -> list[tuple[int, int]]:
     """Return the spans of a text that name a finding, or one that is over ("prior pneumonia").
 
     A word of change there is part of the name.
     """
-    tokens, hits = _hits(words, text)
+    tokens, hits = _match_lexicon(words, text)
     named_spans = [(s, e) for tag, _, s, e in hits if tag == "entity" or (tag == "cancel" and tokens[s][0] in past)]
     return [(tokens[s][1], tokens[e - 1][2]) for s, e in named_spans]
 
 
-def _names(words: lexicon.Lexicon, text: str) -> bool:
+def _names_something(words: lexicon.Lexicon, text: str) -> bool:
     """Tell whether a text names a finding, a device or a state."""
-    return any(tag in _NAMED for tag, *_ in _hits(words, text)[1])
+    return any(tag in _NAMING_TAGS for tag, *_ in _match_lexicon(words, text)[1])

@@ -18,8 +18,8 @@ from cxr.llm.guards import INJECTION, addresses_the_model, neutralize
 from cxr.llm.messages import fill_prompt
 from cxr.llm.options import Execution, ModelOptions
 from cxr.llm.replies import object_schema
-from cxr.radvlm.filtered.engine import DROPPED, KEPT, REWRITTEN, Engine, Filtered, FilterOptions, Sentence
-from cxr.radvlm.filtered.rules import SentenceFilter, sentence_filter
+from cxr.radvlm.filtered.engine import DROPPED, KEPT, REWRITTEN, Engine, FilteredText, FilterOptions, Sentence
+from cxr.radvlm.filtered.rules import SentenceFilter, load_sentence_filter
 
 RESOURCE_FILES = ("radvlm/filter_prompt.yaml", "radvlm/filter.yaml", "lexicon")
 GPU = True
@@ -40,25 +40,25 @@ def load(options: FilterOptions, execution: Mapping) -> Engine:
     generate = make_resumable(
         connect_lazily(model, Execution.from_settings(dict(execution), EXECUTION)), model, execution
     )
-    rules = sentence_filter(options)
+    rules = load_sentence_filter(options)
 
-    def filtered(sections: Sequence[Sequence[str]]) -> list[Filtered]:
-        questions = {texts_key(list(section)): _asked(section, rules) for section in sections}
+    def filtered(sections: Sequence[Sequence[str]]) -> list[FilteredText]:
+        questions = {texts_key(list(section)): _question_or_problem(section, rules) for section in sections}
         answers = ask_each(questions, generate, model.limits)
-        return [_filtered(section, answers[texts_key(list(section))]) for section in sections]
+        return [_build_result(section, answers[texts_key(list(section))]) for section in sections]
 
     return Engine(filtered, model.name)
 
 
-def _asked(sentences: Sequence[str], rules: SentenceFilter) -> Question | Answer:
+def _question_or_problem(sentences: Sequence[str], rules: SentenceFilter) -> Question | Answer:
     if not sentences:
         return Answer(value={"sentences": []})
     if addresses_the_model("\n".join(sentences), FIELDS):
         return Answer(problem=INJECTION)
-    return question(sentences, rules)
+    return build_question(sentences, rules)
 
 
-def question(sentences: Sequence[str], rules: SentenceFilter) -> Question:
+def build_question(sentences: Sequence[str], rules: SentenceFilter) -> Question:
     """Return the request for the sentences of one section."""
     numbered_text = "\n".join(f"{number}. {neutralize(text)}" for number, text in enumerate(sentences, start=1))
     messages = fill_prompt(_prompt(), sentences=numbered_text, number=str(len(sentences)))
@@ -70,10 +70,10 @@ def question(sentences: Sequence[str], rules: SentenceFilter) -> Question:
     schema = object_schema(
         sentences={"type": "array", "items": item, "minItems": len(sentences), "maxItems": len(sentences)}
     )
-    return Question(messages, schema, lambda answer: contradiction(answer["sentences"], sentences, rules))
+    return Question(messages, schema, lambda answer: find_contradiction(answer["sentences"], sentences, rules))
 
 
-def contradiction(answer: Sequence[Mapping], sentences: Sequence[str], rules: SentenceFilter) -> str | None:
+def find_contradiction(answer: Sequence[Mapping], sentences: Sequence[str], rules: SentenceFilter) -> str | None:
     """Return why an answer cannot be used, None if it can. It quotes no word of a report."""
     if [item["index"] for item in answer] != list(range(1, len(sentences) + 1)):
         return "sentences are not in their order"
@@ -88,14 +88,14 @@ def contradiction(answer: Sequence[Mapping], sentences: Sequence[str], rules: Se
     return None
 
 
-def _filtered(sentences: Sequence[str], answer: Answer) -> Filtered:
+def _build_result(sentences: Sequence[str], answer: Answer) -> FilteredText:
     if answer.value is None:
-        return Filtered(problem=answer.problem or "no answer")
+        return FilteredText(problem=answer.problem or "no answer")
     pairs = zip(sentences, answer.value["sentences"], strict=True)
-    return Filtered(tuple(_sentence(sentence, item["text"]) for sentence, item in pairs))
+    return FilteredText(tuple(_build_sentence(sentence, item["text"]) for sentence, item in pairs))
 
 
-def _sentence(sentence: str, text: str | None) -> Sentence:
+def _build_sentence(sentence: str, text: str | None) -> Sentence:
     text = " ".join(text.split()) if text else None
     if text == " ".join(sentence.split()):
         return Sentence(sentence, KEPT)

@@ -17,7 +17,7 @@ INDEX: Columns = {
     "pass": Column(pl.Int64, "Pass, from 0."),
     "facts": Column(pl.Int64, "Facts it rests on; 0 in a pass that asks the same again."),
 }
-LEFT: Columns = {
+OUTCOMES: Columns = {
     "source": Column(pl.String, "Source."),
     "what": Column(
         pl.String,

@@ -1,76 +1,82 @@
 """What is drawn over all images of a source, before its lines are written: images within limits, absent findings."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import polars as pl
 
 from cxr.base.seeds import stable_hash
 from cxr.radvlm.instructions import tasks
-from cxr.radvlm.instructions.absent import POOL, chosen
-from cxr.radvlm.instructions.blocks import Blocks
-from cxr.radvlm.instructions.given import Given
-from cxr.radvlm.instructions.mix import TRAIN, Row
-from cxr.radvlm.instructions.tasks import ABSENT, MAKERS, PRESENT, How
+from cxr.radvlm.instructions.mix import TRAIN, MixRow
+from cxr.radvlm.instructions.source_block import Blocks, SourceBlock
+from cxr.radvlm.instructions.tasks import ABSENT, PRESENT, UNITS_BY_TASK, TaskOptions
 
-UNITS = {"task": pl.String, "image_id": pl.String, "given": pl.String, "split": pl.String, "name": pl.String}
+UNIT_SCHEMA = {"task": pl.String, "image_id": pl.String, "given": pl.String, "split": pl.String, "name": pl.String}
 """A pair that a task could ask. given: the split that its source gives the image; split: that of the mix."""
 
 
 @dataclass(frozen=True)
-class Draws:
+class SampleDraws:
     """kept: {(task, split): images that a limit leaves}, where there is one; absent: the absences that are asked."""
 
-    kept: dict[tuple[str, str], frozenset[str]] = field(default_factory=dict)
-    absent: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=POOL))
+    images_within_limit: dict[tuple[str, str], frozenset[str]] = field(default_factory=dict)
+    absent: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=ABSENCE_SCHEMA))
 
-    def leaves(self, task: str, split: str, image_id: str) -> bool:
+    def keeps(self, task: str, split: str, image_id: str) -> bool:
         """Return whether the limit of a task, if it has one, leaves an image."""
-        kept_ids = self.kept.get((task, split))
+        kept_ids = self.images_within_limit.get((task, split))
         return kept_ids is None or image_id in kept_ids
 
 
-def draw_samples(blocks: Blocks, rows: Sequence[Row], settings: How, share: float) -> Draws:
+def draw_samples(blocks: Blocks, rows: Sequence[MixRow], settings: TaskOptions, share: float) -> SampleDraws:
     """Return what is drawn for the rows of a source; ``share``: absences for each sample of abnormality_grounding."""
     absent = next((row for row in rows if row.task == ABSENT), None)
     counted_rows = [row for row in rows if row is not absent and (row.limits or (absent and row.task == PRESENT))]
     if not counted_rows and not absent:
-        return Draws()
+        return SampleDraws()
     reading = {
-        tasks.LINES[row.task] for row in (*counted_rows, *([absent] if absent else [])) if row.task in tasks.LINES
+        tasks.LINES_BY_TASK[row.task]
+        for row in (*counted_rows, *([absent] if absent else []))
+        if row.task in tasks.LINES_BY_TASK
     }
     units, pool = [], []
     for inputs in blocks.each(sorted(reading)):
-        units.append(pl.DataFrame(_units(inputs, counted_rows, settings), schema=UNITS, orient="row"))
+        units.append(pl.DataFrame(_list_units(inputs, counted_rows, settings), schema=UNIT_SCHEMA, orient="row"))
         if absent:
-            pool.append(pl.DataFrame(_absences(inputs, settings), schema=POOL, orient="row"))
+            pool.append(pl.DataFrame(_list_absences(inputs, settings), schema=ABSENCE_SCHEMA, orient="row"))
     unit_table = pl.concat(units)
-    kept_images = {key: image_ids for row in counted_rows for key, image_ids in _kept(row, unit_table, settings.seed)}
+    kept_images = {
+        key: image_ids
+        for row in counted_rows
+        for key, image_ids in _images_within_limits(row, unit_table, settings.seed)
+    }
     if not absent:
-        return Draws(kept_images)
-    absences = chosen(pl.concat(pool), _present(rows, unit_table, Draws(kept_images)), share)
+        return SampleDraws(kept_images)
+    absences = select_absences(pl.concat(pool), _count_present(rows, unit_table, SampleDraws(kept_images)), share)
     splits = pl.col("split").replace(dict.fromkeys(absent.splits, TRAIN))
     absence_units = absences.select(
         pl.lit(ABSENT).alias("task"), "image_id", pl.col("split").alias("given"), splits, "name"
     )
-    return Draws(kept_images | dict(_kept(absent, absence_units, settings.seed)), absences)
+    return SampleDraws(kept_images | dict(_images_within_limits(absent, absence_units, settings.seed)), absences)
 
 
-def _units(inputs: Given, rows: Sequence[Row], settings: How) -> Iterator[tuple]:
+def _list_units(inputs: SourceBlock, rows: Sequence[MixRow], settings: TaskOptions) -> Iterator[tuple]:
     for row in rows:
-        for unit in MAKERS[row.task](inputs, settings):
+        for unit in UNITS_BY_TASK[row.task](inputs, settings):
             split = inputs.images[unit.image_id]["split"]
             yield row.task, unit.image_id, split, row.split_of(split), unit.parts[0].asked
 
 
-def _absences(inputs: Given, settings: How) -> Iterator[tuple]:
-    for image_id, name, _ in tasks.absent(inputs):
+def _list_absences(inputs: SourceBlock, settings: TaskOptions) -> Iterator[tuple]:
+    for image_id, name, _ in tasks.find_absences(inputs):
         rank = stable_hash(settings.seed, "absent", inputs.source, image_id, name)
         yield inputs.images[image_id]["split"], name, image_id, rank
 
 
-def _kept(row: Row, units: pl.DataFrame, seed: int) -> Iterator[tuple[tuple[str, str], frozenset[str]]]:
+def _images_within_limits(
+    row: MixRow, units: pl.DataFrame, seed: int
+) -> Iterator[tuple[tuple[str, str], frozenset[str]]]:
     """Yield the images of a split that a limit leaves: in an order that is drawn, until they have as many pairs."""
     for split, most in row.limits.items():
         counts = units.filter(task=row.task, split=split).group_by("image_id").len()
@@ -85,11 +91,37 @@ def _kept(row: Row, units: pl.DataFrame, seed: int) -> Iterator[tuple[tuple[str,
         yield (row.task, split), frozenset(kept_ids)
 
 
-def _present(rows: Sequence[Row], units: pl.DataFrame, draws: Draws) -> Counter[tuple[str, str]]:
+def _count_present(rows: Sequence[MixRow], units: pl.DataFrame, draws: SampleDraws) -> Counter[tuple[str, str]]:
     """Return {(split of the source, finding): samples of abnormality_grounding}."""
     repeat = {row.task: row.repeat for row in rows}
     counts: Counter[tuple[str, str]] = Counter()
     for task, image_id, source_split, split, name in units.filter(task=PRESENT).iter_rows():
-        if draws.leaves(task, split, image_id):
+        if draws.keeps(task, split, image_id):
             counts[source_split, name] += repeat[task] if split == TRAIN else 1
     return counts
+
+
+ABSENCE_SCHEMA = {"split": pl.String, "name": pl.String, "image_id": pl.String, "rank": pl.UInt64}
+"""A finding that an image does not have. rank: a stable hash, by which they are drawn."""
+
+
+def select_absences(pool: pl.DataFrame, present: Mapping[tuple[str, str], int], share: float) -> pl.DataFrame:
+    """Return the rows of a ``pool`` that are asked.
+
+    ``present``: {(split, finding): samples of abnormality_grounding}; ``share``: absences for each of them. Of each
+    finding there are as many, the first by rank; where it has too few, others of the split make up for them, but no
+    finding that the split never has.
+    """
+    rows = [(split, name, round(share * count)) for (split, name), count in present.items()]
+    quotas = pl.DataFrame(rows, schema={"split": pl.String, "name": pl.String, "wanted": pl.Int64}, orient="row")
+    pool = pool.join(quotas, on=["split", "name"]).sort("rank", "name", "image_id")
+    within_quota = pl.int_range(pl.len()).over("split", "name") < pl.col("wanted")
+    selected, surplus = pool.filter(within_quota), pool.filter(~within_quota)
+    total = quotas.group_by("split").agg(pl.sum("wanted").alias("total"))
+    had = selected.group_by("split").agg(pl.len().cast(pl.Int64).alias("had"))
+    lacking = total.join(had, on="split", how="left").select(
+        "split", lacks=pl.col("total") - pl.col("had").fill_null(0)
+    )
+    substitutes = surplus.join(lacking, on="split").sort("rank", "name", "image_id")
+    substitutes = substitutes.filter(pl.int_range(pl.len()).over("split") < pl.col("lacks"))
+    return pl.concat([selected, substitutes.select(selected.columns)]).select(list(ABSENCE_SCHEMA))

@@ -14,13 +14,11 @@ from cxr.base.conservation import Counted, conserved
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_table, write_lines, write_table
 from cxr.base.vocabulary import SPLITS
-from cxr.radvlm.instructions.columns import INDEX, LEFT, TABLE1
-from cxr.radvlm.instructions.exchange import exchanged
-from cxr.radvlm.instructions.lines import Lines
-from cxr.radvlm.instructions.mix import TEST, TRAIN, as_rows
-from cxr.radvlm.instructions.table1 import table1
+from cxr.radvlm.instructions.columns import INDEX, OUTCOMES, TABLE1
+from cxr.radvlm.instructions.lines import LineFiles
+from cxr.radvlm.instructions.mix import TEST, TRAIN, MixRow, rows_from_options
 from cxr.radvlm.samples import TASKS
-from cxr.radvlm.splits import families
+from cxr.radvlm.splits import assign_families
 
 SHUFFLED = "shuffled"
 VALIDATE, EXCHANGED = "validate", "exchanged"
@@ -40,7 +38,7 @@ class JoinOptions:
     seed: int
 
 
-def index_of(paths: Sequence[str]) -> pl.DataFrame:
+def read_indices(paths: Sequence[str]) -> pl.DataFrame:
     """Return the rows of all tables as INDEX declares them, with the number of the table, and the row in it."""
     empty = pl.DataFrame(schema=schema(INDEX))
     tables = [read_table(path) for path in paths]
@@ -51,12 +49,12 @@ def index_of(paths: Sequence[str]) -> pl.DataFrame:
     return pl.concat(numbered)
 
 
-def without_conflicts(index: pl.DataFrame, formats: Mapping[str, str]) -> tuple[pl.DataFrame, pl.DataFrame]:
+def drop_conflicts(index: pl.DataFrame, formats: Mapping[str, str]) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the index without the lines of validate whose subject trains in another task, and those lines.
 
     That happens where a mix trains on a source's validation split. Subjects are compared within a family of sources.
     """
-    family = families(formats)
+    family = assign_families(formats)
     index = index.with_columns(family=pl.col("source").replace_strict(family, default=pl.col("source")))
     training_subjects = (
         index.filter((pl.col("split") == TRAIN) & (pl.col("given") != TRAIN)).select("family", "subject_id").unique()
@@ -71,7 +69,7 @@ def without_conflicts(index: pl.DataFrame, formats: Mapping[str, str]) -> tuple[
     return kept_index, removed_index
 
 
-def ordered(index: pl.DataFrame, split: str, options: JoinOptions) -> pl.DataFrame:
+def sort_split(index: pl.DataFrame, split: str, options: JoinOptions) -> pl.DataFrame:
     """Return the lines of a split in their order: those of train drawn, or by task; else picture by picture."""
     split_index = index.filter(split=split)
     if split == TRAIN and options.order == SHUFFLED:
@@ -95,29 +93,29 @@ def run(
     Raises AssertionError where Table 1, or the lines of the sources, are not the lines that were written.
     """
     written: Counter[str] = Counter()
-    index, removed_index = without_conflicts(index_of(indices), options.formats)
+    index, removed_index = drop_conflicts(read_indices(indices), options.formats)
     paths = {TRAIN: train, VALIDATE: validate, TEST: test}
-    with Lines(lines) as source_lines:
+    with LineFiles(lines) as source_lines:
 
         def read_rows(rows: pl.DataFrame) -> Iterator[bytes]:
             return (source_lines.get(part, row) for part, row in rows.select("part", "row").iter_rows())
 
         for split in SPLITS:
             with atomic(paths[split]) as temporary, open(temporary, "wb") as file:
-                file.writelines(_counted(read_rows(ordered(index, split, options)), written, split))
-        test_index = ordered(index, TEST, options)
-        partner_by_image = exchanged(test_index.iter_rows(named=True), options.seed)
-        exchanging = _exchanged(map(json.loads, read_rows(test_index)), partner_by_image)
-        write_lines(exchanged_out, _counted(exchanging, written, EXCHANGED))
-    table = table1(as_rows(options.rows), index)
+                file.writelines(_count_while_reading(read_rows(sort_split(index, split, options)), written, split))
+        test_index = sort_split(index, TEST, options)
+        partner_by_image = pair_images(test_index.iter_rows(named=True), options.seed)
+        exchanging = _exchange_images(map(json.loads, read_rows(test_index)), partner_by_image)
+        write_lines(exchanged_out, _count_while_reading(exchanging, written, EXCHANGED))
+    table = build_table1(rows_from_options(options.rows), index)
     num_unpaired = sum(pair not in partner_by_image for pair in test_index.select("source", "image_id").iter_rows())
-    rows = joined_counts(source_lines.number, removed_index.height, table, written, num_unpaired)
+    rows = count_lines(source_lines.num_lines, removed_index.height, table, written, num_unpaired)
     write_table(table1_out, table, TABLE1)
-    count_table = pl.DataFrame([("", *row) for row in rows], schema=schema(LEFT), orient="row")
-    write_table(left_out, pl.concat([*map(read_table, lefts), count_table]), LEFT)
+    count_table = pl.DataFrame([("", *row) for row in rows], schema=schema(OUTCOMES), orient="row")
+    write_table(left_out, pl.concat([*map(read_table, lefts), count_table]), OUTCOMES)
 
 
-def joined_counts(
+def count_lines(
     number: int, num_removed: int, table: pl.DataFrame, written: Mapping[str, int], num_unpaired: int
 ) -> list[Counted]:
     """Return what became of the ``number`` lines of the sources, Table 1's lines, and the lines about other pictures.
@@ -134,16 +132,68 @@ def joined_counts(
     ]
 
 
-def _counted(lines: Iterable[T], written: Counter[str], name: str) -> Iterator[T]:
+def _count_while_reading(lines: Iterable[T], written: Counter[str], name: str) -> Iterator[T]:
     """Yield the lines of a file, and count them."""
     for line in lines:
         written[name] += 1
         yield line
 
 
-def _exchanged(lines: Iterator[dict], partner_by_image: Mapping[tuple[str, str], str]) -> Iterator[dict]:
+def _exchange_images(lines: Iterator[dict], partner_by_image: Mapping[tuple[str, str], str]) -> Iterator[dict]:
     """Yield the lines with the picture of another patient; ``right_image_id`` is that of the right answers."""
     for line in lines:
         partner_id = partner_by_image.get((line["source"], line["image_id"]))
         if partner_id is not None:
             yield line | {"image_id": partner_id, "right_image_id": line["image_id"]}
+
+
+def pair_images(images: Iterable[Mapping], seed: int) -> dict[tuple[str, str], str]:
+    """Return {(source, image): an image of another patient of the source with the same view}, a stable pairing.
+
+    ``images``: rows of one split with source, image_id, subject_id, view. Patients of a view stand in a drawn order,
+    and each has images of the next one. An image without another patient of its view has none.
+    """
+    groups: dict[tuple, dict[str, set[str]]] = {}
+    for row in images:
+        patients = groups.setdefault((row["source"], row["view"]), {})
+        patients.setdefault(row["subject_id"], set()).add(row["image_id"])
+    partner_by_image = {}
+    for (source, view), patients in groups.items():
+        order = sorted(patients, key=lambda name: stable_hash(seed, "exchanged", source, view, name))
+        if len(order) < 2:
+            continue
+        for at, name in enumerate(order):
+            partner_ids = sorted(patients[order[(at + 1) % len(order)]])
+            for place, image_id in enumerate(sorted(patients[name])):
+                partner_by_image[source, image_id] = partner_ids[place % len(partner_ids)]
+    return partner_by_image
+
+
+NOT_CONFIGURED = "not configured"
+SUMMED = ("facts", "pairs", "lines", "validate", "evaluation", "paper", "code")
+
+
+def build_table1(rows: Sequence[MixRow], index: pl.DataFrame) -> pl.DataFrame:
+    """Return the table of the rows of a mix. ``index``: of all lines that were written, as INDEX declares."""
+    records = []
+    for row in rows:
+        source_index = index.filter((pl.col("task") == row.task) & (pl.col("source") == row.source))
+        train = source_index.filter(split=TRAIN)
+        paper, code = (
+            None if published is None else published[0] * published[1] for published in (row.paper, row.code)
+        )
+        records.append({
+            "task": row.task, "source": row.source, "facts": int(train["facts"].sum()),
+            "pairs": train["unit"].n_unique(), "passes": row.repeat, "lines": train.height,
+            "validate": source_index.filter(split="validate").height,
+            "evaluation": source_index.filter(split="test").height,
+            "paper": paper, "code": code, "difference": None if paper is None else train.height - paper,
+            "note": "" if row.used else NOT_CONFIGURED,
+        })  # fmt: skip
+    total = {name: sum(row[name] or 0 for row in records) for name in SUMMED}
+    published_totals = {
+        name: total[name] if any(row[name] is not None for row in records) else None for name in ("paper", "code")
+    }
+    less = None if published_totals["paper"] is None else total["lines"] - published_totals["paper"]
+    last = {"task": "total", "source": "", "passes": None, "difference": less, "note": ""}
+    return pl.DataFrame([*records, total | published_totals | last], schema=schema(TABLE1))

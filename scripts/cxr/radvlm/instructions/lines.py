@@ -10,13 +10,13 @@ from typing import IO
 from cxr.base.tables import CRC, read_lines
 
 
-class Lines:
+class LineFiles:
     """Lines of several files, each found by its place. Use inside ``with``."""
 
     def __init__(self, paths: Sequence[str]):
         self._paths = paths
 
-    def __enter__(self) -> "Lines":
+    def __enter__(self) -> "LineFiles":
         self._stack = ExitStack()
         self._files: list[IO[bytes]] = []
         self._starts = [array("Q") for _ in self._paths]
@@ -32,7 +32,7 @@ class Lines:
         self._stack.close()
 
     @property
-    def number(self) -> int:
+    def num_lines(self) -> int:
         """Number of the lines of all files."""
         return sum(map(len, self._starts))
 
@@ -42,7 +42,7 @@ class Lines:
         return self._files[part].readline()
 
 
-class LinesOf(Lines):
+class LinesByBlock(LineFiles):
     """Lines that are about images. Use inside ``with``; memory holds where they stand, not what they say.
 
     ``blocks``: {image: its block}; ``about``: returns the images of a line. ``away``: how often each image is named
@@ -52,17 +52,17 @@ class LinesOf(Lines):
     def __init__(self, paths: Sequence[str], blocks: Mapping[str, int], about: Callable[[dict], Sequence[str]]):
         super().__init__(paths)
         self._rows: dict[int, array] = defaultdict(lambda: array("Q"))
-        self.away: Counter[str] = Counter()
-        self.named = 0
+        self.num_by_missing_image: Counter[str] = Counter()
+        self.num_images = 0
         for part, path in enumerate(paths):
             for row, line in enumerate(read_lines(path)):
                 images = about(line)
-                self.named += len(images)
-                self.away.update(image for image in images if image not in blocks)
+                self.num_images += len(images)
+                self.num_by_missing_image.update(image for image in images if image not in blocks)
                 for block in {blocks[image] for image in images if image in blocks}:
                     self._rows[block].extend((part, row))
 
-    def of(self, block: int) -> list[dict]:
+    def lines_of_block(self, block: int) -> list[dict]:
         """Return the lines about images of a block, in their order; they were checked as they were counted."""
         places = iter(self._rows.get(block, ()))
         return [self._line(part, row) for part, row in zip(places, places, strict=True)]

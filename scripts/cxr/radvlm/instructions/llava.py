@@ -15,12 +15,12 @@ from cxr.plotting.encoding import encode_image
 from cxr.vlm.conventions import Convention, Seen, convention_of
 from cxr.vlm.samples import GRID, PictureStore, sample_of
 
-NAMES = {"train": "llava.json", "validate": "llava_validate.json", "test": "llava_test.json"}
+FILE_BY_SPLIT = {"train": "llava.json", "validate": "llava_validate.json", "test": "llava_test.json"}
 """{split: its file}."""
-CARRIED = ("task", "source", "split", "asked")
+COPIED_FIELDS = ("task", "source", "split", "asked")
 """Fields of a line that stand beside the trainer's own."""
 FRAME = "frame"
-Picture = tuple[str, str]
+ImageKey = tuple[str, str]
 """A picture: the folder of the shards that hold it, and its image."""
 
 
@@ -33,16 +33,16 @@ class LlavaOptions:
     folders: dict
 
 
-def file_of(source: str, image_id: str) -> str:
+def image_path(source: str, image_id: str) -> str:
     """Return the path of a picture within the folder; an id cannot leave it."""
     return f"images/{source}/{quote(image_id, safe=' ')}.png"
 
 
-def conversation(line: Mapping, picture: str, convention: Convention) -> Conversation:
+def to_conversation(line: Mapping, picture: str, convention: Convention) -> Conversation:
     """Return a line of the mix with its boxes written in a convention that knows no picture's size."""
     sample, image_size = sample_of(line), Seen(GRID, GRID)
     turns = [Turn(turn.question, sample.answer(at, convention, image_size)) for at, turn in enumerate(sample.turns)]
-    return Conversation(line["sample_id"], picture, turns, more={name: line[name] for name in CARRIED})
+    return Conversation(line["sample_id"], picture, turns, more={name: line[name] for name in COPIED_FIELDS})
 
 
 def run(
@@ -55,29 +55,29 @@ def run(
     """
     convention, line_by_picture = convention_of(options.convention), {}
     frame = options.pictures == FRAME
-    originals = {} if frame else _originals(images)
+    originals = {} if frame else _original_paths(images)
 
     def picture(line: Mapping) -> str:
         key = line["source"], line["image_id"]
         if not frame:
             return originals[key]
         line_by_picture.setdefault(key, {name: line[name] for name in ("sample_id", "source", "image_id", "task")})
-        return file_of(*key)
+        return image_path(*key)
 
     with whole(folder) as temporary_dir:
         for path in lines:
-            write_entries(temporary_dir / NAMES[Path(path).stem], entries_of(path, picture, convention))
-        write_pictures(temporary_dir, line_by_picture, frames, options.folders)
+            write_entries(temporary_dir / FILE_BY_SPLIT[Path(path).stem], to_entries(path, picture, convention))
+        write_images(temporary_dir, line_by_picture, frames, options.folders)
 
 
-def entries_of(path: str | Path, picture: Callable[[Mapping], str], convention: Convention) -> Iterator[dict]:
+def to_entries(path: str | Path, picture: Callable[[Mapping], str], convention: Convention) -> Iterator[dict]:
     """Yield the entry of each line of a file; ``picture``: returns the path of a line's picture."""
     for line in read_lines(path):
-        yield sharegpt(conversation(line, picture(line), convention))
+        yield sharegpt(to_conversation(line, picture(line), convention))
 
 
-def write_pictures(
-    folder: Path, line_by_picture: Mapping[Picture, Mapping], frames: Sequence[str], folders: Mapping
+def write_images(
+    folder: Path, line_by_picture: Mapping[ImageKey, Mapping], frames: Sequence[str], folders: Mapping
 ) -> None:
     """Write the part of each original that its frame shows as a grey PNG.
 
@@ -87,12 +87,12 @@ def write_pictures(
         source_frames = [path for path in frames if Path(path).parent == Path(folders[source])]
         with PictureStore(source_frames) as store:
             for key in sorted(key for key in line_by_picture if key[0] == source):
-                path = folder / file_of(*key)
+                path = folder / image_path(*key)
                 path.parent.mkdir(parents=True, exist_ok=True)
                 grey = store.get(sample_of(line_by_picture[key] | {"turns": []}))[..., 0]
                 path.write_bytes(encode_image(".png", grey, [cv2.IMWRITE_PNG_COMPRESSION, 3]))
 
 
-def _originals(tables: Iterable[str]) -> dict[Picture, str]:
+def _original_paths(tables: Iterable[str]) -> dict[ImageKey, str]:
     image_tables = (read_table(path).select("source", "image_id", "path") for path in tables)
     return {(source, image): path for table in image_tables for source, image, path in table.iter_rows()}

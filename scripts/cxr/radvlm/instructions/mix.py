@@ -16,7 +16,7 @@ TRAIN, TEST = "train", "test"
 
 
 @dataclass(frozen=True)
-class Row:
+class MixRow:
     """A task asked of a source. repeat: passes in train; most, tested: images of train and of test at most, 0 for all;
     splits: those of the source that train; paper, code: pairs, passes, evaluation of the published mixes; used: whether
     the source is configured.
@@ -43,18 +43,18 @@ class Row:
 
 
 @cache
-def _held() -> dict:
+def _load_mixes() -> dict:
     return yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
 
 
-def _published(preset: str, formats: Mapping[str, str]) -> list[Row]:
+def _published_rows(preset: str, formats: Mapping[str, str]) -> list[MixRow]:
     """Return the rows of a published mix: one for each source of a row's format, or one that says it is not there."""
-    resource, rows = _held(), []
+    resource, rows = _load_mixes(), []
     for entry in resource["published"]:
         paper, code = tuple(entry["paper"]), tuple(entry["code"])
         pairs, repeat, evaluated = code if preset == CODE else paper
         splits = tuple(resource["training_splits"].get(entry["format"], (TRAIN,)))
-        row = Row(
+        row = MixRow(
             entry["task"], entry["format"], repeat, pairs if entry.get("most") else 0,
             (evaluated or 0) if entry.get("tested") else 0, splits, paper, code,
         )  # fmt: skip
@@ -63,11 +63,11 @@ def _published(preset: str, formats: Mapping[str, str]) -> list[Row]:
     return rows
 
 
-def _of_own(name: str, formats: Mapping[str, str]) -> list[Row]:
-    return [Row(entry["task"], OWN, entry["repeat"], used=OWN in formats) for entry in _held()[name]]
+def _own_rows(name: str, formats: Mapping[str, str]) -> list[MixRow]:
+    return [MixRow(entry["task"], OWN, entry["repeat"], used=OWN in formats) for entry in _load_mixes()[name]]
 
 
-def mix_rows(mix: Mapping, formats: Mapping[str, str]) -> list[Row]:
+def mix_rows(mix: Mapping, formats: Mapping[str, str]) -> list[MixRow]:
     """Return the rows of a mix in the order of the tasks. A row whose passes are 0 is left out.
 
     ``mix``: {preset, tasks: {task: {source: {repeat, most}}}}, which go over the preset's; ``formats``: {source in use:
@@ -75,28 +75,30 @@ def mix_rows(mix: Mapping, formats: Mapping[str, str]) -> list[Row]:
     """
     preset = mix["preset"]
     rows = (
-        _of_own("own", formats) + _of_own("ours", formats) if preset == OWN
-        else _published(preset, formats) + (_of_own("ours", formats) if preset == PAPER_PLUS_ILS else [])
+        _own_rows("own", formats) + _own_rows("ours", formats) if preset == OWN
+        else _published_rows(preset, formats) + (_own_rows("ours", formats) if preset == PAPER_PLUS_ILS else [])
     )  # fmt: skip
     row_by_key = {(row.task, row.source): row for row in rows}
     for task, sources in mix["tasks"].items():
         for source, override in sources.items():
-            before = row_by_key.get((task, source), Row(task, source, 1, used=source in formats))
+            before = row_by_key.get((task, source), MixRow(task, source, 1, used=source in formats))
             most = before.most if override["most"] is None else override["most"]
             row_by_key[task, source] = replace(before, repeat=override["repeat"], most=most)
     order = list(row_by_key.values())
     return sorted((row for row in order if row.repeat), key=lambda row: TASKS.index(row.task))
 
 
-def as_options(rows: list[Row]) -> list[dict]:
+def rows_to_options(rows: list[MixRow]) -> list[dict]:
     """Return rows as builtins, for the params of a rule."""
     return [asdict(row) for row in rows]
 
 
-def as_rows(row_options: list[Mapping]) -> list[Row]:
-    """Return rows of what :func:`as_options` returned."""
+def rows_from_options(row_options: list[Mapping]) -> list[MixRow]:
+    """Return rows of what :func:`rows_to_options` returned."""
     listed = ("splits", "paper", "code")
     return [
-        Row(**{name: tuple(value) if name in listed and value is not None else value for name, value in fields.items()})
+        MixRow(
+            **{name: tuple(value) if name in listed and value is not None else value for name, value in fields.items()}
+        )
         for fields in row_options
     ]

@@ -9,17 +9,17 @@ import polars as pl
 
 from cxr.base.seeds import rng
 from cxr.instructions.record import Turn
-from cxr.radvlm.instructions.given import BOX, LABEL, PHRASE, REGION, Given, Named
-from cxr.radvlm.instructions.names import listed, names
+from cxr.radvlm.instructions.names import join_in_words, load_spoken_names
+from cxr.radvlm.instructions.source_block import BOX, LABEL, PHRASE, REGION, NamedBoxes, SourceBlock
 from cxr.radvlm.labels import ABSENT as DENIED
-from cxr.radvlm.labels import names as label_names
-from cxr.radvlm.samples import SEG, slot
+from cxr.radvlm.labels import load_label_names as label_names
+from cxr.radvlm.samples import SEG, box_slot
 
 FILE = "file"
 """radvlm.instructions.regions: every region that a source has."""
 COORDINATES = re.compile(r"\[\s*\d*\.?\d+\s*(?:,\s*\d*\.?\d+\s*){3}\]|" + re.escape(SEG))
 """What a phrase that is asked may not hold."""
-WORD = {"\n": " ", "\r": " ", '"': "'", "“": "'", "”": "'", "{": "(", "}": ")", "<": "(", ">": ")"}
+REPLACED_CHARACTERS = {"\n": " ", "\r": " ", '"': "'", "“": "'", "”": "'", "{": "(", "}": ")", "<": "(", ">": ")"}
 
 
 @dataclass(frozen=True)
@@ -38,10 +38,10 @@ class Part:
     given: tuple[Turn, ...] = ()
 
 
-class Parts(Sequence[Part]):
+class LazyParts(Sequence[Part]):
     """Parts that are made where they are asked for: few passes ask few of many."""
 
-    def __init__(self, make: Callable[[Named], Part], named_boxes: Sequence[Named]):
+    def __init__(self, make: Callable[[NamedBoxes], Part], named_boxes: Sequence[NamedBoxes]):
         self._make, self._of = make, named_boxes
 
     def __len__(self) -> int:
@@ -60,17 +60,17 @@ class Unit:
     image_id: str
     key: str
     parts: Sequence[Part]
-    again: bool = True
+    repeats_part: bool = True
 
     def part(self, number: int) -> Part | None:
         """Return what the pass ``number`` asks; None where it has nothing left to ask."""
-        if self.again:
+        if self.repeats_part:
             return self.parts[0]
         return self.parts[number] if number < len(self.parts) else None
 
 
 @dataclass(frozen=True)
-class How:
+class TaskOptions:
     """Settings of tasks. regions: regions29 or file; case: of names; seed: of draws; note: told what is left out, as
     (reason, ids of facts); pairs: ids of the pairs that are asked.
     """
@@ -78,11 +78,11 @@ class How:
     regions: str
     case: str
     seed: int
-    note: Callable[[str, Sequence[str]], None] = lambda reason, ids: None
+    exclude: Callable[[str, Sequence[str]], None] = lambda reason, ids: None
     pairs: frozenset[str] = frozenset()
 
 
-def report_generation(inputs: Given, settings: How) -> Iterator[Unit]:
+def report_generation(inputs: SourceBlock, settings: TaskOptions) -> Iterator[Unit]:
     """Yield the single-image text of each image of a study."""
     del settings
     for line in inputs.texts:
@@ -90,44 +90,49 @@ def report_generation(inputs: Given, settings: How) -> Iterator[Unit]:
             yield Unit(image_id, image_id, (Part("answers", {"report": line["text"]}, engine=line["engine"]),))
 
 
-def classification(inputs: Given, settings: How) -> Iterator[Unit]:
+def classification(inputs: SourceBlock, settings: TaskOptions) -> Iterator[Unit]:
     """Yield the present labels of each image that has labels: devices too, No Finding never."""
     for image_id in sorted(filter(inputs.images.__contains__, inputs.stated)):
-        finding_names = [names().say(name, settings.case) for name in inputs.present[image_id]]
-        slots = {"findings": listed(finding_names), "number": str(len(finding_names))}
+        finding_names = [load_spoken_names().say(name, settings.case) for name in inputs.present[image_id]]
+        slots = {"findings": join_in_words(finding_names), "number": str(len(finding_names))}
         yield Unit(
             image_id, image_id, (Part("some" if finding_names else "none", slots, facts=inputs.stated[image_id]),)
         )
 
 
-def anatomical_grounding(inputs: Given, settings: How) -> Iterator[Unit]:
+def anatomical_grounding(inputs: SourceBlock, settings: TaskOptions) -> Iterator[Unit]:
     """Yield the regions of each image in a drawn order, one for each pass."""
-    region_names = None if settings.regions == FILE else set(names().regions)
-    regions_by_image: dict[str, list[Named]] = {}
-    for region in inputs.named(REGION):
-        _tell_flat(region, settings)
+    region_names = None if settings.regions == FILE else set(load_spoken_names().regions)
+    regions_by_image: dict[str, list[NamedBoxes]] = {}
+    for region in inputs.named_boxes(REGION):
+        _exclude_flat_boxes(region, settings)
         if region.boxes and (region_names is None or region.name in region_names):
             regions_by_image.setdefault(region.image_id, []).append(region)
     for image_id, regions in regions_by_image.items():
         rng(settings.seed, "regions", inputs.source, image_id).shuffle(regions)
-        yield Unit(image_id, image_id, Parts(lambda region: _boxed(region, "region", settings), regions), again=False)
+        yield Unit(
+            image_id,
+            image_id,
+            LazyParts(lambda region: _grounding_part(region, "region", settings), regions),
+            repeats_part=False,
+        )
 
 
-def abnormality_grounding(inputs: Given, settings: How) -> Iterator[Unit]:
+def abnormality_grounding(inputs: SourceBlock, settings: TaskOptions) -> Iterator[Unit]:
     """Yield each named finding of an image with all its boxes."""
-    for finding in inputs.named(BOX):
-        _tell_flat(finding, settings)
+    for finding in inputs.named_boxes(BOX):
+        _exclude_flat_boxes(finding, settings)
         if finding.boxes:
-            yield Unit(finding.image_id, finding.key, (_boxed(finding, "finding", settings),))
+            yield Unit(finding.image_id, finding.key, (_grounding_part(finding, "finding", settings),))
 
 
-def abnormality_detection(inputs: Given, settings: How) -> Iterator[Unit]:
+def abnormality_detection(inputs: SourceBlock, settings: TaskOptions) -> Iterator[Unit]:
     """Yield all findings of each image with their boxes, or that there is none.
 
     An image of which a label says a finding that has no box is left out: the list would be incomplete.
     """
     label_resource, findings_by_image = label_names(), {}
-    for finding in inputs.named(BOX):
+    for finding in inputs.named_boxes(BOX):
         findings_by_image.setdefault(finding.image_id, []).append(finding)
     for image_id in sorted(inputs.images):
         boxed_findings = [finding for finding in findings_by_image.get(image_id, []) if finding.boxes]
@@ -136,11 +141,12 @@ def abnormality_detection(inputs: Given, settings: How) -> Iterator[Unit]:
             name for name in inputs.present.get(image_id, ()) if name in label_resource.findings and name not in boxed
         ]
         flat = any(finding.flat and not finding.boxes for finding in findings_by_image.get(image_id, []))
-        if missing or flat or image_id not in inputs.sizes or not (boxed_findings or _read(inputs, image_id)):
-            settings.note("no_boxes", [fact for finding in boxed_findings for fact in finding.facts])
+        if missing or flat or image_id not in inputs.sizes or not (boxed_findings or _was_examined(inputs, image_id)):
+            settings.exclude("no_boxes", [fact for finding in boxed_findings for fact in finding.facts])
             continue
         items = "; ".join(
-            f"{names().say(finding.name, settings.case)} {slot(finding.name)}" for finding in boxed_findings
+            f"{load_spoken_names().say(finding.name, settings.case)} {box_slot(finding.name)}"
+            for finding in boxed_findings
         )
         slots = {"items": items, "number": str(len(boxed_findings))}
         boxes, facts = (
@@ -150,23 +156,23 @@ def abnormality_detection(inputs: Given, settings: How) -> Iterator[Unit]:
         yield Unit(image_id, image_id, (Part("some" if boxed_findings else "none", slots, boxes, facts),))
 
 
-def phrase_grounding(inputs: Given, settings: How) -> Iterator[Unit]:
+def phrase_grounding(inputs: SourceBlock, settings: TaskOptions) -> Iterator[Unit]:
     """Yield each phrase with its boxes, as the stage filtered has left its words."""
     text_by_phrase = {(line["image_id"], line["group"]): line["text"] for line in inputs.phrases}
-    for phrase in inputs.named(PHRASE):
-        _tell_flat(phrase, settings)
+    for phrase in inputs.named_boxes(PHRASE):
+        _exclude_flat_boxes(phrase, settings)
         text = text_by_phrase.get((phrase.image_id, phrase.key))
         if text is None:
-            settings.note("nothing_left", phrase.facts)
+            settings.exclude("nothing_left", phrase.facts)
         elif COORDINATES.search(text):
-            settings.note("bad_form", phrase.facts)
+            settings.exclude("bad_form", phrase.facts)
         elif phrase.boxes:
-            words = plain(text)
-            slots, boxes = {"phrase": words, "boxes": slot("phrase")}, {"phrase": phrase.boxes}
+            words = clean_phrase(text)
+            slots, boxes = {"phrase": words, "boxes": box_slot("phrase")}, {"phrase": phrase.boxes}
             yield Unit(phrase.image_id, phrase.key, (Part("some", slots, boxes, phrase.facts, asked=words),))
 
 
-def conversations(inputs: Given, settings: How, grounded: bool) -> Iterator[Unit]:
+def conversations(inputs: SourceBlock, settings: TaskOptions, grounded: bool) -> Iterator[Unit]:
     """Yield the conversations of a kind, whose turns are worded already."""
     del settings
     for line in inputs.conversations:
@@ -177,7 +183,7 @@ def conversations(inputs: Given, settings: How, grounded: bool) -> Iterator[Unit
             yield Unit(line["image_id"], line["conversation_id"], (part,))
 
 
-def absent(inputs: Given) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+def find_absences(inputs: SourceBlock) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     """Yield (image, finding, facts) of findings that an image does not have, of those that the source has boxes of.
 
     With labels: what the dataset's global negatives, or the report, deny. Without: what nobody drew.
@@ -188,8 +194,8 @@ def absent(inputs: Given) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     present_findings |= {
         (image_id, name) for image_id, finding_names in inputs.present.items() for name in finding_names
     }
-    boxed_names = inputs.whole.boxed
-    if not inputs.whole.labelled:
+    boxed_names = inputs.summary.boxed
+    if not inputs.summary.labelled:
         yield from (
             (image_id, name, ())
             for image_id in sorted(inputs.images)
@@ -212,14 +218,14 @@ def absent(inputs: Given) -> Iterator[tuple[str, str, tuple[str, ...]]]:
             yield image_id, name, facts
 
 
-def absent_unit(settings: How, image_id: str, name: str, facts: tuple[str, ...]) -> Unit:
+def absent_unit(settings: TaskOptions, image_id: str, name: str, facts: tuple[str, ...]) -> Unit:
     """Return the question for a finding that is not there."""
-    words = names().say(name, settings.case)
-    slots = {"finding": words, "a finding": names().with_article(words)}
+    words = load_spoken_names().say(name, settings.case)
+    slots = {"finding": words, "a finding": load_spoken_names().with_article(words)}
     return Unit(image_id, f"absent/{image_id}/{name}", (Part("none", slots, facts=facts, asked=name),))
 
 
-def ils(inputs: Given, settings: How, form: str) -> Iterator[Unit]:
+def ils_pairs(inputs: SourceBlock, settings: TaskOptions, form: str) -> Iterator[Unit]:
     """Yield the pairs of the ILS dataset, positives and as many negatives. form: boxes or seg.
 
     A negative has a [SEG] too, of an empty mask: its id is empty.
@@ -237,13 +243,13 @@ def ils(inputs: Given, settings: How, form: str) -> Iterator[Unit]:
             )
             continue
         name = pair["target"]
-        boxes = inputs.areas.get(mask, ()) if pair["seg"] else ()
+        boxes = inputs.boxes_by_mask.get(mask, ()) if pair["seg"] else ()
         if pair["seg"] and not boxes:
-            settings.note("no_area", [pair["pair_id"]])
+            settings.exclude("no_area", [pair["pair_id"]])
             continue
         slots = {
             "instruction": pair["instruction"],
-            "boxes": slot(name),
+            "boxes": box_slot(name),
             "answer": f"{answer_text} " if answer_text else "",
         }
         if not pair["seg"]:
@@ -252,7 +258,7 @@ def ils(inputs: Given, settings: How, form: str) -> Iterator[Unit]:
         yield Unit(pair["image_id"], pair["pair_id"], (part,))
 
 
-def balanced(pairs: Iterable[Mapping], seed: int) -> frozenset[str]:
+def balance_pairs(pairs: Iterable[Mapping], seed: int) -> frozenset[str]:
     """Return the ids of the positive pairs of each split and of as many negatives, drawn by their ids."""
     ids_by_stratum: dict[tuple[str, bool], list[str]] = {}
     for pair in pairs:
@@ -264,30 +270,34 @@ def balanced(pairs: Iterable[Mapping], seed: int) -> frozenset[str]:
     return frozenset(selected_ids)
 
 
-def plain(text: str) -> str:
+def clean_phrase(text: str) -> str:
     """Return a phrase as data within quotes: without quotes, brackets that mean a slot, line breaks and full stop."""
-    safe_text = "".join(WORD.get(letter, letter) for letter in text)
+    safe_text = "".join(REPLACED_CHARACTERS.get(letter, letter) for letter in text)
     return " ".join(safe_text.split()).rstrip(".")
 
 
-def _boxed(named_boxes: Named, slot_name: str, settings: How) -> Part:
-    words = names().say(named_boxes.name, settings.case)
-    slots = {slot_name: words, f"a {slot_name}": names().with_article(words), "boxes": slot(named_boxes.name)}
+def _grounding_part(named_boxes: NamedBoxes, slot_name: str, settings: TaskOptions) -> Part:
+    words = load_spoken_names().say(named_boxes.name, settings.case)
+    slots = {
+        slot_name: words,
+        f"a {slot_name}": load_spoken_names().with_article(words),
+        "boxes": box_slot(named_boxes.name),
+    }
     return Part("some", slots, {named_boxes.name: named_boxes.boxes}, named_boxes.facts, asked=named_boxes.name)
 
 
-def _tell_flat(named_boxes: Named, settings: How) -> None:
+def _exclude_flat_boxes(named_boxes: NamedBoxes, settings: TaskOptions) -> None:
     if named_boxes.flat:
-        settings.note("no_area", named_boxes.flat)
+        settings.exclude("no_area", named_boxes.flat)
 
 
-def _read(inputs: Given, image_id: str) -> bool:
+def _was_examined(inputs: SourceBlock, image_id: str) -> bool:
     """Whether the source has looked at an image without a box: its labels say so, or it has no labels at all."""
-    return image_id in inputs.stated or not inputs.whole.labelled
+    return image_id in inputs.stated or not inputs.summary.labelled
 
 
 ABSENT, PRESENT = "absent_grounding", "abnormality_grounding"
-MAKERS: dict[str, Callable[[Given, How], Iterator[Unit]]] = {
+UNITS_BY_TASK: dict[str, Callable[[SourceBlock, TaskOptions], Iterator[Unit]]] = {
     "report_generation": report_generation,
     "classification": classification,
     "anatomical_grounding": anatomical_grounding,
@@ -296,16 +306,16 @@ MAKERS: dict[str, Callable[[Given, How], Iterator[Unit]]] = {
     "phrase_grounding": phrase_grounding,
     "conversation": partial(conversations, grounded=False),
     "conversation_grounded": partial(conversations, grounded=True),
-    "ils_grounding": partial(ils, form="boxes"),
-    "ils_segmentation": partial(ils, form="seg"),
+    "ils_grounding": partial(ils_pairs, form="boxes"),
+    "ils_segmentation": partial(ils_pairs, form="seg"),
 }
 """{task: what yields its units}; those of absent_grounding are drawn after the lines of abnormality_grounding."""
-LINES = {
+LINES_BY_TASK = {
     "report_generation": "texts", "phrase_grounding": "phrases", "conversation": "conversations",
     "conversation_grounded": "conversations", ABSENT: "pairs", "ils_grounding": "pairs", "ils_segmentation": "pairs",
 }  # fmt: skip
 """{task: the lines that it reads}, besides facts."""
-FACTS = {
+TASKS_BY_FACT = {
     "label": ("classification", ABSENT), "region": ("anatomical_grounding",),
     "box": (PRESENT, "abnormality_detection"), "phrase": ("phrase_grounding", "conversation_grounded"),
 }  # fmt: skip

@@ -12,16 +12,15 @@ from cxr.base.jobs import log
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_lines, read_table, write_lines, write_table
 from cxr.instructions.record import Record
-from cxr.radvlm.instructions import left as leaving
+from cxr.radvlm.instructions import outcomes as leaving
 from cxr.radvlm.instructions import tasks
-from cxr.radvlm.instructions.blocks import Blocks
-from cxr.radvlm.instructions.columns import INDEX, LEFT
-from cxr.radvlm.instructions.draws import Draws, draw_samples
-from cxr.radvlm.instructions.given import Given, areas_of, sizes_of
-from cxr.radvlm.instructions.mix import TRAIN, Row, as_rows
-from cxr.radvlm.instructions.tasks import ABSENT, LINES, MAKERS, How, Unit
-from cxr.radvlm.instructions.wordings import turn
-from cxr.radvlm.samples import line_of, record
+from cxr.radvlm.instructions.columns import INDEX, OUTCOMES
+from cxr.radvlm.instructions.draws import SampleDraws, draw_samples
+from cxr.radvlm.instructions.mix import TRAIN, MixRow, rows_from_options
+from cxr.radvlm.instructions.source_block import Blocks, SourceBlock, read_mask_boxes, read_sizes
+from cxr.radvlm.instructions.tasks import ABSENT, LINES_BY_TASK, UNITS_BY_TASK, TaskOptions, Unit
+from cxr.radvlm.instructions.wordings import word_turn
+from cxr.radvlm.samples import make_sample, sample_line
 
 
 @dataclass(frozen=True)
@@ -39,50 +38,50 @@ class PartOptions:
     seed: int
 
 
-class Writer:
+class SampleWriter:
     """Makes the records of a source block by block, and notes what was used and what was left out.
 
     index: rows of the index, a table a block; left: what became of the blocks.
     """
 
     def __init__(
-        self, options: PartOptions, rows: Sequence[Row], draws: Draws | None = None,
+        self, options: PartOptions, rows: Sequence[MixRow], draws: SampleDraws | None = None,
         pairs: frozenset[str] = frozenset(), reason_by_image: Mapping[str, str] | None = None,
     ):  # fmt: skip
-        self.options, self.rows, self.draws, self.gone = options, rows, draws or Draws(), reason_by_image or {}
+        self.options, self.rows, self.draws, self.gone = options, rows, draws or SampleDraws(), reason_by_image or {}
         self.index: list[pl.DataFrame] = []
         self.left: Counter[tuple[str, str]] = Counter()
-        self.how = How(options.regions, options.label_case, options.seed, self._note, pairs)
-        self._block = leaving.Block()
+        self.how = TaskOptions(options.regions, options.label_case, options.seed, self._note, pairs)
+        self._block = leaving.BlockOutcome()
 
     def _note(self, reason: str, ids: Sequence[str]) -> None:
         self._block.reasons.update(dict.fromkeys(ids, reason))
 
-    def records(self, inputs: Given) -> Iterator[Record]:
+    def records(self, inputs: SourceBlock) -> Iterator[Record]:
         """Yield the samples of a block, of all rows."""
-        self._block, index = leaving.Block(), []
+        self._block, index = leaving.BlockOutcome(), []
         for row in self.rows:
-            units = self._absent(inputs) if row.task == ABSENT else MAKERS[row.task](inputs, self.how)
+            units = self._absent(inputs) if row.task == ABSENT else UNITS_BY_TASK[row.task](inputs, self.how)
             for unit in units:
                 yield from self._row_records(row, inputs, unit, index)
         self.index.append(pl.DataFrame(index, schema=schema(INDEX), orient="row"))
         task_names = {row.task for row in self.rows}
         self.left += leaving.count_outcomes(inputs, self._block, task_names, self.gone, self.how.pairs)
 
-    def _row_records(self, row: Row, inputs: Given, unit: Unit, index: list[tuple]) -> Iterator[Record]:
+    def _row_records(self, row: MixRow, inputs: SourceBlock, unit: Unit, index: list[tuple]) -> Iterator[Record]:
         image = inputs.images[unit.image_id]
         split = row.split_of(image["split"])
-        unit_key = (LINES.get(row.task, ""), unit.key)
-        if not self.draws.leaves(row.task, split, unit.image_id):
-            self._block.passed.add(unit_key)
+        unit_key = (LINES_BY_TASK.get(row.task, ""), unit.key)
+        if not self.draws.keeps(row.task, split, unit.image_id):
+            self._block.not_drawn.add(unit_key)
             return
-        passes = row.repeat if split == TRAIN or not unit.again else 1
+        passes = row.repeat if split == TRAIN or not unit.repeats_part else 1
         self._block.asked.add(unit_key)
         for number in range(passes):
             if (part := unit.part(number)) is None:
                 break
             sample = self._record(row, inputs, unit, part, image | {"split": split}, number)
-            new = number == 0 or not unit.again
+            new = number == 0 or not unit.repeats_part
             index.append((
                 sample.sample_id, sample.task, sample.source, sample.split, image["split"], sample.subject_id,
                 sample.image_id, image["view"], unit.key, number, len(part.facts) if new else 0,
@@ -90,19 +89,21 @@ class Writer:
             self._block.used.update(part.facts)
             yield sample
 
-    def _absent(self, inputs: Given) -> Iterator[Unit]:
+    def _absent(self, inputs: SourceBlock) -> Iterator[Unit]:
         """Yield the questions for absent findings."""
         absences = self.draws.absent.filter(pl.col("image_id").is_in(list(inputs.images)))
         wanted_pairs = set(absences.select("image_id", "name").iter_rows())
-        for image_id, name, facts in tasks.absent(inputs):
+        for image_id, name, facts in tasks.find_absences(inputs):
             if (image_id, name) in wanted_pairs:
                 yield tasks.absent_unit(self.how, image_id, name, facts)
 
-    def _record(self, row: Row, inputs: Given, unit: Unit, part: tasks.Part, image: Mapping, number: int) -> Record:
+    def _record(
+        self, row: MixRow, inputs: SourceBlock, unit: Unit, part: tasks.Part, image: Mapping, number: int
+    ) -> Record:
         seed_parts = (self.options.seed, row.source, unit.key)
-        turns = part.given or (turn(row.task, part.kind, seed_parts, number, part.slots),)
+        turns = part.given or (word_turn(row.task, part.kind, seed_parts, number, part.slots),)
         name = f"r{stable_hash(row.task, row.source, unit.key, number):016x}"
-        return record(
+        return make_sample(
             name, row.task, image, turns, boxes=part.boxes, labels=inputs.present.get(unit.image_id),
             mask_ids=part.mask_ids, facts=part.facts, engine=part.engine, number=number, target=part.asked,
         )  # fmt: skip
@@ -119,9 +120,9 @@ def run(
     ``masks``: shards of the pairs' masks.
     """
     cv2.setNumThreads(1)
-    rows = [row for row in as_rows(options.rows) if row.used]
+    rows = [row for row in rows_from_options(options.rows) if row.used]
     image_table = read_table(images)
-    sizes = sizes_of(image_table, frames)
+    sizes = read_sizes(image_table, frames)
     conflict_ids = set(read_table(conflicts).filter(source=options.source)["image_id"])
     reason_by_image = {
         image_id: "split_conflict" if image_id in conflict_ids else "no_image"
@@ -132,16 +133,16 @@ def run(
     usable_ids = set(usable_images["image_id"])
     offered = (line for path in pairs for line in read_lines(path) if line["image_id"] in usable_ids)
     pair_rows = [{name: line[name] for name in ("pair_id", "split", "seg", "mask_id", "image_id")} for line in offered]
-    balanced_ids = tasks.balanced(pair_rows, options.seed)
-    areas = areas_of(pair_rows, frames, masks, options.smallest) if masks else {}
+    balanced_ids = tasks.balance_pairs(pair_rows, options.seed)
+    areas = read_mask_boxes(pair_rows, frames, masks, options.smallest) if masks else {}
     lines = {"texts": [texts], "phrases": [phrases], "conversations": conversations, "pairs": pairs}
     with Blocks(options.source, usable_images, facts, sizes, lines, areas) as blocks:
-        settings = How(options.regions, options.label_case, options.seed, pairs=balanced_ids)
-        writer = Writer(
+        settings = TaskOptions(options.regions, options.label_case, options.seed, pairs=balanced_ids)
+        writer = SampleWriter(
             options, rows, draw_samples(blocks, rows, settings, options.absent_share), balanced_ids, reason_by_image
         )
-        sample_lines = (line_of(sample) for inputs in blocks.each() for sample in writer.records(inputs))
+        sample_lines = (sample_line(sample) for inputs in blocks.each() for sample in writer.records(inputs))
         write_lines(lines_out, sample_lines)
         write_table(index, pl.concat(writer.index), INDEX)
-        write_table(left, leaving.left_table(blocks, writer.left, reason_by_image), LEFT)
+        write_table(left, leaving.outcome_table(blocks, writer.left, reason_by_image), OUTCOMES)
         log.info("%s: %d lines of %d tasks", options.source, sum(map(len, writer.index)), len(rows))

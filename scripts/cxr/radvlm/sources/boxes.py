@@ -8,12 +8,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 
 from cxr.annotations.box_table import corners
 from cxr.annotations.reading import Annotation, image_name
 from cxr.annotations.reading import read as read_annotations
 from cxr.annotations.tabular import NO_FINDING
-from cxr.annotations.vindr import CLASSES
+from cxr.annotations.vindr import CLASSES, read_labels
+from cxr.annotations.vindr import LABELS as KNOWN
 from cxr.base.errors import UserError
 from cxr.base.jobs import log
 from cxr.base.user_tables import read_frame
@@ -23,11 +25,24 @@ from cxr.geometry.fusion import fuse_groups, fusion_order
 from cxr.geometry.turns import UPRIGHT, Turn
 from cxr.imaging.cohort.header import Header, read_header
 from cxr.imaging.cohort.split import split_name, subject_splits
-from cxr.radvlm.sources import image_labels
-from cxr.radvlm.sources.facts import BOX, FUSED, IMAGES, NAMELESS, Held, add_boxes, box_facts, clean
-from cxr.radvlm.sources.options import ReadOptions
+from cxr.radvlm.labels import ABSENT, PRESENT
+from cxr.radvlm.sources.columns import FACTS_SCHEMA
+from cxr.radvlm.sources.facts import (
+    BOX,
+    EMPTY_COLUMNS,
+    FUSED,
+    IMAGES,
+    LABEL,
+    LABELS,
+    UNNAMED_BOX,
+    ReadOptions,
+    SourceRecords,
+    add_boxes,
+    box_facts,
+    clean_boxes,
+)
 
-VINDR = {"train": ("annotations/annotations_train.csv", "annotations_train.csv", "train.csv"),
+VINDR_TABLES = {"train": ("annotations/annotations_train.csv", "annotations_train.csv", "train.csv"),
          "test": ("annotations/annotations_test.csv", "annotations_test.csv")}  # fmt: skip
 """{split: where its table may lie}; the last of train is Kaggle's."""
 ENDINGS = (
@@ -37,7 +52,7 @@ ENDINGS = (
 
 
 @dataclass(frozen=True)
-class Found:
+class SourceImage:
     """An image of a source: its name, its split, its boxes with names and readers, and where its file may lie."""
 
     image_id: str
@@ -46,41 +61,41 @@ class Found:
     paths: Sequence[Path]
 
 
-def read_vindr(options: ReadOptions) -> Held:
+def read_vindr(options: ReadOptions) -> SourceRecords:
     """Return the images with their boxes, and the labels of whole images where the folder has them.
 
     Raises UserError for a folder without a table of boxes.
     """
-    records, images = Held(), []
-    for split, names in VINDR.items():
-        path = next((table_path for name in names if (table_path := _packed(options.folder / name))), None)
+    records, images = SourceRecords(), []
+    for split, names in VINDR_TABLES.items():
+        path = next((table_path for name in names if (table_path := _find_table(options.folder / name))), None)
         if path is None:
             continue
         regions, image_names = read_annotations(options.key, path, "vindr")
         folders = (options.pictures / split, options.pictures)
-        images += _images(regions, image_names, lambda image, split=split: split, folders)
+        images += _group_by_image(regions, image_names, lambda image, split=split: split, folders)
         _count_rows(records, options.key, path)
     if not images:
         raise UserError(
-            f"{options.key}: {options.folder} has neither {VINDR['train'][0]} nor {VINDR['train'][-1]}: "
+            f"{options.key}: {options.folder} has neither {VINDR_TABLES['train'][0]} nor {VINDR_TABLES['train'][-1]}: "
             "give the folder of VinDr-CXR or of VinBigData"
         )
-    _tell_unknown(records, (region.label for image in images for region in image.regions))
-    _add(records, options, images)
-    for split, names in image_labels.FILES.items():
-        if path := next((table_path for name in names if (table_path := _packed(options.folder / name))), None):
-            image_labels.add_image_labels(records, options.key, split, path)
+    _count_unknown_classes(records, (region.label for image in images for region in image.regions))
+    _add_images(records, options, images)
+    for split, names in LABEL_TABLES.items():
+        if path := next((table_path for name in names if (table_path := _find_table(options.folder / name))), None):
+            add_image_labels(records, options.key, split, path)
     return records
 
 
-def _count_rows(records: Held, key: str, path: Path) -> None:
+def _count_rows(records: SourceRecords, key: str, path: Path) -> None:
     """Count the rows of a table: of boxes, and of readers who saw none."""
     names = read_frame(path, key, ("class_name",))["class_name"].str.to_lowercase()
-    records.rows[BOX] += len(names)
-    records.gone[BOX, "no_finding"] += int(names.is_in(NO_FINDING).sum())
+    records.num_rows[BOX] += len(names)
+    records.num_excluded[BOX, "no_finding"] += int(names.is_in(NO_FINDING).sum())
 
 
-def _tell_unknown(records: Held, labels: Iterable[str]) -> None:
+def _count_unknown_classes(records: SourceRecords, labels: Iterable[str]) -> None:
     """Count the boxes of each class that VinDr-CXR is not known to have; they are kept under their own names."""
     unknown = Counter(label for label in labels if label.strip() and label not in CLASSES)
     for label, number in sorted(unknown.items()):
@@ -89,7 +104,7 @@ def _tell_unknown(records: Held, labels: Iterable[str]) -> None:
         log.warning("%d classes are none of VinDr-CXR's, their boxes are kept: see counts.tsv", len(unknown))
 
 
-def read_box_file(options: ReadOptions) -> Held:
+def read_box_file(options: ReadOptions) -> SourceRecords:
     """Return the images of a file of boxes in a format of ``agreement``; without a split, it is drawn by subject."""
     regions, image_names = read_annotations(options.key, options.folder, options.source["format"])
     by_table = {region.image: split_name(region.split) or "" for region in regions if region.split}
@@ -100,9 +115,9 @@ def read_box_file(options: ReadOptions) -> Held:
         return by_table.get(image) or by_hash[subject_of(image, options)]
 
     folder = Path(options.source["pictures"]) if options.source["pictures"] else options.folder.parent
-    records = Held()
-    records.rows[BOX] = len(regions)
-    _add(records, options, _images(regions, image_names, split_of, (folder, folder / "images")))
+    records = SourceRecords()
+    records.num_rows[BOX] = len(regions)
+    _add_images(records, options, _group_by_image(regions, image_names, split_of, (folder, folder / "images")))
     return records
 
 
@@ -112,7 +127,7 @@ def subject_of(image: str, options: ReadOptions) -> str:
     return (match and match.group(1)) or image_name("{stem}", image)
 
 
-def fused(
+def fuse_readers(
     regions: Sequence[tuple[str, str, str, np.ndarray]], sizes: Mapping, iou: float, decimals: int
 ) -> list[tuple]:
     """Return (image, name, box) of the fused boxes of (image, name, reader, box), by image and name.
@@ -141,18 +156,18 @@ def fused(
     return image_boxes
 
 
-def _packed(path: Path) -> Path | None:
+def _find_table(path: Path) -> Path | None:
     return next((candidate for candidate in (path, path.with_name(f"{path.name}.gz")) if candidate.is_file()), None)
 
 
-def _images(
+def _group_by_image(
     regions: Iterable[Annotation], image_names: Iterable[str], split_of, folders: Sequence[Path]
-) -> list[Found]:
+) -> list[SourceImage]:
     regions_by_image: dict[str, list[Annotation]] = {image: [] for image in sorted(image_names)}
     for region in regions:
         regions_by_image.setdefault(region.image, []).append(region)
     return [
-        Found(
+        SourceImage(
             image,
             split_of(image),
             image_regions,
@@ -168,66 +183,70 @@ def _spellings(image: str) -> list[str]:
     return list(dict.fromkeys([image, plain, *(unicodedata.normalize(form, plain) for form in ("NFC", "NFD"))]))
 
 
-def _add(records: Held, options: ReadOptions, images: Sequence[Found]) -> None:
+def _add_images(records: SourceRecords, options: ReadOptions, images: Sequence[SourceImage]) -> None:
     """Add images with their boxes; one whose picture is missing or cannot be read is left out with its boxes."""
     sizes: dict[str, tuple[int, int]] = {}
     readers: list[tuple[str, str, str, np.ndarray]] = []
     several = any(region.reader for image in images for region in image.regions)
-    records.rows[IMAGES] += len(images)
+    records.num_rows[IMAGES] += len(images)
     for image in images:
         records.counts["images in tables"] += 1
         records.counts["table rows"] += len(image.regions)
         image_id = image_name("{stem}", image.image_id)
         try:
-            path, header = _header(image)
+            path, header = _read_image_header(image)
         except Rejected as rejected:
-            _leave_out(records, rejected.reason, image_id, image.regions, rejected.detail)
+            _exclude_image(records, rejected.reason, image_id, image.regions, rejected.detail)
             continue
         stored, turn = header.size, header.turn
         size = turn.shape(stored)
         annotated_sizes = {region.size for region in image.regions if region.size}
         reason = "duplicate_image" if image_id in sizes else "shape_mismatch" if annotated_sizes - {stored} else ""
         if reason:
-            _leave_out(records, reason, image_id, image.regions)
+            _exclude_image(records, reason, image_id, image.regions)
             continue
         sizes[image_id] = size
-        regions = [_upright(region, turn, stored) for region in image.regions if region.label.strip()]
+        regions = [_to_upright(region, turn, stored) for region in image.regions if region.label.strip()]
         for _ in range(len(image.regions) - len(regions)):
-            records.leave_out("unknown_label", image_id, detail=NAMELESS, record_kind=BOX)
+            records.exclude("unknown_label", image_id, detail=UNNAMED_BOX, record_kind=BOX)
         subject = subject_of(image.image_id, options)
-        records.images.append(_image(image_id, subject, image.split, size, path, options.name))
+        records.images.append(_image_row(image_id, subject, image.split, size, path, options.name))
         if several and image.split in options.fusion["splits"]:
-            readers += _of_readers(records, image_id, regions, size, options.min_box)
+            readers += _add_reader_boxes(records, image_id, regions, size, options.min_box)
         else:
-            _as_they_are(records, image_id, regions, size, options.min_box)
-    records.kept.update({IMAGES: len(records.images), BOX: len(records.facts)})
-    for image_id, name, box in fused(readers, sizes, options.fusion["iou"], options.fusion["decimals"]):
-        records.kept[FUSED] += add_boxes(
+            _add_boxes_by_name(records, image_id, regions, size, options.min_box)
+    records.num_kept.update({IMAGES: len(records.images), BOX: len(records.facts)})
+    for image_id, name, box in fuse_readers(readers, sizes, options.fusion["iou"], options.fusion["decimals"]):
+        records.num_kept[FUSED] += add_boxes(
             records, image_id, BOX, name, box[None], sizes[image_id], options.min_box, record_kind=FUSED
         )
-        records.rows[FUSED] += 1
-    records.counts["fused boxes"] += records.rows[FUSED]
+        records.num_rows[FUSED] += 1
+    records.counts["fused boxes"] += records.num_rows[FUSED]
 
 
-def _leave_out(records: Held, reason: str, image_id: str, regions: Sequence[Annotation], detail: str = "") -> None:
+def _exclude_image(
+    records: SourceRecords, reason: str, image_id: str, regions: Sequence[Annotation], detail: str = ""
+) -> None:
     """Leave an image out with all its boxes: a row of each, or one of an image without."""
-    records.gone[IMAGES, reason] += 1
+    records.num_excluded[IMAGES, reason] += 1
     for _ in regions:
-        records.leave_out(reason, image_id, detail=detail, record_kind=BOX)
+        records.exclude(reason, image_id, detail=detail, record_kind=BOX)
     if not regions:
-        records.leave_out(reason, image_id, detail=detail)
+        records.exclude(reason, image_id, detail=detail)
 
 
-def _of_readers(records: Held, image_id: str, regions: Sequence[Annotation], size: tuple, least: float) -> list[tuple]:
+def _add_reader_boxes(
+    records: SourceRecords, image_id: str, regions: Sequence[Annotation], size: tuple, least: float
+) -> list[tuple]:
     """Add each reader's boxes to the facts, with the reader's name, and return those that can be fused."""
     reader_boxes = []
     for region in regions:
         box = np.array([corners(region) or (np.nan,) * 4], np.float64)
-        tidy = clean(box, np.array([size], np.float64), least)
+        tidy = clean_boxes(box, np.array([size], np.float64), least)
         records.counts["boxes with swapped corners"] += tidy.swapped
         records.counts["boxes clipped"] += tidy.clipped
         if not tidy.area[0]:
-            records.leave_out("no_area", image_id, detail=region.label, record_kind=BOX)
+            records.exclude("no_area", image_id, detail=region.label, record_kind=BOX)
             continue
         reader = region.reader or "reader"
         records.facts += box_facts(image_id, BOX, region.label, tidy.boxes, reader=reader)
@@ -235,7 +254,9 @@ def _of_readers(records: Held, image_id: str, regions: Sequence[Annotation], siz
     return reader_boxes
 
 
-def _as_they_are(records: Held, image_id: str, regions: Sequence[Annotation], size: tuple, least: float) -> None:
+def _add_boxes_by_name(
+    records: SourceRecords, image_id: str, regions: Sequence[Annotation], size: tuple, least: float
+) -> None:
     by_name: dict[str, list] = {}
     for region in regions:
         by_name.setdefault(region.label, []).append(corners(region) or (np.nan,) * 4)
@@ -243,7 +264,7 @@ def _as_they_are(records: Held, image_id: str, regions: Sequence[Annotation], si
         add_boxes(records, image_id, BOX, name, np.array(boxes, np.float64), size, least)
 
 
-def _upright(region: Annotation, turn: Turn, stored: tuple[int, int]) -> Annotation:
+def _to_upright(region: Annotation, turn: Turn, stored: tuple[int, int]) -> Annotation:
     """Return a region with its box in pixels of the upright image; it was drawn on the image as it is stored."""
     if turn == UPRIGHT or (box := corners(region)) is None:
         return region
@@ -251,7 +272,7 @@ def _upright(region: Annotation, turn: Turn, stored: tuple[int, int]) -> Annotat
     return replace(region, box=tuple(upright), drawn=None, size=turn.shape(stored))
 
 
-def _header(image: Found) -> tuple[Path, Header]:
+def _read_image_header(image: SourceImage) -> tuple[Path, Header]:
     """Return the file of an image and its header, with a size. Raises Rejected if it is missing or cannot be read."""
     path = next((path for path in image.paths if path.is_file()), None)
     if path is None:
@@ -262,8 +283,72 @@ def _header(image: Found) -> tuple[Path, Header]:
     return path, header
 
 
-def _image(image_id: str, subject: str, split: str, size: tuple[int, int], path: Path, name: str) -> dict:
+def _image_row(image_id: str, subject: str, split: str, size: tuple[int, int], path: Path, name: str) -> dict:
     return {
         "image_id": image_id, "study_id": image_id, "subject_id": subject, "split": split, "view": None, "sex": None,
         "rows": size[0], "columns": size[1], "path": str(path), "frames": name,
     }  # fmt: skip
+
+
+LABEL_TABLES = {"train": ("annotations/image_labels_train.csv", "image_labels_train.csv"),
+         "test": ("annotations/image_labels_test.csv", "image_labels_test.csv")}  # fmt: skip
+"""{split: where its table may lie}."""
+CONSENSUS = "consensus"
+"""The reader of a table that names none."""
+CELLS = {"1": PRESENT, "1.0": PRESENT, "0": ABSENT, "0.0": ABSENT}
+
+
+def add_image_labels(records: SourceRecords, key: str, split: str, path: Path) -> None:
+    """Add a fact for each label of each row of a table, of the images of its split that are held.
+
+    Rows of other images, and a second row of a reader on an image, are left out. ``key``: of the settings. Raises
+    UserError for another table.
+    """
+    table = read_labels(key, path)
+    labels = [name for name in table.columns if name not in ("image_id", "rad_id")]
+    names = table["image_id"].map_elements(lambda name: image_name("{stem}", name), pl.String)
+    reader = pl.when(pl.col("rad_id") == "").then(pl.lit(CONSENSUS)).otherwise(pl.col("rad_id"))
+    table = table.with_columns(image_id=names, reader=reader).drop("rad_id")
+    image_ids = [image["image_id"] for image in records.images if image["split"] == split]
+    is_first = pl.struct("image_id", "reader").is_first_distinct()
+    has_image = pl.col("image_id").is_in(image_ids)
+    records.counts["rows of image labels"] += table.height
+    records.num_rows[LABELS] += table.height
+    for reason, rows in (("no_image", table.filter(~has_image)), ("bad_row", table.filter(has_image & ~is_first))):
+        for image_id in rows["image_id"]:
+            records.exclude(
+                reason, image_id or None, detail=f"{path.name}: {explain_exclusion(reason)}", record_kind=LABELS
+            )
+    _count_unknown_labels(records, labels, table)
+    used = table.filter(has_image & is_first)
+    records.num_kept[LABELS] += used.height
+    records.tables.append(_label_facts(used, labels))
+
+
+def explain_exclusion(reason: str) -> str:
+    """Return what a reason means of a row of labels."""
+    return "its reader has another row of it" if reason == "bad_row" else "no picture of it was read in this split"
+
+
+def _count_unknown_labels(records: SourceRecords, labels: list[str], table: pl.DataFrame) -> None:
+    unknown = Counter({name: table.height for name in labels if name not in KNOWN})
+    for name, number in sorted(unknown.items()):
+        records.counts[f"unknown_label: {shown(name)}"] += number
+    if unknown:
+        log.warning("%d labels are none of VinDr-CXR's, they are kept: see counts.tsv", len(unknown))
+    cells = table.select((~pl.col(name).is_in([*CELLS, ""])).sum() for name in labels).row(0, named=True)
+    records.count_unknown_cells({name: number for name, number in cells.items() if number})
+
+
+def _label_facts(table: pl.DataFrame, labels: list[str]) -> pl.DataFrame:
+    values = pl.col(labels).replace_strict(CELLS, default=None, return_dtype=pl.String)
+    facts = table.with_columns(values).unpivot(
+        labels, index=["image_id", "reader"], variable_name="name", value_name="stated"
+    )
+    bare = [
+        pl.lit(None, FACTS_SCHEMA[name]).alias(name)
+        for name in EMPTY_COLUMNS
+        if name not in ("value", "stated", "reader")
+    ]
+    facts = facts.drop_nulls("stated").with_columns(pl.lit(LABEL).alias("kind"), *bare, value=pl.col("stated"))
+    return facts.select(name for name in FACTS_SCHEMA if name != "fact_id")

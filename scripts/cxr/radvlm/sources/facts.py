@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -10,21 +11,54 @@ import polars as pl
 from cxr.base.conservation import Counted, conserved
 from cxr.base.seeds import stable_hash
 from cxr.geometry.boxes import CORNERS
-from cxr.radvlm.labels import ABSENT, PRESENT, UNCERTAIN, meant, names
+from cxr.radvlm.labels import ABSENT, PRESENT, UNCERTAIN, load_label_names, resolve_uncertain
 from cxr.radvlm.sources.columns import FACTS_SCHEMA, IMAGES_SCHEMA
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """name, source: of the source, its name and its keys (format, path, pictures, subject); uncertain, split, min_box,
+    fusion: settings of radvlm.sources; max_characters: of a report; seed, shares: for sources without a split.
+    """
+
+    name: str
+    source: Mapping[str, str]
+    uncertain: str
+    split: str
+    min_box: float
+    fusion: Mapping
+    max_characters: int
+    section_overrides: bool
+    seed: int
+    shares: Sequence[float]
+
+    @property
+    def key(self) -> str:
+        """The setting that names its files."""
+        return f"radvlm.sources.list.{self.name}.path"
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.source["path"])
+
+    @property
+    def pictures(self) -> Path:
+        """The folder of its pictures."""
+        return Path(self.source["pictures"] or self.source["path"])
+
 
 LABEL, BOX, REGION, PHRASE = KINDS = ("label", "box", "region", "phrase")
 STAGE = "radvlm_sources"
 KEPT = "kept"
 IMAGES, LABELS, TEXTS, FUSED = "images", "labels", "texts", "fused boxes"
 """What is counted besides the kinds of facts: images, rows of tables of labels, texts, boxes fused of several."""
-NAMELESS = "a box without a name"
-BARE = dict.fromkeys(("value", "stated", "group", "reader", *CORNERS))
+UNNAMED_BOX = "a box without a name"
+EMPTY_COLUMNS = dict.fromkeys(("value", "stated", "group", "reader", *CORNERS))
 """A fact's columns that may be empty."""
 
 
 @dataclass
-class Held:
+class SourceRecords:
     """What a reader found: rows of images and facts (without ids), texts, rows that were left out, and counts.
 
     ``tables``: further facts as tables of the same columns, of sources with millions. ``rows``: {what: how many the
@@ -37,11 +71,11 @@ class Held:
     texts: list[dict] = field(default_factory=list)
     excluded: list[dict] = field(default_factory=list)
     counts: Counter = field(default_factory=Counter)
-    rows: Counter = field(default_factory=Counter)
-    kept: Counter = field(default_factory=Counter)
-    gone: Counter = field(default_factory=Counter)
+    num_rows: Counter = field(default_factory=Counter)
+    num_kept: Counter = field(default_factory=Counter)
+    num_excluded: Counter = field(default_factory=Counter)
 
-    def leave_out(
+    def exclude(
         self, reason: str, image_id: str | None = None, study_id: str | None = None, detail: str = "", *,
         record_kind: str = "", number: int = 1,
     ) -> None:  # fmt: skip
@@ -52,58 +86,59 @@ class Held:
         row = {"image_id": image_id, "study_id": study_id, "stage": STAGE, "reason": reason, "detail": detail}
         self.excluded.append(row)
         if record_kind:
-            self.gone[record_kind, reason] += number
+            self.num_excluded[record_kind, reason] += number
 
-    def conserved(self, source: str) -> list[Counted]:
+    def conservation_rows(self, source: str) -> list[Counted]:
         """Return what became of all that was counted. Raises AssertionError where something was lost."""
         conserved_rows = []
-        for record_kind in sorted({*self.rows, *self.kept, *(record_kind for record_kind, _ in self.gone)}):
+        excluded_kinds = {record_kind for record_kind, _ in self.num_excluded}
+        for record_kind in sorted({*self.num_rows, *self.num_kept} | excluded_kinds):
             num_by_reason = {
                 reason: number
-                for (excluded_kind, reason), number in sorted(self.gone.items())
+                for (excluded_kind, reason), number in sorted(self.num_excluded.items())
                 if excluded_kind == record_kind
             }
             conserved_rows += conserved(
                 f"{STAGE}, {source}",
                 record_kind,
-                self.rows[record_kind],
-                {KEPT: self.kept[record_kind]} | num_by_reason,
+                self.num_rows[record_kind],
+                {KEPT: self.num_kept[record_kind]} | num_by_reason,
             )
         return conserved_rows
 
-    def tell_unknown(self, cells: Mapping[str, int]) -> None:
+    def count_unknown_cells(self, cells: Mapping[str, int]) -> None:
         """Count the cells of labels that say nothing known; they are no fact."""
         for label, number in sorted(cells.items()):
             self.counts[f"unknown_label: cells of {label}"] += number
 
 
-def visible(text: str) -> str:
+def replace_control_characters(text: str) -> str:
     """Return a text whose control characters, but line breaks and tabs, are blanks."""
     return "".join(letter if letter.isprintable() or letter in "\n\t" else " " for letter in text)
 
 
-def fact(image_id: str, kind: str, name: str, **more: object) -> dict:
+def fact_row(image_id: str, kind: str, name: str, **more: object) -> dict:
     """Return a row of facts without its id; what ``more`` does not give is null."""
-    return {"image_id": image_id, "kind": kind, "name": name} | BARE | more
+    return {"image_id": image_id, "kind": kind, "name": name} | EMPTY_COLUMNS | more
 
 
 def box_facts(image_id: str, kind: str, name: str, boxes: np.ndarray, **more: object) -> list[dict]:
     """Return a fact for each of the boxes (N, 4) of one name, which are one group."""
     group = f"g{stable_hash(image_id, kind, name, *more.values()):016x}"
     return [
-        fact(image_id, kind, name, group=group, **more, **dict(zip(CORNERS, map(float, box), strict=True)))
+        fact_row(image_id, kind, name, group=group, **more, **dict(zip(CORNERS, map(float, box), strict=True)))
         for box in boxes
     ]
 
 
-def labelled(image_id: str, stated: dict[str, str], uncertain: str) -> list[dict]:
+def image_label_facts(image_id: str, stated: dict[str, str], uncertain: str) -> list[dict]:
     """Return a fact for each label of an image. ``uncertain``: what an uncertain one counts as; left_out: itself."""
-    values = meant(stated, uncertain)
-    return [fact(image_id, LABEL, name, value=values[name], stated=value) for name, value in stated.items()]
+    values = resolve_uncertain(stated, uncertain)
+    return [fact_row(image_id, LABEL, name, value=values[name], stated=value) for name, value in stated.items()]
 
 
 @dataclass(frozen=True)
-class Clean:
+class CleanBoxes:
     """Boxes (N, 4) with rising corners inside their picture; ``area``: which of them have one, bool (N,); numbers of
     boxes whose corners were swapped, and that were clipped.
     """
@@ -114,7 +149,7 @@ class Clean:
     clipped: int
 
 
-def clean(boxes: np.ndarray, shapes: np.ndarray, least: float) -> Clean:
+def clean_boxes(boxes: np.ndarray, shapes: np.ndarray, least: float) -> CleanBoxes:
     """Sort the corners of boxes (N, 4), and clip them to their pictures, (N, 2: rows, columns; NaN: unknown).
 
     A box has an area if both sides are longer than ``least``, as a fraction of the picture's, and all corners are
@@ -135,24 +170,24 @@ def clean(boxes: np.ndarray, shapes: np.ndarray, least: float) -> Clean:
     sides = cut[:, 2:] - cut[:, :2]
     floor = np.where(np.isfinite(most), least * np.where(np.isfinite(most), most, 0.0), 0.0)
     area = finite & (sides > floor).all(axis=1)
-    return Clean(cut, area, swapped, int(((cut != sorted_).any(axis=1) & area).sum()))
+    return CleanBoxes(cut, area, swapped, int(((cut != sorted_).any(axis=1) & area).sum()))
 
 
 def add_boxes(
-    records: Held, image_id: str, kind: str, name: str, boxes: np.ndarray, shape: tuple, least: float, *,
+    records: SourceRecords, image_id: str, kind: str, name: str, boxes: np.ndarray, shape: tuple, least: float, *,
     record_kind: str | None = None, **more: object,
 ) -> int:  # fmt: skip
     """Add the boxes (N, 4), in original pixels, of one name of an image, and return how many were added.
 
     Boxes without an area are excluded. ``shape``: (rows, columns) of the picture, None where unknown; ``record_kind``:
-    what :meth:`Held.leave_out` counts the excluded boxes as, by default ``kind``.
+    what :meth:`SourceRecords.exclude` counts the excluded boxes as, by default ``kind``.
     """
     size = [np.nan if side is None else side for side in shape]
-    cleaned = clean(boxes, np.tile(size, (len(boxes), 1)), least)
+    cleaned = clean_boxes(boxes, np.tile(size, (len(boxes), 1)), least)
     for count_name, number in (("boxes with swapped corners", cleaned.swapped), ("boxes clipped", cleaned.clipped)):
         records.counts[count_name] += number
     for _ in range(int((~cleaned.area).sum())):
-        records.leave_out("no_area", image_id, detail=kind, record_kind=kind if record_kind is None else record_kind)
+        records.exclude("no_area", image_id, detail=kind, record_kind=kind if record_kind is None else record_kind)
     records.facts += box_facts(image_id, kind, name, cleaned.boxes[cleaned.area], **more)
     return int(cleaned.area.sum())
 
@@ -163,12 +198,12 @@ def images_table(source: str, rows: Sequence[dict]) -> pl.DataFrame:
     return table.sort("image_id")
 
 
-def label_facts(table: pl.DataFrame, labels: Sequence[str], uncertain: str) -> pl.DataFrame:
+def label_table_facts(table: pl.DataFrame, labels: Sequence[str], uncertain: str) -> pl.DataFrame:
     """Return the facts of a table of images (``image_id``, and each label's present, absent, uncertain or null).
 
-    Like :func:`labelled`, and No Finding is told of every image.
+    Like :func:`image_label_facts`, and No Finding is told of every image.
     """
-    label_names = names()
+    label_names = load_label_names()
     meant_as = {UNCERTAIN: uncertain} if uncertain in (PRESENT, ABSENT) else {}
     stated_table = table.select("image_id", *labels)
     values = stated_table.with_columns(pl.col(labels).replace(meant_as) if meant_as else pl.col(labels))
@@ -187,23 +222,23 @@ def label_facts(table: pl.DataFrame, labels: Sequence[str], uncertain: str) -> p
         for part, name in ((values, "value"), (stated_table, "stated"))
     )
     facts = value.with_columns(stated["stated"]).drop_nulls("value")
-    empty = {name: FACTS_SCHEMA[name] for name in BARE if name not in ("value", "stated")}
+    empty = {name: FACTS_SCHEMA[name] for name in EMPTY_COLUMNS if name not in ("value", "stated")}
     bare = [pl.lit(None, dtype).alias(name) for name, dtype in empty.items()]
     columns = [name for name in FACTS_SCHEMA if name != "fact_id"]
     return facts.with_columns(pl.lit(LABEL).alias("kind"), *bare).select(columns)
 
 
-def count_labels(records: Held, table: pl.DataFrame, key: str, joined: pl.DataFrame) -> None:
+def count_labels(records: SourceRecords, table: pl.DataFrame, key: str, joined: pl.DataFrame) -> None:
     """Count the rows of a table of labels, and what became of them: those that label an image, those of an image or a
     study that is not used, and those that repeat one. ``joined``: the images, with ``known`` where they have labels.
     """
     used = joined.drop_nulls("known")[key].unique()
     is_first = table[key].is_first_distinct()
     has_image = table[key].is_in(used.implode()).fill_null(False)
-    records.rows[LABELS] += table.height
-    records.kept[LABELS] += len(used)
-    records.gone[LABELS, "no_image"] += int((is_first & ~has_image).sum())
-    records.gone[LABELS, "bad_row"] += int((~is_first).sum())
+    records.num_rows[LABELS] += table.height
+    records.num_kept[LABELS] += len(used)
+    records.num_excluded[LABELS, "no_image"] += int((is_first & ~has_image).sum())
+    records.num_excluded[LABELS, "bad_row"] += int((~is_first).sum())
 
 
 def facts_table(source: str, rows: Iterable[dict], tables: Sequence[pl.DataFrame] = ()) -> pl.DataFrame:

@@ -6,7 +6,7 @@ from importlib import import_module
 
 from cxr.base.tables import read_lines, write_lines
 
-Labels = Callable[[Sequence[str]], list[dict[str, str]]]
+Labeller = Callable[[Sequence[str]], list[dict[str, str]]]
 """Takes texts; returns {label: present, absent or uncertain} of each."""
 
 
@@ -24,7 +24,7 @@ def run_shard(*, reports: str, weights: str, labels: str, options: LabelOptions)
     Equal texts are read once. Raises UserError for weights that are missing or another net's.
     """
     texts = {line["study_id"]: line["section_text"] for line in read_lines(reports) if line["section_text"].strip()}
-    read: Labels = import_module(f"cxr.radvlm.sources.labels_{options.engine}").load(weights, options.own)
+    read: Labeller = import_module(f"cxr.radvlm.sources.labels_{options.engine}").load(weights, options.own)
     unique_texts = sorted(set(texts.values()))
     labels_by_text = dict(zip(unique_texts, read(unique_texts), strict=True))
     write_lines(labels, [{"study_id": name, "labels": labels_by_text[text]} for name, text in sorted(texts.items())])

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 
-from cxr.radvlm.chexbert import Labeller, labeller
+from cxr.radvlm.chexbert import Labeller, load_labeller
 
 INPUTS = {"weights": "results/weights/chexbert.safetensors"}
 
 
 def load(weights: str, settings: Mapping) -> Labeller:
-    """Return the labeller. ``settings``: the section ``radvlm.chexbert``. Raises UserError like :func:`labeller`."""
-    return labeller(weights, settings["model"], settings["revision"])
+    """Load the labeller. ``settings``: the section ``radvlm.chexbert``. Raises UserError for wrong weights."""
+    return load_labeller(weights, settings["model"], settings["revision"])

@@ -11,46 +11,45 @@ from cxr.base.errors import UserError
 from cxr.imaging.cohort.mimic import read_mimic as read_tree
 from cxr.imaging.cohort.rows import Row
 from cxr.language.reports import reading
-from cxr.radvlm.sources.facts import IMAGES, TEXTS, Held, count_labels, label_facts
-from cxr.radvlm.sources.options import ReadOptions
+from cxr.radvlm.sources.facts import IMAGES, TEXTS, ReadOptions, SourceRecords, count_labels, label_table_facts
 
 LABEL_TABLE = "*-chexpert.csv"
-IDS = ("dicom_id",)
+ID_COLUMNS = ("dicom_id",)
 """Column of Chest ImaGenome's lists of images."""
 FRONTAL = ("PA", "AP")
-WAITING = 16
+NUM_THREADS = 16
 """Concurrent operations on files."""
 
 
 @dataclass(frozen=True)
-class _How:
+class _SectionOptions:
     max_characters: int
     section_overrides: bool
     sections: str = "mimic"
     scrub: bool = False  # MIMIC-CXR's publishers have removed identifiers
 
 
-def read_mimic(options: ReadOptions) -> Held:
+def read_mimic(options: ReadOptions) -> SourceRecords:
     """Return every frontal image of the tables, whatever cohort.per_study and cohort.exclude say.
 
     Raises UserError for a table that is missing or lacks a column.
     """
-    records = Held()
-    labels = _labels(options, records)
-    with ThreadPoolExecutor(WAITING) as pool:
-        rows = _rows(options, pool)
-        records.counts["table rows"] = records.rows[IMAGES] = len(rows)
-        frontal_rows = [row for row in rows if _frontal(row, records)]
+    records = SourceRecords()
+    labels = _read_labels(options, records)
+    with ThreadPoolExecutor(NUM_THREADS) as pool:
+        rows = _read_rows(options, pool)
+        records.counts["table rows"] = records.num_rows[IMAGES] = len(rows)
+        frontal_rows = [row for row in rows if _is_used(row, records)]
         studies: dict[str, list[Row]] = {}
         for row in frontal_rows:
             studies.setdefault(row.study_id, []).append(row)
-            records.images.append(_image(row, options.name))
-        section_options = _How(options.max_characters, options.section_overrides)
-        texts = pool.map(lambda study_rows: reading.read(_report(study_rows[0]), section_options), studies.values())
+            records.images.append(_image_row(row, options.name))
+        section_options = _SectionOptions(options.max_characters, options.section_overrides)
+        texts = pool.map(lambda study_rows: reading.read(_report_row(study_rows[0]), section_options), studies.values())
         for (study_id, study_rows), section in zip(studies.items(), texts, strict=True):
             _add_text(records, options.name, study_id, study_rows, section)
-    records.rows[TEXTS] = len(studies)
-    records.kept.update({IMAGES: len(records.images), TEXTS: len(records.texts)})
+    records.num_rows[TEXTS] = len(studies)
+    records.num_kept.update({IMAGES: len(records.images), TEXTS: len(records.texts)})
     table = pl.DataFrame(
         [(row.image_id, row.study_id) for row in frontal_rows],
         schema={"image_id": pl.String, "study_id": pl.String}, orient="row",
@@ -59,12 +58,12 @@ def read_mimic(options: ReadOptions) -> Held:
     joined = table.join(labels.with_columns(known=pl.lit(True)), on="study_id", how="left", maintain_order="left")
     count_labels(records, all_labels, "study_id", joined)
     for image_id, study_id in joined.filter(pl.col("known").is_null()).select("image_id", "study_id").iter_rows():
-        records.leave_out("no_labels", image_id, study_id)
-    records.tables.append(label_facts(joined.drop_nulls("known"), LABELS, options.uncertain))
+        records.exclude("no_labels", image_id, study_id)
+    records.tables.append(label_table_facts(joined.drop_nulls("known"), LABELS, options.uncertain))
     return records
 
 
-def _rows(options: ReadOptions, pool: Executor) -> list[Row]:
+def _read_rows(options: ReadOptions, pool: Executor) -> list[Row]:
     """Return the rows of the tree. The cohort's reader names its own keys: here they are the source's."""
     try:
         return read_tree(str(options.pictures), str(options.folder), pool)
@@ -74,7 +73,7 @@ def _rows(options: ReadOptions, pool: Executor) -> list[Row]:
         raise UserError(message) from None
 
 
-def _labels(options: ReadOptions, records: Held) -> pl.DataFrame:
+def _read_labels(options: ReadOptions, records: SourceRecords) -> pl.DataFrame:
     """Return study_id and its labels, a row of the table each. Raises UserError without it."""
     table_paths = sorted({*options.folder.glob(LABEL_TABLE), *options.folder.glob(f"{LABEL_TABLE}.gz")})
     if not table_paths:
@@ -82,21 +81,21 @@ def _labels(options: ReadOptions, records: Held) -> pl.DataFrame:
             f"{options.key}: {options.folder} lacks the table of labels {LABEL_TABLE} (MIMIC-CXR-JPG): put it there"
         )
     table = read_columns(options.key, table_paths[0], "MIMIC-CXR-JPG", ("study_id", *LABELS), ids=("study_id",))
-    records.tell_unknown(unknown_cells(table))
+    records.count_unknown_cells(unknown_cells(table))
     identified_rows = table.with_columns(as_id("study_id").str.strip_prefix("s"))
     return stated(identified_rows)
 
 
-def _frontal(row: Row, records: Held) -> bool:
+def _is_used(row: Row, records: SourceRecords) -> bool:
     """Return whether a row is used; else it is left out with its reason."""
     reason = row.reason or ("" if row.view in FRONTAL else "not_frontal" if row.view else "unknown_view")
     reason = reason or ("" if row.split else "no_split")
     if reason:
-        records.leave_out(reason, row.image_id, row.study_id, row.detail, record_kind=IMAGES)
+        records.exclude(reason, row.image_id, row.study_id, row.detail, record_kind=IMAGES)
     return not reason
 
 
-def _image(row: Row, name: str) -> dict:
+def _image_row(row: Row, name: str) -> dict:
     rows, columns = row.size or (None, None)
     return {
         "image_id": row.image_id, "study_id": row.study_id, "subject_id": row.subject_id, "split": row.split,
@@ -104,25 +103,27 @@ def _image(row: Row, name: str) -> dict:
     }  # fmt: skip
 
 
-def _report(row: Row) -> dict:
+def _report_row(row: Row) -> dict:
     return {"study_id": row.study_id, "report_path": row.report_path, "report_missing": row.report_missing}
 
 
-def _add_text(records: Held, name: str, study_id: str, rows: list[Row], section) -> None:
+def _add_text(records: SourceRecords, name: str, study_id: str, rows: list[Row], section) -> None:
     images = sorted(row.image_id for row in rows)
     if not isinstance(section, reading.Section):
-        records.leave_out(section[0], images[0], study_id, section[1], record_kind=TEXTS)
+        records.exclude(section[0], images[0], study_id, section[1], record_kind=TEXTS)
         return
     fields = {"source": name, "study_id": study_id, "subject_id": rows[0].subject_id, "split": rows[0].split}
     records.texts.append(fields | {"image_ids": images, "section": section.name, "text": section.text})
 
 
-def published_splits(folder: Path, key: str) -> dict[str, str]:
+def read_published_splits(folder: Path, key: str) -> dict[str, str]:
     """Return {image: split} of Chest ImaGenome's own split files. Raises UserError for one without a column."""
     split_by_image = {}
     for split, name in (("train", "train"), ("validate", "valid"), ("test", "test")):
         path = folder / "silver_dataset" / "splits" / f"{name}.csv"
         if not path.is_file():
             raise UserError(f"{key}: {folder} lacks silver_dataset/splits/{name}.csv, which split: published needs")
-        split_by_image |= dict.fromkeys(read_columns(key, path, "Chest ImaGenome", IDS, ids=IDS)["dicom_id"], split)
+        split_by_image |= dict.fromkeys(
+            read_columns(key, path, "Chest ImaGenome", ID_COLUMNS, ids=ID_COLUMNS)["dicom_id"], split
+        )
     return split_by_image

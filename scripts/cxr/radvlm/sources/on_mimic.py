@@ -13,14 +13,13 @@ from cxr.base.tables import read_table
 from cxr.geometry.affine import boxes_to_upright
 from cxr.geometry.turns import UPRIGHT, Turn
 from cxr.imaging.cohort.header import read_turn
-from cxr.radvlm.sources.facts import IMAGES, NAMELESS, PHRASE, REGION, Held, add_boxes
-from cxr.radvlm.sources.mimic import IDS, published_splits
-from cxr.radvlm.sources.options import ReadOptions
+from cxr.radvlm.sources.facts import IMAGES, PHRASE, REGION, UNNAMED_BOX, ReadOptions, SourceRecords, add_boxes
+from cxr.radvlm.sources.mimic import ID_COLUMNS, read_published_splits
 
-AVOID = "images_to_avoid.csv"
+AVOID_TABLE = "images_to_avoid.csv"
 
 
-def read_ms_cxr(options: ReadOptions, images: str) -> Held:
+def read_ms_cxr(options: ReadOptions, images: str) -> SourceRecords:
     """Return the phrases with their boxes. ``images``: the table of images of the source mimic.
 
     All boxes of one image with the same text are one phrase. Raises UserError for a folder without the table.
@@ -34,91 +33,91 @@ def read_ms_cxr(options: ReadOptions, images: str) -> Held:
             raise UserError(f"{options.key}: {path} lacks MS_CXR_Local_Alignment_*.csv: give the folder of MS-CXR")
         path = tables[0]
     regions = read_table_of_ms_cxr(options.key, path).regions
-    records, row_by_image = Held(), _known(images)
-    records.counts["table rows"] = records.rows[PHRASE] = len(regions)
-    for image_id, image_regions in _grouped(regions, lambda region: region.image.removesuffix(".dcm")):
+    records, row_by_image = SourceRecords(), _read_images(images)
+    records.counts["table rows"] = records.num_rows[PHRASE] = len(regions)
+    for image_id, image_regions in _group_by(regions, lambda region: region.image.removesuffix(".dcm")):
         row = row_by_image.get(image_id)
-        records.rows[IMAGES] += 1
-        for text, group in _grouped(image_regions, lambda region: region.phrase):
-            reason = "no_image" if row is None else "bad_row" if not text.strip() else _other_size(row, group)
+        records.num_rows[IMAGES] += 1
+        for text, group in _group_by(image_regions, lambda region: region.phrase):
+            reason = "no_image" if row is None else "bad_row" if not text.strip() else _shape_mismatch(row, group)
             if reason:
                 for _ in group:
-                    records.leave_out(reason, image_id, record_kind=PHRASE)
+                    records.exclude(reason, image_id, record_kind=PHRASE)
                 continue
             boxes = np.array([region.box or (np.nan,) * 4 for region in group])
-            add_boxes(records, image_id, PHRASE, text.strip(), *_upright(row, boxes), options.min_box)
+            add_boxes(records, image_id, PHRASE, text.strip(), *_to_upright(row, boxes), options.min_box)
         if row is None:
-            records.gone[IMAGES, "no_image"] += 1
+            records.num_excluded[IMAGES, "no_image"] += 1
         else:
-            records.images.append(_image(row))
-    records.kept.update({IMAGES: len(records.images), PHRASE: len(records.facts)})
+            records.images.append(_upright_image_row(row))
+    records.num_kept.update({IMAGES: len(records.images), PHRASE: len(records.facts)})
     return records
 
 
-def _other_size(row: Mapping, group: Iterable[Annotation]) -> str:
+def _shape_mismatch(row: Mapping, group: Iterable[Annotation]) -> str:
     """Return shape_mismatch if a box was drawn on a picture of another shape than the image's."""
     sizes = {region.size for region in group if region.size}
     has_size = row["rows"] is not None and row["columns"] is not None
     return "shape_mismatch" if has_size and sizes - {(row["rows"], row["columns"])} else ""
 
 
-def read_imagenome(options: ReadOptions, images: str) -> Held:
+def read_imagenome(options: ReadOptions, images: str) -> SourceRecords:
     """Return the regions of the scene graphs. ``images``: the table of images of the source mimic.
 
     Images of the gold set's patients stay out of train (``listed``). Raises UserError for a folder without graphs.
     """
-    records, row_by_image = Held(), _known(images)
-    split_by_image = published_splits(options.folder, options.key) if options.split == "published" else None
-    avoid = options.folder / "silver_dataset" / "splits" / AVOID
+    records, row_by_image = SourceRecords(), _read_images(images)
+    split_by_image = read_published_splits(options.folder, options.key) if options.split == "published" else None
+    avoid = options.folder / "silver_dataset" / "splits" / AVOID_TABLE
     listed = set()
     if avoid.is_file():
-        listed = set(read_columns(options.key, avoid, "Chest ImaGenome", IDS, ids=IDS)["dicom_id"])
+        listed = set(read_columns(options.key, avoid, "Chest ImaGenome", ID_COLUMNS, ids=ID_COLUMNS)["dicom_id"])
     for graph in imagenome.graphs(options.key, options.folder):
         row = row_by_image.get(graph.image_id)
         records.counts["table rows"] += len(graph.names)
-        records.rows.update({IMAGES: 1, REGION: len(graph.names)})
+        records.num_rows.update({IMAGES: 1, REGION: len(graph.names)})
         split = (split_by_image.get(graph.image_id) if split_by_image is not None else row["split"]) if row else None
         reason = "no_image" if row is None else "no_split" if split is None else ""
         reason = reason or ("listed" if graph.image_id in listed and split == "train" else "")
         if reason:
-            records.gone[IMAGES, reason] += 1
+            records.num_excluded[IMAGES, reason] += 1
             for _ in graph.names:
-                records.leave_out(reason, graph.image_id, record_kind=REGION)
+                records.exclude(reason, graph.image_id, record_kind=REGION)
             continue
-        boxes, shape = _upright(row, graph.boxes)
+        boxes, shape = _to_upright(row, graph.boxes)
         for name, box in zip(graph.names, boxes, strict=True):
             if not name.strip():
-                records.leave_out("unknown_label", graph.image_id, detail=NAMELESS, record_kind=REGION)
+                records.exclude("unknown_label", graph.image_id, detail=UNNAMED_BOX, record_kind=REGION)
                 continue
             add_boxes(records, graph.image_id, REGION, name, box[None], shape, options.min_box)
-        records.images.append(_image(row) | {"split": split, "sex": graph.sex or row["sex"]})
-    records.kept.update({IMAGES: len(records.images), REGION: len(records.facts)})
+        records.images.append(_upright_image_row(row) | {"split": split, "sex": graph.sex or row["sex"]})
+    records.num_kept.update({IMAGES: len(records.images), REGION: len(records.facts)})
     return records
 
 
-def _turn(row: Mapping) -> Turn:
+def _read_turn(row: Mapping) -> Turn:
     """Return how an image becomes upright; only a DICOM with a known size can tell it."""
     tells = row["path"].endswith(".dcm") and row["rows"] is not None and row["columns"] is not None
     return read_turn(row["path"]) if tells else UPRIGHT
 
 
-def _upright(row: Mapping, boxes: np.ndarray) -> tuple[np.ndarray, tuple[int | None, int | None]]:
+def _to_upright(row: Mapping, boxes: np.ndarray) -> tuple[np.ndarray, tuple[int | None, int | None]]:
     """Return boxes (N, 4), drawn on an image as it is stored, in pixels of the upright one, and that one's size."""
-    turn, stored = _turn(row), (row["rows"], row["columns"])
+    turn, stored = _read_turn(row), (row["rows"], row["columns"])
     return (boxes if turn == UPRIGHT else boxes_to_upright(boxes, turn, stored)), turn.shape(stored)
 
 
-def _image(row: Mapping) -> dict:
+def _upright_image_row(row: Mapping) -> dict:
     """Return an image's row with the size of the upright image."""
-    rows, columns = _turn(row).shape((row["rows"], row["columns"]))
+    rows, columns = _read_turn(row).shape((row["rows"], row["columns"]))
     return {name: row[name] for name in row if name != "source"} | {"rows": rows, "columns": columns}
 
 
-def _known(images: str) -> dict[str, dict]:
+def _read_images(images: str) -> dict[str, dict]:
     return {row["image_id"]: row for row in read_table(images).iter_rows(named=True)}
 
 
-def _grouped(rows: Iterable, key) -> list[tuple[str, list]]:
+def _group_by(rows: Iterable, key) -> list[tuple[str, list]]:
     """Return (key, rows) sorted by the key, the rows of one in their order."""
     rows_by_key: dict[str, list] = {}
     for row in rows:

@@ -14,27 +14,34 @@ from cxr.annotations.padchest import (
 )
 from cxr.annotations.padchest_gr import one_of
 from cxr.imaging.cohort.split import split_name
-from cxr.radvlm.sources.facts import IMAGES, PHRASE, TEXTS, Held, add_boxes, visible
-from cxr.radvlm.sources.options import ReadOptions
+from cxr.radvlm.sources.facts import (
+    IMAGES,
+    PHRASE,
+    TEXTS,
+    ReadOptions,
+    SourceRecords,
+    add_boxes,
+    replace_control_characters,
+)
 
-EXTRA = "extra"
+EXTRA_READER = "extra"
 """The reader of a sentence's further boxes, which are kept and never asked."""
 
 
-def read_padchest_gr(options: ReadOptions) -> Held:
+def read_padchest_gr(options: ReadOptions) -> SourceRecords:
     """Return the frontal images with their sentences and phrases. Raises UserError for a missing file or column."""
     key, folder = options.key, options.folder
     images = {row["image_id"]: row for row in read_images(key, one_of(key, folder, TABLE)).iter_rows(named=True)}
     splits = dict(read_master(key, one_of(key, folder, MASTER)).iter_rows())
-    records, seen_ids = Held(), set()
+    records, seen_ids = SourceRecords(), set()
     for report in read_reports(key, one_of(key, folder, REPORTS)):
         records.counts["table rows"] += 1
-        records.rows[IMAGES] += 1
+        records.num_rows[IMAGES] += 1
         row, split = images.get(report.image_id), split_name(splits.get(report.image_id, "")) or ""
         reason = "no_image" if row is None else "not_frontal" if row["view"] is None else ""
         reason = reason or ("no_split" if not split else "duplicate_image" if report.image_id in seen_ids else "")
         if reason:
-            records.leave_out(reason, report.image_id, report.study_id, record_kind=IMAGES)
+            records.exclude(reason, report.image_id, report.study_id, record_kind=IMAGES)
             continue
         seen_ids.add(report.image_id)
         fields = {name: row[name] for name in ("image_id", "study_id", "subject_id", "view", "sex", "rows", "columns")}
@@ -45,32 +52,34 @@ def read_padchest_gr(options: ReadOptions) -> Held:
             (row["rows"], row["columns"]),
             sum(len(sentence.boxes) + len(sentence.extra) for sentence in report.sentences),
         )
-        records.rows[PHRASE] += boxes
+        records.num_rows[PHRASE] += boxes
         if None in size:
             detail = "the table has no size of the picture"
-            records.leave_out("no_area", report.image_id, report.study_id, detail, record_kind=PHRASE, number=boxes)
+            records.exclude("no_area", report.image_id, report.study_id, detail, record_kind=PHRASE, number=boxes)
             continue
         if not any(sentence.boxes for sentence in report.sentences):
-            records.leave_out("no_boxes", report.image_id, report.study_id)
+            records.exclude("no_boxes", report.image_id, report.study_id)
         for sentence in report.sentences:
             _add_phrase(records, options, report, sentence, size)
-    records.kept.update({IMAGES: len(records.images), TEXTS: len(records.texts), PHRASE: len(records.facts)})
+    records.num_kept.update({IMAGES: len(records.images), TEXTS: len(records.texts), PHRASE: len(records.facts)})
     return records
 
 
-def _add_phrase(records: Held, options: ReadOptions, report: Report, sentence: Sentence, size: tuple[int, int]) -> None:
+def _add_phrase(
+    records: SourceRecords, options: ReadOptions, report: Report, sentence: Sentence, size: tuple[int, int]
+) -> None:
     """Add the boxes of a sentence, and its further ones; without words they are no phrase."""
-    for boxes, more in ((sentence.boxes, {}), (sentence.extra, {"reader": EXTRA})):
+    for boxes, more in ((sentence.boxes, {}), (sentence.extra, {"reader": EXTRA_READER})):
         if boxes and sentence.text:
-            pixels = _pixels(boxes, size)
+            pixels = _to_pixels(boxes, size)
             add_boxes(records, report.image_id, PHRASE, sentence.text, pixels, size, options.min_box, **more)
         else:
             for _ in boxes:
                 detail = "boxes of a sentence without words"
-                records.leave_out("bad_row", report.image_id, report.study_id, detail, record_kind=PHRASE)
+                records.exclude("bad_row", report.image_id, report.study_id, detail, record_kind=PHRASE)
 
 
-def _pixels(boxes: list, size: tuple[int, int]) -> np.ndarray:
+def _to_pixels(boxes: list, size: tuple[int, int]) -> np.ndarray:
     """Return boxes of the unit square in pixels; one without four numbers is NaN."""
     unit_boxes = np.full((len(boxes), 4), np.nan)
     for place, box in enumerate(boxes):
@@ -79,14 +88,14 @@ def _pixels(boxes: list, size: tuple[int, int]) -> np.ndarray:
     return unit_boxes * np.array([size[1], size[0], size[1], size[0]], np.float64)
 
 
-def _add_text(records: Held, options: ReadOptions, row: dict, split: str, sentences: list[str]) -> None:
-    records.rows[TEXTS] += 1
+def _add_text(records: SourceRecords, options: ReadOptions, row: dict, split: str, sentences: list[str]) -> None:
+    records.num_rows[TEXTS] += 1
     if not sentences:
-        records.leave_out("empty_report", row["image_id"], row["study_id"], record_kind=TEXTS)
+        records.exclude("empty_report", row["image_id"], row["study_id"], record_kind=TEXTS)
         return
-    text = visible(" ".join(sentences))
+    text = replace_control_characters(" ".join(sentences))
     if len(text) > options.max_characters:
-        records.leave_out("too_long", row["image_id"], row["study_id"], f"{len(text)} characters", record_kind=TEXTS)
+        records.exclude("too_long", row["image_id"], row["study_id"], f"{len(text)} characters", record_kind=TEXTS)
         return
     ids = {"source": options.name, "study_id": row["study_id"], "subject_id": row["subject_id"], "split": split}
     records.texts.append(ids | {"image_ids": [row["image_id"]], "section": "findings", "text": text})

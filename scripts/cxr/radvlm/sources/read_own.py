@@ -1,17 +1,224 @@
 """Read the source own: one job a shard of the cohort, then one that joins them."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 
+import numpy as np
 import polars as pl
 
 from cxr.base.columns import schema
 from cxr.base.conservation import ALL, CONSERVED, Counted
+from cxr.base.hdf5 import Shard
 from cxr.base.tables import EXCLUDED, read_lines, read_table, write_excluded, write_lines, write_table
-from cxr.radvlm.sources.columns import COUNTS, FACTS, IMAGES
-from cxr.radvlm.sources.facts import KEPT, Held, facts_table, images_table
-from cxr.radvlm.sources.own import read_own
+from cxr.geometry.affine import affine_to_upright, boxes_to_original
+from cxr.geometry.boxes import bounding_box
+from cxr.geometry.masks import component_boxes
+from cxr.radvlm.labels import ABSENT, PRESENT, UNCERTAIN, label_report, load_label_names
+from cxr.radvlm.sources import columns
+from cxr.radvlm.sources.facts import (
+    BOX,
+    IMAGES,
+    KEPT,
+    LABELS,
+    PHRASE,
+    REGION,
+    TEXTS,
+    SourceRecords,
+    add_boxes,
+    facts_table,
+    image_label_facts,
+    images_table,
+)
+
+SEX_BY_WORD = {"f": "F", "female": "F", "w": "F", "m": "M", "male": "M"}
+VALUE_BY_CELL = {"1": PRESENT, "1.0": PRESENT, "0": ABSENT, "0.0": ABSENT, "-1": UNCERTAIN, "-1.0": UNCERTAIN}
+
+
+def region_boxes(organs: Mapping[str, np.ndarray], anatomy: Mapping[str, np.ndarray]) -> dict[str, tuple[float, ...]]:
+    """Return {region: box} in frame pixels, of the masks bool (H, W) by name. What has no mask has no box.
+
+    A region is the box of a mask, or a part of the box of a lung: ``across`` in fractions of its width from the
+    patient's outer side (the image's left for the right lung), ``down`` of its height from above.
+    """
+    box_by_region = {}
+    for region, region_rule in load_label_names().regions.items():
+        masks, mask = (
+            (organs, region_rule.get("organs")) if "organs" in region_rule else (anatomy, region_rule["anatomy"])
+        )
+        if mask not in masks or not masks[mask].any():
+            continue
+        x1, y1, x2, y2 = map(float, bounding_box(masks[mask]))
+        (near, far), (high, low) = region_rule.get("across", (0.0, 1.0)), region_rule.get("down", (0.0, 1.0))
+        if region.startswith("left "):
+            near, far = 1.0 - far, 1.0 - near
+        width, height = x2 - x1, y2 - y1
+        box_by_region[region] = (x1 + near * width, y1 + high * height, x1 + far * width, y1 + low * height)
+    return box_by_region
+
+
+def mask_boxes(masks: Iterable[np.ndarray], smallest: int) -> np.ndarray:
+    """Return the boxes (N, 4), in frame pixels, of the parts of the union of masks bool (H, W), the largest first."""
+    return component_boxes(np.logical_or.reduce(list(masks)), smallest)
+
+
+def read_own(
+    options,
+    *,
+    images: str,
+    cohort: str,
+    frames: str,
+    reports: str,
+    organs: str,
+    anatomy: str,
+    findings: str,
+    masks: str,
+    labels: Sequence[str] = (),
+) -> SourceRecords:
+    """Return the facts of one shard of the cohort. ``options``: of the stage; ``labels``: files of a model's labels.
+
+    Raises StoreError for a damaged file.
+    """
+    records = SourceRecords()
+    cohort_row_by_image = {row["image_id"]: row for row in read_table(cohort).iter_rows(named=True)}
+    table_row_by_image = {
+        row["image_id"]: row
+        for row in read_table(images).iter_rows(named=True)
+        if row["image_id"] in cohort_row_by_image
+    }
+    lines = {line["study_id"]: line for line in read_lines(reports)}
+    labels_by_study = {line["study_id"]: line["labels"] for path in labels for line in read_lines(path)}
+    grounded: dict[str, list[dict]] = {}
+    masked_findings = read_table(findings).filter(
+        pl.col("mask_id").fill_null("") != "", pl.col("word").fill_null("") != ""
+    )
+    for row in masked_findings.iter_rows(named=True):
+        grounded.setdefault(row["image_id"], []).append(row)
+    with ExitStack() as stack:
+        frame, organ, zone = (stack.enter_context(Shard(path)) for path in (frames, organs, anatomy))
+        lesions = stack.enter_context(Shard(masks, key="mask_id"))
+        studies: dict[str, list[str]] = {}
+        for image_id in sorted(frame.ids):
+            row = cohort_row_by_image[image_id]
+            stored = tuple(map(int, frame.get("original_shape", image_id)))
+            affine, shape = affine_to_upright(frame.get("to_original", image_id), stored)
+            studies.setdefault(row["study_id"], []).append(image_id)
+            records.images.append(_image_row(row, table_row_by_image[image_id], shape))
+            line = lines.get(row["study_id"])
+            stated = (
+                labels_by_study.get(row["study_id"], {})
+                if labels
+                else _stated_labels(options, table_row_by_image[image_id], line)
+            )
+            records.num_rows[LABELS] += 1
+            if stated:
+                records.facts += image_label_facts(image_id, stated, _uncertain_setting(options))
+                records.num_kept[LABELS] += 1
+            else:
+                records.exclude("no_labels", image_id, row["study_id"], record_kind=LABELS)
+            place = _BoxAdder(records, image_id, affine, shape, options.min_box)
+            if options.regions == "zones":
+                mask_sets = (
+                    (organ.masks(image_id) if image_id in organ else {}),
+                    (zone.masks(image_id) if image_id in zone else {}),
+                )
+                for region, box in region_boxes(*mask_sets).items():
+                    records.num_rows[REGION] += 1
+                    records.num_kept[REGION] += place(REGION, region, np.array([box]))
+            _add_findings(place, grounded.get(image_id, []), line, lesions, options.smallest)
+        for study_id, image_ids in studies.items():
+            line = lines.get(study_id)
+            if line is None or not line["section_text"].strip():
+                records.exclude("no_report", image_ids[0], study_id, record_kind=TEXTS)
+                continue
+            records.texts.append(_text_line(cohort_row_by_image[image_ids[0]], image_ids, line))
+    records.counts["images"] = len(records.images)
+    records.num_rows.update({IMAGES: len(cohort_row_by_image), TEXTS: len(studies)} | _count_findings(masked_findings))
+    records.num_kept.update({IMAGES: len(records.images), TEXTS: len(records.texts)})
+    read_ids = {image["image_id"] for image in records.images}
+    records.num_excluded[IMAGES, "no_image"] = len(cohort_row_by_image.keys() - read_ids)
+    return records
+
+
+class _BoxAdder:
+    """Adds the boxes of an image, given in frame pixels, to the facts."""
+
+    def __init__(self, records: SourceRecords, image_id: str, affine: np.ndarray, shape: tuple[int, int], least: float):
+        self.records, self.image_id, self.affine, self.shape, self.least = records, image_id, affine, shape, least
+
+    def __call__(self, kind: str, name: str, boxes: np.ndarray, **more: object) -> int:
+        placed = boxes_to_original(np.asarray(boxes, np.float64), self.affine)
+        return add_boxes(self.records, self.image_id, kind, name, placed, self.shape, self.least, **more)
+
+    def masks(self, kind: str, name: str, masks: list[np.ndarray], smallest: int) -> None:
+        """Add the boxes of the parts of masks, which are one finding or phrase; it is left out if they are empty."""
+        boxes = mask_boxes(masks, smallest)
+        if not len(boxes):
+            self.records.exclude("no_boxes", self.image_id, detail=f"{kind}: the mask is empty")
+        elif self(kind, name, boxes, record_kind=""):
+            self.records.num_kept[kind] += 1
+            return
+        self.records.num_excluded[kind, "no_area" if len(boxes) else "no_boxes"] += 1
+
+
+def _image_row(row: Mapping, table_row: Mapping, shape: tuple[int, int]) -> dict:
+    sex = SEX_BY_WORD.get(str(table_row.get("sex") or "").strip().lower())
+    fields = {name: row[name] for name in ("image_id", "study_id", "subject_id", "split", "view", "path")}
+    return fields | {"sex": sex, "rows": shape[0], "columns": shape[1], "frames": "own"}
+
+
+def _uncertain_setting(options) -> str:
+    return options.weak_hedges if options.labels == "rules" else options.uncertain
+
+
+def _stated_labels(options, table_row: Mapping, line: Mapping | None) -> dict[str, str]:
+    if options.labels == "table":
+        cells = {name: str(table_row.get(name) or "").strip() for name in load_label_names().names if name in table_row}
+        return {name: VALUE_BY_CELL[cell] for name, cell in cells.items() if cell in VALUE_BY_CELL}
+    if line is None:
+        return {}
+    return label_report([*line["tuples"], *line["other_tuples"]], line["sentences"])
+
+
+def _add_findings(
+    place: _BoxAdder, finding_rows: list[dict], line: Mapping | None, lesions: Shard, smallest: int
+) -> None:
+    """Add the boxes of an image's grounded findings: of each name, and of each sentence."""
+    by_name: dict[str, list[np.ndarray]] = {}
+    by_sentence: dict[int, list[np.ndarray]] = {}
+    for row in finding_rows:
+        mask = lesions.get("mask", row["mask_id"])
+        by_name.setdefault(load_label_names().lesions[row["word"]][0], []).append(mask)
+        by_sentence.setdefault(row["sentence_index"], []).append(mask)
+    for name, masks in sorted(by_name.items()):
+        place.masks(BOX, name, masks, smallest)
+    for index, masks in sorted(by_sentence.items()):
+        if line is not None and 0 < index <= len(line["sentences"]):
+            place.masks(PHRASE, line["sentences"][index - 1], masks, smallest)
+        else:
+            place.records.exclude(
+                "bad_row", place.image_id, detail="no sentence of the finding's number", record_kind=PHRASE
+            )
+
+
+def _count_findings(masked_findings: pl.DataFrame) -> dict[str, int]:
+    """Return how many findings of images and how many of their sentences a table of findings with masks has."""
+    name = pl.col("word").replace_strict({word: lesion[0] for word, lesion in load_label_names().lesions.items()})
+    return {
+        BOX: masked_findings.select(pl.struct("image_id", name).n_unique()).item() if len(masked_findings) else 0,
+        PHRASE: masked_findings.select(pl.struct("image_id", "sentence_index").n_unique()).item()
+        if len(masked_findings)
+        else 0,
+    }
+
+
+def _text_line(row: Mapping, images: list[str], line: Mapping) -> dict:
+    return {
+        "source": "own", "study_id": row["study_id"], "subject_id": row["subject_id"], "split": row["split"],
+        "image_ids": images, "section": line["section_name"], "text": line["section_text"],
+    }  # fmt: skip
+
 
 OWN = "own"
 
@@ -33,11 +240,19 @@ class OwnOptions:
 def counts_table(counts: Counter) -> pl.DataFrame:
     """Return the counts, sorted by what is counted."""
     rows = sorted((count_name, number) for count_name, number in counts.items())
-    return pl.DataFrame(rows, schema={name: column.kind for name, column in COUNTS.items()}, orient="row")
+    return pl.DataFrame(rows, schema={name: column.kind for name, column in columns.COUNTS.items()}, orient="row")
 
 
-def write(
-    records: Held, source: str, *, images: str, facts: str, texts: str, excluded: str, counts: str, conservation: str
+def write_source(
+    records: SourceRecords,
+    source: str,
+    *,
+    images: str,
+    facts: str,
+    texts: str,
+    excluded: str,
+    counts: str,
+    conservation: str,
 ) -> None:
     """Write what was read of a source. Raises AssertionError where a row of it became nothing, or two things."""
     table = facts_table(source, records.facts, records.tables)
@@ -45,12 +260,12 @@ def write(
     all_counts.update(f"facts: {kind}" for kind in table["kind"])
     all_counts.update(f"left out: {row['reason']}" for row in records.excluded)
     all_counts["texts"] = len(records.texts)
-    write_table(images, images_table(source, records.images), IMAGES)
-    write_table(facts, table, FACTS)
+    write_table(images, images_table(source, records.images), columns.IMAGES)
+    write_table(facts, table, columns.FACTS)
     write_lines(texts, sorted(records.texts, key=lambda line: line["study_id"]), checked=True)
     write_excluded(excluded, records.excluded)
-    write_table(counts, counts_table(all_counts), COUNTS)
-    write_table(conservation, conservation_table(records.conserved(source)), CONSERVED)
+    write_table(counts, counts_table(all_counts), columns.COUNTS)
+    write_table(conservation, conservation_table(records.conservation_rows(source)), CONSERVED)
 
 
 def conservation_table(rows: Iterable[Counted]) -> pl.DataFrame:
@@ -88,7 +303,7 @@ def run_shard(
         options, images=images, cohort=cohort, frames=frames, reports=reports, organs=organs, anatomy=anatomy,
         findings=findings, masks=masks, labels=labels or (),
     )  # fmt: skip
-    write(
+    write_source(
         records, OWN, images=images_out, facts=facts, texts=texts, excluded=excluded, counts=counts,
         conservation=conservation,
     )  # fmt: skip
@@ -110,9 +325,9 @@ def run_tables(
     conservation_out: str,
 ) -> None:
     """Join the files of all shards, in the order of images and studies."""
-    write_table(images_out, pl.concat([read_table(path) for path in images]).sort("image_id"), IMAGES)
+    write_table(images_out, pl.concat([read_table(path) for path in images]).sort("image_id"), columns.IMAGES)
     joined = pl.concat([read_table(path) for path in facts])
-    write_table(facts_out, joined.sort("image_id", "kind", "name", "fact_id"), FACTS)
+    write_table(facts_out, joined.sort("image_id", "kind", "name", "fact_id"), columns.FACTS)
     lines = sorted((line for path in texts for line in read_lines(path)), key=lambda line: line["study_id"])
     write_lines(texts_out, lines, checked=True)
     excluded_table = pl.concat([read_table(path) for path in excluded])
@@ -120,6 +335,6 @@ def run_tables(
     total: Counter = Counter()
     for path in counts:
         total.update(dict(read_table(path).iter_rows()))
-    write_table(counts_out, counts_table(total), COUNTS)
+    write_table(counts_out, counts_table(total), columns.COUNTS)
     conservation_rows = [row for path in conservation for row in read_table(path).iter_rows()]
     write_table(conservation_out, conservation_table(conservation_rows), CONSERVED)

@@ -11,12 +11,11 @@ from cxr.base.tables import write_table
 from cxr.imaging.cohort import columns as cohort
 from cxr.radvlm.sources.boxes import read_box_file, read_vindr
 from cxr.radvlm.sources.chexpert import read_chexpert, read_chexpert_plus
-from cxr.radvlm.sources.facts import Held
+from cxr.radvlm.sources.facts import ReadOptions, SourceRecords
 from cxr.radvlm.sources.mimic import read_mimic
 from cxr.radvlm.sources.on_mimic import read_imagenome, read_ms_cxr
-from cxr.radvlm.sources.options import ReadOptions
 from cxr.radvlm.sources.padchest_gr import read_padchest_gr
-from cxr.radvlm.sources.read_own import write
+from cxr.radvlm.sources.read_own import write_source
 
 READERS = {
     "mimic": read_mimic, "chexpert": read_chexpert, "chexpert_plus": read_chexpert_plus, "vindr": read_vindr,
@@ -27,7 +26,7 @@ ON_MIMIC = {"ms_cxr": read_ms_cxr, "imagenome": read_imagenome}
 """Formats whose images are those of a source of format mimic."""
 
 
-def read(options: ReadOptions, mimic: str = "") -> Held:
+def read_source(options: ReadOptions, mimic: str = "") -> SourceRecords:
     """Return what a source holds. ``mimic``: the table of images of the source mimic. Raises UserError."""
     kind = options.source["format"]
     return ON_MIMIC[kind](options, mimic) if kind in ON_MIMIC else READERS[kind](options)
@@ -52,8 +51,8 @@ def run(
     is missing, or that is none of the format.
     """
     del tables
-    records = read(options, mimic)
-    write(
+    records = read_source(options, mimic)
+    write_source(
         records, options.name, images=images, facts=facts, texts=texts, excluded=excluded, counts=counts,
         conservation=conservation,
     )  # fmt: skip

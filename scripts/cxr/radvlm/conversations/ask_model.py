@@ -11,21 +11,21 @@ from cxr.base.jobs import log
 from cxr.base.tables import write_lines
 from cxr.llm.answer_cache import record_replies
 from cxr.llm.asking import Generate
-from cxr.radvlm.conversations.converse import asked_in, batches
-from cxr.radvlm.conversations.engine import Asked, ConversationOptions
-from cxr.radvlm.conversations.vllm import engine_of, model_of
+from cxr.radvlm.conversations.converse import read_requests, split_batches
+from cxr.radvlm.conversations.engine import ConversationOptions, ConversationRequest
+from cxr.radvlm.conversations.vllm import build_engine, build_model
 
 
 @dataclass(frozen=True)
-class ToldOptions(ConversationOptions):
+class AskOptions(ConversationOptions):
     """works: of each output ``source``, ``part``, ``kinds``, and ``files``, the paths of
-    :func:`cxr.radvlm.conversations.converse.asked_in` by name.
+    :func:`cxr.radvlm.conversations.converse.read_requests` by name.
     """
 
     works: Sequence[Mapping] = ()
 
 
-def run(*, files: Sequence[str], told: Sequence[str], options: ToldOptions, execution: Mapping, code: str = "") -> None:
+def run(*, files: Sequence[str], told: Sequence[str], options: AskOptions, execution: Mapping, code: str = "") -> None:
     """Ask for the conversations of all works, an output of each: lines of question, attempt and text, as they came.
 
     files: all that is read. What the model says is also kept as it comes, so a job that was cut off goes on. Raises
@@ -33,18 +33,20 @@ def run(*, files: Sequence[str], told: Sequence[str], options: ToldOptions, exec
     """
     del files  # the works name them
     folder = Path(told[0]).parents[1] / "answers" / "-".join(dict.fromkeys(work["part"] for work in options.works))
-    generate = model_of(options, dict(execution) | {"answers": str(folder), "code": code})
+    generate = build_model(options, dict(execution) | {"answers": str(folder), "code": code})
     for work, output in zip(options.works, told, strict=True):
         log.info("radvlm_conversations: the model is asked for %s, %s", work["source"], work["part"])
         source_options = replace(options, kinds=work["kinds"])
-        requests = asked_in(**work["files"], part=work["part"], options=source_options)
+        requests = read_requests(**work["files"], part=work["part"], options=source_options)
         write_lines(output, _conversation_lines(requests, source_options, generate), checked=True)
 
 
-def _conversation_lines(requests: Iterable[Asked], options: ConversationOptions, generate: Generate) -> Iterator[dict]:
+def _conversation_lines(
+    requests: Iterable[ConversationRequest], options: ConversationOptions, generate: Generate
+) -> Iterator[dict]:
     lines: list[dict] = []
-    engine = engine_of(options, record_replies(generate, lines))
-    for batch in batches(requests):
+    engine = build_engine(options, record_replies(generate, lines))
+    for batch in split_batches(requests):
         engine.converse(batch)
         yield from lines
         lines.clear()

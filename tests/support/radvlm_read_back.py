@@ -5,14 +5,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 
-from cxr.radvlm.instructions.wordings import SLOT, wordings
+from cxr.radvlm.instructions.wordings import SLOT, load_wordings
 from cxr.vlm.conventions import Convention, Seen
 from cxr.vlm.reading import read_boxes
 
 _BOX = r"\[[^\[\]]+\]"
 _BOXES = rf"{_BOX}(?:(?:, | and ){_BOX})*"
 _ITEM = rf"[^;\[\]]+ {_BOXES}"
-_SAID = {
+_SLOT_PATTERNS = {
     "boxes": _BOXES, "items": rf"{_ITEM}(?:; {_ITEM})*", "number": r"\d+", "answer": r"[^\[\]]*", "report": r".+",
 }  # fmt: skip
 """{slot: what may stand in it}; anything without brackets in the others."""
@@ -22,7 +22,7 @@ _ORDER = ("none", "some", "answers")
 
 
 @dataclass(frozen=True)
-class Read:
+class ParsedAnswer:
     """What an answer says. kind: of its wording; slots: {slot: its text}; names: findings or regions, as they are said;
     boxes: {name: fractions}, the name "" where the answer does not repeat it.
     """
@@ -34,29 +34,30 @@ class Read:
 
 
 @cache
-def _patterns(task: str) -> list[tuple[str, re.Pattern]]:
+def _answer_patterns(task: str) -> list[tuple[str, re.Pattern]]:
     patterns = []
-    for kind in sorted(wordings()[task].answers, key=_ORDER.index):
-        for text in wordings()[task].answers[kind].values():
+    for kind in sorted(load_wordings()[task].answers, key=_ORDER.index):
+        for text in load_wordings()[task].answers[kind].values():
             parts = SLOT.split(text)
             pattern_text = "".join(
-                f"(?P<{part}>{_SAID.get(part, _WORDS)})" if at % 2 else re.escape(part) for at, part in enumerate(parts)
+                f"(?P<{part}>{_SLOT_PATTERNS.get(part, _WORDS)})" if at % 2 else re.escape(part)
+                for at, part in enumerate(parts)
             )
             patterns.append((kind, re.compile(pattern_text, re.IGNORECASE | re.DOTALL)))
     return patterns
 
 
-def read_back(task: str, answer: str, convention: Convention, image_size: Seen) -> Read | None:
+def read_back(task: str, answer: str, convention: Convention, image_size: Seen) -> ParsedAnswer | None:
     """Return what a worded answer says, its boxes written in the convention; None for one that no wording makes."""
-    for kind, pattern in _patterns(task):
+    for kind, pattern in _answer_patterns(task):
         if match := pattern.fullmatch(answer):
             slots = match.groupdict()
-            names, boxes = _names_and_boxes(slots, convention, image_size)
-            return Read(kind, slots, names, boxes)
+            names, boxes = _parse_names_and_boxes(slots, convention, image_size)
+            return ParsedAnswer(kind, slots, names, boxes)
     return None
 
 
-def _names_and_boxes(
+def _parse_names_and_boxes(
     slots: Mapping[str, str], convention: Convention, image_size: Seen
 ) -> tuple[tuple[str, ...], dict[str, list]]:
     def boxes(text: str) -> list:

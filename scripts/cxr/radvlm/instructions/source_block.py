@@ -1,6 +1,7 @@
 """What a source gives to a mix of some of its images: their sizes, and facts with their boxes as fractions."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import groupby
 
@@ -9,20 +10,22 @@ import numpy as np
 import polars as pl
 
 from cxr.base.hdf5 import Shard
+from cxr.base.scanned import scan_table
 from cxr.geometry.affine import affine_to_upright, boxes_to_original
 from cxr.geometry.boxes import CORNERS
 from cxr.geometry.masks import component_boxes
-from cxr.radvlm.boxes import in_order, unit_boxes, with_area
-from cxr.radvlm.labels import PRESENT, names
+from cxr.radvlm.boxes import sort_by_area, survive_rounding, unit_boxes
+from cxr.radvlm.instructions.lines import LinesByBlock
+from cxr.radvlm.labels import PRESENT, load_label_names
 
 BOX, LABEL, PHRASE, REGION = "box", "label", "phrase", "region"
 """Kinds of facts."""
-PARENT = 3
+PARENT_COLUMN = 3
 """Column of OpenCV's outlines that says whose hole one is; below 0 it is a part's own."""
 
 
 @dataclass(frozen=True)
-class Named:
+class NamedBoxes:
     """The boxes of one name, finding or phrase of an image. key: what wordings are drawn for; name: a name or the words
     of the phrase; boxes: fractions of the picture, the largest first; facts: their ids; flat: ids of those without an
     area once they are written.
@@ -37,22 +40,22 @@ class Named:
 
 
 @dataclass(frozen=True)
-class Whole:
+class SourceSummary:
     """What is known of a whole source. boxed: findings that have boxes, sorted; labelled: whether it has labels."""
 
     boxed: tuple[str, ...]
     labelled: bool
 
 
-def whole_of(facts: pl.LazyFrame) -> Whole:
+def summarize_source(facts: pl.LazyFrame) -> SourceSummary:
     """Return what the facts of a whole source tell."""
     boxed = facts.filter(kind=BOX).select(pl.col("name").unique().sort()).collect()["name"]
     labels = facts.filter(pl.col("reader").is_null(), kind=LABEL).select(pl.len()).collect().item()
-    return Whole(tuple(boxed), labels > 0)
+    return SourceSummary(tuple(boxed), labels > 0)
 
 
 @dataclass
-class Given:
+class SourceBlock:
     """images: {image_id: its row}, those that a frame shows and no other split has; facts: the table; sizes: {image_id:
     (rows, columns)}; whole: what is known of all images; present: {image_id: labels that are present, No Finding
     apart}, of images with labels; stated: {image_id: ids of the facts on labels}, of no single reader; texts, phrases,
@@ -63,17 +66,17 @@ class Given:
     images: Mapping[str, dict]
     facts: pl.DataFrame
     sizes: Mapping[str, tuple[int, int]]
-    whole: Whole
+    summary: SourceSummary
     texts: Sequence[Mapping] = ()
     phrases: Sequence[Mapping] = ()
     conversations: Sequence[Mapping] = ()
     pairs: Sequence[Mapping] = ()
-    areas: Mapping[str, tuple] = field(default_factory=dict)
+    boxes_by_mask: Mapping[str, tuple] = field(default_factory=dict)
     present: Mapping[str, list[str]] = field(init=False)
     stated: Mapping[str, tuple[str, ...]] = field(init=False)
 
     def __post_init__(self) -> None:
-        label_resource = names()
+        label_resource = load_label_names()
         order = {name: at for at, name in enumerate(label_resource.names)}
         stated: dict[str, list[str]] = {}
         present: dict[str, set[str]] = {}
@@ -91,7 +94,7 @@ class Given:
         }
         self.stated = {image_id: tuple(fact_ids) for image_id, fact_ids in stated.items()}
 
-    def named(self, kind: str) -> Iterator[Named]:
+    def named_boxes(self, kind: str) -> Iterator[NamedBoxes]:
         """Yield the boxes of each name and image, of a kind that has boxes, sorted by image and name.
 
         Boxes of single readers, which were fused, are none of them; nor is a box whose picture has no known size.
@@ -102,49 +105,54 @@ class Given:
         sizes = np.array([self.sizes[image_id] for image_id in fact_table["image_id"]]).reshape(-1, 2)
         boxes = unit_boxes(fact_table.select(CORNERS).to_numpy(), sizes[:, 0], sizes[:, 1])
         rows = zip(
-            fact_table.select("image_id", "name", "group", "fact_id").iter_rows(), boxes, with_area(boxes), strict=True
+            fact_table.select("image_id", "name", "group", "fact_id").iter_rows(),
+            boxes,
+            survive_rounding(boxes),
+            strict=True,
         )
         for (image_id, name, group), part in groupby(rows, key=lambda row: row[0][:3]):
             name_rows = list(part)
             fact_ids, flat = (
                 tuple(row[3] for row, _, has_area in name_rows if has_area == expected) for expected in (True, False)
             )
-            placed = in_order(np.array([box for _, box, has_area in name_rows if has_area]))
-            yield Named(image_id, group or f"{image_id}/{name}", name, placed, fact_ids, flat)
+            placed = sort_by_area(np.array([box for _, box, has_area in name_rows if has_area]))
+            yield NamedBoxes(image_id, group or f"{image_id}/{name}", name, placed, fact_ids, flat)
 
 
-def sizes_of(images: pl.DataFrame, shards: Sequence[str]) -> dict[str, tuple[int, int]]:
+def read_sizes(images: pl.DataFrame, shards: Sequence[str]) -> dict[str, tuple[int, int]]:
     """Return {image_id: (rows, columns)} of the images that have a frame; a frame knows its original's size."""
     wanted_ids, size_by_image = set(images["image_id"]), {}
     for path in shards:
         with Shard(path) as shard:
             for image_id in shard.ids:
                 if image_id in wanted_ids:
-                    _, size_by_image[image_id] = _upright(shard, image_id)
+                    _, size_by_image[image_id] = _upright_geometry(shard, image_id)
     return size_by_image
 
 
-def areas_of(pairs: Sequence[Mapping], frames: Sequence[str], masks: Sequence[str], smallest: int) -> dict[str, tuple]:
+def read_mask_boxes(
+    pairs: Sequence[Mapping], frames: Sequence[str], masks: Sequence[str], smallest: int
+) -> dict[str, tuple]:
     """Return {mask_id: boxes around its parts}, fractions of the original picture, the largest first.
 
     ``frames``: shards of the images; ``masks``: shards of masks, frames too; ``smallest``: least part that has a box,
     in frame pixels.
     """
     image_by_mask = {pair["mask_id"]: pair["image_id"] for pair in pairs if pair["mask_id"]}
-    placed = _placed(frames, set(image_by_mask.values()))
+    placed = _read_geometry(frames, set(image_by_mask.values()))
     boxes_by_mask = {}
     for path in masks:
         with Shard(path, key="mask_id") as shard:
             for mask_id in filter(image_by_mask.__contains__, shard.ids):
                 affine, shape = placed[image_by_mask[mask_id]]
-                boxes = around_parts(shard.get("mask", mask_id), smallest)
+                boxes = box_parts(shard.get("mask", mask_id), smallest)
                 unit = unit_boxes(boxes_to_original(boxes, affine), *shape)
-                boxes_by_mask[mask_id] = in_order(unit[with_area(unit)])
+                boxes_by_mask[mask_id] = sort_by_area(unit[survive_rounding(unit)])
     return boxes_by_mask
 
 
-def around_parts(mask: np.ndarray, smallest: int) -> np.ndarray:
-    """Return what :func:`component_boxes` does, for a mask (H, W) whose parts are few and lie close to each other.
+def box_parts(mask: np.ndarray, smallest: int) -> np.ndarray:
+    """Return what :func:`boxes_around` does, for a mask (H, W) whose parts are few and lie close to each other.
 
     Only what holds them is searched, and one part alone need not be measured.
     """
@@ -155,22 +163,75 @@ def around_parts(mask: np.ndarray, smallest: int) -> np.ndarray:
     first_row, first_column = rows[0] // 2 * 2, columns[0] // 2 * 2
     part = mask[first_row : rows[-1] + 1, first_column : columns[-1] + 1].astype(np.uint8)
     _, (outlines,) = cv2.findContours(part, cv2.RETR_CCOMP, cv2.CHAIN_APPROX_SIMPLE)
-    if np.count_nonzero(outlines[:, PARENT] < 0) == 1:
+    if np.count_nonzero(outlines[:, PARENT_COLUMN] < 0) == 1:
         return np.array([[columns[0], rows[0], columns[-1] + 1, rows[-1] + 1]], np.float64)
     return component_boxes(part, smallest) + np.array([first_column, first_row, first_column, first_row])
 
 
-def _placed(frames: Sequence[str], wanted_ids: set[str]) -> dict[str, tuple[np.ndarray, tuple[int, ...]]]:
+def _read_geometry(frames: Sequence[str], wanted_ids: set[str]) -> dict[str, tuple[np.ndarray, tuple[int, ...]]]:
     """Return {image_id: (affine to the original, its rows and columns)} of the images that are wanted."""
     geometry_by_image = {}
     for path in frames:
         with Shard(path) as shard:
             for image_id in filter(wanted_ids.__contains__, shard.ids):
-                geometry_by_image[image_id] = _upright(shard, image_id)
+                geometry_by_image[image_id] = _upright_geometry(shard, image_id)
     return geometry_by_image
 
 
-def _upright(shard: Shard, image_id: str) -> tuple[np.ndarray, tuple[int, int]]:
+def _upright_geometry(shard: Shard, image_id: str) -> tuple[np.ndarray, tuple[int, int]]:
     """Return the affine from a frame to its upright original, whose fractions boxes are, and that one's size."""
     rows, columns = map(int, shard.get("original_shape", image_id))
     return affine_to_upright(shard.get("to_original", image_id), (rows, columns))
+
+
+BLOCK_SIZE = 4096
+"""Images of a block; the lines do not depend on it."""
+IMAGES_OF_LINE = {
+    "texts": lambda line: line["image_ids"], "phrases": lambda line: [line["image_id"]],
+    "conversations": lambda line: [line["image_id"]], "pairs": lambda line: [line["image_id"]],
+}  # fmt: skip
+"""{what lines there are: the images of one}."""
+
+
+class Blocks:
+    """The blocks of a source, in the order of the images. Use inside ``with``.
+
+    ``images``: the rows that a mix can show; ``facts``: a table sorted by image; ``sizes``: {image: (rows, columns)};
+    ``lines``: {texts, phrases, conversations, pairs: their files}. Raises ValueError for a table that is not sorted.
+    """
+
+    def __init__(
+        self, source: str, images: pl.DataFrame, facts: str, sizes: Mapping, lines: Mapping[str, Sequence[str]],
+        areas: Mapping[str, tuple] | None = None,
+    ):  # fmt: skip
+        self.source, self.facts, self._sizes, self._areas = source, scan_table(facts), sizes, areas or {}
+        self._images = images.sort("image_id")
+        self.summary = summarize_source(self.facts)
+        ids = self._images["image_id"]
+        self._starts = range(0, max(len(ids), 1), BLOCK_SIZE)
+        blocks = {image_id: at // BLOCK_SIZE for at, image_id in enumerate(ids)}
+        self.lines = {kind: LinesByBlock(lines.get(kind, ()), blocks, about) for kind, about in IMAGES_OF_LINE.items()}
+        fact_image_ids = self.facts.select("image_id").collect()["image_id"]
+        if not fact_image_ids.is_sorted():
+            raise ValueError(f"{facts} is not sorted by image")
+        self._edges = [0, *(fact_image_ids.search_sorted(ids[at]) for at in self._starts[1:]), len(fact_image_ids)]
+
+    def __enter__(self) -> "Blocks":
+        self._stack = ExitStack()
+        for lines in self.lines.values():
+            self._stack.enter_context(lines)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    def each(self, reading: Collection[str] = tuple(IMAGES_OF_LINE)) -> Iterator[SourceBlock]:
+        """Yield what is given of each block, of the lines those of the kinds ``reading``."""
+        for block, at in enumerate(self._starts):
+            first, last = self._edges[block], self._edges[block + 1]
+            rows = self._images.slice(at, BLOCK_SIZE).iter_rows(named=True)
+            yield SourceBlock(
+                self.source, {row["image_id"]: row for row in rows}, self.facts.slice(first, last - first).collect(),
+                self._sizes, self.summary, boxes_by_mask=self._areas,
+                **{kind: self.lines[kind].lines_of_block(block) for kind in reading},
+            )  # fmt: skip

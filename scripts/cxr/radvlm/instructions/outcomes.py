@@ -8,14 +8,13 @@ import polars as pl
 
 from cxr.base.columns import schema
 from cxr.base.conservation import conserved
-from cxr.radvlm.instructions.blocks import Blocks
-from cxr.radvlm.instructions.columns import LEFT
-from cxr.radvlm.instructions.given import Given
-from cxr.radvlm.instructions.tasks import FACTS
+from cxr.radvlm.instructions.columns import OUTCOMES
+from cxr.radvlm.instructions.source_block import Blocks, SourceBlock
+from cxr.radvlm.instructions.tasks import TASKS_BY_FACT
 
 STAGE = "radvlm_instructions"
 ILS = ("ils_grounding", "ils_segmentation")
-UNITS = {
+UNITS_OF_LINE = {
     "texts": lambda line: [(image, image, ("report_generation",)) for image in line["image_ids"]],
     "conversations": lambda line: [
         (line["image_id"], line["conversation_id"], ("conversation_grounded" if line["grounded"] else "conversation",))
@@ -26,7 +25,7 @@ UNITS = {
 
 
 @dataclass
-class Block:
+class BlockOutcome:
     """What became of a block. used: ids of the facts that lines rest on; reasons: {fact or pair: why it is left out};
     asked, passed: (what, key) of the units of lines that are asked, and that a draw passed over.
     """
@@ -34,11 +33,11 @@ class Block:
     used: set[str] = field(default_factory=set)
     reasons: dict[str, str] = field(default_factory=dict)
     asked: set[tuple[str, str]] = field(default_factory=set)
-    passed: set[tuple[str, str]] = field(default_factory=set)
+    not_drawn: set[tuple[str, str]] = field(default_factory=set)
 
 
 def count_outcomes(
-    inputs: Given, block: Block, tasks: Set[str], reason_by_image: Mapping[str, str], pairs: Set[str]
+    inputs: SourceBlock, block: BlockOutcome, tasks: Set[str], reason_by_image: Mapping[str, str], pairs: Set[str]
 ) -> Counter:
     """Return {(what, outcome): number} of a block.
 
@@ -56,17 +55,19 @@ def count_outcomes(
         elif fact_id in block.reasons:
             outcome = block.reasons[fact_id]
         else:
-            outcome = "not_drawn" if tasks & set(FACTS[kind]) else "not_in_mix"
+            outcome = "not_drawn" if tasks & set(TASKS_BY_FACT[kind]) else "not_in_mix"
         counts[kind, outcome] += 1
-    for line_kind, units in UNITS.items():
+    for line_kind, units in UNITS_OF_LINE.items():
         for line in getattr(inputs, line_kind):
             for image_id, key, asking in units(line):
                 if image_id in inputs.images:
-                    counts[line_kind, _outcome((line_kind, key), block, not tasks & set(asking), key in pairs)] += 1
+                    counts[
+                        line_kind, _unit_outcome((line_kind, key), block, not tasks & set(asking), key in pairs)
+                    ] += 1
     return counts
 
 
-def _outcome(unit: tuple[str, str], block: Block, unasked: bool, balanced: bool) -> str:
+def _unit_outcome(unit: tuple[str, str], block: BlockOutcome, unasked: bool, balanced: bool) -> str:
     line_kind, key = unit
     if unit in block.asked:
         return "used"
@@ -74,20 +75,20 @@ def _outcome(unit: tuple[str, str], block: Block, unasked: bool, balanced: bool)
         return block.reasons[key]
     if unasked:
         return "not_in_mix"
-    if unit in block.passed or (line_kind == "pairs" and not balanced):
+    if unit in block.not_drawn or (line_kind == "pairs" and not balanced):
         return "not_drawn"
     raise AssertionError(f"{STAGE}: a unit of {line_kind} is neither asked nor left out")
 
 
-def left_table(blocks: Blocks, block_counts: Counter, reason_by_image: Mapping[str, str]) -> pl.DataFrame:
+def outcome_table(blocks: Blocks, block_counts: Counter, reason_by_image: Mapping[str, str]) -> pl.DataFrame:
     """Return what became of all that a source gives. ``block_counts``: the sum of :func:`counted` over all blocks.
 
     Raises AssertionError where the blocks do not add up to what the source's files hold.
     """
     counts, totals = Counter(block_counts), Counter(dict(blocks.facts.group_by("kind").len().collect().iter_rows()))
-    for kind in UNITS:
-        totals[kind] = blocks.lines[kind].named
-        for image_id, number in blocks.lines[kind].away.items():
+    for kind in UNITS_OF_LINE:
+        totals[kind] = blocks.lines[kind].num_images
+        for image_id, number in blocks.lines[kind].num_by_missing_image.items():
             counts[kind, reason_by_image.get(image_id, "no_image")] += number
     rows = []
     for kind in sorted(totals.keys() | {kind for kind, _ in counts}):
@@ -96,4 +97,4 @@ def left_table(blocks: Blocks, block_counts: Counter, reason_by_image: Mapping[s
         }
         if outcomes or totals[kind]:
             rows += [(blocks.source, *row) for row in conserved(STAGE, kind, totals[kind], outcomes)]
-    return pl.DataFrame(rows, schema=schema(LEFT), orient="row")
+    return pl.DataFrame(rows, schema=schema(OUTCOMES), orient="row")

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from cxr.base.conservation import ALL, conserved
 from cxr.base.tables import read_table
-from cxr.radvlm.evaluation.answered import UNKNOWN, Answered
+from cxr.radvlm.evaluation.answers import UNKNOWN, SampleAnswer
 from cxr.radvlm.evaluation.conversations import TASKS
 from cxr.radvlm.evaluation.judge import UNSCORED
 
@@ -15,7 +15,7 @@ Judged = Mapping[tuple[str, str], float | None]
 """{(answers, sample): its score, None without one}, of the conversations that have a full answer."""
 
 
-def scored(answers: str, pairs: Iterable[tuple[Mapping, Answered]], judged: Judged) -> Counter[str]:
+def count_scored(answers: str, pairs: Iterable[tuple[Mapping, SampleAnswer]], judged: Judged) -> Counter[str]:
     """Return {task: how many} of the lines with an answer that is scored: a full one, of a conversation judged too."""
     return Counter(
         line["task"]
@@ -24,8 +24,8 @@ def scored(answers: str, pairs: Iterable[tuple[Mapping, Answered]], judged: Judg
     )
 
 
-def counted(
-    answers: str, lines: Sequence[Mapping], answer_by_sample: Mapping[str, Answered], outcome: Mapping[str, int],
+def count_outcomes(
+    answers: str, lines: Sequence[Mapping], answer_by_sample: Mapping[str, SampleAnswer], outcome: Mapping[str, int],
     scored_by_task: Mapping[str, int], judged: Judged,
 ) -> list[tuple[str, str, str, int]]:  # fmt: skip
     """Return (answers, task, outcome, number) of all samples ``lines`` that were asked, and of each task.
@@ -52,7 +52,7 @@ def counted(
     return count_rows + ([(answers, "", UNKNOWN, outcome[UNKNOWN])] if outcome.get(UNKNOWN) else [])
 
 
-def not_asked(answers: str, draw: str | Sequence[str], tasks: Sequence[str]) -> list[tuple[str, str, str, int]]:
+def count_not_asked(answers: str, draw: str | Sequence[str], tasks: Sequence[str]) -> list[tuple[str, str, str, int]]:
     """Return (answers, task, outcome, number) of all samples that were left out of what was asked, and of each task.
 
     draw: the table of how many of how many were asked, empty where all were; tasks: those that are scored, empty for
