@@ -1,7 +1,7 @@
-"""The strict check of a conversation: its form, its boxes, and that it states nothing which no fact bears out.
+"""The strict check of a conversation: its form, its boxes, and that the facts support every statement.
 
-It reads the words alone, whichever engine wrote them: the rules engine of the reports says what an answer affirms and
-denies. A question is no statement; "yes" and "no" answer for it. A definition is none either.
+The check reads only the text, whichever engine wrote it; the report rules engine extracts what an answer affirms and
+denies. Questions state nothing, but "yes" and "no" affirm or deny what they ask. Definitions state nothing.
 """
 
 import re
@@ -23,9 +23,9 @@ BAD_FORM, FOREIGN_BOX, UNGROUNDED, UNSUPPORTED = "bad_form", "foreign_box", "ung
 COMPARISON, DATE_OR_NAME, ORDER = "comparison", "date_or_name", "order_to_reader"
 REASONS = (BAD_FORM, FOREIGN_BOX, UNGROUNDED, UNSUPPORTED, COMPARISON, DATE_OR_NAME, ORDER)
 MAX_CHARACTERS = 2000
-"""Most characters of a question or an answer."""
+"""Longest question or answer, in characters."""
 STEM_LETTERS = 5
-"""Letters by which a word of comparison is the same as one of the facts: "change" and "changes"."""
+"""Prefix length at which a comparison word matches one of the facts ("change", "changes")."""
 _NUMBER = r"-?\d+(?:\.\d+)?"
 _BOX = re.compile(r"\[\s*" + r"\s*,\s*".join([f"({_NUMBER})"] * 4) + r"\s*\]")
 _BRACKET = re.compile(r"\[(?!SEG\])[^\]]*\]?")
@@ -37,7 +37,7 @@ _LEAD = re.compile(
     r"|(?:above all|briefly|in short|my impression|one more thing|only this|to begin with):) ",
     re.IGNORECASE,
 )
-"""What a sentence may begin with and states nothing: behind it stands what others say without it."""
+"""Openings of a sentence that state nothing; they are removed before parsing."""
 _COMMON = frozenset(("there", "this", "that", "with", "seen", "present", "right", "left", "lung", "lungs", "side"))
 _LUNG = frozenset(("opacity", "consolidation", "pneumonia", "atelectasis", "edema"))
 _HEART = frozenset(("cardiomegaly",))
@@ -46,7 +46,7 @@ _plain = lru_cache(maxsize=CACHE_SIZE)(plain)
 
 @dataclass(frozen=True)
 class Fault:
-    """Why a conversation is refused: a reason, and a detail without a word of it."""
+    """Why a conversation is rejected; the detail quotes no word of it."""
 
     reason: str
     detail: str = ""
@@ -54,7 +54,10 @@ class Fault:
 
 @dataclass
 class Evidence:
-    """What the facts of an image affirm and deny, as statements, and the words and boxes that they have."""
+    """Statements, normal structures, device words and boxes that the facts of an image support.
+
+    normal: (structure, side) pairs called normal; boxes: (finding keys, words, boxes as written) of each phrase.
+    """
 
     facts: ImageFacts
     affirmed: list[Statement]
@@ -66,7 +69,7 @@ class Evidence:
 
 
 def gather_evidence(facts: ImageFacts, read: Sequence[Statement] | None = None) -> Evidence:
-    """Return what the facts of an image bear out. ``read``: the statements of its sentences, where they are read."""
+    """Return what the facts of an image support. ``read``: statements of its sentences, if parsed already."""
     sentences = list(facts.sentences.values())
     fact_statements = list(statements.read_statements(sentences) if read is None else read)
     boxes = []
@@ -94,9 +97,9 @@ def gather_evidence(facts: ImageFacts, read: Sequence[Statement] | None = None) 
 
 @lru_cache(maxsize=CACHE_SIZE)
 def find_normal_structures(sentence: str) -> tuple[tuple[str, tuple[str, ...], bool], ...]:
-    """Return (structure, sides, apart) of each structure that a sentence calls normal: lungs, heart or all.
+    """Return (structure, sides, apart) of each structure (lungs, heart, all) that a sentence calls normal.
 
-    ``apart``: whether it is normal apart from the findings that were stated.
+    ``apart``: True if it is normal apart from the findings stated before.
     """
     words, low = statements.load_patterns(), sentence.lower()
     apart = bool(words.apart.search(low))
@@ -112,9 +115,9 @@ def find_normal_structures(sentence: str) -> tuple[tuple[str, tuple[str, ...], b
 def find_fault(
     messages: Sequence[Mapping[str, str]], evidence: Evidence, grounded: bool, rounds: Sequence[int]
 ) -> Fault | None:
-    """Return the first fault of a conversation, None if it holds.
+    """Return the first fault of a conversation, None if it passes.
 
-    messages: [{role, text}], boxes written as ``[x1, y1, x2, y2]`` in two decimals; rounds: least and most.
+    messages: [{role, text}], boxes written as ``[x1, y1, x2, y2]`` with two decimals; rounds: minimum and maximum.
     """
     turns, problem = split_rounds(messages, rounds)
     if problem:
@@ -134,7 +137,7 @@ def find_fault(
 
 
 def split_rounds(messages: Sequence[Mapping[str, str]], rounds: Sequence[int]) -> tuple[list[tuple[str, str]], str]:
-    """Return the rounds (question, answer) of messages, and what is wrong with their form."""
+    """Return the rounds (question, answer) of messages, and a description of a formal error or ""."""
     roles = [message["role"] for message in messages]
     if roles != [ROLES[number % 2] for number in range(len(roles))] or len(roles) % 2:
         return [], "roles do not alternate"
@@ -151,12 +154,12 @@ def split_rounds(messages: Sequence[Mapping[str, str]], rounds: Sequence[int]) -
 
 
 def parse_boxes(text: str) -> list[tuple[float, ...]]:
-    """Return the boxes that a text writes, as they are written."""
+    """Return the boxes in a text, as written."""
     return [tuple(map(float, hit.groups())) for hit in _BOX.finditer(text)]
 
 
 def _box_fault(turns: Sequence[tuple[str, str]], evidence: Evidence, grounded: bool) -> Fault | None:
-    """Return what is wrong with the boxes of the last of the turns."""
+    """Return the fault of the boxes in the last turn, None if there is none."""
     answer = turns[-1][1]
     if "[" not in answer:
         return None
@@ -175,7 +178,7 @@ def _box_fault(turns: Sequence[tuple[str, str]], evidence: Evidence, grounded: b
 
 
 def _findings_asked_for(turns: Sequence[tuple[str, str]]) -> frozenset[str]:
-    """Return the findings that the last question asks for: those that it names, or else that were last spoken of."""
+    """Return the findings the last question asks for: those it mentions, else those mentioned last."""
     earlier_texts = [text for turn in turns for text in turn][:-1]
     return next(filter(None, map(_mentioned_findings, reversed(earlier_texts))), frozenset())
 
@@ -212,7 +215,7 @@ def _statement_fault(question: str, answer: str, evidence: Evidence) -> Fault | 
 
 
 class _Part(NamedTuple):
-    """A sentence of an answer. about_image: it refers to this image; normal: structures it calls normal;
+    """A parsed sentence of an answer. about_image: it refers to this image; normal: structures it calls normal;
     devices: device words; no_devices: it denies all devices; views, sexes: those it states.
     """
 
@@ -251,12 +254,12 @@ def _parse_sentence(text: str) -> _Part:
 
 @lru_cache(maxsize=CACHE_SIZE)
 def _asks_for_definition(question: str) -> bool:
-    """Tell whether a question asks for the meaning of a term."""
+    """True if a question asks for the meaning of a term."""
     return statements.load_patterns().patterns["meaning"].search(question.lower()) is not None
 
 
 def support_problem(statement: Statement, evidence: Evidence) -> str | None:
-    """Return what is wrong with a statement, None if the facts bear it out, or do not gainsay its denial."""
+    """Return why the facts do not support a statement; None if they do, or do not contradict its denial."""
     same = [fact for fact in evidence.affirmed if fact.keys & statement.keys]
     if not statement.affirmed:
         return _denial_problem(statement, same, evidence)
@@ -316,7 +319,7 @@ def _sentences(answer: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=CACHE_SIZE)
 def _parse_statements(part: str) -> tuple[Statement, ...]:
-    """Return the statements of a sentence; "No, it is likely X" does not deny X."""
+    """Return the statements of a sentence without its opening: "No, it is likely X" does not deny X."""
     if lead := _LEAD.match(part):
         part = capitalize(part[lead.end() :])
     return statements.read_sentence(part)
@@ -324,14 +327,14 @@ def _parse_statements(part: str) -> tuple[Statement, ...]:
 
 @lru_cache(maxsize=CACHE_SIZE)
 def _mentioned_findings(text: str) -> frozenset[str]:
-    """Return the keys of the findings that a text names, affirmed, denied or asked for."""
+    """Return the keys of all findings that a text mentions."""
     parts = [_BOX.sub("", part) for part in _sentences(text)]
     keys = frozenset().union(*(statement.keys for part in parts for statement in statements.read_sentence(part)))
     return keys or (_HEART if re.search(r"\bheart\b", text.lower()) else keys)
 
 
 def _yes_no_statements(question: str, answer: str) -> list[Statement]:
-    """Return what "yes" and "no" state of the findings that a question names."""
+    """Return the statements that "yes" or "no" makes about the findings of a question."""
     if _YES.match(answer):
         answer_keys = frozenset().union(
             *(statement.keys for part in _sentences(answer) for statement in _parse_statements(part))
@@ -383,7 +386,7 @@ def _view_problem(part: _Part, evidence: Evidence) -> str | None:
 
 
 def _device_words(texts: Iterable[str]) -> set[str]:
-    """Return the words of devices that texts tell, in the singular."""
+    """Return the device words in texts, in the singular."""
     return set().union(*map(_devices_in, texts))
 
 
@@ -425,7 +428,7 @@ def _wording_fault(answer: str, evidence: Evidence) -> Fault | None:
 
 @lru_cache(maxsize=CACHE_SIZE)
 def _forbidden_words(answer: str) -> tuple[frozenset[str], Fault | None]:
-    """Return the words of comparison of an answer, and whether it has a date, a name or an order."""
+    """Return the comparison words of an answer, and its fault if it has a date, a name or an order."""
     patterns, low = statements.load_patterns().patterns, answer.lower()
     compared = frozenset(hit.group() for hit in patterns["comparison"].finditer(patterns["changes"].sub("", low)))
     if patterns["date"].search(low) or patterns["name"].search(answer):

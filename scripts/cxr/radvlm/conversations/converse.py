@@ -1,7 +1,7 @@
-"""The stage radvlm_conversations: each image that has facts enough gets conversations, standard and grounded.
+"""The stage radvlm_conversations: standard and grounded conversations for each image with enough facts.
 
-One job makes those of one part of a source: ``train`` (with validate) or ``test``, whose models may differ. Then one
-job joins the parts.
+One job handles one part of a source, ``train`` (with validate) or ``test``, whose models may differ; another job joins
+the parts.
 """
 
 import hashlib
@@ -26,9 +26,9 @@ from cxr.radvlm.conversations.record import GROUNDED, STANDARD, line_of
 RESOURCE_FILES = ("radvlm/statements.yaml", "radvlm/labels.yaml", "lexicon")
 STAGE = "radvlm_conversations"
 PARTS = {"train": ("train", "validate"), "test": ("test",)}
-"""Parts of a source, and their splits."""
+"""{part of a source: its splits}."""
 BATCH_SIZE = 5000
-"""Conversations that an engine is given together: a language model answers them in one batch, memory stays bounded."""
+"""Requests passed to an engine at once: one batch of a language model; bounds memory."""
 ASKED, KEPT = "asked", "kept"
 OUTCOMES: Columns = {
     "engine": Column(pl.String, "Engine, or model and revision, that made the conversations."),
@@ -89,9 +89,9 @@ def run_source(
     excluded_out: str,
     outcomes_out: str,
 ) -> None:
-    """Join the parts of a source, in the order of images.
+    """Join the parts of a source, sorted by image.
 
-    Raises AssertionError where the parts' lines and exclusions are not as many as were asked for.
+    Raises AssertionError if lines and exclusions do not add up to the requests.
     """
     conversation_lines = [line for path in lines for line in read_lines(path)]
     order = sorted(conversation_lines, key=lambda line: (line["image_id"], line["grounded"], line["number"]))
@@ -116,10 +116,10 @@ def read_requests(
     part: str,
     options: ConversationOptions,
 ) -> Iterator[ConversationRequest]:
-    """Yield the conversations that are asked for in a part of a source (:func:`select_requests`).
+    """Yield the requests of a part of a source (:func:`select_requests`).
 
-    facts, texts: of the source, and of the one whose pictures it lies on; elsewhere: phrases of sources that lie on its
-    pictures, which get theirs there; pairs: a dataset's lines, for masks.
+    facts, texts: of the source and of the source whose images it uses; elsewhere: phrases of sources that use its
+    images, whose conversations are made there; pairs: lines of the ILS dataset, for masks.
     """
     tables = SourceTables(
         read_table(images),
@@ -135,10 +135,10 @@ def read_requests(
 def select_requests(
     images: Iterable[ImageFacts], elsewhere: set[str], options: ConversationOptions
 ) -> Iterator[ConversationRequest]:
-    """Yield the conversations that are asked for, in the order of images.
+    """Yield the requested conversations, sorted by image.
 
-    A picture with phrases gets a grounded conversation. Of the others, or of all where a source has both kinds, at most
-    ``most`` of train get a standard one, drawn by stable hash.
+    Images with phrases get a grounded conversation. Images not in ``elsewhere`` get a standard one, in train at most
+    ``most`` of them, selected by stable hash.
     """
     all_facts = list(images)
     standard = [facts for facts in all_facts if facts.image_id not in elsewhere] if STANDARD in options.kinds else []
@@ -158,7 +158,7 @@ def select_requests(
 
 
 class _ConversationWriter:
-    """An engine at work: it yields lines, and notes what is left out."""
+    """Runs an engine on requests, yields lines, and counts outcomes."""
 
     def __init__(self, engine: Engine, options: ConversationOptions, digests: dict):
         self.engine, self.options, self.digests = engine, options, digests
@@ -168,7 +168,7 @@ class _ConversationWriter:
         self.gone: Counter[tuple[str, str, str]] = Counter()
 
     def lines(self, requests: Iterable[ConversationRequest]) -> Iterator[dict]:
-        """Yield the line of each conversation that could be made."""
+        """Yield one line per accepted conversation."""
         for batch in split_batches(requests):
             self.asked.update((conversation_kind(request), request.facts.split) for request in batch)
             for request, outcome in zip(batch, self.engine.converse(batch), strict=True):
@@ -189,7 +189,7 @@ class _ConversationWriter:
         self.gone[kind, request.facts.split, reason] += 1
 
     def table(self) -> pl.DataFrame:
-        """Return the table of what was asked, kept and refused. Raises AssertionError where they do not add up."""
+        """Return the table of outcomes. Raises AssertionError if they do not add up to the requests."""
         rows = []
         for group in sorted({*self.asked, *self.kept, *(key[:2] for key in self.gone)}):
             num_by_reason = {
@@ -205,7 +205,7 @@ class _ConversationWriter:
 
 
 def conversation_kind(request: ConversationRequest) -> str:
-    """Return the kind of a conversation that is asked for."""
+    """Return the kind of a requested conversation."""
     return GROUNDED if request.grounded else STANDARD
 
 

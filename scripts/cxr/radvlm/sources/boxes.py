@@ -1,4 +1,4 @@
-"""Sources of boxes with names: vindr (train and test), and the files nih, rsna and coco; readers' boxes are fused."""
+"""Sources of named boxes: vindr (train and test), nih, rsna and coco; boxes of several readers are fused."""
 
 import re
 import unicodedata
@@ -44,7 +44,7 @@ from cxr.radvlm.sources.facts import (
 
 VINDR_TABLES = {"train": ("annotations/annotations_train.csv", "annotations_train.csv", "train.csv"),
          "test": ("annotations/annotations_test.csv", "annotations_test.csv")}  # fmt: skip
-"""{split: where its table may lie}; the last of train is Kaggle's."""
+"""{split: possible paths of its table}; the last path of train is Kaggle's."""
 ENDINGS = (
     "",
     *(case(ending) for ending in (".dicom", ".dcm", ".png", ".jpg", ".jpeg") for case in (str.lower, str.upper)),
@@ -53,7 +53,7 @@ ENDINGS = (
 
 @dataclass(frozen=True)
 class SourceImage:
-    """An image of a source: its name, its split, its boxes with names and readers, and where its file may lie."""
+    """An image of a source; regions: its named boxes with their readers; paths: candidate paths of its file."""
 
     image_id: str
     split: str
@@ -62,9 +62,9 @@ class SourceImage:
 
 
 def read_vindr(options: ReadOptions) -> SourceRecords:
-    """Return the images with their boxes, and the labels of whole images where the folder has them.
+    """Read the images with their boxes, and image labels if the folder has them.
 
-    Raises UserError for a folder without a table of boxes.
+    Raises UserError for a folder without a box table.
     """
     records, images = SourceRecords(), []
     for split, names in VINDR_TABLES.items():
@@ -89,23 +89,23 @@ def read_vindr(options: ReadOptions) -> SourceRecords:
 
 
 def _count_rows(records: SourceRecords, key: str, path: Path) -> None:
-    """Count the rows of a table: of boxes, and of readers who saw none."""
+    """Count the rows of a table: boxes, and readers who saw no finding."""
     names = read_frame(path, key, ("class_name",))["class_name"].str.to_lowercase()
     records.num_rows[BOX] += len(names)
     records.num_excluded[BOX, "no_finding"] += int(names.is_in(NO_FINDING).sum())
 
 
 def _count_unknown_classes(records: SourceRecords, labels: Iterable[str]) -> None:
-    """Count the boxes of each class that VinDr-CXR is not known to have; they are kept under their own names."""
+    """Count boxes of classes unknown to VinDr-CXR; they are kept under their own names."""
     unknown = Counter(label for label in labels if label.strip() and label not in CLASSES)
     for label, number in sorted(unknown.items()):
         records.counts[f"unknown_label: {shown(label)}"] += number
     if unknown:
-        log.warning("%d classes are none of VinDr-CXR's, their boxes are kept: see counts.tsv", len(unknown))
+        log.warning("%d classes are unknown to VinDr-CXR; their boxes are kept: see counts.tsv", len(unknown))
 
 
 def read_box_file(options: ReadOptions) -> SourceRecords:
-    """Return the images of a file of boxes in a format of ``agreement``; without a split, it is drawn by subject."""
+    """Read a box file in a format of ``agreement``; images without a split get one by subject."""
     regions, image_names = read_annotations(options.key, options.folder, options.source["format"])
     by_table = {region.image: split_name(region.split) or "" for region in regions if region.split}
     without = ((subject_of(image, options), "") for image in image_names if not by_table.get(image))
@@ -122,7 +122,7 @@ def read_box_file(options: ReadOptions) -> SourceRecords:
 
 
 def subject_of(image: str, options: ReadOptions) -> str:
-    """Return an image's subject: the first group of the setting's expression, or the image itself."""
+    """Return an image's subject: the first group of the ``subject`` pattern, else the image itself."""
     match = re.search(options.source["subject"], image) if options.source["subject"] else None
     return (match and match.group(1)) or image_name("{stem}", image)
 
@@ -130,10 +130,10 @@ def subject_of(image: str, options: ReadOptions) -> str:
 def fuse_readers(
     regions: Sequence[tuple[str, str, str, np.ndarray]], sizes: Mapping, iou: float, decimals: int
 ) -> list[tuple]:
-    """Return (image, name, box) of the fused boxes of (image, name, reader, box), by image and name.
+    """Fuse the readers' boxes (image, name, reader, box) and return (image, name, box), sorted by image and name.
 
-    ``sizes``: {image: (rows, columns)}; corners are rounded to ``decimals`` of the unit square where the size is known.
-    The result does not depend on the order of the regions.
+    ``sizes``: {image: (rows, columns)}; where known, corners are rounded to ``decimals`` of the unit square. The result
+    does not depend on the order of ``regions``.
     """
     if not regions:
         return []
@@ -178,13 +178,13 @@ def _group_by_image(
 
 
 def _spellings(image: str) -> list[str]:
-    """Return an image's name as it is, with the separators of this system, and in both forms of its accents."""
+    """Return the spellings of an image name: as given, with system separators, and in NFC and NFD."""
     plain = image.replace("\\", "/")
     return list(dict.fromkeys([image, plain, *(unicodedata.normalize(form, plain) for form in ("NFC", "NFD"))]))
 
 
 def _add_images(records: SourceRecords, options: ReadOptions, images: Sequence[SourceImage]) -> None:
-    """Add images with their boxes; one whose picture is missing or cannot be read is left out with its boxes."""
+    """Add images with their boxes; exclude images whose file is missing or unreadable, with their boxes."""
     sizes: dict[str, tuple[int, int]] = {}
     readers: list[tuple[str, str, str, np.ndarray]] = []
     several = any(region.reader for image in images for region in image.regions)
@@ -227,7 +227,7 @@ def _add_images(records: SourceRecords, options: ReadOptions, images: Sequence[S
 def _exclude_image(
     records: SourceRecords, reason: str, image_id: str, regions: Sequence[Annotation], detail: str = ""
 ) -> None:
-    """Leave an image out with all its boxes: a row of each, or one of an image without."""
+    """Exclude an image: one row per box, or one row if it has none."""
     records.num_excluded[IMAGES, reason] += 1
     for _ in regions:
         records.exclude(reason, image_id, detail=detail, record_kind=BOX)
@@ -238,7 +238,7 @@ def _exclude_image(
 def _add_reader_boxes(
     records: SourceRecords, image_id: str, regions: Sequence[Annotation], size: tuple, least: float
 ) -> list[tuple]:
-    """Add each reader's boxes to the facts, with the reader's name, and return those that can be fused."""
+    """Add each reader's boxes to the facts and return those that can be fused."""
     reader_boxes = []
     for region in regions:
         box = np.array([corners(region) or (np.nan,) * 4], np.float64)
@@ -265,7 +265,7 @@ def _add_boxes_by_name(
 
 
 def _to_upright(region: Annotation, turn: Turn, stored: tuple[int, int]) -> Annotation:
-    """Return a region with its box in pixels of the upright image; it was drawn on the image as it is stored."""
+    """Return a region, drawn on the stored image, in pixels of the upright image."""
     if turn == UPRIGHT or (box := corners(region)) is None:
         return region
     (upright,) = boxes_to_upright(np.array(box, np.float64), turn, stored).tolist()
@@ -273,7 +273,7 @@ def _to_upright(region: Annotation, turn: Turn, stored: tuple[int, int]) -> Anno
 
 
 def _read_image_header(image: SourceImage) -> tuple[Path, Header]:
-    """Return the file of an image and its header, with a size. Raises Rejected if it is missing or cannot be read."""
+    """Return the path and header of an image. Raises Rejected if it is missing, unreadable or has no size."""
     path = next((path for path in image.paths if path.is_file()), None)
     if path is None:
         raise Rejected("missing_file")
@@ -292,17 +292,17 @@ def _image_row(image_id: str, subject: str, split: str, size: tuple[int, int], p
 
 LABEL_TABLES = {"train": ("annotations/image_labels_train.csv", "image_labels_train.csv"),
          "test": ("annotations/image_labels_test.csv", "image_labels_test.csv")}  # fmt: skip
-"""{split: where its table may lie}."""
+"""{split: possible paths of its table of image labels}."""
 CONSENSUS = "consensus"
-"""The reader of a table that names none."""
+"""Reader of a table without reader ids."""
 CELLS = {"1": PRESENT, "1.0": PRESENT, "0": ABSENT, "0.0": ABSENT}
 
 
 def add_image_labels(records: SourceRecords, key: str, split: str, path: Path) -> None:
-    """Add a fact for each label of each row of a table, of the images of its split that are held.
+    """Add VinDr-CXR's image labels: those of each reader (train), or the consensus (test).
 
-    Rows of other images, and a second row of a reader on an image, are left out. ``key``: of the settings. Raises
-    UserError for another table.
+    Each is a fact with a reader, so no task uses it: global diagnoses have no box. Rows of images that were not read,
+    and second rows of a reader on an image, are excluded. Raises UserError, naming ``key``, for another table.
     """
     table = read_labels(key, path)
     labels = [name for name in table.columns if name not in ("image_id", "rad_id")]
@@ -326,7 +326,7 @@ def add_image_labels(records: SourceRecords, key: str, split: str, path: Path) -
 
 
 def explain_exclusion(reason: str) -> str:
-    """Return what a reason means of a row of labels."""
+    """Return the meaning of an exclusion reason for a row of image labels."""
     return "its reader has another row of it" if reason == "bad_row" else "no picture of it was read in this split"
 
 
@@ -335,7 +335,7 @@ def _count_unknown_labels(records: SourceRecords, labels: list[str], table: pl.D
     for name, number in sorted(unknown.items()):
         records.counts[f"unknown_label: {shown(name)}"] += number
     if unknown:
-        log.warning("%d labels are none of VinDr-CXR's, they are kept: see counts.tsv", len(unknown))
+        log.warning("%d labels are unknown to VinDr-CXR and kept: see counts.tsv", len(unknown))
     cells = table.select((~pl.col(name).is_in([*CELLS, ""])).sum() for name in labels).row(0, named=True)
     records.count_unknown_cells({name: number for name, number in cells.items() if number})
 

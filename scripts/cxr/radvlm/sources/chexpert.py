@@ -1,4 +1,4 @@
-"""The sources chexpert and chexpert_plus: labels and views of tables; of the latter texts too."""
+"""The sources chexpert and chexpert_plus: labels and views; the latter has texts too."""
 
 from collections import Counter
 
@@ -22,7 +22,7 @@ IMAGE_COLUMNS = ("image_id", "study_id", "subject_id", "split", "view", "sex")
 
 
 def read_chexpert(options: ReadOptions) -> SourceRecords:
-    """Return the frontal images of the tables with their labels. Raises UserError for a folder without a table."""
+    """Read the frontal images with their labels. Raises UserError for a folder without a table."""
     path_by_split = {split: chexpert.find(options.folder, name) for split, name in chexpert.TABLES.items()}
     unknown: Counter[str] = Counter()
     parts = [chexpert.read(options.key, path, split, unknown) for split, path in path_by_split.items() if path]
@@ -40,7 +40,7 @@ def read_chexpert(options: ReadOptions) -> SourceRecords:
 
 
 def read_chexpert_plus(options: ReadOptions) -> SourceRecords:
-    """Return the frontal images with their texts and labels. Raises UserError for a missing table or column."""
+    """Read the frontal images with their texts and labels. Raises UserError for a missing table or column."""
     path = chexpert.find(options.folder, chexpert_plus.TABLE)
     if path is None:
         raise UserError(f"{options.key}: {options.folder} lacks {chexpert_plus.TABLE}: give CheXpert Plus's folder")
@@ -86,7 +86,7 @@ def _add_text(records: SourceRecords, options: ReadOptions, study_id: str, rows:
 
 
 def to_sentence_case(text: str) -> str:
-    """Return a text that is mostly in capitals with only the first letter of its sentences in capitals."""
+    """Return a text in sentence case if most of its letters are capitals, else unchanged."""
     letters = [letter for letter in text if letter.isalpha()]
     if sum(map(str.isupper, letters)) <= len(letters) / 2:
         return text
@@ -98,7 +98,7 @@ def to_sentence_case(text: str) -> str:
 
 
 def _frontal_rows(records: SourceRecords, table: pl.DataFrame) -> pl.DataFrame:
-    """Return the frontal rows, each image once; the others are left out with their reasons."""
+    """Return the frontal rows, each image once; exclude the others with a reason."""
     identified_rows = table.filter(pl.col("image_id").is_not_null())
     for _ in range(table.height - identified_rows.height):
         records.exclude("bad_row", detail="the path is not patient, study and file", record_kind=IMAGES)

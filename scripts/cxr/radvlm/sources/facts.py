@@ -1,4 +1,4 @@
-"""Facts of a source in one form: their boxes made clean, their ids, and what was counted on the way."""
+"""Records that every reader of a source fills: images, facts, texts, exclusions and counts; and its options."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,8 +17,8 @@ from cxr.radvlm.sources.columns import FACTS_SCHEMA, IMAGES_SCHEMA
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """name, source: of the source, its name and its keys (format, path, pictures, subject); uncertain, split, min_box,
-    fusion: settings of radvlm.sources; max_characters: of a report; seed, shares: for sources without a split.
+    """Options of a reader. source: keys of the source (format, path, pictures, subject); uncertain, split, min_box,
+    fusion: settings of radvlm.sources; max_characters: longest report; seed, shares: to split sources without splits.
     """
 
     name: str
@@ -34,7 +34,7 @@ class ReadOptions:
 
     @property
     def key(self) -> str:
-        """The setting that names its files."""
+        """Settings key of the source's path, for error messages."""
         return f"radvlm.sources.list.{self.name}.path"
 
     @property
@@ -43,7 +43,7 @@ class ReadOptions:
 
     @property
     def pictures(self) -> Path:
-        """The folder of its pictures."""
+        """Folder of the source's images."""
         return Path(self.source["pictures"] or self.source["path"])
 
 
@@ -51,18 +51,18 @@ LABEL, BOX, REGION, PHRASE = KINDS = ("label", "box", "region", "phrase")
 STAGE = "radvlm_sources"
 KEPT = "kept"
 IMAGES, LABELS, TEXTS, FUSED = "images", "labels", "texts", "fused boxes"
-"""What is counted besides the kinds of facts: images, rows of tables of labels, texts, boxes fused of several."""
+"""Kinds of counted records besides facts: images, rows of label tables, texts, fused boxes."""
 UNNAMED_BOX = "a box without a name"
 EMPTY_COLUMNS = dict.fromkeys(("value", "stated", "group", "reader", *CORNERS))
-"""A fact's columns that may be empty."""
+"""Optional columns of a fact, all empty."""
 
 
 @dataclass
 class SourceRecords:
-    """What a reader found: rows of images and facts (without ids), texts, rows that were left out, and counts.
+    """Records read from a source: rows of images and facts (without ids), text lines, excluded rows and counts.
 
-    ``tables``: further facts as tables of the same columns, of sources with millions. ``rows``: {what: how many the
-    source has}; ``kept``: {what: how many are in the results}; ``gone``: {(what, reason): how many are not}.
+    tables: more facts as tables, for sources with millions of them; num_rows: {record kind: rows of the source};
+    num_kept: {record kind: rows in the results}; num_excluded: {(record kind, reason): rows excluded}.
     """
 
     images: list[dict] = field(default_factory=list)
@@ -79,9 +79,9 @@ class SourceRecords:
         self, reason: str, image_id: str | None = None, study_id: str | None = None, detail: str = "", *,
         record_kind: str = "", number: int = 1,
     ) -> None:  # fmt: skip
-        """Note a row of the source that becomes no fact, with its reason.
+        """Exclude a row of the source, with a reason.
 
-        ``record_kind``: what it is one of in :attr:`rows`, "" for nothing that is counted there; ``number``: of these.
+        ``record_kind``: its kind in :attr:`num_rows`, "" if it is not counted there; ``number``: how many to count.
         """
         row = {"image_id": image_id, "study_id": study_id, "stage": STAGE, "reason": reason, "detail": detail}
         self.excluded.append(row)
@@ -89,7 +89,7 @@ class SourceRecords:
             self.num_excluded[record_kind, reason] += number
 
     def conservation_rows(self, source: str) -> list[Counted]:
-        """Return what became of all that was counted. Raises AssertionError where something was lost."""
+        """Return the conservation rows of all kinds. Raises AssertionError if a row is unaccounted for."""
         conserved_rows = []
         excluded_kinds = {record_kind for record_kind, _ in self.num_excluded}
         for record_kind in sorted({*self.num_rows, *self.num_kept} | excluded_kinds):
@@ -107,23 +107,23 @@ class SourceRecords:
         return conserved_rows
 
     def count_unknown_cells(self, cells: Mapping[str, int]) -> None:
-        """Count the cells of labels that say nothing known; they are no fact."""
+        """Count label cells with unknown values; they become no fact."""
         for label, number in sorted(cells.items()):
             self.counts[f"unknown_label: cells of {label}"] += number
 
 
 def replace_control_characters(text: str) -> str:
-    """Return a text whose control characters, but line breaks and tabs, are blanks."""
+    """Replace control characters other than line breaks and tabs by blanks."""
     return "".join(letter if letter.isprintable() or letter in "\n\t" else " " for letter in text)
 
 
 def fact_row(image_id: str, kind: str, name: str, **more: object) -> dict:
-    """Return a row of facts without its id; what ``more`` does not give is null."""
+    """Return a fact row without its id; columns missing from ``more`` are null."""
     return {"image_id": image_id, "kind": kind, "name": name} | EMPTY_COLUMNS | more
 
 
 def box_facts(image_id: str, kind: str, name: str, boxes: np.ndarray, **more: object) -> list[dict]:
-    """Return a fact for each of the boxes (N, 4) of one name, which are one group."""
+    """Return one fact per box (N, 4) of a name; they form one group."""
     group = f"g{stable_hash(image_id, kind, name, *more.values()):016x}"
     return [
         fact_row(image_id, kind, name, group=group, **more, **dict(zip(CORNERS, map(float, box), strict=True)))
@@ -132,15 +132,15 @@ def box_facts(image_id: str, kind: str, name: str, boxes: np.ndarray, **more: ob
 
 
 def image_label_facts(image_id: str, stated: dict[str, str], uncertain: str) -> list[dict]:
-    """Return a fact for each label of an image. ``uncertain``: what an uncertain one counts as; left_out: itself."""
+    """Return one fact per label of an image; see :func:`resolve_uncertain` for ``uncertain``."""
     values = resolve_uncertain(stated, uncertain)
     return [fact_row(image_id, LABEL, name, value=values[name], stated=value) for name, value in stated.items()]
 
 
 @dataclass(frozen=True)
 class CleanBoxes:
-    """Boxes (N, 4) with rising corners inside their picture; ``area``: which of them have one, bool (N,); numbers of
-    boxes whose corners were swapped, and that were clipped.
+    """Boxes (N, 4) with sorted corners, clipped to the image; area: mask of boxes with an area, bool (N,); swapped,
+    clipped: numbers of boxes that were changed.
     """
 
     boxes: np.ndarray
@@ -150,10 +150,9 @@ class CleanBoxes:
 
 
 def clean_boxes(boxes: np.ndarray, shapes: np.ndarray, least: float) -> CleanBoxes:
-    """Sort the corners of boxes (N, 4), and clip them to their pictures, (N, 2: rows, columns; NaN: unknown).
+    """Sort the corners of boxes (N, 4) and clip them to images of ``shapes`` (N, 2: rows, columns; NaN: unknown).
 
-    A box has an area if both sides are longer than ``least``, as a fraction of the picture's, and all corners are
-    numbers.
+    A box has an area if its corners are finite and both sides exceed the fraction ``least`` of the image's sides.
     """
     boxes = np.asarray(boxes, np.float64).reshape(-1, 4)
     finite = np.isfinite(boxes).all(axis=1)
@@ -177,10 +176,10 @@ def add_boxes(
     records: SourceRecords, image_id: str, kind: str, name: str, boxes: np.ndarray, shape: tuple, least: float, *,
     record_kind: str | None = None, **more: object,
 ) -> int:  # fmt: skip
-    """Add the boxes (N, 4), in original pixels, of one name of an image, and return how many were added.
+    """Add the boxes (N, 4) of one name, in original pixels, and return how many were added.
 
-    Boxes without an area are excluded. ``shape``: (rows, columns) of the picture, None where unknown; ``record_kind``:
-    what :meth:`SourceRecords.exclude` counts the excluded boxes as, by default ``kind``.
+    Boxes without an area are excluded and counted as ``record_kind`` (default: ``kind``). ``shape``: (rows, columns) of
+    the image, None if unknown.
     """
     size = [np.nan if side is None else side for side in shape]
     cleaned = clean_boxes(boxes, np.tile(size, (len(boxes), 1)), least)
@@ -193,15 +192,15 @@ def add_boxes(
 
 
 def images_table(source: str, rows: Sequence[dict]) -> pl.DataFrame:
-    """Return the table of images, sorted by image."""
+    """Return the image table, sorted by image."""
     table = pl.DataFrame([{"source": source} | row for row in rows], schema=IMAGES_SCHEMA)
     return table.sort("image_id")
 
 
 def label_table_facts(table: pl.DataFrame, labels: Sequence[str], uncertain: str) -> pl.DataFrame:
-    """Return the facts of a table of images (``image_id``, and each label's present, absent, uncertain or null).
+    """Return the label facts of a table with ``image_id`` and one column per label (value or null).
 
-    Like :func:`image_label_facts`, and No Finding is told of every image.
+    Like :func:`image_label_facts`, but every image gets No Finding.
     """
     label_names = load_label_names()
     meant_as = {UNCERTAIN: uncertain} if uncertain in (PRESENT, ABSENT) else {}
@@ -229,8 +228,9 @@ def label_table_facts(table: pl.DataFrame, labels: Sequence[str], uncertain: str
 
 
 def count_labels(records: SourceRecords, table: pl.DataFrame, key: str, joined: pl.DataFrame) -> None:
-    """Count the rows of a table of labels, and what became of them: those that label an image, those of an image or a
-    study that is not used, and those that repeat one. ``joined``: the images, with ``known`` where they have labels.
+    """Count the rows of a label table as used, without a used image, or repeated.
+
+    ``joined``: the images, with ``known`` set where they have labels.
     """
     used = joined.drop_nulls("known")[key].unique()
     is_first = table[key].is_first_distinct()
@@ -242,10 +242,7 @@ def count_labels(records: SourceRecords, table: pl.DataFrame, key: str, joined: 
 
 
 def facts_table(source: str, rows: Iterable[dict], tables: Sequence[pl.DataFrame] = ()) -> pl.DataFrame:
-    """Return the facts of rows and tables with their ids, sorted by image, kind, name and id.
-
-    Rows that are equal in all that the id rests on are numbered, so that each has its own.
-    """
+    """Return the facts with their ids, sorted by image, kind, name and id; repeated rows get distinct ids."""
     first = pl.DataFrame(list(rows), schema={name: kind for name, kind in FACTS_SCHEMA.items() if name != "fact_id"})
     table = pl.concat([first, *tables])
     parts = ("image_id", "kind", "name", "group", "reader", *CORNERS)

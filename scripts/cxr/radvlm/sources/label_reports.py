@@ -1,4 +1,4 @@
-"""Labels of the reports of one shard by a model, for the source own: one module ``labels_<engine>`` each."""
+"""Label the reports of one shard with a model, for the source own; engines are modules ``labels_<engine>``."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,21 +7,21 @@ from importlib import import_module
 from cxr.base.tables import read_lines, write_lines
 
 Labeller = Callable[[Sequence[str]], list[dict[str, str]]]
-"""Takes texts; returns {label: present, absent or uncertain} of each."""
+"""Takes texts; returns {label: present, absent or uncertain} for each."""
 
 
 @dataclass(frozen=True)
 class LabelOptions:
-    """engine: name of the engine; own: its settings."""
+    """engine: name of the engine; own: settings of the engine."""
 
     engine: str
     own: Mapping
 
 
 def run_shard(*, reports: str, weights: str, labels: str, options: LabelOptions) -> None:
-    """Write the labels of each study, a line each: study_id, labels. A study without a text has no line.
+    """Write one line (study_id, labels) per study with a text; equal texts are labelled once.
 
-    Equal texts are read once. Raises UserError for weights that are missing or another net's.
+    Raises UserError for missing weights or weights of another network.
     """
     texts = {line["study_id"]: line["section_text"] for line in read_lines(reports) if line["section_text"].strip()}
     read: Labeller = import_module(f"cxr.radvlm.sources.labels_{options.engine}").load(weights, options.own)

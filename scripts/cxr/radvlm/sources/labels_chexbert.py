@@ -1,4 +1,4 @@
-"""The labels of CheXbert."""
+"""The engine chexbert: labels of CheXbert."""
 
 from collections.abc import Mapping
 

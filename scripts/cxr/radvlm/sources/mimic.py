@@ -1,4 +1,4 @@
-"""The source mimic: MIMIC-CXR's frontal images with their texts and labels; its official split decides."""
+"""The source mimic: MIMIC-CXR's frontal images with texts, labels and the official split."""
 
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -15,10 +15,10 @@ from cxr.radvlm.sources.facts import IMAGES, TEXTS, ReadOptions, SourceRecords, 
 
 LABEL_TABLE = "*-chexpert.csv"
 ID_COLUMNS = ("dicom_id",)
-"""Column of Chest ImaGenome's lists of images."""
+"""Id column of Chest ImaGenome's image lists."""
 FRONTAL = ("PA", "AP")
 NUM_THREADS = 16
-"""Concurrent operations on files."""
+"""Threads that read files."""
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,9 @@ class _SectionOptions:
 
 
 def read_mimic(options: ReadOptions) -> SourceRecords:
-    """Return every frontal image of the tables, whatever cohort.per_study and cohort.exclude say.
+    """Read every frontal image; cohort.per_study and cohort.exclude do not apply.
 
-    Raises UserError for a table that is missing or lacks a column.
+    Raises UserError for a missing table or column.
     """
     records = SourceRecords()
     labels = _read_labels(options, records)
@@ -64,7 +64,7 @@ def read_mimic(options: ReadOptions) -> SourceRecords:
 
 
 def _read_rows(options: ReadOptions, pool: Executor) -> list[Row]:
-    """Return the rows of the tree. The cohort's reader names its own keys: here they are the source's."""
+    """Return the rows of the file tree; errors name the source's settings keys instead of the cohort's."""
     try:
         return read_tree(str(options.pictures), str(options.folder), pool)
     except UserError as error:
@@ -74,7 +74,7 @@ def _read_rows(options: ReadOptions, pool: Executor) -> list[Row]:
 
 
 def _read_labels(options: ReadOptions, records: SourceRecords) -> pl.DataFrame:
-    """Return study_id and its labels, a row of the table each. Raises UserError without it."""
+    """Return study_id and labels, one row per table row. Raises UserError if the table is missing."""
     table_paths = sorted({*options.folder.glob(LABEL_TABLE), *options.folder.glob(f"{LABEL_TABLE}.gz")})
     if not table_paths:
         raise UserError(
@@ -87,7 +87,7 @@ def _read_labels(options: ReadOptions, records: SourceRecords) -> pl.DataFrame:
 
 
 def _is_used(row: Row, records: SourceRecords) -> bool:
-    """Return whether a row is used; else it is left out with its reason."""
+    """True if a row is used; otherwise exclude it with a reason."""
     reason = row.reason or ("" if row.view in FRONTAL else "not_frontal" if row.view else "unknown_view")
     reason = reason or ("" if row.split else "no_split")
     if reason:
@@ -117,7 +117,7 @@ def _add_text(records: SourceRecords, name: str, study_id: str, rows: list[Row],
 
 
 def read_published_splits(folder: Path, key: str) -> dict[str, str]:
-    """Return {image: split} of Chest ImaGenome's own split files. Raises UserError for one without a column."""
+    """Return {image: split} of Chest ImaGenome's split files. Raises UserError for a missing file or column."""
     split_by_image = {}
     for split, name in (("train", "train"), ("validate", "valid"), ("test", "test")):
         path = folder / "silver_dataset" / "splits" / f"{name}.csv"

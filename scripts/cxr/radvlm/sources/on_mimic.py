@@ -1,4 +1,4 @@
-"""The sources ms_cxr and imagenome: boxes on images of a source of format mimic, joined by id; its split decides."""
+"""The sources ms_cxr and imagenome: boxes on images of a mimic source, joined by id, with that source's split."""
 
 from collections.abc import Iterable, Mapping
 
@@ -20,9 +20,9 @@ AVOID_TABLE = "images_to_avoid.csv"
 
 
 def read_ms_cxr(options: ReadOptions, images: str) -> SourceRecords:
-    """Return the phrases with their boxes. ``images``: the table of images of the source mimic.
+    """Read the phrases with their boxes. ``images``: image table of the mimic source.
 
-    All boxes of one image with the same text are one phrase. Raises UserError for a folder without the table.
+    Boxes of one image with the same text form one phrase. Raises UserError for a folder without the table.
     """
     path = options.folder
     if path.is_dir():
@@ -55,16 +55,16 @@ def read_ms_cxr(options: ReadOptions, images: str) -> SourceRecords:
 
 
 def _shape_mismatch(row: Mapping, group: Iterable[Annotation]) -> str:
-    """Return shape_mismatch if a box was drawn on a picture of another shape than the image's."""
+    """Return "shape_mismatch" if a box was drawn on an image of another size, else ""."""
     sizes = {region.size for region in group if region.size}
     has_size = row["rows"] is not None and row["columns"] is not None
     return "shape_mismatch" if has_size and sizes - {(row["rows"], row["columns"])} else ""
 
 
 def read_imagenome(options: ReadOptions, images: str) -> SourceRecords:
-    """Return the regions of the scene graphs. ``images``: the table of images of the source mimic.
+    """Read the regions of the scene graphs. ``images``: image table of the mimic source.
 
-    Images of the gold set's patients stay out of train (``listed``). Raises UserError for a folder without graphs.
+    Images of the gold set's patients are excluded from train (``listed``). Raises UserError if there are no graphs.
     """
     records, row_by_image = SourceRecords(), _read_images(images)
     split_by_image = read_published_splits(options.folder, options.key) if options.split == "published" else None
@@ -96,19 +96,19 @@ def read_imagenome(options: ReadOptions, images: str) -> SourceRecords:
 
 
 def _read_turn(row: Mapping) -> Turn:
-    """Return how an image becomes upright; only a DICOM with a known size can tell it."""
+    """Return the turn that makes an image upright; known only for DICOM files of known size."""
     tells = row["path"].endswith(".dcm") and row["rows"] is not None and row["columns"] is not None
     return read_turn(row["path"]) if tells else UPRIGHT
 
 
 def _to_upright(row: Mapping, boxes: np.ndarray) -> tuple[np.ndarray, tuple[int | None, int | None]]:
-    """Return boxes (N, 4), drawn on an image as it is stored, in pixels of the upright one, and that one's size."""
+    """Return boxes (N, 4), drawn on the stored image, in pixels of the upright image, and its size."""
     turn, stored = _read_turn(row), (row["rows"], row["columns"])
     return (boxes if turn == UPRIGHT else boxes_to_upright(boxes, turn, stored)), turn.shape(stored)
 
 
 def _upright_image_row(row: Mapping) -> dict:
-    """Return an image's row with the size of the upright image."""
+    """Return an image row with the size of the upright image."""
     rows, columns = _read_turn(row).shape((row["rows"], row["columns"]))
     return {name: row[name] for name in row if name != "source"} | {"rows": rows, "columns": columns}
 
@@ -118,7 +118,7 @@ def _read_images(images: str) -> dict[str, dict]:
 
 
 def _group_by(rows: Iterable, key) -> list[tuple[str, list]]:
-    """Return (key, rows) sorted by the key, the rows of one in their order."""
+    """Return (key, rows) sorted by key; rows keep their order."""
     rows_by_key: dict[str, list] = {}
     for row in rows:
         rows_by_key.setdefault(key(row), []).append(row)

@@ -1,4 +1,4 @@
-"""The source padchest_gr: English sentences, and those with boxes as phrases. Spanish text goes nowhere."""
+"""The source padchest_gr: English sentences, and sentences with boxes as phrases. Spanish text is not used."""
 
 import numpy as np
 
@@ -25,11 +25,11 @@ from cxr.radvlm.sources.facts import (
 )
 
 EXTRA_READER = "extra"
-"""The reader of a sentence's further boxes, which are kept and never asked."""
+"""Reader of a sentence's extra boxes, which become facts that no task uses."""
 
 
 def read_padchest_gr(options: ReadOptions) -> SourceRecords:
-    """Return the frontal images with their sentences and phrases. Raises UserError for a missing file or column."""
+    """Read the frontal images with sentences and phrases. Raises UserError for a missing file or column."""
     key, folder = options.key, options.folder
     images = {row["image_id"]: row for row in read_images(key, one_of(key, folder, TABLE)).iter_rows(named=True)}
     splits = dict(read_master(key, one_of(key, folder, MASTER)).iter_rows())
@@ -68,7 +68,7 @@ def read_padchest_gr(options: ReadOptions) -> SourceRecords:
 def _add_phrase(
     records: SourceRecords, options: ReadOptions, report: Report, sentence: Sentence, size: tuple[int, int]
 ) -> None:
-    """Add the boxes of a sentence, and its further ones; without words they are no phrase."""
+    """Add a sentence's boxes and extra boxes as a phrase; exclude boxes of a sentence without words."""
     for boxes, more in ((sentence.boxes, {}), (sentence.extra, {"reader": EXTRA_READER})):
         if boxes and sentence.text:
             pixels = _to_pixels(boxes, size)
@@ -80,7 +80,7 @@ def _add_phrase(
 
 
 def _to_pixels(boxes: list, size: tuple[int, int]) -> np.ndarray:
-    """Return boxes of the unit square in pixels; one without four numbers is NaN."""
+    """Return boxes of the unit square in pixels (N, 4); malformed boxes are NaN."""
     unit_boxes = np.full((len(boxes), 4), np.nan)
     for place, box in enumerate(boxes):
         if isinstance(box, list) and len(box) == 4 and all(isinstance(part, int | float) for part in box):

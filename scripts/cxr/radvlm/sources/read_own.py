@@ -1,4 +1,4 @@
-"""Read the source own: one job a shard of the cohort, then one that joins them."""
+"""The source own: facts of the cohort's own stages, read by one job per shard; another job joins the shards."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -37,10 +37,10 @@ VALUE_BY_CELL = {"1": PRESENT, "1.0": PRESENT, "0": ABSENT, "0.0": ABSENT, "-1":
 
 
 def region_boxes(organs: Mapping[str, np.ndarray], anatomy: Mapping[str, np.ndarray]) -> dict[str, tuple[float, ...]]:
-    """Return {region: box} in frame pixels, of the masks bool (H, W) by name. What has no mask has no box.
+    """Return {region: box} in frame pixels, from masks bool (H, W) by name; regions without a mask are missing.
 
-    A region is the box of a mask, or a part of the box of a lung: ``across`` in fractions of its width from the
-    patient's outer side (the image's left for the right lung), ``down`` of its height from above.
+    A region is the box of a mask or a part of a lung's box: ``across`` is a range of its width, counted from the
+    patient's outer side (left in the image for the right lung); ``down`` a range of its height from the top.
     """
     box_by_region = {}
     for region, region_rule in load_label_names().regions.items():
@@ -59,7 +59,7 @@ def region_boxes(organs: Mapping[str, np.ndarray], anatomy: Mapping[str, np.ndar
 
 
 def mask_boxes(masks: Iterable[np.ndarray], smallest: int) -> np.ndarray:
-    """Return the boxes (N, 4), in frame pixels, of the parts of the union of masks bool (H, W), the largest first."""
+    """Return boxes (N, 4), in frame pixels, around the parts of the union of masks bool (H, W), largest first."""
     return component_boxes(np.logical_or.reduce(list(masks)), smallest)
 
 
@@ -76,10 +76,7 @@ def read_own(
     masks: str,
     labels: Sequence[str] = (),
 ) -> SourceRecords:
-    """Return the facts of one shard of the cohort. ``options``: of the stage; ``labels``: files of a model's labels.
-
-    Raises StoreError for a damaged file.
-    """
+    """Read one shard of the cohort. ``labels``: label files of a model. Raises StoreError for a damaged file."""
     records = SourceRecords()
     cohort_row_by_image = {row["image_id"]: row for row in read_table(cohort).iter_rows(named=True)}
     table_row_by_image = {
@@ -142,7 +139,7 @@ def read_own(
 
 
 class _BoxAdder:
-    """Adds the boxes of an image, given in frame pixels, to the facts."""
+    """Adds boxes of an image, in frame pixels, to the facts."""
 
     def __init__(self, records: SourceRecords, image_id: str, affine: np.ndarray, shape: tuple[int, int], least: float):
         self.records, self.image_id, self.affine, self.shape, self.least = records, image_id, affine, shape, least
@@ -152,7 +149,7 @@ class _BoxAdder:
         return add_boxes(self.records, self.image_id, kind, name, placed, self.shape, self.least, **more)
 
     def masks(self, kind: str, name: str, masks: list[np.ndarray], smallest: int) -> None:
-        """Add the boxes of the parts of masks, which are one finding or phrase; it is left out if they are empty."""
+        """Add boxes around the masks of one finding or phrase; exclude it if they are empty."""
         boxes = mask_boxes(masks, smallest)
         if not len(boxes):
             self.records.exclude("no_boxes", self.image_id, detail=f"{kind}: the mask is empty")
@@ -184,7 +181,7 @@ def _stated_labels(options, table_row: Mapping, line: Mapping | None) -> dict[st
 def _add_findings(
     place: _BoxAdder, finding_rows: list[dict], line: Mapping | None, lesions: Shard, smallest: int
 ) -> None:
-    """Add the boxes of an image's grounded findings: of each name, and of each sentence."""
+    """Add boxes of an image's grounded findings, by name and by sentence."""
     by_name: dict[str, list[np.ndarray]] = {}
     by_sentence: dict[int, list[np.ndarray]] = {}
     for row in finding_rows:
@@ -203,7 +200,7 @@ def _add_findings(
 
 
 def _count_findings(masked_findings: pl.DataFrame) -> dict[str, int]:
-    """Return how many findings of images and how many of their sentences a table of findings with masks has."""
+    """Return the numbers of (image, finding) and (image, sentence) pairs with masks."""
     name = pl.col("word").replace_strict({word: lesion[0] for word, lesion in load_label_names().lesions.items()})
     return {
         BOX: masked_findings.select(pl.struct("image_id", name).n_unique()).item() if len(masked_findings) else 0,
@@ -225,8 +222,8 @@ OWN = "own"
 
 @dataclass(frozen=True)
 class OwnOptions:
-    """labels, weak_hedges, uncertain, regions, min_box: settings of radvlm.sources; smallest: least part of a mask that
-    gets a box, in frame pixels.
+    """labels, weak_hedges, uncertain, regions, min_box: settings of radvlm.sources; smallest: least mask part, in frame
+    pixels, that gets a box.
     """
 
     labels: str
@@ -238,7 +235,7 @@ class OwnOptions:
 
 
 def counts_table(counts: Counter) -> pl.DataFrame:
-    """Return the counts, sorted by what is counted."""
+    """Return the table of counts, sorted by name."""
     rows = sorted((count_name, number) for count_name, number in counts.items())
     return pl.DataFrame(rows, schema={name: column.kind for name, column in columns.COUNTS.items()}, orient="row")
 
@@ -254,7 +251,7 @@ def write_source(
     counts: str,
     conservation: str,
 ) -> None:
-    """Write what was read of a source. Raises AssertionError where a row of it became nothing, or two things."""
+    """Write the records of a source. Raises AssertionError if a row is unaccounted for or counted twice."""
     table = facts_table(source, records.facts, records.tables)
     all_counts = Counter(records.counts)
     all_counts.update(f"facts: {kind}" for kind in table["kind"])
@@ -269,7 +266,7 @@ def write_source(
 
 
 def conservation_table(rows: Iterable[Counted]) -> pl.DataFrame:
-    """Return rows of :data:`CONSERVED`, those of one outcome added up, in the order in which they came first."""
+    """Return a :data:`CONSERVED` table with equal (kind, outcome) rows added up; all and kept come first."""
     total: Counter = Counter()
     for record_kind, outcome, number in rows:
         total[record_kind, outcome] += number
@@ -296,9 +293,7 @@ def run_shard(
     options: OwnOptions,
     labels: list[str] | None = None,
 ) -> None:
-    """Write images, facts, texts, excluded rows, counts and conservation of one shard. ``labels``: the file of a
-    model's, if any.
-    """
+    """Write images, facts, texts, exclusions, counts and conservation of one shard. ``labels``: a model's labels."""
     records = read_own(
         options, images=images, cohort=cohort, frames=frames, reports=reports, organs=organs, anatomy=anatomy,
         findings=findings, masks=masks, labels=labels or (),
@@ -324,7 +319,7 @@ def run_tables(
     counts_out: str,
     conservation_out: str,
 ) -> None:
-    """Join the files of all shards, in the order of images and studies."""
+    """Join the files of all shards, sorted by image or study."""
     write_table(images_out, pl.concat([read_table(path) for path in images]).sort("image_id"), columns.IMAGES)
     joined = pl.concat([read_table(path) for path in facts])
     write_table(facts_out, joined.sort("image_id", "kind", "name", "fact_id"), columns.FACTS)

@@ -1,4 +1,4 @@
-"""Read one external source: its images, facts, texts, left-out rows and counts, and the cohort of its pictures."""
+"""Read one external source: images, facts, texts, exclusions and counts, and a cohort for its frames."""
 
 from collections.abc import Sequence
 
@@ -21,13 +21,13 @@ READERS = {
     "mimic": read_mimic, "chexpert": read_chexpert, "chexpert_plus": read_chexpert_plus, "vindr": read_vindr,
     "padchest_gr": read_padchest_gr, "nih": read_box_file, "rsna": read_box_file, "coco": read_box_file,
 }  # fmt: skip
-"""{format: its reader}."""
+"""{format: reader}."""
 ON_MIMIC = {"ms_cxr": read_ms_cxr, "imagenome": read_imagenome}
-"""Formats whose images are those of a source of format mimic."""
+"""Readers of formats that use the images of a mimic source."""
 
 
 def read_source(options: ReadOptions, mimic: str = "") -> SourceRecords:
-    """Return what a source holds. ``mimic``: the table of images of the source mimic. Raises UserError."""
+    """Read a source. ``mimic``: image table of the mimic source. Raises UserError."""
     kind = options.source["format"]
     return ON_MIMIC[kind](options, mimic) if kind in ON_MIMIC else READERS[kind](options)
 
@@ -45,10 +45,10 @@ def run(
     shards: Sequence[str] = (),
     mimic: str = "",
 ) -> None:
-    """Write what a source holds; ``shards``: files of the cohort of its pictures, where they are its own.
+    """Read and write a source. ``shards``: cohort files to write, for sources with images of their own.
 
-    ``tables`` are the files whose change reads it again; the reader finds them itself. Raises UserError for a file that
-    is missing, or that is none of the format.
+    ``tables``: files of the source; job inputs only, the reader finds them itself. Raises UserError for a missing file
+    or another format.
     """
     del tables
     records = read_source(options, mimic)
@@ -61,11 +61,11 @@ def run(
     for number, path in enumerate(paths):
         shard_rows = [row for row in source_images if shard_of(row["subject_id"], len(paths)) == number]
         write_table(path, cohort_table(shard_rows), cohort.SHARD)
-    log.info("%s: %d images, %d rows left out", options.name, len(records.images), len(records.excluded))
+    log.info("%s: %d images, %d rows excluded", options.name, len(records.images), len(records.excluded))
 
 
 def cohort_table(rows: Sequence[dict]) -> pl.DataFrame:
-    """Return images of a source as a shard of a cohort, an image its own study, so that every one gets its frame."""
+    """Return a cohort shard of a source's images; each is its own study, so that every image gets a frame."""
     names = schema(cohort.SHARD)
     none = dict.fromkeys(("report_path", "findings", "impression", "acquired"))
     cohort_rows = [
