@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cxr.base.errors import existing_folder
+from cxr.base.settings import Section
 from cxr.workflow.settings import Settings
-from cxr.workflow.settings.base import Section
 
 RULES = "rules"
 

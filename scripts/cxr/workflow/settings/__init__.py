@@ -1,9 +1,8 @@
-"""All settings of the pipeline as one pydantic model, from which config.yaml, the JSON schema and the docs are made.
+"""All settings of the pipeline, from which config.yaml and the reference are made, and their validation.
 
 Each key has a description, a unit where it has one, a range, and a source: ``paper`` (stated there), ``authors' code``
 (seen in their public code or release) or ``ours`` (the paper is silent). Unknown keys are refused. Only the driver
-(Snakefile) imports this package: rules pass plain values on to the scripts, so that an edit of a description here
-re-runs nothing.
+(Snakefile) imports this package: rules pass plain values on to the jobs.
 """
 
 import copy
@@ -12,12 +11,12 @@ from datetime import date
 from functools import reduce
 from pathlib import Path
 
-from pydantic import ValidationError, model_validator
+from pydantic import TypeAdapter, ValidationError
 
+from cxr.base.settings import Section, constraint, key, refuse_equal_names
 from cxr.nets.microbatch import fit_micro_batch
 from cxr.workflow.settings.agreement import Agreement
-from cxr.workflow.settings.base import Section, key, one_case
-from cxr.workflow.settings.faults import place_of, sections, sentence, switch_sentence, switches
+from cxr.workflow.settings.faults import place_of, sentence, switch_sentence, switches
 from cxr.workflow.settings.images import Anatomy, Anomaly, Boxes, Compute, Organs
 from cxr.workflow.settings.inputs import Cohort, Frames, Phantom
 from cxr.workflow.settings.medground import Medground
@@ -36,7 +35,7 @@ from cxr.workflow.settings.vlm import Vlm
 from cxr.workflow.settings.weights import Weights
 from cxr.workflow.settings.written import Twice, at, written
 
-__all__ = ["MIMIC_ILS", "Settings", "SettingsError", "read", "sections"]
+__all__ = ["MIMIC_ILS", "Settings", "SettingsError", "read", "sections_of"]
 
 
 class Settings(Section):
@@ -73,8 +72,8 @@ class Settings(Section):
     release: Release = key(Release, "A dataset version as a package.")
     review: Review = key(Review, "Experts judge the test split.")
 
-    @model_validator(mode="after")
-    def _floor_below_thresholds(self) -> "Settings":
+    @constraint
+    def _floor_below_thresholds(self) -> None:
         lowest = {
             name: min(threshold_set.general.conf, threshold_set.edema.conf)
             for name, threshold_set in self.thresholds.all_sets().items()
@@ -84,10 +83,9 @@ class Settings(Section):
             raise ValueError(
                 f"boxes.floor is {self.boxes.floor}, above tau_conf {lowest[name]} of the set {name!r}: lower the floor"
             )
-        return self
 
-    @model_validator(mode="after")
-    def _runs_are_of_known_thresholds(self) -> "Settings":
+    @constraint
+    def _runs_are_of_known_thresholds(self) -> None:
         set_names = [*self.thresholds.all_sets(), *([MIMIC_ILS] if self.dataset.mimic_ils else [])]
         for name, run in self.training.runs.items():
             for set_name in filter(None, (run.thresholds, run.test)):
@@ -110,13 +108,12 @@ class Settings(Section):
             raise ValueError(
                 f"evaluation.predictions.{min(shared_names)} has the name of a run of training.runs: rename it"
             )
-        one_case(
+        refuse_equal_names(
             "training.runs and evaluation.predictions", [*self.training.named_runs(), *self.evaluation.predictions]
         )
-        return self
 
-    @model_validator(mode="after")
-    def _lisa_is_asked_for_its_text(self) -> "Settings":
+    @constraint
+    def _lisa_is_asked_for_its_text(self) -> None:
         """Without text, the mask is read at the start of an answer, but LISA's answers do not begin with [SEG]."""
         for name, run in self.training.runs.items():
             if run.weights == "lisa" and not run.trained and not self.inference.text:
@@ -124,15 +121,14 @@ class Settings(Section):
                     f"inference.text is false, but training.runs.{name} asks LISA, whose answers do not begin with "
                     "[SEG], so that only their text tells where its masks are: set inference.text to true"
                 )
-        return self
 
-    @model_validator(mode="after")
-    def _gpus_can_be_had(self) -> "Settings":
+    @constraint
+    def _gpus_can_be_had(self) -> None:
         if self.compute.device == "cuda" and not self.compute.gpus:
             raise ValueError("compute.device is 'cuda', but compute.gpus is 0, so no job requests a GPU: change one")
         recipe, gpus = self.training.rosalia, self.compute.gpus
         if self.training.engine != "rosalia" or recipe.runner != "deepspeed" or not gpus:
-            return self
+            return
         halves = recipe.balance == "exact"
         if not fit_micro_batch(recipe.batch, recipe.micro_batch, gpus, halves):
             can = [n for n in range(1, gpus) if fit_micro_batch(recipe.batch, recipe.micro_batch, n, halves)]
@@ -141,33 +137,32 @@ class Settings(Section):
                 f"{', each with as many positives as negatives' if halves else ''}: set it to one of "
                 f"{', '.join(map(str, can))}, or batch to a multiple of {gpus * (1 + halves)}"
             )
-        return self
 
-    @model_validator(mode="after")
-    def _reviewed_thresholds_are_known(self) -> "Settings":
+    @constraint
+    def _reviewed_thresholds_are_known(self) -> None:
         threshold_sets = self.thresholds.all_sets()
         if self.review.thresholds and self.review.thresholds not in threshold_sets:
             raise ValueError(
                 f"review.thresholds names {self.review.thresholds!r}, but the sets are {', '.join(threshold_sets)}"
             )
-        return self
 
-    @model_validator(mode="after")
-    def _text_of_openi_stays(self) -> "Settings":
+    @constraint
+    def _text_of_openi_stays(self) -> None:
         if self.cohort.source == "openi" and "report_text" not in self.release.kinds():
             raise ValueError(
                 "release.withhold lacks report_text, but cohort.source is openi, whose licence (CC BY-NC-ND) does not "
                 "allow sharing derivatives of its text: add report_text to release.withhold"
             )
-        return self
 
-    @model_validator(mode="after")
-    def _layout_holds_one_image_a_study(self) -> "Settings":
+    @constraint
+    def _layout_holds_one_image_a_study(self) -> None:
         if self.dataset.mimic_ils_layout and self.cohort.per_study == "all":
             raise ValueError(
                 "dataset.mimic_ils_layout holds one image per study: set cohort.per_study to first, or this to false"
             )
-        return self
+
+
+SCHEMA = TypeAdapter(Settings)
 
 
 class SettingsError(ValueError):
@@ -190,14 +185,14 @@ def read(config: dict, files: Iterable[str | Path] = ()) -> Settings:
         settings = _validated(config, texts)
     except ValidationError as error:
         raise SettingsError(sentence(error, Settings, Settings())) from None
-    for where, value in switches(config, settings.model_dump(by_alias=True)):
+    for where, value in switches(config, settings.as_dict()):
         raise SettingsError(switch_sentence(where, value))
     return settings
 
 
 def _validated(config: dict, texts: dict) -> Settings:
     try:
-        return Settings.model_validate(config)
+        return SCHEMA.validate_python(config)
     except ValidationError as error:
         meant = [place_of(fault) for fault in error.errors() if _is_text_of(fault)]
         if not meant:
@@ -206,7 +201,7 @@ def _validated(config: dict, texts: dict) -> Settings:
     for *outer, last in meant:
         section = reduce(lambda part, name: part[name], outer, config)
         section[last] = at(texts, (*outer, last)) or str(section[last])
-    return Settings.model_validate(config)
+    return SCHEMA.validate_python(config)
 
 
 def _is_text_of(fault: dict) -> bool:

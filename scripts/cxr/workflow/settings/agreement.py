@@ -2,13 +2,11 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
-
 from cxr.annotations.formats import FORMATS, described
+from cxr.base.settings import Limits, Replicates, Section, Share, constraint, key, refuse_equal_names
 from cxr.base.vocabulary import LESIONS
-from cxr.workflow.settings.base import Replicates, Section, Share, key, one_case
 
-ReferenceName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+ReferenceName = Annotated[str, Limits(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
 
 
 class People(Section):
@@ -47,7 +45,6 @@ class Agreement(Section):
     replicates: Replicates = key(1000, "Bootstrap replicates, by patient; 0 for no intervals, else 100 or more.")
     interval: Share = key(0.95, "Coverage of the confidence intervals.")
 
-    @model_validator(mode="after")
-    def _names_are_distinct(self) -> "Agreement":
-        one_case("the references", self.references)
-        return self
+    @constraint
+    def _names_are_distinct(self) -> None:
+        refuse_equal_names("the references", self.references)

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from cxr.workflow.settings.base import key
+from cxr.base.settings import key
 
 Autoencoder = Literal["float32", "tf32", "bfloat16"]
 

@@ -1,9 +1,8 @@
-"""Writing config.yaml, the JSON schema and the generated pages of docs/reference from the settings model.
+"""Writing config.yaml and the generated pages of docs/reference from the settings.
 
-Run ``make docs`` in the repository's root after every change of the model; a test compares the files.
+Run ``make docs`` in the repository's root after every change of a setting; a test compares the files.
 """
 
-import json
 import re
 import sys
 import textwrap
@@ -12,14 +11,12 @@ from pathlib import Path
 from typing import Literal, get_args, get_origin
 
 import yaml
-from annotated_types import Ge, Gt, Le, Lt
-from pydantic import BaseModel
-from pydantic.fields import FieldInfo
 
 from cxr.base.exclusions import REASONS
 from cxr.base.paths import SCRIPTS
+from cxr.base.settings import Key, Section, range_of, sections_of
 from cxr.workflow import file_columns, stages
-from cxr.workflow.settings import Settings, sections
+from cxr.workflow.settings import Settings
 
 HEADER = """\
 # cxr-ils: every setting with its default. This file is generated: do not edit it. Write the settings that you change
@@ -47,27 +44,13 @@ in a row, and if more than the fraction `compute.failed_share` of a shard fails.
 """
 
 
-def _bounds(field: FieldInfo) -> str:
-    metadata = list(field.metadata)
-    low = next(
-        (bound.ge if isinstance(bound, Ge) else bound.gt for bound in metadata if isinstance(bound, Ge | Gt)), None
-    )
-    high = next(
-        (bound.le if isinstance(bound, Le) else bound.lt for bound in metadata if isinstance(bound, Le | Lt)), None
-    )
-    if low is None and high is None:
-        return ""
-    return f"from {low}" if high is None else f"{low} to {high}"
-
-
-def _facts(field: FieldInfo) -> list[str]:
-    extra = field.json_schema_extra or {}
-    return [fact for fact in (extra.get("unit", ""), _bounds(field), extra["source"]) if fact]
+def _facts(kind: object, key: Key) -> list[str]:
+    return [fact for fact in (key.unit, range_of(kind), key.source) if fact]
 
 
 def _plain(value: object) -> object:
-    if isinstance(value, BaseModel):
-        return value.model_dump(mode="json", by_alias=True)
+    if isinstance(value, Section):
+        return value.as_dict()
     return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
@@ -76,23 +59,22 @@ def _yaml_value(value: object) -> str:
     return text.removesuffix("\n").removesuffix("\n...")
 
 
-def _yaml_lines(section: BaseModel, indent: int) -> Iterator[str]:
+def _yaml_lines(section: Section, indent: int) -> Iterator[str]:
     pad = " " * indent
-    for name, field in type(section).model_fields.items():
+    for name, (kind, key) in section.declared().items():
         value = getattr(section, name)
-        comment = f"{field.description} [{', '.join(_facts(field))}]"
+        comment = f"{key.description} [{', '.join(_facts(kind, key))}]"
         yield from textwrap.wrap(comment, 118 - indent, initial_indent=f"{pad}# ", subsequent_indent=f"{pad}# ")
-        alias = field.alias or name
-        if isinstance(value, BaseModel):
-            yield f"{pad}{alias}:"
+        if isinstance(value, Section):
+            yield f"{pad}{name}:"
             yield from _yaml_lines(value, indent + 2)
-        elif isinstance(value, dict) and value and all(isinstance(item, BaseModel) for item in value.values()):
-            yield f"{pad}{alias}:"
+        elif isinstance(value, dict) and value and all(isinstance(item, Section) for item in value.values()):
+            yield f"{pad}{name}:"
             for item_name, item in value.items():
                 yield f"{pad}  {item_name}:"
-                yield from (f"{pad}    {part}: {_yaml_value(getattr(item, part))}" for part in type(item).model_fields)
+                yield from (f"{pad}    {part}: {_yaml_value(getattr(item, part))}" for part in item.declared())
         else:
-            yield f"{pad}{alias}: {_yaml_value(value)}"
+            yield f"{pad}{name}: {_yaml_value(value)}"
         if indent == 0:
             yield ""
 
@@ -106,9 +88,9 @@ def _first_lines() -> Iterator[str]:
             yield f"{section}:"
         last = section
         default = getattr(Settings(), section)
-        field = type(default).model_fields[name]
-        choices = get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
-        meaning = ", ".join(choices) if choices else re.split(r"[.;] | \(|\.$", field.description)[0]
+        kind, key = default.declared()[name]
+        choices = get_args(kind) if get_origin(kind) is Literal else ()
+        meaning = ", ".join(choices) if choices else re.split(r"[.;] | \(|\.$", key.description)[0]
         yield f"  {name}: {_yaml_value(getattr(default, name))}".ljust(26) + f"  # {meaning}"
 
 
@@ -124,22 +106,17 @@ def config_yaml() -> str:
     return HEADER + heading + first + "\n" + "\n".join(_yaml_lines(Settings(), 0)).rstrip() + "\n"
 
 
-def json_schema() -> str:
-    """Return the JSON schema of the settings."""
-    return json.dumps(Settings.model_json_schema(), indent=2) + "\n"
-
-
-def _table_rows(default: BaseModel, prefix: str) -> Iterator[str]:
-    for name, field in type(default).model_fields.items():
-        path = f"{prefix}{field.alias or name}"
+def _table_rows(default: Section, prefix: str) -> Iterator[str]:
+    for name, (kind, key) in default.declared().items():
+        path = f"{prefix}{name}"
         value = getattr(default, name)
-        if isinstance(value, BaseModel):
+        if isinstance(value, Section):
             yield from _table_rows(value, path + ".")
             continue
-        inner = sections(field.annotation)
+        inner = list(sections_of(kind))
         value_text = ", ".join(value) if inner else _yaml_value(value)
-        *facts, source = _facts(field)
-        description = field.description.replace("|", "\\|")
+        *facts, source = _facts(kind, key)
+        description = key.description.replace("|", "\\|")
         yield f"| `{path}` | `{value_text}` | {', '.join(facts)} | {description} | {source} |"
         for part in inner:
             yield from _table_rows(part(), f"{path}.<name>.")
@@ -163,7 +140,6 @@ def documents() -> dict[str, str]:
     """Return {path in the repository: text} of all generated documents."""
     return {
         "config.yaml": config_yaml(),
-        "schemas/config.schema.json": json_schema(),
         "docs/reference/settings.md": markdown(),
         "docs/reference/reasons.md": reasons(),
         "docs/reference/stages.md": stages.markdown(Settings()),

@@ -1,10 +1,11 @@
 """Reporting a wrong setting in one sentence that names the key, the value and the remedy."""
 
 import difflib
-from collections.abc import Callable
-from typing import get_args
+from typing import get_type_hints
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
+
+from cxr.base.settings import Section, sections_of
 
 _REMEDIES: dict[str, str] = {
     "bool": "give true or false",
@@ -15,7 +16,7 @@ _REMEDIES: dict[str, str] = {
     "list": "give a list in brackets, even of one entry",
     "tuple": "give a list in brackets",
     "dict": "give keys below it, one per line",
-    "model": "give keys below it, one per line",
+    "dataclass_type": "give keys below it, one per line",
     "literal_error": "choose {expected}",
     "greater_than": "give a number greater than {gt}",
     "greater_than_equal": "give a number greater than or equal to {ge}",
@@ -32,12 +33,12 @@ NAMES = r"^[A-Za-z0-9]"
 """Beginning of the patterns of names that become files and folders."""
 
 
-def sentence(error: ValidationError, model: type[BaseModel], defaults: BaseModel) -> str:
+def sentence(error: ValidationError, model: type[Section], defaults: Section) -> str:
     """Return the first fault in settings of ``model`` as one sentence; ``defaults`` are valid settings."""
     fault = error.errors()[0]
     where = place_of(fault)
     name = _place(where) or "the configuration"
-    if fault["type"] == "extra_forbidden":
+    if fault["type"] == "unexpected_keyword_argument":
         keys = _keys_beside(model, where)
         near = difflib.get_close_matches(str(where[-1]), keys, 1)
         meant = f" (did you mean {near[0]}?)" if near else ""
@@ -61,13 +62,6 @@ def sentence(error: ValidationError, model: type[BaseModel], defaults: BaseModel
 def place_of(fault: dict) -> list[str | int]:
     """Return the keys that lead to a fault, without pydantic's names for what a setting may be ("dict[str,str]")."""
     return [part for part in fault["loc"] if isinstance(part, int) or not set("[(") & set(part)]
-
-
-def sections(annotation: object) -> list[type[BaseModel]]:
-    """Return the sections that a field's type holds, directly or inside a dict, list or union."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return [annotation]
-    return [section for part in get_args(annotation) for section in sections(part)]
 
 
 def switches(raw: object, parsed: object, where: tuple = ()) -> list[tuple[tuple, bool]]:
@@ -107,18 +101,12 @@ def _place(where: list) -> str:
     return f"{text}," if ", entry" in text else text
 
 
-def _keys_beside(model: type[BaseModel], where: list) -> list[str]:
-    section = model
+def _keys_beside(section: type[Section], where: list) -> list[str]:
+    """Return the keys that the section at a place has; ``section``: all settings."""
     for part in where[:-1]:
-        if field := _field(section, str(part)):
-            inner = sections(field.annotation)
-            section = inner[0] if inner else section
-    return [field.alias or name for name, field in section.model_fields.items()]
-
-
-def _field(section: type[BaseModel], key: str):
-    find_field: Callable = section.model_fields.get
-    return find_field(key) or next((field for field in section.model_fields.values() if field.alias == key), None)
+        inner = next(sections_of(get_type_hints(section).get(str(part))), None)
+        section = inner or section
+    return list(section.declared())
 
 
 def _written(value: object) -> str:
@@ -126,9 +114,9 @@ def _written(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _default(defaults: BaseModel, where: list) -> object:
+def _default(defaults: Section, where: list) -> object:
     """Return the default of the key at a place, or of the list that holds it; None if there is none to show."""
-    value: object = defaults.model_dump(mode="json", by_alias=True)
+    value: object = defaults.as_dict()
     for part in where:
         if isinstance(part, int) or not isinstance(value, dict):
             break

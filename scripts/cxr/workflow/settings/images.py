@@ -2,10 +2,8 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
-
+from cxr.base.settings import AUTHORS, PAPER, Limits, Section, Share, constraint, key
 from cxr.base.vocabulary import BOX_CLASSES
-from cxr.workflow.settings.base import AUTHORS, PAPER, Section, Share, key
 from cxr.workflow.settings.diffusion import Autoencoder, autoencoder
 
 Batched = Literal[
@@ -30,7 +28,7 @@ class Compute(Section):
         ge=1,
         le=1024,
     )
-    batches: dict[Batched, Annotated[int, Field(ge=1, le=1024)]] = key(
+    batches: dict[Batched, Annotated[int, Limits(ge=1, le=1024)]] = key(
         dict, "Images per batch of single engines, {engine: images}, instead of batch.", unit="images"
     )
     autoencoder_batch: int = key(
@@ -279,11 +277,10 @@ class Anatomy(Section):
         unit="frame widths",
     )
 
-    @model_validator(mode="after")
-    def _cuts_rise(self) -> "Anatomy":
+    @constraint
+    def _cuts_rise(self) -> None:
         if not 0 < self.zone_cuts[0] < self.zone_cuts[1] < self.zone_cuts[2] < 1:
             raise ValueError(f"zone_cuts is {list(self.zone_cuts)}: give three rising numbers between 0 and 1")
-        return self
 
 
 class LiteBoxes(Section):
@@ -360,10 +357,9 @@ class Boxes(Section):
         source=PAPER,
     )
 
-    @model_validator(mode="after")
-    def _has_its_table(self) -> "Boxes":
+    @constraint
+    def _has_its_table(self) -> None:
         if self.engine == "table" and not self.table:
             raise ValueError("engine is 'table', so boxes.table must be set")
         if self.engine != "table" and self.table:
             raise ValueError(f"table is given, but engine is {self.engine!r}: set boxes.engine to table")
-        return self

@@ -2,12 +2,10 @@
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, model_validator
-
-from cxr.workflow.settings.base import AUTHORS, OURS, PAPER, Percent, Section, Share, key
+from cxr.base.settings import AUTHORS, PAPER, Check, Percent, Section, Share, constraint, key
 
 EMBEDDED_SHARDS, DEFAULT_SHARDS = 3, 64
-Code = Annotated[str, AfterValidator(lambda text: text.strip().upper())]
+Code = Annotated[str, Check(lambda text: text.strip().upper())]
 """A coded value of a DICOM header, in capitals."""
 
 
@@ -23,31 +21,25 @@ class SplitShares(Section):
         ge=0,
         le=100,
     )
-    validate_: float | None = Field(
-        None,
-        alias="validate",
-        description="Percentage of subjects in the validation split; see train.",
-        json_schema_extra={"source": OURS, "unit": "%"},
-        ge=0,
-        le=100,
+    validate: float | None = key(
+        None, "Percentage of subjects in the validation split; see train.", unit="%", ge=0, le=100
     )
     test: float | None = key(None, "Percentage of subjects in the test split; see train.", unit="%", ge=0, le=100)
 
     def shares(self) -> list[float]:
         """Return the percentages of train, validate and test; none where the size of the cohort decides."""
-        return [] if self.train is None else [self.train, self.validate_, self.test]
+        return [] if self.train is None else [self.train, self.validate, self.test]
 
-    @model_validator(mode="after")
-    def _adds_up(self) -> "SplitShares":
-        percentages = {"train": self.train, "validate": self.validate_, "test": self.test}
+    @constraint
+    def _adds_up(self) -> None:
+        percentages = {"train": self.train, "validate": self.validate, "test": self.test}
         missing = [name for name, percentage in percentages.items() if percentage is None]
         if len(missing) == len(percentages):
-            return self
+            return
         if missing:
             raise ValueError(f"{' and '.join(missing)} must be given too: train, validate and test add up to 100")
         if abs(sum(percentages.values()) - 100) > 1e-9:
             raise ValueError("train, validate and test must add up to 100")
-        return self
 
 
 class Cohort(Section):
@@ -132,15 +124,14 @@ class Cohort(Section):
     )
     split: SplitShares = key(SplitShares, "Sizes of the splits for subjects without a given split.")
 
-    @model_validator(mode="after")
-    def _has_its_source(self) -> "Cohort":
+    @constraint
+    def _has_its_source(self) -> None:
         for sources, name in ((("manifest",), "manifest"), (("mimic", "openi"), "root")):
             if self.source in sources and not getattr(self, name):
                 raise ValueError(f"source is {self.source!r}, so cohort.{name} must be set")
             if self.source not in sources and getattr(self, name):
                 choices = " or ".join(sources)
                 raise ValueError(f"{name} is given, but source is {self.source!r}: set cohort.source to {choices}")
-        return self
 
 
 class Phantom(Section):
@@ -152,11 +143,10 @@ class Phantom(Section):
         0, "Number of further patients with one PA study without a finding, for semisyn.", ge=0, le=100_000
     )
 
-    @model_validator(mode="after")
-    def _every_subject_has_a_study(self) -> "Phantom":
+    @constraint
+    def _every_subject_has_a_study(self) -> None:
         if self.studies < self.subjects:
             raise ValueError(f"studies is {self.studies}, but each of the {self.subjects} subjects needs one: raise it")
-        return self
 
 
 class Frames(Section):
@@ -180,9 +170,8 @@ class Frames(Section):
         300, "Time limit of decoding one image; an image that takes longer is undecodable.", unit="s", ge=10
     )
 
-    @model_validator(mode="after")
-    def _percentiles_rise(self) -> "Frames":
+    @constraint
+    def _percentiles_rise(self) -> None:
         low, high = self.percentiles
         if low >= high:
             raise ValueError(f"percentiles is [{low}, {high}]: give the lower one first")
-        return self

@@ -2,19 +2,16 @@
 
 from typing import Literal
 
-from pydantic import model_validator
-
-from cxr.workflow.settings.base import OURS, Address, Section, Share, key
+from cxr.base.settings import OURS, Address, Section, Share, constraint, key
 
 
 class LanguageModel(Section):
     """One language model at a pinned revision, and its limits in tokens."""
 
-    @model_validator(mode="after")
-    def _answer_fits(self) -> "LanguageModel":
+    @constraint
+    def _answer_fits(self) -> None:
         if self.max_tokens >= self.context:
             raise ValueError(f"max_tokens is {self.max_tokens}, which fills context ({self.context}): lower it")
-        return self
 
 
 def model(name: str, source: str = OURS):

@@ -2,10 +2,8 @@
 
 from typing import Literal
 
-from pydantic import model_validator
-
+from cxr.base.settings import AUTHORS, PAPER, Logic, Section, Share, constraint, key
 from cxr.base.vocabulary import LESIONS
-from cxr.workflow.settings.base import AUTHORS, PAPER, Logic, Section, Share, key
 
 
 class Masks(Section):
@@ -96,8 +94,8 @@ class Dataset(Section):
         source=AUTHORS,
     )
 
-    @model_validator(mode="after")
-    def _mimic_ils_has_images(self) -> "Dataset":
+    @constraint
+    def _mimic_ils_has_images(self) -> None:
         if self.mimic_ils and not self.mimic_ils_images:
             raise ValueError(
                 "mimic_ils is set, so dataset.mimic_ils_images must be set too: give the folder of its images"
@@ -106,7 +104,6 @@ class Dataset(Section):
             raise ValueError(
                 "mimic_ils_images is set, so dataset.mimic_ils must be set too: give the folder of the lines"
             )
-        return self
 
 
 class Tables(Section):

@@ -2,9 +2,7 @@
 
 from typing import Literal
 
-from pydantic import model_validator
-
-from cxr.workflow.settings.base import PAPER, Section, key
+from cxr.base.settings import PAPER, Section, constraint, key
 from cxr.workflow.settings.language_models import Asking, Execution, LanguageModel, context, max_tokens, model, revision
 
 Persona = Literal["medical_expert", "layperson", "ai_developer"]
@@ -44,8 +42,8 @@ class Paraphrase(Section):
     )
     llm: ParaphraseLlm = key(ParaphraseLlm, "The language model of the engine vllm.")
 
-    @model_validator(mode="after")
-    def _each_persona_once(self) -> "Paraphrase":
+    @constraint
+    def _each_persona_once(self) -> None:
         if len(set(self.personas)) < len(self.personas):
             raise ValueError("personas names one twice: name each once")
         if self.engine == "rules" and self.per_persona > RULES_WORDINGS:
@@ -53,4 +51,3 @@ class Paraphrase(Section):
                 f"per_persona is {self.per_persona}, but the engine rules has {RULES_WORDINGS} wordings for each "
                 "persona: lower it, or set engine to vllm"
             )
-        return self

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from cxr.workflow.settings.base import Section, key
+from cxr.base.settings import Section, key
 
 
 class Privacy(Section):

@@ -3,9 +3,7 @@
 import datetime
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
-
-from cxr.workflow.settings.base import Section, key
+from cxr.base.settings import Check, Limits, Section, constraint, key
 
 WITHHELD = ("pixels", "report_text", "ids")
 
@@ -26,8 +24,8 @@ def _day(value: str) -> str:
         raise ValueError(f"{value!r} is not a calendar date: give one such as 2026-01-31") from None
 
 
-Version = Annotated[str, Field(pattern=r"^\d+(\.\d+){0,2}$"), AfterValidator(_three_numbers)]
-Date = Annotated[str, AfterValidator(_day)]
+Version = Annotated[str, Limits(pattern=r"^\d+(\.\d+){0,2}$"), Check(_three_numbers)]
+Date = Annotated[str, Check(_day)]
 
 
 class Release(Section):
@@ -40,10 +38,7 @@ class Release(Section):
     creator: str = key("", "Creator of the dataset; empty: not stated.")
     cite: str = key("", "Citation of the dataset; empty: its name and version.")
     url: str = key("", "Address of the dataset; empty: not stated.")
-    withhold: Annotated[
-        list[Literal[WITHHELD]],
-        BeforeValidator(_all_or_nothing, json_schema_input_type=bool | list[Literal[WITHHELD]]),
-    ] = key(
+    withhold: Annotated[list[Literal[WITHHELD]], Check(_all_or_nothing, before=True)] = key(
         lambda: ["pixels", "report_text"],
         "What the release leaves out: pixels (images), report_text (section_content), ids (replaced by keyed digests; "
         "no DICOM segmentations). true: all three; false or []: nothing. The default suits MIMIC-CXR "
@@ -68,13 +63,12 @@ class Release(Section):
         "frame", "Pixel grid of COCO's masks: the frame's, as everywhere except in DICOM, or the image's own."
     )
 
-    @model_validator(mode="after")
-    def _ids_have_a_key(self) -> "Release":
+    @constraint
+    def _ids_have_a_key(self) -> None:
         if "ids" in self.kinds() and not self.salt:
             raise ValueError("withhold names ids, so release.salt must name a key file: make one of 16 bytes")
         if self.salt and "ids" not in self.kinds():
             raise ValueError("salt is given, but withhold does not name ids, so they stay: name ids, or leave salt out")
-        return self
 
     def kinds(self) -> list[str]:
         """Return what is withheld, in a fixed order."""

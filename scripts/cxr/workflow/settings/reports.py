@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from cxr.workflow.settings.base import PAPER, Address, Section, Share, key
+from cxr.base.settings import PAPER, Address, Section, Share, key
 from cxr.workflow.settings.language_models import Asking, Execution, LanguageModel, context, max_tokens, model, revision
 
 

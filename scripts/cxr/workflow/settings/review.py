@@ -2,11 +2,9 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from cxr.base.settings import PAPER, Limits, Replicates, Section, constraint, key
 
-from cxr.workflow.settings.base import PAPER, Replicates, Section, key
-
-Expert = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
+Expert = Annotated[str, Limits(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
 
 
 class Review(Section):
@@ -51,11 +49,10 @@ class Review(Section):
         1000, "Bootstrap replicates, by patient, for the agreement's intervals; 0 for none, else 100 or more."
     )
 
-    @model_validator(mode="after")
-    def _experts_are_distinct(self) -> "Review":
+    @constraint
+    def _experts_are_distinct(self) -> None:
         if (self.of, self.rule) == ("pairs", "majority"):
             raise ValueError("rule is 'majority', but a pair stands only if no expert rejects it: set of to queries")
         names = [name.casefold() for name in self.experts]
         if twice := [name for name in self.experts if names.count(name.casefold()) > 1]:
             raise ValueError(f"experts names {twice[0]!r} more than once (case is ignored): rename one")
-        return self

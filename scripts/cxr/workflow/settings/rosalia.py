@@ -2,11 +2,9 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from cxr.base.settings import AUTHORS, PAPER, Limits, Replicates, Section, Share, constraint, key
 
-from cxr.workflow.settings.base import AUTHORS, PAPER, Replicates, Section, Share, key
-
-RunName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+RunName = Annotated[str, Limits(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
 BASE = "base"
 """Name of the run that is what the run `default` of the engine lite starts from."""
 Part = Literal[
@@ -91,12 +89,11 @@ class LiteSizes(Section):
     hidden: int = key(96, "Channels of the language model.", ge=32, le=4096, multiple_of=16)
     layers: int = key(2, "Layers of the language model.", ge=1, le=32)
 
-    @model_validator(mode="after")
-    def _patches_fill_the_picture(self) -> "LiteSizes":
+    @constraint
+    def _patches_fill_the_picture(self) -> None:
         for side, patch in (("image", self.patch), ("clip_image", self.clip_patch)):
             if getattr(self, side) % patch:
                 raise ValueError(f"{side} is {getattr(self, side)}, not a multiple of its patch {patch}: change one")
-        return self
 
 
 class LiteTraining(Recipe):
@@ -168,8 +165,8 @@ class Run(Section):
     )
     trained: bool = key(True, "Whether the model is trained; if false, the model in `weights` is used unchanged.")
 
-    @model_validator(mode="after")
-    def _what_is_not_trained_is_published(self) -> "Run":
+    @constraint
+    def _what_is_not_trained_is_published(self) -> None:
         if not self.trained and not self.weights:
             raise ValueError("trained is false, but weights names no model: set weights to rosalia, lisa or lite")
         if self.trained and self.weights == "lite":
@@ -181,7 +178,6 @@ class Run(Section):
             raise ValueError(f"lines is {self.lines!r}, but trained is false: leave one out")
         if not self.trained and self.paraphrases:
             raise ValueError("paraphrases is true, but trained is false, and only a training draws them: leave one out")
-        return self
 
 
 class Training(Section):
@@ -219,36 +215,33 @@ class Training(Section):
             runs[BASE] = Run(weights="lite", trained=False)
         return runs
 
-    @model_validator(mode="after")
-    def _mismatch_is_of_padded_pictures(self) -> "Training":
+    @constraint
+    def _mismatch_is_of_padded_pictures(self) -> None:
         if self.published_mismatch and self.fit != "pad":
             raise ValueError(f"published_mismatch is set, but fit is {self.fit!r}: set fit to pad")
-        return self
 
-    @model_validator(mode="after")
-    def _the_base_has_its_sizes(self) -> "Training":
+    @constraint
+    def _the_base_has_its_sizes(self) -> None:
         if self.engine == "lite" and self.lite.init == "base":
             base_sizes = LiteSizes()
-            for name, value in self.lite.sizes:
+            for name, value in self.lite.sizes.as_dict().items():
                 if value != getattr(base_sizes, name):
                     raise ValueError(
                         f"lite.sizes.{name} is {value}, but the base has {getattr(base_sizes, name)}: leave it so, or "
                         "set lite.init to random"
                     )
-        return self
 
-    @model_validator(mode="after")
-    def _the_engine_starts_from_weights(self) -> "Training":
+    @constraint
+    def _the_engine_starts_from_weights(self) -> None:
         for name, run in self.runs.items():
             if run.trained and run.weights and self.engine != "rosalia":
                 raise ValueError(
                     f"runs.{name}.weights is {run.weights!r}, but the engine {self.engine!r} starts from none: set "
                     f"engine to rosalia to train it further, or runs.{name}.trained to false to ask it as it is"
                 )
-        return self
 
-    @model_validator(mode="after")
-    def _recipes_can_be_followed(self) -> "Training":
+    @constraint
+    def _recipes_can_be_followed(self) -> None:
         for name in ("lite", "rosalia"):
             recipe = getattr(self, name)
             if not recipe.trained and not recipe.lora.rank:
@@ -261,7 +254,6 @@ class Training(Section):
                 raise ValueError(
                     f"{name}.micro_batch is {recipe.micro_batch}, which has no half for balance exact: make it even"
                 )
-        return self
 
 
 class Inference(Section):
@@ -315,8 +307,8 @@ class Evaluation(Section):
     reviewed: str = key("", "Text file of the ids of pairs that reviewers rejected; they are left out.", source=PAPER)
     predictions: dict[RunName, Others] = key(dict, "Predictions of other models, by name.")
 
-    @model_validator(mode="after")
-    def _predictions_have_a_path(self) -> "Evaluation":
+    @constraint
+    def _predictions_have_a_path(self) -> None:
         for name, prediction in self.predictions.items():
             if not prediction.path and prediction.adapter != "everything":
                 raise ValueError(f"predictions.{name}.path is empty: give the file or folder of the predictions")
@@ -324,4 +316,3 @@ class Evaluation(Section):
                 raise ValueError(
                     f"predictions.{name}.path is {prediction.path!r}, but everything reads none: leave it out"
                 )
-        return self

@@ -5,11 +5,9 @@ from itertools import product
 from math import prod
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from cxr.base.settings import PAPER, Limits, Section, Share, constraint, key, refuse_equal_names
 
-from cxr.workflow.settings.base import PAPER, Section, Share, key, one_case
-
-ThresholdName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+ThresholdName = Annotated[str, Limits(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
 RESERVED = ("sweep", "count", "wanted", "paper", "mimic_ils", "release")
 """Names that a set cannot have: a folder beside the sets' folders, and columns of the table of counts."""
 POINT_BYTES, MIMIC_STUDIES = 20, 227_835
@@ -64,8 +62,8 @@ class Grid(Section):
         ge=1,
     )
 
-    @model_validator(mode="after")
-    def _is_meant(self) -> "Grid":
+    @constraint
+    def _is_meant(self) -> None:
         for part, tau, values in self.axes():
             if len(set(values)) < len(values):
                 raise ValueError(f"{part}.{tau} names {max(values, key=values.count)} twice: leave one out")
@@ -78,7 +76,6 @@ class Grid(Section):
                 f"and a dataset of each would take {points:,} times the jobs and the disk of one: leave values out, "
                 f"or set max_points to {points} to confirm"
             )
-        return self
 
     def axes(self) -> list[tuple[str, TauName, list[float]]]:
         """Return (part, tau, values) of every threshold that the grid varies."""
@@ -98,8 +95,8 @@ class Thresholds(Section):
     )
     build: list[str] = key(lambda: ["default"], "Sets whose dataset bare `snakemake` builds.", min_length=1)
 
-    @model_validator(mode="after")
-    def _names_exist(self) -> "Thresholds":
+    @constraint
+    def _names_exist(self) -> None:
         if self.grid.base not in self.sets:
             raise ValueError(f"grid.base is {self.grid.base!r}, but the sets are {', '.join(self.sets)}")
         clash = self.sets.keys() & self.grid_sets().keys()
@@ -113,8 +110,7 @@ class Thresholds(Section):
         for name in self.build:
             if name not in self.all_sets():
                 raise ValueError(f"build names {name!r}, but the sets are {', '.join(self.all_sets())}")
-        one_case("the sets", self.all_sets())
-        return self
+        refuse_equal_names("the sets", self.all_sets())
 
     def grid_sets(self) -> dict[str, ThresholdSet]:
         """Return the grid's points by name, for example ``ano0.05_conf0.1``; edema's keys are prefixed ``edema-``."""
@@ -123,12 +119,12 @@ class Thresholds(Section):
             return {}
         points = {}
         for values in product(*(axis[2] for axis in axes)):
-            threshold_values = self.sets[self.grid.base].model_dump()
+            threshold_values = self.sets[self.grid.base].as_dict()
             words = []
             for (part, tau, _), value in zip(axes, values, strict=True):
                 threshold_values[part][tau] = value
                 words.append(("edema-" if part == "edema" else "") + f"{tau}{Decimal(repr(value)):f}")
-            points["_".join(words)] = ThresholdSet(**threshold_values)
+            points["_".join(words)] = ThresholdSet.of(threshold_values)
         return points
 
     def all_sets(self) -> dict[str, ThresholdSet]:

@@ -1,10 +1,9 @@
 """Settings of vision-language models: tuning them, asking them."""
 
+from dataclasses import replace
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
-
-from cxr.workflow.settings.base import AUTHORS, PAPER, Section, key, one_case
+from cxr.base.settings import AUTHORS, PAPER, Limits, Section, constraint, key, refuse_equal_names
 from cxr.workflow.settings.radvlm.instructions import Task
 from cxr.workflow.settings.vlm_recipes import (
     Gemma3Recipe,
@@ -15,8 +14,8 @@ from cxr.workflow.settings.vlm_recipes import (
     TinyRecipe,
 )
 
-RunName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
-SetName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
+RunName = Annotated[str, Limits(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
+SetName = Annotated[str, Limits(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
 Engine = Literal["tiny", "onevision_tiny", "qwen25vl", "qwen3vl", "gemma3", "onevision"]
 TINY = ("tiny", "onevision_tiny")
 """Engines that make a small random model, on a CPU."""
@@ -72,8 +71,8 @@ class Run(Section):
         unit="px", ge=0, le=65_536,
     )  # fmt: skip
 
-    @model_validator(mode="after")
-    def _fits(self) -> "Run":
+    @constraint
+    def _fits(self) -> None:
         if 0 < self.picture_px < 56:
             raise ValueError(f"picture_px is {self.picture_px}: give at least 56, or 0 for originals as they are")
         if self.engine not in (*TINY, "onevision") and not self.model:
@@ -84,10 +83,9 @@ class Run(Section):
             raise ValueError("segmentation is 'head', but trained is false, so no head is learned: set one of both")
         if self.trained and self.convention == "probe":
             raise ValueError("convention is 'probe', but a run that is trained learns one: name it, or set it to ''")
-        return self
 
-    @model_validator(mode="after")
-    def _tunes(self) -> "Run":
+    @constraint
+    def _tunes(self) -> None:
         for name in ("tasks", "updates", "init"):
             if getattr(self, name) and not self.trained:
                 raise ValueError(
@@ -104,7 +102,6 @@ class Run(Section):
                 f"init is {self.init!r}, but the engine {self.engine} has no such choice: leave init out, or set "
                 "engine to onevision_tiny"
             )
-        return self
 
 
 class VlmTuning(Section):
@@ -133,22 +130,20 @@ class VlmTuning(Section):
     gemma3: Gemma3Recipe = key(Gemma3Recipe, "Gemma 3 and MedGemma.", source=PAPER)
     onevision: OnevisionRecipe = key(OnevisionRecipe, "LLaVA-OneVision and RadVLM.")
 
-    @model_validator(mode="after")
-    def _models_are_named(self) -> "VlmTuning":
+    @constraint
+    def _models_are_named(self) -> None:
         for name, run in self.runs.items():
             if run.engine == "onevision" and not run.model:
-                self.runs[name] = run.model_copy(update={"model": self.onevision.model})
-        return self
+                self.runs[name] = replace(run, model=self.onevision.model)
 
-    @model_validator(mode="after")
-    def _runs_have_a_base(self) -> "VlmTuning":
+    @constraint
+    def _runs_have_a_base(self) -> None:
         for name, run in self.runs.items():
             if run.init == "base":
                 try:
                     self.onevision_tiny.check_base()
                 except ValueError as error:
                     raise ValueError(f"runs.{name}.init is 'base' and onevision_tiny.{error}") from None
-        return self
 
 
 class Prediction(Section):
@@ -198,9 +193,11 @@ class Vlm(Section):
     tuning: VlmTuning = key(VlmTuning, "Fine-tuning.")
     answers: VlmAnswers = key(VlmAnswers, "Asking.")
 
-    @model_validator(mode="after")
-    def _names_are_apart(self) -> "Vlm":
-        one_case("vlm.tuning.runs and vlm.answers.predictions", [*self.tuning.runs, *self.answers.predictions])
+    @constraint
+    def _names_are_apart(self) -> None:
+        refuse_equal_names(
+            "vlm.tuning.runs and vlm.answers.predictions", [*self.tuning.runs, *self.answers.predictions]
+        )
         if shared_names := self.tuning.runs.keys() & self.answers.predictions.keys():
             raise ValueError(f"answers.predictions.{min(shared_names)} has the name of a run of tuning.runs: rename it")
         for name, prediction in self.answers.predictions.items():
@@ -208,4 +205,3 @@ class Vlm(Section):
                 raise ValueError(
                     f"answers.predictions.{name}.set is {prediction.set!r}, no name of answers.sets: add it"
                 )
-        return self

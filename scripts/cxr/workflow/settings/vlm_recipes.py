@@ -4,9 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, model_validator
-
-from cxr.workflow.settings.base import AUTHORS, PAPER, Section, Share, key
+from cxr.base.settings import AUTHORS, PAPER, Check, Limits, Section, Share, constraint, key
 
 Family = Literal["qwen25vl", "qwen3vl", "gemma3", "onevision"]
 Part = Literal["vision", "projector", "language"]
@@ -20,7 +18,7 @@ def _plain(text: str) -> str:
     return text
 
 
-SystemPrompt = Annotated[str, AfterValidator(_plain)]
+SystemPrompt = Annotated[str, Check(_plain)]
 TOLD = "The chat's system prompt, in tuning and in asking; empty: its makers', `You are a helpful assistant`."
 
 
@@ -30,7 +28,7 @@ def _tiles(text: str) -> str:
     return text
 
 
-Tiles = Annotated[str, AfterValidator(_tiles)]
+Tiles = Annotated[str, Check(_tiles)]
 MOST_TILES = "Of how many tiles a picture has features at most; those of more are shrunk to as many."
 
 
@@ -51,7 +49,7 @@ class Recipe(Section):
     method: Literal["lora", "full"] = key("lora", "Adapters, or parts in full.", source=PAPER)
     lora: VlmLora = key(VlmLora, "Adapters.", source=PAPER)
     parts: list[Part] = key(lambda: ["vision", "projector", "language"], "Parts that `full` trains.", min_length=1)
-    rates: dict[Part, Annotated[float, Field(gt=0, le=1)]] = key(
+    rates: dict[Part, Annotated[float, Limits(gt=0, le=1)]] = key(
         dict, "Learning rate of a part, where it is another than `learning_rate`."
     )
     epochs: int = key(3, "Passes over the samples.", source=PAPER, ge=1, le=100_000)
@@ -132,8 +130,8 @@ class OnevisionTinySizes(Section):
         multiple_of=2,
     )  # fmt: skip
 
-    @model_validator(mode="after")
-    def _has_whole_heads(self) -> "OnevisionTinySizes":
+    @constraint
+    def _has_whole_heads(self) -> None:
         for name in ("hidden", "vision_hidden"):
             value = getattr(self, name)
             if value % self.head_size:
@@ -141,7 +139,6 @@ class OnevisionTinySizes(Section):
                     f"{name} is {value}, which is no multiple of head_size, {self.head_size}: set {name} to "
                     f"{-(-value // self.head_size) * self.head_size}, or head_size to a divisor"
                 )
-        return self
 
 
 class OnevisionTinyRecipe(TinyRecipe):
@@ -161,7 +158,7 @@ class OnevisionTinyRecipe(TinyRecipe):
         "base: the weights of resources/vlm/onevision_tiny, learnt from a synthetic cohort; random: nothing, which any "
         "side and sizes can start from.",
     )
-    rates: dict[Part, Annotated[float, Field(gt=0, le=1)]] = key(
+    rates: dict[Part, Annotated[float, Limits(gt=0, le=1)]] = key(
         lambda: {"vision": 8e-5}, "Learning rate of a part, where it is another than `learning_rate`."
     )
     updates: int = key(1000, "Updates in all; 0: by epochs.", ge=0, le=10_000_000)
@@ -190,19 +187,18 @@ class OnevisionTinyRecipe(TinyRecipe):
     )
     seg_learning_rate: float = key(5e-4, "Highest learning rate of the head; not from the base four times.", gt=0, le=1)
 
-    @model_validator(mode="after")
-    def _has_tiles(self) -> "OnevisionTinyRecipe":
+    @constraint
+    def _has_tiles(self) -> None:
         for name in ("tiles", "grid"):
             value = getattr(self, name)
-            if self.family != "onevision" and value != type(self).model_fields[name].default:
+            if self.family != "onevision" and value != getattr(type(self), name):
                 raise ValueError(
                     f"{name} is {value}, but family is {self.family!r}, which cuts no picture into tiles: leave {name} "
                     "out, or set family to onevision"
                 )
-        return self
 
-    @model_validator(mode="after")
-    def _has_sizes(self) -> "OnevisionTinyRecipe":
+    @constraint
+    def _has_sizes(self) -> None:
         if self.family != "onevision":
             for name, value, default in self._sizes():
                 if value != default:
@@ -215,24 +211,21 @@ class OnevisionTinyRecipe(TinyRecipe):
                 f"side is {self.side} and sizes.patch {self.sizes.patch}, but a tile has half of side and needs two "
                 f"patches: set side to {4 * self.sizes.patch} or more, or sizes.patch to {self.side // 4} or less"
             )
-        return self
 
     def _sizes(self) -> Iterator[tuple[str, int, int]]:
         """Yield (key, value, default) of all sizes."""
-        for name, field in type(self.sizes).model_fields.items():
-            yield f"sizes.{name}", getattr(self.sizes, name), field.default
+        defaults = type(self.sizes)().as_dict()
+        for name, value in self.sizes.as_dict().items():
+            yield f"sizes.{name}", value, defaults[name]
 
-    @model_validator(mode="after")
-    def _has_a_base(self) -> "OnevisionTinyRecipe":
+    @constraint
+    def _has_a_base(self) -> None:
         if self.init == "base":
             self.check_base()
-        return self
 
     def check_base(self) -> None:
         """Raise ValueError for a model that the base is not of."""
-        recipe_fields = [
-            (name, getattr(self, name), type(self).model_fields[name].default) for name in ("side", "family")
-        ]
+        recipe_fields = [(name, getattr(self, name), getattr(type(self), name)) for name in ("side", "family")]
         for name, value, default in [*recipe_fields, *self._sizes()]:
             if value != default:
                 raise ValueError(
@@ -272,7 +265,7 @@ class OnevisionRecipe(Recipe):
     )  # fmt: skip
     method: Literal["lora", "full"] = key("full", "Adapters, or parts in full.", source=PAPER)
     lora: OnevisionLora = key(OnevisionLora, "Adapters.")
-    rates: dict[Part, Annotated[float, Field(gt=0, le=1)]] = key(
+    rates: dict[Part, Annotated[float, Limits(gt=0, le=1)]] = key(
         lambda: {"vision": 2e-6}, "Learning rate of a part, where it is another than `learning_rate`.", source=PAPER
     )
     epochs: int = key(1, "Passes over the samples.", source=PAPER, ge=1, le=100_000)

@@ -2,11 +2,9 @@
 
 from typing import Annotated
 
-from pydantic import Field
+from cxr.base.settings import Limits, Section, key
 
-from cxr.workflow.settings.base import Section, key
-
-Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Sha256 = Annotated[str, Limits(pattern=r"^[0-9a-f]{64}$")]
 
 
 class Weights(Section):

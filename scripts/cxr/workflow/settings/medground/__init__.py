@@ -1,8 +1,6 @@
 """Settings of MedGround: one module for each stage that has settings."""
 
-from pydantic import model_validator
-
-from cxr.workflow.settings.base import Section, key
+from cxr.base.settings import Section, constraint, key
 from cxr.workflow.settings.medground.dataset import Grounding
 from cxr.workflow.settings.medground.logic import Logic
 from cxr.workflow.settings.medground.queries import Queries
@@ -26,8 +24,8 @@ class Medground(Section):
         "Experts' votes on the test split: audit.parquet of an earlier review of queries. No query depends on it.",
     )
 
-    @model_validator(mode="after")
-    def _another_model_judges(self) -> "Medground":
+    @constraint
+    def _another_model_judges(self) -> None:
         both_use_models = self.queries.engine == "vllm" and self.verification.judge == "vllm"
         if (
             both_use_models
@@ -38,12 +36,10 @@ class Medground(Section):
                 f"verification.llm.model is {self.verification.llm.model!r}, which also words the queries: give "
                 "another model, or set verification.same_model to true"
             )
-        return self
 
-    @model_validator(mode="after")
-    def _audited_by_someone(self) -> "Medground":
+    @constraint
+    def _audited_by_someone(self) -> None:
         if self.dataset.audited and not self.audit:
             raise ValueError(
                 "dataset.audited is true, but audit names no votes: give the file audit.parquet of a review"
             )
-        return self

@@ -2,9 +2,7 @@
 
 from typing import Literal
 
-from pydantic import model_validator
-
-from cxr.workflow.settings.base import PAPER, Section, Share, key
+from cxr.base.settings import PAPER, Section, Share, constraint, key
 
 
 class Resized(Section):
@@ -30,13 +28,12 @@ class Scispacy(Section):
 class Grounding(Section):
     """The dataset of all sources."""
 
-    @model_validator(mode="after")
-    def _a_pipeline_is_given(self) -> "Grounding":
+    @constraint
+    def _a_pipeline_is_given(self) -> None:
         if self.entities == "scispacy" and not self.scispacy.pipeline:
             raise ValueError(
                 "scispacy.pipeline is empty, but entities is scispacy: give the folder of a spaCy pipeline"
             )
-        return self
 
     labels: list[Literal["generic", "class", "replaced"]] = key(
         lambda: ["generic", "class", "replaced"],

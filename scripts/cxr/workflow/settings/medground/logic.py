@@ -1,8 +1,6 @@
 """Settings of the logic: which regions have an attribute, and from where on it is unclear."""
 
-from pydantic import model_validator
-
-from cxr.workflow.settings.base import Section, Share, key
+from cxr.base.settings import Section, Share, constraint, key
 
 
 class Logic(Section):
@@ -32,12 +30,11 @@ class Logic(Section):
     texture_rough: float = key(1.3, "Texture from which on a region is heterogeneous.", gt=0)
     texture_even: float = key(0.77, "Texture up to which a region is homogeneous.", gt=0)
 
-    @model_validator(mode="after")
-    def _edges_rise(self) -> "Logic":
+    @constraint
+    def _edges_rise(self) -> None:
         for low, high in (
             ("tiny", "small"), ("small", "medium"), ("round", "elongated"), ("irregular", "oval_solidity"),
             ("zone_no", "zone_yes"), ("contrast_no", "contrast_yes"), ("texture_even", "texture_rough"),
         ):  # fmt: skip
             if not getattr(self, low) < getattr(self, high):
                 raise ValueError(f"{low} is {getattr(self, low)}, not below {high} {getattr(self, high)}: lower it")
-        return self

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Literal
 
-from cxr.workflow.settings.base import key
+from cxr.base.settings import key
 from cxr.workflow.settings.language_models import Asking, Execution, LanguageModel, context, max_tokens, revision
 
 

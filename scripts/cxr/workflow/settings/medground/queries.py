@@ -2,9 +2,7 @@
 
 from typing import Literal
 
-from pydantic import model_validator
-
-from cxr.workflow.settings.base import PAPER, Section, Share, key
+from cxr.base.settings import PAPER, Section, Share, constraint, key
 from cxr.workflow.settings.medground.models import Generator
 
 Family = Literal["class", "size", "shape", "position", "zone", "ordinal", "relation", "number", "appearance"]
@@ -17,29 +15,26 @@ class Kinds(Section):
     subset: Share = key(0.25, "Share of queries for several regions, but not all of a class.")
     all: Share = key(0.15, "Share of queries for all regions of a class, or of the image.")
 
-    @model_validator(mode="after")
-    def _one_is_wanted(self) -> "Kinds":
+    @constraint
+    def _one_is_wanted(self) -> None:
         if self.single <= 0:
             raise ValueError("single is 0, but an image with one region offers no other kind: make it greater")
-        return self
 
 
 class Queries(Section):
     """Referring queries."""
 
-    @model_validator(mode="after")
-    def _a_table_is_given(self) -> "Queries":
+    @constraint
+    def _a_table_is_given(self) -> None:
         if self.engine == "table" and not self.table:
             raise ValueError("table is empty, but engine is table: give the file of the texts")
-        return self
 
-    @model_validator(mode="after")
-    def _a_model_is_given(self) -> "Queries":
+    @constraint
+    def _a_model_is_given(self) -> None:
         if self.engine == "vllm" and not self.llm.model:
             raise ValueError("llm.model is empty, but engine is vllm: give a model that takes images")
         if self.llm.form == "question_answer" and self.selection == "ours":
             raise ValueError("llm.form is question_answer, in which a model chooses targets: set selection to model")
-        return self
 
     engine: Literal["rules", "vllm", "table"] = key(
         "rules",

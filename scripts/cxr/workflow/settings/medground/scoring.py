@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from cxr.workflow.settings.base import PAPER, Replicates, Section, Share, key
+from cxr.base.settings import PAPER, Replicates, Section, Share, key
 
 
 class Scoring(Section):

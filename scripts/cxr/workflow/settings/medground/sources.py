@@ -3,9 +3,7 @@
 import re
 from typing import Literal
 
-from pydantic import model_validator
-
-from cxr.workflow.settings.base import PAPER, Section, Share, key, one_case
+from cxr.base.settings import PAPER, Section, Share, constraint, key, refuse_equal_names
 
 Domain = Literal["bacteria", "nuclei", "ultrasound", "dermoscopy", "ct", "cxr", "other"]
 EMBEDDED = ("ils", "cells")
@@ -77,17 +75,16 @@ class SourceSet(Section):
     )
     allow: list[str] = key(list, "Words that queries may use although another kind of image uses them.")
 
-    @model_validator(mode="after")
-    def _values_have_classes(self) -> "SourceSet":
+    @constraint
+    def _values_have_classes(self) -> None:
         for value, name in self.mask_values.items():
             if not re.fullmatch(r"\d+", value):
                 raise ValueError(f"mask_values names {value!r}, which is no whole number: correct it")
             if name not in (self.classes or {"region": None}):
                 raise ValueError(f"mask_values names the class {name!r}, which classes lacks: add it there")
-        return self
 
-    @model_validator(mode="after")
-    def _films_have_sides(self) -> "SourceSet":
+    @constraint
+    def _films_have_sides(self) -> None:
         if self.anomaly == "results" and not self.anatomy:
             raise ValueError("anomaly is results, but anatomy is empty: name the folder of the results there")
         if self.anatomy:
@@ -98,10 +95,9 @@ class SourceSet(Section):
                     raise ValueError(
                         f"anatomy is {self.anatomy!r}, but {name} is {getattr(self, name)!r}: use {choices}"
                     )
-        return self
 
-    @model_validator(mode="after")
-    def _statements_have_sides(self) -> "SourceSet":
+    @constraint
+    def _statements_have_sides(self) -> None:
         if self.queries == "statements":
             needs = {"use": ("zero_shot",), "kind": ("lvit", "folder"), "domain": ("cxr", "ct")}
             needs |= {"orientation": ("radiological",), "tile": (None,)}
@@ -109,7 +105,6 @@ class SourceSet(Section):
                 if getattr(self, name) not in allowed:
                     choices = " or ".join("null" if value is None else value for value in allowed)
                     raise ValueError(f"queries is statements, but {name} is {getattr(self, name)!r}: use {choices}")
-        return self
 
 
 class Sources(Section):
@@ -154,17 +149,16 @@ class Sources(Section):
         cell_sources = {"cells": SourceSet(kind="cells", domain="nuclei")} if cohort_source == "embedded" else {}
         return self.sets or {"ils": SourceSet(kind="ils")} | cell_sources
 
-    @model_validator(mode="after")
-    def _names_are_plain(self) -> "Sources":
+    @constraint
+    def _names_are_plain(self) -> None:
         for name, source in self.sets.items():
             if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name):
                 raise ValueError(f"sets has the name {name!r}: use letters, digits and _")
             if source.kind in EMBEDDED and source.manifest:
                 raise ValueError(f"sets.{name}.manifest is {source.manifest!r}, but {source.kind} reads none: empty it")
-        one_case("medground.sources.sets", self.sets)
+        refuse_equal_names("medground.sources.sets", self.sets)
         if self.size % 8:
             raise ValueError(f"size is {self.size}, no multiple of 8: give one")
-        return self
 
 
 class Regions(Section):

@@ -2,9 +2,7 @@
 
 from typing import Literal
 
-from pydantic import model_validator
-
-from cxr.workflow.settings.base import PAPER, Section, Share, key
+from cxr.base.settings import PAPER, Section, Share, constraint, key
 from cxr.workflow.settings.medground.models import Judge
 
 
@@ -47,13 +45,12 @@ class JudgeRules(Section):
         le=10,
     )
 
-    @model_validator(mode="after")
-    def _edges_rise(self) -> "JudgeRules":
+    @constraint
+    def _edges_rise(self) -> None:
         if self.anomaly_no > self.anomaly_yes:
             raise ValueError(
                 f"anomaly_no is {self.anomaly_no}, above anomaly_yes {self.anomaly_yes}: lower it, or raise the other"
             )
-        return self
 
 
 class Verification(Section):
@@ -75,8 +72,7 @@ class Verification(Section):
     strict: bool = key(False, "Whether a text that claims nothing fails on an image with several candidates.")
     rules: JudgeRules = key(JudgeRules, "The judge rules.")
 
-    @model_validator(mode="after")
-    def _a_model_is_given(self) -> "Verification":
+    @constraint
+    def _a_model_is_given(self) -> None:
         if self.judge == "vllm" and not self.llm.model:
             raise ValueError("llm.model is empty, but judge is vllm: give a model that takes images")
-        return self

@@ -1,6 +1,6 @@
 """Settings of RadVLM: one module for each stage that has settings."""
 
-from cxr.workflow.settings.base import Section, key
+from cxr.base.settings import Section, key
 from cxr.workflow.settings.radvlm.annotators import Chexbert
 from cxr.workflow.settings.radvlm.conversations import Conversations
 from cxr.workflow.settings.radvlm.evaluation import Evaluation

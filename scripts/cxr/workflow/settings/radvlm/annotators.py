@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from cxr.workflow.settings.base import AUTHORS, PAPER, Section, key
+from cxr.base.settings import AUTHORS, PAPER, Section, key
 from cxr.workflow.settings.language_models import Asking, LanguageModel, max_tokens, model
 
 

@@ -2,12 +2,10 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
-
-from cxr.workflow.settings.base import AUTHORS, PAPER, Section, key
+from cxr.base.settings import AUTHORS, PAPER, Limits, Section, constraint, key
 from cxr.workflow.settings.language_models import Asking, Execution, LanguageModel, context, max_tokens, revision
 
-Rounds = Annotated[int, Field(ge=1, le=50)]
+Rounds = Annotated[int, Limits(ge=1, le=50)]
 
 
 class ConversationLlm(Asking, LanguageModel):
@@ -46,8 +44,7 @@ class Conversations(Section):
     retries: int = key(4, "How often the engine rules walks again after a conversation that fails.", ge=0, le=20)
     segment_turns: bool = key(True, "Whether masks are asked for where the dataset has them.")
 
-    @model_validator(mode="after")
-    def _rising(self) -> "Conversations":
+    @constraint
+    def _rising(self) -> None:
         if self.rounds[0] > self.rounds[1]:
             raise ValueError(f"rounds is {self.rounds}, whose least exceeds its most: swap them")
-        return self

@@ -2,14 +2,12 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
-
-from cxr.workflow.settings.base import PAPER, Address, Replicates, Section, Share, key, one_case
+from cxr.base.settings import PAPER, Address, Limits, Replicates, Section, Share, constraint, key, refuse_equal_names
 from cxr.workflow.settings.language_models import Asking, Execution, LanguageModel, context, max_tokens, model, revision
 from cxr.workflow.settings.radvlm.annotators import Bertscore, Green, Radgraph
 
-ModelName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
-Segmenter = Annotated[str, Field(pattern=r"^(none|rosalia:[A-Za-z0-9][A-Za-z0-9_.-]*)$")]
+ModelName = Annotated[str, Limits(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
+Segmenter = Annotated[str, Limits(pattern=r"^(none|rosalia:[A-Za-z0-9][A-Za-z0-9_.-]*)$")]
 Metric = Literal["rouge_l", "bleu", "findings_f1", "bertscore", "radgraph_f1", "green", "chexbert_f1"]
 
 METRICS = {"chexbert": "chexbert_f1", "radgraph": "radgraph_f1"}
@@ -99,9 +97,9 @@ class Evaluation(Section):
     replicates: Replicates = key(1000, "Bootstrap replicates, by patient; 0 for none.")
     interval: Share = key(0.95, "Coverage of the intervals.")
 
-    @model_validator(mode="after")
-    def _names_are_apart(self) -> "Evaluation":
-        one_case("runs and predictions", [*self.runs, *self.predictions])
+    @constraint
+    def _names_are_apart(self) -> None:
+        refuse_equal_names("runs and predictions", [*self.runs, *self.predictions])
         if shared_names := set(self.runs) & self.predictions.keys():
             raise ValueError(f"predictions.{min(shared_names)} has the name of a run of runs: rename it")
         if len(set(self.runs)) < len(self.runs):
@@ -122,4 +120,3 @@ class Evaluation(Section):
         for name, prediction in self.predictions.items():
             if not prediction.path:
                 raise ValueError(f"predictions.{name}.path is empty: give the file of the model's outputs")
-        return self

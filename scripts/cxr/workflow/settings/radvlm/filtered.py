@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from cxr.workflow.settings.base import AUTHORS, Section, key
+from cxr.base.settings import AUTHORS, Section, key
 from cxr.workflow.settings.language_models import Asking, Execution, LanguageModel, context, max_tokens, model, revision
 
 

@@ -2,11 +2,9 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from cxr.base.settings import AUTHORS, PAPER, Limits, Section, constraint, key, refuse_equal_names
 
-from cxr.workflow.settings.base import AUTHORS, PAPER, Section, key, one_case
-
-MixName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_]*$")]
+MixName = Annotated[str, Limits(pattern=r"^[a-z0-9][a-z0-9_]*$")]
 Task = Literal[
     "report_generation", "classification", "anatomical_grounding", "abnormality_grounding", "abnormality_detection",
     "phrase_grounding", "conversation", "conversation_grounded", "absent_grounding", "ils_grounding",
@@ -64,7 +62,6 @@ class Instructions(Section):
     order: Literal["shuffled", "by_task"] = key("shuffled", "Order of the lines of train.")
     llava: Llava = key(Llava, "The export for LLaVA's trainers.")
 
-    @model_validator(mode="after")
-    def _names_are_apart(self) -> "Instructions":
-        one_case("mixes", self.mixes)
-        return self
+    @constraint
+    def _names_are_apart(self) -> None:
+        refuse_equal_names("mixes", self.mixes)

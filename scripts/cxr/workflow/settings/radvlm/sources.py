@@ -3,9 +3,7 @@
 import re
 from typing import Literal
 
-from pydantic import model_validator
-
-from cxr.workflow.settings.base import AUTHORS, PAPER, Section, Share, key, one_case
+from cxr.base.settings import AUTHORS, PAPER, Section, Share, constraint, key, refuse_equal_names
 
 OWN = "own"
 """The source that is read from the cohort."""
@@ -67,12 +65,12 @@ class FactSources(Section):
     )
     min_box: Share = key(0.0, "Boxes with a side up to this fraction of the picture's are left out.")
 
-    @model_validator(mode="after")
-    def _sources_are_known(self) -> "FactSources":
+    @constraint
+    def _sources_are_known(self) -> None:
         for name in self.list:
             if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or name == OWN:
                 raise ValueError(f"list has the name {name!r}: use lower-case letters, digits and _, but not {OWN!r}")
-        one_case("list", self.list)
+        refuse_equal_names("list", self.list)
         for name in self.use:
             if name != OWN and name not in self.list:
                 source_names = ", ".join([OWN, *self.list])
@@ -88,4 +86,3 @@ class FactSources(Section):
                     f"list.{name}.pictures is {source.pictures!r}, but a source of format {source.format} needs the "
                     f"name of one of format mimic: {f'give {mimic[0]}' if mimic else 'declare one in list'}"
                 )
-        return self

@@ -2,11 +2,9 @@
 
 from functools import cached_property
 
-from pydantic import model_validator
-
+from cxr.base.settings import PAPER, Section, constraint, key, refuse_equal_names
 from cxr.base.vocabulary import FINDINGS
 from cxr.semisyn.sizes import PARTS
-from cxr.workflow.settings.base import PAPER, Section, key, one_case
 from cxr.workflow.settings.semisyn.configs import EditingConfig
 from cxr.workflow.settings.semisyn.dataset import PER_FINDING, Dataset
 from cxr.workflow.settings.semisyn.detection import Detection
@@ -50,15 +48,14 @@ class Semisyn(Section):
     detection: Detection = key(Detection, "Scores of detectors against people's boxes.")
     readers: Readers = key(Readers, "Experts read real and generated images.", source=PAPER)
 
-    @model_validator(mode="after")
-    def _findings_are_named_once(self) -> "Semisyn":
+    @constraint
+    def _findings_are_named_once(self) -> None:
         if twice := [name for name in self.findings if self.findings.count(name) > 1]:
             raise ValueError(f"findings names {twice[0]!r} twice: leave one out")
-        return self
 
-    @model_validator(mode="after")
-    def _reference_is_known(self) -> "Semisyn":
-        one_case("the references", self.references)
+    @constraint
+    def _reference_is_known(self) -> None:
+        refuse_equal_names("the references", self.references)
         if self.priors.source == "fit" and self.priors.reference not in self.references:
             reference_names = ", ".join(self.references) or "none"
             raise ValueError(
@@ -73,10 +70,9 @@ class Semisyn(Section):
                     f"{stage}.reference is {reference!r}, but semisyn.references has {reference_names}: name "
                     "one of them"
                 )
-        return self
 
-    @model_validator(mode="after")
-    def _runs_can_be_trained(self) -> "Semisyn":
+    @constraint
+    def _runs_can_be_trained(self) -> None:
         runs, number = self.detectors.runs, len(self.findings)
         for run, detector_run in runs.items():
             for name in detector_run.real:
@@ -108,12 +104,11 @@ class Semisyn(Section):
                 f"detection.against is {self.detection.against!r}, but the runs of detection.predictions and "
                 f"detectors.runs are {', '.join(scored)}: name one"
             )
-        return self
 
-    @model_validator(mode="after")
-    def _sizes_are_of_all_findings(self) -> "Semisyn":
+    @constraint
+    def _sizes_are_of_all_findings(self) -> None:
         if self.dataset.sizes == "auto":
-            return self
+            return
         number, most = len(self.findings), self.dataset.per_finding or PER_FINDING
         for size in self.dataset.sizes:
             if size % number or size > number * most:
@@ -121,10 +116,9 @@ class Semisyn(Section):
                     f"dataset.sizes holds {size}: give multiples of {number}, the number of findings, up to "
                     f"{number * most}, or raise dataset.per_finding"
                 )
-        return self
 
-    @model_validator(mode="after")
-    def _configurations_exist(self) -> "Semisyn":
+    @constraint
+    def _configurations_exist(self) -> None:
         configs = self.editing.configs
         for name in self.selection.configs:
             if name not in configs:
@@ -134,7 +128,6 @@ class Semisyn(Section):
                 raise ValueError(f"editing.configs.{name} has the name of another point of editing.grid: rename it")
         if not self.compared:
             raise ValueError("selection.configs is empty and editing.grid has no pipeline: name a configuration")
-        return self
 
     @cached_property
     def compared(self) -> dict[str, EditingConfig]:

@@ -8,11 +8,9 @@ from decimal import Decimal
 from itertools import product
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from cxr.base.settings import AUTHORS, OURS, PAPER, Limits, Section, Share, constraint, key
 
-from cxr.workflow.settings.base import AUTHORS, OURS, PAPER, Section, Share, key
-
-ConfigName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+ConfigName = Annotated[str, Limits(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
 PIPELINES = {
     "roentgen_before": {"engine": "diffusion", "blending": "before"},
     "roentgen_after": {"engine": "diffusion", "blending": "after"},
@@ -62,7 +60,7 @@ class EditingConfig(Section):
 
     def effective(self) -> tuple:
         """Return what tells this configuration from another one: equal ones make the same images."""
-        config_fields = self.model_dump() | {"strength": self.strength or OWN_STRENGTH[self.engine]}
+        config_fields = self.as_dict() | {"strength": self.strength or OWN_STRENGTH[self.engine]}
         if self.blur != "ggauss":
             config_fields.pop("blur_beta")
         if self.blur == "none":
@@ -95,15 +93,14 @@ class EditingGrid(Section):
         lambda: ["", "No acute cardiopulmonary process."], "Negative prompts to try; empty: none.", source=PAPER
     )
 
-    @model_validator(mode="after")
-    def _axes_have_values(self) -> "EditingGrid":
+    @constraint
+    def _axes_have_values(self) -> None:
         for name in ("prompt", "blur", "extent", "steps", "strength", "negative"):
             values = getattr(self, name)
             if not values:
                 raise ValueError(f"{name} is empty: give at least one value")
             if len(set(values)) < len(values):
                 raise ValueError(f"{name} names {max(values, key=values.count)!r} twice: leave one out")
-        return self
 
     def points(self, search: str) -> dict[str, EditingConfig]:
         """Return {name: configuration} of a search: sequential, figures or product.

@@ -1,10 +1,8 @@
 """Settings of the stage semisyn_dataset."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import PositiveInt, model_validator
-
-from cxr.workflow.settings.base import PAPER, Section, Share, key
+from cxr.base.settings import PAPER, Limits, Section, Share, constraint, key
 
 EMBEDDED_PER_FINDING, PER_FINDING = 6, 5000
 
@@ -22,7 +20,7 @@ class Dataset(Section):
         ge=1,
         le=1_000_000,
     )
-    sizes: Literal["auto"] | list[PositiveInt] = key(
+    sizes: Literal["auto"] | list[Annotated[int, Limits(gt=0)]] = key(
         "auto",
         "Sizes to export, in images of all findings together; each is part of the next. auto: fifth, half and all, "
         "each by finding, which are the paper's 7,000, 17,500 and 35,000.",
@@ -53,8 +51,7 @@ class Dataset(Section):
         "Whether the exports leave out what release.withhold names (pixels, ids), so that they can be passed on.",
     )
 
-    @model_validator(mode="after")
-    def _sizes_rise(self) -> "Dataset":
+    @constraint
+    def _sizes_rise(self) -> None:
         if self.sizes != "auto" and (not self.sizes or sorted(set(self.sizes)) != self.sizes):
             raise ValueError(f"sizes is {self.sizes}: give rising numbers of images, or auto")
-        return self

@@ -2,10 +2,8 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
-
+from cxr.base.settings import PAPER, Limits, Section, Share, constraint, key, refuse_equal_names
 from cxr.semisyn.sizes import PARTS
-from cxr.workflow.settings.base import PAPER, Section, Share, key, one_case
 from cxr.workflow.settings.semisyn.names import RunName
 from cxr.workflow.settings.semisyn.references import ReferenceName
 
@@ -13,7 +11,7 @@ UPDATES, EMBEDDED_UPDATES = 2000, 40
 SEEDS, EMBEDDED_SEEDS = 3, 1
 Part = Literal[tuple(PARTS)]
 Pool = Literal["real", "synthetic", "shuffled", "unedited"]
-Weight = Annotated[float, Field(ge=0, le=1e6)]
+Weight = Annotated[float, Limits(ge=0, le=1e6)]
 
 
 class DetectorRun(Section):
@@ -21,7 +19,7 @@ class DetectorRun(Section):
 
     real: list[ReferenceName] = key(list, "References of real images, of the role train.")
     real_share: Share = key(1.0, "Fraction of their patients, drawn by the seed, for learning curves.")
-    synthetic: Annotated[int, Field(ge=0)] | Part = key(
+    synthetic: Annotated[int, Limits(ge=0)] | Part = key(
         0,
         "Synthetic images of all findings together, the first of each: a number, or fifth, half or all of the dataset.",
         unit="images",
@@ -31,7 +29,7 @@ class DetectorRun(Section):
         "Controls beside them. unedited: the sources of synthetic images, without a box; shuffled: synthetic images "
         "with the boxes of other ones of the same finding.",
     )
-    extra_size: Annotated[int, Field(ge=1)] | Part | None = key(
+    extra_size: Annotated[int, Limits(ge=1)] | Part | None = key(
         None,
         "Images of each control, counted like synthetic; null: as many as synthetic, or the largest size without.",
         unit="images",
@@ -42,8 +40,8 @@ class DetectorRun(Section):
         "likely as any other.",
     )
 
-    @model_validator(mode="after")
-    def _shares_are_of_its_pools(self) -> "DetectorRun":
+    @constraint
+    def _shares_are_of_its_pools(self) -> None:
         if self.real and not self.real_share:
             raise ValueError("real_share is 0: leave real out instead")
         pools = self.pools()
@@ -51,7 +49,6 @@ class DetectorRun(Section):
             raise ValueError(f"shares names {unknown[0]!r}, but the run has the pools {', '.join(pools)}")
         if self.shares and not all(sum(weights[end] for weights in self.shares.values()) for end in (0, 1)):
             raise ValueError("the weights of shares add up to 0 at one end: give a pool a weight there")
-        return self
 
     def pools(self) -> list[str]:
         """Return the pools that the run has."""
@@ -62,7 +59,7 @@ class LiteDetector(Section):
     """The engine lite: the small anchor-free net, from random weights."""
 
     size: int = key(256, "Side of the net's square input, a multiple of 32.", unit="px", ge=64, le=2048, multiple_of=32)
-    widths: list[Annotated[int, Field(ge=8, le=1024)]] = key(
+    widths: list[Annotated[int, Limits(ge=8, le=1024)]] = key(
         lambda: [16, 32, 56, 96, 128],
         "Channels of the net at 1/2 to 1/32 of its input's size; below 8, training crashes on some processors.",
         min_length=5,
@@ -81,7 +78,7 @@ class LiteDetector(Section):
 class UltralyticsDetector(Section):
     """The engine ultralytics (AGPL, an environment of its own): YOLO and RT-DETR."""
 
-    plan: Annotated[str, Field(pattern=r"^(yolo|rtdetr)[A-Za-z0-9._-]*\.yaml$")] = key(
+    plan: Annotated[str, Limits(pattern=r"^(yolo|rtdetr)[A-Za-z0-9._-]*\.yaml$")] = key(
         "yolo11n.yaml", "A plan of the package, such as yolo11n.yaml, yolov8n.yaml or rtdetr-l.yaml."
     )
     checkpoint: str = key(
@@ -133,12 +130,11 @@ class Detectors(Section):
     lite: LiteDetector = key(LiteDetector, "Settings of the engine lite.")
     ultralytics: UltralyticsDetector = key(UltralyticsDetector, "Settings of the engine ultralytics.")
 
-    @model_validator(mode="after")
-    def _runs_can_be_told_apart(self) -> "Detectors":
-        one_case("the runs of detectors", self.runs)
+    @constraint
+    def _runs_can_be_told_apart(self) -> None:
+        refuse_equal_names("the runs of detectors", self.runs)
         for name, run in self.runs.items():
             if not run.pools():
                 raise ValueError(
                     f"runs.{name} has no images: name references in real, a number in synthetic, or a control in extra"
                 )
-        return self

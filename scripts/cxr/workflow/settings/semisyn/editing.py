@@ -2,10 +2,8 @@
 
 from typing import Literal
 
-from pydantic import model_validator
-
+from cxr.base.settings import AUTHORS, OURS, PAPER, Section, Share, constraint, key, refuse_equal_names
 from cxr.semisyn.configs import CHOSEN, SELECTION
-from cxr.workflow.settings.base import AUTHORS, OURS, PAPER, Section, Share, key, one_case
 from cxr.workflow.settings.diffusion import Autoencoder, autoencoder
 from cxr.workflow.settings.semisyn.configs import (
     OWN_STRENGTH,
@@ -63,15 +61,14 @@ class Editing(Section):
     radedit: RadEdit = key(RadEdit, "Settings of the engine radedit.", source=AUTHORS)
     diffusion: Diffusion = key(Diffusion, "Settings of the engine diffusion.", source=AUTHORS)
 
-    @model_validator(mode="after")
-    def _names_exist(self) -> "Editing":
+    @constraint
+    def _names_exist(self) -> None:
         if CHOSEN in self.configs:
             raise ValueError(f"configs names {CHOSEN!r}, which is reserved: rename it")
-        one_case("the configurations", self.configs)
+        refuse_equal_names("the configurations", self.configs)
         if self.choice != SELECTION:
             for finding, name in self.choice.items():
                 if name not in self.configs:
                     raise ValueError(
                         f"choice.{finding} is {name!r}, but the configurations are {', '.join(self.configs)}"
                     )
-        return self

@@ -5,9 +5,7 @@ All are ours, chosen by the measures of docs/systems/semisyn.md on healthy films
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
-
-from cxr.workflow.settings.base import Section, Share, key
+from cxr.base.settings import Check, Limits, Section, Share, key
 
 
 def _rising(value: tuple[float, float]) -> tuple[float, float]:
@@ -16,11 +14,11 @@ def _rising(value: tuple[float, float]) -> tuple[float, float]:
     return value
 
 
-Shares = Annotated[tuple[Share, Share], AfterValidator(_rising)]
-Count = Annotated[int, Field(ge=0, le=50)]
-Counts = Annotated[tuple[Count, Count], AfterValidator(_rising)]
-Size = Annotated[float, Field(ge=0, le=64)]
-Sizes = Annotated[tuple[Size, Size], AfterValidator(_rising)]
+Shares = Annotated[tuple[Share, Share], Check(_rising)]
+Count = Annotated[int, Limits(ge=0, le=50)]
+Counts = Annotated[tuple[Count, Count], Check(_rising)]
+Size = Annotated[float, Limits(ge=0, le=64)]
+Sizes = Annotated[tuple[Size, Size], Check(_rising)]
 
 DELTA = "Share of the brightness that the densest place lacks to that of water."
 FLAT = "Share of all the film's detail that goes at the densest place."

@@ -2,10 +2,8 @@
 
 from typing import Literal
 
-from pydantic import model_validator
-
+from cxr.base.settings import AUTHORS, PAPER, Section, Share, constraint, key
 from cxr.base.vocabulary import SPLITS
-from cxr.workflow.settings.base import AUTHORS, PAPER, Section, Share, key
 
 Position = Literal["Erect", "Semi-erect", "Sitting", "Recumbent"]
 
@@ -79,8 +77,7 @@ class Healthy(Section):
     table: TableHealthy = key(TableHealthy, "Settings of the classifier table.")
     max_lung_iou: Share = key(0.3, "IoU of the boxes of both lungs above which an image is excluded as lungs_overlap.")
 
-    @model_validator(mode="after")
-    def _has_its_table(self) -> "Healthy":
+    @constraint
+    def _has_its_table(self) -> None:
         if self.classifier == "table" and not self.table.scores:
             raise ValueError("classifier is 'table', but table.scores is empty: name the file of scores")
-        return self

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from pydantic import Field
+from cxr.base.settings import Limits
 
-FindingName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
-RunName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$")]
+FindingName = Annotated[str, Limits(pattern=r"^[a-z][a-z0-9_]*$")]
+RunName = Annotated[str, Limits(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$")]

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from cxr.workflow.settings.base import AUTHORS, Section, Share, key
+from cxr.base.settings import AUTHORS, Section, Share, key
 from cxr.workflow.settings.semisyn.names import FindingName
 
 

@@ -2,10 +2,8 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
-
+from cxr.base.settings import AUTHORS, PAPER, Limits, Percent, Section, Share, constraint, key
 from cxr.semisyn.findings.families import SHAPES
-from cxr.workflow.settings.base import AUTHORS, PAPER, Percent, Section, Share, key
 
 
 class Priors(Section):
@@ -20,7 +18,7 @@ class Priors(Section):
     )
     zones_table: str = key("", "gold_bbox_coordinate_annotations_1000images.csv of Chest ImaGenome (zones: fit).")
     zones_image_id: str = key("{stem}", "The cohort's image_id of an image in zones_table, as in semisyn.references.")
-    zones_percentiles: Annotated[list[Percent], Field(min_length=2, max_length=2)] = key(
+    zones_percentiles: Annotated[list[Percent], Limits(min_length=2, max_length=2)] = key(
         lambda: [5.0, 95.0], "Percentiles of the lower and of the upper edges of a zone's boxes.", unit="%"
     )
     zones_patients: int = key(20, "Fewest patients of a fitted zone; a zone with fewer keeps the paper's.", ge=1)
@@ -48,12 +46,11 @@ class Priors(Section):
         "draws to the lung, which makes them smaller.",
     )
 
-    @model_validator(mode="after")
-    def _fits_have_their_files(self) -> "Priors":
+    @constraint
+    def _fits_have_their_files(self) -> None:
         if self.source == "fit" and not self.reference:
             raise ValueError("source is 'fit', but reference is empty: name one of semisyn.references")
         if self.zones == "fit" and not self.zones_table:
             raise ValueError("zones is 'fit', but zones_table is empty: give Chest ImaGenome's table")
         if self.zones_percentiles[0] >= self.zones_percentiles[1]:
             raise ValueError(f"zones_percentiles is {self.zones_percentiles}: give the lower one first")
-        return self

@@ -1,6 +1,6 @@
 """Settings of the phrases that are mined from reports."""
 
-from cxr.workflow.settings.base import Section, key
+from cxr.base.settings import Section, key
 
 
 class Prompts(Section):

@@ -1,8 +1,6 @@
 """Settings of the reading of real and generated images by experts."""
 
-from pydantic import model_validator
-
-from cxr.workflow.settings.base import PAPER, Replicates, Section, key, one_case
+from cxr.base.settings import PAPER, Replicates, Section, constraint, key, refuse_equal_names
 from cxr.workflow.settings.review import Expert
 
 
@@ -22,9 +20,8 @@ class Readers(Section):
     replicates: Replicates = key(1000, "Bootstrap replicates, by image, for intervals; 0 for none, else 100 or more.")
     interval: float = key(0.95, "Coverage of the intervals.", gt=0, lt=1)
 
-    @model_validator(mode="after")
-    def _readers_are_distinct(self) -> "Readers":
-        one_case("the readers", self.experts)
+    @constraint
+    def _readers_are_distinct(self) -> None:
+        refuse_equal_names("the readers", self.experts)
         if len(set(self.experts)) < len(self.experts):
             raise ValueError(f"experts names {max(self.experts, key=self.experts.count)!r} twice: rename one")
-        return self

@@ -2,10 +2,8 @@
 
 from typing import Literal
 
-from pydantic import model_validator
-
+from cxr.base.settings import PAPER, Replicates, Section, Share, constraint, key
 from cxr.base.vocabulary import BOX_CLASSES
-from cxr.workflow.settings.base import PAPER, Replicates, Section, Share, key
 
 CLASSES = {
     "atelectasis": "Atelectasis",
@@ -56,10 +54,9 @@ class Realism(Section):
     )
     clip: Clip = key(Clip, "Settings of the engine clip.")
 
-    @model_validator(mode="after")
-    def _features_can_be_had(self) -> "Realism":
+    @constraint
+    def _features_can_be_had(self) -> None:
         if twice := [name for name in self.features if self.features.count(name) > 1]:
             raise ValueError(f"features names {twice[0]!r} twice: leave one out")
         if "clip" in self.features and not self.clip.model:
             raise ValueError("features has clip, but clip.model is empty: name the folder of a CLIP model")
-        return self

@@ -2,13 +2,11 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
-
 from cxr.annotations.formats import FORMATS, described
-from cxr.workflow.settings.base import Section, key
+from cxr.base.settings import Limits, Section, key
 from cxr.workflow.settings.semisyn.names import FindingName
 
-ReferenceName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+ReferenceName = Annotated[str, Limits(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
 
 
 class Reference(Section):

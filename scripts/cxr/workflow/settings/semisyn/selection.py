@@ -2,9 +2,7 @@
 
 from typing import Literal
 
-from pydantic import model_validator
-
-from cxr.workflow.settings.base import OURS, PAPER, Section, key
+from cxr.base.settings import OURS, PAPER, Section, constraint, key
 
 METRICS = (
     "auroc", "ap1070", "c2st", "kid", "fid", "kid_xrv", "fid_xrv", "kernel_lite", "frechet_lite", "clip",
@@ -41,11 +39,10 @@ class Selection(Section):
     interval: float = key(0.95, "Coverage of the interval of the best one's lead.", gt=0, lt=1)
     really: bool = key(False, "Confirms a product search, which makes millions of images.")
 
-    @model_validator(mode="after")
-    def _a_product_is_meant(self) -> "Selection":
+    @constraint
+    def _a_product_is_meant(self) -> None:
         if self.search == "product" and not self.really:
             raise ValueError(
                 "search is 'product', which edits each trial job under every point of the grid, millions of images and "
                 "weeks of GPU time with the paper's axes: set really to true to confirm, or search to sequential"
             )
-        return self

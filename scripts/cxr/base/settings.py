@@ -1,0 +1,239 @@
+"""Declaring settings: a stage's settings are one frozen dataclass beside the stage, each field with its documentation.
+
+A job receives an instance. The driver reads the same classes to validate a configuration and to write config.yaml and
+the reference (``cxr.workflow.settings``). Nothing here needs more than the standard library; the methods that pydantic
+calls import it themselves, and only the driver has it.
+"""
+
+import dataclasses
+import inspect
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from types import UnionType
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    NamedTuple,
+    TypeVar,
+    Union,
+    dataclass_transform,
+    get_args,
+    get_origin,
+)
+from typing import get_type_hints as type_hints
+from urllib.parse import urlsplit
+
+PAPER, AUTHORS, OURS = "paper", "authors' code", "ours"
+"""Where a default comes from: stated in the paper, seen in its authors' public code, or chosen here."""
+T = TypeVar("T", bound="Section")
+
+
+class Limits:
+    """Bounds of a value: ge, gt, le, lt, multiple_of, min_length, max_length, pattern."""
+
+    def __init__(self, **bounds: Any):
+        self.bounds = bounds
+
+    def __get_pydantic_core_schema__(self, source, handler):
+        from pydantic import Field
+
+        return handler.generate_schema(Annotated[source, Field(**self.bounds)])
+
+
+class Check:
+    """A function that returns a value in its usual form, or raises ValueError; ``before``: its type is checked."""
+
+    def __init__(self, function: Callable, *, before: bool = False):
+        self.function, self.before = function, before
+
+    def __get_pydantic_core_schema__(self, source, handler):
+        from pydantic import AfterValidator, BeforeValidator
+
+        kind = BeforeValidator if self.before else AfterValidator
+        return handler.generate_schema(Annotated[source, kind(self.function)])
+
+
+FEWEST_REPLICATES = 100
+"""Smallest number of replicates from which an interval is meaningful."""
+
+
+def _none_or_enough(value: int) -> int:
+    if 0 < value < FEWEST_REPLICATES:
+        raise ValueError(f"{value} replicates give no interval: give {FEWEST_REPLICATES} or more, or 0 for none")
+    return value
+
+
+def _address(value: str) -> str:
+    try:
+        parts = urlsplit(value)
+        is_address = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:  # a port that is no number
+        is_address = False
+    if value and not is_address:
+        raise ValueError(f"{value!r} is not the address of a server: give one such as http://localhost:8000/v1")
+    return value
+
+
+Share = Annotated[float, Limits(ge=0, le=1)]
+Logic = Literal["strict", "paper"]
+Percent = Annotated[float, Limits(ge=0, le=100)]
+Replicates = Annotated[int, Limits(ge=0, le=100_000), Check(_none_or_enough)]
+Address = Annotated[str, Check(_address)]
+Name = Annotated[str, Limits(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+"""A name that becomes a file or folder of results."""
+
+
+def refuse_equal_names(label: str, names: Iterable[str]) -> None:
+    """Raise ValueError for names that differ only in case: on some file systems they are the same folder."""
+    names = list(names)
+    counts = Counter(map(str.casefold, names))
+    if alike := [name for name in names if counts[name.casefold()] > 1]:
+        raise ValueError(f"{label} {alike[0]!r} and {alike[1]!r} differ in case alone: rename one")
+
+
+class Key(NamedTuple):
+    """Documentation of one setting."""
+
+    description: str
+    source: str
+    unit: str
+    limits: Limits
+
+
+def key(default: Any, description: str, *, source: str = OURS, unit: str = "", **bounds: Any) -> Any:
+    """Declare one setting of a :class:`Section`.
+
+    ``default``: a value, or a callable that makes one (a list, a section); ``description``: one sentence, what the
+    value decides; ``bounds``: of :class:`Limits`.
+    """
+    keywords = {"default_factory": default} if callable(default) else {"default": default}
+    return dataclasses.field(**keywords, metadata={"key": Key(description, source, unit, Limits(**bounds))})
+
+
+def constraint(method: Callable[[Any], None]) -> Callable[[Any], None]:
+    """Mark a method of a section that raises ValueError if its values contradict each other."""
+    method._is_constraint = True  # type: ignore[attr-defined]
+    return method
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(key, dataclasses.field))
+class Section:
+    """Settings of a stage, an engine or a part of them. Every subclass is a frozen dataclass with keyword arguments."""
+
+    __pydantic_config__: ClassVar[dict] = {"extra": "forbid"}
+    _constraints: ClassVar[tuple[str, ...]] = ()
+
+    def __init_subclass__(cls) -> None:
+        for name, annotation in list(inspect.get_annotations(cls).items()):
+            declared = cls.__dict__.get(name)
+            if isinstance(declared, dataclasses.Field) and declared.metadata["key"].limits.bounds:
+                cls.__annotations__[name] = Annotated[annotation, declared.metadata["key"].limits]
+        names = [name for name, value in cls.__dict__.items() if getattr(value, "_is_constraint", False)]
+        cls._constraints = (*(name for name in cls._constraints if name not in names), *names)
+        dataclasses.dataclass(frozen=True, kw_only=True)(cls)
+
+    def __post_init__(self) -> None:
+        for name in self._constraints:
+            getattr(self, name)()
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source, handler):
+        from pydantic_core.core_schema import no_info_before_validator_function
+
+        return no_info_before_validator_function(cls._with_usual_spelling, handler(source))
+
+    @classmethod
+    def _with_usual_spelling(cls, values: object) -> object:
+        if not isinstance(values, dict):
+            return values
+        kinds = type_hints(cls, include_extras=True)
+        return {name: usual_spelling(kinds.get(name), value) for name, value in values.items()}
+
+    @classmethod
+    def declared(cls) -> dict[str, tuple[Any, Key]]:
+        """Return {field: (its type, its documentation)}."""
+        kinds = type_hints(cls, include_extras=True)
+        return {field.name: (kinds[field.name], field.metadata["key"]) for field in dataclasses.fields(cls)}
+
+    @classmethod
+    def of(cls: type[T], values: dict) -> T:
+        """Return an instance of values as :meth:`as_dict` returns them; fields that are absent keep their defaults."""
+        kinds = type_hints(cls)
+        return cls(**{name: _parsed(kinds[name], value) for name, value in values.items()})
+
+    def as_dict(self) -> dict:
+        """Return the values as JSON has them: dicts, lists and scalars."""
+        return {field.name: _plain(getattr(self, field.name)) for field in dataclasses.fields(self)}
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Section):
+        return value.as_dict()
+    if isinstance(value, dict):
+        return {name: _plain(part) for name, part in value.items()}
+    return [_plain(part) for part in value] if isinstance(value, list | tuple) else value
+
+
+def _parsed(kind: Any, value: Any) -> Any:
+    """Return a plain value as an annotation asks: sections for dicts, tuples for lists."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if isinstance(value, dict) and isinstance(kind, type) and issubclass(kind, Section):
+        return kind.of(value)
+    if isinstance(value, dict) and origin is dict:
+        return {name: _parsed(inner[1], part) for name, part in value.items()}
+    if isinstance(value, list) and origin is tuple:
+        return tuple(value)
+    if isinstance(value, list) and origin is list:
+        return [_parsed(inner[0], part) for part in value]
+    if origin in (Union, UnionType):
+        return next((parsed for part in inner if (parsed := _parsed(part, value)) != value), value)
+    return value
+
+
+def range_of(kind: object) -> str:
+    """Return the range that an annotation allows, such as "0 to 1" or "from 1"; "" for any value."""
+    bounds: dict = {}
+    for limits in getattr(kind, "__metadata__", ()):
+        bounds |= getattr(limits, "bounds", {})
+    low, high = bounds.get("ge", bounds.get("gt")), bounds.get("le", bounds.get("lt"))
+    if low is None and high is None:
+        return ""
+    return f"from {low}" if high is None else f"{low} to {high}"
+
+
+def sections_of(kind: object) -> Iterator[type[Section]]:
+    """Yield the sections that an annotation holds, directly or inside a dict, list or union."""
+    if isinstance(kind, type) and issubclass(kind, Section):
+        yield kind
+    for part in get_args(kind):
+        yield from sections_of(part)
+
+
+def usual_spelling(kind: object, value: object) -> object:
+    """Return a value in the spelling of its type: "PA" for "pa", "ms_cxr" for "MS-CXR".
+
+    ``kind``: an annotation that is a Literal, or a list, dict or union of one.
+    """
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is Literal:
+        spellings = {_folded(word): word for word in inner if isinstance(word, str)}
+        return spellings.get(_folded(value), value) if isinstance(value, str) else value
+    if isinstance(value, list) and origin in (list, tuple) and inner:
+        return [usual_spelling(inner[0], part) for part in value]
+    if isinstance(value, dict) and origin is dict:
+        # two spellings of one key stay two keys, and are refused
+        names = {name: usual_spelling(inner[0], name) for name in value}
+        names = names if len(set(names.values())) == len(names) else {name: name for name in value}
+        return {names[name]: usual_spelling(inner[1], part) for name, part in value.items()}
+    if origin in (Union, UnionType, Annotated):
+        for part in inner[:1] if origin is Annotated else inner:
+            if (spelled := usual_spelling(part, value)) != value:
+                return spelled
+    return value
+
+
+def _folded(word: str) -> str:
+    return re.sub(r"[\s_.-]+", "", word.casefold())
