@@ -118,14 +118,14 @@ def study(number: int) -> dict:
 
 def rules() -> dict:
     """Return the default rules of the masks, as builtins."""
-    settings = Settings().model_dump(mode="json", by_alias=True)
+    settings = Settings().as_dict()
     known = settings["masks"] | settings["dataset"]
     return {name: known[name] for name in Rules.__dataclass_fields__}
 
 
 def threshold_sets(number: int) -> dict[str, dict]:
     """The default set, then sets around it, of which 24 differ: every tau_ano of six beside every tau_conf of four."""
-    default = {name: value.model_dump() for name, value in Settings().thresholds.sets.items()}["default"]
+    default = {name: value.as_dict() for name, value in Settings().thresholds.sets.items()}["default"]
     sets = {"default": default}
     for step in range(1, number):
         ano, conf = (0.05, 0.075, 0.1, 0.125, 0.15, 0.2)[step % 6], (0.1, 0.15, 0.2, 0.3)[(step + step // 12) % 4]

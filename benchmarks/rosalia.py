@@ -81,9 +81,10 @@ class Bench:
     def asker(self, batch: int, *, text: bool) -> Asker:
         """Return our evaluation with the settings' defaults."""
         plain = Settings()
-        asking = plain.inference.model_dump(exclude={"split", "paraphrases"}) | plain.training.model_dump(
-            include={"conversation", "max_length", "fit", "published_mismatch"}
-        )
+        asking = plain.inference.as_dict(without=("split", "paraphrases"))
+        asking |= {
+            name: getattr(plain.training, name) for name in ("conversation", "max_length", "fit", "published_mismatch")
+        }
         asking |= {"text": text, "max_new_tokens": self.max_new_tokens, "dtype": str(self.dtype).removeprefix("torch.")}
         return Asker(self.model, self.tokens, InferenceOptions(**asking), self.device, batch)
 
@@ -112,7 +113,7 @@ def make(given: argparse.Namespace) -> Bench:
     """Make the model and its tokenizer."""
     device = select_device(given.device)
     training = Settings().training
-    recipe = (training.lite if given.size == "lite" else training.rosalia).model_dump()
+    recipe = (training.lite if given.size == "lite" else training.rosalia).as_dict()
     recipe |= {"runner": "plain", "trained": training.rosalia.trained}
     recipe["lora"] |= {"dropout": 0.0}  # drawn anew by each loop
     texts = (

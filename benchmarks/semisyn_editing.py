@@ -46,7 +46,7 @@ def jobs(number: int, negative: str) -> list[Job]:
     found = []
     for at in range(number):
         for place, told in enumerate(CONFIGS):
-            config = EditingConfig(engine="radedit", negative=negative, **told).model_dump()
+            config = EditingConfig(engine="radedit", negative=negative, **told).as_dict()
             how = {"blur": config["blur"], "r": config["blur_r"], "beta": config["blur_beta"]}
             prompt = "heart" if place == len(CONFIGS) - 1 else "edema"
             mask = soft_mask(BOXES, SHAPE, **how)
@@ -60,7 +60,7 @@ def evaluations(number: int, negative: str) -> tuple[int, int, bool]:
     from tiny_diffusion import write_radedit
 
     with tempfile.TemporaryDirectory() as folder:
-        own = Editing().radedit.model_dump() | {"steps": STEPS, "dtype": "float32"}
+        own = Editing().radedit.as_dict() | {"steps": STEPS, "dtype": "float32"}
         texts = frozenset({"edema", "heart", *NEGATIVES})
         editor = radedit.load(None, Setup(own, write_radedit(Path(folder)), "cpu", 8), texts)
     rows: list[int] = []

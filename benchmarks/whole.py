@@ -75,7 +75,7 @@ class Bench:
 
     def __init__(self, folder: Path, settings: Settings, threads: int):
         self.folder, self.options, self.threads = folder, stage_options(settings), threads
-        self.thresholds = settings.thresholds.sets["default"].model_dump()
+        self.thresholds = settings.thresholds.sets["default"].as_dict()
         self.rows: list[dict] = []
 
     def path(self, stage: str, ending: str | None = None) -> str:

@@ -39,17 +39,17 @@ class Finding(NamedTuple):
 
 
 def _options(kind: type, *sections: object):
-    values = {name: value for section in sections for name, value in section.model_dump().items()}
+    values = {name: value for section in sections for name, value in section.as_dict().items()}
     return kind(**{field.name: values[field.name] for field in fields(kind) if field.name in values})
 
 
 @cache
 def _engines() -> tuple:
     own = Settings()
-    thresholds = own.thresholds.sets["default"].model_dump()
+    thresholds = own.thresholds.sets["default"].as_dict()
     return (
         anatomy.load(_options(AnatomyOptions, own.anatomy)),
-        boxes.load(replace(_options(BoxesOptions, own.boxes), own=own.boxes.lite.model_dump())),
+        boxes.load(replace(_options(BoxesOptions, own.boxes), own=own.boxes.lite.as_dict())),
         tuple(own.boxes.excluded_classes),
         _options(Rules, own.masks, own.dataset),
         ThresholdSet.of(thresholds),

@@ -75,7 +75,7 @@ def fit(cohorts: list[Cohort], work: Path, seed: int) -> tuple[Rosalia, Tokens]:
     tokens = Tokens.prepare(make_word_tokenizer(texts()))
     model = make_lite(recipe.sizes, tokens, seed)
     store = Store(cohorts, tokens, PairOptions.of(model.config, settings, answers=True, equalise=False))
-    weights = replace(LossWeights(**recipe.loss.model_dump()), text=TEXT)
+    weights = replace(LossWeights(**recipe.loss.as_dict()), text=TEXT)
     optimiser = torch.optim.AdamW(model.parameters(), 0.0, betas=recipe.betas, weight_decay=0.0)
     done, epoch, first = _resumed(work, model, optimiser)
     noted = np.zeros(4)

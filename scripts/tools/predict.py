@@ -38,7 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
         asking["text"] &= not given.no_text
         about = run(
             model=given.model, image=given.image, instructions=given.instruction, output=given.output, asking=asking,
-            cohort=options["cohort"], frames=options["frames"], compute=settings.compute.model_dump(),
+            cohort=options["cohort"], frames=options["frames"], compute=settings.compute.as_dict(),
             code=code_digest(SCRIPT),
         )  # fmt: skip
     except (UserError, SettingsError, StoreError) as error:

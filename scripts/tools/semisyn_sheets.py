@@ -103,7 +103,7 @@ def main() -> None:
     asked.add_argument("--findings", nargs="+", default=list(FINDINGS))
     given = asked.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)
-    net, settings, catalogue = MapNet(RESOURCES / "organs/lite.onnx"), Editing().model_dump(), read_catalogue()
+    net, settings, catalogue = MapNet(RESOURCES / "organs/lite.onnx"), Editing().as_dict(), read_catalogue()
     images = {name: (patient, frame) for path in given.data for name, patient, frame in films_of(path)}
     organs = {name: dict(zip(net.labels, net.masks(frame), strict=True)) for name, (_, frame) in images.items()}
     usable = {name: "0" for name, masks in organs.items() if all(masks[part].any() for part in (*LUNGS, HEART))}

@@ -75,7 +75,7 @@ def chain(tmp_path_factory) -> dict[str, str]:
         study(3, [denied("effusion")]),
     ]
     given = stage_options(SETTINGS)["masks"]
-    given["thresholds"] = SETTINGS.thresholds.sets["default"].model_dump()
+    given["thresholds"] = SETTINGS.thresholds.sets["default"].as_dict()
     options = masks_stage.MasksOptions(**{field.name: given[field.name] for field in fields(masks_stage.MasksOptions)})
     inputs, made = write_inputs(folder / "in", studies), outputs(folder / "00")
     masks_stage.run_shard(**inputs, **made, options=options, attrs={}, threads=1)

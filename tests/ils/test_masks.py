@@ -23,7 +23,7 @@ def test_levels_of_the_specification(share, level):
 
 
 def test_halves_are_those_of_table_8():
-    sets = {name: chosen.model_dump() for name, chosen in Settings().thresholds.sets.items()}
+    sets = {name: chosen.as_dict() for name, chosen in Settings().thresholds.sets.items()}
     halves = {
         part: {name: float(thresholds.exact_fraction(share) / 2) for name, share in values.items()}
         for part, values in sets["default"].items()
@@ -32,7 +32,7 @@ def test_halves_are_those_of_table_8():
 
 
 def test_only_edema_has_thresholds_of_its_own():
-    chosen = thresholds.ThresholdSet.of(Settings().thresholds.sets["default"].model_dump())
+    chosen = thresholds.ThresholdSet.of(Settings().thresholds.sets["default"].as_dict())
     assert [chosen.for_target(lesion).level for lesion in LESIONS] == [26, 26, 26, 26, 26, 3, 26]
     assert chosen.smallest_level == 3
 

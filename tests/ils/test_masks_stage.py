@@ -160,7 +160,7 @@ def random_point(random: np.random.Generator) -> dict[str, dict[str, float]]:
 def test_a_sweep_agrees_with_one_run_for_each_set(segment, tmp_path):
     """The named sets, some of our own, and 24 random points of a grid over all thresholds, edema's too."""
     studies = [random_study(number) for number in range(40)]
-    given = {name: chosen.model_dump() for name, chosen in Settings().thresholds.sets.items()}
+    given = {name: chosen.as_dict() for name, chosen in Settings().thresholds.sets.items()}
     sets = {"table7": given["default"], "half": given["half"], "own": {"general": TAUS, "edema": TAUS}}
     sets["zero"] = {part: dict.fromkeys(TAUS, 0.0) for part in ("general", "edema")}
     sets["loose"] = {"general": TAUS | {"ano": 0.05}, "edema": TAUS | {"ano": 0.01, "conf": 0.0}}

@@ -94,7 +94,7 @@ def test_answers_and_masks_are_those_of_the_model_itself(asked, tmp_path):
         run_split(
             model=tmp_path / name, lines=lines, frames=sorted((run / "results/frames").glob("*.h5")),
             predictions=tmp_path / f"{name}.jsonl", prediction_masks=tmp_path / f"{name}.h5", options=options, attrs={},
-            compute=Settings().compute.model_dump(),
+            compute=Settings().compute.as_dict(),
         )  # fmt: skip
         there = run / f"results/inference/{name}"
         assert (there / "test.jsonl").read_bytes() == (tmp_path / f"{name}.jsonl").read_bytes()

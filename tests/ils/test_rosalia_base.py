@@ -27,7 +27,7 @@ from cxr.nets.weight_files import WeightFiles
 from cxr.workflow.settings import Settings
 from tiny_rosalia import frame
 
-SIZES = SimpleNamespace(**Settings().training.lite.sizes.model_dump())
+SIZES = SimpleNamespace(**Settings().training.lite.sizes.as_dict())
 LIMIT = 6 * 10**6
 """Bytes that the repository gives to these weights at most."""
 

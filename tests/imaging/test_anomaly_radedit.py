@@ -33,7 +33,7 @@ from simple_chests import simple_chest, write_inputs
 
 LINEAR = DDIMScheduler(beta_schedule="linear", timestep_spacing="trailing", clip_sample=False, steps_offset=1)
 ABARS = LINEAR.alphas_cumprod.double().tolist()
-OWN = Radedit().model_dump() | {"seed": 7, "steps": 4, "dtype": "float32"}
+OWN = Radedit().as_dict() | {"seed": 7, "steps": 4, "dtype": "float32"}
 PLAIN = Editing("", "", 1.0, 1.0, published_bugs=False)
 
 

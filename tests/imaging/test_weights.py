@@ -380,7 +380,7 @@ DISTILBERT = "radvlm.evaluation.bertscore.model"
 
 def test_each_named_model_is_of_a_setting_and_of_files_that_its_reader_knows():
     keys = re.findall(r"^\| `([^`]+)` \|", (ROOT / "docs/reference/settings.md").read_text(encoding="utf-8"), re.M)
-    chosen = settings.read({}).model_dump()
+    chosen = settings.read({}).as_dict()
     for artefact, entry in catalogue.named().items():
         assert entry["setting"] in keys, artefact
         if "repository" in entry and "<name>" not in entry["setting"]:

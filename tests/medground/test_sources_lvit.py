@@ -238,7 +238,7 @@ def places_of(folder: Path, text: str, sides: tuple[str, ...]) -> dict[str, list
     scene = scene_of(image, regions_of(folder / "out"), facts_of(folder / "out"), 96)
     return {
         name.removeprefix("zone:"): values.tolist()
-        for name, values in Decider(scene, LogicOptions(**SETTINGS.logic.model_dump())).atoms.items()
+        for name, values in Decider(scene, LogicOptions(**SETTINGS.logic.as_dict())).atoms.items()
         if name.startswith("zone:")
     }
 

@@ -17,7 +17,7 @@ from cxr.radvlm.evaluation import head_masks
 from cxr.radvlm.evaluation.segmenter import AskedOptions, build_instructions, run_asked, run_beside, run_ils
 from cxr.workflow.plan_vlm import vlm_plan
 from cxr.workflow.radvlm_segmenting import segmenting
-from cxr.workflow.settings import Settings
+from cxr.workflow.settings import Settings, parse_section
 from tiny_rosalia import ONE, Tiny, lines_of, make
 
 CPU = {"device": "cpu", "batch": 8}
@@ -186,7 +186,7 @@ def planned(heads: tuple[str, ...] = (), tuned: tuple[str, ...] = (), **evaluati
     """Plan the masks of runs, of which ``heads`` draw their own."""
     told = {name: {"engine": "onevision_tiny", "lines": "radvlm:all"} for name in tuned}
     given = {"radvlm": {"evaluation": evaluation}} | ({"vlm": {"tuning": {"runs": told}}} if tuned else {})
-    settings = Settings.model_validate(given)
+    settings = parse_section(Settings, given)
     vlm = vlm_plan(settings.vlm, "cpu", 0, ["all"])
     return segmenting(settings, replace(vlm, segmented=heads), ["default", "base"])
 

@@ -658,7 +658,7 @@ def picture_outputs(folder: Path) -> dict[str, str]:
 def of_page(run: Path, *, withheld: bool = False) -> gallery.GalleryOptions:
     chosen = read(json.loads((run / "mine.yaml").read_text()))
     more = {"dpi": 110, "quality": 85, "seed": chosen.seed, "withheld": withheld}
-    return gallery.GalleryOptions(["default"], **chosen.page.model_dump(), **more)
+    return gallery.GalleryOptions(["default"], **chosen.page.as_dict(), **more)
 
 
 def lower_lungs(path: str, folder: Path, rows: int) -> str:

@@ -17,7 +17,7 @@ LIMITS = {"visible": 4.0, "max_leak": 0.5}
 
 
 def config(**changes: object) -> dict:
-    return EditingConfig(**changes).model_dump()
+    return EditingConfig(**changes).as_dict()
 
 
 def test_a_mask_without_blur_holds_the_pixels_whose_centres_lie_in_the_box():

@@ -26,9 +26,7 @@ from cxr.workflow.settings.semisyn.editing import Editing
 from tiny_diffusion import pipeline, write_radedit
 
 WORDS = frozenset({"edema", "heart", "no acute process", ""})
-OWN = {
-    name: getattr(Editing(), name).model_dump() | {"steps": 6, "dtype": "float32"} for name in ("radedit", "diffusion")
-}
+OWN = {name: getattr(Editing(), name).as_dict() | {"steps": 6, "dtype": "float32"} for name in ("radedit", "diffusion")}
 BOXES = np.array([[100.0, 120, 260, 300]])
 SHAPE = (512, 512)
 
@@ -43,7 +41,7 @@ def editors(tmp_path_factory) -> dict[str, object]:
 
 
 def job(number: int = 1, prompt: str = "edema", boxes: np.ndarray = BOXES, **config: object) -> Job:
-    told = EditingConfig(**config).model_dump()
+    told = EditingConfig(**config).as_dict()
     how = {"blur": told["blur"], "r": told["blur_r"], "beta": told["blur_beta"]}
     mask = soft_mask(boxes, SHAPE, **how)
     return Job(f"edema-{number:06d}", "edema", prompt, boxes, ("right",), None, mask, number, told)
@@ -200,7 +198,7 @@ def test_configurations_of_one_job_file_have_the_bytes_that_each_has_alone(edito
     given = {name: str(tmp_path / f"{name}.parquet") for name in ("plan", "placed")}
     given |= {name: str(tmp_path / f"{name}.h5") for name in ("frames", "organs")}
     given |= {"shard": "00", "threads": 1, "compute": {"device": "cpu"}}
-    told = {name: each.model_dump() for name, each in CONFIGS.items()}
+    told = {name: each.as_dict() for name, each in CONFIGS.items()}
     how = {"configs": told, "choice": {}, "max_leak": 1.0, "visible": 0.5, "seed": 1, "findings": ["edema"]}
     options = edit_images.EditingOptions(engine="radedit", **how)
     endings = ("h5", "boxes.parquet", "excluded.parquet")

@@ -23,7 +23,7 @@ from cxr.workflow.settings.semisyn.editing import Editing
 from nodules import NODULE, written
 
 ORGANS = (*LUNGS, HEART)
-SETTINGS = Editing().model_dump()
+SETTINGS = Editing().as_dict()
 
 
 def options(findings: list[str]) -> EditingOptions:

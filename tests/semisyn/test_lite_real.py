@@ -21,7 +21,7 @@ from cxr.nets.map_net import MapNet
 from cxr.semisyn.editing.engine import Job, load_engine
 from cxr.workflow.settings.semisyn.editing import Editing
 
-SETTINGS = Editing().model_dump()
+SETTINGS = Editing().as_dict()
 SHAPE = (512, 512)
 FILMS = 24
 PLACES = {

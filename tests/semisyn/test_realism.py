@@ -191,7 +191,7 @@ def test_the_choice_and_its_files(folder, tmp_path):
     )
     write_table(tmp_path / "worse.parquet", worse)
     options = select_configs.SelectionOptions(
-        configs={name: config.model_dump() for name, config in configs.items()}, same_as={"again": "lite"},
+        configs={name: config.as_dict() for name, config in configs.items()}, same_as={"again": "lite"},
         metrics=["auroc", "ap1070"], interval=0.95, samples=6, dpi=50,
     )  # fmt: skip
     out = {name: str(tmp_path / name) for name in ("choice", "table.tsv", "grid.tsv", "pipelines.png", "extent.png")}

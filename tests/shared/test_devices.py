@@ -32,7 +32,7 @@ from cxr.workflow.settings import Settings, SettingsError, read
 from organs_runs import OPTIONS, write_frames
 from tiny_hybridgnet import coarse_ovals, publish, told
 
-COMPUTE = Settings().compute.model_dump() | {"device": "cpu"}
+COMPUTE = Settings().compute.as_dict() | {"device": "cpu"}
 ASSERT = (
     "CUDA error: device-side assert triggered\nSearch for `cudaErrorAssert' in https://docs.nvidia.com/cuda/ for more "
     "information.\nCUDA kernel errors might be asynchronously reported at some other API call"
@@ -399,7 +399,7 @@ def test_gpus_share_a_batch_in_the_largest_parts_that_come_out_even(halves):
 @pytest.mark.parametrize(("gpus", "micro"), [(1, 128), (2, 128), (4, 64), (8, 32)])
 def test_the_papers_batch_is_shared_by_eight_gpus(gpus, micro):
     settings = read({"compute": {"gpus": gpus}, "training": {"engine": "rosalia"}})
-    recipe = Recipe.from_settings(settings.training.rosalia.model_dump()).shared(gpus)
+    recipe = Recipe.from_settings(settings.training.rosalia.as_dict()).shared(gpus)
     assert (recipe.batch, recipe.micro_batch) == (256, micro)
     assert recipe.micro_batches_per_step(gpus) == 256 // (gpus * micro)
 

@@ -17,7 +17,7 @@ from cxr.painting.findings import PAINTERS, region_of
 from cxr.painting.pneumothorax import without_vessels
 from cxr.workflow.settings.semisyn.editing_lite import Lite
 
-RANGES = Lite().model_dump()
+RANGES = Lite().as_dict()
 IN_LUNGS = [name for name in PAINTERS if name != "cardiomegaly"]
 PARTS = {
     "pneumothorax": (0.0, 0.0, 0.8, 0.45),

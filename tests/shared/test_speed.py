@@ -23,13 +23,13 @@ def files(tmp_path_factory) -> dict[str, str]:
 
 def edited(files: dict[str, str], own: dict | None = None, **compute) -> np.ndarray:
     """Edited images of a tiny RadEdit, float32 (2, 64, 64)."""
-    own = Radedit().model_dump() | {"seed": 7, "steps": 4, "dtype": "float32"} | (own or {})
+    own = Radedit().as_dict() | {"seed": 7, "steps": 4, "dtype": "float32"} | (own or {})
     random = np.random.default_rng(3)
     images = [random.integers(0, 256, (64, 64)).astype(np.uint8) for _ in range(2)]
     lung = np.zeros((64, 64), bool)
     lung[16:48, 8:24] = True
     organs = [{"right lung": lung, "left lung": lung[:, ::-1].copy(), "heart": np.zeros_like(lung)}] * 2
-    setup = Setup.for_engine(own, files, Compute(**compute).model_dump() | {"device": "cpu"}, "radedit")
+    setup = Setup.for_engine(own, files, Compute(**compute).as_dict() | {"device": "cpu"}, "radedit")
     return np.stack(load(None, setup).edit_batch(images, organs, ["a", "b"]))
 
 
@@ -103,7 +103,7 @@ def test_the_autoencoders_number_type(files):
 
 
 def test_an_engine_has_its_own_batch():
-    compute = Compute(batch=4, batches={"radedit": 2}).model_dump()
+    compute = Compute(batch=4, batches={"radedit": 2}).as_dict()
     assert Setup.for_engine({}, {}, compute, "radedit").batch == 2
     assert Setup.for_engine({}, {}, compute, "cxas").batch == Setup.for_engine({}, {}, compute).batch == 4
 

@@ -112,13 +112,13 @@ SOURCES = {"covid": covid, "nih": nih, "monuseg": monuseg, "stardist": stardist}
 
 def source_keys(**keys: object) -> dict:
     """Return a source's keys with the settings' defaults, as its rule receives them."""
-    made = type(SETTINGS.sources.in_use("embedded")["cells"])(**keys).model_dump(mode="json")
+    made = type(SETTINGS.sources.in_use("embedded")["cells"])(**keys).as_dict()
     return made | {"classes": made["classes"] or {"region": {}}}
 
 
 def sources_options(keys: dict, name: str = "given", **more: object) -> SourcesOptions:
     """Return the options of the stage for one source."""
-    plain = SETTINGS.sources.model_dump(mode="json")
+    plain = SETTINGS.sources.as_dict()
     names = (
         "size",
         "fit",
@@ -137,7 +137,7 @@ def sources_options(keys: dict, name: str = "given", **more: object) -> SourcesO
 
 def regions_options(**more: object) -> RegionsOptions:
     """Return the options of the regions."""
-    plain = SETTINGS.regions.model_dump(mode="json")
+    plain = SETTINGS.regions.as_dict()
     plain.pop("min_px_ils")
     return RegionsOptions(**(plain | {"seed": 2026} | more))
 
@@ -186,9 +186,7 @@ def facts_of(folder: Path) -> Facts:
 
 def queries_options(source: str, **more: object) -> QueriesOptions:
     """Return the options of the queries of one source."""
-    plain = SETTINGS.queries.model_dump(mode="json", exclude={"table", "selection", "llm"}) | {
-        "logic": SETTINGS.logic.model_dump(mode="json")
-    }
+    plain = SETTINGS.queries.as_dict(without=("table", "selection", "llm")) | {"logic": SETTINGS.logic.as_dict()}
     return QueriesOptions(**(plain | {"source": source, "seed": 2026} | more))
 
 
@@ -220,7 +218,5 @@ def whole_source(folder: Path, name: str, shared: Path | None = None, half: int 
 
 def verification_options(source: str, **more: object) -> VerificationOptions:
     """Return the options of the verification of one source."""
-    plain = SETTINGS.verification.model_dump(mode="json", exclude={"mode", "same_model", "llm"}) | {
-        "logic": SETTINGS.logic.model_dump(mode="json")
-    }
+    plain = SETTINGS.verification.as_dict(without=("mode", "same_model", "llm")) | {"logic": SETTINGS.logic.as_dict()}
     return VerificationOptions(**(plain | {"source": source, "seed": 2026} | more))

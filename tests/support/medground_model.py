@@ -54,9 +54,9 @@ def well(messages: list[dict], schema: dict) -> str:
 
 
 def _options(kind: type, section, own: dict) -> object:
-    llm = section.llm.model_dump(mode="json")
+    llm = section.llm.as_dict()
     known = {field.name for field in fields(kind)}
-    shared = section.model_dump(mode="json") | {"logic": SETTINGS.logic.model_dump(mode="json")}
+    shared = section.as_dict() | {"logic": SETTINGS.logic.as_dict()}
     given = {name: value for name, value in (shared | llm | own).items() if name in known}
     return kind(**given)
 
@@ -77,7 +77,7 @@ def judge_options(**own: object) -> JudgeOptions:
 
 def execution(address: str, **own: object) -> dict:
     """Return the section of the settings on how a model is run."""
-    return Execution().model_dump(mode="json") | {"server": address, "requests": 1, "timeout_s": 20} | own
+    return Execution().as_dict() | {"server": address, "requests": 1, "timeout_s": 20} | own
 
 
 def files_of(folder: Path) -> dict[str, str]:

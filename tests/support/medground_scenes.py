@@ -11,7 +11,7 @@ from cxr.medground.logic.options import LogicOptions
 from cxr.medground.logic.scene import ClassWords, Scene
 from cxr.workflow.settings import Settings
 
-NUMBERS = LogicOptions(**Settings().medground.logic.model_dump())
+NUMBERS = LogicOptions(**Settings().medground.logic.as_dict())
 ZONES = ("left lung base", "right lung base")
 CLASSES = {
     "a": ClassWords("nucleus", "nuclei", {"cell": "cells"}), "b": ClassWords("rod", "rods", {"cell": "cells"}),

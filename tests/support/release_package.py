@@ -72,7 +72,7 @@ def _make(run: Path, out: Path, codes: dict, layout: Path | str | None, cohort: 
         )  # fmt: skip
     params = options["release_package"]
     params |= {"environments": environments(params["engines"]), "thresholds": "default", "codes": codes}
-    params |= {"taus": sets["default"].model_dump()}
+    params |= {"taus": sets["default"].as_dict()}
     ledgers = [*STAGES, "masks/default", "dataset/default"]
     nets = ("organs", "anomaly", "anatomy")
     made = {name: [str(results / name / f"{shard}.h5") for shard in SHARDS] for name in nets}

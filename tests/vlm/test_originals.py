@@ -24,7 +24,7 @@ from cxr.vlm.tuning.recent import Recent
 from cxr.vlm.tuning.tune import run_tuning
 from cxr.workflow.params import decoding, stage_options
 from cxr.workflow.plan_vlm import vlm_plan
-from cxr.workflow.settings import Settings
+from cxr.workflow.settings import Settings, parse_section
 from cxr.workflow.settings.vlm import Vlm
 from dicom_files import dataset, encoded, picture, stored_values
 from vlm_masks import OPTIONS as WITH_HEAD
@@ -237,7 +237,7 @@ def test_a_head_draws_in_the_frame_of_an_original(given, tmp_path):
 
 def planned(run: dict, **answers: object) -> object:
     run = {"engine": "onevision_tiny", "lines": "radvlm:all", "pictures": "original"} | run
-    settings = Vlm.model_validate({"tuning": {"runs": {"mine": run}}, "answers": {"sets": {}} | answers})
+    settings = parse_section(Vlm, {"tuning": {"runs": {"mine": run}}, "answers": {"sets": {}} | answers})
     return vlm_plan(settings, "cpu", 0, ["all"], DECODING)
 
 

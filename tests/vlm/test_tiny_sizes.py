@@ -9,7 +9,7 @@ from cxr.base.tables import read_lines
 from cxr.vlm.models import MODEL
 from cxr.workflow.plan import make_plan
 from cxr.workflow.plan_vlm import vlm_plan
-from cxr.workflow.settings import SettingsError
+from cxr.workflow.settings import SettingsError, parse_section
 from cxr.workflow.settings.vlm import Vlm
 from vlm_runs import OPTIONS, SIZES, ask, data, recipe, tune
 
@@ -20,7 +20,7 @@ LINES = {"lines": "radvlm:all"}
 def sizes_of(own: dict, **run: object) -> dict | None:
     """Return the sizes that a run is told; ``own``: of the recipe onevision_tiny."""
     tuning = {"onevision_tiny": own, "tiny": {"family": "onevision"}, "runs": {"r": LINES | run}}
-    options = vlm_plan(Vlm.model_validate({"tuning": tuning}), "cpu", 0, ["all"]).runs["r"]["options"]
+    options = vlm_plan(parse_section(Vlm, {"tuning": tuning}), "cpu", 0, ["all"]).runs["r"]["options"]
     assert "sizes" not in options["own"]
     return options.get("sizes")
 

@@ -30,6 +30,7 @@ from cxr.vlm.tuning import fit
 from cxr.vlm.tuning.objective import MaskLoss
 from cxr.vlm.tuning.recipe import Recipe, add_adapters, choose
 from cxr.workflow.plan_vlm import vlm_plan
+from cxr.workflow.settings import parse_section
 from cxr.workflow.settings.vlm import Vlm
 from vlm_masks import FRAME, HEAD, OPTIONS, ask, found, recipe, scenes, tune
 from vlm_runs import RECIPE, SIZES, contents, differing
@@ -423,7 +424,7 @@ def test_sam_sees_the_frame_and_the_model_the_part_that_is_not_padded(tmp_path):
 )
 def test_a_head_that_cannot_be_is_one_sentence(run, answers, sentence):
     run = {"engine": "onevision_tiny", "lines": "radvlm:all", "segmentation": "head"} | run
-    settings = Vlm.model_validate({"tuning": {"runs": {"mine": run}}, "answers": answers | {"sets": {}}})
+    settings = parse_section(Vlm, {"tuning": {"runs": {"mine": run}}, "answers": answers | {"sets": {}}})
     with pytest.raises(UserError, match=f"vlm.tuning.runs.mine.segmentation is 'head', but {sentence}"):
         vlm_plan(settings, "cpu", 0, ["all"])
 
@@ -431,7 +432,7 @@ def test_a_head_that_cannot_be_is_one_sentence(run, answers, sentence):
 def test_a_run_that_is_not_trained_has_no_head():
     run = {"engine": "onevision", "lines": "radvlm:all", "model": ".", "trained": False, "segmentation": "head"}
     with pytest.raises(ValueError, match="segmentation is 'head', but trained is false, so no head is learned"):
-        Vlm.model_validate({"tuning": {"runs": {"mine": run}}})
+        parse_section(Vlm, {"tuning": {"runs": {"mine": run}}})
 
 
 def test_a_run_without_a_head_is_as_before(given, tmp_path):

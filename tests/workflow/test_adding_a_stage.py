@@ -29,7 +29,7 @@ rule tally_count:
         runtime=minutes(5),
     params:
         **job("reporting.tally.count"),
-        options=PLAN.settings.tally.model_dump(mode="json"),
+        options=PLAN.settings.tally.as_dict(),
     message:
         "Tally"
     script:

@@ -30,7 +30,7 @@ from cxr.imaging.organs import segment_organs as organs
 from cxr.imaging.weights.scaled_yolov4 import convert_scaled_yolov4
 from cxr.workflow.engine_files import package_of
 from cxr.workflow.params import stage_options
-from cxr.workflow.settings import Settings
+from cxr.workflow.settings import Settings, parse_section
 
 SHARD = "02"
 """The largest shard of the finished run on the slice: its frames, organs and anomaly maps go in."""
@@ -108,7 +108,7 @@ def test_every_engine_is_held_to_it(stage):
 
 def run(stage: str, module, engine: str, inputs: dict, tmp_path: Path, suffix: str) -> Path:
     changes, files = ENGINES[stage][engine](tmp_path, Path(next(iter(inputs.values()))).parents[1])
-    options = stage_options(Settings.model_validate({stage: {"engine": engine} | changes}))[stage]
+    options = stage_options(parse_section(Settings, {stage: {"engine": engine} | changes}))[stage]
     output = tmp_path / f"{engine}{suffix}"
     kind = get_type_hints(module.run_shard)["options"]
     module.run_shard(

@@ -24,7 +24,7 @@ ENVS = ROOT / "envs"
 
 
 def engines(stage: str) -> tuple[str, ...]:
-    return get_args(Settings.model_fields[stage].annotation.model_fields["engine"].annotation)
+    return get_args(Settings.declared()[stage][0].declared()["engine"][0])
 
 
 OWN_FILES = {"chexmask": {"chexmask": {"table": str(ROOT / "README.md")}}, "table": {"table": str(ROOT / "README.md")}}

@@ -78,8 +78,6 @@ LINES = {"ils": "dataset/default", "medground": "medground/dataset", "radvlm": "
 OWN_TABLES = ("cohort", "reports")
 """Folders below results/ that are the hospital's own tables and reports."""
 
-end_to_end = pytest.mark.xfail(strict=False, reason="the workflow does not yet take this cohort through all systems")
-
 
 @dataclass(frozen=True)
 class Run:
@@ -112,7 +110,6 @@ def split_subjects(folder: Path) -> dict[str, set[str]]:
 
 
 @pytest.mark.slow
-@end_to_end
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_a_system_ends(run, system):
     assert run.statuses[system] == 0, run.printed[system][-3000:]
@@ -120,7 +117,6 @@ def test_a_system_ends(run, system):
 
 
 @pytest.mark.slow
-@end_to_end
 @pytest.mark.parametrize("system", LINES)
 def test_each_split_has_lines_and_no_subject_is_in_two(run, system):
     subjects = split_subjects(run.results / LINES[system])
@@ -129,7 +125,6 @@ def test_each_split_has_lines_and_no_subject_is_in_two(run, system):
 
 
 @pytest.mark.slow
-@end_to_end
 def test_a_subject_is_in_the_same_split_of_every_system(run):
     of_cohort = dict(read_table(run.results / "cohort/images.parquet").select("subject_id", "split").iter_rows())
     for folder in LINES.values():
@@ -138,14 +133,12 @@ def test_a_subject_is_in_the_same_split_of_every_system(run):
 
 
 @pytest.mark.slow
-@end_to_end
 def test_medgrounds_lines_are_of_the_hospital_alone(run):
     folder = run.results / "medground/dataset"
     assert {line["source"] for split in SPLITS for line in read_lines(folder / f"{split}.jsonl")} == {"ils"}
 
 
 @pytest.mark.slow
-@end_to_end
 def test_the_pages_are_there(run):
     for name in ("index.html", "radvlm.html"):
         page = (run.results / name).read_text(encoding="utf-8")
@@ -155,7 +148,6 @@ def test_the_pages_are_there(run):
 
 
 @pytest.mark.slow
-@end_to_end
 def test_an_edited_image_has_a_healthy_one_that_is_not_used_too_often(run):
     plan = read_table(run.results / "semisyn/placement/plan.parquet")
     healthy = read_table(run.results / "semisyn/healthy/images.parquet")
@@ -165,7 +157,6 @@ def test_an_edited_image_has_a_healthy_one_that_is_not_used_too_often(run):
 
 
 @pytest.mark.slow
-@end_to_end
 def test_no_private_text_is_in_any_byte_of_the_results(run):
     texts = (*run.hospital.private_texts, *run.hospital.markup)
     hits = find_texts(run.results, texts, *OWN_TABLES)
@@ -180,7 +171,6 @@ def test_the_search_finds_the_private_texts_where_they_may_be(run):
 
 
 @pytest.mark.slow
-@end_to_end
 def test_no_private_text_is_in_a_log(run):
     assert find_texts(run.hospital.folder / "logs", run.hospital.private_texts) == []
     printed = "\n".join(run.printed.values()).casefold()
@@ -222,7 +212,6 @@ def _grey(pixels: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.slow
-@end_to_end
 def test_no_burned_in_name_is_legible(run):
     recognizer = pytest.importorskip("rapidocr", reason="no OCR: rapidocr is not installed").RapidOCR()
     words = {word for text in run.hospital.burned_in.values() for word in text.split()}
@@ -248,7 +237,6 @@ def within_a_factor_of_two(planned: float, made: float) -> bool:
 
 
 @pytest.mark.slow
-@end_to_end
 def test_the_plan_was_right_within_a_factor_of_two(run):
     numbers = planned_numbers(run.plan)
     cohort = read_table(run.results / "cohort/images.parquet").filter(pl.col("reason").is_null())

@@ -326,9 +326,9 @@ def test_every_key_belongs_to_its_row(name, runs, least, finished):
     uses = [(rule, *use.partition(".")[::2]) for rule in run.rules if rule in working for use in working[rule].options]
     rows = {key: row.again for each in runs for row in ROWS if row.run == each for key in row.keys}
     settings = read(RUNS[name])
-    plain = settings.model_dump(mode="json", by_alias=True)
+    plain = settings.as_dict()
     sections = {section: getattr(settings, section) for section in plain}
-    options = partial(stage_options, SimpleNamespace(**sections, model_dump=lambda **_: deepcopy(plain)))
+    options = partial(stage_options, SimpleNamespace(**sections, as_dict=lambda: deepcopy(plain)))
     before, seen = options(), 0
     for key, section, last in keys(plain):
         if last == "engine" or not held(name, key):

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from pydantic import BaseModel
 
 from conftest import snakemake, write_settings
 from cxr.base.errors import UserError
+from cxr.base.settings import Section
 from cxr.workflow import params, settings
 from cxr.workflow.settings import Settings, SettingsError, document
 from cxr.workflow.settings.moved import MOVED
@@ -23,7 +23,7 @@ def over(base: dict, path: str, value: object) -> dict:
 
 def refused(changes: dict) -> str:
     """Return the sentence that answers defaults with some keys changed."""
-    config = Settings().model_dump(mode="json", by_alias=True)
+    config = Settings().as_dict()
     for path, value in changes.items():
         config = over(config, path, value)
     with pytest.raises(SettingsError) as caught:
@@ -176,18 +176,18 @@ def test_a_mistake_is_one_sentence_with_its_remedy(changes, sentence):
 
 
 def test_a_grid_that_is_confirmed_is_read():
-    config = Settings().model_dump(mode="json", by_alias=True)
+    config = Settings().as_dict()
     for name, values in GRID.items():
         config = over(config, f"thresholds.grid.{name}", values[:4])
     config = over(config, "thresholds.grid.max_points", 256)
     assert len(settings.read(config).thresholds.grid_sets()) == 256
 
 
-def leaves(section: BaseModel, prefix: str = ""):
+def leaves(section: Section, prefix: str = ""):
     """Yield the path of every setting."""
-    for name, field in type(section).model_fields.items():
-        value, path = getattr(section, name), f"{prefix}{field.alias or name}"
-        if isinstance(value, BaseModel):
+    for name in section.declared():
+        value, path = getattr(section, name), f"{prefix}{name}"
+        if isinstance(value, Section):
             yield from leaves(value, f"{path}.")
         yield path
 
@@ -204,7 +204,7 @@ def leaves(section: BaseModel, prefix: str = ""):
     ],
 )
 def test_no_answer_is_pydantics_own(value):
-    config = Settings().model_dump(mode="json", by_alias=True)
+    config = Settings().as_dict()
     told = {}
     for path in leaves(Settings()):
         try:
@@ -359,7 +359,7 @@ def test_every_setting_that_has_moved_is_told_at_once(config, sentences):
 
 
 def test_what_has_moved_is_there_under_its_new_name():
-    known = settings.Settings().model_dump()
+    known = settings.Settings().as_dict()
     for old, new in MOVED.items():
         (section, before), (there, after) = old.split("."), new.split(".")
         assert before not in known[section]

@@ -100,7 +100,7 @@ def main() -> None:
     given = arguments(__doc__)
     torch.set_num_threads(1)
     own = OnevisionTinyRecipe()
-    side, sizes = own.side, own.sizes.model_dump()
+    side, sizes = own.side, own.sizes.as_dict()
     cohorts = Cohorts([make(given.work, seed, studies, given.cores, REGIONS) for seed, studies in COHORTS.items()])
     with tempfile.TemporaryDirectory() as folder:
         texts = texts_of(cohorts.samples, convention_of("unit"))

@@ -187,7 +187,7 @@ def fit(loaded: Loaded, pairs: Pairs, lines: Lines, side: int) -> Segmenting:
     language, head = chosen(model, loaded.tokens.seg)
     groups = [{"params": language, "top": RATE}, {"params": head, "top": HEAD_RATE}]
     optimiser = torch.optim.AdamW(groups, lr=0.0, betas=(0.9, 0.95), weight_decay=0.0)
-    own = OnevisionTinyRecipe().model_dump()
+    own = OnevisionTinyRecipe().as_dict()
     objective = MaskLoss(LossWeights(**own["seg_loss"]))
     rate = Recipe(**{name: own[name] for name in Recipe.__dataclass_fields__} | {"warmup_ratio": WARMUP}).rate
     told = _forever(len(lines.samples))
@@ -247,7 +247,7 @@ def main() -> None:
     given = arguments(__doc__)
     torch.set_num_threads(1)
     own = OnevisionTinyRecipe()
-    side, sizes = own.side, own.sizes.model_dump()
+    side, sizes = own.side, own.sizes.as_dict()
     folder = make(given.work, COHORT, STUDIES, given.cores, REGIONS)
     pairs, lines = Pairs(folder), Lines(folder)
     known = json.loads((HERE / "words.json").read_text(encoding="utf-8"))

@@ -164,9 +164,11 @@ class Section:
         kinds = type_hints(cls)
         return cls(**{name: _parsed(kinds[name], value) for name, value in values.items()})
 
-    def as_dict(self) -> dict:
-        """Return the values as JSON has them: dicts, lists and scalars."""
-        return {field.name: _plain(getattr(self, field.name)) for field in dataclasses.fields(self)}
+    def as_dict(self, *, without: Iterable[str] = ()) -> dict:
+        """Return the values as JSON has them: dicts, lists and scalars; ``without`` these fields."""
+        excluded = set(without)
+        names = [field.name for field in dataclasses.fields(self) if field.name not in excluded]
+        return {name: _plain(getattr(self, name)) for name in names}
 
 
 def _plain(value: object) -> object:

@@ -51,8 +51,14 @@ def _words(node: ast.AST) -> Iterator[str]:
 
 
 def _what_counts(node: ast.AST, name: str) -> object:
-    """Return a field of a node; of ``Column(type, sentence, unit)`` only the type, because the rest only documents."""
+    """Return a field of a node that counts.
+
+    Of ``Column(type, sentence, unit)`` only the type counts, because the rest only documents. A setting's
+    ``name: type = key(default, sentence)`` counts by its name and type, because jobs receive the values.
+    """
     value = getattr(node, name, None)
+    if isinstance(node, ast.AnnAssign) and name == "value" and isinstance(value, ast.Call):
+        return None if isinstance(value.func, ast.Name) and value.func.id == "key" else value
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Column":
         return {"args": value[:1], "keywords": []}.get(name, value) if isinstance(value, list) else value
     return value

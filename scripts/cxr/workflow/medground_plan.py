@@ -170,10 +170,10 @@ class MedgroundPlan:
 
 def medground_plan(settings: Settings, shards: Sequence[str], threshold_sets: Sequence[str]) -> MedgroundPlan:
     """Return the plan. ``shards``: of the cohort; ``threshold_sets``: the threshold sets. Raises UserError."""
-    plain, seed = settings.medground.model_dump(mode="json"), settings.seed
+    plain, seed = settings.medground.as_dict(), settings.seed
     del plain["sources"]["sets"]
     sources = settings.medground.sources.in_use(settings.cohort.source)
-    sets = {name: source.model_dump(mode="json") for name, source in sources.items()}
+    sets = {name: source.as_dict() for name, source in sources.items()}
     for name, source in sets.items():
         if source["kind"] == "ils" and source["thresholds"] not in threshold_sets:
             raise UserError(

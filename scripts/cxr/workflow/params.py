@@ -52,7 +52,7 @@ def _burned_in(plain: dict) -> str:
 
 def stage_options(settings: Settings) -> dict[str, dict]:
     """Return {stage: options}: the params of the stage's rule, the fields of its options' class."""
-    plain = settings.model_dump(mode="json", by_alias=True)
+    plain = settings.as_dict()
     plain["training"].pop("runs")  # decides which rules there are, not what a rule does
     for files in ("predictions", "reviewed"):
         plain["evaluation"].pop(files)
@@ -172,7 +172,7 @@ def _agreement(settings: Settings, plain: dict) -> dict[str, dict]:
 def _ablation(settings: Settings, plain: dict) -> dict[str, dict]:
     """Return the options of the table of all threshold sets and grid points, and of its figures."""
     thresholds, grid = settings.thresholds, settings.thresholds.grid
-    sets = {name: threshold_set.model_dump() for name, threshold_set in thresholds.all_sets().items()}
+    sets = {name: threshold_set.as_dict() for name, threshold_set in thresholds.all_sets().items()}
     axes = [{"part": part, "tau": tau, "values": values} for part, tau, values in grid.axes()]
     return {
         "ablation": plain["ablation"] | {"sets": sets, "grid": list(thresholds.grid_sets())},
@@ -222,7 +222,7 @@ def data(settings: Settings, shards: list[str]) -> dict[str, dict]:
 def references(settings: Settings) -> dict[str, dict]:
     """Return {reference: its rule's options}; by default the embedded cohort's truth is the only reference."""
     options_by_reference = {
-        name: reference.model_dump() | {"name": name} for name, reference in settings.agreement.references.items()
+        name: reference.as_dict() | {"name": name} for name, reference in settings.agreement.references.items()
     }
     if not options_by_reference and settings.cohort.source == "embedded":
         truth = {"format": "painted", "path": EMBEDDED_TRUTH, "classes": {}, "image_id": "{stem}"}

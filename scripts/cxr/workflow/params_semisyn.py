@@ -123,7 +123,7 @@ def _edited(system: Semisyn, plain: dict) -> dict[str, dict]:
     sections, compared = plain["semisyn"], system.compared
     section, realism, selection_section = (sections[name] for name in ("editing", "realism", "selection"))
     shared = {"seed": plain["seed"], "findings": sections["findings"]}
-    configs = {name: config.model_dump(mode="json") for name, config in compared.items()} | section["configs"]
+    configs = {name: config.as_dict() for name, config in compared.items()} | section["configs"]
     editing = {name: section[name] for name in ("max_leak", "visible", "choice")}
     editing |= {"configs": configs, "own": {name: section[name] for name in ENGINES}}
     editing |= {"parts": selection_section["parts"]}
@@ -166,7 +166,7 @@ def _healthy(plain: dict) -> dict:
 
 def _priors(plain: dict) -> dict[str, dict]:
     """Return the options of the priors, and of their figure; what a fit depends on is the default without a fit."""
-    section, unused = dict(plain["semisyn"]["priors"]), Priors().model_dump()
+    section, unused = dict(plain["semisyn"]["priors"]), Priors().as_dict()
     section.pop("zones_table")  # an input
     if section["source"] != "fit":
         section |= {name: unused[name] for name in (*FITS, "reference")}

@@ -301,7 +301,7 @@ def _together(engine: str, configs: Mapping[str, EditingConfig]) -> list[list[st
     keys, groups = declared(f"{PACKAGE}.editing", engine, "SHARES", ()), {}
     for name, config in configs.items():
         if config.engine == engine and keys:
-            values = config.model_dump()
+            values = config.as_dict()
             groups.setdefault(tuple(values[key] for key in keys), []).append(name)
     parts = (group[at : at + MOST] for group in groups.values() for at in range(0, len(group), MOST))
     return [part for part in parts if len(part) > 1]

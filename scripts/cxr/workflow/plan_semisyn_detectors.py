@@ -176,7 +176,7 @@ def _options(
                 f"semisyn.detectors.runs.{run}.{key} is {size}, but the dataset has {most} images: lower it, or raise "
                 "semisyn.dataset.per_finding"
             )
-    run_options = detector_run.model_dump(mode="json") | {"extra_size": extra_size}
+    run_options = detector_run.as_dict() | {"extra_size": extra_size}
     return shared | run_options | {"references": [options_by_reference[name] for name in detector_run.real]}
 
 

@@ -14,4 +14,4 @@ def reference_file(settings: Settings, name: str) -> str:
 
 def told_of(name: str, reference: Reference) -> dict:
     """Return what the jobs are told of a reference."""
-    return {"name": name} | reference.model_dump(exclude={"patients", "images"})
+    return {"name": name} | reference.as_dict(without=("patients", "images"))

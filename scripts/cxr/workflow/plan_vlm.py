@@ -222,7 +222,7 @@ def vlm_plan(
 
     Raises UserError for a file that is missing, or a mix that is unknown.
     """
-    plain = settings.model_dump(mode="json")
+    plain = settings.as_dict()
     tuning, answers = plain["tuning"], plain["answers"]
     runs, counts, asking = {}, {}, {}
     systems = {name: system_of(lines) for name, lines in answers["sets"].items()}

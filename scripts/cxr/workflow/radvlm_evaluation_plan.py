@@ -128,7 +128,7 @@ def evaluation_plan(settings: Settings, vlm: VlmPlan) -> EvaluationPlan:
     Without a set of questions no run is scored: the lines are then those of the first mix.
     """
     evaluation, sources = settings.radvlm.evaluation, settings.radvlm.sources.use
-    plain = evaluation.model_dump(mode="json")
+    plain = evaluation.as_dict()
     runs = evaluation.runs if TEST in vlm.sets else []
     default = f"{INSTRUCTIONS}/{next(iter(settings.radvlm.instructions.mixes))}/test.jsonl"
     all_lines = vlm.whole.get(TEST, default)
@@ -185,7 +185,7 @@ def _mixes(mixes: Sequence[str], lines: str, tuned: Sequence[str]) -> list[str]:
 
 def _annotating(name: str, plain: Mapping, settings: Settings) -> Annotating:
     """Return how an annotator is run; its section is of the evaluation, or of RadVLM where other stages use it too."""
-    annotator_settings = plain[name] if name in plain else settings.radvlm.chexbert.model_dump(mode="json")
+    annotator_settings = plain[name] if name in plain else settings.radvlm.chexbert.as_dict()
     read_constant = partial(declared, "cxr.radvlm.evaluation", f"annotate_{name}")
     key = f"radvlm.evaluation.{name}"
     places = {

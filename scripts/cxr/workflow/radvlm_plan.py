@@ -206,7 +206,7 @@ def radvlm_plan(settings: Settings, shards: Sequence[str], cohort: Mapping) -> R
 
     Raises UserError for a source whose files are not there.
     """
-    plain = settings.radvlm.model_dump(mode="json")
+    plain = settings.radvlm.as_dict()
     sources = plain.pop("sources")
     external = sources["list"]
     for name, source in external.items():

@@ -29,7 +29,7 @@ PACKAGE = ("name", "version", "date", "licence", "creator", "cite", "url")
 
 def release_options(settings: Settings, options: dict[str, dict]) -> dict[str, dict]:
     """Return the options of the release's rules; ``options`` are those of the other stages."""
-    release = settings.release.model_dump(mode="json")
+    release = settings.release.as_dict()
     kinds = settings.release.kinds()
     stage_settings = {stage: without_places(options[stage]) for stage in STAGES}
     about = {

@@ -30,7 +30,7 @@ class Study:
 
 @cache
 def _plain() -> dict:
-    return Settings().model_dump(mode="json", by_alias=True)["semisyn"]
+    return Settings().as_dict()["semisyn"]
 
 
 def options_of(study: Study) -> LiteOptions:

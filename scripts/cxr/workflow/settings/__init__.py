@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from datetime import date
 from functools import reduce
 from pathlib import Path
+from typing import TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -35,7 +36,8 @@ from cxr.workflow.settings.vlm import Vlm
 from cxr.workflow.settings.weights import Weights
 from cxr.workflow.settings.written import Twice, at, written
 
-__all__ = ["MIMIC_ILS", "Settings", "SettingsError", "read", "sections_of"]
+__all__ = ["MIMIC_ILS", "Settings", "SettingsError", "parse_section", "read"]
+T = TypeVar("T", bound=Section)
 
 
 class Settings(Section):
@@ -162,7 +164,9 @@ class Settings(Section):
             )
 
 
-SCHEMA = TypeAdapter(Settings)
+def parse_section(kind: type[T], values: dict) -> T:
+    """Return a section of its values as YAML gives them. Raises pydantic's ValidationError."""
+    return TypeAdapter(kind).validate_python(values)
 
 
 class SettingsError(ValueError):
@@ -192,7 +196,7 @@ def read(config: dict, files: Iterable[str | Path] = ()) -> Settings:
 
 def _validated(config: dict, texts: dict) -> Settings:
     try:
-        return SCHEMA.validate_python(config)
+        return parse_section(Settings, config)
     except ValidationError as error:
         meant = [place_of(fault) for fault in error.errors() if _is_text_of(fault)]
         if not meant:
@@ -201,7 +205,7 @@ def _validated(config: dict, texts: dict) -> Settings:
     for *outer, last in meant:
         section = reduce(lambda part, name: part[name], outer, config)
         section[last] = at(texts, (*outer, last)) or str(section[last])
-    return SCHEMA.validate_python(config)
+    return parse_section(Settings, config)
 
 
 def _is_text_of(fault: dict) -> bool:
