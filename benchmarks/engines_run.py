@@ -33,7 +33,7 @@ from cxr.geometry.affine import fit_affine  # noqa: E402
 from cxr.imaging.anatomy.engine import AnatomyOptions  # noqa: E402
 from cxr.imaging.anomaly.engine import AnomalyOptions  # noqa: E402
 from cxr.imaging.boxes.engine import BoxesOptions  # noqa: E402
-from cxr.imaging.organs.engine import OrgansOptions  # noqa: E402
+from cxr.imaging.organs.settings import OrgansSettings  # noqa: E402
 from cxr.nets.devices import select_device  # noqa: E402
 from cxr.workflow.engine_files import package_of  # noqa: E402
 
@@ -82,7 +82,7 @@ def detect(engine: object, frames: list[Frame]) -> None:
 
 WORK = {"organs": segment_organs, "anomaly": edit, "anatomy": segment_anatomy, "boxes": detect}
 """What a stage asks of its engine for some frames."""
-OPTIONS = {"organs": OrgansOptions, "anomaly": AnomalyOptions, "anatomy": AnatomyOptions, "boxes": BoxesOptions}
+OPTIONS = {"organs": OrgansSettings, "anomaly": AnomalyOptions, "anatomy": AnatomyOptions, "boxes": BoxesOptions}
 
 
 def load(
@@ -95,7 +95,9 @@ def load(
     if folds:
         module.INPUTS = dict(list(whole.items())[:folds])
     try:
-        return module.load(kind(**options), Setup(options["own"], files, device, batch, compute=compute or {}))
+        stage_options = getattr(kind, "of", lambda values: kind(**values))(options)
+        setup = Setup(options.get("own", {}), files, device, batch, compute=compute or {})
+        return module.load(stage_options, setup)
     finally:
         if folds:
             module.INPUTS = whole
@@ -173,7 +175,7 @@ def measure(
     total = whole(seconds, fixed, parts, of) if of else seconds
     return {
         "device": device_name(used),
-        "dtype": options["own"].get("dtype", "float32"),
+        "dtype": options.get("own", {}).get("dtype", "float32"),
         "batch": batch,
         "images": images,
         "parts": parts if of else None,

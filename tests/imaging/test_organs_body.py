@@ -12,6 +12,7 @@ from cxr.base.vocabulary import CARDIOMEDIASTINUM, LUNGS
 from cxr.geometry.affine import fit_affine, to_frame
 from cxr.imaging.organs.body import inside, mended
 from cxr.imaging.organs.engine import load_engine
+from cxr.imaging.organs.settings import LiteSettings
 from cxr.imaging.phantom.chest import sample
 from cxr.metrics.masks import dice, overlap
 from cxr.nets.map_net import MapNet
@@ -98,7 +99,8 @@ def test_real_films_cut_at_the_apices(shared):
 
 def test_the_lung_behind_the_heart_is_a_convention(shared):
     """With it the masks are like the radiologists', without it like the automatic ones of visible lungs."""
-    with_it, without = (load_engine("lite", replace(OPTIONS, own={"behind_heart": behind})) for behind in (True, False))
+    settings = [replace(OPTIONS, lite=LiteSettings(behind_heart=behind)) for behind in (True, False)]
+    with_it, without = (load_engine("lite", options) for options in settings)
     folder, scores = shared / "data" / "covid", {}
     for row in pl.read_csv(folder / "covid.csv").iter_rows(named=True):
         files = json.loads(row["masks"] or "{}")

@@ -22,6 +22,7 @@ from cxr.geometry.affine import fit_affine, to_frame
 from cxr.imaging.organs import chexmask_table
 from cxr.imaging.organs.engine import load_engine
 from cxr.imaging.organs.outline import fill
+from cxr.imaging.organs.settings import ChexmaskSettings
 from cxr.imaging.phantom.chest import sample
 from organs_runs import OPTIONS, verdicts_of, write_frames
 
@@ -104,7 +105,7 @@ def shards_of(folder: Path, table: str, *shards: list[str]) -> list[str]:
 
 def run(folder, table: str, names: list[str], shape: tuple[int, int] = SHAPE) -> dict[str, tuple[str, str]]:
     frames = write_frames(folder / "frames.h5", dict.fromkeys(names, cv2.resize(chest(), shape[::-1])))
-    options = replace(OPTIONS, engine="chexmask", own={"table": table, "min_dice": 0.7})
+    options = replace(OPTIONS, engine="chexmask", chexmask=ChexmaskSettings(table=table))
     return verdicts_of(folder, frames, options, rows=shards_of(folder, table, names)[0])
 
 
@@ -232,7 +233,7 @@ def test_a_damaged_shard_of_rows_is_told(tmp_path, good):
     for content in (whole[: len(whole) // 2], b"", b"dicom_id\n"):
         path = tmp_path / "rows.csv.gz"
         path.write_bytes(content)
-        engine = load_engine("chexmask", OPTIONS, Setup(own={"table": "", "min_dice": 0.7}, files={"rows": str(path)}))
+        engine = load_engine("chexmask", OPTIONS, Setup(files={"rows": str(path)}))
         with pytest.raises(errors.StoreError, match=rf"^{path} is missing or damaged: delete it and run again$"):
             engine.prepare(["good"])
 

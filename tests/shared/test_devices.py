@@ -121,7 +121,7 @@ def frames(tmp_path_factory) -> str:
 
 def run_organs(tmp_path: Path, frames: str, engine: str, **given) -> Path:
     """Run the stage on a shard; return its ledger."""
-    options = organs.OrgansOptions(**{**OPTIONS.__dict__, "engine": engine})
+    options = organs.OrgansSettings(**{**OPTIONS.__dict__, "engine": engine})
     outputs = {"output": tmp_path / "00.h5", "excluded": tmp_path / "00.excluded.parquet"}
     given = {"threads": 2, "compute": COMPUTE} | given
     organs.run_shard(frames=frames, options=options, attrs={}, **outputs, **given)

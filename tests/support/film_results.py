@@ -14,7 +14,7 @@ from cxr.imaging.cohort.columns import SHARD
 from cxr.imaging.frames import make_frames
 from cxr.imaging.frames.make_frames import FramesOptions
 from cxr.imaging.organs import segment_organs
-from cxr.imaging.organs.engine import OrgansOptions
+from cxr.imaging.organs.settings import OrgansSettings
 from cxr.workflow.params import stage_options
 from cxr.workflow.settings import Settings
 
@@ -40,7 +40,7 @@ def film_results(folder: Path, pictures: Mapping[str, Path]) -> Path:
         cohort=cohort, **files("frames"), corrected=corrected, options=FramesOptions(**options["frames"]), **rest
     )
     frames = made.pop("frames")
-    organs = {"options": OrgansOptions(**options["organs"]), "frames": frames}
+    organs = {"options": OrgansSettings.of(options["organs"]), "frames": frames}
     segment_organs.run_shard(**files("organs"), **organs, **rest)
     maps = {"options": AnomalyOptions(**options["anomaly"]), "frames": frames, "organs": made["organs"]}
     map_anomalies.run_shard(**files("anomaly"), **maps, **rest)

@@ -8,11 +8,9 @@ from cxr.base.hdf5 import Shard, ShardWriter
 from cxr.base.tables import read_table
 from cxr.geometry.affine import fit_affine, to_frame
 from cxr.imaging.organs import segment_organs
-from cxr.imaging.organs.engine import OrgansOptions
-from cxr.workflow import params as core_options
-from cxr.workflow.settings import Settings
+from cxr.imaging.organs.settings import OrgansSettings
 
-OPTIONS = OrgansOptions(**core_options.stage_options(Settings())["organs"])
+OPTIONS = OrgansSettings()
 
 
 def write_frames(path: Path, pictures: dict[str, np.ndarray], fit: str = "pad") -> str:
@@ -30,7 +28,7 @@ def write_frames(path: Path, pictures: dict[str, np.ndarray], fit: str = "pad") 
 
 
 def verdicts_of(
-    folder: Path, frames: str, options: OrgansOptions = OPTIONS, threads: int = 1, **files: str
+    folder: Path, frames: str, options: OrgansSettings = OPTIONS, threads: int = 1, **files: str
 ) -> dict[str, tuple[str, str]]:
     """Run the stage; return {image_id: (reason, detail)}, empty ones for an accepted image. Nothing may be lost.
 

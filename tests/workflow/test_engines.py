@@ -6,7 +6,6 @@ environments of their own and are held to the same by their tests (`make test-cx
 
 import re
 from pathlib import Path
-from typing import get_type_hints
 
 import h5py
 import numpy as np
@@ -19,6 +18,7 @@ import tiny_yolo
 from conftest import ROOT
 from cxr.base.engines import engine_names
 from cxr.base.hdf5 import Shard
+from cxr.base.jobs import settings_arguments
 from cxr.base.tables import read_table
 from cxr.base.vocabulary import ANATOMY_LABELS, BOX_CLASSES, ORGAN_LABELS
 from cxr.geometry.affine import to_original
@@ -110,11 +110,10 @@ def run(stage: str, module, engine: str, inputs: dict, tmp_path: Path, suffix: s
     changes, files = ENGINES[stage][engine](tmp_path, Path(next(iter(inputs.values()))).parents[1])
     options = stage_options(parse_section(Settings, {stage: {"engine": engine} | changes}))[stage]
     output = tmp_path / f"{engine}{suffix}"
-    kind = get_type_hints(module.run_shard)["options"]
     module.run_shard(
         **inputs, **files, output=str(output), excluded=str(tmp_path / f"{engine}.excluded.parquet"),
-        options=kind(**options), attrs={"stage": stage, "settings": options, "code_digest": ""},
-        threads=1, compute={"device": "cpu", "batch": 2},
+        **settings_arguments(module.run_shard, options), threads=1, compute={"device": "cpu", "batch": 2},
+        attrs={"stage": stage, "settings": options, "code_digest": ""},
     )  # fmt: skip
     return output
 

@@ -43,6 +43,14 @@ class Setup:
     compute: dict = field(default_factory=dict)
 
     @classmethod
+    def of_job(cls, files: dict[str, str], compute: dict | None, engine: str = "") -> "Setup":
+        """Return the Setup of what a job receives; ``compute``: the section of the settings.
+
+        ``engine``: the engine's name, whose own batch (``compute.batches``) is taken if there is one.
+        """
+        return cls.for_engine({}, files, compute, engine)
+
+    @classmethod
     def for_engine(
         cls, engine_settings: dict, files: dict[str, str], compute: dict | None, engine: str = ""
     ) -> "Setup":

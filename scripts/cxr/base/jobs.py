@@ -1,5 +1,6 @@
 """What every job needs around its work: logging, progress, one-sentence errors, and the call of its function."""
 
+import dataclasses
 import importlib
 import inspect
 import logging
@@ -8,12 +9,13 @@ import resource
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar, get_type_hints
 
 from cxr.base.errors import describe, shortage, traceback_of
 from cxr.base.runner import end_with_runner
+from cxr.base.settings import Section
 
 T = TypeVar("T")
 log = logging.getLogger("cxr")
@@ -159,9 +161,9 @@ def part(snakemake) -> None:
     """Do a rule's work: call the function in its param ``function``, such as "ils.masks.sweep.run_shard" (below cxr).
 
     The function receives the rule's inputs and outputs. It also receives those of the following that its signature
-    names: each param by its name; ``options`` (an instance of the annotated class, of the params that it does not name)
-    and ``attrs``, which every result carries (rule, code digest, settings); ``threads``; ``code``, the digest; each
-    wildcard by its name; ``compute`` (:func:`compute_of`); ``execution``, how the stage's language model is run.
+    names: each param by its name; the param ``options`` (:func:`settings_arguments`); ``attrs``, which every result
+    carries (rule, code digest, settings); ``threads``; ``code``, the digest; each wildcard by its name; ``compute``
+    (:func:`compute_of`); ``execution``, how the stage's language model is run.
 
     The settings come as one param, ``options``. Snakemake compares only the set of a rule's values, not their names: it
     would miss a value that moves from one key to another, or that another key also has.
@@ -179,18 +181,31 @@ def part(snakemake) -> None:
     name, code, options = params.pop("function"), params.pop("code"), params.pop("options", {})
     module, _, attribute = f"cxr.{name}".rpartition(".")
     function = getattr(importlib.import_module(module), attribute)
-    parameters, hints = inspect.signature(function).parameters, get_type_hints(function)
+    parameters = inspect.signature(function).parameters
     arguments = dict(snakemake.wildcards.items())
     arguments |= {"threads": snakemake.threads, "code": code, "compute": compute_of(snakemake)}
     arguments |= {key: value for key, value in params.items() if key in parameters}
     settings = options | {key: value for key, value in params.items() if key not in parameters}
     arguments |= {"attrs": {"stage": snakemake.rule, "code_digest": code, "settings": settings}}
     if "options" in parameters:
-        arguments["options"] = hints["options"](**settings)
+        arguments |= settings_arguments(function, settings)
     if "execution" in parameters:
         arguments["execution"] = _section(snakemake.config, name)["llm"]["execution"]
     files = dict(snakemake.input.items()) | dict(snakemake.output.items())
     function(**{key: arguments[key] for key in arguments if key in parameters} | files)
+
+
+def settings_arguments(function: Callable, settings: dict) -> dict:
+    """Return the arguments of a job's function that come from its settings.
+
+    ``options`` is an instance of the annotated class; settings that are no fields of it are arguments of their names.
+    """
+    kind = get_type_hints(function)["options"]
+    fields = {field.name for field in dataclasses.fields(kind)}
+    names = inspect.signature(function).parameters.keys() - fields
+    values = {key: value for key, value in settings.items() if key not in names}
+    options = kind.of(values) if issubclass(kind, Section) else kind(**values)
+    return {key: value for key, value in settings.items() if key in names} | {"options": options}
 
 
 def _section(config: dict, name: str) -> dict:

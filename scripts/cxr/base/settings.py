@@ -119,7 +119,7 @@ def constraint(method: Callable[[Any], None]) -> Callable[[Any], None]:
     return method
 
 
-@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(key, dataclasses.field))
+@dataclass_transform(frozen_default=True, kw_only_default=True)
 class Section:
     """Settings of a stage, an engine or a part of them. Every subclass is a frozen dataclass with keyword arguments."""
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from cxr.base.errors import existing_folder
-from cxr.base.settings import Section
 from cxr.workflow.settings import Settings
 
 RULES = "rules"
@@ -45,7 +45,7 @@ def _loaded(settings: Settings) -> Iterator[tuple[str, str]]:
         yield "radvlm.evaluation.radgraph.encoder", radvlm.evaluation.radgraph.encoder
 
 
-def _asked(settings: Settings) -> Iterator[tuple[Section, bool, dict[str, str]]]:
+def _asked(settings: Settings) -> Iterator[tuple[Any, bool, dict[str, str]]]:
     """Yield, of each section of a language model: the section, whether it is asked, and {key: model}."""
     reports, paraphrase, medground, radvlm = settings.reports, settings.paraphrase, settings.medground, settings.radvlm
     parts = {f"reports.llm.{name}.model": getattr(reports.llm, name).model for name in ("structuring", "mapping")}

@@ -2,10 +2,12 @@
 
 from collections.abc import Collection
 from pathlib import Path
+from typing import get_args
 
 from cxr.annotations.formats import FOLDERS
 from cxr.base.errors import UserError, existing_file, existing_folder
 from cxr.base.secrets import secret
+from cxr.base.settings import Section
 from cxr.workflow.models_there import check_models
 from cxr.workflow.params_semisyn import semisyn_options
 from cxr.workflow.release_facts import release_options
@@ -89,7 +91,7 @@ def stage_options(settings: Settings) -> dict[str, dict]:
             },
             "structuring": structuring | reading,
             "mapping": model_options("reports.llm.mapping", llm | llm["mapping"], seed),
-            "organs": _stage("organs", plain),
+            "organs": engine_options(settings.organs),
             "anomaly": _stage("anomaly", plain, seed=seed),
             "anatomy": _stage("anatomy", plain),
             "boxes": _stage("boxes", plain),
@@ -144,6 +146,13 @@ def _reviewed_queries(section: dict, synthetic: bool) -> dict[str, dict]:
 def text_withheld(plain: dict) -> bool:
     """Whether pages must not quote reports (``release.withhold``); the embedded cohort's may always be quoted."""
     return plain["cohort"]["source"] != "embedded" and "report_text" in plain["release"]["withhold"]
+
+
+def engine_options(section: Section) -> dict:
+    """Return the settings of a stage with engines, without those of the engines that are not chosen."""
+    engines = get_args(type(section).declared()["engine"][0])
+    chosen = section.as_dict()["engine"]
+    return section.as_dict(without=[name for name in engines if name != chosen])
 
 
 def _stage(name: str, plain: dict, **shared: object) -> dict:

@@ -197,7 +197,7 @@ def engines(stage: str, settings: Section) -> list[str]:
     if not isinstance(section, Section) or "engine" not in section.declared():
         return []
     offered = get_args(get_type_hints(type(section))["engine"])
-    return sorted(offered, key=lambda name: name != section.engine)
+    return sorted(offered, key=lambda name: name != section.as_dict()["engine"])
 
 
 def markdown(settings: Section) -> str:

@@ -17,6 +17,7 @@ from cxr.geometry.affine import to_frame
 from cxr.imaging.organs.chexmask_table import KEY
 from cxr.imaging.organs.engine import NoOrgans
 from cxr.imaging.organs.outline import LANDMARKS, fill
+from cxr.imaging.organs.settings import OrgansSettings
 
 SOURCES = ("table",)
 INPUTS = {"rows": "results/organs/chexmask/{shard}.csv.gz"}
@@ -71,6 +72,6 @@ def _masks(row: Row, shape: tuple[int, int]) -> np.ndarray:
     raise NoOrgans("the CheXmask table has a picture of {} pixels, the image is {}".format(*sizes))
 
 
-def load(options: object, setup: Setup) -> ChexmaskOrgans:
+def load(options: OrgansSettings, setup: Setup) -> ChexmaskOrgans:
     """Load the engine; the rows are read when the images are known."""
-    return ChexmaskOrgans(setup.files["rows"], setup.own["min_dice"])
+    return ChexmaskOrgans(setup.files["rows"], options.chexmask.min_dice)

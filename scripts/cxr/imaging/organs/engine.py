@@ -1,6 +1,5 @@
 """The interface of organ engines, and loading one by its name."""
 
-from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -8,22 +7,7 @@ import numpy as np
 from cxr.base.engines import Setup, engine_module
 from cxr.base.errors import UserError
 from cxr.base.vocabulary import ORGAN_LABELS
-
-
-@dataclass(frozen=True)
-class OrgansOptions:
-    """Settings of the organs stage (section ``organs``); own: settings of the engine alone."""
-
-    engine: str
-    max_mirrored: float
-    min_upright: float
-    min_lung_share: float
-    max_lung_ratio: float
-    border_margin: float
-    max_border_share: float
-    min_contrast: float
-    max_saturated: float
-    own: dict = field(default_factory=dict)
+from cxr.imaging.organs.settings import OrgansSettings
 
 
 class NoOrgans(Exception):
@@ -53,7 +37,7 @@ class OrganEngine(Protocol):
         ...
 
 
-def load_engine(name: str, options: OrgansOptions, setup: Setup | None = None) -> OrganEngine:
+def load_engine(name: str, options: OrgansSettings, setup: Setup | None = None) -> OrganEngine:
     """Load an engine with the function ``load(options, setup)`` of the module ``cxr.imaging.organs.<name>``.
 
     Raises UserError for an unknown name, or for an engine without a required organ.

@@ -10,8 +10,8 @@ from cxr.base.paths import RESOURCES
 from cxr.base.vocabulary import CARDIOMEDIASTINUM, LUNGS
 from cxr.geometry.masks import largest_component
 from cxr.imaging.organs.body import inside, mended
-from cxr.imaging.organs.engine import OrgansOptions
 from cxr.imaging.organs.quality import content_rectangle
+from cxr.imaging.organs.settings import OrgansSettings
 from cxr.nets.map_net import MapNet
 
 RESOURCE_FILES = ("organs/lite.onnx",)
@@ -41,6 +41,6 @@ def visible(masks: np.ndarray, labels: tuple[str, ...]) -> np.ndarray:
     return np.stack([largest_component(mask & ~middle) if label in LUNGS else mask for label, mask in labelled_masks])
 
 
-def load(options: OrgansOptions, setup: object = None) -> LiteOrgans:
+def load(options: OrgansSettings, setup: object = None) -> LiteOrgans:
     """Load the engine."""
-    return LiteOrgans(options.own["behind_heart"])
+    return LiteOrgans(options.lite.behind_heart)

@@ -11,7 +11,7 @@ from cxr.base.vocabulary import HEART, LUNGS
 from cxr.geometry.affine import boxes_to_frame, turn_from_affine
 from cxr.geometry.turns import UPRIGHT
 from cxr.imaging.organs import upright
-from cxr.imaging.organs.engine import OrgansOptions
+from cxr.imaging.organs.settings import OrgansSettings
 
 
 def content_rectangle(
@@ -46,7 +46,7 @@ def chest_pixels(image: np.ndarray, masks: dict[str, np.ndarray]) -> np.ndarray:
 
 
 def posture(
-    image: np.ndarray, to_original: np.ndarray, original_shape: tuple[int, int], options: OrgansOptions
+    image: np.ndarray, to_original: np.ndarray, original_shape: tuple[int, int], options: OrgansSettings
 ) -> tuple[str, str] | None:
     """Return the reason and detail if an image is not an upright, unmirrored chest X-ray, else None.
 
@@ -80,7 +80,7 @@ def fault(
     masks: dict[str, np.ndarray],
     to_original: np.ndarray,
     original_shape: tuple[int, int],
-    options: OrgansOptions,
+    options: OrgansSettings,
 ) -> tuple[str, str] | None:
     """Return the reason code and a detail if the image cannot be used, else None.
 

@@ -9,10 +9,9 @@ from cxr.base.faults import Tolerance
 from cxr.base.hdf5 import FRAME_SIZE, Shard, ShardWriter
 from cxr.base.ledger import Ledger
 from cxr.base.workers import Fault, sift_either
-from cxr.imaging.organs.engine import NoOrgans, OrgansOptions, load_engine
+from cxr.imaging.organs.engine import NoOrgans, load_engine
 from cxr.imaging.organs.quality import fault, posture
-
-__all__ = ["OrgansOptions", "run_shard"]
+from cxr.imaging.organs.settings import OrgansSettings
 
 
 def run_shard(
@@ -20,7 +19,7 @@ def run_shard(
     frames: str | Path,
     output: str | Path,
     excluded: str | Path,
-    options: OrgansOptions,
+    options: OrgansSettings,
     attrs: dict,
     threads: int,
     compute: dict | None = None,
@@ -31,7 +30,7 @@ def run_shard(
     Writes ``output`` (HDF5: ``mask`` packed bool (K, 512, 512) for each accepted image) and the ledger ``excluded``.
     ``files``: the engine's other input files; ``compute``: how its net is run. Raises UserError for an unknown engine.
     """
-    engine = load_engine(options.engine, options, Setup.for_engine(options.own, files, compute, options.engine))
+    engine = load_engine(options.engine, options, Setup.of_job(files, compute, options.engine))
     ledger = Ledger("organs")
 
     def checked(row: tuple, masks: np.ndarray | NoOrgans) -> tuple[np.ndarray | None, Fault | None]:

@@ -15,10 +15,11 @@ from typing import TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from cxr.base.settings import Section, constraint, key, refuse_equal_names
+from cxr.imaging.organs.settings import OrgansSettings
 from cxr.nets.microbatch import fit_micro_batch
 from cxr.workflow.settings.agreement import Agreement
 from cxr.workflow.settings.faults import place_of, sentence, switch_sentence, switches
-from cxr.workflow.settings.images import Anatomy, Anomaly, Boxes, Compute, Organs
+from cxr.workflow.settings.images import Anatomy, Anomaly, Boxes, Compute
 from cxr.workflow.settings.inputs import Cohort, Frames, Phantom
 from cxr.workflow.settings.medground import Medground
 from cxr.workflow.settings.moved import MIMIC_ILS, moved
@@ -49,7 +50,7 @@ class Settings(Section):
     privacy: Privacy = key(Privacy, "What identifies a person is removed from texts and images.")
     frames: Frames = key(Frames, "From image files to frames.")
     reports: Reports = key(Reports, "From report text to findings.")
-    organs: Organs = key(Organs, "Organ masks.")
+    organs: OrgansSettings = key(OrgansSettings, "Organ masks.")
     anomaly: Anomaly = key(Anomaly, "Image without lesions, and anomaly map.")
     anatomy: Anatomy = key(Anatomy, "Zone masks.")
     boxes: Boxes = key(Boxes, "Lesion boxes.")

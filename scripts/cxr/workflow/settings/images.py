@@ -129,61 +129,6 @@ class Compute(Section):
     )
 
 
-class Chexmask(Section):
-    """The engine chexmask: published masks of MIMIC-CXR."""
-
-    table: str = key("", "The CSV of MIMIC-CXR masks of the CheXmask database (original resolution).")
-    min_dice: Share = key(0.7, "Smallest estimated Dice (column Dice RCA (Mean)), else no_lungs.", source=AUTHORS)
-
-
-class LiteOrgans(Section):
-    """The engine lite of the organs."""
-
-    behind_heart: bool = key(
-        True,
-        "Whether a lung mask holds the lung behind heart and mediastinum, as radiologists outlined it; false: it ends "
-        "at the mask cardiomediastinum, as in sets of visible lungs.",
-    )
-
-
-class Organs(Section):
-    """Right lung, left lung and heart of the image."""
-
-    engine: Literal["lite", "hybridgnet", "chexmask"] = key(
-        "lite",
-        "lite: a small U-Net on the CPU; hybridgnet: the paper's net with the CheXmask weights; chexmask: the masks of "
-        "the CheXmask database.",
-    )
-    lite: LiteOrgans = key(LiteOrgans, "Settings of the engine lite.")
-    chexmask: Chexmask = key(Chexmask, "Settings of the engine chexmask.")
-    max_mirrored: Share = key(
-        0.95, "Probability of a mirrored image above which it is excluded as heart_on_right; 1: never."
-    )
-    min_upright: Share = key(
-        0.2,
-        "Probability of an upright, positive frontal chest X-ray, mirrored or not, below which the image is "
-        "excluded as not_a_radiograph (turned, upside down, inverted, noise, a photograph); 0: never.",
-    )
-    min_lung_share: Share = key(0.02, "Fraction of the image that each lung must cover, else no_lungs.")
-    max_lung_ratio: float = key(
-        5.0,
-        "Largest ratio of the larger lung mask's area to the smaller one's, else no_lungs.",
-        unit="areas",
-        ge=1,
-        le=1000,
-    )
-    border_margin: Share = key(
-        0.027, "Distance from the image's edge within which an outline touches it.", unit="frame widths"
-    )
-    max_border_share: Share = key(0.17, "Fraction of a lung's outline that may touch the image's edge, else cut_off.")
-    min_contrast: float = key(
-        8.0, "Smallest standard deviation inside the chest, else extreme_contrast.", unit="grey levels", ge=0, le=128
-    )
-    max_saturated: Share = key(
-        0.5, "Largest fraction of pure black or white pixels in the chest, else extreme_contrast."
-    )
-
-
 class Radedit(Section):
     """The engine radedit: edit-friendly DDPM inversion inside the edit region."""
 

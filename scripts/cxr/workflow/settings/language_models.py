@@ -1,6 +1,6 @@
 """Settings of language models, for the stages that have an engine vllm."""
 
-from typing import Literal
+from typing import Any, Literal
 
 from cxr.base.settings import OURS, Address, Section, Share, constraint, key
 
@@ -9,7 +9,7 @@ class LanguageModel(Section):
     """One language model at a pinned revision, and its limits in tokens."""
 
     @constraint
-    def _answer_fits(self) -> None:
+    def _answer_fits(self: Any) -> None:  # subclasses declare the fields
         if self.max_tokens >= self.context:
             raise ValueError(f"max_tokens is {self.max_tokens}, which fills context ({self.context}): lower it")
 
