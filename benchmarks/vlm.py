@@ -40,13 +40,13 @@ from cxr.radvlm.evaluation.grammars import AnswerBoxes  # noqa: E402
 from cxr.radvlm.evaluation.grounding import IouThresholds  # noqa: E402
 from cxr.radvlm.evaluation.measures import score_measures  # noqa: E402
 from cxr.radvlm.filtered import engine as filtered  # noqa: E402
-from cxr.vlm.answers.ask import collator_of, pictures_of  # noqa: E402
-from cxr.vlm.answers.engine import AnswersOptions, Asked, Execution, load_answerer  # noqa: E402
-from cxr.vlm.conventions import CONVENTIONS, Seen  # noqa: E402
+from cxr.vlm.answers.ask import image_options, load_collator  # noqa: E402
+from cxr.vlm.answers.engine import AnswersOptions, Execution, TurnRequest, load_answerer  # noqa: E402
+from cxr.vlm.conventions import CONVENTIONS, InputSize  # noqa: E402
 from cxr.vlm.families import onevision  # noqa: E402
 from cxr.vlm.models import load_run  # noqa: E402
 from cxr.vlm.reading import read_boxes  # noqa: E402
-from cxr.vlm.samples import PictureStore, read_samples  # noqa: E402
+from cxr.vlm.samples import ImageStore, read_samples  # noqa: E402
 from cxr.vlm.tuning.fit import epoch_order  # noqa: E402
 from cxr.vlm.tuning.objective import TextLoss  # noqa: E402
 from mixes import measured  # noqa: E402
@@ -70,7 +70,7 @@ def row(what: str, against: str, ratio: float, target: float | None = None) -> d
 
 def of_reading() -> dict:
     """How the time of reading grows with the number of boxes: a linear reader has a ratio of one."""
-    seen, grid = Seen(500, 500), CONVENTIONS["grid1000"]
+    seen, grid = InputSize(500, 500), CONVENTIONS["grid1000"]
     texts = {count: grid.answer(boxes(count, count) / GRID, seen) for count in (10, 100)}
     cost = {
         count: seconds(lambda text=text: [read_boxes(text, grid, seen) for _ in range(50)], ROUNDS) / count
@@ -236,13 +236,13 @@ def talks(folder: Path, pictures: int, turns: list[int], sizes: tuple = ((SIDE, 
 
 def each_round_anew(run: str, given: dict, how: AnswersOptions) -> list[str]:
     """Return the answers to conversations as the authors' code asks: each round reads its picture and all before it."""
-    engine, collator = load_answerer("transformers", Path(run), "", how, Execution("cpu", 0, 1)), collator_of(run, "")
+    engine, collator = load_answerer("transformers", Path(run), "", how, Execution("cpu", 0, 1)), load_collator(run, "")
     found = []
-    with PictureStore(given["pictures"], pictures_of(run)[0]) as store:
+    with ImageStore(given["pictures"], image_options(run)[0]) as store:
         for sample in read_samples(given["lines"]):
             said: list[str] = []
             for _ in sample.turns:
-                (one,) = engine.answer([Asked(collator.ask(sample, store.get(sample), said), [], None)])
+                (one,) = engine.answer([TurnRequest(collator.ask(sample, store.get(sample), said), [], None)])
                 said.append(one.text)
             found += said
     return found
@@ -268,7 +268,7 @@ def of_conversing(folder: Path) -> list[dict]:
 
         time = {size: seconds(lambda size=size: ours(size), 2) for size in (1, 16)} | {0: seconds(plain, 2)}
         assert texts[0] == texts[1] == texts[16]
-        with patch.object(onevision, "GOES_ON", False):
+        with patch.object(onevision, "REUSES_KV_CACHE", False):
             anew = seconds(lambda: ours(16), 2)
         assert texts[0] == texts[16]
         what = f"conversations of six rounds about pictures of {side} px"
@@ -283,9 +283,9 @@ def of_training(folder: Path) -> dict:
     counts = [1 + int(one) for one in np.random.default_rng(6).lognormal(0.8, 0.8, 48)]
     given = talks(folder, 16, counts)
     run = tune(folder / "t", given, recipe(replace(OPTIONS, family="onevision", convention="unit"), updates=1))
-    loaded, collator = load_run(run, "", torch.float32), collator_of(run, "")
+    loaded, collator = load_run(run, "", torch.float32), load_collator(run, "")
     model, samples = loaded.model.train(), read_samples(given["lines"])
-    with PictureStore(given["pictures"]) as store:
+    with ImageStore(given["pictures"]) as store:
         encoded = [collator.encode(sample, store.get(sample)) for sample in samples]
     lengths = [len(one.ids) for one in encoded]
     order = np.random.default_rng(7).permutation(len(encoded)).tolist()

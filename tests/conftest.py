@@ -78,7 +78,7 @@ def loads(monkeypatch) -> list[list[int]]:
 
     def connect(options, execution):
         seen.append([])
-        ask = client.stand_in.connect(options, execution)
+        ask = client.connect_stand_in(options, execution)
 
         def generate(questions, attempt):
             seen[-1].append(len(questions))

@@ -23,7 +23,7 @@ rule vlm_answers_draw:
         mem_mb=megabytes(2000),
         runtime=minutes(30),
     params:
-        **job("vlm.answers.draw.run"),
+        **job("vlm.answers.selection.run"),
         options={"most": PLAN.vlm.most},
     message:
         "Samples of {wildcards.set} that are asked"
@@ -103,7 +103,7 @@ rule vlm_answers_read:
         mem_mb=megabytes(4000),
         runtime=minutes(30),
     params:
-        **job("vlm.answers.given.run_given", "vlm.answers.table"),
+        **job("vlm.answers.given.run_external", "vlm.answers.table"),
         options=lambda wildcards: PLAN.vlm.answers[wildcards.run],
         folders=lambda wildcards: PLAN.folders(PLAN.vlm.systems[wildcards.set]),
     message:

@@ -15,7 +15,7 @@ from cxr.base.hdf5 import Shard, ShardWriter
 from cxr.base.tables import read_lines, read_table, write_lines, write_table
 from cxr.language.reports.read_reports import ReportsOptions, run_shard
 from cxr.llm.guards import addresses_the_model
-from cxr.vlm.conventions import CONVENTIONS, Seen
+from cxr.vlm.conventions import CONVENTIONS, InputSize
 from cxr.vlm.reading import Reading, read_boxes
 from cxr.workflow.params import stage_options
 from cxr.workflow.settings import Settings
@@ -319,7 +319,7 @@ def test_words_around_an_answer_are_no_answer():
 
 # -------------------------------------------------------------------------------------------- answers with boxes
 
-SEEN = Seen(448, 364)
+SEEN = InputSize(448, 364)
 
 
 def boxes_of(text: str, convention: str = "pixels_resized") -> tuple[Reading, list[list[float]]]:

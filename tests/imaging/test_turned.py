@@ -29,7 +29,7 @@ from cxr.imaging.cohort.header import read_header
 from cxr.imaging.frames.decoding import read_image
 from cxr.imaging.organs.quality import content_rectangle
 from cxr.reporting.agreement.references import in_frame
-from cxr.vlm.samples import window_of
+from cxr.vlm.samples import covered_window
 from dicom_files import dataset, encoded, picture, stored_values, write
 from input_doors import frames_of
 
@@ -128,7 +128,7 @@ def test_an_affine_of_any_turn(turn, fit):
     there = to_original(frame, affine, stored.shape, nearest=False).astype(int)
     assert np.abs(there - turn.undo(to_original(frame, fitted, shape, nearest=False))).max() <= 1
     assert np.allclose(content_rectangle(affine, stored.shape, SIZE), content_rectangle(fitted, shape, SIZE))
-    assert window_of(affine, stored.shape, (SIZE, SIZE)) == window_of(fitted, shape, (SIZE, SIZE))
+    assert covered_window(affine, stored.shape, (SIZE, SIZE)) == covered_window(fitted, shape, (SIZE, SIZE))
     box = np.array([[30.0, 40.0, 90.0, 170.0], [0, 0, 1, 1]])
     upright_boxes = boxes_to_upright(boxes_to_original(box, affine), turn, stored.shape)
     assert np.allclose(upright_boxes, boxes_to_original(box, fitted))

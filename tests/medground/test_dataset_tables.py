@@ -16,7 +16,7 @@ from cxr.medground.logic.facts import Facts
 from cxr.medground.scoring import chart
 from cxr.medground.scoring.columns import COMPARISON
 from cxr.medground.verification.verify import PASSED, REJECTED
-from cxr.vlm.families.qwen25vl import FRAME
+from cxr.vlm.families.qwen25vl import TEMPLATE
 from cxr.vlm.tokens import small_tokenizer
 from medground_data import make_queries_of, make_regions_of, read_source, regions_of, source_keys
 
@@ -173,7 +173,7 @@ def test_tokens_are_those_of_the_named_tokenizer(cells, tmp_path):
     few = [lines[0] | {"query": "the small rod", "boxes": [[1, 22, 333, 1000]]}]
     write_lines(tmp_path / "test.jsonl", few)
     question = "the small rod Answer with the bounding box"
-    small_tokenizer([question], FRAME).save_pretrained(tmp_path / "tokenizer")
+    small_tokenizer([question], TEMPLATE).save_pretrained(tmp_path / "tokenizer")
     tokens.run(
         lines=[str(tmp_path / "test.jsonl")], counted=str(tmp_path / "tokens.tsv"),
         options=tokens.TokensOptions(str(tmp_path / "tokenizer")),

@@ -26,8 +26,8 @@ from cxr.radvlm.evaluation.other_models import ReadOptions
 from cxr.radvlm.evaluation.score_run import run_scores
 from cxr.radvlm.samples import TEXT_TASKS
 from cxr.reporting.page import radvlm
-from cxr.vlm.answers import draw
-from cxr.vlm.answers.draw import DrawOptions
+from cxr.vlm.answers import selection
+from cxr.vlm.answers.selection import SelectionOptions
 from cxr.workflow.plan_vlm import vlm_plan
 from cxr.workflow.radvlm_evaluation_plan import evaluation_plan
 from cxr.workflow.settings import read
@@ -183,9 +183,11 @@ def test_samples_that_are_not_asked_are_none_of_the_counts(tables, tmp_path):
     }
     write_lines(files["all.jsonl"], TEST)
     write_lines(files["others.jsonl"], others)
-    draw.run(lines=files["all.jsonl"], asked=files["t.jsonl"], counts=files["t.tsv"], options=DrawOptions(4))
-    draw.run(lines=files["others.jsonl"], asked=files["e.jsonl"], counts=files["e.tsv"], options=DrawOptions(4),
-             among=[files["all.jsonl"]])  # fmt: skip
+    selection.run(lines=files["all.jsonl"], asked=files["t.jsonl"], counts=files["t.tsv"], options=SelectionOptions(4))
+    selection.run(
+        lines=files["others.jsonl"], asked=files["e.jsonl"], counts=files["e.tsv"], options=SelectionOptions(4),
+        among=[files["all.jsonl"]],
+    )  # fmt: skip
     asked, other = list(read_lines(files["t.jsonl"])), list(read_lines(files["e.jsonl"]))
     said = [one for one in answers_to(asked) if one["sample_id"] not in (asked[0]["sample_id"], asked[1]["sample_id"])]
     folder = scored(tmp_path / "scores", asked, said, answers_to(other), exchanged=other, draw=files["t.tsv"],

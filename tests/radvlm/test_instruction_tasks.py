@@ -25,7 +25,7 @@ from cxr.radvlm.instructions.wordings import KINDS, SLOT, fill_slots, load_wordi
 from cxr.radvlm.instructions.write_part import PartOptions, SampleWriter
 from cxr.radvlm.samples import TASKS, sample_line
 from cxr.radvlm.sources.columns import FACTS, FACTS_SCHEMA, IMAGES_SCHEMA
-from cxr.vlm.conventions import CONVENTIONS, Seen
+from cxr.vlm.conventions import CONVENTIONS, InputSize
 from radvlm_read_back import read_back
 
 FORMATS = {
@@ -447,7 +447,7 @@ FILLED = {
     "items": "edema [0.10, 0.20, 0.30, 0.40]; mass [0.00, 0.00, 0.50, 0.50] and [0.1, 0.1, 0.2, 0.2]",
     "boxes": "[0.10, 0.20, 0.30, 0.40] and [0.00, 0.00, 0.10, 0.10]", "answer": "It possibly reflects edema. ",
 }  # fmt: skip
-UNIT, SEEN = CONVENTIONS["unit"], Seen(100, 100)
+UNIT, SEEN = CONVENTIONS["unit"], InputSize(100, 100)
 ANYTHING = {("report_generation", "answers"), ("ils_grounding", "none")}
 """Answers without a word of ours: a report, and the data set's own denial."""
 

@@ -21,7 +21,7 @@ from cxr.radvlm.instructions.names import load_spoken_names
 from cxr.radvlm.samples import TASKS
 from cxr.radvlm.splits import CONFLICTS
 from cxr.vlm.answers.engine import AnswersOptions
-from cxr.vlm.conventions import CONVENTIONS, Seen
+from cxr.vlm.conventions import CONVENTIONS, InputSize
 from cxr.vlm.samples import read_samples
 from cxr.vlm.tuning.tune import TuningOptions
 from cxr.workflow.plan_vlm import vlm_plan
@@ -175,7 +175,7 @@ def test_ils_has_as_many_negatives_as_positives_with_one_mask_a_mark(mix):
 
 def test_every_answer_is_read_back(mix):
     """Labels and boxes of every worded line, from its text alone."""
-    unit, seen, read = CONVENTIONS["unit"], Seen(512, 512), Counter()
+    unit, seen, read = CONVENTIONS["unit"], InputSize(512, 512), Counter()
     samples = {one.sample_id: one for split in SPLITS for one in read_samples(mix / f"{split}.jsonl")}
     for line in everything(mix):
         task = line["task"]

@@ -11,12 +11,12 @@ from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_lines, read_table, write_lines
 from cxr.base.vocabulary import SPLITS
 from cxr.radvlm.instructions import llava
-from cxr.vlm.conventions import CONVENTIONS, Seen
+from cxr.vlm.conventions import CONVENTIONS, InputSize
 from cxr.vlm.reading import read_boxes
-from cxr.vlm.samples import window_of
+from cxr.vlm.samples import covered_window
 from radvlm_mix import instructions, sources
 
-SEEN = Seen(1000, 1000)
+SEEN = InputSize(1000, 1000)
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +82,7 @@ def test_a_picture_is_the_part_of_the_frame_that_its_original_covers(mix, made, 
             for image_id in named.keys() & set(shard.ids):
                 frame = shard.get("image", image_id)
                 shape = tuple(map(int, shard.get("original_shape", image_id)))
-                window = window_of(shard.get("to_original", image_id), shape, frame.shape)
+                window = covered_window(shard.get("to_original", image_id), shape, frame.shape)
                 picture = cv2.imread(str(folder / named.pop(image_id)), cv2.IMREAD_UNCHANGED)
                 np.testing.assert_array_equal(picture, frame[window])
     assert not named

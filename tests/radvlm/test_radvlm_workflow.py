@@ -34,7 +34,7 @@ TOLD = "radvlm_conversations_told"
 ANSWERS = f"""import sys
 sys.path += {[str(ROOT / "tests"), str(ROOT / "tests/support")]}
 from cxr.llm import client
-client.TRANSPORTS["offline"] = client.stand_in.connect"""
+client.TRANSPORTS["offline"] = client.connect_stand_in"""
 """What lets a job ask the function of the tests, where it would load a language model."""
 IN_PLACE_RULE = "radvlm_filtered_source"
 PHRASE = "Small left pleural effusion."

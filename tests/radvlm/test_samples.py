@@ -12,7 +12,7 @@ from cxr.instructions.lines import split_files
 from cxr.instructions.record import Turn
 from cxr.radvlm.boxes import round_coordinate, sort_by_area, survive_rounding, unit_boxes
 from cxr.radvlm.samples import box_slot, make_sample, sample_line
-from cxr.vlm.conventions import CONVENTIONS, Seen
+from cxr.vlm.conventions import CONVENTIONS, InputSize
 from cxr.vlm.reading import read_boxes
 from cxr.vlm.samples import read_samples
 
@@ -37,7 +37,7 @@ def test_a_line_holds_its_slots_and_is_read_by_the_models_room(tmp_path):
         "facts": ["f1"], "engine": "",
     }  # fmt: skip
     (sample,) = read_samples(paths["train"])
-    said = sample.answer(0, CONVENTIONS["unit"], Seen(512, 512))
+    said = sample.answer(0, CONVENTIONS["unit"], InputSize(512, 512))
     assert said == "At [0.25, 0.40, 0.70, 0.90] and [0.10, 0.10, 0.20, 0.20]."
 
 
@@ -88,7 +88,7 @@ def test_written_boxes_are_read_back_within_half_a_step(drawn):
     boxes = np.array([(x[0], y[0], x[1], y[1]) for x, y in drawn])
     boxes = boxes[survive_rounding(boxes)]
     for name in ("unit", "unit_short"):
-        how, seen = CONVENTIONS[name], Seen(512, 512)
+        how, seen = CONVENTIONS[name], InputSize(512, 512)
         if len(boxes):
             found = read_boxes(f"It is at {how.listed(boxes.tolist(), seen)}.", how, seen)
             assert found.notes == ()

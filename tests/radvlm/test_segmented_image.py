@@ -17,7 +17,7 @@ from cxr.ils.inference import one_image as rosalia
 from cxr.imaging.one_image import picture_of
 from cxr.radvlm.evaluation import segmented_image
 from cxr.radvlm.evaluation.segmenter import run_asked_image
-from cxr.vlm.answers.one_image import Drawn, Mask, Reply, write
+from cxr.vlm.answers.one_image import Mask, MaskSource, Reply, write_results
 from cxr.vlm.reading import Reading
 from cxr.workflow.params import stage_options
 from cxr.workflow.settings import Settings
@@ -61,7 +61,7 @@ def conversation(image: str, folder, said=SAID) -> str:
         Reply(question, answer, "end", "", Reading("", np.array(boxes).reshape(-1, 4)))
         for question, answer, boxes in said
     ]
-    write(folder, picture, told, "mine", 80)
+    write_results(folder, picture, told, "mine", 80)
     return str(folder)
 
 
@@ -133,8 +133,8 @@ def test_empty_masks_are_no_segmentation_and_a_note(tmp_path):
     (tmp_path / "out").mkdir()
     masks = (Mask(TWO, np.zeros(picture.grey.shape, bool)),)
     reply = Reply("Segment it.", "[SEG]", "end", "", Reading("", np.zeros((0, 4))), masks)
-    drawn = Drawn(header, "mine", "7", datetime(2020, 1, 1), "ROSALIA")
-    about = write(tmp_path / "out", picture, [reply], "mine", 80, drawn)
+    drawn = MaskSource(header, "mine", "7", datetime(2020, 1, 1), "ROSALIA")
+    about = write_results(tmp_path / "out", picture, [reply], "mine", 80, drawn)
     assert about["notes"] == ["no DICOM segmentation: all masks are empty"]
     assert about["turns"][0]["masks"] == [
         {"shows": TWO, "said": "", "file": "1_mask_1.png", "pixels": 0, "segment": None}

@@ -272,13 +272,13 @@ def test_a_remote_server_is_refused_with_both_keys(address):
     with pytest.raises(UserError) as refused:
         connect(replace(MODEL, transport="server"), replace(EXECUTION, server=address))
     assert str(refused.value) == (
-        f"some.stage.llm.execution.server: {address} is outside this machine and its private network, so no text or "
-        "picture of a patient is sent there: choose a server inside, or set some.stage.llm.execution.remote_ok to true "
-        "if that server may have them"
+        f"some.stage.llm.execution.server: {address} is outside this machine and its private network, so patients' "
+        "texts and images are not sent there: choose a server inside, or set some.stage.llm.execution.remote_ok to "
+        "true if that server may receive them"
     )
 
 
-def test_a_name_is_here_only_if_all_its_addresses_are(monkeypatch):
+def test_a_name_is_private_only_if_all_its_addresses_are(monkeypatch):
     found = {"inside": ["10.0.0.5", "fd00::5"], "both": ["10.0.0.5", "93.184.216.34"]}
 
     def look_up(host: str, port: object) -> list:

@@ -8,15 +8,15 @@ from pathlib import Path
 
 from cxr.nets.fitting.launch import run_process
 from cxr.vlm.tuning import fit
-from cxr.vlm.tuning.tune import Job, work
+from cxr.vlm.tuning.tune import Job, run_job
 
 if __name__ == "__main__":
-    update = fit.Fit._update
+    update = fit.TuningLoop._update
 
     def killed(self, number, *rest):
         if number == self.how.checkpoint_every:
             os.kill(os.getpid(), signal.SIGKILL)
         return update(self, number, *rest)
 
-    fit.Fit._update = killed
-    run_process(Path(sys.argv[1]), lambda text: work(Job(**json.loads(text))))
+    fit.TuningLoop._update = killed
+    run_process(Path(sys.argv[1]), lambda text: run_job(Job(**json.loads(text))))

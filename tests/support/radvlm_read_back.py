@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from cxr.radvlm.instructions.wordings import SLOT, load_wordings
-from cxr.vlm.conventions import Convention, Seen
+from cxr.vlm.conventions import Convention, InputSize
 from cxr.vlm.reading import read_boxes
 
 _BOX = r"\[[^\[\]]+\]"
@@ -47,7 +47,7 @@ def _answer_patterns(task: str) -> list[tuple[str, re.Pattern]]:
     return patterns
 
 
-def read_back(task: str, answer: str, convention: Convention, image_size: Seen) -> ParsedAnswer | None:
+def read_back(task: str, answer: str, convention: Convention, image_size: InputSize) -> ParsedAnswer | None:
     """Return what a worded answer says, its boxes written in the convention; None for one that no wording makes."""
     for kind, pattern in _answer_patterns(task):
         if match := pattern.fullmatch(answer):
@@ -58,7 +58,7 @@ def read_back(task: str, answer: str, convention: Convention, image_size: Seen) 
 
 
 def _parse_names_and_boxes(
-    slots: Mapping[str, str], convention: Convention, image_size: Seen
+    slots: Mapping[str, str], convention: Convention, image_size: InputSize
 ) -> tuple[tuple[str, ...], dict[str, list]]:
     def boxes(text: str) -> list:
         return read_boxes(text, convention, image_size).boxes.tolist()

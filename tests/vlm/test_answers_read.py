@@ -8,10 +8,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from cxr.vlm.conventions import CONVENTIONS, Seen
+from cxr.vlm.conventions import CONVENTIONS, InputSize
 from cxr.vlm.reading import MOST_BOXES, read_boxes
 
-SEEN = Seen(640, 420)
+SEEN = InputSize(640, 420)
 GRID = CONVENTIONS["grid1000"]
 ONE = [[100, 200, 300, 400]]
 TWO = [[100, 200, 300, 400], [500, 600, 700, 800]]
@@ -155,7 +155,7 @@ def test_forms(text, boxes):
 
 
 def test_a_named_box_and_a_percentage_mean_the_same_under_every_convention():
-    seen = Seen(448, 364)
+    seen = InputSize(448, 364)
     box = np.array([0.25, 0.5, 0.5, 0.75])
     for convention in CONVENTIONS.values():
         width, height = convention.sides(seen)[:2]

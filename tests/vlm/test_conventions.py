@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 
 from cxr.base.errors import UserError
 from cxr.geometry.unions import EDGES_PER_CHUNK, MAX_COLUMNS, union_iou, union_ious, union_overlap, union_overlaps
-from cxr.vlm.conventions import CONVENTIONS, PROBED, Seen, convention_of
+from cxr.vlm.conventions import CONVENTIONS, PROBED_CONVENTIONS, InputSize, find_convention
 from cxr.vlm.reading import read_boxes
-from cxr.vlm.wording import locate
+from cxr.vlm.wording import localization_question
 
-SEEN = Seen(644, 420)
+SEEN = InputSize(644, 420)
 """640 x 427 pixels as a processor with patches of 28 sees them."""
 
 
@@ -42,19 +42,21 @@ def test_a_perfect_model_is_perfect_under_its_own_convention(name):
     assert mean_iou(name, name) == 1.0 if name != "pixels_resized" else mean_iou(name, name) > 0.98
 
 
-@pytest.mark.parametrize(("written", "read"), [(a, b) for a in PROBED for b in PROBED if a != b])
+@pytest.mark.parametrize(
+    ("written", "read"), [(a, b) for a in PROBED_CONVENTIONS for b in PROBED_CONVENTIONS if a != b]
+)
 def test_it_is_poor_under_another(written, read):
     assert mean_iou(written, read) < 0.30
 
 
 def test_pixels_read_on_a_grid_of_1000_give_what_the_specification_says():
     lesion = np.array([200, 200, 800, 800])
-    text = CONVENTIONS["pixels_resized"].answer([lesion / 1000], Seen(512, 512))
-    found = np.rint(read_boxes(text, CONVENTIONS["grid1000"], Seen(512, 512)).boxes * 1000).astype(int)
+    text = CONVENTIONS["pixels_resized"].answer([lesion / 1000], InputSize(512, 512))
+    found = np.rint(read_boxes(text, CONVENTIONS["grid1000"], InputSize(512, 512)).boxes * 1000).astype(int)
     assert round(union_iou(found, lesion[None]), 3) == 0.107
     small = np.array([300, 300, 700, 700])
-    text = CONVENTIONS["pixels_resized"].answer([small / 1000], Seen(256, 256))
-    found = np.rint(read_boxes(text, CONVENTIONS["grid1000"], Seen(256, 256)).boxes * 1000).astype(int)
+    text = CONVENTIONS["pixels_resized"].answer([small / 1000], InputSize(256, 256))
+    found = np.rint(read_boxes(text, CONVENTIONS["grid1000"], InputSize(256, 256)).boxes * 1000).astype(int)
     assert union_iou(found, small[None]) == 0
 
 
@@ -80,12 +82,12 @@ def test_boxes_stand_in_a_sentence():
 
 
 def test_the_question_names_the_convention_and_leaves_braces_alone():
-    asked = locate("the {form} of {query}", CONVENTIONS["yx1000"])
+    asked = localization_question("the {form} of {query}", CONVENTIONS["yx1000"])
     assert asked.startswith("the {form} of {query} Answer with")
     assert '{"box_2d": [y1, x1, y2, x2]}' in asked
     assert asked.endswith("in the order y1, x1, y2, x2.")
     with pytest.raises(UserError, match="convention is 'pixels': choose one of grid1000"):
-        convention_of("pixels")
+        find_convention("pixels")
 
 
 boxes = st.lists(

@@ -14,14 +14,14 @@ from cxr.vlm.collate import Collator
 from cxr.vlm.conventions import CONVENTIONS
 from cxr.vlm.families.engine import PARTS, load_family, part_of
 from cxr.vlm.models import load_model, make_tiny
-from cxr.vlm.samples import Sample, sample_of, texts_of
-from cxr.vlm.tokens import IGNORED, Reserved, marks_of
-from cxr.vlm.tuning.objective import TextLoss, learned
+from cxr.vlm.samples import Sample, all_texts, parse_sample
+from cxr.vlm.tokens import IGNORED, ReservedTokenError, special_tokens
+from cxr.vlm.tuning.objective import TextLoss, count_learned
 from vlm_runs import SIZES
 
 FAMILIES = engine_names("cxr.vlm.families")
 LINE = {"query_id": "q1", "image_id": "a", "source": "s", "split": "train", "query": "the small nucleus"}
-SAMPLE = sample_of(LINE | {"boxes": [[1, 2, 30, 400]]})
+SAMPLE = parse_sample(LINE | {"boxes": [[1, 2, 30, 400]]})
 TURNS = (Turn("Is it normal?", "No."), Turn("Where?", "Here <box:x>."), Turn("Sure?", "Yes."))
 TALK = Sample("c1", "a", "s", "train", "talk", TURNS, {"x": [(0.1, 0.2, 0.5, 1.0)]})
 
@@ -34,7 +34,7 @@ def picture(height: int, width: int, seed: int = 0) -> np.ndarray:
 def made(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp(request.param)
     convention = CONVENTIONS["grid1000"]
-    make_tiny(request.param, folder, texts_of([SAMPLE, TALK], convention), 112, 5, SIZES)
+    make_tiny(request.param, folder, all_texts([SAMPLE, TALK], convention), 112, 5, SIZES)
     loaded = load_model(request.param, folder)
     return request.param, folder, loaded, Collator(loaded.family, loaded.tokens, convention)
 
@@ -68,14 +68,14 @@ def test_the_published_loss_is_on_the_marks_of_turns_and_line_breaks_too(made):
     turns = len(TALK.turns)
     pieces = [frame.start, *[frame.user, frame.assistant] * turns, frame.opening, frame.closing]
     wanted = "".join([*pieces, *[frame.between] * (turns - 1)])
-    for mark in {"\n", *marks_of(frame)} - {frame.picture}:
+    for mark in {"\n", *special_tokens(frame)} - {frame.picture}:
         assert told.count(mark) == wanted.count(mark), mark
     names = {frame.assistant: turns, frame.user: 0, frame.start: 0}  # "assistant" or "model"; "user"; "system", if any
     for opening, number in names.items():
         for name in re.sub(r"<[^<>]+>", " ", opening.partition(frame.system or "\0")[0]).split():
             assert told.count(name) == number, name
     role = re.sub(r"<[^<>]+>", "", frame.assistant).strip()
-    assert set(told) == {"\n", role, *marks_of(frame)} - {frame.picture}
+    assert set(told) == {"\n", role, *special_tokens(frame)} - {frame.picture}
 
 
 def test_the_prompt_is_a_prefix_of_what_is_learned(made):
@@ -136,7 +136,7 @@ def test_loss_falls_with_a_step_and_every_part_has_a_gradient(made):
     optimiser = torch.optim.AdamW(model.parameters(), lr=1e-3)
     losses = []
     for _ in range(4):
-        loss = TextLoss().sums(model, batch)["text"] / learned(batch.labels)
+        loss = TextLoss().sums(model, batch)["text"] / count_learned(batch.labels)
         loss.backward()
         idle = getattr(collator.family, "idle", ())
         named = {key: value for key, value in model.named_parameters() if not any(mark in key for mark in idle)}
@@ -190,5 +190,5 @@ def test_another_family_is_refused(made):
 def test_a_text_cannot_speak_as_the_model(made):
     _, _, loaded, _ = made
     for mark in loaded.family.frame.reserved:
-        with pytest.raises(Reserved, match="a token of the model's own"):
+        with pytest.raises(ReservedTokenError, match="a token of the model's own"):
             loaded.tokens.said(f"cells {mark} ignore this")

@@ -150,7 +150,7 @@ def test_the_index_of_several_files_names_what_they_hold(folder, tmp_path):
     loaded = load_model("onevision", folder)
     write_model(loaded, "onevision", tmp_path / "one", "published")
     loaded.model.save_pretrained(tmp_path / "two", max_shard_size="300KB")
-    models._rename(tmp_path / "two", onevision.published)
+    models._rename_tensors(tmp_path / "two", onevision.published_name)
     parts = sorted((tmp_path / "two").glob("*.safetensors"))
     assert len(parts) > 1
     named = json.loads((tmp_path / "two/model.safetensors.index.json").read_text())["weight_map"]
@@ -182,7 +182,7 @@ def test_killed_and_resumed_it_gives_the_same_bytes(tmp_path, monkeypatch):
     given = data(tmp_path, pictures=4)
     options = recipe(replace(OPTIONS, family="onevision"), epochs=3)
     whole = tune(tmp_path / "whole", given, options)
-    original = fit.Fit._update
+    original = fit.TuningLoop._update
 
     def update(self, number, *rest):
         if number == 3:
@@ -190,7 +190,7 @@ def test_killed_and_resumed_it_gives_the_same_bytes(tmp_path, monkeypatch):
         return original(self, number, *rest)
 
     with monkeypatch.context() as patched:
-        patched.setattr(fit.Fit, "_update", update)
+        patched.setattr(fit.TuningLoop, "_update", update)
         with pytest.raises(KeyboardInterrupt):
             tune(tmp_path / "killed", given, options)
     assert contents(tune(tmp_path / "killed", given, options)) == contents(whole)

@@ -114,7 +114,7 @@ def test_the_demo_is_not_among_what_it_learnt(data):
 def test_it_has_the_words_of_regions_and_boxes():
     words = set(json.loads((FOLDER / "words.json").read_text(encoding="utf-8")))
     assert set("0123456789[],.") <= words
-    assert onevision.FRAME.picture in words
+    assert onevision.TEMPLATE.picture in words
 
 
 def test_a_box_moves_with_its_picture(data):

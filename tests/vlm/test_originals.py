@@ -17,10 +17,10 @@ from cxr.imaging.frames.worker import prepare
 from cxr.vlm.answers.ask import run_answers
 from cxr.vlm.answers.one_image import run_image
 from cxr.vlm.collate import Encoded
-from cxr.vlm.families.engine import Pictures
+from cxr.vlm.families.engine import EncodedImages
 from cxr.vlm.originals import Originals
-from cxr.vlm.samples import PictureStore, read_samples
-from cxr.vlm.tuning.recent import Recent
+from cxr.vlm.samples import ImageStore, read_samples
+from cxr.vlm.tuning.recent import EncodedCache
 from cxr.vlm.tuning.tune import run_tuning
 from cxr.workflow.params import decoding, stage_options
 from cxr.workflow.plan_vlm import vlm_plan
@@ -66,9 +66,9 @@ def given(tmp_path_factory):
     return cohort(tmp_path_factory.mktemp("cohort") / "c")
 
 
-def opened(given: dict, side: int = 0, how: dict = DECODING) -> tuple[PictureStore, dict]:
+def opened(given: dict, side: int = 0, how: dict = DECODING) -> tuple[ImageStore, dict]:
     samples = read_samples(given["lines"])
-    store = PictureStore(given["pictures"], side, Originals.for_samples(given["originals"], how, samples))
+    store = ImageStore(given["pictures"], side, Originals.for_samples(given["originals"], how, samples))
     return store, {sample.image_id: sample for sample in samples}
 
 
@@ -100,10 +100,10 @@ def test_an_original_is_shown_upright_however_it_is_stored(tmp_path, directions,
     )
     samples = read_samples(tmp_path / "lines.jsonl")
     originals = Originals.for_samples([str(tmp_path / "own.parquet")], DECODING, samples)
-    with PictureStore([tmp_path / "frames/00.h5"], 0, originals) as store:
+    with ImageStore([tmp_path / "frames/00.h5"], 0, originals) as store:
         assert store.size(samples[0]) == (300, 200)
         assert np.array_equal(store.get(samples[0])[..., 0], grey)
-    with PictureStore([tmp_path / "frames/00.h5"]) as store:
+    with ImageStore([tmp_path / "frames/00.h5"]) as store:
         assert store.size(samples[0]) == (512, 342)
 
 
@@ -114,7 +114,7 @@ def test_an_original_is_shrunk_and_never_enlarged(given, side, film):
         assert store.get(samples["film"]).shape[:2] == store.size(samples["film"]) == film
 
 
-def apart(store: PictureStore, plain: PictureStore, sample: object) -> tuple[float, int]:
+def apart(store: ImageStore, plain: ImageStore, sample: object) -> tuple[float, int]:
     """Return the mean difference of an original, shrunk, to what its frame shows, both without their finest texture;
     and how many more pixels it has.
     """
@@ -129,7 +129,7 @@ def apart(store: PictureStore, plain: PictureStore, sample: object) -> tuple[flo
 def test_a_place_in_an_original_is_that_in_its_frame(given):
     """Boxes are fractions of the picture: they need the same edges, to a pixel of the frame."""
     store, samples = opened(given)
-    with store, PictureStore(given["pictures"]) as plain:
+    with store, ImageStore(given["pictures"]) as plain:
         for sample in samples.values():
             far, more = apart(store, plain, sample)
             assert far < 0.8  # a shift by one pixel has 4.7 and more
@@ -142,7 +142,7 @@ def test_the_embedded_cohort_shows_the_same_places_in_more_pixels(workflow_run, 
     paths = {("own", name): str(workflow_run / path) for name, path in rows.select("image_id", "path").iter_rows()}
     line = {"source": "own", "split": "train", "task": "t", "turns": []}
     found = []
-    with PictureStore(shards, 1024, Originals(paths, DECODING)) as store, PictureStore(shards) as plain:
+    with ImageStore(shards, 1024, Originals(paths, DECODING)) as store, ImageStore(shards) as plain:
         for path in shards:
             with Shard(path) as shard:
                 lines = [line | {"sample_id": name, "image_id": name} for name in shard.ids]
@@ -166,10 +166,10 @@ def test_what_is_gone_changed_or_unnamed_is_one_sentence(given, tmp_path):
     with store:
         with pytest.raises(StoreError, match="image film has another size than its frame tells: run frames again"):
             store.get(samples["film"])
-        with pytest.raises(UserError, match=r"the original of the image 'scan' cannot be decoded any more \(undecod"):
+        with pytest.raises(UserError, match=r"the original of the image 'scan' can no longer be decoded \(undecod"):
             store.get(samples["scan"])
     film.unlink()
-    sentence = "1 of 3 original images are not there any more, such as 'film': mount their disk, or remake the cohort"
+    sentence = "1 of 3 original images no longer exist, such as 'film': mount their disk, or remake the cohort"
     with pytest.raises(UserError, match=sentence):
         tuned(tmp_path / "t", own)
     assert not (tmp_path / "t" / "run").exists()
@@ -277,9 +277,9 @@ def test_what_stays_in_memory_is_bounded_by_bytes():
 
     def encode(at: int) -> Encoded:
         made.append(at)
-        return Encoded(str(at), [], [], Pictures({"pixel_values": torch.zeros(at, dtype=torch.uint8)}, (), ()))
+        return Encoded(str(at), [], [], EncodedImages({"pixel_values": torch.zeros(at, dtype=torch.uint8)}, (), ()))
 
-    recent = Recent(encode, 100)
+    recent = EncodedCache(encode, 100)
     assert [recent(at).sample_id for at in (40, 50, 40, 30, 40, 50, 200, 40)] == [
         "40", "50", "40", "30", "40", "50", "200", "40",
     ]  # fmt: skip

@@ -8,7 +8,7 @@ import pytest
 from cxr.base.errors import UserError
 from cxr.base.hdf5 import ShardWriter
 from cxr.geometry.affine import fit_affine
-from cxr.vlm.samples import PictureStore, sample_of
+from cxr.vlm.samples import ImageStore, parse_sample
 from cxr.workflow.plan import make_plan
 from cxr.workflow.plan_vlm import VlmPlan, lines_of, vlm_plan
 from cxr.workflow.radvlm_evaluation_plan import evaluation_plan
@@ -90,8 +90,8 @@ def test_what_pads_a_frame_is_not_seen(tmp_path, shape, seen):
     with ShardWriter(path, pictures=("image",)) as writer:
         writer.append("i", image=frame, to_original=affine, original_shape=np.array(shape, np.int32))
     line = {"sample_id": "s", "image_id": "i", "source": "own", "split": "train", "task": "t"}
-    sample = sample_of(line | {"turns": [{"question": "q", "answer": "a"}]})
-    with PictureStore([path]) as store:
+    sample = parse_sample(line | {"turns": [{"question": "q", "answer": "a"}]})
+    with ImageStore([path]) as store:
         assert store.size(sample) == seen
         picture = store.get(sample)
     assert picture.shape == (*seen, 3)
@@ -113,13 +113,13 @@ def two_sources(folder):
 
 def shown_to(source: str):
     line = {"sample_id": "s", "image_id": "i", "source": source, "split": "train", "task": "t"}
-    return sample_of(line | {"turns": [{"question": "q", "answer": "a"}]})
+    return parse_sample(line | {"turns": [{"question": "q", "answer": "a"}]})
 
 
 def test_a_source_shows_its_own_picture_though_another_has_one_of_that_id(tmp_path):
     paths, folders = two_sources(tmp_path)
     for order in (["first", "second"], ["second", "first"]):
-        with PictureStore([paths[name] for name in order], folders=folders) as store:
+        with ImageStore([paths[name] for name in order], folders=folders) as store:
             seen = {source: store.get(shown_to(source)).mean() for source in folders}
             views = {source: store.view(shown_to(source)) for source in folders}
         assert seen == {"first": 50, "second": 150, "guest": 150}
@@ -128,10 +128,10 @@ def test_a_source_shows_its_own_picture_though_another_has_one_of_that_id(tmp_pa
 
 def test_a_picture_that_may_be_either_sources_is_refused(tmp_path):
     paths, folders = two_sources(tmp_path)
-    sentence = rf"s: the image 'i' of 'x' may be that of {folders['first']} or of {folders['second']}: give the shards"
-    with PictureStore(paths.values(), folders=folders) as store, pytest.raises(UserError, match=sentence):
+    sentence = rf"s: the image 'i' of 'x' is in {folders['first']} and in {folders['second']}: give only the"
+    with ImageStore(paths.values(), folders=folders) as store, pytest.raises(UserError, match=sentence):
         store.get(shown_to("x"))
-    with PictureStore([paths["first"]], folders=folders) as store:
+    with ImageStore([paths["first"]], folders=folders) as store:
         assert store.get(shown_to("x")).mean() == 50  # one alone has it
         with pytest.raises(UserError, match="s: no shard has the image 'i' of 'second': give its shards"):
             store.get(shown_to("second"))

@@ -8,10 +8,10 @@ import pytest
 
 from cxr.base.errors import UserError
 from cxr.vlm.answers import ask as asking
-from cxr.vlm.answers.engine import Execution, Said
+from cxr.vlm.answers.engine import Execution, ModelAnswer
 from cxr.vlm.families import onevision
 from cxr.vlm.models import ADAPTERS, MODEL, load_run, read_run
-from cxr.vlm.samples import PictureStore, read_samples
+from cxr.vlm.samples import ImageStore, read_samples
 from cxr.vlm.tokens import IGNORED, UNKNOWN
 from cxr.vlm.tuning.untrained import UntrainedOptions, run_untrained
 from cxr.workflow.plan import make_plan
@@ -55,18 +55,18 @@ def prompts(run: Path, given: dict, monkeypatch, engine: str = "transformers", b
 
         def answer(self, asked):
             got.extend(one.short for one in asked)
-            return [Said("x", 1, "end") for _ in asked]
+            return [ModelAnswer("x", 1, "end") for _ in asked]
 
     monkeypatch.setattr(asking, "load_answerer", lambda *_: Recorder())
     asker = asking.Asker.from_run(str(run), base, replace(ASKING, engine=engine), Execution("cpu", 0, 4))
-    with PictureStore(given["pictures"], SIDE) as store:
+    with ImageStore(given["pictures"], SIDE) as store:
         list(asker.replies(read_samples(given["lines"]), store))
     assert got
     return [asker.collator.tokens.tokenizer.decode(ids) for ids in got]
 
 
 def test_without_one_the_chat_is_its_makers(given, tmp_path, monkeypatch):
-    frame = onevision.FRAME
+    frame = onevision.TEMPLATE
     assert frame.start + frame.user == MAKERS
     assert frame.with_system("") is frame
     run = tune(tmp_path, given, ONEVISION)
@@ -76,9 +76,9 @@ def test_without_one_the_chat_is_its_makers(given, tmp_path, monkeypatch):
 
 def test_the_prompt_of_asking_is_a_prefix_of_what_is_learned(tuned, given):
     """Of the chat of asking, which reads the run's file, and that of tuning, which has the setting."""
-    loaded, asked = load_run(tuned), asking.collator_of(tuned, "")
+    loaded, asked = load_run(tuned), asking.load_collator(tuned, "")
     tokens = loaded.tokens
-    assert tokens.frame == onevision.FRAME.with_system(PROMPT) == asked.tokens.frame
+    assert tokens.frame == onevision.TEMPLATE.with_system(PROMPT) == asked.tokens.frame
     learns = asking.Collator(loaded.family, tokens, asked.convention)
     begun = tokens.piece(f"<|im_start|>system\n{PROMPT}<|im_end|>\n")
     assert tokens.tokenizer.convert_tokens_to_ids(UNKNOWN) not in begun  # the tiny model knows its words

@@ -14,11 +14,11 @@ from safetensors.torch import load_file
 from cxr.base.errors import UserError
 from cxr.base.paths import RESOURCES
 from cxr.base.tables import read_lines
-from cxr.vlm.answers.ask import collator_of
+from cxr.vlm.answers.ask import load_collator
 from cxr.vlm.answers.vllm import load as load_vllm
-from cxr.vlm.families.onevision import canvases, cuts, recut
+from cxr.vlm.families.onevision import canvases, has_tiling, write_tiling
 from cxr.vlm.models import ADAPTERS, MODEL, load_run, make_tiny, read_run
-from cxr.vlm.tiles import link
+from cxr.vlm.tiles import link_model
 from cxr.vlm.tuning import fit
 from cxr.workflow.plan import make_plan
 from cxr.workflow.plan_vlm import VlmPlan, vlm_plan
@@ -62,7 +62,7 @@ def said(folder: Path) -> list:
 
 
 def tokens(run: Path, base: str = "") -> list[int]:
-    family = collator_of(run, base).family
+    family = load_collator(run, base).family
     return [family.pictures([np.zeros((*size, 3), np.uint8)]).tokens[0] for size in TOKENS]
 
 
@@ -119,10 +119,10 @@ def test_an_adapter_is_asked_as_it_was_tuned_and_its_base_as_it_is(given, base, 
     assert (config.vision_aspect_ratio, config.image_grid_pinpoints) == ("anyres_max_1", canvases(3, 64))
     # the same adapter beside a base whose own files say so, made by hand
     shutil.copytree(base, tmp_path / "cut")
-    recut(tmp_path / "cut", **OTHER)
+    write_tiling(tmp_path / "cut", **OTHER)
     told = ask(tmp_path / "a.jsonl", given, run, base=str(base)).read_bytes()
     assert told == ask(tmp_path / "b.jsonl", given, run, base=str(tmp_path / "cut")).read_bytes()
-    assert cuts(base, **OWN)
+    assert has_tiling(base, **OWN)
 
 
 @pytest.mark.parametrize("method", ["full", "lora"])
@@ -130,7 +130,7 @@ def test_killed_and_resumed_it_gives_the_same_bytes(given, base, tmp_path, monke
     """It resumes from the links that it made; one of other tiles starts again."""
     options = recipe(lora(OTHER), method=method, epochs=4)
     whole = tune(tmp_path / "whole", given, options, base=str(base))
-    original, done = fit.Fit._update, []
+    original, done = fit.TuningLoop._update, []
 
     def update(self, number, *rest):
         done.append(number)
@@ -138,7 +138,7 @@ def test_killed_and_resumed_it_gives_the_same_bytes(given, base, tmp_path, monke
             raise KeyboardInterrupt
         return original(self, number, *rest)
 
-    monkeypatch.setattr(fit.Fit, "_update", update)
+    monkeypatch.setattr(fit.TuningLoop, "_update", update)
     with pytest.raises(KeyboardInterrupt):
         tune(tmp_path / "killed", given, options, base=str(base))
     assert (tmp_path / "killed/checkpoint/start/model.safetensors").is_symlink()
@@ -151,7 +151,7 @@ def test_a_checkpoint_of_other_tiles_is_not_resumed(given, base, tmp_path, monke
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(fit.Fit, "_update", killed)
+        patched.setattr(fit.TuningLoop, "_update", killed)
         with pytest.raises(KeyboardInterrupt):
             tune(tmp_path, given, replace(ONEVISION, tiling=OTHER), base=str(base))
     assert (tmp_path / "checkpoint/start").is_dir()
@@ -179,15 +179,15 @@ def test_a_processor_in_one_file_is_told_too(tmp_path):
     held = json.loads(whole.read_text()) | {"image_processor": json.loads(pictures.read_text())}
     whole.write_text(json.dumps(held))
     pictures.unlink()
-    assert cuts(tmp_path, **OWN)
-    recut(tmp_path, **OTHER)
-    assert cuts(tmp_path, **OTHER)
+    assert has_tiling(tmp_path, **OWN)
+    write_tiling(tmp_path, **OTHER)
+    assert has_tiling(tmp_path, **OTHER)
     assert json.loads(whole.read_text())["vision_aspect_ratio"] == "anyres_max_1"
     assert not pictures.exists()
 
 
 def test_links_take_no_weight_along(base, tmp_path):
-    link("onevision", base, tmp_path, OTHER)
+    link_model("onevision", base, tmp_path, OTHER)
     assert {path.name for path in tmp_path.iterdir() if path.is_symlink()} == {"model.safetensors"}
     assert (tmp_path / "model.safetensors").samefile(base / "model.safetensors")
     assert {path.name for path in tmp_path.iterdir()} == {path.name for path in base.iterdir()}
@@ -259,8 +259,10 @@ def test_vllm_knows_nine_tiles_and_no_adapter(given, base, tmp_path):
     as_it_is = planned(adapter, "vllm", engine="onevision", model=str(base), trained=False)
     assert as_it_is.engine == "vllm"
     run = tune(tmp_path / "lora", given, lora(OTHER), base=str(base))
-    with pytest.raises(UserError, match="engine is 'vllm', which asks no adapter of onevision: set it to transformers"):
+    with pytest.raises(
+        UserError, match="engine is 'vllm', which does not support adapters of onevision: set it to transformers"
+    ):
         load_vllm(run, str(base), ASKING, None)
     full = tune(tmp_path / "full", given, replace(ONEVISION, tiling=OTHER))
-    with pytest.raises(UserError, match=r"takes anyres_max_9 for every model, but .* has anyres_max_1: set it to"):
+    with pytest.raises(UserError, match=r"uses anyres_max_9 for every model, but .* has anyres_max_1: set it to"):
         load_vllm(full, "", ASKING, None)

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from cxr.base.tables import read_table, write_lines
-from cxr.vlm.tuning import conserved, fit, tune
-from cxr.vlm.tuning.fit import Course, Execution, Fit
+from cxr.vlm.tuning import conservation, fit, tune
+from cxr.vlm.tuning.fit import Execution, TrainingLog, TuningLoop
 from cxr.vlm.tuning.recipe import Recipe
 from vlm_runs import RECIPE, data, recipe
 from vlm_runs import tune as tuned
@@ -90,7 +90,7 @@ def test_a_balance_sees_samples_again_and_other_tasks_are_told(given, tmp_path):
 
 
 def test_a_killed_run_counts_what_it_saw_once(given, tmp_path, monkeypatch):
-    original = Fit._update
+    original = TuningLoop._update
 
     def update(self, number, *rest):
         noted = original(self, number, *rest)
@@ -99,7 +99,7 @@ def test_a_killed_run_counts_what_it_saw_once(given, tmp_path, monkeypatch):
         return noted
 
     with monkeypatch.context() as patched:
-        patched.setattr(Fit, "_update", update)
+        patched.setattr(TuningLoop, "_update", update)
         with pytest.raises(KeyboardInterrupt):
             tuned(tmp_path, given, recipe(max_length=300, epochs=2))
     assert counts(tuned(tmp_path, given, recipe(max_length=300, epochs=2))) == told(2, seen=20)
@@ -122,20 +122,20 @@ def test_a_sample_that_an_order_loses_stops_the_job(given, tmp_path, monkeypatch
 
 
 def test_a_line_that_leaves_without_a_reason_stops_the_job_before_any_update(given, tmp_path, monkeypatch):
-    original = tune.kept
+    original = tune.select_samples
 
     def losing(*of):
         found, lengths, gone = original(*of)
         return found, lengths, gone[1:]
 
-    monkeypatch.setattr(tune, "kept", losing)
-    monkeypatch.setattr(Fit, "_update", None)
+    monkeypatch.setattr(tune, "select_samples", losing)
+    monkeypatch.setattr(TuningLoop, "_update", None)
     with pytest.raises(AssertionError, match=r"^vlm_tuning: lines: 12 in, 11 accounted for \(learned 10, other_task 0"):
         tuned(tmp_path, given, recipe(max_length=300))
 
 
 def test_a_balance_that_loses_a_sample_stops_the_job(given, tmp_path, monkeypatch):
-    monkeypatch.setattr(tune, "balanced", lambda samples, seed: [0, *range(len(samples) - 1)])
+    monkeypatch.setattr(tune, "balance_domains", lambda samples, seed: [0, *range(len(samples) - 1)])
     with pytest.raises(AssertionError, match=r"^vlm_tuning: pass: 10 in, 11 accounted for \(learned 10, again 1\)$"):
         tuned(tmp_path, given, replace(recipe(max_length=300), balance="domain"))
 
@@ -194,7 +194,7 @@ def course_of(ranks: int, spoilt: int | None = None) -> list[list]:
     found: list = [None] * ranks
 
     def work(rank: int) -> None:
-        one = Fit(
+        one = TuningLoop(
             Rank(rank, shared), [5] * 11, lambda at: at, batch_of, Objective(),
             Recipe(**RECIPE | {"batch": 6, "micro_batch": 1}), Execution(100),
             tasks=["a", "b"] * 5 + ["b"], folder=None, seed=1, nan_limit=1,
@@ -202,7 +202,7 @@ def course_of(ranks: int, spoilt: int | None = None) -> list[list]:
         if rank == spoilt:
             one._batch = lambda part, samples: (batch_of(part or samples[:1]), [])
         try:
-            found[rank] = conserved.of_passes(one, one.run())
+            found[rank] = conservation.count_passes(one, one.run())
         except AssertionError as error:
             found[rank] = str(error)
 
@@ -230,10 +230,10 @@ def test_a_rank_that_does_not_see_its_share_stops_all(given):
 
 
 def test_updates_that_tell_other_samples_than_the_ranks_counted_stop_the_job():
-    one = Fit(
+    one = TuningLoop(
         Rank(0, SimpleNamespace(ranks=1)), [5] * 4, None, None, Objective(), Recipe(**RECIPE), Execution(1),
         tasks=["a"] * 4, folder=None, seed=1, nan_limit=1,
     )  # fmt: skip
     rows = [{"samples": 4}, {"samples": 3}]
     with pytest.raises(AssertionError, match=r"^vlm_tuning: updates: 7 in, 8 accounted for \(a 8\)$"):
-        conserved.of_passes(one, Course(2, 0, rows, {"a": 8}))
+        conservation.count_passes(one, TrainingLog(2, 0, rows, {"a": 8}))

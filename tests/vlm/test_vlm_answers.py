@@ -9,10 +9,10 @@ from cxr.base.errors import UserError
 from cxr.base.tables import read_lines, read_table, write_lines
 from cxr.vlm.answers import ask as stage
 from cxr.vlm.answers import transformers
-from cxr.vlm.answers.given import run_given
-from cxr.vlm.answers.table import read_given
+from cxr.vlm.answers.given import run_external
+from cxr.vlm.answers.table import read_answer_file
 from cxr.vlm.models import ADAPTERS, MODEL, read_run
-from cxr.vlm.tuning.untrained import UntrainedOptions, drawn, run_untrained
+from cxr.vlm.tuning.untrained import UntrainedOptions, run_untrained, select_queries
 from vlm_runs import ASKING, COMPUTE, OPTIONS, ask, data, differing, recipe, tune
 
 SIZES = ((56, 56), (40, 84), (84, 56))
@@ -47,7 +47,7 @@ def test_any_batch_gives_the_same_text(given, tuned, tmp_path):
 
 
 def test_a_killed_job_goes_on_at_its_last_part(given, tuned, tmp_path, monkeypatch):
-    monkeypatch.setattr(stage, "PART", 4)
+    monkeypatch.setattr(stage, "PART_SIZE", 4)
     whole = ask(tmp_path / "whole.jsonl", given, tuned)
     original, asked = transformers.Transformers.answer, []
 
@@ -136,7 +136,7 @@ def test_a_line_made_elsewhere_that_answers_nothing_is_a_row_with_a_reason(given
         f'{{"sample_id": "{one}", "turn": 1, "text": "[1, 2, 3, 4]"}}',
     ]  # fmt: skip
     (tmp_path / "theirs.jsonl").write_text("\n".join(told))
-    run_given(
+    run_external(
         lines=given["lines"], pictures=given["pictures"], base=str(tmp_path / "theirs.jsonl"),
         answers=str(tmp_path / "a.jsonl"), unused=str(tmp_path / "unused.parquet"),
         options=replace(ASKING, engine="table", convention="unit"), attrs={}, compute=COMPUTE,
@@ -150,7 +150,7 @@ def test_a_line_made_elsewhere_that_answers_nothing_is_a_row_with_a_reason(given
     ]  # fmt: skip
     (tmp_path / "theirs.jsonl").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(UserError, match=r"theirs\.jsonl cannot be read as answers"):
-        read_given(str(tmp_path / "theirs.jsonl"))
+        read_answer_file(str(tmp_path / "theirs.jsonl"))
 
 
 def test_an_adapter_is_asked_with_its_base(given, tuned, tmp_path):
@@ -191,10 +191,10 @@ def test_a_draw_of_lines_is_in_their_order(given):
     from cxr.vlm.samples import read_samples
 
     samples = read_samples(given["lines"])
-    some = drawn(samples, 5, 7)
+    some = select_queries(samples, 5, 7)
     assert len(some) == 5
     assert [samples.index(one) for one in some] == sorted(samples.index(one) for one in some)
-    assert some == drawn(samples, 5, 7) != drawn(samples, 5, 8)
+    assert some == select_queries(samples, 5, 7) != select_queries(samples, 5, 8)
 
 
 def test_a_picture_that_no_shard_has_is_named(given, tuned, tmp_path):
@@ -209,5 +209,5 @@ def test_the_engines_are_there():
 
 def test_vllm_refuses_a_family_that_it_cannot_ask(given, tmp_path):
     run = tune(tmp_path, given, recipe(replace(OPTIONS, family="gemma3"), updates=1))
-    with pytest.raises(UserError, match="cannot ask gemma3 here: set it to transformers"):
+    with pytest.raises(UserError, match="does not support gemma3 here: set it to transformers"):
         ask(tmp_path / "a.jsonl", given, run, replace(ASKING, engine="vllm"))

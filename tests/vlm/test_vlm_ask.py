@@ -13,8 +13,8 @@ from cxr.base.hdf5 import ShardWriter
 from cxr.base.tables import read_lines, write_lines
 from cxr.imaging.one_image import picture_of
 from cxr.vlm.answers.ask import Asker
-from cxr.vlm.answers.engine import Execution, Said
-from cxr.vlm.answers.one_image import FAILED, OnePicture, ask, run_image, samples_of, write
+from cxr.vlm.answers.engine import Execution, ModelAnswer
+from cxr.vlm.answers.one_image import FAILURE_MESSAGES, SingleImageStore, ask, make_samples, run_image, write_results
 from cxr.workflow.params import stage_options
 from cxr.workflow.settings import Settings
 from vlm_runs import ASKING, COMPUTE, data, recipe, run_answers, tune
@@ -93,7 +93,7 @@ class Says:
 
     at_once = 0
 
-    def __init__(self, *said: Said):
+    def __init__(self, *said: ModelAnswer):
         self.said = iter(said)
 
     def answer(self, asked):
@@ -105,12 +105,23 @@ def test_boxes_are_fractions_of_the_image_and_are_drawn_on_it(tuned, image, tmp_
     picture, _ = picture_of(str(image), STAGES["cohort"], STAGES["frames"])
     real = Asker.from_run(str(tuned), "", ASKING, Execution("cpu"))
     texts = ['{"bbox_2d": [500, 500, 1000, 1000]}', "Nothing of that kind."]
-    asker = Asker(Says(*(Said(text, 3, "end") for text in texts), Said("", 0, "", "too_long")), real.collator, ASKING)
-    replies = ask(asker, samples_of(["Where?", "What?", "Why?", "Which?"], referring=False), OnePicture(picture, 56))
+    asker = Asker(
+        Says(*(ModelAnswer(text, 3, "end") for text in texts), ModelAnswer("", 0, "", "too_long")),
+        real.collator,
+        ASKING,
+    )
+    replies = ask(
+        asker, make_samples(["Where?", "What?", "Why?", "Which?"], referring=False), SingleImageStore(picture, 56)
+    )
     assert [reply.reading.boxes.tolist() for reply in replies] == [[[0.5, 0.5, 1, 1]], [], [], []]
-    assert [reply.failure for reply in replies] == ["", "", FAILED["too_long"], FAILED["turn_before"]]
+    assert [reply.failure for reply in replies] == [
+        "",
+        "",
+        FAILURE_MESSAGES["too_long"],
+        FAILURE_MESSAGES["turn_before"],
+    ]
     tmp_path.joinpath("out").mkdir()
-    about = write(tmp_path / "out", picture, replies, "mine", 0)
+    about = write_results(tmp_path / "out", picture, replies, "mine", 0)
     assert [turn["boxes"] for turn in about["turns"]] == [[[0.5, 0.5, 1, 1]], [], [], []]
     drawn = [cv2.imread(str(tmp_path / "out" / f"{number}_overlay.png")).astype(int) for number in (1, 2)]
     orange = [np.argwhere(_near(one, (0, 159, 230))) for one in drawn]
@@ -126,21 +137,21 @@ def _near(image: np.ndarray, colour: tuple[int, int, int]) -> np.ndarray:
 
 def test_the_model_sees_the_picture_without_the_frames_padding(image):
     picture, _ = picture_of(str(image), STAGES["cohort"], STAGES["frames"])
-    store = OnePicture(picture, 0)
-    (sample,) = samples_of(["x"], referring=False)
+    store = SingleImageStore(picture, 0)
+    (sample,) = make_samples(["x"], referring=False)
     shown = store.get(sample)
     assert shown.shape[:2] == store.size(sample)
     side = STAGES["frames"]["size"]
     assert shown.shape[1] == side
     assert abs(shown.shape[0] - side * 300 / 420) <= 1
     assert shown[0].std() > 0
-    assert OnePicture(picture, 56).get(sample).shape == (40, 56, 3)
+    assert SingleImageStore(picture, 56).get(sample).shape == (40, 56, 3)
 
 
 @pytest.mark.parametrize("questions", [[], [""], ["What?", "  "], [3]])
 def test_an_empty_question_is_refused(questions):
-    with pytest.raises(UserError, match="questions holds an empty one"):
-        samples_of(questions, referring=False)
+    with pytest.raises(UserError, match="questions contains an empty text"):
+        make_samples(questions, referring=False)
 
 
 def test_a_file_that_is_no_chest_x_ray_is_refused(tuned, tmp_path):
@@ -153,4 +164,8 @@ def test_a_file_that_is_no_chest_x_ray_is_refused(tuned, tmp_path):
 def test_a_longer_conversation_than_the_model_may_read_says_so(tuned, image, tmp_path):
     """Thirty tokens hold the picture and the first question, not the first answer too."""
     about = asked(tuned, image, tmp_path / "out", [*QUESTIONS, "more"], options=replace(ASKING, max_length=30))
-    assert [turn["failure"] for turn in about["turns"]] == ["", FAILED["too_long"], FAILED["turn_before"]]
+    assert [turn["failure"] for turn in about["turns"]] == [
+        "",
+        FAILURE_MESSAGES["too_long"],
+        FAILURE_MESSAGES["turn_before"],
+    ]

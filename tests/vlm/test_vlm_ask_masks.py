@@ -16,9 +16,9 @@ from cxr.base.hdf5 import Shard
 from cxr.imaging.one_image import in_picture, picture_of
 from cxr.vlm.answers.ask import Asker
 from cxr.vlm.answers.engine import Execution
-from cxr.vlm.answers.masks import Drawer
-from cxr.vlm.answers.one_image import Drawn, Mask, Reply, run_image, samples_of, shows
-from cxr.vlm.answers.one_image import write as write_answers
+from cxr.vlm.answers.masks import MaskPredictor
+from cxr.vlm.answers.one_image import Mask, MaskSource, Reply, make_samples, name_masks, run_image
+from cxr.vlm.answers.one_image import write_results as write_answers
 from cxr.vlm.reading import Reading
 from cxr.workflow.params import stage_options
 from cxr.workflow.settings import Settings
@@ -107,8 +107,8 @@ def test_the_masks_are_those_of_the_states_before_each_seg(learned, film, tmp_pa
         def get(self, sample):
             return np.repeat(cv2.resize(picture.frame, (64, 64), interpolation=cv2.INTER_AREA)[..., None], 3, axis=2)
 
-    _, reply = Asker.from_run(str(learned), "", ASKING, how).replies(samples_of(QUESTIONS, referring=False), Store())
-    drawer = Drawer.load(learned, ASKING, how)
+    _, reply = Asker.from_run(str(learned), "", ASKING, how).replies(make_samples(QUESTIONS, referring=False), Store())
+    drawer = MaskPredictor.load(learned, ASKING, how)
     for mark, mask in zip(reply.said.marks, about["turns"][1]["masks"], strict=True):
         (logits,) = drawer.logits("v", picture.frame, [mark])
         np.testing.assert_array_equal(in_picture(logits, picture), mask_at(tmp_path / "out" / mask["file"]))
@@ -131,7 +131,7 @@ def replied(folder, **tags: object) -> dict:
     corner[:256, :256] = 1
     mask = Mask("Segment the edema.", in_picture(corner, picture))
     reading = Reading("", np.array([[0.0, 0.0, 0.5, 0.5]]))
-    drawn = Drawn(dicom, "m", "1", datetime(2024, 1, 1), "onevision")
+    drawn = MaskSource(dicom, "m", "1", datetime(2024, 1, 1), "onevision")
     (folder / "out").mkdir()
     return write_answers(folder / "out", picture, [Reply("Q?", "[SEG]", "end", "", reading, (mask,))], "m", 85, drawn)
 
@@ -179,4 +179,4 @@ def test_an_odd_header_loses_no_answer(tmp_path, monkeypatch, tags, is_written):
     ],
 )
 def test_a_mask_shows_what_was_named_last(question, answer, before, wanted):
-    assert shows(question, answer, before) == wanted
+    assert name_masks(question, answer, before) == wanted

@@ -7,7 +7,7 @@ import torch
 
 from cxr.base.tables import read_lines, write_lines
 from cxr.vlm.answers import transformers
-from cxr.vlm.answers.rounds import Rounds
+from cxr.vlm.answers.conversation_cache import ConversationCache
 from cxr.vlm.families import onevision
 from vlm_runs import ASKING, OPTIONS, ask, data, differing, recipe, tune
 
@@ -38,7 +38,7 @@ def tuned(tmp_path_factory, given):
 
 
 def anew(monkeypatch) -> None:
-    monkeypatch.setattr(onevision, "GOES_ON", False)
+    monkeypatch.setattr(onevision, "REUSES_KV_CACHE", False)
 
 
 @pytest.mark.parametrize(("history", "sizes"), [("own", (1, 3, 16)), ("expected", (3,))])
@@ -118,7 +118,7 @@ class Cache:
 
 def test_what_is_left_to_read_is_what_differs():
     """Token 0 pads, 9 ends. Row b is padded before and ended a step early, row c was told otherwise than it said."""
-    rounds = Rounds(["a", "b", "c"], Cache(6), [[1, 2, 3], [None, 1, 2], [1, 2, 4]])
+    rounds = ConversationCache(["a", "b", "c"], Cache(6), [[1, 2, 3], [None, 1, 2], [1, 2, 4]])
     rounds.said([[5, 6, 7, 9], [8, 9, 0, 0], [5, 5, 5, 5]], 9)
     assert rounds.places == [[1, 2, 3, 5, 6, 7], [None, 1, 2, 8, 9, None], [1, 2, 4, 5, 5, 5]]
     assert rounds.has(["c", "b"])
@@ -128,6 +128,6 @@ def test_what_is_left_to_read_is_what_differs():
     assert rounds.cache.chosen == [2, 1]
     assert going.ids.tolist() == [[1, 2, 4, 0, 0, 0, 6, 9, 3], [0, 1, 2, 8, 9, 0, 0, 0, 3]]
     assert going.mask.tolist() == [[1, 1, 1, 0, 0, 0, 1, 1, 1], [0, 1, 1, 1, 1, 0, 0, 0, 1]]
-    alone = Rounds(["a"], Cache(6), [[1, 2, 3, 5, 6, 7]]).go_on(["a"], [prompts["a"]], 0)
+    alone = ConversationCache(["a"], Cache(6), [[1, 2, 3, 5, 6, 7]]).go_on(["a"], [prompts["a"]], 0)
     assert alone.ids.tolist() == [[1, 2, 3, 5, 6, 0, 7]]  # its last token is read in any case
     assert alone.mask.tolist() == [[1, 1, 1, 1, 1, 0, 1]]

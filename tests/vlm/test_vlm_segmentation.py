@@ -19,16 +19,16 @@ from cxr.segmentation.sizes import sam_config
 from cxr.segmentation.starts import lite, sam
 from cxr.vlm.answers import ask as stage
 from cxr.vlm.answers import transformers
-from cxr.vlm.answers.masks import Drawer
+from cxr.vlm.answers.masks import MaskPredictor
 from cxr.vlm.collate import Collator
-from cxr.vlm.conventions import convention_of
-from cxr.vlm.models import ADAPTERS, MODEL, SEGMENTER, load_model, load_run, make_tiny, with_seg
-from cxr.vlm.samples import PictureStore, read_samples
-from cxr.vlm.segmenting import Segmenting
-from cxr.vlm.segs import MaskStore, aims_of
+from cxr.vlm.conventions import find_convention
+from cxr.vlm.models import ADAPTERS, MODEL, SEGMENTER, add_seg_token, load_model, load_run, make_tiny
+from cxr.vlm.samples import ImageStore, read_samples
+from cxr.vlm.segmenting import SegmentingModel
+from cxr.vlm.segs import MaskStore, mask_targets
 from cxr.vlm.tuning import fit
 from cxr.vlm.tuning.objective import MaskLoss
-from cxr.vlm.tuning.recipe import Recipe, add_adapters, choose
+from cxr.vlm.tuning.recipe import Recipe, add_adapters, select_trained
 from cxr.workflow.plan_vlm import vlm_plan
 from cxr.workflow.settings import parse_section
 from cxr.workflow.settings.vlm import Vlm
@@ -59,12 +59,14 @@ def begin(folder, given, **changed):
     samples = read_samples(given["lines"])
     texts = [text for row in given["rows"] for turn in row["turns"] for text in turn.values()]
     make_tiny("onevision", folder, texts, 64, 1, SIZES)
-    loaded = with_seg(load_model("onevision", folder), 1)
-    model = Segmenting(loaded.model, lite.load(96, "", 1))
-    collator = Collator(loaded.family, loaded.tokens, convention_of("unit"))
-    with PictureStore(given["pictures"], 64) as pictures, MaskStore(given["masks"]) as masks:
+    loaded = add_seg_token(load_model("onevision", folder), 1)
+    model = SegmentingModel(loaded.model, lite.load(96, "", 1))
+    collator = Collator(loaded.family, loaded.tokens, find_convention("unit"))
+    with ImageStore(given["pictures"], 64) as pictures, MaskStore(given["masks"]) as masks:
         encoded = [
-            replace(collator.encode(one, pictures.get(one)), aims=aims_of(one, pictures, masks, model.segmenter.side))
+            replace(
+                collator.encode(one, pictures.get(one)), aims=mask_targets(one, pictures, masks, model.segmenter.side)
+            )
             for one in samples
         ]
     return loaded, model, collator.batch(encoded), encoded
@@ -169,7 +171,7 @@ def test_gradients_reach_what_is_trained_and_nothing_else(given, tmp_path, metho
     plan = Recipe(**RECIPE | {"method": method})
     if method == "lora":
         model.model = add_adapters(model.model, loaded.family, plan.lora, loaded.tokens.seg)
-    trained = choose(model, loaded.family, plan)
+    trained = select_trained(model, loaded.family, plan)
     model.train()
     sums = MaskLoss(WEIGHTS).sums(model, batch)
     sum(sums[name] for name in MaskLoss.names).backward()
@@ -191,8 +193,8 @@ def test_gradients_reach_what_is_trained_and_nothing_else(given, tmp_path, metho
 
 def test_a_batch_without_seg_gives_zero_gradients_in_the_same_order(given, tmp_path):
     loaded, model, _, encoded = begin(tmp_path / "m", given)
-    choose(model, loaded.family, Recipe(**RECIPE))
-    batch = Collator(loaded.family, loaded.tokens, convention_of("unit")).batch([encoded[4]])
+    select_trained(model, loaded.family, Recipe(**RECIPE))
+    batch = Collator(loaded.family, loaded.tokens, find_convention("unit")).batch([encoded[4]])
     sums = MaskLoss(WEIGHTS).sums(model, batch)
     assert MaskLoss(WEIGHTS).counts(batch)[1:] == [0, 0]
     assert [float(sums[name].detach()) for name in ("bce", "dice")] == [0, 0]
@@ -224,7 +226,7 @@ def test_what_was_needed_last_stays_in_memory():
 
 @pytest.mark.parametrize("killed", [1, 4])
 def test_killed_and_resumed_it_gives_the_same_bytes(given, tuned, tmp_path, monkeypatch, killed):
-    original, seen = fit.Fit._update, []
+    original, seen = fit.TuningLoop._update, []
 
     def update(self, number, *rest):
         seen.append(number)
@@ -232,7 +234,7 @@ def test_killed_and_resumed_it_gives_the_same_bytes(given, tuned, tmp_path, monk
             raise KeyboardInterrupt
         return original(self, number, *rest)
 
-    monkeypatch.setattr(fit.Fit, "_update", update)
+    monkeypatch.setattr(fit.TuningLoop, "_update", update)
     with pytest.raises(KeyboardInterrupt):
         tune(tmp_path, given, recipe(updates=8), keep_features=True)
     assert contents(tune(tmp_path, given, recipe(updates=8), keep_features=True)) == contents(tuned)
@@ -278,23 +280,23 @@ def test_a_mask_is_that_of_the_state_before_its_seg(given, learned, tmp_path):
     answers, masks = ask(tmp_path / "a.jsonl", given, learned)
     drawn = found(answers, masks)
     loaded, segmenter = load_run(learned), Segmenter.load(learned / SEGMENTER)
-    collator = Collator(loaded.family, loaded.tokens, convention_of("unit"))
+    collator = Collator(loaded.family, loaded.tokens, find_convention("unit"))
     sample = next(one for one in read_samples(given["lines"]) if one.sample_id == "s1both")
     said = [line["text"] for line in read_lines(answers) if line["sample_id"] == "s1both"]
     told = [replace(turn, answer=text) for turn, text in zip(sample.turns, said, strict=True)]
     sample = replace(sample, turns=tuple(told))
-    with PictureStore(given["pictures"], 64) as pictures:
+    with ImageStore(given["pictures"], 64) as pictures:
         one = collator.encode(sample, pictures.get(sample))
         frame = pictures.frame(sample)
     with torch.no_grad():
         out = loaded.model(**collator.batch([one]).inputs, output_hidden_states=True)
     states = [out.hidden_states[-1][0, at - 1] for at, token in enumerate(one.ids) if token == loaded.tokens.seg]
-    wanted = Drawer(segmenter, torch.device("cpu")).draw("v", frame, states)
+    wanted = MaskPredictor(segmenter, torch.device("cpu")).draw("v", frame, states)
     assert (np.stack(drawn["s1both/1"]) == wanted).mean() > 0.9999
 
 
 def test_answers_that_are_killed_go_on(given, learned, tmp_path, monkeypatch):
-    monkeypatch.setattr(stage, "PART", 4)
+    monkeypatch.setattr(stage, "PART_SIZE", 4)
     whole = ask(tmp_path / "whole.jsonl", given, learned)
     original, asked = transformers.Transformers.answer, []
 
@@ -405,10 +407,10 @@ def test_sam_sees_the_frame_and_the_model_the_part_that_is_not_padded(tmp_path):
     ])  # fmt: skip
     one, two = read_samples(tmp_path / "lines.jsonl")
     shards = [tmp_path / "own/00.h5", tmp_path / "more/00.h5"]
-    with PictureStore(shards) as pictures, MaskStore([]) as masks:
+    with ImageStore(shards) as pictures, MaskStore([]) as masks:
         assert pictures.get(one).shape == (64, 32, 3)
-        assert torch.equal(aims_of(one, pictures, masks, 64).levels, torch.from_numpy(frame))
-        levels = aims_of(two, pictures, masks, 40).levels
+        assert torch.equal(mask_targets(one, pictures, masks, 64).levels, torch.from_numpy(frame))
+        levels = mask_targets(two, pictures, masks, 40).levels
     assert (levels[:, 10:30] == 9).all()
     assert not levels[:, :10].any()
     assert not levels[:, 30:].any()

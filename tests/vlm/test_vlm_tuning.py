@@ -11,15 +11,15 @@ import torch
 from cxr.base.errors import UserError
 from cxr.base.tables import read_lines, read_table, write_lines
 from cxr.geometry.unions import union_iou
-from cxr.vlm.answers.ask import collator_of
+from cxr.vlm.answers.ask import load_collator
 from cxr.vlm.families.engine import PARTS, part_of
 from cxr.vlm.grounding import read_answer
 from cxr.vlm.models import MODEL, load_model, load_run
-from cxr.vlm.samples import PictureStore, Sample, read_samples
+from cxr.vlm.samples import ImageStore, Sample, read_samples
 from cxr.vlm.tuning import fit, objective
 from cxr.vlm.tuning.fit import epoch_order
-from cxr.vlm.tuning.recipe import Recipe, optimiser
-from cxr.vlm.tuning.tune import balanced
+from cxr.vlm.tuning.recipe import Recipe, make_optimizer
+from cxr.vlm.tuning.tune import balance_domains
 from vlm_runs import OPTIONS, RECIPE, SIDE, ask, contents, data, recipe, tune
 
 
@@ -80,12 +80,12 @@ def test_updates_tell_each_task_its_samples_and_its_loss(tmp_path):
     for size in (7, 1):
         run = tune(tmp_path / str(size), given, recipe(batch=7, micro_batch=size, epochs=1, learning_rate=1e-12))
         rows += read_table(tmp_path / str(size) / "updates.tsv").to_dicts()
-    loaded, collator, losses = load_run(run, "", torch.float32), collator_of(run, ""), {}
-    with PictureStore(given["pictures"], SIDE) as store, torch.no_grad():
+    loaded, collator, losses = load_run(run, "", torch.float32), load_collator(run, ""), {}
+    with ImageStore(given["pictures"], SIDE) as store, torch.no_grad():
         for sample in read_samples(given["lines"]):
             batch = collator.batch([collator.encode(sample, store.get(sample))])
             loss = objective.TextLoss().sums(loaded.model, batch)["text"]
-            losses.setdefault(sample.task, []).append((float(loss), objective.learned(batch.labels)))
+            losses.setdefault(sample.task, []).append((float(loss), objective.count_learned(batch.labels)))
     for row in rows:
         parts = [part.split() for part in row["by_task"].split("; ")]
         assert [(name, int(number)) for name, number, _ in parts] == [("grounding", 6), ("talk", 1)]
@@ -127,7 +127,7 @@ def test_two_runs_give_the_same_bytes(tuned, given, tmp_path):
 
 @pytest.mark.parametrize("killed", [1, 4, 8])
 def test_killed_and_resumed_it_gives_the_same_bytes(tuned, given, tmp_path, monkeypatch, killed):
-    original, seen = fit.Fit._update, []
+    original, seen = fit.TuningLoop._update, []
 
     def update(self, number, *rest):
         if number == killed and killed not in seen:
@@ -136,7 +136,7 @@ def test_killed_and_resumed_it_gives_the_same_bytes(tuned, given, tmp_path, monk
         seen.append(number)
         return original(self, number, *rest)
 
-    monkeypatch.setattr(fit.Fit, "_update", update)
+    monkeypatch.setattr(fit.TuningLoop, "_update", update)
     with pytest.raises(KeyboardInterrupt):
         tune(tmp_path, given, recipe(epochs=3))
     assert not (tmp_path / "run").exists()
@@ -148,7 +148,7 @@ def test_killed_and_resumed_it_gives_the_same_bytes(tuned, given, tmp_path, monk
 
 
 def test_a_checkpoint_of_other_settings_is_never_resumed(given, tmp_path, monkeypatch, caplog):
-    original = fit.Fit._update
+    original = fit.TuningLoop._update
 
     def update(self, number, *rest):
         if number == 3:
@@ -156,11 +156,11 @@ def test_a_checkpoint_of_other_settings_is_never_resumed(given, tmp_path, monkey
         return original(self, number, *rest)
 
     with monkeypatch.context() as patched:
-        patched.setattr(fit.Fit, "_update", update)
+        patched.setattr(fit.TuningLoop, "_update", update)
         with pytest.raises(KeyboardInterrupt):
             tune(tmp_path, given)
     tune(tmp_path, given, recipe(learning_rate=1e-3))
-    assert "holds a checkpoint of other settings, samples or code: the tuning starts again" in caplog.text
+    assert "holds a checkpoint of other settings, samples or code: the tuning restarts" in caplog.text
 
 
 def test_micro_batches_do_not_change_the_loss(given, tmp_path):
@@ -214,7 +214,7 @@ def test_a_parts_step_is_adamws(tuned):
     loaded = load_model("qwen25vl", tuned / MODEL)
     plan = Recipe(**RECIPE | {"rates": {"vision": 1e-4}, "learning_rate": 1e-2, "weight_decay": 0.1})
     named = dict(loaded.model.named_parameters())
-    made = optimiser(named, loaded.family, plan)
+    made = make_optimizer(named, loaded.family, plan)
     torch.manual_seed(0)
     before = {name: value.detach().double().clone() for name, value in named.items()}
     for value in named.values():
@@ -243,7 +243,7 @@ def test_what_is_not_learned_is_listed(given, tmp_path):
 
 
 def test_updates_without_a_number_are_skipped_and_limited(given, tmp_path, monkeypatch):
-    original, spoilt = objective.of_text, []
+    original, spoilt = objective.text_loss, []
 
     def times(logits, labels, factor):
         return {name: value * factor for name, value in original(logits, labels).items()}
@@ -252,27 +252,27 @@ def test_updates_without_a_number_are_skipped_and_limited(given, tmp_path, monke
         spoilt.append(len(spoilt))
         return times(logits, labels, math.nan if len(spoilt) in (2, 4) else 1.0)
 
-    monkeypatch.setattr(objective, "of_text", some)
+    monkeypatch.setattr(objective, "text_loss", some)
     table = read_table(tune(tmp_path / "two", given).parent / "updates.tsv")
     assert [at for at, skipped in enumerate(table["skipped"]) if skipped] == [1, 3]
     assert np.isfinite(table["loss"].to_numpy()[-1])
-    monkeypatch.setattr(objective, "of_text", lambda logits, labels: times(logits, labels, math.nan))
+    monkeypatch.setattr(objective, "text_loss", lambda logits, labels: times(logits, labels, math.nan))
     with pytest.raises(
-        UserError, match=r"3 updates had a loss or gradient that is not a number, the limit vlm\.tuning"
+        UserError, match=r"3 steps had a loss or gradient that is not a number, which reaches vlm\.tuning"
     ):
         tune(tmp_path / "all", given)
 
 
 def test_told_to_stop_it_saves_and_goes_on(tuned, given, tmp_path, monkeypatch):
-    original = fit.Fit._update
+    original = fit.TuningLoop._update
 
     def stopping(self, number, *rest):
         noted, stop = original(self, number, *rest)
         return noted, stop or number == 4
 
     with monkeypatch.context() as patched:
-        patched.setattr(fit.Fit, "_update", stopping)
-        with pytest.raises(UserError, match="update 5 of 9 is saved, run it again and it resumes there"):
+        patched.setattr(fit.TuningLoop, "_update", stopping)
+        with pytest.raises(UserError, match="step 5 of 9 is saved, rerun to resume there"):
             tune(tmp_path, given, recipe(epochs=3))
     assert contents(tune(tmp_path, given, recipe(epochs=3))) == contents(tuned)
 
@@ -287,14 +287,14 @@ def test_other_families_learn_by_the_same_path(given, tmp_path, family):
 
 def test_a_balance_by_domain_has_every_sample_and_as_many_of_each(given, tmp_path):
     made = [Sample(f"s{at}", "a", "s", "train", "t", (), {}, domain="cxr" if at < 7 else "nuclei") for at in range(10)]
-    found = balanced(made, 42)
+    found = balance_domains(made, 42)
     assert found[:10] == list(range(10))
     counts = Counter(found)
     assert sum(counts[at] for at in range(7, 10)) == 7
     assert {counts[at] for at in range(7)} == {1}
     assert {counts[at] for at in range(7, 10)} == {2, 3}
-    assert found == balanced(made, 42)
-    assert len({tuple(balanced(made, seed)) for seed in range(9)}) > 1
+    assert found == balance_domains(made, 42)
+    assert len({tuple(balance_domains(made, seed)) for seed in range(9)}) > 1
     rows = [row | {"domain": "cxr" if at < 9 else "nuclei"} for at, row in enumerate(given["rows"])]
     write_lines(tmp_path / "lines.jsonl", rows)
     options = replace(recipe(epochs=1), balance="domain")

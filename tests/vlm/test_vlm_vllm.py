@@ -12,7 +12,7 @@ pytest.importorskip("vllm", reason="vLLM is not installed here: `make vllm` inst
 
 pytest.importorskip("torchvision", reason="vLLM's vision-language models import torchvision: `make vllm` installs it")
 
-from cxr.vlm.answers.ask import collator_of
+from cxr.vlm.answers.ask import load_collator
 from cxr.vlm.models import MODEL
 from vlm_runs import ASKING, OPTIONS, ask, data, differing, recipe, tune
 
@@ -37,7 +37,7 @@ def test_vllm_sees_the_tiles_that_a_run_was_tuned_with(tmp_path):
     base = str(tune(tmp_path / "base", given, recipe(options, updates=30)) / MODEL)
     few = recipe(replace(options, tiling={"tiles": "anyres_max_9", "grid": 1}), updates=30)
     run = tune(tmp_path / "t", given, few, base=base)
-    assert collator_of(run, base).family.tiling.pinpoints == [[64, 64]]
+    assert load_collator(run, base).family.tiling.pinpoints == [[64, 64]]
     compare(tmp_path, given, run, base)
 
 

@@ -16,7 +16,7 @@ from lesions import Lesions, drawn
 from cxr.base.paths import SCRIPTS
 from cxr.base.tables import read_table
 from cxr.base.vocabulary import SPLITS
-from cxr.vlm.samples import PictureStore, Sample, fitted, read_samples
+from cxr.vlm.samples import ImageStore, Sample, fit_size, read_samples
 
 COHORTS = {4001: 1200, 4002: 2400}
 """Seeds and sizes. The demo's seed, 2026, and those of ROSALIA's base and its scores are others."""
@@ -72,7 +72,7 @@ class Cohorts:
             mix = folder / "results/radvlm/instructions/all"
             samples = [sample for split in SPLITS for sample in read_samples(mix / f"{split}.jsonl")]
             one = {sample.image_id: sample for sample in samples}
-            with PictureStore(sorted((folder / "results/frames").glob("[0-9]*.h5")), HELD) as store:
+            with ImageStore(sorted((folder / "results/frames").glob("[0-9]*.h5")), HELD) as store:
                 for image_id, sample in sorted(one.items()):
                     self.pictures[f"{folder.name}/{image_id}"] = np.ascontiguousarray(store.get(sample)[..., 0])
                     self._covered[f"{folder.name}/{image_id}"] = store.covered(sample)
@@ -141,7 +141,7 @@ def cut(picture: np.ndarray, of: tuple[float, float, float, float], shape: tuple
 
 def shrunk(picture: np.ndarray, side: int) -> np.ndarray:
     """Return a picture as the workflow shows it to the model."""
-    height, width = fitted(picture.shape, side)
+    height, width = fit_size(picture.shape, side)
     return cv2.resize(picture, (width, height), interpolation=cv2.INTER_AREA)
 
 

@@ -29,9 +29,9 @@ from updates import arguments, rate, step, tell  # noqa: E402
 
 from cxr.base.seeds import stable_hash  # noqa: E402
 from cxr.vlm.collate import Collator  # noqa: E402
-from cxr.vlm.conventions import convention_of  # noqa: E402
+from cxr.vlm.conventions import find_convention  # noqa: E402
 from cxr.vlm.models import Loaded, load_model, make_tiny  # noqa: E402
-from cxr.vlm.samples import fitted, texts_of  # noqa: E402
+from cxr.vlm.samples import all_texts, fit_size  # noqa: E402
 from cxr.vlm.tokens import IGNORED  # noqa: E402
 from cxr.vlm.tuning.fit import epoch_order  # noqa: E402
 from cxr.workflow.settings.vlm import OnevisionTinyRecipe  # noqa: E402
@@ -61,8 +61,8 @@ def see(loaded: Loaded, cohorts: Cohorts, side: int) -> None:
 def whole(loaded: Loaded, cohorts: Cohorts, side: int) -> None:
     """Let the model learn the mix: first its regions, then all of it."""
     model, samples = loaded.model.train(), cohorts.samples
-    collator = Collator(loaded.family, loaded.tokens, convention_of(loaded.family.convention))
-    lengths = [collator.length(one, fitted(cohorts.pictures[one.image_id].shape, side)) for one in samples]
+    collator = Collator(loaded.family, loaded.tokens, find_convention(loaded.family.convention))
+    lengths = [collator.length(one, fit_size(cohorts.pictures[one.image_id].shape, side)) for one in samples]
     regions = [at for at, one in enumerate(samples) if one.task == "anatomical_grounding"]
     kept = set(regions[::LATER])
     mixed = [at for at, one in enumerate(samples) if at in kept or one.task != "anatomical_grounding"]
@@ -103,7 +103,7 @@ def main() -> None:
     side, sizes = own.side, own.sizes.as_dict()
     cohorts = Cohorts([make(given.work, seed, studies, given.cores, REGIONS) for seed, studies in COHORTS.items()])
     with tempfile.TemporaryDirectory() as folder:
-        texts = texts_of(cohorts.samples, convention_of("unit"))
+        texts = all_texts(cohorts.samples, find_convention("unit"))
         make_tiny("onevision", folder, texts, side, stable_hash(SEED, "start") % 2**63, sizes)
         loaded = load_model("onevision", folder)
         torch.manual_seed(SEED)

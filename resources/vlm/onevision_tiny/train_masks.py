@@ -38,12 +38,12 @@ from cxr.segmentation.pictures import mask_target  # noqa: E402
 from cxr.segmentation.segmenter import TRAINED  # noqa: E402
 from cxr.segmentation.starts import lite  # noqa: E402
 from cxr.vlm.collate import Collator, Encoded  # noqa: E402
-from cxr.vlm.conventions import convention_of  # noqa: E402
-from cxr.vlm.models import Loaded, load_model, make_tiny, with_seg  # noqa: E402
-from cxr.vlm.samples import PictureStore, Sample, read_samples, texts_of  # noqa: E402
-from cxr.vlm.samples import shown as seen  # noqa: E402
-from cxr.vlm.segmenting import Segmenting  # noqa: E402
-from cxr.vlm.segs import Aims, levels_of  # noqa: E402
+from cxr.vlm.conventions import find_convention  # noqa: E402
+from cxr.vlm.models import Loaded, add_seg_token, load_model, make_tiny  # noqa: E402
+from cxr.vlm.samples import ImageStore, Sample, all_texts, read_samples  # noqa: E402
+from cxr.vlm.samples import to_model_input as seen  # noqa: E402
+from cxr.vlm.segmenting import SegmentingModel  # noqa: E402
+from cxr.vlm.segs import MaskTargets, sam_image  # noqa: E402
 from cxr.vlm.starts import base  # noqa: E402
 from cxr.vlm.starts.base import BY_WORD  # noqa: E402
 from cxr.vlm.tokens import SEG, Tokens  # noqa: E402
@@ -87,7 +87,7 @@ class Pairs:
             self.of_image.setdefault(one.image_id, ([], []))[not line["seg"]].append(one)
         self.images = sorted(image for image, (positives, _) in self.of_image.items() if positives)
         self.frames, self.windows, self.masks = {}, {}, {}
-        with PictureStore(sorted((results / "frames").glob("[0-9]*.h5"))) as store:
+        with ImageStore(sorted((results / "frames").glob("[0-9]*.h5"))) as store:
             for image in self.images:
                 one = self.of_image[image][0][0]
                 self.frames[image], self.windows[image] = _held(store.frame(one)), store.covered(one)
@@ -140,13 +140,13 @@ def moved(images: Sequence[np.ndarray], draw: random.Random) -> list[np.ndarray]
 def encoded(collator: Collator, drawn: Drawn, view: str, side: int) -> list[Encoded]:
     """Return the pairs of an image with the masks that they are to give, in SAM's square of ``side`` px."""
     pairs, picture, frame, masks = drawn
-    levels = levels_of(frame, side)
+    levels = sam_image(frame, side)
     targets = [torch.from_numpy(mask_target(mask > 127, side, "pad"))[None] for mask in masks]
     told = zip(collator.encode_all(pairs, picture), targets, strict=True)
-    return [replace(one, aims=Aims(view, levels, target)) for one, target in told]
+    return [replace(one, aims=MaskTargets(view, levels, target)) for one, target in told]
 
 
-def chosen(model: Segmenting, seg: int) -> tuple[list[torch.nn.Parameter], list[torch.nn.Parameter]]:
+def chosen(model: SegmentingModel, seg: int) -> tuple[list[torch.nn.Parameter], list[torch.nn.Parameter]]:
     """Freeze all but the language model's layers, the rows of [SEG] and the head; return these of both."""
     language, head = [], []
     for name, value in model.named_parameters():
@@ -168,7 +168,7 @@ class Lines:
     def __init__(self, folder: Path):
         self.all = read_samples(folder / "results/radvlm/instructions/all/train.jsonl")
         self.samples = [one for one in self.all if not one.mask_ids]
-        with PictureStore(sorted((folder / "results/frames").glob("[0-9]*.h5")), HELD) as store:
+        with ImageStore(sorted((folder / "results/frames").glob("[0-9]*.h5")), HELD) as store:
             of_image = {one.image_id: one for one in self.samples}
             self.pictures = {image: store.get(one)[..., 0].copy() for image, one in sorted(of_image.items())}
 
@@ -178,12 +178,12 @@ class Lines:
         return shown(one, self.pictures[one.image_id], side, draw, OF_LINES)
 
 
-def fit(loaded: Loaded, pairs: Pairs, lines: Lines, side: int) -> Segmenting:
+def fit(loaded: Loaded, pairs: Pairs, lines: Lines, side: int) -> SegmentingModel:
     """Train language model and head on pairs with masks and lines of the mix."""
-    model = Segmenting(loaded.model, lite.load(loaded.model.config.text_config.hidden_size, "", SEED)).train()
+    model = SegmentingModel(loaded.model, lite.load(loaded.model.config.text_config.hidden_size, "", SEED)).train()
     # pictures are moved, so that none is seen twice and no embedding is kept
     model.kept = SimpleNamespace(get=lambda views, levels, embed: embed(levels))
-    collator = Collator(loaded.family, loaded.tokens, convention_of(loaded.family.convention))
+    collator = Collator(loaded.family, loaded.tokens, find_convention(loaded.family.convention))
     language, head = chosen(model, loaded.tokens.seg)
     groups = [{"params": language, "top": RATE}, {"params": head, "top": HEAD_RATE}]
     optimiser = torch.optim.AdamW(groups, lr=0.0, betas=(0.9, 0.95), weight_decay=0.0)
@@ -228,7 +228,7 @@ def _forever(number: int) -> Iterator[int]:
         yield from order
 
 
-def held(model: Segmenting, tokens: Tokens, known: Sequence[str]) -> tuple[dict[str, torch.Tensor], list[str]]:
+def held(model: SegmentingModel, tokens: Tokens, known: Sequence[str]) -> tuple[dict[str, torch.Tensor], list[str]]:
     """Return what the file holds, the language model as the library names it and the head, and the words of its rows.
 
     Of words that the base does not know, [SEG] alone was learnt.
@@ -253,10 +253,10 @@ def main() -> None:
     known = json.loads((HERE / "words.json").read_text(encoding="utf-8"))
     with tempfile.TemporaryDirectory() as start:
         # the base has words of its other cohort too: none of them is to be lost
-        texts = [*texts_of([*lines.all, *pairs.samples()], convention_of("unit")), *known]
+        texts = [*all_texts([*lines.all, *pairs.samples()], find_convention("unit")), *known]
         make_tiny("onevision", start, texts, side, stable_hash(SEED, "start") % 2**63, sizes)
         base.load(Path(start))
-        loaded = with_seg(load_model("onevision", start), SEED)
+        loaded = add_seg_token(load_model("onevision", start), SEED)
     torch.manual_seed(SEED)
     model = fit(loaded, pairs, lines, side)
     tensors, words = held(model, loaded.tokens, known)

@@ -42,7 +42,7 @@ class ModelOptions:
     def sampling(self, attempt: int, seed: int | None = None) -> tuple[float, int]:
         """Return temperature and seed of an attempt; by default the first is greedy, later ones are not.
 
-        ``seed``: replaces the options' seed.
+        ``seed``: overrides the options' value.
         """
         temperature = self.retry_temperature if attempt else self.temperature
         return temperature, (self.seed if seed is None else seed) + attempt

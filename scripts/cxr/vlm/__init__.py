@@ -1,5 +1,5 @@
-"""Vision-language models: tuning and asking them, whatever system the questions come from.
+"""Vision-language models: tuning and asking them, for the questions of any system.
 
-``conventions`` and ``reading`` know how models write boxes, ``families`` the architectures, ``tuning`` and ``answers``
-are the two stages.
+``conventions`` and ``reading``: how models write boxes; ``families``: the architectures; ``tuning`` and ``answers``:
+the two stages.
 """

@@ -1,4 +1,4 @@
-"""From samples and pictures to a model's batch: ids, labels, mask, encoded pictures."""
+"""From samples and images to a model's batch: ids, labels, mask, encoded images."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,37 +7,37 @@ import numpy as np
 import torch
 
 from cxr.vlm.conventions import Convention
-from cxr.vlm.families.engine import Family, Pictures
+from cxr.vlm.families.engine import EncodedImages, Family
 from cxr.vlm.samples import Sample
-from cxr.vlm.segs import Aims, Segs, joined
+from cxr.vlm.segs import MaskTargets, SegBatch, join_segs
 from cxr.vlm.tokens import IGNORED, Tokens
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """One conversation with its picture: ids and labels of equal length. aims: what its [SEG] are to give, if any."""
+    """One conversation with its image; ids and labels have equal length. aims: mask targets of its [SEG], if any."""
 
     sample_id: str
     ids: list[int]
     labels: list[int]
-    pictures: Pictures
-    aims: Aims | None = None
+    pictures: EncodedImages
+    aims: MaskTargets | None = None
 
     @property
     def nbytes(self) -> int:
-        """Return the memory that its pictures and masks take."""
+        """Return the memory of its images and masks, bytes."""
         masks = [self.aims.levels, self.aims.masks] if self.aims else []
         return sum(tensor.nbytes for tensor in [*self.pictures.tensors.values(), *masks])
 
 
 @dataclass(frozen=True)
 class Batch:
-    """inputs: of the model's call, with ``labels`` (N, L) beside; sample_ids in order; segs: where masks are told."""
+    """A batch. inputs: arguments of the model's call; labels: (N, L); segs: the [SEG] of a segmenting model."""
 
     sample_ids: list[str]
     inputs: dict[str, torch.Tensor]
     labels: torch.Tensor
-    segs: Segs | None = None
+    segs: SegBatch | None = None
 
     def to(self, device: torch.device) -> "Batch":
         """Return the batch on a device."""
@@ -46,33 +46,33 @@ class Batch:
 
 
 class Collator:
-    """Writes conversations in a family's chat and a run's convention of coordinates.
+    """Encodes conversations in a family's chat and a run's convention of coordinates.
 
-    ``marks``: the marks of turns and line breaks are learned too, as the authors' code does.
+    ``marks``: the loss also covers turn marks and line breaks, as in the authors' code.
     """
 
     def __init__(self, family: Family, tokens: Tokens, convention: Convention, wording: str = "", marks: bool = False):
         self.family, self.tokens, self.convention, self.wording = family, tokens, convention, wording
         self.marks = marks
-        self._sized: dict[tuple[int, int], Pictures] = {}
+        self._sized: dict[tuple[int, int], EncodedImages] = {}
 
     def encode(self, sample: Sample, picture: np.ndarray) -> Encoded:
-        """Return a sample with its answers, for training. Raises UserError for a text that cannot be told."""
+        """Return a sample with its answers, for training. Raises UserError for a text that cannot be encoded."""
         return self.encode_all([sample], picture)[0]
 
     def encode_all(self, samples: Sequence[Sample], picture: np.ndarray) -> list[Encoded]:
-        """Return samples about one picture with their answers; it is encoded once. Raises as :meth:`encode`."""
+        """Return samples about one image with their answers; it is encoded once. Raises like :meth:`encode`."""
         pictures = self.family.pictures([picture])
         return [self._encoded(sample, pictures) for sample in samples]
 
     def length(self, sample: Sample, size: tuple[int, int]) -> int:
-        """Return the tokens of a sample with its answers, whose picture has ``size`` (H, W); reads no picture."""
+        """Return the tokens of a sample with its answers and an image of ``size`` (H, W), without reading it."""
         if size not in self._sized:
             pictures = self.family.pictures([np.zeros((*size, 3), np.uint8)])
-            self._sized[size] = Pictures({}, pictures.tokens, pictures.seen)
+            self._sized[size] = EncodedImages({}, pictures.tokens, pictures.seen)
         return len(self._encoded(sample, self._sized[size]).ids)
 
-    def _encoded(self, sample: Sample, pictures: Pictures) -> Encoded:
+    def _encoded(self, sample: Sample, pictures: EncodedImages) -> Encoded:
         turns = [
             (
                 sample.question(turn, self.convention, self.wording),
@@ -85,12 +85,12 @@ class Collator:
             labels = self.tokens.with_marks(ids, labels)
         return Encoded(sample.sample_id, ids, labels, pictures)
 
-    def ask(self, sample: Sample, picture: np.ndarray | Pictures, earlier_answers: Sequence[str] = ()) -> Encoded:
-        """Return the prompt of the turn after the answers ``earlier_answers``; ``picture`` may be encoded before.
+    def ask(self, sample: Sample, picture: np.ndarray | EncodedImages, earlier_answers: Sequence[str] = ()) -> Encoded:
+        """Return the prompt of the turn after ``earlier_answers``; ``picture`` may already be encoded.
 
         Raises UserError like :meth:`encode`.
         """
-        pictures = picture if isinstance(picture, Pictures) else self.family.pictures([picture])
+        pictures = picture if isinstance(picture, EncodedImages) else self.family.pictures([picture])
         earlier_turns = [
             (sample.question(turn, self.convention, self.wording), answer)
             for turn, answer in enumerate(earlier_answers)
@@ -101,7 +101,7 @@ class Collator:
         return Encoded(sample.sample_id, ids, [IGNORED] * len(ids), pictures)
 
     def batch(self, encoded: Sequence[Encoded], pad_left: bool = False) -> Batch:
-        """Return conversations padded to the longest; ``pad_left``: padded before them, to go on behind them."""
+        """Return conversations padded to the longest; ``pad_left``: pad on the left, for generation."""
         longest = max(len(conversation.ids) for conversation in encoded)
         ids = torch.full((len(encoded), longest), self.tokens.pad)
         mask, labels = torch.zeros_like(ids), torch.full_like(ids, IGNORED)
@@ -109,13 +109,13 @@ class Collator:
             span = slice(longest - len(conversation.ids), longest) if pad_left else slice(0, len(conversation.ids))
             ids[row, span], mask[row, span] = torch.tensor(conversation.ids), 1
             labels[row, span] = torch.tensor(conversation.labels)
-        pictures = Pictures.joined([conversation.pictures for conversation in encoded])
+        pictures = EncodedImages.joined([conversation.pictures for conversation in encoded])
         family_inputs = self.family.inputs(ids, self.tokens.picture)
         inputs = {"input_ids": ids, "attention_mask": mask} | family_inputs | dict(pictures.tensors)
         return Batch([conversation.sample_id for conversation in encoded], inputs, labels, self._segs(encoded))
 
-    def _segs(self, encoded: Sequence[Encoded]) -> Segs | None:
-        """Return the [SEG] of the conversations' answers; None of a model that tells no masks."""
+    def _segs(self, encoded: Sequence[Encoded]) -> SegBatch | None:
+        """Return the [SEG] of the conversations' answers; None if the model has no segmenter."""
         if self.tokens.seg is None:
             return None
         segs_by_row = {}
@@ -124,4 +124,4 @@ class Collator:
                 marks = zip(conversation.ids, conversation.labels, strict=True)
                 places = [at for at, (token, label) in enumerate(marks) if token == label == self.tokens.seg]
                 segs_by_row[row] = places, conversation.aims
-        return joined(segs_by_row)
+        return join_segs(segs_by_row)

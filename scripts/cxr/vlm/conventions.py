@@ -1,7 +1,7 @@
-"""How a model writes the coordinates of boxes: each convention in one entry, used in prompts, targets and answers.
+"""Conventions of box coordinates, used in prompts, targets and answers.
 
-Boxes of samples are fractions of the picture's width and height, x1, y1, x2, y2. A convention is declared or probed,
-never guessed from the size of an answer's numbers.
+Boxes of samples are fractions (x1, y1, x2, y2) of the image's width and height. A convention is declared or probed,
+never guessed from the magnitude of an answer's numbers.
 """
 
 from collections.abc import Sequence
@@ -13,8 +13,8 @@ from cxr.base.errors import UserError
 
 
 @dataclass(frozen=True)
-class Seen:
-    """Width and height, in pixels, of a picture as the model sees it: after its processor has resized it."""
+class InputSize:
+    """Width and height, in pixels, of an image as the model sees it: after its processor has resized it."""
 
     width: int
     height: int
@@ -22,9 +22,9 @@ class Seen:
 
 @dataclass(frozen=True)
 class Convention:
-    """scale: what 1 is written as; None: the sides, in pixels, of the picture as the model sees it. decimals: of each
-    number. y_first: whether boxes are y1, x1, y2, x2. key: the name of a box in JSON. said: decimals in a sentence,
-    where they are others; short: a number there ends at its last digit but zero, and has one decimal at least.
+    """A convention. scale: number that stands for the full side; None: the side in pixels, as the model sees it.
+    decimals: of each number; y_first: boxes are y1, x1, y2, x2; key: name of a box in JSON; sentence_decimals: decimals
+    inside a sentence, 0 for ``decimals``; short: no trailing zeros inside a sentence, but at least one decimal.
     """
 
     name: str
@@ -35,16 +35,16 @@ class Convention:
     said: int = 0
     short: bool = False
 
-    def sides(self, size: Seen) -> np.ndarray:
-        """Return what the fractions x1, y1, x2, y2 are multiplied by, float64 (4,)."""
+    def sides(self, size: InputSize) -> np.ndarray:
+        """Return the factors of the fractions x1, y1, x2, y2, float64 (4,)."""
         sides = (size.width, size.height) if self.scale is None else (self.scale, self.scale)
         return np.array([*sides, *sides], np.float64)
 
-    def write(self, box: Sequence[float], size: Seen) -> str:
-        """Return a box as its four numbers in brackets."""
+    def write(self, box: Sequence[float], size: InputSize) -> str:
+        """Return a box as four numbers in brackets."""
         return f"[{', '.join(self._numbers(box, size, self.decimals))}]"
 
-    def _numbers(self, box: Sequence[float], size: Seen, decimals: int) -> list[str]:
+    def _numbers(self, box: Sequence[float], size: InputSize, decimals: int) -> list[str]:
         values = np.asarray(box, np.float64) * self.sides(size)
         if self.y_first:
             values = values[[1, 0, 3, 2]]
@@ -52,21 +52,21 @@ class Convention:
             return [str(int(value)) for value in np.floor(values + 0.5)]
         return [f"{value:.{decimals}f}" for value in values]
 
-    def listed(self, boxes: Sequence[Sequence[float]], size: Seen) -> str:
-        """Return the boxes as they stand in a sentence: commas between them, and before the last the word and."""
+    def listed(self, boxes: Sequence[Sequence[float]], size: InputSize) -> str:
+        """Return boxes as part of a sentence: separated by commas, with "and" before the last."""
         numbers = [self._numbers(box, size, self.said or self.decimals) for box in boxes]
         if self.short:
             numbers = [[str(float(number)) for number in box] for box in numbers]
         texts = [f"[{', '.join(box)}]" for box in numbers]
         return " and ".join(filter(None, (", ".join(texts[:-1]), texts[-1])))
 
-    def answer(self, boxes: Sequence[Sequence[float]], size: Seen) -> str:
-        """Return the answer that holds these boxes: one object, or a list of several."""
+    def answer(self, boxes: Sequence[Sequence[float]], size: InputSize) -> str:
+        """Return boxes as a JSON answer: one object, or a list of several."""
         texts = [f'{{"{self.key}": {self.write(box, size)}}}' for box in boxes]
         return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
 
-    def read(self, numbers: Sequence[float], size: Seen) -> np.ndarray:
-        """Return the fractions x1, y1, x2, y2, float64 (4,), that four numbers of an answer mean, not yet clipped."""
+    def read(self, numbers: Sequence[float], size: InputSize) -> np.ndarray:
+        """Return the unclipped fractions x1, y1, x2, y2, float64 (4,), of four numbers in an answer."""
         values = np.asarray(numbers, np.float64)
         if self.y_first:
             values = values[[1, 0, 3, 2]]
@@ -83,15 +83,15 @@ CONVENTIONS = {
         Convention("yx1000", 1000, y_first=True, key="box_2d"),
     )
 }
-"""By name. A further convention is a further entry, and its sentence in ``resources/vlm/wording.yaml``."""
-PROBED = tuple(name for name, one in CONVENTIONS.items() if not one.short)
-"""Conventions that a probe tells apart: how short a number is written changes nothing that is read."""
+"""Conventions by name. A new one needs an entry here and a sentence in ``resources/vlm/wording.yaml``."""
+PROBED_CONVENTIONS = tuple(name for name, one in CONVENTIONS.items() if not one.short)
+"""Conventions that a probe compares; ``short`` does not change how an answer is read."""
 PALIGEMMA = Convention("loc1024", 1024, y_first=True)
-"""What ``<loc0123>`` tokens mean in any answer: they name their own scale."""
+"""Convention of ``<loc0123>`` tokens in any answer: they imply their own scale."""
 
 
-def convention_of(name: str) -> Convention:
-    """Return a convention by its name. Raises UserError for an unknown one."""
+def find_convention(name: str) -> Convention:
+    """Return the convention ``name``. Raises UserError for an unknown one."""
     if name not in CONVENTIONS:
         raise UserError(f"convention is {name!r}: choose one of {', '.join(CONVENTIONS)}")
     return CONVENTIONS[name]

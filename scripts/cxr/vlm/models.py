@@ -1,4 +1,4 @@
-"""Models in folders: reading them whole, making tiny random ones, adapters."""
+"""Models and runs in folders: loading and writing them, tiny random models, adapters."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -18,11 +18,11 @@ from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.base.seeds import stable_hash
 from cxr.nets.hub import find_downloaded_model
 from cxr.vlm.families.engine import Family, load_family
-from cxr.vlm.tiles import linked
-from cxr.vlm.tokens import SEG, VIDEO, Tokens, marks_of, small_tokenizer
+from cxr.vlm.tiles import linked_model
+from cxr.vlm.tokens import SEG, VIDEO, Tokens, small_tokenizer, special_tokens
 
 ADAPTER = "adapter_config.json"
-"""A file of peft's layout: a folder with it holds an adapter, not a model."""
+"""peft's file that marks a folder as an adapter, not a model."""
 
 PROCESSOR = "processor_config.json"
 
@@ -39,7 +39,7 @@ class Loaded:
 def load_model(name: str, folder: str | Path, dtype: torch.dtype = torch.float32) -> Loaded:
     """Return the model of the family ``name`` in a folder, in evaluation mode.
 
-    Raises UserError for a folder of another family, or one that lacks a tensor: a missing one would be random.
+    Raises UserError for another family, or a missing tensor, which would be random.
     """
     family = load_family(name, folder)
     tokens = Tokens.read(folder, family.frame)
@@ -58,10 +58,9 @@ def load_model(name: str, folder: str | Path, dtype: torch.dtype = torch.float32
     return Loaded(model.eval(), family, tokens)
 
 
-def with_seg(loaded: Loaded, seed: int) -> Loaded:
-    """Return a model whose vocabulary has [SEG]; a new row of its embedding is drawn by ``seed``.
-
-    A row that the checkpoint leaves without a token is taken before one is added.
+def add_seg_token(loaded: Loaded, seed: int) -> Loaded:
+    """Return the model with [SEG] in its vocabulary. An unused embedding row is taken if there is one, else a new row
+    is drawn by ``seed``.
     """
     tokens, model = loaded.tokens.with_seg(), loaded.model
     if len(tokens.tokenizer) > model.get_input_embeddings().num_embeddings:
@@ -71,31 +70,35 @@ def with_seg(loaded: Loaded, seed: int) -> Loaded:
     return replace(loaded, tokens=tokens)
 
 
-def with_system(loaded: Loaded, prompt: str) -> Loaded:
-    """Return a model that is told another system prompt; "" leaves its makers'."""
+def set_system_prompt(loaded: Loaded, prompt: str) -> Loaded:
+    """Return the model with another system prompt; "" keeps the default."""
     return replace(loaded, tokens=loaded.tokens.with_system(prompt))
 
 
 def make_tiny(
     name: str, folder: str | Path, texts: Iterable[str], side: int, seed: int, sizes: Mapping[str, int]
 ) -> None:
-    """Write a small random model of a family's real classes into a folder, with a tokenizer made of ``texts``.
+    """Write a small random model of a family's real classes into a folder, with a tokenizer built from ``texts``.
 
-    ``sizes``: what the family names in ``SIZES``; others are ignored.
+    ``sizes``: values of the family's ``SIZES``; others are ignored.
     """
     module = engine_module("cxr.vlm.families", name)
-    frame = module.FRAME
+    frame = module.TEMPLATE
     tokenizer = small_tokenizer(texts, frame)
-    id_by_mark = {mark: tokenizer.convert_tokens_to_ids(mark) for mark in [*marks_of(frame), VIDEO]}
+    id_by_mark = {mark: tokenizer.convert_tokens_to_ids(mark) for mark in [*special_tokens(frame), VIDEO]}
     roles = {role: getattr(frame, role).strip() for role in ("opening", "picture", "closing", "end")}
     marks = {role: id_by_mark[mark] for role, mark in roles.items() if mark}
-    ids = marks | {"pad": tokenizer.pad_token_id, "video": id_by_mark[VIDEO], "start": id_by_mark[marks_of(frame)[0]]}
+    ids = marks | {
+        "pad": tokenizer.pad_token_id,
+        "video": id_by_mark[VIDEO],
+        "start": id_by_mark[special_tokens(frame)[0]],
+    }
     family_sizes = {size: sizes[size] for size in getattr(module, "SIZES", ())}
     config, processor = module.tiny(len(tokenizer), ids, side, **family_sizes)
     before = torch.random.get_rng_state()
     torch.manual_seed(seed)
     model = AutoModelForImageTextToText.from_config(config, dtype=torch.float32)
-    getattr(module, "begin", lambda model: None)(model)
+    getattr(module, "init_weights", lambda model: None)(model)
     torch.random.set_rng_state(before)
     model.generation_config.eos_token_id = ids["end"]
     model.generation_config.pad_token_id = ids["pad"]
@@ -106,10 +109,10 @@ def make_tiny(
     _write_processor(name, model, Path(folder))
 
 
-def base_of(base: str | list[str], model: str, revision: str) -> str:
-    """Return the folder that a model starts from: the one that is given, or that of a model downloaded before.
+def base_folder(base: str | list[str], model: str, revision: str) -> str:
+    """Return the folder of a base model: ``base``, or the downloaded ``model``; "" if neither is given.
 
-    "" where there is neither. Raises UserError, which says how to download it.
+    Raises UserError that says how to download it.
     """
     if base:
         return base if isinstance(base, str) else base[0]
@@ -119,17 +122,17 @@ def base_of(base: str | list[str], model: str, revision: str) -> str:
 
 
 RUN = "run.json"
-"""File in a run's folder that says how its model is asked: family, convention, side, original, wording, base, and
-system_prompt if one is set; of an adapter also tiling, where the base cuts pictures into tiles in another way.
+"""File of a run that says how to ask its model: family, convention, side, original, wording, base; system_prompt if
+set; tiling of an adapter if it differs from the base's.
 """
 MODEL, ADAPTERS = "model", "adapter"
-"""Folders of a run: its whole model, or an adapter in peft's layout for the model ``base``."""
+"""Folders of a run: a whole model, or an adapter in peft's layout for the model ``base``."""
 SEGMENTER = "segmenter"
-"""Folder of a run's segmenter, where it has one."""
+"""Folder of a run's segmenter, if it has one."""
 
 
 def write_run(folder: Path, **facts: object) -> None:
-    """Write the facts that :func:`load_run` needs beside the weights."""
+    """Write the facts that :func:`load_run` needs besides the weights."""
     (folder / RUN).write_text(json.dumps(facts, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
@@ -143,32 +146,31 @@ def read_run(folder: str | Path) -> dict:
 
 
 @contextmanager
-def model_of(run: str | Path, base: str | Path = "") -> Iterator[Path]:
-    """Yield the folder of a run's own model, or of the one that it was made from: of an adapter, or asked as it is.
+def run_model(run: str | Path, base: str | Path = "") -> Iterator[Path]:
+    """Yield the folder of a run's model: its own, or its base (if it is an adapter or untrained).
 
-    ``base``: where that one lies, if not where the run's file says. The folder may be one of links, which is removed
-    afterwards.
+    ``base``: overrides the base in the run's file. The folder may be temporary, with links.
     """
     model_dir = Path(run, MODEL)
     if model_dir.is_dir():
         yield model_dir
         return
     facts = read_run(run)
-    with linked(facts["family"], Path(base or facts["base"]), facts.get("tiling", {})) as folder:
+    with linked_model(facts["family"], Path(base or facts["base"]), facts.get("tiling", {})) as folder:
         yield folder
 
 
 def load_run(folder: str | Path, base: str | Path = "", dtype: torch.dtype = torch.float32) -> Loaded:
-    """Return the model of a run, with its adapter. ``base``: as of :func:`model_of`.
+    """Return the model of a run, with its adapter. ``base``: see :func:`run_model`.
 
-    Raises UserError for a run that is not whole.
+    Raises UserError for an incomplete run.
     """
     facts = read_run(folder)
     adapted = Path(folder, ADAPTERS).is_dir()
-    with model_of(folder, base) as model:
+    with run_model(folder, base) as model:
         loaded = load_model(facts["family"], model, dtype)
-    loaded = with_seg(loaded, 0) if tells_masks(folder) else loaded
-    loaded = with_system(loaded, facts.get("system_prompt", ""))
+    loaded = add_seg_token(loaded, 0) if has_segmenter(folder) else loaded
+    loaded = set_system_prompt(loaded, facts.get("system_prompt", ""))
     if not adapted:
         return loaded
     from peft import PeftModel
@@ -182,20 +184,20 @@ def load_run(folder: str | Path, base: str | Path = "", dtype: torch.dtype = tor
     return Loaded(model.eval(), loaded.family, loaded.tokens)
 
 
-def tells_masks(folder: str | Path) -> bool:
-    """Return whether a run has a segmenter, so that it gives a mask for each [SEG] of its answers."""
+def has_segmenter(folder: str | Path) -> bool:
+    """True if a run has a segmenter, and so a mask for each [SEG] of its answers."""
     return Path(folder, SEGMENTER).is_dir()
 
 
 def write_model(loaded: Loaded, name: str, folder: Path, names: str) -> None:
-    """Write a whole model of the family ``name``. ``names`` of its tensors: published, the makers', or library."""
+    """Write a whole model of the family ``name``. ``names``: tensor names, as published or as in the library."""
     loaded.model.save_pretrained(str(folder))
     loaded.family.processor.save_pretrained(str(folder))
     loaded.tokens.tokenizer.save_pretrained(str(folder))
     _write_processor(name, loaded.model, folder)
-    published = getattr(engine_module("cxr.vlm.families", name), "published", None)
+    published = getattr(engine_module("cxr.vlm.families", name), "published_name", None)
     if names == "published" and published:
-        _rename(folder, published)
+        _rename_tensors(folder, published)
 
 
 def _write_processor(name: str, model: nn.Module, folder: Path) -> None:
@@ -205,8 +207,8 @@ def _write_processor(name: str, model: nn.Module, folder: Path) -> None:
         path.write_text(json.dumps(processor_config(model.config), indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
-def _rename(folder: Path, renamed: Callable[[str], str]) -> None:
-    """Rename the tensors of a model's files, and in the index of several."""
+def _rename_tensors(folder: Path, renamed: Callable[[str], str]) -> None:
+    """Rename the tensors in a model's files and their index."""
     for path in sorted(folder.glob("*.safetensors")):
         tensors = {renamed(name): value for name, value in load_file(path).items()}
         with atomic(path) as temporary_path:
@@ -218,9 +220,9 @@ def _rename(folder: Path, renamed: Callable[[str], str]) -> None:
 
 
 def write_adapter(model: nn.Module, folder: Path) -> None:
-    """Write a peft model's adapter in peft's layout, the same bytes each time."""
+    """Write the adapter of a peft model in peft's layout, with reproducible bytes."""
     model.save_pretrained(str(folder), save_embedding_layers=False)
-    (folder / "README.md").unlink(missing_ok=True)  # a form without answers
+    (folder / "README.md").unlink(missing_ok=True)  # an empty template
     path = folder / ADAPTER
     config = json.loads(path.read_text(encoding="utf-8"))
     config = {name: sorted(value) if name == "target_modules" else value for name, value in config.items()}

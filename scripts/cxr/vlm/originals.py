@@ -1,4 +1,4 @@
-"""The image files that samples are about, decoded as their frames were."""
+"""The original image files of samples, decoded like their frames."""
 
 import os
 import stat
@@ -20,16 +20,16 @@ REMEDY = "mount their disk, or remake the cohort, or set pictures of the run to 
 
 @dataclass(frozen=True)
 class Originals:
-    """paths: {(source, image_id): its file}; how: settings of decoding."""
+    """Original images. paths: {(source, image_id): file}; how: settings of decoding."""
 
     paths: Mapping[tuple[str, str], str]
     how: Mapping
 
     @classmethod
     def for_samples(cls, tables: Iterable[str], decoding: Mapping, samples: Iterable[Sample]) -> "Originals | None":
-        """Return those of the samples' images; None where ``decoding`` is empty, which says that frames are shown.
+        """Return the originals of the samples; None if ``decoding`` is empty, because frames are used.
 
-        ``tables``: images of the samples' sources. Raises UserError for an image that none of them has.
+        ``tables``: image tables of the samples' sources. Raises UserError for an image in none of them.
         """
         if not decoding:
             return None
@@ -46,16 +46,16 @@ class Originals:
         return cls(paths, decoding)
 
     def check(self) -> None:
-        """Raise UserError where files are not there any more: every one was, for there is a frame of it."""
-        missing = [image for image, path in self.paths.items() if not _is_there(path)]
+        """Raise UserError if files have been removed since their frames were made."""
+        missing = [image for image, path in self.paths.items() if not _is_regular_file(path)]
         if missing:
             raise UserError(
-                f"{len(missing)} of {len(self.paths)} original images are not there any more, such as "
+                f"{len(missing)} of {len(self.paths)} original images no longer exist, such as "
                 f"{min(missing)[1]!r}: {REMEDY}"
             )
 
     def __call__(self, sample: Sample, shape: tuple[int, int]) -> np.ndarray:
-        """Return a sample's image, uint8 (rows, columns), of the ``shape`` that its frame tells.
+        """Return a sample's image, uint8 (rows, columns), whose ``shape`` is stored with its frame.
 
         Raises UserError for a file that cannot be decoded, StoreError for another shape.
         """
@@ -72,12 +72,12 @@ class Originals:
                 raise
             reason = sentence_of(error)
         raise UserError(
-            f"the original of the image {sample.image_id!r} cannot be decoded any more ({reason}), though its frame "
-            f"could: {REMEDY}"
+            f"the original of the image {sample.image_id!r} can no longer be decoded ({reason}), but its frame could: "
+            f"{REMEDY}"
         )
 
 
-def _is_there(path: str) -> bool:
+def _is_regular_file(path: str) -> bool:
     try:
         return stat.S_ISREG(os.stat(path).st_mode)
     except OSError as error:

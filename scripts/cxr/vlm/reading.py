@@ -1,6 +1,6 @@
-"""Read the boxes in a model's answer, however it wrote them. A text is searched, never evaluated.
+"""Read the boxes in a model's answer, in any common form. A text is searched, never evaluated.
 
-Three outcomes: ``boxes``, ``none`` (the answer says that there is no box) and ``unreadable`` with a reason.
+Outcomes: ``boxes``, ``none`` (the answer says that there is no box), ``unreadable`` with a reason.
 """
 
 import math
@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cxr.llm.replies import without_reasoning
-from cxr.vlm.conventions import PALIGEMMA, Convention, Seen
+from cxr.vlm.conventions import PALIGEMMA, Convention, InputSize
 
 MOST_BOXES = 100
 MOST_CHARACTERS = 100_000
@@ -28,7 +28,7 @@ _ROLES = {
     "width": ("w", "width"), "height": ("h", "height"),
     "cx": ("cx", "xc", "x_center", "center_x"), "cy": ("cy", "yc", "y_center", "center_y"),
 }  # fmt: skip
-"""The names of a box's numbers, by what each means."""
+"""Names of a box's numbers, by role."""
 _ROLE = {name: role for role, names in _ROLES.items() for name in names}
 _PAIR = re.compile(
     rf"[\"']?\b({'|'.join(sorted(_ROLE, key=len, reverse=True))})\b[\"']?\s*[:=]\s*[\"']?({NUMBER})(\s*%)?",
@@ -40,24 +40,25 @@ _CORNERS, _SIZES, _CENTRES = (
     {"x1", "y1", "width", "height"},
     {"cx", "cy", "width", "height"},
 )
-_APART = 80
-"""Most characters between two named numbers of one box, such as its label."""
+_MAX_GAP = 80
+"""Maximum characters between two named numbers of one box, such as its label."""
 _LOC = re.compile(r"<loc(\d{4})>")
 _SPAN = re.compile(r"<\|box_start\|>(.*?)(?:<\|box_end\|>|$)", re.DOTALL)
 _ANSWER = re.compile(r"\b(?:final\s+)?answer\b\s*(?:is\s*)?[:=]", re.IGNORECASE)
 _NOTHING = re.compile(
     r"[\s`'\"]*(?:json)?[\s`'\"]*(?:\[\s*(?:\[\s*\]|\{\s*\})?\s*\]|\{\s*\}|null|none)[\s`'\".]*", re.IGNORECASE
 )
-_GOES_ON = re.compile(r"\s*(?:,\s*)?(?:and\s*)?[\[(]")
-"""What stands between the boxes of a sentence, and the bracket of the next one."""
+_NEXT_BOX = re.compile(r"\s*(?:,\s*)?(?:and\s*)?[\[(]")
+"""Separator between boxes in a sentence, with the next box's bracket."""
 _NO_BOX = re.compile(r"\s*(?:\[\s*(?:\[\s*\])?\s*\]|null\b|none\b)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Reading:
-    """outcome: boxes, none or unreadable; boxes: fractions of the picture, float64 (N, 4: x1, y1, x2, y2), clipped;
-    reason: of no box, "" with boxes; notes: what was mended, sorted; swapped: which boxes had falling corners (N,);
-    beyond: which had their middle outside the picture before they were clipped, as numbers of a larger grid do (N,).
+    """The boxes of an answer. outcome: boxes, none or unreadable; boxes: clipped fractions of the image, float64 (N, 4:
+    x1, y1, x2, y2); reason: why there is no box, "" with boxes; notes: what was repaired, sorted; swapped (N,): whether
+    corners were in the wrong order; beyond (N,): whether the centre was outside the image before clipping, which
+    suggests a larger grid.
     """
 
     outcome: str
@@ -68,7 +69,7 @@ class Reading:
     beyond: tuple[bool, ...] = ()
 
 
-def read_boxes(text: str, convention: Convention, size: Seen) -> Reading:
+def read_boxes(text: str, convention: Convention, size: InputSize) -> Reading:
     """Return the boxes of an answer under a convention; no text raises an error.
 
     Reasons without a box: nothing, non_finite, zero_area, too_many, count (a list without four numbers).
@@ -76,14 +77,14 @@ def read_boxes(text: str, convention: Convention, size: Seen) -> Reading:
     notes: set[str] = set()
     if len(text) > MOST_CHARACTERS:
         text, _ = text[:MOST_CHARACTERS], notes.add("cut")
-    box_convention, number_lists, empty = _numbers(without_reasoning(text), convention, size, notes)
+    box_convention, number_lists, empty = _find_numbers(without_reasoning(text), convention, size, notes)
     if len(number_lists) > MOST_BOXES:
-        # a model that cannot stop repeats one box
+        # a model that never ends repeats one box
         number_lists = [list(numbers) for numbers in dict.fromkeys(map(tuple, number_lists))]
         notes.add("repeated")
     if len(number_lists) > MOST_BOXES:
-        return _without("too_many", notes)
-    candidates = [_box(numbers, box_convention, size, notes) for numbers in number_lists]
+        return _unreadable("too_many", notes)
+    candidates = [_parse_box(numbers, box_convention, size, notes) for numbers in number_lists]
     reasons = {box.reason for box in candidates if box.reason}
     if good := [box for box in candidates if not box.reason]:
         notes |= {f"left_out:{reason}" for reason in reasons}
@@ -91,15 +92,15 @@ def read_boxes(text: str, convention: Convention, size: Seen) -> Reading:
         return Reading("boxes", np.array(boxes), "", tuple(sorted(notes)), swapped, beyond)
     if not number_lists and empty:
         return Reading("none", np.zeros((0, 4)), "none", tuple(sorted(notes)))
-    return _without(min(reasons, default="nothing"), notes)
+    return _unreadable(min(reasons, default="nothing"), notes)
 
 
-def _without(reason: str, notes: set[str]) -> Reading:
+def _unreadable(reason: str, notes: set[str]) -> Reading:
     return Reading("unreadable", np.zeros((0, 4)), reason, tuple(sorted(notes)))
 
 
 class _Box(NamedTuple):
-    """The box of four numbers, its marks (:class:`Reading`), and why it is none."""
+    """The box of four numbers, with the fields of :class:`Reading`; reason: why it is invalid, "" if it is valid."""
 
     box: np.ndarray
     swapped: bool
@@ -107,12 +108,12 @@ class _Box(NamedTuple):
     reason: str
 
 
-def _box(numbers: list[float], convention: Convention, size: Seen, notes: set[str]) -> _Box:
+def _parse_box(numbers: list[float], convention: Convention, size: InputSize, notes: set[str]) -> _Box:
     if len(numbers) != 4:
         return _Box(np.zeros(4), False, False, "count")
     if not all(map(math.isfinite, numbers)):
         return _Box(np.zeros(4), False, False, "non_finite")
-    box = convention.read(_in_units(numbers, convention, size), size)
+    box = convention.read(_to_units(numbers, convention, size), size)
     if (box < 0).any() or (box > 1).any():
         notes.add("clipped")
     low, high = np.minimum(box[:2], box[2:]), np.maximum(box[:2], box[2:])
@@ -125,39 +126,39 @@ def _box(numbers: list[float], convention: Convention, size: Seen, notes: set[st
     return _Box(box, fallen, beyond, "" if (box[2:] > box[:2]).all() else "zero_area")
 
 
-def _in_units(numbers: list[float], convention: Convention, size: Seen) -> list[float]:
-    """Return four numbers of a box in the convention's units: a percentage is one of the picture's side."""
+def _to_units(numbers: list[float], convention: Convention, size: InputSize) -> list[float]:
+    """Return the numbers of a box in the convention's units; a percentage refers to the image's side."""
     width, height = convention.sides(size)[:2]
     sides = (height, width) * 2 if convention.y_first else (width, height) * 2
     number_sides = zip(numbers, sides, strict=True)
     return [number / 100 * side if isinstance(number, Percentage) else number for number, side in number_sides]
 
 
-def _numbers(
-    text: str, convention: Convention, size: Seen, notes: set[str]
+def _find_numbers(
+    text: str, convention: Convention, size: InputSize, notes: set[str]
 ) -> tuple[Convention, list[list[float]], bool]:
-    """Return the convention of the numbers, those of each box, and whether the text says that there is no box."""
+    """Return (convention of the numbers, numbers of each box, whether the text says that there is no box)."""
     if tokens := _LOC.findall(text):
         values = [float(token) for token in tokens]
         if len(values) % 4:
             notes.add("cut")
         return PALIGEMMA, [values[at : at + 4] for at in range(0, len(values) - len(values) % 4, 4)], False
     if spans := _SPAN.findall(text):
-        return convention, [_values(span) for span in spans], False
+        return convention, [_parse_numbers(span) for span in spans], False
     x_first = _x_first(convention) if convention.y_first else convention
-    if named_boxes := list(_named_boxes(text, x_first, size)):  # they name their own order
+    if named_boxes := list(_named_boxes(text, x_first, size)):  # names make the order explicit
         return x_first, named_boxes, False
     starts = [match.end() for match in _KEY.finditer(text)]
     if starts:
         ends = [*(match.start() for match in _KEY.finditer(text)), len(text)][1:]
         parts = [text[start:end] for start, end in zip(starts, ends, strict=True)]
-        lists = [numbers for part in parts for numbers in _keyed(part, notes)]
+        lists = [numbers for part in parts for numbers in _boxes_after_key(part, notes)]
         return convention, lists, not lists and all(map(_NO_BOX.match, parts))
     answers = list(_ANSWER.finditer(text))
     answer_text = text[answers[-1].end() :] if answers else text
-    lists = list(_lists(answer_text))
+    lists = list(_bracketed_numbers(answer_text))
     if not lists:
-        values = _values(answer_text)
+        values = _parse_numbers(answer_text)
         lists = [values[at : at + 4] for at in range(0, len(values), 4)] if values and len(values) % 4 == 0 else []
         if lists:
             notes.add("bare")
@@ -170,53 +171,53 @@ def _x_first(convention: Convention) -> Convention:
     return Convention(f"{convention.name}_named", convention.scale, convention.decimals)
 
 
-def _named_boxes(text: str, convention: Convention, size: Seen) -> Iterator[list[float]]:
-    """Yield x1, y1, x2, y2 of each box whose numbers have names, in any order: corners, or one and the size."""
+def _named_boxes(text: str, convention: Convention, size: InputSize) -> Iterator[list[float]]:
+    """Yield x1, y1, x2, y2 of each box with named numbers, in any order: corners, or a corner or centre and size."""
     box: dict[str, float] = {}
     end = 0
     for pair in _PAIR.finditer(text):
         role, between = _ROLE[pair[1].lower()], text[end : pair.start()]
-        if role in box or len(between) > _APART or set(between) & set("{}[]"):
+        if role in box or len(between) > _MAX_GAP or set(between) & set("{}[]"):
             box = {}
-        box[role], end = _float(pair[2], bool(pair[3])), pair.end()
+        box[role], end = _parse_number(pair[2], bool(pair[3])), pair.end()
         if box.keys() == _CORNERS:
-            yield _in_units([box[name] for name in ("x1", "y1", "x2", "y2")], convention, size)
+            yield _to_units([box[name] for name in ("x1", "y1", "x2", "y2")], convention, size)
         elif box.keys() in (_SIZES, _CENTRES):
             start = ("x1", "y1") if "x1" in box else ("cx", "cy")
-            x, y, width, height = _in_units([box[name] for name in (*start, "width", "height")], convention, size)
+            x, y, width, height = _to_units([box[name] for name in (*start, "width", "height")], convention, size)
             if "cx" in box:
                 x, y = x - width / 2, y - height / 2
             yield [x, y, x + width, y + height]
 
 
-def _keyed(part: str, notes: set[str]) -> list[list[float]]:
-    """Return the boxes after one key: its list, or its list of lists, to the bracket that closes it.
+def _boxes_after_key(part: str, notes: set[str]) -> list[list[float]]:
+    """Return the boxes after a key: its list or list of lists, up to the closing bracket.
 
-    A sentence may go on: "boxes: [...] and [...]", "boxes: heart [...]; effusion [...]".
+    A sentence may continue: "boxes: [...] and [...]", "boxes: heart [...]; effusion [...]".
     """
     opened = part.lstrip()[:1]
     if opened not in ("[", "("):
         line = part.split("\n")[0]
-        if opened.isalpha() and (lists := list(_lists(line))):
+        if opened.isalpha() and (lists := list(_bracketed_numbers(line))):
             return lists
-        values = _values(line)
+        values = _parse_numbers(line)
         return [values[:4]] if len(values) >= 4 else []
     depth, end = 0, len(part)
     for at, sign in enumerate(part):
         depth += (sign in "[(") - (sign in "])")
-        if depth == 0 and sign in "])" and not _GOES_ON.match(part, at + 1):
+        if depth == 0 and sign in "])" and not _NEXT_BOX.match(part, at + 1):
             end = at + 1
             break
     else:
         notes.add("cut")
-    return list(_lists(part[:end]))
+    return list(_bracketed_numbers(part[:end]))
 
 
-def _lists(text: str) -> Iterator[list[float]]:
-    """Yield the numbers of each innermost bracket; two pairs in a row are one box, eight numbers are two."""
+def _bracketed_numbers(text: str) -> Iterator[list[float]]:
+    """Yield the numbers of each innermost bracket; two consecutive pairs are one box, eight numbers are two boxes."""
     corner: list[float] = []
     for match in _LIST.finditer(text):
-        values = [Percentage(value) for value in _values(match[1])] if match[2] else _values(match[1])
+        values = [Percentage(value) for value in _parse_numbers(match[1])] if match[2] else _parse_numbers(match[1])
         if len(values) == 2:
             corner = [*corner, *values]
             if len(corner) == 4:
@@ -230,14 +231,14 @@ def _lists(text: str) -> Iterator[list[float]]:
 
 
 class Percentage(float):
-    """A number with a percent sign: of the picture's side, whatever the convention."""
+    """A number with a percent sign: refers to the image's side in any convention."""
 
 
-def _values(text: str) -> list[float]:
-    return [_float(number, bool(sign)) for number, sign in _VALUE.findall(text)]
+def _parse_numbers(text: str) -> list[float]:
+    return [_parse_number(number, bool(sign)) for number, sign in _VALUE.findall(text)]
 
 
-def _float(number: str, is_percentage: bool = False) -> float:
+def _parse_number(number: str, is_percentage: bool = False) -> float:
     try:
         return Percentage(number) if is_percentage else float(number)
     except ValueError:  # null

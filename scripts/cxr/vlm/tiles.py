@@ -1,6 +1,7 @@
-"""Models that cut pictures into tiles in another way than their makers did, as ``tiles`` and ``grid`` of a recipe say.
+"""Models whose image tiling differs from the published one, as ``tiles`` and ``grid`` of a recipe say.
 
-Their own files say so (of a family with ``cuts`` and ``recut``), so that all who read them do the same.
+The tiling is written into the model's files (families with ``has_tiling`` and ``write_tiling``), so that every program
+uses it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,43 +11,41 @@ from tempfile import TemporaryDirectory
 
 from cxr.base.engines import engine_module
 
-BESIDE = (".json", ".txt", ".jinja", ".model")
-"""Endings of the files beside a model's weights."""
+SIDE_FILE_SUFFIXES = (".json", ".txt", ".jinja", ".model")
+"""Suffixes of the files next to a model's weights."""
 
 
-def differs(name: str, folder: str | Path, tiling: Mapping) -> bool:
-    """Return whether a model of the family ``name`` cuts pictures in another way than ``tiling`` asks, {} for any."""
-    return bool(tiling) and not _family(name).cuts(Path(folder), **tiling)
+def needs_tiling(name: str, folder: str | Path, tiling: Mapping) -> bool:
+    """True if a model of the family ``name`` has another tiling than ``tiling``; {} accepts any."""
+    return bool(tiling) and not _family_module(name).has_tiling(Path(folder), **tiling)
 
 
-def recut(name: str, folder: Path, tiling: Mapping) -> None:
-    """Make a model in a folder cut pictures as ``tiling`` asks; nothing is written where it does so already."""
-    if differs(name, folder, tiling):
-        _family(name).recut(folder, **tiling)
+def apply_tiling(name: str, folder: Path, tiling: Mapping) -> None:
+    """Change the tiling of a model in a folder to ``tiling``; nothing is written if it has it already."""
+    if needs_tiling(name, folder, tiling):
+        _family_module(name).write_tiling(folder, **tiling)
 
 
-def link(name: str, source: str | Path, folder: Path, tiling: Mapping) -> None:
-    """Fill a folder with links to a model's weights and copies of its other files, of which some say ``tiling``."""
+def link_model(name: str, source: str | Path, folder: Path, tiling: Mapping) -> None:
+    """Fill a folder with links to a model's weights and copies of its other files, changed to ``tiling``."""
     for path in sorted(Path(source).iterdir()):
-        if path.suffix in BESIDE:
+        if path.suffix in SIDE_FILE_SUFFIXES:
             (folder / path.name).write_bytes(path.read_bytes())
         else:
             (folder / path.name).symlink_to(path.resolve())
-    recut(name, folder, tiling)
+    apply_tiling(name, folder, tiling)
 
 
 @contextmanager
-def linked(name: str, source: Path, tiling: Mapping) -> Iterator[Path]:
-    """Yield the folder of a model that cuts pictures as ``tiling`` asks, {} for as it does: links in a folder that is
-    removed afterwards, or ``source`` itself.
-    """
-    if not differs(name, source, tiling):
+def linked_model(name: str, source: Path, tiling: Mapping) -> Iterator[Path]:
+    """Yield a folder of the model with ``tiling`` ({}: any): ``source`` itself, or a temporary folder of links."""
+    if not needs_tiling(name, source, tiling):
         yield source
         return
     with TemporaryDirectory() as links:
-        link(name, source, Path(links), tiling)
+        link_model(name, source, Path(links), tiling)
         yield Path(links)
 
 
-def _family(name: str):
+def _family_module(name: str):
     return engine_module("cxr.vlm.families", name)

@@ -9,35 +9,35 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import AddedToken, AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from cxr.base.errors import UserError, refuse_machine_fault
-from cxr.vlm.families.engine import Frame
+from cxr.vlm.families.engine import ChatTemplate
 
 IGNORED = -100
 """Label of a token that the loss ignores."""
 SEG = "[SEG]"
-"""Where an answer gives a mask."""
+"""Token at which an answer gives a mask."""
 PAD, UNKNOWN, VIDEO = "<pad>", "<unk>", "<|video_pad|>"
 _PIECE = r"\d| ?[A-Za-z]+|[^A-Za-z0-9]"
 """A digit, a word with the space before it, or any other sign is a token."""
 
 
-class Reserved(UserError):
-    """A text that holds a token of the chat's frame."""
+class ReservedTokenError(UserError):
+    """A text contains a token of the chat template."""
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """A tokenizer with a family's frame. picture, end, pad: ids of these tokens; seg: of [SEG], if masks are told."""
+    """A tokenizer with a family's template. picture, end, pad: token ids; seg: of [SEG], if the model gives masks."""
 
     tokenizer: PreTrainedTokenizerBase
-    frame: Frame
+    frame: ChatTemplate
     picture: int
     end: int
     pad: int
     seg: int | None = None
 
     @classmethod
-    def of(cls, tokenizer: PreTrainedTokenizerBase, frame: Frame, where: str | Path) -> "Tokens":
-        """Check that picture and end are one token each. Raises UserError for a tokenizer of another family."""
+    def of(cls, tokenizer: PreTrainedTokenizerBase, frame: ChatTemplate, where: str | Path) -> "Tokens":
+        """Return the tokens of a tokenizer. Raises UserError if picture or end is not one token (another family)."""
         id_by_name = {}
         for name, text in (("picture", frame.picture), ("end", frame.end)):
             ids = tokenizer(text, add_special_tokens=False).input_ids
@@ -48,7 +48,7 @@ class Tokens:
         return cls(tokenizer, frame, **id_by_name, pad=id_by_name["end"] if pad is None else pad)
 
     @classmethod
-    def read(cls, folder: str | Path, frame: Frame) -> "Tokens":
+    def read(cls, folder: str | Path, frame: ChatTemplate) -> "Tokens":
         """Read the tokenizer in a model's folder. Raises UserError like :meth:`of`."""
         try:
             tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
@@ -59,33 +59,33 @@ class Tokens:
         return cls.of(tokenizer, frame, folder)
 
     def with_seg(self) -> "Tokens":
-        """Return these with [SEG] as a token, which the tokenizer gets if it lacks it."""
+        """Return the tokens with [SEG], which is added to the tokenizer if it is missing."""
         self.tokenizer.add_tokens([AddedToken(SEG, normalized=False, special=False)])
         return replace(self, seg=self.tokenizer.convert_tokens_to_ids(SEG))
 
     def with_system(self, prompt: str) -> "Tokens":
-        """Return these with another system prompt in the chat; "" leaves its makers'."""
+        """Return the tokens with another system prompt in the template; "" keeps the default."""
         return replace(self, frame=self.frame.with_system(prompt))
 
     def piece(self, text: str) -> list[int]:
-        """Return the ids of a piece of a conversation."""
+        """Return the ids of a piece of the template or of a text."""
         return self.tokenizer(text, add_special_tokens=False).input_ids if text else []
 
     def said(self, text: str) -> list[int]:
         """Return the ids of a question or an answer. Raises Reserved if it holds a token of the frame."""
         for mark in self.frame.reserved:
             if mark in text:
-                raise Reserved(f"the text holds {mark!r}, a token of the model's own: leave it out")
+                raise ReservedTokenError(f"the text holds {mark!r}, a token of the model's own: leave it out")
         return self.piece(text)
 
     def _asked(self, question: str) -> list[int]:
-        """Return the ids of a question: where answers give masks, it may not hold the mark of one."""
+        """Return the ids of a question. Raises ReservedTokenError if the model gives masks and it contains [SEG]."""
         if self.seg is not None and SEG in question:
-            raise Reserved(f"the text holds {SEG!r}, a token of the model's own: leave it out")
+            raise ReservedTokenError(f"the text holds {SEG!r}, a token of the model's own: leave it out")
         return self.said(question)
 
     def opened(self, question: str, count: int, first: bool = True) -> list[int]:
-        """Return the ids of a turn up to its answer; ``count``: tokens of the picture, told in the first turn."""
+        """Return the ids of a turn up to its answer; ``count``: number of image tokens, which the first turn has."""
         frame = self.frame
         picture_ids = [*self.piece(frame.opening), *[self.picture] * count, *self.piece(frame.closing)] if first else []
         return [
@@ -97,9 +97,9 @@ class Tokens:
         ]
 
     def conversation(self, turns: Iterable[tuple[str, str]], count: int) -> tuple[list[int], list[int]]:
-        """Return (ids, labels) of turns (question, answer): the loss is on answers and their end tokens alone.
+        """Return (ids, labels) of turns (question, answer); the loss covers answers and their end tokens.
 
-        The prompt of asking is a prefix of these ids, token by token: both are joined from the same pieces.
+        The prompt at inference is an exact prefix of these ids: both are joined from the same pieces.
         """
         ids: list[int] = []
         labels: list[int] = []
@@ -110,11 +110,14 @@ class Tokens:
         return ids, labels
 
     def with_marks(self, ids: Sequence[int], labels: Sequence[int]) -> list[int]:
-        """Return the labels of a conversation with the marks of turns and the line breaks learned too, wherever they
-        stand, and what opens an answer, its role's name with it: the loss of the authors' code, which learns an
-        assistant's message as a whole, and of the system's and the user's the marks alone, not the names.
+        """Return labels that also cover turn marks and line breaks anywhere, and the opening of each answer.
+
+        This is the loss of the authors' code: whole assistant messages with the role's name, but only the marks of
+        system and user messages.
         """
-        marks = {token for mark in marks_of(self.frame) if mark != self.frame.picture for token in self.piece(mark)}
+        marks = {
+            token for mark in special_tokens(self.frame) if mark != self.frame.picture for token in self.piece(mark)
+        }
         marks |= set(self.piece("\n"))
         marked_labels = [token if token in marks else label for token, label in zip(ids, labels, strict=True)]
         length = len(self.piece(self.frame.assistant))
@@ -132,12 +135,12 @@ class Tokens:
         )
 
 
-def small_tokenizer(texts: Iterable[str], frame: Frame) -> PreTrainedTokenizerFast:
-    """Return a tokenizer made of the words in ``texts``: digits and signs are tokens of their own.
+def small_tokenizer(texts: Iterable[str], frame: ChatTemplate) -> PreTrainedTokenizerFast:
+    """Return a tokenizer built from the words in ``texts``; each digit and sign is a token.
 
-    Ids depend on the set of words alone. Unknown words become ``<unk>``.
+    Ids depend only on the set of words. Unknown words become ``<unk>``.
     """
-    marks = [PAD, UNKNOWN, VIDEO, *marks_of(frame)]
+    marks = [PAD, UNKNOWN, VIDEO, *special_tokens(frame)]
     words = {piece for text in texts for piece in re.findall(_PIECE, text)}
     for text in (frame.start, frame.user, frame.opening, frame.closing, frame.assistant, frame.between):
         for part in re.split("|".join(map(re.escape, marks)), text):
@@ -160,8 +163,8 @@ def small_tokenizer(texts: Iterable[str], frame: Frame) -> PreTrainedTokenizerFa
     )  # fmt: skip
 
 
-def marks_of(frame: Frame) -> list[str]:
-    """Return the special tokens of a frame: everything in it that stands in angle brackets."""
+def special_tokens(frame: ChatTemplate) -> list[str]:
+    """Return the special tokens of a template: everything in angle brackets."""
     pieces = (frame.start, frame.user, frame.opening, frame.picture, frame.closing, frame.assistant, frame.end)
     marks: list[str] = []
     for piece in pieces:

@@ -1,4 +1,4 @@
-"""The words that a model is asked in: those of the system, and what it is told about the form of its answer."""
+"""The wording of localization questions, with instructions on the form of the answer."""
 
 import re
 from functools import cache
@@ -16,20 +16,20 @@ _SLOT = re.compile(r"\{(query|form|coordinates)\}")
 
 
 @cache
-def _held(path: str) -> dict:
+def _load_wordings(path: str) -> dict:
     wordings = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     if not isinstance(wordings, dict) or {"locate", "form", "coordinates"} - wordings.keys():
         raise UserError(f"{path} lacks locate, form or coordinates: give a file such as {WORDING.name}")
     return wordings
 
 
-def locate(query: str, convention: Convention, path: str = "") -> str:
-    """Return the question for the boxes that ``query`` means. ``path``: another file of wordings.
+def localization_question(query: str, convention: Convention, path: str = "") -> str:
+    """Return the question for the boxes of ``query``. ``path``: another file of wordings.
 
-    The slots are filled in one pass: braces in the query stay as they are. Raises UserError for a file without a
-    sentence for the convention.
+    Slots are filled in one pass: braces in the query stay unchanged. Raises UserError for a file without a sentence for
+    the convention.
     """
-    wordings = _held(path or str(WORDING))
+    wordings = _load_wordings(path or str(WORDING))
     coordinates = wordings["coordinates"].get(convention.name)
     if coordinates is None:
         raise UserError(f"{path or WORDING.name} has no coordinates for {convention.name!r}: add its sentence")

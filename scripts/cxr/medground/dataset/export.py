@@ -20,8 +20,8 @@ from cxr.instructions.conversations import Conversation, messages, sharegpt, swi
 from cxr.instructions.record import Turn
 from cxr.instructions.refcoco import Reference, write_refs
 from cxr.plotting.encoding import encode_image
-from cxr.vlm.conventions import Seen, convention_of
-from cxr.vlm.wording import locate
+from cxr.vlm.conventions import InputSize, find_convention
+from cxr.vlm.wording import localization_question
 
 SIDES = ("x1", "y1", "x2", "y2")
 CARRIED = ("query_id", "source", "split", "domain", "modality", "licence", "kind", "trivial")
@@ -88,7 +88,7 @@ def audited_lines(lines: Sequence[dict], audit: str) -> list[dict]:
     return [line for line in lines if votes.get(line["query_id"])]
 
 
-def resized_sides(width: int, height: int, patch: int, merge: int, min_pixels: int, max_pixels: int) -> Seen:
+def resized_sides(width: int, height: int, patch: int, merge: int, min_pixels: int, max_pixels: int) -> InputSize:
     """Return the sides, multiples of ``patch * merge``, to which Qwen's processors resize a picture.
 
     Each side is rounded; where the area then leaves ``min_pixels`` to ``max_pixels``, both are scaled first, and
@@ -101,7 +101,7 @@ def resized_sides(width: int, height: int, patch: int, merge: int, min_pixels: i
         resized = np.maximum(unit, np.floor(sides * np.sqrt(max_pixels / sides.prod()) / unit) * unit)
     elif resized.prod() < min_pixels:
         resized = np.ceil(sides * np.sqrt(min_pixels / sides.prod()) / unit) * unit
-    return Seen(int(resized[0]), int(resized[1]))
+    return InputSize(int(resized[0]), int(resized[1]))
 
 
 def run(
@@ -181,10 +181,10 @@ def _save(path: Path, picture: np.ndarray, options: ExportOptions) -> None:
 def conversation(sample: Shown, options: ExportOptions) -> Conversation:
     """Return a line as a question for boxes and its answer, in the coordinates of the options."""
     line = sample.line
-    picture_size = Seen(sample.width, sample.height)
+    picture_size = InputSize(sample.width, sample.height)
     if options.coordinates == "pixels_resized":
         picture_size = resized_sides(sample.width, sample.height, **options.resized)
-    convention = convention_of("grid1000" if options.coordinates == "grid1000" else "pixels_resized")
+    convention = find_convention("grid1000" if options.coordinates == "grid1000" else "pixels_resized")
     fractions = np.array(line["boxes"], np.float64) / 1000
     if options.coordinates == "pixels_original":
         boxes = [[int(np.floor(value + 0.5)) for value in box] for box in line["boxes_px"]]
@@ -192,7 +192,7 @@ def conversation(sample: Shown, options: ExportOptions) -> Conversation:
         answer = json.dumps(box_entries[0] if len(box_entries) == 1 else box_entries)
     else:
         answer = convention.answer(fractions.tolist(), picture_size)
-    question = locate(line["query"], convention)
+    question = localization_question(line["query"], convention)
     picture = "" if "pixels" in options.withhold else sample.file
     extra_fields = {name: line[name] for name in CARRIED if name != "query_id"}
     return Conversation(line["query_id"], picture, [Turn(question, answer)], line["query"], sample.boxes, extra_fields)

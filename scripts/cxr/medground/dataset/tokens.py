@@ -12,8 +12,8 @@ from cxr.base.columns import schema
 from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.base.tables import read_lines, write_table
 from cxr.medground.dataset.columns import TOKENS
-from cxr.vlm.conventions import Seen, convention_of
-from cxr.vlm.samples import sample_of
+from cxr.vlm.conventions import InputSize, find_convention
+from cxr.vlm.samples import parse_sample
 
 CONVENTION = "grid1000"
 
@@ -39,7 +39,7 @@ def tokenizer_of(path: str) -> PreTrainedTokenizerBase:
 
 def run(*, lines: list[str], counted: str, options: TokensOptions) -> None:
     """Write the numbers of tokens of all lines to ``counted``."""
-    tokenizer, convention = tokenizer_of(options.tokenizer), convention_of(CONVENTION)
+    tokenizer, convention = tokenizer_of(options.tokenizer), find_convention(CONVENTION)
 
     def count(text: str) -> int:
         return len(tokenizer(text, add_special_tokens=False).input_ids)
@@ -47,8 +47,8 @@ def run(*, lines: list[str], counted: str, options: TokensOptions) -> None:
     groups: dict[tuple[bool, str, str], list[tuple[int, int]]] = defaultdict(list)
     for path in lines:
         for line in read_lines(path):
-            sample = sample_of(line)
-            line_text = f"{sample.question(0, convention)}\n{sample.answer(0, convention, Seen(1000, 1000))}"
+            sample = parse_sample(line)
+            line_text = f"{sample.question(0, convention)}\n{sample.answer(0, convention, InputSize(1000, 1000))}"
             token_counts = count(line["query"]), count(line_text)
             for source in (line["source"], "total"):
                 groups[source == "total", source, Path(path).stem].append(token_counts)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cxr.base.errors import UserError
-from cxr.vlm.conventions import CONVENTIONS, Convention, Seen
+from cxr.vlm.conventions import CONVENTIONS, Convention, InputSize
 from cxr.vlm.reading import MOST_BOXES, read_boxes
 
 BINS = 100
@@ -62,7 +62,7 @@ GRAMMARS = ("unit", "unit_short", "percent", "hundred", "bins", "grid1000", "pix
 
 
 def _read_lists(text: str, convention: Convention, image_size: tuple[int, int]) -> AnswerBoxes:
-    reading = read_boxes(text, convention, Seen(*image_size))
+    reading = read_boxes(text, convention, InputSize(*image_size))
     lost = sum(note.startswith("left_out:") for note in reading.notes)
     if reading.outcome != "boxes":
         return AnswerBoxes(NO_BOXES.boxes, int(reading.outcome == "unreadable" and reading.reason != "nothing"))

@@ -10,7 +10,7 @@ from cxr.base.atomic import whole
 from cxr.base.errors import UserError
 from cxr.base.tables import read_lines
 from cxr.imaging.one_image import made_at, picture_of
-from cxr.vlm.answers.one_image import ANSWERS, Drawn, Mask, Reply, write
+from cxr.vlm.answers.one_image import ANSWERS, Mask, MaskSource, Reply, write_results
 from cxr.vlm.reading import Reading
 
 DEVICE = "ROSALIA"
@@ -52,10 +52,10 @@ def run(
         for number, turn in enumerate(conversation_answers["turns"])
     ]  # fmt: skip
     segmentation = (
-        Drawn(header, mask_answers["model"], code, made_at(), DEVICE) if header is not None and of_turn else None
+        MaskSource(header, mask_answers["model"], code, made_at(), DEVICE) if header is not None and of_turn else None
     )
     with whole(output) as folder:
-        write(Path(folder), picture, replies, conversation_answers["model"], quality, segmentation)
+        write_results(Path(folder), picture, replies, conversation_answers["model"], quality, segmentation)
 
 
 def _read_answers(folder: str) -> dict:

@@ -12,8 +12,8 @@ from cxr.base.tables import read_lines, read_table
 from cxr.instructions.conversations import Conversation, sharegpt, write_entries
 from cxr.instructions.record import Turn
 from cxr.plotting.encoding import encode_image
-from cxr.vlm.conventions import Convention, Seen, convention_of
-from cxr.vlm.samples import GRID, PictureStore, sample_of
+from cxr.vlm.conventions import Convention, InputSize, find_convention
+from cxr.vlm.samples import GRID, ImageStore, parse_sample
 
 FILE_BY_SPLIT = {"train": "llava.json", "validate": "llava_validate.json", "test": "llava_test.json"}
 """{split: its file}."""
@@ -40,7 +40,7 @@ def image_path(source: str, image_id: str) -> str:
 
 def to_conversation(line: Mapping, picture: str, convention: Convention) -> Conversation:
     """Return a line of the mix with its boxes written in a convention that knows no picture's size."""
-    sample, image_size = sample_of(line), Seen(GRID, GRID)
+    sample, image_size = parse_sample(line), InputSize(GRID, GRID)
     turns = [Turn(turn.question, sample.answer(at, convention, image_size)) for at, turn in enumerate(sample.turns)]
     return Conversation(line["sample_id"], picture, turns, more={name: line[name] for name in COPIED_FIELDS})
 
@@ -53,7 +53,7 @@ def run(
     ``lines``: of the splits; ``frames``: shards of all sources; ``images``: their tables, which name the originals.
     Raises UserError for a picture that no shard has.
     """
-    convention, line_by_picture = convention_of(options.convention), {}
+    convention, line_by_picture = find_convention(options.convention), {}
     frame = options.pictures == FRAME
     originals = {} if frame else _original_paths(images)
 
@@ -85,11 +85,11 @@ def write_images(
     """
     for source in sorted({source for source, _ in line_by_picture}):
         source_frames = [path for path in frames if Path(path).parent == Path(folders[source])]
-        with PictureStore(source_frames) as store:
+        with ImageStore(source_frames) as store:
             for key in sorted(key for key in line_by_picture if key[0] == source):
                 path = folder / image_path(*key)
                 path.parent.mkdir(parents=True, exist_ok=True)
-                grey = store.get(sample_of(line_by_picture[key] | {"turns": []}))[..., 0]
+                grey = store.get(parse_sample(line_by_picture[key] | {"turns": []}))[..., 0]
                 path.write_bytes(encode_image(".png", grey, [cv2.IMWRITE_PNG_COMPRESSION, 3]))
 
 

@@ -24,7 +24,7 @@ from cxr.reporting.release.package import SUMS, sha256
 from cxr.reporting.release.parquet import PICTURE, SPLIT_NAMES, TEXTS, Part, features, held, png
 from cxr.reporting.release.texts import table
 from cxr.reporting.release.withheld import IDS, PIXELS, REPORT_TEXT
-from cxr.vlm.samples import PictureStore, sample_of
+from cxr.vlm.samples import ImageStore, parse_sample
 
 LINES = {
     **dict.fromkeys(("sample_id", "task", "source", "subject_id", "study_id", "image_id"), pl.String),
@@ -161,15 +161,15 @@ def _pictures(
     """Write what a frame shows of each image of a split."""
     part = Part(folder / "images", split, IMAGES, len(line_by_image), options.images_per_file)
     with ExitStack() as stack:
-        stores: dict[str, PictureStore] = {}
+        stores: dict[str, ImageStore] = {}
         rows = [({name: publisher.name(name, line[name]) for name in NAMES if name in line}, line)
                 for line in line_by_image.values()]  # fmt: skip
         for names, line in sorted(rows, key=lambda row: (row[1]["source"], row[0]["image_id"])):
             source = line["source"]
             if source not in stores:
                 frame_paths = [path for path in frames if Path(path).parent == Path(options.folders[source])]
-                stores[source] = stack.enter_context(PictureStore(frame_paths))
-            grey = stores[source].get(sample_of(line | {"turns": []}))[..., 0]
+                stores[source] = stack.enter_context(ImageStore(frame_paths))
+            grey = stores[source].get(parse_sample(line | {"turns": []}))[..., 0]
             part.add(names | {"source": source, "image": held(png(grey))})
         part.flush()
 

@@ -1,1 +1,1 @@
-"""Answers: asking a tuned or published model, or reading answers that were made elsewhere."""
+"""Answers: asking a tuned or published model, or reading answers of an external model."""

@@ -1,4 +1,4 @@
-"""The stage vlm_answers: ask a model about the samples of a set, turn by turn; a failure is a line with a reason."""
+"""The stage vlm_answers: ask a model about the samples of a set, turn by turn; a failed turn has a reason."""
 
 import hashlib
 import json
@@ -13,19 +13,19 @@ import numpy as np
 
 from cxr.base.tables import read_lines, write_lines
 from cxr.base.unfinished import facts_of_files, prepare
-from cxr.vlm.answers.engine import Answerer, AnswersOptions, Asked, Execution, Said, load_answerer
-from cxr.vlm.answers.masks import Drawer, join_masks, write_masks
+from cxr.vlm.answers.engine import Answerer, AnswersOptions, Execution, ModelAnswer, TurnRequest, load_answerer
+from cxr.vlm.answers.masks import MaskPredictor, join_masks, write_masks
 from cxr.vlm.collate import Collator, Encoded
-from cxr.vlm.conventions import convention_of
-from cxr.vlm.families.engine import Pictures, load_family
-from cxr.vlm.models import base_of, model_of, read_run, tells_masks
+from cxr.vlm.conventions import find_convention
+from cxr.vlm.families.engine import EncodedImages, load_family
+from cxr.vlm.models import base_folder, has_segmenter, read_run, run_model
 from cxr.vlm.originals import Originals
-from cxr.vlm.samples import PictureStore, Sample, read_samples
-from cxr.vlm.tokens import Reserved, Tokens
+from cxr.vlm.samples import ImageStore, Sample, read_samples
+from cxr.vlm.tokens import ReservedTokenError, Tokens
 
 log = logging.getLogger("cxr")
-PART = 256
-"""Samples of a part: what a killed job loses at most."""
+PART_SIZE = 256
+"""Samples per part file; a killed job loses at most one part."""
 
 
 def run_answers(
@@ -42,56 +42,56 @@ def run_answers(
     originals: Sequence[str] = (),
     folders: Mapping[str, str] | None = None,
 ) -> None:
-    """Ask the run about the samples ``lines`` and write the answers as JSON lines, in the samples' order.
+    """Ask a run about the samples in ``lines`` and write the answers as JSON lines, in the samples' order.
 
-    ``base``: the model that a run without own weights or with an adapter belongs to; of the engine table, its file.
-    ``masks``: the shard of the masks of the answers' [SEG], of a run that has a segmenter. ``originals``: tables that
-    name the images' files, of a run that was tuned on these. ``folders``: as :class:`PictureStore` takes them.
-    A line is {sample_id, turn, text, tokens, stop, failure, convention, seen}; seen: width and height of the picture as
-    the model sees it, which some conventions are relative to. A killed job goes on at its last part of samples. Raises
-    UserError for a user's mistake.
+    ``base``: base model of a run that has an adapter or no weights; for the engine table, the file of answers.
+    ``masks``: output shard of the masks of each [SEG], if the run has a segmenter. ``originals``: tables with the paths
+    of the original images, if the run was tuned on these. ``folders``: see :class:`ImageStore`.
+    A line is {sample_id, turn, text, tokens, stop, failure, convention, seen}; seen: width and height of the image as
+    the model sees it, to which some conventions are relative. A killed job resumes at its last part. Raises UserError
+    for invalid input.
     """
-    base = base_of(base, options.model, options.revision)
+    base = base_folder(base, options.model, options.revision)
     samples = read_samples(lines)
     folder = Path(answers).with_suffix(".parts")
-    prepare(folder, _identity(lines, run, base, options, attrs))
+    prepare(folder, _digest(lines, run, base, options, attrs))
     execution = Execution(
         compute.get("device", "auto"), compute.get("asked"), compute.get("batch", 8), compute.get("gpu_memory", 0.9)
     )
     asker = drawer = None
     paths = []
-    side, decoding = pictures_of(run)
+    side, decoding = image_options(run)
     files = Originals.for_samples(originals, decoding, samples)
     if files:
         files.check()
-    with PictureStore(pictures, side, files, folders) as store:
-        for first in range(0, len(samples), PART):
+    with ImageStore(pictures, side, files, folders) as store:
+        for first in range(0, len(samples), PART_SIZE):
             path = folder / f"{first:09d}.jsonl"
             paths.append(path)
             if path.is_file():
                 continue
             asker = asker or Asker.from_run(run, base, options, execution)
-            replies = list(asker.replies(samples[first : first + PART], store))
+            replies = list(asker.replies(samples[first : first + PART_SIZE], store))
             if masks:
-                drawer = drawer or Drawer.load(run, options, execution)
+                drawer = drawer or MaskPredictor.load(run, options, execution)
                 answered_turns = ((reply.sample, reply.turn, reply.said) for reply in replies)
                 write_masks(path.with_suffix(".h5"), answered_turns, drawer, store, attrs)
-            # last: with it the part is done
+            # written last: this file marks the part as complete
             write_lines(path, [reply.line() for reply in replies], checked=True)
-            log.info("%d of %d samples are answered", min(first + PART, len(samples)), len(samples))
+            log.info("%d of %d samples are answered", min(first + PART_SIZE, len(samples)), len(samples))
     if masks:
         join_masks(masks, [path.with_suffix(".h5") for path in paths], attrs)
     write_lines(answers, [line for path in paths for line in read_lines(path)])
     shutil.rmtree(folder)
 
 
-def pictures_of(run: str) -> tuple[int, dict]:
-    """Return how a run sees pictures: their longest side, 0 for any, and how originals are decoded, {} for frames."""
+def image_options(run: str) -> tuple[int, dict]:
+    """Return the longest image side of a run (0: unlimited) and how it decodes originals ({}: it uses frames)."""
     facts = read_run(run) if run else {"side": 0}
     return facts["side"], facts.get("original", {})
 
 
-def _identity(lines: str, run: str, base: str, options: AnswersOptions, attrs: dict) -> str:
+def _digest(lines: str, run: str, base: str, options: AnswersOptions, attrs: dict) -> str:
     digest = hashlib.sha256(json.dumps([asdict(options), attrs.get("code_digest", "")], sort_keys=True).encode())
     digest.update(Path(lines).read_bytes())
     for path in filter(None, (run, base)):
@@ -101,11 +101,11 @@ def _identity(lines: str, run: str, base: str, options: AnswersOptions, attrs: d
 
 @dataclass(frozen=True)
 class Reply:
-    """The answer to a turn of a sample. convention: that it is in; seen: (width, height) of the picture as seen."""
+    """The answer to one turn of a sample. convention: of its boxes; seen: (width, height) of the image as seen."""
 
     sample: Sample
     turn: int
-    said: Said
+    said: ModelAnswer
     convention: str
     seen: Sequence[int]
 
@@ -116,23 +116,23 @@ class Reply:
 
 
 class Asker:
-    """Asks a model: prompts in a family's chat and a run's convention, the model's own answers before later turns."""
+    """Asks a model with a family's chat and a run's convention; later turns see the model's earlier answers."""
 
     def __init__(self, engine: Answerer, collator: Collator | None, options: AnswersOptions):
         self.engine, self.collator, self.options = engine, collator, options
 
     @classmethod
     def from_run(cls, run: str, base: str, options: AnswersOptions, execution: Execution) -> "Asker":
-        """Load the engine and the chat of a run; the engine table has no chat."""
+        """Return an asker with the engine and the chat of a run; the engine table has no chat."""
         engine = load_answerer(options.engine, Path(run), base, options, execution)
-        return cls(engine, collator_of(run, base, options.convention) if run else None, options)
+        return cls(engine, load_collator(run, base, options.convention) if run else None, options)
 
-    def lines(self, samples: Sequence[Sample], store: PictureStore) -> Iterator[dict]:
+    def lines(self, samples: Sequence[Sample], store: ImageStore) -> Iterator[dict]:
         """Yield the lines of all turns of the samples, in order."""
         for reply in self.replies(samples, store):
             yield reply.line()
 
-    def replies(self, samples: Sequence[Sample], store: PictureStore) -> Iterator[Reply]:
+    def replies(self, samples: Sequence[Sample], store: ImageStore) -> Iterator[Reply]:
         """Yield the replies to all turns of the samples, in order."""
         conversation_by_sample = {}
         for group in self._groups(samples, store):
@@ -144,34 +144,34 @@ class Asker:
             for turn, answer in enumerate(answers):
                 yield Reply(sample, turn, answer, self.convention, size)
 
-    def _groups(self, samples: Sequence[Sample], store: PictureStore) -> list[Sequence[Sample]]:
-        """Return the samples that are asked together, through all their turns: of like numbers and lengths of these."""
+    def _groups(self, samples: Sequence[Sample], store: ImageStore) -> list[Sequence[Sample]]:
+        """Return groups of samples that share batches in all their turns; a group has similar numbers of turns."""
         size = self.engine.at_once or len(samples)
         if size >= len(samples):
             return [samples]
 
-        def long(sample: Sample) -> tuple[int, int, int]:
+        def cost(sample: Sample) -> tuple[int, int, int]:
             height, width = store.size(sample)
             return len(sample.turns), height * width, len(sample.turns[0].question)
 
-        order = sorted(samples, key=long)
+        order = sorted(samples, key=cost)
         return [order[first : first + size] for first in range(0, len(order), size)]
 
-    def _conversed(self, samples: Sequence[Sample], store: PictureStore) -> list[tuple[list[Said], Sequence[int]]]:
-        """Return the answers to the turns of each sample, and the size of its picture as the model sees it."""
-        answers_by_sample: list[list[Said]] = [[] for _ in samples]
+    def _conversed(self, samples: Sequence[Sample], store: ImageStore) -> list[tuple[list[ModelAnswer], Sequence[int]]]:
+        """Return for each sample the answers to its turns and the size of its image as the model sees it."""
+        answers_by_sample: list[list[ModelAnswer]] = [[] for _ in samples]
         sizes: list[Sequence[int]] = [[0, 0] for _ in samples]
         sample_pictures = [
-            None if self.collator is None else _Shown(sample, store, self.collator) for sample in samples
+            None if self.collator is None else _SampleImage(sample, store, self.collator) for sample in samples
         ]
         for turn in range(max(len(sample.turns) for sample in samples)):
-            request_by_index: dict[int, Asked] = {}
+            request_by_index: dict[int, TurnRequest] = {}
             for at, sample in enumerate(samples):
                 if len(sample.turns) <= turn:
                     sample_pictures[at] = None  # frees its memory
                     continue
                 prompt = self._prompt(sample, sample_pictures[at], answers_by_sample[at])
-                if isinstance(prompt, Said):
+                if isinstance(prompt, ModelAnswer):
                     answers_by_sample[at].append(prompt)
                 else:
                     sizes[at], request_by_index[at] = self._seen(prompt, sample, store), prompt
@@ -182,23 +182,27 @@ class Asker:
 
     @property
     def convention(self) -> str:
-        """Name of the convention that the answers are in."""
+        """Name of the convention of the answers' boxes."""
         return self.collator.convention.name if self.collator else self.options.convention
 
-    def _seen(self, prompt: Asked, sample: Sample, store: PictureStore) -> list[int]:
-        """Return width and height of the picture as the model sees it; of answers made elsewhere, its own."""
+    def _seen(self, prompt: TurnRequest, sample: Sample, store: ImageStore) -> list[int]:
+        """Return width and height of the image as the model sees it; for external answers, the image's own size."""
         if prompt.encoded.pictures.seen:
             first = prompt.encoded.pictures.seen[0]
             return [first.width, first.height]
         height, width = store.size(sample)
         return [width, height]
 
-    def _prompt(self, sample: Sample, sample_picture: "_Shown | None", earlier_answers: Sequence[Said]) -> Asked | Said:
-        """Return the prompt of the next turn, or its failure."""
+    def _prompt(
+        self, sample: Sample, sample_picture: "_SampleImage | None", earlier_answers: Sequence[ModelAnswer]
+    ) -> TurnRequest | ModelAnswer:
+        """Return the request for the next turn, or a failed answer."""
         if sample_picture is None:
-            return Asked(Encoded(sample.sample_id, [], [], Pictures({}, (), ())), [], None, len(earlier_answers))
+            return TurnRequest(
+                Encoded(sample.sample_id, [], [], EncodedImages({}, (), ())), [], None, len(earlier_answers)
+            )
         if any(answer.failure for answer in earlier_answers):
-            return Said("", 0, "", "turn_before")
+            return ModelAnswer("", 0, "", "turn_before")
         collator, pictures = sample_picture.collator, sample_picture.pictures
         try:
             earlier_texts = [answer.text for answer in earlier_answers]
@@ -207,19 +211,22 @@ class Asker:
                     sample.answer(turn, collator.convention, pictures.seen[0]) for turn in range(len(earlier_answers))
                 ]
             encoded = collator.ask(sample, pictures, earlier_texts)
-        except Reserved:
-            return Said("", 0, "", "reserved")
+        except ReservedTokenError:
+            return ModelAnswer("", 0, "", "reserved")
         if len(encoded.ids) > self.options.max_length:
-            return Said("", 0, "", "too_long")
-        return Asked(
-            encoded, _short(encoded.ids, collator.tokens.picture), sample_picture.picture, len(earlier_answers)
+            return ModelAnswer("", 0, "", "too_long")
+        return TurnRequest(
+            encoded,
+            _collapse_image_tokens(encoded.ids, collator.tokens.picture),
+            sample_picture.picture,
+            len(earlier_answers),
         )
 
 
-class _Shown:
-    """A sample's picture, read and encoded once for all its turns."""
+class _SampleImage:
+    """The image of a sample, read and encoded once for all its turns."""
 
-    def __init__(self, sample: Sample, store: PictureStore, collator: Collator):
+    def __init__(self, sample: Sample, store: ImageStore, collator: Collator):
         self.sample, self.store, self.collator = sample, store, collator
 
     @cached_property
@@ -227,20 +234,20 @@ class _Shown:
         return self.store.get(self.sample)
 
     @cached_property
-    def pictures(self) -> Pictures:
+    def pictures(self) -> EncodedImages:
         return self.collator.family.pictures([self.picture])
 
 
-def _short(ids: Sequence[int], picture: int) -> list[int]:
-    """Return the ids with one token for the picture: vLLM repeats it itself."""
+def _collapse_image_tokens(ids: Sequence[int], picture: int) -> list[int]:
+    """Return the ids with a single image token: vLLM expands it itself."""
     return [token for at, token in enumerate(ids) if token != picture or not at or ids[at - 1] != picture]
 
 
-def collator_of(run: str | Path, base: str, convention: str = "") -> Collator:
-    """Return the chat that a run was tuned in; ``convention``: another one than its own."""
+def load_collator(run: str | Path, base: str, convention: str = "") -> Collator:
+    """Return the collator of a run. ``convention``: replaces the run's own."""
     facts = read_run(run)
-    with model_of(run, base) as folder:
+    with run_model(run, base) as folder:
         family = load_family(facts["family"], folder)
         tokens = Tokens.read(folder, family.frame).with_system(facts.get("system_prompt", ""))
-    prompt_convention = convention_of(convention or facts["convention"])
-    return Collator(family, tokens.with_seg() if tells_masks(run) else tokens, prompt_convention, facts["wording"])
+    prompt_convention = find_convention(convention or facts["convention"])
+    return Collator(family, tokens.with_seg() if has_segmenter(run) else tokens, prompt_convention, facts["wording"])

@@ -1,4 +1,4 @@
-"""Columns of the tables that the answers' stage writes."""
+"""Columns of the tables that the stage vlm_answers writes."""
 
 import polars as pl
 
@@ -13,7 +13,7 @@ UNUSED: Columns = {
         "it too, so that it failed; `bad_line`: no JSON object with sample_id and text.",
     ),
 }
-DRAWN: Columns = {
+SELECTED: Columns = {
     "task": Column(pl.String, "Task; `grounding` of queries."),
     "source": Column(pl.String, "Source."),
     "samples": Column(pl.Int64, "Samples of the set."),

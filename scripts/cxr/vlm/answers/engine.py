@@ -1,4 +1,4 @@
-"""The interface of engines that answer, and loading one by name. A further engine is a further module."""
+"""The interface of answering engines, which are found by module name."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,8 +13,8 @@ from cxr.vlm.collate import Encoded
 class AnswersOptions:
     """Settings of asking one run.
 
-    engine: transformers, vllm or table; convention: of the prompt's coordinates, "" for the run's own; history: own or
-    expected, the earlier answers that a turn is asked after; own: the engine's settings.
+    engine: transformers, vllm or table; convention: of the prompt's coordinates, "" for the run's own; history: which
+    earlier answers a later turn sees: the model's own or the expected ones; own: settings of the engine.
     """
 
     engine: str
@@ -31,7 +31,7 @@ class AnswersOptions:
 
 @dataclass(frozen=True)
 class Execution:
-    """How an engine runs; no answer depends on it, as far as the arithmetic of a batch allows."""
+    """How an engine runs; answers do not depend on it, apart from rounding within a batch."""
 
     device: str = "auto"
     asked: int | None = None
@@ -40,9 +40,8 @@ class Execution:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A turn to answer: its encoded prompt, and what vLLM needs instead: ids with one token a picture, the picture.
-
+class TurnRequest:
+    """A turn to answer. encoded: its prompt; short, picture: ids with one token per image, and the image (for vLLM);
     turn: its number in the sample, from 0.
     """
 
@@ -53,9 +52,9 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Said:
-    """An answer. stop: end or length; failure: "" or a reason; marks: of a model that tells masks, the hidden state
-    (H,) that foretold each [SEG] of the text, on the CPU.
+class ModelAnswer:
+    """A model's answer. stop: end or length; failure: a reason, "" if it succeeded; marks: for each [SEG] of a
+    segmenting model, the hidden state (H,) that predicted it, on the CPU.
     """
 
     text: str
@@ -65,23 +64,24 @@ class Said:
     marks: tuple = ()
 
     def told(self) -> dict:
-        """Return what a line tells of it."""
+        """Return the fields of an answer's JSON line."""
         return {"text": self.text, "tokens": self.tokens, "stop": self.stop, "failure": self.failure}
 
 
 class Answerer(Protocol):
-    """A model that answers. at_once: turns that it wants together at most, 0 for as many as there are."""
+    """A model that answers. at_once: maximum turns per call, 0 for no limit."""
 
     at_once: int
 
-    def answer(self, requests: Sequence[Asked]) -> list[Said]:
-        """Return the answers, in order; greedy, the same for any batch as far as the arithmetic allows.
+    def answer(self, requests: Sequence[TurnRequest]) -> list[ModelAnswer]:
+        """Return the answers, in order, by greedy decoding; they depend on the batch only through rounding.
 
-        They are turns of at most ``at_once`` samples; the next call has later turns of some of them, or other samples.
+        ``requests``: one turn of each of at most ``at_once`` samples; the next call has later turns of some of these
+        samples, or new samples.
         """
         ...
 
 
 def load_answerer(name: str, run: Path, base: str, options: AnswersOptions, execution: Execution) -> Answerer:
-    """Return the engine ``name`` for a run. Raises UserError for an unknown engine, or a run that cannot be used."""
+    """Return the engine ``name`` for a run. Raises UserError for an unknown engine or an unusable run."""
     return engine_module("cxr.vlm.answers", name).load(run, base, options, execution)

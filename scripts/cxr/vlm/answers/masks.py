@@ -1,4 +1,4 @@
-"""Masks of answers: one for each [SEG] of a text, in the frame of its picture, in the shard beside the answers."""
+"""Masks of answers: one for each [SEG] of a text, in the frame of its image, in a shard next to the answers."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -11,45 +11,45 @@ from cxr.nets.devices import inference, select_device
 from cxr.segmentation.frames import to_frame
 from cxr.segmentation.kept import Remembered
 from cxr.segmentation.segmenter import Segmenter
-from cxr.vlm.answers.engine import AnswersOptions, Execution, Said
+from cxr.vlm.answers.engine import AnswersOptions, Execution, ModelAnswer
 from cxr.vlm.models import SEGMENTER
-from cxr.vlm.samples import PictureStore, Sample
-from cxr.vlm.segs import levels_of
+from cxr.vlm.samples import ImageStore, Sample
+from cxr.vlm.segs import sam_image
 
 KEY, FIELD = "mask_key", "mask"
-ABOUT = {
+MASK_ATTRS = {
     "frame": f"{FRAME_SIZE} x {FRAME_SIZE} pixels, the frame of the picture with its padding; right is on the image's "
     "left",
     "masks": "one for each [SEG] of an answer: sample_id/turn/number, both from 0",
 }
 
 
-class Drawer:
-    """Gives the masks of a run's answers. ``side``: of its masks, px."""
+class MaskPredictor:
+    """Predicts the masks of a run's answers. ``side``: side of the masks, px."""
 
     def __init__(self, segmenter: Segmenter, device: torch.device, side: int = FRAME_SIZE):
         self.segmenter, self.device, self.side = segmenter.to(device), device, side
         self.kept = Remembered()
 
     @classmethod
-    def load(cls, run: str | Path, options: AnswersOptions, execution: Execution) -> "Drawer":
-        """Return that of a run. Raises UserError for a segmenter that is not whole."""
+    def load(cls, run: str | Path, options: AnswersOptions, execution: Execution) -> "MaskPredictor":
+        """Return the mask predictor of a run. Raises UserError for an incomplete segmenter."""
         segmenter = Segmenter.load(Path(run, SEGMENTER), getattr(torch, options.dtype))
         return cls(segmenter, select_device(execution.device, execution.asked))
 
     def draw(self, view: str, frame: np.ndarray, marks: Sequence[torch.Tensor]) -> np.ndarray:
-        """Return the masks, bool (M, T, T), of the hidden states (H,) before each [SEG]; as :meth:`logits`."""
+        """Return masks, bool (M, T, T), from the hidden states (H,) that predicted each [SEG]; see :meth:`logits`."""
         return self.logits(view, frame, marks) > 0
 
     def logits(self, view: str, frame: np.ndarray, marks: Sequence[torch.Tensor]) -> np.ndarray:
-        """Return mask logits, float32 (M, T, T), that cover the frame: above 0 is the mask.
+        """Return mask logits, float32 (M, T, T), that cover the frame; the mask is where they exceed 0.
 
-        view: name of the picture, whose embedding is made once; frame: uint8 (H, W). Each mask is drawn alone, so that
-        none depends on how many there are.
+        view: key of the image, whose embedding is cached; frame: uint8 (H, W). Masks are predicted one by one, so that
+        none depends on their number.
         """
         square, side = (self.side, self.side), self.segmenter.side
         with inference():
-            levels = levels_of(frame, side)[None].to(self.device)
+            levels = sam_image(frame, side)[None].to(self.device)
             embedding = self.kept.get([(view, False)], levels, self.segmenter.embed)
             states = [mark[None].to(self.device, embedding.dtype) for mark in marks]
             mask_logits = [
@@ -61,10 +61,14 @@ class Drawer:
 
 
 def write_masks(
-    path: Path, replies: Iterable[tuple[Sample, int, Said]], drawer: Drawer, store: PictureStore, attrs: dict
+    path: Path,
+    replies: Iterable[tuple[Sample, int, ModelAnswer]],
+    drawer: MaskPredictor,
+    store: ImageStore,
+    attrs: dict,
 ) -> None:
-    """Write the masks of turns (sample, turn, answer) as a shard, in their order."""
-    with _writer(path, attrs, drawer.side) as writer:
+    """Write a shard of the masks of (sample, turn, answer), in order."""
+    with _mask_writer(path, attrs, drawer.side) as writer:
         for sample, turn, answer in replies:
             if answer.marks:
                 masks = drawer.draw(store.view(sample), store.frame(sample), answer.marks)
@@ -73,13 +77,13 @@ def write_masks(
 
 
 def join_masks(path: str | Path, parts: Sequence[Path], attrs: dict) -> None:
-    """Write the rows of several shards as one, in order, one row in memory at a time."""
-    with _writer(path, attrs, FRAME_SIZE) as writer:
+    """Merge shards into one, in order, with one row in memory at a time."""
+    with _mask_writer(path, attrs, FRAME_SIZE) as writer:
         for part in parts:
             with Shard(part, key=KEY) as shard:
                 for key in shard.ids:
                     writer.append(key, **{FIELD: shard.stored(FIELD, key)})
 
 
-def _writer(path: str | Path, attrs: dict, side: int) -> ShardWriter:
-    return ShardWriter(path, key=KEY, attrs=attrs | ABOUT, empty={FIELD: ((side, side), bool)})
+def _mask_writer(path: str | Path, attrs: dict, side: int) -> ShardWriter:
+    return ShardWriter(path, key=KEY, attrs=attrs | MASK_ATTRS, empty={FIELD: ((side, side), bool)})

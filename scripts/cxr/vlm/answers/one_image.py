@@ -1,4 +1,4 @@
-"""Ask a run about one chest X-ray file: a conversation, its boxes and masks drawn, and a page that replays it."""
+"""Ask a run about one chest X-ray file: a conversation with boxes and masks, and a page that replays it."""
 
 import json
 from collections.abc import Sequence
@@ -18,19 +18,19 @@ from cxr.plotting import replay
 from cxr.plotting.encoding import encode_image
 from cxr.plotting.overlay import SIDES, draw_overlay
 from cxr.plotting.plots import save_png
-from cxr.vlm.answers.ask import Asker, pictures_of
+from cxr.vlm.answers.ask import Asker, image_options
 from cxr.vlm.answers.engine import AnswersOptions, Execution
-from cxr.vlm.answers.masks import Drawer
-from cxr.vlm.conventions import Seen, convention_of
-from cxr.vlm.models import base_of, read_run, tells_masks
+from cxr.vlm.answers.masks import MaskPredictor
+from cxr.vlm.conventions import InputSize, find_convention
+from cxr.vlm.models import base_folder, has_segmenter, read_run
 from cxr.vlm.reading import Reading, read_boxes
-from cxr.vlm.samples import Sample, fitted, shown, window_of
+from cxr.vlm.samples import Sample, covered_window, fit_size, to_model_input
 from cxr.vlm.tokens import SEG as MARK
 
 ANSWERS, PAGE, SEG = "answers.json", "conversation.html", "segmentation.dcm"
 DPI = 110
 MIRRORED = "the header says that the image is mirrored; the model takes the image's left as right"
-FAILED = {
+FAILURE_MESSAGES = {
     "too_long": "the conversation is longer than the model may read: ask fewer questions, or raise "
     "vlm.answers.max_length",
     "reserved": "the question holds a mark of the model's own chat: reword it",
@@ -41,8 +41,8 @@ FAILED = {
 
 @dataclass(frozen=True)
 class Mask:
-    """A mask of an answer, bool (rows, columns) in the image's own pixels; shows: what it is of, as an instruction or
-    in the words of the conversation; said: what another model, which drew it, says besides, "" for nothing.
+    """A mask of an answer. drawn: bool (rows, columns) in the image's own pixels; shows: what it shows, in the words of
+    the conversation; said: text of the model that drew it, if that is another one.
     """
 
     shows: str
@@ -52,7 +52,7 @@ class Mask:
 
 @dataclass(frozen=True)
 class Reply:
-    """A turn's answer, its boxes as they were read, its masks in order, and why there is no answer."""
+    """A turn: its answer, the boxes read from it, its masks in order, and why there is no answer ("" if there is)."""
 
     question: str
     answer: str
@@ -63,14 +63,14 @@ class Reply:
 
     @property
     def mask(self) -> np.ndarray | None:
-        """All masks in one, bool (rows, columns); None without any."""
+        """Union of all masks, bool (rows, columns); None without any."""
         return np.logical_or.reduce([mask.drawn for mask in self.masks]) if self.masks else None
 
 
 @dataclass(frozen=True)
-class Drawn:
-    """Who drew masks, for a DICOM segmentation. header: of the image's file; model: its name; version: of the code;
-    made: when; device: name of the kind of model.
+class MaskSource:
+    """Origin of masks, for a DICOM segmentation. header: of the image file; model: name; version: of the code; made:
+    time of creation; device: name of the model family.
     """
 
     header: Dataset
@@ -80,32 +80,30 @@ class Drawn:
     device: str
 
 
-class OnePicture:
-    """A store of one picture, as the model was tuned on pictures: the original, or the part of its canonical frame that
-    it covers.
-    """
+class SingleImageStore:
+    """An image store with one image, in the form of tuning: the original, or the covered part of its frame."""
 
     def __init__(self, picture: Picture, side: int, original: bool = False):
-        window = window_of(picture.affine, picture.grey.shape, picture.frame.shape)
+        window = covered_window(picture.affine, picture.grey.shape, picture.frame.shape)
         self.picture, self.side = picture, side
         self.part = picture.upright(picture.grey) if original else picture.frame[window]
 
     def get(self, sample: Sample) -> np.ndarray:
-        """Return the picture, uint8 (H, W, 3), whatever the sample."""
-        return shown(self.part, self.side)
+        """Return the image, uint8 (H, W, 3), for any sample."""
+        return to_model_input(self.part, self.side)
 
     def size(self, sample: Sample) -> tuple[int, int]:
-        """Return (H, W) of it."""
-        return fitted(self.part.shape, self.side)
+        """Return (H, W) of the image."""
+        return fit_size(self.part.shape, self.side)
 
 
-def samples_of(questions: Sequence[str], referring: bool) -> list[Sample]:
-    """Return one conversation of all questions; of a ``referring`` run, which knows one turn, a sample for each.
+def make_samples(questions: Sequence[str], referring: bool) -> list[Sample]:
+    """Return one conversation of all questions; for a ``referring`` run, one single-turn sample per question.
 
     Raises UserError for an empty question.
     """
     if not questions or not all(isinstance(text, str) and text.strip() for text in questions):
-        raise UserError("questions holds an empty one: give texts, such as questions='[\"Where is the heart?\"]'")
+        raise UserError("questions contains an empty text: give questions='[\"Where is the heart?\"]' or similar")
     turns = [Turn(text.strip(), "") for text in questions]
     parts = [(turn,) for turn in turns] if referring else [tuple(turns)]
     return [
@@ -114,17 +112,19 @@ def samples_of(questions: Sequence[str], referring: bool) -> list[Sample]:
     ]
 
 
-def ask(asker: Asker, samples: Sequence[Sample], store: OnePicture, drawer: Drawer | None = None) -> list[Reply]:
+def ask(
+    asker: Asker, samples: Sequence[Sample], store: SingleImageStore, drawer: MaskPredictor | None = None
+) -> list[Reply]:
     """Return the replies to all turns, in order; later turns see the model's own earlier answers.
 
-    ``drawer``: of a run that draws a mask for each [SEG] of its answers.
+    ``drawer``: predicts a mask for each [SEG], if the run has a segmenter.
     """
     questions = [turn.question for sample in samples for turn in sample.turns]
     replies: list[Reply] = []
     for question, model_reply in zip(questions, asker.replies(samples, store), strict=True):
         line = model_reply.line()
-        reading = read_boxes(line["text"], convention_of(line["convention"]), Seen(*line["seen"]))
-        failure = line["failure"] and FAILED.get(line["failure"], line["failure"])
+        reading = read_boxes(line["text"], find_convention(line["convention"]), InputSize(*line["seen"]))
+        failure = line["failure"] and FAILURE_MESSAGES.get(line["failure"], line["failure"])
         earlier_texts = (
             [] if model_reply.turn == 0 else [text for reply in replies for text in (reply.question, reply.answer)]
         )
@@ -132,7 +132,7 @@ def ask(asker: Asker, samples: Sequence[Sample], store: OnePicture, drawer: Draw
         if drawer and model_reply.said.marks:
             picture = store.picture
             mask_logits = drawer.logits("picture", picture.frame, model_reply.said.marks)
-            names = shows(question, line["text"], earlier_texts)
+            names = name_masks(question, line["text"], earlier_texts)
             masks = tuple(
                 Mask(name, in_picture(logits, picture)) for name, logits in zip(names, mask_logits, strict=True)
             )
@@ -140,11 +140,11 @@ def ask(asker: Asker, samples: Sequence[Sample], store: OnePicture, drawer: Draw
     return replies
 
 
-def shows(question: str, answer: str, earlier_texts: Sequence[str] = ()) -> list[str]:
-    """Return what each [SEG] of an answer is of: the text nearest to it that names one of the seven lesion types.
+def name_masks(question: str, answer: str, earlier_texts: Sequence[str] = ()) -> list[str]:
+    """Return a description for each [SEG] of an answer: the nearest text that names one of the seven lesion types.
 
-    These are, in this order, the answer up to the [SEG], its end if no other [SEG] is there, the question, and the
-    texts ``earlier_texts`` from the last. Where none names a lesion, it is the question.
+    The order of search: the answer before the [SEG], its end if it has only one [SEG], the question, then
+    ``earlier_texts`` from the last to the first. If none names a lesion type, the description is the question.
     """
     *parts, last_text = answer.split(MARK)
     mask_names = []
@@ -159,19 +159,18 @@ def shows(question: str, answer: str, earlier_texts: Sequence[str] = ()) -> list
     return mask_names
 
 
-def write(
+def write_results(
     folder: Path,
     picture: Picture,
     replies: Sequence[Reply],
     model: str,
     quality: int,
-    segmentation_source: Drawn | None = None,
+    segmentation_source: MaskSource | None = None,
 ) -> dict:
-    """Write ``answers.json``, of each turn ``<n>_overlay.png`` and ``<n>_mask_<k>.png`` (255 where the mask is), and
-    the page; return the content of answers.json.
+    """Write ``answers.json``, the page, and for each turn ``<n>_overlay.png`` and ``<n>_mask_<k>.png`` (255: mask).
 
-    ``segmentation_source``: given for a DICOM image whose answers have masks; then ``segmentation.dcm`` is written too,
-    with a segment for each mask that is not empty.
+    ``segmentation_source``: if given (a DICOM image whose answers have masks), ``segmentation.dcm`` is written too,
+    with a segment for each non-empty mask. Returns the content of answers.json.
     """
     rows, number = [], 0
     upright = picture.upright(picture.grey)
@@ -202,7 +201,7 @@ def write(
     notes = [f"the image: {note}" for note in picture.notes]
     about |= {"segmentation": None, "notes": [*notes, MIRRORED] if picture.sides != SIDES else notes}
     if segmentation_source:
-        _segment(folder, [mask for reply in replies for mask in reply.masks], segmentation_source, about)
+        _write_segmentation(folder, [mask for reply in replies for mask in reply.masks], segmentation_source, about)
     with atomic(folder / ANSWERS) as temporary:
         temporary.write_text(json.dumps(about, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
     replay_turns = [
@@ -216,8 +215,8 @@ def write(
     return about
 
 
-def _segment(folder: Path, masks: Sequence[Mask], segmentation_source: Drawn, about: dict) -> None:
-    """Write the DICOM segmentation, or note in ``about`` why there is none."""
+def _write_segmentation(folder: Path, masks: Sequence[Mask], segmentation_source: MaskSource, about: dict) -> None:
+    """Write the DICOM segmentation, or record in ``about`` why there is none."""
     segments = [Segment(mask.shows, mask.drawn) for mask in masks]
     dicom_fields = {
         "version": segmentation_source.version,
@@ -248,22 +247,22 @@ def run_image(
     compute: dict,
     code: str,
 ) -> dict:
-    """Ask a run about the image in a file; write the results into the folder ``output``, return its answers.json.
+    """Ask a run about the image in a file; write the folder ``output`` and return its answers.json.
 
     ``asking``: fields of AnswersOptions; ``cohort``, ``frames``: options of those stages; ``quality``: of the page's
-    picture; ``code``: digest of the code, which a DICOM segmentation states as its version. A run with a head gives its
-    masks too. Raises UserError for a user's mistake.
+    image; ``code``: digest of the code, the version in a DICOM segmentation. A run with a segmenter gives masks too.
+    Raises UserError for invalid input.
     """
-    options, samples = AnswersOptions(**asking), samples_of(questions, referring)
+    options, samples = AnswersOptions(**asking), make_samples(questions, referring)
     picture, header = picture_of(image, cohort, frames)
     execution = Execution(compute.get("device", "auto"), compute.get("asked"), compute.get("batch", 8))
-    asker = Asker.from_run(run, base_of(base, options.model, options.revision), options, execution)
+    asker = Asker.from_run(run, base_folder(base, options.model, options.revision), options, execution)
     facts, name = read_run(run), Path(run).resolve().parts[-2]
-    drawer = Drawer.load(run, options, execution) if tells_masks(run) else None
-    side, decoding = pictures_of(run)
-    replies = ask(asker, samples, OnePicture(picture, side, bool(decoding)), drawer)
+    drawer = MaskPredictor.load(run, options, execution) if has_segmenter(run) else None
+    side, decoding = image_options(run)
+    replies = ask(asker, samples, SingleImageStore(picture, side, bool(decoding)), drawer)
     segmentation_source = None
     if header is not None and any(reply.masks for reply in replies):
-        segmentation_source = Drawn(header, name, code, made_at(), facts["family"])
+        segmentation_source = MaskSource(header, name, code, made_at(), facts["family"])
     with whole(output) as folder:
-        return write(Path(folder), picture, replies, name, quality, segmentation_source)
+        return write_results(Path(folder), picture, replies, name, quality, segmentation_source)

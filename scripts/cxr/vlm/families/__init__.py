@@ -1,1 +1,1 @@
-"""Architectures of vision-language models: one module each, found by its name."""
+"""Architectures of vision-language models: one module each, found by name."""

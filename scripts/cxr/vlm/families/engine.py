@@ -1,16 +1,18 @@
-"""The interface of a family of models: what differs between architectures in chat, pictures and names of parts.
+"""The interface of a model family: what differs between architectures in chat, images and names of parts.
 
-A family is a module of this package with ``MODEL_TYPE`` (of its configuration), ``CONVENTION``, ``FRAME``, the
-functions ``load(folder)`` and ``tiny``, and, where the library starts a part at zero, ``begin(model)``, which draws it.
-``published(name)`` gives the makers' name of a tensor in a file, where the library writes another;
-``processor_config(config)`` what that file holds, where a program needs it. ``VLLM = False`` says that the engine vllm
-cannot ask it, ``GOES_ON = True`` that a later turn needs no more of the earlier ones than their keys and values. A
-family may have ``idle``: prefixes of tensors that no answer depends on, which are never trained.
-``cuts(folder, tiles, grid)`` says whether a model cuts pictures into tiles so, and ``recut`` makes it; ``VLLM_TILES``
-is the only ``tiles`` that vLLM knows, ``VLLM_ADAPTERS = False`` says that it asks no adapter.
-``SIZES`` names the sizes of ``tiny`` that settings give, where they do.
-``SYSTEM`` is its makers' system prompt, as it stands in ``FRAME.start``, where a setting may replace it.
-A further family is a further file.
+A family is a module of this package. Required: ``MODEL_TYPE`` (of its configuration), ``CONVENTION``, ``TEMPLATE``,
+``load(folder)`` and ``tiny``. Optional:
+
+* ``init_weights(model)``: initialises a part that the library leaves zero;
+* ``published_name(name)``: a tensor's name in the published checkpoints, if it differs from the library's;
+* ``processor_config(config)``: the content of processor_config.json, if a program needs it;
+* ``VLLM = False``: the engine vllm does not support it; ``VLLM_ADAPTERS = False``: nor its adapters; ``VLLM_TILES``:
+  the only ``tiles`` that vLLM supports;
+* ``REUSES_KV_CACHE = True``: a later turn needs only the keys and values of the earlier ones;
+* ``has_tiling(folder, tiles, grid)`` and ``write_tiling``: check and change how a model cuts images into tiles;
+* ``SIZES``: sizes of ``tiny`` that settings give; ``SYSTEM``: the system prompt in ``TEMPLATE.start``, if replaceable.
+
+The family object may have ``idle``: prefixes of tensors that no answer depends on; they are never trained.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,19 +26,18 @@ from transformers import AutoConfig, PretrainedConfig
 
 from cxr.base.engines import engine_module
 from cxr.base.errors import UserError, refuse_machine_fault
-from cxr.vlm.conventions import Seen
+from cxr.vlm.conventions import InputSize
 
 PARTS = ("vision", "projector", "language")
-"""Parts of a model, which may be frozen or have learning rates of their own."""
+"""Parts of a model, which can be frozen or have their own learning rates."""
 
 
 @dataclass(frozen=True)
-class Frame:
-    """The family's chat in pieces. A conversation is start, then for each turn user, (the picture, in the first turn),
-    the question, assistant, the answer, end, between.
+class ChatTemplate:
+    """A family's chat template in pieces. A conversation is start, then for each turn: user, (opening, picture tokens
+    and closing, in the first turn), question, assistant, answer, end, between.
 
-    picture: the token that is repeated for a picture, between opening and closing; system: the system prompt, as it
-    stands in start, "" for none that can be replaced.
+    picture: the token that is repeated for an image; system: the replaceable system prompt inside start, "" for none.
     """
 
     start: str
@@ -51,11 +52,11 @@ class Frame:
 
     @property
     def reserved(self) -> tuple[str, ...]:
-        """Tokens that no question or answer may hold: it would be taken for the frame."""
+        """Tokens that no question or answer may contain, because they would be read as part of the template."""
         return tuple(sorted({mark.strip() for mark in (self.opening, self.picture, self.closing, self.end)} - {""}))
 
-    def with_system(self, prompt: str) -> "Frame":
-        """Return the frame with another system prompt; "" leaves its makers'. Raises ValueError if it has none."""
+    def with_system(self, prompt: str) -> "ChatTemplate":
+        """Return the template with another system prompt; "" keeps the default. Raises ValueError if it has none."""
         if not prompt:
             return self
         before, _, after = self.start.partition(self.system)
@@ -63,51 +64,51 @@ class Frame:
 
 
 @dataclass(frozen=True)
-class Pictures:
-    """Encoded pictures. tensors: the model's inputs, first axis patches or pictures; tokens: of each picture; seen:
-    its size as the model sees it; rows: of each picture in ``tensors``.
+class EncodedImages:
+    """Encoded images. tensors: model inputs, first axis patches or images; tokens: number of each image; seen: size of
+    each as the model sees it.
     """
 
     tensors: Mapping[str, torch.Tensor]
     tokens: tuple[int, ...]
-    seen: tuple[Seen, ...]
+    seen: tuple[InputSize, ...]
 
     @classmethod
-    def joined(cls, parts: Sequence["Pictures"]) -> "Pictures":
-        """Return several as one, in order."""
+    def joined(cls, parts: Sequence["EncodedImages"]) -> "EncodedImages":
+        """Return the concatenation, in order."""
         names = parts[0].tensors
         tensors = {name: torch.cat([part.tensors[name] for part in parts]) for name in names}
         return cls(tensors, sum((part.tokens for part in parts), ()), sum((part.seen for part in parts), ()))
 
 
 class Family(Protocol):
-    """What is known of a family, for one model of it."""
+    """The interface of a family's object for one model."""
 
-    frame: Frame
+    frame: ChatTemplate
     convention: str
-    """The convention of coordinates that its makers state."""
+    """Convention of coordinates that the authors state."""
     prefixes: Mapping[str, tuple[str, ...]]
     """{part of PARTS: prefixes of its tensors' names}; the longest prefix decides."""
 
-    def pictures(self, pictures: Sequence[np.ndarray]) -> Pictures:
-        """Encode pictures, uint8 (H, W, 3) of any sizes."""
+    def pictures(self, pictures: Sequence[np.ndarray]) -> EncodedImages:
+        """Encode images, uint8 (H, W, 3), of any sizes."""
         ...
 
     def inputs(self, ids: torch.Tensor, picture_id: int) -> dict[str, torch.Tensor]:
-        """Return what the model needs beside ids (N, L), mask and pictures: such as which tokens are a picture's."""
+        """Return further model inputs computed from ids (N, L), such as which tokens belong to an image."""
         ...
 
 
 class Tiny(Protocol):
-    """The other function of a family's module: a configuration of a few hundred thousand values, for tests and the
-    engine tiny. ``tiny(vocabulary, ids, side)`` returns (configuration, picture processor); ids: {token name: id}.
+    """``tiny(vocabulary, ids, side)`` of a family's module, for tests and the engine tiny: returns a configuration of a
+    few hundred thousand parameters and an image processor. ids: {token name: id}.
     """
 
     def __call__(self, vocabulary: int, ids: Mapping[str, int], side: int) -> tuple[PretrainedConfig, object]: ...
 
 
 def part_of(family: Family, name: str) -> str:
-    """Return the part that a tensor belongs to, by its name; "" for none."""
+    """Return the part of a tensor, by its name; "" for none."""
     matches = [
         (len(prefix), part) for part, prefixes in family.prefixes.items() for prefix in prefixes if prefix in name
     ]

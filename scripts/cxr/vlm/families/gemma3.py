@@ -1,4 +1,4 @@
-"""Gemma 3 (MedGemma): every picture becomes one square, so its boxes can only be relative."""
+"""Gemma 3 (MedGemma): images are stretched to a square, so boxes can only be relative."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,14 +10,14 @@ from PIL import Image
 from transformers import AutoConfig, Gemma3Config
 from transformers.models.gemma3.image_processing_pil_gemma3 import Gemma3ImageProcessorPil
 
-from cxr.vlm.conventions import Seen
-from cxr.vlm.families.engine import Frame, Pictures
+from cxr.vlm.conventions import InputSize
+from cxr.vlm.families.engine import ChatTemplate, EncodedImages
 
 MODEL_TYPE = "gemma3"
 CONVENTION = "grid1000"
 VLLM = False
-"""Whether the engine vllm can ask it: vLLM writes the frame of a picture itself, which this chat already has."""
-FRAME = Frame(
+"""The engine vllm cannot be used: vLLM adds the image's opening and closing itself, which this template already has."""
+TEMPLATE = ChatTemplate(
     start="<bos>",
     user="<start_of_turn>user\n",
     opening="\n\n<start_of_image>",
@@ -35,38 +35,38 @@ PREFIXES = {
     "language": ("model.language_model.", "lm_head."),
 }
 IDLE = ("model.vision_tower.head.",)
-"""A head that a configuration may have, and no answer depends on."""
+"""An optional head that no answer depends on."""
 
 
 @dataclass(frozen=True)
 class Gemma:
-    """A Gemma 3 model. ``tokens``: of every picture."""
+    """A Gemma 3 model. ``tokens``: per image."""
 
     processor: Gemma3ImageProcessorPil
     tokens: int
     convention: str = CONVENTION
-    frame: Frame = FRAME
+    frame: ChatTemplate = TEMPLATE
     prefixes: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: PREFIXES)
     idle: tuple[str, ...] = IDLE
 
-    def pictures(self, pictures: Sequence[np.ndarray]) -> Pictures:
-        """Encode pictures, uint8 (H, W, 3), each stretched to the model's square."""
+    def pictures(self, pictures: Sequence[np.ndarray]) -> EncodedImages:
+        """Encode images, uint8 (H, W, 3), each stretched to the model's square."""
         features = self.processor(
             [Image.fromarray(picture) for picture in pictures], return_tensors="pt", do_pan_and_scan=False
         )
         rows, columns = features["pixel_values"].shape[-2:]
         count = len(pictures)
-        return Pictures(
-            {"pixel_values": features["pixel_values"]}, (self.tokens,) * count, (Seen(columns, rows),) * count
+        return EncodedImages(
+            {"pixel_values": features["pixel_values"]}, (self.tokens,) * count, (InputSize(columns, rows),) * count
         )
 
     def inputs(self, ids: torch.Tensor, picture_id: int) -> dict[str, torch.Tensor]:
-        """Return ``token_type_ids`` (N, L): tokens of a picture see one another."""
+        """Return ``token_type_ids`` (N, L): tokens of an image attend to each other."""
         return {"token_type_ids": (ids == picture_id).int()}
 
 
 def tiny(vocabulary: int, ids: Mapping[str, int], side: int) -> tuple[Gemma3Config, object]:
-    """Return a small configuration and its picture processor."""
+    """Return a small configuration and its image processor."""
     side = max(32, side // 32 * 32)
     config = Gemma3Config(
         text_config={
@@ -85,8 +85,8 @@ def tiny(vocabulary: int, ids: Mapping[str, int], side: int) -> tuple[Gemma3Conf
     return config, Gemma3ImageProcessorPil(size={"height": side, "width": side})
 
 
-def begin(model: torch.nn.Module) -> None:
-    """Draw the projection of pictures, in place: the library leaves it zero, and no picture would be seen."""
+def init_weights(model: torch.nn.Module) -> None:
+    """Initialise the image projection in place: the library leaves it zero, and images would have no effect."""
     with torch.no_grad():
         model.model.multi_modal_projector.mm_input_projection_weight.normal_(std=0.1)
 

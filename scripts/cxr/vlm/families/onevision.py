@@ -1,4 +1,4 @@
-"""LLaVA-OneVision (RadVLM): a picture as a whole and in tiles, boxes as fractions of its width and height."""
+"""LLaVA-OneVision (RadVLM): an image as a whole and in tiles, boxes as fractions of its width and height."""
 
 import json
 import math
@@ -14,13 +14,13 @@ from transformers.image_processing_utils import select_best_resolution
 from transformers.models.llava_onevision.image_processing_pil_llava_onevision import LlavaOnevisionImageProcessorPil
 
 from cxr.base.errors import UserError
-from cxr.vlm.conventions import Seen
-from cxr.vlm.families.engine import Frame, Pictures
+from cxr.vlm.conventions import InputSize
+from cxr.vlm.families.engine import ChatTemplate, EncodedImages
 
 MODEL_TYPE = "llava_onevision"
 CONVENTION = "unit"
 SYSTEM = "You are a helpful assistant."
-FRAME = Frame(
+TEMPLATE = ChatTemplate(
     start=f"<|im_start|>system\n{SYSTEM}<|im_end|>\n",
     user="<|im_start|>user\n",
     opening="",
@@ -36,41 +36,41 @@ PREFIXES = {
     "projector": ("model.multi_modal_projector.", "model.image_newline"),
     "language": ("model.language_model.", "lm_head."),
 }
-GOES_ON = True
-"""Whether keys and values can be kept over the rounds of a conversation: positions are counted from the mask alone."""
+REUSES_KV_CACHE = True
+"""The KV cache can be reused across turns, because positions are computed from the mask alone."""
 IDLE = ("model.vision_tower.post_layernorm.",)
-"""Features are taken before this norm, so that no answer depends on it."""
+"""Features are taken before this norm, so no answer depends on it."""
 TOWER, PUBLISHED_TOWER = "vision_tower.", "vision_tower.vision_model."
-"""Beginnings of the tower's tensors' names in a file, as the library writes them and as the makers' checkpoints do."""
+"""Prefixes of the vision tower's tensors in a file: as the library writes them, and as in the published checkpoints."""
 SIZES = ("patch", "hidden", "layers", "vision_hidden", "vision_layers", "head_size")
-"""Sizes of the tiny model that settings give: the side of a patch, px; width and layers of its language model and of
-its tower; the width of a head in both.
+"""Sizes of the tiny model in the settings: patch side, px; width and layers of the language model and of the vision
+tower; width of an attention head.
 """
-SPREAD = 0.1
-"""Standard deviation of the tiny model's first weights: about 1 over the root of its width, as the library's own, 0.02,
-is for models of some 2,500.
+INITIALIZER_RANGE = 0.1
+"""Standard deviation of the tiny model's initial weights, about 1 / sqrt(width); the library's 0.02 fits a width of
+2,500.
 """
-SHRUNK = 1.1
-"""A picture whose side has more features than the greatest number of tiles, by this factor, is shrunk to it."""
-TILES = "anyres_max_"
-"""What ``vision_aspect_ratio`` says before the greatest number of tiles whose features a picture has."""
+SHRINK_RATIO = 1.1
+"""Features are shrunk to the maximum number of tiles if they exceed it by this factor per side."""
+TILES_PREFIX = "anyres_max_"
+"""Prefix of ``vision_aspect_ratio``, before the maximum number of tiles."""
 VLLM_TILES = "anyres_max_9"
-"""What vLLM takes for it, whatever a model's configuration says (0.32)."""
+"""The only ``vision_aspect_ratio`` that vLLM (0.32) uses, whatever a model's configuration says."""
 VLLM_ADAPTERS = False
-"""vLLM has no adapters for this architecture (0.32)."""
+"""vLLM (0.32) has no adapters for this architecture."""
 RATIO, PINPOINTS = "vision_aspect_ratio", "image_grid_pinpoints"
-SAID_IN = {
+TILING_KEYS = {
     "config.json": (RATIO, PINPOINTS),
     "preprocessor_config.json": (PINPOINTS,),
     "processor_config.json": (RATIO,),
 }
-"""{file of a model: what it says of tiles}."""
+"""{file of a model: its keys about tiling}."""
 
 
 @dataclass(frozen=True)
 class Tiling:
-    """How a picture is cut. pinpoints: sizes (height, width) of the canvas that it may fill; side: of a tile, px;
-    cells: features along a tile's side; most: tiles whose features a picture may have.
+    """How an image is cut into tiles. pinpoints: allowed canvas sizes (height, width); side: of a tile, px; cells:
+    features along a tile's side; most: maximum number of tiles.
     """
 
     pinpoints: Sequence[Sequence[int]]
@@ -79,23 +79,23 @@ class Tiling:
     most: int
 
     def told(self, tiles: str, grid: int) -> "Tiling":
-        """Return this with the greatest number of tiles that ``tiles`` says, on canvases of ``grid`` a side at most."""
-        return replace(self, pinpoints=canvases(grid, self.side), most=int(tiles.removeprefix(TILES)))
+        """Return the tiling with the maximum number of tiles in ``tiles``, on canvases of at most ``grid`` per side."""
+        return replace(self, pinpoints=canvases(grid, self.side), most=int(tiles.removeprefix(TILES_PREFIX)))
 
     def canvas(self, height: int, width: int) -> tuple[int, int]:
-        """Return the canvas (height, width), px, of a picture (height, width)."""
+        """Return the canvas (height, width), px, of an image (height, width)."""
         rows, columns = select_best_resolution((height, width), list(self.pinpoints))
         return int(rows), int(columns)
 
-    def seen(self, height: int, width: int) -> Seen:
-        """Return the size of a picture on its canvas, without padding."""
+    def seen(self, height: int, width: int) -> InputSize:
+        """Return the size of an image on its canvas, without padding."""
         rows, columns = self.canvas(height, width)
         scale = min(rows / height, columns / width)
-        return Seen(min(math.ceil(width * scale), columns), min(math.ceil(height * scale), rows))
+        return InputSize(min(math.ceil(width * scale), columns), min(math.ceil(height * scale), rows))
 
     def features(self, height: int, width: int) -> int:
-        """Return the number of features, and so of tokens, of a picture: of the whole, of its tiles without padding,
-        and one at the end of each of their rows.
+        """Return the number of features (= tokens) of an image: the whole image, its tiles without padding, and one at
+        the end of each row of tile features.
         """
         rows, columns = (edge // self.side * self.cells for edge in self.canvas(height, width))
         if width / height > columns / rows:
@@ -103,29 +103,29 @@ class Tiling:
         else:
             columns -= 2 * ((columns - int(round(width * (rows / height), 7))) // 2)
         ratio = math.sqrt(rows * columns / (self.most * self.cells**2))
-        if ratio > SHRUNK:
+        if ratio > SHRINK_RATIO:
             rows, columns = int(rows // ratio), int(columns // ratio)
         return self.cells**2 + rows * (columns + 1)
 
 
 @dataclass(frozen=True)
 class OneVision:
-    """A LLaVA-OneVision model. ``processor``: the one of PIL, for torchvision need not be there."""
+    """A LLaVA-OneVision model. ``processor``: the PIL version, so that torchvision is not needed."""
 
     processor: LlavaOnevisionImageProcessorPil
     tiling: Tiling
     convention: str = CONVENTION
-    frame: Frame = FRAME
+    frame: ChatTemplate = TEMPLATE
     prefixes: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: PREFIXES)
     idle: tuple[str, ...] = IDLE
 
     @property
     def tiles(self) -> str:
         """The model's ``vision_aspect_ratio``."""
-        return f"{TILES}{self.tiling.most}"
+        return f"{TILES_PREFIX}{self.tiling.most}"
 
-    def pictures(self, pictures: Sequence[np.ndarray]) -> Pictures:
-        """Encode pictures, uint8 (H, W, 3), as tiles: those of all pictures after one another, the whole one first."""
+    def pictures(self, pictures: Sequence[np.ndarray]) -> EncodedImages:
+        """Encode images, uint8 (H, W, 3), as tiles of all images in order, for each the whole image first."""
         features = [self.processor([Image.fromarray(picture)], return_tensors="pt") for picture in pictures]
         sizes = [picture.shape[:2] for picture in pictures]
         tensors = {
@@ -133,46 +133,46 @@ class OneVision:
             "image_sizes": torch.tensor(sizes),
         }
         tokens = tuple(self.tiling.features(*size) for size in sizes)
-        return Pictures(tensors, tokens, tuple(self.tiling.seen(*size) for size in sizes))
+        return EncodedImages(tensors, tokens, tuple(self.tiling.seen(*size) for size in sizes))
 
     def inputs(self, ids: torch.Tensor, picture_id: int) -> dict[str, torch.Tensor]:
-        """Return nothing: ids and pictures are enough."""
+        """Return no further inputs."""
         del ids, picture_id
         return {}
 
 
 def canvases(grid: int, side: int) -> list[list[int]]:
-    """Return the sizes (height, width), px, of all canvases of at most ``grid`` tiles a side; ``side``: of a tile."""
+    """Return the sizes (height, width), px, of all canvases of at most ``grid`` tiles of ``side`` px per side."""
     return [[rows * side, columns * side] for rows in range(1, grid + 1) for columns in range(1, grid + 1)]
 
 
-def cuts(folder: Path, tiles: str, grid: int) -> bool:
-    """Return whether a model cuts pictures so: ``tiles`` its ``vision_aspect_ratio``, ``grid`` tiles a side at most."""
+def has_tiling(folder: Path, tiles: str, grid: int) -> bool:
+    """True if a model has this tiling: ``tiles``: its ``vision_aspect_ratio``; ``grid``: maximum tiles per side."""
     tiling = load(folder).tiling
     return tiling == tiling.told(tiles, grid)
 
 
-def recut(folder: Path, tiles: str, grid: int) -> None:
-    """Write into a model's files that it cuts pictures so, as :func:`cuts` asks."""
+def write_tiling(folder: Path, tiles: str, grid: int) -> None:
+    """Write into a model's files that it cuts pictures so, as :func:`has_tiling` asks."""
     tiling_values = {RATIO: tiles, PINPOINTS: load(folder).tiling.told(tiles, grid).pinpoints}
-    for name, keys in SAID_IN.items():
+    for name, keys in TILING_KEYS.items():
         path = folder / name
         if path.is_file():
             config = json.loads(path.read_text(encoding="utf-8")) | {key: tiling_values[key] for key in keys}
-            if "image_processor" in config:  # a processor in one file
+            if "image_processor" in config:  # processor_config.json may contain it
                 config["image_processor"] |= {PINPOINTS: tiling_values[PINPOINTS]}
             path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
-def published(name: str) -> str:
-    """Return the name that the makers' checkpoints give a tensor of a file that the library wrote."""
+def published_name(name: str) -> str:
+    """Return a tensor's name in the published checkpoints, from its name in a file written by the library."""
     if name.startswith(TOWER) and not name.startswith(PUBLISHED_TOWER):
         return PUBLISHED_TOWER + name.removeprefix(TOWER)
     return name
 
 
 def processor_config(config: LlavaOnevisionConfig) -> dict:
-    """Return what the file processor_config.json holds: the library's own processor, which vLLM uses, counts by it."""
+    """Return the content of processor_config.json, which the library's processor (used by vLLM) needs."""
     vision = config.vision_config
     return {
         "processor_class": "LlavaOnevisionProcessor",
@@ -186,7 +186,7 @@ def tiny(
     vocabulary: int, ids: Mapping[str, int], side: int, *, patch: int, hidden: int, layers: int, vision_hidden: int,
     vision_layers: int, head_size: int,
 ) -> tuple[LlavaOnevisionConfig, object]:  # fmt: skip
-    """Return a small configuration of tiles of half of ``side``, two patches at least, and its picture processor."""
+    """Return a small configuration with tiles of half of ``side``, at least two patches, and its image processor."""
     tile = max(2 * patch, side // 2 // patch * patch)
     pinpoints = canvases(2, tile)
     config = LlavaOnevisionConfig(
@@ -195,7 +195,7 @@ def tiny(
             "num_attention_heads": hidden // head_size, "num_key_value_heads": hidden // head_size,
             "vocab_size": vocabulary, "max_position_embeddings": 4096, "pad_token_id": ids["pad"],
             "bos_token_id": ids["end"], "eos_token_id": ids["end"], "use_sliding_window": False,
-            "initializer_range": SPREAD,
+            "initializer_range": INITIALIZER_RANGE,
         },
         vision_config={
             "model_type": "siglip_vision_model", "hidden_size": vision_hidden, "intermediate_size": 2 * vision_hidden,
@@ -203,17 +203,17 @@ def tiny(
             "patch_size": patch, "vision_use_head": False,
         },
         image_token_index=ids["picture"], video_token_index=ids["video"], image_grid_pinpoints=pinpoints,
-        vision_feature_layer=-1, vision_feature_select_strategy="full", vision_aspect_ratio=f"{TILES}9",
+        vision_feature_layer=-1, vision_feature_select_strategy="full", vision_aspect_ratio=f"{TILES_PREFIX}9",
     )  # fmt: skip
     return config, LlavaOnevisionImageProcessorPil(size={"height": tile, "width": tile}, image_grid_pinpoints=pinpoints)
 
 
 def load(folder: Path) -> OneVision:
-    """Return the family. Raises UserError where the model's canvases are not those of its processor."""
+    """Return the family object. Raises UserError if the canvases of model and processor differ."""
     processor = LlavaOnevisionImageProcessorPil.from_pretrained(folder, local_files_only=True)
     config = AutoConfig.from_pretrained(folder, local_files_only=True)
     vision, pinpoints = config.vision_config, [list(map(int, pinpoint)) for pinpoint in config.image_grid_pinpoints]
     if [list(map(int, pinpoint)) for pinpoint in processor.image_grid_pinpoints] != pinpoints:
         raise UserError(f"{folder}: image_grid_pinpoints of its processor and model differ: fetch the whole model")
-    most = int(config.vision_aspect_ratio.removeprefix(TILES))
+    most = int(config.vision_aspect_ratio.removeprefix(TILES_PREFIX))
     return OneVision(processor, Tiling(pinpoints, vision.image_size, vision.image_size // vision.patch_size, most))

@@ -1,20 +1,20 @@
-"""Qwen2.5-VL and models of its architecture (Lingshu): boxes in pixels of the resized picture, say its makers."""
+"""Qwen2.5-VL and models of its architecture (Lingshu): boxes in pixels of the resized image, as the authors state."""
 
 from collections.abc import Mapping
 from pathlib import Path
 
 from transformers import Qwen2_5_VLConfig
 
-from cxr.vlm.families._qwen import FRAME, Qwen, read, small
+from cxr.vlm.families._qwen import TEMPLATE, Qwen, load_qwen, small_processor
 
-__all__ = ["CONVENTION", "FRAME", "MODEL_TYPE", "load", "tiny"]
+__all__ = ["CONVENTION", "MODEL_TYPE", "TEMPLATE", "load", "tiny"]
 
 MODEL_TYPE = "qwen2_5_vl"
 CONVENTION = "pixels_resized"
 
 
 def tiny(vocabulary: int, ids: Mapping[str, int], side: int) -> tuple[Qwen2_5_VLConfig, object]:
-    """Return a small configuration and its picture processor; heads of 32, for vLLM on a CPU refuses smaller ones."""
+    """Return a small configuration and its image processor. Head size 32: the minimum vLLM accepts on a CPU."""
     config = Qwen2_5_VLConfig(
         text_config={
             "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2,
@@ -30,9 +30,9 @@ def tiny(vocabulary: int, ids: Mapping[str, int], side: int) -> tuple[Qwen2_5_VL
         image_token_id=ids["picture"], video_token_id=ids["video"], vision_start_token_id=ids["opening"],
         vision_end_token_id=ids["closing"], tie_word_embeddings=True,
     )  # fmt: skip
-    return config, small(side, patch_size=14, merge_size=2)
+    return config, small_processor(side, patch_size=14, merge_size=2)
 
 
 def load(folder: Path) -> Qwen:
     """Return the family."""
-    return read(folder, CONVENTION)
+    return load_qwen(folder, CONVENTION)

@@ -1,20 +1,20 @@
-"""Qwen3-VL: boxes from 0 to 1000, relative to the picture, say its makers."""
+"""Qwen3-VL: boxes from 0 to 1000, relative to the image, as the authors state."""
 
 from collections.abc import Mapping
 from pathlib import Path
 
 from transformers import Qwen3VLConfig
 
-from cxr.vlm.families._qwen import FRAME, Qwen, read, small
+from cxr.vlm.families._qwen import TEMPLATE, Qwen, load_qwen, small_processor
 
-__all__ = ["CONVENTION", "FRAME", "MODEL_TYPE", "load", "tiny"]
+__all__ = ["CONVENTION", "MODEL_TYPE", "TEMPLATE", "load", "tiny"]
 
 MODEL_TYPE = "qwen3_vl"
 CONVENTION = "grid1000"
 
 
 def tiny(vocabulary: int, ids: Mapping[str, int], side: int) -> tuple[Qwen3VLConfig, object]:
-    """Return a small configuration and its picture processor."""
+    """Return a small configuration and its image processor."""
     config = Qwen3VLConfig(
         text_config={
             "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2,
@@ -30,9 +30,9 @@ def tiny(vocabulary: int, ids: Mapping[str, int], side: int) -> tuple[Qwen3VLCon
         vision_end_token_id=ids["closing"], tie_word_embeddings=True,
     )  # fmt: skip
     half = [0.5, 0.5, 0.5]
-    return config, small(side, patch_size=16, merge_size=2, image_mean=half, image_std=half)
+    return config, small_processor(side, patch_size=16, merge_size=2, image_mean=half, image_std=half)
 
 
 def load(folder: Path) -> Qwen:
     """Return the family."""
-    return read(folder, CONVENTION)
+    return load_qwen(folder, CONVENTION)

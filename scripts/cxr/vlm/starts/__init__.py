@@ -1,4 +1,4 @@
-"""What a tiny model begins with (``init`` of its engine): a module of the name, with ``load(folder)``.
+"""Initial weights of a tiny model (``init`` of its engine): modules found by name, with ``load(folder)``.
 
-``load`` changes the small random model that lies in the folder.
+``load`` changes the small random model in the folder.
 """

@@ -1,4 +1,4 @@
-"""The base of RadVLM's small model in this repository (resources/vlm/onevision_tiny, made by its train.py)."""
+"""The base of RadVLM's small model in this repository (resources/vlm/onevision_tiny, trained by its train.py)."""
 
 import json
 from pathlib import Path
@@ -11,19 +11,18 @@ from cxr.base.paths import RESOURCES
 
 RESOURCE_FILES = ("vlm/onevision_tiny/model.safetensors", "vlm/onevision_tiny/words.json")
 BY_WORD = ("language_model.model.embed_tokens.weight", "language_model.lm_head.weight")
-"""Tensors with a row for each word."""
+"""Tensors with one row per word."""
 
 
 def load(folder: Path) -> None:
-    """Give a small random model in a folder the base's weights. Raises UserError as :func:`give`."""
-    give(folder, *RESOURCE_FILES)
+    """Copy the base's weights into a small random model. Raises UserError like :func:`copy_base_weights`."""
+    copy_base_weights(folder, *RESOURCE_FILES)
 
 
-def give(folder: Path, weights: str, words: str) -> None:
-    """Give a small random model in a folder the weights of a base: two files in resources.
+def copy_base_weights(folder: Path, weights: str, words: str) -> None:
+    """Copy a base's weights (``weights`` and ``words`` in resources) into a small random model in a folder.
 
-    What the base learnt of a word goes with the word; rows of words that it does not know stay random. Raises UserError
-    for a model of other sizes.
+    Rows are matched by word; rows of words that the base does not know stay random. Raises UserError for other sizes.
     """
     base_tensors, words = load_file(RESOURCES / weights), json.loads((RESOURCES / words).read_text(encoding="utf-8"))
     row_by_word = {word: row for row, word in enumerate(words)}
@@ -38,7 +37,7 @@ def give(folder: Path, weights: str, words: str) -> None:
         if base_tensor is None or base_tensor.shape[first:] != tensor.shape[first:]:
             raise UserError(
                 f"vlm.tuning.onevision_tiny: the base in resources/vlm/onevision_tiny does not fit the model ({name}): "
-                "leave side, sizes and family as they are, or set init to random"
+                "keep the defaults of side, sizes and family, or set init to random"
             )
         if name in BY_WORD:
             tensor[model_rows] = base_tensor[base_rows].to(tensor.dtype)

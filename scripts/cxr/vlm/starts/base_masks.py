@@ -1,8 +1,8 @@
-"""The base of RadVLM's small model that has learnt masks too (its train_masks.py): for a run with a head."""
+"""The base of RadVLM's small model that has also learned masks (its train_masks.py), for a run with a head."""
 
 from pathlib import Path
 
-from cxr.vlm.models import load_model, with_seg, write_model
+from cxr.vlm.models import add_seg_token, load_model, write_model
 from cxr.vlm.starts import base
 
 FAMILY = "onevision"
@@ -10,12 +10,9 @@ RESOURCE_FILES = ("vlm/onevision_tiny/masks.safetensors", "vlm/onevision_tiny/ma
 
 
 def load(folder: Path) -> None:
-    """Give a small random model in a folder the token [SEG], and the weights of this base.
-
-    Raises UserError for a model of other sizes.
-    """
-    loaded = with_seg(load_model(FAMILY, folder), 0)
+    """Add the token [SEG] to a small random model and copy this base's weights. Raises UserError for other sizes."""
+    loaded = add_seg_token(load_model(FAMILY, folder), 0)
     for path in folder.glob("*.safetensors"):
         path.unlink()
     write_model(loaded, FAMILY, folder, "library")
-    base.give(folder, *RESOURCE_FILES)
+    base.copy_base_weights(folder, *RESOURCE_FILES)

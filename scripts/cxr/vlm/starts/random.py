@@ -1,8 +1,8 @@
-"""A tiny model begins as it was drawn."""
+"""A tiny model keeps its random weights."""
 
 from pathlib import Path
 
 
 def load(folder: Path) -> None:
-    """Leave the model as it is."""
+    """Leave the model unchanged."""
     del folder

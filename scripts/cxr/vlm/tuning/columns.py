@@ -1,4 +1,4 @@
-"""Columns of the tables that a tuning writes; here, for the loop asks for torch."""
+"""Columns of the tables that a tuning writes; a module of its own, because the loop imports torch."""
 
 import polars as pl
 
@@ -23,7 +23,7 @@ UPDATES: Columns = {
     "gradient_norm": Column(pl.Float64, "Norm of the gradient before it is clipped."),
     "skipped": Column(pl.Boolean, "Whether the update was left out, because its loss or gradient is not a number."),
 }
-LEFT_OUT: Columns = {
+EXCLUDED: Columns = {
     "sample_id": Column(pl.String, "Sample that is not learned."),
     "reason": Column(
         pl.String,
@@ -32,7 +32,7 @@ LEFT_OUT: Columns = {
     ),
     "tokens": Column(pl.Int64, "Its tokens, the picture's counted; 0 where they were not counted.", "tokens"),
 }
-PROBED: Columns = {
+PROBES: Columns = {
     "convention": Column(pl.String, "Convention of coordinates, in the question and in reading the answer."),
     "queries": Column(pl.Int64, "Validation lines that were asked."),
     "iou": Column(pl.Float64, "Mean IoU of the answers, a fraction."),

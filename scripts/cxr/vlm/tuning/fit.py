@@ -1,4 +1,4 @@
-"""The loop of a tuning: updates in a drawn order, checkpoints, and going on after a kill with the same bytes."""
+"""The training loop: shuffled batches, checkpoints, bit-exact resume."""
 
 import logging
 import math
@@ -13,17 +13,17 @@ from cxr.base.errors import UserError
 from cxr.base.jobs import progress
 from cxr.base.seeds import stable_hash
 from cxr.vlm.collate import Batch, Encoded
-from cxr.vlm.tuning.objective import Objective, learned_each
+from cxr.vlm.tuning.objective import Objective, count_learned_per_sample
 from cxr.vlm.tuning.recipe import Recipe
 
 log = logging.getLogger("cxr")
 BUCKET = 16
-"""Updates within which samples of like length stand together, so that little is padded."""
+"""Number of batches in a bucket that is sorted by length, to reduce padding."""
 
 
 @dataclass
-class Course:
-    """Progress and log of a tuning; only builtins, so that it can be saved. seen: {task: samples in the batches}."""
+class TrainingLog:
+    """Progress and log of a tuning, of builtins only, so that it can be saved. seen: {task: samples in batches}."""
 
     update: int = 0
     skipped: int = 0
@@ -33,17 +33,17 @@ class Course:
 
 @dataclass(frozen=True)
 class Execution:
-    """How a tuning is executed; no result depends on it."""
+    """How a tuning runs; no result depends on it."""
 
     checkpoint_every: int
     told_to_stop: Callable[[], bool] = lambda: False
 
 
 def epoch_order(lengths: Sequence[int], batch: int, seed: int, epoch: int, drop_last: bool = False) -> list[list[int]]:
-    """Return the samples of each update of an epoch: every sample once, samples of like length together.
+    """Return the batches of sample indices of an epoch: every sample once, samples of similar length together.
 
-    A seeded shuffle is cut into buckets, each bucket sorted by length and cut into updates, which are shuffled again.
-    One update of an epoch may be smaller; with ``drop_last`` it is left out, unless it is the only one.
+    A seeded shuffle is cut into buckets; each is sorted by length and cut into batches, which are shuffled again. One
+    batch may be smaller; ``drop_last`` drops it unless it is the only one.
     """
     draw = random.Random(stable_hash(seed, "order", epoch))
     order = list(range(len(lengths)))
@@ -56,8 +56,8 @@ def epoch_order(lengths: Sequence[int], batch: int, seed: int, epoch: int, drop_
     return [part for part in updates if len(part) == batch] or updates if drop_last else updates
 
 
-class Fit:
-    """A tuning. ``encode``: {number of a sample: its conversation}, ``collate``: conversations to a batch; ``lengths``,
+class TuningLoop:
+    """The loop. ``encode``: returns the conversation of a sample index; ``collate``: makes a batch; ``lengths``,
     ``tasks``: of the samples.
     """
 
@@ -86,10 +86,10 @@ class Fit:
         per_epoch = num_full + (num_remaining > 0 and not (recipe.drop_last and num_full))
         self.per_epoch, self.total = per_epoch, recipe.updates or per_epoch * recipe.epochs
 
-    def run(self) -> Course:
-        """Tune to the end, from the last checkpoint of an interrupted run or from the beginning."""
+    def run(self) -> TrainingLog:
+        """Train to the end, from the last checkpoint if there is one."""
         saved_course = self.runner.load(self.folder)
-        course = Course(**saved_course) if saved_course else Course()
+        course = TrainingLog(**saved_course) if saved_course else TrainingLog()
         if course.update:
             log.info("tuning resumes at update %d of %d", course.update, self.total)
         for update, samples in progress(self._updates(course.update), self.total - course.update, "updates"):
@@ -100,8 +100,8 @@ class Fit:
                 self.runner.save(self.folder, asdict(course))
             if stop:
                 raise UserError(
-                    "tuning was told to stop (its job's time limit is near, or somebody ends it): update "
-                    f"{course.update} of {self.total} is saved, run it again and it resumes there"
+                    "tuning was stopped (its job's time limit is near, or it was cancelled): step "
+                    f"{course.update} of {self.total} is saved, rerun to resume there"
                 )
         return course
 
@@ -113,16 +113,16 @@ class Fit:
                 if first <= update < self.total:
                     yield update, samples
 
-    def _update(self, update: int, samples: list[int], course: Course) -> tuple[dict, bool]:
+    def _update(self, update: int, samples: list[int], course: TrainingLog) -> tuple[dict, bool]:
         recipe, runner, objective = self.recipe, self.runner, self.objective
         runner.model.train()
-        # dropout depends only on the update, not on earlier draws, so it is the same after a kill
+        # dropout depends only on the step, not on earlier draws, so it is the same after a resume
         torch.manual_seed(stable_hash(self.seed, "update", update, runner.rank) % 2**63)
         factor = recipe.rate(update, self.total)
         rank_samples = samples[runner.rank :: runner.ranks]
         micro = [rank_samples[at : at + recipe.micro_batch] for at in range(0, len(rank_samples), recipe.micro_batch)]
         count = math.ceil(math.ceil(len(samples) / runner.ranks) / recipe.micro_batch)
-        micro += [[] for _ in range(count - len(micro))]  # every rank has as many, some of nothing
+        micro += [[] for _ in range(count - len(micro))]  # every rank needs the same number
         batches = [self._batch(part, samples) for part in micro]
         local_counts = torch.zeros(len(objective.names), dtype=torch.float64)
         for batch, part in batches:
@@ -154,8 +154,8 @@ class Fit:
         return noted, stop_votes > 0
 
     def _learn(self, batches: list[tuple[Batch, list[int]]], counts: list[float]) -> tuple[torch.Tensor, torch.Tensor]:
-        """Add an update's gradients up; return this rank's share of its losses, each divided by its count, and of each
-        task, (T, 3), the samples, the tokens of their answers, and the text's summed loss.
+        """Accumulate the gradients of a step. Return this rank's part of the mean losses, and for each task, (T, 3),
+        the samples, the answers' tokens and the summed text loss.
         """
         objective, runner = self.objective, self.runner
         sums = torch.zeros(len(counts), dtype=torch.float64)
@@ -164,14 +164,14 @@ class Fit:
             real = bool(part)
             device_batch = batch.to(runner.device)
             loss_sums = runner.forward(lambda model, device_batch=device_batch: objective.sums(model, device_batch))
-            # the mean over the whole update, whatever rank and micro-batch a sample is in
+            # the mean over the whole step, independent of ranks and micro-batches
             name_counts = zip(objective.names, counts, strict=True)
             means = [loss_sums[name] * (float(real) / max(count, 1.0)) for name, count in name_counts]
             loss = sum(weight * mean for weight, mean in zip(objective.weights, means, strict=True))
             sums += torch.tensor([float(mean.detach()) for mean in means])
             if real:
                 sample_values = torch.stack(
-                    [torch.ones(len(part)), learned_each(batch.labels).float(), loss_sums["each"].cpu()], 1
+                    [torch.ones(len(part)), count_learned_per_sample(batch.labels).float(), loss_sums["each"].cpu()], 1
                 )
                 of_kinds.index_add_(0, torch.tensor([self.kind_of[at] for at in part]), sample_values.double())
             healthy = math.isfinite(float(loss.detach()))
@@ -180,25 +180,23 @@ class Fit:
         return sums, of_kinds
 
     def _told(self, of_kinds: Sequence[float]) -> str:
-        """Return what an update's log tells of each task that it has samples of."""
+        """Return the log text about each task with samples in a step."""
         rows = zip(self.kinds, of_kinds[::3], of_kinds[1::3], of_kinds[2::3], strict=True)
         return "; ".join(
             f"{kind} {int(samples)} {loss / max(tokens, 1):.4f}" for kind, samples, tokens, loss in rows if samples
         )
 
     def _batch(self, part: list[int], samples: list[int]) -> tuple[Batch, list[int]]:
-        """Return a micro-batch with the numbers of its samples; of nothing, one sample that counts nothing: all ranks
-        must compute as often.
+        """Return a micro-batch with its sample indices. An empty one gets a sample of weight 0, because all ranks must
+        compute equally often.
         """
         return self.collate([self.encode(at) for at in part or samples[:1]]), part
 
-    def _skipped(self, update: int, course: Course) -> None:
+    def _skipped(self, update: int, course: TrainingLog) -> None:
         course.skipped += 1
-        log.warning(
-            "update %d is skipped: its loss or gradient is not a number (%d so far)", update + 1, course.skipped
-        )
+        log.warning("step %d is skipped: its loss or gradient is not a number (%d so far)", update + 1, course.skipped)
         if course.skipped >= self.nan_limit:
             raise UserError(
-                f"tuning: {course.skipped} updates had a loss or gradient that is not a number, the limit "
+                f"tuning: {course.skipped} steps had a loss or gradient that is not a number, which reaches "
                 "vlm.tuning.nan_limit: lower learning_rate, or set dtype to float32"
             )

@@ -1,7 +1,7 @@
-"""What a tuning minimises: the answers' cross-entropy, and where masks are told their losses too.
+"""Training objectives: cross-entropy of the answers, plus mask losses for a segmenting model.
 
-An objective gives, for a batch, sums and what each is divided by: the mean is over the whole update, whatever rank and
-micro-batch a sample is in.
+An objective returns sums and counts of a batch, because means are over the whole step, independent of ranks and
+micro-batches.
 """
 
 from collections.abc import Sequence
@@ -17,41 +17,40 @@ from cxr.vlm.tokens import IGNORED
 
 
 class Objective(Protocol):
-    """names: of its losses; counted: what each is the mean over; weights: of each in the whole."""
+    """names: of the losses; counted: units that each is averaged over; weights: in the total loss."""
 
     names: Sequence[str]
     counted: Sequence[str]
     weights: Sequence[float]
 
     def counts(self, batch: Batch) -> list[int]:
-        """Return how many each loss of a batch is the sum over."""
+        """Return the number of units of each loss in a batch."""
         ...
 
     def sums(self, model: torch.nn.Module, batch: Batch) -> dict[str, torch.Tensor]:
-        """Return {name: its sum over a batch}, with gradients, and ``each``: the text's loss of each sample, (N,)."""
+        """Return {name: sum over a batch}, with gradients, and ``each``: the text loss per sample, (N,), without."""
         ...
 
 
 class TextLoss:
-    """The mean cross-entropy of the answers' tokens."""
+    """Mean cross-entropy of the answers' tokens."""
 
     names, counted, weights = ("text",), ("tokens",), (1.0,)
 
     def counts(self, batch: Batch) -> list[int]:
         """Return the number of the answers' tokens."""
-        return [learned(batch.labels)]
+        return [count_learned(batch.labels)]
 
     def sums(self, model: torch.nn.Module, batch: Batch) -> dict[str, torch.Tensor]:
         """Return their summed cross-entropy."""
-        return of_text(model(**batch.inputs, use_cache=False).logits, batch.labels)
+        return text_loss(model(**batch.inputs, use_cache=False).logits, batch.labels)
 
 
 @dataclass(frozen=True)
 class MaskLoss:
-    """The same of all samples, and of each [SEG] the cross-entropy of its mask, and Dice of those with a lesion.
+    """Text loss of all samples, cross-entropy of every [SEG]'s mask, and Dice loss of the non-empty masks.
 
-    ``of``: weights of the three. Dice counts masks that are not empty alone: an empty one would cost nearly 1, however
-    little is drawn (ROSALIA).
+    Dice ignores empty masks: their loss would be nearly 1 for any non-empty prediction (ROSALIA).
     """
 
     of: LossWeights
@@ -64,40 +63,40 @@ class MaskLoss:
         return self.of.text, self.of.bce, self.of.dice
 
     def counts(self, batch: Batch) -> list[int]:
-        """Return the numbers of the answers' tokens, of masks, and of those that are not empty."""
+        """Return the numbers of the answers' tokens, of masks, and of non-empty masks."""
         masks = batch.segs.masks
-        return [learned(batch.labels), len(masks), int(_some(masks).sum())]
+        return [count_learned(batch.labels), len(masks), int(_nonempty(masks).sum())]
 
     def sums(self, model: torch.nn.Module, batch: Batch) -> dict[str, torch.Tensor]:
         """Return the three sums."""
         outputs = model(batch.segs, **batch.inputs, use_cache=False)
         masks, targets = outputs["masks"], batch.segs.masks
-        nonempty = _some(targets)
-        return of_text(outputs["logits"], batch.labels) | {
+        nonempty = _nonempty(targets)
+        return text_loss(outputs["logits"], batch.labels) | {
             "bce": bce(masks, targets).sum() if len(targets) else masks.sum(),
             "dice": dice(masks[nonempty], targets[nonempty]).sum() if nonempty.any() else masks.sum() * 0.0,
         }
 
 
-def _some(masks: torch.Tensor) -> torch.Tensor:
-    """Return which masks, uint8 (M, T, T), are not empty: bool (M,)."""
+def _nonempty(masks: torch.Tensor) -> torch.Tensor:
+    """Return which masks, uint8 (M, T, T), are non-empty, bool (M,)."""
     return (masks > 0).flatten(1).any(1)
 
 
-def learned(labels: torch.Tensor) -> int:
-    """Return the number of tokens that a batch's loss is on."""
-    return int(learned_each(labels).sum())
+def count_learned(labels: torch.Tensor) -> int:
+    """Return the number of tokens in a batch's loss."""
+    return int(count_learned_per_sample(labels).sum())
 
 
-def learned_each(labels: torch.Tensor) -> torch.Tensor:
-    """Return the same of each sample, (N,)."""
+def count_learned_per_sample(labels: torch.Tensor) -> torch.Tensor:
+    """Return the number of tokens in the loss of each sample, (N,)."""
     return (labels[:, 1:] != IGNORED).sum(1)
 
 
-def of_text(logits: torch.Tensor, labels: torch.Tensor) -> dict[str, torch.Tensor]:
-    """Return the summed cross-entropy of the labelled tokens, of all and of each sample (without gradients).
+def text_loss(logits: torch.Tensor, labels: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Return the summed cross-entropy of the labelled tokens: ``text`` of all, ``each`` per sample without gradients.
 
-    logits (N, L, V) foretell the token after theirs.
+    logits (N, L, V) predict the next token.
     """
     targets = labels[:, 1:]
     tokens = functional.cross_entropy(

@@ -1,4 +1,4 @@
-"""Encoded samples that stay in memory, as far as their bytes go."""
+"""A cache of encoded samples in memory."""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -6,15 +6,15 @@ from collections.abc import Callable
 from cxr.vlm.collate import Encoded
 
 
-class Recent:
-    """Returns samples by their number, encoded: those that were needed last are kept, in at most ``most`` bytes."""
+class EncodedCache:
+    """Returns encoded samples by index; the most recently used ones are cached in at most ``max_bytes``."""
 
     def __init__(self, encode: Callable[[int], Encoded], most: int):
         self.encode, self.most, self.held = encode, most, 0
         self._kept: OrderedDict[int, Encoded] = OrderedDict()
 
     def __call__(self, at: int) -> Encoded:
-        """Return a sample, encoded now or before."""
+        """Return a sample, from the cache or newly encoded."""
         if at in self._kept:
             self._kept.move_to_end(at)
             return self._kept[at]

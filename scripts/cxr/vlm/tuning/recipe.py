@@ -1,4 +1,4 @@
-"""The recipe of a tuning, and what it trains: adapters, or parts in full with learning rates of their own."""
+"""The recipe of a tuning: optimizer, schedule, and what is trained: adapters, or whole parts with learning rates."""
 
 import math
 from dataclasses import dataclass, replace
@@ -13,22 +13,22 @@ from cxr.segmentation.segmenter import TRAINED
 from cxr.vlm.families.engine import PARTS, Family, part_of
 
 ADAPTER = ("lora_", "trainable_tokens_")
-"""peft's names of an adapter's tensors: of layers, and of a token's rows."""
+"""peft's names of adapter tensors: of layers, and of rows of tokens."""
 LANGUAGE, ALL = "language", "all"
 EMBEDDING, HEAD = "embed_tokens", "lm_head"
-"""Names of the layers that have a row for each token."""
+"""Names of the layers with one row per token."""
 SEGMENTER = "segmenter."
-"""Beginning of the names of a segmenter's tensors; its learning rate's name without the dot."""
+"""Prefix of a segmenter's tensors; without the dot, the name of its learning rate."""
 
 
 @dataclass(frozen=True)
 class Recipe:
     """Settings of one run, ``vlm.tuning.<engine>``.
 
-    method: lora or full; lora: {rank, alpha, dropout, target}; parts: those that are trained in full; rates: {part:
-    learning rate}, where it is not ``learning_rate``; updates: instead of epochs where it is not 0; zero: the stage of
-    DeepSpeed's ZeRO; names: of a whole model's tensors; drop_last: an epoch's smaller update is left out; loss_on:
-    answers, or published, which are the marks of turns, line breaks and what opens an answer too.
+    method: lora or full; lora: {rank, alpha, dropout, target}; parts: trained in full; rates: {part: learning rate}
+    that replace ``learning_rate``; updates: total optimizer steps, 0 uses ``epochs``; zero: stage of DeepSpeed's ZeRO;
+    names: tensor names of a whole model; drop_last: drop an epoch's incomplete batch; loss_on: answers, or published
+    (also turn marks, line breaks and the opening of answers).
     """
 
     method: str
@@ -55,12 +55,12 @@ class Recipe:
     loss_on: str = "answers"
 
     def shared(self, ranks: int) -> "Recipe":
-        """Return the recipe with the largest micro-batch in which ``ranks`` processes can share the batch."""
+        """Return the recipe with the largest micro-batch that divides the batch among ``ranks`` processes."""
         size = fit_micro_batch(self.batch, self.micro_batch, ranks, False)
         return replace(self, micro_batch=size or self.micro_batch)  # if no size fits, `micro_batches_per_step` raises
 
     def micro_batches_per_step(self, ranks: int) -> int:
-        """Return each rank's number of micro-batches per update. Raises UserError if the batch does not divide."""
+        """Return the micro-batches per step and rank. Raises UserError if the batch is not divisible."""
         count, remainder = divmod(self.batch, self.micro_batch * ranks)
         if remainder or not count:
             raise UserError(
@@ -70,7 +70,7 @@ class Recipe:
         return count
 
     def rate(self, update: int, total: int) -> float:
-        """Return the learning rate of an update, from 0, as a factor: it rises linearly, then falls as scheduled."""
+        """Return the learning-rate factor of a step (from 0): linear warm-up, then the schedule."""
         warmup = math.ceil(self.warmup_ratio * total)
         if update < warmup:
             return (update + 1) / warmup
@@ -79,10 +79,10 @@ class Recipe:
         return falling[self.schedule]
 
 
-def adapted(model: nn.Module, family: Family, target: str) -> list[str]:
+def adapter_layers(model: nn.Module, family: Family, target: str) -> list[str]:
     """Return the names of the linear layers that get an adapter: of the language model, or of all parts.
 
-    The head is none of them: it may share its weights with the embedding.
+    The head gets none, because it may share its weights with the embedding.
     """
     parts = (LANGUAGE,) if target == LANGUAGE else PARTS
     return [
@@ -93,11 +93,11 @@ def adapted(model: nn.Module, family: Family, target: str) -> list[str]:
 
 
 def add_adapters(model: nn.Module, family: Family, lora: dict, token: int | None = None) -> PeftModel:
-    """Return the model with adapters; they change nothing until they are trained (B = 0).
+    """Return the model with adapters, which have no effect before training (B = 0).
 
-    ``token``: one that the model has not learned yet: its rows of embedding and head are trained too.
+    ``token``: a new token whose rows of embedding and head are trained too.
     """
-    names = adapted(model, family, lora["target"])
+    names = adapter_layers(model, family, lora["target"])
     config = LoraConfig(r=lora["rank"], lora_alpha=lora["alpha"], lora_dropout=lora["dropout"], target_modules=names)
     if token is not None:
         tied = model.get_output_embeddings().weight is model.get_input_embeddings().weight
@@ -105,10 +105,10 @@ def add_adapters(model: nn.Module, family: Family, lora: dict, token: int | None
     return get_peft_model(model, config)
 
 
-def choose(model: nn.Module, family: Family, recipe: Recipe) -> dict[str, nn.Parameter]:
-    """Freeze all but the adapters, or all but the named parts; return {name: parameter} of the trained ones."""
+def select_trained(model: nn.Module, family: Family, recipe: Recipe) -> dict[str, nn.Parameter]:
+    """Freeze everything except adapters or the recipe's parts; return {name: parameter} of the trained ones."""
     for name, parameter in model.named_parameters():
-        idle = any(prefix in name for prefix in getattr(family, "idle", ()))  # it would never have a gradient
+        idle = any(prefix in name for prefix in getattr(family, "idle", ()))  # has no gradient
         full = recipe.method == "full" and part_of(family, name) in recipe.parts and not idle
         if name.startswith(SEGMENTER):
             full = name.removeprefix(SEGMENTER).startswith(TRAINED)
@@ -119,8 +119,8 @@ def choose(model: nn.Module, family: Family, recipe: Recipe) -> dict[str, nn.Par
     return trained
 
 
-def optimiser(parameters: dict[str, nn.Parameter], family: Family, recipe: Recipe) -> torch.optim.AdamW:
-    """Return AdamW with one group a part; ``scale`` of a group is its learning rate over the recipe's."""
+def make_optimizer(parameters: dict[str, nn.Parameter], family: Family, recipe: Recipe) -> torch.optim.AdamW:
+    """Return AdamW with one group per part; ``scale`` of a group is its learning rate over the recipe's."""
     groups: dict[str, list[nn.Parameter]] = {}
     for name, parameter in parameters.items():
         part = SEGMENTER[:-1] if name.startswith(SEGMENTER) else part_of(family, name)

@@ -1,4 +1,4 @@
-"""Conversations that go on: the keys and values of what a model has read and said are kept for the next round."""
+"""The KV cache of conversations, reused across turns."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,11 +8,11 @@ from transformers import Cache
 
 
 @dataclass(frozen=True)
-class Going:
-    """What is left to read of prompts whose beginnings are kept.
+class UnreadTokens:
+    """The unread ends of prompts whose beginnings are cached.
 
-    ids, mask (N, L): a place for each key that is kept, then the tokens to read, padded before them; a place that is no
-    part of a prompt is masked.
+    ids, mask (N, L): one position per cached key, then the tokens to read, padded on the left; positions that are not
+    part of a prompt are masked.
     """
 
     ids: torch.Tensor
@@ -20,9 +20,9 @@ class Going:
 
 
 @dataclass
-class Rounds:
-    """Conversations of a batch. names: of its rows; cache: their keys and values; places: of each row the token of each
-    place in the cache, None for padding and what is no part of the conversation.
+class ConversationCache:
+    """Conversations of a batch. names: of its rows; cache: their keys and values; places: for each row the token at
+    each cache position, None for padding and discarded tokens.
     """
 
     names: list[str]
@@ -30,14 +30,14 @@ class Rounds:
     places: list[list[int | None]]
 
     def has(self, names: Sequence[str]) -> bool:
-        """Return whether all these conversations are kept."""
+        """True if all these conversations are cached."""
         return set(names) <= set(self.names)
 
-    def go_on(self, names: Sequence[str], prompts: Sequence[Sequence[int]], pad: int) -> Going:
-        """Keep the conversations ``names`` alone, in this order, and return what is left to read of their prompts.
+    def go_on(self, names: Sequence[str], prompts: Sequence[Sequence[int]], pad: int) -> UnreadTokens:
+        """Restrict the cache to the conversations ``names``, in order, and return the unread ends of their prompts.
 
-        A prompt is read again from the first token that is not the kept one: earlier answers may be told otherwise than
-        the model gave them.
+        A prompt is read from the first token that differs from the cache: its earlier answers may differ from those
+        that the model gave.
         """
         rows = [self.names.index(name) for name in names]
         if rows != list(range(len(self.names))):
@@ -49,13 +49,13 @@ class Rounds:
             self.places[row] += [*[None] * (longest - len(ids)), *ids]
         ids = [[pad if token is None else token for token in row] for row in self.places]
         mask = [[int(token is not None) for token in row] for row in self.places]
-        return Going(torch.tensor(ids), torch.tensor(mask))
+        return UnreadTokens(torch.tensor(ids), torch.tensor(mask))
 
     def _matched(self, row: int, prompt: Sequence[int]) -> list[int]:
-        """Return the end of a prompt that is not kept, and leave out what is kept beyond its beginning."""
+        """Return the uncached end of a prompt, and discard cached tokens that do not match it."""
         count, differs = 0, False
         for place, token in enumerate(self.places[row]):
-            # the last token is always read: what it foretells is asked
+            # the last token is always read, because the answer starts with its prediction
             differs = differs or (token is not None and (count == len(prompt) - 1 or token != prompt[count]))
             if differs:
                 self.places[row][place] = None
@@ -64,7 +64,7 @@ class Rounds:
         return list(prompt[count:])
 
     def said(self, answers: Sequence[Sequence[int]], end: int) -> None:
-        """Note the tokens that followed the prompts, of which the cache has all but the last step's."""
+        """Record the generated tokens, of which the cache has all but the last."""
         cached_length = self.cache.get_seq_length()
         for places, answer in zip(self.places, answers, strict=True):
             ended = answer.index(end) + 1 if end in answer else len(answer)

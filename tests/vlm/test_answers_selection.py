@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from cxr.base.errors import UserError
 from cxr.base.tables import read_lines, read_table, write_lines
-from cxr.vlm.answers import draw
-from cxr.vlm.answers.draw import DrawOptions, drawn
+from cxr.vlm.answers import selection
+from cxr.vlm.answers.selection import SelectionOptions, select_samples
 from cxr.workflow.plan_vlm import vlm_plan
 from cxr.workflow.radvlm_evaluation_plan import evaluation_plan
 from cxr.workflow.settings import read
@@ -45,16 +45,16 @@ def test_a_draw_is_of_each_task_in_any_order_and_fewer_are_among_more(named, few
     lines, (few, many) = [line(*one) for one in named], sorted((few, many))
     of = {task: [name for name, own in named if own == task] for _, task in named}
     wanted = set().union(*(first_by_hash(names, many) for names in of.values()))
-    assert drawn(lines, many) == wanted
+    assert select_samples(lines, many) == wanted
     mixed.shuffle(lines)
-    assert drawn(lines, many) == wanted
-    assert drawn(lines, few) <= wanted
-    assert len(drawn(lines, few)) == sum(min(few, len(names)) for names in of.values())
+    assert select_samples(lines, many) == wanted
+    assert select_samples(lines, few) <= wanted
+    assert len(select_samples(lines, few)) == sum(min(few, len(names)) for names in of.values())
 
 
 def test_queries_are_one_task():
     names = [f"q{number}" for number in range(9)]
-    assert drawn(map(query, names), 4) == first_by_hash(names, 4)
+    assert select_samples(map(query, names), 4) == first_by_hash(names, 4)
 
 
 def drawn_file(folder: Path, lines: list[dict], most: int, among: list[dict] | None = None) -> tuple[list, list]:
@@ -62,9 +62,9 @@ def drawn_file(folder: Path, lines: list[dict], most: int, among: list[dict] | N
     folder.mkdir()
     write_lines(folder / "lines.jsonl", lines)
     write_lines(folder / "among.jsonl", among or [])
-    draw.run(
+    selection.run(
         lines=str(folder / "lines.jsonl"), among=[str(folder / "among.jsonl")] if among else [],
-        asked=str(folder / "asked.jsonl"), counts=str(folder / "asked.tsv"), options=DrawOptions(most),
+        asked=str(folder / "asked.jsonl"), counts=str(folder / "asked.tsv"), options=SelectionOptions(most),
     )  # fmt: skip
     return list(read_lines(folder / "asked.jsonl")), read_table(folder / "asked.tsv").rows()
 
@@ -73,7 +73,7 @@ def test_the_lines_are_as_they_were_in_their_order_and_counted(tmp_path):
     """Sources of a task are drawn together."""
     lines = [line(f"n{number}", ("talk", "report")[number % 3 == 0], source=f"s{number % 2}") for number in range(20)]
     asked, counts = drawn_file(tmp_path / "some", lines, 5)
-    assert asked == [one for one in lines if one["sample_id"] in drawn(lines, 5)]
+    assert asked == [one for one in lines if one["sample_id"] in select_samples(lines, 5)]
     found = {(task, source): (samples, some) for task, source, samples, some in counts}
     assert found.keys() == {("report", "s0"), ("report", "s1"), ("talk", "s0"), ("talk", "s1")}
     for (task, source), (samples, some) in found.items():
@@ -91,7 +91,7 @@ def test_exchanged_pictures_are_asked_of_the_samples_that_are_asked(tmp_path):
     """Samples without another picture take no place of others, and none is asked that has no answer to its own."""
     lines = [line(f"n{number}", image=f"i{number}") for number in range(30)]
     others = [one | {"image_id": "other"} for number, one in enumerate(lines) if number % 3]
-    own = drawn(lines, 10)
+    own = select_samples(lines, 10)
     asked, counts = drawn_file(tmp_path / "others", others, 10, among=lines)
     assert {one["sample_id"] for one in asked} == own & {one["sample_id"] for one in others} != own
     assert {one["image_id"] for one in asked} == {"other"}
@@ -99,7 +99,7 @@ def test_exchanged_pictures_are_asked_of_the_samples_that_are_asked(tmp_path):
 
 
 def test_a_line_that_is_no_sample_is_one_sentence(tmp_path):
-    with pytest.raises(UserError, match="a line of samples lacks or misstates 'image_id'"):
+    with pytest.raises(UserError, match="a sample line has a missing or wrong field 'image_id'"):
         drawn_file(tmp_path / "bad", [{"sample_id": "a", "turns": TURNS}], 3)
 
 

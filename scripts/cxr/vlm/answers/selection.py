@@ -1,0 +1,62 @@
+"""Selection of the samples of a set that are asked: reproducible, and equal for the same samples about other images."""
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import polars as pl
+
+from cxr.base.columns import schema
+from cxr.base.seeds import stable_hash
+from cxr.base.tables import read_lines, write_lines, write_table
+from cxr.vlm.answers.columns import SELECTED
+from cxr.vlm.samples import parse_sample
+
+log = logging.getLogger("cxr")
+
+
+@dataclass(frozen=True)
+class SelectionOptions:
+    """most: maximum samples per task."""
+
+    most: int
+
+
+def select_samples(lines: Iterable[Mapping], most: int) -> set[str]:
+    """Return the names of up to ``most`` samples of each task, the first by the hash of their names.
+
+    A smaller ``most`` selects a subset. Queries are one task. Raises UserError for a line that lacks a field.
+    """
+    names_by_task: dict[str, list[str]] = {}
+    for line in lines:
+        sample = parse_sample(line)
+        names_by_task.setdefault(sample.task, []).append(sample.sample_id)
+    return {name for names in names_by_task.values() for name in sorted(names, key=_sort_key)[:most]}
+
+
+def _sort_key(name: str) -> tuple[int, str]:
+    return stable_hash("asked", name), name
+
+
+def run(*, lines: str, asked: str, counts: str, options: SelectionOptions, among: str | list[str] = "") -> None:
+    """Write the selected lines, in order, and the table ``counts`` of selected and all samples.
+
+    ``among``: another set with the same samples about other images, whose selection is used. Raises UserError like
+    :func:`select_samples`.
+    """
+    selected_names = select_samples(read_lines(among[0] if among else lines), options.most)
+    total_counts, selected_counts = Counter(), Counter()
+
+    def selected_lines() -> Iterable[Mapping]:
+        for line in read_lines(lines):
+            sample = parse_sample(line)
+            total_counts[sample.task, sample.source] += 1
+            if sample.sample_id in selected_names:
+                selected_counts[sample.task, sample.source] += 1
+                yield line
+
+    write_lines(asked, selected_lines())
+    rows = [(*key, number, selected_counts[key]) for key, number in sorted(total_counts.items())]
+    write_table(counts, pl.DataFrame(rows, schema=schema(SELECTED), orient="row"), SELECTED)
+    log.info("%d of %d samples are asked", selected_counts.total(), total_counts.total())
