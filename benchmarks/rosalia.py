@@ -262,7 +262,7 @@ def ours_evaluated(bench: Bench, samples: list[Sample], images: list[int], batch
         replies += asker.ask([samples[place] for place in rows], lambda logits: logits > 0)
     if faults := {reply.fault for reply in replies if reply.fault}:
         sys.exit(f"our evaluation failed: {min(faults)}")
-    return [(reply.answer, reply.drawn) for reply in replies]
+    return [(reply.answer, reply.mask_values) for reply in replies]
 
 
 def theirs_evaluated(bench: Bench, samples: list[Sample], *, text: bool) -> list[tuple]:
@@ -333,7 +333,7 @@ def learn(bench: Bench, updates: int) -> None:
     draws = PairSampler(pairs.lines.positive, batch=16, seed=1, balance="exact", equalise=1.0, where="train")
     done = 0
     while done < updates:
-        draws.begin(done)
+        draws.start_at(done)
         for some in draws:
             batch = bench.to(collate([pairs[one] for one in some], bench.tokens.pad, packed=True))
             bench.model.train()

@@ -52,7 +52,7 @@ def _engines() -> tuple:
         boxes.load(replace(_options(BoxesOptions, own.boxes), own=own.boxes.lite.as_dict())),
         tuple(own.boxes.excluded_classes),
         _options(Rules, own.masks, own.dataset),
-        ThresholdSet.of(thresholds),
+        ThresholdSet.from_settings(thresholds),
     )
 
 
@@ -78,7 +78,7 @@ def findings(film: Film, edited: np.ndarray, anomaly: np.ndarray) -> list[Findin
     corners, confidence = detected(film)
     before = dict(zip(ANATOMY_LABELS, zones.segment(film.image), strict=True))
     after = zones.segment(edited)[: len(ZONE_LABELS)]
-    picture = LesionSegmenter(
+    segmenter = LesionSegmenter(
         anomaly=anomaly,
         image=lambda: film.image,
         zones=Zones(pack(after), ZONE_LABELS),
@@ -94,7 +94,7 @@ def findings(film: Film, edited: np.ndarray, anomaly: np.ndarray) -> list[Findin
         named = tuple(zone for zone, pixels in held.items() if pixels and pixels >= NAMED * sum(held.values()))
         if np.count_nonzero(truth) < SMALLEST or not named:
             continue
-        lesion = picture.lesion(named, thresholds.general, fill=False)
+        lesion = segmenter.segment(named, thresholds.general, fill=False)
         grounded = lesion.mask is not None and lesion.grounded
         mask = np.unpackbits(lesion.mask, axis=-1).astype(bool) if grounded else None
         found.append(Finding(mask, truth, film.organs[LUNGS[SIDES.index(side)]]))

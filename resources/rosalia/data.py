@@ -202,7 +202,7 @@ class Store:
                 mask = (cv2.warpAffine(self.masks[row], move, (side, side)) > 127).astype(np.uint8)
             yield Sample(
                 pair_id=str(row), image_id=name, equalised=equalised, input_ids=ids, labels=labels,
-                levels=torch.from_numpy(levels), shown=(side, side), clip=clip, mask=mask, resized=(side, side),
+                levels=torch.from_numpy(levels), content_shape=(side, side), clip=clip, mask=mask, resized=(side, side),
                 original=(side, side), positive=row in self.masks,
             )  # fmt: skip
 

@@ -29,7 +29,7 @@ from cxr.ils.rosalia.losses import LossWeights, compute_losses  # noqa: E402
 from cxr.ils.rosalia.model import Output, Rosalia  # noqa: E402
 from cxr.ils.rosalia.samples import Batch, PairOptions, collate  # noqa: E402
 from cxr.ils.rosalia.tokens import IGNORED, Tokens, make_word_tokenizer  # noqa: E402
-from cxr.ils.training.schedule import learning_rate  # noqa: E402
+from cxr.ils.training.recipe import learning_rate  # noqa: E402
 from cxr.workflow.settings import Settings  # noqa: E402
 
 
@@ -74,7 +74,7 @@ def fit(cohorts: list[Cohort], work: Path, seed: int) -> tuple[Rosalia, Tokens]:
     recipe = settings.lite
     tokens = Tokens.prepare(make_word_tokenizer(texts()))
     model = make_lite(recipe.sizes, tokens, seed)
-    store = Store(cohorts, tokens, PairOptions.of(model.config, settings, answers=True, equalise=False))
+    store = Store(cohorts, tokens, PairOptions.for_model(model.config, settings, answers=True, equalise=False))
     weights = replace(LossWeights(**recipe.loss.as_dict()), text=TEXT)
     optimiser = torch.optim.AdamW(model.parameters(), 0.0, betas=recipe.betas, weight_decay=0.0)
     done, epoch, first = _resumed(work, model, optimiser)

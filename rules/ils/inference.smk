@@ -144,7 +144,7 @@ rule inference_predict:
         ),
         runtime=minutes(60),
     params:
-        **job("ils.inference.one_image.run"),
+        **job("ils.inference.predict.run"),
         instructions=PLAN.predict["instructions"],
         asking=lambda wildcards: PLAN.options["inference"] | PLAN.runs[wildcards.run]["asking"],
         cohort=PLAN.options["cohort"],

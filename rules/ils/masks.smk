@@ -61,7 +61,7 @@ rule masks_index:
         mem_mb=megabytes(4000),
         runtime=minutes(15),
     params:
-        **job("ils.masks.index_masks.run_index"),
+        **job("ils.masks.make_masks.run_index"),
     message:
         "Index of all lesion masks, thresholds {wildcards.thresholds}"
     script:

@@ -32,7 +32,7 @@ use rule inference_predict as radvlm_evaluation_image_masks with:
     input:
         model=f"results/training/{PLAN.segmenting.tool}/model" if PLAN.segmenting.tool else [],
         image=PLAN.ask["image"] or [],
-        told="results/radvlm/evaluation/{run}/segmenter/asked/{image}.jsonl",
+        instructions_file="results/radvlm/evaluation/{run}/segmenter/asked/{image}.jsonl",
     output:
         output=directory("results/radvlm/evaluation/{run}/segmenter/image/{image}"),
     log:

@@ -1,4 +1,4 @@
-"""Explain: print every decision about a study, and its reason, from the stored results; nothing is recomputed.
+"""Print every decision about a study, and its reason, from the stored results; nothing is recomputed.
 
 python scripts/tools/explain.py STUDY [--results results] [--thresholds default half] [--page study.html]
 """
@@ -21,17 +21,17 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("study", help="a study_id of results/cohort/images.parquet")
     parser.add_argument("--results", default="results", help="folder of the results")
-    parser.add_argument("--thresholds", nargs="+", default=[], help="threshold sets; without, all that have masks")
-    parser.add_argument("--page", help="HTML file to write, with pictures")
-    given = parser.parse_args(arguments)
+    parser.add_argument("--thresholds", nargs="+", default=[], help="threshold sets; default: all that have masks")
+    parser.add_argument("--page", help="HTML file to write, with images")
+    options = parser.parse_args(arguments)
     try:
-        text, page = explain(given.results, given.study, given.thresholds, DPI)
+        text, page = explain(options.results, options.study, options.thresholds, DPI)
     except (UserError, StoreError) as error:
         print(f"cxr-ils: {error}", file=sys.stderr)
         return 1
     print(text, end="")
-    if given.page:
-        with atomic(Path(given.page)) as temporary:
+    if options.page:
+        with atomic(Path(options.page)) as temporary:
             temporary.write_text(page, encoding="utf-8")
     return 0
 

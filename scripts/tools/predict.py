@@ -13,7 +13,7 @@ import yaml
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from cxr.base.errors import StoreError, UserError, existing_file
-from cxr.ils.inference.one_image import run
+from cxr.ils.inference.predict import run
 from cxr.workflow.code_digest import code_digest
 from cxr.workflow.params import stage_options
 from cxr.workflow.settings import SettingsError, read
@@ -30,14 +30,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--output", required=True, help="folder for the results")
     parser.add_argument("--configfile", help="settings, as for snakemake")
     parser.add_argument("--no-text", action="store_true", help="only masks, which is faster")
-    given = parser.parse_args(arguments)
+    args = parser.parse_args(arguments)
     try:
-        settings = read(_configuration(given.configfile), filter(None, [given.configfile]))
+        settings = read(_configuration(args.configfile), filter(None, [args.configfile]))
         options = stage_options(settings)
         asking = options["inference"]
-        asking["text"] &= not given.no_text
+        asking["text"] &= not args.no_text
         about = run(
-            model=given.model, image=given.image, instructions=given.instruction, output=given.output, asking=asking,
+            model=args.model, image=args.image, instructions=args.instruction, output=args.output, asking=asking,
             cohort=options["cohort"], frames=options["frames"], compute=settings.compute.as_dict(),
             code=code_digest(SCRIPT),
         )  # fmt: skip
@@ -56,12 +56,12 @@ def _configuration(path: str | None) -> dict:
     if path is None:
         return {}
     try:
-        held = yaml.safe_load(existing_file("--configfile", path).read_text(encoding="utf-8")) or {}
+        values = yaml.safe_load(existing_file("--configfile", path).read_text(encoding="utf-8")) or {}
     except (yaml.YAMLError, UnicodeDecodeError):
-        held = None
-    if not isinstance(held, dict):
+        values = None
+    if not isinstance(values, dict):
         raise UserError(f"--configfile {path} is not a YAML file of settings: see config.yaml")
-    return held
+    return values
 
 
 if __name__ == "__main__":

@@ -58,8 +58,8 @@ def case(seed):
 
 def stored(boxes, labels, masks, lungs, anomaly, settings, target):
     """The verdicts that the masks stage stores: of all zones, on the masks as the shards hold them."""
-    taus = Thresholds.of(settings["thresholds"]["edema" if target == "edema" else "general"])
-    picture = LesionSegmenter(
+    taus = Thresholds.from_settings(settings["thresholds"]["edema" if target == "edema" else "general"])
+    segmenter = LesionSegmenter(
         anomaly=anomaly,
         image=lambda: np.zeros_like(anomaly),
         zones=Zones(np.packbits(np.stack([masks[label] for label in ANATOMY_LABELS]), axis=-1), ANATOMY_LABELS),
@@ -69,7 +69,7 @@ def stored(boxes, labels, masks, lungs, anomaly, settings, target):
         rules=Rules(**{name: settings[name] for name in RULES}),
         smallest_level=taus.level,
     )
-    return picture.lesion(tuple(labels), taus, fill=False).verdicts.tolist()
+    return segmenter.segment(tuple(labels), taus, fill=False).verdicts.tolist()
 
 
 @pytest.mark.parametrize("part", range(4))

@@ -11,7 +11,7 @@ from cxr.base.tables import read_lines, read_table
 from cxr.base.vocabulary import LUNGS, zones_of
 from cxr.ils.dataset import mimic_ils
 from cxr.ils.masks import make_masks as masks_stage
-from cxr.ils.masks.index_masks import run_index
+from cxr.ils.masks.make_masks import run_index
 from cxr.workflow.params import stage_options
 from cxr.workflow.settings import read
 from dataset_cases import make

@@ -90,11 +90,11 @@ def test_every_type_that_a_study_may_deny_is_denied(tmp_path, share):
 def test_no_other_number_of_globals_is_nearer_to_the_share(share, alone, against, draws):
     census = Census()
     for _ in range(alone):
-        census.add("edema", OpenWays({}, whole=True), DenialDraws(0.5, 0.5, 0.5))
+        census.add("edema", OpenWays({}, anywhere=True), DenialDraws(0.5, 0.5, 0.5))
     for _ in range(against):
-        census.add("edema", OpenWays(PLACE, whole=False), DenialDraws(0.5, 0.5, 0.5))
+        census.add("edema", OpenWays(PLACE, anywhere=False), DenialDraws(0.5, 0.5, 0.5))
     for draw in draws:
-        census.add("edema", OpenWays(PLACE, whole=True), DenialDraws(draw, 0.5, 0.5))
+        census.add("edema", OpenWays(PLACE, anywhere=True), DenialDraws(draw, 0.5, 0.5))
     bar = census.bars(dict.fromkeys(LUNG_LESIONS, 0.5) | {"edema": share}, 0.5).global_["edema"]
     whole = alone + against + len(draws)
     made = alone + sum(draw < bar for draw in draws)
@@ -109,7 +109,7 @@ def test_opacity_s_kinds_share_what_is_left_after_the_globals():
         draw = number / 100
         kinds = {"basic": PLACE["basic"]} if number >= 90 else BOTH_KINDS
         kinds = {"lesion_inference": PLACE["basic"]} if 60 <= number < 90 else kinds
-        census.add("opacity", OpenWays(kinds, whole=number < 60), DenialDraws(draw, draw, 0.5))
+        census.add("opacity", OpenWays(kinds, anywhere=number < 60), DenialDraws(draw, draw, 0.5))
     bars = census.bars(dict.fromkeys(LUNG_LESIONS, 0.2), 0.5)
     assert bars.global_["opacity"] == 0.2  # below it lie 0.00 to 0.19
     assert bars.inference == 0.3  # 0.20 to 0.29: ten besides the 30

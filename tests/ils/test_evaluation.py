@@ -16,7 +16,7 @@ from cxr.base.hdf5 import pack
 from cxr.base.tables import read_table, write_lines
 from cxr.base.vocabulary import LESIONS
 from cxr.geometry.rle import decode_rle, encode_rle
-from cxr.ils.evaluation import charts, paper
+from cxr.ils.evaluation import charts, summary
 from cxr.ils.evaluation.evaluate import ComparisonOptions, RunOptions, run_comparison, run_scores
 from cxr.ils.evaluation.summary import read_scores
 from cxr.metrics import masks as metrics
@@ -24,7 +24,7 @@ from cxr.workflow.code_digest import RESOURCES
 from evaluation_cases import LINES, MASKS, SIZE, box, dataset, outputs, predictions
 from scored import OPTIONS, own, score
 
-PAPER = paper.read_paper_scores(RESOURCES / "paper_tables.yaml")
+PAPER = summary.read_paper_scores(RESOURCES / "paper_tables.yaml")
 
 
 # The original's numbers
@@ -338,7 +338,7 @@ def test_the_comparison_holds_every_run_and_the_papers_models(tmp_path):
     assert ours.group_by("run", maintain_order=True).len().rows() == [("mine", 8), ("BiomedParse", 8)]
     printed = {row["run"]: row for row in table.filter(pl.col("source") == "paper").iter_rows(named=True)}
     assert list(printed) == list(PAPER.models)
-    assert [printed["Text4Seg"][measure] for measure in paper.MEASURES] == [6.1, 10.3, 20.6]
+    assert [printed["Text4Seg"][measure] for measure in summary.MEASURES] == [6.1, 10.3, 20.6]
     assert printed["ROSALIA"]["text_authors"] == 94.4
     mine = ours.filter((pl.col("run") == "mine") & (pl.col("lesion") == "total")).row(0, named=True)
     # of six bare [SEG] two are right: the basic positive's and cardiomegaly's
@@ -356,7 +356,7 @@ def test_the_bars_are_the_scores_and_the_diamonds_the_papers(tmp_path):
     masks = {f"p{n}": np.ones((SIZE, SIZE), bool) for n in range(6)}
     table = score(tmp_path, own(range(6)), masks, replicates=20)["scores_table"]
     figure = charts.draw_mask_scores({"one": table, "two": table})
-    for axes, measure in zip(figure.axes, paper.MEASURES, strict=True):
+    for axes, measure in zip(figure.axes, summary.MEASURES, strict=True):
         known = [row for row in table.iter_rows(named=True) if row[measure] is not None]
         assert sorted(bar.get_height() for bar in axes.patches) == sorted(2 * [row[measure] for row in known])
         # a whisker is a line of its container, a diamond a line of its own
@@ -372,7 +372,7 @@ def test_the_bars_are_the_scores_and_the_diamonds_the_papers(tmp_path):
 
 def test_the_papers_values_are_those_of_the_specification(shared):
     theirs = yaml.safe_load((shared / "spec" / "ils_tables.yaml").read_text(encoding="utf-8"))
-    named = dict(zip(paper.MEASURES, range(3), strict=True))
+    named = dict(zip(summary.MEASURES, range(3), strict=True))
     table4 = {name: row for name, row in theirs["table4_baselines"].items() if isinstance(row, list) and len(row) == 3}
     table4.pop("medical_domain", None)
     variants = theirs["table4_baselines"]["variants"]
@@ -389,11 +389,11 @@ def test_the_papers_values_are_those_of_the_specification(shared):
 
 
 def test_another_models_run_stands_beside_its_own_totals_alone():
-    beside = PAPER.beside("LISA-7B")
+    beside = PAPER.select_for_model("LISA-7B")
     assert beside.lesions["total"] == {"giou": 8.3, "ciou": 12.8, "n_acc": 0.7}
     assert set(beside.lesions["edema"].values()) == {None}
-    assert set(PAPER.beside("unheard of").lesions["total"].values()) == {None}
-    assert PAPER.beside("ROSALIA") is PAPER
+    assert set(PAPER.select_for_model("unheard of").lesions["total"].values()) == {None}
+    assert PAPER.select_for_model("ROSALIA") is PAPER
 
 
 def test_lines_may_be_in_any_order(tmp_path):

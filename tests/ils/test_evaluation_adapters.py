@@ -10,7 +10,7 @@ import pytest
 from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_lines, read_table
-from cxr.ils.evaluation import paper
+from cxr.ils.evaluation import summary
 from cxr.ils.evaluation.adapters import ADAPTERS, ReadOptions, choose_adapter, parse_grid
 from cxr.ils.evaluation.evaluate import PredictionsOptions, RunOptions, run_predictions, run_scores
 from cxr.ils.evaluation.mask_files import MaskFault
@@ -54,7 +54,7 @@ def folder(tmp_path):
 
 
 def test_every_baseline_of_table_4_has_an_adapter():
-    printed = paper.read_paper_scores(RESOURCES / "paper_tables.yaml").models
+    printed = summary.read_paper_scores(RESOURCES / "paper_tables.yaml").models
     assert set(BASELINES) == {name for name in printed if not name.startswith("ROSALIA")}
     assert set(BASELINES.values()) <= set(ADAPTERS)
 

@@ -7,13 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cxr.base.seeds import stable_hash
-from cxr.ils.evaluation import paper
+from cxr.ils.evaluation import summary
 from cxr.ils.evaluation.summary import make_score_table, make_text_table
 from cxr.metrics.bootstrap import BLOCK, intervals, sums_of, weights
 from cxr.workflow.code_digest import RESOURCES
 from scored_pairs import rows
 
-PAPER = paper.read_paper_scores(RESOURCES / "paper_tables.yaml")
+PAPER = summary.read_paper_scores(RESOURCES / "paper_tables.yaml")
 
 
 def resampled(table: pl.DataFrame, draws: np.ndarray, measure) -> list[float]:

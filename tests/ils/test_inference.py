@@ -128,12 +128,12 @@ def test_replies_are_those_of_the_model_asked_alone(asker, samples):
         made = asker.model.generate(collate([sample], asker.tokens.pad), OPTIONS.max_new_tokens)
         assert len(made.masks[0]) == {ONE: 1, NONE: 0, TWO: 2}[lines_of()[samples.index(sample)]["instruction"]]
         if len(made.masks[0]):
-            np.testing.assert_allclose(reply.drawn, made.masks[0].amax(0), atol=1e-4)
+            np.testing.assert_allclose(reply.mask_values, made.masks[0].amax(0), atol=1e-4)
         else:
-            assert reply.drawn is None
+            assert reply.mask_values is None
         if len(made.masks[0]) == 2:
             united = (made.masks[0][0] > 0) | (made.masks[0][1] > 0)
-            assert ((torch.from_numpy(reply.drawn) > 0) != united).float().mean() < FEW
+            assert ((torch.from_numpy(reply.mask_values) > 0) != united).float().mean() < FEW
 
 
 def test_replies_come_in_the_order_of_the_samples(asker, samples):

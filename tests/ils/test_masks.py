@@ -32,7 +32,7 @@ def test_halves_are_those_of_table_8():
 
 
 def test_only_edema_has_thresholds_of_its_own():
-    chosen = thresholds.ThresholdSet.of(Settings().thresholds.sets["default"].as_dict())
+    chosen = thresholds.ThresholdSet.from_settings(Settings().thresholds.sets["default"].as_dict())
     assert [chosen.for_target(lesion).level for lesion in LESIONS] == [26, 26, 26, 26, 26, 3, 26]
     assert chosen.smallest_level == 3
 
@@ -92,7 +92,7 @@ def test_components_met_by_a_box():
         ((6, 2, 6, 5), set()),  # without area
         ((8, 0, 9, 5), set()),
     ):
-        assert found.touched(np.array(box)) == sorted(met)
+        assert found.find_touching(np.array(box)) == sorted(met)
 
 
 @pytest.mark.parametrize(("height", "width"), [(16, 32), (16, 64)])
@@ -104,7 +104,7 @@ def test_pixels_shared_with_each_label(height, width):
     for rows in (slice(0, 0), slice(3, 9), slice(height - 1, height)):
         mask = np.zeros((height, width), bool)
         mask[rows] = random.random((rows.stop - rows.start, width)) < 0.7
-        held = zones.held(np.packbits(mask, axis=-1))
+        held = zones.count_pixels_by_label(np.packbits(mask, axis=-1))
         assert held == {label: int((mask & one).sum()) for label, one in zip(ANATOMY_LABELS, masks, strict=True)}
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from cxr.base.vocabulary import VALID_LOCATIONS
-from cxr.ils.masks import refine, thresholds
-from cxr.ils.masks.grounding import name_locations
+from cxr.ils.masks import algorithm, thresholds
+from cxr.ils.masks.zones import name_locations
 from masks_chest import EFFUSION, L_BASE, R_BASE, TAUS, blob, chest, study
 from masks_shard import said
 
@@ -17,18 +17,19 @@ def test_growth_follows_the_ungrown_mean_step_by_step():
     image = np.array([[100, 100, 110, 110, 111, 110]], np.uint8)
     start = np.array([[1, 1, 0, 0, 0, 0]], np.uint8)
     lungs = np.ones_like(start)
-    assert refine.grow_component(start, image, lungs, 10, 5).tolist() == [[1, 1, 1, 1, 0, 0]]
-    assert refine.grow_component(start, image, lungs, 10, 1).tolist() == [[1, 1, 1, 0, 0, 0]]
-    assert refine.grow_component(start, image, lungs, 11, 5).tolist() == [[1, 1, 1, 1, 1, 1]]
+    assert algorithm.grow_component(start, image, lungs, 10, 5).tolist() == [[1, 1, 1, 1, 0, 0]]
+    assert algorithm.grow_component(start, image, lungs, 10, 1).tolist() == [[1, 1, 1, 0, 0, 0]]
+    assert algorithm.grow_component(start, image, lungs, 11, 5).tolist() == [[1, 1, 1, 1, 1, 1]]
     assert (
-        refine.grow_component(start, image, np.array([[0, 0, 0, 1, 1, 1]], np.uint8), 11, 5).tolist() == start.tolist()
+        algorithm.grow_component(start, image, np.array([[0, 0, 0, 1, 1, 1]], np.uint8), 11, 5).tolist()
+        == start.tolist()
     )
 
 
 @pytest.mark.parametrize(("share", "rows"), [(0.0, 0), (0.15, 8), (0.25, 14), (1.0, 56)])
 def test_the_lowest_part_is_measured_in_height(share, rows):
     lung = chest()["right lung"].astype(np.uint8)
-    part = refine.crop_to_base(lung, thresholds.exact_fraction(share))
+    part = algorithm.crop_to_base(lung, thresholds.exact_fraction(share))
     assert part.sum() == rows * 24
     assert not rows or part[60 - rows :].sum() == part.sum()
 

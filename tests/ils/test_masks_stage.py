@@ -12,7 +12,7 @@ from cxr.base.errors import StoreError
 from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_table, write_excluded
 from cxr.base.vocabulary import LESIONS, LOBE_ZONES, VALID_LOCATIONS
-from cxr.ils.masks import algorithm, inputs, refine, sweep
+from cxr.ils.masks import algorithm, inputs, sweep
 from cxr.ils.masks.segmenter import AnomalyLevel, LesionSegmenter
 from cxr.workflow.settings import Settings
 from masks_chest import SIZE, TAUS, blob, chest, study
@@ -250,11 +250,11 @@ def test_a_sweep_reads_its_inputs_once_for_any_number_of_sets(swept, monkeypatch
 def test_a_sweep_does_once_what_its_sets_share(swept, monkeypatch):
     """One set under 24 names takes as many steps as under one, and different sets share what they decide alike."""
     steps = (
-        (sweep, "outcome"),
+        (sweep, "compute_outcome"),
         (AnomalyLevel, "__init__"),
-        (algorithm, "verdict"),
-        (algorithm, "counts"),
-        (refine, "grow"),
+        (algorithm, "flag_failures"),
+        (algorithm, "count_pixels_in_boxes"),
+        (algorithm, "grow_component"),
     )
     taken = []
     for names in (1, 24):
@@ -267,9 +267,12 @@ def test_a_sweep_does_once_what_its_sets_share(swept, monkeypatch):
     random = np.random.default_rng(7)
     lesions = counted(monkeypatch, LesionSegmenter, "_lesion", lambda picture, decision: (picture, decision))
     levels = counted(monkeypatch, AnomalyLevel, "__init__", lambda level, picture, value: (picture, value))
-    grown = counted(monkeypatch, AnomalyLevel, "grown", lambda level, label: (level, label))
+    grown = counted(monkeypatch, AnomalyLevel, "grow", lambda level, label: (level, label))
     unions = counted(monkeypatch, LesionSegmenter, "union", lambda picture, labels: (picture, labels))
-    grow, counts = (counted(monkeypatch, *of, lambda *_: None) for of in ((refine, "grow"), (algorithm, "counts")))
+    grow, counts = (
+        counted(monkeypatch, *of, lambda *_: None)
+        for of in ((algorithm, "grow_component"), (algorithm, "count_pixels_in_boxes"))
+    )
     swept({f"point{number}": random_point(random) for number in range(24)})
     assert set(lesions.values()) == set(levels.values()) == {1}
     assert [len(lesions), len(levels)] == [247, 84]

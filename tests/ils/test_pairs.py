@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from cxr.base.vocabulary import LESIONS, VALID_LOCATIONS, in_table_order
 from cxr.ils import templates
-from cxr.ils.dataset.evidence import gather_evidence as evidence_of
 from cxr.ils.dataset.negatives import Bars, Evidence
-from cxr.ils.dataset.positives import make_positives
+from cxr.ils.dataset.negatives import gather_evidence as evidence_of
+from cxr.ils.dataset.pairs import make_positives
 from dataset_cases import ALL, LEFT, LUNG_LESIONS, RIGHT, deny, line, may, said, study, tuple_, unit
 
 evidence = partial(evidence_of, unknown_words_max=0.05)

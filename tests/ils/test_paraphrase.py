@@ -16,7 +16,7 @@ from cxr.base.tables import read_lines, read_table, write_lines
 from cxr.base.vocabulary import LESIONS, PERSONAS, VALID_LOCATIONS
 from cxr.ils.paraphrase import engine, instructions, make_paraphrases, rules, vllm, wording_checks
 from cxr.ils.paraphrase.engine import ParaphraseOptions, Task
-from cxr.ils.paraphrase.wordings import find_problem
+from cxr.ils.paraphrase.wording_checks import find_problem
 from cxr.ils.templates import (
     BASIC,
     CARDIOMEGALY,
@@ -188,7 +188,7 @@ def test_every_wording_of_every_instruction_means_it_and_no_other():
             for text in found.wordings:
                 assert text not in seen, f"{text!r} of {one.text!r} and {seen[text]!r}"
                 seen[text] = one.text
-                assert wording_checks.parse_wording(text) == one.meant, text
+                assert wording_checks.parse_wording(text) == one.meaning, text
     assert len(seen) == len(tasks) * 10
 
 

@@ -40,9 +40,8 @@ def models(results: Path) -> tuple[Tokens, dict[str, Rosalia]]:
     made = {name: published.tiny(tokens, seed) for seed, name in enumerate(RUNS)}
     made["lisa7b"].llava.model.vision_tower = made["rosalia7b"].llava.model.vision_tower  # one CLIP serves both
     for model in made.values():
-        options = PairOptions.of(model.config, InferenceOptions(**stage_options(Settings(**CHOSEN))["inference"]),
-        answers=False,
-                                 equalise=True)  # fmt: skip
+        asking = InferenceOptions(**stage_options(Settings(**CHOSEN))["inference"])
+        options = PairOptions.for_model(model.config, asking, answers=False, equalise=True)
         pairs = Pairs(lines=str(results / "dataset/default/test.jsonl"), tokens=tokens, options=options,
                       frames=sorted((results / "frames").glob("*.h5")))  # fmt: skip
         published.learn_to_begin_with_seg(model, collate([pairs[0]], tokens.pad))

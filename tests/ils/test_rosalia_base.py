@@ -14,12 +14,11 @@ import predict
 from conftest import ROOT, SLICE, write_settings
 from cxr.base.errors import UserError
 from cxr.base.vocabulary import LESIONS, VALID_LOCATIONS
-from cxr.ils.rosalia.base import FOLDER, TENSORS_BY_TOKEN, extend_base, load_base
 from cxr.ils.rosalia.config import read_config
-from cxr.ils.rosalia.lite import read_sizes
+from cxr.ils.rosalia.lite import FOLDER, TENSORS_BY_TOKEN, extend_base, load_base, read_sizes
 from cxr.ils.rosalia.prompts import write_prompt
 from cxr.ils.templates import TYPES, write_instruction, write_negative_answer
-from cxr.ils.training.base import run_base
+from cxr.ils.training.untrained import run_base
 from cxr.imaging.phantom.cohort import draw
 from cxr.imaging.phantom.plan import make_plan
 from cxr.nets.lite_weights import list_lite_weights

@@ -124,13 +124,13 @@ def training(data, batch: int = 4) -> PairSampler:
 def test_workers_change_nothing_and_a_resume_goes_on(given):
     data = pairs(given)
     draws = training(data)
-    draws.begin(3)
+    draws.start_at(3)
     alone = list(unwrap_errors(make_loader(data, draws, 0)))
     two = list(unwrap_errors(make_loader(pickle.loads(pickle.dumps(data)), draws, 2)))
     assert len(alone) == len(two) == 4
     for one, other in zip(alone, two, strict=True):
         same(one, other)
-    draws.begin(3, 2)
+    draws.start_at(3, 2)
     for one, other in zip(alone[2:], unwrap_errors(make_loader(data, draws, 0)), strict=True):
         same(one, other)
 

@@ -24,7 +24,7 @@ def draws(
 
 
 def epoch(one: PairSampler, number: int, first: int = 0) -> list[list[Draw]]:
-    one.begin(number, first)
+    one.start_at(number, first)
     return list(one)
 
 
@@ -36,7 +36,7 @@ def test_every_positive_comes_once_and_as_many_negatives(positives, negatives, h
     positive = lines(positives, negatives, positives)
     ranks = [epoch(draws(positive, balance, 2 * half, rank=rank, world=world), number) for rank in range(world)]
     assert len({len(rank) for rank in ranks}) == 1
-    assert all(len(rank) == draws(positive, balance, 2 * half, world=world).batches() for rank in ranks)
+    assert all(len(rank) == draws(positive, balance, 2 * half, world=world).count_batches() for rank in ranks)
     for together in zip(*ranks, strict=True):
         assert len({len(batch) for batch in together}) == 1  # the processes stay in step
         assert all(0 < len(batch) <= 2 * half for batch in together)
@@ -57,7 +57,7 @@ def test_every_positive_comes_once_and_as_many_negatives(positives, negatives, h
 def test_all_pairs_come_once_in_another_order_each_epoch(positives, negatives, batch, number, world):
     positive = lines(positives, negatives, positives)
     ranks = [epoch(draws(positive, "all", batch, rank=rank, world=world), number) for rank in range(world)]
-    assert {len(rank) for rank in ranks} == {draws(positive, "all", batch, world=world).batches()}
+    assert {len(rank) for rank in ranks} == {draws(positive, "all", batch, world=world).count_batches()}
     rows = [draw.row for together in zip(*ranks, strict=True) for part in together for draw in part]
     assert sorted(rows[: len(positive)]) == list(range(len(positive)))
     assert 0 <= len(rows) - len(positive) < world  # the first draws again, so that the processes stay in step
@@ -65,7 +65,7 @@ def test_all_pairs_come_once_in_another_order_each_epoch(positives, negatives, b
 
 def test_two_epochs_of_all_pairs_differ_in_their_order():
     one = draws(lines(20, 60, 1), "all", 16)
-    assert [draw.row for draw in one.order(0)] != [draw.row for draw in one.order(1)]
+    assert [draw.row for draw in one.draw_order(0)] != [draw.row for draw in one.draw_order(1)]
 
 
 @settings(max_examples=60, deadline=None)
@@ -110,7 +110,7 @@ def test_the_balance_is_1_to_1_in_expectation_and_negatives_are_uniform():
 
 @pytest.mark.parametrize(("share", "low", "high"), [(0.0, 0, 0), (1.0, 1, 1), (0.5, 0.45, 0.55)])
 def test_the_share_of_equalised_pictures(share, low, high):
-    order = draws(lines(1000, 1000, 4), "exact", 10, equalise=share).order(0)
+    order = draws(lines(1000, 1000, 4), "exact", 10, equalise=share).draw_order(0)
     assert low <= np.mean([draw.equalised for draw in order]) <= high
 
 

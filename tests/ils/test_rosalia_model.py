@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from cxr.ils.rosalia.cache import PrefixCache
 from cxr.ils.rosalia.convert import published_name
+from cxr.ils.rosalia.generation import PrefixCache
 from cxr.ils.rosalia.losses import LossWeights, bce, compute_losses, dice
 from cxr.ils.rosalia.model import Rosalia
 from cxr.ils.rosalia.samples import Batch

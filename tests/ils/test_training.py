@@ -19,8 +19,7 @@ from cxr.base.tables import read_table
 from cxr.ils.rosalia.model import Rosalia
 from cxr.ils.training import fit
 from cxr.ils.training.fit import Fit
-from cxr.ils.training.recipe import Recipe
-from cxr.ils.training.schedule import learning_rate
+from cxr.ils.training.recipe import Recipe, learning_rate
 from cxr.ils.training.validation import Scores
 from cxr.nets.fitting import plain
 from training_runs import Killed, as_json, data, options, run_until, train, updates, written

@@ -23,7 +23,7 @@ from cxr.ils.rosalia.model import Rosalia
 from cxr.ils.training import fit
 from cxr.ils.training import train as stage
 from cxr.ils.training.engine import TrainingOptions
-from cxr.ils.training.schedule import learning_rate
+from cxr.ils.training.recipe import learning_rate
 from training_runs import data, options, train, updates, written
 
 pytestmark = pytest.mark.skipif(

@@ -24,7 +24,7 @@ WAITS = """
 from cxr.ils.training import fit
 original = fit.Fit._update
 def waiting(self, number, *rest):
-    while number == 4 and not self.how.told_to_stop():
+    while number == 4 and not self.execution.stop_requested():
         time.sleep(0.1)
     return original(self, number, *rest)
 fit.Fit._update = waiting

@@ -11,7 +11,7 @@ import language_model
 from cxr.base.columns import schema
 from cxr.base.paths import RESOURCES
 from cxr.base.tables import read_table, write_excluded, write_lines
-from cxr.ils.dataset.evidence import gather_evidence
+from cxr.ils.dataset.negatives import gather_evidence
 from cxr.language.reports import sentences, told, understood, vocabulary
 from dataset_cases import line, may, said, study, tuple_
 from report_outcomes import outcomes

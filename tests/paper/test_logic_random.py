@@ -7,7 +7,7 @@ import pytest
 
 from cxr.base.vocabulary import LOBES, VALID_LOCATIONS, ZONE_LABELS
 from cxr.ils import templates
-from cxr.ils.masks.grounding import merge_locations
+from cxr.ils.masks.zones import merge_locations
 from dataset_cases import tuple_
 from logic_cases import LUNG_LESIONS, MASKS, STRICT, UNDER, pairs_of, says
 

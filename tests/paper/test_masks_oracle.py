@@ -9,11 +9,10 @@ import masks_oracle as oracle
 from conftest import parts
 from cxr.base.vocabulary import ANATOMY_LABELS, LUNGS, SIDES, VALID_LOCATIONS, ZONE_LABELS
 from cxr.ils.masks.algorithm import CONDITION_BITS
-from cxr.ils.masks.grounding import name_locations
 from cxr.ils.masks.options import Rules
 from cxr.ils.masks.segmenter import LesionSegmenter
 from cxr.ils.masks.thresholds import Thresholds
-from cxr.ils.masks.zones import Zones
+from cxr.ils.masks.zones import Zones, name_locations
 from masks_shard import RULES
 
 SIZE = 24
@@ -159,8 +158,8 @@ def compare(seed, tie=False):
     on_image = {side: oracle.set_of(lung) for side, lung in zip(SIDES, lungs, strict=True)}
     failed, mask, grounded = oracle.lesion(anomaly, image, sets, on_image, found, confidence, labels, taus, rules, fill)
 
-    exact = Thresholds.of(taus)
-    picture = LesionSegmenter(
+    exact = Thresholds.from_settings(taus)
+    segmenter = LesionSegmenter(
         anomaly=anomaly,
         image=lambda: image,
         zones=Zones(np.packbits(masks, axis=-1), ANATOMY_LABELS),
@@ -171,7 +170,7 @@ def compare(seed, tie=False):
         smallest_level=exact.level,
     )
     for _ in range(2):  # the second time from what is kept
-        lesion = picture.lesion(labels, exact, fill=fill)
+        lesion = segmenter.segment(labels, exact, fill=fill)
         made = set() if lesion.mask is None else oracle.set_of(np.unpackbits(lesion.mask, axis=-1))
         assert [
             {name for name, bit in CONDITION_BITS.items() if verdict & bit} for verdict in lesion.verdicts
@@ -182,12 +181,16 @@ def compare(seed, tie=False):
         named_by = set().union(*(sets[label] for label in labels))
         assert lesion.outside == len(mask - named_by)
         if mask:
-            assert {place: lesion.held[place] for place in VALID_LOCATIONS} == {
+            assert {place: lesion.pixels_by_label[place] for place in VALID_LOCATIONS} == {
                 place: len(mask & sets[place]) for place in VALID_LOCATIONS
             }
             never = set(labels) - set(grounded)
             place_names = name_locations(
-                lesion.grounded, lesion.held, lesion.area, min_share=rules["name_min_share"], excluded_zones=never
+                lesion.grounded,
+                lesion.pixels_by_label,
+                lesion.area,
+                min_share=rules["name_min_share"],
+                excluded_zones=never,
             )
             assert place_names == oracle.names(grounded, labels, sets, mask, rules["name_min_share"])
     emptied = any(why == {"empty_after_refine"} for why in failed)

@@ -13,7 +13,7 @@ from asking_options import OPTIONS
 from cxr.base.errors import UserError
 from cxr.base.tables import read_lines
 from cxr.dicom.segmentation import CODES
-from cxr.ils.inference import one_image as rosalia
+from cxr.ils.inference import predict as rosalia
 from cxr.imaging.one_image import picture_of
 from cxr.radvlm.evaluation import segmented_image
 from cxr.radvlm.evaluation.segmenter import run_asked_image
@@ -71,7 +71,7 @@ def segmented(tiny: Tiny, image: str, folder, said=SAID) -> dict:
     run_asked_image(**given)
     same = {"image": image, "cohort": STAGES["cohort"], "frames": STAGES["frames"], "code": "7"}
     rosalia.run(
-        model=str(tiny.model), instructions=[], told=given["asked"], output=str(folder / "masks"),
+        model=str(tiny.model), instructions=[], instructions_file=given["asked"], output=str(folder / "masks"),
         asking=OPTIONS.__dict__, compute={"device": "cpu", "batch": 8}, **same,
     )  # fmt: skip
     segmented_image.run(**given, masks=str(folder / "masks"), output=str(folder / "out"), quality=80, **same)

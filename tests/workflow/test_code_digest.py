@@ -197,7 +197,7 @@ def test_rewording_ten_modules_runs_nothing_and_a_number_runs_its_users(workflow
         lexicon = clone / "resources/lexicon/scope.yaml"
         lexicon.write_text("# Reworded.\n" + lexicon.read_text())
         assert planner.jobs(workflow_run, settings) == []
-        source = clone / "scripts/cxr/ils/masks/refine.py"
+        source = clone / "scripts/cxr/ils/masks/algorithm.py"
         source.write_text(source.read_text() + "\nNEW = 31.0\n")
         rules = {job.rule for job in planner.jobs(workflow_run, settings)}
     assert {"masks_shard", "masks_sweep", "dataset_pairs"} <= rules

@@ -1,9 +1,8 @@
-"""Write the texts of Table 2, and parse a text back to its meaning.
+"""Write the instructions and answers of Table 2, and parse them.
 
 There are three types of instruction: *basic* names a lesion and a location, *global* names a lesion, *lesion inference*
 asks for the type of an opacity at a location. Every answer starts with ``[SEG]``, even if there is nothing to segment.
-The parser follows the rules of the authors' released evaluation in a strict form: a text that no template makes is an
-error.
+The parser is stricter than the authors' released evaluation: a text that no template produces is an error.
 """
 
 import re
@@ -55,7 +54,7 @@ class Meaning:
     lesion: str | None = None
     """The lesion type inferred, in a positive answer to a lesion inference."""
     certainty: str | None = None
-    """Likewise: definitive or tentative."""
+    """definitive or tentative, in a positive answer to a lesion inference."""
 
 
 def join_locations(locations: Sequence[str]) -> str:
@@ -69,7 +68,7 @@ def join_locations(locations: Sequence[str]) -> str:
 
 
 def split_locations(text: str) -> tuple[str, ...]:
-    """Undo :func:`join_locations`. Raises ValueError for an invalid location or a text that ``join`` never makes."""
+    """Undo :func:`join_locations`. Raises ValueError for an invalid location or another format."""
     names = tuple(name for name in re.split(r", and |, | and ", text) if name)
     if any(name not in VALID_LOCATIONS for name in names) or join_locations(names) != text:
         raise ValueError(f"not a list of valid locations: {text!r}")
@@ -77,7 +76,7 @@ def split_locations(text: str) -> tuple[str, ...]:
 
 
 def write_instruction(kind: str, word: str, location: Sequence[str] = ()) -> str:
-    """Return the instruction of Table 2. ``location`` is ignored by a global one."""
+    """Return the instruction of Table 2. A global one ignores ``location``."""
     if kind == GLOBAL:
         return f"Segment the {word}."
     if kind == BASIC:
@@ -88,7 +87,7 @@ def write_instruction(kind: str, word: str, location: Sequence[str] = ()) -> str
 
 
 def write_positive_answer(kind: str, target: str, location: Sequence[str], certainty: str | None = None) -> str:
-    """Return the answer if the lesion is present. ``certainty`` matters only to lesion inference.
+    """Return the answer if the lesion is present. Only a lesion inference uses ``certainty``.
 
     A positive cardiomegaly is answered by ``[SEG]`` alone, as in the release, although Table 2 prints a location.
     """
@@ -107,7 +106,7 @@ def write_negative_answer(kind: str, word: str, location: Sequence[str] = ()) ->
 
 
 def detect_type(text: str) -> str:
-    """Return the type of an instruction by the released rule (one phrase, then another, else global)."""
+    """Return the type of an instruction by its phrases, as in the authors' released evaluation."""
     if "predict its type" in text:
         return INFERENCE
     return BASIC if "in the" in text else GLOBAL

@@ -1,1 +1,1 @@
-"""Instruction-answer pairs, made from report findings and lesion masks (ils.md section 7)."""
+"""Instruction-answer pairs, made from report findings and lesion masks."""

@@ -1,6 +1,6 @@
 """The dataset stage: write the pairs of all shards under one threshold set, one file per split.
 
-Population: the rows of the masks stage's studies tables. An image without any pair is excluded as ``no_pairs``.
+Input images are the rows of the masks stage's studies tables. An image without any pair is excluded as ``no_pairs``.
 Every pair that was not made is a row of ``dropped``, with the reason.
 """
 
@@ -17,11 +17,9 @@ from cxr.base.jobs import progress
 from cxr.base.ledger import Ledger
 from cxr.base.tables import read_lines, read_table, write_table
 from cxr.base.vocabulary import LESIONS, SPLITS
-from cxr.ils.dataset.evidence import gather_evidence
 from cxr.ils.dataset.negative_shares import Census
-from cxr.ils.dataset.negatives import Bars, choose_negatives, draw_numbers, find_open_ways
-from cxr.ils.dataset.pairs import POLARITIES, Pair, make_line, make_records
-from cxr.ils.dataset.positives import make_positives
+from cxr.ils.dataset.negatives import Bars, choose_negatives, draw_numbers, find_open_ways, gather_evidence
+from cxr.ils.dataset.pairs import POLARITIES, Pair, make_line, make_positives, make_records
 from cxr.instructions.lines import split_files
 from cxr.instructions.record import Record
 
@@ -66,9 +64,9 @@ def run(
 ) -> None:
     """Write the pairs of all shards as JSON Lines, one file per split, with the ledger and the dropped pairs.
 
-    Studies are written in the order of their ids, so the number of shards changes no byte. All studies are read twice:
-    the first pass counts what each may deny, the second draws the negatives. Reports are read one at a time. The
-    tables stay in memory: 3 kB per image, dropped pairs included.
+    Studies are written in the order of their ids, so the bytes do not depend on the number of shards. All studies are
+    read twice: the first pass counts which negatives are possible, the second makes the pairs. Reports are streamed;
+    the tables stay in memory (3 kB per image, dropped pairs included).
     """
     study_rows = pl.concat(map(read_table, studies)).sort("study_id", "image_id")
     unit_rows = pl.concat(map(read_table, units)).sort("study_id", "image_id", "unit")
@@ -91,12 +89,12 @@ Images = list[tuple[dict, list[dict]]]
 
 
 def _read_studies(rows: pl.DataFrame, units: pl.DataFrame, reports: Sequence[str]) -> Iterator[tuple[Images, dict]]:
-    """Yield the images and the report line of each study, in the order of the studies; the tables are sorted."""
-    report_runs = _StudyRows(heapq.merge(*map(read_lines, reports), key=_study_id))
-    unit_runs = _StudyRows(units.iter_rows(named=True))
+    """Yield the images and the report line of each study, in the order of the sorted tables."""
+    report_rows = _StudyRows(heapq.merge(*map(read_lines, reports), key=_study_id))
+    unit_rows_by_study = _StudyRows(units.iter_rows(named=True))
     for study_id, group in groupby(rows.iter_rows(named=True), key=_study_id):
-        (line,) = report_runs.of(study_id)
-        study_units = unit_runs.of(study_id)
+        (line,) = report_rows.get(study_id)
+        study_units = unit_rows_by_study.get(study_id)
         yield [(row, [unit for unit in study_units if unit["image_id"] == row["image_id"]]) for row in group], line
 
 
@@ -105,7 +103,7 @@ def _study_id(row: dict) -> str:
 
 
 def _count_denials(images: Images, line: dict, options: DatasetOptions, census: Census) -> None:
-    """Count what a study may deny. The first image that can deny a lesion type carries its negative."""
+    """Count the possible denials of a study. The first image that can deny a lesion type gets its negative."""
     counted_lesions: set[str] = set()
     for row, units in images:
         study_evidence = gather_evidence(row, line, options.unknown_words_max)
@@ -128,21 +126,21 @@ def _used_instructions(pairs: Iterable[Pair], options: DatasetOptions) -> Collec
 
 
 class _StudyRows:
-    """Rows sorted by study, read once, one study's rows at a time."""
+    """Rows sorted by study, read once, study by study."""
 
     def __init__(self, rows: Iterable[dict]):
         self._runs = groupby(rows, key=_study_id)
         self._key, self._rows = "", []
 
-    def of(self, study_id: str) -> list[dict]:
-        """Return the study's rows, or an empty list. Studies must be asked for in order."""
+    def get(self, study_id: str) -> list[dict]:
+        """Return the rows of a study, or an empty list. Studies must be requested in order."""
         while self._key < study_id and (following := next(self._runs, None)):
             self._key, self._rows = following[0], list(following[1])
         return self._rows if self._key == study_id else []
 
 
 class _DroppedPairs:
-    """Rows of the table of dropped pairs. Each image has several, so they are packed from time to time."""
+    """Collects the rows of the table of dropped pairs, packing them in batches to save memory."""
 
     def __init__(self) -> None:
         self._packed: list[pl.DataFrame] = []
@@ -168,7 +166,7 @@ class _DroppedPairs:
 def _make_study_records(
     images: Images, line: dict, options: DatasetOptions, bars: Bars, ledger: Ledger, drops: _DroppedPairs
 ) -> Iterator[Record]:
-    """Yield the records of one study. The first image that can deny a lesion type carries its negative."""
+    """Yield the records of one study. The first image that can deny a lesion type gets its negative."""
     numbers: Counter = Counter()
     denied: set[str] = set()
     for row, units in images:
@@ -189,8 +187,8 @@ def make_image_pairs(
 ) -> tuple[list[Pair], list[dict]]:
     """Return the pairs of one image, positives first, and a row for every pair that was not made.
 
-    ``study`` is its row of the studies table, ``units`` its rows of the units table, ``line`` its report, ``bars`` the
-    bars of the whole dataset, ``denied`` the lesion types that another image of the study already denies.
+    ``study``: its row of the studies table; ``units``: its rows of the units table; ``line``: its report; ``bars``:
+    those of the whole dataset; ``denied``: lesion types that another image of the study already denies.
     """
     pairs, drops = make_positives(units, one_answer=options.one_answer)
     missing = [{"polarity": POLARITIES[0]} | drop for drop in drops]

@@ -1,12 +1,12 @@
-"""Write our files in the layout of the authors' release, and import a release into our files.
+"""Export the dataset in the layout of the authors' release, and import a release.
 
-``mimic_ils_instruction_answer.json`` holds split (train, val, test) -> study -> its section and its positive and
-negative pairs; ``lesion_mask/<study>/<study>_<target>_<k>.png`` holds the masks, 255 where the lesion is. A study is
-named "s" + digits if its id is digits, else by its id.
+``mimic_ils_instruction_answer.json`` maps split (train, val, test) -> study -> section, positive and negative pairs;
+``lesion_mask/<study>/<study>_<target>_<k>.png`` are the masks, 255 where the lesion is. A study is named "s" + its id
+if the id is all digits, else by its id.
 
-The release has no field for certainty, grounded and reported locations, or our mask ids. The import takes the
-certainty from the texts (None for a basic opacity, whose text states none), takes the location as the grounded
-location, and computes each mask id from the pixels.
+The release has no certainty, grounded or reported locations, or mask ids. The import parses the certainty from the
+texts (None for a basic opacity, whose text states none), copies the location to the grounded location, and computes
+mask ids from the pixels.
 """
 
 import json
@@ -41,7 +41,7 @@ IMAGES = {
 
 
 def make_study_key(study_id: str) -> str:
-    """Return the release's name of a study: "s" + digits if the id is digits."""
+    """Return the release's name of a study: "s" + id if the id is all digits, else the id."""
     return f"s{study_id}" if study_id.isdecimal() else study_id
 
 
@@ -57,7 +57,7 @@ def make_image_path(subject_id: str, key: str, image_id: str) -> str:
 
 
 def make_study_entry(lines: list[dict]) -> tuple[dict, dict[str, str]]:
-    """Convert the lines of one study to its entry of the release. Returns it and {mask path: mask_id}."""
+    """Return the release's entry of one study, made from its lines, and {mask path: mask_id}."""
     first = lines[0]
     key = make_study_key(first["study_id"])
     names: dict[tuple[str, str], str] = {}
@@ -105,11 +105,11 @@ def write_layout(
     frames: list[str] | None = None,
     pixels: str = "frame",
 ) -> None:
-    """Write the release into the folder ``layout``, which appears only when it is complete.
+    """Write the dataset as a release into the folder ``layout``, which appears only when complete.
 
-    ``masks`` are the mask shards that ``index`` names. ``pixels``: ``frame`` for masks of 512 x 512 like the authors',
-    ``original`` for masks in the pixels of the original image, which needs ``frames`` (shards of the same names).
-    Raises UserError for data that the layout cannot hold.
+    ``masks``: the mask shards named in ``index``. ``pixels``: ``frame`` for masks of 512 x 512 like the authors',
+    ``original`` for masks in original pixels, which needs ``frames`` (shards of the same names). Raises UserError for
+    data that the layout cannot represent.
     """
     if pixels not in PIXELS or (pixels == "original" and not frames):
         raise UserError(f"pixels is {pixels!r}: choose one of {', '.join(PIXELS)}, the latter with the frames")
@@ -135,7 +135,7 @@ def write_layout(
 
 
 def _read_split(path: str) -> Iterator[tuple[str, str, dict, dict[str, str]]]:
-    """Yield (image, name of the study, its entry, {mask path: mask_id}) of every study of a split."""
+    """Yield (image id, study name, entry, {mask path: mask_id}) of every study of a split."""
     study_keys: set[str] = set()
     for study_id, group in groupby(read_lines(path), key=lambda line: line["study_id"]):
         key = make_study_key(study_id)
@@ -155,14 +155,14 @@ def _resize_to_original(mask: np.ndarray, frames: Shard, image_id: str) -> np.nd
 
 def _write_mask(path: Path, mask: np.ndarray) -> None:
     path.parent.mkdir(exist_ok=True)
-    # Python writes the file: its error says why writing failed
+    # not cv2.imwrite, whose failure has no reason
     path.write_bytes(cv2.imencode(".png", mask.astype(np.uint8) * 255)[1].tobytes())
 
 
 def read_release(folder: str | Path) -> Iterator[tuple[dict, Path | None]]:
     """Yield (line, mask file) of every pair of a release, split by split, studies sorted by id.
 
-    A positive line's ``mask_id`` is None until the mask is read. Raises UserError if the folder holds no release.
+    ``mask_id`` is None, because masks are not read. Raises UserError if the folder contains no release.
     """
     folder, release = Path(folder), _read_release_json(folder)
     for split, name in SPLIT_NAMES.items():
@@ -221,7 +221,7 @@ def _as_list(value: object) -> list[str]:
 
 
 def parse_certainty(pair: dict) -> str | None:
-    """Return the certainty that a positive pair's texts state; None for cardiomegaly, a basic opacity and others."""
+    """Return the certainty stated in a positive pair's texts; None if they state none (cardiomegaly, basic opacity)."""
     try:
         meaning = templates.parse_pair(pair["instruction"], pair["answer"])
     except ValueError:
@@ -248,10 +248,10 @@ def import_layout(
     pictures: str | None = None,
     images: str = "",
 ) -> None:
-    """Convert a release to our files: three JSONL files, one mask shard and its index.
+    """Import a release as three JSONL files, one mask shard and its index.
 
-    ``pictures``: output table of image_id and path, for the release's images in the tree ``images``. Raises StoreError
-    for a missing mask, UserError for a mask of another size than the others or for a missing tree.
+    ``pictures``: output table (image_id, path) of the release's images in the folder ``images``. Raises StoreError for
+    a missing mask, UserError if masks differ in size or the folder is missing.
     """
     if pictures:
         write_table(pictures, _list_images(_read_release_json(folder), images), IMAGES)

@@ -1,8 +1,7 @@
-"""Set the bars of the draws for negatives, so that the whole dataset comes as near as possible to Table 10's shares.
+"""Set the bars of the draws for negatives, so that the dataset comes as close as possible to the shares of Table 10.
 
-A share counts negatives, not draws. If a report leaves only one way open, that way is taken, and the draws of the other
-studies compensate. So the open ways of all studies, over all shards, are counted first. Each study has its own draws;
-only the bar is common to all, and it does not depend on any order.
+Shares count negatives, not draws. If a report leaves only one way open, it is taken, and other studies compensate. So
+the open ways of all studies, over all shards, are counted first. The bars do not depend on the order of the studies.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,14 +16,14 @@ from cxr.ils.dataset.negatives import OPACITY, Bars, DenialDraws, OpenWays
 
 @dataclass
 class _Ways:
-    """The numbers of studies that leave only one of two ways open, and the draws of the studies that leave both."""
+    """Numbers of studies with only one of two ways open, and the draws of studies with both open."""
 
     first_alone: int = 0
     second_alone: int = 0
     draws: list[float] = field(default_factory=list)
 
     def add(self, first: bool, second: bool, draw: float) -> None:
-        """Count a study; at least one of the two ways is open."""
+        """Count a study with at least one of the two ways open."""
         if first and second:
             self.draws.append(draw)
         else:
@@ -32,9 +31,9 @@ class _Ways:
             self.second_alone += second
 
     def bar(self, share: float) -> float:
-        """Return the bar for which the studies that take the first way are as near as possible to ``share`` of all.
+        """Return the bar at which the fraction of studies that take the first way is closest to ``share``.
 
-        0 or 1 if the open ways of the reports do not allow that share.
+        0 or 1 if the reports do not allow that share.
         """
         num_studies = len(self.draws) + self.first_alone + self.second_alone
         num_below_bar = floor(Fraction(repr(float(share))) * num_studies + Fraction(1, 2)) - self.first_alone
@@ -44,17 +43,17 @@ class _Ways:
 
 
 class Census:
-    """The open ways of every study, by lesion type: a few numbers for each study that has a choice."""
+    """Counts the open ways of all studies by lesion type."""
 
     def __init__(self) -> None:
         self._ways = {lesion: _Ways() for lesion in LESIONS}
         self._opacities: list[tuple[bool, Sequence[str], DenialDraws]] = []
 
     def add(self, lesion: str, ways: OpenWays, lesion_draws: DenialDraws) -> None:
-        """Count a study that may deny ``lesion``; call it once per study and lesion type."""
-        self._ways[lesion].add(ways.whole, bool(ways.places), lesion_draws.global_)
+        """Count a study that may deny ``lesion``. Call once per study and lesion type."""
+        self._ways[lesion].add(ways.anywhere, bool(ways.places), lesion_draws.global_)
         if lesion == OPACITY and ways.places:
-            self._opacities.append((ways.whole, tuple(ways.places), lesion_draws))
+            self._opacities.append((ways.anywhere, tuple(ways.places), lesion_draws))
 
     def bars(self, global_share: Mapping[str, float], inference_share: float) -> Bars:
         """Return the bars that make ``global_share`` of each lesion type's negatives global.

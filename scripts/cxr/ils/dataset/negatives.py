@@ -1,9 +1,9 @@
-"""Choose the negative instructions of a study: what its report and image allow to be denied (ils.md section 7).
+"""Choose the negative instructions of a study: the lesion types that its report and image allow to deny.
 
 A study has at most one negative per lesion type. A *basic* negative names one random location among those where the
-type may be denied. A *global* negative names none. A type is never denied at a location where a finding of it, or of a
-kind under it, is or could be. If a type may be denied, it is denied: a draw only decides between two allowed ways, and
-:mod:`cxr.ils.dataset.negative_shares` sets its bar so that the whole dataset has the shares of Table 10.
+type may be denied; a *global* negative names none. A type is never denied at a location where a finding of it, or of a
+kind under it, is or could be. Every type that may be denied is denied: random numbers only decide between two allowed
+ways, with thresholds (bars) from :mod:`cxr.ils.dataset.negative_shares` that reproduce the shares of Table 10.
 """
 
 from collections.abc import Collection, Mapping
@@ -11,10 +11,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from cxr.base.seeds import rng
-from cxr.base.vocabulary import LESIONS, LUNGS, VALID_LOCATIONS, kinds_under
+from cxr.base.vocabulary import LESIONS, LUNGS, VALID_LOCATIONS, kinds_under, side_of, zones_of
 from cxr.ils import templates
-from cxr.ils.dataset import pairs
-from cxr.ils.dataset.pairs import Pair
+from cxr.ils.dataset.pairs import Pair, make_negative
 
 CARDIOMEGALY, OPACITY = templates.CARDIOMEGALY, templates.OPACITY
 
@@ -25,36 +24,36 @@ class Evidence:
 
     study_id: str
     empty: frozenset[str]
-    """Locations that no finding overlaps or blocks, and that hold no mask pixel (section 6)."""
+    """Locations that no finding overlaps or blocks, and that contain no mask pixel."""
     blocked: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Lesion type -> locations that meet a positive or blocking finding of it or of a kind under it."""
     global_blocked: frozenset[str] = frozenset()
     """Lesion types that must not be denied for the whole image, because of such a finding or a related term."""
     standing: frozenset[str] = frozenset()
-    """Lesion types that are affirmed, hedged, a candidate or blocking themselves."""
+    """Lesion types that are affirmed, hedged, a candidate or blocking."""
     elsewhere: frozenset[str] = frozenset()
-    """Those of ``standing`` that only the unused section names. That section forbids denials and allows none."""
+    """Those of ``standing`` that only the unused section mentions. That section can forbid denials, not allow them."""
     related: frozenset[str] = frozenset()
-    """Lesion types with a related term in the report (vascular congestion: edema). They are denied nowhere."""
+    """Lesion types with a related term in the report (vascular congestion: edema). They are never denied."""
     negated: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """Lesion type that is explicitly and definitely negated -> the locations inside what was negated."""
+    """Explicitly and definitely negated lesion type -> the locations where it is negated."""
     everywhere: frozenset[str] = frozenset()
-    """Those of ``negated`` that were negated without a named place."""
+    """Those of ``negated`` that were negated without a location."""
     unclear: frozenset[str] = frozenset()
     """Lesion types that are named but neither affirmed nor denied ("no new consolidation")."""
     doubted: frozenset[str] = frozenset()
     """Lesion types negated with doubt ("unlikely")."""
     about_lungs: bool = True
-    """Whether the section says more about lungs or pleura than a comparison."""
+    """Whether the section describes lungs or pleura beyond a comparison."""
     understood: bool = True
-    """Whether enough words of the section are known that a lesion it does not mention may be taken as absent."""
+    """Whether enough words of the section are known to take a lesion that it does not mention as absent."""
     ctr: float | None = None
     """Cardiothoracic ratio in original pixels."""
 
 
 @dataclass(frozen=True)
 class AllowedDenials:
-    """Where one lesion type may be denied; ``reason`` says why nowhere."""
+    """Where one lesion type may be denied; ``reason``: why nowhere."""
 
     basic: tuple[str, ...] = ()
     global_: bool = False
@@ -62,7 +61,7 @@ class AllowedDenials:
 
 
 def find_denials(lesion: str, evidence: Evidence, *, kinds: str, ctr_negative_max: float) -> AllowedDenials:
-    """Return where ``lesion`` may be denied. ``kinds`` strict: no opacity is denied where a kind of it may be."""
+    """Return where ``lesion`` may be denied. ``kinds`` strict: an opacity is not denied where a kind of it may be."""
     if lesion == CARDIOMEGALY:
         return _find_heart_denials(evidence, ctr_negative_max)
     if lesion in evidence.related:
@@ -80,7 +79,7 @@ def find_denials(lesion: str, evidence: Evidence, *, kinds: str, ctr_negative_ma
 
     allowed = (evidence.empty | evidence.negated.get(lesion, frozenset())) - evidence.blocked.get(lesion, frozenset())
     forbidden = evidence.global_blocked | evidence.standing | evidence.doubted
-    # "No right effusion" says nothing of the left side: a negation at some places is no negation for the whole image.
+    # "No right effusion" says nothing about the left side: a local negation is not global.
     partly = denied and lesion not in evidence.everywhere and not evidence.negated[lesion].issuperset(LUNGS)
     global_allowed = (
         (lesion in evidence.everywhere or (evidence.about_lungs and evidence.understood and not partly))
@@ -106,17 +105,17 @@ def _find_heart_denials(evidence: Evidence, ctr_negative_max: float) -> AllowedD
 
 
 class OpenWays(NamedTuple):
-    """The ways in which a lesion type may be denied in a study; ``reason`` says why there is none."""
+    """The ways in which a lesion type may be denied in a study; ``reason``: why there is none."""
 
     places: Mapping[str, tuple[str, ...]]
     """Type of instruction -> the locations that it may name; a type without locations has no entry."""
-    whole: bool
+    anywhere: bool
     """Whether the type may be denied for the whole image."""
     reason: str | None = None
 
 
 class DenialDraws(NamedTuple):
-    """Random numbers of a study and a lesion type, from 0 to 1. They are drawn even if they are not used."""
+    """Random numbers from 0 to 1 of a study and lesion type, drawn even if unused."""
 
     global_: float
     inference: float
@@ -125,7 +124,7 @@ class DenialDraws(NamedTuple):
 
 @dataclass(frozen=True)
 class Bars:
-    """Bars below which a draw takes the first of two open ways; see :class:`cxr.ils.dataset.negative_shares.Census`."""
+    """A draw below its bar takes the first of two open ways; see :class:`cxr.ils.dataset.negative_shares.Census`."""
 
     global_: Mapping[str, float]
     """Lesion type -> the bar for a global negative."""
@@ -134,7 +133,7 @@ class Bars:
 
 
 def draw_numbers(seed: int, study_id: str, lesion: str) -> DenialDraws:
-    """Return the random numbers, a function of the seed, the study and the lesion type alone."""
+    """Return the random numbers, which depend only on the seed, the study and the lesion type."""
     random = rng(seed, study_id, lesion)
     return DenialDraws(random.random(), random.random(), random.random())
 
@@ -142,7 +141,7 @@ def draw_numbers(seed: int, study_id: str, lesion: str) -> DenialDraws:
 def find_open_ways(
     lesion: str, evidence: Evidence, *, kinds: str, ctr_negative_max: float, taken: Collection[str] = ()
 ) -> OpenWays:
-    """Return how ``lesion`` may be denied. ``taken``: instructions that have a different answer in this study."""
+    """Return how ``lesion`` may be denied. ``taken``: instructions that already have another answer in this study."""
     lesion_choice = find_denials(lesion, evidence, kinds=kinds, ctr_negative_max=ctr_negative_max)
     types = (templates.BASIC, templates.INFERENCE) if lesion == OPACITY else (templates.BASIC,)
     free = {
@@ -165,7 +164,7 @@ def choose_negatives(
     ctr_negative_max: float,
     taken: Collection[str] = (),
 ) -> tuple[list[Pair], dict[str, str]]:
-    """Return the negative pairs of a study in the order of the lesion types, and why each other type has none.
+    """Return the negative pairs of a study in the order of the lesion types, and why other types have none.
 
     The draws and ``bars`` choose among several open ways; a single open way is taken. ``taken`` as in
     :func:`find_open_ways`.
@@ -178,21 +177,82 @@ def choose_negatives(
         if ways.reason:
             reasons[lesion] = ways.reason
         elif is_global(lesion, ways, lesion_draws, bars):
-            negative_pairs.append(pairs.make_negative(templates.GLOBAL, lesion))
+            negative_pairs.append(make_negative(templates.GLOBAL, lesion))
         else:
             kind = templates.INFERENCE if is_inference(ways, lesion_draws, bars) else templates.BASIC
             places = ways.places[kind]
-            negative_pairs.append(pairs.make_negative(kind, lesion, [places[int(lesion_draws.place * len(places))]]))
+            negative_pairs.append(make_negative(kind, lesion, [places[int(lesion_draws.place * len(places))]]))
     return negative_pairs, reasons
 
 
 def is_global(lesion: str, ways: OpenWays, lesion_draws: DenialDraws, bars: Bars) -> bool:
-    """Whether a lesion type that may be denied gets a global negative."""
-    return ways.whole and (not ways.places or lesion_draws.global_ < bars.global_[lesion])
+    """Return whether a lesion type that may be denied gets a global negative."""
+    return ways.anywhere and (not ways.places or lesion_draws.global_ < bars.global_[lesion])
 
 
 def is_inference(ways: OpenWays, lesion_draws: DenialDraws, bars: Bars) -> bool:
-    """Whether a denial at a location is a lesion inference (only for opacity)."""
+    """Return whether a denial at a location is a lesion inference (only for opacity)."""
     if templates.INFERENCE not in ways.places:
         return False
     return templates.BASIC not in ways.places or lesion_draws.inference < bars.inference
+
+
+def gather_evidence(study: dict, line: dict, unknown_words_max: float) -> Evidence:
+    """Gather the evidence of one study from its row of the masks stage's studies table and its report line.
+
+    The row says where findings are, the report's tuples what is denied. ``unknown_words_max``: fraction of unknown
+    words above which a report's silence is no evidence of absence. A negative tuple with ``denies`` false only states
+    that the finding is not new.
+    """
+    negative = [row for row in line["tuples"] if row["presence"] == "negative" and row["lesion_type"] in LESIONS]
+    denials = [row for row in negative if row.get("denies", True)]
+    definite = [row for row in denials if row["certainty"] == "definitive"]
+    negated: dict[str, frozenset[str]] = {}
+    for row in definite:
+        negated[row["lesion_type"]] = negated.get(row["lesion_type"], frozenset()) | list_locations_inside(row)
+    standing = [row["lesion"] for row in study["standing"]]
+    return Evidence(
+        study_id=study["study_id"],
+        empty=frozenset(study["empty"]),
+        blocked={row["lesion"]: frozenset(row["locations"]) for row in study["lesion_blocked"]},
+        global_blocked=frozenset(row["lesion"] for row in study["lesion_blocked"] if row["global_blocked"]),
+        standing=frozenset(standing),
+        elsewhere=frozenset(standing) - find_affirmed(line["tuples"]),
+        related=frozenset(study["related"]),
+        negated=negated,
+        everywhere=frozenset(row["lesion_type"] for row in definite if not row["location"]),
+        unclear=frozenset(row["lesion_type"] for row in negative if not row.get("denies", True)),
+        doubted=frozenset(row["lesion_type"] for row in denials if row["certainty"] != "definitive"),
+        about_lungs=line["mentions_lungs"] and not line["comparison_only"],
+        understood=line["unknown_share"] <= unknown_words_max,
+        ctr=study["ctr"],
+    )
+
+
+def find_affirmed(tuples: list[dict]) -> set[str]:
+    """Return the lesion types that the positive tuples of a section affirm, hedge or list as a candidate.
+
+    A tentative tuple also affirms an opacity, because its instruction says so.
+    """
+    affirmed_names: set[str] = set()
+    for row in tuples:
+        if row["presence"] == "positive":
+            names = {row["lesion_type"], row["predicted_lesion_type"], *(row.get("candidates") or ())} - {None}
+            affirmed_names |= names | ({OPACITY} if names and row["certainty"] != "definitive" else set())
+    return affirmed_names
+
+
+def list_locations_inside(row: dict) -> frozenset[str]:
+    """Return the valid locations inside a tuple's location: all without a location, none for an unmapped one.
+
+    A whole lung contains its zones by name. A lobe contains no zone for certain, so it adds none.
+    """
+    if not row["location"]:
+        return frozenset(VALID_LOCATIONS)
+    locations: set[str] = set()
+    for label in row["labels"]:
+        if label in LUNGS:
+            locations |= {label, *zones_of(side_of(label))}
+        elif label in VALID_LOCATIONS:
+            locations.add(label)
+    return frozenset(locations)

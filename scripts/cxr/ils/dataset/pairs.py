@@ -1,4 +1,4 @@
-"""The record of one instruction-answer pair (ils.md section 8): its fields, their order, its id."""
+"""Instruction-answer pairs: their fields and ids, and the positive pairs of an image."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -34,7 +34,7 @@ SOURCE = "ils"
 
 @dataclass(frozen=True)
 class Pair:
-    """The content of a pair, before it gets an id and its study's fields."""
+    """The content of a pair, without its id and its study's fields."""
 
     type: str
     target: str
@@ -61,7 +61,7 @@ def make_positive(
     reported: Iterable[str],
     mask_id: str,
 ) -> Pair:
-    """Return a positive pair. ``word`` is what the text calls the target (opacity for a tentative finding)."""
+    """Return a positive pair. ``word``: the target's name in the text (opacity for a tentative finding)."""
     location = tuple(location)
     heart = target == templates.CARDIOMEGALY
     return Pair(
@@ -80,7 +80,7 @@ def make_positive(
 
 
 def make_negative(kind: str, lesion: str, location: Iterable[str] = ()) -> Pair:
-    """Return a negative pair: nothing to segment, no mask. A global pair names no location."""
+    """Return a negative pair, which has no mask. A global pair names no location."""
     location = tuple(location)
     return Pair(
         type=kind,
@@ -102,7 +102,7 @@ def make_records(
 ) -> Iterator[Record]:
     """Yield the records of one image, numbered within the study's positives and negatives.
 
-    ``study`` gives study_id, image_id, subject_id and split. ``numbers`` counts on from a study's image to its next.
+    ``study`` has study_id, image_id, subject_id and split. ``numbers`` continues the numbering over a study's images.
     """
     numbers = Counter() if numbers is None else numbers
     ids = {name: study[name] for name in ("subject_id", "study_id", "image_id", "split")}
@@ -130,7 +130,7 @@ def make_records(
 
 
 def make_line(record: Record) -> dict:
-    """Return the line of one of our records: all ``FIELDS`` in order."""
+    """Return the line of a record: all ``FIELDS`` in order."""
     (turn,) = record.turns
     values = dict(record.more) | {
         "pair_id": record.sample_id,
@@ -144,3 +144,59 @@ def make_line(record: Record) -> dict:
         "mask_id": next(iter(record.mask_ids), None),
     }
     return {name: list(value) if isinstance(value := values[name], tuple) else value for name in FIELDS}
+
+
+def make_positives(units: Iterable[dict], *, one_answer: str) -> tuple[list[Pair], list[dict]]:
+    """Return the positive pairs of one image in the order of its units, and the drops (type, target, reason).
+
+    A basic unit of pneumonia, atelectasis or edema may also get a lesion-inference twin, which follows it.
+    ``one_answer`` strict: if an instruction would get different answers, all its pairs are dropped. The masks stage has
+    already merged units with the same instruction and answer.
+    """
+    positive_pairs: list[Pair] = []
+    dropped: list[dict] = []
+    for unit in units:
+        if unit["dropped"] is not None:
+            dropped.append(_make_drop(unit["kind"], unit["target"], unit["dropped"]))
+            continue
+        positive_pairs.append(_make_pair(unit, unit["kind"], unit["mask_id"]))
+        if unit["inference_dropped"] is not None:
+            dropped.append(_make_drop(templates.INFERENCE, unit["target"], unit["inference_dropped"]))
+        elif unit["inference"]:
+            positive_pairs.append(_make_pair(unit, templates.INFERENCE, unit["mask_id"]))
+    if one_answer == "strict":
+        positive_pairs, conflicts = _drop_conflicts(positive_pairs)
+        dropped += conflicts
+    return positive_pairs, dropped
+
+
+def _make_pair(unit: dict, kind: str, mask_id: str) -> Pair:
+    return make_positive(
+        kind,
+        unit["target"],
+        unit["word"],
+        unit["location"],
+        certainty=unit["certainty"],
+        sentence_index=unit["sentence_index"],
+        grounded=unit["grounded_location"],
+        reported=unit["reported_location"],
+        mask_id=mask_id,
+    )
+
+
+def _make_drop(kind: str, target: str, reason: str) -> dict:
+    return {"type": kind, "target": target, "reason": reason}
+
+
+def _drop_conflicts(candidate_pairs: list[Pair]) -> tuple[list[Pair], list[dict]]:
+    answers: dict[str, set[tuple[str, str | None]]] = {}
+    for pair in candidate_pairs:
+        answers.setdefault(pair.instruction, set()).add((pair.answer, pair.mask_id))
+    pair_by_instruction: dict[str, Pair] = {}
+    conflicts = []
+    for pair in candidate_pairs:
+        if len(answers[pair.instruction]) == 1:
+            pair_by_instruction.setdefault(pair.instruction, pair)
+        else:
+            conflicts.append(_make_drop(pair.type, pair.target, "conflicting_answer"))
+    return list(pair_by_instruction.values()), conflicts

@@ -1,31 +1,34 @@
-"""Read the outputs of other models as predictions: one small reader for each of Table 4's eight baselines.
+"""Convert the outputs of other models to predictions: one small adapter for each of Table 4's eight baselines.
 
-The published codes name their outputs after images. Here each pair is asked alone, and its output carries the pair_id
-(``docs/systems/evaluation.md`` says what to change in each model's code). A reader gets the folder or file, a pair_id
-and the settings. It returns the union of the pair's masks in the model's own size, None if the model gave none.
+The published codes name their outputs after images. Here each pair is asked separately, and its output is named after
+the pair_id (``docs/systems/evaluation.md`` lists the change in each model's code). An adapter is made from the folder
+or file and the options; it returns the union of a pair's masks in the model's own size, or None without a mask.
 """
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from cxr.base.errors import UserError
+from cxr.base.hdf5 import ShardWriter, unpack
 from cxr.base.ids import clean_id
-from cxr.ils.evaluation.mask_files import MaskFault, read_map, read_mask_image, unite_masks
+from cxr.base.jobs import progress
+from cxr.base.tables import write_lines
+from cxr.ils.evaluation.mask_files import MaskFault, fit_mask, read_map, read_mask_image, unite_masks
 
 LISA_ABOVE = 50
-"""LISA's and PixelLM's scripts write masks as JPEG with 100 for the lesion; half of that is the cut."""
+"""LISA's and PixelLM's scripts write masks as JPEG with 100 for the lesion; this threshold is half of it."""
 BACKGROUND = "others"
-"""Text4Seg's word for the background."""
+"""Text4Seg's label of the background."""
 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How to read outputs: the threshold of a map (None: the model's own), and the side of Text4Seg's grid in cells."""
+    """How to read outputs: threshold of a map (None: the model's own), and side of Text4Seg's grid in cells."""
 
     threshold: float | None
     grid: int
@@ -122,7 +125,7 @@ def imisnet(folder: Path, reading: ReadOptions) -> Adapter:
 
 
 def mark_everything(_: Path | None, __: ReadOptions) -> Adapter:
-    """Call every pixel lesion: the baseline that looks at no image."""
+    """Mark every pixel as lesion: a baseline that ignores the image."""
     return lambda pair_id: Output(np.ones((8, 8), bool))
 
 
@@ -138,11 +141,11 @@ ADAPTERS = {
     "everything": mark_everything,
 }
 DOCUMENTED_FORMAT = "jsonl"
-"""Predictions that are already in the documented format and need no adapter."""
+"""Name for predictions that need no adapter."""
 
 
 def choose_adapter(name: str, path: str, reading: ReadOptions) -> Adapter:
-    """Return the reader of a model's outputs at ``path``. Raises UserError for an unknown adapter or path."""
+    """Return the adapter for a model's outputs at ``path``. Raises UserError for an unknown adapter or path."""
     if name not in ADAPTERS:
         adapter_names = ", ".join((DOCUMENTED_FORMAT, *ADAPTERS))
         raise UserError(f"evaluation.predictions: adapter {name!r} is not one of {adapter_names}: choose one")
@@ -194,12 +197,12 @@ def _make_map_adapter(folder: Path, threshold: float) -> Adapter:
 
 
 def _list_files(folder: Path) -> dict[str, Path]:
-    """Return the files of a folder by their names, whose accents may be composed or decomposed."""
+    """Return the files of a folder by name, with accents normalised."""
     return {clean_id(path.name): path for path in sorted(folder.iterdir())}
 
 
 def _find_file(files: Mapping[str, Path], name: str) -> Path | None:
-    """Return the file of a name, None if there is none. Raises Fault for a pair_id that no file can be named by."""
+    """Return the file of this name; None if there is none. Raises Fault for a pair_id that no file can be named by."""
     if "/" in name or "\\" in name or "\0" in name:
         raise MaskFault("no_prediction", "the pair_id is not a file name")
     path = files.get(name)
@@ -212,14 +215,14 @@ def _read_answer(files: Mapping[str, Path], pair_id: str) -> str | None:
 
 
 def _make_maskless_output(answer: str | None) -> Output:
-    """Return an answer without a mask. Raises Fault without either: the pair was not asked."""
+    """Return an output without a mask. Raises Fault without either: the pair was not asked."""
     if answer is None:
         raise MaskFault("no_prediction")
     return Output(None, answer)
 
 
 def _group_numbered_files(folder: Path, pattern: str) -> dict[str, list[Path]]:
-    """Return {pair_id: its files in the order of their numbers}."""
+    """Return {pair_id: its files in numerical order}."""
     matches = [(match, path) for path in folder.iterdir() if (match := re.fullmatch(pattern, path.name))]
     paths_by_pair: dict[str, list[Path]] = {}
     for match, path in sorted(matches, key=lambda item: (item[0][1], int(item[0][2]), item[1].name)):
@@ -239,3 +242,33 @@ def _read_texts(path: Path) -> dict[str, list[str]]:
             except (ValueError, TypeError, KeyError, AttributeError):
                 raise UserError(f"{path}: line {number} is no JSON object with pair_id and text: correct it") from None
     return texts
+
+
+def convert_outputs(pair_ids: list[str], adapter: Adapter, lines: str, masks: str, size: int, attrs: dict) -> None:
+    """Write a model's outputs for the pairs of a split, in order: JSON Lines, and masks of ``size`` pixels.
+
+    A pair without an output gets no line; one with an unusable output gets a line with ``failure``. Raises UserError if
+    no pair has an output.
+    """
+    with ShardWriter(masks, key="pair_id", attrs=attrs, empty={"mask": ((size, size), bool)}) as writer:
+        entries = list(progress(_convert_pairs(pair_ids, adapter, writer, size), len(pair_ids), "pairs with an output"))
+        if pair_ids and not entries:
+            raise UserError(
+                "evaluation.predictions: there is no output for any pair of this split: name each after its pair_id"
+            )
+    write_lines(lines, entries)
+
+
+def _convert_pairs(pair_ids: Iterable[str], adapter: Adapter, writer: ShardWriter, size: int) -> Iterator[dict]:
+    for pair_id in pair_ids:
+        try:
+            output = adapter(pair_id)
+            packed = None if output.mask is None else fit_mask(output.mask, size)
+        except MaskFault as fault:
+            if fault.reason != "no_prediction":
+                yield {"pair_id": pair_id, "answer": None, "failure": fault.reason, "detail": fault.detail}
+            continue
+        if packed is not None:
+            writer.append(pair_id, mask=unpack(packed))
+        entry = {"pair_id": pair_id, "answer": output.answer, "mask": None if packed is None else pair_id}
+        yield entry | ({"note": output.note} if output.note else {})

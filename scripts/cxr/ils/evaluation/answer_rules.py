@@ -1,9 +1,9 @@
-"""Judge answers: by strict rules, and by the looser rules of the authors' evaluation (since removed from their code).
+"""Judge answers by strict rules, and by the looser rules of the authors' evaluation (since removed from their code).
 
-``strict``: the answer equals the expected answer of Table 2, ``[SEG]`` included; only runs of blanks count as one.
+``strict``: the answer equals the expected answer of Table 2, ``[SEG]`` included, up to white space.
 ``strict_lesion``: as ``strict``, but "is highly suggestive of" and "possibly reflects" are equal.
-``authors``: the headline of the authors' code. Phrases give the type, target, location and presence of both answers,
-which must be equal. In a positive lesion inference only the lesion's name counts.
+``authors``: the main rule of the authors' code. Type, target, location and presence are extracted from both answers by
+their phrases and must be equal. In a positive lesion inference only the lesion's name counts.
 ``authors_certainty``: as ``authors``, and the certainty of a lesion inference must be equal.
 ``authors_side``: as ``authors``, but a global answer that names one whole lung is right if that side is in the
 reference ("without exact match" in their output).
@@ -29,7 +29,7 @@ _ABSENT = re.compile(r"there is no\s+(.+?)[.\n]*$")
 
 @dataclass(frozen=True)
 class ParsedAnswer:
-    """The fields that the authors' rules extract from an answer; ``not extracted`` where they find nothing."""
+    """The fields that the authors' rules extract from an answer; ``not extracted`` if absent."""
 
     type: str
     target: str = NOT_EXTRACTED
@@ -38,7 +38,7 @@ class ParsedAnswer:
 
 
 def type_of(question: str) -> str | None:
-    """Return the type of an instruction by its phrases, None if no phrase tells it."""
+    """Return the type of an instruction by its phrases; None if no phrase matches."""
     question = question.lower()
     if "predict its type" in question:
         return INFERENCE

@@ -12,7 +12,7 @@ from cxr.plotting.plots import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION
 
 COLOURS = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILION, YELLOW, GREY)
 HATCHES = ("", "//", "..", "xx")
-"""One hatch for each round of the colours."""
+"""One hatch per cycle of the colours."""
 TITLES = {"giou": "gIoU, positives", "ciou": "cIoU, positives", "n_acc": "N-Acc, negatives"}
 PAPER_LABEL = "paper (ROSALIA, or the model of that name)"
 PLACES = (TOTAL, *(group for group in GROUPS if group != TOTAL))
@@ -32,7 +32,7 @@ def draw_mask_scores(scores: Mapping[str, pl.DataFrame]) -> Figure:
 
 
 def draw_text_scores(tables: Mapping[str, pl.DataFrame]) -> Figure:
-    """Draw text accuracy per type of instruction, strict and by the authors' rule, of each run with answers."""
+    """Draw text accuracy per instruction type, strict and by the authors' rule, of each run with answers."""
     rules = {"authors": "text accuracy, the authors' rule", "strict": "text accuracy, strict"}
     kinds = (OVERALL, *answer_rules.TYPES)
     answering = {run: table for run, table in tables.items() if len(table)}

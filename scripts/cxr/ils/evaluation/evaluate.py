@@ -14,8 +14,8 @@ from cxr.base.ids import clean_id
 from cxr.base.paths import RESOURCES
 from cxr.base.tables import read_lines, write_table
 from cxr.base.user_tables import read_text
-from cxr.ils.evaluation import adapters, charts, paper, scoring, summary
-from cxr.ils.evaluation.convert import convert_outputs
+from cxr.ils.evaluation import adapters, charts, scoring, summary
+from cxr.ils.evaluation.adapters import convert_outputs
 from cxr.ils.evaluation.predictions import PredictionLines, Predictions
 from cxr.ils.evaluation.summary import TOTAL
 from cxr.plotting.plots import save_png
@@ -39,7 +39,7 @@ COMPARISON = {
     **summary.COUNT_COLUMNS,
     **{
         name: column
-        for measure in paper.MEASURES
+        for measure in summary.MEASURES
         for name, column in summary.make_measure_columns(measure).items()
         if not name.endswith("_paper")
     },
@@ -50,7 +50,7 @@ COMPARISON = {
 
 @dataclass(frozen=True)
 class PredictionsOptions:
-    """How another model's outputs are read: the adapter, its threshold and grid, and the side of our square in px."""
+    """How another model's outputs are read: adapter, threshold, grid, and side of the predicted masks in pixels."""
 
     adapter: str
     threshold: float | None
@@ -68,7 +68,7 @@ class RunOptions:
     failed: str
     seed: int
     model: str
-    """Name of the model whose printed scores stand beside the run's: ROSALIA, or one of Table 4's."""
+    """Model of the paper whose printed scores are shown next to the run's: ROSALIA, or one of Table 4."""
     reworded: bool = False
     """Whether the pairs were asked in a persona's wordings."""
 
@@ -91,7 +91,7 @@ def run_predictions(
     attrs: dict,
     source: str | None = None,
 ) -> None:
-    """Write another model's outputs, the file or folder ``source``, for the pairs of ``lines`` as predictions."""
+    """Convert another model's outputs in the file or folder ``source`` to predictions for the pairs of ``lines``."""
     reading = adapters.ReadOptions(options.threshold, options.grid)
     adapter = adapters.choose_adapter(options.adapter, source or "", reading)
     pair_ids = [line["pair_id"] for line in read_lines(lines)]
@@ -115,9 +115,9 @@ def run_scores(
 ) -> None:
     """Score the predictions of one run on one split.
 
-    ``lines``, ``index`` and ``masks`` are the dataset's; ``prediction_masks`` the HDF5 of the predictions, if there is
-    one; ``reviewed`` a text file of pair ids, one per line, that reviewers rejected. Written: one row per pair, the
-    scores of masks and texts with intervals and the paper's values, one row per problem, and the counts.
+    ``lines``, ``index`` and ``masks`` belong to the dataset. ``prediction_masks``: HDF5 of the predictions, if any;
+    ``reviewed``: text file of pair ids rejected by reviewers, one per line. Outputs: one row per pair; scores of masks
+    and texts with intervals and the paper's values; one row per problem; the counts.
     """
     if options.failed not in scoring.FAILED_CHOICES:
         raise UserError(f"evaluation.failed is {options.failed!r}: choose one of {', '.join(scoring.FAILED_CHOICES)}")
@@ -139,7 +139,7 @@ def run_scores(
         Predictions(predictions, prediction_masks, pair_ids, options.size, options.reworded) as prediction_reader,
     ):
         rows = scoring.score_pairs(dataset, references, prediction_reader, rejected, options.failed)
-    printed = paper.read_paper_scores(RESOURCES / RESOURCE_FILES[0]).beside(options.model)
+    printed = summary.read_paper_scores(RESOURCES / RESOURCE_FILES[0]).select_for_model(options.model)
     resampling = {"replicates": options.replicates, "level": options.interval, "seed": options.seed}
     write_table(pairs, rows, scoring.COLUMNS)
     write_table(scores_table, summary.make_score_table(rows, printed, **resampling), summary.SCORES)
@@ -159,16 +159,17 @@ def run_comparison(
     reworded_scores: Sequence[str] = (),
     reworded_texts: Sequence[str] = (),
 ) -> None:
-    """Write a table of all runs, with the paper's rows below, and draw the runs; tables in the order of the runs.
+    """Write a table of all runs with the paper's models below, and draw the runs.
 
-    Pairs asked in a persona's wordings are a separate run in the table ("default, layperson") and are not drawn.
+    Inputs are in the order of ``options.runs``. Pairs asked in a persona's wordings are a separate run in the table
+    ("default, layperson") and are not drawn.
     """
     score_tables = dict(zip(options.runs, map(summary.read_scores, scores), strict=True))
     text_tables = dict(zip(options.runs, map(summary.read_scores, texts), strict=True))
     names = [f"{run}, {persona}" for run, persona in options.reworded]
     more_scores = dict(zip(names, map(summary.read_scores, reworded_scores), strict=True))
     more_texts = dict(zip(names, map(summary.read_scores, reworded_texts), strict=True))
-    printed = paper.read_paper_scores(RESOURCES / RESOURCE_FILES[0])
+    printed = summary.read_paper_scores(RESOURCES / RESOURCE_FILES[0])
     table = make_comparison(score_tables | more_scores, text_tables | more_texts, printed)
     write_table(comparison_table, table, COMPARISON)
     save_png(charts.draw_mask_scores(score_tables), masks_figure, options.dpi)
@@ -176,25 +177,25 @@ def run_comparison(
 
 
 def read_reviewed(path: str) -> set[str]:
-    """Read pair ids, one per line; text after a # is a remark. Raises UserError for an unreadable file."""
+    """Read pair ids, one per line; text after # is a comment. Raises UserError for an unreadable file."""
     lines = read_text(path, "evaluation.reviewed").splitlines()
     return {clean_id(line.partition("#")[0]) for line in lines} - {""}
 
 
 def make_excluded_rows(rows: pl.DataFrame, lines: PredictionLines) -> pl.DataFrame:
-    """Return pair_id, reason, detail of every pair with a reason, then of every line that belongs to no pair."""
+    """Return (pair_id, reason, detail) of every pair with a reason, then of every line without a pair."""
     of_pairs = rows.filter(pl.col("reason") != "").select("pair_id", "reason", "detail")
     stray = [("", reason, f"line {number}") for reason, number in lines.stray]
     return pl.concat([of_pairs, pl.DataFrame(stray, schema=of_pairs.schema, orient="row")])
 
 
 def count_pairs_and_lines(rows: pl.DataFrame, lines: PredictionLines) -> pl.DataFrame:
-    """Return the columns of (pairs or lines), what, number. Raises AssertionError if a pair or line is not counted."""
+    """Return the table ``COUNTS``. Raises AssertionError if a pair or line is not accounted for."""
     reasons = Counter(rows["reason"])
     stray = Counter(reason for reason, _ in lines.stray)
     table = [("pairs", "in the split", len(rows)), ("pairs", "with a mask", reasons.pop("", 0))]
     table += [("pairs", reason, number) for reason, number in sorted(reasons.items())]
-    table += [("lines", "in the file", lines.number), ("lines", "first of their pair", len(lines.of_pair))]
+    table += [("lines", "in the file", lines.num_lines), ("lines", "first of their pair", len(lines.entry_by_pair))]
     table += [("lines", reason, number) for reason, number in sorted(stray.items())]
     for kind in ("pairs", "lines"):
         total, *parts = (number for row_kind, _, number in table if row_kind == kind)
@@ -204,10 +205,10 @@ def count_pairs_and_lines(rows: pl.DataFrame, lines: PredictionLines) -> pl.Data
 
 
 def make_comparison(
-    scores: dict[str, pl.DataFrame], texts: dict[str, pl.DataFrame], printed: paper.PaperScores
+    scores: dict[str, pl.DataFrame], texts: dict[str, pl.DataFrame], printed: summary.PaperScores
 ) -> pl.DataFrame:
-    """Return one row per run and lesion type with all its scores, then the paper's models (only their totals)."""
-    columns = [name for measure in paper.MEASURES for name in (measure, f"{measure}_low", f"{measure}_high")]
+    """Return one row per run and lesion type with all scores, then the totals of the paper's models."""
+    columns = [name for measure in summary.MEASURES for name in (measure, f"{measure}_low", f"{measure}_high")]
     tables = []
     for run, table in scores.items():
         answers = {
@@ -234,11 +235,11 @@ def make_comparison(
     return pl.concat(tables, how="diagonal")
 
 
-def _paper_text_accuracy(printed: paper.PaperScores, model: str) -> float | None:
-    return printed.text[TOTAL][summary.OVERALL] if model == paper.ROSALIA else None
+def _paper_text_accuracy(printed: summary.PaperScores, model: str) -> float | None:
+    return printed.text[TOTAL][summary.OVERALL] if model == summary.ROSALIA else None
 
 
 def _select_scored_fields(line: dict, source: str) -> dict:
-    """Return the fields of a line that are scored. The others, such as the report's text, are not kept."""
+    """Return only the fields of a line that are scored, without the report text."""
     scoring.check_line(line, source)
     return {name: line[name] for name in scoring.REQUIRED}

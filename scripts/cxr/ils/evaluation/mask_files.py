@@ -1,4 +1,4 @@
-"""Read masks from image files and arrays; a file that cannot be a mask raises :class:`MaskFault`."""
+"""Read masks from image files and arrays. An unusable file raises :class:`MaskFault`."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from cxr.geometry.masks import resize_mask
 
 
 class MaskFault(Exception):
-    """Raised for an unusable mask: ``reason`` is one of ``predictions.REASONS``, ``detail`` holds no patient text."""
+    """Raised for an unusable mask: ``reason`` is one of ``predictions.REASONS``; ``detail`` has no patient text."""
 
     def __init__(self, reason: str, detail: str = ""):
         super().__init__(reason, detail)

@@ -1,4 +1,4 @@
-"""Compare the scores of the same pairs in plain and other wordings: a row per run, persona, lesion type and measure."""
+"""Compare scores of the same pairs in plain and other wordings, by run, persona, lesion type and measure."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -29,7 +29,7 @@ TEXT_RULES = ("strict", "authors")
 
 @dataclass(frozen=True)
 class ParaphrasesOptions:
-    """The runs and personas, in the order of the inputs; how intervals are made (``evaluation.*`` and ``seed``)."""
+    """The runs and personas in the order of the inputs, and the bootstrap settings (``evaluation.*`` and ``seed``)."""
 
     runs: list[str]
     personas: list[str]
@@ -39,12 +39,12 @@ class ParaphrasesOptions:
 
 
 class Ratio(NamedTuple):
-    """A measure: the sum of one column over that of another ("" for the number of pairs), and the pairs it takes."""
+    """A measure: the sum of column ``above`` over that of ``below`` ("" for the number of pairs), for some pairs."""
 
     measure: str
     above: str
     below: str
-    of: pl.Expr
+    condition: pl.Expr
 
 
 POSITIVE = pl.col("polarity") == "positive"
@@ -56,11 +56,11 @@ RATIOS = (
 )
 CELLS = [(lesion, ratio) for lesion in GROUPS for ratio in RATIOS]
 PLAIN, REWORDED = "", "_reworded"
-"""Suffixes of the columns of pairs that were asked both ways."""
+"""Suffixes of the joined columns of pairs asked both ways."""
 
 
 def run(*, plain: list[str], reworded: list[str], paraphrases_table: str, options: ParaphrasesOptions) -> None:
-    """Compare the pairs of each run with those of its personas, given persona by persona for each run."""
+    """Compare each run with its personas. ``reworded``: tables ordered by run, then persona."""
     tables = []
     personas = len(options.personas)
     for number, name in enumerate(options.runs):
@@ -73,10 +73,10 @@ def run(*, plain: list[str], reworded: list[str], paraphrases_table: str, option
 def compare_wordings(
     run: str, plain: pl.DataFrame, table_by_persona: dict[str, pl.DataFrame], options: ParaphrasesOptions
 ) -> pl.DataFrame:
-    """Return the rows of one run in per cent: one set per persona, and one for all personas if there are several.
+    """Return the rows of one run in per cent: per persona, and for all personas if there are several.
 
-    Only pairs that count both ways are compared. ``change`` is reworded minus plain. Its interval comes from patients
-    drawn with replacement, the same draws for both.
+    Only pairs that count both ways are compared. ``change`` is reworded minus plain, with a paired bootstrap interval
+    over patients.
     """
     pairs = {
         persona: plain.join(table, on="pair_id", how="inner", suffix=REWORDED)
@@ -103,15 +103,15 @@ def _make_rows(run: str, persona: str, pairs: pl.DataFrame, options: Paraphrases
 
 
 def _select_pairs(pairs: pl.DataFrame, lesion: str, ratio: Ratio) -> np.ndarray:
-    """Return which pairs count, bool (N,): those of the lesion type and polarity that have a value both ways."""
-    there = pl.col(ratio.above).is_not_null() & pl.col(ratio.above + REWORDED).is_not_null() & ratio.of
+    """Return a mask, bool (N,), of the pairs of a lesion type and measure that have a value both ways."""
+    there = pl.col(ratio.above).is_not_null() & pl.col(ratio.above + REWORDED).is_not_null() & ratio.condition
     return pairs.select(counted=there if lesion == TOTAL else there & (pl.col("target") == lesion))[
         "counted"
     ].to_numpy()
 
 
 def _sum_columns(pairs: pl.DataFrame, cell_masks: list[np.ndarray], side: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return the numerators and denominators of K cells, float64 (N, K), 0 for pairs that do not count."""
+    """Return the numerators and denominators of K cells, float64 (N, K), 0 for pairs outside the cell."""
     columns = {name: pairs[name + side].cast(pl.Float64).fill_null(0).to_numpy() for name in
                {name for ratio in RATIOS for name in ratio[1:3] if name}}  # fmt: skip
     above = [columns[ratio.above] * mask for (_, ratio), mask in zip(CELLS, cell_masks, strict=True)]

@@ -1,8 +1,10 @@
-"""Read predictions: JSON Lines, one line per pair, and masks in one of three forms.
+"""Read predictions: JSON Lines, one line per pair, and masks in one of three formats.
 
-``{"pair_id": …, "answer": text or null, …}`` with one of ``mask`` (a row of the HDF5 beside the lines, field ``mask``,
-key ``pair_id``), ``mask_path`` (a grey picture, lesion above 0; relative to the lines) or ``rle`` (COCO run lengths),
-the latter two also as lists, whose union counts. Without any of them, or with null, the predicted mask is empty.
+``{"pair_id": …, "answer": text or null, …}`` with one of ``mask`` (row of the HDF5 of predictions, field
+``mask``, key ``pair_id``), ``mask_path`` (grey image, lesion above 0; relative to the lines) or ``rle`` (COCO
+run-length encoding). The latter two may be lists, which are united. Without any of them, or with null, the predicted
+mask is empty.
+
 Optional: ``note`` (one of ``EMPTY``, why there is no mask), and ``failure`` with ``detail`` (one of ``FAILURES`` or
 any text: the model failed on this pair).
 """
@@ -25,7 +27,7 @@ REASONS = {
     # no mask: scored as an empty mask
     "no_mask": "the model gave no mask",
     "undecodable_text": "the model's text holds no mask that can be read",
-    # failed: counted as wrong, or left out
+    # failed: counted as wrong, or excluded
     "no_prediction": "the pair has no prediction",
     "duplicate": "the pair has more than one prediction",
     "failed": "the model failed on the pair",
@@ -35,7 +37,7 @@ REASONS = {
     # no pair of this split
     "unknown_pair": "the split has no such pair",
     "bad_line": "the line is not a JSON object with a pair_id",
-    # left out
+    # excluded
     "not_asked": "the instruction has no wording of the persona",
     "reviewed": "reviewers rejected the pair",
 }
@@ -44,24 +46,24 @@ EMPTY = ("no_mask", "undecodable_text")
 FAILURES = ("no_prediction", "duplicate", "failed", "missing_mask", "damaged_mask", "wrong_size")
 """Reasons why a pair has no usable prediction."""
 NOT_ASKED = "not_asked"
-"""Reason of a pair that could not be asked in a persona's wording. In other runs it counts as a failure."""
+"""Reason of a pair without a wording of the persona. In other runs it counts as a failure."""
 MASK_FIELDS = ("mask", "mask_path", "rle")
 
 
 @dataclass
 class PredictionLines:
-    """The content of a file of predictions: one entry per pair, and the lines that belong to no pair."""
+    """The content of a predictions file: one entry per pair, and the lines without a pair."""
 
-    of_pair: dict[str, dict] = field(default_factory=dict)
-    twice: set[str] = field(default_factory=set)
+    entry_by_pair: dict[str, dict] = field(default_factory=dict)
+    repeated_pairs: set[str] = field(default_factory=set)
     stray: list[tuple[str, int]] = field(default_factory=list)
-    """(reason, number) of each line that belongs to no pair or is not the first of its pair."""
-    number: int = 0
-    """Lines in the file."""
+    """(reason, line number) of each line without a pair or after the first of its pair."""
+    num_lines: int = 0
+    """Number of lines in the file."""
 
 
 def read_predictions(path: str | Path, pair_ids: Mapping[str, object] | set[str]) -> PredictionLines:
-    """Read the lines and assign them to the pairs of a split. Raises UserError if the whole file is wrong."""
+    """Read the lines and assign them to the pairs of a split. Raises UserError if no line fits."""
     if not Path(path).is_file():
         raise UserError(f"{path}: there is no such file of predictions: correct the path")
     lines = PredictionLines()
@@ -69,20 +71,20 @@ def read_predictions(path: str | Path, pair_ids: Mapping[str, object] | set[str]
         for number, raw in enumerate(file, 1):
             if not raw.strip():
                 continue
-            lines.number += 1
+            lines.num_lines += 1
             entry = _parse_entry(raw)
             if entry is None:
                 lines.stray.append(("bad_line", number))
             elif entry["pair_id"] not in pair_ids:
                 lines.stray.append(("unknown_pair", number))
-            elif entry["pair_id"] in lines.of_pair:
-                lines.twice.add(entry["pair_id"])
+            elif entry["pair_id"] in lines.entry_by_pair:
+                lines.repeated_pairs.add(entry["pair_id"])
                 lines.stray.append(("duplicate", number))
             else:
-                lines.of_pair[entry["pair_id"]] = entry
-    if pair_ids and not lines.of_pair:
+                lines.entry_by_pair[entry["pair_id"]] = entry
+    if pair_ids and not lines.entry_by_pair:
         raise UserError(
-            f"{path}: none of its {lines.number} lines names a pair of this split: give predictions of this dataset"
+            f"{path}: none of its {lines.num_lines} lines names a pair of this split: give predictions of this dataset"
         )
     return lines
 
@@ -99,7 +101,7 @@ def _parse_entry(raw: bytes) -> dict | None:
 
 @dataclass(frozen=True)
 class Prediction:
-    """One pair's prediction: packed mask, uint8 (size, size / 8), None if it cannot be used; answer; reason."""
+    """One pair's prediction: mask, uint8 packed (size, size / 8), None if unusable; answer; reason."""
 
     mask: np.ndarray | None
     answer: str | None
@@ -108,7 +110,7 @@ class Prediction:
 
 
 class Predictions:
-    """The predictions of a run, their masks read one at a time. Use inside ``with``."""
+    """The predictions of a run; masks are read one at a time. A context manager."""
 
     def __init__(
         self,
@@ -133,7 +135,7 @@ class Predictions:
             except StoreError as error:
                 if not error.damaged:
                     raise
-                # a damaged row fails only its own pair
+                # a damaged row affects only its own pair
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -141,12 +143,12 @@ class Predictions:
 
     def get(self, pair_id: str) -> Prediction:
         """Return the prediction of a pair of the split; an unusable prediction has a reason and no mask."""
-        entry = self.lines.of_pair.get(pair_id)
+        entry = self.lines.entry_by_pair.get(pair_id)
         if entry is None:
             return Prediction(None, None, "no_prediction")
         answer = entry.get("answer")
         answer = answer if isinstance(answer, str) else None
-        if pair_id in self.lines.twice:
+        if pair_id in self.lines.repeated_pairs:
             return Prediction(None, answer, "duplicate")
         if entry.get("failure"):
             failure = str(entry["failure"])
@@ -183,7 +185,7 @@ class Predictions:
         try:
             packed = self._shard.stored("mask", row)
         except StoreError as error:
-            if not error.damaged:  # the machine's fault, which no prediction is to be charged with
+            if not error.damaged:  # the machine failed, not the prediction
                 raise
             raise MaskFault("damaged_mask", f"row {row!r}"[:200]) from None
         if packed.shape == (self.size, self.size // 8):

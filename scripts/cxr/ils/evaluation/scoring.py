@@ -1,4 +1,4 @@
-"""Score each pair: the overlap of its predicted mask with the reference, and whether its answer is right."""
+"""Score each pair: overlap of its predicted mask with the reference, and correctness of its answer."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -35,13 +35,13 @@ COLUMNS = {
     "detail": Column(pl.String, "What exactly was wrong."),
 }
 SCHEMA = schema(COLUMNS)
-"""Pixels of the evaluation's square; ``iou`` and the rules are null if the pair is not scored for masks or text."""
+"""``iou`` and the rules are null if the pair is not scored for masks or text."""
 FAILED_CHOICES = ("wrong", "leave_out")
 REQUIRED = ("pair_id", "subject_id", "target", "type", "instruction", "answer", "seg", "mask_id")
 
 
 class References:
-    """The masks of the dataset, packed in the evaluation's square. Use inside ``with``."""
+    """The masks of the dataset, resized to the evaluation's square. A context manager."""
 
     def __init__(self, index: str | Path, masks: Sequence[str], size: int):
         self.index, self.size = index, size
@@ -58,8 +58,8 @@ class References:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def of(self, line: Mapping) -> np.ndarray:
-        """Return the reference of a pair, packed uint8 (size, size / 8), empty without a mask. Raises UserError."""
+    def get(self, line: Mapping) -> np.ndarray:
+        """Return the reference mask of a pair, uint8 packed (size, size / 8), empty if negative. Raises UserError."""
         if not line["seg"]:
             return np.zeros((self.size, self.size // 8), np.uint8)
         shard = self._place.get(line["mask_id"])
@@ -93,10 +93,10 @@ def score_pairs(
 ) -> pl.DataFrame:
     """Return the rows of ``SCHEMA`` in the order of the lines.
 
-    ``failed``: a pair with an unusable prediction counts as ``wrong`` in every score, or is left out. If a run gives
-    any answer, a pair without an answer is wrong. A run without answers has no text scores.
+    ``failed``: a pair with an unusable prediction counts as ``wrong`` in every score, or is excluded (``leave_out``).
+    If a run has any answer, a pair without one is wrong. A run without answers has no text scores.
     """
-    speaks = any(isinstance(entry.get("answer"), str) for entry in predictions.lines.of_pair.values())
+    speaks = any(isinstance(entry.get("answer"), str) for entry in predictions.lines.entry_by_pair.values())
     rows = _score_rows(lines, references, predictions, reviewed, failed == "wrong", speaks)
     return pl.DataFrame(progress(rows, len(lines), "evaluation"), schema=SCHEMA, orient="row")
 
@@ -120,7 +120,7 @@ def _score_rows(
             yield (*pair_columns, None, None, None, *[None] * len(answer_rules.RULES), NOT_ASKED, "")
             continue
         fine = prediction.mask is not None
-        areas = _measure_overlap(prediction, references.of(line), count_failed)
+        areas = _measure_overlap(prediction, references.get(line), count_failed)
         if not speaks or not (fine or count_failed):
             judged = dict.fromkeys(answer_rules.RULES)
         elif prediction.answer is None or prediction.reason == "duplicate":
@@ -137,13 +137,13 @@ def _score_rows(
 
 
 def _measure_overlap(prediction: Prediction, reference: np.ndarray, count_failed: bool) -> tuple:
-    """Return intersection, union and IoU. A failed prediction gets those of a mask without overlap, or None."""
+    """Return intersection, union and IoU. A failed prediction counts as a mask without overlap, or gives None."""
     if prediction.mask is not None:
         intersection, union = overlap_packed(prediction.mask, reference)
         return intersection, union, float(lisa_iou(intersection, union))
     if not count_failed:
         return None, None, None
-    # IoU 0 for a negative too: a failure does not count as "no lesion"
+    # also 0 for a negative: a failure does not count as "no lesion"
     return 0, overlap_packed(reference, reference).union, 0.0
 
 

@@ -1,22 +1,65 @@
-"""Compute scores with intervals from the pairs' rows: masks (Tables 4 and 5) and texts (Tables 6 and 14)."""
+"""Compute scores with intervals next to the paper's, for masks (Tables 4, 5) and texts (Tables 6, 14)."""
+
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import polars as pl
+import yaml
 
 from cxr.base.columns import Column, Columns, schema
 from cxr.base.tables import read_table
 from cxr.base.vocabulary import LESIONS
 from cxr.ils.evaluation import answer_rules
-from cxr.ils.evaluation.paper import MEASURES, PaperScores
 from cxr.ils.evaluation.scoring import is_failure
 from cxr.metrics import masks
 from cxr.metrics.bootstrap import intervals, sums_of
+
+MEASURES = ("giou", "ciou", "n_acc")
+ROSALIA = "ROSALIA"
+
+
+@dataclass(frozen=True)
+class PaperScores:
+    """Scores printed in the paper, in per cent, with a note on each cell that contradicts the paper's own sums."""
+
+    models: dict[str, dict[str, float]]
+    """Model -> measure (Table 4, and the variants of A.7 and C.3)."""
+    lesions: dict[str, dict[str, float | None]]
+    """Lesion type or ``total`` -> measure (Table 5)."""
+    text: dict[str, dict[str, float | None]]
+    """positive, negative, total (Table 6), lesion types (Table 14) -> overall or type of instruction."""
+    notes: dict[tuple[str, str, str], str]
+
+    def select_for_model(self, model: str) -> "PaperScores":
+        """Return the values of ``model``: all for ROSALIA, only the totals for another model."""
+        if model == ROSALIA:
+            return self
+        none = dict.fromkeys(MEASURES)
+        lesions = dict.fromkeys(self.lesions, none) | {"total": self.models.get(model, none)}
+        text = {group: dict.fromkeys(row) for group, row in self.text.items()}
+        return PaperScores(self.models, lesions, text, {})
+
+
+def read_paper_scores(path: str | Path) -> PaperScores:
+    """Read the section ``evaluation`` of ``resources/paper_tables.yaml``."""
+    data = yaml.safe_load(Path(path).read_text(encoding="utf-8"))["evaluation"]
+
+    def label_columns(rows: dict, columns: list[str]) -> dict:
+        return {name: dict(zip(columns, row, strict=True)) for name, row in rows.items()}
+
+    notes = {(note["table"], *note["cell"]): note["note"] for note in data["notes"]}
+    text = label_columns(data["text"], data["text_columns"])
+    return PaperScores(
+        label_columns(data["models"], data["columns"]), label_columns(data["lesions"], data["columns"]), text, notes
+    )
+
 
 TOTAL = "total"
 GROUPS = (*LESIONS, TOTAL)
 OVERALL = "overall"
 DIGITS = 2
-"""Decimals of the per cents in the tables."""
+"""Decimals of the percentages in the tables."""
 MEASURE_NAMES = {"giou": "gIoU", "ciou": "cIoU", "n_acc": "N-Acc", "accuracy": "Accuracy"}
 
 
@@ -133,7 +176,7 @@ def read_scores(path: str) -> pl.DataFrame:
     table = read_table(path)
     words = {"lesion", "note", "rule", "group", "type"}
     empty = [name for name, kind in table.schema.items() if kind == pl.String and name not in words]
-    # a column without any value is read as text
+    # a column without any value is read as strings
     return table.with_columns(pl.col(name).replace("", None).cast(pl.Float64) for name in empty)
 
 

@@ -1,1 +1,1 @@
-"""Masks and answers of a trained ROSALIA: for a split of the dataset, and for one image."""
+"""Masks and answers of a trained ROSALIA, for a split of the dataset or one image."""

@@ -1,7 +1,6 @@
-"""Ask a trained model about images. Each image is embedded once, however many instructions it gets.
+"""Ask a trained model about images. Each image is embedded once for all its instructions.
 
-The batch size never changes a prompt. So answers and masks are the same for any batch size, but for the last bits of
-sums: only a pixel with a logit of about zero could change.
+Answers and masks do not depend on the batch size, except for rounding: only pixels with a logit near zero could change.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,12 +19,12 @@ from cxr.nets.devices import inference, select_device
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 NO_SEG, SEVERAL_SEG = "no_seg", "several_seg"
-"""Notes on answers: without [SEG], so without a mask; with several [SEG], whose masks are united."""
+"""Notes on answers without [SEG] (no mask) or with several [SEG] (their masks are united)."""
 
 
 @dataclass(frozen=True)
 class InferenceOptions:
-    """How a model is asked: the keys of ``training`` that it was trained with, and those of ``inference``."""
+    """How a model is asked: keys of ``training`` that it was trained with, and of ``inference``."""
 
     conversation: str
     max_length: int
@@ -37,7 +36,7 @@ class InferenceOptions:
     size: int
     dtype: str
     persona: str = ""
-    """The persona whose wordings are asked; "" for the plain instructions."""
+    """Persona whose wordings are asked; "" for the plain instructions."""
     seed: int = 0
     """Seed of the choice among a persona's wordings."""
 
@@ -47,21 +46,21 @@ class Reply:
     """A model's reply to one instruction."""
 
     answer: str | None = None
-    """Its text; None if no text was asked for or the model failed."""
-    drawn: np.ndarray | None = None
-    """Mask logits float32 (T, T) in the target square of side T, the maximum over all [SEG] (the mask is where they
-    are positive), or the value that ``keep`` of :meth:`Asker.ask` makes of them; None without [SEG]."""
+    """Its text; None if no text was requested or the model failed."""
+    mask_values: np.ndarray | None = None
+    """Mask logits float32 (T, T) in the target square, the maximum over all [SEG] (positive inside the mask), converted
+    by ``keep`` of :meth:`Asker.ask`; None without [SEG]."""
     note: str = ""
     """``NO_SEG`` or ``SEVERAL_SEG``."""
     fault: str = ""
     """Why there is no reply."""
     error: Exception | None = None
-    """The model's failure, if any; all pairs of an image share the same fault object."""
+    """The model's exception, if any; all pairs of an image share one object."""
 
 
 @dataclass
 class Asker:
-    """A model with its tokenizer on its device. ``batch``: images, and pairs, at a time; halved if memory is short."""
+    """A model with its tokenizer on a device. ``batch``: images, and pairs, per batch; halved if memory is short."""
 
     model: Rosalia
     tokens: Tokens
@@ -76,9 +75,9 @@ class Asker:
 
     @classmethod
     def load(cls, folder: str | Path, options: InferenceOptions, compute: dict | None = None) -> "Asker":
-        """Read a model that the training wrote, with its tokenizer; ``compute``: the settings' section of that name.
+        """Read a trained model and its tokenizer; ``compute``: settings of that section.
 
-        Raises UserError for a folder without a model, or for a device that is not there.
+        Raises UserError for a folder without a model, or an unavailable device.
         """
         compute = compute or {}
         device = select_device(compute.get("device", "auto"), compute.get("asked"))
@@ -90,15 +89,17 @@ class Asker:
     def pair_options(self) -> PairOptions:
         """Return how pairs are prepared for this model."""
         options = self.options
-        return PairOptions.of(self.model.config, options, target=options.size, answers=False, equalise=options.equalise)
+        return PairOptions.for_model(
+            self.model.config, options, target=options.size, answers=False, equalise=options.equalise
+        )
 
     def ask(
         self, samples: Sequence[Sample], keep: Callable[[torch.Tensor], torch.Tensor] = torch.Tensor.float
     ) -> list[Reply]:
         """Return the reply to each sample; samples of one image share its embeddings.
 
-        ``keep`` converts mask logits (T, T) to the value that a reply keeps. A sample that the model fails on has a
-        ``fault``.
+        ``keep`` converts mask logits (T, T) to the reply's ``mask_values``. If the model fails on a sample, its reply
+        has a ``fault``.
         """
         rows = [(place, sample) for place, sample in enumerate(samples)]
         first = {sample.view: sample for _, sample in reversed(rows)}
@@ -108,8 +109,7 @@ class Asker:
                 self._encoded, [(sample,) for sample in first.values()], self.images, "pictures"
             )
             views = dict(zip(first, encoded, strict=True))
-            # Prompts of one image share their beginning, which the model reads once per batch. So they stay together,
-            # sorted by length.
+            # prompts of one image share a prefix that is computed once per batch: keep them together, sorted by length
             order = {key: number for number, key in enumerate(dict.fromkeys(sample.view for sample in samples))}
             rows.sort(key=lambda row: (order[row[1].view], len(row[1].input_ids)))
             ready = []
@@ -125,7 +125,7 @@ class Asker:
         return [replies[place] for place in range(len(samples))]
 
     def _encoded(self, rows: list[tuple[Sample]]) -> list[tuple[Views, None]]:
-        """Embed images: their views, one each."""
+        """Return the views of images."""
         batch = collate([sample for (sample,) in rows], self.tokens.pad, packed=True)
         views = self.model.encode(batch.to(self.device, self._dtype()))
         return [(Views(views.features[n], views.embeddings[n]), None) for n in batch.image_of.tolist()]
@@ -134,14 +134,14 @@ class Asker:
         self, rows: list[tuple[int, Sample, Views]], keep: Callable[[torch.Tensor], torch.Tensor]
     ) -> list[tuple[Reply, None]]:
         samples = [sample for _, sample, _ in rows]
-        unique_views = list({sample.view: views for _, sample, views in rows}.values())  # as collate orders pictures
+        unique_views = list({sample.view: views for _, sample, views in rows}.values())  # in the order of collate
         views = Views(
             torch.stack([view.features for view in unique_views]),
             torch.stack([view.embeddings for view in unique_views]),
         )
         batch = _drop_pixels(collate(samples, self.tokens.pad, packed=True)).to(self.device, self._dtype())
         if not self.options.text:
-            return [(Reply(drawn=_to_numpy(keep(logits))), None) for logits in self.model.segment(batch, views)]
+            return [(Reply(mask_values=_to_numpy(keep(logits))), None) for logits in self.model.segment(batch, views)]
         generated = self.model.generate(batch, self.options.max_new_tokens, views)
         replies = []
         for ids, masks in zip(generated.ids, generated.masks, strict=True):
@@ -159,8 +159,8 @@ def _make_fault_reply(fault: EngineFault) -> Reply:
 
 
 def _drop_pixels(batch: Batch) -> Batch:
-    """Drop the pixels: the views are known, so the pixels need not go to the device again."""
-    return replace(batch, images=batch.images[:0], clip=batch.clip[:0], shown=None)
+    """Return the batch without pixels, which are not needed once the views are known."""
+    return replace(batch, images=batch.images[:0], clip=batch.clip[:0], content_shapes=None)
 
 
 def _to_numpy(tensor: torch.Tensor) -> np.ndarray:

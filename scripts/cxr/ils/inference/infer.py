@@ -1,4 +1,4 @@
-"""The inference stage: ask a trained model the pairs of a split, and write its answers and masks."""
+"""The inference stage: ask a trained model the instructions of a split, and write its answers and masks."""
 
 import logging
 from collections import Counter, deque
@@ -24,11 +24,11 @@ log = logging.getLogger("cxr")
 NO_FRAME = "no_frame"
 """Fault of a pair whose image is not among the frames."""
 NOT_ASKED = "not_asked"
-"""Failure of a pair whose instruction has no wording of the persona. The scores leave it out."""
+"""Failure of a pair whose instruction has no wording of the persona; it is excluded from the scores."""
 
 
 class _FramesReadLazily:
-    """The frames. A missing frame is only noticed when it is read, so that only its own pairs fail."""
+    """Frames whose absence raises only when they are read, so that only their own pairs fail."""
 
     def __init__(self, source: ImageSource):
         self._frames = source
@@ -59,14 +59,14 @@ def run_split(
 ) -> None:
     """Ask a model every instruction of a split.
 
-    Writes ``predictions`` (JSON Lines in the order of ``lines``: pair_id, answer (null with ``text: false``), mask
-    (the pair_id, or null without [SEG]), and where there is something to say ``note`` (``no_seg``, ``several_seg``) or
-    ``failure`` with ``detail``) and ``prediction_masks`` (HDF5, key pair_id, packed field mask (size, size)). With
-    ``options.persona`` the pairs are asked in its ``wordings``: each line also has ``instruction``, the text asked, and
-    a pair without a wording the failure ``not_asked``.
-    ``compute``: how the nets are run; ``may_be_empty``: no pair is no mistake. Raises UserError for a folder without a
-    model, for damaged lines, or if no pair could be asked. Raises Broken if the model's failures are not due to single
-    pairs.
+    Writes ``predictions`` (JSON Lines in the order of ``lines``: pair_id, answer (null with ``text: false``), mask (the
+    pair_id, or null without [SEG]), optionally ``note`` (``no_seg``, ``several_seg``) or ``failure`` with ``detail``)
+    and ``prediction_masks`` (HDF5, key pair_id, packed field mask (size, size)). With ``options.persona`` the pairs are
+    asked in its ``wordings``; each line then has the ``instruction`` used, and a pair without a wording fails as
+    ``not_asked``.
+
+    ``compute``: how the nets are run; ``may_be_empty``: allow a split without pairs. Raises UserError for a folder
+    without a model, damaged lines, or if no pair could be asked; Broken if failures are not due to single pairs.
     """
     check_options(options)
     size = options.size
@@ -100,7 +100,7 @@ def check_options(options: InferenceOptions) -> None:
 
 
 def split_by_images(images: Iterable[int], count: int) -> Iterator[range]:
-    """Yield ranges of rows, each with the rows of ``count`` images (the last of fewer); an image is never split."""
+    """Yield ranges of rows, each with all rows of ``count`` images (the last may have fewer)."""
     first = end = num_images = 0
     for _, run in groupby(images):
         end += sum(1 for _ in run)
@@ -113,21 +113,21 @@ def split_by_images(images: Iterable[int], count: int) -> Iterator[range]:
 
 
 def _read_samples(pairs: Pairs, rows: range) -> list[tuple[str, Sample | str]]:
-    """Return (pair_id, its sample or its fault) of some rows."""
+    """Return (pair_id, sample or fault) of some rows."""
     read: list[tuple[str, Sample | str]] = []
     for row in rows:
         pair_id = pairs.lines[row]["pair_id"]
         try:
             read.append((pair_id, pairs[row]))
         except UserError as error:
-            if isinstance(error.__context__, StoreError):  # our own file or the machine: no pair's fault
+            if isinstance(error.__context__, StoreError):  # a damaged file or failing machine, not the pair
                 raise error.__context__ from None
             read.append((pair_id, str(error).removeprefix(f"pair {pair_id}: ")))
     return read
 
 
 def _replies(asker: Asker, pairs: Pairs) -> Iterator[tuple[str, Reply]]:
-    """Yield (pair_id, reply) in the order of the rows, while one thread reads the next images."""
+    """Yield (pair_id, reply) in row order, while a thread reads the next images."""
     with ThreadPoolExecutor(1) as reader:
         reading = deque()
         for rows in chain(split_by_images(pairs.lines.image.tolist(), asker.batch), [None]):
@@ -142,7 +142,7 @@ def _replies(asker: Asker, pairs: Pairs) -> Iterator[tuple[str, Reply]]:
 
 
 def _track_failures(replies: Iterable[tuple[str, Reply]], failures: Failures) -> Iterator[tuple[str, Reply]]:
-    """Pass replies on. Raises Broken if the model fails too often; an image that it fails on counts as one failure."""
+    """Yield the replies unchanged. Raises Broken if the model fails too often; a failing image counts once."""
     last: Exception | None = None
     for pair_id, reply in replies:
         if reply.error is None:
@@ -158,15 +158,15 @@ def _make_lines(
 ) -> Iterator[dict]:
     number = 0
     for pair_id, reply in replies:
-        entry = {"pair_id": pair_id, "answer": reply.answer, "mask": None if reply.drawn is None else pair_id}
+        entry = {"pair_id": pair_id, "answer": reply.answer, "mask": None if reply.mask_values is None else pair_id}
         if reply.fault:
             faults[reply.fault] += 1
             entry |= {"failure": NOT_ASKED if reply.fault == NO_WORDING else "failed", "detail": reply.fault}
         if reworded and reply.fault != NO_WORDING:
             entry["instruction"] = reworded.wording.text(reworded.lines[number], 0)
         number += 1
-        if reply.drawn is not None:
-            writer.append(pair_id, mask=reply.drawn)
+        if reply.mask_values is not None:
+            writer.append(pair_id, mask=reply.mask_values)
         yield entry | ({"note": reply.note} if reply.note else {})
     if faults.total() == number:
         raise UserError(f"the model could be asked none of {number} pairs, the first because of {next(iter(faults))!r}")

@@ -1,4 +1,4 @@
-"""Draw panels of some images with instruction, reference and prediction (after Fig. 6, 7 and 12)."""
+"""Draw panels of some images with instruction, reference and prediction, after Figures 6, 7 and 12."""
 
 import textwrap
 from collections import Counter
@@ -25,7 +25,7 @@ from cxr.plotting.plots import save_jpeg
 MAX_ROWS = 6
 """Maximum number of pairs shown per image, positives first."""
 MAX_LETTERS = 52
-"""Maximum number of letters in a line of text."""
+"""Maximum number of characters in a line of text."""
 FIELDS = ("pair_id", "image_id", "target", "instruction", "answer", "seg", "mask_id")
 
 
@@ -41,11 +41,11 @@ class PanelOptions:
 
 @dataclass(frozen=True)
 class Row:
-    """A pair: reference and prediction as bool masks in the frame, None without a mask."""
+    """One pair of a panel. Masks are bool in the frame; None without a mask."""
 
     instruction: str
     answer: str
-    said: str
+    model_answer: str
     reference: np.ndarray | None
     predicted: np.ndarray | None
 
@@ -76,7 +76,7 @@ def run_panels(
         prediction_shard = stack.enter_context(Shard(prediction_masks, key="pair_id"))
         for image_id, rows in progress(pairs_by_image.items(), len(pairs_by_image), "panels"):
             shard = next((frame_shard for frame_shard in frame_shards if image_id in frame_shard), None)
-            if shard is None:  # its pairs have no prediction either
+            if shard is None:  # its pairs have no predictions either
                 continue
             image = shard.get("image", image_id)
             sheet = [
@@ -135,7 +135,7 @@ def _make_row(
 
 
 def draw_panel(title: str, image: np.ndarray, rows: list[Row]) -> Figure:
-    """Draw a panel: image, reference and prediction side by side with their texts, one line per pair."""
+    """Draw a panel with one row per pair: image, reference, prediction and their texts."""
     figure = Figure(figsize=(13, 3.4 * len(rows) + 0.8), layout="constrained")
     grid = figure.subplots(len(rows), 4, squeeze=False, width_ratios=(1, 1, 1, 1.25))
     figure.suptitle(f"image {title}", fontsize=12)
@@ -155,7 +155,7 @@ def _draw_text(axes: Axes, row: Row) -> None:
     parts = {
         "instruction": row.instruction,
         "reference": f"{row.answer}{'' if row.reference is not None else '   (no lesion)'}",
-        "model": row.said,
+        "model": row.model_answer,
         "overlap": describe_overlap(row.reference, row.predicted),
     }
     lines = [textwrap.fill(f"{name}: {words}", MAX_LETTERS, subsequent_indent="   ") for name, words in parts.items()]
@@ -164,7 +164,7 @@ def _draw_text(axes: Axes, row: Row) -> None:
 
 
 def describe_overlap(reference: np.ndarray | None, predicted: np.ndarray | None) -> str:
-    """Return a short text on how well two masks agree in the frame."""
+    """Return a short text on the overlap of two masks in the frame."""
     empty = predicted is None or not predicted.any()
     if reference is None or not reference.any():
         return "both empty" if empty else "a mask where there is no lesion"

@@ -1,4 +1,4 @@
-"""Ask about one image and write masks in its own pixels, answers, overlays and a DICOM SEG."""
+"""Ask a model about one chest X-ray file; write masks in its own pixels, answers, overlays and a DICOM SEG."""
 
 import json
 from collections.abc import Sequence
@@ -12,11 +12,13 @@ from pydicom.dataset import Dataset
 
 from cxr.base.atomic import atomic
 from cxr.base.errors import UserError, describe
+from cxr.base.tables import read_lines
 from cxr.dicom.segmentation import Segment, save_segmentation
-from cxr.ils.inference.asker import NO_SEG, SEVERAL_SEG, Asker
+from cxr.ils.inference.asker import NO_SEG, SEVERAL_SEG, Asker, InferenceOptions
+from cxr.ils.inference.infer import check_options
 from cxr.ils.rosalia.images import equalise, make_clip_input
 from cxr.ils.rosalia.samples import Sample
-from cxr.imaging.one_image import Picture, in_picture
+from cxr.imaging.one_image import Picture, in_picture, made_at, picture_of
 from cxr.plotting.overlay import SIDES, draw_overlay
 from cxr.plotting.plots import save_png
 from cxr.segmentation.pictures import sam_levels
@@ -31,7 +33,7 @@ NOTES = {
 
 @dataclass(frozen=True)
 class Finding:
-    """A reply to one instruction, its mask bool (rows, columns) in the image's own pixels."""
+    """A reply to one instruction; ``mask`` is bool (rows, columns) in the image's own pixels."""
 
     instruction: str
     answer: str | None
@@ -40,7 +42,7 @@ class Finding:
 
 
 def ask_about_image(asker: Asker, picture: Picture, instructions: Sequence[str]) -> list[Finding]:
-    """Ask about an image. Raises UserError for an instruction that cannot be asked, or if the model fails."""
+    """Return a finding per instruction. Raises UserError for an empty instruction, or if the model fails."""
     if not instructions or not all(text.strip() for text in instructions):
         raise UserError("instruction is empty: give one, such as 'Segment the effusion.'")
     replies = asker.ask([_make_sample(asker, picture.frame, text.strip()) for text in instructions])
@@ -50,14 +52,14 @@ def ask_about_image(asker: Asker, picture: Picture, instructions: Sequence[str])
             why = describe(reply.error) if reply.error else reply.fault
             raise UserError(f"the model failed on {text!r} ({why}): reword the instruction, or take another image")
         mask = np.zeros(picture.grey.shape, bool)
-        if reply.drawn is not None:
-            mask = in_picture(reply.drawn, picture)
+        if reply.mask_values is not None:
+            mask = in_picture(reply.mask_values, picture)
         findings.append(Finding(text.strip(), reply.answer, mask, NOTES.get(reply.note, "")))
     return findings
 
 
 def _make_sample(asker: Asker, frame: np.ndarray, instruction: str) -> Sample:
-    """Return the sample that ``Pairs`` would make of a frame and an instruction."""
+    """Return the same sample as ``Pairs`` makes from a frame and an instruction."""
     options = asker.pair_options()
     ids, labels = asker.tokens.encode(instruction, None, options.conversation, options.features, options.max_length)
     image = equalise(frame) if options.equalise else frame
@@ -69,7 +71,7 @@ def _make_sample(asker: Asker, frame: np.ndarray, instruction: str) -> Sample:
         input_ids=ids,
         labels=labels,
         levels=levels,
-        shown=content_shape,
+        content_shape=content_shape,
         clip=make_clip_input(image, options.clip_side, options.fit),
         mask=None,
         resized=content_shape,
@@ -90,8 +92,8 @@ def write_findings(
 ) -> dict:
     """Write all findings into a folder, and return the content of ``answers.json``.
 
-    ``<n>_mask.png`` (255 where the lesion is) and ``<n>_overlay.png`` for the n-th instruction, and with the
-    ``header`` of a DICOM image ``segmentation.dcm``, one segment for each mask that is not empty.
+    Per instruction ``<n>_mask.png`` (255 inside the lesion) and ``<n>_overlay.png``; with the ``header`` of a DICOM
+    image also ``segmentation.dcm``, with a segment for each mask that is not empty.
     """
     folder = Path(folder)
     rows, number = [], 0
@@ -131,3 +133,34 @@ def _save_mask(mask: np.ndarray, path: Path) -> None:
     encoded = cv2.imencode(".png", mask.astype(np.uint8) * 255)[1]
     with atomic(path) as temporary:
         temporary.write_bytes(encoded.tobytes())
+
+
+def run(
+    *,
+    model: str,
+    image: str,
+    instructions: Sequence[str],
+    output: str,
+    asking: dict,
+    cohort: dict,
+    frames: dict,
+    compute: dict,
+    code: str,
+    instructions_file: str | None = None,
+) -> dict:
+    """Ask a model about an image file. Write the results into the folder ``output`` and return its answers.json.
+
+    ``asking``, ``cohort``, ``frames``: options of the stages inference, cohort and frames; ``code``: digest of the
+    code, the version in a segmentation object; ``instructions_file``: JSON Lines of instructions, may be empty. Raises
+    UserError for an unusable image, model or instruction.
+    """
+    if instructions_file:
+        instructions = [line["instruction"] for line in read_lines(instructions_file)]
+    elif not image or not instructions:
+        raise UserError("predict needs --config image=chest.dcm instruction='Segment the edema.'")
+    options = InferenceOptions(**asking)
+    check_options(options)
+    picture, header = picture_of(image, cohort, frames)
+    findings = ask_about_image(Asker.load(model, options, compute), picture, instructions) if instructions else []
+    name = "/".join(Path(model).resolve().parts[-2:])
+    return write_findings(output, picture, findings, header=header, version=code, model=name, created_at=made_at())

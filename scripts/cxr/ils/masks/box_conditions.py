@@ -1,4 +1,4 @@
-"""Explain why a box counts for a finding or not, by the numbers that Algorithm 1 itself compares.
+"""Measure why a box is productive for a finding or not, with the numbers that Algorithm 1 compares.
 
 Both come from :class:`cxr.ils.masks.segmenter.LesionSegmenter`, which makes the masks. The numbers stay fractions until
 they are printed, so no printed number can contradict the verdict beside it.
@@ -22,9 +22,9 @@ from cxr.ils.masks.thresholds import ThresholdSet, exact_fraction, threshold_par
 from cxr.ils.masks.zones import Zones
 
 MEASURED_CONDITIONS = BOX_CONDITIONS[:4]
-"""The conditions with a number, c1 to c4 of Algorithm 1, as their thresholds are called."""
+"""The conditions that compare a number: c1 to c4 of Algorithm 1, by the names of their thresholds."""
 MASKS_OUTDATED = "the maps have changed since the masks were made"
-"""Shown if a stored verdict differs from the verdict on the stored arrays. `snakemake masks` makes both agree again."""
+"""Shown if a stored verdict differs from the one recomputed from the stored arrays; `snakemake masks` repairs it."""
 
 
 class BoxJudgement(NamedTuple):
@@ -34,20 +34,19 @@ class BoxJudgement(NamedTuple):
     failed: list[str]
 
     def agrees(self, verdict: int) -> bool:
-        """Whether a stored verdict fails the same conditions; if not, its arrays have changed since."""
+        """Return whether a stored verdict fails the same conditions; if not, the arrays have changed since."""
         return self.failed == [name for name in list_failed_conditions(verdict) if name in MEASURED_CONDITIONS]
 
 
 def thresholds_for(target: str, settings: Mapping) -> dict[str, float]:
-    """Return the thresholds that hold for a lesion type, from the settings that a masks shard is stored with."""
+    """Return the thresholds of a lesion type, from the settings stored with a masks shard."""
     return settings["thresholds"][threshold_part(target)]
 
 
 def format_measure(value: Fraction | float, threshold: float = 0.0) -> str:
-    """Return a measured number as text: cut, never rounded, so that .2496 stays below a threshold of .25.
+    """Return a measured number as text, truncated, so that .2496 stays below a threshold of .25.
 
-    It has three digits, or as many as ``threshold`` has. The page and ``explain`` both use it, so they show the same
-    numbers.
+    It has three decimals, or as many as ``threshold`` has. The page and ``explain`` both use this function.
     """
     digits = max(3, -Decimal(repr(float(threshold))).normalize().as_tuple().exponent)
     if value != value:
@@ -57,12 +56,12 @@ def format_measure(value: Fraction | float, threshold: float = 0.0) -> str:
 
 
 def format_threshold(threshold: float) -> str:
-    """Return a threshold as text with all its digits: .25, 1 or .00005, never rounded."""
+    """Return a threshold as text with all its digits, such as .25, 1 or .00005."""
     return f"{Decimal(repr(float(threshold))).normalize():f}"
 
 
 def list_failed_conditions(verdict: int) -> list[str]:
-    """Return the conditions whose bits a verdict has (none: the box is productive)."""
+    """Return the names of the conditions that a verdict fails; an empty list means a productive box."""
     return [name for bit, name in enumerate(BOX_CONDITIONS) if verdict >> bit & 1]
 
 
@@ -76,15 +75,15 @@ def judge_boxes(
     target: str,
     settings: Mapping,
 ) -> list[BoxJudgement]:
-    """Return the numbers and the failed conditions of each box for a finding, as the masks stage decides them.
+    """Return the numbers and failed conditions of each box for a finding, as the masks stage decides them.
 
     ``boxes``: rows with x1, y1, x2, y2 (frame pixels) and confidence; ``labels``: the finding's zone labels, at least
     one; ``zones`` {label: bool (H, W)} of the anatomy stage; ``lungs`` likewise, of the organs stage, made on the
     image; ``anomaly`` uint8 (H, W), W a multiple of 8; ``target``: the finding's lesion type; ``settings``: the rules
-    and ``thresholds`` that the masks shard is stored with.
+    and ``thresholds`` stored with the masks shard.
     """
-    taus, zone_labels = ThresholdSet.of(settings["thresholds"]).for_target(target), tuple(labels)
-    picture = LesionSegmenter(
+    taus, zone_labels = ThresholdSet.from_settings(settings["thresholds"]).for_target(target), tuple(labels)
+    segmenter = LesionSegmenter(
         anomaly=anomaly,
         image=_no_image,
         zones=Zones(pack(np.stack([zones[label] for label in zone_labels])), zone_labels),
@@ -95,13 +94,13 @@ def judge_boxes(
         smallest_level=taus.level,
     )
     numbers = zip(
-        picture.place_overlap(zone_labels).exact(),
-        picture.confidence.tolist(),
-        picture.signal(taus.level).exact(),
-        map(max, *(overlap.exact() for overlap in picture.lung_overlaps)),
+        segmenter.zone_overlap(zone_labels).to_fractions(),
+        segmenter.confidence.tolist(),
+        segmenter.signal(taus.level).to_fractions(),
+        map(max, *(overlap.to_fractions() for overlap in segmenter.lung_overlaps)),
         strict=True,
     )
-    verdicts = picture.failed(zone_labels, taus).tolist()
+    verdicts = segmenter.flag_failed_conditions(zone_labels, taus).tolist()
     return [
         BoxJudgement(
             dict(zip(MEASURED_CONDITIONS, of_box, strict=True)),
@@ -112,4 +111,4 @@ def judge_boxes(
 
 
 def _no_image() -> np.ndarray:
-    raise AssertionError("the conditions of boxes look at no pixel of the image")
+    raise AssertionError("the box conditions do not read the image")

@@ -1,4 +1,4 @@
-"""Find the empty, blocked and occupied locations of a study, for its negatives (ils.md sections 6 and 7)."""
+"""Find the empty, blocked and occupied locations of a study, for its negatives."""
 
 from collections.abc import Iterable, Sequence
 
@@ -7,26 +7,25 @@ import numpy as np
 from cxr.base.vocabulary import LESIONS, LOBES, VALID_LOCATIONS, in_table_order, kinds_under
 from cxr.geometry.affine import points_to_original
 from cxr.ils.masks.findings import CARDIOMEGALY, OPACITY, Finding
-from cxr.ils.masks.grounding import list_related_by_name, lung_of
 from cxr.ils.masks.options import STRICT, Rules
 from cxr.ils.masks.outcomes import Outcome
-from cxr.ils.masks.zones import Zones, view_as_words
+from cxr.ils.masks.zones import Zones, list_related_by_name, lung_of, view_as_words
 
 
 def find_reported_and_blocked(finding: Finding, zones: Zones, rules: Rules) -> tuple[set[str], set[str]]:
     """Return the valid locations where a positive finding is reported, and those that it blocks.
 
-    Reported: they overlap one of its zone masks; under ``blocking`` strict also the whole lung of a zone and the zones
-    of a whole lung, whatever their pixels. Blocked (strict): where a finding without labels could be, and the locations
-    that belong by name to a label with an empty mask.
+    A location is reported if it overlaps one of the finding's zone masks; under ``blocking`` strict also the lung of a
+    reported zone and the zones of a reported lung. Blocked (strict): where a finding without labels could be, and the
+    locations related by name to a label whose mask is empty.
     """
     reported: set[str] = set()
     blocked = set(finding.blocks)
     for label in finding.reported:
-        met = zones.met_by(label)
+        met = zones.find_overlapping_label(label)
         reported |= met
         if rules.blocking == STRICT:
-            if not zones.empty(label):
+            if not zones.is_empty(label):
                 reported |= {lung_of(label)} if label in LOBES else list_related_by_name(label)
             else:
                 blocked |= list_related_by_name(label)
@@ -54,7 +53,7 @@ def compute_location_evidence(
         *((blocking_finding, None) for blocking_finding in blocking_findings),
     ]:
         meets, blocks = find_reported_and_blocked(finding, zones, rules)
-        holds = zones.met(mask) if mask is not None and not finding.heart else frozenset()
+        holds = zones.find_overlapping(mask) if mask is not None and not finding.heart else frozenset()
         reported |= meets
         blocked |= blocks
         occupied |= holds
@@ -98,8 +97,8 @@ def _lesion_blocked(
 def compute_cardiothoracic_ratio(heart: np.ndarray, lungs: np.ndarray, to_original: np.ndarray) -> float | None:
     """Return the width of the heart over the width of both lungs, outer edge to outer edge, in original pixels.
 
-    ``heart`` and ``lungs`` uint8 packed (H, W / 8) of the frame, ``to_original`` its affine (2, 3). None without heart
-    or lungs (section 7).
+    ``heart`` and ``lungs``: uint8 packed (H, W / 8) of the frame; ``to_original``: its affine (2, 3). None without
+    heart or lungs.
     """
     widths = [_mask_width(mask, to_original) for mask in (heart, lungs)]
     return widths[0] / widths[1] if all(widths) else None

@@ -1,4 +1,4 @@
-"""Make findings of a report line's tuples: what each needs segmented, and what it blocks (ils.md sections 3, 6, 7)."""
+"""Make findings from the tuples of a report line: the lesion type to segment, and the locations that it blocks."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -10,7 +10,7 @@ from cxr.ils.masks.options import STRICT, Rules
 CARDIOMEGALY, EFFUSION, OPACITY = "cardiomegaly", "effusion", "opacity"
 HEDGES = ("definite", "strong", "weak")
 LUNG_CATEGORIES = ("lung", "pleura", "lateral view location")
-"""Categories of Figure 10 whose findings could be anywhere in a lung; a fractured rib could not."""
+"""Categories of Figure 10 whose findings can lie anywhere in a lung (a fractured rib cannot)."""
 
 _RETROCARDIAC = re.compile(r"retro-?\s?cardiac|behind the heart")
 _BOTH_SIDES = re.compile(r"\b(?:bi\w*lateral\w*|both)\b")
@@ -33,13 +33,13 @@ class Finding:
     reported: tuple[str, ...]
     """Zone labels, in the order of ``ZONE_LABELS``."""
     kinds: frozenset[str]
-    """Every lesion type that the statement affirms, hedges, names as a candidate or blocks."""
+    """Every lesion type that the statement affirms, hedges, lists as a candidate or blocks."""
     several: bool
-    """Whether several diseases explain it, so that none can be inferred."""
+    """Whether several diseases may explain it, so that no single one can be inferred."""
     candidates: tuple[str, ...]
     """The predicted lesion types if there are several; else empty."""
     blocks: frozenset[str]
-    """Valid locations where it could be although no label says so."""
+    """Valid locations where it could lie although no label states it."""
     basal: bool
     """Whether it is an effusion that may be filled down to the lung base."""
     reason: str | None
@@ -65,8 +65,8 @@ def read_positive_findings(tuples: Iterable[Mapping], rules: Rules) -> list[Find
 def make_finding(index: int, report_tuple: Mapping, rules: Rules) -> Finding:
     """Return the finding of one positive tuple.
 
-    Target (paper Fig. 11): the predicted lesion type if it is exactly one of the seven, else the entity's own type. A
-    finding that may be no lesion at all (a nipple shadow) only blocks (``predicted_other``). An entity explained by
+    Target (paper Fig. 11): the predicted lesion type if exactly one of the seven is predicted, else the entity's own
+    type. A finding that may be no lesion (a nipple shadow) only blocks (``predicted_other``). An entity explained by
     several types, or by another disease (infection, scar), keeps its own type.
     """
     entity_lesion = _lesion(report_tuple.get("lesion_type"))
@@ -112,7 +112,7 @@ def make_finding(index: int, report_tuple: Mapping, rules: Rules) -> Finding:
 
 
 def _target(entity_lesion: str | None, predicted: tuple[str, ...], rules: Rules) -> tuple[str | None, str | None]:
-    """Return the target, or None and the reason."""
+    """Return (target, None), or (None, reason)."""
     target = entity_lesion
     if len(predicted) == 1 and _lesion(predicted[0]):
         target = _lesion(predicted[0])
@@ -128,7 +128,7 @@ def _hedge(report_tuple: Mapping, entity_lesion: str | None) -> str | None:
 
 
 def _predictions(report_tuple: Mapping) -> tuple[str, ...]:
-    """Return the distinct predicted types as they are named, in their order."""
+    """Return the distinct predicted types in lower case, in their order."""
     predicted = report_tuple.get("predicted_lesion_type")
     candidates = report_tuple.get("candidates") or ()
     type_names = [*([predicted] if isinstance(predicted, str) else predicted or ()), *candidates]
@@ -146,12 +146,12 @@ def _text(report_tuple: Mapping) -> str:
 
 
 def find_blocked_locations(report_tuple: Mapping, reported: tuple[str, ...], lesion: str | None) -> frozenset[str]:
-    """Return the valid locations that a positive tuple blocks beyond its labels (section 6, ``blocking``).
+    """Return the valid locations that a positive tuple blocks beyond its labels (setting ``blocking``).
 
-    These are the tuple's own ``block`` locations if it has any (a whole lung without one of its zones stands for all of
-    them). Else a tuple without labels blocks the left lung and its base if it is retrocardiac, its stated side, or both
-    lungs. A finding that is neither a lesion of the lungs nor in them (a rib, the spine) blocks nothing. A finding
-    without a category blocks, unless the engine says that it blocks nothing.
+    These are its own ``block`` locations, if any (a whole lung without one of its zones stands for all its zones).
+    Otherwise a tuple without labels blocks the left lung and its base if it is retrocardiac, else its stated side, else
+    both lungs. A finding outside the lungs that is no lesion type (a rib, the spine) blocks nothing. A finding without
+    a category blocks, unless the engine states an empty ``block``.
     """
     block_locations = report_tuple.get("block")
     if block_locations:
@@ -172,7 +172,7 @@ def find_blocked_locations(report_tuple: Mapping, reported: tuple[str, ...], les
 
 
 def find_related_lesions(line: Mapping) -> list[str]:
-    """Return the lesion types with a related term in the report (section 7), in the usual order."""
+    """Return the lesion types with a related term in the report, in the order of ``LESIONS``."""
     related_entries = list(line.get("related") or ())
     for report_tuple in [*(line.get("tuples") or ()), *(line.get("other_tuples") or ())]:
         if report_tuple.get("presence") == "positive":

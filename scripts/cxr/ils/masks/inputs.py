@@ -1,4 +1,4 @@
-"""Read the images of a shard one at a time, with the results of the earlier stages."""
+"""Read the images of a shard one by one, with the results of the earlier stages."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -42,7 +42,7 @@ class InputShards:
 
 
 class Case:
-    """One image of a study. Pixels are read at first use."""
+    """One image of a study with its report. Pixels are read on first use."""
 
     def __init__(
         self,
@@ -65,8 +65,8 @@ class Case:
         return read_positive_findings(self._line["tuples"], self._rules)
 
     @cached_property
-    def others(self) -> list[Finding]:
-        """Positive findings of the other section, which only block (``blocking`` strict)."""
+    def blocking_findings(self) -> list[Finding]:
+        """Positive findings of the unused section, which only block locations (``blocking`` strict)."""
         return (
             read_positive_findings(self._line.get("other_tuples") or (), self._rules)
             if self._rules.blocking == STRICT
@@ -80,19 +80,19 @@ class Case:
 
     @cached_property
     def zones(self) -> Zones:
-        """The anatomy masks, made on the edited image: for locations, grounding and names, not Algorithm 1's lungs."""
+        """Anatomy masks of the edited image, for locations, grounding and names; not for Algorithm 1's lungs."""
         return Zones(self._shards.anatomy.stored("mask", self.image_id), self._shards.zone_labels)
 
     @cached_property
     def _organs(self) -> Zones:
         return Zones(self._shards.organs.stored("mask", self.image_id), self._shards.organ_labels)
 
-    def heart(self) -> np.ndarray:
-        """Return the organ engine's heart, uint8 packed (H, W / 8)."""
+    def get_heart(self) -> np.ndarray:
+        """Return the heart mask of the organs stage, uint8 packed (H, W / 8)."""
         return self._organs[HEART]
 
     @cached_property
-    def _picture(self) -> LesionSegmenter:
+    def _segmenter(self) -> LesionSegmenter:
         boxes, confidence = self._boxes
         return LesionSegmenter(
             anomaly=self._shards.anomaly.get("anomaly", self.image_id),
@@ -105,20 +105,20 @@ class Case:
             smallest_level=self._smallest_level,
         )
 
-    def picture(self) -> LesionSegmenter:
-        """Return the maps and boxes of the image."""
-        return self._picture
+    def get_segmenter(self) -> LesionSegmenter:
+        """Return the segmenter with the maps and boxes of the image."""
+        return self._segmenter
 
-    def ratio(self) -> float | None:
+    def cardiothoracic_ratio(self) -> float | None:
         """Return the cardiothoracic ratio in original pixels."""
         affine = self._shards.frames.get("to_original", self.image_id)
-        return compute_cardiothoracic_ratio(self.heart(), self._organs.union(LUNGS), affine)
+        return compute_cardiothoracic_ratio(self.get_heart(), self._organs.union(LUNGS), affine)
 
 
 class ShardCases:
-    """The images of the anatomy shard that the boxes stage did not exclude and that have a report line.
+    """The images of an anatomy shard that the boxes stage did not exclude and that have a report line.
 
-    Use inside ``with``; iterate for the cases, sorted by study and image.
+    A context manager; iterating yields a :class:`Case` per image, sorted by study and image.
     """
 
     def __init__(

@@ -1,20 +1,20 @@
-"""The masks stage: make the masks of one shard under one threshold set (ils.md sections 5 to 7, without texts).
+"""The masks stage: make the lesion masks of one shard under one threshold set, and join the shards.
 
-Population: the images of the anatomy shard that the boxes stage did not exclude and that have a report line. All are
-accepted: a study without a positive finding still gets negatives, which the dataset stage makes.
+Every image of :class:`cxr.ils.masks.inputs.ShardCases` is accepted: a study without a positive finding still gets
+negatives in the dataset stage.
 
-Read from a report line: ``study_id``, ``subject_id``, ``tuples``, ``other_tuples`` (of the section that was not used;
-they only block), ``related`` (lesion types with a related term in the report). Read from a tuple: ``entity``,
+Fields read from a report line: ``study_id``, ``subject_id``, ``tuples``, ``other_tuples`` (of the unused section; they
+only block), ``related`` (lesion types with a related term). Fields read from a tuple: ``entity``,
 ``sentence_index``, ``presence``, ``certainty``, ``hedge``, ``location``, ``category``, ``labels``, ``lesion_type``,
-``predicted_lesion_type``, and where present ``candidates`` (several lesion types), ``block`` (valid locations) and
+``predicted_lesion_type``, and optionally ``candidates`` (several lesion types), ``block`` (valid locations) and
 ``related``.
 
 ``output`` (HDF5, key ``mask_id``): ``mask`` packed (512, 512), the distinct masks of the findings and units tables,
 image by image in the order of those tables.
 
-Three tables (:mod:`cxr.ils.masks.columns`), sorted by study, image and number: ``findings``, a row for each positive
-tuple of the used section, of the seven types or not; ``units``, the positive instructions before their text, where each
-row whose ``dropped`` is null makes a pair; ``studies``, a row for each image.
+Three tables (:mod:`cxr.ils.masks.columns`), sorted by study, image and number: ``findings``, one row per positive tuple
+of the used section, whether or not of the seven types; ``units``, the positive instructions without their text, of
+which those with a null ``dropped`` make a pair; ``studies``, one row per image.
 """
 
 import json
@@ -27,10 +27,10 @@ import numpy as np
 import polars as pl
 
 from cxr.base.columns import schema
-from cxr.base.hdf5 import ShardWriter, mask_id
+from cxr.base.hdf5 import Shard, ShardWriter, mask_id
 from cxr.base.jobs import progress
 from cxr.base.ledger import Ledger
-from cxr.base.tables import write_table
+from cxr.base.tables import EXCLUDED, read_table, write_table
 from cxr.ils.masks import columns
 from cxr.ils.masks.evidence import compute_location_evidence
 from cxr.ils.masks.inputs import Case, ShardCases
@@ -39,6 +39,7 @@ from cxr.ils.masks.outcomes import Outcome, compute_outcome
 from cxr.ils.masks.thresholds import ThresholdSet
 from cxr.ils.masks.units import Unit, make_positive_units
 from cxr.ils.masks.zones import count_pixels
+from cxr.instructions.mask_index import INDEX, index_table
 
 FINDINGS, UNITS, STUDIES = map(schema, (columns.FINDINGS, columns.UNITS, columns.STUDIES))
 
@@ -54,12 +55,13 @@ class MasksOptions(Rules):
 def compute_outcomes(case: Case, thresholds: ThresholdSet, rules: Rules) -> list[Outcome]:
     """Return the result of every positive finding of an image under one threshold set."""
     return [
-        compute_outcome(finding, case.picture, case.zones, case.heart, thresholds, rules) for finding in case.findings
+        compute_outcome(finding, case.get_segmenter, case.zones, case.get_heart, thresholds, rules)
+        for finding in case.findings
     ]
 
 
 class MaskWriter:
-    """The distinct masks of a shard, written as they are made. ``write`` takes (mask_id, uint8 packed (H, W / 8))."""
+    """Writes each distinct mask of a shard once; ``write`` takes (mask_id, uint8 packed (H, W / 8))."""
 
     def __init__(self, write: Callable[[str, np.ndarray], None]) -> None:
         self._write = write
@@ -68,12 +70,12 @@ class MaskWriter:
         self._named: dict[int, tuple[np.ndarray, str]] = {}
 
     def add(self, study_id: str, packed: np.ndarray | None) -> str | None:
-        """Keep a mask (uint8 packed (H, W / 8), not changed afterwards) and return its id; None without a mask."""
+        """Write a mask, uint8 packed (H, W / 8), if it is new, and return its id; None without a mask."""
         if packed is None:
             return None
         if study_id != self._study:
             self._study, self._named = study_id, {}
-        # a unit often shares its finding's array; the array is held here, so Python cannot reuse its id()
+        # a unit often shares its finding's array; a reference is kept so that Python cannot reuse the id()
         _, name = self._named.get(id(packed), (packed, None))
         if name is None:
             name = mask_id(study_id, packed)
@@ -106,13 +108,13 @@ def make_finding_rows(case: Case, outcomes: list[Outcome], masks: MaskWriter) ->
                 "hedge": finding.hedge,
                 "reported": list(finding.reported),
                 "grounded": list(current_outcome.grounded),
-                "named": list(current_outcome.named),
-                "named_reported": list(current_outcome.named_reported),
+                "named": list(current_outcome.locations),
+                "named_reported": list(current_outcome.reported_locations),
                 "mask_id": masks.add(case.study_id, current_outcome.mask),
                 "area": current_outcome.area,
-                "productive_boxes": current_outcome.productive,
+                "productive_boxes": current_outcome.num_productive_boxes,
                 "reason": current_outcome.reason,
-                "share_outside": current_outcome.outside / current_outcome.area
+                "share_outside": current_outcome.num_pixels_outside / current_outcome.area
                 if current_outcome.area and not finding.heart
                 else None,
                 "shared_with": shared,
@@ -154,7 +156,7 @@ def make_unit_rows(case: Case, units: Iterable[Unit], masks: MaskWriter) -> list
 
 
 def _build_table(rows: list[dict], schema: dict) -> pl.DataFrame:
-    """Make a table of rows. Lists go through JSON, which polars reads five times as fast as Python lists."""
+    """Return a table of rows. Lists go through JSON, which polars reads five times as fast as Python lists."""
     columns = []
     for name, dtype in schema.items():
         values = [row[name] for row in rows]
@@ -180,11 +182,11 @@ def run_shard(
     """Make the lesion masks, findings, units and study evidence of one shard under one threshold set.
 
     ``inputs`` are the paths that :class:`cxr.ils.masks.inputs.ShardCases` takes.
-    One image is in memory at a time. The work uses one core whatever ``threads`` says; many shards run side by side.
-    Raises StoreError for a damaged input.
+    One image is in memory at a time. ``threads`` is ignored: the work uses one core, and shards run in parallel. Raises
+    StoreError for a damaged input.
     """
     cv2.setNumThreads(1)
-    thresholds = ThresholdSet.of(options.thresholds)
+    thresholds = ThresholdSet.from_settings(options.thresholds)
     ledger = Ledger("masks")
     tables: dict[str, list[dict]] = {"findings": [], "units": [], "studies": []}
     with (
@@ -197,10 +199,24 @@ def run_shard(
             tables["findings"] += make_finding_rows(case, outcomes, masks)
             case_units = make_positive_units(outcomes, case.zones.union, options)
             tables["units"] += make_unit_rows(case, case_units, masks)
-            row = compute_location_evidence(outcomes, case.others, case.related, case.zones, options)
-            tables["studies"].append(case.names | {"ctr": case.ratio()} | row)
+            row = compute_location_evidence(outcomes, case.blocking_findings, case.related, case.zones, options)
+            tables["studies"].append(case.names | {"ctr": case.cardiothoracic_ratio()} | row)
             ledger.accept(case.image_id)
     write_table(findings, _build_table(tables["findings"], FINDINGS), columns.FINDINGS)
     write_table(units, _build_table(tables["units"], UNITS), columns.UNITS)
     write_table(studies, _build_table(tables["studies"], STUDIES), columns.STUDIES)
     ledger.finish(excluded, (row["image_id"] for row in population.rows))
+
+
+def run_index(
+    *, masks: list[str], findings_parts: list[str], excluded_parts: list[str], index: str, findings: str, excluded: str
+) -> None:
+    """Write ``index`` (:data:`INDEX`, sorted by mask_id), ``findings`` and ``excluded``, sorted by study."""
+    rows = []
+    for path in masks:
+        with Shard(path, key="mask_id") as shard:
+            rows += [(name, Path(path).stem, row) for row, name in enumerate(shard.ids)]
+    write_table(index, index_table(rows), INDEX)
+    finding_table = pl.concat(map(read_table, findings_parts)).sort("study_id", "image_id", "finding")
+    write_table(findings, finding_table, columns.FINDINGS)
+    write_table(excluded, pl.concat(map(read_table, excluded_parts)).sort("image_id", "study_id"), EXCLUDED)

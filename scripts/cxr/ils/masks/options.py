@@ -1,4 +1,4 @@
-"""Options of the masks stage besides thresholds; the settings hold every default."""
+"""The rules of the masks stage, without thresholds; the settings hold the defaults."""
 
 from dataclasses import dataclass
 
@@ -7,10 +7,10 @@ STRICT = "strict"
 
 @dataclass(frozen=True)
 class Rules:
-    """Numbers and logic of ils.md sections 5 to 7. Pixels are those of the 512 frame."""
+    """Settings of refinement, grounding, naming and units. Pixels are those of the frame (512 x 512)."""
 
     denoise: str
-    """``both``: components and c3 use the opened map; ``components_only``: c3 uses the map as it is."""
+    """``both``: components and c3 use the opened map; ``components_only``: c3 uses the map before opening."""
     min_component_px: int
     grow_tolerance: int
     grow_px: int

@@ -7,11 +7,10 @@ import numpy as np
 
 from cxr.ils.masks.algorithm import CONDITION_BITS
 from cxr.ils.masks.findings import Finding
-from cxr.ils.masks.grounding import list_possible_names, merge_locations, name_locations
 from cxr.ils.masks.options import Rules
 from cxr.ils.masks.segmenter import Decision, Lesion, LesionSegmenter
 from cxr.ils.masks.thresholds import ThresholdSet
-from cxr.ils.masks.zones import Zones, count_pixels
+from cxr.ils.masks.zones import Zones, count_pixels, list_possible_names, merge_locations, name_locations
 
 
 @dataclass(frozen=True)
@@ -22,64 +21,67 @@ class Outcome:
     mask: np.ndarray | None = None
     area: int = 0
     grounded: tuple[str, ...] = ()
-    named: tuple[str, ...] = ()
-    named_reported: tuple[str, ...] = ()
+    locations: tuple[str, ...] = ()
+    reported_locations: tuple[str, ...] = ()
     reason: str | None = None
     verdicts: np.ndarray = field(default_factory=lambda: np.zeros(0, np.uint8))
-    productive: int = 0
-    outside: int = 0
+    num_productive_boxes: int = 0
+    num_pixels_outside: int = 0
 
     @property
     def ungrounded(self) -> tuple[str, ...]:
-        """Reported labels that the mask does not confirm."""
+        """Reported labels that the mask does not ground."""
         return tuple(label for label in self.finding.reported if label not in self.grounded)
 
 
 def compute_outcome(
     finding: Finding,
-    picture: Callable[[], LesionSegmenter],
+    get_segmenter: Callable[[], LesionSegmenter],
     zones: Zones,
-    heart: Callable[[], np.ndarray],
+    get_heart: Callable[[], np.ndarray],
     thresholds: ThresholdSet,
     rules: Rules,
 ) -> Outcome:
-    """Segment one finding.
+    """Return the outcome of one finding.
 
-    ``picture`` and ``heart`` (the organ engine's heart, uint8 packed) are called only if they are needed.
+    ``get_segmenter`` and ``get_heart`` (heart mask of the organs stage, uint8 packed) are called only when needed.
     """
     reported = finding.reported
     if finding.target is None:
-        return Outcome(finding, reason=finding.reason, named_reported=tuple(_all_names(reported)))
+        return Outcome(finding, reason=finding.reason, reported_locations=tuple(_all_names(reported)))
     if finding.heart:
-        mask = heart()
+        mask = get_heart()
         area = count_pixels(mask)
         return Outcome(finding, mask, area) if area else Outcome(finding, reason="no_heart")
     if not reported:
         return Outcome(finding, reason="no_labels")
-    if all(zones.empty(label) for label in reported):
-        return Outcome(finding, reason="no_anatomy", named_reported=tuple(_all_names(reported)))
-    lesion = picture().lesion(reported, thresholds.for_target(finding.target), fill=finding.basal)
+    if all(zones.is_empty(label) for label in reported):
+        return Outcome(finding, reason="no_anatomy", reported_locations=tuple(_all_names(reported)))
+    lesion = get_segmenter().segment(reported, thresholds.for_target(finding.target), fill=finding.basal)
     return _make_outcome(finding, lesion, rules)
 
 
 def compute_decision(
-    finding: Finding, picture: Callable[[], LesionSegmenter], zones: Zones, thresholds: ThresholdSet
+    finding: Finding, get_segmenter: Callable[[], LesionSegmenter], zones: Zones, thresholds: ThresholdSet
 ) -> Decision | None:
-    """Return everything that thresholds decide about a finding, except the verdicts of boxes without effect.
+    """Return what the thresholds decide about a finding; None if no threshold matters to it.
 
-    Threshold sets with the same decision give the finding the same mask, labels, names and reason. None if no threshold
-    matters.
+    Threshold sets with the same decision give the finding the same mask, labels, names and reason.
     """
     reported = finding.reported
-    if finding.target is None or finding.heart or all(zones.empty(label) for label in reported):
+    if finding.target is None or finding.heart or all(zones.is_empty(label) for label in reported):
         return None
-    return picture().decision(reported, thresholds.for_target(finding.target), fill=finding.basal)
+    return get_segmenter().decide(reported, thresholds.for_target(finding.target), fill=finding.basal)
 
 
 def _make_outcome(finding: Finding, lesion: Lesion, rules: Rules) -> Outcome:
     ungrounded_labels = [label for label in finding.reported if label not in lesion.grounded]
     location_names = name_locations(
-        lesion.grounded, lesion.held, lesion.area, min_share=rules.name_min_share, excluded_zones=ungrounded_labels
+        lesion.grounded,
+        lesion.pixels_by_label,
+        lesion.area,
+        min_share=rules.name_min_share,
+        excluded_zones=ungrounded_labels,
     )
     return Outcome(
         finding,
@@ -105,5 +107,5 @@ def _reason(lesion: Lesion, location_names: list[str]) -> str | None:
 
 
 def _all_names(labels: tuple[str, ...]) -> list[str]:
-    """Return every valid location that could name the labels, without a mask to choose among a lobe's zones."""
+    """Return every valid location that may name the labels, when no mask selects among a lobe's zones."""
     return merge_locations(place for label in labels for place in list_possible_names(label))

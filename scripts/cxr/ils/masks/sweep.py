@@ -1,8 +1,8 @@
 """Evaluate a grid of threshold sets in one pass over a shard, for recall (Table 8) and yield.
 
-``output`` (Parquet), sorted by thresholds in the order given, study, image and lesion type: one row for every set and
-every (study, lesion type but cardiomegaly) with a finding that needs a mask (:data:`columns.SWEEP`).
-Recall of a lesion = studies with ``grounded`` > 0 over all its studies; studies without labels count as not recalled.
+``output`` (Parquet, :data:`columns.SWEEP`): one row per threshold set and per study and lesion type (except
+cardiomegaly) with a finding that needs a mask, sorted by set (in settings order), study, image and lesion type.
+Recall of a lesion type: studies with ``grounded`` > 0 divided by all its studies, including those without labels.
 """
 
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ class SweepOptions(Rules):
 
 
 def make_sweep_rows(case: Case, sets: Mapping[str, ThresholdSet], rules: Rules) -> dict[str, list[dict]]:
-    """Return the rows of one image under each threshold set; sets with the same decision on a lesion share the work."""
+    """Return the rows of one image by threshold set. Sets with the same decisions share the work."""
     by_lesion: dict[str, list[Finding]] = {}
     for finding in case.findings:
         if finding.target and finding.target != CARDIOMEGALY:
@@ -43,10 +43,12 @@ def make_sweep_rows(case: Case, sets: Mapping[str, ThresholdSet], rules: Rules) 
     for lesion in (lesion for lesion in LESIONS if lesion in by_lesion):
         findings, row_by_decisions = by_lesion[lesion], {}
         for name, thresholds in sets.items():
-            decisions = tuple(compute_decision(finding, case.picture, case.zones, thresholds) for finding in findings)
+            decisions = tuple(
+                compute_decision(finding, case.get_segmenter, case.zones, thresholds) for finding in findings
+            )
             if decisions not in row_by_decisions:
                 outcomes = [
-                    compute_outcome(finding, case.picture, case.zones, case.heart, thresholds, rules)
+                    compute_outcome(finding, case.get_segmenter, case.zones, case.get_heart, thresholds, rules)
                     for finding in findings
                 ]
                 row_by_decisions[decisions] = case.names | {"lesion": lesion} | _count_outcomes(outcomes)
@@ -66,14 +68,14 @@ def _count_outcomes(outcomes: list[Outcome]) -> dict:
 
 
 def run_shard(*, output: str | Path, options: SweepOptions, attrs: dict, threads: int, **inputs: str | Path) -> None:
-    """Evaluate every threshold set on one shard. Each image is read once, and sets share common results.
+    """Evaluate every threshold set on one shard, reading each image once.
 
     ``inputs`` are the paths that :class:`cxr.ils.masks.inputs.ShardCases` takes.
-    ``attrs`` is not used, because a table has no attributes. The work uses one core whatever ``threads`` says. Raises
-    StoreError for a damaged input.
+    ``attrs`` and ``threads`` are ignored: a table has no attributes, and the work uses one core. Raises StoreError for
+    a damaged input.
     """
     cv2.setNumThreads(1)
-    sets = {name: ThresholdSet.of(values) for name, values in options.sets.items()}
+    sets = {name: ThresholdSet.from_settings(values) for name, values in options.sets.items()}
     rows: dict[str, list[dict]] = {name: [] for name in sets}
     smallest_level = min((thresholds.smallest_level for thresholds in sets.values()), default=1)
     population = ShardCases(**inputs, rules=options, smallest_level=smallest_level)

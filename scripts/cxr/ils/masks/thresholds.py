@@ -1,6 +1,6 @@
-"""Thresholds as exact fractions, so that ties are decided exactly (ils.md sections 4 and 5, Tables 7 and 8).
+"""Thresholds as exact fractions, so that ties are decided exactly (Tables 7 and 8).
 
-A share means the decimal that its shortest text shows: 0.1 is one tenth, not the nearest binary number.
+A float stands for the decimal it prints as: 0.1 is one tenth, not the nearest binary number.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ GENERAL = "general"
 
 
 def threshold_part(target: str) -> str:
-    """Return the part of a threshold set that holds for a lesion type."""
+    """Return which part of a threshold set applies to a lesion type."""
     return EDEMA if target == EDEMA else GENERAL
 
 
@@ -35,7 +35,7 @@ def grey_level(share: float) -> int:
 
 @dataclass(frozen=True)
 class Thresholds:
-    """The five thresholds of Algorithm 1, ready to compare."""
+    """The five thresholds of Algorithm 1."""
 
     level: int
     anatomy: Fraction
@@ -44,7 +44,7 @@ class Thresholds:
     size: Fraction
 
     @classmethod
-    def of(cls, values: dict[str, float]) -> "Thresholds":
+    def from_settings(cls, values: dict[str, float]) -> "Thresholds":
         """Make the thresholds from floats ``ano``, ``anatomy``, ``conf``, ``signal``, ``size``."""
         return cls(
             grey_level(values["ano"]),
@@ -57,15 +57,15 @@ class Thresholds:
 
 @dataclass(frozen=True)
 class ThresholdSet:
-    """The thresholds of one data set: those of edema and those of every other target (Table 7)."""
+    """The thresholds of one data set: for edema, and for every other target (Table 7)."""
 
     general: Thresholds
     edema: Thresholds
 
     @classmethod
-    def of(cls, values: dict[str, dict[str, float]]) -> "ThresholdSet":
-        """Make the set from builtins ``{"general": {...}, "edema": {...}}``."""
-        return cls(Thresholds.of(values[GENERAL]), Thresholds.of(values[EDEMA]))
+    def from_settings(cls, values: dict[str, dict[str, float]]) -> "ThresholdSet":
+        """Make the set from ``{"general": {...}, "edema": {...}}``."""
+        return cls(Thresholds.from_settings(values[GENERAL]), Thresholds.from_settings(values[EDEMA]))
 
     @property
     def smallest_level(self) -> int:
@@ -73,24 +73,24 @@ class ThresholdSet:
         return min(self.general.level, self.edema.level)
 
     def for_target(self, target: str) -> Thresholds:
-        """Return the thresholds that hold for a lesion type."""
+        """Return the thresholds of a lesion type."""
         return self.edema if threshold_part(target) == EDEMA else self.general
 
 
 class Ratio(NamedTuple):
-    """Ratios of pixel counts (integers of one shape); a ratio is 0 where ``whole`` is 0."""
+    """Ratios of pixel counts (integers of one shape); a ratio is 0 where ``total`` is 0."""
 
     part: np.ndarray
-    whole: np.ndarray
+    total: np.ndarray
 
-    def exact(self) -> list[Fraction]:
-        """Return one-dimensional ratios as the fractions that :func:`is_at_least` compares."""
-        pairs = zip(self.part.tolist(), self.whole.tolist(), strict=True)
+    def to_fractions(self) -> list[Fraction]:
+        """Return one-dimensional ratios as the exact fractions that :func:`is_at_least` compares."""
+        pairs = zip(self.part.tolist(), self.total.tolist(), strict=True)
         return [Fraction(part, total) if total else Fraction(0) for part, total in pairs]
 
 
 def is_at_least(part: np.ndarray, total: np.ndarray, share: Fraction) -> np.ndarray:
-    """Return part / whole >= share, element by element, without rounding; both arrays are those of a :class:`Ratio`."""
+    """Return part / total >= share, element by element, without rounding; both arrays are those of a :class:`Ratio`."""
     part, total = np.asarray(part, np.int64), np.asarray(total, np.int64)
     top, bottom = share.numerator, share.denominator
     if max(top, bottom) * int(total.max(initial=1)) >= 2**63:

@@ -1,6 +1,6 @@
-"""Make the positive units: the positive instructions before their text (ils.md section 7).
+"""Make the positive units: positive instructions without their text.
 
-A rule marked ``strict`` forbids pairs that the report contradicts, although the paper's wording allows them.
+Under a rule set to ``strict``, pairs that contradict the report are dropped, although the paper's wording allows them.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -10,20 +10,19 @@ import numpy as np
 
 from cxr.base.vocabulary import HEART, INFERRED_LESIONS, LESIONS, ZONE_LABELS, kinds_under
 from cxr.ils.masks.findings import CARDIOMEGALY
-from cxr.ils.masks.grounding import is_within, list_possible_names, merge_locations
 from cxr.ils.masks.options import STRICT, Rules
 from cxr.ils.masks.outcomes import Outcome
-from cxr.ils.masks.zones import unite_masks
+from cxr.ils.masks.zones import is_within, list_possible_names, merge_locations, unite_masks
 
 UNTYPED = ("opacity", "consolidation")
-"""Lesion types that describe appearance, not disease. They leave the type of an opacity open."""
+"""Lesion types that describe appearance, not disease, so they do not contradict another type."""
 
 Region = Callable[[Sequence[str]], np.ndarray]
 
 
 @dataclass(frozen=True)
 class Unit:
-    """One positive instruction. The findings ``members`` share its text; the masks of ``joins`` lie in its location."""
+    """One positive instruction. Its ``members`` share its text; the masks of ``joins`` lie in its location."""
 
     kind: str
     target: str
@@ -60,10 +59,10 @@ class Unit:
 def make_positive_units(outcomes: Sequence[Outcome], region: Region, rules: Rules) -> list[Unit]:
     """Return the units of one image: basics in the order of their findings, then globals in the order of the types.
 
-    ``outcomes``: every positive finding of the used section, in order; ``region`` gives the union of valid locations as
-    a packed mask. Dropped units are kept, with their reason.
+    ``outcomes``: every positive finding of the used section, in order; ``region`` returns the union of valid locations
+    as a packed mask. Dropped units are included, with their reason.
     """
-    basics = [make_basic_unit(outcome, outcomes, region, rules) for outcome in outcomes if outcome.named]
+    basics = [make_basic_unit(outcome, outcomes, region, rules) for outcome in outcomes if outcome.locations]
     if rules.one_answer == STRICT:
         basics = merge_same_texts(basics)
     units = mark_twins(basics, rules)
@@ -79,9 +78,9 @@ def list_kinds(lesion: str, rules: Rules) -> frozenset[str]:
 def make_basic_unit(outcome: Outcome, outcomes: Sequence[Outcome], region: Region, rules: Rules) -> Unit:
     """Return the basic unit of a grounded, named finding.
 
-    Under ``joint_location`` strict, other findings of the same word or of a kind under it belong to the answer if they
-    lie in the named location. The mask of a grounded finding joins (only the part inside the location). A finding that
-    is not grounded there leaves no right answer.
+    Under ``joint_location`` strict, other findings with the same word or a kind under it belong to the answer if they
+    lie in the named location: grounded findings add the part of their mask inside it; if one is not grounded there, the
+    unit is dropped, because no answer would be right.
     """
     finding = outcome.finding
     unit = Unit(
@@ -90,7 +89,7 @@ def make_basic_unit(outcome: Outcome, outcomes: Sequence[Outcome], region: Regio
         word=finding.word,
         certainty=finding.certainty,
         sentence_index=finding.sentence_index,
-        location=outcome.named,
+        location=outcome.locations,
         members=(outcome,),
         mask=outcome.mask,
     )
@@ -102,24 +101,24 @@ def make_basic_unit(outcome: Outcome, outcomes: Sequence[Outcome], region: Regio
         return replace(unit, dropped="ungrounded_sibling")
     joins, mask = [], outcome.mask
     for sibling in siblings:
-        inside = [place for place in sibling.named if is_within(place, unit.location)]
+        inside = [place for place in sibling.locations if is_within(place, unit.location)]
         if inside:
-            all_inside = len(inside) == len(sibling.named)
+            all_inside = len(inside) == len(sibling.locations)
             mask = mask | (sibling.mask if all_inside else sibling.mask & region(unit.location))
             joins.append(sibling)
     return replace(unit, mask=mask, joins=tuple(joins))
 
 
 def is_ungrounded_in(outcome: Outcome, location: Sequence[str]) -> bool:
-    """Whether a finding has, or could have, a part in a location although its mask shows none there."""
+    """Return whether a finding lies, or could lie, in a location where its mask has no pixel."""
     places = {place for label in outcome.ungrounded for place in list_possible_names(label)} | outcome.finding.blocks
     return any(is_within(place, location) for place in places)
 
 
 def merge_same_texts(units: Sequence[Unit]) -> list[Unit]:
-    """Merge the units with the same instruction text: the union of their masks, at the position of the first.
+    """Merge units with the same instruction text into the first: the union of their masks.
 
-    If one of them is dropped, all are, because no answer to that text is right.
+    If one of them is dropped, all are, because no answer to that text would be right.
     """
     by_text: dict[tuple, list[Unit]] = {}
     for unit in units:
@@ -142,7 +141,7 @@ def _merge_units(units: Sequence[Unit]) -> Unit:
 
 
 def mark_twins(basics: Sequence[Unit], rules: Rules) -> list[Unit]:
-    """Mark the basics that get a lesion-inference twin: pneumonia, atelectasis, edema (section 7).
+    """Mark the basic units of pneumonia, atelectasis and edema that get a lesion-inference twin.
 
     A finding with several candidates gets no twin, and neither does a mask with findings of several types. Under
     ``one_answer`` strict, all twins of one location with different answers are dropped.
@@ -173,10 +172,10 @@ def _twin_obstacle(unit: Unit) -> str | None:
 
 
 def make_global_unit(lesion: str, outcomes: Sequence[Outcome], rules: Rules) -> Unit | None:
-    """Return the global unit of a lesion type, None if the report and the masks do not allow one.
+    """Return the global unit of a lesion type; None if the report and the masks do not allow one.
 
-    At least one finding must be of the type itself. All findings of the type and (``kinds`` strict) of the kinds under
-    it must be wholly grounded, and definitive if the rules require it. Cardiomegaly: the heart, unless weakly hedged.
+    At least one finding must have the type itself. All findings of the type and (``kinds`` strict) of the kinds under
+    it must be fully grounded, and definitive if the rules require it. Cardiomegaly: the heart, unless weakly hedged.
     """
     if lesion == CARDIOMEGALY:
         members = [
@@ -191,7 +190,7 @@ def make_global_unit(lesion: str, outcomes: Sequence[Outcome], rules: Rules) -> 
         members = members or [outcome for outcome in outcomes if outcome.finding.target == lesion]
         if not all(_wholly_grounded(outcome, kinds, rules) for outcome in members):
             return None
-        location = tuple(merge_locations(place for outcome in members for place in outcome.named))
+        location = tuple(merge_locations(place for outcome in members for place in outcome.locations))
     if not any(outcome.finding.target == lesion for outcome in members):
         return None
     definitive = all(outcome.finding.definitive for outcome in members)
@@ -209,8 +208,10 @@ def make_global_unit(lesion: str, outcomes: Sequence[Outcome], rules: Rules) -> 
 
 def _wholly_grounded(outcome: Outcome, kinds: Collection[str], rules: Rules) -> bool:
     finding = outcome.finding
-    # One of several candidates is tentative, however certain the finding that it explains.
+    # One of several candidates is tentative, even if the finding that it explains is certain.
     sure = finding.definitive and finding.target in kinds
     return (
-        bool(outcome.named) and outcome.grounded == finding.reported and (sure or not rules.global_requires_definitive)
+        bool(outcome.locations)
+        and outcome.grounded == finding.reported
+        and (sure or not rules.global_requires_definitive)
     )

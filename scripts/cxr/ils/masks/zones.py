@@ -1,12 +1,13 @@
-"""The anatomy masks of one image, packed eight pixels per byte as in the shard."""
+"""Anatomy masks of one image, packed eight pixels per byte as in the shard, and the locations that they name."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
 import cv2
 import numpy as np
 
-from cxr.base.vocabulary import VALID_LOCATIONS
+from cxr.base.vocabulary import LOBE_ZONES, LUNGS, VALID_LOCATIONS, in_table_order, side_of, zones_of
+from cxr.ils.masks.thresholds import exact_fraction
 
 
 class Zones:
@@ -22,8 +23,8 @@ class Zones:
         """Return the mask of a label, uint8 packed (H, W / 8)."""
         return self.packed[self._row[label]]
 
-    def empty(self, label: str) -> bool:
-        """Whether the mask of a label has no pixel."""
+    def is_empty(self, label: str) -> bool:
+        """Return whether the mask of a label has no pixel."""
         if label not in self._empty:
             self._empty[label] = not self[label].any()
         return self._empty[label]
@@ -35,26 +36,26 @@ class Zones:
     @cached_property
     def visible(self) -> frozenset[str]:
         """The valid locations whose mask is not empty."""
-        return frozenset(place for place in VALID_LOCATIONS if not self.empty(place))
+        return frozenset(place for place in VALID_LOCATIONS if not self.is_empty(place))
 
-    def met(self, mask: np.ndarray) -> frozenset[str]:
+    def find_overlapping(self, mask: np.ndarray) -> frozenset[str]:
         """Return the valid locations that share a pixel with a mask, uint8 packed (H, W / 8)."""
         shared = self._shared(mask).any(axis=(1, 2)).tolist()
         return frozenset(place for place in VALID_LOCATIONS if shared[self._row[place]])
 
-    def met_by(self, label: str) -> frozenset[str]:
+    def find_overlapping_label(self, label: str) -> frozenset[str]:
         """Return the valid locations that share a pixel with the mask of a label."""
         if label not in self._met:
-            self._met[label] = self.met(self[label])
+            self._met[label] = self.find_overlapping(self[label])
         return self._met[label]
 
-    def held(self, mask: np.ndarray) -> dict[str, int]:
+    def count_pixels_by_label(self, mask: np.ndarray) -> dict[str, int]:
         """Return the pixels that each label's mask shares with a mask, uint8 packed (H, W / 8)."""
         shared = np.bitwise_count(self._shared(mask)).sum(axis=(1, 2), dtype=np.int64)
         return dict(zip(self._row, shared.tolist(), strict=True))
 
     def _shared(self, mask: np.ndarray) -> np.ndarray:
-        """Return the overlap of each label's mask with a mask, in the rows from that mask's first pixel to its last."""
+        """Return the overlap of each label's mask with a mask, cropped to the rows that this mask occupies."""
         _, top, _, height = cv2.boundingRect(mask)
         some = slice(top, top + height)
         return self._words[:, some] & view_as_words(mask)[some]
@@ -70,10 +71,84 @@ def unite_masks(masks: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def view_as_words(packed: np.ndarray) -> np.ndarray:
-    """Return packed masks (..., H, W / 8) as 8-byte words if a row is whole words, so that there are fewer elements."""
+    """Return packed masks (..., H, W / 8) viewed as 8-byte words, if the row length allows it, for speed."""
     return np.ascontiguousarray(packed).view(np.uint64) if packed.shape[-1] % 8 == 0 else packed
 
 
 def count_pixels(packed: np.ndarray) -> int:
     """Return the number of pixels of a packed mask."""
     return int(np.bitwise_count(view_as_words(packed)).sum())
+
+
+def lung_of(label: str) -> str:
+    """Return the whole lung that a zone label belongs to."""
+    return f"{side_of(label)} lung"
+
+
+def ground_labels(
+    reported: Iterable[str],
+    pixels_by_label: Mapping[str, int],
+    area: int,
+    meets: Mapping[str, bool],
+    *,
+    min_px: int,
+    min_share: float,
+) -> tuple[str, ...]:
+    """Return the reported labels that the mask confirms, in their order.
+
+    A label is grounded if its anatomy mask meets a productive box (``meets``) and contains at least ``min_px`` pixels
+    and the fraction ``min_share`` of the final mask (``pixels_by_label`` and ``area``, in pixels).
+    """
+    share = exact_fraction(min_share)
+    return tuple(
+        label
+        for label in reported
+        if meets[label] and area > 0 and pixels_by_label[label] >= min_px and pixels_by_label[label] >= share * area
+    )
+
+
+def name_locations(
+    labels: Iterable[str],
+    pixels_by_label: Mapping[str, int],
+    area: int,
+    *,
+    min_share: float,
+    excluded_zones: Iterable[str] = (),
+) -> list[str]:
+    """Return the valid locations that name a set of zone labels, in the order of Table 9; empty if none applies.
+
+    A lobe is named by those zones of its side that contain at least the fraction ``min_share`` of the mask and are not
+    in ``excluded_zones`` (ungrounded labels). A zone is dropped if its whole lung is named.
+    """
+    share, excluded_zones = exact_fraction(min_share), set(excluded_zones)
+    locations: set[str] = set()
+    for label in labels:
+        if label in VALID_LOCATIONS:
+            locations.add(label)
+        else:
+            zones = [zone for zone in LOBE_ZONES[label] if zone not in excluded_zones]
+            locations.update(zone for zone in zones if area > 0 and pixels_by_label[zone] >= share * area)
+    return merge_locations(locations)
+
+
+def merge_locations(locations: Iterable[str]) -> list[str]:
+    """Return valid locations in the order of Table 9, without zones whose whole lung is among them."""
+    locations = set(locations)
+    return in_table_order(place for place in locations if place in LUNGS or lung_of(place) not in locations)
+
+
+def list_possible_names(label: str) -> tuple[str, ...]:
+    """Return the valid locations that may name a zone label: itself, or the zones of a lobe."""
+    return LOBE_ZONES.get(label, (label,))
+
+
+def is_within(location: str, places: Iterable[str]) -> bool:
+    """Return whether a valid location is one of ``places`` or a zone of a whole lung among them."""
+    return location in places or lung_of(location) in places
+
+
+def list_related_by_name(label: str) -> set[str]:
+    """Return the valid locations that contain a zone label by name, or that it contains if it is a whole lung."""
+    if label in LUNGS:
+        return {label, *zones_of(side_of(label))}
+    return {lung_of(label), *list_possible_names(label)}

@@ -1,1 +1,1 @@
-"""Paraphrases of the instructions (paper C.3): other wordings with the same meaning, by personas."""
+"""Paraphrases of the instructions by personas, with the same meaning (paper C.3)."""

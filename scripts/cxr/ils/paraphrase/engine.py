@@ -9,10 +9,7 @@ from cxr.ils.templates import Instruction
 
 @dataclass(frozen=True)
 class ParaphraseOptions:
-    """Settings of the stage; own: those of the engine (empty for ``rules``).
-
-    per_persona: wordings of each persona for each instruction.
-    """
+    """Settings of the stage. ``own``: settings of the engine; ``per_persona``: wordings per persona and instruction."""
 
     engine: str
     personas: list[str]
@@ -22,16 +19,16 @@ class ParaphraseOptions:
 
 @dataclass(frozen=True)
 class Task:
-    """An instruction to reword: its text, its meaning, and the wordings that it already has."""
+    """An instruction to reword, with its meaning and the wordings that it already has."""
 
     text: str
-    meant: Instruction
-    taken: Collection[str] = ()
+    meaning: Instruction
+    existing_wordings: Collection[str] = ()
 
 
 @dataclass(frozen=True)
 class Rewording:
-    """An engine's result for a task: wordings, or the reason for none, with the raw text of the last attempt."""
+    """An engine's result for a task: wordings, or the problem and the raw text of the last attempt."""
 
     wordings: tuple[str, ...] = ()
     problem: str | None = None
@@ -45,7 +42,7 @@ Reword = Callable[[Sequence[Task], str], list[Rewording]]
 
 @dataclass(frozen=True)
 class Engine:
-    """``reword`` does the work; ``made_by`` names the engine, or the model and its revision, in the lines."""
+    """The rewording function, and the engine's name or the model with its revision, for the lines."""
 
     reword: Reword
     made_by: str

@@ -1,8 +1,8 @@
 """Collect the distinct instructions of a dataset over all splits. Each is reworded once, not once per pair.
 
-Writes JSON Lines in the order of the texts: instruction, type, word (the named lesion type), location (list). The last
-three are null if the text is not of Table 2, as may happen in a release by others. The file holds no other field of a
-pair, so new pairs with the same instructions do not change it.
+Writes JSON Lines sorted by text: instruction, type, word (the named lesion type), location (list). The last three are
+null if the text is not of Table 2, as in a release by others. No other field of a pair is written, so new pairs with
+the same instructions do not change the file.
 """
 
 import logging

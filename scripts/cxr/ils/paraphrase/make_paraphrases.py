@@ -1,8 +1,8 @@
-"""The paraphrase stage: reword each distinct instruction of a dataset, by personas.
+"""The paraphrase stage: reword each distinct instruction of a dataset by personas.
 
-Writes JSON Lines, one per instruction and persona, in the order of the instructions and of the personas: instruction,
-type, word, location (as in the instructions' file), persona, wordings (list; empty if none is usable), problem (null,
-or why), raw (the engine's last answer if it was not usable), attempts, made_by.
+Writes JSON Lines, one per instruction and persona in that order: instruction, type, word and location (as in the
+instructions file), persona, wordings (list; empty if none is usable), problem (why none is usable, or null), raw (the
+engine's last answer if it was unusable), attempts, made_by.
 """
 
 import logging
@@ -16,14 +16,14 @@ from cxr.base.errors import UserError
 from cxr.base.tables import read_lines, write_lines, write_table
 from cxr.ils.paraphrase import engine
 from cxr.ils.paraphrase.engine import ParaphraseOptions, Rewording, Task
-from cxr.ils.paraphrase.wordings import find_problem
+from cxr.ils.paraphrase.wording_checks import find_problem
 from cxr.ils.templates import Instruction
 
 __all__ = ["ParaphraseOptions", "run"]
 
 log = logging.getLogger("cxr")
 MAX_LOGGED_LETTERS = 1000
-"""Maximum number of an answer's letters in a log. The answer holds no patient's text."""
+"""Maximum number of characters of an answer in the log. An answer contains no patient text."""
 NOT_AN_INSTRUCTION = "not an instruction of Table 2"
 COUNTS = {
     "persona": Column(pl.String, "Persona."),
@@ -36,9 +36,9 @@ COUNTS = {
 
 
 def run(*, instructions: str, wordings: str, counts_table: str, options: ParaphraseOptions, execution: dict) -> None:
-    """Reword the instructions of a dataset. Raises UserError if the engine cannot be reached.
+    """Reword the instructions of a dataset. Raises UserError if the engine cannot be reached or none could be reworded.
 
-    An instruction without any usable wording keeps only its plain text. Its line says why, and the counts say how many.
+    An instruction without a usable wording keeps only its plain text; its line states the problem.
     """
     rows = list(read_lines(instructions))
     lines = reword_all(rows, options, engine.load_engine(options, execution))
@@ -61,7 +61,7 @@ def run(*, instructions: str, wordings: str, counts_table: str, options: Paraphr
 
 
 def reword_all(rows: Sequence[dict], options: ParaphraseOptions, reword_engine: engine.Engine) -> list[dict]:
-    """Return the lines of all instructions and personas. The reader checks every engine's wordings."""
+    """Return the lines of all instructions and personas. Wordings are checked, whichever engine made them."""
     meaning_by_text = {row["instruction"]: _parse_row(row) for row in rows if row["type"] is not None}
     taken: dict[str, list[str]] = {text: [] for text in meaning_by_text}
     rewording_by_task: dict[tuple[str, str], Rewording] = {}
@@ -101,7 +101,7 @@ def _line_fields(persona: str, rewording: Rewording, made_by: str) -> dict:
 
 
 def count_rewordings(lines: Sequence[dict]) -> pl.DataFrame:
-    """Return how many instructions each persona reworded, by type of instruction, and why others were not reworded."""
+    """Return how many instructions each persona reworded, by instruction type, and the problems of the others."""
     groups: dict[tuple[str, str], list[dict]] = {}
     for line in lines:
         groups.setdefault((line["persona"], line["type"] or "unknown"), []).append(line)

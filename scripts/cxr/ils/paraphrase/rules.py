@@ -1,4 +1,4 @@
-"""The default engine: our own wordings by persona, type, lesion type and place, without a download."""
+"""The default engine: wordings from ``resources/paraphrase/wordings.yaml``, without a model."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -20,7 +20,7 @@ def _read_wordings() -> dict:
 
 
 def load(options: ParaphraseOptions, execution: dict) -> Engine:
-    """Return the engine. Raises UserError if the settings ask for more wordings than there are."""
+    """Return the engine. Raises UserError if the settings ask for more wordings than exist."""
     del execution
     wordings_by_persona = _read_wordings()
     for persona in options.personas:
@@ -34,7 +34,7 @@ def load(options: ParaphraseOptions, execution: dict) -> Engine:
             )
 
     def reword(tasks: Sequence[Task], persona: str) -> list[Rewording]:
-        return [Rewording(tuple(list_wordings(task.meant, persona)[: options.per_persona])) for task in tasks]
+        return [Rewording(tuple(list_wordings(task.meaning, persona)[: options.per_persona])) for task in tasks]
 
     return Engine(reword, "rules")
 

@@ -1,7 +1,7 @@
-"""The paper's engine: a language model rewords each instruction as each persona would, and the reader checks it.
+"""The paper's engine: a language model rewords each instruction as each persona would.
 
-An answer is accepted only if every wording has the instruction's meaning and none repeats. Else the model is asked
-again. After ``retries`` the persona has no wording of that instruction.
+An answer is accepted only if every wording keeps the instruction's meaning and none repeats; otherwise the model is
+asked again. After ``retries`` attempts the persona has no wording of that instruction.
 """
 
 from collections.abc import Sequence
@@ -12,8 +12,7 @@ import yaml
 
 from cxr.base.paths import RESOURCES
 from cxr.ils.paraphrase.engine import Engine, ParaphraseOptions, Rewording, Task
-from cxr.ils.paraphrase.wording_checks import list_lesion_names, list_place_names
-from cxr.ils.paraphrase.wordings import find_problem
+from cxr.ils.paraphrase.wording_checks import find_problem, list_lesion_names, list_place_names
 from cxr.llm.asking import Answer, Question, ask
 from cxr.llm.client import connect_lazily
 from cxr.llm.messages import fill_prompt
@@ -24,7 +23,7 @@ RESOURCE_FILES = ("paraphrase/prompt.yaml",)
 GPU = True
 EXECUTION = "paraphrase.llm.execution"
 MAX_LETTERS = 400
-"""Maximum length of a wording, so that the schema stops a model that does not end."""
+"""Maximum length of a wording in the answer's schema, which stops a model that does not end."""
 
 
 @cache
@@ -33,7 +32,7 @@ def _read_prompt() -> dict:
 
 
 def load(options: ParaphraseOptions, execution: dict) -> Engine:
-    """Return the engine. The model is loaded at the first question, which raises UserError if it cannot be reached."""
+    """Return the engine. The first request loads the model and raises UserError if it cannot be reached."""
     model = ModelOptions(**options.own)
     generate = connect_lazily(model, Execution.from_settings(execution, EXECUTION))
 
@@ -45,14 +44,14 @@ def load(options: ParaphraseOptions, execution: dict) -> Engine:
 
 
 def make_question(task: Task, persona: str, number: int) -> Question:
-    """Return the request for one persona's wordings of one instruction."""
+    """Return the request for ``number`` wordings of one instruction by one persona."""
     prompt = _read_prompt()
-    places = [" / ".join(list_place_names(location)) for location in task.meant.location]
+    places = [" / ".join(list_place_names(location)) for location in task.meaning.location]
     messages = fill_prompt(
         prompt,
         persona=prompt["personas"][persona],
         instruction=task.text,
-        lesion=" / ".join(list_lesion_names(task.meant.word)),
+        lesion=" / ".join(list_lesion_names(task.meaning.word)),
         places="; ".join(places) or prompt["no_place"],
         number=str(number),
     )

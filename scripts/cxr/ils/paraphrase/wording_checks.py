@@ -1,10 +1,11 @@
-"""Read what a paraphrased instruction asks for, by the words of ``resources/paraphrase/vocabulary.yaml``.
+"""Check that wordings keep the meaning of their instruction, by ``resources/paraphrase/vocabulary.yaml``.
 
-The reader knows no wording. It takes the lesion type and the places out of a text by their names and refuses any text
-that it does not understand, because a wording with a different meaning would teach a model a wrong mask.
+The parser extracts the lesion type and the places from a text by their names. It rejects any text that it does not
+understand, because a wording with a different meaning would teach a model a wrong mask.
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -13,6 +14,7 @@ import yaml
 
 from cxr.base.paths import RESOURCES
 from cxr.base.vocabulary import SIDES, in_table_order
+from cxr.ils.paraphrase.engine import Task
 from cxr.ils.templates import BASIC, CARDIOMEGALY, GLOBAL, INFERENCE, OPACITY, Instruction
 
 RESOURCE_FILES = ("paraphrase/vocabulary.yaml",)
@@ -20,12 +22,12 @@ BOTH = "both"
 
 
 class UnusableWording(ValueError):
-    """Raised for an unusable wording. The message says why without quoting the wording, so it may go to a log."""
+    """Raised for an unusable wording. The message gives the reason without quoting the wording, so it may be logged."""
 
 
 @dataclass(frozen=True)
 class _Patterns:
-    """The vocabulary as patterns; each term of a lesion or place maps to its meaning."""
+    """The vocabulary as patterns; ``lesions`` and ``places`` map each term to its meaning."""
 
     lesions: dict[str, str]
     places: dict[str, tuple[str, ...]]
@@ -53,7 +55,7 @@ def _patterns() -> _Patterns:
         for term in terms
         for side in (*SIDES, BOTH)
     }
-    # "both" takes no article, and its parts a plural: "the bases of both lungs"
+    # "both" takes no article, and its parts take a plural: "the bases of both lungs"
     of_both = [(term, locations) for term, locations in places.items() if f" of the {BOTH}" in term]
     places |= {
         term.replace(f"{end} of the {BOTH}", f"{plural} of {BOTH}"): locations
@@ -74,7 +76,7 @@ def _patterns() -> _Patterns:
 
 
 def _any_of(terms: dict) -> re.Pattern:
-    """Return the pattern of any of the terms, the longest first, in the plural too."""
+    """Return a pattern that matches any of the terms, longest first, singular or plural."""
     return re.compile(rf"\b({'|'.join(sorted(map(re.escape, terms), key=len, reverse=True))})s?\b")
 
 
@@ -90,7 +92,7 @@ def list_place_names(location: str) -> list[str]:
 
 
 def parse_wording(text: str) -> Instruction:
-    """Return what a wording asks for. Raises :class:`UnusableWording`."""
+    """Return the meaning of a wording. Raises :class:`UnusableWording`."""
     words = _patterns()
     if len(text) > words.longest:
         raise UnusableWording("longer than any instruction")
@@ -124,7 +126,7 @@ def _instruction_type(lesion: str, placed: bool, typed: bool) -> str:
 
 
 def find_meaning_problem(text: str, meant: Instruction) -> str | None:
-    """Return why a wording cannot stand for an instruction, None if it can."""
+    """Return why a wording does not have the meaning of an instruction; None if it has."""
     try:
         parsed_wording = parse_wording(text)
     except UnusableWording as reason:
@@ -137,3 +139,20 @@ def find_meaning_problem(text: str, meant: Instruction) -> str | None:
         if getattr(parsed_wording, field_name) != getattr(meant, field_name):
             return problem
     return None
+
+
+def find_problem(wordings: Sequence[str], task: Task) -> str | None:
+    """Return the problem of the first bad wording of an instruction, with its number; None if all are usable."""
+    plain_texts = {_normalise(text) for text in (task.text, *task.existing_wordings)}
+    for number, text in enumerate(wordings, 1):
+        if _normalise(text) in plain_texts:
+            return f"wording {number}: comes twice"
+        plain_texts.add(_normalise(text))
+        if problem := find_meaning_problem(text, task.meaning):
+            return f"wording {number}: {problem}"
+    return None
+
+
+def _normalise(text: str) -> str:
+    """Return the words of a text in lower case without punctuation, for comparison."""
+    return " ".join("".join(letter if letter.isalnum() else " " for letter in text.lower()).split())

@@ -1,1 +1,1 @@
-"""The model library of ROSALIA: LLaVA, SAM and their inputs."""
+"""The model ROSALIA: LLaVA, SAM and their inputs."""

@@ -1,4 +1,4 @@
-"""Sizes of the model's two halves: the class, the published sizes, and reading and writing config.json."""
+"""Configuration of the model: sizes of LLaVA and SAM, read from and written to config.json."""
 
 import json
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ CONFIG = "config.json"
 
 @dataclass(frozen=True)
 class RosaliaConfig:
-    """Sizes of both halves, and the token that stands for a mask."""
+    """Sizes of LLaVA and SAM, and the id of the token [SEG]."""
 
     llava: LlavaConfig
     sam: SamConfig
@@ -23,12 +23,12 @@ class RosaliaConfig:
 
     @property
     def image_id(self) -> int:
-        """Id that the input repeats once per image feature; it needs no row in the embedding."""
+        """Id of the image token, which the input repeats once per image feature. It has no embedding row."""
         return self.llava.image_token_index
 
     @property
     def eos_id(self) -> int:
-        """Id that ends an answer."""
+        """Id of the token that ends an answer."""
         return self.llava.text_config.eos_token_id
 
 

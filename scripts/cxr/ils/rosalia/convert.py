@@ -1,7 +1,7 @@
-"""Convert the published checkpoints (LISA-7B-v1, ROSALIA-7B-v1, SAM's, CLIP's) to our layout and back, by one table.
+"""Convert published checkpoints (LISA-7B-v1, ROSALIA-7B-v1, SAM, CLIP) to our layout and back, with one name table.
 
-The conversion is strict both ways: every tensor must have a place and the right shape, and only the few tensors named
-here may be left over. Tensors are read and written one by one, so memory never holds a whole model.
+The conversion is strict both ways: every tensor must have a name in the table and the right shape, except the ignored
+tensors listed here. Tensors are streamed, so memory never holds a whole model.
 """
 
 import json
@@ -48,12 +48,12 @@ _TO_OURS, _TO_PUBLISHED = renamers(TABLE)
 
 
 def our_name(name: str) -> str | None:
-    """Return our name of a published tensor; None if the table has none."""
+    """Return our name of a published tensor; None if it is not in the table."""
     return _TO_OURS(name)
 
 
 def published_name(name: str) -> str:
-    """Return the published name of one of our tensors. Raises KeyError if the table has none."""
+    """Return the published name of one of our tensors. Raises KeyError if it is not in the table."""
     if (published_name := _TO_PUBLISHED(name)) is None:
         raise KeyError(name)
     return published_name
@@ -113,12 +113,12 @@ def to_ours(
     dtype: torch.dtype = torch.bfloat16,
     shard_bytes: int = 5 * 10**9,
 ) -> RosaliaConfig:
-    """Convert the folder of a published checkpoint to our layout, with numbers of type ``dtype``.
+    """Convert the folder of a published checkpoint to our layout, with weights of type ``dtype``.
 
     ``seg_id``, ``image_id``: ids of the tokenizer. ``clip``: folder of openai/clip-vit-large-patch14, whose weights the
     published models lack; not read if the checkpoint holds its own. ``sam``: sizes, by default those of the weights.
 
-    Raises UserError if a tensor or file is missing, left over, damaged or of another shape.
+    Raises UserError if a tensor or file is missing, unexpected, damaged or of another shape.
     """
     with WeightFiles(source) as weights:
         file_name_by_ours = _match_names(weights, source, "")
@@ -159,7 +159,7 @@ def to_ours(
 
 
 def _select_sam(tensors: dict) -> dict:
-    """Return {name of SAM's: value} of the tensors of SAM among a model's."""
+    """Return the tensors of SAM among a model's, without the prefix of their names."""
     return {name.removeprefix("sam."): value for name, value in tensors.items() if name.startswith("sam.")}
 
 
@@ -170,7 +170,7 @@ def _require_clip(clip: str | Path | None, source: str | Path) -> str | Path:
 
 
 def _match_names(weights: WeightFiles, source: object, prefix: str) -> dict[str, str]:
-    """Return {our name: name in the files} without ignored tensors. Raises UserError for a name not in the table."""
+    """Return {our name: name in the files} without ignored tensors. Raises UserError for an unknown name."""
     file_name_by_ours = {}
     for name in weights.shapes:
         if IGNORED_TENSORS.fullmatch(name):
@@ -199,7 +199,7 @@ def to_published(
     dtype: torch.dtype = torch.bfloat16,
     shard_bytes: int = 5 * 10**9,
 ) -> None:
-    """Convert our folder to one that the published code reads (safetensors, without CLIP's weights as published).
+    """Convert our folder to one that the published code reads (safetensors; like it, without CLIP by default).
 
     ``base``: folder of the published model that it came from, whose config.json is copied; without it a config.json
     with the model's sizes is written. Raises UserError for a model or a config.json that is missing or damaged.
@@ -215,7 +215,7 @@ def to_published(
         if fault := describe_misfit(shapes, weights.shapes):
             raise UserError(f"{source} holds the weights of another model, for {fault}: make it again")
         kinds = {theirs: (weights.shapes[ours], dtype) for theirs, ours in names.items()}
-        # a table that transformers 4.31 keeps among the weights
+        # transformers 4.31 stores this table among the weights
         angles = _inverse_frequencies(rope)
         tables = {f"model.layers.{n}.self_attn.rotary_emb.inv_freq" for n in range(rope.num_hidden_layers)}
         kinds |= dict.fromkeys(tables, (tuple(angles.shape), torch.float32))
@@ -226,7 +226,7 @@ def to_published(
 
 
 def make_published_config(config: RosaliaConfig) -> dict:
-    """Return a config.json of the published layout with a model's sizes, in LLaMA's and LLaVA's names."""
+    """Return the content of a config.json in the published layout, with LLaMA's and LLaVA's keys."""
     text, vision = config.llava.text_config, config.llava.vision_config
     names = (
         "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",

@@ -1,4 +1,4 @@
-"""Convert images to CLIP's input, and equalise them. SAM's input: :mod:`cxr.segmentation.pictures`.
+"""Convert images to CLIP's input, and equalise them. SAM's input is made in :mod:`cxr.segmentation`.
 
 The steps are LISA's: resize the shortest side (PIL, bicubic), crop the centre.
 """

@@ -1,5 +1,6 @@
-"""A small model of the same classes, to be trained on a CPU."""
+"""A small model of the same classes for a CPU, and its base in resources/rosalia (made by its train.py)."""
 
+from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Protocol
 
@@ -8,17 +9,19 @@ from torch import nn
 from transformers import CLIPVisionConfig, LlamaConfig, LlavaConfig, SamConfig
 
 from cxr.base.errors import UserError
+from cxr.base.paths import RESOURCES
 from cxr.base.seeds import stable_hash
-from cxr.ils.rosalia.config import RosaliaConfig
+from cxr.ils.rosalia.config import RosaliaConfig, read_config
 from cxr.ils.rosalia.model import Rosalia
-from cxr.ils.rosalia.tokens import Tokens
+from cxr.ils.rosalia.tokens import Tokens, make_word_tokenizer
+from cxr.nets.weight_files import WeightFiles
 from cxr.segmentation.sizes import sam_config
 
 HEAD_SIZE = 16
-"""Channels of an attention head, everywhere."""
+"""Channels of every attention head."""
 CLIP_LAYERS = 2
 WINDOW = 7
-"""Side of the attention window in patches; every second layer of SAM's encoder and the last are global instead."""
+"""Side of the attention window in patches; every second layer of SAM's encoder and the last have global attention."""
 
 
 class Sizes(Protocol):
@@ -35,7 +38,7 @@ class Sizes(Protocol):
 
 
 def make_lite_configs(sizes: Sizes, tokens: Tokens) -> tuple[LlavaConfig, SamConfig]:
-    """Return the sizes of both halves. Raises UserError for sizes that do not fit together."""
+    """Return the configurations of LLaVA and SAM. Raises UserError for incompatible sizes."""
     for name, unit in (("width", HEAD_SIZE), ("hidden", HEAD_SIZE)):
         if getattr(sizes, name) % unit:
             raise UserError(f"training.lite.sizes.{name} is {getattr(sizes, name)}: make it a multiple of {unit}")
@@ -67,7 +70,7 @@ def make_lite_configs(sizes: Sizes, tokens: Tokens) -> tuple[LlavaConfig, SamCon
 
 
 def read_sizes(config: RosaliaConfig) -> Sizes:
-    """Return the sizes that :func:`make_lite_configs` made a model of."""
+    """Return the sizes of a model made by :func:`make_lite_configs`."""
     clip_vision, sam_vision, text = config.llava.vision_config, config.sam.vision_config, config.llava.text_config
     return SimpleNamespace(
         image=sam_vision.image_size, patch=sam_vision.patch_size,
@@ -80,8 +83,8 @@ def read_sizes(config: RosaliaConfig) -> Sizes:
 def make_lite(sizes: Sizes, tokens: Tokens, seed: int) -> Rosalia:
     """Return the model with random weights that depend only on the seed.
 
-    transformers initialises SAM with weights near zero and with positions of high frequency, because it expects to
-    overwrite them. Here they are initialised as in SAM's own code, so that the model can learn.
+    transformers initialises SAM with near-zero weights and high-frequency positions, because it expects to overwrite
+    them. Here they are initialised as in SAM's own code, so that the model can learn.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(stable_hash("lite", seed) % 2**63)
@@ -92,3 +95,42 @@ def make_lite(sizes: Sizes, tokens: Tokens, seed: int) -> Rosalia:
         nn.init.normal_(model.sam.shared_image_embedding.positional_embedding)
         nn.init.trunc_normal_(model.sam.vision_encoder.pos_embed, std=0.02)
     return model
+
+
+RESOURCE_FILES = ("rosalia/model.safetensors", "rosalia/config.json", "rosalia/tokenizer.json",
+                  "rosalia/tokenizer_config.json")  # fmt: skip
+FOLDER = RESOURCES / "rosalia"
+TENSORS_BY_TOKEN = ("llava.model.language_model.embed_tokens.weight", "llava.lm_head.weight")
+"""Tensors with one row per token."""
+
+
+def load_base() -> tuple[Rosalia, Tokens]:
+    """Return the base in float32 and its tokenizer."""
+    return Rosalia.from_pretrained(FOLDER), Tokens.load(FOLDER)
+
+
+def extend_base(sizes: Sizes, texts: Iterable[str], seed: int) -> tuple[Rosalia, Tokens]:
+    """Return the base in float32, with a tokenizer extended by the words of the texts.
+
+    Known words keep their learnt rows; rows of new words are random and depend on the seed. Raises UserError if the
+    sizes differ from the base's.
+    """
+    base_sizes = vars(read_sizes(read_config(FOLDER)))
+    for name, value in base_sizes.items():
+        if getattr(sizes, name) != value:
+            raise UserError(
+                f"training.lite.sizes.{name} is {getattr(sizes, name)}, but the base in resources/rosalia has {value}: "
+                "leave it so, or set training.lite.init to random"
+            )
+    base_vocabulary = Tokens.load(FOLDER).tokenizer.get_vocab()
+    tokens = Tokens.prepare(make_word_tokenizer(texts, base_vocabulary))
+    model = make_lite(sizes, tokens, seed)
+    rows = tokens.tokenizer.convert_tokens_to_ids(list(base_vocabulary))
+    state = model.state_dict()
+    with WeightFiles(FOLDER) as weights:
+        for name, tensor in state.items():
+            if name in TENSORS_BY_TOKEN:
+                tensor[rows] = weights.get(name)[list(base_vocabulary.values())].float()
+            else:
+                tensor.copy_(weights.get(name))
+    return model, tokens

@@ -1,4 +1,4 @@
-"""The loss of a batch of ROSALIA: its answers' and its masks' (LISA section 3.2, and both public codes)."""
+"""Losses of ROSALIA on answers and masks (LISA section 3.2, and the public codes of both)."""
 
 import torch
 from torch.nn import functional
@@ -17,10 +17,10 @@ def compute_text_loss(output: Output) -> torch.Tensor:
 def compute_losses(
     output: Output, batch: Batch, weights: LossWeights, dice_on: str = "positives"
 ) -> dict[str, torch.Tensor]:
-    """Return the losses of a batch, each already weighted as both codes log them: loss (their sum), ce, bce, dice.
+    """Return the weighted losses of a batch: loss (their sum), ce, bce, dice.
 
-    ``dice_on``: the masks that count in the Dice loss: "all" (LISA) or only the "positives", samples with a lesion
-    (ROSALIA: an empty target would always cost nearly 1, however small the prediction).
+    ``dice_on``: masks in the Dice loss: "all" (LISA), or only "positives", samples with a lesion (ROSALIA: an empty
+    target always costs nearly 1).
 
     Raises ValueError if a sample's masks and predictions differ in number or size.
     """

@@ -1,6 +1,6 @@
-"""ROSALIA: LLaVA answers an instruction, and SAM predicts the mask that the answer's [SEG] stands for.
+"""ROSALIA: LLaVA answers an instruction, and SAM predicts a mask for each [SEG] in the answer.
 
-The architecture is LISA's. Both halves come from transformers; this module joins them.
+The architecture is LISA's. Both parts come from transformers; this module connects them.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,9 +13,8 @@ from torch import nn
 from transformers import LlavaConfig, LlavaForConditionalGeneration, PreTrainedConfig, SamConfig
 from transformers.initialization import no_init_weights
 
-from cxr.ils.rosalia.cache import PrefixCache
 from cxr.ils.rosalia.config import RosaliaConfig, read_config, write_config
-from cxr.ils.rosalia.generation import PromptState, default_check_interval, generate_greedily
+from cxr.ils.rosalia.generation import PrefixCache, PromptState, default_check_interval, generate_greedily
 from cxr.ils.rosalia.samples import Batch
 from cxr.ils.rosalia.tokens import IGNORED
 from cxr.nets.weight_files import WeightFiles, fill_module, write_shards
@@ -29,7 +28,7 @@ VISION_TOWER, VISION_ENCODER = "vision_tower", "vision_encoder"
 
 @dataclass(frozen=True)
 class Views:
-    """Both encoders' outputs for the I images of a batch: LLaVA's features (I, F, H), SAM's embeddings (I, C, h, w)."""
+    """Encoder outputs for I images: LLaVA's features (I, F, H), SAM's embeddings (I, C, h, w)."""
 
     features: torch.Tensor
     embeddings: torch.Tensor
@@ -37,31 +36,31 @@ class Views:
 
 @dataclass(frozen=True)
 class Output:
-    """The model's output for a batch of B samples with M [SEG] in all; sizes: L tokens, V vocabulary, H hidden."""
+    """Output for a batch of B samples with M [SEG] in total; L tokens, V vocabulary, H hidden size."""
 
     hidden: torch.Tensor
     """Last hidden states, normalised: (B, L, H)."""
     logits: torch.Tensor | None
-    """Logits of the next token (B, L, V), if they were asked for."""
+    """Logits of the next token (B, L, V), if requested."""
     text_logits: torch.Tensor
-    """Logits at the N positions whose next token is learnt: (N, V)."""
+    """Logits at the N positions with a label: (N, V)."""
     text_labels: torch.Tensor
-    """These next tokens: (N,)."""
+    """Labels at these positions: (N,)."""
     seg: torch.Tensor
-    """Prompt embeddings for SAM: (M, C)."""
+    """Embeddings of [SEG] for SAM's decoder: (M, C)."""
     sample_of: torch.Tensor
-    """Index of each prompt's sample: (M,), ascending."""
+    """Sample index of each [SEG]: (M,), ascending."""
     low_res: torch.Tensor
     """Mask logits of SAM's decoder: (M, 1, h, w)."""
     iou: torch.Tensor
-    """The decoder's own estimate of mask quality: (M, 1)."""
+    """Mask quality estimated by the decoder: (M, 1)."""
     masks: list[torch.Tensor]
-    """Mask logits of each sample in its target frame: B times (n, H, W)."""
+    """Mask logits per sample in its target frame: B times (n, H, W)."""
 
 
 @dataclass(frozen=True)
 class Generated:
-    """Answers: token ids (with the end token, if it was generated) and mask logits (n, H, W), one mask per [SEG]."""
+    """Answers: token ids (including a generated end token) and mask logits (n, H, W), one mask per [SEG]."""
 
     ids: list[list[int]]
     masks: list[torch.Tensor]
@@ -82,9 +81,9 @@ class Rosalia(nn.Module):
         hidden, out = config.llava.text_config.hidden_size, config.sam.prompt_encoder_config.hidden_size
         self.project = projection(hidden, out)
         self.images_at_once: int | None = None
-        """Number of images that SAM's encoder takes at a time (its attention is large); None: the whole batch."""
-        self.kept: dict[str, Kept] = {}
-        """Outputs of frozen encoders that are kept on disk, by :meth:`frozen`'s names; none by default."""
+        """Number of images per pass of SAM's encoder, to save memory; None: the whole batch."""
+        self.feature_caches: dict[str, Kept] = {}
+        """Caches on disk of frozen encoders' outputs, keyed as :meth:`frozen_encoder_shapes`."""
 
     @classmethod
     def from_configs(cls, llava: LlavaConfig, sam: SamConfig, seg_id: int) -> "Rosalia":
@@ -97,8 +96,8 @@ class Rosalia(nn.Module):
     ) -> "Rosalia":
         """Read a model that :meth:`save_pretrained` wrote, as type ``dtype``, one tensor at a time onto ``device``.
 
-        A GPU's model never passes through main memory as a whole. Raises UserError if the folder is missing or damaged,
-        or if any tensor does not fit.
+        The model is never in main memory as a whole. Raises UserError if the folder is missing or damaged, or a tensor
+        does not fit.
         """
         model = make_empty_model(read_config(folder), dtype)
         _move_empty(model, torch.device(device))
@@ -115,13 +114,13 @@ class Rosalia(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
+        """Device of the weights."""
         return self.llava.lm_head.weight.device
 
     def _apply(self, fn: Callable, recurse: bool = True) -> "Rosalia":
-        """Move or convert all tensors (as called by ``to``, ``bfloat16`` and ``cuda``), but keep the angles in float32.
+        """Move or convert all tensors (called by ``to`` and others), but keep rotary frequencies in float32.
 
-        In bfloat16, the frequencies of the rotary positions would rotate late tokens by wrong angles.
+        In bfloat16 they would rotate late tokens by wrong angles.
         """
         rotary = self.llava.model.language_model.rotary_emb
         exact = dict(rotary.named_buffers())
@@ -131,18 +130,18 @@ class Rosalia(nn.Module):
         return self
 
     def checkpoint_gradients(self) -> None:
-        """Turn gradient checkpointing on: activations are computed twice in training, to save memory."""
+        """Turn on gradient checkpointing, which recomputes activations in training to save memory."""
         for part in (self.llava, self.sam):
             part.gradient_checkpointing_enable({"use_reentrant": False})
 
     def encode(self, batch: Batch) -> Views:
         """Return both encoders' outputs for the batch's images; gradients flow only through trained encoders."""
-        patches = self._seen(VISION_TOWER, self._patches, batch.clip, batch)
-        embeddings = self._seen(VISION_ENCODER, self._embeddings, batch.images, batch)
+        patches = self._encode_with_cache(VISION_TOWER, self._encode_patches, batch.clip, batch)
+        embeddings = self._encode_with_cache(VISION_ENCODER, self._encode_for_sam, batch.images, batch)
         return Views(self.llava.model.multi_modal_projector(patches), embeddings)
 
-    def frozen(self) -> dict[str, tuple[int, ...]]:
-        """Return {encoder: shape of its output for an image} of the encoders that are not trained."""
+    def frozen_encoder_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Return {encoder: shape of its output for one image} of the frozen encoders."""
         vision, sam = self.config.llava.vision_config, self.config.sam.vision_config
         side = sam.image_size // sam.patch_size
         shapes = {
@@ -152,18 +151,18 @@ class Rosalia(nn.Module):
         parts = {VISION_TOWER: self.llava.model.vision_tower, VISION_ENCODER: self.sam.vision_encoder}
         return {name: shape for name, shape in shapes.items() if not _is_trained(parts[name])}
 
-    def _seen(self, name: str, encode: Callable, pixels: torch.Tensor, batch: Batch) -> torch.Tensor:
-        """Return an encoder's outputs, from those that are kept where it is frozen and they are."""
-        feature_cache = self.kept.get(name)
+    def _encode_with_cache(self, name: str, encode: Callable, pixels: torch.Tensor, batch: Batch) -> torch.Tensor:
+        """Return an encoder's outputs, from its cache if it has one."""
+        feature_cache = self.feature_caches.get(name)
         return encode(pixels) if feature_cache is None else feature_cache.get(batch.views, pixels, encode)
 
-    def _patches(self, pixels: torch.Tensor) -> torch.Tensor:
+    def _encode_patches(self, pixels: torch.Tensor) -> torch.Tensor:
         tower = self.llava.model.vision_tower
         with _gradients_if_trained(tower):
             states = tower(pixels, output_hidden_states=True).hidden_states
             return states[self.config.llava.vision_feature_layer][:, 1:]  # without CLIP's class token
 
-    def _embeddings(self, pixels: torch.Tensor) -> torch.Tensor:
+    def _encode_for_sam(self, pixels: torch.Tensor) -> torch.Tensor:
         encoder = self.sam.vision_encoder
         with _gradients_if_trained(encoder):
             some = pixels.split(self.images_at_once or len(pixels))
@@ -172,25 +171,23 @@ class Rosalia(nn.Module):
     def forward(self, batch: Batch, views: Views | None = None, all_logits: bool = False) -> Output:
         """Run prompts with their answers and predict a mask for each [SEG] in them.
 
-        ``views``: the views of these images, if already known. ``all_logits``: also return logits that the loss
-        ignores.
+        ``views``: the views of these images, if known. ``all_logits``: also return logits that the loss ignores.
         """
         views = views or self.encode(batch)
-        # No attention mask: padding is at the end, where no token that counts can see it, and purely causal attention
-        # has faster kernels.
+        # no attention mask: padding is at the end, where causal attention hides it, and causal kernels are faster
         model = self.llava.model.language_model
-        hidden = model(inputs_embeds=self._embedded(batch, views), use_cache=False).last_hidden_state
+        hidden = model(inputs_embeds=self._embed_batch(batch, views), use_cache=False).last_hidden_state
         learnt = batch.labels[:, 1:] != IGNORED
-        # The embedding is taken where [SEG] is predicted, one position before it.
+        # the embedding is taken where [SEG] is predicted, one position before it
         predicts_seg = (batch.input_ids[:, 1:] == self.config.seg_id) & batch.attention[:, 1:].bool()
         sample_of = predicts_seg.nonzero()[:, 0]
         prompts, image_of = hidden[:, :-1][predicts_seg], batch.image_of[sample_of]
-        # Processes of one training sum their gradients in the order of the operations, and another process may have a
-        # [SEG]. A batch without [SEG] computes a dummy mask, whose gradients are zeros in the same order.
+        # processes sum gradients in the order of the operations, and another process may have a [SEG]: a batch without
+        # [SEG] computes a dummy mask with zero gradients
         if spare := self.training and not len(prompts):
             prompts, image_of = hidden[:1, 0], batch.image_of[:1]
         seg = self.project(prompts)
-        low_res, iou = self._decoded(seg, image_of, views)
+        low_res, iou = self._decode_masks(seg, image_of, views)
         text_logits = self.llava.lm_head(hidden[:, :-1][learnt])
         if spare:
             text_logits = text_logits + 0.0 * low_res.sum()
@@ -204,19 +201,21 @@ class Rosalia(nn.Module):
             sample_of=sample_of,
             low_res=low_res,
             iou=iou,
-            masks=self._framed(low_res, sample_of, batch),
+            masks=self._resize_to_targets(low_res, sample_of, batch),
         )
 
     @torch.no_grad()
     def segment(self, batch: Batch, views: Views | None = None) -> list[torch.Tensor]:
-        """Return mask logits (H, W) of each sample without generating text: its prompt ends where [SEG] would come.
+        """Return mask logits (H, W) of each sample without generating text.
 
         The result equals :meth:`generate`'s if the answer begins with [SEG], as all of ROSALIA's answers do.
         """
         views = views or self.encode(batch)
-        low_res, _ = self._decoded(self.project(self._read(batch, views, 0).last), batch.image_of, views)
+        low_res, _ = self._decode_masks(
+            self.project(self._read_prompts(batch, views, 0).last_hidden), batch.image_of, views
+        )
         every = torch.arange(len(batch.image_of), device=low_res.device)
-        return [masks[0] for masks in self._framed(low_res, every, batch)]
+        return [masks[0] for masks in self._resize_to_targets(low_res, every, batch)]
 
     @torch.no_grad()
     def generate(
@@ -224,13 +223,13 @@ class Rosalia(nn.Module):
     ) -> Generated:
         """Answer prompts greedily, and predict a mask for each [SEG] in the answers.
 
-        The embedding is taken at the step that emits [SEG]. LISA's code recomputes all tokens at every step.
-        ``every``: tokens after which the host looks whether answers have ended; by default as the device asks.
+        The embedding is taken at the step that emits [SEG]. ``every``: tokens between two checks whether answers have
+        ended; by default as the device needs.
         """
         views = views or self.encode(batch)
-        prompted = self._read(batch, views, max_new_tokens)
+        prompted = self._read_prompts(batch, views, max_new_tokens)
         ids, states = generate_greedily(
-            self.llava.model.language_model, self.llava.lm_head, self._words, prompted, self.config.eos_id,
+            self.llava.model.language_model, self.llava.lm_head, self._embed_tokens, prompted, self.config.eos_id,
             max_new_tokens, every or default_check_interval(self.device),
         )  # fmt: skip
         seg_positions = [
@@ -240,29 +239,29 @@ class Rosalia(nn.Module):
             if token_id == self.config.seg_id
         ]
         sample_of, steps = torch.tensor(seg_positions, dtype=torch.long, device=states.device).reshape(-1, 2).T
-        low_res, _ = self._decoded(self.project(states[sample_of, steps]), batch.image_of[sample_of], views)
-        return Generated(ids, self._framed(low_res, sample_of, batch))
+        low_res, _ = self._decode_masks(self.project(states[sample_of, steps]), batch.image_of[sample_of], views)
+        return Generated(ids, self._resize_to_targets(low_res, sample_of, batch))
 
-    def _words(self, ids: torch.Tensor) -> torch.Tensor:
-        """Embed tokens; the positions of an image get an arbitrary row, which is overwritten."""
+    def _embed_tokens(self, ids: torch.Tensor) -> torch.Tensor:
+        """Embed tokens; image tokens get an arbitrary row, which is overwritten."""
         return self.llava.model.language_model.embed_tokens(ids.masked_fill(ids == self.config.image_id, 0))
 
-    def _embedded(self, batch: Batch, views: Views) -> torch.Tensor:
-        """Embed the batch's tokens, and put each sample's image features where its image tokens are."""
-        words, places = self._words(batch.input_ids), batch.input_ids == self.config.image_id
+    def _embed_batch(self, batch: Batch, views: Views) -> torch.Tensor:
+        """Embed the batch's tokens, with each sample's image features in place of its image tokens."""
+        words, places = self._embed_tokens(batch.input_ids), batch.input_ids == self.config.image_id
         features = views.features[batch.image_of].to(words.dtype)
         if bool((places.sum(1) != features.shape[1]).any()):
             raise ValueError(f"every sample must hold the image token {features.shape[1]} times")
         return words.masked_scatter(places[:, :, None], features)
 
-    def _read(self, batch: Batch, views: Views, room: int) -> PromptState:
-        """Run prompts up to their last tokens; the common beginning of one image's prompts is run once.
+    def _read_prompts(self, batch: Batch, views: Views, room: int) -> PromptState:
+        """Run prompts up to their last tokens, computing the common prefix of one image's prompts once.
 
-        They differ only in the instruction, which comes after the image, so they share most tokens. ``room``: tokens
-        that are to follow; with 0 no more is kept than the beginnings, and nothing where all differ.
+        Prompts of one image differ only in the instruction after it, so they share most tokens. ``room``: number of
+        tokens to generate afterwards; with 0 only prefixes are cached, and nothing if all differ.
         """
         model = self.llava.model.language_model
-        words, lengths = self._embedded(batch, views), batch.attention.sum(1)
+        words, lengths = self._embed_batch(batch, views), batch.attention.sum(1)
         last_image = (batch.input_ids == self.config.image_id).nonzero()[:, 1].max()
         shared = int(min(last_image + 1, lengths.min() - 1))
         beginnings = torch.cat([batch.image_of[:, None], batch.input_ids[:, :shared]], 1)
@@ -276,7 +275,7 @@ class Rosalia(nn.Module):
         first = torch.full((groups,), len(group), device=group.device)
         first = first.scatter_reduce(0, group, torch.arange(len(group), device=group.device), "amin")
         model(inputs_embeds=words[first, :shared], past_key_values=cache, use_cache=True)
-        cache.follow(group)
+        cache.end_prefixes(group)
         hidden = model(
             inputs_embeds=words[:, shared:],
             attention_mask=batch.attention,
@@ -290,11 +289,13 @@ class Rosalia(nn.Module):
             attention_mask[..., : words.shape[1]].masked_fill_(batch.attention[:, None, None] == 0, float("-inf"))
         return PromptState(hidden[rows, lengths - 1 - shared], cache, lengths, attention_mask)
 
-    def _decoded(self, seg: torch.Tensor, image_of: torch.Tensor, views: Views) -> tuple[torch.Tensor, torch.Tensor]:
+    def _decode_masks(
+        self, seg: torch.Tensor, image_of: torch.Tensor, views: Views
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """Return SAM's mask logits (M, 1, h, w) and quality estimates (M, 1) for each prompt (M, C)."""
         return decoded(self.sam, seg, views.embeddings[image_of])
 
-    def _framed(self, low_res: torch.Tensor, sample_of: torch.Tensor, batch: Batch) -> list[torch.Tensor]:
+    def _resize_to_targets(self, low_res: torch.Tensor, sample_of: torch.Tensor, batch: Batch) -> list[torch.Tensor]:
         """Resize mask logits (M, 1, h, w) to their sample's target frame."""
         image_of, side = batch.image_of.tolist(), self.config.sam.vision_config.image_size
         frames = [
@@ -304,10 +305,9 @@ class Rosalia(nn.Module):
 
 
 def forget_dtypes(*configs: PreTrainedConfig) -> None:
-    """Remove number types from configurations and their nested configurations, in place.
+    """Remove dtypes from configurations and nested configurations, in place.
 
-    Published files name the type that they were saved with (CLIP's float32), and transformers would make that part of
-    the model in this type, whatever the type of the rest.
+    Published files state the dtype they were saved with (CLIP: float32), which transformers would use for that part.
     """
     for config in configs:
         config.dtype = None
@@ -315,7 +315,7 @@ def forget_dtypes(*configs: PreTrainedConfig) -> None:
 
 
 def make_empty_model(config: RosaliaConfig, dtype: torch.dtype) -> Rosalia:
-    """Return a model with uninitialised weights, to be filled; untouched memory takes no room."""
+    """Return a model with uninitialised weights, to be filled."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(dtype)
     try:
@@ -326,7 +326,7 @@ def make_empty_model(config: RosaliaConfig, dtype: torch.dtype) -> Rosalia:
 
 
 def _move_empty(model: Rosalia, device: torch.device) -> None:
-    """Allocate an empty model on a device; buffers that no file holds (angles, positions) keep their values."""
+    """Allocate an empty model on a device; buffers that no file has (positions) keep their values."""
     filled = model.state_dict().keys()
     for prefix, module in model.named_modules():
         for name, parameter in module.named_parameters(recurse=False):
@@ -338,7 +338,7 @@ def _move_empty(model: Rosalia, device: torch.device) -> None:
 
 @contextmanager
 def _gradients_if_trained(part: nn.Module) -> Iterator[None]:
-    """Let gradients through a part only if any of its weights is trained."""
+    """Enable gradients for a part only if any of its weights is trained."""
     with torch.set_grad_enabled(torch.is_grad_enabled() and _is_trained(part)):
         yield
 

@@ -1,4 +1,4 @@
-"""Write the prompt of an instruction as LISA does, and find the answer in a model's text."""
+"""Write the prompt of an instruction as in LISA, and extract the answer from generated text."""
 
 SEG = "[SEG]"
 """The token that requests a mask."""
@@ -7,7 +7,7 @@ END = "</s>"
 CONVERSATIONS = ("llava_v1", "llava_llama_2")
 """Names of LISA's two conversation templates."""
 ANSWER_AFTER = {"llava_v1": "ASSISTANT:", "llava_llama_2": "[/INST]"}
-"""The text right before an answer: a prompt without an answer ends with it, without a space."""
+"""The text right before an answer; a prompt without an answer ends with it, without a space."""
 SYSTEMS = {
     "llava_v1": (
         "A chat between a curious human and an artificial intelligence assistant. "
@@ -22,7 +22,7 @@ SYSTEMS = {
 
 
 def write_prompt(instruction: str, answer: str | None, conversation: str) -> str:
-    """Return the text of one exchange; with ``answer`` None it ends where the answer begins.
+    """Return the text of one exchange; if ``answer`` is None it ends where the answer begins.
 
     The instruction is inserted verbatim (authors' code). Raises ValueError for an unknown conversation.
     """

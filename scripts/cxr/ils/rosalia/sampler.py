@@ -1,4 +1,4 @@
-"""Draw the pairs of each batch: positives to negatives 1:1 or all as they are, in the same order after a resume."""
+"""Sample the pairs of each training batch, in the same order after a resume."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -13,22 +13,22 @@ BALANCES = ("expectation", "exact", "all")
 
 
 class Draw(NamedTuple):
-    """A row of the lines, whether its image is equalised, and the draw that chooses its wording."""
+    """A row of the lines, whether its image is equalised, and the random number that selects its wording."""
 
     row: int
     equalised: bool
     wording: float = 0.0
-    """From 0 to below 1; 0 is the plain text."""
+    """In [0, 1); 0 selects the plain text."""
 
 
 class PairSampler(Sampler[list[Draw]]):
-    """The batches of a training: each positive once per epoch, and as many negatives, drawn with replacement.
+    """Yields the batches of a training: each positive once per epoch, and as many negatives, drawn with replacement.
 
-    ``expectation``: positives and negatives in one shuffled order, 1:1 on average (authors' code); ``exact``: half
-    and half in every batch of every process; ``all``: every negative once instead, in one shuffled order. All draws
-    depend only on (seed, epoch): after :meth:`begin` an epoch resumes at any batch as if it had not been interrupted.
-    If an order does not fill the last batch of all ``world`` processes, its first draws fill it up, so that the
-    processes stay in step. Raises UserError without positives or negatives, or for an odd batch with exact halves.
+    ``balance``: ``expectation`` shuffles positives and negatives together, 1:1 on average (authors' code); ``exact``
+    puts half of each into every batch of every process; ``all`` uses every negative once instead. Everything depends
+    only on (seed, epoch), so an epoch can resume at any batch (:meth:`start_at`). The last batch of all ``world``
+    processes is filled up from the start of the order, so that they stay in step. Raises UserError without positives or
+    negatives, or for an odd batch with exact halves.
     """
 
     def __init__(
@@ -44,9 +44,9 @@ class PairSampler(Sampler[list[Draw]]):
         rank: int = 0,
         world: int = 1,
     ):
-        """``positive``: bool (N,), of the lines of the file ``where``; ``batch``: draws per process and step.
+        """``positive``: bool (N,), of the lines of the file ``where``; ``batch``: pairs per process and batch.
 
-        ``reword``: also draw wordings; the other draws do not depend on it.
+        ``reword``: also sample wordings, which does not change the other random numbers.
         """
         self.positives, self.negatives = np.flatnonzero(positive), np.flatnonzero(~positive)
         for name, rows in (("positive", self.positives), ("negative", self.negatives)):
@@ -60,19 +60,19 @@ class PairSampler(Sampler[list[Draw]]):
         self.rank, self.world, self.reword = rank, world, reword
         self.epoch = self.first = 0
 
-    def begin(self, epoch: int, batch: int = 0) -> None:
-        """Start the next iteration at the given batch of the given epoch."""
+    def start_at(self, epoch: int, batch: int = 0) -> None:
+        """Start the next iteration at a batch of an epoch."""
         self.epoch, self.first = epoch, batch
 
-    def batches(self) -> int:
+    def count_batches(self) -> int:
         """Return the number of batches per epoch and process."""
         num_pairs = len(self.positives) + (len(self.negatives) if self.balance == "all" else len(self.positives))
         return -(-num_pairs // (self.batch * self.world))
 
     def __len__(self) -> int:
-        return self.batches() - self.first
+        return self.count_batches() - self.first
 
-    def order(self, epoch: int) -> list[Draw]:
+    def draw_order(self, epoch: int) -> list[Draw]:
         """Return all draws of an epoch in their order, over all processes."""
         generator = np.random.Generator(np.random.PCG64(stable_hash(self.seed, "draws", epoch)))
         count = len(self.positives)
@@ -94,7 +94,7 @@ class PairSampler(Sampler[list[Draw]]):
         return np.random.Generator(np.random.PCG64(stable_hash(self.seed, "wordings", epoch))).random(count)
 
     def __iter__(self) -> Iterator[list[Draw]]:
-        order, step = self.order(self.epoch), self.batch * self.world
+        order, step = self.draw_order(self.epoch), self.batch * self.world
         for first in range(self.first * step, len(order), step):
             together = order[first : first + step]
             share = len(together) // self.world

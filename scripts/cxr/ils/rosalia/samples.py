@@ -1,6 +1,6 @@
-"""Prepare pairs as model inputs, one at a time and in batches.
+"""Prepare pairs as model inputs, one by one and in batches.
 
-If an image is not square, three squares must agree: the image's, the reference mask's and the prediction's.
+If an image is not square, the squares of image, reference mask and prediction must agree:
 
 * ``pad``: a mask of a square frame belongs to the image in the centre of a black square; a mask of the image's own
 shape
@@ -33,7 +33,7 @@ from cxr.segmentation.pictures import FITS, centred, mask_target, normalised, sa
 
 
 class PromptSettings(Protocol):
-    """Settings ``training`` that a model must also be asked with."""
+    """Settings of ``training`` that must be the same when the model is asked."""
 
     conversation: str
     max_length: int
@@ -43,7 +43,7 @@ class PromptSettings(Protocol):
 
 @dataclass(frozen=True)
 class PairOptions:
-    """How pairs are prepared. ``target``: side of the square of masks and predictions; 0: the image's own shape."""
+    """How pairs are prepared. ``target``: side of masks and predictions in pixels; 0: the image's own shape."""
 
     conversation: str
     max_length: int
@@ -54,15 +54,15 @@ class PairOptions:
     fit: str
     published_mismatch: bool
     answers: bool
-    """Whether the answer follows the prompt (training) or must be predicted."""
+    """Whether the input includes the answer (training)."""
     equalise: bool
     """Whether images without a :class:`Draw` are equalised (evaluation)."""
 
     @classmethod
-    def of(
+    def for_model(
         cls, config: RosaliaConfig, wording: PromptSettings, *, target: int | None = None, answers: bool, equalise: bool
     ) -> "PairOptions":
-        """Return how pairs are prepared for a model of these sizes; ``target``: by default SAM's own side."""
+        """Return the options for a model of these sizes; ``target``: by default SAM's side."""
         vision, side = config.llava.vision_config, config.sam.vision_config.image_size
         return cls(
             conversation=wording.conversation,
@@ -91,27 +91,27 @@ class Sample:
     """int64 (L,), -100 for tokens that the loss ignores"""
     levels: torch.Tensor
     """uint8 (S, S), SAM's input before normalising"""
-    shown: tuple[int, int]
-    """Rows and columns of it that show the image"""
+    content_shape: tuple[int, int]
+    """Rows and columns of it that the image occupies"""
     clip: torch.Tensor
     """float32 (3, c, c)"""
     mask: np.ndarray | None
     """uint8 (T, T) of 0 and 1, empty for a negative; None if no masks are read"""
     resized: tuple[int, int]
-    """Rows and columns of SAM's square that a prediction is cropped to"""
+    """Rows and columns of SAM's square to which a prediction is cropped"""
     original: tuple[int, int]
-    """Rows and columns that it is then resized to"""
+    """Rows and columns to which it is then resized"""
     positive: bool
 
     @property
     def view(self) -> tuple[str, bool]:
-        """Key of the image as the model sees it: samples with the same key share their embeddings."""
+        """Key of the image as the model sees it; samples with the same key share embeddings."""
         return self.image_id, self.equalised
 
     @property
     def sam(self) -> torch.Tensor:
-        """SAM's picture, float32 (3, S, S)."""
-        return normalised(self.levels[None], [self.shown])[0]
+        """SAM's input, float32 (3, S, S)."""
+        return normalised(self.levels[None], [self.content_shape])[0]
 
 
 @dataclass(frozen=True)
@@ -121,43 +121,46 @@ class Batch:
     input_ids: torch.Tensor
     """int64 (B, L)"""
     attention: torch.Tensor
-    """int64 (B, L), 0 at padding (computed from the length, because an unknown word has the padding's id)"""
+    """int64 (B, L), 0 at padding (by length, because an unknown word has the id of padding)"""
     labels: torch.Tensor
     """int64 (B, L)"""
     images: torch.Tensor
-    """(I, 3, S, S); if ``shown`` is given, uint8 (I, S, S), which :meth:`to` normalises"""
+    """(I, 3, S, S); if ``content_shapes`` is given, uint8 (I, S, S), which :meth:`to` normalises"""
     clip: torch.Tensor
     """(I, 3, c, c)"""
     image_of: torch.Tensor
-    """int64 (B,), the row of images"""
+    """int64 (B,), row of ``images``"""
     masks: list[torch.Tensor]
-    """B arrays (n, H, W), float32 (uint8 until :meth:`to` if ``shown`` is given); n is 1, or 0 if none are read"""
+    """B arrays (n, H, W), float32 (packed: uint8 until :meth:`to`); n is 1, or 0 if no masks are read"""
     resized: list[tuple[int, int]]
     """I"""
     original: list[tuple[int, int]]
     """B"""
     pair_ids: list[str]
     """B"""
-    shown: list[tuple[int, int]] | None = None
-    """I, rows and columns of images that show them; None once they are normalised"""
+    content_shapes: list[tuple[int, int]] | None = None
+    """I, rows and columns that each image occupies; None once they are normalised"""
     views: list[tuple[str, bool]] = field(default_factory=list)
-    """I, name of each image and whether it is equalised"""
+    """I, id of each image and whether it is equalised"""
 
     def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> "Batch":
         """Return the batch on a device, its images normalised and in ``dtype``; masks are float32."""
         names = ("input_ids", "attention", "labels", "image_of")
         tensors = {name: getattr(self, name).to(device, non_blocking=True) for name in names}
         tensors["clip"] = self.clip.to(device, dtype, non_blocking=True)
-        if self.shown is None:
+        if self.content_shapes is None:
             tensors["images"] = self.images.to(device, dtype, non_blocking=True)
         else:
-            tensors["images"] = normalised(self.images.to(device, non_blocking=True), self.shown, dtype)
+            tensors["images"] = normalised(self.images.to(device, non_blocking=True), self.content_shapes, dtype)
         return replace(
-            self, **tensors, masks=[mask.to(device, non_blocking=True).float() for mask in self.masks], shown=None
+            self,
+            **tensors,
+            masks=[mask.to(device, non_blocking=True).float() for mask in self.masks],
+            content_shapes=None,
         )
 
     def pin_memory(self) -> "Batch":
-        """Return the batch in page-locked memory (torch's loader asks for it)."""
+        """Return the batch in page-locked memory (called by torch's loader)."""
         names = ("input_ids", "attention", "labels", "images", "clip", "image_of")
         pinned = {name: getattr(self, name).pin_memory() for name in names}
         return replace(self, **pinned, masks=[mask.pin_memory() for mask in self.masks])
@@ -167,8 +170,8 @@ class Pairs(Dataset):
     """The pairs of a JSONL file with their images and masks, by row or by :class:`Draw`.
 
     ``frames``: shards of canonical frames, or else ``pictures``; without ``masks`` samples have no masks; ``wording``:
-    the wording of the instructions, by default their own. Every process opens its own files. The constructor raises
-    UserError for a pair whose mask or image is missing.
+    selects the wording of an instruction, by default its plain text. Every process opens its own files. The constructor
+    raises UserError for a pair whose mask or image is missing.
     """
 
     def __init__(
@@ -241,7 +244,7 @@ class Pairs(Dataset):
             input_ids=input_ids,
             labels=labels,
             levels=levels,
-            shown=content_shape,
+            content_shape=content_shape,
             clip=clip,
             mask=mask,
             resized=content_shape if options.published_mismatch or not options.target else sam_shape,
@@ -251,7 +254,7 @@ class Pairs(Dataset):
 
     def _pixels(self, image_id: str, equalised: bool) -> tuple:
         key = (image_id, equalised)
-        if self._last is None or self._last[0] != key:  # the pairs of an image are consecutive in a file
+        if self._last is None or self._last[0] != key:  # pairs of one image are consecutive
             image = self.pictures.get(image_id)
             shape, options = image.shape, self.options
             if equalised:
@@ -263,7 +266,7 @@ class Pairs(Dataset):
         return self._last[1]
 
     def _centres(self, shape: tuple[int, int]) -> bool:
-        """Return whether an image of ``shape`` must be padded to the frame of square masks."""
+        """Return whether an image of ``shape`` must be padded to a centred square, as its masks are."""
         square = self.masks is not None and self.masks.shape is not None and len(set(self.masks.shape)) == 1
         return square and shape[0] != shape[1] and self.options.fit == "pad" and not self.options.published_mismatch
 
@@ -277,7 +280,7 @@ class Pairs(Dataset):
 
 
 def collate(samples: list[Sample], pad_id: int, *, packed: bool = False) -> Batch:
-    """Join samples. Samples of one image (with the same equalisation) share one row, so that it is embedded once.
+    """Return a batch of samples. Samples with the same view share one row of images, which is embedded once.
 
     ``packed``: leave SAM's inputs and the masks as uint8 until :meth:`Batch.to`.
     """
@@ -287,7 +290,10 @@ def collate(samples: list[Sample], pad_id: int, *, packed: bool = False) -> Batc
     rows = {key: row for row, key in enumerate(unique)}
     texts, labels = [sample.input_ids for sample in samples], [sample.labels for sample in samples]
     lengths = torch.tensor([len(text) for text in texts])
-    levels, content_shapes = torch.stack([first[key].levels for key in unique]), [first[key].shown for key in unique]
+    levels, content_shapes = (
+        torch.stack([first[key].levels for key in unique]),
+        [first[key].content_shape for key in unique],
+    )
     return Batch(
         input_ids=torch.nn.utils.rnn.pad_sequence(texts, batch_first=True, padding_value=pad_id),
         attention=(torch.arange(int(lengths.max())) < lengths[:, None]).long(),
@@ -299,7 +305,7 @@ def collate(samples: list[Sample], pad_id: int, *, packed: bool = False) -> Batc
         resized=[first[key].resized for key in unique],
         original=[sample.original for sample in samples],
         pair_ids=[sample.pair_id for sample in samples],
-        shown=content_shapes if packed else None,
+        content_shapes=content_shapes if packed else None,
         views=unique,
     )
 
@@ -311,7 +317,7 @@ def _mask_tensor(sample: Sample) -> torch.Tensor:
 
 
 class _Collate:
-    """:func:`collate` with its pad id, for workers (a lambda cannot be pickled)."""
+    """:func:`collate` with a pad id, as a picklable object for workers."""
 
     def __init__(self, pad_id: int):
         self.pad_id = pad_id
@@ -325,7 +331,7 @@ def make_loader(pairs: Pairs, batches: PairSampler | list[list[int]], workers: i
 
     Iterate over it with :func:`unwrap_errors`. Raises the errors of :class:`Pairs` when a sample is read.
     """
-    # workers are forks, and in a fork OpenCV waits forever for its threads of the parent process
+    # workers are forks, in which OpenCV would wait forever for threads of the parent process
     cv2.setNumThreads(1)
     return DataLoader(
         pairs,
@@ -343,7 +349,7 @@ def _ignore_sigterm(_: int) -> None:
 
 
 def unwrap_errors(batches: DataLoader) -> Iterator[Batch]:
-    """Yield the batches. A worker's UserError, which torch wraps in a traceback, is reduced to its sentence."""
+    """Yield the batches. A worker's UserError, which torch wraps in a traceback, is reduced to its message."""
     try:
         yield from batches
     except UserError as error:

@@ -1,4 +1,4 @@
-"""Read pairs, images and masks row by row. Each process opens a file at first use."""
+"""Read pairs, images and masks one by one. Each process opens a file on first use."""
 
 import json
 import os
@@ -15,13 +15,13 @@ from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_table
 
 FIELDS = {"pair_id": str, "image_id": str, "instruction": str, "answer": str, "seg": bool, "mask_id": str | None}
-"""The fields that are read of a pair, and their types."""
+"""The fields read from a pair, with their types."""
 GREY_MODES = ("1", "L", "LA", "P", "RGB", "RGBA")
 """Pillow's modes with at most eight bits per channel."""
 
 
 class _PerProcess:
-    """Base class of objects with open files. Copies of the object, by fork or pickle, do not share them."""
+    """Base class of objects with open files, which copies by fork or pickle do not share."""
 
     def __init__(self) -> None:
         self._open: dict = {}
@@ -39,7 +39,7 @@ class _PerProcess:
 class PairLines(_PerProcess):
     """The pairs of a JSONL file by row. Memory: 17 bytes per pair, and the ids of the images.
 
-    ``positive`` bool (N,), ``image`` int32 (N,) indexes ``images``, the image ids in order of appearance. Raises
+    ``positive`` is bool (N,); ``image``, int32 (N,), indexes ``images``, the image ids in order of appearance. Raises
     UserError for a missing or empty file, and for a line that is not JSON, lacks a field or repeats a pair id.
     """
 
@@ -161,7 +161,7 @@ def open_image_source(frames: list[str] | list[Path] | None, pictures: str | Pat
 
 
 class ShardMasks(_PerProcess):
-    """The masks of all shards, by mask id; ``index`` says which shard holds one."""
+    """The masks of all shards by mask id, located with the table ``index``."""
 
     def __init__(self, index: str | Path, paths: list[str] | list[Path]):
         super().__init__()

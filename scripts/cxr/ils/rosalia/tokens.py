@@ -1,9 +1,8 @@
-"""Encode texts as token ids, with the same ids as LISA's tokenizer (the slow Llama tokenizer of transformers 4.31).
+"""Encode texts with the same token ids as LISA's tokenizer (the slow Llama tokenizer of transformers 4.31).
 
-That tokenizer splits a text at the tokens that LISA added, drops white space beside them, and encodes each piece with a
-leading "▁". Later versions keep the space, which would put a "▁" between "ASSISTANT:" and [SEG], and the mask would be
-read from another position. This module splits the text before any tokenizer sees it. So neither the tokenizer's version
-nor its treatment of added tokens makes a difference.
+That tokenizer splits a text at the tokens that LISA added, drops white space next to them, and encodes each piece with
+a leading "▁". Later versions keep the space, which would put a "▁" between "ASSISTANT:" and [SEG] and shift the
+position of the mask. This module splits the text first, so the tokenizer's version makes no difference.
 """
 
 import re
@@ -30,7 +29,7 @@ _RESERVED = (*_MARKS, BEGIN, UNKNOWN)
 
 @dataclass(frozen=True)
 class Tokens:
-    """A tokenizer and the ids that the model needs: [SEG], image, padding, begin and end of a text."""
+    """A tokenizer and the ids of [SEG], image, padding, beginning and end of a text."""
 
     tokenizer: PreTrainedTokenizerBase
     seg: int
@@ -55,7 +54,7 @@ class Tokens:
         tokenizer = source if is_tokenizer else _read_tokenizer(source)
         tokenizer.pad_token = tokenizer.unk_token
         tokenizer.padding_side = "right"
-        # matched in the raw text: else a tokenizer may put a white-space token before it
+        # matched in the raw text; otherwise a tokenizer may insert a white-space token before it
         tokenizer.add_tokens([AddedToken(SEG, normalized=False, special=False)])
         for token in (IMAGE_START, IMAGE_END, IMAGE):
             tokenizer.add_tokens([AddedToken(token, normalized=False, special=True)], special_tokens=True)
@@ -171,8 +170,8 @@ def _read_tokenizer(folder: str | Path) -> PreTrainedTokenizerBase:
 def make_word_tokenizer(texts: Iterable[str], base_tokens: Iterable[str] = ()) -> PreTrainedTokenizerFast:
     """Return the lite model's tokenizer: every word and punctuation mark of the texts and prompts is a token.
 
-    ``base_tokens``: tokens of another of these, which this one is to have too. Deterministic: ``<unk>`` 0, ``<s>`` 1,
-    ``</s>`` 2, then the words sorted. Single spaces survive a round trip.
+    ``base_tokens``: further tokens to include. Ids are deterministic: ``<unk>`` 0, ``<s>`` 1, ``</s>`` 2, then the
+    words sorted. Single spaces survive a round trip.
     """
     cut = pre_tokenizers.Sequence(
         [pre_tokenizers.Metaspace(prepend_scheme="always"), pre_tokenizers.Split(Regex(r"[^\w▁]"), "isolated")]

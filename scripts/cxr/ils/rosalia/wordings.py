@@ -1,4 +1,4 @@
-"""Choose the wording of an instruction: its plain text, a draw among it and its paraphrases, or a persona's."""
+"""Select the wording of an instruction: its plain text, a random one of it and its paraphrases, or a persona's."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,34 +14,34 @@ FIELDS = ("instruction", "persona", "wordings")
 
 
 class Wording(Protocol):
-    """Returns the text that a pair is asked with. ``chance``: a number from 0 to 1 that was drawn for the pair."""
+    """Selects the text that a pair is asked with. ``chance``: the pair's random number in [0, 1)."""
 
     def text(self, line: Mapping, chance: float) -> str: ...
 
 
 class PlainWording:
-    """The instruction as the dataset has it."""
+    """The plain instruction of the dataset."""
 
     def text(self, line: Mapping, chance: float) -> str:
-        """Return the pair's own instruction."""
+        """Return the pair's instruction."""
         return line["instruction"]
 
 
 class RandomWording:
-    """The instruction or one of its paraphrases, with equal chances; without paraphrases, the instruction."""
+    """The instruction or one of its paraphrases, with equal probability."""
 
     def __init__(self, path: str | Path):
         """``path``: the wordings of the paraphrase stage."""
-        self.known: dict[str, list[str]] = {}
+        self.wordings_by_instruction: dict[str, list[str]] = {}
         for line in _read_wordings(path):
-            self.known.setdefault(line["instruction"], []).extend(line["wordings"])
+            self.wordings_by_instruction.setdefault(line["instruction"], []).extend(line["wordings"])
 
     def texts(self, instruction: str) -> list[str]:
         """Return all wordings of an instruction, the plain one first."""
-        return [instruction, *self.known.get(instruction, [])]
+        return [instruction, *self.wordings_by_instruction.get(instruction, [])]
 
     def text(self, line: Mapping, chance: float) -> str:
-        """Return the wording that the chance selects; 0 is the plain text."""
+        """Return the wording selected by ``chance``; 0 selects the plain text."""
         texts = self.texts(line["instruction"])
         return texts[int(chance * len(texts))]
 
@@ -52,15 +52,15 @@ class PersonaWording:
     def __init__(self, path: str | Path, persona: str, seed: int):
         """``path``: the wordings of the paraphrase stage."""
         self.persona, self.seed = persona, seed
-        self.known = {
+        self.wordings_by_instruction = {
             line["instruction"]: line["wordings"] for line in _read_wordings(path) if line["persona"] == persona
         }
-        if not self.known:
+        if not self.wordings_by_instruction:
             raise UserError(f"{path} holds no wording of the persona {persona!r}: run snakemake paraphrase again")
 
     def text(self, line: Mapping, chance: float) -> str:
         """Return the pair's wording. Raises UserError (``NO_WORDING``) if its instruction has none."""
-        texts = self.known.get(line["instruction"])
+        texts = self.wordings_by_instruction.get(line["instruction"])
         if not texts:
             raise UserError(NO_WORDING)
         return texts[stable_hash(self.seed, "wording", line["pair_id"], self.persona) % len(texts)]

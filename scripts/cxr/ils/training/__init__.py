@@ -1,1 +1,1 @@
-"""Training: fine-tuning of ROSALIA on instruction-answer pairs."""
+"""Fine-tuning of ROSALIA on instruction-answer pairs."""

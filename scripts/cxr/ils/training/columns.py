@@ -1,4 +1,4 @@
-"""Columns of the tables that a training writes; here, for train.py asks for torch."""
+"""Columns of the tables that a training writes, importable without torch."""
 
 import polars as pl
 
@@ -15,7 +15,7 @@ UPDATES = {
     "gradient_norm": Column(pl.Float64, "Norm of the gradient before it is clipped."),
     "positives": Column(pl.Int64, "Pairs of the update that have a mask."),
     "pairs": Column(pl.Int64, "Pairs of the update."),
-    "skipped": Column(pl.Boolean, "Whether the update was left out, because its loss or gradient is not a number."),
+    "skipped": Column(pl.Boolean, "Whether the update was skipped, because its loss or gradient is not a number."),
 }
 EPOCHS = {
     "epoch": Column(pl.Int64, "Epoch after which the validation split was scored, from 1."),

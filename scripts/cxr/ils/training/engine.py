@@ -1,4 +1,4 @@
-"""The interface of training engines, which make the model that a training starts from, and loading one by name."""
+"""Interface of training engines, which create the model that a training starts from."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from cxr.base.engines import Setup, engine_module
 
 @dataclass(frozen=True)
 class TrainingOptions:
-    """Settings of the training stage (section ``training`` of the configuration); own: the recipe of the engine."""
+    """Settings of the training stage (section ``training``); ``own``: the recipe of the engine."""
 
     engine: str
     conversation: str
@@ -24,7 +24,7 @@ class TrainingOptions:
 
 
 class StartModel(Protocol):
-    """A model before its training."""
+    """Creates the model that a training starts from."""
 
     def make(self, folder: Path, texts: Iterable[str]) -> None:
         """Write the model and its tokenizer into ``folder``; ``texts``: all prompts with answers of the training set.
@@ -35,5 +35,5 @@ class StartModel(Protocol):
 
 
 def load_engine(name: str, options: TrainingOptions, setup: Setup | None = None) -> StartModel:
-    """Load an engine: the module ``cxr.ils.training.<name>`` makes one with ``load(options, setup)``."""
+    """Return the engine of the module ``cxr.ils.training.<name>``, made by its ``load(options, setup)``."""
     return engine_module("cxr.ils.training", name).load(options, setup or Setup())

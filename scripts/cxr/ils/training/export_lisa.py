@@ -1,4 +1,4 @@
-"""Export a trained model in the layouts of the published checkpoints, for code written for LISA or SAM."""
+"""Export a trained model in the layouts of the published checkpoints of LISA and SAM."""
 
 import shutil
 from pathlib import Path
@@ -15,10 +15,9 @@ TOKENIZER = (
 def run_published(*, model: str | Path, published: str | Path, base: str | Path | None = None) -> None:
     """Convert the folder ``model`` of a training to the folder ``published``, in bfloat16 like the published models.
 
-    CLIP's weights are included, because they may have been trained. ``base``: folder, or config.json in it, of the
+    CLIP's weights are included, because they may have been trained. ``base``: folder (or config.json in it) of the
     published model that the training started from, whose config.json and tokenizer are copied; without it both are
-    written from ``model``. The folder appears only when it is complete. Raises UserError for a missing or damaged
-    model.
+    derived from ``model``. Raises UserError for a missing or damaged model.
     """
     if base:
         base = Path(base).parent if Path(base).is_file() else Path(base)
@@ -33,8 +32,8 @@ def run_published(*, model: str | Path, published: str | Path, base: str | Path 
 
 
 def run_sam(*, model: str | Path, sam: str | Path) -> None:
-    """Write SAM of the folder ``model`` of a training as ``sam``: safetensors with the names of sam_vit_h_4b8939.pth.
+    """Write SAM of the folder ``model`` to the safetensors file ``sam``, with the names of sam_vit_h_4b8939.pth.
 
-    Raises UserError for a model that is missing or damaged.
+    Raises UserError for a missing or damaged model.
     """
     to_sam(model, sam)

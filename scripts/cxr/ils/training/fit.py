@@ -1,4 +1,4 @@
-"""The training loop: run updates by epoch, score the validation split, keep the best model, and resume after a kill."""
+"""The training loop: updates by epoch, validation, checkpoints of the best model, exact resume."""
 
 import logging
 import math
@@ -21,20 +21,19 @@ from cxr.ils.rosalia.sampler import PairSampler
 from cxr.ils.rosalia.samples import Batch, Pairs, make_loader, unwrap_errors
 from cxr.ils.rosalia.wordings import RandomWording
 from cxr.ils.training.engine import TrainingOptions
-from cxr.ils.training.recipe import Recipe
-from cxr.ils.training.schedule import learning_rate
+from cxr.ils.training.recipe import Recipe, learning_rate
 from cxr.ils.training.validation import score_pairs
 
 log = logging.getLogger("cxr")
 LOSSES = ("loss", "text", "bce", "dice")
 STOP = "stop"
 LOGGED = (*LOSSES, "positives", "pairs", STOP)
-"""Values logged per update: means over its micro-batches, numbers of pairs, and of processes told to stop."""
+"""Values logged per update: mean losses, numbers of pairs, and number of processes asked to stop."""
 
 
 @dataclass
 class Progress:
-    """Progress and log of a training; only builtins, so that it can be saved."""
+    """Progress and log of a training, in builtins only, so that a checkpoint can hold it."""
 
     update: int = 0
     skipped: int = 0
@@ -45,39 +44,39 @@ class Progress:
 
 @dataclass(frozen=True)
 class UpdatePlan:
-    """The number of updates, and of micro-batches in them."""
+    """Numbers of updates and micro-batches."""
 
-    micro: int
-    """micro-batches of an epoch on each rank"""
-    together: int
-    """micro-batches of an update on each rank; the last update of an epoch may have fewer"""
+    micro_batches: int
+    """per epoch and rank"""
+    micro_batches_per_update: int
+    """per rank; the last update of an epoch may have fewer"""
     epochs: int
 
     @property
     def per_epoch(self) -> int:
-        """Updates in an epoch."""
-        return math.ceil(self.micro / self.together)
+        """Number of updates per epoch."""
+        return math.ceil(self.micro_batches / self.micro_batches_per_update)
 
     @property
     def total(self) -> int:
-        """Updates in all."""
+        """Total number of updates."""
         return self.per_epoch * self.epochs
 
 
 @dataclass(frozen=True)
 class Execution:
-    """How a training is executed; no result depends on it."""
+    """How a training is executed. Results do not depend on it."""
 
     workers: int
-    """Number of processes that read the pairs; 0: the training process reads them."""
+    """Number of processes that load pairs; 0: the training process loads them."""
     checkpoint_every: int
-    """Updates between two checkpoints."""
-    told_to_stop: Callable[[], bool] = lambda: False
-    """Whether this process was told to stop; then all processes write a checkpoint and end."""
+    """Number of updates between checkpoints."""
+    stop_requested: Callable[[], bool] = lambda: False
+    """Returns whether this process was asked to stop; then all processes write a checkpoint and end."""
 
 
 class Fit:
-    """A training. ``runner``: how gradients are computed and applied (:mod:`cxr.nets.fitting.engine`)."""
+    """One training. ``runner`` computes and applies gradients (:mod:`cxr.nets.fitting.engine`)."""
 
     def __init__(
         self,
@@ -89,8 +88,8 @@ class Fit:
         folder: Path,
         execution: "Execution",
     ):
-        self.runner, self.pairs, self.held = runner, pairs, validation_pairs
-        self.recipe, self.options, self.folder, self.how = recipe, options, folder, execution
+        self.runner, self.pairs, self.validation_pairs = runner, pairs, validation_pairs
+        self.recipe, self.options, self.folder, self.execution = recipe, options, folder, execution
         self.draws = PairSampler(
             pairs.lines.positive,
             batch=recipe.micro_batch,
@@ -102,12 +101,12 @@ class Fit:
             rank=runner.rank,
             world=runner.ranks,
         )
-        self.plan = UpdatePlan(self.draws.batches(), recipe.micro_batches_per_step(runner.ranks), recipe.epochs)
+        self.plan = UpdatePlan(self.draws.count_batches(), recipe.micro_batches_per_step(runner.ranks), recipe.epochs)
 
     def run(self, tensorboard: str) -> Progress:
-        """Train to the end, from the last checkpoint of an interrupted run or from the beginning.
+        """Train to the end, from the last checkpoint if there is one.
 
-        ``folder``/best.pt then holds the best weights, or the last ones if no epoch was scored.
+        ``folder``/best.pt then contains the best weights, or the last ones if no epoch was scored.
         """
         saved_state = self.runner.load(self.folder)
         course = Progress(**saved_state) if saved_state else Progress()
@@ -115,7 +114,7 @@ class Fit:
         if first:
             log.info("training resumes at update %d of %d", first, self.plan.total)
         board = self._board(tensorboard, course) if self.runner.rank == 0 else None
-        self._look(course, board)  # a run that was told to stop at an epoch's end left this to the next run
+        self._look(course, board)  # a run stopped at an epoch's end leaves this to the next run
         for update, batches in progress(self._updates(first), self.plan.total - first, "updates"):
             noted = self._update(update, batches, course)
             stop = noted.pop(STOP)
@@ -125,7 +124,7 @@ class Fit:
             last = course.update == self.plan.total
             if not stop:
                 self._look(course, board)
-            if stop or course.update % self.how.checkpoint_every == 0 or last:
+            if stop or course.update % self.execution.checkpoint_every == 0 or last:
                 self.runner.save(self.folder, asdict(course))
             if stop:
                 raise UserError(
@@ -137,7 +136,7 @@ class Fit:
         return course
 
     def _look(self, course: Progress, board: SummaryWriter | None) -> None:
-        """Score the validation split if a finished epoch is due for scoring and not yet scored."""
+        """Score the validation split if the last finished epoch is due and not yet scored."""
         epoch, remainder = divmod(course.update, self.plan.per_epoch)
         due = epoch % self.options.validate_every == 0 or course.update == self.plan.total
         if remainder == 0 and due and epoch and not any(noted["epoch"] == epoch for noted in course.epochs):
@@ -146,7 +145,7 @@ class Fit:
 
     @staticmethod
     def _board(folder: str, course: Progress) -> SummaryWriter:
-        """Rewrite TensorBoard's files with the course so far, because a killed run may have lost some of them."""
+        """Rewrite TensorBoard's files from the log, because a killed run may have lost entries."""
         shutil.rmtree(folder, ignore_errors=True)
         board = SummaryWriter(folder)
         for group, notes in (("update", course.updates), ("validation", course.epochs)):
@@ -155,27 +154,27 @@ class Fit:
         return board
 
     def _updates(self, first: int) -> Iterator[tuple[int, list[Batch]]]:
-        """Yield each update from the ``first`` on with its micro-batches, to the end of the last epoch."""
+        """Yield (update, its micro-batches) from update ``first`` to the last one."""
         for epoch in range(first // self.plan.per_epoch, self.plan.epochs):
             done = max(0, first - epoch * self.plan.per_epoch)
-            self.draws.begin(epoch, done * self.plan.together)
+            self.draws.start_at(epoch, done * self.plan.micro_batches_per_update)
             batches = unwrap_errors(
-                make_loader(self.pairs, self.draws, self.how.workers, pin=self.runner.device.type == "cuda")
+                make_loader(self.pairs, self.draws, self.execution.workers, pin=self.runner.device.type == "cuda")
             )
             waiting: list[Batch] = []
-            num_remaining = self.plan.micro - done * self.plan.together
+            num_remaining = self.plan.micro_batches - done * self.plan.micro_batches_per_update
             update = epoch * self.plan.per_epoch + done
             for batch in batches:
                 waiting.append(batch)
                 num_remaining -= 1
-                if len(waiting) == self.plan.together or num_remaining == 0:
+                if len(waiting) == self.plan.micro_batches_per_update or num_remaining == 0:
                     yield update, waiting
                     update, waiting = update + 1, []
 
     def _update(self, update: int, batches: list[Batch], course: Progress) -> dict:
         recipe, runner = self.recipe, self.runner
         runner.model.train()
-        # dropout depends only on the update, not on earlier draws, so it is the same after a kill
+        # dropout depends only on the update, so it is the same after a resume
         torch.manual_seed(stable_hash(self.options.seed, "update", update, runner.rank) % 2**63)
         rate = learning_rate(update, recipe.learning_rate, recipe.warmup, self.plan.total)
         sums = torch.zeros(len(LOGGED), dtype=torch.float64)
@@ -185,13 +184,13 @@ class Fit:
             values = torch.stack([losses[name].detach().double() for name in LOSSES]).cpu() / len(batches)
             positives = sum(bool(mask.any()) for mask in batch.masks)
             sums += torch.cat([values / runner.ranks, torch.tensor([positives, len(batch.pair_ids), 0])])
-            # a loss that is not a number must reach the gradient: by it all ranks see that the update is skipped
+            # a non-finite loss must reach the gradient, so that all ranks see that the update is skipped
             healthy = bool(values.isfinite().all())
             runner.backward(
                 losses["loss"] if healthy else losses["loss"] * math.nan, len(batches), number == len(batches)
             )
         norm = runner.take_step(rate)
-        sums[-1] = float(self.how.told_to_stop())
+        sums[-1] = float(self.execution.stop_requested())
         if not math.isfinite(norm):
             self._skipped(update, course)
         noted = dict(zip(LOGGED, runner.sum(sums).tolist(), strict=True))
@@ -221,12 +220,12 @@ class Fit:
     def _score(self, epoch: int, course: Progress) -> None:
         runner = self.runner
         epoch_scores = score_pairs(
-            runner.model, self.held, self.recipe.micro_batch, self.how.workers, runner, runner.device
+            runner.model, self.validation_pairs, self.recipe.micro_batch, self.execution.workers, runner, runner.device
         )
         log.info("epoch %d: validation gIoU %.3f, N-Acc %.3f", epoch, epoch_scores.giou, epoch_scores.n_acc)
         value = epoch_scores.value(self.recipe.keep)
         course.epochs.append({"epoch": epoch, "update": course.update} | asdict(epoch_scores) | {"value": value})
-        # without a positive in the validation split all epochs score alike: the last one is kept
+        # without a positive validation pair no epoch has a score: keep the last
         if value > course.best or math.isnan(value):
             course.best = -math.inf if math.isnan(value) else value
             if runner.rank == 0:

@@ -1,4 +1,4 @@
-"""The training recipe: the settings that all engines have."""
+"""The training recipe that all engines share, and its learning rate schedule."""
 
 from dataclasses import dataclass, fields, replace
 
@@ -10,7 +10,7 @@ from cxr.segmentation.losses import LossWeights
 
 @dataclass(frozen=True)
 class Recipe:
-    """Section ``training.<engine>`` of the configuration, without the keys that only this engine has."""
+    """Section ``training.<engine>`` of the settings, without keys of single engines."""
 
     lora: LoraOptions
     trained: list[str]
@@ -51,3 +51,14 @@ class Recipe:
                 f"{ranks} GPUs at work: change batch, micro_batch or compute.gpus"
             )
         return count
+
+
+def learning_rate(update: int, largest: float, warmup: int, total: int) -> float:
+    """Return the learning rate of an update (from 0): linear warm-up to ``largest``, then linear decay to 0.
+
+    Equals DeepSpeed's WarmupDecayLR with warmup_type linear, which lags by one update: the first two have rate 0.
+    """
+    done, warmup = max(0, update - 1), max(2, warmup)  # DeepSpeed's warm-up takes at least two updates
+    if done < warmup:
+        return largest * done / warmup
+    return largest * max(0.0, (total - done) / max(1.0, total - warmup))

@@ -1,4 +1,4 @@
-"""The engine rosalia: start from LISA-7B-v1, as the paper's model did, or from the paper's model itself."""
+"""The engine rosalia: starts from LISA-7B-v1, as in the paper, or from the published ROSALIA."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -20,13 +20,13 @@ INPUTS = {
 }
 GPU = True
 MODEL_MB = 15_400
-"""Its 7.70 billion values in bfloat16."""
+"""Memory of 7.70 billion weights in bfloat16."""
 
 
 def convert_checkpoint(folder: Path, lisa: str | Path, clip: str | Path) -> None:
-    """Convert the folder of a published checkpoint to our layout, with its tokenizer; sizes come from the weights.
+    """Convert the folder of a published checkpoint to our layout, with its tokenizer.
 
-    Raises UserError for weights or a tokenizer that are missing, damaged or of another model.
+    Raises UserError if weights or tokenizer are missing, damaged or of another model.
     """
     tokens = Tokens.prepare(lisa)
     clip_config = CLIPVisionConfig.from_pretrained(clip, local_files_only=True)
@@ -35,13 +35,13 @@ def convert_checkpoint(folder: Path, lisa: str | Path, clip: str | Path) -> None
 
 
 class LisaStart:
-    """Converts LISA's published weights to our layout; ``init``: which of them are kept."""
+    """Creates the model from LISA's published weights; ``init`` ``paper_code`` resets its mask branch."""
 
     def __init__(self, init: str, files: dict[str, str], seed: int):
         self.init, self.files, self.seed = init, files, seed
 
     def make(self, folder: Path, texts: Iterable[str]) -> None:
-        """Write the model and LISA's tokenizer into ``folder``; the words are LISA's, whatever the ``texts``."""
+        """Write the model and LISA's tokenizer into ``folder``; ``texts`` are ignored."""
         convert_checkpoint(folder, self.files["lisa"], self.files["clip"])
         if self.init == "paper_code":
             model = Rosalia.from_pretrained(folder, torch.bfloat16)

@@ -1,4 +1,4 @@
-"""The training stage: fine-tune a model on pairs, masks and frames, and record its course."""
+"""The training stage: fine-tune a model on pairs, masks and frames, and log its losses and scores."""
 
 import hashlib
 import json
@@ -45,7 +45,7 @@ WORKER = "cxr.ils.training.worker"
 
 @dataclass(frozen=True)
 class Job:
-    """A training described by builtins, so that it can be passed to other processes."""
+    """A training described in builtins, so that it can be passed to other processes."""
 
     files: dict
     engine_files: dict
@@ -54,10 +54,10 @@ class Job:
     threads: int
     compute: dict
     folder: str
-    """Folder of its checkpoints."""
+    """Folder of checkpoints."""
 
     def identity(self) -> str:
-        """Return a digest of all that the result depends on: a checkpoint of a different run is never resumed."""
+        """Return a digest of everything the result depends on, so that only the same run is resumed."""
         digest = hashlib.sha256(json.dumps([self.options, self.attrs["code_digest"]], sort_keys=True).encode())
         for name in ("train", "validate", "index", "pictures", "wordings"):
             digest.update(Path(self.files[name]).read_bytes() if self.files[name] else b"")
@@ -88,13 +88,13 @@ def run_training(
 ) -> None:
     """Train a model on the pairs of ``train``, score it on those of ``validate``, and write the best weights.
 
-    Images are in the shards ``frames``, or at the paths of the table ``pictures`` (image_id, path). With ``wordings``
-    (of the paraphrase stage) each pair is asked in a wording drawn among its plain text and its paraphrases; validation
-    asks the plain text.
+    Images are in the shards ``frames``, or in the files of the table ``pictures`` (image_id, path). With ``wordings``
+    (of the paraphrase stage) each training pair uses its plain text or a random paraphrase; validation uses the plain
+    text.
 
     Writes the folder ``model`` (:meth:`Rosalia.save_pretrained`, adapters merged, and its tokenizer), the tables
-    ``updates`` and ``epochs`` (TSV) and the folder ``tensorboard``. After a kill it resumes at its last checkpoint, and
-    the tables equal those of a run that was never killed. Raises UserError for a user's mistake.
+    ``updates`` and ``epochs`` (TSV) and the folder ``tensorboard``. An interrupted run resumes at its last checkpoint,
+    with the same tables as an uninterrupted one. Raises UserError for invalid settings or inputs.
     """
     files = {"train": train, "validate": validate, "index": index, "masks": list(masks)}
     files |= {"frames": list(frames or []), "pictures": pictures or "", "wordings": wordings or ""}
@@ -111,19 +111,19 @@ def run_training(
 
 
 def _prepare_folder(job: Job) -> None:
-    """Make the folder of checkpoints, and empty one that a different training left."""
+    """Make the folder of checkpoints; empty it if a different training left one."""
     restart_message = f"{job.folder} holds a checkpoint of other settings, pairs or code: the training starts again"
     prepare(Path(job.folder), job.identity(), pattern="checkpoint.*", warning=restart_message)
 
 
 def _count_processes(job: Job) -> int:
-    """Return the number of processes of the training: one per GPU, or one on the CPU."""
+    """Return the number of processes: one per GPU, or one on the CPU."""
     num_requested = job.compute.get("asked", job.compute["gpus"])
     return max(1, count_gpus(job.compute["device"], num_requested))
 
 
 def _launch_processes(job: Job) -> None:
-    """Run :func:`train_in_process` in separate processes, and copy their reports into the log."""
+    """Run :func:`train_in_process` in separate processes, and copy their messages into the log."""
     processes = _count_processes(job)
     recipe = Recipe.from_settings(job.options["own"])
     shared = recipe.shared(processes)
@@ -136,7 +136,7 @@ def _launch_processes(job: Job) -> None:
 
 
 def train_in_process(job: Job) -> None:
-    """Run a training, or one process's share of it; if told to stop, it writes a checkpoint and ends."""
+    """Run a training, or one process of it. If asked to stop, it writes a checkpoint and ends."""
     with catch_warning_signals() as stop_requested:
         _train(job, stop_requested)
 
@@ -147,8 +147,8 @@ def _train(job: Job, stop_requested: Callable[[], bool]) -> None:
     folder = Path(job.folder)
     device = select_device(job.compute["device"], job.compute.get("asked"))
     tokens = Tokens.load(folder / "start")
-    # first, because it is quick and finds most mistakes
-    pair_options = PairOptions.of(read_config(folder / "start"), options, answers=True, equalise=False)
+    # before the model is loaded, because this is quick and finds most mistakes
+    pair_options = PairOptions.for_model(read_config(folder / "start"), options, answers=True, equalise=False)
     shared = {name: job.files[name] for name in ("index", "masks")} | {"tokens": tokens}
     shared["pictures"] = open_image_source(job.files["frames"], job.files["pictures"])
     pairs = Pairs(lines=job.files["train"], options=pair_options, wording=_choose_wording(job), **shared)
@@ -156,7 +156,7 @@ def _train(job: Job, stop_requested: Callable[[], bool]) -> None:
         lines=job.files["validate"], options=replace(pair_options, answers=False, equalise=True), **shared
     )
     low = recipe.dtype == "bfloat16" and recipe.runner == "deepspeed"
-    # each process reads the model onto its own GPU: eight copies would not fit into main memory
+    # each process loads the model onto its own GPU: eight copies would not fit into main memory
     process_device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0))) if device.type == "cuda" else device
     model = Rosalia.from_pretrained(folder / "start", torch.bfloat16 if low else torch.float32, process_device)
     model.images_at_once = job.compute["images_at_once"]
@@ -166,7 +166,7 @@ def _train(job: Job, stop_requested: Callable[[], bool]) -> None:
     adapters = trained_parts.add_adapters(model, recipe.lora)
     trained = trained_parts.select_trained(model, recipe.trained)
     if job.compute.get("keep_features"):
-        model.kept = _open_feature_caches(job, model, recipe, pairs, validation_pairs)
+        model.feature_caches = _open_feature_caches(job, model, recipe, pairs, validation_pairs)
     patience = timedelta(seconds=job.compute["time_to_answer"])
     optimiser = trained_parts.make_optimiser(trained, recipe)
     runner = make_runner(recipe.runner, model, trained, optimiser, recipe, device, patience)
@@ -175,14 +175,14 @@ def _train(job: Job, stop_requested: Callable[[], bool]) -> None:
     course = Fit(runner, pairs, validation_pairs, recipe, options, folder, execution).run(job.files["tensorboard"])
     if runner.rank == 0:
         _write_outputs(job, course, model, adapters, tokens, runner.parameters)
-    runner.wait()  # a rank that ends would close the others' connections
+    runner.wait()  # a rank that ends early would close the others' connections
 
 
 def _open_feature_caches(
     job: Job, model: Rosalia, recipe: Recipe, pairs: Pairs, validation_pairs: Pairs
 ) -> dict[str, Kept]:
-    """Return what keeps the outputs of the frozen encoders for the images of both splits; none without a frozen one."""
-    shapes, key = model.frozen(), "compute.keep_features"
+    """Return the caches of frozen encoders' outputs for the images of both splits; {} if both are trained."""
+    shapes, key = model.frozen_encoder_shapes(), "compute.keep_features"
     if not shapes or (recipe.runner == "plain" and recipe.dtype != "float32"):
         reason = (
             "mixed precision does not encode an image the same way twice" if shapes else "both encoders are trained"
@@ -200,7 +200,7 @@ def _choose_wording(job: Job) -> PlainWording | RandomWording:
 
 
 def _make_start_model(job: Job, options: TrainingOptions) -> None:
-    """Make the model that the training starts from; an interrupted training already has it."""
+    """Make the model that the training starts from, unless an interrupted run already did."""
     folder = Path(job.folder, "start")
     if folder.is_dir():
         return

@@ -1,4 +1,4 @@
-"""Choose the trained parts of the model: adapters on the language model, and parts in full."""
+"""Select the trained parts of the model: LoRA adapters on the language model, and fully trained parts."""
 
 from dataclasses import dataclass
 
@@ -21,14 +21,14 @@ PARTS = {
     "prompt_encoder": "sam.prompt_encoder.",
     "vision_encoder": "sam.vision_encoder.",
 }
-"""Values of ``training.<engine>.trained``, and the prefixes of their tensors' names."""
+"""Values of ``training.<engine>.trained`` -> prefix of their tensors' names."""
 ADAPTER = "lora_"
-"""peft's names of an adapter's tensors."""
+"""Part of the names that peft gives an adapter's tensors."""
 
 
 @dataclass(frozen=True)
 class LoraOptions:
-    """Settings of the adapters; rank 0 for no adapters."""
+    """Settings of the adapters; rank 0: no adapters."""
 
     rank: int
     alpha: int
@@ -36,7 +36,7 @@ class LoraOptions:
 
 
 def list_adapted_layers(llava: nn.Module) -> list[str]:
-    """Return the names of the linear layers that get an adapter: all of the language model and its head."""
+    """Return the names of all linear layers of the language model and its head, which get adapters."""
     return [
         name
         for name, module in llava.named_modules()
@@ -45,7 +45,7 @@ def list_adapted_layers(llava: nn.Module) -> list[str]:
 
 
 def add_adapters(model: Rosalia, options: LoraOptions) -> LoraModel | None:
-    """Put adapters into the model's language model, in place; they change nothing until they are trained (B = 0)."""
+    """Insert adapters into the language model, in place. Untrained, they change no output (B = 0)."""
     if not options.rank:
         return None
     config = LoraConfig(
@@ -58,15 +58,15 @@ def add_adapters(model: Rosalia, options: LoraOptions) -> LoraModel | None:
 
 
 def merge_adapters(model: Rosalia, adapters: LoraModel | None) -> None:
-    """Add the adapters to the weights they adapt, and take them out, in place."""
+    """Merge the adapters into the adapted weights, in place."""
     if adapters is not None:
         model.llava = adapters.merge_and_unload(safe_merge=True)
 
 
 def select_trained(model: Rosalia, trained: list[str]) -> dict[str, nn.Parameter]:
-    """Freeze all but the adapters and the named parts; return {name: parameter} of the trained parameters.
+    """Freeze all but the adapters and the named parts; return the trained parameters by name.
 
-    An adapted layer that is also trained in full (the published code's lm_head) has both.
+    A layer may have an adapter and also be trained in full (lm_head in the published code).
     """
     prefixes = tuple(PARTS[name] for name in trained)
     for name, parameter in model.named_parameters():
@@ -75,5 +75,5 @@ def select_trained(model: Rosalia, trained: list[str]) -> dict[str, nn.Parameter
 
 
 def make_optimiser(parameters: dict[str, nn.Parameter], recipe) -> torch.optim.AdamW:
-    """Return AdamW over the trained parameters; the schedule sets its learning rate later."""
+    """Return AdamW over the trained parameters; the schedule sets its learning rate."""
     return torch.optim.AdamW(parameters.values(), lr=0.0, betas=tuple(recipe.betas), weight_decay=recipe.weight_decay)

@@ -1,16 +1,25 @@
-"""Convert a published model to our layout, to be asked and scored without a training."""
+"""Prepare models that are asked and scored without training: a published one, or the base of the engine lite."""
 
 from cxr.base.atomic import whole
+from cxr.ils.rosalia.lite import load_base
 from cxr.ils.training.rosalia import convert_checkpoint
 
 INPUTS = {"lisa": "results/weights/rosalia", "clip": "results/weights/clip"}
-"""Its inputs; ``lisa`` is the folder of the run's own weights."""
+"""Inputs; the rule replaces ``lisa`` by the folder of the run's own weights."""
 
 
 def run_untrained(*, model: str, lisa: str, clip: str) -> None:
     """Convert the published checkpoint ``lisa`` (LISA's or ROSALIA's folder), with ``clip``, to the folder ``model``.
 
-    Its numbers are bfloat16, as published. Raises UserError for weights that are missing, damaged or of another model.
+    The weights are bfloat16, as published. Raises UserError if they are missing, damaged or of another model.
     """
     with whole(model) as making:
         convert_checkpoint(making, lisa, clip)
+
+
+def run_base(*, model: str) -> None:
+    """Write the base of the engine lite, in float32, and its tokenizer into the folder ``model``."""
+    base_model, tokens = load_base()
+    with whole(model) as making:
+        base_model.save_pretrained(making)
+        tokens.save(making)

@@ -1,4 +1,4 @@
-"""Score the masks of a split during a training."""
+"""Score the masks of the validation split during a training."""
 
 import math
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from cxr.nets.devices import inference
 
 
 class Ranks(Protocol):
-    """Processes that share the work."""
+    """The processes that share the work."""
 
     rank: int
     ranks: int
@@ -26,16 +26,16 @@ class Ranks(Protocol):
 
 @dataclass(frozen=True)
 class Scores:
-    """gIoU and cIoU over positive pairs, share of negative pairs with an empty mask; NaN without such pairs."""
+    """gIoU and cIoU of positive pairs, fraction of negative pairs with an empty mask; NaN without such pairs."""
 
     giou: float
     ciou: float
     n_acc: float
 
     def value(self, keep: str) -> float:
-        """Return what the epoch that is kept is the best by (``training.<engine>.keep``): giou, or mean with N-Acc.
+        """Return the score that selects the best epoch (``training.<engine>.keep``): gIoU, or its mean with N-Acc.
 
-        Without negatives both are gIoU; without positives NaN. Raises ValueError for another rule.
+        Without negatives gIoU; without positives NaN. Raises ValueError for another ``keep``.
         """
         if keep not in ("giou", "mean"):
             raise ValueError(f"keep is {keep!r}: it must be giou or mean")
@@ -43,9 +43,9 @@ class Scores:
 
 
 def score_pairs(model: Rosalia, pairs: Pairs, batch: int, workers: int, ranks: Ranks, device: torch.device) -> Scores:
-    """Score the masks of all pairs without generating text: answers begin with [SEG], so the prompt decides the mask.
+    """Score the masks of all pairs without generating text: answers begin with [SEG], so prompts determine masks.
 
-    Each rank takes every ranks-th batch. The model is left in evaluation mode.
+    Each rank takes every ranks-th batch. Leaves the model in evaluation mode.
     """
     # sums over positives: IoU, intersection, union, number; over negatives: empty masks, number
     sums = torch.zeros(6, dtype=torch.float64)
