@@ -136,7 +136,7 @@ onstart:
 # results of earlier settings.
 onsuccess:
     tell_last_words(Path("results/reports/reading.tsv"))
-    tell_short(Path("results/semisyn/dataset/conservation.tsv"))
+    print_shortfalls(Path("results/semisyn/dataset/conservation.tsv"))
     OldFiles(workflow, PLAN.shards_of).announce()
 
 

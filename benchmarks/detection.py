@@ -114,8 +114,7 @@ def images_a_second() -> tuple[float, float]:
     import data as boxed
     import train as embedded
 
-    from cxr.semisyn.detectors.lite import LiteOptions
-    from cxr.semisyn.detectors.lite import train as train_lite
+    from cxr.semisyn.detectors.lite import LiteOptions, train_lite
     from cxr.semisyn.detectors.pools import Sample
 
     torch.set_num_threads(1)

@@ -165,8 +165,8 @@ def write_scaled_yolov4(
     for bias in biases:  # most cells are empty
         bias[:, 4:] -= 3.0
     own = options["own"]
-    bordered = np.pad(proposals.resized(image, own["image_size"]), own["border"], constant_values=GREY)
-    shown = proposals.as_input([bordered], 3, torch.device("cpu"))
+    bordered = np.pad(proposals.resize_square(image, own["image_size"]), own["border"], constant_values=GREY)
+    shown = proposals.stack_input([bordered], 3, torch.device("cpu"))
     like_trained(net, shown, lambda: net(shown)[1], [bias[:, 5:] for bias in biases], options["floor"])
     facts = {"kind": "scaled_yolov4", "yaml": plan, "names": None, "stride": tiny_yolo.STRIDES, "eps": EPS}
     held = net.state_dict()
@@ -199,7 +199,9 @@ def write_ultralytics(folder: Path, options: dict, image: np.ndarray) -> dict[st
     net = DetectionModel(ULTRALYTICS, ch=3, nc=len(BOX_CLASSES), verbose=False)
     net.names = dict(enumerate(BOX_CLASSES))
     biases = [branch[-1].bias.detach() for branch in net.model[-1].cv3]
-    shown = proposals.as_input([proposals.resized(image, options["own"]["image_size"])], 3, torch.device("cpu"))
+    shown = proposals.stack_input(
+        [proposals.resize_square(image, options["own"]["image_size"])], 3, torch.device("cpu")
+    )
     like_trained(net, shown, lambda: net(shown)[0][:, 4:], biases, options["floor"])
     torch.save({"epoch": -1, "ema": None, "model": net.half()}, folder / "best.pt")
     convert_ultralytics(folder / "best.pt", folder / "ultralytics.safetensors")

@@ -28,13 +28,13 @@ from scipy.integrate import cumulative_trapezoid  # noqa: E402
 from cxr.base.hdf5 import ShardWriter  # noqa: E402
 from cxr.base.tables import read_table, write_table  # noqa: E402
 from cxr.base.vocabulary import FINDINGS, SIDES  # noqa: E402
-from cxr.semisyn.findings.boxes import Places, overshoots, size_bounds, to_frame  # noqa: E402
+from cxr.semisyn.findings.boxes import Places, overshoot_limits, size_bounds, to_frame  # noqa: E402
 from cxr.semisyn.findings.catalogue import RATIO, SINGLES, Catalogue, Prior, read_catalogue  # noqa: E402
 from cxr.semisyn.findings.families import CONSTANT, Law  # noqa: E402
-from cxr.semisyn.findings.laws import GRID, frozen  # noqa: E402
-from cxr.semisyn.findings.phrases import bounds_of, draw_prompt, parse, sides_of  # noqa: E402
-from cxr.semisyn.placement.draws import job_draws  # noqa: E402
-from cxr.semisyn.placement.place_boxes import Job, PlacementOptions, place, run_shard  # noqa: E402
+from cxr.semisyn.findings.laws import GRID, scipy_law  # noqa: E402
+from cxr.semisyn.findings.phrases import choose_sides, draw_prompt, parse_prompt, zone_bounds  # noqa: E402
+from cxr.semisyn.placement.draws import draw_numbers  # noqa: E402
+from cxr.semisyn.placement.place_boxes import Job, PlacementOptions, place_jobs, run_shard  # noqa: E402
 from cxr.semisyn.placement.plan_jobs import PlanOptions, run_plan  # noqa: E402
 from cxr.workflow.params import stage_options  # noqa: E402
 from cxr.workflow.settings import Settings  # noqa: E402
@@ -53,13 +53,13 @@ OPTIONS = PlacementOptions(**SETTINGS["semisyn_placement"])
 def jobs_of(catalogue: Catalogue, name: str, count: int) -> list[Job]:
     """Return jobs of a finding, all on one chest."""
     prompts = catalogue.findings[name].prompts
-    draws = (job_draws(OPTIONS.seed, name, index, 0)[0] for index in range(count))
+    draws = (draw_numbers(OPTIONS.seed, name, index, 0)[0] for index in range(count))
     return [Job(f"{name}-{k}", "i", k, draw_prompt(prompts, uniform), CHEST) for k, uniform in enumerate(draws)]
 
 
 def vectorised(catalogue: Catalogue, jobs: dict[str, list[Job]]) -> list[tuple]:
     """Place all jobs; return centre and size of each box, or the ratio."""
-    placed = (place(catalogue.findings[name], of, catalogue, OPTIONS) for name, of in jobs.items())
+    placed = (place_jobs(catalogue.findings[name], of, catalogue, OPTIONS) for name, of in jobs.items())
     rows = [row for found in placed for _, boxes in found for row in boxes]
     return [row[5:9] if row[-1] is None else row[-1:] for row in rows]
 
@@ -70,22 +70,22 @@ def scalar(catalogue: Catalogue, jobs: dict[str, list[Job]]) -> list[tuple]:
     for name, of in jobs.items():
         prior = catalogue.findings[name].prior
         for job in of:
-            _, coin, numbers = job_draws(OPTIONS.seed, name, job.index, OPTIONS.tries)
-            named, zone = parse(job.prompt, catalogue.parser)
+            _, coin, numbers = draw_numbers(OPTIONS.seed, name, job.index, OPTIONS.tries)
+            named, zone = parse_prompt(job.prompt, catalogue.parser)
             if prior.placement == "heart":
                 ratio = (CHEST[2][2] - CHEST[2][0]) / (CHEST[1][2] - CHEST[0][0])
                 low = max(prior.minimum[0], 100 * (ratio + OPTIONS.ctr_step))
                 boxes.append((_single(prior.laws[RATIO], numbers[0, 0, 0], low, 100.0) / 100,))
                 continue
-            for side in sides_of(named, OPTIONS.unsided.get(name, "one"), coin):
+            for side in choose_sides(named, OPTIONS.unsided.get(name, "one"), coin):
                 lung = SIDES.index(side)
-                boxes.append(_box(prior, CHEST[lung], side, bounds_of(zone, side, catalogue)[1], numbers[:, lung]))
+                boxes.append(_box(prior, CHEST[lung], side, zone_bounds(zone, side, catalogue)[1], numbers[:, lung]))
     return boxes
 
 
 def _box(prior: Prior, lung: np.ndarray, side: str, zone: tuple, uniforms: np.ndarray) -> tuple:
     one = Places(lung[None], CHEST[3][None], CHEST[2][None], np.array([side == "left"]), np.array([zone]))
-    outside = overshoots(prior, one, OPTIONS.bounds)
+    outside = overshoot_limits(prior, one, OPTIONS.bounds)
     for numbers in uniforms:
         centre = _numbers(prior, "center", numbers[:2], zone[:2], zone[2:])
         (low,), (high,) = size_bounds(prior, np.array([centre]), outside, OPTIONS.bounds)
@@ -126,7 +126,7 @@ def _pair(law: Law, uniforms: tuple, low: tuple, high: tuple) -> tuple:
 def _single(law: Law, uniform: float, low: float, high: float) -> float:
     if law.family == CONSTANT:
         return law.parameters["value"]
-    of = frozen(law)
+    of = scipy_law(law)
     first, last = of.cdf(low), of.cdf(high)
     return float(of.ppf(first + uniform * (last - first)))
 

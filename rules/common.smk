@@ -9,7 +9,7 @@ from cxr.base.errors import UserError
 from cxr.base.exclusions import STAGES
 from cxr.base.runner import announce_runner
 from cxr.language.reports.told import tell_last_words
-from cxr.semisyn.dataset.told import tell_short
+from cxr.semisyn.dataset.shortfalls import print_shortfalls
 from cxr.workflow.code_digest import keep as keep_digests
 from cxr.workflow.code_digest import remember as remember_digests
 from cxr.workflow.freshness import keep_fresh

@@ -10,7 +10,7 @@ import numpy as np
 from measure import CONFIDENCE, HIT, Found, Line, Output, any_class, detect, of_class
 from net import CLASSES
 
-from cxr.detection.training import platt
+from cxr.detection.training import fit_platt
 from cxr.geometry.boxes import box_iou
 from cxr.metrics.boxes import match
 
@@ -58,7 +58,7 @@ def fitted(films: list[Found], label: int) -> tuple[float, float]:
     evenly = sick.sum() / max((~sick).sum(), 1)
     weights = [np.full(len(hit), 1.0 if lesion else evenly) for hit, lesion in zip(hits, sick, strict=True)]
     confidence = np.clip(np.concatenate([confidence for _, confidence, _ in chosen]), 1e-6, 1 - 1e-6)
-    return platt(confidence, np.concatenate(hits), np.concatenate(weights))
+    return fit_platt(confidence, np.concatenate(hits), np.concatenate(weights))
 
 
 def lowered(line: tuple[float, float], label: int, healthy: list[Found], painted: list[Found]) -> tuple[float, float]:

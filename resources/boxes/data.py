@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 from net import CLASSES, GRID, SIZE
 
-from cxr.detection.augmentation import moved
+from cxr.detection.augmentation import augment_image
 from cxr.geometry.affine import fit_affine, to_frame
 from cxr.geometry.boxes import box_iou
 from cxr.imaging.phantom.chest import sample
@@ -289,4 +289,4 @@ def phantoms(count: int, seed: int) -> list[Sample]:
 
 def augment(source: Sample, rng: np.random.Generator) -> tuple[np.ndarray, list[tuple]]:
     """Return a moved and re-exposed copy of a sample: float32 (256, 256) in 0..1 and its boxes in cells."""
-    return moved(source.image, source.boxes, GRID, rng)
+    return augment_image(source.image, source.boxes, GRID, rng)

@@ -10,7 +10,7 @@ import numpy as np
 from data import CELL, FRAME, Sample
 from net import CLASSES, GROUPS
 
-from cxr.detection.grid import decode, select
+from cxr.detection.grid import decode_boxes, select_boxes
 from cxr.metrics.boxes import match, score
 from cxr.metrics.ranking import auroc
 
@@ -49,7 +49,9 @@ def confidences(output: Output, line: Line) -> np.ndarray:
 
 def detect(output: Output, line: Line, **changes) -> Found:
     """Decode one film as the engine does, with the given calibration."""
-    chosen = select(decode(output.distance, list(GROUPS), FRAME), confidences(output, line), **CHOICE | changes)
+    chosen = select_boxes(
+        decode_boxes(output.distance, list(GROUPS), FRAME), confidences(output, line), **CHOICE | changes
+    )
     truth = np.array(output.film.boxes, np.float64).reshape(-1, 5)
     return Found(*chosen, truth * np.array([1, *[CELL] * 4]), output.film.patient)
 

@@ -32,9 +32,9 @@ from net import CLASSES, IMPORTANCE, LAYOUT  # noqa: E402
 
 from cxr.base.seeds import stable_hash  # noqa: E402
 from cxr.detection import training  # noqa: E402
-from cxr.detection.export import export  # noqa: E402
+from cxr.detection.export import export_onnx  # noqa: E402
 from cxr.detection.net import Detector  # noqa: E402
-from cxr.detection.training import Batch, Recipe, twin  # noqa: E402
+from cxr.detection.training import Batch, Recipe, copy_net  # noqa: E402
 
 SEED = 7
 FOLDS = 3
@@ -71,7 +71,7 @@ def fit(
             print(f"{note} {step}/{steps} loss {np.mean(losses[-100:]):.3f}", flush=True)
 
     recipe = Recipe(steps, rate, decay=1e-2, warmup=0.15, clip=5.0, memory=0.99, importance=IMPORTANCE, bfloat16=fast)
-    return training.fit(net, draw, recipe, seed, tell)
+    return training.train_net(net, draw, recipe, seed, tell)
 
 
 def fresh() -> Detector:
@@ -140,7 +140,7 @@ def train_all(
     def tuned(name: str, seed: int, without: int | None) -> Detector:
         def make() -> Detector:
             pools = {name: [s for s in pool if fold_of(s) != without] for name, pool in known._asdict().items()}
-            return fit(twin(base), pools | {"phantom": phantoms()}, TUNE, seed, name, fast=True)
+            return fit(copy_net(base), pools | {"phantom": phantoms()}, TUNE, seed, name, fast=True)
 
         return kept(keep, name, make)
 
@@ -216,7 +216,7 @@ def main() -> None:
     print(json.dumps(report, indent=1))
     if not arguments.evaluate:
         output.mkdir(parents=True, exist_ok=True)
-        export(final, slope, offset, output / "lite.onnx", LICENCE)
+        export_onnx(final, slope, offset, output / "lite.onnx", LICENCE)
         (output / "scores.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
 
 

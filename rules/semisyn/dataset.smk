@@ -48,7 +48,7 @@ rule semisyn_dataset_tables:
         mem_mb=megabytes(4000),
         runtime=minutes(60),
     params:
-        **job("semisyn.dataset.gather_jobs.run"),
+        **job("semisyn.dataset.job_tables.run"),
         options=PLAN.options["semisyn_dataset"],
     message:
         "SemiSynCXR: what became of every job"

@@ -55,7 +55,7 @@ rule semisyn_dataset_pictures:
         mem_mb=megabytes(2000),
         runtime=minutes(20),
     params:
-        **job("semisyn.dataset.sheet.run"),
+        **job("semisyn.dataset.sample_sheet.run"),
         options=PLAN.semisyn.dataset.export
         | {"size": PLAN.semisyn.dataset.sizes[-1], "format": "sheet", "pixels": "frame", "withhold": []},
     message:

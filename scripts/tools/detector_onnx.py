@@ -14,16 +14,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import numpy as np
 
 from cxr.base.atomic import atomic
-from cxr.detection.export import export
-from cxr.semisyn.detectors.lite import LICENCE, WEIGHTS, read
+from cxr.detection.export import export_onnx
+from cxr.semisyn.detectors.lite import LICENCE, WEIGHTS, read_detector
 
 
 def write(model: Path, output: Path) -> None:
     """Write the file; ``model``: the folder of a training. Raises UserError for one without a detector of this kind."""
-    net = read(model / WEIGHTS)
+    net = read_detector(model / WEIGHTS)
     number = len(net.grid.classes)
     with atomic(output) as temporary:
-        export(net, np.ones(number), np.zeros(number), Path(temporary), LICENCE)
+        export_onnx(net, np.ones(number), np.zeros(number), Path(temporary), LICENCE)
 
 
 def main() -> None:

@@ -28,7 +28,7 @@ from cxr.metrics import appearance, edits
 from cxr.nets.map_net import MapNet
 from cxr.semisyn.editing.edit_images import soft_mask
 from cxr.semisyn.editing.engine import Job, load_engine
-from cxr.semisyn.editing.outcome import Refused, outcome
+from cxr.semisyn.editing.outcome import EditRefused, evaluate_edit
 from cxr.semisyn.findings.catalogue import read_catalogue
 from cxr.semisyn.placement import place_boxes, plan_jobs
 from cxr.workflow.settings.semisyn.editing import Editing
@@ -124,7 +124,7 @@ def main() -> None:
             for row in planned if row[1] == finding
         ]  # fmt: skip
         numbers, strips, refused, edited = [], [], {}, 0
-        for asked_for, rows in place_boxes.place(catalogue.findings[finding], jobs, catalogue, how):
+        for asked_for, rows in place_boxes.place_jobs(catalogue.findings[finding], jobs, catalogue, how):
             if not rows:
                 refused["no_room"] = refused.get("no_room", 0) + 1
                 continue
@@ -135,8 +135,8 @@ def main() -> None:
             source = images[asked_for.image_id][1]
             made = engine.edit(source, organs[asked_for.image_id], job)
             try:
-                out = outcome(source, organs[asked_for.image_id], job, made, visible=VISIBLE, max_leak=LEAK)
-            except Refused as fault:
+                out = evaluate_edit(source, organs[asked_for.image_id], job, made, visible=VISIBLE, max_leak=LEAK)
+            except EditRefused as fault:
                 refused[fault.reason] = refused.get(fault.reason, 0) + 1
                 continue
             edited += 1

@@ -14,7 +14,7 @@ from cxr.base.errors import UserError
 from cxr.base.hdf5 import ShardWriter
 from cxr.base.tables import read_table
 from cxr.base.vocabulary import BOX_CLASSES
-from cxr.detection.grid import decode, select
+from cxr.detection.grid import decode_boxes, select_boxes
 from cxr.geometry.affine import fit_affine
 from cxr.geometry.boxes import box_iou
 from cxr.imaging.boxes import lite, table
@@ -49,7 +49,7 @@ def test_decoding_is_exact():
     distance = np.zeros((8, 16, 16), np.float32)
     distance[:4, 3, 5] = [1.0, 0.5, 2.0, 3.25]
     distance[4:, 3, 5] = [100.0, 0.25, 0.25, 100.0]
-    boxes = decode(distance, [0, 0, 1], 512)
+    boxes = decode_boxes(distance, [0, 0, 1], 512)
     assert boxes.shape == (3, 16, 16, 4)
     assert boxes[0, 3, 5].tolist() == [144.0, 96.0, 240.0, 216.0]
     assert boxes[1, 3, 5].tolist() == boxes[0, 3, 5].tolist()
@@ -61,11 +61,11 @@ def test_selection_keeps_the_floor_and_drops_what_has_no_area():
     boxes = np.zeros((1, 1, 4, 4))
     boxes[0, 0] = [[0, 0, 100, 100], [200, 200, 300, 300], [10, 10, 10, 50], [400, 400, 500.004, 500]]
     confidence = np.array([[[0.001, 0.0009, 0.9, 0.30000004]]])
-    chosen, found, classes = select(boxes, confidence, **CHOICE)
+    chosen, found, classes = select_boxes(boxes, confidence, **CHOICE)
     assert chosen.tolist() == [[400, 400, 500.0, 500], [0, 0, 100, 100]]
     assert found.tolist() == [0.3, 0.001]
     assert classes.tolist() == [0, 0]
-    assert len(select(boxes, confidence, **CHOICE | {"most": 1})[0]) == 1
+    assert len(select_boxes(boxes, confidence, **CHOICE | {"most": 1})[0]) == 1
 
 
 def test_a_region_has_one_box_the_best_of_its_classes():
@@ -75,16 +75,16 @@ def test_a_region_has_one_box_the_best_of_its_classes():
     boxes[1, 0] = [[0, 0, 100, 60], [300, 300, 400, 350]]
     boxes[2, 0] = [[0, 0, 90, 100], [0, 0, 0, 0]]
     confidence = np.array([[[0.4, 0.5]], [[0.6, 0.6]], [[0.9, 0.3]]])
-    own = select(boxes, confidence, **CHOICE)
+    own = select_boxes(boxes, confidence, **CHOICE)
     assert own[2].tolist() == [2, 1, 1, 0, 0]
-    kept = select(boxes, confidence, **CHOICE, across=0.5)
+    kept = select_boxes(boxes, confidence, **CHOICE, across=0.5)
     # the heart (2) beats 0 (0.9) and 1 (0.545); of the lower pair the overlap is 0.5, which is not above it
     assert list(zip(kept[1].tolist(), kept[2].tolist(), strict=True)) == [(0.9, 2), (0.6, 1), (0.5, 0)]
     assert kept[0].tolist() == [[0, 0, 90, 100], [300, 300, 400, 350], [300, 300, 400, 400]]
-    apart = select(boxes, confidence, **CHOICE, across=0.5, apart=[2])
+    apart = select_boxes(boxes, confidence, **CHOICE, across=0.5, apart=[2])
     assert list(zip(apart[1].tolist(), apart[2].tolist(), strict=True)) == [(0.9, 2), (0.6, 1), (0.6, 1), (0.5, 0)]
-    assert select(boxes, confidence, **CHOICE, across=1.0)[2].tolist() == own[2].tolist()
-    assert select(boxes, confidence, **CHOICE | {"most": 2}, across=0.5)[1].tolist() == [0.9, 0.6]
+    assert select_boxes(boxes, confidence, **CHOICE, across=1.0)[2].tolist() == own[2].tolist()
+    assert select_boxes(boxes, confidence, **CHOICE | {"most": 2}, across=0.5)[1].tolist() == [0.9, 0.6]
 
 
 # engines by name

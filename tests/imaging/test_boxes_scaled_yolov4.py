@@ -418,4 +418,4 @@ def test_numbers_that_are_none_exclude_the_image(folds, tmp_path):
     run_shard(frames=shard, options=options(), attrs={}, threads=1, **outputs, **files)
     row = read_table(outputs["excluded"]).row(0, named=True)
     assert (row["image_id"], row["reason"]) == ("i0", "engine_failure")
-    assert row["detail"].startswith("the engine stopped with ArithmeticError in cxr.detection.proposals.above")
+    assert row["detail"].startswith("the engine stopped with ArithmeticError in cxr.detection.proposals.boxes_above")

@@ -10,10 +10,10 @@ from cxr.base.errors import UserError
 from cxr.base.tables import read_table, write_table
 from cxr.base.vocabulary import FINDINGS
 from cxr.semisyn.detection.columns import DIFFERENCES, SCORES
-from cxr.semisyn.detection.printed import paper
+from cxr.semisyn.detection.paper_tables import read_paper_tables
 from cxr.semisyn.detection.score_detections import DetectionOptions, run_scores
 from cxr.semisyn.predictions import PREDICTIONS
-from cxr.semisyn.references import Reference, labels_of, load, patients_of, refuse_two_roles
+from cxr.semisyn.references import Reference, finding_by_label, map_patients, read_reference, refuse_two_roles
 
 IOUS = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7]
 LABELS = {"opacity": "Lung Opacity", "effusion": "Pleural Effusion", "pneumothorax": "Pneumothorax"}
@@ -135,14 +135,14 @@ def test_the_paper_s_rows_stand_below_ours(tmp_path, people):
 
 def test_the_printed_means_are_those_of_the_printed_cells():
     for name in ("table2", "table4"):
-        for of in paper()[name]["rows"].values():
+        for of in read_paper_tables()[name]["rows"].values():
             for *cells, mean in of.values():
                 known = [cell for cell in cells if cell is not None]
                 assert mean == pytest.approx(np.mean(known), abs=0.11)
-    for run, of in paper()["table1"]["rows"].items():
+    for run, of in read_paper_tables()["table1"]["rows"].items():
         for size, (vindr_mean, _, mscxr_mean, _) in of.items():
-            assert vindr_mean == paper()["table4"]["rows"][run][size][-1]
-            assert mscxr_mean == pytest.approx(paper()["table2"]["rows"][run][size][-1], abs=0.01)
+            assert vindr_mean == read_paper_tables()["table4"]["rows"][run][size][-1]
+            assert mscxr_mean == pytest.approx(read_paper_tables()["table2"]["rows"][run][size][-1], abs=0.01)
 
 
 def test_right_boxes_score_all_and_shuffled_ones_below(tmp_path, people):
@@ -192,7 +192,7 @@ def test_boxes_of_several_readers_are_fused(tmp_path):
     drawn = (("R1", (0.0, 0, 100, 100)), ("R2", (10.0, 0, 110, 100)), ("R3", (300.0, 300, 400, 400)))
     same = [Annotation("a", "Lung Opacity", box, reader=reader) for reader, box in drawn]
     vindr.write(path, Annotations(same, set()))
-    held = load(Reference(**told("r", "vindr", path=str(path))))
+    held = read_reference(Reference(**told("r", "vindr", path=str(path))))
     assert held.boxes.select("x1", "y1", "x2", "y2").rows() == [(5.0, 0.0, 105.0, 100.0), (300.0, 300.0, 400.0, 400.0)]
 
 
@@ -205,22 +205,22 @@ def test_labels_and_bad_rows(tmp_path):
         Annotation("b.png", "Pneumothorax", (5.0, 5, 8, 9)),
     ]
     nih.write(path, Annotations(rows, set()))
-    held = load(Reference(**told("n", "nih", path=str(path))))
+    held = read_reference(Reference(**told("n", "nih", path=str(path))))
     assert held.boxes.select("image_id", "finding").rows() == [("a", "opacity"), ("b", "pneumothorax")]
-    assert dict(held.left_out) == {"no finding for Mass": 1, "no area": 1}
-    mapped = load(Reference(**told("n", "nih", path=str(path), classes={"mass": "consolidation"})))
+    assert dict(held.excluded) == {"no finding for Mass": 1, "no area": 1}
+    mapped = read_reference(Reference(**told("n", "nih", path=str(path), classes={"mass": "consolidation"})))
     assert set(mapped.boxes["finding"]) == {"opacity", "consolidation", "pneumothorax"}
-    assert labels_of("vindr", {})["pleural effusion"] == "effusion"
+    assert finding_by_label("vindr", {})["pleural effusion"] == "effusion"
     nih.write(path, Annotations(rows[1:2], set()))
     with pytest.raises(
         UserError, match=r"no box of any finding: map its labels \(Mass\) in semisyn.references.n.classes"
     ):
-        load(Reference(**told("n", "nih", path=str(path))))
+        read_reference(Reference(**told("n", "nih", path=str(path))))
 
 
 def test_no_patient_is_in_two_roles(tmp_path, people):
     boxes, reference = people
-    patient = patients_of(["a", "b", "c"], [pl.DataFrame({"image_id": ["a", "b"], "subject_id": [7, 7]})])
+    patient = map_patients(["a", "b", "c"], [pl.DataFrame({"image_id": ["a", "b"], "subject_id": [7, 7]})])
     assert patient == {"a": "7", "b": "7", "c": "c"}
     roles = {"one": "train", "two": "test"}
     refuse_two_roles({"one": ["a"], "two": ["c"]}, roles, patient)

@@ -9,14 +9,22 @@ import torch
 
 from conftest import ROOT
 from cxr.base.engines import Setup
-from cxr.detection.weights import Weights
+from cxr.detection.weights import DetectorWeights
 from cxr.geometry.boxes import box_iou
 from cxr.metrics.average_precision import average_precision, matched
 from cxr.metrics.matching import Boxes
 from cxr.semisyn.detectors import lite
-from cxr.semisyn.detectors.engine import CHOICE, Task
-from cxr.semisyn.detectors.lite import LICENCE, LiteOptions, grid_of, identity_of, predict, train
-from cxr.semisyn.detectors.pools import Film, Sample, batches, sample_of, shares_at, shuffled, thinned
+from cxr.semisyn.detectors.engine import BOX_SELECTION, TrainingTask
+from cxr.semisyn.detectors.lite import LICENCE, LiteOptions, grid_of, predict_boxes, train_lite, training_digest
+from cxr.semisyn.detectors.pools import (
+    LazySample,
+    Sample,
+    batch_drawer,
+    make_sample,
+    shares_at,
+    shuffle_boxes,
+    take_images,
+)
 
 GRID = grid_of(["opacity"], 64)
 OPTIONS = LiteOptions(
@@ -37,7 +45,7 @@ def films(count: int, kind: str, seed: int = 0) -> list[Sample]:
         if kind != "unedited":
             frame[y : y + 52, x : x + 52] += 90
             boxes = np.array([[x, y, x + 52, y + 52]], np.float64)
-        found.append(sample_of(frame, boxes, [0] * len(boxes), [0], GRID, (f"{kind}{number}", f"p{number // 2}")))
+        found.append(make_sample(frame, boxes, [0] * len(boxes), [0], GRID, (f"{kind}{number}", f"p{number // 2}")))
     return found
 
 
@@ -61,13 +69,13 @@ def test_runs_that_are_compared_share_their_draws():
     edited, sources = films(30, "synthetic"), films(30, "unedited")
     pools = {"real": films(10, "real", 1), "synthetic": edited, "unedited": sources}
     how = {"grid": GRID, "size": 16, "updates": 50, "seed": 4}
-    first = batches(pools, {"real": (0.5, 0.5), "synthetic": (0.25, 0.25), "unedited": (0.25, 0.25)}, **how)
-    other = batches(pools, {"real": (0.5, 0.5), "unedited": (0.5, 0.5)}, **how)
+    first = batch_drawer(pools, {"real": (0.5, 0.5), "synthetic": (0.25, 0.25), "unedited": (0.25, 0.25)}, **how)
+    other = batch_drawer(pools, {"real": (0.5, 0.5), "unedited": (0.5, 0.5)}, **how)
     same = changed = 0
     for update in range(20):
         one, two = first(None, update), other(None, update)
         for place in range(16):
-            if (one.pictures[place] == two.pictures[place]).all():
+            if (one.images[place] == two.images[place]).all():
                 same += 1
                 assert one.boxes[place] == two.boxes[place]
             else:
@@ -75,37 +83,37 @@ def test_runs_that_are_compared_share_their_draws():
                 assert not two.boxes[place]
     assert 0.6 < same / (same + changed) < 0.9
     assert changed / (same + changed) == pytest.approx(0.25, abs=0.08)
-    again = batches(pools, {"real": (0.5, 0.5), "unedited": (0.5, 0.5)}, **how)(np.random.default_rng(9), 7)
-    assert all((a == b).all() for a, b in zip(again.pictures, other(None, 7).pictures, strict=True))
-    assert any((a != b).any() for a, b in zip(other(None, 6).pictures, other(None, 7).pictures, strict=True))
+    again = batch_drawer(pools, {"real": (0.5, 0.5), "unedited": (0.5, 0.5)}, **how)(np.random.default_rng(9), 7)
+    assert all((a == b).all() for a, b in zip(again.images, other(None, 7).images, strict=True))
+    assert any((a != b).any() for a, b in zip(other(None, 6).images, other(None, 7).images, strict=True))
 
 
 def test_a_pool_gets_its_share():
     pools = {name: films(5, name) for name in ("real", "unedited")}
-    draw = batches(pools, {"real": (0.25, 0.25), "unedited": (0.75, 0.75)}, GRID, size=8, updates=10, seed=1)
+    draw = batch_drawer(pools, {"real": (0.25, 0.25), "unedited": (0.75, 0.75)}, GRID, size=8, updates=10, seed=1)
     boxed = sum(bool(boxes) for update in range(200) for boxes in draw(None, update).boxes)
     assert boxed / 1600 == pytest.approx(0.25, abs=0.04)
 
 
 def test_shuffled_boxes_are_another_film_s():
     own = films(25, "synthetic")
-    moved = shuffled(own, 3)
+    moved = shuffle_boxes(own, 3)
     assert [one.image_id for one in moved] == [one.image_id for one in own]
     assert all((one.image == other.image).all() for one, other in zip(own, moved, strict=True))
     assert all(one.boxes != other.boxes for one, other in zip(own, moved, strict=True))
     assert sorted(one.boxes for one in own) == sorted(one.boxes for one in moved)
-    assert [one.boxes for one in shuffled(own, 4)] != [one.boxes for one in moved]
-    assert shuffled(own[:1], 3) == own[:1]
+    assert [one.boxes for one in shuffle_boxes(own, 4)] != [one.boxes for one in moved]
+    assert shuffle_boxes(own[:1], 3) == own[:1]
 
 
 def test_fewer_films_are_a_part_of_more_and_patients_stay_together():
     own = films(20, "real")
-    five, ten = ([one.image_id for one in thinned(own, most, 2)] for most in (5, 10))
+    five, ten = ([one.image_id for one in take_images(own, most, 2)] for most in (5, 10))
     assert five == ten[:5]
-    patients = [one.subject_id for one in thinned(own, 10, 2)]
+    patients = [one.subject_id for one in take_images(own, 10, 2)]
     assert len(set(patients)) == 5
-    assert thinned(own, 99, 2) == thinned(own, 20, 2)
-    assert [one.image_id for one in thinned(own, 5, 3)] != five
+    assert take_images(own, 99, 2) == take_images(own, 20, 2)
+    assert [one.image_id for one in take_images(own, 5, 3)] != five
 
 
 def test_a_training_is_resumed_only_if_nothing_has_changed(tmp_path):
@@ -119,38 +127,38 @@ def test_a_training_is_resumed_only_if_nothing_has_changed(tmp_path):
         if update == 7:
             raise Killed
 
-    whole = train(pools, shares, ["opacity"], short, 1).state_dict()
+    whole = train_lite(pools, shares, ["opacity"], short, 1).state_dict()
     unfinished = tmp_path / "unfinished"
     with pytest.raises(Killed):
-        train(pools, shares, ["opacity"], short, 1, unfinished, kill)
+        train_lite(pools, shares, ["opacity"], short, 1, unfinished, kill)
     told: list[int] = []
-    resumed = train(pools, shares, ["opacity"], short, 1, unfinished, lambda update, loss: told.append(update))
+    resumed = train_lite(pools, shares, ["opacity"], short, 1, unfinished, lambda update, loss: told.append(update))
     assert told == [7, 8]
     assert all(torch.equal(whole[name], value) for name, value in resumed.state_dict().items())
-    identity = identity_of(pools, shares, ["opacity"], short, 1)
+    identity = training_digest(pools, shares, ["opacity"], short, 1)
     other = {"real": films(8, "real", 5), "unedited": pools["unedited"]}
     changed = [
-        identity_of(other, shares, ["opacity"], short, 1),
-        identity_of(pools, {"real": (1, 1), "unedited": (1, 0)}, ["opacity"], short, 1),
-        identity_of(pools, shares, ["opacity", "edema"], short, 1),
-        identity_of(pools, shares, ["opacity"], LiteOptions(**vars(short) | {"rate": 1e-3}), 1),
-        identity_of(pools, shares, ["opacity"], short, 2),
+        training_digest(other, shares, ["opacity"], short, 1),
+        training_digest(pools, {"real": (1, 1), "unedited": (1, 0)}, ["opacity"], short, 1),
+        training_digest(pools, shares, ["opacity", "edema"], short, 1),
+        training_digest(pools, shares, ["opacity"], LiteOptions(**vars(short) | {"rate": 1e-3}), 1),
+        training_digest(pools, shares, ["opacity"], short, 2),
     ]
     assert len({identity, *changed}) == 6
     with pytest.raises(ValueError, match="no pool with a share has an image"):
-        train({"real": []}, {"real": (1, 1)}, ["opacity"], short, 1)
+        train_lite({"real": []}, {"real": (1, 1)}, ["opacity"], short, 1)
 
 
 def test_a_detector_finds_what_it_was_shown_and_shuffled_boxes_teach_little():
     tested = films(30, "real", 77)
     scores = {}
     pools = {"synthetic": films(60, "synthetic", 2), "unedited": films(30, "unedited", 3)}
-    pools["shuffled"] = shuffled(pools["synthetic"], 1)
+    pools["shuffled"] = shuffle_boxes(pools["synthetic"], 1)
     for pool in ("synthetic", "shuffled"):
-        net = train(pools, {pool: (0.7, 0.7), "unedited": (0.3, 0.3)}, ["opacity"], OPTIONS, 3)
+        net = train_lite(pools, {pool: (0.7, 0.7), "unedited": (0.3, 0.3)}, ["opacity"], OPTIONS, 3)
         image, corners, sure = [], [], []
         for number, one in enumerate(tested):
-            boxes, confidence, classes = predict(net, one.image, 128)
+            boxes, confidence, classes = predict_boxes(net, one.image, 128)
             assert set(classes) <= {0}
             image += [number] * len(boxes)
             corners.append(boxes)
@@ -165,12 +173,13 @@ def test_a_detector_finds_what_it_was_shown_and_shuffled_boxes_teach_little():
 
 def test_a_detector_becomes_a_file_of_weights_with_any_class_list(tmp_path):
     pytest.importorskip("onnx", reason="the package onnx is in the environment of the training scripts alone")
-    net = train({"real": films(4, "real")}, {"real": (1, 1)}, ["opacity", "edema"],
-                LiteOptions(**vars(OPTIONS) | {"updates": 2}), 1)  # fmt: skip
-    from cxr.detection.export import export
+    from cxr.detection.export import export_onnx
 
-    export(net, np.ones(2), np.zeros(2), tmp_path / "own.onnx", LICENCE)
-    weights = Weights(tmp_path / "own.onnx")
+    net = train_lite({"real": films(4, "real")}, {"real": (1, 1)}, ["opacity", "edema"],
+                LiteOptions(**vars(OPTIONS) | {"updates": 2}), 1)  # fmt: skip
+
+    export_onnx(net, np.ones(2), np.zeros(2), tmp_path / "own.onnx", LICENCE)
+    weights = DetectorWeights(tmp_path / "own.onnx")
     assert (weights.grid.classes, weights.grid.size) == (("opacity", "edema"), 64)
     image = films(1, "real", 5)[0].image
     boxes, confidence = weights.predict(image)
@@ -189,16 +198,20 @@ def test_a_trained_detector_is_an_engine_of_the_boxes(tmp_path):
 
     own = vars(OPTIONS) | {"widths": list(OPTIONS.widths)}
     frames = [one.image.repeat(2, 0).repeat(2, 1) for one in films(4, "real")]
-    pool = [Film(((0, 20.0, 20.0, 70.0, 70.0),), (0, 1), f"r{n}", f"p{n}", partial(np.copy, frame))
+    pool = [LazySample(((0, 20.0, 20.0, 70.0, 70.0),), (0, 1), f"r{n}", f"p{n}", partial(np.copy, frame))
             for n, frame in enumerate(frames)]  # fmt: skip
-    task = Task({"real": pool}, {"real": (1, 1)}, ("opacity", "edema"), 60, 1)
+    task = TrainingTask({"real": pool}, {"real": (1, 1)}, ("opacity", "edema"), 60, 1)
     engine = lite.LiteEngine({name: value for name, value in own.items() if name != "updates"})
     (tmp_path / "model").mkdir()
     engine.train(task, tmp_path / "model", tmp_path / "unfinished")
     detector_onnx.write(tmp_path / "model", tmp_path / "mine.onnx")
     plain = {"engine": "lite", "table": None, "table_pixels": "frame", "excluded_classes": []}
     options = BoxesOptions(
-        **plain, own={"region_iou": 1.0}, floor=CHOICE["floor"], nms_iou=CHOICE["iou"], max_boxes=CHOICE["most"]
+        **plain,
+        own={"region_iou": 1.0},
+        floor=BOX_SELECTION["floor"],
+        nms_iou=BOX_SELECTION["iou"],
+        max_boxes=BOX_SELECTION["most"],
     )
     frame = frames[0]
     found = load_engine(options, Setup({}, {"model": str(tmp_path / "mine.onnx")})).detect(frame, "i", np.eye(2, 3))

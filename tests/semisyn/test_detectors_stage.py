@@ -20,15 +20,15 @@ from cxr.base.errors import UserError
 from cxr.base.hdf5 import ShardWriter
 from cxr.base.tables import read_table, write_table
 from cxr.detection import training
-from cxr.detection.proposals import Found
+from cxr.detection.proposals import ScoredBoxes
 from cxr.semisyn.dataset.columns import BOXES, IMAGES
 from cxr.semisyn.detectors import check_roles, list_pictures, predict_boxes, train_detector
 from cxr.semisyn.detectors.check_roles import RolesOptions
 from cxr.semisyn.detectors.columns import EPOCHS, PICTURES, POOLS, ROLES, UPDATES
 from cxr.semisyn.detectors.engine import DetectorsOptions, load_engine
-from cxr.semisyn.detectors.pools import Film, fraction
+from cxr.semisyn.detectors.pools import LazySample, take_patients
 from cxr.semisyn.detectors.predict_boxes import PredictionOptions
-from cxr.semisyn.detectors.training_images import opened, pools_of, validation_of
+from cxr.semisyn.detectors.training_images import open_frames, read_pools, read_validation
 from cxr.semisyn.detectors.validation import Validation
 from cxr.semisyn.predictions import PREDICTIONS
 
@@ -121,10 +121,10 @@ def options(world: dict, **changes: object) -> DetectorsOptions:
 
 
 def pools(world: dict, **changes: object) -> dict:
-    with opened(world["edited"], world["frames"], {}) as shards:
+    with open_frames(world["edited"], world["frames"], {}) as shards:
         tables = read_table(world["images"]), read_table(world["boxes"])
-        found = pools_of(options(world, **changes), shards, *tables, world["patients"], 1)[0]
-        return {name: [replace(film, read=film.read().copy) for film in of] for name, of in found.items()}
+        found = read_pools(options(world, **changes), shards, *tables, world["patients"], 1)[0]
+        return {name: [replace(film, read_frame=film.read_frame().copy) for film in of] for name, of in found.items()}
 
 
 def train(world: dict, folder: Path, **changes: object) -> Path:
@@ -140,7 +140,7 @@ def test_people_s_boxes_are_those_of_the_frame_and_only_drawn_findings_are_known
     assert sorted(films) == ["r0", "r1", "r2", "r3"]
     assert films["r0"].boxes == ((0, 100.0, 120.0, 220.0, 240.0),)
     assert films["r1"].boxes == ()
-    assert {film.known for film in films.values()} == {(0,)}
+    assert {film.labelled_classes for film in films.values()} == {(0,)}
     assert films["r2"].subject_id == "q1"
 
 
@@ -148,15 +148,15 @@ def test_synthetic_images_are_the_first_of_each_finding_and_of_train(world):
     found = pools(world, synthetic=6, extra=["unedited", "shuffled"], extra_size=12)
     jobs = [film.image_id for film in found["synthetic"]]
     assert jobs == [f"{finding}-{number:06d}" for finding in sorted(FINDINGS) for number in range(3)]
-    assert {film.known for film in found["synthetic"]} == {(0, 1)}
+    assert {film.labelled_classes for film in found["synthetic"]} == {(0, 1)}
     assert found["synthetic"][-1].boxes == ((0, 12.0, 20.0, 200.0, 240.0),)
     assert pools(world, synthetic=6, kind="visible")["synthetic"][-1].boxes == ((0, 12.0, 20.0, 207.0, 240.0),)
     # rank 5 is of the dataset's val
     assert len(found["unedited"]) == len(found["shuffled"]) == 10
     assert {film.boxes for film in found["unedited"]} == {()}
     for film, source in zip(found["unedited"], [f"h{n}" for n in (*range(5), *range(5))], strict=True):
-        assert (film.read() == frame_of(source)).all()
-    assert (found["shuffled"][0].read() == frame_of("effusion-000000")).all()
+        assert (film.read_frame() == frame_of(source)).all()
+    assert (found["shuffled"][0].read_frame() == frame_of("effusion-000000")).all()
 
 
 def test_a_part_of_the_dataset_is_a_size_and_a_number_beyond_it_is_refused(world):
@@ -179,10 +179,10 @@ def test_shuffled_boxes_stay_within_a_finding(world):
 
 def test_a_fraction_of_the_patients_is_part_of_a_larger_one(world):
     films = pools(world, real=["people"])["real"]
-    some = [fraction(films, share, 3) for share in (0.3, 0.5, 1.0)]
+    some = [take_patients(films, share, 3) for share in (0.3, 0.5, 1.0)]
     assert [len({film.subject_id for film in part}) for part in some] == [1, 2, 3]
     assert {one.image_id for one in some[0]} < {one.image_id for one in some[1]} < {one.image_id for one in some[2]}
-    assert len({frozenset(one.subject_id for one in fraction(films, 0.3, seed)) for seed in range(20)}) > 1
+    assert len({frozenset(one.subject_id for one in take_patients(films, 0.3, seed)) for seed in range(20)}) > 1
 
 
 def test_empty_pools_and_strange_references_stop_the_run(world, tmp_path):
@@ -210,22 +210,22 @@ def test_a_training_tells_what_it_was_shown(world, tmp_path):
 
 
 def test_points_are_even_and_end_with_the_last_update():
-    assert train_detector.points_of(40, 4) == (10, 20, 30, 40)
-    assert train_detector.points_of(7, 3) == (2, 5, 7)
-    assert train_detector.points_of(2, 10) == (1, 2)
+    assert train_detector.report_steps(40, 4) == (10, 20, 30, 40)
+    assert train_detector.report_steps(7, 3) == (2, 5, 7)
+    assert train_detector.report_steps(2, 10) == (1, 2)
 
 
 def test_a_score_is_the_mean_over_the_classes_with_boxes_and_images_that_know_them():
-    def film(name: str, boxes: tuple, known: tuple) -> Film:
-        return Film(boxes, known, name, name, lambda: np.full((8, 8), ord(name), np.uint8))
+    def film(name: str, boxes: tuple, known: tuple) -> LazySample:
+        return LazySample(boxes, known, name, name, lambda: np.full((8, 8), ord(name), np.uint8))
 
     box, other = (10.0, 10.0, 50.0, 50.0), (100.0, 100.0, 140.0, 140.0)
     films = [film("a", ((0, *box),), (0, 1)), film("b", ((1, *box),), (0, 1)), film("c", (), (1,))]
     # class 0: its box, then a false one on b, and c does not tell of it; class 1: a false one on c, then its box
     answers = {
-        "a": Found(np.array([box]), np.array([0.9]), np.array([0])),
-        "b": Found(np.array([other, box]), np.array([0.8, 0.4]), np.array([0, 1])),
-        "c": Found(np.array([other, other]), np.array([0.95, 0.5]), np.array([0, 1])),
+        "a": ScoredBoxes(np.array([box]), np.array([0.9]), np.array([0])),
+        "b": ScoredBoxes(np.array([other, box]), np.array([0.8, 0.4]), np.array([0, 1])),
+        "c": ScoredBoxes(np.array([other, other]), np.array([0.95, 0.5]), np.array([0, 1])),
     }
     seen = Validation(films, [0.1, 0.5], 101)
     assert seen.score(lambda frame: answers[chr(frame[0, 0])]) == pytest.approx((1 + 0.5) / 2)
@@ -255,8 +255,8 @@ def test_a_training_is_scored_on_its_way_and_gives_the_same_detector(world, tmp_
         assert table[name].to_list() == pytest.approx([losses[at : at + 10].mean() for at in (0, 10, 20, 30)])
     assert set(read_table(plain / "epochs.tsv")["map1070_validation"]) == {""}
     # the last score is that of the detector that is kept
-    with opened((), world["frames"], {}) as shards:
-        images = validation_of(options(world, real=["people"], **seen), shards, world["patients"])
+    with open_frames((), world["frames"], {}) as shards:
+        images = read_validation(options(world, real=["people"], **seen), shards, world["patients"])
         last = images.score(load_engine("lite", None, Setup(LITE)).load(told / "model"))
     assert table["map1070_validation"][-1] == pytest.approx(100 * last, abs=1e-5)
 
@@ -265,7 +265,7 @@ def test_a_training_is_scored_on_its_way_and_gives_the_same_detector(world, tmp_
 def test_a_killed_training_is_resumed_to_the_same_bytes(world, tmp_path, monkeypatch, seen):
     more = {"validation": [world["test"] | {"role": "val"}], "ious": [0.1]} if seen else {}
     whole = train(world, tmp_path / "whole", real=["people"], synthetic=6, points=4, **more)
-    own = training._update
+    own = training._train_step
     calls = []
 
     def killed(*arguments):
@@ -274,7 +274,7 @@ def test_a_killed_training_is_resumed_to_the_same_bytes(world, tmp_path, monkeyp
             raise KeyboardInterrupt
         return own(*arguments)
 
-    monkeypatch.setattr(training, "_update", killed)
+    monkeypatch.setattr(training, "_train_step", killed)
     with pytest.raises(KeyboardInterrupt):
         train(world, tmp_path / "killed", real=["people"], synthetic=6, points=4, **more)
     assert sorted(path.name for path in (tmp_path / "killed").iterdir()) == ["unfinished"]

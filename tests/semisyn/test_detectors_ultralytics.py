@@ -13,12 +13,12 @@ from ultralytics import YOLO
 
 from cxr.base.engines import Setup
 from cxr.base.errors import UserError
-from cxr.detection.proposals import as_input, resized
+from cxr.detection.proposals import resize_square, stack_input
 from cxr.nets import tensors
 from cxr.semisyn.detectors import ultralytics
-from cxr.semisyn.detectors.engine import Task, load_engine
-from cxr.semisyn.detectors.pools import Film, chosen, shares_at
-from cxr.semisyn.detectors.ultralytics import Draws, raw_boxes, steps_of, write_images
+from cxr.semisyn.detectors.engine import TrainingTask, load_engine
+from cxr.semisyn.detectors.pools import LazySample, draw_image, shares_at
+from cxr.semisyn.detectors.ultralytics import ImageSampler, num_epochs_of, raw_boxes, write_images
 
 SIDE = 64
 
@@ -31,19 +31,19 @@ def _one_thread():
     torch.set_num_threads(before)
 
 
-def film(number: int, boxed: bool = True) -> Film:
+def film(number: int, boxed: bool = True) -> LazySample:
     """Return a grey film with a bright square, boxed as class 1."""
     random = np.random.default_rng(number)
     frame = random.normal(120, 6, (128, 128)).clip(0, 255).astype(np.uint8)
     x, y = random.integers(8, 60, 2).tolist()
     frame[y : y + 52, x : x + 52] += 90
     boxes = ((1, float(x), float(y), x + 52.0, y + 52.0),) if boxed else ()
-    return Film(boxes, (0, 1), f"f{number}", f"p{number}", frame.copy)
+    return LazySample(boxes, (0, 1), f"f{number}", f"p{number}", frame.copy)
 
 
-def task(updates: int) -> Task:
+def task(updates: int) -> TrainingTask:
     pools = {"real": [film(number) for number in range(6)], "unedited": [film(20 + n, False) for n in range(3)]}
-    return Task(pools, {"real": (1.0, 1.0), "unedited": (1.0, 1.0)}, ("edema", "opacity"), updates, 3)
+    return TrainingTask(pools, {"real": (1.0, 1.0), "unedited": (1.0, 1.0)}, ("edema", "opacity"), updates, 3)
 
 
 def engine(plan: str = "yolo11n.yaml", **files: str):
@@ -65,7 +65,7 @@ def test_a_yolo_is_trained_to_the_same_bytes_and_read_back(tmp_path):
     assert np.isfinite(losses).all()
     assert losses == again
     assert (folder / ultralytics.WEIGHTS).read_bytes() == (other / ultralytics.WEIGHTS).read_bytes()
-    frame = film(0).read()
+    frame = film(0).read_frame()
     found = engine().load(folder)(frame)
     assert set(found.classes) <= {0, 1}
     assert len(found.boxes) <= 100
@@ -78,7 +78,7 @@ def test_a_yolo_is_trained_to_the_same_bytes_and_read_back(tmp_path):
     net = YOLO("yolo11n.yaml").model.__class__("yolo11n.yaml", ch=3, nc=2, verbose=False)
     net.load_state_dict(weights)
     with torch.inference_mode():
-        raw = net.eval()(as_input([resized(frame, SIDE)], 3, torch.device("cpu")))[0]
+        raw = net.eval()(stack_input([resize_square(frame, SIDE)], 3, torch.device("cpu")))[0]
     best = raw[0, 4:].max().item()
     if best >= 0.001:
         assert found.confidence[0] == pytest.approx(best, abs=1e-6)
@@ -88,7 +88,7 @@ def test_a_yolo_is_trained_to_the_same_bytes_and_read_back(tmp_path):
 
 def test_a_killed_yolo_is_resumed_to_the_same_bytes(tmp_path, monkeypatch):
     losses, whole = trained(tmp_path / "whole", 4)
-    own, calls = ultralytics.Kept.write, []
+    own, calls = ultralytics.StateFile.write, []
 
     def killed(self, state):
         own(self, state)
@@ -96,7 +96,7 @@ def test_a_killed_yolo_is_resumed_to_the_same_bytes(tmp_path, monkeypatch):
         if len(calls) == 2:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(ultralytics.Kept, "write", killed)
+    monkeypatch.setattr(ultralytics.StateFile, "write", killed)
     with pytest.raises(KeyboardInterrupt):
         trained(tmp_path / "killed", 4)
     shutil.rmtree(tmp_path / "killed/model")
@@ -108,10 +108,10 @@ def test_a_killed_yolo_is_resumed_to_the_same_bytes(tmp_path, monkeypatch):
 
 
 def test_another_training_is_not_resumed(tmp_path):
-    kept = ultralytics.Kept(tmp_path / "state.pt", "one")
-    kept.write({"step": 3, "random": ultralytics.get_random()})
+    kept = ultralytics.StateFile(tmp_path / "state.pt", "one")
+    kept.write({"step": 3, "random": ultralytics.get_random_states()})
     assert kept.read()["step"] == 3
-    assert ultralytics.Kept(tmp_path / "state.pt", "other").read() is None
+    assert ultralytics.StateFile(tmp_path / "state.pt", "other").read() is None
     (tmp_path / "state.pt").write_bytes(b"PK")
     assert kept.read() is None
 
@@ -119,7 +119,7 @@ def test_another_training_is_not_resumed(tmp_path):
 def test_an_rt_detr_is_trained_and_read_back(tmp_path):
     losses, folder = trained(tmp_path, 1, "rtdetr-l.yaml")
     assert len(losses) == 1
-    found = engine("rtdetr-l.yaml").load(folder)(film(0).read())
+    found = engine("rtdetr-l.yaml").load(folder)(film(0).read_frame())
     assert 0 < len(found.boxes) <= 100
     assert found.boxes.max() <= 128
     assert set(found.classes) <= {0, 1}
@@ -138,13 +138,13 @@ def test_a_checkpoint_gives_the_first_weights(tmp_path):
 
 def test_the_package_sees_our_draws():
     some = task(10)
-    draws = Draws(some, 2, steps_of(10, 4))
+    draws = ImageSampler(some, 2, num_epochs_of(10, 4))
     assert len(draws) == 10
     seen = [*draws, *draws]
     wanted = []
     for update in range(10):
         for place in range(2):
-            name, number, _ = chosen(some.pools, shares_at(some.shares, update / 9), some.seed, update, place)
+            name, number, _ = draw_image(some.pools, shares_at(some.shares, update / 9), some.seed, update, place)
             wanted.append(number + (6 if name == "unedited" else 0))
     assert seen == wanted
     assert max(seen) >= 6
@@ -152,7 +152,7 @@ def test_the_package_sees_our_draws():
 
 
 def test_steps_divide_the_updates():
-    assert [steps_of(*pair) for pair in ((2000, 100), (6, 4), (7, 4), (3, 100))] == [100, 3, 1, 3]
+    assert [num_epochs_of(*pair) for pair in ((2000, 100), (6, 4), (7, 4), (3, 100))] == [100, 3, 1, 3]
 
 
 def test_labels_are_fractions_of_the_frame(tmp_path):

@@ -5,9 +5,9 @@ import polars as pl
 import pytest
 
 from cxr.semisyn.editing.edit_images import EditingOptions, jobs_of
-from cxr.semisyn.editing.engine import Edited, Job
+from cxr.semisyn.editing.engine import EditedImage, Job
 from cxr.semisyn.editing.masks import soft_mask
-from cxr.semisyn.editing.outcome import Refused, outcome
+from cxr.semisyn.editing.outcome import EditRefused, evaluate_edit
 from cxr.workflow.settings.semisyn.configs import EditingConfig
 from cxr.workflow.settings.semisyn.editing import Editing
 
@@ -87,8 +87,8 @@ def brighter(source: np.ndarray, by: int, rows: slice, columns: slice) -> np.nda
 
 def test_outside_the_mask_the_source_stays(chest):
     source, organs = chest
-    made = Edited(brighter(source, 30, slice(190, 270), slice(90, 190)))
-    done = outcome(source, organs, job(), made, **LIMITS)
+    made = EditedImage(brighter(source, 30, slice(190, 270), slice(90, 190)))
+    done = evaluate_edit(source, organs, job(), made, **LIMITS)
     changed = done.image != source
     assert changed.sum() == 80 * 60
     assert (done.image[200:260, 100:180] == 110).all()
@@ -101,18 +101,18 @@ def test_outside_the_mask_the_source_stays(chest):
 
 def test_without_compositing_a_leak_is_measured_and_refused(chest):
     source, organs = chest
-    made = Edited(brighter(source, 30, slice(190, 270), slice(90, 190)))
+    made = EditedImage(brighter(source, 30, slice(190, 270), slice(90, 190)))
     free = job(config=config(composite="none"))
-    done = outcome(source, organs, free, made, **LIMITS)
+    done = evaluate_edit(source, organs, free, made, **LIMITS)
     assert done.boxes[0]["leak"] == pytest.approx(1 - 80 * 60 / (100 * 80))
     assert done.boxes[0]["change_outside_max"] == 30
     assert (done.lesion == (free.mask > 0)).all()
-    with pytest.raises(Refused) as caught:
-        outcome(source, organs, free, made, visible=4.0, max_leak=0.3)
+    with pytest.raises(EditRefused) as caught:
+        evaluate_edit(source, organs, free, made, visible=4.0, max_leak=0.3)
     assert caught.value.reason == "leaked"
     # where the mask is dropped before the end, a change outside is what was asked for
     dropped = job(config=config(engine="radedit", extent=0.9))
-    assert outcome(source, organs, dropped, made, visible=4.0, max_leak=0.3).image[191, 91] == 110
+    assert evaluate_edit(source, organs, dropped, made, visible=4.0, max_leak=0.3).image[191, 91] == 110
 
 
 @pytest.mark.parametrize(
@@ -126,8 +126,8 @@ def test_without_compositing_a_leak_is_measured_and_refused(chest):
 )
 def test_what_is_no_edit_is_refused_with_its_reason(chest, picture, reason):
     source, organs = chest
-    with pytest.raises(Refused) as caught:
-        outcome(source, organs, job(), Edited(picture(source)), **LIMITS)
+    with pytest.raises(EditRefused) as caught:
+        evaluate_edit(source, organs, job(), EditedImage(picture(source)), **LIMITS)
     assert caught.value.reason == reason
 
 
@@ -137,8 +137,8 @@ def test_the_visible_box_of_each_lung_is_that_of_its_lesion(chest):
     lesion = np.zeros(SHAPE, bool)
     lesion[210:250, 110:170] = True
     lesion[205:255, 330:390] = True
-    made = Edited(np.where(lesion, 120.0, source), lesion=lesion)
-    done = outcome(source, organs, job(boxes=boxes, sides=("right", "left")), made, **LIMITS)
+    made = EditedImage(np.where(lesion, 120.0, source), lesion=lesion)
+    done = evaluate_edit(source, organs, job(boxes=boxes, sides=("right", "left")), made, **LIMITS)
     visible = [[row[name] for name in ("x1", "y1", "x2", "y2")] for row in done.boxes if row["kind"] == "visible"]
     assert visible == [[110, 210, 170, 250], [330, 205, 390, 255]]
 

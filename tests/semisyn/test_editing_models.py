@@ -15,9 +15,9 @@ from cxr.base.engines import Setup
 from cxr.base.hdf5 import Shard, ShardWriter
 from cxr.base.tables import read_table, write_table
 from cxr.semisyn.editing import diffusion, edit_images, radedit
-from cxr.semisyn.editing.engine import Job, NoCell
+from cxr.semisyn.editing.engine import BoxTooSmall, Job
 from cxr.semisyn.editing.masks import soft_mask
-from cxr.semisyn.editing.models import Rows
+from cxr.semisyn.editing.models import EditBatch
 from cxr.workflow.params import stage_options
 from cxr.workflow.plan_semisyn import make_semisyn
 from cxr.workflow.settings import read
@@ -106,8 +106,8 @@ def test_a_mask_that_is_dropped_early_lets_the_rest_follow(editors, name):
     changes = []
     for extent in (1.0, 0.5):
         with torch.inference_mode():
-            rows = Rows(clean, [job(1, engine=name, extent=extent)], editor.nets.device)
-            changes.append((editor.edited(rows) - clean)[0].abs().amax(dim=0))
+            rows = EditBatch(clean, [job(1, engine=name, extent=extent)], editor.nets.device)
+            changes.append((editor.edit_latents(rows) - clean)[0].abs().amax(dim=0))
     assert changes[0][outside].max() < 1e-5  # the source's own latents to the end
     assert changes[0][~outside].max() > 0.1
     assert changes[1][outside].max() > 0.01
@@ -116,7 +116,7 @@ def test_a_mask_that_is_dropped_early_lets_the_rest_follow(editors, name):
 @pytest.mark.parametrize("name", ["radedit", "diffusion"])
 def test_a_box_without_a_cell_is_refused(editors, name):
     tiny = np.array([[100.0, 120, 260, 300], [100.0, 100, 104, 103]])
-    with pytest.raises(NoCell, match="covers no cell of the model's 64 x 64 grid"):
+    with pytest.raises(BoxTooSmall, match="covers no cell of the model's 64 x 64 grid"):
         editors[name].edit_batch([picture(1)], [{}], [job(1, boxes=tiny, engine=name)])
 
 
@@ -257,11 +257,13 @@ def test_with_a_mask_of_ones_masked_guidance_is_diffusers_own_inpainting(tmp_pat
     clean = latents_of(editor, picture(5))
     noises = [torch.randn(clean.shape, generator=torch.Generator().manual_seed(seed)) for seed in range(6)]
     whole_picture = np.array([[0.0, 0.0, 512.0, 512.0]])
-    rows = Rows(clean, [job(1, "edema", whole_picture, engine="diffusion", blending="guidance")], torch.device("cpu"))
+    rows = EditBatch(
+        clean, [job(1, "edema", whole_picture, engine="diffusion", blending="guidance")], torch.device("cpu")
+    )
     assert rows.mask.all()
     rows.draw = iter(noises).__next__
     with torch.inference_mode():
-        ours = editor.edited(rows)
+        ours = editor.edit_latents(rows)
     ends = {"timestep_spacing": "trailing", "clip_sample": False, "set_alpha_to_one": True}
     scheduler = Told.from_config(whole.scheduler.config, **ends)
     scheduler.noises = iter(noises[1:])

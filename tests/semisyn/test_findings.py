@@ -5,8 +5,8 @@ import yaml
 
 from cxr.base.errors import UserError
 from cxr.base.vocabulary import FINDINGS
-from cxr.semisyn.findings.catalogue import WHOLE, read_catalogue
-from cxr.semisyn.findings.phrases import bounds_of, draw_prompt, parse, sides_of
+from cxr.semisyn.findings.catalogue import WHOLE_LUNG, read_catalogue
+from cxr.semisyn.findings.phrases import choose_sides, draw_prompt, parse_prompt, zone_bounds
 from nodules import NODULE, written
 
 BASE, LOBE, ZONE = "hemidiaphragm and costophrenic angle", "lower lung lobe", "lower lung zone"
@@ -105,7 +105,7 @@ def test_all_67_phrases_name_the_side_and_the_zone_that_a_person_reads():
     }
     assert sum(map(len, BY_HAND.values())) == 67
     for by_hand in BY_HAND.values():
-        assert {text: parse(text, catalogue.parser) for text in by_hand} == by_hand
+        assert {text: parse_prompt(text, catalogue.parser) for text in by_hand} == by_hand
 
 
 def test_the_findings_are_the_seven_with_weights_that_add_to_one():
@@ -119,24 +119,24 @@ def test_the_findings_are_the_seven_with_weights_that_add_to_one():
 def test_a_left_zone_is_mirrored_with_its_sign():
     catalogue = read_catalogue()
     # x of the left lung from the picture's left, -10.13 to 106.55, is 100 - 106.55 to 100 + 10.13 from the lateral edge
-    assert bounds_of(LOBE, "left", catalogue) == (LOBE, pytest.approx((-6.55, 26.42, 110.13, 100.0)))
-    assert bounds_of(LOBE, "right", catalogue) == (LOBE, (0.0, 52.67, 108.7, 100.0))
-    assert bounds_of("", "left", catalogue) == ("", WHOLE)
+    assert zone_bounds(LOBE, "left", catalogue) == (LOBE, pytest.approx((-6.55, 26.42, 110.13, 100.0)))
+    assert zone_bounds(LOBE, "right", catalogue) == (LOBE, (0.0, 52.67, 108.7, 100.0))
+    assert zone_bounds("", "left", catalogue) == ("", WHOLE_LUNG)
 
 
 def test_a_lobe_that_the_left_lung_lacks_is_its_mid_zone():
     catalogue = read_catalogue()
-    assert parse("Left middle lobe opacity.", catalogue.parser) == ("left", "mid lung zone")
-    assert bounds_of("mid lung lobe", "left", catalogue) == bounds_of("mid lung zone", "left", catalogue)
+    assert parse_prompt("Left middle lobe opacity.", catalogue.parser) == ("left", "mid lung zone")
+    assert zone_bounds("mid lung lobe", "left", catalogue) == zone_bounds("mid lung zone", "left", catalogue)
 
 
 def test_a_prompt_without_a_side_takes_both_lungs_or_one_by_a_coin():
-    assert sides_of("any", "both", 0.9) == ("right", "left")
-    assert [sides_of("any", "one", coin) for coin in (0.0, 0.499, 0.5, 0.999)] == [
+    assert choose_sides("any", "both", 0.9) == ("right", "left")
+    assert [choose_sides("any", "one", coin) for coin in (0.0, 0.499, 0.5, 0.999)] == [
         ("right",), ("right",), ("left",), ("left",),
     ]  # fmt: skip
-    assert sides_of("left", "both", 0.1) == ("left",)
-    assert sides_of("both", "one", 0.1) == ("right", "left")
+    assert choose_sides("left", "both", 0.1) == ("left",)
+    assert choose_sides("both", "one", 0.1) == ("right", "left")
 
 
 def test_a_prompt_is_drawn_by_its_weight():
@@ -150,8 +150,8 @@ def test_a_users_file_adds_a_finding_and_changes_no_other(tmp_path):
     assert (nodule.label, nodule.painter, nodule.prior.origin) == ("Nodule", "opacity", "file")
     assert nodule.prior.overshoot == (0.0, 0.0, 0.0, 0.0)
     assert {name: one for name, one in mine.findings.items() if name != "nodule"} == plain.findings
-    assert parse("Nodule in the left perihilar region.", mine.parser) == ("left", "perihilar")
-    assert bounds_of("perihilar", "left", mine) == ("perihilar", (50.0, 20.0, 100.0, 70.0))
+    assert parse_prompt("Nodule in the left perihilar region.", mine.parser) == ("left", "perihilar")
+    assert zone_bounds("perihilar", "left", mine) == ("perihilar", (50.0, 20.0, 100.0, 70.0))
 
 
 def changed(*keys, to) -> dict:

@@ -14,13 +14,13 @@ from cxr.base.tables import read_table
 from cxr.base.vocabulary import FINDINGS
 from cxr.semisyn.healthy import anatomy, index_healthy, labels, lite, positions
 from cxr.semisyn.healthy.columns import FUNNEL, HEALTHY
-from cxr.semisyn.healthy.stop import CRITERIA, criterion
+from cxr.semisyn.healthy.criteria import CRITERIA, criterion_of
 from cxr.workflow import settings
 from dicom_files import dataset, encoded
 from healthy_shard import CHEST, Film, options, select
 from xrv_wheel import xrv_table
 
-WORDS = labels.read_words()
+WORDS = labels.read_report_words()
 
 
 def test_a_film_stops_at_the_first_criterion_that_fails(tmp_path):
@@ -56,7 +56,7 @@ def test_a_film_stops_at_the_first_criterion_that_fails(tmp_path):
         "heart": ("no_heart", "semisyn_healthy"),
         "lungs": ("lungs_overlap", "semisyn_healthy"),
     }
-    assert {criterion(stage, reason) for reason, _, stage in gone.values()} == CRITERIA.keys() - {"reference"}
+    assert {criterion_of(stage, reason) for reason, _, stage in gone.values()} == CRITERIA.keys() - {"reference"}
     (row,) = kept.to_dicts()
     assert row["ctr"] == 120 / 312
     assert [row[f"{organ}_{edge}"] for organ in ("right", "left", "heart") for edge in ("x1", "y1", "x2", "y2")] == [
@@ -71,7 +71,7 @@ def test_a_film_stops_at_the_first_criterion_that_fails(tmp_path):
 def test_every_reason_of_the_criteria_is_declared():
     assert {reason for reasons in CRITERIA.values() for reason in reasons} <= REASONS.keys()
     with pytest.raises(KeyError):
-        criterion("semisyn_healthy", "no_pairs")
+        criterion_of("semisyn_healthy", "no_pairs")
 
 
 # ------------------------------------------------------------------------------------------------- organs
@@ -94,7 +94,7 @@ def test_every_reason_of_the_criteria_is_declared():
 )
 def test_lungs_and_heart_that_nothing_can_be_placed_by(change, reason):
     named = dict(zip(anatomy.ORGANS, (CHEST | change).values(), strict=True))
-    found = anatomy.unusable(named, 0.3)
+    found = anatomy.check_organs(named, 0.3)
     assert (found and found.reason) == reason
 
 
@@ -116,7 +116,7 @@ def test_the_ratio_is_that_of_ils(segment, tmp_path):
         lungs = masks["right lung"] | masks["left lung"]
         affine = np.array([[float(rng.uniform(0.5, 8)), 0, float(rng.uniform(-90, 9))], [0, 3.1, 0]])
         expected = compute_cardiothoracic_ratio(pack(masks["heart"]), pack(lungs), affine)
-        assert anatomy.ratio(anatomy.organ_boxes(masks)) == pytest.approx(expected, abs=1e-12)
+        assert anatomy.cardiothoracic_ratio(anatomy.organ_boxes(masks)) == pytest.approx(expected, abs=1e-12)
 
 
 # --------------------------------------------------------------------------------------------- classifiers
@@ -198,7 +198,7 @@ def test_a_table_of_scores_that_cannot_be_used(tmp_path, header):
 )
 def test_devices_not_affirmed_or_denied(rule, reasons):
     table = pl.DataFrame({"n": [1.0, 1, 1, 1, None, 0], "d": [None, 0.0, -1, 1, 0, 0]})
-    found = table.select(reason=labels.judged(pl.col("n"), pl.col("d"), rule))["reason"].to_list()
+    found = table.select(reason=labels.exclusion_reason(pl.col("n"), pl.col("d"), rule))["reason"].to_list()
     assert found == reasons
 
 
@@ -243,7 +243,7 @@ def test_counts_of_chexperts_public_table():
     assert len(posteroanterior) == 29_420
     for rule, left in (("any", 5_499), ("not_positive", 4_070), ("negative", 131)):
         number = [pl.col(name).cast(pl.Float64, strict=False) for name in (labels.NO_FINDING, labels.DEVICES)]
-        reasons = posteroanterior.select(reason=labels.judged(*number, rule))["reason"]
+        reasons = posteroanterior.select(reason=labels.exclusion_reason(*number, rule))["reason"]
         assert reasons.null_count() == left, rule
 
 
@@ -282,7 +282,7 @@ def test_labels_of_a_report(tmp_path, report, reason):
     ],
 )
 def test_words_of_devices(sentence, device):
-    assert WORDS.device_in([sentence]) == device
+    assert WORDS.has_device([sentence]) == device
 
 
 # ----------------------------------------------------------------------------------------------- positions
@@ -297,7 +297,7 @@ def test_words_of_devices(sentence, device):
     ],
 )  # fmt: skip
 def test_words_of_positions(text, told):
-    assert positions.position(text) == told
+    assert positions.parse_position(text) == told
 
 
 def test_a_header_tells_the_position_and_a_table_takes_precedence(tmp_path):
@@ -421,4 +421,4 @@ def test_wrong_settings_name_their_key(given, said):
 
 
 def test_the_scores_cover_findings_alone():
-    assert lite.CLASSES.keys() | set(lite.UNSEEN) | {"cardiomegaly"} == FINDINGS.keys()
+    assert lite.CLASSES_BY_FINDING.keys() | set(lite.UNSEEN) | {"cardiomegaly"} == FINDINGS.keys()

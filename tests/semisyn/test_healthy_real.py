@@ -69,8 +69,8 @@ def screen(tmp_path_factory):
         files = {"boxes": str(folder / "boxes.parquet"), "boxes_excluded": str(folder / "e.parquet")}
         classifier = LiteClassifier(Setup(PLAIN["semisyn_healthy"]["own"]).own, files)
         masks = dict(zip(organs.labels, organs.segment(frame, "i", affine, image.shape), strict=True))
-        ratio = anatomy.ratio(anatomy.organ_boxes(masks))
-        return classifier.positive(classifier.scores("i", lambda: frame), ratio, view)
+        ratio = anatomy.cardiothoracic_ratio(anatomy.organ_boxes(masks))
+        return classifier.explain_positive(classifier.scores("i", lambda: frame), ratio, view)
 
     return judge
 

@@ -11,22 +11,22 @@ from scipy import stats
 from cxr.base.vocabulary import SIDES
 from cxr.semisyn.findings.catalogue import read_catalogue
 from cxr.semisyn.findings.families import CONSTANT, Law
-from cxr.semisyn.findings.laws import frozen, pair_within, within
-from cxr.semisyn.findings.phrases import bounds_of, parse, sides_of
+from cxr.semisyn.findings.laws import draw_pair_within, draw_within, scipy_law
+from cxr.semisyn.findings.phrases import choose_sides, parse_prompt, zone_bounds
 
 CATALOGUE = read_catalogue()
 LAWS = {(name, part): law for name, one in CATALOGUE.findings.items() for part, law in one.prior.laws.items()}
-SINGLE = {key: law for key, law in LAWS.items() if not law.pair and law.family != CONSTANT}
-PAIRS = {key: law for key, law in LAWS.items() if law.pair}
+SINGLE = {key: law for key, law in LAWS.items() if not law.is_pair and law.family != CONSTANT}
+PAIRS = {key: law for key, law in LAWS.items() if law.is_pair}
 
 
 def reached(name: str) -> list[tuple[str, tuple]]:
     """Return the (side and zone, bounds of the centre) that the prompts of a finding reach."""
     found = {}
     for prompt in CATALOGUE.findings[name].prompts:
-        named, zone = parse(prompt, CATALOGUE.parser)
-        for side in SIDES if named == "any" else sides_of(named, "one", 0):
-            found[f"{side} {zone}"] = bounds_of(zone, side, CATALOGUE)[1]
+        named, zone = parse_prompt(prompt, CATALOGUE.parser)
+        for side in SIDES if named == "any" else choose_sides(named, "one", 0):
+            found[f"{side} {zone}"] = zone_bounds(zone, side, CATALOGUE)[1]
     return sorted(found.items())
 
 
@@ -60,7 +60,7 @@ def density(law: Law):
 @pytest.mark.parametrize("key", SINGLE, ids="-".join)
 def test_the_distribution_function_and_its_inverse_are_the_integral_of_the_density(key):
     law = SINGLE[key]
-    of = law_points = frozen(law)
+    of = law_points = scipy_law(law)
     shares = (0.001, 0.1, 0.5, 0.9, 0.999)
     points = [float(x) for x in law_points.ppf(shares)]
     f = density(law)
@@ -74,19 +74,19 @@ def test_the_distribution_function_and_its_inverse_are_the_integral_of_the_densi
     assert of.cdf(points) == pytest.approx(sums, abs=tolerance)
     assert sums == pytest.approx(shares, abs=tolerance)
     low, high = of.ppf(0.2), of.ppf(0.7)
-    values, mass = within(law, np.array([0.0, 0.5, 1 - 1e-12]), np.full(3, low), np.full(3, high))
+    values, mass = draw_within(law, np.array([0.0, 0.5, 1 - 1e-12]), np.full(3, low), np.full(3, high))
     assert mass == pytest.approx([0.5] * 3, abs=1e-9)
     assert of.cdf(values) == pytest.approx([0.2, 0.45, 0.7], abs=1e-8)
 
 
 def test_the_beta_law_with_a_huge_shape_is_its_gamma_limit():
     law = LAWS["atelectasis", "center_x"]
-    exact, limit = stats.beta(**law.parameters), frozen(law)
+    exact, limit = stats.beta(**law.parameters), scipy_law(law)
     assert limit.dist.name == "gamma"
     assert limit.kwds["scale"] == pytest.approx(0.8528, abs=5e-5)
     x = np.linspace(0, 100, 401)
     assert np.abs(exact.cdf(x) - limit.cdf(x)).max() < 1e-4
-    assert stats.beta(**LAWS["opacity", "center_x"].parameters).mean() == frozen(LAWS["opacity", "center_x"]).mean()
+    assert stats.beta(**LAWS["opacity", "center_x"].parameters).mean() == scipy_law(LAWS["opacity", "center_x"]).mean()
 
 
 MEANS = {
@@ -98,11 +98,11 @@ MEANS = {
 
 def test_moments_of_the_untruncated_priors():
     for key, mean in MEANS.items():
-        assert frozen(LAWS[key]).mean() == pytest.approx(mean, abs=0.005), key
+        assert scipy_law(LAWS[key]).mean() == pytest.approx(mean, abs=0.005), key
     n = 40_000
     uniforms = np.random.default_rng(5).random((n, 2))
     for key, law in PAIRS.items():
-        values, mass = pair_within(law, uniforms, np.zeros((n, 2)), np.full((n, 2), np.inf))
+        values, mass = draw_pair_within(law, uniforms, np.zeros((n, 2)), np.full((n, 2), np.inf))
         mu, sigma = (np.array(law.parameters[part]) for part in ("mu", "sigma"))
         assert mass == pytest.approx(np.ones(n), abs=1e-6), key
         assert np.log(values).mean(axis=0) == pytest.approx(mu, abs=4 * np.sqrt(np.diag(sigma).max() / n)), key
@@ -111,7 +111,7 @@ def test_moments_of_the_untruncated_priors():
 
 
 def test_the_largest_effusion_centre_is_the_bound_of_its_law():
-    assert frozen(LAWS["effusion", "center_y"]).support()[1] == pytest.approx(100.49, abs=0.005)
+    assert scipy_law(LAWS["effusion", "center_y"]).support()[1] == pytest.approx(100.49, abs=0.005)
 
 
 def rejected(law: Law, low: np.ndarray, high: np.ndarray, count: int) -> np.ndarray:
@@ -140,7 +140,7 @@ def test_the_truncated_pair_is_that_of_rejection(name, part, zone, box):
     law, n = LAWS[name, part], 20_000
     low, high = np.array(box[:2]), np.array(box[2:])
     uniforms = np.random.default_rng(17).random((n, 2))
-    values, mass = pair_within(law, uniforms, np.tile(low, (n, 1)), np.tile(high, (n, 1)))
+    values, mass = draw_pair_within(law, uniforms, np.tile(low, (n, 1)), np.tile(high, (n, 1)))
     assert ((values >= low) & (values <= high)).all()
     expected = rejected(law, low, high, n)
     for axis in (0, 1):
@@ -167,8 +167,8 @@ def test_the_truncated_law_is_that_of_rejection_in_every_zone(key):
     uniforms = np.random.default_rng(7).random(n)
     for zone, box in reached(name):
         low, high = (box[0], box[2]) if part == "center_x" else (box[1], box[3])
-        values, mass = within(law, uniforms, np.full(n, low), np.full(n, high))
-        drawn = frozen(law).rvs(400_000, random_state=np.random.default_rng(13))
+        values, mass = draw_within(law, uniforms, np.full(n, low), np.full(n, high))
+        drawn = scipy_law(law).rvs(400_000, random_state=np.random.default_rng(13))
         expected = drawn[(drawn >= low) & (drawn <= high)]
         assert mass[0] == pytest.approx(len(expected) / 400_000, abs=0.004), zone
         assert ((values >= low) & (values <= high)).all(), zone
@@ -177,28 +177,34 @@ def test_the_truncated_law_is_that_of_rejection_in_every_zone(key):
 
 def test_mass_and_values_in_the_far_upper_tail_are_not_lost_to_rounding():
     # beyond 8 deviations the distribution function of the normal law is 1 in float64
-    values, mass = within(Law("norm", {"loc": 0.0, "scale": 1.0}), np.array([0.5]), np.array([9.0]), np.array([10.0]))
+    values, mass = draw_within(
+        Law("norm", {"loc": 0.0, "scale": 1.0}), np.array([0.5]), np.array([9.0]), np.array([10.0])
+    )
     assert mass[0] == pytest.approx(1.1286e-19, rel=1e-3)
     assert values[0] == pytest.approx(float(-mpmath.sqrt(2) * mpmath.erfinv(0)) + 9.0762, abs=2e-3)
     law = Law("mvlognormal", {"mu": [0.0, 0.0], "sigma": [[1.0, 0.0], [0.0, 1.0]]})
     low, high = np.exp([[-1.0, 7.0]]), np.exp([[1.0, 9.0]])
-    values, mass = pair_within(law, np.array([[0.5, 0.5]]), low, high)
+    values, mass = draw_pair_within(law, np.array([[0.5, 0.5]]), low, high)
     assert mass[0] == pytest.approx(0.6826895 * 1.27981e-12, rel=1e-4)
     assert np.log(values[0]) == pytest.approx([0.0, 7.0967], abs=2e-3)
 
 
 def test_a_region_without_room_has_no_mass():
     law = LAWS["opacity", "center_x"]
-    assert within(law, np.array([0.5]), np.array([50.0]), np.array([40.0]))[1][0] == 0
+    assert draw_within(law, np.array([0.5]), np.array([50.0]), np.array([40.0]))[1][0] == 0
     assert (
-        pair_within(LAWS["opacity", "size"], np.full((1, 2), 0.5), np.array([[5.0, 5.0]]), np.array([[9.0, 4.0]]))[1]
+        draw_pair_within(LAWS["opacity", "size"], np.full((1, 2), 0.5), np.array([[5.0, 5.0]]), np.array([[9.0, 4.0]]))[
+            1
+        ]
         == 0
     )
     assert (
-        pair_within(LAWS["opacity", "size"], np.full((1, 2), 0.5), np.array([[0.0, 0.0]]), np.array([[-3.0, 4.0]]))[1]
+        draw_pair_within(
+            LAWS["opacity", "size"], np.full((1, 2), 0.5), np.array([[0.0, 0.0]]), np.array([[-3.0, 4.0]])
+        )[1]
         == 0
     )
-    value, mass = within(
+    value, mass = draw_within(
         Law(CONSTANT, {"value": 50.0}), np.full(2, 0.3), np.array([0.0, 60.0]), np.array([100.0, 100.0])
     )
     assert (value.tolist(), mass.tolist()) == ([50.0, 50.0], [1.0, 0.0])
@@ -210,9 +216,12 @@ def test_a_row_does_not_depend_on_the_other_rows():
     uniforms, low = generator.random((n, 2)), generator.random((n, 2)) * 20
     high = low + generator.random((n, 2)) * 60
     law, single = LAWS["consolidation", "size"], LAWS["consolidation", "center_y"]
-    whole, alone = pair_within(law, uniforms, low, high), within(single, uniforms[:, 0], low[:, 0], high[:, 0])
+    whole, alone = (
+        draw_pair_within(law, uniforms, low, high),
+        draw_within(single, uniforms[:, 0], low[:, 0], high[:, 0]),
+    )
     for rows in (np.arange(n)[::-1], np.array([5]), np.arange(3, n, 7)):
-        for one, other in zip(pair_within(law, uniforms[rows], low[rows], high[rows]), whole, strict=True):
+        for one, other in zip(draw_pair_within(law, uniforms[rows], low[rows], high[rows]), whole, strict=True):
             assert np.array_equal(one, other[rows])
-        for one, other in zip(within(single, uniforms[rows, 0], low[rows, 0], high[rows, 0]), alone, strict=True):
+        for one, other in zip(draw_within(single, uniforms[rows, 0], low[rows, 0], high[rows, 0]), alone, strict=True):
             assert np.array_equal(one, other[rows])

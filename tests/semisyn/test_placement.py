@@ -16,9 +16,9 @@ from cxr.base.errors import UserError
 from cxr.base.hdf5 import ShardWriter
 from cxr.base.tables import read_table, write_table
 from cxr.base.vocabulary import FINDINGS, SIDES
-from cxr.semisyn.findings.boxes import Chests, Places, draw_boxes, draw_hearts, overshoots
+from cxr.semisyn.findings.boxes import Chests, Places, draw_boxes, draw_hearts, overshoot_limits
 from cxr.semisyn.findings.catalogue import read_catalogue
-from cxr.semisyn.findings.phrases import bounds_of, parse, sides_of
+from cxr.semisyn.findings.phrases import choose_sides, parse_prompt, zone_bounds
 from cxr.semisyn.placement.columns import BOXES, PLAN
 from cxr.semisyn.placement.place_boxes import PlacementOptions, run_shard
 from cxr.semisyn.placement.plan_jobs import PlanOptions, plan_jobs, run_plan
@@ -61,11 +61,11 @@ def chests(count: int = 120) -> dict[str, np.ndarray]:
 def places_of(name: str, prompt: str, coin: float = 0.2) -> Places:
     """The places of a prompt's boxes in all chests: one row for each chest and lung."""
     of = chests()
-    side, zone = parse(prompt, CATALOGUE.parser)
+    side, zone = parse_prompt(prompt, CATALOGUE.parser)
     parts = []
-    for one in sides_of(side, "both" if name == "edema" else "one", coin):
+    for one in choose_sides(side, "both" if name == "edema" else "one", coin):
         count = len(of["right"])
-        zones = np.tile(bounds_of(zone, one, CATALOGUE)[1], (count, 1))
+        zones = np.tile(zone_bounds(zone, one, CATALOGUE)[1], (count, 1))
         parts.append(Places(of[one], of["picture"], of["heart"], np.full(count, one == "left"), zones))
     fields = ("lungs", "pictures", "hearts", "left", "zones")
     return Places(*(np.concatenate([getattr(part, name) for part in parts]) for name in fields))
@@ -157,10 +157,10 @@ def test_the_free_space_of_the_left_lung_lies_on_its_lateral_side():
     lung = np.array([[300.0, 100.0, 500.0, 300.0]])
     places = Places(lung, WHOLE_FRAME[None], np.zeros((1, 4)), np.array([True]), np.array([[0.0, 0.0, 100.0, 100.0]]))
     # lateral: (512 − 500) / 200 = 6 %, less than the table allows
-    assert overshoots(prior, places, "repo").tolist() == [[-6.0, -7.3329, -20.1867, -9.9656]]
+    assert overshoot_limits(prior, places, "repo").tolist() == [[-6.0, -7.3329, -20.1867, -9.9656]]
     right = replace(places, left=np.array([False]))
-    assert overshoots(prior, right, "repo").tolist() == [[-16.2760, -7.3329, -6.0, -9.9656]]
-    assert overshoots(prior, right, "strict").tolist() == [[0.0] * 4]
+    assert overshoot_limits(prior, right, "repo").tolist() == [[-16.2760, -7.3329, -6.0, -9.9656]]
+    assert overshoot_limits(prior, right, "strict").tolist() == [[0.0] * 4]
 
 
 def test_no_finding_fails_with_the_authors_overshoot_and_effusion_is_cut_when_strict():
@@ -377,7 +377,7 @@ def test_every_planned_job_is_placed_or_excluded_with_all_its_boxes(inputs, tmp_
     sides = {job: set(of["side"]) for (job,), of in boxes.group_by("job_id")}
     for job, prompt in asked.items():
         if job in sides and not job.startswith("cardiomegaly"):
-            named = parse(prompt, CATALOGUE.parser)[0]
+            named = parse_prompt(prompt, CATALOGUE.parser)[0]
             if named == "both" or job.startswith("edema"):
                 assert sides[job] == set(SIDES)
             else:

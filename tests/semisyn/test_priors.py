@@ -16,13 +16,13 @@ from cxr.base.hdf5 import ShardWriter
 from cxr.base.tables import read_table, write_table
 from cxr.base.vocabulary import FINDINGS
 from cxr.semisyn.findings.catalogue import read_catalogue
-from cxr.semisyn.findings.families import CONSTANT, SHAPES, Law, law_of
-from cxr.semisyn.findings.laws import frozen, pair_within, within
-from cxr.semisyn.priors.fitting import fit_pair, fit_prior, fit_single, fit_truncated, rss_of, symmetry
-from cxr.semisyn.priors.samples import Chest, Source, lung_of, percent, sample
+from cxr.semisyn.findings.families import CONSTANT, SHAPES, Law, parse_law
+from cxr.semisyn.findings.laws import draw_pair_within, draw_within, scipy_law
+from cxr.semisyn.priors.fitting import compare_sides, fit_pair, fit_prior, fit_single, fit_truncated, rss_of
+from cxr.semisyn.priors.samples import BoxSource, Chest, lung_percent, nearest_lung, sample_rows
 from cxr.semisyn.priors.write_priors import PriorsOptions, run
 from cxr.semisyn.priors.zones import fit_zones
-from cxr.semisyn.references import labels_of
+from cxr.semisyn.references import finding_by_label
 
 CATALOGUE = read_catalogue()
 HOW = {"alpha": 0.05, "bins": 50, "families": list(SHAPES), "overshoot_percentile": 2.5, "sizes": "drawn"}
@@ -30,33 +30,35 @@ RIGHT, LEFT, HEART = (50.0, 100.0, 250.0, 400.0), (300.0, 90.0, 480.0, 390.0), (
 SAME = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
 CHEST = Chest(RIGHT, LEFT, HEART, SAME, (512, 512), True, "p")
 PLACEMENTS = {name: one.prior.placement for name, one in CATALOGUE.findings.items()}
-SOURCE = Source("people", "ms_cxr", "{stem}", {})
+SOURCE = BoxSource("people", "ms_cxr", "{stem}", {})
 
 
 def test_labels_of_the_formats_are_findings():
-    known = {kind: labels_of(kind, {}) for kind in ("ms_cxr", "nih", "vindr")}
+    known = {kind: finding_by_label(kind, {}) for kind in ("ms_cxr", "nih", "vindr")}
     assert {known["ms_cxr"][name.lower()] for name in FINDINGS.values()} == set(FINDINGS)
     assert "pneumonia" not in known["ms_cxr"]
     assert {"infiltrate": "opacity", "effusion": "effusion", "pneumothorax": "pneumothorax"}.items() <= known[
         "nih"
     ].items()
     assert known["vindr"]["pleural effusion"] == "effusion"
-    assert labels_of("coco", {"ground_glass": "opacity"})["ground_glass"] == "opacity"
-    assert labels_of("nih", {}, [*FINDINGS, "nodule"])["nodule"] == "nodule"
-    assert "edema" not in labels_of("nih", {"Swollen": "edema"}, ["effusion"]).values()
+    assert finding_by_label("coco", {"ground_glass": "opacity"})["ground_glass"] == "opacity"
+    assert finding_by_label("nih", {}, [*FINDINGS, "nodule"])["nodule"] == "nodule"
+    assert "edema" not in finding_by_label("nih", {"Swollen": "edema"}, ["effusion"]).values()
 
 
 def test_a_box_in_percent_of_its_lung_by_hand():
     # in the right lung (200 x 300 px): centre (110, 220), 40 x 60 px
-    assert percent((90, 190, 130, 250), RIGHT, "right") == (30.0, 40.0, 20.0, 20.0)
+    assert lung_percent((90, 190, 130, 250), RIGHT, "right") == (30.0, 40.0, 20.0, 20.0)
     # in the left lung (180 x 300 px): centre (426, 210), 54 px from the lateral edge
-    assert percent((408, 180, 444, 240), LEFT, "left") == pytest.approx((30.0, 40.0, 20.0, 20.0))
+    assert lung_percent((408, 180, 444, 240), LEFT, "left") == pytest.approx((30.0, 40.0, 20.0, 20.0))
 
 
 def test_the_lung_of_a_box_is_that_with_the_nearest_vertical_edge():
-    assert lung_of((60, 0, 100, 10), CHEST) == "right"
-    assert lung_of((240, 0, 290, 10), CHEST) == "right"  # centre 265: 15 px from the right lung, 35 px from the left
-    assert lung_of((262, 0, 312, 10), CHEST) == "left"
+    assert nearest_lung((60, 0, 100, 10), CHEST) == "right"
+    assert (
+        nearest_lung((240, 0, 290, 10), CHEST) == "right"
+    )  # centre 265: 15 px from the right lung, 35 px from the left
+    assert nearest_lung((262, 0, 312, 10), CHEST) == "left"
 
 
 def test_bad_boxes_are_left_out_with_their_reason():
@@ -79,7 +81,7 @@ def test_bad_boxes_are_left_out_with_their_reason():
         one(label="Cardiomegaly"),
         one("ap", label="Cardiomegaly"),
     ]
-    rows = sample(found, SOURCE, {"i": CHEST, "ap": posed}, PLACEMENTS, 50.0)
+    rows = sample_rows(found, SOURCE, {"i": CHEST, "ap": posed}, PLACEMENTS, 50.0)
     reasons = sorted((row[0], row[2], row[-1]) for row in rows)
     assert reasons == sorted(
         [
@@ -97,22 +99,22 @@ def test_bad_boxes_are_left_out_with_their_reason():
         ]
     )
     assert [row[8] for row in rows if row[0] == "cardiomegaly" and not row[-1]] == [pytest.approx(100 * 172 / 430)]
-    far = sample([one(box=(90.0, 0.0, 130.0, 2.0))], SOURCE, {"i": CHEST}, PLACEMENTS, 30.0)
+    far = sample_rows([one(box=(90.0, 0.0, 130.0, 2.0))], SOURCE, {"i": CHEST}, PLACEMENTS, 30.0)
     assert far[0][-1] == "far outside the lung"
 
 
 def draws(law: Law, count: int, seed: int) -> np.ndarray:
     uniforms = np.random.default_rng(seed).random((count, 2))
-    if law.pair:
-        return pair_within(law, uniforms, np.zeros((count, 2)), np.full((count, 2), np.inf))[0]
-    return within(law, uniforms[:, 0], np.full(count, -np.inf), np.full(count, np.inf))[0]
+    if law.is_pair:
+        return draw_pair_within(law, uniforms, np.zeros((count, 2)), np.full((count, 2), np.inf))[0]
+    return draw_within(law, uniforms[:, 0], np.full(count, -np.inf), np.full(count, np.inf))[0]
 
 
 SINGLES = [
     (name, part)
     for name, one in CATALOGUE.findings.items()
     for part, law in one.prior.laws.items()
-    if not law.pair and law.family != CONSTANT
+    if not law.is_pair and law.family != CONSTANT
 ]
 
 
@@ -120,9 +122,9 @@ SINGLES = [
 def test_a_refit_on_5000_draws_gives_the_law_back(name, part):
     law = CATALOGUE.findings[name].prior.laws[part]
     values = draws(law, 5000, 3)
-    best = frozen(fit_single(values, list(SHAPES), 50)[0][0])
-    x = np.linspace(*frozen(law).ppf([0.0005, 0.9995]), 801)
-    assert np.abs(best.cdf(x) - frozen(law).cdf(x)).max() <= 0.02
+    best = scipy_law(fit_single(values, list(SHAPES), 50)[0][0])
+    x = np.linspace(*scipy_law(law).ppf([0.0005, 0.9995]), 801)
+    assert np.abs(best.cdf(x) - scipy_law(law).cdf(x)).max() <= 0.02
 
 
 @pytest.mark.parametrize(
@@ -135,15 +137,15 @@ def test_a_refit_on_5000_draws_gives_the_law_back(name, part):
     ],
 )
 def test_a_family_that_is_unlike_the_others_is_found_with_its_parameters(told, close):
-    law = law_of(told)
-    values = frozen(law).rvs(5000, random_state=np.random.default_rng(1))
+    law = parse_law(told)
+    values = scipy_law(law).rvs(5000, random_state=np.random.default_rng(1))
     # those that another family holds as a special case are compared by their parameters in their own family
     own = next(found for found, _ in fit_single(values, [told["family"]], 50))
     for name, most in close.items():
         assert own.parameters[name] == pytest.approx(law.parameters[name], abs=most), name
     best = fit_single(values, list(SHAPES), 50)[0][0]
-    x = np.linspace(*frozen(law).ppf([0.001, 0.999]), 401)
-    assert np.abs(frozen(best).cdf(x) - frozen(law).cdf(x)).max() <= 0.02
+    x = np.linspace(*scipy_law(law).ppf([0.001, 0.999]), 401)
+    assert np.abs(scipy_law(best).cdf(x) - scipy_law(law).cdf(x)).max() <= 0.02
 
 
 def test_the_family_with_the_smaller_rss_is_chosen():
@@ -171,7 +173,7 @@ def test_a_prior_refitted_on_its_own_draws_is_the_prior(name):
     assert fitted.laws.keys() == prior.laws.keys()
     assert fitted.origin == "fit"
     for part, law in prior.laws.items():
-        if law.pair:
+        if law.is_pair:
             mu, sigma = (np.array(fitted.laws[part].parameters[key]) for key in ("mu", "sigma"))
             assert mu == pytest.approx(np.array(law.parameters["mu"]), abs=0.05)
             assert sigma == pytest.approx(np.array(law.parameters["sigma"]), abs=0.06)
@@ -209,10 +211,10 @@ def test_numbers_that_depend_on_each_other_make_one_law_and_samples_at_or_below_
 
 
 def test_sizes_that_the_placement_has_limited_give_their_law_back():
-    law = law_of({"family": "mvlognormal", "mu": [4.1, 3.7], "sigma": [[0.15, 0.1], [0.1, 0.3]]})
+    law = parse_law({"family": "mvlognormal", "mu": [4.1, 3.7], "sigma": [[0.15, 0.1], [0.1, 0.3]]})
     draw = np.random.default_rng(8)
     low, high = np.zeros((5000, 2)), 30 + 70 * draw.random((5000, 2))
-    values, _ = pair_within(law, draw.random((5000, 2)), low, high)
+    values, _ = draw_pair_within(law, draw.random((5000, 2)), low, high)
     found, plain = fit_truncated(values, low, high), fit_pair(values)
     for key, most in (("mu", 0.06), ("sigma", 0.04)):
         wanted = np.array(law.parameters[key])
@@ -235,11 +237,11 @@ def test_both_laws_of_the_size_are_told_and_one_is_chosen():
 def test_the_symmetry_of_sides_is_reported():
     draw = np.random.default_rng(3)
     values, left = draw.normal(size=400), np.arange(400) % 2 == 0
-    (row,) = symmetry({"cx": values}, left)
+    (row,) = compare_sides({"cx": values}, left)
     assert row[:3] == ("cx", 200, 200)
     assert row[4] > 0.05
-    assert symmetry({"cx": values + left}, left)[0][4] < 1e-6
-    assert symmetry({"cx": values}, np.zeros(400, bool)) == []
+    assert compare_sides({"cx": values + left}, left)[0][4] < 1e-6
+    assert compare_sides({"cx": values}, np.zeros(400, bool)) == []
 
 
 def test_zones_are_percentiles_of_edges_and_lobes_their_unions():

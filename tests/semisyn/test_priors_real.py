@@ -21,10 +21,10 @@ from cxr.nets.map_net import MapNet
 from cxr.semisyn.findings.boxes import Places, draw_boxes
 from cxr.semisyn.findings.catalogue import read_catalogue
 from cxr.semisyn.findings.families import SHAPES
-from cxr.semisyn.findings.laws import frozen
-from cxr.semisyn.findings.phrases import bounds_of, draw_prompt, parse, sides_of
-from cxr.semisyn.placement.draws import job_draws
-from cxr.semisyn.priors.draw_priors import margin
+from cxr.semisyn.findings.laws import scipy_law
+from cxr.semisyn.findings.phrases import choose_sides, draw_prompt, parse_prompt, zone_bounds
+from cxr.semisyn.placement.draws import draw_numbers
+from cxr.semisyn.priors.draw_priors import marginal_law
 from cxr.semisyn.priors.fitting import fit_prior
 from cxr.semisyn.priors.write_priors import PriorsOptions, run
 
@@ -118,14 +118,20 @@ def placed(priors, films, count: int = 2400) -> dict[str, np.ndarray]:
     finding = catalogue.findings["opacity"]
     rows = []
     for index in range(count):
-        prompt, coin, uniforms = job_draws(5, "opacity", index, 6)
+        prompt, coin, uniforms = draw_numbers(5, "opacity", index, 6)
         prompt = draw_prompt(finding.prompts, prompt)
-        named, zone = parse(prompt, catalogue.parser)
+        named, zone = parse_prompt(prompt, catalogue.parser)
         chest = with_organs[healthy[index % len(healthy)]]
-        for side in sides_of(named, "one", coin):
+        for side in choose_sides(named, "one", coin):
             number = ("right", "left").index(side)
             rows.append(
-                (chest[side], chest["heart"], side == "left", bounds_of(zone, side, catalogue)[1], uniforms[:, number])
+                (
+                    chest[side],
+                    chest["heart"],
+                    side == "left",
+                    zone_bounds(zone, side, catalogue)[1],
+                    uniforms[:, number],
+                )
             )
     lungs, hearts, left, zones, uniforms = zip(*rows, strict=True)
     whole = np.tile([0.0, 0.0, 512.0, 512.0], (len(rows), 1))
@@ -163,11 +169,11 @@ def test_the_papers_place_is_transferable_and_its_size_is_not(fitted):
     laws = read_catalogue().findings["opacity"].prior.laws
     # place without the zones of prompts, and size without the limits of the lung
     centre = [
-        stats.kstest(samples[one].to_numpy(), frozen(laws[law]).cdf).statistic
+        stats.kstest(samples[one].to_numpy(), scipy_law(laws[law]).cdf).statistic
         for one, law in (("cx", "center_x"), ("cy", "center_y"))
     ]
     size = [
-        stats.kstest(samples[one].to_numpy(), frozen(margin(laws["size"], k)).cdf).statistic
+        stats.kstest(samples[one].to_numpy(), scipy_law(marginal_law(laws["size"], k)).cdf).statistic
         for k, one in enumerate(("w", "h"))
     ]
     print("KS of the laws: centre", np.round(centre, 3), "size", np.round(size, 3))

@@ -12,11 +12,11 @@ from cxr.base.tables import read_table, write_lines, write_table
 from cxr.base.vocabulary import FINDINGS
 from cxr.semisyn.findings.catalogue import read_catalogue
 from cxr.semisyn.prompts import mine_prompts, mining
-from cxr.semisyn.prompts.mining import Told, Vocabulary, pooled
+from cxr.semisyn.prompts.mining import Mention, Vocabulary, pool_phrases
 from cxr.workflow import settings
 from cxr.workflow.settings import SettingsError
 
-WORDS = mine_prompts.vocabulary(read_catalogue())
+WORDS = mine_prompts.read_vocabulary(read_catalogue())
 
 
 @pytest.mark.parametrize(
@@ -74,28 +74,30 @@ LINES = [
 
 
 def test_reports_of_one_finding_are_mined():
-    found = mining.mine([one for one in LINES if one["section_name"] != "history"], WORDS)
-    assert found.told == [
-        Told("effusion", "Left effusion.", "p0"), Told("effusion", "Left effusion.", "p1"),
-        Told("effusion", "Left effusion.", "p1"), Told("pneumothorax", "Right apical pneumothorax.", "p2"),
-        Told("pneumothorax", "Right apical pneumothorax.", "p3"), Told("effusion", "Right effusion.", "p9"),
+    found = mining.mine_reports([one for one in LINES if one["section_name"] != "history"], WORDS)
+    assert found.mentions == [
+        Mention("effusion", "Left effusion.", "p0"), Mention("effusion", "Left effusion.", "p1"),
+        Mention("effusion", "Left effusion.", "p1"), Mention("pneumothorax", "Right apical pneumothorax.", "p2"),
+        Mention("pneumothorax", "Right apical pneumothorax.", "p3"), Mention("effusion", "Right effusion.", "p9"),
     ]  # fmt: skip
-    assert dict(found.left_out) == {
+    assert dict(found.excluded) == {
         ("effusion", mining.SEVERAL): 2, ("edema", mining.SEVERAL): 1, ("edema", mining.UNSURE): 1,
         ("edema", mining.SHARED): 1, ("edema", mining.WORDS): 1,
     }  # fmt: skip
 
 
 def test_both_pools_are_equally_likely_and_a_phrase_of_one_patient_is_none():
-    reports = [Told("edema", "Edema.", f"p{at}") for at in range(6)] + [Told("edema", "Interstitial edema.", "p0")] * 5
-    reference = [Told("edema", "Edema.", "q0"), *(Told("edema", "Pulmonary edema.", f"q{at}") for at in range(3))]
-    found = {one.phrase: one for one in pooled(reports, reference, 2)}
+    reports = [Mention("edema", "Edema.", f"p{at}") for at in range(6)] + [
+        Mention("edema", "Interstitial edema.", "p0")
+    ] * 5
+    reference = [Mention("edema", "Edema.", "q0"), *(Mention("edema", "Pulmonary edema.", f"q{at}") for at in range(3))]
+    found = {one.phrase: one for one in pool_phrases(reports, reference, 2)}
     assert set(found) == {"Edema.", "Pulmonary edema."}
     assert found["Edema."].weight == pytest.approx(0.5 * 6 / 6 + 0.5 * 1 / 4)
     assert found["Pulmonary edema."].weight == pytest.approx(0.5 * 3 / 4)
     assert (found["Edema."].reports, found["Edema."].reference, found["Edema."].patients) == (6, 1, 7)
     # where one pool tells nothing, the other has all of the weight
-    assert [one.weight for one in pooled(reports, [], 2)] == [1.0]
+    assert [one.weight for one in pool_phrases(reports, [], 2)] == [1.0]
 
 
 def mined(folder: Path, **changes: object) -> dict[str, Path]:

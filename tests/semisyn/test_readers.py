@@ -116,7 +116,7 @@ def read() -> pl.DataFrame:
         for question, value in zip(("origin", "finding"), values, strict=True)
     ]
     answers = pl.DataFrame(rows, schema=["unit", "expert", "question", "answer"], orient="row")
-    return reading.readings(UNITS, answers)
+    return reading.count_readings(UNITS, answers)
 
 
 def test_readings_by_hand(read):
@@ -128,7 +128,7 @@ def test_readings_by_hand(read):
 
 def test_table_7_by_hand(read):
     printed = {"generated_as_real": [0.1, 0.5, 0.3, 0.4, 0.37, 0.47, 0.4, 0.36]}
-    table = reading.table7(read, printed, **DRAWN)
+    table = reading.make_table7(read, printed, **DRAWN)
     edema = cells(table, source="generated", finding="edema")
     assert (edema["images"], edema["answers"], edema["as_real"], edema["with_finding"]) == (1, 2, 50.0, 50.0)
     assert (edema["as_real_low"], edema["as_real_high"]) == (50.0, 50.0)  # one image has no spread
@@ -168,9 +168,11 @@ def test_a_finding_of_the_users_own_has_its_rows():
     units = pl.DataFrame({"unit": ["g1", "g2"], "source": ["generated"] * 2, "finding": ["nodule", "edema"]})
     said = [("g1", "origin", "real"), ("g1", "finding", "nodule"), ("g2", "origin", "real"), ("g2", "finding", "other")]
     rows = [(unit, "A", question, value) for unit, question, value in said]
-    read = reading.readings(units, pl.DataFrame(rows, schema=["unit", "expert", "question", "answer"], orient="row"))
+    read = reading.count_readings(
+        units, pl.DataFrame(rows, schema=["unit", "expert", "question", "answer"], orient="row")
+    )
     assert dict(read.select("finding", "with_finding").rows()) == {"nodule": 1, "edema": 0}
-    table = reading.table7(read, {"generated_as_real": [0.5] * 8}, **DRAWN)
+    table = reading.make_table7(read, {"generated_as_real": [0.5] * 8}, **DRAWN)
     row = cells(table, source="generated", finding="nodule")
     assert (row["with_finding"], row["as_real_paper"]) == (100.0, None)
     assert cells(reading.agreement_table(read, 1, **DRAWN), finding="nodule", measure="as_real")["images"] == 1

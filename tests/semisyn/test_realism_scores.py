@@ -13,7 +13,7 @@ PATIENTS = [f"p{number % 7}" for number in range(20)]
 
 @pytest.fixture(scope="module")
 def draws() -> np.ndarray:
-    return scores.draws_of(PATIENTS, 30, 1)
+    return scores.draw_patients(PATIENTS, 30, 1)
 
 
 def test_a_draw_takes_patients_whole(draws):
@@ -36,9 +36,9 @@ def test_auroc_of_a_draw_is_that_of_the_repeated_sample(draws):
 def test_ap_is_one_where_every_box_is_hit_and_half_where_half_the_jobs_are(draws):
     corners = np.tile([10.0, 10, 60, 60], (20, 1))
     true = Boxes(np.arange(20), corners)
-    every = scores.Predicted(np.arange(20), corners, np.full(20, 0.5))
+    every = scores.JobBoxes(np.arange(20), corners, np.full(20, 0.5))
     np.testing.assert_allclose(scores.ap1070(every, true, [0.1, 0.5], 101, draws), 1.0)
-    half = scores.Predicted(np.arange(10), corners[:10], np.full(10, 0.5))
+    half = scores.JobBoxes(np.arange(10), corners[:10], np.full(10, 0.5))
     # recalls 0 to .5 of 101 points have precision 1
     assert scores.ap1070(half, true, [0.1, 0.5], 101, draws[:1])[0] == pytest.approx(51 / 101)
 
@@ -46,9 +46,9 @@ def test_ap_is_one_where_every_box_is_hit_and_half_where_half_the_jobs_are(draws
 def test_boxes_of_one_law_cannot_be_told_apart_and_of_another_can(draws):
     patients, real_patients = [f"o{n}" for n in range(60)], [f"r{n}" for n in range(60)]
     real, same, other = RNG.normal(size=(60, 6)), RNG.normal(size=(60, 6)), RNG.normal(1.5, 1, (60, 6))
-    many = scores.draws_of(patients, 3, 1)
-    assert abs(scores.two_sample(same, patients, real, real_patients, many)[0] - 0.5) < 0.2
-    assert (scores.two_sample(other, patients, real, real_patients, many) > 0.9).all()
+    many = scores.draw_patients(patients, 3, 1)
+    assert abs(scores.two_sample_test(same, patients, real, real_patients, many)[0] - 0.5) < 0.2
+    assert (scores.two_sample_test(other, patients, real, real_patients, many) > 0.9).all()
 
 
 def test_the_kernel_distance_of_a_draw_counts_each_job_once(draws):

@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from cxr.semisyn.selection.choose import MEASURED, choices, scaled, score_table
+from cxr.semisyn.selection.choose import MEASURED_SCHEMA, choose_configs, scale_metric, score_table
 from review_cases import cells
 
 COSTS = {"lite": (0, 1.0), "slow": (1, 2.0), "fast": (1, 1.0)}
@@ -14,7 +14,7 @@ ENGINES = {"lite": "lite", "slow": "diffusion", "fast": "diffusion"}
 def measured(rows: list[tuple]) -> pl.DataFrame:
     """Rows without the last column: the painter's own images are scored by what learnt from it, but for kid."""
     told = [(*row, row[1] == "lite" and row[2] != "kid") for row in rows]
-    return pl.DataFrame(told, schema=MEASURED, orient="row")
+    return pl.DataFrame(told, schema=MEASURED_SCHEMA, orient="row")
 
 
 TABLE = measured(
@@ -52,7 +52,7 @@ def test_where_all_are_equal_the_cheapest_is_chosen():
 
 def test_a_test_that_cannot_tell_is_the_best_whichever_side_of_chance_it_fell():
     values = np.array([[0.45], [0.5], [0.7]])
-    np.testing.assert_allclose(scaled(values, "c2st")[:, 0], [1, 1, 0])
+    np.testing.assert_allclose(scale_metric(values, "c2st")[:, 0], [1, 1, 0])
 
 
 def test_the_interval_of_the_difference_is_of_the_same_draws():
@@ -63,7 +63,7 @@ def test_the_interval_of_the_difference_is_of_the_same_draws():
         values = {"lite": 0.7 + shift, "slow": 0.6 + shift, "fast": 0.5 + shift}
         rows += [("edema", name, "auroc", replicate, value) for name, value in values.items()]
     table = measured(rows)
-    chosen = choices(table, score_table(table, COSTS), ENGINES, 0.95)["edema"]
+    chosen = choose_configs(table, score_table(table, COSTS), ENGINES, 0.95)["edema"]
     assert (chosen["config"], chosen["engine"], chosen["second"]) == ("lite", "lite", "slow")
     assert chosen["score"] == 1.0
     assert chosen["difference"] == pytest.approx([0.5, 0.5])
@@ -71,7 +71,7 @@ def test_the_interval_of_the_difference_is_of_the_same_draws():
 
 def test_one_configuration_has_no_second():
     alone = TABLE.filter(pl.col("config") == "lite")
-    chosen = choices(alone, score_table(alone, COSTS), ENGINES, 0.95)
+    chosen = choose_configs(alone, score_table(alone, COSTS), ENGINES, 0.95)
     assert chosen["edema"] == {"config": "lite", "engine": "lite", "score": 0.5, "second": None, "difference": None,
                                "circular": ["auroc"]}  # fmt: skip
     assert chosen["opacity"]["circular"] == ["auroc"]
@@ -81,4 +81,4 @@ def test_a_score_by_what_learnt_from_the_painter_is_marked():
     table = score_table(TABLE, COSTS)
     marked = table.filter("circular").select("finding", "config", "metric").rows()
     assert sorted(marked) == [("edema", "lite", "auroc"), ("opacity", "lite", "auroc")]
-    assert choices(TABLE, table, ENGINES, 0.95)["edema"]["circular"] == []
+    assert choose_configs(TABLE, table, ENGINES, 0.95)["edema"]["circular"] == []

@@ -16,11 +16,11 @@ from cxr.base.errors import StoreError
 from cxr.base.tables import read_table
 from cxr.geometry.affine import points_to_original
 from cxr.reporting.release.withheld import Withheld
-from cxr.semisyn.dataset import cohort, datasheet, export, sheet, told
+from cxr.semisyn.dataset import cohort, datasheet, export, sample_sheet, shortfalls
 from cxr.semisyn.dataset.columns import SYNTHETIC
-from cxr.semisyn.dataset.conventions import conventions, rescaled
+from cxr.semisyn.dataset.conventions import read_conventions, rescale_box
 from cxr.semisyn.dataset.export import ExportOptions
-from cxr.semisyn.sizes import images_of_each
+from cxr.semisyn.sizes import images_per_finding
 from cxr.workflow import settings
 from cxr.workflow.plan import make_plan
 from nodules import NODULE
@@ -97,15 +97,15 @@ def test_every_job_ends_once(made):
         "effusion-000000": ("semisyn_placement", "no_room"),
         "effusion-000002": ("semisyn_editing", "leaked"),
     }
-    assert told.short(list(rows.values())) == [
+    assert shortfalls.describe_shortfalls(list(rows.values())) == [
         "semisyn: effusion has 3 of 4 images: 5 jobs were planned, 1 found no room, 1 were refused after the edit"
     ]
 
 
 def test_a_finding_that_is_short_of_images_says_so_at_the_end(made, capsys):
-    told.tell_short(Path(made[2]["conservation"]))
+    shortfalls.print_shortfalls(Path(made[2]["conservation"]))
     assert capsys.readouterr().err.startswith("cxr-ils: semisyn: effusion has 3 of 4 images: ")
-    told.tell_short(Path("nowhere.tsv"))
+    shortfalls.print_shortfalls(Path("nowhere.tsv"))
     assert capsys.readouterr().err == ""
 
 
@@ -140,11 +140,13 @@ def test_sizes_are_nested_and_take_the_first_edited_ones(made):
     assert [ranks[f"cardiomegaly-00000{index}"] for index in (0, 2, 3, 4)] == [0, 1, 2, 3]
     assert ranks["effusion-000001"] == 0
     boxes, edited = read_table(made[2]["boxes"]), made[1]["edited"]
-    taken = [export.taken(images, boxes, edited, [], [], options(size=size)) for size in (4, 8, 16)]
+    taken = [export.select_images(images, boxes, edited, [], [], options(size=size)) for size in (4, 8, 16)]
     picked = [{picture.facts["job_id"] for picture in source} for source in taken]
     assert [len(names) for names in picked] == [4, 8, 15]
     assert picked[0] < picked[1] < picked[2]
-    parts = [export.taken(images, boxes, edited, [], [], options(size=size)) for size in ("fifth", "half", "all")]
+    parts = [
+        export.select_images(images, boxes, edited, [], [], options(size=size)) for size in ("fifth", "half", "all")
+    ]
     assert [{picture.facts["job_id"] for picture in source} for source in parts] == picked
 
 
@@ -201,18 +203,18 @@ def test_boxes_of_other_readers():
     box, whole = np.array([100.0, 200.0, 200.0, 300.0]), np.array([0.0, 0.0, 512.0, 512.0])
     affine = np.array([[2.0, 0, 0], [0, 2.0, 0]])
     found = {
-        name: rescaled(box, name, "vindr", affine, whole).tolist() for name in ("atelectasis", "effusion", "opacity")
+        name: rescale_box(box, name, "vindr", affine, whole).tolist() for name in ("atelectasis", "effusion", "opacity")
     }
     assert found["atelectasis"] == pytest.approx([100, 250 - 60.5, 200, 250 + 60.5])
     assert found["effusion"] == pytest.approx([100, 300 - 146, 200, 300])
     assert found["opacity"] == box.tolist()
-    heart = rescaled(box, "cardiomegaly", "mimic", affine, whole)
+    heart = rescale_box(box, "cardiomegaly", "mimic", affine, whole)
     assert heart == pytest.approx([100, 264 - 32, 200, 264 + 32])
-    assert rescaled(box, "cardiomegaly", "source", affine, whole).tolist() == box.tolist()
+    assert rescale_box(box, "cardiomegaly", "source", affine, whole).tolist() == box.tolist()
     # clipped to the picture, which here ends at y = 180
-    assert rescaled(box, "effusion", "vindr", affine, np.array([0.0, 180.0, 512.0, 512.0]))[1] == 180
+    assert rescale_box(box, "effusion", "vindr", affine, np.array([0.0, 180.0, 512.0, 512.0]))[1] == 180
     # a stretched frame: the ratio is of the original's pixels
-    wide = rescaled(box, "atelectasis", "vindr", np.array([[4.0, 0, 0], [0, 2.0, 0]]), whole)
+    wide = rescale_box(box, "atelectasis", "vindr", np.array([[4.0, 0, 0], [0, 2.0, 0]]), whole)
     assert wide[3] - wide[1] == pytest.approx(242)
 
 
@@ -223,7 +225,9 @@ def test_the_ratios_are_near_those_of_the_public_table():
     means = dict(table.group_by("class_name").agg(ratio.mean().alias("mean")).iter_rows())
     names = {"atelectasis": "Atelectasis", "effusion": "Pleural effusion", "cardiomegaly": "Cardiomegaly"}
     for finding, name in names.items():
-        assert conventions()["vindr"][finding]["height_over_width"] == pytest.approx(means[name], abs=0.03), finding
+        assert read_conventions()["vindr"][finding]["height_over_width"] == pytest.approx(means[name], abs=0.03), (
+            finding
+        )
 
 
 def test_the_table_has_every_box_in_every_kind_and_convention(made):
@@ -314,7 +318,7 @@ def test_coco_in_pycocotools_and_in_our_own_reader(made, tmp_path):
 def test_a_lesion_of_two_boxes_is_shared_out_between_them():
     lesion = np.zeros((6, 10), bool)
     lesion[1:3, 1:9] = True
-    right, left = export.shared_out(lesion, [(0.0, 0.0, 4.0, 6.0), (6.0, 0.0, 10.0, 6.0)])
+    right, left = export.split_lesion(lesion, [(0.0, 0.0, 4.0, 6.0), (6.0, 0.0, 10.0, 6.0)])
     assert (np.flatnonzero(right.any(axis=0)).tolist(), np.flatnonzero(left.any(axis=0)).tolist()) == (
         [1, 2, 3, 4], [5, 6, 7, 8],
     )  # fmt: skip
@@ -449,10 +453,12 @@ def test_the_cohort_has_edited_films_their_sources_and_the_truth(made, tmp_path)
 def test_titles_of_the_sheet_are_the_labels(made, tmp_path, monkeypatch):
     _, given, written = made
     titles = []
-    monkeypatch.setattr(sheet, "row", lambda *told: titles.append(told[3]) or np.zeros((3, 6, 3), np.uint8))
+    monkeypatch.setattr(sample_sheet, "draw_row", lambda *told: titles.append(told[3]) or np.zeros((3, 6, 3), np.uint8))
     inputs = {name: given[name] for name in ("edited", "frames", "cohort")}
     inputs |= {name: written[name] for name in ("images", "boxes")}
-    sheet.run(**inputs, sheet=tmp_path / "sheet.jpg", options=sheet.SheetOptions(**vars(options(format="sheet"))))
+    sample_sheet.run(
+        **inputs, sheet=tmp_path / "sheet.jpg", options=sample_sheet.SheetOptions(**vars(options(format="sheet")))
+    )
     assert titles == [f"{LABELS[name]}: A {name}" for name in FINDINGS]
 
 
@@ -475,7 +481,7 @@ def test_the_datasheet_tells_what_must_be_known(made, tmp_path):
     datasheet.run(
         images=written["images"], funnel=str(funnel), conservation=written["conservation"], counts=written["counts"],
         priors=str(tmp_path / "priors.yaml"), sheet=tmp_path / "sheet.md",
-        options=datasheet.SheetOptions("embedded", LABELS),
+        options=datasheet.DatasheetOptions("embedded", LABELS),
     )  # fmt: skip
     text = (tmp_path / "sheet.md").read_text()
     assert "not findings of the patients" in " ".join(text.split())
@@ -519,6 +525,6 @@ def test_sizes_are_parts_or_numbers(given, sizes):
 
 
 def test_parts_of_the_papers_dataset_are_its_sizes():
-    assert [7 * images_of_each(part, 5000, 7) for part in ("fifth", "half", "all")] == [7000, 17500, 35000]
-    assert [images_of_each(part, 2, 7) for part in ("fifth", "half", "all")] == [1, 1, 2]
-    assert images_of_each("14", 5, 7) == images_of_each(14, 5, 7) == 2
+    assert [7 * images_per_finding(part, 5000, 7) for part in ("fifth", "half", "all")] == [7000, 17500, 35000]
+    assert [images_per_finding(part, 2, 7) for part in ("fifth", "half", "all")] == [1, 1, 2]
+    assert images_per_finding("14", 5, 7) == images_per_finding(14, 5, 7) == 2

@@ -13,7 +13,7 @@ from cxr.base.errors import UserError
 from cxr.geometry.affine import fit_affine
 from cxr.geometry.rle import encode_rle
 from cxr.reporting.agreement.references import in_frame, load_reference
-from cxr.semisyn.references import Reference, load
+from cxr.semisyn.references import Reference, read_reference
 
 SQUARE = np.zeros((1000, 800), bool)
 SQUARE[200:400, 100:300] = True
@@ -133,11 +133,11 @@ def test_an_annotation_of_an_unlisted_image_or_category_is_counted(tmp_path, cap
     assert sorted(reference.left_out) == [
         ("", "not_listed", "consolidation"), ("", "not_listed", "consolidation"), ("a", "class_not_mapped", ""),
     ]  # fmt: skip
-    reference = load(
+    reference = read_reference(
         Reference("mine", "coco", str(path), "{stem}", "test", {"consolidation": "consolidation"}), ["consolidation"]
     )
     assert reference.boxes.height == 1
-    assert reference.left_out == {"image not listed": 2, "no finding for ": 1}
+    assert reference.excluded == {"image not listed": 2, "no finding for ": 1}
 
 
 def test_a_reference_of_healthy_images_alone_counts_false_boxes(tmp_path):

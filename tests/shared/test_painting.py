@@ -10,11 +10,11 @@ from cxr.base.vocabulary import HEART, LUNGS
 from cxr.geometry.boxes import bounding_box
 from cxr.imaging.phantom import chest
 from cxr.metrics import edits
-from cxr.painting import absorb
-from cxr.painting.edema import widened
-from cxr.painting.film import Asked, Film, Place, Window
-from cxr.painting.findings import PAINTERS, region_of
-from cxr.painting.pneumothorax import without_vessels
+from cxr.painting import absorption
+from cxr.painting.chest import Chest, PaintRequest, Place, Window
+from cxr.painting.edema import widen_vessels
+from cxr.painting.painters import PAINTERS, region_of
+from cxr.painting.pneumothorax import remove_vessels
 from cxr.workflow.settings.semisyn.editing_lite import Lite
 
 RANGES = Lite().as_dict()
@@ -27,12 +27,12 @@ PARTS = {
 
 
 @pytest.fixture(scope="module")
-def film() -> Film:
+def film() -> Chest:
     normal = chest.sample(np.random.default_rng(3), 512, cardiomegaly=False, ap=False)
-    return Film(normal.image.astype(np.float32), *(normal.masks[name] for name in (*LUNGS, HEART)))
+    return Chest(normal.image.astype(np.float32), *(normal.masks[name] for name in (*LUNGS, HEART)))
 
 
-def place(film: Film, painter: str, side: str = "right") -> Place:
+def place(film: Chest, painter: str, side: str = "right") -> Place:
     """Return a box in percent of the lung's, from its lateral edge."""
     x1, y1, x2, y2 = bounding_box(film.lung(side))
     left, top, right, bottom = PARTS.get(painter, (0.1, 0.5, 0.9, 0.9))
@@ -41,13 +41,13 @@ def place(film: Film, painter: str, side: str = "right") -> Place:
     return Place((x1 + left * wide, y1 + top * tall, x1 + right * wide, y1 + bottom * tall), side)
 
 
-def asked(film: Film, painter: str, words: str = "", side: str = "right", **changes: object) -> Asked:
+def asked(film: Chest, painter: str, words: str = "", side: str = "right", **changes: object) -> PaintRequest:
     places = () if painter == "cardiomegaly" else (place(film, painter, side),)
     ratio = 0.6 if painter == "cardiomegaly" else None
-    return Asked(places, words, ratio, RANGES.get(painter, {}) | changes)
+    return PaintRequest(places, words, ratio, RANGES.get(painter, {}) | changes)
 
 
-def painted(film: Film, painter: str, *words: str, seed: int = 1, **changes: object):
+def painted(film: Chest, painter: str, *words: str, seed: int = 1, **changes: object):
     return PAINTERS[painter].paint(film, asked(film, painter, *words, **changes), np.random.default_rng(seed))
 
 
@@ -61,21 +61,21 @@ def test_a_painter_changes_nothing_outside_its_region_and_its_mask_lies_inside(f
     assert not (done.lesion & ~region).any()
     assert done.image.dtype == np.float32
     assert 0 <= done.image.min() <= done.image.max() <= 1
-    json.dumps(done.drawn, default=float)
+    json.dumps(done.parameters, default=float)
 
 
 @pytest.mark.parametrize("painter", PAINTERS)
 def test_the_seed_alone_decides_what_is_drawn(film, painter):
     first, second = painted(film, painter), painted(film, painter)
     assert first.image.tobytes() == second.image.tobytes()
-    assert first.drawn == second.drawn
+    assert first.parameters == second.parameters
     if painter != "cardiomegaly":  # a warp to a ratio draws nothing
         assert (painted(film, painter, seed=2).image != first.image).any()
 
 
 @pytest.mark.parametrize("painter", IN_LUNGS)
 def test_a_box_that_misses_the_lung_changes_nothing(film, painter):
-    far = Asked((Place((0.0, 0.0, 20.0, 20.0), "right"),), "", None, RANGES[painter])
+    far = PaintRequest((Place((0.0, 0.0, 20.0, 20.0), "right"),), "", None, RANGES[painter])
     done = PAINTERS[painter].paint(film, far, np.random.default_rng(0))
     np.testing.assert_allclose(done.image, film.image, atol=1e-6)
     assert not done.lesion.any()
@@ -83,11 +83,11 @@ def test_a_box_that_misses_the_lung_changes_nothing(film, painter):
 
 def test_absorption_is_the_share_of_what_is_missing_to_water_and_never_darkens():
     level = np.linspace(0, 1, 11, dtype=np.float32)[None]
-    found = absorb.brighten(level, np.float32(0.4), "screen", white=0.7)
+    found = absorption.brighten(level, np.float32(0.4), "screen", white=0.7)
     np.testing.assert_allclose(found, np.where(level < 0.7, level + (0.7 - level) * 0.4, level), atol=1e-6)
-    sooner = absorb.brighten(level, np.float32(0.4), "log", white=0.7)
+    sooner = absorption.brighten(level, np.float32(0.4), "log", white=0.7)
     assert (sooner >= level).all()
-    at = [absorb.brighten(np.float32([0.1, 0.2]), np.float32(0.4), curve) for curve in absorb.CURVES]
+    at = [absorption.brighten(np.float32([0.1, 0.2]), np.float32(0.4), curve) for curve in absorption.CURVES]
     assert np.diff(at[1]) < np.diff(at[0])  # detail loses more through the curve that saturates sooner
 
 
@@ -96,9 +96,9 @@ def test_flattening_takes_its_share_of_the_detail(flat, expected):
     y, _x = np.mgrid[:256, :256].astype(np.float32)
     ribs = (0.4 + 0.05 * np.sin(2 * np.pi * y / 30)).astype(np.float32)  # longer than vessels, shorter than the base
     density = np.full(ribs.shape, 1e-6, np.float32)
-    after = absorb.absorb(ribs, density, "screen", 1.0, flat, 0.0)
+    after = absorption.add_absorption(ribs, density, "screen", 1.0, flat, 0.0)
     middle = slice(90, 166), slice(90, 166)
-    base = absorb.cv2.GaussianBlur(ribs, (0, 0), absorb.BASE)
+    base = absorption.cv2.GaussianBlur(ribs, (0, 0), absorption.BASE)
     share = (after - base)[middle].std() / (ribs - base)[middle].std()
     assert share == pytest.approx(expected, abs=0.02)
 
@@ -107,17 +107,19 @@ def test_flattening_takes_its_share_of_the_detail(flat, expected):
 def test_filters_of_a_part_are_those_of_the_whole_film_there(film, at):
     part, whole = np.zeros(film.image.shape, bool), np.ones(film.image.shape, bool)
     part[at[0] : at[1], at[2] : at[3]] = True
-    for name, made in {"vessels": absorb.vessels, "widened": widened}.items():
+    for name, made in {"vessels": absorption.extract_vessels, "widened": widen_vessels}.items():
         assert np.array_equal(made(film.image, part)[part], made(film.image, whole)[part]), name
     # at the film's own edge sums are taken in another order
-    found = without_vessels(film, part)[part] - without_vessels(film, whole)[part]
+    found = remove_vessels(film, part)[part] - remove_vessels(film, whole)[part]
     assert np.abs(found).max() < 1e-6
-    assert not np.array_equal(absorb.vessels(film.image, part), absorb.vessels(film.image, whole))
+    assert not np.array_equal(
+        absorption.extract_vessels(film.image, part), absorption.extract_vessels(film.image, whole)
+    )
 
 
 def test_a_lesion_is_no_brighter_than_water(film):
     done = painted(film, "consolidation", delta=(0.85, 0.85), flat=(1.0, 1.0), lost=(0.0, 0.0))
-    white = absorb.water(film.image, film.heart)
+    white = absorption.water_brightness(film.image, film.heart)
     grown = done.image > film.image + 0.02
     assert done.image[grown].max() <= white + 0.12  # the film's grain stays
 
@@ -139,7 +141,7 @@ def edits_iou(first: np.ndarray, second: np.ndarray) -> float:
 
 def test_prompts_are_heeded(film):
     def told(painter: str, words: str, seed: int = 1) -> dict:
-        return painted(film, painter, words, seed=seed).drawn["parts"][0]
+        return painted(film, painter, words, seed=seed).parameters["parts"][0]
 
     plain, glass = (told("opacity", words) for words in ("Opacity.", "Ground-glass opacities."))
     assert glass["delta"] == pytest.approx(0.5 * plain["delta"])
@@ -159,7 +161,7 @@ def test_a_middle_lobe_begins_at_the_minor_fissure(film):
     box = (x1 + 5.0, row - 15, x2 - 10.0, row + 90)
     found = {}
     for words in ("Right middle lobe consolidation.", "Right lower lobe consolidation."):
-        wish = Asked((Place(box, "right"),), words, None, RANGES["consolidation"])
+        wish = PaintRequest((Place(box, "right"),), words, None, RANGES["consolidation"])
         found[words] = PAINTERS["consolidation"].paint(film, wish, np.random.default_rng(4)).image - film.image
     middle, lower = found.values()
     above = slice(int(row - 9), int(row - 4)), slice(int(x1 + 40), int(x2 - 60))
@@ -169,12 +171,12 @@ def test_a_middle_lobe_begins_at_the_minor_fissure(film):
 
 def test_air_beyond_the_pleural_line_is_darker_and_without_vessels(film):
     def fine(image: np.ndarray) -> np.ndarray:
-        return absorb.cv2.GaussianBlur(image, (0, 0), 0.7) - absorb.cv2.GaussianBlur(image, (0, 0), 2.0)
+        return absorption.cv2.GaussianBlur(image, (0, 0), 0.7) - absorption.cv2.GaussianBlur(image, (0, 0), 2.0)
 
     shares, kept = [], []
     for seed in range(6):
         done = painted(film, "pneumothorax", "Right apical pneumothorax.", seed=seed)
-        air = absorb.cv2.erode(done.lesion.astype(np.uint8), np.ones((7, 7))) > 0
+        air = absorption.cv2.erode(done.lesion.astype(np.uint8), np.ones((7, 7))) > 0
         shares.append(done.image[air].mean() / film.image[air].mean() - 1)
         kept.append((fine(done.image)[air] ** 2).mean() / (fine(film.image)[air] ** 2).mean())
     assert -0.12 <= min(shares) <= max(shares) <= -0.02
@@ -182,7 +184,7 @@ def test_air_beyond_the_pleural_line_is_darker_and_without_vessels(film):
 
 
 def test_an_effusion_hides_the_diaphragm(film):
-    rows = absorb.cv2.Sobel(absorb.cv2.GaussianBlur(film.image, (0, 0), 2.0), absorb.cv2.CV_32F, 0, 1)
+    rows = absorption.cv2.Sobel(absorption.cv2.GaussianBlur(film.image, (0, 0), 2.0), absorption.cv2.CV_32F, 0, 1)
     lowest = film.right & ~np.roll(film.right, -1, axis=0)  # the lung's lowest pixels
     x1, y1, x2, y2 = bounding_box(film.right)
     lowest[: (y1 + 2 * y2) // 3] = False
@@ -190,7 +192,7 @@ def test_an_effusion_hides_the_diaphragm(film):
     left = []
     for seed in range(6):
         after = painted(film, "effusion", seed=seed).image
-        new = absorb.cv2.Sobel(absorb.cv2.GaussianBlur(after, (0, 0), 2.0), absorb.cv2.CV_32F, 0, 1)
+        new = absorption.cv2.Sobel(absorption.cv2.GaussianBlur(after, (0, 0), 2.0), absorption.cv2.CV_32F, 0, 1)
         left.append((new * rows)[lowest].sum() / (rows**2)[lowest].sum())
     assert np.median(left) <= 0.4
 
@@ -198,9 +200,9 @@ def test_an_effusion_hides_the_diaphragm(film):
 def test_a_larger_heart_has_the_ratio_asked_for_between_lungs_that_stay(film):
     before = edits.heart_share(film.heart, film.right, film.left)
     for goal in (before + 0.05, before + 0.12):
-        done = PAINTERS["cardiomegaly"].paint(film, Asked((), "", goal, {}), np.random.default_rng(0))
+        done = PAINTERS["cardiomegaly"].paint(film, PaintRequest((), "", goal, {}), np.random.default_rng(0))
         assert edits.heart_share(done.lesion, film.right, film.left) == pytest.approx(goal, abs=0.03)
-    outside = region_of("cardiomegaly", film, Asked((), "", goal, {}))
+    outside = region_of("cardiomegaly", film, PaintRequest((), "", goal, {}))
     assert (done.image == film.image)[~outside].all()
 
 
@@ -211,19 +213,21 @@ def test_the_warp_is_corrected_by_what_is_measured(film):
         seen.append(image)
         return 0.5 if len(seen) == 1 else 0.6
 
-    done = PAINTERS["cardiomegaly"].paint(film, Asked((), "", 0.6, {}, measure=measure), np.random.default_rng(0))
-    assert done.drawn == {"ratio": 0.6, "measured": 0.5, "goal": pytest.approx(0.7)}
+    done = PAINTERS["cardiomegaly"].paint(
+        film, PaintRequest((), "", 0.6, {}, measure=measure), np.random.default_rng(0)
+    )
+    assert done.parameters == {"ratio": 0.6, "measured": 0.5, "goal": pytest.approx(0.7)}
     assert len(seen) == 1
-    beyond = PAINTERS["cardiomegaly"].paint(film, Asked((), "", 0.7, {}), np.random.default_rng(0))
+    beyond = PAINTERS["cardiomegaly"].paint(film, PaintRequest((), "", 0.7, {}), np.random.default_rng(0))
     assert done.image.tobytes() == beyond.image.tobytes()  # the reached .5 is .1 too small, so .7 is asked for
 
 
 def test_the_fading_ends_at_a_side_in_the_lung_and_not_at_the_lungs_border(film):
     window = Window(film, place(film, "opacity"))
-    fade = window.fading()
-    x1, y1, x2, y2 = window.wanted
+    fade = window.fade_weights()
+    x1, y1, x2, y2 = window.place_box
     assert fade[y1 : y1 + 1].max() < 0.05
     assert fade[(y1 + y2) // 2, (x1 + x2) // 2] == pytest.approx(1, abs=0.05)
     assert not fade[~window.inside].any()
     half = replace(film, right=film.right & (np.arange(512)[None] > x1 + window.columns.start + 30))
-    assert Window(half, place(film, "opacity")).closed()[0] > 0.5
+    assert Window(half, place(film, "opacity")).lung_border_shares()[0] > 0.5

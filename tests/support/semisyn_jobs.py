@@ -11,7 +11,7 @@ from cxr.base.hdf5 import ShardWriter
 from cxr.base.tables import EXCLUDED_SCHEMA, write_table
 from cxr.geometry.affine import fit_affine, to_frame
 from cxr.imaging.cohort.columns import SHARD
-from cxr.semisyn.dataset import gather_jobs
+from cxr.semisyn.dataset import job_tables
 from cxr.semisyn.healthy.columns import HEALTHY
 from cxr.semisyn.placement.columns import BOXES, PLAN
 
@@ -130,7 +130,7 @@ def tables(folder: Path, given: dict, **changed) -> dict[str, str]:
     made |= {name: str(folder / f"{name}.tsv") for name in ("conservation", "counts")}
     options = {"findings": FINDINGS, "validation": 0.3, "seed": 1} | changed
     inputs = {name: paths for name, paths in given.items() if name not in ("frames", "cohort")}
-    gather_jobs.run(**inputs, **made, options=gather_jobs.DatasetOptions(**options))
+    job_tables.run(**inputs, **made, options=job_tables.DatasetOptions(**options))
     return made
 
 

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import cv2
 import numpy as np
 
-VISIBLE = 0.4
+MIN_VISIBLE = 0.4
 """A box of which a smaller fraction stays in the picture is dropped."""
 
 
-def moved(
+def augment_image(
     image: np.ndarray, boxes: Sequence[tuple], cells: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, list[tuple]]:
     """Return a moved and re-exposed copy of a square uint8 image, float32 in 0..1, and its boxes.
@@ -31,10 +31,10 @@ def moved(
     if rng.random() < 0.3:
         new = cv2.GaussianBlur(new, (0, 0), rng.uniform(0.3, 1.0))
     new += rng.normal(0, rng.uniform(0, 0.025), new.shape).astype(np.float32)
-    return np.clip(new, 0, 1).astype(np.float32), _moved_boxes(boxes, affine, cells, cells / side)
+    return np.clip(new, 0, 1).astype(np.float32), _warp_boxes(boxes, affine, cells, cells / side)
 
 
-def _moved_boxes(boxes: Sequence[tuple], affine: np.ndarray, cells: int, scale: float) -> list[tuple]:
+def _warp_boxes(boxes: Sequence[tuple], affine: np.ndarray, cells: int, scale: float) -> list[tuple]:
     moved_boxes = []
     for label, x1, y1, x2, y2 in boxes:
         # A rotated box grows: turn the middles of its sides instead of its corners.
@@ -42,6 +42,6 @@ def _moved_boxes(boxes: Sequence[tuple], affine: np.ndarray, cells: int, scale: 
         turned = middle @ affine[:, :2].T + affine[:, 2] * scale
         low, high = turned.min(axis=0), turned.max(axis=0)
         seen_low, seen_high = np.clip(low, 0, cells), np.clip(high, 0, cells)
-        if np.prod(seen_high - seen_low) >= VISIBLE * np.prod(high - low):
+        if np.prod(seen_high - seen_low) >= MIN_VISIBLE * np.prod(high - low):
             moved_boxes.append((label, *seen_low, *seen_high))
     return moved_boxes

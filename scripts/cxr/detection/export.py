@@ -6,11 +6,11 @@ import numpy as np
 import torch
 
 from cxr.detection.net import Detector
-from cxr.detection.training import twin
+from cxr.detection.training import copy_net
 from cxr.detection.weights import Card
 
 
-def export(net: Detector, slope: np.ndarray, offset: np.ndarray, path: Path, licence: str) -> None:
+def export_onnx(net: Detector, slope: np.ndarray, offset: np.ndarray, path: Path, licence: str) -> None:
     """Write the net with its calibration as ONNX (opset 17, float32) and its card as metadata; needs the package onnx.
 
     ``slope`` and ``offset`` (classes,): calibration of each class's logit.
@@ -18,7 +18,7 @@ def export(net: Detector, slope: np.ndarray, offset: np.ndarray, path: Path, lic
     import onnx
 
     size = net.grid.size
-    net = twin(net).eval().to(memory_format=torch.contiguous_format)
+    net = copy_net(net).eval().to(memory_format=torch.contiguous_format)
     net.slope.copy_(torch.from_numpy(slope))
     net.offset.copy_(torch.from_numpy(offset))
     names = {"input_names": ["image"], "output_names": ["logit", "distance"]}

@@ -37,7 +37,7 @@ class Grid:
         return self.size // STRIDE
 
 
-def decode(distance: np.ndarray, groups: Sequence[int], side: int) -> np.ndarray:
+def decode_boxes(distance: np.ndarray, groups: Sequence[int], side: int) -> np.ndarray:
     """Turn distances (2 or more groups x 4, rows, columns) into boxes (classes, rows, columns, 4) in frame pixels.
 
     ``distance`` holds left, top, right, bottom in cells, per group; ``groups`` gives the group of each class; ``side``
@@ -51,7 +51,7 @@ def decode(distance: np.ndarray, groups: Sequence[int], side: int) -> np.ndarray
     return np.clip(boxes, 0.0, side)[list(groups)]
 
 
-def select(
+def select_boxes(
     boxes: np.ndarray,
     confidence: np.ndarray,
     *,

@@ -14,11 +14,11 @@ from cxr.detection.grid import Grid
 
 WIDTHS = (16, 32, 56, 96, 128)
 """Channels of the embedded detector's net, at 1/2 to 1/32 of the image's size."""
-RADIUS = 1.5
+CENTRE_RADIUS = 1.5
 """A cell is positive if its centre lies in the box and at most this many cells from the box's centre."""
-PEAK = 4
+NUM_PEAK_CELLS = 4
 """Number of cells, those with the largest logits, that represent a class of a whole image."""
-PRESENT = 0.6
+PRESENT_TARGET = 0.6
 """Target of these cells where an image's label names the class: about the IoU that boxes reach."""
 
 
@@ -79,7 +79,7 @@ class Detector(nn.Module):
         return logit, F.softplus(self.sides(x))
 
 
-def assign(boxes: list[list[tuple]], labelled_classes: list[list[int]], grid: Grid) -> dict[str, Tensor]:
+def assign_targets(boxes: list[list[tuple]], labelled_classes: list[list[int]], grid: Grid) -> dict[str, Tensor]:
     """Turn boxes per image, each (class index, x1, y1, x2, y2) in cells, into targets on the grid.
 
     ``labelled_classes``: class indices that an image's labels cover; the others do not enter its loss. If boxes of a
@@ -97,21 +97,21 @@ def assign(boxes: list[list[tuple]], labelled_classes: list[list[int]], grid: Gr
         for label, *box in sorted(image_boxes, key=lambda b: -(b[3] - b[1]) * (b[4] - b[2])):
             cx, cy = (box[0] + box[2]) / 2, (box[1] + box[3]) / 2
             inside = (x > box[0]) & (x < box[2]) & (y > box[1]) & (y < box[3])
-            inside &= (x - cx).abs().maximum((y - cy).abs()) < RADIUS
+            inside &= (x - cx).abs().maximum((y - cy).abs()) < CENTRE_RADIUS
             inside[min(max(int(cy), 0), cells - 1), min(max(int(cx), 0), cells - 1)] = True
             positive[image, label] |= inside
             truth[image, label][:, inside] = torch.tensor(box)[:, None].float()
     return {"truth": truth, "positive": positive, "weight": weight}
 
 
-def _sides(boxes: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _split_corners(boxes: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return boxes[..., 0], boxes[..., 1], boxes[..., 2], boxes[..., 3]
 
 
-def overlap(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
+def paired_overlap(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
     """Return IoU and generalised IoU of paired boxes (..., 4)."""
-    ax1, ay1, ax2, ay2 = _sides(first)
-    bx1, by1, bx2, by2 = _sides(second)
+    ax1, ay1, ax2, ay2 = _split_corners(first)
+    bx1, by1, bx2, by2 = _split_corners(second)
     shared = (ax2.minimum(bx2) - ax1.maximum(bx1)).clamp(0) * (ay2.minimum(by2) - ay1.maximum(by1)).clamp(0)
     union = (ax2 - ax1) * (ay2 - ay1) + (bx2 - bx1) * (by2 - by1) - shared
     hull = (ax2.maximum(bx2) - ax1.minimum(bx1)) * (ay2.maximum(by2) - ay1.minimum(by1))
@@ -119,7 +119,7 @@ def overlap(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
     return iou, iou - (hull - union) / hull.clamp(1e-6)
 
 
-def loss(
+def detection_loss(
     logit: Tensor, distance: Tensor, target: dict[str, Tensor], grid: Grid, importance: tuple[float, ...]
 ) -> tuple[Tensor, Tensor]:
     """Return quality focal loss on the logits, and generalised-IoU loss on the boxes of positive cells, weighted.
@@ -137,7 +137,9 @@ def loss(
     sides = logit.sum() * 0
     weight = torch.where(positive, torch.tensor(importance)[:, None, None], 1.0)
     if positive.any():
-        iou, giou = overlap(boxes.permute(0, 1, 3, 4, 2)[positive], target["truth"].permute(0, 1, 3, 4, 2)[positive])
+        iou, giou = paired_overlap(
+            boxes.permute(0, 1, 3, 4, 2)[positive], target["truth"].permute(0, 1, 3, 4, 2)[positive]
+        )
         sides = ((1 - giou) * weight[positive]).sum() / weight[positive].sum()
         quality[positive] = iou.detach().clamp(0.05, 1.0)
     gap = (quality - torch.sigmoid(logit)).abs() ** 2
@@ -145,14 +147,16 @@ def loss(
     return focal.sum() / positive.sum().clamp(1), 1.5 * sides
 
 
-def film_loss(logit: Tensor, films: Sequence[dict[int, bool]]) -> Tensor:
+def image_label_loss(logit: Tensor, films: Sequence[dict[int, bool]]) -> Tensor:
     """Mean cross-entropy of classes that whole pictures are said to hold or not to hold, without a box.
 
     ``logit`` (N, classes, cells, cells); ``films``: of each picture {class index: whether it is there}, some empty.
     """
-    peak = logit.flatten(2).topk(PEAK, dim=2).values.mean(dim=2)
+    peak = logit.flatten(2).topk(NUM_PEAK_CELLS, dim=2).values.mean(dim=2)
     pairs = [
-        (image, label, PRESENT * is_present) for image, film in enumerate(films) for label, is_present in film.items()
+        (image, label, PRESENT_TARGET * is_present)
+        for image, film in enumerate(films)
+        for label, is_present in film.items()
     ]
     images, labels, targets = (list(column) for column in zip(*pairs, strict=True))
     return F.binary_cross_entropy_with_logits(peak[images, labels], torch.tensor(targets))

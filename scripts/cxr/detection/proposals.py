@@ -9,7 +9,7 @@ import torch
 from cxr.geometry.suppression import suppress_overlaps
 
 
-class Found(NamedTuple):
+class ScoredBoxes(NamedTuple):
     """Boxes float64 (N, 4: x1, y1, x2, y2), confidences (N,) and class indices (N,)."""
 
     boxes: np.ndarray
@@ -17,19 +17,19 @@ class Found(NamedTuple):
     classes: np.ndarray
 
 
-def resized(frame: np.ndarray, side: int) -> np.ndarray:
+def resize_square(frame: np.ndarray, side: int) -> np.ndarray:
     """Return a square frame uint8 (H, H) as (side, side)."""
     shrinks = side < frame.shape[0]
     return cv2.resize(frame, (side, side), interpolation=cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR)
 
 
-def as_input(pictures: list[np.ndarray], channels: int, device: torch.device) -> torch.Tensor:
+def stack_input(pictures: list[np.ndarray], channels: int, device: torch.device) -> torch.Tensor:
     """Return grey images uint8 (H, W) as float32 (N, channels, H, W) between 0 and 1."""
     grey = torch.from_numpy(np.stack(pictures)).to(device)
     return (grey.float() / 255)[:, None].expand(-1, channels, -1, -1)
 
 
-def parts(batch: torch.Tensor) -> tuple[torch.Tensor, ...]:
+def split_batch(batch: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """Split a batch into the parts that the net processes at once.
 
     On a CPU a part is one image: more give no speed, and their number would change the last digits.
@@ -37,7 +37,7 @@ def parts(batch: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return batch.split(1) if batch.device.type == "cpu" else (batch,)
 
 
-def above(boxes: torch.Tensor, scores: torch.Tensor, classes: np.ndarray, floor: float) -> Found:
+def boxes_above(boxes: torch.Tensor, scores: torch.Tensor, classes: np.ndarray, floor: float) -> ScoredBoxes:
     """Return each box once for each class in which its score reaches ``floor``.
 
     boxes (N, 4), scores (N, C); ``classes`` (C,): the class of each column, -1 for none.
@@ -49,21 +49,21 @@ def above(boxes: torch.Tensor, scores: torch.Tensor, classes: np.ndarray, floor:
     used = torch.from_numpy(classes >= 0).to(columns.device)[columns]
     rows, columns = rows[used], columns[used]
     confidence = scores[rows, columns].double().cpu().numpy()
-    return Found(boxes[rows].double().cpu().numpy(), confidence, classes[columns.cpu().numpy()])
+    return ScoredBoxes(boxes[rows].double().cpu().numpy(), confidence, classes[columns.cpu().numpy()])
 
 
-def thinned(proposals: Found, iou: float, most: int) -> Found:
+def apply_nms(proposals: ScoredBoxes, iou: float, most: int) -> ScoredBoxes:
     """Apply non-maximum suppression within each class; return the ``most`` confident boxes, best first."""
     kept_indices = suppress_overlaps(*proposals, iou, most)
-    return Found(*(part[kept_indices] for part in proposals))
+    return ScoredBoxes(*(part[kept_indices] for part in proposals))
 
 
-def in_frame(proposals: Found, scale: float, border: int, side: int) -> Found:
+def to_frame_pixels(proposals: ScoredBoxes, scale: float, border: int, side: int) -> ScoredBoxes:
     """Convert pixels of the net's input to frame pixels: subtract ``border``, multiply by ``scale``, clip."""
-    return solid(proposals._replace(boxes=np.clip((proposals.boxes - border) * scale, 0.0, side)))
+    return drop_empty(proposals._replace(boxes=np.clip((proposals.boxes - border) * scale, 0.0, side)))
 
 
-def solid(proposals: Found) -> Found:
+def drop_empty(proposals: ScoredBoxes) -> ScoredBoxes:
     """Return the boxes that have an area."""
     has_area = (proposals.boxes[:, 2] > proposals.boxes[:, 0]) & (proposals.boxes[:, 3] > proposals.boxes[:, 1])
-    return Found(*(part[has_area] for part in proposals))
+    return ScoredBoxes(*(part[has_area] for part in proposals))

@@ -12,7 +12,7 @@ from torch import nn
 
 from cxr.base.atomic import atomic
 from cxr.base.errors import refuse_machine_fault
-from cxr.detection.net import Detector, assign, film_loss, loss
+from cxr.detection.net import Detector, assign_targets, detection_loss, image_label_loss
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Recipe:
     clip: float
     memory: float
     importance: tuple[float, ...]
-    film: float = 0.5
+    image_label_weight: float = 0.5
     bfloat16: bool = False
 
 
@@ -43,24 +43,24 @@ class Batch(NamedTuple):
     ``films``: labels of the whole image, without a box: {class index: whether it is there}.
     """
 
-    pictures: list[np.ndarray]
+    images: list[np.ndarray]
     boxes: list[list[tuple]]
-    known: list[list[int]]
-    films: Sequence[dict[int, bool]] = ()
+    labelled_classes: list[list[int]]
+    image_labels: Sequence[dict[int, bool]] = ()
 
 
-FEW = 20
+MEAN_WARMUP = 20
 """Warm-up of the running mean: after n updates the newest weights count for at least FEW / (n + FEW)."""
 
 
-def new(like: Detector) -> Detector:
+def new_net(like: Detector) -> Detector:
     """Return a net of the same kind with random weights, in the memory layout for training."""
     return Detector(like.grid, like.widths).to(memory_format=torch.channels_last)
 
 
-def twin(net: Detector) -> Detector:
+def copy_net(net: Detector) -> Detector:
     """Return a copy to train on."""
-    copy = new(net)
+    copy = new_net(net)
     copy.load_state_dict(net.state_dict())
     return copy
 
@@ -76,7 +76,7 @@ class Checkpoint(NamedTuple):
     identity: str
 
 
-class Watch(NamedTuple):
+class Monitor(NamedTuple):
     """When a training is scored, and by what.
 
     at: numbers of updates after which it is; score: gives the score of a net of the running mean of the weights;
@@ -86,10 +86,10 @@ class Watch(NamedTuple):
     at: frozenset[int]
     score: Callable[[Detector], float]
     identity: str
-    found: dict[int, float]
+    scores: dict[int, float]
 
 
-def fit(
+def train_net(
     net: Detector,
     draw: Callable[[np.random.Generator, int], Batch],
     recipe: Recipe,
@@ -97,7 +97,7 @@ def fit(
     tell: Callable[[int, float], None] = lambda update, value: None,
     checkpoint: Checkpoint | None = None,
     losses: list[tuple[float, float]] | None = None,
-    watch: Watch | None = None,
+    watch: Monitor | None = None,
 ) -> Detector:
     """Train a net on batches from ``draw``; return a net with the running mean of the weights.
 
@@ -115,7 +115,7 @@ def fit(
     )
     mean = {name: value.detach().clone() for name, value in net.state_dict().items()}
     first, losses = 0, [] if losses is None else losses
-    resumed_state = _resumed(checkpoint)
+    resumed_state = _read_checkpoint(checkpoint)
     if resumed_state:
         net.load_state_dict(resumed_state["net"])
         optimiser.load_state_dict(resumed_state["optimiser"])
@@ -124,35 +124,35 @@ def fit(
         mean, first = resumed_state["mean"], resumed_state["updates"]
         losses += map(tuple, resumed_state["losses"])
         if watch:
-            watch.found.update(resumed_state["scores"])
+            watch.scores.update(resumed_state["scores"])
     for update in range(first, recipe.updates):
-        value = _update(net, draw(random, update), recipe, optimiser)
+        value = _train_step(net, draw(random, update), recipe, optimiser)
         plan.step()
-        share = min(recipe.memory, update / (update + FEW))
+        share = min(recipe.memory, update / (update + MEAN_WARMUP))
         for name, now in net.state_dict().items():
             mean[name] = mean[name] * share + now * (1 - share) if now.is_floating_point() else now.clone()
         losses.append(value)
         tell(update + 1, sum(value))
         if watch and update + 1 in watch.at:
             with torch.random.fork_rng(devices=[]):  # new weights are drawn before the mean is put in their place
-                watch.found[update + 1] = watch.score(_averaged(net, mean))
+                watch.scores[update + 1] = watch.score(_averaged_net(net, mean))
         if checkpoint and (update + 1) % checkpoint.every == 0 and update + 1 < recipe.updates:
             state = {"net": net.state_dict(), "optimiser": optimiser.state_dict(), "plan": plan.state_dict()}
             state |= {"mean": mean, "random": random.bit_generator.state, "updates": update + 1}
-            state |= {"losses": losses, "scores": watch.found if watch else {}}
+            state |= {"losses": losses, "scores": watch.scores if watch else {}}
             with atomic(checkpoint.path) as temporary:
                 torch.save(state | {"identity": checkpoint.identity}, temporary)
-    return _averaged(net, mean)
+    return _averaged_net(net, mean)
 
 
-def _averaged(net: Detector, mean: dict[str, torch.Tensor]) -> Detector:
+def _averaged_net(net: Detector, mean: dict[str, torch.Tensor]) -> Detector:
     """Return a net of the running mean of the weights, ready to predict."""
-    averaged = new(net)
+    averaged = new_net(net)
     averaged.load_state_dict(mean)
     return averaged.eval()
 
 
-def _resumed(checkpoint: Checkpoint | None) -> dict | None:
+def _read_checkpoint(checkpoint: Checkpoint | None) -> dict | None:
     """Return the state of an unfinished training, None where there is none of this identity."""
     if checkpoint is None or not checkpoint.path.is_file():
         return None
@@ -164,17 +164,17 @@ def _resumed(checkpoint: Checkpoint | None) -> dict | None:
     return state if state.get("identity") == checkpoint.identity else None
 
 
-def _update(net: Detector, batch: Batch, recipe: Recipe, optimiser: torch.optim.Optimizer) -> tuple[float, float]:
+def _train_step(net: Detector, batch: Batch, recipe: Recipe, optimiser: torch.optim.Optimizer) -> tuple[float, float]:
     """Make one update of the weights; return the loss of the classes and that of the boxes."""
-    image = torch.from_numpy(np.stack(batch.pictures))[:, None]
-    target = assign(batch.boxes, batch.known, net.grid)
+    image = torch.from_numpy(np.stack(batch.images))[:, None]
+    target = assign_targets(batch.boxes, batch.labelled_classes, net.grid)
     with torch.autocast("cpu", torch.bfloat16, enabled=recipe.bfloat16):
         outputs = net(image.to(memory_format=torch.channels_last))
     outputs = tuple(part.float() for part in outputs)
-    classes, sides = loss(*outputs, target, net.grid, recipe.importance)
+    classes, sides = detection_loss(*outputs, target, net.grid, recipe.importance)
     value = classes + sides
-    if any(batch.films):
-        film = recipe.film * film_loss(outputs[0], batch.films)
+    if any(batch.image_labels):
+        film = recipe.image_label_weight * image_label_loss(outputs[0], batch.image_labels)
         value, classes = value + film, classes + film
     optimiser.zero_grad()
     value.backward()
@@ -183,7 +183,7 @@ def _update(net: Detector, batch: Batch, recipe: Recipe, optimiser: torch.optim.
     return classes.item(), sides.item()
 
 
-def platt(confidence: np.ndarray, hit: np.ndarray, weights: np.ndarray | None = None) -> tuple[float, float]:
+def fit_platt(confidence: np.ndarray, hit: np.ndarray, weights: np.ndarray | None = None) -> tuple[float, float]:
     """Fit slope and offset on the logit so that the sigmoid is the fraction of hits (weak prior: slope 1).
 
     All arrays (N,); ``weights``: weight of each box, 1 by default.

@@ -12,7 +12,7 @@ import cv2
 import numpy as np
 
 from cxr.base.errors import UserError
-from cxr.detection.grid import Grid, decode
+from cxr.detection.grid import Grid, decode_boxes
 from cxr.nets import onnx
 
 
@@ -41,7 +41,7 @@ def read_card(path: str | Path) -> Card:
     return Card(Grid(classes, groups, int(notes["size"])), notes.get("licence", ""))
 
 
-class Weights:
+class DetectorWeights:
     """A weights file, ready to predict; safe to call from several threads."""
 
     def __init__(self, path: str | Path):
@@ -53,4 +53,4 @@ class Weights:
         small = cv2.resize(image, (size, size), interpolation=cv2.INTER_AREA)
         logit, distance = onnx.run_model(self.path, image=small.astype(np.float32)[None, None] / 255)
         confidence = 1.0 / (1.0 + np.exp(-logit[0].astype(np.float64)))
-        return decode(distance[0], self.grid.groups, image.shape[0]), confidence
+        return decode_boxes(distance[0], self.grid.groups, image.shape[0]), confidence

@@ -3,11 +3,11 @@
 import cv2
 import numpy as np
 
-from cxr.painting.absorb import absorb, water
-from cxr.painting.film import Asked, Film, Painted, Window, ease, step
+from cxr.painting.absorption import add_absorption, water_brightness
+from cxr.painting.chest import Chest, PaintedImage, PaintRequest, Window, smoothstep, soft_step
 from cxr.painting.lesions import noise
 
-MOST = 2.0
+MAX_GAIN = 2.0
 """How much denser a faint lesion may be made at most."""
 BEYOND = 0.7
 """How far the outline of a lesion is moved outwards where the lung ends, in half box sizes."""
@@ -15,9 +15,11 @@ EDGE = 0.10
 """Share of the densest place from which a pixel belongs to the lesion's mask."""
 
 
-def envelope(window: Window, soft: float, exponent: float, ragged: float, random: np.random.Generator) -> np.ndarray:
+def draw_envelope(
+    window: Window, soft: float, exponent: float, ragged: float, random: np.random.Generator
+) -> np.ndarray:
     """Return a superellipse that fills the box, ragged and soft, float32 (h, w), 1 in the core and 0 at the sides."""
-    u, v = window.scaled(BEYOND)
+    u, v = window.box_coordinates(BEYOND)
     r = (np.abs(u) ** exponent + np.abs(v) ** exponent) ** (1 / exponent)
     coarse = noise(window.shape, max(window.size) / 3, random, 2)
     fine = noise(window.shape, max(4.0, window.reach / 12), random, 2)
@@ -26,28 +28,28 @@ def envelope(window: Window, soft: float, exponent: float, ragged: float, random
     return (t * (2 - t)).astype(np.float32)
 
 
-def patches(window: Window, base: float, cores: int, random: np.random.Generator) -> np.ndarray:
+def draw_patches(window: Window, base: float, cores: int, random: np.random.Generator) -> np.ndarray:
     """Return how dense each place is, float32 (h, w) in ``base``..1: a few confluent cores in a haze."""
-    u, v = window.scaled()
+    u, v = window.box_coordinates()
     core_density = np.zeros(window.shape, np.float32)
     for _ in range(cores):
         x, y = random.uniform(-0.5, 0.5, 2)
         wide, tall = random.uniform(0.35, 0.75, 2)
         r = np.hypot((u - x) / wide, (v - y) / tall) + 0.25 * noise(window.shape, window.reach / 3, random, 2)
-        core_density = np.maximum(core_density, random.uniform(0.8, 1.0) * ease(np.clip(1.4 - r, 0, 1)))
+        core_density = np.maximum(core_density, random.uniform(0.8, 1.0) * smoothstep(np.clip(1.4 - r, 0, 1)))
     return base + (1 - base) * core_density
 
 
-def leaning(window: Window, lean: float) -> np.ndarray:
+def lean_weights(window: Window, lean: float) -> np.ndarray:
     """Return float32 (h, w), about 1: denser towards the sides where the lung ends, by ``lean`` at the side itself."""
-    u, v = window.scaled()
-    left_share, top_share, right_share, bottom_share = window.closed()
+    u, v = window.box_coordinates()
+    left_share, top_share, right_share, bottom_share = window.lung_border_shares()
     return np.clip(1 + lean * ((right_share - left_share) * u + (bottom_share - top_share) * v), 0.3, None).astype(
         np.float32
     )
 
 
-def reticular(shape: tuple[int, int], cell: float, random: np.random.Generator) -> np.ndarray:
+def draw_reticulation(shape: tuple[int, int], cell: float, random: np.random.Generator) -> np.ndarray:
     """Return a net of fine lines, float32 (h, w), mean about 0, lines positive."""
     net = np.clip(1 - 2.2 * np.abs(noise(shape, cell, random, 1)), 0, 1)
     net = np.maximum(net, np.clip(1 - 2.6 * np.abs(noise(shape, 0.7 * cell, random, 1)), 0, 1))
@@ -55,17 +57,17 @@ def reticular(shape: tuple[int, int], cell: float, random: np.random.Generator) 
     return net - net.mean()
 
 
-def bronchi(window: Window, stems: int, random: np.random.Generator) -> np.ndarray:
+def draw_bronchi(window: Window, stems: int, random: np.random.Generator) -> np.ndarray:
     """Return air-filled tubes that fan out from the hilar side and narrow on their way, float32 (h, w), 1 on a tube."""
     canvas = np.zeros(window.shape, np.uint8)
     x1, y1, x2, y2 = window.box
     start = np.array([x1 if window.lateral > 0 else x2, y1 + (y2 - y1) * random.uniform(0.15, 0.45)])
     for _ in range(stems):
-        _branch(canvas, start, random.uniform(-0.4, 1.1), window, random.uniform(1.6, 2.8), random, 2)
+        _draw_branch(canvas, start, random.uniform(-0.4, 1.1), window, random.uniform(1.6, 2.8), random, 2)
     return cv2.GaussianBlur(canvas.astype(np.float32) / 255, (0, 0), 0.7)
 
 
-def _branch(canvas, at, angle, window, thick, random, forks) -> None:
+def _draw_branch(canvas, at, angle, window, thick, random, forks) -> None:
     """Draw one tube from ``at`` in a direction (radians; 0 lateral, positive downwards) and its forks."""
     length = window.reach * random.uniform(0.35, 0.6)
     points = [at]
@@ -76,36 +78,38 @@ def _branch(canvas, at, angle, window, thick, random, forks) -> None:
     cv2.polylines(canvas, pixels, False, 255, max(1, round(thick)), cv2.LINE_AA, 4)
     if forks and thick > 1.2:
         for turn in (-1, 1):
-            _branch(
+            _draw_branch(
                 canvas, points[-1], angle + turn * random.uniform(0.25, 0.55), window, 0.7 * thick, random, forks - 1
             )
 
 
-def density_of(window: Window, request: Asked, random: np.random.Generator) -> tuple[np.ndarray, dict]:
+def draw_density(window: Window, request: PaintRequest, random: np.random.Generator) -> tuple[np.ndarray, dict]:
     """Return the density of one place, float32 (h, w), its highest value about delta, and what was drawn."""
-    patchy, glass = request.says("patchy"), request.says("ground-glass", "ground glass")
+    patchy, glass = request.mentions("patchy"), request.mentions("ground-glass", "ground glass")
     soft, exponent = request.draw("soft", random), request.draw("exponent", random)
     delta = request.draw("delta", random) * (request.ranges["ground_glass"] if glass else 1.0)
     base = request.draw("patchy_base" if patchy else "base", random)
-    cores = request.count("patchy_cores" if patchy else "cores", random)
-    density = envelope(window, soft, exponent, request.ranges["ragged"], random) * patches(window, base, cores, random)
-    density *= leaning(window, request.ranges["lean"])
+    cores = request.draw_count("patchy_cores" if patchy else "cores", random)
+    density = draw_envelope(window, soft, exponent, request.ranges["ragged"], random) * draw_patches(
+        window, base, cores, random
+    )
+    density *= lean_weights(window, request.ranges["lean"])
     grain = noise(window.shape, max(3.0, window.reach / 9), random, 2)
     density *= np.clip(1 + request.ranges["texture"] * grain, 0, None)
     parameters = {"delta": delta, "soft": soft, "exponent": exponent, "base": base, "cores": cores}
-    if request.says("infiltrate", "reticular"):
+    if request.mentions("infiltrate", "reticular"):
         density *= np.clip(
-            1 + request.ranges["net"] * reticular(window.shape, max(5.0, window.reach / 12), random), 0, None
+            1 + request.ranges["net"] * draw_reticulation(window.shape, max(5.0, window.reach / 12), random), 0, None
         )
         parameters["net"] = request.ranges["net"]
     if "bronchograms" in request.ranges and not glass:
-        stems = request.count("bronchograms", random)
-        density *= 1 - request.draw("bronchogram", random) * bronchi(window, stems, random)
+        stems = request.draw_count("bronchograms", random)
+        density *= 1 - request.draw("bronchogram", random) * draw_bronchi(window, stems, random)
         parameters["bronchograms"] = stems
     return delta * density, parameters
 
 
-def minor_fissure(film: Film, window: Window, words: str) -> np.ndarray | None:
+def bound_by_fissure(film: Chest, window: Window, words: str) -> np.ndarray | None:
     """Return where the named lobe is as the minor fissure bounds it, float32 (h, w), or None without such a lobe.
 
     On a frontal film only the minor fissure is seen on edge: the right upper lobe ends there and the middle lobe
@@ -121,40 +125,40 @@ def minor_fissure(film: Film, window: Window, words: str) -> np.ndarray | None:
     _x1, y1, _x2, y2 = window.box
     top, tall = window.rows.start + y1, y2 - y1
     line = np.maximum(line, top + 0.75 * tall) if upper else np.minimum(line, top + 0.25 * tall)
-    return step((line - y) if upper else (y - line), 3.0)
+    return soft_step((line - y) if upper else (y - line), 3.0)
 
 
-def paint(film: Film, request: Asked, random: np.random.Generator) -> Painted:
+def paint(film: Chest, request: PaintRequest, random: np.random.Generator) -> PaintedImage:
     """Paint an opacity or a consolidation into each place; the ranges tell which."""
-    white = water(film.image, film.heart)
+    white = water_brightness(film.image, film.heart)
     total, parts, lesion = np.zeros(film.image.shape, np.float32), [], np.zeros(film.image.shape, bool)
     for place in request.places:
         window = Window(film, place)
         if window.empty:
             continue
-        density, parameters = density_of(window, request, random)
-        density *= window.fading(request.ranges["fade"])
-        fissure = minor_fissure(film, window, request.words.lower()) if request.ranges.get("fissure") else None
+        density, parameters = draw_density(window, request, random)
+        density *= window.fade_weights(request.ranges["fade"])
+        fissure = bound_by_fissure(film, window, request.words.lower()) if request.ranges.get("fissure") else None
         if fissure is not None:
             density *= fissure
-        least = _least(film, window, density, request, white)
+        least = _contrast_gain(film, window, density, request, white)
         density *= least
         at = window.rows, window.columns
         total[at] = np.maximum(total[at], np.clip(density, 0, 0.85))
         lesion[at] |= (density >= EDGE * np.quantile(density[window.lung & window.inside], 0.98)) & window.inside
         parts.append(parameters | {"raised": round(least, 4), "side": place.side})
     flat, lost = request.draw("flat", random), request.draw("lost", random)
-    return Painted(
-        absorb(film.image, total, request.curve, white, flat, lost),
+    return PaintedImage(
+        add_absorption(film.image, total, request.curve, white, flat, lost),
         lesion & (total > 0),
         {"parts": parts, "flat": flat, "lost": lost},
     )
 
 
-def _least(film: Film, window: Window, density: np.ndarray, request: Asked, white: float) -> float:
+def _contrast_gain(film: Chest, window: Window, density: np.ndarray, request: PaintRequest, white: float) -> float:
     """Return the factor, 1 or more, that makes a faint lesion as visible as ``least`` deviations of the lungs."""
     lung_in_box = window.lung & window.inside
     added = float((np.clip(white - window.image, 0, None) * density)[lung_in_box].mean()) / max(
         float(film.image[film.lungs].std()), 1e-6
     )
-    return min(MOST, max(1.0, request.ranges["least"] / max(added, 1e-6)))
+    return min(MAX_GAIN, max(1.0, request.ranges["least"] / max(added, 1e-6)))

@@ -8,8 +8,8 @@ loss of volume.
 import cv2
 import numpy as np
 
-from cxr.painting.absorb import absorb, water
-from cxr.painting.film import Asked, Film, Painted, Window, ease, step
+from cxr.painting.absorption import add_absorption, water_brightness
+from cxr.painting.chest import Chest, PaintedImage, PaintRequest, Window, smoothstep, soft_step
 from cxr.painting.lesions import noise
 
 VISIBLE = 0.12
@@ -18,23 +18,25 @@ FADE = 0.16
 """Share of half the box over which the lesion fades out at a side that cuts the lung."""
 BELOW = 1.6
 """How far under the diaphragm the pull reaches, of the largest shift."""
-BEYOND, ROUND = 0.9, 3.0
+BEYOND, OVAL_EXPONENT = 0.9, 3.0
 """How far the oval is moved outwards where the lung ends, in half box sizes; exponent of the oval."""
-APART = 0.07
+PLATE_SPACING = 0.07
 """Height of a box for each plate but the first, of the lung's height."""
 HIDDEN = 0.6
 """Share of the lesion that the heart hides."""
-MOST = 0.12
+MAX_SHIFT = 0.12
 """Largest shift, of the box's height."""
 BANDS = ("linear", "streaky", "subsegmental", "discoid", "plate")
 
 
-def plates(window: Window, request: Asked, tall: float, random: np.random.Generator) -> tuple[np.ndarray, int]:
+def draw_plates(
+    window: Window, request: PaintRequest, tall: float, random: np.random.Generator
+) -> tuple[np.ndarray, int]:
     """Return plates on edge that span the box, float32 (h, w), at most 1, and how many. ``tall``: the lung's height."""
     x1, y1, _, y2 = window.box
     wide, high = window.size
     y, x = np.mgrid[: window.shape[0], : window.shape[1]].astype(np.float32) + 0.5
-    count = max(1, min(request.count("number", random), 1 + int(high / (APART * tall))))
+    count = max(1, min(request.draw_count("number", random), 1 + int(high / (PLATE_SPACING * tall))))
     density = np.zeros(window.shape, np.float32)
     tilt, bend = random.normal(0.05, 0.10) * window.lateral, random.uniform(-0.10, 0.10)
     places = np.linspace(0.24, 0.84, count + (count == 1))[:count] + random.uniform(-0.2, 0.2, count) / count
@@ -56,36 +58,36 @@ def plates(window: Window, request: Asked, tall: float, random: np.random.Genera
     return density.astype(np.float32), count
 
 
-def rounded(window: Window, random: np.random.Generator) -> np.ndarray:
+def draw_oval(window: Window, random: np.random.Generator) -> np.ndarray:
     """Return float32 (h, w): 1 in the box, falling to 0 at an uneven oval inside it; it is open where the lung ends."""
-    u, v = window.scaled(BEYOND)
-    r = (np.abs(u) ** ROUND + np.abs(v) ** ROUND) ** (1 / ROUND)
-    return ease(np.clip((1.05 - r + 0.08 * noise(window.shape, window.reach / 3, random, 2)) / 0.4, 0, 1)).astype(
+    u, v = window.box_coordinates(BEYOND)
+    r = (np.abs(u) ** OVAL_EXPONENT + np.abs(v) ** OVAL_EXPONENT) ** (1 / OVAL_EXPONENT)
+    return smoothstep(np.clip((1.05 - r + 0.08 * noise(window.shape, window.reach / 3, random, 2)) / 0.4, 0, 1)).astype(
         np.float32
     )
 
 
-def wedge(window: Window, soft: float, random: np.random.Generator) -> np.ndarray:
+def draw_wedge(window: Window, soft: float, random: np.random.Generator) -> np.ndarray:
     """Return a dense base that fades upwards and laterally, float32 (h, w), at most 1; its upper edge is uneven."""
-    u, v = window.scaled()
+    u, v = window.box_coordinates()
     medial = -window.lateral * u
     upper = 0.45 * (1 - medial) * random.uniform(0.2, 0.8) - 0.75
     upper = upper + 0.14 * noise(window.shape, window.reach / 2.5, random, 2)
-    rising = step(v - upper, 0.25 + soft)
-    lateral = 0.45 + 0.55 * ease(np.clip((medial + 1.0) / 1.4, 0, 1))
-    return (rising * lateral * (0.55 + 0.45 * ease(np.clip((v + 1) / 1.6, 0, 1)))).astype(np.float32)
+    rising = soft_step(v - upper, 0.25 + soft)
+    lateral = 0.45 + 0.55 * smoothstep(np.clip((medial + 1.0) / 1.4, 0, 1))
+    return (rising * lateral * (0.55 + 0.45 * smoothstep(np.clip((v + 1) / 1.6, 0, 1)))).astype(np.float32)
 
 
-def upper_lobe(window: Window, random: np.random.Generator) -> np.ndarray:
+def draw_upper_lobe(window: Window, random: np.random.Generator) -> np.ndarray:
     """Return an upper lobe above its raised fissure, float32 (h, w), at most 1: sharp below, where it is hollow."""
-    u, v = window.scaled()
+    u, v = window.box_coordinates()
     lateral = np.clip((window.lateral * u + 1) / 2, 0, 1)
     fissure = 0.85 - random.uniform(0.3, 0.7) * lateral - random.uniform(0.3, 0.6) * lateral * (1 - lateral)
     dense = 0.6 + 0.4 * np.clip((1 - v) / 2, 0, 1) * (1 - 0.4 * lateral)
-    return (step(fissure - v, 0.1) * dense).astype(np.float32)
+    return (soft_step(fissure - v, 0.1) * dense).astype(np.float32)
 
 
-def streaks(window: Window, random: np.random.Generator) -> np.ndarray:
+def draw_streaks(window: Window, random: np.random.Generator) -> np.ndarray:
     """Return crowded vessels that fan out from the hilum, float32 (h, w), mean about 0."""
     x1, y1, x2, y2 = window.box
     y, x = np.mgrid[: window.shape[0], : window.shape[1]].astype(np.float32) + 0.5
@@ -95,13 +97,13 @@ def streaks(window: Window, random: np.random.Generator) -> np.ndarray:
     return cv2.GaussianBlur((np.clip(fan, 0, 1) ** 2).astype(np.float32), (0, 0), 0.9) - 0.25
 
 
-def pulled(window: Window, shift: float) -> np.ndarray:
+def upward_shift(window: Window, shift: float) -> np.ndarray:
     """Return how far each pixel's content moves up, px, float32 (h, w): the diaphragm by ``shift``, the rest less.
 
     It is 0 at the box's sides and everywhere that is not lung or close below it, and changes so slowly that no place is
     folded.
     """
-    x1, y1, x2, y2 = window.wanted
+    x1, y1, x2, y2 = window.place_box
     y, x = np.mgrid[: window.shape[0], : window.shape[1]].astype(np.float32) + 0.5
     lung = window.lung
     bottom = np.where(lung.any(axis=0), lung.shape[0] - lung[::-1].argmax(axis=0), 0).astype(np.float32)
@@ -110,38 +112,38 @@ def pulled(window: Window, shift: float) -> np.ndarray:
         return np.zeros(window.shape, np.float32)
     line = np.interp(np.arange(len(bottom)), lung_columns, bottom[lung_columns]).astype(np.float32)
     above, reach = cv2.GaussianBlur(line[None], (0, 0), 6) - y, BELOW * shift + 4
-    rise = ease(np.clip(1 - above / max(6 * shift, 0.8 * (y2 - y1)), 0, 1))
-    rise = rise * ease(np.clip((reach + above) / reach, 0, 1))
-    across = ease(np.clip(np.minimum(x - x1, x2 - x) / (0.48 * (x2 - x1)), 0, 1))
+    rise = smoothstep(np.clip(1 - above / max(6 * shift, 0.8 * (y2 - y1)), 0, 1))
+    rise = rise * smoothstep(np.clip((reach + above) / reach, 0, 1))
+    across = smoothstep(np.clip(np.minimum(x - x1, x2 - x) / (0.48 * (x2 - x1)), 0, 1))
     room = np.minimum(across, np.clip((y2 - y - 1) / max(2.5 * shift, 1), 0, 1))
-    top = ease(np.clip((y - y1) / (0.35 * (y2 - y1)), 0, 1))
+    top = smoothstep(np.clip((y - y1) / (0.35 * (y2 - y1)), 0, 1))
     return (shift * rise * room * top).astype(np.float32)
 
 
-def moved(image: np.ndarray, up: np.ndarray) -> np.ndarray:
+def shift_up(image: np.ndarray, up: np.ndarray) -> np.ndarray:
     """Return a picture (h, w) whose content moved up by ``up`` px; unmoved pixels stay to the bit."""
     y, x = np.mgrid[: image.shape[0], : image.shape[1]].astype(np.float32)
     shifted = cv2.remap(image, x, y + up, cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE)
     return np.where(up > 1e-3, shifted, image)
 
 
-def form_of(request: Asked, random: np.random.Generator) -> str:
+def draw_form(request: PaintRequest, random: np.random.Generator) -> str:
     """Return ``collapse``, ``plates`` or ``wedge``: what the prompt says, else one of the last two."""
     chance = random.uniform()
-    if request.says("collapse"):
+    if request.mentions("collapse"):
         return "collapse"
-    if request.says(*BANDS):
+    if request.mentions(*BANDS):
         return "plates"
-    return "plates" if chance < request.ranges["bands"] and not request.says("patchy", "lobe") else "wedge"
+    return "plates" if chance < request.ranges["bands"] and not request.mentions("patchy", "lobe") else "wedge"
 
 
-def paint(film: Film, request: Asked, random: np.random.Generator) -> Painted:
+def paint(film: Chest, request: PaintRequest, random: np.random.Generator) -> PaintedImage:
     """Paint an atelectasis into each place.
 
     Ranges: delta, thick, number, haze, soft, texture, flat, lost, loss, collapse, bands.
     """
     image, lesion, parts = film.image.copy(), np.zeros(film.image.shape, bool), []
-    form, white = form_of(request, random), water(film.image, film.heart)
+    form, white = draw_form(request, random), water_brightness(film.image, film.heart)
     flat, lost = request.draw("flat", random), request.draw("lost", random)
     total = np.zeros(film.image.shape, np.float32)
     for place in request.places:
@@ -152,20 +154,22 @@ def paint(film: Film, request: Asked, random: np.random.Generator) -> Painted:
             continue
         at = window.rows, window.columns
         tall = float(np.flatnonzero(film.lung(place.side).any(axis=1)).size)
-        lobe = form == "collapse" and request.says("upper lobe")
-        density = upper_lobe(window, random) if lobe else wedge(window, parameters["soft"], random)
-        density = density * rounded(window, random)
+        lobe = form == "collapse" and request.mentions("upper lobe")
+        density = draw_upper_lobe(window, random) if lobe else draw_wedge(window, parameters["soft"], random)
+        density = density * draw_oval(window, random)
         if form == "plates":
-            lines, parameters["number"] = plates(window, request, tall, random)
+            lines, parameters["number"] = draw_plates(window, request, tall, random)
             density = np.maximum(lines, parameters["haze"] * density)
         else:
-            density = density * np.clip(1 + request.ranges["texture"] * streaks(window, random), 0, None)
+            density = density * np.clip(1 + request.ranges["texture"] * draw_streaks(window, random), 0, None)
         heart = cv2.GaussianBlur(window.heart.astype(np.float32), (0, 0), 4)
-        density = np.clip(parameters["delta"] * density * window.fading(FADE) * (1 - HIDDEN * heart), 0, 0.85)
-        image[at] = moved(image[at], pulled(window, min(parameters["loss"] * tall, MOST * window.size[1])))
+        density = np.clip(parameters["delta"] * density * window.fade_weights(FADE) * (1 - HIDDEN * heart), 0, 0.85)
+        image[at] = shift_up(
+            image[at], upward_shift(window, min(parameters["loss"] * tall, MAX_SHIFT * window.size[1]))
+        )
         total[at] = np.maximum(total[at], density)
         most = float(np.quantile(density[window.lung & window.inside], 0.98))
         lesion[at] |= (density >= VISIBLE * most) & window.inside & (density > 0)
         parts.append(parameters | {"side": place.side, "form": form})
-    image = np.where(total > 0, absorb(image, total, request.curve, white, flat, lost), image)
-    return Painted(np.clip(image, 0, 1).astype(np.float32), lesion, {"parts": parts, "flat": flat, "lost": lost})
+    image = np.where(total > 0, add_absorption(image, total, request.curve, white, flat, lost), image)
+    return PaintedImage(np.clip(image, 0, 1).astype(np.float32), lesion, {"parts": parts, "flat": flat, "lost": lost})

@@ -8,13 +8,13 @@ import cv2
 import numpy as np
 
 from cxr.geometry.boxes import bounding_box
-from cxr.painting.absorb import brighten, vessels, water
-from cxr.painting.film import Asked, Film, Painted, ease
-from cxr.painting.monotone import monotone
+from cxr.painting.absorption import brighten, extract_vessels, water_brightness
+from cxr.painting.chest import Chest, PaintedImage, PaintRequest, smoothstep
+from cxr.painting.monotone import interpolate_monotone
 
 SPINE = 0.05
 """Half the width of the strip at the middle of the chest that stays as it is, of the thorax' width."""
-LEFT = 0.35
+MIN_LUNG = 0.35
 """Share of its width that a lung keeps beside the heart at least."""
 BELOW = 0.35
 """How far the warp fades out under the heart, of the heart's height."""
@@ -26,50 +26,50 @@ THICKER = 0.45
 """Screen density that a place inside the heart gains for its stretching: a wider heart is a deeper one too."""
 FADED = 1.2
 """Share of the narrow structures, lung before the heart's border, that fade for the stretching."""
-MOVED = 1e-3
+MIN_MOVE = 1e-3
 """Columns that a pixel is moved by at least, px; others stay as they are to the bit."""
 GAP = 4.0
 """Smallest distance between two columns that the warp is told to keep or move, px."""
 
 
-def goals(film: Film, ratio: float) -> tuple[float, float]:
+def border_goals(film: Chest, ratio: float) -> tuple[float, float]:
     """Return the columns to which the heart's borders go: its middle stays, its width is ``ratio`` of the thorax'."""
     x1, _, x2, _ = bounding_box(film.heart)
     outer, end = bounding_box(film.right)[0], bounding_box(film.left)[2]
     middle, half = (x1 + x2) / 2, ratio * (end - outer) / 2
-    return max(middle - half, outer + LEFT * (x1 - outer)), min(middle + half, end - LEFT * (end - x2))
+    return max(middle - half, outer + MIN_LUNG * (x1 - outer)), min(middle + half, end - MIN_LUNG * (end - x2))
 
 
-def _along(mask: np.ndarray, last: bool) -> np.ndarray:
+def _row_ends(mask: np.ndarray, last: bool) -> np.ndarray:
     """Return the mask's first or last column in each row, float64 (H,); rows without one take the nearest's."""
     rows = np.flatnonzero(mask.any(axis=1))
     ends = mask.shape[1] - mask[rows, ::-1].argmax(axis=1) if last else mask[rows].argmax(axis=1)
     return np.interp(np.arange(len(mask)), rows, ends)
 
 
-def _even(values: np.ndarray) -> np.ndarray:
+def _smooth_rows(values: np.ndarray) -> np.ndarray:
     return cv2.GaussianBlur(values.astype(np.float32).reshape(-1, 1), (1, 0), SMOOTH, sigmaY=SMOOTH).ravel()
 
 
-def borders(film: Film) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def row_borders(film: Chest) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return chest wall, heart's borders and chest wall from left to right in each row, float (H,) each.
 
     Below its widest row the heart's border runs straight down: its lower edge is hidden in the diaphragm.
     """
-    first, last = _along(film.heart, False), _along(film.heart, True)
+    first, last = _row_ends(film.heart, False), _row_ends(film.heart, True)
     at, to = int(first.argmin()), int(last.argmax())
     first[at:], last[to:] = first[at], last[to]
-    wall, end = _along(film.right, False), _along(film.left, True)
+    wall, end = _row_ends(film.right, False), _row_ends(film.left, True)
     low, high = (np.flatnonzero(lung.any(axis=1))[-1] for lung in (film.right, film.left))
     wall[low:], end[high:] = wall.min(), end.max()
-    return tuple(_even(border) for border in (wall, first, last, end))
+    return tuple(_smooth_rows(border) for border in (wall, first, last, end))
 
 
-def sources(film: Film, ratio: float) -> np.ndarray:
+def source_columns_of(film: Chest, ratio: float) -> np.ndarray:
     """Return the column of the source that each pixel shows, float32 (H, W), increasing along each row."""
     x1, y1, x2, y2 = bounding_box(film.heart)
-    to1, to2 = goals(film, ratio)
-    wall, first, last, end = borders(film)
+    to1, to2 = border_goals(film, ratio)
+    wall, first, last, end = row_borders(film)
     height, width = film.image.shape
     middle = (bounding_box(film.right)[0] + bounding_box(film.left)[2]) / 2
     strip = SPINE * (bounding_box(film.left)[2] - bounding_box(film.right)[0])
@@ -77,28 +77,33 @@ def sources(film: Film, ratio: float) -> np.ndarray:
     source_columns = np.repeat(columns[None], height, axis=0)
     least = 0.25 * (x2 - x1)
     y = np.arange(height)
-    fading = ease(np.clip((y2 + BELOW * (y2 - y1) - y) / (BELOW * (y2 - y1)), 0, 1))
-    fading = fading * ease(np.clip((y - y1 + 0.25 * (y2 - y1)) / (0.35 * (y2 - y1)), 0, 1))
+    fading = smoothstep(np.clip((y2 + BELOW * (y2 - y1) - y) / (BELOW * (y2 - y1)), 0, 1))
+    fading = fading * smoothstep(np.clip((y - y1 + 0.25 * (y2 - y1)) / (0.35 * (y2 - y1)), 0, 1))
     first_shift = (x1 - to1) * np.clip(1 - (first - x1) / max(middle - x1, least), 0, 1) * fading
     last_shift = (to2 - x2) * np.clip(1 - (x2 - last) / max(x2 - middle, least), 0, 1) * fading
     rows = np.flatnonzero((np.abs(first_shift) > 0.01) | (np.abs(last_shift) > 0.01))
     if len(rows):
         knots = [
-            _knots(wall[at], first[at], last[at], end[at], middle, strip, first_shift[at], last_shift[at])
+            _row_knots(wall[at], first[at], last[at], end[at], middle, strip, first_shift[at], last_shift[at])
             for at in rows
         ]
         source_knots, target_knots = np.moveaxis(np.array(knots), 2, 0)
         inside = (columns > target_knots[:, :1]) & (columns < target_knots[:, -1:])
-        source_columns[rows] = np.where(inside, monotone(target_knots, source_knots, columns), source_columns[rows])
+        source_columns[rows] = np.where(
+            inside, interpolate_monotone(target_knots, source_knots, columns), source_columns[rows]
+        )
     # A mean of increasing rows increases, so the blur keeps the order of the columns.
     smooth_shift = cv2.GaussianBlur(source_columns - columns, (1, 0), EVEN, sigmaY=EVEN)
     return (columns + smooth_shift - 0.5).astype(np.float32)
 
 
-def _knots(wall, first, last, end, middle, strip, first_shift, last_shift) -> list[tuple[float, float]]:
+def _row_knots(wall, first, last, end, middle, strip, first_shift, last_shift) -> list[tuple[float, float]]:
     """Return what a row shows where, (source, shown): walls and spine stay, the heart's borders move by one and two."""
     wall, end = min(wall, first - GAP), max(end, last + GAP)
-    first_shift, last_shift = min(first_shift, (1 - LEFT) * (first - wall)), min(last_shift, (1 - LEFT) * (end - last))
+    first_shift, last_shift = (
+        min(first_shift, (1 - MIN_LUNG) * (first - wall)),
+        min(last_shift, (1 - MIN_LUNG) * (end - last)),
+    )
     centre = (first + last) / 2
     low = min(max(middle - strip, first + GAP), centre - 1)
     high = max(min(middle + strip, last - GAP), centre + 1)
@@ -106,42 +111,42 @@ def _knots(wall, first, last, end, middle, strip, first_shift, last_shift) -> li
     return [(wall, wall), (first, first - first_shift), (low, low), (high, high), (last, last + last_shift), (end, end)]
 
 
-def warp(picture: np.ndarray, at: np.ndarray) -> np.ndarray:
+def warp_rows(picture: np.ndarray, at: np.ndarray) -> np.ndarray:
     """Return a picture float32 (H, W) with each pixel taken from column ``at`` of its row; unmoved pixels stay."""
     rows, columns = np.indices(picture.shape, np.float32)
     warped = cv2.remap(picture, at, rows, cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE)
-    return np.where(np.abs(at - columns) > MOVED, warped, picture)
+    return np.where(np.abs(at - columns) > MIN_MOVE, warped, picture)
 
 
-def thicken(film: Film, warped: np.ndarray, at: np.ndarray, lesion: np.ndarray) -> np.ndarray:
+def thicken_heart(film: Chest, warped: np.ndarray, at: np.ndarray, lesion: np.ndarray) -> np.ndarray:
     """Return the warped film with the heart denser where it was stretched, and what was stretched with it faded."""
     stretched = np.clip(1 - np.gradient(at, axis=1), 0, 1).astype(np.float32)
     soft = np.clip(cv2.GaussianBlur(lesion.astype(np.float32), (0, 0), 4) * 1.5 - 0.5, 0, 1)
     weight = soft * cv2.GaussianBlur(stretched, (0, 0), 3)
-    faded = warped - np.clip(FADED * weight, 0, 1) * vessels(warped, weight > 0)
-    painted = brighten(faded, THICKER * weight, "screen", water(film.image, film.heart))
-    return np.where(np.abs(at - np.arange(at.shape[1])) > MOVED, painted, warped)
+    faded = warped - np.clip(FADED * weight, 0, 1) * extract_vessels(warped, weight > 0)
+    painted = brighten(faded, THICKER * weight, "screen", water_brightness(film.image, film.heart))
+    return np.where(np.abs(at - np.arange(at.shape[1])) > MIN_MOVE, painted, warped)
 
 
-def _widen(film: Film, goal: float) -> tuple[np.ndarray, np.ndarray]:
+def _widen_heart(film: Chest, goal: float) -> tuple[np.ndarray, np.ndarray]:
     """Return the film with the heart at the ratio ``goal``, float32 (H, W), and the heart, bool (H, W)."""
-    at = sources(film, goal)
-    lesion = warp(film.heart.astype(np.float32), at) >= 0.5
-    return np.clip(thicken(film, warp(film.image, at), at, lesion), 0, 1).astype(np.float32), lesion
+    at = source_columns_of(film, goal)
+    lesion = warp_rows(film.heart.astype(np.float32), at) >= 0.5
+    return np.clip(thicken_heart(film, warp_rows(film.image, at), at, lesion), 0, 1).astype(np.float32), lesion
 
 
-def paint(film: Film, request: Asked, random: np.random.Generator) -> Painted:
+def paint(film: Chest, request: PaintRequest, random: np.random.Generator) -> PaintedImage:
     """Widen the heart to ``request.ratio``.
 
     With ``request.measure`` the warp is corrected once by the ratio that it reached.
     """
     if request.ratio is None or not (film.heart.any() and film.right.any() and film.left.any()):
-        return Painted(film.image, np.zeros(film.image.shape, bool), {})
+        return PaintedImage(film.image, np.zeros(film.image.shape, bool), {})
     goal, parameters = request.ratio, {"ratio": request.ratio}
-    widened, lesion = _widen(film, goal)
+    widened, lesion = _widen_heart(film, goal)
     if request.measure is not None:
         parameters["measured"] = reached = float(request.measure(widened))
         if np.isfinite(reached):
             goal = float(np.clip(2 * goal - reached, 0.5 * goal, 1.0))
-            widened, lesion = _widen(film, goal)
-    return Painted(widened, lesion, parameters | {"goal": goal})
+            widened, lesion = _widen_heart(film, goal)
+    return PaintedImage(widened, lesion, parameters | {"goal": goal})

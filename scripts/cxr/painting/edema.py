@@ -3,16 +3,16 @@
 import cv2
 import numpy as np
 
-from cxr.painting.absorb import absorb, vessels, water
-from cxr.painting.airspace import EDGE, envelope, reticular
-from cxr.painting.film import Asked, Film, Painted, Window, covered
+from cxr.painting.absorption import add_absorption, extract_vessels, water_brightness
+from cxr.painting.airspace import EDGE, draw_envelope, draw_reticulation
+from cxr.painting.chest import Chest, PaintedImage, PaintRequest, Window, window_mask
 from cxr.painting.lesions import noise
 
 HILUM = (0.22, 0.48)
 """Where the hilum lies in the lung's box: from the medial edge, from the top."""
 
 
-def lung_grid(film: Film, window: Window, side: str) -> tuple[np.ndarray, np.ndarray, tuple[int, int, int, int]]:
+def lung_grid(film: Chest, window: Window, side: str) -> tuple[np.ndarray, np.ndarray, tuple[int, int, int, int]]:
     """Return (from the medial edge, from the top), float32 (h, w), 0..1 of the lung's box, and that box (frame px)."""
     lung = film.lung(side)
     rows, columns = np.flatnonzero(lung.any(axis=1)), np.flatnonzero(lung.any(axis=0))
@@ -22,7 +22,7 @@ def lung_grid(film: Film, window: Window, side: str) -> tuple[np.ndarray, np.nda
     return u, (y - y1) / (y2 - y1), (x1, y1, x2, y2)
 
 
-def haze(u: np.ndarray, v: np.ndarray, window: Window, reach: float, base: float, random: np.random.Generator):
+def draw_haze(u: np.ndarray, v: np.ndarray, window: Window, reach: float, base: float, random: np.random.Generator):
     """Return the cloud about the hilum with a share of even haze that grows to the base, float32 (h, w) in 0..1."""
     bat = np.exp(-(((u - HILUM[0]) / reach) ** 2) - ((v - HILUM[1]) / (0.75 * reach)) ** 2)
     fluffy = np.clip(1 + 0.28 * noise(window.shape, max(6.0, window.reach / 5), random, 3), 0.4, 1.6)
@@ -30,7 +30,7 @@ def haze(u: np.ndarray, v: np.ndarray, window: Window, reach: float, base: float
     return (even + (1 - base) * bat * fluffy).astype(np.float32)
 
 
-def septal_lines(film: Film, window: Window, side: str, number: int, random: np.random.Generator) -> np.ndarray:
+def draw_septal_lines(film: Chest, window: Window, side: str, number: int, random: np.random.Generator) -> np.ndarray:
     """Return short lines that run from the lateral pleura of the lower lung inwards, float32 (h, w), 1 on a line."""
     canvas = np.zeros(window.shape, np.uint8)
     _x1, y1, _x2, y2 = window.box
@@ -47,7 +47,7 @@ def septal_lines(film: Film, window: Window, side: str, number: int, random: np.
     return cv2.GaussianBlur(canvas.astype(np.float32) / 255, (0, 0), 0.6)
 
 
-def cuffs(
+def draw_cuffs(
     window: Window, u: np.ndarray, v: np.ndarray, number: int, size: tuple, random: np.random.Generator
 ) -> np.ndarray:
     """Return thickened bronchi seen on end: bright rings with dark middles near the hilum, float32 (h, w)."""
@@ -66,41 +66,43 @@ def cuffs(
     return ring - 0.2 * hole
 
 
-def widened(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
+def widen_vessels(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
     """Return what thicker vessels add to a film float32 (H, W): each vessel grown by a pixel on every side, blurred.
 
     It is right where ``mask``, bool (H, W), is True.
     """
-    bright = np.clip(vessels(image, mask), 0, None)
+    bright = np.clip(extract_vessels(image, mask), 0, None)
     grown = cv2.dilate(bright, cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (5, 5)))
     return cv2.GaussianBlur(grown, (0, 0), 1.0) - bright
 
 
-def paint(film: Film, request: Asked, random: np.random.Generator) -> Painted:
+def paint(film: Chest, request: PaintRequest, random: np.random.Generator) -> PaintedImage:
     """Paint edema into each place."""
     total, added = np.zeros(film.image.shape, np.float32), np.zeros(film.image.shape, np.float32)
     lesion, parts = np.zeros(film.image.shape, bool), []
-    lines_only, cuffed = request.says("interstitial"), request.says("cuffing", "peribronchial")
+    lines_only, cuffed = request.mentions("interstitial"), request.mentions("cuffing", "peribronchial")
     delta, reach = request.draw("delta", random), request.draw("reach", random)
     flat, lost = request.draw("flat", random), request.draw("lost", random)
     windows = [(place, window) for place in request.places if not (window := Window(film, place)).empty]
-    thick = widened(film.image, covered(film, (window for _, window in windows)))
+    thick = widen_vessels(film.image, window_mask(film, (window for _, window in windows)))
     for place, window in windows:
         u, v, _ = lung_grid(film, window, place.side)
         soft = request.draw("soft", random)
-        fade = window.fading(request.ranges["fade"]) * envelope(window, soft, 2.5, 0.1, random)
-        cloud = haze(u, v, window, reach, request.draw("base", random), random)
+        fade = window.fade_weights(request.ranges["fade"]) * draw_envelope(window, soft, 2.5, 0.1, random)
+        cloud = draw_haze(u, v, window, reach, request.draw("base", random), random)
         if lines_only:
-            cloud *= np.clip(1 + 0.35 * reticular(window.shape, 12.0, random), 0, None)
-        lines, rings = request.count("lines", random), request.count("cuffs", random) * (2 if cuffed else 1)
+            cloud *= np.clip(1 + 0.35 * draw_reticulation(window.shape, 12.0, random), 0, None)
+        lines, rings = request.draw_count("lines", random), request.draw_count("cuffs", random) * (2 if cuffed else 1)
         at = window.rows, window.columns
         total[at] = np.maximum(total[at], delta * (0.7 if lines_only else 1.0) * fade * cloud)
-        marks = 0.7 * septal_lines(film, window, place.side, lines, random)
-        marks += cuffs(window, u, v, rings, request.ranges["cuff_size"], random)
+        marks = 0.7 * draw_septal_lines(film, window, place.side, lines, random)
+        marks += draw_cuffs(window, u, v, rings, request.ranges["cuff_size"], random)
         added[at] += (fade > 0.05) * (0.2 * delta * marks + 0.5 * np.clip(fade * cloud, 0, 1) * thick[at])
         density = fade * cloud
         lesion[at] |= (density >= EDGE * np.quantile(density[window.lung & window.inside], 0.98)) & window.inside
         parts.append({"lines": lines, "cuffs": rings, "side": place.side})
-    new = absorb(film.image, np.clip(total, 0, 0.85), request.curve, water(film.image, film.heart), flat, lost)
+    new = add_absorption(
+        film.image, np.clip(total, 0, 0.85), request.curve, water_brightness(film.image, film.heart), flat, lost
+    )
     parameters = {"delta": delta, "reach": reach, "flat": flat, "lost": lost, "parts": parts}
-    return Painted(np.clip(new + added, 0, 1).astype(np.float32), lesion & (total > 0), parameters)
+    return PaintedImage(np.clip(new + added, 0, 1).astype(np.float32), lesion & (total > 0), parameters)

@@ -8,19 +8,19 @@ import cv2
 import numpy as np
 
 from cxr.geometry.boxes import bounding_box
-from cxr.painting.absorb import GRAIN, water
-from cxr.painting.film import Asked, Film, Painted, Place, Window, ease, step
+from cxr.painting.absorption import GRAIN, water_brightness
+from cxr.painting.chest import Chest, PaintedImage, PaintRequest, Place, Window, smoothstep, soft_step
 from cxr.painting.lesions import noise
 
 RING = 26
 """Width of the tissue round the lung's base that tells how bright the fluid is, px of 512."""
 DARKEST = 0.15
 """Share of the tissue, darkest first, that is left out: gas of the stomach and air beside the body."""
-SHARED = 16.0
+TISSUE_BLUR = 16.0
 """Deviation over which the brightness of the tissue is carried into the lung, px of 512."""
-DEEP = 16.0
+MAX_BELOW = 16.0
 """How far under the lung's lower border the fluid is painted: the border may be found too high, px of 512."""
-FEW = 0.01
+MIN_TISSUE = 0.01
 """Share of tissue in the blur's reach under which its median brightness counts more than the near tissue's."""
 COVER = 5
 """How far the level lies above the dome of the diaphragm at least, px."""
@@ -32,12 +32,12 @@ NARROW = 9
 """Side of the median filter that takes the vessels off, px of 512."""
 BASE = 14.0
 """Deviation of the blur that parts ribs from slow changes of brightness, px of 512."""
-DRAWN = ("delta", "soft", "rise", "reach", "kept")
+DRAWN_RANGES = ("delta", "soft", "rise", "reach", "kept")
 VISIBLE = 0.25
 """Density from which a pixel belongs to the lesion's mask, of the densest."""
 
 
-def tissue(film: Film, place: Place) -> np.ndarray:
+def tissue_brightness(film: Chest, place: Place) -> np.ndarray:
     """Return the brightness of the soft tissue round the base of the place's lung, carried into the lung, (H, W)."""
     lung = film.lung(place.side)
     near = cv2.dilate(lung.astype(np.uint8), np.ones((2 * RING + 1, 2 * RING + 1))) > 0
@@ -48,16 +48,18 @@ def tissue(film: Film, place: Place) -> np.ndarray:
     ring &= ~(cv2.dilate(lung.astype(np.uint8), np.ones((9, 9))) > 0)
     ring |= film.heart & ~film.lungs & near & (y >= place.box[1])
     if not ring.any():
-        return np.full(lung.shape, water(film.image, film.heart), np.float32)
+        return np.full(lung.shape, water_brightness(film.image, film.heart), np.float32)
     smooth = cv2.GaussianBlur(film.image, (0, 0), 3.0)
     ring &= smooth >= np.quantile(smooth[ring], DARKEST)
     middle = float(np.median(smooth[ring]))
     weight = ring.astype(np.float32)
-    sums = [cv2.GaussianBlur(layer, (0, 0), SHARED) for layer in (smooth * weight, weight)]
-    return ((sums[0] + FEW * middle) / (sums[1] + FEW)).astype(np.float32)
+    sums = [cv2.GaussianBlur(layer, (0, 0), TISSUE_BLUR) for layer in (smooth * weight, weight)]
+    return ((sums[0] + MIN_TISSUE * middle) / (sums[1] + MIN_TISSUE)).astype(np.float32)
 
 
-def surface(window: Window, rise: float, reach: float, least: float, random: np.random.Generator) -> np.ndarray:
+def depth_below_surface(
+    window: Window, rise: float, reach: float, least: float, random: np.random.Generator
+) -> np.ndarray:
     """Return how far each pixel lies below the fluid's surface, px, float32 (h, w); negative above it.
 
     The surface is level, and towards the chest wall it climbs by ``rise`` of its height, over ``reach`` px; its highest
@@ -67,7 +69,7 @@ def surface(window: Window, rise: float, reach: float, least: float, random: np.
     y, x = np.mgrid[: window.shape[0], : window.shape[1]].astype(np.float32) + 0.5
     height = y2 - y1
     drop = min(height * rise / (1 + rise), max(least - y1, 0.12 * height))
-    wall = _wall(window)
+    wall = _lateral_border(window)
     away = np.clip(window.lateral * (wall[:, None] - x), 0, None)
     middle = np.clip(window.lateral * (x - (x1 if window.lateral > 0 else x2)), 0, None)
     climb = drop * np.exp(-((away / reach) ** 1.3)) + 0.05 * drop * np.exp(-middle / (0.7 * reach))
@@ -75,7 +77,7 @@ def surface(window: Window, rise: float, reach: float, least: float, random: np.
     return y - (y1 + drop) + climb + wave
 
 
-def _wall(window: Window) -> np.ndarray:
+def _lateral_border(window: Window) -> np.ndarray:
     """Return the column of the lung's lateral border in each row, float32 (h,), smooth and without gaps."""
     lung = window.lung
     rows = np.flatnonzero(lung.any(axis=1))
@@ -85,7 +87,7 @@ def _wall(window: Window) -> np.ndarray:
     return cv2.GaussianBlur(outer.reshape(-1, 1), (1, 31), 6.0).ravel()
 
 
-def dome(window: Window) -> float:
+def dome_row(window: Window) -> float:
     """Return the highest row of the lung's lower border in the box's middle two thirds."""
     x1, _, x2, _ = window.box
     part = window.lung[:, x1 + (x2 - x1) // 6 : x2 - (x2 - x1) // 6]
@@ -93,18 +95,20 @@ def dome(window: Window) -> float:
     return float(min(lowest, default=window.box[3]))
 
 
-def region(window: Window) -> np.ndarray:
-    """Return float32 (h, w): 1 in the lung, falling to 0 over a few pixels beside it and over :data:`DEEP` under it."""
+def fluid_region(window: Window) -> np.ndarray:
+    """Return float32 (h, w): 1 in the lung, falling to 0 a few pixels beside it and :data:`MAX_BELOW` below it."""
     lower = np.maximum.accumulate(window.lung, axis=0)
     side_distance = cv2.distanceTransform((~lower).astype(np.uint8), cv2.DIST_L2, 5)
     under = cv2.distanceTransform((~window.lung).astype(np.uint8), cv2.DIST_L2, 5)
     rows = np.arange(window.shape[0], dtype=np.float32)[:, None] + 0.5
-    ending = ease(np.clip((window.wanted[3] - rows) / max(4.0, 0.1 * (window.wanted[3] - window.wanted[1])), 0, 1))
-    reached = np.clip(1 - side_distance / 4, 0, 1) * np.clip(1 - under / np.where(lower, DEEP, 4), 0, 1)
+    ending = smoothstep(
+        np.clip((window.place_box[3] - rows) / max(4.0, 0.1 * (window.place_box[3] - window.place_box[1])), 0, 1)
+    )
+    reached = np.clip(1 - side_distance / 4, 0, 1) * np.clip(1 - under / np.where(lower, MAX_BELOW, 4), 0, 1)
     return (window.inside * reached * np.where(window.lung, 1, ending)).astype(np.float32)
 
 
-def seen_ribs(image: np.ndarray, lung: np.ndarray) -> np.ndarray:
+def rib_contrast(image: np.ndarray, lung: np.ndarray) -> np.ndarray:
     """Return the ribs' contrast inside a lung, float32 (h, w): the film without vessels, less its slow changes."""
     inside = lung.astype(np.float32)
     grey = cv2.medianBlur(np.rint(255 * np.clip(image, 0, 1)).astype(np.uint8), NARROW).astype(np.float32) / 255
@@ -114,34 +118,36 @@ def seen_ribs(image: np.ndarray, lung: np.ndarray) -> np.ndarray:
     return (bone - flat) * np.clip(deep, 0, 1)
 
 
-def depth_of(window: Window, request: Asked, parameters: dict, random: np.random.Generator) -> np.ndarray:
+def draw_fluid(window: Window, request: PaintRequest, parameters: dict, random: np.random.Generator) -> np.ndarray:
     """Return how much of its way to the tissue's brightness each pixel goes, float32 (h, w), the heart left aside."""
     tall = window.size[1]
-    deep = surface(
-        window, parameters["rise"], max(6.0, parameters["reach"] * window.size[0]), dome(window) - COVER, random
+    deep = depth_below_surface(
+        window, parameters["rise"], max(6.0, parameters["reach"] * window.size[0]), dome_row(window) - COVER, random
     )
     width = max(THIN, parameters["soft"] * tall)
-    fuller = ease(np.clip(deep / max(1.0, 0.6 * tall), 0, 1))
+    fuller = smoothstep(np.clip(deep / max(1.0, 0.6 * tall), 0, 1))
     share = parameters["delta"] + (request.ranges["base"] - parameters["delta"]) * fuller
-    return step(deep - width / 3, width) * share * region(window)
+    return soft_step(deep - width / 3, width) * share * fluid_region(window)
 
 
-def paint(film: Film, request: Asked, random: np.random.Generator) -> Painted:
-    """Paint an effusion into each place. Ranges: base and those of :data:`DRAWN`."""
+def paint(film: Chest, request: PaintRequest, random: np.random.Generator) -> PaintedImage:
+    """Paint an effusion into each place. Ranges: base and those of :data:`DRAWN_RANGES`."""
     image, lesion, parts = film.image.copy(), np.zeros(film.image.shape, bool), []
     for place in request.places:
         window = Window(film, place)
-        parameters = {name: request.draw(name, random) for name in DRAWN}
+        parameters = {name: request.draw(name, random) for name in DRAWN_RANGES}
         if window.empty:
             continue
         at = window.rows, window.columns
         before = film.image[at]
-        fluid = depth_of(window, request, parameters, random)
+        fluid = draw_fluid(window, request, parameters, random)
         density = fluid * (1 - HIDDEN * cv2.GaussianBlur(window.heart.astype(np.float32), (0, 0), 4))
         smooth = cv2.GaussianBlur(before, (0, 0), GRAIN)
-        goal = np.maximum(tissue(film, place)[at], smooth) + parameters["kept"] * seen_ribs(before, window.lung)
+        goal = np.maximum(tissue_brightness(film, place)[at], smooth) + parameters["kept"] * rib_contrast(
+            before, window.lung
+        )
         image[at] = np.where(density > 0, before + density * (goal - smooth), image[at])
         most = float(np.quantile(fluid[window.lung & window.inside], 0.98))
         lesion[at] |= (fluid >= VISIBLE * most) & (fluid > 0) & window.inside
         parts.append(parameters | {"side": place.side})
-    return Painted(np.clip(image, 0, 1).astype(np.float32), lesion, {"parts": parts})
+    return PaintedImage(np.clip(image, 0, 1).astype(np.float32), lesion, {"parts": parts})

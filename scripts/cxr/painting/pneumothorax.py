@@ -7,45 +7,45 @@ denser.
 import cv2
 import numpy as np
 
-from cxr.painting.absorb import GRAIN, REACH, around
-from cxr.painting.film import RIM, Asked, Film, Painted, Place, Window, covered, ease, step
+from cxr.painting.absorption import GRAIN, REACH, crop_around
+from cxr.painting.chest import RIM, Chest, PaintedImage, PaintRequest, Place, Window, smoothstep, soft_step, window_mask
 from cxr.painting.lesions import noise
 
 SMOOTH = 5.0
 """Deviation of the blur that makes the distance to the chest wall smooth, px of 512."""
 NEAR, COARSE = 6.0, 10.0
 """Reach of the filter that takes the vessels off, and deviation of the blur against which detail is measured, px."""
-ALIKE = 1.5
+EVENED_DIFFERENCE = 1.5
 """Difference up to which that filter evens out, of the median detail of the lungs: vessels go, edges of ribs stay."""
 ENDING, ABOVE = 0.14, 1.8
 """Share of the box over which everything fades out at a side that cuts the lung; times ABOVE at the upper side."""
-HIGH = 0.35
+APEX_SHARE = 0.35
 """A box that begins in this share of the lung from above holds air that comes down from the apex; others, a pocket."""
-DEEPEST = 0.6
+MAX_POCKET_DEPTH = 0.6
 """Depth of a pocket at most, of its height."""
-CUT = 3
+CUT_ROWS = 3
 """Rows at the top of the film in which a lung that reaches them is cut off."""
 EDGE = 2.5
 """Width over which the film changes from lung to air, px of 512."""
 VISIBLE = 0.15
 """Share of the air's full effect from which a pixel belongs to the lesion's mask."""
-LEAST = 6.0
+MIN_DEPTH = 6.0
 """Depth of the air at its deepest place at least, px."""
 DENSE, BRIGHT = 0.85, 0.95
 """Brightness that the denser lung and the pleural line tend to."""
-DRAWN = ("delta", "tail", "share", "line", "width", "denser", "lost")
+DRAWN_RANGES = ("delta", "tail", "share", "line", "width", "denser", "lost")
 
 
-def without_vessels(film: Film, mask: np.ndarray) -> np.ndarray:
+def remove_vessels(film: Chest, mask: np.ndarray) -> np.ndarray:
     """Return the film without vessels and grain, float32 (H, W): small differences are evened out.
 
     It is right where ``mask``, bool (H, W), is True; the filter, which takes long, runs there alone.
     """
     image = film.image
     detail = np.abs(cv2.GaussianBlur(image, (0, 0), 1) - cv2.GaussianBlur(image, (0, 0), COARSE))
-    alike = ALIKE * max(float(np.median(detail[film.lungs])), 1 / 512)
+    alike = EVENED_DIFFERENCE * max(float(np.median(detail[film.lungs])), 1 / 512)
     grey = cv2.medianBlur(np.rint(255 * np.clip(image, 0, 1)).astype(np.uint8), 5).astype(np.float32) / 255
-    at = around(mask)
+    at = crop_around(mask)
     # the filter has a table from the darkest to the brightest pixel: a row with both, out of reach, keeps the film's
     part = cv2.copyMakeBorder(grey, REACH, REACH, REACH, REACH, cv2.BORDER_REFLECT_101)
     part = part[at[0].start : at[0].stop + 2 * REACH, at[1].start : at[1].stop + 2 * REACH]
@@ -57,7 +57,7 @@ def without_vessels(film: Film, mask: np.ndarray) -> np.ndarray:
     return grey
 
 
-def from_wall(film: Film, side: str) -> np.ndarray:
+def wall_distance(film: Chest, side: str) -> np.ndarray:
     """Return how far each pixel lies from the chest wall beside and above a lung, px, float32 (H, W); smooth.
 
     The lung's medial and lower borders do not count.
@@ -67,14 +67,14 @@ def from_wall(film: Film, side: str) -> np.ndarray:
     inner = np.arange(lung.shape[1])[None] < np.maximum.accumulate(edge)[:, None]
     margin = 64
     extended = np.pad(inner, margin, mode="edge")
-    if not lung[:CUT].any():  # a lung that the film cuts off has no wall there
+    if not lung[:CUT_ROWS].any():  # a lung that the film cuts off has no wall there
         extended[:margin] = False
     inside, outside = (cv2.distanceTransform(area.astype(np.uint8), cv2.DIST_L2, 5) for area in (extended, ~extended))
     far = cv2.GaussianBlur(inside - outside, (0, 0), SMOOTH)[margin:-margin, margin:-margin]
     return far if side == "left" else np.ascontiguousarray(far[:, ::-1])
 
 
-def shape_of(window: Window, tail: float, from_apex: bool) -> np.ndarray:
+def air_depth(window: Window, tail: float, from_apex: bool) -> np.ndarray:
     """Return how deep the air is in each row, float32 (h, 1), at most 1: widest above, or a lens where it is a pocket.
 
     ``tail``: depth below, just before it ends, of the deepest.
@@ -87,7 +87,7 @@ def shape_of(window: Window, tail: float, from_apex: bool) -> np.ndarray:
     return lens / max(float(lens.max()), 1e-6)
 
 
-def held(window: Window, far: np.ndarray) -> tuple[float, float]:
+def wall_distance_range(window: Window, far: np.ndarray) -> tuple[float, float]:
     """Return the distances from the chest wall at which the lung's part of the box begins and ends, px."""
     x1, y1, x2, y2 = window.box
     upper = slice(y1, y1 + max(3, (y2 - y1) // 2))
@@ -98,19 +98,19 @@ def held(window: Window, far: np.ndarray) -> tuple[float, float]:
     return float(max(0.0, near - 4)), float(away)
 
 
-def fading(window: Window) -> np.ndarray:
+def fade_weights(window: Window) -> np.ndarray:
     """Return float32 (h, w): 1 in the lung's part of the box, 0 outside; it fades where a side cuts the lung."""
     outside = cv2.distanceTransform((~window.lung).astype(np.uint8), cv2.DIST_L2, 5)
     rim = np.where(outside <= RIM, 1 - outside / (RIM + 1), 0)
-    x1, y1, x2, y2 = window.wanted
+    x1, y1, x2, y2 = window.place_box
     y, x = np.mgrid[: window.shape[0], : window.shape[1]].astype(np.float32) + 0.5
     wide, tall = (max(4.0, ENDING * size) for size in (x2 - x1, y2 - y1))
     ramp = np.minimum(np.minimum(x - x1, x2 - x) / wide, np.minimum((y - y1) / (ABOVE * tall), (y2 - y) / tall))
-    return (rim * ease(np.clip(ramp, 0, 1)) * window.inside).astype(np.float32)
+    return (rim * smoothstep(np.clip(ramp, 0, 1)) * window.inside).astype(np.float32)
 
 
-def pleura(
-    film: Film, place: Place, window: Window, request: Asked, parameters: dict, random: np.random.Generator
+def pleural_line(
+    film: Chest, place: Place, window: Window, request: PaintRequest, parameters: dict, random: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray, float]:
     """Return how far each pixel lies beyond the pleural line, px, the air's depth in each row, and the largest depth.
 
@@ -118,34 +118,34 @@ def pleura(
     """
     lung = film.lung(place.side)
     rows, columns = (np.flatnonzero(lung.any(axis=axis)) for axis in (1, 0))
-    far = from_wall(film, place.side)[window.rows, window.columns]
-    near, away = held(window, far)
+    far = wall_distance(film, place.side)[window.rows, window.columns]
+    near, away = wall_distance_range(window, far)
     least, most = (share * (columns[-1] - columns[0] + 1) for share in request.ranges["depth"])
-    most = float(np.clip(parameters["share"] * (away - near), max(LEAST, least), max(LEAST, most)))
-    from_apex = window.rows.start + window.box[1] - rows[0] < HIGH * (rows[-1] - rows[0])
+    most = float(np.clip(parameters["share"] * (away - near), max(MIN_DEPTH, least), max(MIN_DEPTH, most)))
+    from_apex = window.rows.start + window.box[1] - rows[0] < APEX_SHARE * (rows[-1] - rows[0])
     if not from_apex:
-        most = max(LEAST, min(most, DEEPEST * window.size[1]))
-    deep = most * shape_of(window, parameters["tail"], from_apex)
+        most = max(MIN_DEPTH, min(most, MAX_POCKET_DEPTH * window.size[1]))
+    deep = most * air_depth(window, parameters["tail"], from_apex)
     beyond = deep - (far - near)
     beyond = beyond + min(1.5, 0.04 * most) * noise(window.shape, max(60.0, window.size[1] / 2), random, 1)
     slope = cv2.GaussianBlur(np.hypot(*np.gradient(beyond)), (0, 0), 2)
     return (beyond / np.clip(slope, 0.5, 3)).astype(np.float32), deep, most
 
 
-def paint(film: Film, request: Asked, random: np.random.Generator) -> Painted:
-    """Paint a pneumothorax into each place. Ranges: depth, grain and those of :data:`DRAWN`."""
+def paint(film: Chest, request: PaintRequest, random: np.random.Generator) -> PaintedImage:
+    """Paint a pneumothorax into each place. Ranges: depth, grain and those of :data:`DRAWN_RANGES`."""
     image, lesion, parts = film.image.copy(), np.zeros(film.image.shape, bool), []
     windows = [Window(film, place) for place in request.places]
-    mask = covered(film, (window for window in windows if not window.empty))
-    bare = without_vessels(film, mask) if mask.any() else film.image
+    mask = window_mask(film, (window for window in windows if not window.empty))
+    bare = remove_vessels(film, mask) if mask.any() else film.image
     for place, window in zip(request.places, windows, strict=True):
-        parameters = {name: request.draw(name, random) for name in DRAWN}
+        parameters = {name: request.draw(name, random) for name in DRAWN_RANGES}
         if window.empty:
             continue
         at = window.rows, window.columns
-        beyond, deep, most = pleura(film, place, window, request, parameters, random)
-        fade = fading(window)
-        air = step(beyond, EDGE)
+        beyond, deep, most = pleural_line(film, place, window, request, parameters, random)
+        fade = fade_weights(window)
+        air = soft_step(beyond, EDGE)
         before = film.image[at]
         smooth = cv2.GaussianBlur(before, (0, 0), GRAIN)
         detail_loss = parameters["lost"] * (smooth - bare[at]) + (1 - request.ranges["grain"]) * (before - smooth)
@@ -153,9 +153,9 @@ def paint(film: Film, request: Asked, random: np.random.Generator) -> Painted:
         inner = (1 - air) * np.exp(-np.clip(-beyond, 0, None) / max(6.0, 0.6 * most))
         painted = painted + parameters["denser"] * inner * fade * np.clip(DENSE - painted, 0, None)
         along = np.clip(1 + 0.3 * noise(window.shape, 25.0, random, 2), 0.35, 1.6)
-        line = np.exp(-((beyond / parameters["width"]) ** 2)) * step(deep - 4, 4)
+        line = np.exp(-((beyond / parameters["width"]) ** 2)) * soft_step(deep - 4, 4)
         painted = painted + parameters["line"] * along * line * fade * np.clip(BRIGHT - painted, 0, None)
         image[at] = np.where(fade > 0, painted, image[at])
         lesion[at] |= (air * fade >= VISIBLE) & window.inside
         parts.append(parameters | {"side": place.side, "depth": most})
-    return Painted(np.clip(image, 0, 1).astype(np.float32), lesion, {"parts": parts})
+    return PaintedImage(np.clip(image, 0, 1).astype(np.float32), lesion, {"parts": parts})

@@ -16,7 +16,7 @@ from cxr.geometry.boxes import CORNERS
 from cxr.geometry.fusion import fuse_boxes
 
 TRAIN, VAL, TEST = ROLES = ("train", "val", "test")
-FUSED = 0.1
+FUSION_IOU = 0.1
 """IoU above which boxes of several readers for one finding are one (weighted boxes fusion, equal confidences)."""
 SCHEMA = {"image_id": pl.String, "finding": pl.String} | dict.fromkeys(CORNERS, pl.Float64)
 
@@ -42,16 +42,16 @@ class Reference:
 
 
 @dataclass(frozen=True)
-class Held:
+class ReferenceBoxes:
     """What a reference holds: ``boxes`` (image_id, finding, x1, y1, x2, y2 in original px), all images that were read,
     and the number of regions left out per reason."""
 
     boxes: pl.DataFrame
-    seen: frozenset[str]
-    left_out: Counter
+    image_ids: frozenset[str]
+    excluded: Counter
 
 
-def labels_of(kind: str, classes: Mapping[str, str], findings: Iterable[str] = FINDINGS) -> dict[str, str]:
+def finding_by_label(kind: str, classes: Mapping[str, str], findings: Iterable[str] = FINDINGS) -> dict[str, str]:
     """Return {label in small letters: finding}: the user's, the findings' own names, and the format's lesion types.
 
     ``findings``: those that are asked for; a label of another one is left out.
@@ -65,13 +65,13 @@ def labels_of(kind: str, classes: Mapping[str, str], findings: Iterable[str] = F
     return {label: finding for label, finding in finding_by_label.items() if finding in finding_set}
 
 
-def load(reference: Reference, findings: Iterable[str] = FINDINGS) -> Held:
+def read_reference(reference: Reference, findings: Iterable[str] = FINDINGS) -> ReferenceBoxes:
     """Read a reference's boxes of ``findings``; those of several readers of an image and finding are fused.
 
     Raises UserError for a file that cannot be read, or without a box of any finding.
     """
     regions, image_ids = read(reference.key, reference.path, reference.format)
-    names, left_out = labels_of(reference.format, reference.classes, findings), Counter()
+    names, left_out = finding_by_label(reference.format, reference.classes, findings), Counter()
     regions_by_key: dict[tuple[str, str], list[Annotation]] = {}
     for region in regions:
         finding = names.get(region.label.lower())
@@ -87,28 +87,28 @@ def load(reference: Reference, findings: Iterable[str] = FINDINGS) -> Held:
     if not regions_by_key:
         raise UserError(
             f"{reference.key} is {reference.path!r}, which has no box of any finding: map its labels "
-            f"({_some(left_out)}) in semisyn.references.{reference.name}.classes"
+            f"({_common_labels(left_out)}) in semisyn.references.{reference.name}.classes"
         )
-    rows = [(*key, *box) for key, group in sorted(regions_by_key.items()) for box in _fused(group)]
+    rows = [(*key, *box) for key, group in sorted(regions_by_key.items()) for box in _fuse_readers(group)]
     images = frozenset(image_name(reference.image_id, image) for image in image_ids)
-    return Held(pl.DataFrame(rows, schema=SCHEMA, orient="row"), images, left_out)
+    return ReferenceBoxes(pl.DataFrame(rows, schema=SCHEMA, orient="row"), images, left_out)
 
 
-def images_of(reference: Reference) -> frozenset[str]:
+def read_image_ids(reference: Reference) -> frozenset[str]:
     """Return all images of a reference, whatever its labels mean. Raises UserError for a file that cannot be read."""
     _, image_ids = read(reference.key, reference.path, reference.format)
     return frozenset(image_name(reference.image_id, image) for image in image_ids)
 
 
-def _some(left_out: Counter) -> str:
+def _common_labels(left_out: Counter) -> str:
     labels = [reason.removeprefix("no finding for ") for reason, _ in left_out.most_common(5)]
     return ", ".join(labels) or "it has none"
 
 
-def _fused(regions: list[Annotation]) -> list[tuple[float, ...]]:
+def _fuse_readers(regions: list[Annotation]) -> list[tuple[float, ...]]:
     boxes = np.array([corners(region) for region in regions], np.float64)
     if len({region.reader for region in regions}) > 1:
-        boxes = fuse_boxes(boxes, np.ones(len(boxes)), FUSED).boxes
+        boxes = fuse_boxes(boxes, np.ones(len(boxes)), FUSION_IOU).boxes
     return [tuple(map(float, box)) for box in boxes]
 
 
@@ -121,7 +121,7 @@ def read_patients(paths: Iterable[str]) -> list[pl.DataFrame]:
     return [table for _, table in tables]
 
 
-def patients_of(images: Iterable[str], tables: Iterable[pl.DataFrame]) -> dict[str, str]:
+def map_patients(images: Iterable[str], tables: Iterable[pl.DataFrame]) -> dict[str, str]:
     """Return {image: its patient} by tables with image_id and subject_id; an image that none names is its own."""
     patient_by_image: dict[str, str] = {}
     for table in tables:

@@ -40,7 +40,7 @@ from cxr.reporting.review import queries as review_queries
 from cxr.reporting.tables import conservation, counts, recall, splits, truth
 from cxr.semisyn.dataset import columns as semisyn_dataset
 from cxr.semisyn.detection import columns as detection
-from cxr.semisyn.detection import printed
+from cxr.semisyn.detection import paper_tables
 from cxr.semisyn.detectors import columns as detectors
 from cxr.semisyn.editing import edit_images
 from cxr.semisyn.healthy import columns as healthy
@@ -120,7 +120,7 @@ TABLES: dict[str, Columns] = {
     "results/semisyn/detection/scores.tsv": detection.SCORES,
     "results/semisyn/detection/differences.tsv": detection.DIFFERENCES,
     "results/semisyn/detection/table1.tsv": detection.TABLE_1,
-    "results/semisyn/detection/table2.tsv": printed.BY_FINDING,
+    "results/semisyn/detection/table2.tsv": paper_tables.BY_FINDING,
     "results/medground/sources/{source}/images.parquet": read_sources.IMAGES,
     "results/medground/regions/{source}/{shard}.parquet": make_regions.REGIONS,
     "results/medground/regions/{source}/{shard}.dropped.parquet": make_regions.DROPPED,

@@ -8,8 +8,8 @@ from pathlib import Path
 from cxr.base.errors import UserError, existing_file, existing_folder
 from cxr.base.vocabulary import FINDINGS
 from cxr.imaging.cohort.check import mimic_base, mimic_tables
-from cxr.semisyn.configs import CHOSEN, SELECTION, UNCHOSEN
-from cxr.semisyn.findings.catalogue import labels_of
+from cxr.semisyn.configs import CHOSEN_CONFIG, DEFAULT_CONFIG, SELECTION
+from cxr.semisyn.findings.catalogue import read_labels
 from cxr.semisyn.references import TEST, VAL
 from cxr.semisyn.sizes import PARTS
 from cxr.workflow.engine_files import declared
@@ -81,7 +81,7 @@ class SemisynPlan:
 
     def engines(self, config: str) -> list[str]:
         """Return the engines that make the images of a configuration; several can for ``chosen``."""
-        return self.chosen if config == CHOSEN else [self.engine_of[config]]
+        return self.chosen if config == CHOSEN_CONFIG else [self.engine_of[config]]
 
     def alone(self, engine: str) -> str:
         """Return the pattern of an engine's configurations that are edited alone."""
@@ -90,7 +90,7 @@ class SemisynPlan:
 
     def choice_of(self, config: str) -> list[str]:
         """Return the file that says what ``chosen`` stands for, where the stage selection decides it."""
-        return [CHOICE] if config == CHOSEN and self.choice == SELECTION else []
+        return [CHOICE] if config == CHOSEN_CONFIG and self.choice == SELECTION else []
 
     def editing_told(self, options: dict, engine: str, together: Sequence[str] = ()) -> dict | Callable[[object], dict]:
         """Return the options of an engine's edits: those of ``together``, or a function of a rule's wildcards.
@@ -112,14 +112,18 @@ class SemisynPlan:
         if options["choice"] == SELECTION:
             choice_options = options_for(self.compared, SELECTION)
         else:
-            config_by_finding = {finding: options["choice"].get(finding, UNCHOSEN) for finding in options["findings"]}
+            config_by_finding = {
+                finding: options["choice"].get(finding, DEFAULT_CONFIG) for finding in options["findings"]
+            }
             choice_options = options_for(sorted({*config_by_finding.values()}), config_by_finding)
         choice_options |= {"parts": 1}
-        return lambda wildcards: choice_options if wildcards.config == CHOSEN else options_for([wildcards.config], {})
+        return lambda wildcards: (
+            choice_options if wildcards.config == CHOSEN_CONFIG else options_for([wildcards.config], {})
+        )
 
     def shards_of(self, config: str) -> list[str]:
         """Return the shards of a configuration: the cohort's for ``chosen``, else the parts of the trial jobs."""
-        return self.shards if config == CHOSEN else self.parts
+        return self.shards if config == CHOSEN_CONFIG else self.parts
 
     def sources(self, path: str) -> Callable[[object], list[str]]:
         """Return a rule's input: the file of its shard, or for trial jobs, which are few, those of the whole cohort."""
@@ -127,7 +131,7 @@ class SemisynPlan:
 
     def sources_of(self, path: str, config: str, shard: str) -> list[str]:
         """Return the files of the images of a configuration's shard; ``path`` has ``{shard}``."""
-        return [path.format(shard=name) for name in ([shard] if config == CHOSEN else self.shards)]
+        return [path.format(shard=name) for name in ([shard] if config == CHOSEN_CONFIG else self.shards)]
 
     def edited(self, config: str, shard: str, ending: str) -> list[str]:
         """Return the files of a configuration's shard, one per engine: ``ending`` such as ".h5"."""
@@ -239,7 +243,7 @@ def _findings(settings: Settings) -> tuple[str | list, dict[str, str]]:
     """Return the user's file of findings, [] without one, and {finding: label} of those that are asked for."""
     system = settings.semisyn
     path = str(existing_file("semisyn.findings_file", system.findings_file)) if system.findings_file else ""
-    label_by_finding = labels_of(path) if path else FINDINGS
+    label_by_finding = read_labels(path) if path else FINDINGS
     names_by_key = {"findings": system.findings, "placement.unsided": system.placement.unsided}
     names_by_key |= {
         f"references.{name}.classes": set(reference.classes.values()) for name, reference in system.references.items()
@@ -281,7 +285,7 @@ def _editing(settings: Settings) -> dict:
     different = [name for name in compared if name not in alike]
     engine_of = {name: config.engine for name, config in (section.configs | compared).items()}
     choice = SELECTION if section.choice == SELECTION else ""
-    names = different if choice else [section.choice.get(finding, UNCHOSEN) for finding in system.findings]
+    names = different if choice else [section.choice.get(finding, DEFAULT_CONFIG) for finding in system.findings]
     chosen_engines = sorted({engine_of[name] for name in names})
     used = sorted({*chosen_engines, *(engine_of[name] for name in different)})
     gpu = min(1, settings.compute.gpus)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from cxr.base.errors import UserError, existing_file, existing_folder
 from cxr.semisyn.references import TEST, TRAIN, VAL
-from cxr.semisyn.sizes import PARTS, images_of_each
+from cxr.semisyn.sizes import PARTS, images_per_finding
 from cxr.workflow.engine_files import declared
 from cxr.workflow.plan_semisyn_references import reference_file, told_of
 from cxr.workflow.settings import Settings
@@ -214,7 +214,7 @@ def _megabytes(options: dict) -> int:
     """Return the memory of a training: the engine lite holds its images."""
     sizes = [options["synthetic"], *[options["extra_size"]] * len(options["extra"])]
     findings = len(options["findings"])
-    images = findings * sum(images_of_each(size, PER_FINDING, findings) for size in sizes if size)
+    images = findings * sum(images_per_finding(size, PER_FINDING, findings) for size in sizes if size)
     return MEGABYTES + images * options["own"].get("size", 0) ** 2 // 10**6
 
 

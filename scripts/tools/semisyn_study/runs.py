@@ -13,7 +13,7 @@ from cxr.base.atomic import atomic
 from cxr.base.tables import read_table, write_table
 from cxr.semisyn.detectors import lite
 from cxr.semisyn.detectors.lite import LiteOptions, grid_of
-from cxr.semisyn.detectors.pools import Sample, sample_of, shuffled, thinned
+from cxr.semisyn.detectors.pools import Sample, make_sample, shuffle_boxes, take_images
 from semisyn_study.films import Film
 from semisyn_study.synthesis import Painted
 
@@ -134,16 +134,16 @@ def pools_of(
     grid = grid_of(CLASSES, size)
 
     def sample(frame: np.ndarray, boxes: np.ndarray, name: str, subject: str) -> Sample:
-        return sample_of(frame, boxes, [0] * len(boxes), [0], grid, (name, subject))
+        return make_sample(frame, boxes, [0] * len(boxes), [0], grid, (name, subject))
 
     films = [sample(film.frame, film.boxes, film.name, film.subject) for film in real]
     synthetic = [sample(one.frame, one.boxes[run.boxes], one.job, one.source.subject) for one in painted]
     none = np.zeros((0, 4))
     return {
-        "real": films if run.films is None else thinned(films, run.films, seed),
+        "real": films if run.films is None else take_images(films, run.films, seed),
         "synthetic": synthetic,
         "unedited": [sample(one.source.frame, none, one.job, one.source.subject) for one in painted],
-        "shuffled": shuffled(synthetic, seed),
+        "shuffled": shuffle_boxes(synthetic, seed),
     }
 
 
@@ -171,10 +171,10 @@ def train_and_predict(
     ``told``: what the pools depend on besides the run.
     """
     unfinished = folder / f"{task.name}.unfinished"
-    net = lite.train(pools, run.shares, CLASSES, options, task.seed, unfinished)
+    net = lite.train_lite(pools, run.shares, CLASSES, options, task.seed, unfinished)
     rows = []
     for film in films:
-        boxes, confidence, _ = lite.find(net, film.frame)
+        boxes, confidence, _ = lite.find_boxes(net, film.frame)
         rows += [(film.set, film.name, float(c), *map(float, box)) for c, box in zip(confidence, boxes, strict=True)]
     write_table(folder / f"{task.name}.parquet", pl.DataFrame(rows, schema=SCHEMA, orient="row"))
     with atomic(folder / f"{task.name}.json") as temporary:

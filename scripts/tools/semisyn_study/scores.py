@@ -10,7 +10,7 @@ from cxr.base.seeds import stable_hash
 from cxr.metrics.average_precision import average_precision, recall_at
 from cxr.metrics.bootstrap import ends
 from cxr.metrics.paired import difference, patient_draws
-from cxr.semisyn.detection.measures import evaluate, population
+from cxr.semisyn.detection.measures import match_run, population_of
 from cxr.semisyn.references import SCHEMA
 from semisyn_study.films import Film
 from semisyn_study.runs import CLASSES, Task
@@ -34,8 +34,8 @@ def score(films: Sequence[Film], told: pl.DataFrame, replicates: int, stratum: s
     """Score predictions of one set of films. The draws of patients depend on the ``stratum`` and the patients alone."""
     rows = [(film.name, CLASS, *map(float, box)) for film in films for box in film.boxes]
     boxes = pl.DataFrame(rows, schema=SCHEMA, orient="row")
-    held = population(boxes, [film.name for film in films], {film.name: film.subject for film in films})
-    (found,) = evaluate(held, told.with_columns(finding=pl.lit(CLASS)), IOUS, POINTS).found.values()
+    held = population_of(boxes, [film.name for film in films], {film.name: film.subject for film in films})
+    (found,) = match_run(held, told.with_columns(finding=pl.lit(CLASS)), IOUS, POINTS).matches_by_finding.values()
     values = average_precision(found)[0]
     drawn = patient_draws(held.patients, replicates, stable_hash("study", stratum) % 2**32)
     draws = [average_precision(found, draws=some).mean(axis=1) for some in drawn]

@@ -12,16 +12,16 @@ from cxr.base.vocabulary import HEART, LUNGS
 from cxr.geometry.boxes import bounding_box
 from cxr.semisyn.editing.engine import EditingEngine
 from cxr.semisyn.editing.engine import Job as Edit
-from cxr.semisyn.editing.outcome import Refused, outcome
+from cxr.semisyn.editing.outcome import EditRefused, evaluate_edit
 from cxr.semisyn.findings.catalogue import Finding, Prior, read_catalogue
 from cxr.semisyn.findings.phrases import draw_prompt
 from cxr.semisyn.placement.columns import BOXES
-from cxr.semisyn.placement.draws import job_draws
-from cxr.semisyn.placement.place_boxes import Job, place
-from cxr.semisyn.placement.plan_jobs import images_of, job_id
+from cxr.semisyn.placement.draws import draw_numbers
+from cxr.semisyn.placement.place_boxes import Job, place_jobs
+from cxr.semisyn.placement.plan_jobs import assign_images, job_id
 from cxr.semisyn.priors.fitting import fit_prior
 from cxr.semisyn.priors.samples import Chest as Boxed
-from cxr.semisyn.priors.samples import lung_of, percent
+from cxr.semisyn.priors.samples import lung_percent, nearest_lung
 from semisyn_study import setup
 from semisyn_study.films import Chest, Film
 
@@ -51,8 +51,8 @@ def samples_of(chests: Sequence[Chest]) -> dict[str, np.ndarray]:
         organs = (bounding_box(mask) for mask in (chest.right, chest.left, chest.heart))
         held = Boxed(*organs, np.eye(2, 3), chest.film.frame.shape, True, chest.film.subject)
         for box in chest.film.boxes:
-            side = lung_of(tuple(box), held)
-            found.append(percent(tuple(box), getattr(held, side), side))
+            side = nearest_lung(tuple(box), held)
+            found.append(lung_percent(tuple(box), getattr(held, side), side))
     numbers = np.array(found, np.float64).reshape(-1, 4)
     near = ((numbers[:, :2] >= -far) & (numbers[:, :2] <= 100 + far)).all(axis=1)
     return dict(zip(("cx", "cy", "w", "h"), numbers[near].T, strict=True))
@@ -81,10 +81,10 @@ def synthetic(sources: Sequence[Chest], boxed: Sequence[Chest], fit: bool, count
             finding = replace(finding, prior=fitted(finding.prior, boxed))
         jobs = [
             _job(name, index, by_name[image], finding.prompts)
-            for index, image in enumerate(images_of(sorted(by_name), name, count, setup.SEED))
+            for index, image in enumerate(assign_images(sorted(by_name), name, count, setup.SEED))
         ]
         editor = setup.editor(frozenset(job.prompt for job in jobs))
-        for job, rows in place(finding, jobs, catalogue, setup.placement_options()):
+        for job, rows in place_jobs(finding, jobs, catalogue, setup.placement_options()):
             made = _painted(job, rows, by_name[job.image_id], finding, editor) if rows else None
             if made:
                 found.append(made)
@@ -103,7 +103,7 @@ def digest_of(films: Sequence[Painted]) -> str:
 
 
 def _job(name: str, index: int, chest: Chest, prompts: dict[str, float]) -> Job:
-    prompt = draw_prompt(prompts, job_draws(setup.SEED, name, index, 0)[0])
+    prompt = draw_prompt(prompts, draw_numbers(setup.SEED, name, index, 0)[0])
     organs = (np.array(bounding_box(mask), np.float64) for mask in (chest.right, chest.left, chest.heart))
     return Job(job_id(name, index), chest.film.name, index, prompt, (*organs, chest.picture))
 
@@ -117,8 +117,8 @@ def _painted(job: Job, rows: list[tuple], chest: Chest, finding: Finding, editor
     masks = {LUNGS[0]: chest.right, LUNGS[1]: chest.left, HEART: chest.heart}
     made = editor.edit(chest.film.frame.copy(), masks, asked)
     try:
-        done = outcome(chest.film.frame, masks, asked, made, **setup.judged())
-    except Refused:
+        done = evaluate_edit(chest.film.frame, masks, asked, made, **setup.judged())
+    except EditRefused:
         return None
     kinds = {
         kind: np.array([[row[name] for name in CORNERS] for row in done.boxes if row["kind"] == kind])

@@ -12,8 +12,8 @@ from cxr.base.engines import Setup
 from cxr.base.errors import UserError
 from cxr.base.paths import RESOURCES
 from cxr.base.vocabulary import BOX_CLASSES
-from cxr.detection.grid import select
-from cxr.detection.weights import Weights
+from cxr.detection.grid import select_boxes
+from cxr.detection.weights import DetectorWeights
 from cxr.imaging.boxes.engine import BoxesOptions, Detections
 
 RESOURCE_FILES = ("boxes/lite.onnx",)
@@ -50,7 +50,7 @@ class LiteEngine:
     image_ids = None
 
     def __init__(self, options: BoxesOptions, model: object = WEIGHTS):
-        self.weights, self.options = Weights(model), options
+        self.weights, self.options = DetectorWeights(model), options
         called = class_names(self.weights.grid.classes, options.own.get("class_names", {}), model)
         self.used = [number for number, name in enumerate(called) if name]
         self.trained = tuple(called[number] for number in self.used)
@@ -64,7 +64,7 @@ class LiteEngine:
     def detect(self, image: np.ndarray, image_id: str, to_original: np.ndarray) -> Detections:
         """See :class:`cxr.imaging.boxes.engine.BoxEngine`."""
         options = self.options
-        boxes, confidence, classes = select(
+        boxes, confidence, classes = select_boxes(
             *self.predict(image),
             floor=options.floor,
             iou=options.nms_iou,

@@ -6,7 +6,7 @@ import torch
 from cxr.base.errors import UserError
 from cxr.base.vocabulary import BOX_CLASSES
 from cxr.detection.grid import CONFIDENCE_DIGITS, PIXEL_DIGITS
-from cxr.detection.proposals import Found, solid
+from cxr.detection.proposals import ScoredBoxes, drop_empty
 from cxr.imaging.boxes.engine import Detections
 from cxr.nets import tensors
 
@@ -31,9 +31,9 @@ def indices(names: list[str], renamed: dict[str, str], path: str) -> np.ndarray:
     return np.array([BOX_CLASSES.index(name) if name else -1 for name in called])
 
 
-def detections(image_proposals: Found) -> Detections:
+def detections(image_proposals: ScoredBoxes) -> Detections:
     """Return boxes in unchanged order, with rounded numbers and class names."""
-    image_proposals = solid(image_proposals._replace(boxes=image_proposals.boxes.round(PIXEL_DIGITS)))
+    image_proposals = drop_empty(image_proposals._replace(boxes=image_proposals.boxes.round(PIXEL_DIGITS)))
     names = [BOX_CLASSES[index] for index in image_proposals.classes]
     return Detections(image_proposals.boxes, image_proposals.confidence.round(CONFIDENCE_DIGITS), names)
 

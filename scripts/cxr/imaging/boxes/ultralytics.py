@@ -86,17 +86,19 @@ class UltralyticsEngine:
     @inference()
     def detect_batch(self, images: list[np.ndarray]) -> list[Detections]:
         """See :class:`cxr.imaging.boxes.engine.BoxEngine`."""
-        batch = proposals.as_input(
-            [proposals.resized(image, self.size) for image in images], self.channels, self.device
+        batch = proposals.stack_input(
+            [proposals.resize_square(image, self.size) for image in images], self.channels, self.device
         )
         side, floor, most = images[0].shape[0], self.options.floor, self.options.max_boxes
         detections = []
-        for part in proposals.parts(batch):
+        for part in proposals.split_batch(batch):
             for boxes, scores in self._boxes(part):
-                image_proposals = proposals.thinned(
-                    proposals.above(boxes, scores, self.classes, floor), self.options.nms_iou, most
+                image_proposals = proposals.apply_nms(
+                    proposals.boxes_above(boxes, scores, self.classes, floor), self.options.nms_iou, most
                 )
-                detections.append(nets.detections(proposals.in_frame(image_proposals, side / self.size, 0, side)))
+                detections.append(
+                    nets.detections(proposals.to_frame_pixels(image_proposals, side / self.size, 0, side))
+                )
         return detections
 
     def _boxes(self, pictures: torch.Tensor) -> list[tuple[torch.Tensor, torch.Tensor]]:

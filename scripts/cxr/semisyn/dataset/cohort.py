@@ -15,11 +15,11 @@ from cxr.base.jobs import progress
 from cxr.base.tables import read_table, write_table
 from cxr.instructions.coco import Writer
 from cxr.semisyn.dataset.columns import SYNTHETIC
-from cxr.semisyn.dataset.export import ExportOptions, coco_image, kinds_of, taken
-from cxr.semisyn.dataset.ids import Names
-from cxr.semisyn.dataset.pictures import Shards, png
+from cxr.semisyn.dataset.export import ExportOptions, add_coco_image, coco_categories, select_images
+from cxr.semisyn.dataset.export_images import Shards, encode_png
+from cxr.semisyn.dataset.ids import ExportIds
 
-CONTROL = "The lungs are clear. No acute cardiopulmonary abnormality."
+CONTROL_REPORT = "The lungs are clear. No acute cardiopulmonary abnormality."
 """Report of a healthy source."""
 MANIFEST = {
     "subject_id": Column(pl.String, "Patient."),
@@ -50,36 +50,36 @@ def run(
 
     Healthy sources are controls: the truth lists them without a region.
     """
-    source = taken(read_table(images), read_table(boxes), edited, [], [], options)
+    source = select_images(read_table(images), read_table(boxes), edited, [], [], options)
     pool = read_table(healthy).filter(pl.col("image_id").is_in(source.images["image_id"].implode())).sort("image_id")
     views = dict(pool.select("image_id", "view").iter_rows())
     with (
         whole(folder) as staging_dir,
-        Writer(staging_dir / "truth.json", {"description": SYNTHETIC}, kinds_of(options)) as truth,
+        Writer(staging_dir / "truth.json", {"description": SYNTHETIC}, coco_categories(options)) as truth,
     ):
         (staging_dir / "images").mkdir()
-        rows = [_row(facts, views[facts["image_id"]]) for facts in source.images.iter_rows(named=True)]
+        rows = [_edited_row(facts, views[facts["image_id"]]) for facts in source.images.iter_rows(named=True)]
         for picture in progress(source, len(source.images), "cohort"):
-            coco_image(truth, picture, Names(), options)
+            add_coco_image(truth, picture, ExportIds(), options)
             (staging_dir / "images" / f"{picture.facts['job_id']}.png").write_bytes(picture.png())
         with Shards(frames) as shards:
             for facts in pool.iter_rows(named=True):
                 grey = shards.of(facts["image_id"]).get("image", facts["image_id"])
                 name = f"{facts['image_id']}.png"
-                (staging_dir / "images" / name).write_bytes(png(grey, "healthy source"))
+                (staging_dir / "images" / name).write_bytes(encode_png(grey, "healthy source"))
                 truth.image(file_name=name, height=grey.shape[0], width=grey.shape[1], split=facts["split"])
-                rows.append(_control(facts))
+                rows.append(_control_row(facts))
         table = pl.DataFrame(rows, schema=schema(MANIFEST)).sort("image_id")
         write_table(staging_dir / "manifest.csv", table, MANIFEST)
 
 
-def _row(facts: dict, view: str) -> dict:
+def _edited_row(facts: dict, view: str) -> dict:
     return {
         "subject_id": facts["subject_id"],
         "study_id": f"study-{facts['job_id']}",
         "image_id": facts["job_id"],
         "image_path": f"images/{facts['job_id']}.png",
-        "findings": sentence(facts["prompt"]),
+        "findings": as_sentence(facts["prompt"]),
         "view": view,
         "split": facts["split"],
         "finding": facts["finding"],
@@ -88,13 +88,18 @@ def _row(facts: dict, view: str) -> dict:
     }
 
 
-def _control(facts: dict) -> dict:
+def _control_row(facts: dict) -> dict:
     manifest_row = {name: facts[name] for name in ("subject_id", "image_id", "view", "split")}
     manifest_row |= {"study_id": f"study-{facts['image_id']}", "image_path": f"images/{facts['image_id']}.png"}
-    return manifest_row | {"findings": CONTROL, "finding": "", "source": facts["image_id"], "says": "healthy source"}
+    return manifest_row | {
+        "findings": CONTROL_REPORT,
+        "finding": "",
+        "source": facts["image_id"],
+        "says": "healthy source",
+    }
 
 
-def sentence(prompt: str) -> str:
+def as_sentence(prompt: str) -> str:
     """Return a prompt as the sentence of a report."""
     text = prompt.strip()
     return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")

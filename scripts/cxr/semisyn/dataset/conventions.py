@@ -11,17 +11,17 @@ from cxr.base.paths import RESOURCES
 from cxr.geometry.affine import boxes_to_frame, frame_scales
 
 RESOURCE_FILES = ("semisyn/conventions.yaml",)
-SOURCE = "source"
+SOURCE_CONVENTION = "source"
 
 
 @cache
-def conventions() -> dict[str, dict[str, dict[str, float]]]:
+def read_conventions() -> dict[str, dict[str, dict[str, float]]]:
     """Return {target: {finding: height_over_width, anchor, at}}; the source's convention changes nothing."""
     conventions_by_target = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
-    return {SOURCE: {}} | conventions_by_target
+    return {SOURCE_CONVENTION: {}} | conventions_by_target
 
 
-def picture_in_frame(affine: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+def image_box_in_frame(affine: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
     """Return what an image covers of its frame, float64 (4: x1, y1, x2, y2).
 
     ``affine``: from frame to original pixels (2, 3); ``shape``: (rows, columns) of the original.
@@ -29,14 +29,14 @@ def picture_in_frame(affine: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
     return boxes_to_frame(np.array([0.0, 0.0, shape[1], shape[0]]), affine).ravel().clip(0.0, FRAME_SIZE)
 
 
-def rescaled(box: np.ndarray, finding: str, target: str, affine: np.ndarray, picture: np.ndarray) -> np.ndarray:
+def rescale_box(box: np.ndarray, finding: str, target: str, affine: np.ndarray, picture: np.ndarray) -> np.ndarray:
     """Return a box (4,) in frame pixels as the readers of ``target`` would draw it; float64 (4,).
 
     The width stays; the height becomes the readers' mean height over width, in original pixels, times the width.
     ``anchor`` tells what stays: the centre, the bottom, or a point at ``at`` of the old height, which becomes the
     centre. The box is clipped to the ``picture``.
     """
-    convention: Mapping = conventions()[target].get(finding, {})
+    convention: Mapping = read_conventions()[target].get(finding, {})
     x1, y1, x2, y2 = (float(edge) for edge in box)
     if not convention:
         return np.array([x1, y1, x2, y2])

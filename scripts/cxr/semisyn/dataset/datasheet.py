@@ -13,13 +13,13 @@ from cxr.base.paths import RESOURCES
 from cxr.base.tables import read_table
 
 RESOURCE_FILES = ("weights.yaml",)
-WEIGHTS = {"radedit": ("radedit", "sdxl_vae", "biovil_t")}
+WEIGHTS_BY_ENGINE = {"radedit": ("radedit", "sdxl_vae", "biovil_t")}
 """{engine: artefacts of the catalogue of weights that it reads}."""
-OWN = {
+ENGINE_NOTES = {
     "lite": "`lite` paints and reads no weights.",
     "diffusion": "`diffusion` reads a model of your own: its licence holds for the images too.",
 }
-OF_FORMAT = {
+FORMAT_NOTES = {
     "yolo": "Give Ultralytics the absolute path of `data.yaml`: some versions look for a relative one elsewhere. If no "
     "image is of a validation patient, `val` names the images of `train`, because Ultralytics does not train without "
     "`val`; scores on them tell nothing.\n\n"
@@ -39,14 +39,14 @@ Their scores on images of the engine `lite` say nothing about realism.
 
 
 @dataclass(frozen=True)
-class SheetOptions:
+class DatasheetOptions:
     """What the datasheet tells. source: of the cohort; labels: {finding: what it is called}."""
 
     source: str
     labels: dict[str, str]
 
 
-class Exported(Protocol):
+class ExportFacts(Protocol):
     """What an export's head tells (:class:`cxr.semisyn.dataset.export.ExportOptions`)."""
 
     kind: str
@@ -57,34 +57,42 @@ class Exported(Protocol):
     format: str
 
 
-def about(options: Exported, num_images: int, per_finding: int) -> str:
+def readme_head(options: ExportFacts, num_images: int, per_finding: int) -> str:
     """Return the head of an export's README. ``per_finding``: images of each finding that its size has at most."""
     withheld = f" Left out: {', '.join(options.withhold)}." if options.withhold else ""
     return (
         f"# SemiSynCXR, {num_images:,} images\n\nUp to {per_finding:,} images of each finding. Boxes: {options.kind}, "
-        f"convention {options.target}. Pixels: {options.pixels}.{withheld}\n\n" + OF_FORMAT.get(options.format, "")
+        f"convention {options.target}. Pixels: {options.pixels}.{withheld}\n\n" + FORMAT_NOTES.get(options.format, "")
     )
 
 
 def run(
-    *, images: str, funnel: str, conservation: str, counts: str, priors: str, sheet: str | Path, options: SheetOptions
+    *,
+    images: str,
+    funnel: str,
+    conservation: str,
+    counts: str,
+    priors: str,
+    sheet: str | Path,
+    options: DatasheetOptions,
 ) -> None:
     """Write the datasheet from the dataset's tables, the pool's funnel and the priors."""
     image_table = read_table(images)
+    healthy_funnel = markdown_table(read_table(funnel))
     parts = [
         "# Datasheet: semi-synthetic X-rays with boxes\n",
         WARNING,
-        f"## Sources\n\nCohort: `{options.source}`. {sources(image_table)}\n\n{markdown(read_table(funnel))}",
-        f"## Jobs\n\n{markdown(read_table(conservation))}",
-        f"## Images by finding, side and zone\n\n{markdown(read_table(counts))}",
-        f"## Priors\n\n{priors_told(yaml.safe_load(Path(priors).read_text(encoding='utf-8')), options.labels)}\n",
-        f"## Engines and licences\n\n{licences(sorted(set(image_table['engine'])))}",
+        f"## Sources\n\nCohort: `{options.source}`. {describe_sources(image_table)}\n\n{healthy_funnel}",
+        f"## Jobs\n\n{markdown_table(read_table(conservation))}",
+        f"## Images by finding, side and zone\n\n{markdown_table(read_table(counts))}",
+        f"## Priors\n\n{describe_priors(yaml.safe_load(Path(priors).read_text(encoding='utf-8')), options.labels)}\n",
+        f"## Engines and licences\n\n{list_licences(sorted(set(image_table['engine'])))}",
     ]
     with atomic(sheet) as temporary:
         temporary.write_text("\n".join(parts), encoding="utf-8", newline="\n")
 
 
-def sources(images: pl.DataFrame) -> str:
+def describe_sources(images: pl.DataFrame) -> str:
     """Return how many healthy images, studies and patients were used, and how often one was at most."""
     if images.is_empty():
         return "No image was made."
@@ -96,14 +104,14 @@ def sources(images: pl.DataFrame) -> str:
     )
 
 
-def markdown(table: pl.DataFrame) -> str:
+def markdown_table(table: pl.DataFrame) -> str:
     """Return a table as Markdown; null cells are empty."""
     rows = ["| " + " | ".join(table.columns) + " |", "|" + "---|" * table.width]
     rows += ["| " + " | ".join("" if cell is None else str(cell) for cell in row) + " |" for row in table.iter_rows()]
     return "\n".join(rows) + "\n"
 
 
-def priors_told(priors: Mapping, labels: Mapping[str, str]) -> str:
+def describe_priors(priors: Mapping, labels: Mapping[str, str]) -> str:
     """Return where the prior of each finding comes from; ``priors``: what the stage of the priors wrote."""
     prior_by_finding = priors.get("findings", priors)
     rows = []
@@ -114,14 +122,14 @@ def priors_told(priors: Mapping, labels: Mapping[str, str]) -> str:
     return "\n".join(rows)
 
 
-def licences(engines: Sequence[str]) -> str:
+def list_licences(engines: Sequence[str]) -> str:
     """Return the licences of the weights behind the engines."""
     entries = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
     lines = []
     for engine in engines:
-        lines += [f"* {OWN[engine]}"] if engine in OWN else []
+        lines += [f"* {ENGINE_NOTES[engine]}"] if engine in ENGINE_NOTES else []
         lines += [
             f"* `{engine}` reads {entries[name]['source']}: {entries[name]['licence']}."
-            for name in WEIGHTS.get(engine, ())
+            for name in WEIGHTS_BY_ENGINE.get(engine, ())
         ]
     return "\n".join(lines) + "\n"

@@ -14,12 +14,12 @@ from cxr.base.tables import read_table
 from cxr.geometry.rle import encode_rle
 from cxr.instructions.coco import Writer, categories
 from cxr.semisyn.dataset.columns import SYNTHETIC
-from cxr.semisyn.dataset.datasheet import about
-from cxr.semisyn.dataset.ids import Names
-from cxr.semisyn.dataset.pictures import Box, Picture, Source
-from cxr.semisyn.sizes import images_of_each
+from cxr.semisyn.dataset.datasheet import readme_head
+from cxr.semisyn.dataset.export_images import Box, ExportImage, ImageSource
+from cxr.semisyn.dataset.ids import ExportIds
+from cxr.semisyn.sizes import images_per_finding
 
-ABOVE = "chest X-ray finding"
+SUPERCATEGORY = "chest X-ray finding"
 SUBSETS = ("train", "val", "test")
 DIGITS = 8
 """Digits of YOLO's fractions: at six, a box of a frame would move by up to 5e-4 px."""
@@ -64,34 +64,34 @@ def run(
     which becomes the folder's README.md.
     """
     image_table = read_table(images)
-    source = taken(image_table, read_table(boxes), edited, frames, cohort, options)
+    source = select_images(image_table, read_table(boxes), edited, frames, cohort, options)
     write = {"yolo": write_yolo, "coco": write_coco, "hf": write_hf}[options.format]
     datasheet_text = Path(sheet).read_text(encoding="utf-8")
     with whole(folder) as staging_dir:
-        write(staging_dir, source, Names(options.salt), options)
+        write(staging_dir, source, ExportIds(options.salt), options)
         readme = staging_dir / "README.md"
         card = readme.read_text(encoding="utf-8") if readme.is_file() else ""
-        head = about(options, len(source.images), most_of_each(image_table, options))
+        head = readme_head(options, len(source.images), max_per_finding(image_table, options))
         readme.write_text(card + head + datasheet_text, encoding="utf-8")
 
 
-def taken(
+def select_images(
     images: pl.DataFrame, boxes: pl.DataFrame, edited: Sequence[str], frames: Sequence[str], cohort: Sequence[str],
     options: ExportOptions,
-) -> Source:  # fmt: skip
+) -> ImageSource:  # fmt: skip
     """Return the pictures of a size: the first edited ones of each finding, with the boxes of a kind and convention."""
-    selected_images = images.filter(pl.col("rank") < most_of_each(images, options))
+    selected_images = images.filter(pl.col("rank") < max_per_finding(images, options))
     selected_boxes = boxes.filter((pl.col("kind") == options.kind) & (pl.col("target") == options.target))
     files = ([paths] if isinstance(paths, str) else list(paths) for paths in (edited, frames, cohort))
-    return Source(selected_images, selected_boxes, *files, options.pixels, options.frames)
+    return ImageSource(selected_images, selected_boxes, *files, options.pixels, options.frames)
 
 
-def most_of_each(images: pl.DataFrame, options: ExportOptions) -> int:
+def max_per_finding(images: pl.DataFrame, options: ExportOptions) -> int:
     """Return how many images of each finding the size has at most. ``images``: the dataset's table."""
-    return images_of_each(options.size, images["asked"].max() or 0, len(options.findings))
+    return images_per_finding(options.size, images["asked"].max() or 0, len(options.findings))
 
 
-def write_yolo(folder: Path, source: Source, names: Names, options: ExportOptions) -> None:
+def write_yolo(folder: Path, source: ImageSource, names: ExportIds, options: ExportOptions) -> None:
     """Write ``images/{subset}/*.png``, ``labels/{subset}/*.txt`` (class cx cy w h, fractions) and ``data.yaml``.
 
     ``val`` names the images of train where it would have none: Ultralytics needs the key, and stops at an empty folder.
@@ -109,7 +109,7 @@ def write_yolo(folder: Path, source: Source, names: Names, options: ExportOption
         )
         label.write_text("".join(lines), encoding="utf-8")
         if "pixels" not in options.withhold:
-            _save(folder / "images" / facts["subset"] / f"{facts['job_id']}.png", picture)
+            _save_png(folder / "images" / facts["subset"] / f"{facts['job_id']}.png", picture)
     folders = {subset: f"images/{subset}" for subset in SUBSETS if subset in subsets}
     description = {"train": folders["train"], "val": folders.get("val", folders["train"])} | folders
     description |= {"names": dict(enumerate(class_names(options)))}
@@ -124,9 +124,9 @@ def yolo_line(box: Box, number: int, shape: tuple[int, int]) -> str:
     return " ".join([str(number), *(f"{cell:.{DIGITS}f}" for cell in cells)]) + "\n"
 
 
-def write_coco(folder: Path, source: Source, names: Names, options: ExportOptions) -> None:
+def write_coco(folder: Path, source: ImageSource, names: ExportIds, options: ExportOptions) -> None:
     """Write ``instances_{subset}.json`` and, beside them, ``images/{subset}/*.png``."""
-    kinds = kinds_of(options)
+    kinds = coco_categories(options)
     subsets = [subset for subset in SUBSETS if subset in set(source.images["subset"])]
     writers = {
         subset: Writer(folder / f"instances_{subset}.json", {"description": SYNTHETIC}, kinds) for subset in subsets
@@ -134,9 +134,9 @@ def write_coco(folder: Path, source: Source, names: Names, options: ExportOption
     for writer in writers.values():
         writer.__enter__()
     for picture in _with_progress(source, "coco"):
-        coco_image(writers[picture.facts["subset"]], picture, names, options)
+        add_coco_image(writers[picture.facts["subset"]], picture, names, options)
         if "pixels" not in options.withhold:
-            _save(folder / "images" / picture.facts["subset"] / f"{picture.facts['job_id']}.png", picture)
+            _save_png(folder / "images" / picture.facts["subset"] / f"{picture.facts['job_id']}.png", picture)
     for writer in writers.values():
         writer.__exit__(None, None, None)
 
@@ -146,13 +146,13 @@ def class_names(options: ExportOptions) -> list[str]:
     return [options.labels[name] for name in options.findings]
 
 
-def kinds_of(options: ExportOptions) -> list[dict]:
+def coco_categories(options: ExportOptions) -> list[dict]:
     """Return COCO's categories: ``name`` is the label, ``finding`` the finding that our own reader of COCO takes."""
-    kinds = categories(class_names(options), ABOVE)
+    kinds = categories(class_names(options), SUPERCATEGORY)
     return [kind | {"finding": name} for kind, name in zip(kinds, options.findings, strict=True)]
 
 
-def coco_image(writer: Writer, picture: Picture, names: Names, options: ExportOptions) -> None:
+def add_coco_image(writer: Writer, picture: ExportImage, names: ExportIds, options: ExportOptions) -> None:
     """Add an image with an annotation for each box; its mask is the part of the lesion nearest to that box."""
     facts = picture.facts
     rows, columns = picture.grey.shape
@@ -168,9 +168,9 @@ def coco_image(writer: Writer, picture: Picture, names: Names, options: ExportOp
         height=rows,
         width=columns,
         split=facts["subset"],
-        semisyn=attributes | {"source": names.told(facts)},
+        semisyn=attributes | {"source": names.of_image(facts)},
     )
-    parts = shared_out(picture.lesion, [box for box, _ in picture.boxes])
+    parts = split_lesion(picture.lesion, [box for box, _ in picture.boxes])
     for (box, row), mask in zip(picture.boxes, parts, strict=True):
         x1, y1, x2, y2 = box
         region = {"bbox": [x1, y1, x2 - x1, y2 - y1], "area": (x2 - x1) * (y2 - y1), "iscrowd": 0}
@@ -180,7 +180,7 @@ def coco_image(writer: Writer, picture: Picture, names: Names, options: ExportOp
         writer.annotate(number, options.labels[facts["finding"]], region, label_text=facts["prompt"], semisyn=side)
 
 
-def shared_out(lesion: np.ndarray, boxes: Sequence[Box]) -> list[np.ndarray]:
+def split_lesion(lesion: np.ndarray, boxes: Sequence[Box]) -> list[np.ndarray]:
     """Return a mask for each box: the pixels of the lesion, bool (rows, columns), nearest to the box's centre in x."""
     if len(boxes) < 2:
         return [lesion] * len(boxes)
@@ -189,20 +189,22 @@ def shared_out(lesion: np.ndarray, boxes: Sequence[Box]) -> list[np.ndarray]:
     return [lesion & (nearest == place)[None] for place in range(len(boxes))]
 
 
-PARQUET = {
+PARQUET_SCHEMA = {
     "job_id": pl.String,
     "image": pl.Struct({"bytes": pl.Binary, "path": pl.String}),
     "objects": pl.Struct({"bbox": pl.List(pl.List(pl.Float64)), "category": pl.List(pl.Int64)}),
     **dict.fromkeys(("finding", "prompt", "config", "engine", "source", "study", "patient", "says"), pl.String),
 }
 """Columns of the Parquet files."""
-PER_FILE = 1000
+ROWS_PER_FILE = 1000
 """Rows that are held in memory at once."""
 
 
-def write_hf(folder: Path, source: Source, names: Names, options: ExportOptions) -> None:
+def write_hf(folder: Path, source: ImageSource, names: ExportIds, options: ExportOptions) -> None:
     """Write ``data/{subset}-*.parquet`` with image and objects (bbox: x1, y1, x2, y2, px), and the card's head."""
-    columns = {name: kind for name, kind in PARQUET.items() if not (name == "image" and "pixels" in options.withhold)}
+    columns = {
+        name: kind for name, kind in PARQUET_SCHEMA.items() if not (name == "image" and "pixels" in options.withhold)
+    }
     waiting: dict[str, list[dict]] = {}
     files: dict[str, int] = {}
 
@@ -216,20 +218,20 @@ def write_hf(folder: Path, source: Source, names: Names, options: ExportOptions)
     for picture in _with_progress(source, "hf"):
         row = hf_row(picture, names, options)
         waiting.setdefault(picture.facts["subset"], []).append({name: row[name] for name in columns})
-        if len(waiting[picture.facts["subset"]]) == PER_FILE:
+        if len(waiting[picture.facts["subset"]]) == ROWS_PER_FILE:
             flush(picture.facts["subset"])
     for subset in list(waiting):
         flush(subset)
     head = {"configs": [{"config_name": "default", "data_files": [
         {"split": {"val": "validation"}.get(subset, subset), "path": f"data/{subset}-*.parquet"} for subset in files
-    ]}], "dataset_info": {"features": features(columns, class_names(options))}}  # fmt: skip
+    ]}], "dataset_info": {"features": card_features(columns, class_names(options))}}  # fmt: skip
     text = yaml.safe_dump(head, sort_keys=False)
     (folder / "README.md").write_text(f"---\n{text}---\n\n", encoding="utf-8")
 
 
-def hf_row(picture: Picture, names: Names, options: ExportOptions) -> dict:
-    """Return a row of :data:`PARQUET`."""
-    facts, export_ids = picture.facts, names.told(picture.facts)
+def hf_row(picture: ExportImage, names: ExportIds, options: ExportOptions) -> dict:
+    """Return a row of :data:`PARQUET_SCHEMA`."""
+    facts, export_ids = picture.facts, names.of_image(picture.facts)
     number = options.findings.index(facts["finding"])
     return {
         **{name: facts[name] for name in ("job_id", "finding", "prompt", "config", "engine", "says")},
@@ -244,7 +246,7 @@ def hf_row(picture: Picture, names: Names, options: ExportOptions) -> dict:
     }
 
 
-def features(columns: dict, classes: Sequence[str]) -> list[dict]:
+def card_features(columns: dict, classes: Sequence[str]) -> list[dict]:
     """Return the columns as a dataset's card names them."""
     names = {str(number): name for number, name in enumerate(classes)}
     special = {
@@ -259,10 +261,10 @@ def features(columns: dict, classes: Sequence[str]) -> list[dict]:
     return [{"name": name} | special.get(name, {"dtype": "string"}) for name in columns]
 
 
-def _with_progress(source: Source, label: str):
+def _with_progress(source: ImageSource, label: str):
     return progress(source, len(source.images), label)
 
 
-def _save(path: Path, picture: Picture) -> None:
+def _save_png(path: Path, picture: ExportImage) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(picture.png())

@@ -8,7 +8,7 @@ from cxr.base.secrets import secret
 IDS = ("subject_id", "study_id", "image_id")
 
 
-class Names:
+class ExportIds:
     """Gives the names under which an export tells patients, studies and images.
 
     ``salt``: file of the secret key of the digests; "" for the names themselves. The key is the release's, so that both
@@ -18,7 +18,7 @@ class Names:
     def __init__(self, salt: str = ""):
         self._key = secret("release.salt", salt) if salt else b""
 
-    def told(self, facts: Mapping) -> dict[str, str]:
+    def of_image(self, facts: Mapping) -> dict[str, str]:
         """Return the ids among ``facts`` as they are told."""
         return {
             name: keyed(self._key, name, facts[name]) if self._key else facts[name] for name in IDS if name in facts

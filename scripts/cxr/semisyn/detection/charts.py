@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from cxr.base.tables import read_table
 from cxr.plotting.plots import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, save_png
 from cxr.semisyn.detection.measures import FALSE_BOXES, MEAN
-from cxr.semisyn.detection.printed import OURS
+from cxr.semisyn.detection.paper_tables import OURS
 
 COLOURS = (BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY, GREY)
 MARKS = "osv^D*P"
@@ -27,10 +27,10 @@ class DetectionChartsOptions:
 def run_charts(*, scores: str, curves: str, options: DetectionChartsOptions) -> None:
     """Draw the scores of all runs, one row of panels for each reference."""
     table = read_table(scores).filter(pl.col("source") == OURS, pl.col("finding") == MEAN)
-    save_png(draw(table, options.against), curves, options.dpi)
+    save_png(draw_scores(table, options.against), curves, options.dpi)
 
 
-def draw(table: pl.DataFrame, against: str) -> Figure:
+def draw_scores(table: pl.DataFrame, against: str) -> Figure:
     """Return the figure of the rows of the mean over findings."""
     references = table["reference"].unique(maintain_order=True).to_list()
     runs = table["run"].unique(maintain_order=True).to_list()
@@ -39,15 +39,15 @@ def draw(table: pl.DataFrame, against: str) -> Figure:
     grid = figure.subplots(len(references), 2, squeeze=False)
     for row, name in zip(grid, references, strict=True):
         reference_rows = table.filter(pl.col("reference") == name)
-        _intervals(row[0], reference_rows, runs, colours)
-        _recalls(row[1], reference_rows, runs, colours)
+        _draw_intervals(row[0], reference_rows, runs, colours)
+        _draw_recalls(row[1], reference_rows, runs, colours)
         images, boxes, patients = reference_rows.select("images", "boxes", "patients").row(0)
         row[0].set_title(f"{name}: {images} images, {boxes} boxes, {patients} patients", fontsize=10)
     grid[-1][1].legend(fontsize=8, loc="lower right")
     return figure
 
 
-def _intervals(axes: Axes, table: pl.DataFrame, runs: Sequence[str], colours: dict[str, str]) -> None:
+def _draw_intervals(axes: Axes, table: pl.DataFrame, runs: Sequence[str], colours: dict[str, str]) -> None:
     """Draw the mean over seeds with its interval, and each seed as a small mark."""
     ap = table.filter(pl.col("metric").str.starts_with("map"), pl.col("low").is_not_null())
     metric = ap["metric"][0] if len(ap) else ""
@@ -65,7 +65,7 @@ def _intervals(axes: Axes, table: pl.DataFrame, runs: Sequence[str], colours: di
     axes.grid(axis="x", alpha=0.3)
 
 
-def _recalls(axes: Axes, table: pl.DataFrame, runs: Sequence[str], colours: dict[str, str]) -> None:
+def _draw_recalls(axes: Axes, table: pl.DataFrame, runs: Sequence[str], colours: dict[str, str]) -> None:
     for place, run in enumerate(runs):
         run_rows = table.filter(pl.col("run") == run, pl.col("metric").is_in([*FALSE_BOXES]))
         means = dict(run_rows.group_by("metric").agg(pl.col("value").mean()).iter_rows())

@@ -17,14 +17,22 @@ from cxr.base.tables import read_table, write_table
 from cxr.base.user_tables import read_frame, require
 from cxr.metrics.bootstrap import ends
 from cxr.metrics.paired import difference, holm, image_draws, patient_draws, wilcoxon_on_replicates
-from cxr.semisyn.detection import printed
+from cxr.semisyn.detection import paper_tables
 from cxr.semisyn.detection.columns import DIFFERENCES, SCORES
-from cxr.semisyn.detection.measures import MEAN, Evaluated, Population, evaluate, population, strata
+from cxr.semisyn.detection.measures import MEAN, MatchedRun, Population, match_run, population_of, rarest_finding
 from cxr.semisyn.predictions import PREDICTIONS
-from cxr.semisyn.references import TRAIN, Held, Reference, load, patients_of, read_patients, refuse_two_roles
-from cxr.semisyn.sizes import PARTS, images_of_each
+from cxr.semisyn.references import (
+    TRAIN,
+    Reference,
+    ReferenceBoxes,
+    map_patients,
+    read_patients,
+    read_reference,
+    refuse_two_roles,
+)
+from cxr.semisyn.sizes import PARTS, images_per_finding
 
-EACH, SAMPLE = 0.3, 0.5
+RECALL_IOU, SAMPLE_IOU = 0.3, 0.5
 """IoU of map30 and of the recalls; IoU of an image's own AP."""
 KINDS = ("random", "stratified")
 
@@ -75,12 +83,14 @@ def run_scores(
     Raises UserError for an image or a patient in two roles, and for predictions of a training reference.
     """
     reference_by_name = {settings["name"]: Reference(**settings) for settings in options.references}
-    boxes_by_reference = {name: load(reference, options.findings) for name, reference in reference_by_name.items()}
-    patient = patients_of(
-        sorted({i for boxes in boxes_by_reference.values() for i in boxes.seen}), read_patients(patients)
+    boxes_by_reference = {
+        name: read_reference(reference, options.findings) for name, reference in reference_by_name.items()
+    }
+    patient = map_patients(
+        sorted({i for boxes in boxes_by_reference.values() for i in boxes.image_ids}), read_patients(patients)
     )
     refuse_two_roles(
-        {name: boxes.seen for name, boxes in boxes_by_reference.items()},
+        {name: boxes.image_ids for name, boxes in boxes_by_reference.items()},
         {name: reference.role for name, reference in reference_by_name.items()},
         patient,
     )
@@ -91,39 +101,39 @@ def run_scores(
                 f"semisyn.detection.predictions has files for {name}, whose role is train: give it the role test or val"
             )
         predictions_by_run = {
-            (run, seed): _read(path)
+            (run, seed): _read_predictions(path)
             for path, (run, seed, reference) in zip(predictions, options.runs, strict=True)
             if reference == name
         }
-        scorer = Told(
+        scorer = ReferenceScorer(
             reference_by_name[name],
             boxes_by_reference[name],
-            population(boxes_by_reference[name].boxes, boxes_by_reference[name].seen, patient),
+            population_of(boxes_by_reference[name].boxes, boxes_by_reference[name].image_ids, patient),
             options,
         )
         evaluated = {
-            key: evaluate(scorer.population, table, scorer.ious, options.points)
+            key: match_run(scorer.population, table, scorer.ious, options.points)
             for key, table in predictions_by_run.items()
         }
-        ap_replicates = scorer.drawn(evaluated)
-        rows += scorer.scores(evaluated, ap_replicates)
-        compared += scorer.differences(evaluated, ap_replicates)
+        ap_replicates = scorer.replicate_ap(evaluated)
+        rows += scorer.score_rows(evaluated, ap_replicates)
+        compared += scorer.difference_rows(evaluated, ap_replicates)
     table = pl.DataFrame(rows, schema=schema(SCORES), orient="row")
-    write_table(scores, pl.concat([table, printed.scores()]), SCORES)
+    write_table(scores, pl.concat([table, paper_tables.paper_scores()]), SCORES)
     write_table(differences, pl.DataFrame(compared, schema=schema(DIFFERENCES), orient="row"), DIFFERENCES)
-    printed.write_tables(table, reference_by_name, num_synthetic(options, images), (table1, table2, table4))
+    paper_tables.write_tables(table, reference_by_name, num_synthetic(options, images), (table1, table2, table4))
 
 
 def num_synthetic(options: DetectionOptions, images: str | None) -> dict[str, int]:
     """Return {run: number of synthetic images}. ``images``: the dataset's table, where a run has a part of it."""
     quota, num_findings = (read_table(images)["asked"].max() or 0) if images else 0, len(options.findings)
     return {
-        run: images_of_each(size, quota, num_findings) * num_findings if size in PARTS else int(size)
+        run: images_per_finding(size, quota, num_findings) * num_findings if size in PARTS else int(size)
         for run, size in options.synthetic.items()
     }
 
 
-def _read(path: str) -> pl.DataFrame:
+def _read_predictions(path: str) -> pl.DataFrame:
     key = "semisyn.detection.predictions"
     table = read_frame(path, key, list(PREDICTIONS), ids=("image_id",))
     require(table.columns, list(PREDICTIONS), path, key)
@@ -135,25 +145,25 @@ def _read(path: str) -> pl.DataFrame:
     return table
 
 
-Runs = Mapping[tuple[str, int], Evaluated]
+Runs = Mapping[tuple[str, int], MatchedRun]
 """{(run, number of its seed): its predictions, matched}."""
 Draws = Mapping[tuple[str, int], Mapping[str, np.ndarray]]
 """{(run, number of its seed): {finding or mean: AP float64 (replicates, T)}}."""
 
 
 @dataclass(frozen=True)
-class Told:
+class ReferenceScorer:
     """One reference with its population: it writes the rows of the tables."""
 
     reference: Reference
-    held: Held
+    boxes: ReferenceBoxes
     population: Population
     options: DetectionOptions
 
     @property
     def ious(self) -> tuple[float, ...]:
         """All IoUs that are matched: the averaged ones first."""
-        return tuple(dict.fromkeys([*self.options.ious, EACH, SAMPLE]))
+        return tuple(dict.fromkeys([*self.options.ious, RECALL_IOU, SAMPLE_IOU]))
 
     @property
     def metrics(self) -> dict[str, list[int]]:
@@ -161,42 +171,42 @@ class Told:
         low, high = min(self.options.ious), max(self.options.ious)
         return {
             f"ap{100 * low:.0f}{100 * high:.0f}": [*range(len(self.options.ious))],
-            f"ap{100 * EACH:.0f}": [self.ious.index(EACH)],
+            f"ap{100 * RECALL_IOU:.0f}": [self.ious.index(RECALL_IOU)],
         }
 
-    def drawn(self, evaluated: Runs) -> Draws:
+    def replicate_ap(self, evaluated: Runs) -> Draws:
         """Return the values of all runs in the same draws of patients."""
         seed = stable_hash("detection", self.options.seed, self.reference.name) % 2**32
         parts = {key: [] for key in evaluated}
         for draws in patient_draws(self.population.patients, self.options.replicates, seed):
             for key, evaluation in evaluated.items():
-                parts[key].append(evaluation.average(draws))
+                parts[key].append(evaluation.average_ap(draws))
         return {
             key: {name: np.concatenate([part[name] for part in blocks]) for name in blocks[0]} if blocks else {}
             for key, blocks in parts.items()
         }
 
-    def scores(self, evaluated: Runs, ap_replicates: Draws) -> list[tuple]:
+    def score_rows(self, evaluated: Runs, ap_replicates: Draws) -> list[tuple]:
         """Return the rows of each run and seed, then those of the mean over its seeds."""
         rows = []
         for run in dict.fromkeys(run for run, _ in evaluated):
             run_keys = [key for key in evaluated if key[0] == run]
             for key in run_keys:
-                values = evaluated[key].average()
+                values = evaluated[key].average_ap()
                 for metric, at in self.metrics.items():
                     rows += [
                         self._row(key, name, metric, values[name][0, at].mean(), ap_replicates[key], at)
                         for name in values
                     ]
-                single = evaluated[key].single(len(self.options.ious), EACH, SAMPLE)
+                single = evaluated[key].undrawn_metrics(len(self.options.ious), RECALL_IOU, SAMPLE_IOU)
                 rows += [self._row(key, name, metric, value) for (name, metric), value in single.items()]
             mean = {
                 name: np.mean([ap_replicates[key][name] for key in run_keys], axis=0)
                 for name in ap_replicates[run_keys[0]]
             }
             for metric, at in self.metrics.items():
-                for name in (*evaluated[run_keys[0]].found, MEAN):
-                    value = np.mean([evaluated[key].average()[name][0, at].mean() for key in run_keys])
+                for name in (*evaluated[run_keys[0]].matches_by_finding, MEAN):
+                    value = np.mean([evaluated[key].average_ap()[name][0, at].mean() for key in run_keys])
                     rows.append(self._row((run, None), name, metric, value, mean, at))
         return rows
 
@@ -222,20 +232,20 @@ class Told:
             len(np.unique(self.population.patients)), self.reference.name in self.options.prior_seen, "ours",
         )  # fmt: skip
 
-    def differences(self, evaluated: Runs, ap_replicates: Draws) -> list[dict]:
+    def difference_rows(self, evaluated: Runs, ap_replicates: Draws) -> list[dict]:
         """Return the rows of every other run against the one of the settings; none if it has no predictions here."""
         seeds = {run: [key for key in evaluated if key[0] == run] for run in dict.fromkeys(run for run, _ in evaluated)}
         base = seeds.pop(self.options.against, None)
         if not base or not self.options.replicates:
             return []
         metric, at = next(iter(self.metrics.items()))
-        papers = {run: self._paper(evaluated, run_keys, base, at) for run, run_keys in seeds.items()}
+        papers = {run: self._paper_p_values(evaluated, run_keys, base, at) for run, run_keys in seeds.items()}
         rows = []
         for name in (*self.population.true, MEAN):
             family = []
             for run, run_keys in seeds.items():
-                values = [evaluated[key].average()[name][0, at].mean() for key in run_keys]
-                gap = np.mean(values) - np.mean([evaluated[key].average()[name][0, at].mean() for key in base])
+                values = [evaluated[key].average_ap()[name][0, at].mean() for key in run_keys]
+                gap = np.mean(values) - np.mean([evaluated[key].average_ap()[name][0, at].mean() for key in base])
                 run_draws, base_draws = (
                     np.mean([ap_replicates[key][name][:, at] for key in keys], axis=(0, 2)) for keys in (run_keys, base)
                 )
@@ -256,14 +266,16 @@ class Told:
             rows += [{column: row.get(column) for column in DIFFERENCES} for row in family]
         return rows
 
-    def _paper(self, evaluated: Runs, run_keys: list, base: list, at: Sequence[int]) -> dict[str, dict[str, float]]:
+    def _paper_p_values(
+        self, evaluated: Runs, run_keys: list, base: list, at: Sequence[int]
+    ) -> dict[str, dict[str, float]]:
         """Return {finding or mean: p of the paper's test}, on replicates of images of the first seed of each run."""
         p_values: dict[str, dict[str, float]] = {name: {} for name in (*self.population.true, MEAN)}
-        groups = dict(zip(KINDS, (np.zeros(len(self.population.images)), strata(self.population)), strict=True))
+        groups = dict(zip(KINDS, (np.zeros(len(self.population.images)), rarest_finding(self.population)), strict=True))
         for count in self.options.wilcoxon:
             for kind, group in groups.items():
                 draws = image_draws(group, count, stable_hash("wilcoxon", self.options.seed, kind) % 2**32)
-                run_aps, base_aps = (evaluated[keys[0]].average(draws) for keys in (run_keys, base))
+                run_aps, base_aps = (evaluated[keys[0]].average_ap(draws) for keys in (run_keys, base))
                 for name, values in p_values.items():
                     pair = (part[name][:, at].mean(axis=1) for part in (run_aps, base_aps))
                     values[f"paper_p_{kind}_{count}"] = wilcoxon_on_replicates(*pair)

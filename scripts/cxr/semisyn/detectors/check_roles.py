@@ -8,8 +8,8 @@ import polars as pl
 
 from cxr.base.columns import schema
 from cxr.base.tables import read_table, write_table
-from cxr.semisyn.detectors.columns import ROLES, TRAINED
-from cxr.semisyn.references import TRAIN, Reference, load, patients_of, read_patients, refuse_two_roles
+from cxr.semisyn.detectors.columns import ROLES, TRAIN_SUBSET
+from cxr.semisyn.references import TRAIN, Reference, map_patients, read_patients, read_reference, refuse_two_roles
 
 SYNTHETIC = "synthetic"
 """Name of the synthetic images' sources among the sets; no reference has it (settings)."""
@@ -33,19 +33,19 @@ def run(
     sets of two roles.
     """
     boxes_by_reference = {
-        settings["name"]: load(Reference(**settings), options.findings) for settings in options.references
+        settings["name"]: read_reference(Reference(**settings), options.findings) for settings in options.references
     }
     roles = {settings["name"]: settings["role"] for settings in options.references}
-    images_by_set = {name: sorted(boxes.seen) for name, boxes in boxes_by_reference.items()}
+    images_by_set = {name: sorted(boxes.image_ids) for name, boxes in boxes_by_reference.items()}
     if images:
-        table = read_table(images).filter(pl.col("subset") == TRAINED)
+        table = read_table(images).filter(pl.col("subset") == TRAIN_SUBSET)
         images_by_set[SYNTHETIC], roles[SYNTHETIC] = sorted(set(table["image_id"])), TRAIN
     tables = read_patients([patients] if isinstance(patients, str) else patients)
-    patient = patients_of({image for image_ids in images_by_set.values() for image in image_ids}, tables)
+    patient = map_patients({image for image_ids in images_by_set.values() for image in image_ids}, tables)
     refuse_two_roles(images_by_set, roles, patient)
     rows = []
     for name, image_ids in images_by_set.items():
         boxes = len(boxes_by_reference[name].boxes) if name in boxes_by_reference else None
-        left_out = json.dumps(boxes_by_reference[name].left_out, sort_keys=True) if name in boxes_by_reference else ""
+        left_out = json.dumps(boxes_by_reference[name].excluded, sort_keys=True) if name in boxes_by_reference else ""
         rows.append((name, roles[name], len(image_ids), len({patient[image] for image in image_ids}), boxes, left_out))
     write_table(output, pl.DataFrame(rows, schema=schema(ROLES), orient="row"), ROLES)

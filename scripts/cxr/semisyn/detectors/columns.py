@@ -4,7 +4,7 @@ import polars as pl
 
 from cxr.base.columns import Column, Columns
 
-TRAINED = "train"
+TRAIN_SUBSET = "train"
 """The dataset's folder of which detectors learn."""
 
 UPDATES: Columns = {

@@ -8,11 +8,11 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from cxr.base.engines import Setup, engine_module
-from cxr.detection.proposals import Found
-from cxr.semisyn.detectors.pools import Film
+from cxr.detection.proposals import ScoredBoxes
+from cxr.semisyn.detectors.pools import LazySample
 from cxr.semisyn.detectors.validation import Validation
 
-CHOICE = {"floor": 0.001, "iou": 0.5, "most": 100}
+BOX_SELECTION = {"floor": 0.001, "iou": 0.5, "most": 100}
 """How boxes are chosen among all of a net's: lowest confidence, IoU of suppression, boxes an image."""
 
 
@@ -50,7 +50,7 @@ class DetectorsOptions:
 
 
 @dataclass(frozen=True)
-class Task:
+class TrainingTask:
     """What one detector is trained on.
 
     pools: images by the name of their pool; shares: {pool: its share of a batch at the beginning and at the end};
@@ -58,7 +58,7 @@ class Task:
     it is scored on the images of ``validation``, if there are any.
     """
 
-    pools: Mapping[str, Sequence[Film]]
+    pools: Mapping[str, Sequence[LazySample]]
     shares: Mapping[str, tuple[float, float]]
     classes: tuple[str, ...]
     updates: int
@@ -67,7 +67,7 @@ class Task:
     validation: Validation | None = None
 
 
-class Trained(NamedTuple):
+class TrainingLog(NamedTuple):
     """What a training tells.
 
     The loss of every update, of classes and of boxes, and {update: score} of those that the engine could score.
@@ -82,7 +82,7 @@ class DetectorEngine(Protocol):
 
     batch: int
 
-    def train(self, task: Task, folder: Path, unfinished: Path) -> Trained:
+    def train(self, task: TrainingTask, folder: Path, unfinished: Path) -> TrainingLog:
         """Train a detector, write its files into ``folder``, and return its losses and scores.
 
         ``unfinished``: file or folder for an interrupted training, which is resumed, by an engine that can, if nothing
@@ -90,10 +90,10 @@ class DetectorEngine(Protocol):
         """
         ...
 
-    def load(self, folder: Path) -> Callable[[np.ndarray], Found]:
+    def load(self, folder: Path) -> Callable[[np.ndarray], ScoredBoxes]:
         """Return what finds the boxes of a square frame uint8 (H, H), in its pixels, best first.
 
-        :data:`CHOICE` says which boxes; classes are indices of the findings that it was trained on.
+        :data:`BOX_SELECTION` says which boxes; classes are indices of the findings that it was trained on.
         """
         ...
 

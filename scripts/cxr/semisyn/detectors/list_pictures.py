@@ -14,10 +14,10 @@ from cxr.base.tables import write_table
 from cxr.base.user_paths import PathFinder
 from cxr.base.user_tables import read_sheet
 from cxr.semisyn.detectors.columns import PICTURES
-from cxr.semisyn.references import Reference, images_of
+from cxr.semisyn.references import Reference, read_image_ids
 
 NAMES = ("image_id", "image_path", "subject_id", "view", "position")
-NOT_TOLD = ("", None, None)
+NO_METADATA = ("", None, None)
 """Patient, view and position of a picture that a folder has."""
 
 
@@ -29,10 +29,12 @@ def run(*, annotations: str, pictures: str, output: str, told: dict) -> None:
     images, or two of one name.
     """
     reference = Reference(**told, role="", classes={})
-    image_ids = images_of(reference)
+    image_ids = read_image_ids(reference)
     key = f"semisyn.references.{reference.name}.images"
     path = Path(pictures)
-    file_by_image = dict(_in_folder(path, reference.image_id, key) if path.is_dir() else _in_sheet(path, key))
+    file_by_image = dict(
+        _files_in_folder(path, reference.image_id, key) if path.is_dir() else _files_in_sheet(path, key)
+    )
     rows = []
     for image in sorted(image_ids & file_by_image.keys()):
         file, (patient, *posed) = file_by_image[image]
@@ -47,17 +49,17 @@ def run(*, annotations: str, pictures: str, output: str, told: dict) -> None:
     write_table(output, pl.DataFrame(rows, schema=schema(PICTURES), orient="row"), PICTURES)
 
 
-def _in_folder(folder: Path, template: str, key: str) -> Iterable[tuple[str, tuple[Path, tuple]]]:
-    """Yield image_id, (file, :data:`NOT_TOLD`) of the pictures anywhere below a folder."""
+def _files_in_folder(folder: Path, template: str, key: str) -> Iterable[tuple[str, tuple[Path, tuple]]]:
+    """Yield image_id, (file, :data:`NO_METADATA`) of the pictures anywhere below a folder."""
     first: dict[str, Path] = {}
     for path in sorted(path for path in folder.rglob("*") if path.suffix.lower() in ENDINGS and path.is_file()):
         name = image_name(template, path.name)
         if first.setdefault(name, path) != path:
             raise UserError(f"{key}: {first[name]} and {path} have one name: name a CSV of image_id and image_path")
-        yield name, (path.absolute(), NOT_TOLD)
+        yield name, (path.absolute(), NO_METADATA)
 
 
-def _in_sheet(path: Path, key: str) -> Iterable[tuple[str, tuple[Path, tuple]]]:
+def _files_in_sheet(path: Path, key: str) -> Iterable[tuple[str, tuple[Path, tuple]]]:
     """Yield image_id, (file, (patient, view, position)) of the rows of a CSV, each of these "" or None if not told."""
     ids = ("image_id", "subject_id")
     sheet = read_sheet(path, key, NAMES, ids=ids, words=ids)

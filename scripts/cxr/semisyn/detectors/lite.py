@@ -14,13 +14,13 @@ import torch
 from cxr.base.engines import Setup
 from cxr.base.seeds import stable_hash
 from cxr.detection import training
-from cxr.detection.grid import Grid, decode, select
+from cxr.detection.grid import Grid, decode_boxes, select_boxes
 from cxr.detection.net import Detector
-from cxr.detection.proposals import Found
-from cxr.detection.training import Checkpoint, Recipe, Watch
+from cxr.detection.proposals import ScoredBoxes
+from cxr.detection.training import Checkpoint, Monitor, Recipe
 from cxr.nets import tensors
-from cxr.semisyn.detectors.engine import CHOICE, Task, Trained
-from cxr.semisyn.detectors.pools import Sample, batches, sampled
+from cxr.semisyn.detectors.engine import BOX_SELECTION, TrainingLog, TrainingTask
+from cxr.semisyn.detectors.pools import Sample, batch_drawer, read_samples
 
 LICENCE = "that of the images it was trained on; lesions of part of them are painted, not real"
 KIND, WEIGHTS = "semisyn_lite", "detector.safetensors"
@@ -54,7 +54,7 @@ def grid_of(classes: Sequence[str], size: int) -> Grid:
     return Grid(tuple(classes), tuple(range(len(classes))), size)
 
 
-def identity_of(
+def training_digest(
     pools: Mapping[str, Sequence[Sample]], shares: Mapping, classes: Sequence[str], options: LiteOptions, seed: int
 ) -> str:
     """Return a digest of all that a training depends on: images, boxes, shares, options, seed."""
@@ -62,12 +62,12 @@ def identity_of(
     digest.update(json.dumps([shares, list(classes), asdict(options), seed], sort_keys=True).encode())
     for name in sorted(shares):
         for sample in pools[name]:
-            digest.update(f"{name} {sample.image_id} {sample.boxes} {sample.known}".encode())
+            digest.update(f"{name} {sample.image_id} {sample.boxes} {sample.labelled_classes}".encode())
             digest.update(sample.image.tobytes())
     return digest.hexdigest()
 
 
-def train(
+def train_lite(
     pools: Mapping[str, Sequence[Sample]],
     shares: Mapping[str, tuple[float, float]],
     classes: Sequence[str],
@@ -76,7 +76,7 @@ def train(
     unfinished: Path | None = None,
     tell: Callable[[int, float], None] = lambda update, loss: None,
     losses: list[tuple[float, float]] | None = None,
-    watch: Watch | None = None,
+    watch: Monitor | None = None,
 ) -> Detector:
     """Train a detector on batches mixed from the pools; runs of one seed begin with the same weights.
 
@@ -95,29 +95,29 @@ def train(
         options.updates, options.rate, options.decay, options.warmup, options.clip, options.memory,
         importance=(1.0,) * len(classes), bfloat16=options.bfloat16,
     )  # fmt: skip
-    draw = batches(pools, shares, grid, size=options.batch, updates=options.updates, seed=seed)
+    draw = batch_drawer(pools, shares, grid, size=options.batch, updates=options.updates, seed=seed)
     checkpoint = None
     if unfinished is not None:
-        identity = identity_of(pools, shares, classes, options, seed) + (watch.identity if watch else "")
+        identity = training_digest(pools, shares, classes, options, seed) + (watch.identity if watch else "")
         checkpoint = Checkpoint(unfinished, options.checkpoint_every, identity)
-    return training.fit(net, draw, recipe, seed, tell, checkpoint, losses, watch)
+    return training.train_net(net, draw, recipe, seed, tell, checkpoint, losses, watch)
 
 
 @torch.no_grad()
-def predict(net: Detector, image: np.ndarray, side: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def predict_boxes(net: Detector, image: np.ndarray, side: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return boxes (N, 4), confidences (N,) and class indices (N,) of an image uint8 (size, size), best first.
 
     The boxes are in pixels of a square frame of ``side`` px.
     """
     logit, distance = net(torch.from_numpy(image.astype(np.float32) / 255)[None, None])
     confidence = torch.sigmoid(logit[0].double()).numpy()
-    return select(decode(distance[0].numpy(), net.grid.groups, side), confidence, **CHOICE)
+    return select_boxes(decode_boxes(distance[0].numpy(), net.grid.groups, side), confidence, **BOX_SELECTION)
 
 
-def find(net: Detector, frame: np.ndarray) -> Found:
+def find_boxes(net: Detector, frame: np.ndarray) -> ScoredBoxes:
     """Return what a detector finds on a square frame uint8 (H, H), in its pixels, best first."""
     small = cv2.resize(frame, (net.grid.size, net.grid.size), interpolation=cv2.INTER_AREA)
-    return Found(*predict(net, small, frame.shape[0]))
+    return ScoredBoxes(*predict_boxes(net, small, frame.shape[0]))
 
 
 class LiteEngine:
@@ -126,30 +126,30 @@ class LiteEngine:
     def __init__(self, engine_settings: dict):
         self.own, self.batch = engine_settings, engine_settings["batch"]
 
-    def train(self, task: Task, folder: Path, unfinished: Path) -> Trained:
+    def train(self, task: TrainingTask, folder: Path, unfinished: Path) -> TrainingLog:
         """See :class:`cxr.semisyn.detectors.engine.DetectorEngine`."""
         options = LiteOptions(**self.own | {"updates": task.updates, "widths": tuple(self.own["widths"])})
         grid, losses = grid_of(task.classes, options.size), []
-        pools = {name: sampled(task.pools[name], grid) for name in task.shares}
+        pools = {name: read_samples(task.pools[name], grid) for name in task.shares}
         validation, watch = task.validation, None
         if validation:
-            watch = Watch(
-                frozenset(task.points), lambda net: validation.score(partial(find, net)), validation.identity, {}
+            watch = Monitor(
+                frozenset(task.points), lambda net: validation.score(partial(find_boxes, net)), validation.identity, {}
             )
-        net = train(pools, task.shares, task.classes, options, task.seed, unfinished, losses=losses, watch=watch)
+        net = train_lite(pools, task.shares, task.classes, options, task.seed, unfinished, losses=losses, watch=watch)
         weights = net.state_dict()
         facts = {"kind": KIND, "classes": list(task.classes), "size": options.size, "widths": list(options.widths)}
         tensors.write_weights(
             folder / WEIGHTS, tensors.tensor_kinds(weights), weights.get, facts | {"licence": LICENCE}
         )
-        return Trained(losses, watch.found if watch else {})
+        return TrainingLog(losses, watch.scores if watch else {})
 
-    def load(self, folder: Path) -> Callable[[np.ndarray], Found]:
+    def load(self, folder: Path) -> Callable[[np.ndarray], ScoredBoxes]:
         """See :class:`cxr.semisyn.detectors.engine.DetectorEngine`."""
-        return partial(find, read(folder / WEIGHTS))
+        return partial(find_boxes, read_detector(folder / WEIGHTS))
 
 
-def read(path: Path) -> Detector:
+def read_detector(path: Path) -> Detector:
     """Return the detector of a file of weights. Raises UserError for a file that is none."""
     weights, facts = tensors.read_weights(path, KIND)
     net = Detector(grid_of(facts["classes"], facts["size"]), tuple(facts["widths"]))

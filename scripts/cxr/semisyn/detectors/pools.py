@@ -14,7 +14,7 @@ import cv2
 import numpy as np
 
 from cxr.base.seeds import stable_hash
-from cxr.detection.augmentation import moved
+from cxr.detection.augmentation import augment_image
 from cxr.detection.grid import Grid
 from cxr.detection.training import Batch
 
@@ -23,39 +23,39 @@ POOLS = ("real", "synthetic", "shuffled", "unedited")
 
 
 @dataclass(frozen=True)
-class Film:
+class LazySample:
     """A training image that is not read yet, and its boxes, each (class index, x1, y1, x2, y2) in frame pixels.
 
-    known: class indices of which the image's labels give every box; the others do not enter its loss. image_id,
+    labelled_classes: class indices of which the image's labels give every box; the others do not enter its loss. image_id,
     subject_id: whose it is; read: returns its frame, uint8 (side, side).
     """
 
     boxes: tuple[tuple, ...]
-    known: tuple[int, ...]
+    labelled_classes: tuple[int, ...]
     image_id: str
     subject_id: str
-    read: Callable[[], np.ndarray]
+    read_frame: Callable[[], np.ndarray]
 
 
 @dataclass(frozen=True)
 class Sample:
     """A training image uint8 (size, size), and its boxes, each (class index, x1, y1, x2, y2) in cells of the grid.
 
-    known: class indices of which the image's labels give every box; the others do not enter its loss. image_id,
+    labelled_classes: class indices of which the image's labels give every box; the others do not enter its loss. image_id,
     subject_id: whose it is.
     """
 
     image: np.ndarray
     boxes: tuple[tuple, ...]
-    known: tuple[int, ...]
+    labelled_classes: tuple[int, ...]
     image_id: str
     subject_id: str
 
 
-Image = TypeVar("Image", Film, Sample)
+Image = TypeVar("Image", LazySample, Sample)
 
 
-def sample_of(
+def make_sample(
     frame: np.ndarray,
     boxes: np.ndarray,
     classes: Sequence[int],
@@ -73,16 +73,20 @@ def sample_of(
     return Sample(small, grid_boxes, tuple(labelled_classes), *ids)
 
 
-def sampled(films: Sequence[Film], grid: Grid) -> list[Sample]:
+def read_samples(films: Sequence[LazySample], grid: Grid) -> list[Sample]:
     """Read films as samples of a grid."""
     samples = []
     for film in films:
         boxes, classes = np.array([box[1:] for box in film.boxes]), [box[0] for box in film.boxes]
-        samples.append(sample_of(film.read(), boxes, classes, film.known, grid, (film.image_id, film.subject_id)))
+        samples.append(
+            make_sample(
+                film.read_frame(), boxes, classes, film.labelled_classes, grid, (film.image_id, film.subject_id)
+            )
+        )
     return samples
 
 
-def shuffled(samples: Sequence[Image], seed: int) -> list[Image]:
+def shuffle_boxes(samples: Sequence[Image], seed: int) -> list[Image]:
     """Return the images, each with another's boxes of the same findings: the control that tells boxes from pictures.
 
     Boxes go round one cycle in an order drawn by the seed, so that no image keeps its own, unless it is the only one.
@@ -96,7 +100,7 @@ def shuffled(samples: Sequence[Image], seed: int) -> list[Image]:
     return [replace(sample, boxes=samples[donors[place]].boxes) for place, sample in enumerate(samples)]
 
 
-def fraction(samples: Sequence[Image], share: float, seed: int) -> list[Image]:
+def take_patients(samples: Sequence[Image], share: float, seed: int) -> list[Image]:
     """Return the images of a fraction of the patients, drawn by the seed; a smaller fraction is part of a larger one.
 
     The number of patients is rounded up.
@@ -108,7 +112,7 @@ def fraction(samples: Sequence[Image], share: float, seed: int) -> list[Image]:
     return [sample for sample in samples if sample.subject_id in selected_patients]
 
 
-def thinned(samples: Sequence[Image], most: int, seed: int) -> list[Image]:
+def take_images(samples: Sequence[Image], most: int, seed: int) -> list[Image]:
     """Return the images of the first patients of an order drawn by the seed, so many that ``most`` images are reached.
 
     The images of a patient stay together; of the last one only so many are taken as are needed. A smaller ``most``
@@ -128,12 +132,12 @@ def shares_at(shares: Mapping[str, tuple[float, float]], progress: float) -> dic
     return {name: value / total for name, value in batch_shares.items()}
 
 
-def even(pools: Mapping[str, Sequence]) -> dict[str, tuple[float, float]]:
+def even_shares(pools: Mapping[str, Sequence]) -> dict[str, tuple[float, float]]:
     """Return the shares with which each image of all pools is as likely as any other."""
     return {name: (float(len(pool)), float(len(pool))) for name, pool in pools.items() if pool}
 
 
-def chosen(
+def draw_image(
     pools: Mapping[str, Sequence], batch_shares: Mapping[str, float], seed: int, update: int, place: int
 ) -> tuple[str, int, np.random.Generator]:
     """Return the pool and the number of the image that a place of a batch takes, and the generator for its movement.
@@ -148,7 +152,7 @@ def chosen(
     return name, int(image_draw * len(pools[name])), random
 
 
-def batches(
+def batch_drawer(
     pools: Mapping[str, Sequence[Sample]],
     shares: Mapping[str, tuple[float, float]],
     grid: Grid,
@@ -163,10 +167,10 @@ def batches(
         batch_shares = shares_at(shares, update / max(updates - 1, 1))
         samples, augmented = [], []
         for place in range(size):
-            name, number, random = chosen(pools, batch_shares, seed, update, place)
+            name, number, random = draw_image(pools, batch_shares, seed, update, place)
             samples.append(pools[name][number])
-            augmented.append(moved(samples[-1].image, samples[-1].boxes, grid.cells, random))
+            augmented.append(augment_image(samples[-1].image, samples[-1].boxes, grid.cells, random))
         images, boxes = zip(*augmented, strict=True)
-        return Batch(list(images), list(boxes), [list(sample.known) for sample in samples])
+        return Batch(list(images), list(boxes), [list(sample.labelled_classes) for sample in samples])
 
     return draw

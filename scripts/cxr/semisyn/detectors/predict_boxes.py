@@ -18,7 +18,7 @@ from cxr.detection.grid import CONFIDENCE_DIGITS, PIXEL_DIGITS
 from cxr.geometry.affine import boxes_to_original
 from cxr.semisyn.detectors.engine import load_engine
 from cxr.semisyn.predictions import PREDICTIONS
-from cxr.semisyn.references import Reference, load
+from cxr.semisyn.references import Reference, read_reference
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def run(
     """
     torch.set_num_threads(1)
     reference = Reference(**options.reference)
-    images = load(reference, options.findings).seen
+    images = read_reference(reference, options.findings).image_ids
     setup = Setup.for_engine(options.own, engine_files, compute, options.engine)
     find = load_engine(options.engine, options, setup).load(Path(model))
     rows = []
@@ -68,14 +68,16 @@ def run(
         for image in progress(framed_ids, len(framed_ids), "predictions"):
             shard = shards.of(image)
             detections = find(shard.get("image", image))
-            corners = in_picture(detections.boxes, shard.get("to_original", image), shard.get("original_shape", image))
+            corners = to_original_pixels(
+                detections.boxes, shard.get("to_original", image), shard.get("original_shape", image)
+            )
             for place, confidence, box in zip(detections.classes, detections.confidence, corners, strict=True):
                 if box[0] < box[2] and box[1] < box[3]:
                     rows.append((image, options.findings[place], round(float(confidence), CONFIDENCE_DIGITS), *box))
     write_table(output, pl.DataFrame(rows, schema=schema(PREDICTIONS), orient="row"), PREDICTIONS)
 
 
-def in_picture(boxes: np.ndarray, affine: np.ndarray, shape: Sequence[int]) -> list[list[float]]:
+def to_original_pixels(boxes: np.ndarray, affine: np.ndarray, shape: Sequence[int]) -> list[list[float]]:
     """Return boxes (N, 4) of a frame in original pixels, clipped to a picture of ``shape`` (rows, columns)."""
     corners = boxes_to_original(np.asarray(boxes, np.float64), affine)
     return np.clip(corners, 0, np.tile(shape[::-1], 2)).round(PIXEL_DIGITS).tolist()

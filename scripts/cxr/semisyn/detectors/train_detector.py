@@ -17,11 +17,11 @@ from cxr.base.jobs import log
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_table, write_table
 from cxr.semisyn.detectors.columns import EPOCHS, POOLS, UPDATES
-from cxr.semisyn.detectors.engine import DetectorsOptions, Task, load_engine
-from cxr.semisyn.detectors.pools import Film, even, shares_at
-from cxr.semisyn.detectors.training_images import opened, pools_of, validation_of
+from cxr.semisyn.detectors.engine import DetectorsOptions, TrainingTask, load_engine
+from cxr.semisyn.detectors.pools import LazySample, even_shares, shares_at
+from cxr.semisyn.detectors.training_images import open_frames, read_pools, read_validation
 
-STEPS = 1000
+SHARE_POINTS = 1000
 """Points of a training at which the changing shares are summed for the table of pools."""
 NO_IMAGES = dict.fromkeys(("job_id", "image_id", "subject_id", "subset"), pl.String)
 NO_IMAGES |= {"rank": pl.Int64, "asked": pl.Int64}
@@ -59,17 +59,17 @@ def run(
     seed = stable_hash("detectors", options.seed, int(number)) % 2**32
     engine = load_engine(options.engine, options, Setup.for_engine(options.own, extra_files, compute))
     pictures = {name.removeprefix("frames_"): path for name, path in extra_files.items() if name.startswith("frames_")}
-    with opened(_several(edited), _several(frames), pictures) as shards:
+    with open_frames(_as_list(edited), _as_list(frames), pictures) as shards:
         image_table = read_table(images) if images else pl.DataFrame(schema=NO_IMAGES)
         box_table = read_table(boxes) if boxes else pl.DataFrame(schema=NO_BOXES)
-        films_by_pool, lacking = pools_of(options, shards, image_table, box_table, _several(patients), seed)
-        num_updates = updates_of(options, films_by_pool, engine.batch)
-        validation_set = validation_of(options, shards, _several(patients))
-        task = Task(
+        films_by_pool, lacking = read_pools(options, shards, image_table, box_table, _as_list(patients), seed)
+        num_updates = num_steps_of(options, films_by_pool, engine.batch)
+        validation_set = read_validation(options, shards, _as_list(patients))
+        task = TrainingTask(
             films_by_pool, shares_of(options, films_by_pool), tuple(options.findings), num_updates, seed,
-            points_of(num_updates, options.points), validation_set,
+            report_steps(num_updates, options.points), validation_set,
         )  # fmt: skip
-        _tell(task, lacking)
+        _log_pools(task, lacking)
         unfinished = Path(model).with_name("unfinished")
         with whole(model) as folder:
             trained = engine.train(task, folder, unfinished)
@@ -86,14 +86,14 @@ def run(
     shutil.rmtree(unfinished) if unfinished.is_dir() else unfinished.unlink(missing_ok=True)
 
 
-def _several(paths: str | Sequence[str]) -> list[str]:
+def _as_list(paths: str | Sequence[str]) -> list[str]:
     return [paths] if isinstance(paths, str) else list(paths)
 
 
-def shares_of(options: DetectorsOptions, pools: Mapping[str, Sequence[Film]]) -> dict[str, tuple[float, float]]:
+def shares_of(options: DetectorsOptions, pools: Mapping[str, Sequence[LazySample]]) -> dict[str, tuple[float, float]]:
     """Return the shares of a batch at the beginning and the end: those of the run, else by the number of images."""
     if not options.shares:
-        return even(pools)
+        return even_shares(pools)
     run_shares = {name: tuple(map(float, options.shares[name])) for name in pools if any(options.shares.get(name, ()))}
     if not run_shares:
         raise UserError(
@@ -102,20 +102,20 @@ def shares_of(options: DetectorsOptions, pools: Mapping[str, Sequence[Film]]) ->
     return run_shares
 
 
-def updates_of(options: DetectorsOptions, pools: Mapping[str, Sequence[Film]], batch: int) -> int:
+def num_steps_of(options: DetectorsOptions, pools: Mapping[str, Sequence[LazySample]], batch: int) -> int:
     """Return the updates of a training: those of the settings, or so many that an image is shown ``epochs`` times."""
     if options.budget == "updates":
         return options.updates
     return max(1, ceil(options.epochs * sum(map(len, pools.values())) / batch))
 
 
-def points_of(updates: int, points: int) -> tuple[int, ...]:
+def report_steps(updates: int, points: int) -> tuple[int, ...]:
     """Return the updates after which a training is told of, ``points`` of them or all, evenly, the last among them."""
     return tuple(sorted({max(1, round(updates * number / points)) for number in range(1, points + 1)}))
 
 
 def epochs_table(
-    task: Task, batch: int, losses: Sequence[tuple[float, float]], scores: Mapping[int, float]
+    task: TrainingTask, batch: int, losses: Sequence[tuple[float, float]], scores: Mapping[int, float]
 ) -> pl.DataFrame:
     """Return :data:`EPOCHS`: a row for each point, with the mean losses since the last one."""
     images, rows, first = sum(map(len, task.pools.values())), [], 0
@@ -128,12 +128,12 @@ def epochs_table(
     return pl.DataFrame(rows, schema=schema(EPOCHS), orient="row")
 
 
-def pools_table(task: Task, batch: int, options: DetectorsOptions, lacking: Mapping[str, int]) -> pl.DataFrame:
+def pools_table(task: TrainingTask, batch: int, options: DetectorsOptions, lacking: Mapping[str, int]) -> pl.DataFrame:
     """Return :data:`POOLS`: what a detector was shown, and how often."""
     num_shown_by_pool = dict.fromkeys(task.shares, 0.0)
-    for step in range(STEPS):
-        for name, share in shares_at(task.shares, step / (STEPS - 1)).items():
-            num_shown_by_pool[name] += share * task.updates * batch / STEPS
+    for step in range(SHARE_POINTS):
+        for name, share in shares_at(task.shares, step / (SHARE_POINTS - 1)).items():
+            num_shown_by_pool[name] += share * task.updates * batch / SHARE_POINTS
     first, last = (shares_at(task.shares, progress) for progress in (0.0, 1.0))
     rows = []
     for name, films in task.pools.items():
@@ -157,7 +157,7 @@ def pools_table(task: Task, batch: int, options: DetectorsOptions, lacking: Mapp
     return pl.DataFrame(rows, schema=schema(POOLS), orient="row")
 
 
-def _tell(task: Task, lacking: Counter) -> None:
+def _log_pools(task: TrainingTask, lacking: Counter) -> None:
     for name, films in task.pools.items():
         log.info("%s: %d images, %d boxes", name, len(films), sum(len(film.boxes) for film in films))
     for name, count in lacking.items():

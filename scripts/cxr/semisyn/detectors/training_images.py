@@ -13,42 +13,48 @@ from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shards
 from cxr.geometry.affine import boxes_to_frame
 from cxr.geometry.boxes import CORNERS
-from cxr.semisyn.detectors.columns import TRAINED
+from cxr.semisyn.detectors.columns import TRAIN_SUBSET
 from cxr.semisyn.detectors.engine import DetectorsOptions
-from cxr.semisyn.detectors.pools import Film, fraction, shuffled
+from cxr.semisyn.detectors.pools import LazySample, shuffle_boxes, take_patients
 from cxr.semisyn.detectors.validation import Validation
-from cxr.semisyn.references import Held, Reference, load, patients_of, read_patients
-from cxr.semisyn.sizes import PARTS, images_of_each
+from cxr.semisyn.references import Reference, ReferenceBoxes, map_patients, read_patients, read_reference
+from cxr.semisyn.sizes import PARTS, images_per_finding
 
 
 @dataclass(frozen=True)
-class Pictures:
+class FrameShards:
     """Shards of frames: of the edited images, of the cohort, and {reference: of its own images, if it has any}."""
 
     edited: Shards
     frames: Shards
-    own: Mapping[str, Shards]
+    by_reference: Mapping[str, Shards]
 
     def of(self, reference: str) -> Shards:
         """Return the shards of a reference's images."""
-        return self.own.get(reference, self.frames)
+        return self.by_reference.get(reference, self.frames)
 
 
 @contextmanager
-def opened(edited: Sequence[str], frames: Sequence[str], reference_frames: Mapping[str, str]) -> Iterator[Pictures]:
+def open_frames(
+    edited: Sequence[str], frames: Sequence[str], reference_frames: Mapping[str, str]
+) -> Iterator[FrameShards]:
     """Open shards of frames."""
     with ExitStack() as entered:
         edited_shards, frame_shards = (entered.enter_context(Shards(paths)) for paths in (edited, frames))
-        yield Pictures(
+        yield FrameShards(
             edited_shards,
             frame_shards,
             {name: entered.enter_context(Shards([path])) for name, path in reference_frames.items()},
         )
 
 
-def real_films(
-    reference: Reference, reference_boxes: Held, shards: Shards, patient: Mapping[str, str], classes: Sequence[str]
-) -> list[Film]:
+def real_samples(
+    reference: Reference,
+    reference_boxes: ReferenceBoxes,
+    shards: Shards,
+    patient: Mapping[str, str],
+    classes: Sequence[str],
+) -> list[LazySample]:
     """Return the images of a reference that have a frame, with their boxes.
 
     Its labels give every box of the findings of which it has at least one; the other findings are unknown there.
@@ -60,16 +66,18 @@ def real_films(
         if finding in number:
             rows.setdefault(image, []).append((number[finding], *box))
     films = []
-    for image in sorted(image for image in reference_boxes.seen if image in shards):
+    for image in sorted(image for image in reference_boxes.image_ids if image in shards):
         shard, box_rows = shards.of(image), rows.get(image, [])
         corners = np.array([box[1:] for box in box_rows], np.float64)
         framed = boxes_to_frame(corners, shard.get("to_original", image))
         boxes = tuple((box[0], *map(float, new)) for box, new in zip(box_rows, framed, strict=True))
-        films.append(Film(boxes, labelled_classes, image, patient[image], partial(shard.get, "image", image)))
+        films.append(LazySample(boxes, labelled_classes, image, patient[image], partial(shard.get, "image", image)))
     return films
 
 
-def synthetic_films(images: pl.DataFrame, boxes: pl.DataFrame, options: DetectorsOptions, shards: Shards) -> list[Film]:
+def synthetic_samples(
+    images: pl.DataFrame, boxes: pl.DataFrame, options: DetectorsOptions, shards: Shards
+) -> list[LazySample]:
     """Return the dataset's train images of all sizes, in the order of their jobs, with their boxes.
 
     ``images``, ``boxes``: its tables. Every finding is known of them: the source has none.
@@ -80,31 +88,37 @@ def synthetic_films(images: pl.DataFrame, boxes: pl.DataFrame, options: Detector
     for job, finding, *box in selected_boxes.select("job_id", "finding", *CORNERS).iter_rows():
         rows.setdefault(job, []).append((number[finding], *box))
     every = tuple(range(len(number)))
-    train_images = images.filter(pl.col("subset") == TRAINED).sort("job_id")
+    train_images = images.filter(pl.col("subset") == TRAIN_SUBSET).sort("job_id")
     return [
-        Film(tuple(rows.get(job, ())), every, job, subject, partial(shards.of(job).get, "image", job))
+        LazySample(tuple(rows.get(job, ())), every, job, subject, partial(shards.of(job).get, "image", job))
         for job, subject in train_images.select("job_id", "subject_id").iter_rows()
     ]
 
 
-def unedited(films: Sequence[Film], sources: Mapping[str, str], shards: Shards) -> list[Film]:
+def unedited_samples(films: Sequence[LazySample], sources: Mapping[str, str], shards: Shards) -> list[LazySample]:
     """Return the sources of synthetic films without a box, in their order; ``sources``: {job_id: image_id}."""
     source_films = []
     for film in films:
         source = sources[film.image_id]
         source_films.append(
-            Film((), film.known, film.image_id, film.subject_id, partial(shards.of(source).get, "image", source))
+            LazySample(
+                (),
+                film.labelled_classes,
+                film.image_id,
+                film.subject_id,
+                partial(shards.of(source).get, "image", source),
+            )
         )
     return source_films
 
 
-def sized(films: Sequence[Film], images: pl.DataFrame, size: int | str, findings: int) -> list[Film]:
+def take_size(films: Sequence[LazySample], images: pl.DataFrame, size: int | str, findings: int) -> list[LazySample]:
     """Return the first films of each finding: those of a size. ``images``: the dataset's table.
 
     Raises UserError for a number that is more than the dataset was asked for.
     """
     quota = images["asked"].max() or 0
-    num_each = images_of_each(size, quota, findings)
+    num_each = images_per_finding(size, quota, findings)
     if size not in PARTS and num_each > quota:
         raise UserError(
             f"semisyn.detectors.runs: a run asks for {size} synthetic images, but the dataset has {quota * findings}: "
@@ -114,14 +128,14 @@ def sized(films: Sequence[Film], images: pl.DataFrame, size: int | str, findings
     return [film for film in films if rank[film.image_id] < num_each]
 
 
-def pools_of(
+def read_pools(
     options: DetectorsOptions,
-    pictures: Pictures,
+    pictures: FrameShards,
     images: pl.DataFrame,
     boxes: pl.DataFrame,
     patients: Sequence[str],
     seed: int,
-) -> tuple[dict[str, list[Film]], Counter]:
+) -> tuple[dict[str, list[LazySample]], Counter]:
     """Return {pool: images} of a run, and of each reference the number of images that no shard of frames has.
 
     ``images``, ``boxes``: the dataset's tables, empty without it; ``patients``: tables of image_id and subject_id.
@@ -131,35 +145,35 @@ def pools_of(
     patient_tables = read_patients(patients)
     for settings in options.references:
         reference = Reference(**settings)
-        reference_boxes = load(reference, options.findings)
-        films = real_films(
+        reference_boxes = read_reference(reference, options.findings)
+        films = real_samples(
             reference,
             reference_boxes,
             pictures.of(reference.name),
-            patients_of(reference_boxes.seen, patient_tables),
+            map_patients(reference_boxes.image_ids, patient_tables),
             options.findings,
         )
-        lacking[reference.name] = len(reference_boxes.seen) - len(films)
+        lacking[reference.name] = len(reference_boxes.image_ids) - len(films)
         if not films:
             raise UserError(
-                f"{reference.key}: none of its {len(reference_boxes.seen)} images has a frame: they are not the "
+                f"{reference.key}: none of its {len(reference_boxes.image_ids)} images has a frame: they are not the "
                 f"cohort's; name their folder in semisyn.references.{reference.name}.images"
             )
         real += films
-    pools = {"real": fraction(real, options.real_share, seed)} if real else {}
+    pools = {"real": take_patients(real, options.real_share, seed)} if real else {}
     edited_films = (
-        synthetic_films(images, boxes, options, pictures.edited) if options.synthetic or options.extra else []
+        synthetic_samples(images, boxes, options, pictures.edited) if options.synthetic or options.extra else []
     )
     count = len(options.findings)
     if options.synthetic:
-        pools["synthetic"] = sized(edited_films, images, options.synthetic, count)
-    extra_films = sized(edited_films, images, options.extra_size, count) if options.extra else []
+        pools["synthetic"] = take_size(edited_films, images, options.synthetic, count)
+    extra_films = take_size(edited_films, images, options.extra_size, count) if options.extra else []
     if "unedited" in options.extra:
-        pools["unedited"] = unedited(
+        pools["unedited"] = unedited_samples(
             extra_films, dict(images.select("job_id", "image_id").iter_rows()), pictures.frames
         )
     if "shuffled" in options.extra:
-        pools["shuffled"] = shuffled(extra_films, seed)
+        pools["shuffled"] = shuffle_boxes(extra_films, seed)
     for name, pool in pools.items():
         if not pool:
             raise UserError(
@@ -169,12 +183,12 @@ def pools_of(
     return pools, lacking
 
 
-def validation_of(options: DetectorsOptions, pictures: Pictures, patients: Sequence[str]) -> Validation | None:
+def read_validation(options: DetectorsOptions, pictures: FrameShards, patients: Sequence[str]) -> Validation | None:
     """Return the images that a training is scored on, None without a reference of the role val."""
     films, patient_tables = [], read_patients(patients)
     for settings in options.validation:
         reference = Reference(**settings)
-        reference_boxes = load(reference, options.findings)
-        shards, patient_by_image = pictures.of(reference.name), patients_of(reference_boxes.seen, patient_tables)
-        films += real_films(reference, reference_boxes, shards, patient_by_image, options.findings)
+        reference_boxes = read_reference(reference, options.findings)
+        shards, patient_by_image = pictures.of(reference.name), map_patients(reference_boxes.image_ids, patient_tables)
+        films += real_samples(reference, reference_boxes, shards, patient_by_image, options.findings)
     return Validation(films, options.ious, options.recalls) if films else None

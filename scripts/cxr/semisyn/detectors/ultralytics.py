@@ -24,20 +24,20 @@ from cxr.base.atomic import atomic
 from cxr.base.engines import Setup
 from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.detection import proposals
-from cxr.detection.proposals import Found
+from cxr.detection.proposals import ScoredBoxes
 from cxr.imaging.boxes import ultralytics as boxes
 from cxr.imaging.weights.ultralytics import convert_ultralytics
 from cxr.nets import tensors
 from cxr.nets.devices import inference, select_device
-from cxr.semisyn.detectors.engine import CHOICE, Task, Trained
-from cxr.semisyn.detectors.pools import Film, chosen, shares_at
+from cxr.semisyn.detectors.engine import BOX_SELECTION, TrainingLog, TrainingTask
+from cxr.semisyn.detectors.pools import LazySample, draw_image, shares_at
 
 GPU = True
 FILES = ("checkpoint",)
 KIND, WEIGHTS = "semisyn_ultralytics", "detector.safetensors"
 NETWORKS = {"yolo": "DetectionModel", "rtdetr": "RTDETRDetectionModel"}
 """{how a plan's name begins: class of the package}."""
-FIXED = {"deterministic": True, "amp": False, "mosaic": 0.0, "close_mosaic": 0, "plots": False, "val": False}
+FIXED_SETTINGS = {"deterministic": True, "amp": False, "mosaic": 0.0, "close_mosaic": 0, "plots": False, "val": False}
 """What is the same in every training."""
 
 
@@ -50,18 +50,20 @@ class UltralyticsEngine:
         self.device = select_device(setup.device, setup.asked)
         self.family = next((name for name in NETWORKS if Path(engine_settings["plan"]).name.startswith(name)), "yolo")
 
-    def train(self, task: Task, folder: Path, unfinished: Path) -> Trained:
+    def train(self, task: TrainingTask, folder: Path, unfinished: Path) -> TrainingLog:
         """See :class:`cxr.semisyn.detectors.engine.DetectorEngine`."""
         for kind in ("images", "labels", "run"):
             shutil.rmtree(unfinished / kind, ignore_errors=True)
         unfinished.mkdir(parents=True, exist_ok=True)
         data = write_images(task, unfinished)
-        steps = steps_of(task.updates, self.epochs)
-        draws = Draws(task, self.batch, steps)
+        steps = num_epochs_of(task.updates, self.epochs)
+        draws = ImageSampler(task, self.batch, steps)
         losses: list[tuple[float, float]] = []
-        state_file = Kept(unfinished / "state.pt", identity_of(task, self.own, steps, unfinished / "images/train"))
+        state_file = StateFile(
+            unfinished / "state.pt", training_digest(task, self.own, steps, unfinished / "images/train")
+        )
         trainer = self._trainer(draws, losses, unfinished, state_file)
-        trainer = trainer(overrides=FIXED | {
+        trainer = trainer(overrides=FIXED_SETTINGS | {
             "model": self.own["plan"], "data": str(data), "epochs": steps, "imgsz": self.own["image_size"],
             "batch": self.batch, "nbs": self.batch, "seed": task.seed % 2**31, "workers": 0, "pretrained": False,
             "device": "cpu" if self.device.type == "cpu" else 0, "project": str(unfinished), "name": "run",
@@ -73,9 +75,11 @@ class UltralyticsEngine:
         weights = {name: value.contiguous() for name, value in net.state_dict().items()}
         facts |= {"size": self.own["image_size"]}
         tensors.write_weights(folder / WEIGHTS, tensors.tensor_kinds(weights), weights.get, facts)
-        return Trained(losses, {})
+        return TrainingLog(losses, {})
 
-    def _trainer(self, draws: "Draws", losses: list[tuple[float, float]], folder: Path, state_file: "Kept") -> type:
+    def _trainer(
+        self, draws: "ImageSampler", losses: list[tuple[float, float]], folder: Path, state_file: "StateFile"
+    ) -> type:
         """Return the package's trainer with our draws of images, the checkpoint's weights, and ears for its losses.
 
         At the beginning of each step of its schedule it writes its whole state, and it goes on from one that is there.
@@ -86,7 +90,7 @@ class UltralyticsEngine:
         from ultralytics.models.yolo.detect import DetectionTrainer
 
         key = "semisyn.detectors.ultralytics"
-        start = checkpoint(self.start, folder / "checkpoint.safetensors") if self.start else {}
+        start = read_checkpoint(self.start, folder / "checkpoint.safetensors") if self.start else {}
 
         class Trainer({"yolo": DetectionTrainer, "rtdetr": RTDETRTrainer}[self.family]):
             def get_dataloader(self, dataset_path, batch_size=16, rank=0, mode="train"):
@@ -129,7 +133,7 @@ class UltralyticsEngine:
             def _keep(self, state):
                 if state and self.epoch == state["step"]:  # nothing random may come between
                     draws.done = self.epoch * draws.each
-                    set_random(state["random"])
+                    set_random_states(state["random"])
                 elif self.epoch:
                     modules = {"net": self.model, "mean": self.ema.ema, "optimiser": self.optimizer}
                     module_states = {name: module.state_dict() for name, module in modules.items()}
@@ -137,7 +141,7 @@ class UltralyticsEngine:
                         "updates": self.ema.updates,
                         "step": self.epoch,
                         "losses": losses,
-                        "random": get_random(),
+                        "random": get_random_states(),
                     }
                     state_file.write(module_states | run_state)
 
@@ -156,7 +160,7 @@ class UltralyticsEngine:
 
         return Trainer
 
-    def load(self, folder: Path) -> Callable[[np.ndarray], Found]:
+    def load(self, folder: Path) -> Callable[[np.ndarray], ScoredBoxes]:
         """See :class:`cxr.semisyn.detectors.engine.DetectorEngine`."""
         path = folder / WEIGHTS
         weights, facts = tensors.read_weights(path, KIND)
@@ -164,12 +168,12 @@ class UltralyticsEngine:
         size, classes = facts["size"], np.arange(len(facts["names"]))
 
         @inference()
-        def find_boxes(frame: np.ndarray) -> Found:
-            picture = proposals.as_input([proposals.resized(frame, size)], net.yaml["channels"], self.device)
+        def find_boxes(frame: np.ndarray) -> ScoredBoxes:
+            picture = proposals.stack_input([proposals.resize_square(frame, size)], net.yaml["channels"], self.device)
             corners, scores = raw_boxes(net(picture)[0], facts["family"], size, len(classes))
-            every = proposals.above(corners, scores, classes, CHOICE["floor"])
-            selected_boxes = proposals.thinned(every, CHOICE["iou"], CHOICE["most"])
-            return proposals.in_frame(selected_boxes, frame.shape[0] / size, 0, frame.shape[0])
+            every = proposals.boxes_above(corners, scores, classes, BOX_SELECTION["floor"])
+            selected_boxes = proposals.apply_nms(every, BOX_SELECTION["iou"], BOX_SELECTION["most"])
+            return proposals.to_frame_pixels(selected_boxes, frame.shape[0] / size, 0, frame.shape[0])
 
         return find_boxes
 
@@ -185,7 +189,7 @@ def raw_boxes(raw: torch.Tensor, family: str, size: int, classes: int) -> tuple[
     return torch.cat((centre - sides / 2, centre + sides / 2), dim=1) * scale, scores
 
 
-class Kept:
+class StateFile:
     """The file of an interrupted training; one of another ``identity`` is not read."""
 
     def __init__(self, path: Path, identity: str):
@@ -206,7 +210,7 @@ class Kept:
             torch.save(state | {"identity": self.identity}, temporary)
 
 
-def identity_of(task: Task, engine_settings: dict, steps: int, images: Path) -> str:
+def training_digest(task: TrainingTask, engine_settings: dict, steps: int, images: Path) -> str:
     """Return a digest of all that a training depends on; ``images``: its pictures, as they were written."""
     digest = hashlib.blake2b(digest_size=16)
     facts = [task.shares, task.classes, task.updates, task.seed, engine_settings, steps]
@@ -219,29 +223,29 @@ def identity_of(task: Task, engine_settings: dict, steps: int, images: Path) -> 
     return digest.hexdigest()
 
 
-def get_random() -> list:
+def get_random_states() -> list:
     """Return the states of Python's, numpy's and torch's random numbers, which the package draws from."""
     _, keys, place, gauss, value = np.random.get_state()  # noqa: NPY002
     return [random.getstate(), [keys.tolist(), place, gauss, value], torch.get_rng_state()]
 
 
-def set_random(states: list) -> None:
-    """Set the states of :func:`get_random`."""
+def set_random_states(states: list) -> None:
+    """Set the states of :func:`get_random_states`."""
     (version, numbers, gauss), (keys, *numpy_fields), torch_state = states
     random.setstate((version, tuple(numbers), gauss))
     np.random.set_state(("MT19937", np.array(keys, np.uint32), *numpy_fields))  # noqa: NPY002
     torch.set_rng_state(torch_state)
 
 
-def steps_of(updates: int, epochs: int) -> int:
+def num_epochs_of(updates: int, epochs: int) -> int:
     """Return the steps of the package's schedule: the largest number up to ``epochs`` that divides ``updates``."""
     return max(number for number in range(1, min(updates, epochs) + 1) if updates % number == 0)
 
 
-class Draws(torch.utils.data.Sampler):
-    """Numbers of the images of one epoch after another, as :func:`cxr.semisyn.detectors.pools.chosen` draws them."""
+class ImageSampler(torch.utils.data.Sampler):
+    """Image indices, one epoch after another, as :func:`cxr.semisyn.detectors.pools.draw_image` draws them."""
 
-    def __init__(self, task: Task, batch: int, steps: int):
+    def __init__(self, task: TrainingTask, batch: int, steps: int):
         self.task, self.batch, self.each, self.done = task, batch, task.updates // steps, 0
         self.images = [(name, film) for name in task.shares for film in task.pools[name]]
         sizes = [len(task.pools[name]) for name in task.shares]
@@ -254,18 +258,18 @@ class Draws(torch.utils.data.Sampler):
         for _ in range(self.each):
             batch_shares = shares_at(self.task.shares, min(self.done / max(self.task.updates - 1, 1), 1.0))
             for place in range(self.batch):
-                name, number, _ = chosen(self.task.pools, batch_shares, self.task.seed, self.done, place)
+                name, number, _ = draw_image(self.task.pools, batch_shares, self.task.seed, self.done, place)
                 yield self.first[name] + number
             self.done += 1
 
 
-def write_images(task: Task, folder: Path) -> Path:
-    """Write the images and labels of a task as YOLO reads them, in the order of :class:`Draws`; return data.yaml."""
-    films: list[Film] = [film for name in task.shares for film in task.pools[name]]
+def write_images(task: TrainingTask, folder: Path) -> Path:
+    """Write a task's images and labels in YOLO's layout, in the order of :class:`ImageSampler`; return data.yaml."""
+    films: list[LazySample] = [film for name in task.shares for film in task.pools[name]]
     for kind in ("images", "labels"):
         (folder / kind / "train").mkdir(parents=True)
     for number, film in enumerate(films):
-        frame = film.read()
+        frame = film.read_frame()
         if not cv2.imwrite(str(folder / f"images/train/{number:07d}.png"), frame):
             raise UserError(f"{folder}: a picture could not be written: its disk may be full")
         lines = []
@@ -280,7 +284,7 @@ def write_images(task: Task, folder: Path) -> Path:
     return path
 
 
-def checkpoint(path: str, target: Path) -> dict[str, torch.Tensor]:
+def read_checkpoint(path: str, target: Path) -> dict[str, torch.Tensor]:
     """Return the weights of a checkpoint of the package, read without running its pickle. Raises UserError."""
     convert_ultralytics(Path(path), target)
     return tensors.read_weights(target, "ultralytics")[0]

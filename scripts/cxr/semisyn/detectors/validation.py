@@ -6,17 +6,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cxr.detection.proposals import Found
+from cxr.detection.proposals import ScoredBoxes
 from cxr.metrics.average_precision import average_precision, matched
 from cxr.metrics.matching import Boxes
-from cxr.semisyn.detectors.pools import Film
+from cxr.semisyn.detectors.pools import LazySample
 
 
 @dataclass(frozen=True)
 class Validation:
     """Images with people's boxes. ious: of the matches whose AP is averaged; recalls: number of recalls of an AP."""
 
-    films: Sequence[Film]
+    films: Sequence[LazySample]
     ious: Sequence[float]
     recalls: int
 
@@ -26,22 +26,24 @@ class Validation:
         digest = hashlib.blake2b(digest_size=16)
         digest.update(f"{list(self.ious)} {self.recalls}".encode())
         for film in self.films:
-            digest.update(f"{film.image_id} {film.boxes} {film.known}".encode())
+            digest.update(f"{film.image_id} {film.boxes} {film.labelled_classes}".encode())
         return digest.hexdigest()
 
-    def score(self, find: Callable[[np.ndarray], Found]) -> float:
+    def score(self, find: Callable[[np.ndarray], ScoredBoxes]) -> float:
         """Return the mean AP over IoUs and over the classes with true boxes, 0 to 1; NaN without any box.
 
         ``find``: gives boxes of a frame in its pixels. Images whose labels do not tell of a class do not count for it.
         """
-        detections = [find(film.read()) for film in self.films]
+        detections = [find(film.read_frame()) for film in self.films]
         classes = sorted({box[0] for film in self.films for box in film.boxes})
         values = [self._class(kind, detections) for kind in classes]
         return float(np.mean(values)) if values else float("nan")
 
-    def _class(self, kind: int, detections: Sequence[Found]) -> float:
+    def _class(self, kind: int, detections: Sequence[ScoredBoxes]) -> float:
         true, predicted, confidence = [], [], []
-        labelled = [(film, boxes) for film, boxes in zip(self.films, detections, strict=True) if kind in film.known]
+        labelled = [
+            (film, boxes) for film, boxes in zip(self.films, detections, strict=True) if kind in film.labelled_classes
+        ]
         for number, (film, boxes) in enumerate(labelled):
             true += [(number, *box[1:]) for box in film.boxes if box[0] == kind]
             is_class = np.asarray(boxes.classes) == kind

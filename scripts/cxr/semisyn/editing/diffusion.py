@@ -9,23 +9,23 @@ from cxr.diffusion import folders, nets
 from cxr.diffusion.blending import Sampling, sample_latents
 from cxr.diffusion.schedule import kept_steps
 from cxr.nets.devices import select_device
-from cxr.semisyn.editing.models import ModelEditor, Rows
+from cxr.semisyn.editing.models import EditBatch, ModelEditor
 
 INSTEAD = "model"
 GPU = True
 KEY = "semisyn.editing.diffusion.model"
 
 
-class Inpainter(ModelEditor):
+class DiffusionEditor(ModelEditor):
     """Samples findings into the masks."""
 
-    def edited(self, rows: Rows) -> torch.Tensor:
+    def edited(self, rows: EditBatch) -> torch.Tensor:
         """See :class:`ModelEditor`."""
         strength = self.strength(rows.config)
-        steps = kept_steps(self.nets.abars, self.steps(rows.config), 1 - strength)
+        steps = kept_steps(self.nets.abars, self.num_steps(rows.config), 1 - strength)
         sampling = Sampling(
             prompt=rows.prompts,
-            guidance=self.weights(rows),
+            guidance=self.guidance_weights(rows),
             blending=rows.config["blending"],
             pure=strength == 1,
             negative=rows.negatives,
@@ -35,10 +35,10 @@ class Inpainter(ModelEditor):
         return sample_latents(rows.clean, rows.mask, steps, prediction, predict, rows.draw, sampling)
 
 
-def load(options: object, setup: Setup, prompts: frozenset[str] = frozenset()) -> Inpainter:
+def load(options: object, setup: Setup, prompts: frozenset[str] = frozenset()) -> DiffusionEditor:
     """Load the engine. Raises UserError if a file or a prompt cannot be used."""
     device = select_device(setup.device, setup.asked)
     layout = folders.stable_diffusion(Path(setup.files["folder"]), KEY)
     texts = dict.fromkeys(sorted(prompts | {""}), "the prompts of semisyn")
     loaded = nets.load_nets(layout, texts, nets.Running.of(setup), device)
-    return Inpainter(loaded, setup.own, setup.batch)
+    return DiffusionEditor(loaded, setup.own, setup.batch)

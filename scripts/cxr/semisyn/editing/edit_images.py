@@ -21,10 +21,10 @@ from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_table, write_table
 from cxr.base.workers import EngineFault, Fault, sift_either
 from cxr.geometry.boxes import CORNERS
-from cxr.semisyn.configs import CHOSEN, SELECTION, UNCHOSEN
-from cxr.semisyn.editing.engine import Edited, Job, NoCell, load_engine
+from cxr.semisyn.configs import CHOSEN_CONFIG, DEFAULT_CONFIG, SELECTION
+from cxr.semisyn.editing.engine import BoxTooSmall, EditedImage, Job, load_engine
 from cxr.semisyn.editing.masks import soft_mask
-from cxr.semisyn.editing.outcome import Refused, outcome
+from cxr.semisyn.editing.outcome import EditRefused, evaluate_edit
 
 BOXES = {
     "job_id": Column(pl.String, "Job, and the row of its image in the shard."),
@@ -68,7 +68,7 @@ class EditingOptions:
     together: list[str] = field(default_factory=list)
 
 
-class Target(NamedTuple):
+class ConfigFiles(NamedTuple):
     """Files of one configuration: the edited images, their boxes, and the ledger."""
 
     output: str
@@ -106,7 +106,7 @@ def run_shard(
     """
     inputs = {"plan": plan, "placed": placed, "frames": frames, "organs": organs, "shard": shard, "choice": choice}
     inputs |= {"attrs": attrs, "threads": threads, "compute": compute, "files": files}
-    _edit({config: Target(output, boxes, excluded)}, replace(options, findings_file=findings_file), **inputs)
+    _edit_shard({config: ConfigFiles(output, boxes, excluded)}, replace(options, findings_file=findings_file), **inputs)
 
 
 def run_together(
@@ -131,16 +131,18 @@ def run_together(
     What these configurations have in common of a source is computed once; each has the images that it has alone.
     Raises like :func:`run_shard`.
     """
-    targets = {name: Target(*paths) for name, *paths in zip(options.together, output, boxes, excluded, strict=True)}
+    targets = {
+        name: ConfigFiles(*paths) for name, *paths in zip(options.together, output, boxes, excluded, strict=True)
+    }
     inputs = {"plan": plan, "placed": placed, "frames": frames, "organs": organs, "shard": shard, "choice": ""}
     # the files tell the engine's rule, whichever rule made them
     inputs |= {"attrs": attrs | {"stage": STAGE.format(engine=options.engine)}, "threads": threads}
     full_options = replace(options, findings_file=findings_file)
-    _edit(targets, full_options, compute=compute, files=files, **inputs)
+    _edit_shard(targets, full_options, compute=compute, files=files, **inputs)
 
 
-def _edit(
-    targets: Mapping[str, Target],
+def _edit_shard(
+    targets: Mapping[str, ConfigFiles],
     options: EditingOptions,
     *,
     plan: str,
@@ -173,25 +175,25 @@ def _edit(
     ledger = Ledger("semisyn_editing")
     rows: dict[str, list[dict]] = {config: [] for config in targets}
 
-    def judge_edit(source: np.ndarray, masks: dict, job: Job, edited: Edited) -> tuple[tuple | None, Fault | None]:
+    def judge_edit(source: np.ndarray, masks: dict, job: Job, edited: EditedImage) -> tuple[tuple | None, Fault | None]:
         try:
-            done = outcome(source, masks, job, edited, visible=options.visible, max_leak=options.max_leak)
-        except Refused as fault:
+            done = evaluate_edit(source, masks, job, edited, visible=options.visible, max_leak=options.max_leak)
+        except EditRefused as fault:
             refusal = fault.reason, str(fault)
             return None, EngineFault.of(fault, *refusal) if fault.reason == "bad_picture" else refusal
-        return (done, [row | {"drawn": _text(edited.drawn)} for row in done.boxes]), None
+        return (done, [row | {"drawn": _as_json(edited.parameters)} for row in done.boxes]), None
 
     def work(image: np.ndarray, masks: dict, job: Job):
         try:
             return judge_edit(image, masks, job, editor.edit(image.copy(), masks, job))
-        except NoCell as fault:
+        except BoxTooSmall as fault:
             return None, ("no_cell", str(fault))
 
     def work_batch(batch: list[tuple]):
         images, masks, jobs = map(list, zip(*batch, strict=True))
         try:
             edited = editor.edit_batch([image.copy() for image in images], masks, jobs)
-        except NoCell as fault:
+        except BoxTooSmall as fault:
             if len(batch) == 1:
                 return [(None, ("no_cell", str(fault)))]
             return [work_batch([row])[0] for row in batch]
@@ -211,7 +213,7 @@ def _edit(
             image_id, job = taken[name]
             # the masks of all jobs at once would not fit
             masks = organ_shards.of(image_id).masks(image_id)
-            return frame_shards.of(image_id).get("image", image_id), masks, replace(job, mask=_mask(job))
+            return frame_shards.of(image_id).get("image", image_id), masks, replace(job, mask=_job_mask(job))
 
         batch = getattr(editor, "batch", None)
         tolerance = Tolerance.of(compute)
@@ -226,12 +228,12 @@ def _edit(
             by = config_of(job.finding, config, options, choice)
             rows[config] += [row | {"config": by} for row in box_rows]
         for config, target in targets.items():
-            _of_config(ledger, config).finish(target.excluded, per_config[config])
+            _ledger_of_config(ledger, config).finish(target.excluded, per_config[config])
     for config, target in targets.items():
         write_table(target.boxes, pl.DataFrame(rows[config], schema=schema(BOXES)), BOXES)
 
 
-def _of_config(ledger: Ledger, config: str) -> Ledger:
+def _ledger_of_config(ledger: Ledger, config: str) -> Ledger:
     """Return what a ledger of (job, configuration) says of one configuration."""
     config_ledger = Ledger(ledger.stage)
     config_ledger.accepted = [job_id for job_id, name in ledger.accepted if name == config]
@@ -255,7 +257,7 @@ def jobs_of(
     """
     names = {finding: config_of(finding, config, options, choice) for finding in options.findings}
     engine_findings = [finding for finding, name in names.items() if options.configs[name]["engine"] == options.engine]
-    if config == CHOSEN:
+    if config == CHOSEN_CONFIG:
         planned = plan.filter(pl.col("shard") == shard)
     else:
         planned = plan.filter("trial").sort("job_id")[int(shard) :: options.parts]
@@ -265,25 +267,25 @@ def jobs_of(
     for row in planned.sort("job_id").iter_rows(named=True):
         if row["job_id"] in boxes:
             configuration = options.configs[names[row["finding"]]]
-            jobs[row["job_id"]] = row["image_id"], _job(row, boxes[row["job_id"]], configuration, options.seed)
+            jobs[row["job_id"]] = row["image_id"], _make_job(row, boxes[row["job_id"]], configuration, options.seed)
     return jobs
 
 
 def config_of(finding: str, config: str, options: EditingOptions, choice: str = "") -> str:
     """Return the name of the configuration that edits a finding; ``choice``: the file of the stage selection."""
-    if config != CHOSEN:
+    if config != CHOSEN_CONFIG:
         return config
     if options.choice == SELECTION:
-        return _selected(choice)[finding]["config"]
-    return options.choice.get(finding, UNCHOSEN)
+        return _read_choice(choice)[finding]["config"]
+    return options.choice.get(finding, DEFAULT_CONFIG)
 
 
 @cache
-def _selected(path: str) -> dict[str, dict]:
+def _read_choice(path: str) -> dict[str, dict]:
     return yaml.safe_load(Path(path).read_text(encoding="utf-8"))
 
 
-def _job(row: Mapping, boxes: pl.DataFrame, config: dict, seed: int) -> Job:
+def _make_job(row: Mapping, boxes: pl.DataFrame, config: dict, seed: int) -> Job:
     corners = boxes.select(CORNERS).to_numpy()
     ratio = boxes["ctr_to"][0]
     return Job(
@@ -299,10 +301,10 @@ def _job(row: Mapping, boxes: pl.DataFrame, config: dict, seed: int) -> Job:
     )
 
 
-def _mask(job: Job) -> np.ndarray:
+def _job_mask(job: Job) -> np.ndarray:
     blur_settings = {name: job.config[key] for name, key in (("blur", "blur"), ("r", "blur_r"), ("beta", "blur_beta"))}
     return soft_mask(job.boxes, (FRAME_SIZE, FRAME_SIZE), **blur_settings)
 
 
-def _text(drawing: dict) -> str:
+def _as_json(drawing: dict) -> str:
     return json.dumps(drawing, sort_keys=True, default=float)

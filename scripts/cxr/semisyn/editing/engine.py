@@ -30,7 +30,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Edited:
+class EditedImage:
     """An edited image, grey levels 0..255, uint8 or float (512, 512).
 
     ``lesion`` bool (512, 512): the finding's true mask, if the engine knows it; ``support`` bool (512, 512): where the
@@ -40,13 +40,13 @@ class Edited:
     image: np.ndarray
     lesion: np.ndarray | None = None
     support: np.ndarray | None = None
-    drawn: dict = field(default_factory=dict)
+    parameters: dict = field(default_factory=dict)
 
 
 class EditingEngine(Protocol):
     """An editor that puts findings into a chest X-ray."""
 
-    def edit(self, image: np.ndarray, organs: dict[str, np.ndarray], job: Job) -> Edited:
+    def edit(self, image: np.ndarray, organs: dict[str, np.ndarray], job: Job) -> EditedImage:
         """Edit a frame uint8 (512, 512) with its masks {label: bool (512, 512)}.
 
         It is called from several threads at once. An engine with a large net has ``edit_batch(images, organs, jobs)``
@@ -56,7 +56,7 @@ class EditingEngine(Protocol):
         ...
 
 
-class NoCell(ValueError):
+class BoxTooSmall(ValueError):
     """A box of the job covers no cell of the model's latent grid."""
 
 

@@ -14,9 +14,9 @@ from cxr.base.paths import RESOURCES
 from cxr.base.vocabulary import HEART, LUNGS
 from cxr.metrics.edits import heart_share
 from cxr.nets.map_net import MapNet
-from cxr.painting.film import Asked, Film, Place
-from cxr.painting.findings import PAINTERS, region_of
-from cxr.semisyn.editing.engine import Edited, Job
+from cxr.painting.chest import Chest, PaintRequest, Place
+from cxr.painting.painters import PAINTERS, region_of
+from cxr.semisyn.editing.engine import EditedImage, Job
 from cxr.semisyn.findings.catalogue import read_catalogue
 
 RESOURCE_FILES = ("organs/lite.onnx", "semisyn/priors.yaml", "semisyn/prompts.yaml")
@@ -29,25 +29,25 @@ class LiteEditor:
         self._painters, self._own = painters, engine_settings
         self._net = MapNet(RESOURCES / RESOURCE_FILES[0])
 
-    def edit(self, image: np.ndarray, organs: dict[str, np.ndarray], job: Job) -> Edited:
+    def edit(self, image: np.ndarray, organs: dict[str, np.ndarray], job: Job) -> EditedImage:
         """See :class:`cxr.semisyn.editing.engine.EditingEngine`."""
         painter = self._painters[job.finding]
         masks = [organs[name] for name in (*LUNGS, HEART)]
-        film = Film(image.astype(np.float32) / 255, *masks, fissure=tuple(self._own["fissure"]))
+        film = Chest(image.astype(np.float32) / 255, *masks, fissure=tuple(self._own["fissure"]))
         places = [Place(tuple(box), side) for box, side in zip(job.boxes, job.sides, strict=True) if side]
-        request = Asked(
+        request = PaintRequest(
             places=tuple(places),
             words=job.prompt,
             ratio=job.ratio,
             ranges=self._own.get(painter, {}),
             curve=self._own["curve"],
-            measure=partial(_ratio, self._net),
+            measure=partial(_measure_ratio, self._net),
         )
         painted = PAINTERS[painter].paint(film, request, np.random.default_rng(job.seed))
-        return Edited(painted.image * 255, painted.lesion, region_of(painter, film, request), painted.drawn)
+        return EditedImage(painted.image * 255, painted.lesion, region_of(painter, film, request), painted.parameters)
 
 
-def _ratio(net: MapNet, image: np.ndarray) -> float:
+def _measure_ratio(net: MapNet, image: np.ndarray) -> float:
     """Return the cardiothoracic ratio of a film float32 (H, W) in 0..1."""
     organ_masks = net.masks(np.rint(np.clip(image, 0, 1) * 255).astype(np.uint8))
     masks = dict(zip(net.labels, organ_masks, strict=True))

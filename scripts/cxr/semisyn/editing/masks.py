@@ -18,14 +18,16 @@ def soft_mask(boxes: np.ndarray, shape: tuple[int, int], *, blur: str, r: float,
     """
     mask = np.zeros(shape, np.float32)
     for box in np.asarray(boxes, np.float64).reshape(-1, 4):
-        np.maximum(mask, _one(box, shape, blur, r, beta), out=mask)
+        np.maximum(mask, _box_mask(box, shape, blur, r, beta), out=mask)
     return mask
 
 
-def _one(box: np.ndarray, shape: tuple[int, int], blur: str, r: float, beta: float) -> np.ndarray:
+def _box_mask(box: np.ndarray, shape: tuple[int, int], blur: str, r: float, beta: float) -> np.ndarray:
     if blur == "ggauss":
         x1, y1, x2, y2 = box
-        column, row = (_bell(size, low, high, r, beta) for size, low, high in ((shape[1], x1, x2), (shape[0], y1, y2)))
+        column, row = (
+            _bell_curve(size, low, high, r, beta) for size, low, high in ((shape[1], x1, x2), (shape[0], y1, y2))
+        )
         return (row[:, None] * column[None]).astype(np.float32)
     x1, y1, x2, y2 = clip_boxes(box, *shape)[0]
     hard = np.zeros(shape, np.float32)
@@ -39,7 +41,7 @@ def _one(box: np.ndarray, shape: tuple[int, int], blur: str, r: float, beta: flo
     return soft / soft.max()
 
 
-def _bell(size: int, low: float, high: float, r: float, beta: float) -> np.ndarray:
+def _bell_curve(size: int, low: float, high: float, r: float, beta: float) -> np.ndarray:
     deviation = max(1, (high - low) // 2) / r
     distance = np.abs(np.arange(size) + 0.5 - (low + high) / 2)
     bell = np.exp(-((distance / (np.sqrt(2) * deviation)) ** beta))

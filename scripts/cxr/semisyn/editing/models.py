@@ -14,13 +14,13 @@ from cxr.diffusion.guidance import cells, shares
 from cxr.diffusion.nets import Nets
 from cxr.metrics.edits import box_mask
 from cxr.nets.devices import inference
-from cxr.semisyn.editing.engine import Edited, Job, NoCell
+from cxr.semisyn.editing.engine import BoxTooSmall, EditedImage, Job
 
-ALIKE = ("blending", "extent", "steps", "strength")
+PASS_KEYS = ("blending", "extent", "steps", "strength")
 """Keys of a configuration that jobs of one pass must share; masks, prompts and weights are one per row."""
 
 
-class Rows:
+class EditBatch:
     """Jobs that run together: masks (B, 1, h, w) of B jobs, clean latents (S, C, h, w) of their S sources, and noise.
 
     ``sources``: for each job, its row of ``clean``; jobs that share one have the same image, seed and negative prompt.
@@ -32,7 +32,7 @@ class Rows:
         self.clean, self.jobs, self.config = clean, jobs, jobs[0].config
         self.sources = list(range(len(jobs))) if sources is None else list(sources)
         shape = tuple(clean.shape[-2:])
-        latent_masks = [_cells(job, shape) for job in jobs]
+        latent_masks = [_latent_mask(job, shape) for job in jobs]
         # a soft mask of zeros and ones gives the same bits as a hard one
         kind = bool if all(mask.dtype == bool for mask in latent_masks) else np.float32
         self.mask = torch.from_numpy(np.stack([mask.astype(kind) for mask in latent_masks]))[:, None].to(device)
@@ -51,7 +51,7 @@ class Rows:
         self.inverted = tuple(job.config["negative"] for job in owners)
 
 
-def _cells(job: Job, shape: tuple[int, int]) -> np.ndarray:
+def _latent_mask(job: Job, shape: tuple[int, int]) -> np.ndarray:
     """Return the job's mask on the grid of latents: bool where the configuration wants it hard, else 0..1."""
     return cells(job.mask, shape) if job.config["mask"] == "hard" else shares(job.mask, shape)
 
@@ -66,40 +66,40 @@ class ModelEditor(ABC):
         self.nets, self.own, self.batch = nets, engine_settings, batch
 
     @abstractmethod
-    def edited(self, rows: Rows) -> torch.Tensor:
+    def edit_latents(self, rows: EditBatch) -> torch.Tensor:
         """Return the edited latents of jobs of one configuration."""
 
     @inference()
-    def edit_batch(self, images: list[np.ndarray], organs: list[dict], jobs: list[Job]) -> list[Edited]:
+    def edit_batch(self, images: list[np.ndarray], organs: list[dict], jobs: list[Job]) -> list[EditedImage]:
         """Return the edited images, float32 (512, 512) in grey levels: the mean of the model's three channels.
 
         A job may be there several times, each with another configuration: what is the same of its source runs once.
         Raises NoCell for a job with a box that covers no cell of the latent grid.
         """
         scaled = torch.from_numpy(np.stack(images)).float()[:, None] / 127.5 - 1
-        image_indices = _places([job.job_id for job in jobs])
+        image_indices = _group_indices([job.job_id for job in jobs])
         first_rows = [image_indices.index(row) for row in range(max(image_indices) + 1)]
         clean = self.nets.encode(scaled[first_rows].expand(-1, 3, -1, -1))
-        _refuse_small(jobs, tuple(clean.shape[-2:]))
+        _refuse_small_boxes(jobs, tuple(clean.shape[-2:]))
         groups: dict[tuple, list[int]] = {}
         for row, job in enumerate(jobs):
-            groups.setdefault(tuple(job.config[name] for name in ALIKE), []).append(row)
+            groups.setdefault(tuple(job.config[name] for name in PASS_KEYS), []).append(row)
         latents = clean[image_indices]
         for places in groups.values():
             group_jobs = [jobs[at] for at in places]
             keys = [(job.job_id, job.config["negative"]) for job in group_jobs]
-            sources = _places(keys) if self.inverts else list(range(len(group_jobs)))
+            sources = _group_indices(keys) if self.inverts else list(range(len(group_jobs)))
             first = [places[sources.index(row)] for row in range(max(sources) + 1)]
-            rows = Rows(clean[[image_indices[at] for at in first]], group_jobs, self.nets.device, sources)
-            latents[places] = self.edited(rows)
+            rows = EditBatch(clean[[image_indices[at] for at in first]], group_jobs, self.nets.device, sources)
+            latents[places] = self.edit_latents(rows)
         grey = (self.nets.decode(latents).mean(dim=1) + 1) * 127.5
-        return [Edited(picture) for picture in grey.cpu().numpy()]
+        return [EditedImage(picture) for picture in grey.cpu().numpy()]
 
-    def steps(self, config: dict) -> int:
+    def num_steps(self, config: dict) -> int:
         """Return the number of steps of a configuration."""
         return int(self.own["steps"] * config["steps"])
 
-    def weights(self, rows: Rows) -> tuple[float, ...]:
+    def guidance_weights(self, rows: EditBatch) -> tuple[float, ...]:
         """Return the weight of the prompt of each row."""
         return tuple(job.config["guidance"] or self.own["guidance"] for job in rows.jobs)
 
@@ -108,13 +108,13 @@ class ModelEditor(ABC):
         return config["strength"] or self.own["strength"]
 
 
-def _places(keys: list) -> list[int]:
+def _group_indices(keys: list) -> list[int]:
     """Return the number of each key among the different ones, in the order of their first."""
     number: dict = {}
     return [number.setdefault(key, len(number)) for key in keys]
 
 
-def _refuse_small(jobs: list[Job], shape: tuple[int, int]) -> None:
+def _refuse_small_boxes(jobs: list[Job], shape: tuple[int, int]) -> None:
     for job in jobs:
         if not all(cells(box_mask(box, job.mask.shape), shape).any() for box in job.boxes):
-            raise NoCell(f"a box of the job covers no cell of the model's {shape[1]} x {shape[0]} grid")
+            raise BoxTooSmall(f"a box of the job covers no cell of the model's {shape[1]} x {shape[0]} grid")

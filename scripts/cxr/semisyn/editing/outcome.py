@@ -7,14 +7,14 @@ import numpy as np
 from cxr.base.vocabulary import HEART, LUNGS
 from cxr.metrics import edits
 from cxr.metrics.appearance import midline
-from cxr.semisyn.configs import WARPED
-from cxr.semisyn.editing.engine import Edited, Job
+from cxr.semisyn.configs import WARPED_FINDING
+from cxr.semisyn.editing.engine import EditedImage, Job
 
-LEAST = 0.01
+MIN_CHANGED = 0.01
 """Fraction of the boxes' area that must change visibly."""
 
 
-class Refused(ValueError):
+class EditRefused(ValueError):
     """An edit that is not used; ``reason``: its code."""
 
     def __init__(self, reason: str, detail: str):
@@ -23,7 +23,7 @@ class Refused(ValueError):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class AcceptedEdit:
     """One edited image, uint8 (512, 512), its lesion bool (512, 512), and the table rows of its boxes."""
 
     image: np.ndarray
@@ -31,9 +31,9 @@ class Outcome:
     boxes: list[dict]
 
 
-def outcome(
-    source: np.ndarray, organs: dict[str, np.ndarray], job: Job, edited: Edited, *, visible: float, max_leak: float
-) -> Outcome:
+def evaluate_edit(
+    source: np.ndarray, organs: dict[str, np.ndarray], job: Job, edited: EditedImage, *, visible: float, max_leak: float
+) -> AcceptedEdit:
     """Return what is written of a job. Raises Refused.
 
     ``source`` uint8 (512, 512); ``visible``: grey levels from which a change is seen; ``max_leak``: largest share of
@@ -44,13 +44,13 @@ def outcome(
     inside = edits.box_mask(job.boxes, source.shape)
     support = edited.support if edited.support is not None else job.mask > 0
     changed_pixels = edits.visible(difference, visible)
-    if (changed_pixels & inside).sum() < LEAST * inside.sum():
-        raise Refused(
+    if (changed_pixels & inside).sum() < MIN_CHANGED * inside.sum():
+        raise EditRefused(
             "nothing_changed", f"{int((changed_pixels & inside).sum())} of {int(inside.sum())} pixels changed visibly"
         )
     leak = edits.leak(difference, inside)
-    if job.finding != WARPED and job.config["extent"] == 1 and leak > max_leak:
-        raise Refused("leaked", f"{leak:.2f} of the squared change lies outside of the boxes")
+    if job.finding != WARPED_FINDING and job.config["extent"] == 1 and leak > max_leak:
+        raise EditRefused("leaked", f"{leak:.2f} of the squared change lies outside of the boxes")
     lesion = edited.lesion if edited.lesion is not None else changed_pixels & support
     measures = {
         "change_inside": edits.mean_inside(difference, inside),
@@ -58,14 +58,14 @@ def outcome(
         "leak": leak,
         "area": int((changed_pixels & inside).sum()),
     }
-    return Outcome(image, lesion, _boxes(job, organs, lesion, measures))
+    return AcceptedEdit(image, lesion, _box_rows(job, organs, lesion, measures))
 
 
-def _composite(source: np.ndarray, job: Job, edited: Edited) -> np.ndarray:
+def _composite(source: np.ndarray, job: Job, edited: EditedImage) -> np.ndarray:
     """Return the picture in grey levels; outside the support it is the source, if the configuration says so."""
     image = np.asarray(edited.image)
     if image.shape != source.shape or not np.isfinite(image).all():
-        raise Refused("bad_picture", "the engine's picture has another shape, or values that are not finite")
+        raise EditRefused("bad_picture", "the engine's picture has another shape, or values that are not finite")
     image = np.clip(np.rint(image), 0, 255).astype(np.uint8)
     if job.config["composite"] == "none" or job.config["extent"] < 1:
         return image
@@ -73,14 +73,14 @@ def _composite(source: np.ndarray, job: Job, edited: Edited) -> np.ndarray:
     return np.where(support, image, source)
 
 
-def _boxes(job: Job, organs: dict[str, np.ndarray], lesion: np.ndarray, measures: dict) -> list[dict]:
+def _box_rows(job: Job, organs: dict[str, np.ndarray], lesion: np.ndarray, measures: dict) -> list[dict]:
     """Return a row for each asked box, and for the visible extent of the lesion in its lung."""
     rows = []
     for number, (box, side) in enumerate(zip(job.boxes, job.sides, strict=True)):
         kinds = {"conditioning": box, "visible": box}
-        if job.finding != WARPED:
+        if job.finding != WARPED_FINDING:
             opposite_lung = {"right": LUNGS[1], "left": LUNGS[0]}.get(side)
-            near = lesion & ~organs[opposite_lung] & ~_beyond(organs, side) if opposite_lung else lesion
+            near = lesion & ~organs[opposite_lung] & ~_opposite_columns(organs, side) if opposite_lung else lesion
             kinds["visible"] = edits.box_of(near)
         for kind, corners in kinds.items():
             if corners is not None:
@@ -92,7 +92,7 @@ def _boxes(job: Job, organs: dict[str, np.ndarray], lesion: np.ndarray, measures
     return rows
 
 
-def _beyond(organs: dict[str, np.ndarray], side: str) -> np.ndarray:
+def _opposite_columns(organs: dict[str, np.ndarray], side: str) -> np.ndarray:
     """Return the columns on the other side of the midline, bool (512, 512)."""
     columns = np.broadcast_to(np.arange(organs[HEART].shape[1])[None] + 0.5, organs[HEART].shape)
     middle = midline(np.stack([organs[name] for name in LUNGS]))

@@ -11,7 +11,7 @@ from cxr.diffusion import folders, nets
 from cxr.diffusion.edit import Editing, edit_latents
 from cxr.diffusion.schedule import kept_steps
 from cxr.nets.devices import select_device
-from cxr.semisyn.editing.models import ModelEditor, Rows
+from cxr.semisyn.editing.models import EditBatch, ModelEditor
 
 INPUTS = {
     "radedit": "results/weights/radedit",
@@ -19,7 +19,7 @@ INPUTS = {
     "biovil_t": "results/weights/biovil_t",
 }
 GPU = True
-SHARES = ("extent", "steps", "strength", "negative")
+SHARED_KEYS = ("extent", "steps", "strength", "negative")
 """Keys that configurations must share for their sources to be inverted once."""
 
 
@@ -28,13 +28,13 @@ class RadEditor(ModelEditor):
 
     inverts = True
 
-    def edited(self, rows: Rows) -> torch.Tensor:
+    def edited(self, rows: EditBatch) -> torch.Tensor:
         """See :class:`ModelEditor`."""
-        steps = kept_steps(self.nets.abars, self.steps(rows.config), 1 - self.strength(rows.config))
+        steps = kept_steps(self.nets.abars, self.num_steps(rows.config), 1 - self.strength(rows.config))
         editing = Editing(
             prompt=rows.prompts,
             invert_prompt=rows.inverted,
-            guidance=self.weights(rows),
+            guidance=self.guidance_weights(rows),
             invert_guidance=self.own["invert_guidance"],
             published_bugs=False,
             extent=rows.config["extent"],

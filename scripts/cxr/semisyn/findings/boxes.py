@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cxr.semisyn.findings.catalogue import RATIO, SINGLES, Prior
-from cxr.semisyn.findings.laws import pair_within, within
+from cxr.semisyn.findings.laws import draw_pair_within, draw_within
 
 ROUNDING = 4 * np.spacing(200.0)
 """Percent by which an upper bound is lowered, so that rounding never puts a box beyond it."""
@@ -34,7 +34,7 @@ class Places:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class DrawnBoxes:
     """Boxes drawn. percent (N, 4: centre x, centre y, width, height) of the prior; boxes (N, 4) in frame pixels.
 
     mass (N, 2): mass of the truncated priors of centre and size; tries (N,): the successful one, 0 for none.
@@ -46,7 +46,7 @@ class Drawn:
     tries: np.ndarray
 
 
-def overshoots(prior: Prior, places: Places, bounds: str) -> np.ndarray:
+def overshoot_limits(prior: Prior, places: Places, bounds: str) -> np.ndarray:
     """Return how far each box may lie outside its lung's box: (N, 4: lateral, top, medial, bottom), percent, ≤ 0.
 
     ``bounds``: ``repo`` allows what the prior does, as far as the picture reaches; ``strict`` nothing.
@@ -84,37 +84,37 @@ def to_frame(percent: np.ndarray, places: Places) -> np.ndarray:
     low, high = np.where(flip, 100 - high, low), np.where(flip, 100 - low, high)
     start, size = places.lungs[:, :2], places.lungs[:, 2:] - places.lungs[:, :2]
     boxes = np.concatenate([start + low / 100 * size, start + high / 100 * size], axis=1)
-    return _clipped(boxes, places.pictures)
+    return _clip(boxes, places.pictures)
 
 
-def _clipped(boxes: np.ndarray, pictures: np.ndarray) -> np.ndarray:
+def _clip(boxes: np.ndarray, pictures: np.ndarray) -> np.ndarray:
     return np.clip(boxes, np.tile(pictures[:, :2], 2), np.tile(pictures[:, 2:], 2))
 
 
 def draw_boxes(
     prior: Prior, places: Places, uniforms: np.ndarray, *, bounds: str, min_mass: float, heart_exclusion: bool
-) -> Drawn:
+) -> DrawnBoxes:
     """Draw one box a row, with up to as many tries as ``uniforms`` (N, tries, 4) has.
 
     A try fails where a truncated prior has less mass than ``min_mass`` or no room for the smallest size, and, with
     ``heart_exclusion``, where a box of the left lung lies wholly inside the heart's box.
     """
     count, tries = uniforms.shape[:2]
-    placed_boxes = Drawn(
+    placed_boxes = DrawnBoxes(
         np.full((count, 4), np.nan), np.full((count, 4), np.nan), np.zeros((count, 2)), np.zeros(count, int)
     )
-    waiting = np.flatnonzero(_whole(places.lungs))
+    waiting = np.flatnonzero(_has_area(places.lungs))
     for number in range(tries):
         if not waiting.size:
             break
         waiting_places = places.rows(waiting)
-        percent, mass = _one_try(prior, waiting_places, uniforms[waiting, number], bounds)
+        percent, mass = _try_boxes(prior, waiting_places, uniforms[waiting, number], bounds)
         boxes = to_frame(percent, waiting_places)
         if prior.covers_bottom and bounds == "strict":
             boxes[:, 3] = np.minimum(boxes[:, 3], waiting_places.lungs[:, 3])
         good = (mass >= max(min_mass, np.finfo(float).tiny)).all(axis=1) & (boxes[:, :2] < boxes[:, 2:]).all(axis=1)
         if heart_exclusion:
-            good &= ~(waiting_places.left & _inside(boxes, waiting_places.hearts))
+            good &= ~(waiting_places.left & _lies_inside(boxes, waiting_places.hearts))
         rows = waiting[good]
         placed_boxes.percent[rows], placed_boxes.boxes[rows], placed_boxes.mass[rows] = (
             percent[good],
@@ -126,40 +126,41 @@ def draw_boxes(
     return placed_boxes
 
 
-def _one_try(prior: Prior, places: Places, uniforms: np.ndarray, bounds: str) -> tuple[np.ndarray, np.ndarray]:
+def _try_boxes(prior: Prior, places: Places, uniforms: np.ndarray, bounds: str) -> tuple[np.ndarray, np.ndarray]:
     """Return percent (N, 4) and mass (N, 2: centre, size) of one try."""
-    centres, of_centre = _element(prior, "center", uniforms[:, :2], places.zones[:, :2], places.zones[:, 2:])
-    low, high = size_bounds(prior, centres, overshoots(prior, places, bounds), bounds)
-    sizes, of_size = _element(prior, "size", uniforms[:, 2:], low, high)
+    centres, of_centre = _draw_element(prior, "center", uniforms[:, :2], places.zones[:, :2], places.zones[:, 2:])
+    low, high = size_bounds(prior, centres, overshoot_limits(prior, places, bounds), bounds)
+    sizes, of_size = _draw_element(prior, "size", uniforms[:, 2:], low, high)
     of_size[(high < np.array(prior.minimum)).any(axis=1)] = 0.0
     return np.concatenate([centres, sizes], axis=1), np.stack([of_centre, of_size], axis=1)
 
 
-def _element(
+def _draw_element(
     prior: Prior, name: str, uniforms: np.ndarray, low: np.ndarray, high: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return values (N, 2) of the centre or the size within bounds (N, 2), and the mass there (N,)."""
     if name in prior.laws:
-        return pair_within(prior.laws[name], uniforms, low, high)
+        return draw_pair_within(prior.laws[name], uniforms, low, high)
     singles = [
-        within(prior.laws[element], uniforms[:, k], low[:, k], high[:, k]) for k, element in enumerate(SINGLES[name])
+        draw_within(prior.laws[element], uniforms[:, k], low[:, k], high[:, k])
+        for k, element in enumerate(SINGLES[name])
     ]
     return np.stack([value for value, _ in singles], axis=1), singles[0][1] * singles[1][1]
 
 
-def _whole(boxes: np.ndarray) -> np.ndarray:
+def _has_area(boxes: np.ndarray) -> np.ndarray:
     """Return whether each box (N, 4) is finite and has an area."""
     return np.isfinite(boxes).all(axis=1) & (boxes[:, :2] < boxes[:, 2:]).all(axis=1)
 
 
-def _inside(boxes: np.ndarray, outer: np.ndarray) -> np.ndarray:
+def _lies_inside(boxes: np.ndarray, outer: np.ndarray) -> np.ndarray:
     """Return whether each box (N, 4) lies wholly inside another's; False beside NaN."""
     return (boxes[:, :2] >= outer[:, :2]).all(axis=1) & (boxes[:, 2:] <= outer[:, 2:]).all(axis=1)
 
 
 @dataclass(frozen=True)
-class Hearts:
-    """Enlarged hearts. ratios (N, 2): cardiothoracic ratio before and after, fractions; others as in :class:`Drawn`."""
+class DrawnHearts:
+    """Enlarged hearts. ratios (N, 2): cardiothoracic ratio before and after; other fields as in :class:`DrawnBoxes`."""
 
     ratios: np.ndarray
     boxes: np.ndarray
@@ -177,7 +178,7 @@ class Chests:
     pictures: np.ndarray
 
 
-def draw_hearts(prior: Prior, chests: Chests, uniforms: np.ndarray, *, step: float, min_mass: float) -> Hearts:
+def draw_hearts(prior: Prior, chests: Chests, uniforms: np.ndarray, *, step: float, min_mass: float) -> DrawnHearts:
     """Draw a larger cardiothoracic ratio for each chest.
 
     The ratio is at least the prior's minimum and ``step`` (a fraction) above the present one, at most 1. The heart
@@ -187,20 +188,20 @@ def draw_hearts(prior: Prior, chests: Chests, uniforms: np.ndarray, *, step: flo
     right_edge, left_edge, hearts = chests.right[:, 0], chests.left[:, 2], chests.hearts
     thorax = left_edge - right_edge
     size, centre = hearts[:, 2:] - hearts[:, :2], (hearts[:, :2] + hearts[:, 2:]) / 2
-    before, aspect = _ratio(size[:, 0], thorax), _ratio(size[:, 1], size[:, 0])
+    before, aspect = _quotients(size[:, 0], thorax), _quotients(size[:, 1], size[:, 0])
     low = np.maximum(prior.minimum[0], 100 * (before + step))
     count, tries = uniforms.shape
-    enlarged_hearts = Hearts(
+    enlarged_hearts = DrawnHearts(
         np.full((count, 2), np.nan), np.full((count, 4), np.nan), np.zeros(count), np.zeros(count, int)
     )
     enlarged_hearts.ratios[:, 0] = before
     for number in range(tries):
-        ratio, mass = within(prior.laws[RATIO], uniforms[:, number], low, np.full(count, 100.0))
+        ratio, mass = draw_within(prior.laws[RATIO], uniforms[:, number], low, np.full(count, 100.0))
         half = (ratio / 100 * thorax / 2)[:, None] * np.stack([np.ones(count), aspect], axis=1)
         boxes = np.concatenate([centre - half, centre + half], axis=1)
         good = (enlarged_hearts.tries == 0) & (mass >= max(min_mass, np.finfo(float).tiny)) & (low <= 100)
-        good &= (boxes[:, 0] >= right_edge) & (boxes[:, 2] <= left_edge) & _whole(hearts)
-        boxes = _clipped(boxes, chests.pictures)
+        good &= (boxes[:, 0] >= right_edge) & (boxes[:, 2] <= left_edge) & _has_area(hearts)
+        boxes = _clip(boxes, chests.pictures)
         enlarged_hearts.ratios[good, 1], enlarged_hearts.boxes[good], enlarged_hearts.mass[good] = (
             ratio[good] / 100,
             boxes[good],
@@ -210,6 +211,6 @@ def draw_hearts(prior: Prior, chests: Chests, uniforms: np.ndarray, *, step: flo
     return enlarged_hearts
 
 
-def _ratio(above: np.ndarray, below: np.ndarray) -> np.ndarray:
+def _quotients(above: np.ndarray, below: np.ndarray) -> np.ndarray:
     """Return the quotients, infinite where the divisor is not above 0."""
     return np.divide(above, below, out=np.full(len(above), np.inf), where=below > 0)

@@ -15,7 +15,7 @@ import yaml
 from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.base.paths import RESOURCES
 from cxr.base.vocabulary import SIDES
-from cxr.semisyn.findings.families import Fault, Law, law_of
+from cxr.semisyn.findings.families import Law, WrongValue, parse_law
 
 RESOURCE_FILES = ("semisyn/priors.yaml", "semisyn/prompts.yaml")
 SINGLES = {"center": ("center_x", "center_y"), "size": ("width", "height")}
@@ -26,7 +26,7 @@ PLACEMENTS = ("lung", "heart")
 KEYS = ("label", "placement", "covers", "painter", "prior", "minimum", "overshoot", "origin", "prompts")
 SECTIONS = ("findings", "zones", "parser", "lungs", "negative")
 Zone = tuple[float, float, float, float]
-WHOLE: Zone = (0.0, 0.0, 100.0, 100.0)
+WHOLE_LUNG: Zone = (0.0, 0.0, 100.0, 100.0)
 """The zone of a prompt that names none."""
 
 
@@ -46,9 +46,9 @@ class Prior:
     covers_bottom: bool
     origin: str
 
-    def plain(self) -> dict:
+    def to_dict(self) -> dict:
         """Return it as the YAML files hold it."""
-        entry = {"placement": self.placement, "prior": {name: law.plain() for name, law in self.laws.items()}}
+        entry = {"placement": self.placement, "prior": {name: law.to_dict() for name, law in self.laws.items()}}
         entry |= {"minimum": list(self.minimum), "origin": self.origin}
         if self.placement == "lung":
             entry |= {"overshoot": list(self.overshoot)}
@@ -109,20 +109,20 @@ def read_catalogue(findings_file: str | Path = "", priors: str | Path = "") -> C
     parser: dict = {"sides": [], "zones": [], "instead": {}, "lacking": []}
     texts: dict[str, str] = {}
     for path, key, origin in sources:
-        document = _read(path, key)
+        document = _read_document(path, key)
         try:
             _merge_findings(entries, document.get("findings", {}), key, origin)
             _merge_zones(zones, document.get("zones", {}))
             _merge_parser(parser, document.get("parser", {}))
-        except Fault as error:
+        except WrongValue as error:
             raise UserError(f"{key}: {error}") from None
         texts |= {name: str(document[name]) for name in ("lungs", "negative") if name in document}
     findings = {}
     for name, entry in entries.items():
         key = entry.pop("key")
         try:
-            findings[name] = _finding(name, entry)
-        except Fault as error:
+            findings[name] = _parse_finding(name, entry)
+        except WrongValue as error:
             raise UserError(f"{key}: findings.{name}{error}") from None
     _check_labels(findings, sources[-1][1])
     _check_parser(parser, zones, sources[-1][1])
@@ -148,12 +148,12 @@ def _check_parser(parser: Mapping, zones: Mapping[str, Mapping], key: str) -> No
                 raise UserError(f"{key}: parser.zones gives {pattern!r} the zone {zone!r}: add it to zones.{side}")
 
 
-def labels_of(findings_file: str | Path) -> dict[str, str]:
+def read_labels(findings_file: str | Path) -> dict[str, str]:
     """Return {name: label} of all findings, the user's included. Raises UserError like :func:`read_catalogue`."""
     return {name: finding.label for name, finding in read_catalogue(findings_file).findings.items()}
 
 
-def _read(path: Path, key: str) -> dict:
+def _read_document(path: Path, key: str) -> dict:
     try:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError) as error:
@@ -170,81 +170,85 @@ def _read(path: Path, key: str) -> dict:
 def _merge_findings(entries: dict[str, dict], findings: Mapping, key: str, origin: str) -> None:
     for name, entry in findings.items():
         if not isinstance(name, str) or not re.fullmatch(r"[a-z][a-z0-9_]*", name):
-            raise Fault(f"a finding is named {name!r}: use small letters, digits and _")
+            raise WrongValue(f"a finding is named {name!r}: use small letters, digits and _")
         if not isinstance(entry, dict):
-            raise Fault(f"findings.{name} is {entry!r}: give its keys")
+            raise WrongValue(f"findings.{name} is {entry!r}: give its keys")
         if unknown := [inner for inner in entry if inner not in KEYS]:
-            raise Fault(f"findings.{name}.{unknown[0]} is no key of a finding: use {', '.join(KEYS)}")
+            raise WrongValue(f"findings.{name}.{unknown[0]} is no key of a finding: use {', '.join(KEYS)}")
         default_origin = {"origin": origin} if origin and "prior" in entry else {}
         entries[name] = entries.get(name, {}) | default_origin | entry | {"key": key}
 
 
 def _merge_zones(zones: dict[str, dict], section: object) -> None:
-    for side, boxes in _mapping("zones", section).items():
+    for side, boxes in _check_mapping("zones", section).items():
         if side not in zones:
-            raise Fault(f"zones.{side} is no side: use {' or '.join(SIDES)}")
-        for zone, box in _mapping(f"zones.{side}", boxes).items():
-            x1, y1, x2, y2 = corners = _numbers(f"zones.{side}.{zone}", box, 4)
+            raise WrongValue(f"zones.{side} is no side: use {' or '.join(SIDES)}")
+        for zone, box in _check_mapping(f"zones.{side}", boxes).items():
+            x1, y1, x2, y2 = corners = _check_numbers(f"zones.{side}.{zone}", box, 4)
             if x1 >= x2 or y1 >= y2:
-                raise Fault(f"zones.{side}.{zone} is {box}: give x1 < x2 and y1 < y2")
+                raise WrongValue(f"zones.{side}.{zone} is {box}: give x1 < x2 and y1 < y2")
             zones[side][zone] = corners
 
 
 def _merge_parser(parser: dict, section: object) -> None:
-    for part, rules in _mapping("parser", section).items():
+    for part, rules in _check_mapping("parser", section).items():
         if part == "instead":
-            parser[part] = parser[part] | _mapping("parser.instead", rules)
+            parser[part] = parser[part] | _check_mapping("parser.instead", rules)
         elif part == "lacking" and isinstance(rules, list):
-            parser[part] = [_rule("parser.lacking", [pattern, ""])[0] for pattern in rules] + parser[part]
+            parser[part] = [_check_rule("parser.lacking", [pattern, ""])[0] for pattern in rules] + parser[part]
         elif part in parser and isinstance(rules, list):
-            parser[part] = [_rule(f"parser.{part}", rule) for rule in rules] + parser[part]
+            parser[part] = [_check_rule(f"parser.{part}", rule) for rule in rules] + parser[part]
         else:
-            raise Fault(f"parser.{part} is {rules!r}: give lists sides, zones and lacking, and a mapping instead")
+            raise WrongValue(f"parser.{part} is {rules!r}: give lists sides, zones and lacking, and a mapping instead")
 
 
-def _rule(key: str, rule: object) -> tuple[str, str]:
+def _check_rule(key: str, rule: object) -> tuple[str, str]:
     try:
         pattern, result = rule
         re.compile(pattern)
     except (TypeError, ValueError, re.error):
-        raise Fault(f"{key} holds {rule!r}: give [regular expression, result]") from None
+        raise WrongValue(f"{key} holds {rule!r}: give [regular expression, result]") from None
     return pattern, result
 
 
-def _finding(name: str, entry: Mapping) -> Finding:
+def _parse_finding(name: str, entry: Mapping) -> Finding:
     prompts = entry.get("prompts")
     if not isinstance(prompts, dict) or not prompts:
-        raise Fault(".prompts is missing: give {text: weight}")
-    weights = {str(text): _numbers(f".prompts.{text}", [weight], 1)[0] for text, weight in prompts.items()}
+        raise WrongValue(".prompts is missing: give {text: weight}")
+    weights = {str(text): _check_numbers(f".prompts.{text}", [weight], 1)[0] for text, weight in prompts.items()}
     if min(weights.values()) < 0 or sum(weights.values()) <= 0:
-        raise Fault(".prompts has weights that are below 0 or add to 0: give weights above 0")
-    return Finding(name, str(entry.get("label", name)), str(entry.get("painter", name)), _prior(entry), weights)
+        raise WrongValue(".prompts has weights that are below 0 or add to 0: give weights above 0")
+    return Finding(name, str(entry.get("label", name)), str(entry.get("painter", name)), _parse_prior(entry), weights)
 
 
-def _prior(entry: Mapping) -> Prior:
+def _parse_prior(entry: Mapping) -> Prior:
     placement, covers = entry.get("placement", "lung"), entry.get("covers")
     if placement not in PLACEMENTS:
-        raise Fault(f".placement is {placement!r}: choose one of {', '.join(PLACEMENTS)}")
+        raise WrongValue(f".placement is {placement!r}: choose one of {', '.join(PLACEMENTS)}")
     if covers not in (None, "bottom"):
-        raise Fault(f".covers is {covers!r}: choose bottom, or leave it out")
+        raise WrongValue(f".covers is {covers!r}: choose bottom, or leave it out")
     laws = {}
-    for name, law_entry in _mapping(".prior", entry.get("prior")).items():
+    for name, law_entry in _check_mapping(".prior", entry.get("prior")).items():
         try:
-            laws[name] = law_of(law_entry)
-        except Fault as error:
-            raise Fault(f".prior.{name}{error}") from None
+            laws[name] = parse_law(law_entry)
+        except WrongValue as error:
+            raise WrongValue(f".prior.{name}{error}") from None
     _check_elements(placement, laws)
     return Prior(
         placement,
         laws,
-        _numbers(".minimum", entry.get("minimum", [0.0, 0.0] if placement == "lung" else [0.0]), len(_ends(placement))),
-        _overshoot(entry.get("overshoot", [0.0] * 4)),
+        _check_numbers(
+            ".minimum",
+            entry.get("minimum", [0.0, 0.0] if placement == "lung" else [0.0]),
+            len(_minimum_names(placement)),
+        ),
+        _check_overshoot(entry.get("overshoot", [0.0] * 4)),
         covers == "bottom",
         str(entry.get("origin", "file")),
     )
 
 
-def _ends(placement: str) -> Iterable[str]:
+def _minimum_names(placement: str) -> Iterable[str]:
     return SINGLES["size"] if placement == "lung" else (RATIO,)
 
 
@@ -258,30 +262,30 @@ def _check_elements(placement: str, laws: Mapping[str, Law]) -> None:
         right &= sum(dimensions.values()) == 2 * len(SINGLES) and set(laws) <= {*SINGLES, *sum(SINGLES.values(), ())}
     if not right:
         need = RATIO if placement == "heart" else "center or center_x and center_y, and size or width and height"
-        raise Fault(f".prior has the elements {', '.join(laws) or 'none'}: give {need}")
+        raise WrongValue(f".prior has the elements {', '.join(laws) or 'none'}: give {need}")
     for name, law in laws.items():
-        if law.pair != (dimensions[name] == 2):
-            raise Fault(f".prior.{name}.family is {law.family!r}: it has not the dimensions of {name}")
+        if law.is_pair != (dimensions[name] == 2):
+            raise WrongValue(f".prior.{name}.family is {law.family!r}: it has not the dimensions of {name}")
 
 
-def _overshoot(value: object) -> Zone:
-    limits = _numbers(".overshoot", value, 4)
+def _check_overshoot(value: object) -> Zone:
+    limits = _check_numbers(".overshoot", value, 4)
     if max(limits) > 0:
-        raise Fault(f".overshoot is {list(limits)}: give numbers that are not above 0")
+        raise WrongValue(f".overshoot is {list(limits)}: give numbers that are not above 0")
     return limits
 
 
-def _mapping(key: str, value: object) -> dict:
+def _check_mapping(key: str, value: object) -> dict:
     if not isinstance(value, dict):
-        raise Fault(f"{key} is {value!r}: give a mapping")
+        raise WrongValue(f"{key} is {value!r}: give a mapping")
     return value
 
 
-def _numbers(key: str, values: object, count: int) -> tuple[float, ...]:
+def _check_numbers(key: str, values: object, count: int) -> tuple[float, ...]:
     if not isinstance(values, list | tuple) or len(values) != count:
-        raise Fault(f"{key} is {values!r}: give {count} numbers")
+        raise WrongValue(f"{key} is {values!r}: give {count} numbers")
     if not all(
         isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) for value in values
     ):
-        raise Fault(f"{key} is {values!r}: give numbers")
+        raise WrongValue(f"{key} is {values!r}: give numbers")
     return tuple(map(float, values))

@@ -11,13 +11,13 @@ SHAPES: dict[str, tuple[str, ...]] = {
     "lognorm": ("s",), "beta": ("a", "b"), "t": ("df",), "uniform": (),
 }  # fmt: skip
 """One-dimensional families of scipy (the paper's ten) and their shape parameters; each also has loc and scale."""
-SIGNED = {"genextreme"}
+SIGNED_FAMILIES = {"genextreme"}
 """Families whose shape may have any sign."""
 CONSTANT, PAIR = "constant", "mvlognormal"
 """A fixed value, and the two-dimensional log-normal exp(N(mu, sigma))."""
 
 
-class Fault(ValueError):
+class WrongValue(ValueError):
     """A wrong value: ``key is value: remedy``, without the keys before it."""
 
 
@@ -29,41 +29,41 @@ class Law:
     parameters: Mapping[str, object]
 
     @property
-    def pair(self) -> bool:
+    def is_pair(self) -> bool:
         """Whether it is two-dimensional."""
         return self.family == PAIR
 
-    def plain(self) -> dict:
+    def to_dict(self) -> dict:
         """Return it as builtins, as the YAML files hold it."""
         return {"family": self.family} | dict(self.parameters)
 
 
-def law_of(entry: object) -> Law:
+def parse_law(entry: object) -> Law:
     """Return the checked law of ``{family: …, parameters}``. Raises Fault with the wrong key and value."""
     if not isinstance(entry, Mapping) or "family" not in entry:
-        raise Fault(f" is {entry!r}: give a family and its parameters")
+        raise WrongValue(f" is {entry!r}: give a family and its parameters")
     family, parameters = entry["family"], {name: value for name, value in entry.items() if name != "family"}
     if family == PAIR:
-        return _pair(parameters)
+        return _parse_pair(parameters)
     parameters_by_family = {CONSTANT: ("value",)} | {name: (*shapes, "loc", "scale") for name, shapes in SHAPES.items()}
     if family not in parameters_by_family:
-        raise Fault(f".family is {family!r}: choose one of {', '.join([*parameters_by_family, PAIR])}")
+        raise WrongValue(f".family is {family!r}: choose one of {', '.join([*parameters_by_family, PAIR])}")
     optional = {"loc": 0.0, "scale": 1.0}
     if missing := [name for name in parameters_by_family[family] if name not in {**optional, **parameters}]:
-        raise Fault(f" lacks {missing[0]}, which the family {family} needs: give it")
+        raise WrongValue(f" lacks {missing[0]}, which the family {family} needs: give it")
     if unknown := [name for name in parameters if name not in parameters_by_family[family]]:
-        raise Fault(f".{unknown[0]} is no parameter of the family {family}: remove it")
-    values = {name: _number(name, {**optional, **parameters}[name]) for name in parameters_by_family[family]}
+        raise WrongValue(f".{unknown[0]} is no parameter of the family {family}: remove it")
+    values = {name: _check_number(name, {**optional, **parameters}[name]) for name in parameters_by_family[family]}
     for name, value in values.items():
-        positive = name == "scale" or (name in SHAPES.get(family, ()) and family not in SIGNED)
+        positive = name == "scale" or (name in SHAPES.get(family, ()) and family not in SIGNED_FAMILIES)
         if positive and value <= 0:
-            raise Fault(f".{name} is {value:g}: give a number above 0")
+            raise WrongValue(f".{name} is {value:g}: give a number above 0")
     return Law(family, values)
 
 
-def _pair(parameters: Mapping) -> Law:
+def _parse_pair(parameters: Mapping) -> Law:
     if set(parameters) != {"mu", "sigma"}:
-        raise Fault(f" has the parameters {', '.join(parameters) or 'none'}: the family {PAIR} needs mu and sigma")
+        raise WrongValue(f" has the parameters {', '.join(parameters) or 'none'}: the family {PAIR} needs mu and sigma")
     arrays = {}
     for name, shape in (("mu", (2,)), ("sigma", (2, 2))):
         try:
@@ -71,15 +71,15 @@ def _pair(parameters: Mapping) -> Law:
         except (TypeError, ValueError):
             array = np.empty(0)
         if array.shape != shape or not np.isfinite(array).all():
-            raise Fault(f".{name} is {parameters[name]!r}: give {' x '.join(map(str, shape))} numbers")
+            raise WrongValue(f".{name} is {parameters[name]!r}: give {' x '.join(map(str, shape))} numbers")
         arrays[name] = array
     (a, b), (c, d) = arrays["sigma"]
     if b != c or a <= 0 or a * d - b * c <= 0:
-        raise Fault(f".sigma is {arrays['sigma'].tolist()}: give a symmetric, positive definite matrix")
+        raise WrongValue(f".sigma is {arrays['sigma'].tolist()}: give a symmetric, positive definite matrix")
     return Law(PAIR, {name: array.tolist() for name, array in arrays.items()})
 
 
-def _number(name: str, value: object) -> float:
+def _check_number(name: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise Fault(f".{name} is {value!r}: give a number")
+        raise WrongValue(f".{name} is {value!r}: give a number")
     return float(value)

@@ -13,23 +13,23 @@ GRID = 2049
 """Points at which the truncated first margin of a two-dimensional law is tabulated."""
 REACH = 9.0
 """Deviations from the mean beyond which a normal law has no mass in float64."""
-BLOCK = 32
+ROWS_PER_BLOCK = 32
 """Rows whose tables are held in memory at once: together they fit a core's cache."""
-NEAR = 1e-9
+CONSTANT_TOLERANCE = 1e-9
 """Percent by which a constant may lie outside its bounds: those are rounded."""
-LARGE = 1e6
+BETA_LIMIT = 1e6
 """Second shape of a beta law from which it is computed as its limit, a gamma law with the scale divided by it."""
 
 
-def frozen(law: Law):
+def scipy_law(law: Law):
     """Return scipy's frozen distribution of a one-dimensional law that is not constant."""
     parameters = dict(law.parameters)
-    if law.family == "beta" and parameters["b"] > LARGE:
+    if law.family == "beta" and parameters["b"] > BETA_LIMIT:
         return stats.gamma(parameters["a"], loc=parameters["loc"], scale=parameters["scale"] / parameters["b"])
     return getattr(stats, law.family)(**parameters)
 
 
-def within(law: Law, uniforms: np.ndarray, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def draw_within(law: Law, uniforms: np.ndarray, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return values (N,) of a one-dimensional law truncated to [low, high], and its mass there (N,).
 
     ``uniforms`` (N,) in [0, 1). Where the mass is 0, the value is ``low``. A constant has mass 1 within the bounds.
@@ -37,8 +37,8 @@ def within(law: Law, uniforms: np.ndarray, low: np.ndarray, high: np.ndarray) ->
     uniforms, low, high = np.broadcast_arrays(*(np.asarray(array, np.float64) for array in (uniforms, low, high)))
     if law.family == CONSTANT:
         value = np.full(low.shape, law.parameters["value"])
-        return value, ((low <= value + NEAR) & (value - NEAR <= high)).astype(np.float64)
-    distribution = frozen(law)
+        return value, ((low <= value + CONSTANT_TOLERANCE) & (value - CONSTANT_TOLERANCE <= high)).astype(np.float64)
+    distribution = scipy_law(law)
     value, mass = np.array(low), np.zeros(low.shape)
     # in the upper tail through the survival function: there the distribution function is rounded to 1
     upper = low > distribution.median()
@@ -57,7 +57,9 @@ def within(law: Law, uniforms: np.ndarray, low: np.ndarray, high: np.ndarray) ->
     return np.where(mass > 0, np.clip(value, low, np.maximum(low, high)), low), mass
 
 
-def pair_within(law: Law, uniforms: np.ndarray, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def draw_pair_within(
+    law: Law, uniforms: np.ndarray, low: np.ndarray, high: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Return values (N, 2) of a two-dimensional log-normal law truncated to a box, and its mass there (N,).
 
     ``uniforms``, ``low`` and ``high`` (N, 2). The first value comes from the truncated law's own first margin, which is
@@ -66,25 +68,25 @@ def pair_within(law: Law, uniforms: np.ndarray, low: np.ndarray, high: np.ndarra
     """
     uniforms, low, high = (np.asarray(array, np.float64) for array in (uniforms, low, high))
     values, mass = np.array(low), np.zeros(len(low))
-    for first in range(0, len(low), BLOCK):
-        part = slice(first, first + BLOCK)
-        values[part], mass[part] = _pair_block(law, uniforms[part], low[part], high[part])
+    for first in range(0, len(low), ROWS_PER_BLOCK):
+        part = slice(first, first + ROWS_PER_BLOCK)
+        values[part], mass[part] = _draw_pair_block(law, uniforms[part], low[part], high[part])
     return values, mass
 
 
 def pair_mass(law: Law, low: np.ndarray, high: np.ndarray, points: int = GRID) -> np.ndarray:
     """Return the mass (N,) of a two-dimensional log-normal law in boxes (N, 2), from a table of ``points`` points."""
-    *_, cells = _margin(law, np.asarray(low, np.float64), np.asarray(high, np.float64), points)
+    *_, cells = _tabulate_margin(law, np.asarray(low, np.float64), np.asarray(high, np.float64), points)
     return np.where((low < high).all(axis=1), cells.sum(axis=1), 0.0)
 
 
-def _margin(law: Law, low: np.ndarray, high: np.ndarray, points: int) -> tuple[np.ndarray, ...]:
+def _tabulate_margin(law: Law, low: np.ndarray, high: np.ndarray, points: int) -> tuple[np.ndarray, ...]:
     """Return the table of the truncated first margin, (N, points) each: places in deviations, density, and cells.
 
     Before them: the logarithms of the bounds.
     """
     mu, deviation, slope, residual_deviation = _moments(law)
-    bottom, top = _logarithm(low), _logarithm(np.maximum(high, 0.0))
+    bottom, top = _log(low), _log(np.maximum(high, 0.0))
     start, end = (np.clip((edge[:, 0] - mu[0]) / deviation, -REACH, REACH) for edge in (bottom, top))
     step = np.maximum(end - start, 0.0)[:, None] / (points - 1)
     first = step * np.arange(points)
@@ -95,7 +97,7 @@ def _margin(law: Law, low: np.ndarray, high: np.ndarray, points: int) -> tuple[n
         None if np.isneginf(edge[:, 1]).all() else np.add(tilted, (edge[:, 1:] - mu[1]) / residual_deviation)
         for edge in (bottom, top)
     )
-    density = _between(*ends, like=first)
+    density = _normal_mass(*ends, like=first)
     bell = first * first
     bell *= -0.5
     density *= np.exp(bell, out=bell)
@@ -117,9 +119,11 @@ def _moments(law: Law) -> tuple[np.ndarray, float, float, float]:
     )
 
 
-def _pair_block(law: Law, uniforms: np.ndarray, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _draw_pair_block(
+    law: Law, uniforms: np.ndarray, low: np.ndarray, high: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     mu, deviation, slope, residual_deviation = _moments(law)
-    bottom, top, first, density, cells = _margin(law, low, high, GRID)
+    bottom, top, first, density, cells = _tabulate_margin(law, low, high, GRID)
     step = first[:, 1] - first[:, 0]
     sums = np.cumsum(cells, axis=1, out=cells)
     mass = np.where((low < high).all(axis=1), sums[:, -1], 0.0)
@@ -128,21 +132,21 @@ def _pair_block(law: Law, uniforms: np.ndarray, low: np.ndarray, high: np.ndarra
     cell = np.minimum((sums <= target_mass[:, None]).sum(axis=1), GRID - 2)
     rows = np.arange(len(low))
     remaining_mass = target_mass - np.where(cell > 0, sums[rows, np.maximum(cell - 1, 0)], 0.0)
-    z = first[rows, cell] + step * _share(remaining_mass, density[rows, cell], density[rows, cell + 1], step)
+    z = first[rows, cell] + step * _cell_fraction(remaining_mass, density[rows, cell], density[rows, cell + 1], step)
     x = np.exp(mu[0] + deviation * z)
-    y = np.exp(_conditional(mu[1] + slope * z, residual_deviation, bottom[:, 1], top[:, 1], uniforms[:, 1]))
+    y = np.exp(_draw_conditional(mu[1] + slope * z, residual_deviation, bottom[:, 1], top[:, 1], uniforms[:, 1]))
     values = np.clip(np.stack([x, y], axis=1), low, np.maximum(low, high))
     return np.where(mass[:, None] > 0, values, low), mass
 
 
-def _logarithm(values: np.ndarray) -> np.ndarray:
+def _log(values: np.ndarray) -> np.ndarray:
     """Return the logarithms, minus infinity at and below 0."""
     logarithms = np.full(values.shape, -np.inf)
     np.log(values, out=logarithms, where=values > 0)
     return logarithms
 
 
-def _between(low: np.ndarray | None, high: np.ndarray | None, like: np.ndarray) -> np.ndarray:
+def _normal_mass(low: np.ndarray | None, high: np.ndarray | None, like: np.ndarray) -> np.ndarray:
     """Return the standard normal mass between bounds of the shape of ``like``; exact in the upper tail too.
 
     None for ``low``: minus infinity, which most sizes have; for ``high``: minus infinity too, so no mass. 0 for
@@ -159,14 +163,14 @@ def _between(low: np.ndarray | None, high: np.ndarray | None, like: np.ndarray) 
     return mass
 
 
-def _share(area: np.ndarray, start: np.ndarray, end: np.ndarray, step: np.ndarray) -> np.ndarray:
+def _cell_fraction(area: np.ndarray, start: np.ndarray, end: np.ndarray, step: np.ndarray) -> np.ndarray:
     """Return the share of a cell, 0 to 1, below which a density that runs from ``start`` to ``end`` has ``area``."""
     scaled_area = np.divide(2 * area, step, out=np.zeros_like(area), where=step > 0)
     root = np.sqrt(np.maximum(start**2 + (end - start) * scaled_area, 0.0))
     return np.clip(np.divide(scaled_area, start + root, out=np.zeros_like(area), where=start + root > 0), 0.0, 1.0)
 
 
-def _conditional(
+def _draw_conditional(
     centre: np.ndarray, deviation: float, low: np.ndarray, high: np.ndarray, uniforms: np.ndarray
 ) -> np.ndarray:
     """Return values of normal laws with means ``centre`` (N,), truncated to [low, high]."""

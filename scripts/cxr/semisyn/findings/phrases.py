@@ -6,22 +6,22 @@ from collections.abc import Mapping
 from itertools import accumulate
 
 from cxr.base.vocabulary import SIDES
-from cxr.semisyn.findings.catalogue import WHOLE, Catalogue, Parser, Zone
+from cxr.semisyn.findings.catalogue import WHOLE_LUNG, Catalogue, Parser, Zone
 
 BOTH, ANY = "both", "any"
 
 
-def parse(prompt: str, parser: Parser) -> tuple[str, str]:
+def parse_prompt(prompt: str, parser: Parser) -> tuple[str, str]:
     """Return the side (``right``, ``left``, ``both``, ``any``) and the zone ("" for none) that a prompt names."""
     text = prompt.lower()
-    return _first(text, parser.sides, ANY), _first(text, parser.zones, "")
+    return _first_match(text, parser.sides, ANY), _first_match(text, parser.zones, "")
 
 
-def _first(text: str, rules: list[tuple[str, str]], otherwise: str) -> str:
+def _first_match(text: str, rules: list[tuple[str, str]], otherwise: str) -> str:
     return next((result for pattern, result in rules if re.search(pattern, text)), otherwise)
 
 
-def sides_of(side: str, unsided: str, coin: float) -> tuple[str, ...]:
+def choose_sides(side: str, unsided: str, coin: float) -> tuple[str, ...]:
     """Return the lungs that get a box. ``unsided``: for a prompt without a side, ``both`` or ``one``, by a fair coin.
 
     ``coin``: uniform in [0, 1); it decides nothing where the prompt names a side.
@@ -31,14 +31,14 @@ def sides_of(side: str, unsided: str, coin: float) -> tuple[str, ...]:
     return (SIDES[int(coin >= 0.5)],) if side == ANY else (side,)
 
 
-def bounds_of(zone: str, side: str, catalogue: Catalogue) -> tuple[str, Zone]:
+def zone_bounds(zone: str, side: str, catalogue: Catalogue) -> tuple[str, Zone]:
     """Return the zone used in a lung, and its box mirrored so that x is 0 at the lateral edge, in percent.
 
     A lobe that the lung lacks is replaced (``Parser.instead``). Source of the signed mirror: docs/systems/semisyn.md.
     Raises KeyError for a zone that the catalogue lacks.
     """
     if not zone:
-        return "", WHOLE
+        return "", WHOLE_LUNG
     if zone not in catalogue.zones[side]:
         zone = catalogue.parser.instead[zone]
     x1, y1, x2, y2 = catalogue.zones[side][zone]

@@ -6,7 +6,7 @@ import numpy as np
 
 from cxr.base.vocabulary import HEART, LUNGS
 from cxr.geometry.boxes import bounding_box, box_iou
-from cxr.semisyn.healthy.stop import Stop
+from cxr.semisyn.healthy.criteria import Exclusion
 
 ORGANS = ("right", "left", "heart")
 MASKS = dict(zip(ORGANS, (*LUNGS, HEART), strict=True))
@@ -18,7 +18,7 @@ def organ_boxes(masks: Mapping[str, np.ndarray]) -> dict[str, Box]:
     return {organ: bounding_box(masks[label]) for organ, label in MASKS.items()}
 
 
-def ratio(boxes: Mapping[str, Box]) -> float | None:
+def cardiothoracic_ratio(boxes: Mapping[str, Box]) -> float | None:
     """Return the cardiothoracic ratio: the heart's width over both lungs', outer edge to outer edge.
 
     None without heart or lungs. Along x a frame has one scale, so that the ratio is also that of the original pixels.
@@ -28,17 +28,17 @@ def ratio(boxes: Mapping[str, Box]) -> float | None:
     return (heart[2] - heart[0]) / thorax if thorax > 0 and heart[2] > heart[0] else None
 
 
-def unusable(boxes: Mapping[str, Box], most_iou: float) -> Stop | None:
+def check_organs(boxes: Mapping[str, Box], most_iou: float) -> Exclusion | None:
     """Return why nothing can be placed by these organs: a lung or the heart is empty, or the lungs lie on each other.
 
     ``most_iou``: largest IoU of the lungs' boxes. The right lung lies on the picture's left.
     """
     right_lung, left_lung, heart = (np.array(boxes[organ], float) for organ in ORGANS)
     if right_lung[2] <= right_lung[0] or left_lung[2] <= left_lung[0]:
-        return Stop("no_lungs", "a lung's mask is empty")
+        return Exclusion("no_lungs", "a lung's mask is empty")
     if heart[2] <= heart[0]:
-        return Stop("no_heart")
+        return Exclusion("no_heart")
     if right_lung[0] + right_lung[2] >= left_lung[0] + left_lung[2]:
-        return Stop("lungs_overlap", "the right lung's box is not on the picture's left")
+        return Exclusion("lungs_overlap", "the right lung's box is not on the picture's left")
     iou = float(box_iou(right_lung[None], left_lung[None])[0, 0])
-    return Stop("lungs_overlap", f"IoU of the lungs' boxes {iou:.3f} > {most_iou:g}") if iou > most_iou else None
+    return Exclusion("lungs_overlap", f"IoU of the lungs' boxes {iou:.3f} > {most_iou:g}") if iou > most_iou else None

@@ -6,38 +6,38 @@ from typing import Protocol
 import numpy as np
 
 from cxr.base.engines import Setup, engine_module
+from cxr.semisyn.healthy.criteria import Exclusion
 from cxr.semisyn.healthy.options import HealthyOptions
-from cxr.semisyn.healthy.stop import Stop
 
-Picture = Callable[[], np.ndarray]
+ReadFrame = Callable[[], np.ndarray]
 
 
-class NotScored(Exception):
-    """The classifier has no scores of an image; ``stop`` says why."""
+class NoScores(Exception):
+    """The classifier has no scores of an image; ``exclusion`` says why."""
 
-    def __init__(self, stop: Stop):
-        super().__init__(stop)
-        self.stop = stop
+    def __init__(self, exclusion: Exclusion):
+        super().__init__(exclusion)
+        self.exclusion = exclusion
 
 
 class Classifier(Protocol):
     """A source of scores. Its module names the findings that it never sees in ``UNSEEN``."""
 
-    def scores(self, image_id: str, picture: Picture) -> dict[str, float]:
+    def scores(self, image_id: str, picture: ReadFrame) -> dict[str, float]:
         """Return {finding: score, 0 to 1} of one image, of the findings that it scores.
 
         ``picture`` returns the frame, uint8 (512, 512). Raises NotScored.
         """
         ...
 
-    def positive(self, scores: Mapping[str, float], ctr: float | None, view: str) -> str:
+    def explain_positive(self, scores: Mapping[str, float], ctr: float | None, view: str) -> str:
         """Return what makes an image positive, "" for a negative one. ``ctr``: cardiothoracic ratio, if
         known; ``view``: PA or AP.
         """
         ...
 
 
-def over(scores: Mapping[str, float], thresholds: Mapping[str, float]) -> str:
+def scores_above(scores: Mapping[str, float], thresholds: Mapping[str, float]) -> str:
     """Return the findings whose scores reach their thresholds, with these, as text."""
     return ", ".join(
         f"{finding} {scores[finding]:.3f} >= {low:g}" for finding, low in thresholds.items() if scores[finding] >= low

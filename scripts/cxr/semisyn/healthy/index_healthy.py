@@ -14,8 +14,8 @@ from cxr.base.paths import RESOURCES
 from cxr.base.tables import read_table, write_table
 from cxr.base.vocabulary import FINDINGS
 from cxr.semisyn.healthy.columns import FUNNEL, HEALTHY
+from cxr.semisyn.healthy.criteria import CRITERIA, criterion_of
 from cxr.semisyn.healthy.options import HealthyOptions
-from cxr.semisyn.healthy.stop import CRITERIA, criterion
 
 RESOURCE_FILES = ("semisyn/paper.yaml",)
 
@@ -32,16 +32,16 @@ def run(
     stopped = read_table(excluded).select("stage", "reason").iter_rows()
     paper = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))["healthy_images"]
     num_unknown = int((healthy_images["position"] == "").sum())
-    table = counted(stopped, len(healthy_images), words(options, num_unknown), paper)
+    table = funnel_table(stopped, len(healthy_images), describe_criteria(options, num_unknown), paper)
     write_table(funnel, table, FUNNEL)
     log.info("healthy: %d of %d images", len(healthy_images), table["in"][0])
     if not len(healthy_images):
         log.warning("healthy: no image is left, so nothing can be placed: %s shows where they went", Path(funnel).name)
 
 
-def words(options: HealthyOptions, untold: int) -> dict[str, str]:
+def describe_criteria(options: HealthyOptions, untold: int) -> dict[str, str]:
     """Return {criterion: its sentence}. ``untold``: healthy images whose position nothing tells."""
-    unseen = _unseen(options)
+    unseen = _unseen_findings(options)
     devices = {"not_positive": "no device", "negative": "devices denied", "any": "devices are not asked for"}
     references = f"in no reference ({', '.join(options.references)})" if options.references else ""
     return {
@@ -60,20 +60,22 @@ def words(options: HealthyOptions, untold: int) -> dict[str, str]:
     }
 
 
-def _unseen(options: HealthyOptions) -> list[str]:
+def _unseen_findings(options: HealthyOptions) -> list[str]:
     """Return the findings that a classifier never sees; a table of scores tells that only in its columns."""
     module = engine_module("cxr.semisyn.healthy", options.classifier)
     return [finding for finding in FINDINGS if finding in getattr(module, "UNSEEN", ())]
 
 
-def counted(stopped: Iterable[tuple[str, str]], healthy: int, sentences: Mapping[str, str], paper: int) -> pl.DataFrame:
+def funnel_table(
+    stopped: Iterable[tuple[str, str]], healthy: int, sentences: Mapping[str, str], paper: int
+) -> pl.DataFrame:
     """Return the funnel: a row per criterion in their order, then the pool beside the paper's.
 
     ``stopped``: (stage, reason) of every excluded image; ``healthy``: number of images in the pool.
     """
     reasons: dict[str, Counter[str]] = {name: Counter() for name in CRITERIA}
     for stage, reason in stopped:
-        reasons[criterion(stage, reason)][reason] += 1
+        reasons[criterion_of(stage, reason)][reason] += 1
     num_remaining = healthy + sum(counts.total() for counts in reasons.values())
     rows = []
     for name, counts in reasons.items():

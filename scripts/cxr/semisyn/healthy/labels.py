@@ -13,7 +13,7 @@ import yaml
 from cxr.base.paths import RESOURCES
 from cxr.base.user_tables import read_frame, require
 from cxr.language.reports.devices import Devices, any_of, devices, plain
-from cxr.semisyn.healthy.stop import Stop
+from cxr.semisyn.healthy.criteria import Exclusion
 
 RESOURCE_FILES = ("semisyn/devices.yaml",)
 NO_FINDING, DEVICES = "No Finding", "Support Devices"
@@ -27,12 +27,12 @@ class Labels(Protocol):
 
     name: str
 
-    def stop(self, image: Mapping[str, str]) -> Stop | None:
+    def exclusion_of(self, image: Mapping[str, str]) -> Exclusion | None:
         """Return why an image (a row of the cohort's shard) is not without a finding, None if it is."""
         ...
 
 
-def judged(no_finding: pl.Expr, devices: pl.Expr, rule: str) -> pl.Expr:
+def exclusion_reason(no_finding: pl.Expr, devices: pl.Expr, rule: str) -> pl.Expr:
     """Return the reason of a study's labels as text, null for a healthy one.
 
     ``no_finding``, ``devices``: the labels as numbers (1 positive, 0 negative, -1 uncertain, null not mentioned);
@@ -64,29 +64,29 @@ class TableLabels:
         if key == "study_id":
             row = row.str.strip_prefix("s")
         elif key == "Path":
-            row = row.map_elements(_place, return_dtype=pl.String)
-        reason = judged(label[NO_FINDING], label[DEVICES], devices).fill_null("")
+            row = row.map_elements(_path_key, return_dtype=pl.String)
+        reason = exclusion_reason(label[NO_FINDING], label[DEVICES], devices).fill_null("")
         self.key = key
         # a study told twice is no trouble if both rows say the same
         reason_table = table.select(row=row, reason=reason).group_by("row").agg(pl.col("reason").unique().sort())
-        self.told: dict[str, list[str]] = dict(reason_table.iter_rows())
+        self.reasons_by_key: dict[str, list[str]] = dict(reason_table.iter_rows())
 
-    def stop(self, image: Mapping[str, str]) -> Stop | None:
+    def exclusion_of(self, image: Mapping[str, str]) -> Exclusion | None:
         """See :class:`Labels`."""
-        reasons = self.told.get(self._row(image))
+        reasons = self.reasons_by_key.get(self._row(image))
         if reasons is None:
-            return Stop("not_labelled", "the table has no row of it")
+            return Exclusion("not_labelled", "the table has no row of it")
         if len(reasons) > 1:
-            return Stop("not_labelled", "rows of the table contradict each other")
-        return Stop(reasons[0]) if reasons[0] else None
+            return Exclusion("not_labelled", "rows of the table contradict each other")
+        return Exclusion(reasons[0]) if reasons[0] else None
 
     def _row(self, image: Mapping[str, str]) -> str:
         if self.key == "study_id":
             return image["study_id"].removeprefix("s")
-        return image["image_id"] if self.key == "image_id" else _place(image["path"])
+        return image["image_id"] if self.key == "image_id" else _path_key(image["path"])
 
 
-def _place(path: str) -> str:
+def _path_key(path: str) -> str:
     """Return the end of a path of CheXpert: patient, study and file."""
     return "/".join(PurePosixPath(path).parts[-3:])
 
@@ -100,44 +100,44 @@ class ReportLabels:
         """``lines``: of the reports stage; ``reason_by_image``: of the images whose report could not be read."""
         self.lines = {line["study_id"]: line for line in lines}
         self.unread = reason_by_image
-        self.words, self.any_device = read_words(), devices == "any"
+        self.words, self.any_device = read_report_words(), devices == "any"
 
-    def stop(self, image: Mapping[str, str]) -> Stop | None:
+    def exclusion_of(self, image: Mapping[str, str]) -> Exclusion | None:
         """See :class:`Labels`."""
         line = self.lines.get(image["study_id"])
         if line is None:
-            return Stop("no_report", self.unread.get(image["image_id"], ""))
-        if not line["mentions_lungs"] and not self.words.normal_in(line["sentences"]):
-            return Stop("no_report", "the report does not mention the lungs")
+            return Exclusion("no_report", self.unread.get(image["image_id"], ""))
+        if not line["mentions_lungs"] and not self.words.is_normal(line["sentences"]):
+            return Exclusion("no_report", "the report does not mention the lungs")
         if line["comparison_only"]:
-            return Stop("not_labelled", "the report only compares with an earlier image")
+            return Exclusion("not_labelled", "the report only compares with an earlier image")
         if any(word["finding"] for word in line["unknown_words"]):
-            return Stop("not_labelled", "a sentence that may hold a finding was not understood")
+            return Exclusion("not_labelled", "a sentence that may hold a finding was not understood")
         if any(statement["presence"] == "positive" for statement in (*line["tuples"], *line["other_tuples"])):
-            return Stop("has_finding")
-        if not self.any_device and self.words.device_in(line["sentences"]):
-            return Stop("has_device")
+            return Exclusion("has_finding")
+        if not self.any_device and self.words.has_device(line["sentences"]):
+            return Exclusion("has_device")
         return None
 
 
 @dataclass(frozen=True)
-class Words:
+class ReportWords:
     """What the words of a report tell (``resources/semisyn/devices.yaml``)."""
 
     devices: Devices
     normal: re.Pattern
 
-    def device_in(self, sentences: Iterable[str]) -> bool:
+    def has_device(self, sentences: Iterable[str]) -> bool:
         """Tell whether a sentence names a device that it neither denies nor says to be removed."""
         return self.devices.told_in(sentences)
 
-    def normal_in(self, sentences: Iterable[str]) -> bool:
+    def is_normal(self, sentences: Iterable[str]) -> bool:
         """Tell whether a sentence calls the film normal."""
         return any(self.normal.search(plain(sentence)) for sentence in sentences)
 
 
 @cache
-def read_words() -> Words:
+def read_report_words() -> ReportWords:
     """Return the words of the resource."""
     entries = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
-    return Words(devices(entries), re.compile(rf"\b(?:{any_of(entries['normal'])})\b"))
+    return ReportWords(devices(entries), re.compile(rf"\b(?:{any_of(entries['normal'])})\b"))

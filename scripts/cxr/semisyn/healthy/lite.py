@@ -7,12 +7,12 @@ import polars as pl
 
 from cxr.base.engines import Setup
 from cxr.base.tables import read_table
-from cxr.semisyn.healthy.engine import NotScored, Picture, over
+from cxr.semisyn.healthy.criteria import Exclusion
+from cxr.semisyn.healthy.engine import NoScores, ReadFrame, scores_above
 from cxr.semisyn.healthy.options import HealthyOptions
-from cxr.semisyn.healthy.stop import Stop
 
 INPUTS = {"boxes": "results/boxes/{shard}.parquet", "boxes_excluded": "results/boxes/{shard}.excluded.parquet"}
-CLASSES = {
+CLASSES_BY_FINDING = {
     "atelectasis": ("Atelectasis",),
     "consolidation": ("Consolidation",),
     "edema": ("ILD",),
@@ -22,7 +22,7 @@ CLASSES = {
 """{finding: the detector's nearest classes}; an edema looks like an interstitial disease, a consolidation is opaque."""
 UNSEEN = ("pneumothorax",)
 """The detector has not learnt it."""
-AP = "AP"
+AP_VIEW = "AP"
 """The view that magnifies the heart."""
 
 
@@ -35,32 +35,32 @@ class LiteClassifier:
 
     def __init__(self, engine_settings: Mapping[str, float], files: Mapping[str, str]):
         self.thresholds = {
-            finding: engine_settings["opacity" if finding == "opacity" else "others"] for finding in CLASSES
+            finding: engine_settings["opacity" if finding == "opacity" else "others"] for finding in CLASSES_BY_FINDING
         }
         self.most_ctr, self.most_ctr_ap = engine_settings["ctr"], engine_settings["ctr_ap"]
         boxes = read_table(files["boxes"])
-        self.found = {image: table for (image,), table in boxes.partition_by("image_id", as_dict=True).items()}
+        self.boxes_by_image = {image: table for (image,), table in boxes.partition_by("image_id", as_dict=True).items()}
         failed = read_table(files["boxes_excluded"]).select("image_id", "reason", "detail")
-        self.failed = {image: Stop(reason, detail, "boxes") for image, reason, detail in failed.iter_rows()}
+        self.failed = {image: Exclusion(reason, detail, "boxes") for image, reason, detail in failed.iter_rows()}
 
-    def scores(self, image_id: str, picture: Picture) -> dict[str, float]:
+    def scores(self, image_id: str, picture: ReadFrame) -> dict[str, float]:
         """See :class:`cxr.semisyn.healthy.engine.Classifier`."""
         if image_id in self.failed:
-            raise NotScored(self.failed[image_id])
-        boxes = self.found.get(image_id)
-        return dict.fromkeys(CLASSES, 0.0) if boxes is None else scores_of(boxes)
+            raise NoScores(self.failed[image_id])
+        boxes = self.boxes_by_image.get(image_id)
+        return dict.fromkeys(CLASSES_BY_FINDING, 0.0) if boxes is None else score_boxes(boxes)
 
-    def positive(self, scores: Mapping[str, float], ctr: float | None, view: str) -> str:
+    def explain_positive(self, scores: Mapping[str, float], ctr: float | None, view: str) -> str:
         """See :class:`cxr.semisyn.healthy.engine.Classifier`; a heart too wide is cardiomegaly."""
-        most = self.most_ctr_ap if view == AP else self.most_ctr
+        most = self.most_ctr_ap if view == AP_VIEW else self.most_ctr
         heart = f"CTR {ctr:.3f} > {most:g}" if ctr is not None and ctr > most else ""
-        return ", ".join(filter(None, (over(scores, self.thresholds), heart)))
+        return ", ".join(filter(None, (scores_above(scores, self.thresholds), heart)))
 
 
-def scores_of(boxes: pl.DataFrame) -> dict[str, float]:
+def score_boxes(boxes: pl.DataFrame) -> dict[str, float]:
     """Return {finding: score} of the boxes of one image (columns class_name, confidence)."""
     scores = {}
-    for finding, names in CLASSES.items():
+    for finding, names in CLASSES_BY_FINDING.items():
         confidence = boxes.filter(pl.col("class_name").is_in(names))["confidence"].to_numpy()
         best = float(confidence.max(initial=0.0))
         scores[finding] = 1 - float(np.prod(1 - confidence)) if finding == "opacity" else best

@@ -28,13 +28,13 @@ _WORDS = (
 )
 
 
-def position(text: str) -> str:
+def parse_position(text: str) -> str:
     """Return one of :data:`POSITIONS` for a text of a table or header, "" if it tells none."""
     plain = plain_text(text)
     return next((name for name, words in _WORDS if re.search(words, plain)), "")
 
 
-def from_header(path: str | Path) -> str:
+def read_header_position(path: str | Path) -> str:
     """Return the position that a DICOM file tells, "" for another file or one that cannot be read."""
     try:
         with open_regular(path) as file:
@@ -45,10 +45,10 @@ def from_header(path: str | Path) -> str:
         if broken(error):
             raise
         return ""
-    return next(filter(None, (position(text_of(header, name)) for name in FIELDS)), "")
+    return next(filter(None, (parse_position(text_of(header, name)) for name in FIELDS)), "")
 
 
-def from_tables(images: pl.DataFrame, metadata: str | Path | None) -> Mapping[str, str]:
+def read_table_positions(images: pl.DataFrame, metadata: str | Path | None) -> Mapping[str, str]:
     """Return {image_id: position} of MIMIC's metadata table and of a manifest's column.
 
     ``images``: the cohort's table of images. Raises UserError for a metadata table that cannot be read.
@@ -60,5 +60,5 @@ def from_tables(images: pl.DataFrame, metadata: str | Path | None) -> Mapping[st
         table = read_frame(metadata, "cohort.tables", ("dicom_id", METADATA), ids=("dicom_id",))
         if METADATA in table.columns:
             text_by_image |= dict(table.select("dicom_id", METADATA).iter_rows())
-    kinds = {text: position(text or "") for text in set(text_by_image.values())}
+    kinds = {text: parse_position(text or "") for text in set(text_by_image.values())}
     return {image: kinds[text] for image, text in text_by_image.items() if kinds[text]}

@@ -7,7 +7,7 @@ import polars as pl
 from cxr.annotations.reading import image_name, read
 
 
-def reserved(references: Mapping[str, Mapping], images: pl.DataFrame, patients: bool) -> dict[str, str]:
+def find_reserved(references: Mapping[str, Mapping], images: pl.DataFrame, patients: bool) -> dict[str, str]:
     """Return {image_id: reference} of the cohort's images that a reference reserves.
 
     ``references``: {name: format, path, image_id (template)}; ``images``: the cohort's table of images, the excluded

@@ -15,21 +15,21 @@ from cxr.base.vocabulary import FINDINGS
 from cxr.geometry.boxes import CORNERS
 from cxr.semisyn.healthy import anatomy, positions
 from cxr.semisyn.healthy.columns import HEALTHY, SCHEMA
-from cxr.semisyn.healthy.engine import Classifier, NotScored, load_classifier
+from cxr.semisyn.healthy.criteria import STAGE, Exclusion
+from cxr.semisyn.healthy.engine import Classifier, NoScores, load_classifier
 from cxr.semisyn.healthy.labels import Labels, ReportLabels, TableLabels
 from cxr.semisyn.healthy.options import HealthyOptions
-from cxr.semisyn.healthy.references import reserved
-from cxr.semisyn.healthy.stop import STAGE, Stop
+from cxr.semisyn.healthy.references import find_reserved
 
 Row = Mapping[str, str]
 
 
 @dataclass
-class Screen:
-    """Everything that an image is asked by, in the order of :data:`cxr.semisyn.healthy.stop.CRITERIA`."""
+class HealthyScreen:
+    """Everything that an image is asked by, in the order of :data:`cxr.semisyn.healthy.criteria.CRITERIA`."""
 
     options: HealthyOptions
-    stopped: Mapping[str, dict[str, Stop]]
+    stopped: Mapping[str, dict[str, Exclusion]]
     """{earlier stage: {image_id: why it stopped there}}."""
     positions: Mapping[str, str]
     reserved: Mapping[str, str]
@@ -39,46 +39,46 @@ class Screen:
     boxes: Callable[[str], dict[str, anatomy.Box] | None]
     picture: Callable
 
-    def position(self, image: Row) -> str:
+    def position_of(self, image: Row) -> str:
         """Return how the patient was positioned, "" if nothing tells it. A table takes precedence over the header."""
-        return self.positions.get(image["image_id"]) or positions.from_header(image["path"])
+        return self.positions.get(image["image_id"]) or positions.read_header_position(image["path"])
 
-    def before(self, image: Row) -> Stop | None:
+    def check_metadata(self, image: Row) -> Exclusion | None:
         """Return why an image stops before its pixels are looked at, None if it does not."""
         name = image["image_id"]
         if early := self.stopped["frames"].get(name):
             return early
         if image["view"] not in self.options.views:
-            return Stop("not_pa", image["view"] or "unknown")
-        position = self.position(image)
+            return Exclusion("not_pa", image["view"] or "unknown")
+        position = self.position_of(image)
         if position not in self.options.positions and (position or self.exclude_unknown):
-            return Stop("not_erect", position or "not told")
+            return Exclusion("not_erect", position or "not told")
         if name in self.reserved:
-            return Stop("in_reference", self.reserved[name])
+            return Exclusion("in_reference", self.reserved[name])
         if image["split"] not in self.options.splits:
-            return Stop("other_split", image["split"])
-        return self.labels.stop(image)
+            return Exclusion("other_split", image["split"])
+        return self.labels.exclusion_of(image)
 
-    def judge(self, image: Row) -> Stop | dict:
+    def check_image(self, image: Row) -> Exclusion | dict:
         """Return why an image stops, or its row in the table of healthy images."""
-        if early := self.before(image):
+        if early := self.check_metadata(image):
             return early
         boxes = self.boxes(image["image_id"])
-        ctr = anatomy.ratio(boxes) if boxes else None
+        ctr = anatomy.cardiothoracic_ratio(boxes) if boxes else None
         try:
             scores = self.classifier.scores(image["image_id"], lambda: self.picture(image["image_id"]))
-        except NotScored as error:
-            return error.stop
-        if positive_findings := self.classifier.positive(scores, ctr, image["view"]):
-            return Stop("classifier_positive", positive_findings)
+        except NoScores as error:
+            return error.exclusion
+        if positive_findings := self.classifier.explain_positive(scores, ctr, image["view"]):
+            return Exclusion("classifier_positive", positive_findings)
         if boxes is None:
             return self.stopped["organs"][image["image_id"]]
-        return anatomy.unusable(boxes, self.options.max_lung_iou) or self._row(image, boxes, ctr, scores)
+        return anatomy.check_organs(boxes, self.options.max_lung_iou) or self._row(image, boxes, ctr, scores)
 
     def _row(self, image: Row, boxes: Mapping[str, anatomy.Box], ctr: float | None, scores: Mapping) -> dict:
         corners = {f"{organ}_{side}": box[place] for organ, box in boxes.items() for place, side in enumerate(CORNERS)}
         row = {name: image[name] for name in ("image_id", "study_id", "subject_id", "split", "view")}
-        row |= {"position": self.position(image), "ctr": ctr, "labels": self.labels.name} | corners
+        row |= {"position": self.position_of(image), "ctr": ctr, "labels": self.labels.name} | corners
         return row | {f"score_{finding}": scores.get(finding) for finding in FINDINGS}
 
 
@@ -107,36 +107,37 @@ def run_shard(
     rows = read_table(cohort).sort("image_id").to_dicts()
     listed = read_table(images)
     image_ids = {row["image_id"] for row in rows}
-    reference_by_image = reserved(options.references, listed, options.exclude_patients)
+    shard_images = listed.filter(pl.col("image_id").is_in(sorted(image_ids)))
+    reference_by_image = find_reserved(options.references, listed, options.exclude_patients)
     metadata = files.get("metadata")
     with Shard(frames) as pictures, Shard(organs) as masks:
 
         def boxes(name: str) -> dict[str, anatomy.Box] | None:
             return anatomy.organ_boxes(masks.masks(name)) if name in masks else None
 
-        screen = Screen(
+        screen = HealthyScreen(
             options=options,
-            stopped={stage: _stopped(stage, path) for stage, path in
+            stopped={stage: _read_excluded(stage, path) for stage, path in
                      (("frames", frames_excluded), ("organs", organs_excluded))},
-            positions=positions.from_tables(listed.filter(pl.col("image_id").is_in(sorted(image_ids))), metadata),
+            positions=positions.read_table_positions(shard_images, metadata),
             reserved=reference_by_image,
             exclude_unknown=options.unknown_position == "exclude"
             or (options.unknown_position == "auto" and metadata is not None),
-            labels=_labels(options, files),
+            labels=_read_labels(options, files),
             classifier=load_classifier(options, Setup.for_engine(options.own, files, compute, options.classifier)),
             boxes=boxes,
             picture=lambda name: pictures.get("image", name),
         )  # fmt: skip
         ledger = Ledger(STAGE)
-        healthy_rows = [row | {"shard": shard} for row in _accepted(ledger, rows, screen)]
+        healthy_rows = [row | {"shard": shard} for row in _screen_images(ledger, rows, screen)]
         ledger.finish(excluded, image_ids)
     write_table(output, pl.DataFrame(healthy_rows, schema=SCHEMA), HEALTHY)
 
 
-def _accepted(ledger: Ledger, rows: list[dict], screen: Screen) -> Iterator[dict]:
+def _screen_images(ledger: Ledger, rows: list[dict], screen: HealthyScreen) -> Iterator[dict]:
     for image in progress(rows, len(rows), "healthy"):
-        verdict = screen.judge(image)
-        if isinstance(verdict, Stop):
+        verdict = screen.check_image(image)
+        if isinstance(verdict, Exclusion):
             ledger.exclude(image["image_id"], image["study_id"], verdict.reason, verdict.detail)
             ledger.excluded[-1]["stage"] = verdict.stage
         else:
@@ -144,12 +145,12 @@ def _accepted(ledger: Ledger, rows: list[dict], screen: Screen) -> Iterator[dict
             yield verdict
 
 
-def _stopped(stage: str, path: str | Path) -> dict[str, Stop]:
+def _read_excluded(stage: str, path: str | Path) -> dict[str, Exclusion]:
     rows = read_table(path).select("image_id", "reason", "detail")
-    return {image: Stop(reason, detail, stage) for image, reason, detail in rows.iter_rows()}
+    return {image: Exclusion(reason, detail, stage) for image, reason, detail in rows.iter_rows()}
 
 
-def _labels(options: HealthyOptions, files: Mapping[str, str]) -> Labels:
+def _read_labels(options: HealthyOptions, files: Mapping[str, str]) -> Labels:
     if options.labels == TableLabels.name:
         return TableLabels(files["chexpert"], options.devices)
     reasons = dict(read_table(files["reports_excluded"]).select("image_id", "reason").iter_rows())

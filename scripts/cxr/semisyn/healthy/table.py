@@ -8,9 +8,9 @@ from cxr.base.engines import Setup
 from cxr.base.errors import UserError
 from cxr.base.user_tables import folded, read_frame, require
 from cxr.base.vocabulary import FINDINGS
-from cxr.semisyn.healthy.engine import NotScored, Picture, over
+from cxr.semisyn.healthy.criteria import Exclusion
+from cxr.semisyn.healthy.engine import NoScores, ReadFrame, scores_above
 from cxr.semisyn.healthy.options import HealthyOptions
-from cxr.semisyn.healthy.stop import Stop
 
 FILES = ("scores",)
 KEY = "semisyn.healthy.table.scores"
@@ -36,21 +36,21 @@ class TableClassifier:
         ).iter_rows():
             self.rows.setdefault(image, []).append(tuple(cells))
 
-    def scores(self, image_id: str, picture: Picture) -> dict[str, float]:
+    def scores(self, image_id: str, picture: ReadFrame) -> dict[str, float]:
         """See :class:`cxr.semisyn.healthy.engine.Classifier`."""
         rows = {tuple(map(_number, cells)) for cells in self.rows.get(image_id, ())}
         if not rows:
-            raise NotScored(Stop("not_labelled", "the table of scores has no row of it"))
+            raise NoScores(Exclusion("not_labelled", "the table of scores has no row of it"))
         if len(rows) > 1:
-            raise NotScored(Stop("not_labelled", "rows of the table of scores contradict each other"))
+            raise NoScores(Exclusion("not_labelled", "rows of the table of scores contradict each other"))
         (values,) = rows
         if None in values:
-            raise NotScored(Stop("not_labelled", "a score is no number from 0 to 1"))
+            raise NoScores(Exclusion("not_labelled", "a score is no number from 0 to 1"))
         return dict(zip(self.findings, values, strict=True))
 
-    def positive(self, scores: Mapping[str, float], ctr: float | None, view: str) -> str:
+    def explain_positive(self, scores: Mapping[str, float], ctr: float | None, view: str) -> str:
         """See :class:`cxr.semisyn.healthy.engine.Classifier`."""
-        return over(scores, dict.fromkeys(self.findings, self.threshold))
+        return scores_above(scores, dict.fromkeys(self.findings, self.threshold))
 
 
 def _number(cell: str) -> float | None:

@@ -9,7 +9,7 @@ from cxr.base.engines import Setup
 from cxr.base.paths import RESOURCES
 from cxr.nets.densenet import DenseNet121, normalise_scores, prepare_frame
 from cxr.nets.tensors import load_strict
-from cxr.semisyn.healthy.engine import Picture, over
+from cxr.semisyn.healthy.engine import ReadFrame, scores_above
 from cxr.semisyn.healthy.options import HealthyOptions
 
 INPUTS = {"weights": "results/weights/xrv.safetensors"}
@@ -24,15 +24,15 @@ class XrvClassifier:
         self.points = torch.tensor([output["point"] for output in outputs.values()])
         self.places = {output["finding"]: place for place, output in enumerate(outputs.values()) if "finding" in output}
 
-    def scores(self, image_id: str, picture: Picture) -> dict[str, float]:
+    def scores(self, image_id: str, picture: ReadFrame) -> dict[str, float]:
         """See :class:`cxr.semisyn.healthy.engine.Classifier`."""
         with torch.inference_mode():
             scores = normalise_scores(torch.sigmoid(self.net(prepare_frame(picture()))), self.points)[0]
         return {finding: float(scores[place]) for finding, place in self.places.items()}
 
-    def positive(self, scores: Mapping[str, float], ctr: float | None, view: str) -> str:
+    def explain_positive(self, scores: Mapping[str, float], ctr: float | None, view: str) -> str:
         """See :class:`cxr.semisyn.healthy.engine.Classifier`."""
-        return over(scores, dict.fromkeys(self.places, self.threshold))
+        return scores_above(scores, dict.fromkeys(self.places, self.threshold))
 
 
 def load(options: HealthyOptions, setup: Setup) -> XrvClassifier:

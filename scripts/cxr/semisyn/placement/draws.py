@@ -5,15 +5,15 @@ import numpy as np
 from cxr.base.seeds import stable_hash
 from cxr.base.vocabulary import SIDES
 
-EACH = 4
+NUMBERS_PER_BOX = 4
 """Numbers of one try in one lung: centre x, centre y, width, height."""
 
 
-def job_draws(seed: int, finding: str, index: int, tries: int) -> tuple[float, float, np.ndarray]:
+def draw_numbers(seed: int, finding: str, index: int, tries: int) -> tuple[float, float, np.ndarray]:
     """Return uniform numbers in [0, 1): of the prompt, of the side, and (tries, 2 lungs, 4) of the boxes.
 
     More tries leave the earlier ones as they are.
     """
     generator = np.random.Generator(np.random.Philox(key=stable_hash(seed, finding, index)))
-    numbers = generator.random(2 + tries * len(SIDES) * EACH)
-    return float(numbers[0]), float(numbers[1]), numbers[2:].reshape(tries, len(SIDES), EACH)
+    numbers = generator.random(2 + tries * len(SIDES) * NUMBERS_PER_BOX)
+    return float(numbers[0]), float(numbers[1]), numbers[2:].reshape(tries, len(SIDES), NUMBERS_PER_BOX)

@@ -15,9 +15,9 @@ from cxr.geometry.affine import boxes_to_frame
 from cxr.geometry.boxes import CORNERS
 from cxr.semisyn.findings.boxes import Chests, Places, draw_boxes, draw_hearts
 from cxr.semisyn.findings.catalogue import Catalogue, Finding, read_catalogue
-from cxr.semisyn.findings.phrases import bounds_of, parse, sides_of
+from cxr.semisyn.findings.phrases import choose_sides, parse_prompt, zone_bounds
 from cxr.semisyn.placement.columns import BOXES
-from cxr.semisyn.placement.draws import job_draws
+from cxr.semisyn.placement.draws import draw_numbers
 
 ORGANS = ("right", "left", "heart")
 """The boxes of a healthy image: columns ``right_x1`` to ``heart_y2``."""
@@ -63,7 +63,7 @@ def run_shard(
     """
     catalogue = read_catalogue(findings_file, priors)
     jobs = read_table(plan).filter(pl.col("shard") == shard)
-    chests = chests_of(read_table(healthy).filter(pl.col("image_id").is_in(jobs["image_id"].implode())), frames)
+    chests = read_chests(read_table(healthy).filter(pl.col("image_id").is_in(jobs["image_id"].implode())), frames)
     ledger = Ledger("semisyn_placement")
     rows: list[tuple] = []
     for (name,), part in sorted(jobs.group_by("finding")):
@@ -72,23 +72,25 @@ def run_shard(
             for job, image, index, prompt in part.select("job_id", "image_id", "index", "prompt").iter_rows()
         ]
         for first in range(0, len(finding_jobs), BATCH):
-            for job, boxes in place(catalogue.findings[name], finding_jobs[first : first + BATCH], catalogue, options):
+            for job, boxes in place_jobs(
+                catalogue.findings[name], finding_jobs[first : first + BATCH], catalogue, options
+            ):
                 if boxes:
                     ledger.accept(job.job_id)
                     rows += boxes
                 else:
-                    ledger.exclude(job.job_id, chests[job.image_id][0], "no_room", _why(job, catalogue))
+                    ledger.exclude(job.job_id, chests[job.image_id][0], "no_room", _describe_prompt(job, catalogue))
     table = pl.DataFrame(rows, schema=schema(BOXES), orient="row")
     write_table(output, table.sort("job_id", "side", descending=[False, True]), BOXES)
     ledger.finish(excluded, jobs["job_id"])
 
 
-def _why(job: Job, catalogue: Catalogue) -> str:
-    side, zone = parse(job.prompt, catalogue.parser)
+def _describe_prompt(job: Job, catalogue: Catalogue) -> str:
+    side, zone = parse_prompt(job.prompt, catalogue.parser)
     return f"side {side}, zone {zone or 'any'}"
 
 
-def chests_of(healthy: pl.DataFrame, frames: str) -> dict[str, tuple[str, tuple]]:
+def read_chests(healthy: pl.DataFrame, frames: str) -> dict[str, tuple[str, tuple]]:
     """Return {image: (its study, its boxes right, left, heart, picture)}; each box is float64 (4,) in frame pixels."""
     chests = {}
     with Shard(frames) as frame_shard:
@@ -103,26 +105,26 @@ def chests_of(healthy: pl.DataFrame, frames: str) -> dict[str, tuple[str, tuple]
     return chests
 
 
-def place(
+def place_jobs(
     finding: Finding, jobs: Sequence[Job], catalogue: Catalogue, options: PlacementOptions
 ) -> Iterable[tuple[Job, list[tuple]]]:
     """Yield each job of a finding with its rows of :data:`BOXES`; no rows where there is no room for all its boxes."""
-    draws = [job_draws(options.seed, finding.name, job.index, options.tries) for job in jobs]
-    placer: Callable = _in_lungs if finding.prior.placement == "lung" else _hearts
+    draws = [draw_numbers(options.seed, finding.name, job.index, options.tries) for job in jobs]
+    placer: Callable = _place_in_lungs if finding.prior.placement == "lung" else _place_hearts
     rows = placer(finding, jobs, draws, catalogue, options)
     return zip(jobs, rows, strict=True)
 
 
-def _in_lungs(
+def _place_in_lungs(
     finding: Finding, jobs: Sequence[Job], draws: Sequence, catalogue: Catalogue, options: PlacementOptions
 ) -> list[list[tuple]]:
     placements = []
     unsided = options.unsided.get(finding.name, "one")
-    read = {prompt: parse(prompt, catalogue.parser) for prompt in {job.prompt for job in jobs}}
+    read = {prompt: parse_prompt(prompt, catalogue.parser) for prompt in {job.prompt for job in jobs}}
     for number, (job, (_, coin, _)) in enumerate(zip(jobs, draws, strict=True)):
         prompt_side, zone = read[job.prompt]
         placements += [
-            (number, side, *bounds_of(zone, side, catalogue)) for side in sides_of(prompt_side, unsided, coin)
+            (number, side, *zone_bounds(zone, side, catalogue)) for side in choose_sides(prompt_side, unsided, coin)
         ]
     numbers, sides, zones, bounds = zip(*placements, strict=True)
     side_indices = np.array([SIDES.index(side) for side in sides])
@@ -158,7 +160,7 @@ def _in_lungs(
     return [[] if number in lost else job_rows for number, job_rows in enumerate(rows)]
 
 
-def _hearts(
+def _place_hearts(
     finding: Finding, jobs: Sequence[Job], draws: Sequence, catalogue: Catalogue, options: PlacementOptions
 ) -> list[list[tuple]]:
     boxes = np.array([job.chest for job in jobs])

@@ -15,7 +15,7 @@ from cxr.base.tables import read_table, write_table
 from cxr.semisyn.findings.catalogue import Catalogue, read_catalogue
 from cxr.semisyn.findings.phrases import draw_prompt
 from cxr.semisyn.placement.columns import PLAN
-from cxr.semisyn.placement.draws import job_draws
+from cxr.semisyn.placement.draws import draw_numbers
 
 log = logging.getLogger("cxr.semisyn.placement")
 
@@ -53,13 +53,13 @@ def run_plan(*, healthy: str, plan: str, options: PlanOptions, findings_file: st
     """
     pool = read_table(healthy)
     shards = dict(zip(pool["image_id"], pool["shard"], strict=True))
-    if sentence := overuse(len(shards), options):
+    if sentence := explain_overuse(len(shards), options):
         raise UserError(sentence)
     jobs = plan_jobs(shards, read_catalogue(findings_file), options)
     write_table(plan, pl.DataFrame(jobs, schema=schema(PLAN), orient="row"), PLAN)
 
 
-def overuse(num_healthy: int, options: PlanOptions) -> str:
+def explain_overuse(num_healthy: int, options: PlanOptions) -> str:
     """Return why the images that are asked for cannot be made from a pool of healthy images; "" if they can."""
     allowed, quota = allowed_images(num_healthy, options.most_per_image, options.spare), options.fixed
     remedy = "give more healthy X-rays"
@@ -92,7 +92,7 @@ def allowed_images(num_healthy: int, most_per_image: int, spare: float) -> int:
     return next(images for images in range(most, -1, -1) if num_jobs(images, spare) <= most)
 
 
-def images_asked(num_healthy: int, options: PlanOptions) -> int:
+def images_requested(num_healthy: int, options: PlanOptions) -> int:
     """Return the images asked of each finding: those of the settings, or as many as the pool allows."""
     allowed = allowed_images(num_healthy, options.most_per_image, options.spare)
     return min(options.default_most, allowed) if options.fixed is None else options.fixed
@@ -100,12 +100,12 @@ def images_asked(num_healthy: int, options: PlanOptions) -> int:
 
 def plan_jobs(shards: dict[str, str], catalogue: Catalogue, options: PlanOptions) -> list[tuple]:
     """Return one row of :data:`PLAN` for each job. ``shards``: {healthy image: its shard}."""
-    quota = images_asked(len(shards), options) if shards else 0
+    quota = images_requested(len(shards), options) if shards else 0
     jobs, lacking = [], 0
     for name in options.findings:
         finding = catalogue.findings[name]
-        for index, image in enumerate(images_of(list(shards), name, num_jobs(quota, options.spare), options.seed)):
-            prompt = draw_prompt(finding.prompts, job_draws(options.seed, name, index, 0)[0])
+        for index, image in enumerate(assign_images(list(shards), name, num_jobs(quota, options.spare), options.seed)):
+            prompt = draw_prompt(finding.prompts, draw_numbers(options.seed, name, index, 0)[0])
             lacking += any(re.search(pattern, prompt.lower()) for pattern in catalogue.parser.lacking)
             where = (job_id(name, index), name, index, image, shards[image])
             jobs.append((*where, prompt, finding.label, index >= quota, index < options.samples))
@@ -119,7 +119,7 @@ def job_id(finding: str, index: int) -> str:
     return f"{finding}-{index:06d}"
 
 
-def images_of(images: list[str], finding: str, count: int, seed: int) -> list[str]:
+def assign_images(images: list[str], finding: str, count: int, seed: int) -> list[str]:
     """Return the image of each of ``count`` jobs: all images in one order, then all in another, and so on."""
     job_images: list[str] = []
     rounds = 0

@@ -11,12 +11,12 @@ from matplotlib.patches import Rectangle
 
 from cxr.base.tables import read_table
 from cxr.plotting.plots import BLUE, GREY, ORANGE, VERMILION, save_png
-from cxr.semisyn.findings.boxes import Drawn, Places, draw_boxes
-from cxr.semisyn.findings.catalogue import RATIO, WHOLE, Finding, read_catalogue
+from cxr.semisyn.findings.boxes import DrawnBoxes, Places, draw_boxes
+from cxr.semisyn.findings.catalogue import RATIO, WHOLE_LUNG, Finding, read_catalogue
 from cxr.semisyn.findings.families import CONSTANT, Law
-from cxr.semisyn.findings.laws import frozen
+from cxr.semisyn.findings.laws import scipy_law
 
-SHOWN, PLACED = 40, 1000
+NUM_SHOWN, NUM_PLACED = 40, 1000
 """Boxes drawn on the lung, and placed for the histograms."""
 LIMITS = {"cx": (-40, 140), "cy": (-40, 140), "w": (0, 200), "h": (0, 200), RATIO: (30, 100)}
 TITLES = {
@@ -48,10 +48,10 @@ def run_chart(
     counts = read_table(fits).group_by("finding").agg(pl.col("n").max())
     boxes = dict(counts.iter_rows())
     findings = {name: catalogue.findings[name] for name in options.findings}
-    save_png(draw(findings, table, boxes, options.seed), figure, options.dpi)
+    save_png(draw_figure(findings, table, boxes, options.seed), figure, options.dpi)
 
 
-def draw(findings: Mapping[str, Finding], samples: pl.DataFrame, counts: Mapping[str, int], seed: int) -> Figure:
+def draw_figure(findings: Mapping[str, Finding], samples: pl.DataFrame, counts: Mapping[str, int], seed: int) -> Figure:
     """Return the figure: one row for each finding, with boxes on a lung and a panel for each number.
 
     ``samples``: those that the fit used; ``counts``: {finding: people's boxes}.
@@ -64,44 +64,44 @@ def draw(findings: Mapping[str, Finding], samples: pl.DataFrame, counts: Mapping
         boxes = f"\n{counts[name]} boxes" if counts.get(name) else ""
         row[0].set_ylabel(f"{finding.label}\n{origin}{boxes}", fontweight="bold", fontsize=9)
         if finding.prior.placement == "heart":
-            _density(row[1], RATIO, finding.prior.laws[RATIO], finding_samples, None)
+            _draw_density(row[1], RATIO, finding.prior.laws[RATIO], finding_samples, None)
             row[1].axvline(finding.prior.minimum[0], color=GREY, linestyle=":", label="least")
             row[1].legend(fontsize=7, frameon=False)
             for axes in (row[0], *row[2:]):
-                _empty(axes)
+                _hide_axes(axes)
             continue
-        placed_boxes = placed(finding, seed)
-        _boxes(row[0], placed_boxes.boxes[placed_boxes.tries > 0][:SHOWN])
+        placed_boxes = place_prior(finding, seed)
+        _draw_boxes(row[0], placed_boxes.boxes[placed_boxes.tries > 0][:NUM_SHOWN])
         for column, (axes, number) in enumerate(zip(row[1:], PARTS, strict=True)):
             pair, single, place = PARTS[number]
-            law = finding.prior.laws.get(single) or margin(finding.prior.laws[pair], place)
-            _density(axes, number, law, finding_samples, placed_boxes.percent[placed_boxes.tries > 0, column])
+            law = finding.prior.laws.get(single) or marginal_law(finding.prior.laws[pair], place)
+            _draw_density(axes, number, law, finding_samples, placed_boxes.percent[placed_boxes.tries > 0, column])
     return figure
 
 
-def margin(law: Law, place: int) -> Law:
+def marginal_law(law: Law, place: int) -> Law:
     """Return the law of one number of a two-dimensional log-normal law."""
     mu, sigma = law.parameters["mu"], law.parameters["sigma"]
     return Law("lognorm", {"s": float(np.sqrt(sigma[place][place])), "loc": 0.0, "scale": float(np.exp(mu[place]))})
 
 
-def _empty(axes: Axes) -> None:
+def _hide_axes(axes: Axes) -> None:
     axes.set_xticks([])
     axes.set_yticks([])
     axes.spines[:].set_visible(False)
 
 
-def placed(finding: Finding, seed: int) -> Drawn:
+def place_prior(finding: Finding, seed: int) -> DrawnBoxes:
     """Return boxes of the prior, without a zone, placed in a right lung in the middle of a wide picture."""
     lung, picture = np.array([0.0, 0.0, 100.0, 100 * ASPECT]), np.array([-1e3, -1e3, 1e3, 1e3])
-    rows = [np.tile(box, (PLACED, 1)) for box in (lung, picture, np.full(4, np.nan), WHOLE)]
-    places = Places(rows[0], rows[1], rows[2], np.zeros(PLACED, bool), rows[3])
-    uniforms = np.random.default_rng(seed).random((PLACED, 1, 4))
+    rows = [np.tile(box, (NUM_PLACED, 1)) for box in (lung, picture, np.full(4, np.nan), WHOLE_LUNG)]
+    places = Places(rows[0], rows[1], rows[2], np.zeros(NUM_PLACED, bool), rows[3])
+    uniforms = np.random.default_rng(seed).random((NUM_PLACED, 1, 4))
     return draw_boxes(finding.prior, places, uniforms, bounds="repo", min_mass=0.0, heart_exclusion=False)
 
 
-def _boxes(axes: Axes, boxes: np.ndarray) -> None:
-    """Draw boxes (N, 4) over the lung of :func:`placed`."""
+def _draw_boxes(axes: Axes, boxes: np.ndarray) -> None:
+    """Draw boxes (N, 4) over the lung of :func:`place_prior`."""
     for x1, y1, x2, y2 in boxes:
         axes.add_patch(Rectangle((x1, y1), x2 - x1, y2 - y1, color=VERMILION, alpha=0.05))
         axes.add_patch(Rectangle((x1, y1), x2 - x1, y2 - y1, fill=False, edgecolor=VERMILION, linewidth=0.5, alpha=0.6))
@@ -109,11 +109,11 @@ def _boxes(axes: Axes, boxes: np.ndarray) -> None:
     axes.set_xlim(-35, 135)
     axes.set_ylim(100 * ASPECT + 70, -35)
     axes.set_aspect("equal")
-    _empty(axes)
+    _hide_axes(axes)
     axes.set_xlabel("lateral → medial", fontsize=8)
 
 
-def _density(axes: Axes, number: str, law: Law, samples: pl.DataFrame, placed_values: np.ndarray | None) -> None:
+def _draw_density(axes: Axes, number: str, law: Law, samples: pl.DataFrame, placed_values: np.ndarray | None) -> None:
     """Draw the density of a law, and what is left of it as placed (N,), over the histogram of the samples."""
     values = samples["ctr" if number == RATIO else number].drop_nulls().to_numpy()
     x = np.linspace(*LIMITS[number], 400)
@@ -122,7 +122,7 @@ def _density(axes: Axes, number: str, law: Law, samples: pl.DataFrame, placed_va
     if law.family == CONSTANT:
         axes.axvline(law.parameters["value"], color=ORANGE, linewidth=2, label="constant")
     else:
-        axes.plot(x, frozen(law).pdf(x), color=ORANGE, linewidth=2, label=f"prior ({law.family})")
+        axes.plot(x, scipy_law(law).pdf(x), color=ORANGE, linewidth=2, label=f"prior ({law.family})")
     if placed_values is not None and law.family != CONSTANT:
         axes.hist(placed_values, bins=30, density=True, histtype="step", color=BLUE, linewidth=1, label="as placed")
     axes.set_xlim(*LIMITS[number])

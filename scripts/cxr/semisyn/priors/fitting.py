@@ -10,10 +10,10 @@ from scipy import optimize, stats
 
 from cxr.semisyn.findings.boxes import size_bounds
 from cxr.semisyn.findings.catalogue import RATIO, SINGLES, Prior, Zone
-from cxr.semisyn.findings.families import CONSTANT, PAIR, SHAPES, Fault, Law, law_of
+from cxr.semisyn.findings.families import CONSTANT, PAIR, SHAPES, Law, WrongValue, parse_law
 from cxr.semisyn.findings.laws import pair_mass
 
-NUMBERS = {"center": ("cx", "cy"), "size": ("w", "h")}
+NUMBERS_BY_ELEMENT = {"center": ("cx", "cy"), "size": ("w", "h")}
 """The samples of each element of a prior in a lung."""
 POINTS = 129
 """Points of the table from which the mass within bounds is computed during a fit."""
@@ -31,7 +31,7 @@ class Fit:
     chosen: bool
 
 
-def spearman(first: np.ndarray, second: np.ndarray) -> float:
+def spearman_p_value(first: np.ndarray, second: np.ndarray) -> float:
     """Return p of Spearman's test that two samples (N,) are independent; 1 where one is constant."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", stats.ConstantInputWarning)
@@ -58,8 +58,8 @@ def fit_single(values: np.ndarray, families: Sequence[str], bins: int) -> list[t
             warnings.simplefilter("ignore")
             try:
                 parameters = dict(zip(names, map(float, distribution.fit(values)), strict=True))
-                law, rss = law_of({"family": family} | parameters), rss_of(distribution(**parameters), values, bins)
-            except (Fault, stats.FitError, ValueError, RuntimeError, FloatingPointError):
+                law, rss = parse_law({"family": family} | parameters), rss_of(distribution(**parameters), values, bins)
+            except (WrongValue, stats.FitError, ValueError, RuntimeError, FloatingPointError):
                 continue
         if math.isfinite(rss):
             fits.append((law, rss))
@@ -72,7 +72,7 @@ def fit_pair(values: np.ndarray) -> Law:
     Raises Fault where the covariance is not positive definite.
     """
     logs = np.log(values)
-    return law_of({"family": PAIR, "mu": logs.mean(axis=0).tolist(), "sigma": np.cov(logs.T).tolist()})
+    return parse_law({"family": PAIR, "mu": logs.mean(axis=0).tolist(), "sigma": np.cov(logs.T).tolist()})
 
 
 def fit_truncated(values: np.ndarray, low: np.ndarray, high: np.ndarray) -> Law:
@@ -100,7 +100,7 @@ def fit_truncated(values: np.ndarray, low: np.ndarray, high: np.ndarray) -> Law:
     first = np.array([*start.parameters["mu"], math.log(root[0, 0]), root[1, 0], math.log(root[1, 1])])
     options = {"maxiter": 1000, "xatol": 1e-3, "fatol": 1e-3}
     optimum = optimize.minimize(loss, first, method="Nelder-Mead", options=options)
-    return law_of(law_at(optimum.x)[0].plain())
+    return parse_law(law_at(optimum.x)[0].to_dict())
 
 
 def fit_element(
@@ -118,23 +118,23 @@ def fit_element(
     """
     singles = SINGLES[element]
     fixed = [name for name in singles if name in present_laws and present_laws[name].family == CONSTANT]
-    p = None if fixed else spearman(samples[:, 0], samples[:, 1])
+    p = None if fixed else spearman_p_value(samples[:, 0], samples[:, 1])
     positive = samples[(samples > 0).all(axis=1)]
     if p is not None and p < alpha and len(positive) > 2:
         try:
             return [Fit(element, fit_pair(positive), len(positive), None, p, True)]
-        except Fault:
+        except WrongValue:
             pass  # all on one line: each number alone
     fits = []
     for number, name in enumerate(singles):
         if name in fixed:
             fits.append(Fit(name, present_laws[name], len(samples), None, None, True))
         else:
-            fits += _best_first(name, samples[:, number], p, bins, families)
+            fits += _fit_number(name, samples[:, number], p, bins, families)
     return fits
 
 
-def _best_first(name: str, values: np.ndarray, p: float | None, bins: int, families: Sequence[str]) -> list[Fit]:
+def _fit_number(name: str, values: np.ndarray, p: float | None, bins: int, families: Sequence[str]) -> list[Fit]:
     tried = fit_single(values, families, bins)
     return [Fit(name, law, len(values), rss, p, place == 0) for place, (law, rss) in enumerate(tried)]
 
@@ -152,13 +152,15 @@ def fit_prior(
     """
     keywords = {"bins": bins, "families": families}
     if prior.placement == "heart":
-        fits = _best_first(RATIO, samples[RATIO], None, bins, families)
-        return _fitted(prior, fits, [samples[RATIO].min()], prior.overshoot), fits
-    pairs = {element: np.stack([samples[number] for number in NUMBERS[element]], axis=1) for element in SINGLES}
+        fits = _fit_number(RATIO, samples[RATIO], None, bins, families)
+        return _fitted_prior(prior, fits, [samples[RATIO].min()], prior.overshoot), fits
+    pairs = {
+        element: np.stack([samples[number] for number in NUMBERS_BY_ELEMENT[element]], axis=1) for element in SINGLES
+    }
     fits = [
         fit for name, values in pairs.items() for fit in fit_element(name, values, prior.laws, alpha=alpha, **keywords)
     ]
-    new = _fitted(prior, fits, pairs["size"].min(axis=0), _overshoot(pairs, overshoot_percentile))
+    new = _fitted_prior(prior, fits, pairs["size"].min(axis=0), _overshoot_limits(pairs, overshoot_percentile))
     if sizes == "placed" and "size" in new.laws:
         low, high = size_bounds(new, pairs["center"], np.tile(new.overshoot, (len(pairs["center"]), 1)), "repo")
         plain = next(fit for fit in fits if fit.element == "size")
@@ -168,16 +170,20 @@ def fit_prior(
     return new, fits
 
 
-def _fitted(prior: Prior, fits: Sequence[Fit], smallest: Sequence[float], overshoot: Zone) -> Prior:
+def _fitted_prior(prior: Prior, fits: Sequence[Fit], smallest: Sequence[float], overshoot: Zone) -> Prior:
     law_by_element = {fit.element: fit.law for fit in fits if fit.chosen}
     laws = {
-        name: law for element in (*SINGLES, RATIO) for name, law in _laws(element, law_by_element, prior.laws).items()
+        name: law
+        for element in (*SINGLES, RATIO)
+        for name, law in _laws_of_element(element, law_by_element, prior.laws).items()
     }
     minimum = tuple(float(value) for value in smallest)
     return Prior(prior.placement, laws, minimum, overshoot, prior.covers_bottom, "fit")
 
 
-def _laws(element: str, law_by_element: Mapping[str, Law], present_laws: Mapping[str, Law]) -> dict[str, Law]:
+def _laws_of_element(
+    element: str, law_by_element: Mapping[str, Law], present_laws: Mapping[str, Law]
+) -> dict[str, Law]:
     """Return the new laws of an element: both numbers were fitted, or it keeps the present ones."""
     names = [element] if element in law_by_element or element == RATIO else SINGLES[element]
     if all(name in law_by_element for name in names):
@@ -185,12 +191,12 @@ def _laws(element: str, law_by_element: Mapping[str, Law], present_laws: Mapping
     return {name: law for name, law in present_laws.items() if name in (element, *SINGLES.get(element, ()))}
 
 
-def _overshoot(pairs: Mapping[str, np.ndarray], percentile: float) -> tuple[float, float, float, float]:
+def _overshoot_limits(pairs: Mapping[str, np.ndarray], percentile: float) -> tuple[float, float, float, float]:
     low, high = pairs["center"] - pairs["size"] / 2, 100 - (pairs["center"] + pairs["size"] / 2)
     return tuple(min(0.0, float(value)) for value in np.percentile(np.hstack([low, high]), percentile, axis=0))
 
 
-def symmetry(samples: Mapping[str, np.ndarray], is_left: np.ndarray) -> list[tuple]:
+def compare_sides(samples: Mapping[str, np.ndarray], is_left: np.ndarray) -> list[tuple]:
     """Return (element, n right, n left, distance, p) of each number; nothing where a side has no samples."""
     if is_left.all() or not is_left.any():
         return []

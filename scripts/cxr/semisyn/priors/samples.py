@@ -9,7 +9,7 @@ from cxr.annotations.box_table import corners
 from cxr.annotations.reading import Annotation, image_name
 from cxr.base.vocabulary import SIDES
 from cxr.geometry.affine import boxes_to_frame
-from cxr.semisyn.references import labels_of
+from cxr.semisyn.references import finding_by_label
 
 Box = tuple[float, float, float, float]
 
@@ -31,14 +31,14 @@ class Chest:
     patient: str
 
 
-def lung_of(box: Box, chest: Chest) -> str:
+def nearest_lung(box: Box, chest: Chest) -> str:
     """Return the side of the lung whose nearer vertical edge is closest to the box's centre (authors' code)."""
     centre = (box[0] + box[2]) / 2
     near = {side: min(abs(centre - getattr(chest, side)[edge]) for edge in (0, 2)) for side in SIDES}
     return min(near, key=near.__getitem__)
 
 
-def percent(box: Box, lung: Box, side: str) -> Box:
+def lung_percent(box: Box, lung: Box, side: str) -> Box:
     """Return centre x, centre y, width and height in percent of the lung's box, x from its lateral edge."""
     width, height = lung[2] - lung[0], lung[3] - lung[1]
     x = 100 * ((box[0] + box[2]) / 2 - lung[0]) / width
@@ -51,12 +51,12 @@ def ratio_of(chest: Chest) -> float:
     return 100 * (chest.heart[2] - chest.heart[0]) / (chest.left[2] - chest.right[0])
 
 
-def to_frame(box: Box, to_original: np.ndarray) -> Box:
+def box_to_frame(box: Box, to_original: np.ndarray) -> Box:
     """Return a box in original pixels as a box in frame pixels."""
     return tuple(boxes_to_frame(np.array(box, np.float64), to_original).ravel().tolist())
 
 
-def fault(region: Annotation, box: Box | None, chest: Chest | None) -> str:
+def box_fault(region: Annotation, box: Box | None, chest: Chest | None) -> str:
     """Return why a box cannot be used; "" if it can. Its image's chest is None where the workflow has none."""
     if chest is None:
         return "no organs of its image"
@@ -72,7 +72,7 @@ def fault(region: Annotation, box: Box | None, chest: Chest | None) -> str:
 
 
 @dataclass(frozen=True)
-class Source:
+class BoxSource:
     """A reference: its name, its format, the template of its image_id, and {label: finding}."""
 
     name: str
@@ -81,9 +81,9 @@ class Source:
     classes: Mapping[str, str]
 
 
-def sample(
+def sample_rows(
     regions: Iterable[Annotation],
-    source: Source,
+    source: BoxSource,
     chests: Mapping[str, Chest],
     placements: Mapping[str, str],
     max_outside: float,
@@ -92,7 +92,7 @@ def sample(
 
     ``max_outside``: percent of the lung's box by which the centre may lie outside it; a box beyond is left out.
     """
-    names, rows, hearts = labels_of(source.format, source.classes, placements), [], set()
+    names, rows, hearts = finding_by_label(source.format, source.classes, placements), [], set()
     none = (None,) * 4
     for region in regions:
         name = names.get(region.label.lower())
@@ -100,7 +100,7 @@ def sample(
             continue
         image = image_name(source.image_id, region.image)
         box, chest = corners(region), chests.get(image)
-        reason = fault(region, box, chest)
+        reason = box_fault(region, box, chest)
         if placements[name] == "heart":
             if (name, image) not in hearts:
                 reason = "no organs of its image" if chest is None else "" if chest.posed else "not PA, or not erect"
@@ -109,9 +109,9 @@ def sample(
         elif reason:
             rows.append((name, source.name, image, "", *none, None, reason))
         else:
-            frame_box = to_frame(box, chest.to_original)
-            side = lung_of(frame_box, chest)
-            numbers = percent(frame_box, getattr(chest, side), side)
+            frame_box = box_to_frame(box, chest.to_original)
+            side = nearest_lung(frame_box, chest)
+            numbers = lung_percent(frame_box, getattr(chest, side), side)
             outside = not all(-max_outside <= value <= 100 + max_outside for value in numbers[:2])
             rows.append((name, source.name, image, side, *numbers, None, "far outside the lung" if outside else ""))
     return sorted(rows, key=lambda row: tuple(str(cell) for cell in row))

@@ -18,8 +18,8 @@ from cxr.base.vocabulary import HEART, SIDES
 from cxr.geometry.boxes import bounding_box
 from cxr.semisyn.findings.catalogue import RATIO, Catalogue, Prior, read_catalogue
 from cxr.semisyn.priors.columns import FITS, SAMPLES, SYMMETRY, ZONES
-from cxr.semisyn.priors.fitting import NUMBERS, fit_prior, symmetry
-from cxr.semisyn.priors.samples import Chest, Source, sample
+from cxr.semisyn.priors.fitting import NUMBERS_BY_ELEMENT, compare_sides, fit_prior
+from cxr.semisyn.priors.samples import BoxSource, Chest, sample_rows
 from cxr.semisyn.priors.zones import fit_zones
 
 log = logging.getLogger("cxr.semisyn.priors")
@@ -70,17 +70,21 @@ def run(
     catalogue = read_catalogue(findings_file)
     chests = read_chests(images, frames, organs) if images else {}
     reference_chests = read_chests(own_images, [own_frames], [own_organs]) if own_images else chests
-    rows = _samples(boxes, reference_chests, catalogue, options) if options.source == "fit" else []
+    rows = _read_samples(boxes, reference_chests, catalogue, options) if options.source == "fit" else []
     table = pl.DataFrame(rows, schema=schema(SAMPLES), orient="row")
     prior_by_finding, fit_rows, symmetry_rows = {}, [], []
     for name in options.findings:
         prior, finding_samples = catalogue.findings[name].prior, table.filter(finding=name, left_out="")
-        prior_by_finding[name], new_rows = _prior(name, prior, finding_samples, options)
+        prior_by_finding[name], new_rows = _fit_finding(name, prior, finding_samples, options)
         fit_rows += new_rows
         if prior.placement == "lung" and len(finding_samples):
-            numbers = {number: finding_samples[number].to_numpy() for pair in NUMBERS.values() for number in pair}
-            symmetry_rows += [(name, *row) for row in symmetry(numbers, (finding_samples["side"] == "left").to_numpy())]
-    bounds_of, zone_rows = _zones(zone_boxes, chests, catalogue, options)
+            numbers = {
+                number: finding_samples[number].to_numpy() for pair in NUMBERS_BY_ELEMENT.values() for number in pair
+            }
+            symmetry_rows += [
+                (name, *row) for row in compare_sides(numbers, (finding_samples["side"] == "left").to_numpy())
+            ]
+    bounds_of, zone_rows = _read_zones(zone_boxes, chests, catalogue, options)
     _write_yaml(priors, prior_by_finding, bounds_of, options, catalogue)
     write_table(samples, table, SAMPLES)
     write_table(fits, pl.DataFrame(fit_rows, schema=schema(FITS), orient="row"), FITS)
@@ -106,12 +110,12 @@ def read_chests(images: str, frames: Sequence[str], organs: Sequence[str]) -> di
     return chests
 
 
-def _samples(boxes: str, chests: Mapping[str, Chest], catalogue: Catalogue, options: PriorsOptions) -> list[tuple]:
+def _read_samples(boxes: str, chests: Mapping[str, Chest], catalogue: Catalogue, options: PriorsOptions) -> list[tuple]:
     key = f"semisyn.references.{options.reference}.path"
     regions = read(key, boxes, options.format).regions
-    source = Source(options.reference, options.format, options.image_id, options.classes)
+    source = BoxSource(options.reference, options.format, options.image_id, options.classes)
     placements = {name: catalogue.findings[name].prior.placement for name in options.findings}
-    rows = sample(regions, source, chests, placements, options.far)
+    rows = sample_rows(regions, source, chests, placements, options.far)
     if not rows:
         raise UserError(
             f"{key} {boxes!r} has no box of {', '.join(placements)}: map its labels in "
@@ -122,17 +126,17 @@ def _samples(boxes: str, chests: Mapping[str, Chest], catalogue: Catalogue, opti
     return rows
 
 
-def _prior(name: str, prior: Prior, samples: pl.DataFrame, options: PriorsOptions) -> tuple[Prior, list[tuple]]:
+def _fit_finding(name: str, prior: Prior, samples: pl.DataFrame, options: PriorsOptions) -> tuple[Prior, list[tuple]]:
     """Return a finding's prior, fitted where there are enough samples, and its rows of ``columns.FITS``."""
     if options.source != "fit" or len(samples) < options.min_boxes:
         if options.source == "fit":
             log.info("%s: %d samples, fewer than %d: its prior is kept", name, len(samples), options.min_boxes)
         rows = [
-            (name, element, law.family, _json(law.parameters), len(samples), None, None, True, prior.origin)
+            (name, element, law.family, _as_json(law.parameters), len(samples), None, None, True, prior.origin)
             for element, law in prior.laws.items()
         ]
         return prior, rows
-    numbers = (RATIO,) if prior.placement == "heart" else sum(NUMBERS.values(), ())
+    numbers = (RATIO,) if prior.placement == "heart" else sum(NUMBERS_BY_ELEMENT.values(), ())
     fitted, fits = fit_prior(
         prior,
         {number: samples[number].to_numpy() for number in numbers},
@@ -147,7 +151,7 @@ def _prior(name: str, prior: Prior, samples: pl.DataFrame, options: PriorsOption
             name,
             fit.element,
             fit.law.family,
-            _json(fit.law.parameters),
+            _as_json(fit.law.parameters),
             fit.n,
             fit.rss,
             fit.spearman_p,
@@ -159,11 +163,11 @@ def _prior(name: str, prior: Prior, samples: pl.DataFrame, options: PriorsOption
     return fitted, rows
 
 
-def _json(parameters: Mapping) -> str:
+def _as_json(parameters: Mapping) -> str:
     return json.dumps(dict(parameters))
 
 
-def _zones(
+def _read_zones(
     zone_boxes: str, chests: Mapping[str, Chest], catalogue: Catalogue, options: PriorsOptions
 ) -> tuple[dict[str, dict[str, list[float]]], list[tuple]]:
     """Return {side: {zone: box}} and the rows of ``columns.ZONES``."""
@@ -189,7 +193,7 @@ def _write_yaml(
     fitted = any(prior.origin == "fit" for prior in prior_by_finding.values()) or options.zones == "fit"
     document = {
         "lungs": f"{catalogue.lungs}; fitted ones: {options.organs}" if fitted else catalogue.lungs,
-        "findings": {name: prior.plain() for name, prior in prior_by_finding.items()},
+        "findings": {name: prior.to_dict() for name, prior in prior_by_finding.items()},
         "zones": zones,
     }
     with atomic(path) as temporary:

@@ -8,7 +8,7 @@ import numpy as np
 from cxr.annotations.box_table import corners
 from cxr.annotations.reading import Annotation, image_name
 from cxr.base.vocabulary import SIDES
-from cxr.semisyn.priors.samples import Chest, fault, to_frame
+from cxr.semisyn.priors.samples import Chest, box_fault, box_to_frame
 
 PARTS: dict[str, tuple[str, ...]] = {
     "apical zone": ("apical zone",),
@@ -39,12 +39,14 @@ def fit_zones(
     for region in regions:
         side, box = region.label.partition(" ")[0], corners(region)
         chest = chests.get(image_name(image_id, region.image))
-        if side in SIDES and not fault(region, box, chest):
+        if side in SIDES and not box_fault(region, box, chest):
             lung = np.array(getattr(chest, side))
             size = np.tile(lung[2:] - lung[:2], 2)
-            numbers = 100 * (np.array(to_frame(box, chest.to_original)) - np.tile(lung[:2], 2)) / size
+            numbers = 100 * (np.array(box_to_frame(box, chest.to_original)) - np.tile(lung[:2], 2)) / size
             edges[region.label.lower()].append((chest.patient, numbers))
-    bounds = {label: _bounds(rows, percentiles) for label, rows in edges.items() if _patients(rows) >= fewest}
+    bounds = {
+        label: _percentile_box(rows, percentiles) for label, rows in edges.items() if _num_patients(rows) >= fewest
+    }
     zones: dict[tuple[str, str], tuple] = {}
     for side in SIDES:
         for zone, parts in PARTS.items():
@@ -52,7 +54,7 @@ def fit_zones(
             if all(name in bounds for name in names):
                 zones[side, zone] = (
                     _union([bounds[name] for name in names]),
-                    min(_patients(edges[name]) for name in names),
+                    min(_num_patients(edges[name]) for name in names),
                 )
         for lobe, parts in LOBES[side].items():
             if all((side, part) in zones for part in parts):
@@ -61,11 +63,11 @@ def fit_zones(
     return zones
 
 
-def _patients(rows: list) -> int:
+def _num_patients(rows: list) -> int:
     return len({patient for patient, _ in rows})
 
 
-def _bounds(rows: list, percentiles: Sequence[float]) -> tuple[float, ...]:
+def _percentile_box(rows: list, percentiles: Sequence[float]) -> tuple[float, ...]:
     numbers = np.stack([box for _, box in rows])
     low, high = (np.percentile(numbers, percentile, axis=0) for percentile in percentiles)
     return float(low[0]), float(low[1]), float(high[2]), float(high[3])

@@ -14,9 +14,9 @@ from cxr.base.columns import Column, schema
 from cxr.base.paths import RESOURCES
 from cxr.base.tables import read_lines, read_table, write_table
 from cxr.semisyn.findings.catalogue import Catalogue, read_catalogue
-from cxr.semisyn.findings.phrases import parse
-from cxr.semisyn.prompts.mining import SECTIONS, SEVERAL, WORDS, Phrase, Told, Vocabulary, mine, pooled
-from cxr.semisyn.references import labels_of, patients_of
+from cxr.semisyn.findings.phrases import parse_prompt
+from cxr.semisyn.prompts.mining import SECTIONS, SEVERAL, WORDS, Mention, Phrase, Vocabulary, mine_reports, pool_phrases
+from cxr.semisyn.references import finding_by_label, map_patients
 
 RESOURCE_FILES = ("semisyn/phrases.yaml",)
 MINED, EMBEDDED, FEW = "mined", "embedded", "phrase of too few patients"
@@ -68,12 +68,12 @@ def run(
     Raises UserError for a reference that cannot be read.
     """
     catalogue = read_catalogue(findings_file)
-    words = vocabulary(catalogue)
-    mined_reports = mine((line for path in reports for line in _mined_sections(path)), words)
-    reference_phrases, reference_left_out = _of_reference(images, words, options) if reference else ([], Counter())
-    outcomes = mined_reports.left_out + reference_left_out
-    num_by_finding = Counter(mention.finding for mention in (*mined_reports.told, *reference_phrases))
-    phrases = pooled(mined_reports.told, reference_phrases, options.least_patients)
+    words = read_vocabulary(catalogue)
+    mined_reports = mine_reports((line for path in reports for line in _mined_sections(path)), words)
+    reference_phrases, reference_left_out = _mine_reference(images, words, options) if reference else ([], Counter())
+    outcomes = mined_reports.excluded + reference_left_out
+    num_by_finding = Counter(mention.finding for mention in (*mined_reports.mentions, *reference_phrases))
+    phrases = pool_phrases(mined_reports.mentions, reference_phrases, options.least_patients)
     used = Counter()
     for phrase in phrases:
         used[phrase.finding] += phrase.reports + phrase.reference
@@ -83,10 +83,12 @@ def run(
     for name in options.findings:
         finding_phrases = [phrase for phrase in phrases if phrase.finding == name][: options.most]
         if len(finding_phrases) < options.least_phrases:
-            rows += [_row(Phrase(name, *fields), catalogue, EMBEDDED) for fields in _embedded(catalogue, name)]
+            rows += [
+                _phrase_row(Phrase(name, *fields), catalogue, EMBEDDED) for fields in _embedded_phrases(catalogue, name)
+            ]
         else:
             mined[name] = {"prompts": {phrase.phrase: round(phrase.weight, 6) for phrase in finding_phrases}}
-            rows += [_row(phrase, catalogue, MINED) for phrase in finding_phrases]
+            rows += [_phrase_row(phrase, catalogue, MINED) for phrase in finding_phrases]
     with atomic(prompts) as temporary:
         text = HEAD + yaml.safe_dump({"findings": mined}, sort_keys=False, allow_unicode=True, width=120)
         temporary.write_text(text, encoding="utf-8", newline="\n")
@@ -95,7 +97,7 @@ def run(
     write_table(counts, pl.DataFrame(lines, schema=schema(COUNTS), orient="row"), COUNTS)
 
 
-def vocabulary(catalogue: Catalogue) -> Vocabulary:
+def read_vocabulary(catalogue: Catalogue) -> Vocabulary:
     """Return the words of the resource, and those of the prompts in use."""
     entries = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
     dropped = frozenset(entries["dropped"])
@@ -108,17 +110,17 @@ def _mined_sections(path: str | Path) -> Iterable[dict]:
     return (line for line in read_lines(path) if line["section_name"] in SECTIONS)
 
 
-def _of_reference(images: str, words: Vocabulary, options: PromptsOptions) -> tuple[list[Told], Counter]:
+def _mine_reference(images: str, words: Vocabulary, options: PromptsOptions) -> tuple[list[Mention], Counter]:
     """Return the phrases of a reference's images that show one finding, and what was left out."""
     settings = options.reference
     regions, _ = read(f"semisyn.references.{settings['name']}.path", settings["path"], settings["format"])
-    names = labels_of(settings["format"], settings["classes"], options.findings)
+    names = finding_by_label(settings["format"], settings["classes"], options.findings)
     per_image: dict[str, set[tuple[str, str]]] = {}
     for region in regions:
         image = image_name(settings["image_id"], region.image)
         if (finding := names.get(region.label.lower())) and region.phrase:
             per_image.setdefault(image, set()).add((finding, region.phrase))
-    patient = patients_of(per_image, [read_table(images)])
+    patient = map_patients(per_image, [read_table(images)])
     mentions, left_out = [], Counter()
     for image, pairs in sorted(per_image.items()):
         several = len({finding for finding, _ in pairs}) > 1
@@ -127,18 +129,18 @@ def _of_reference(images: str, words: Vocabulary, options: PromptsOptions) -> tu
             if phrase is None:
                 left_out[finding, SEVERAL if several else WORDS] += 1
             else:
-                mentions.append(Told(finding, phrase, patient[image]))
+                mentions.append(Mention(finding, phrase, patient[image]))
     return mentions, left_out
 
 
-def _embedded(catalogue: Catalogue, name: str) -> list[tuple]:
+def _embedded_phrases(catalogue: Catalogue, name: str) -> list[tuple]:
     prompts = catalogue.findings[name].prompts
     total = sum(prompts.values())
     return [(text, 0, 0, 0, weight / total) for text, weight in prompts.items()]
 
 
-def _row(phrase: Phrase, catalogue: Catalogue, origin: str) -> tuple:
-    side, zone = parse(phrase.phrase, catalogue.parser)
+def _phrase_row(phrase: Phrase, catalogue: Catalogue, origin: str) -> tuple:
+    side, zone = parse_prompt(phrase.phrase, catalogue.parser)
     return (
         phrase.finding,
         phrase.phrase,

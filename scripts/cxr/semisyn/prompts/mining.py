@@ -17,7 +17,7 @@ SEVERAL, UNSURE, SHARED, WORDS, BARE = (
 )  # fmt: skip
 
 
-class Told(NamedTuple):
+class Mention(NamedTuple):
     """A phrase that a patient's report, or a phrase of a reference, tells of a finding."""
 
     finding: str
@@ -30,21 +30,21 @@ class Vocabulary:
     """``dropped``: words that are left out of a sentence; ``kept``: the only others that a phrase may have."""
 
     dropped: frozenset[str]
-    kept: frozenset[str]
+    allowed: frozenset[str]
 
     def phrase(self, sentence: str) -> str | None:
         """Return the phrase of a sentence, None where it has another word than those, or no word is left."""
         words = [word for word in re.findall(r"[^\W_]+", sentence.lower()) if word not in self.dropped]
-        if not words or any(word not in self.kept for word in words):
+        if not words or any(word not in self.allowed for word in words):
             return None
-        text = " ".join(_trimmed(words))
+        text = " ".join(_trim_words(words))
         return f"{text[:1].upper()}{text[1:]}." if text else None
 
 
 JOINS, ARTICLE = ("in", "at", "of", "with", "within", "and", "or"), "the"
 
 
-def _trimmed(words: list[str]) -> list[str]:
+def _trim_words(words: list[str]) -> list[str]:
     """Return the words without small ones at both ends, without one right after another, and without a lone article."""
     small = (*JOINS, ARTICLE)
     while words and words[0] in small:
@@ -62,11 +62,11 @@ def _trimmed(words: list[str]) -> list[str]:
 
 
 @dataclass
-class Mined:
+class MinedReports:
     """``told``: the phrases; ``left_out``: sentences per finding and reason."""
 
-    told: list[Told] = field(default_factory=list)
-    left_out: Counter = field(default_factory=Counter)
+    mentions: list[Mention] = field(default_factory=list)
+    excluded: Counter = field(default_factory=Counter)
 
 
 def finding_of(entity: Mapping) -> str | None:
@@ -74,12 +74,12 @@ def finding_of(entity: Mapping) -> str | None:
     return next((name for name in (entity["lesion_type"], entity["entity"]) if name in FINDINGS), None)
 
 
-def mine(lines: Iterable[Mapping], vocabulary: Vocabulary) -> Mined:
+def mine_reports(lines: Iterable[Mapping], vocabulary: Vocabulary) -> MinedReports:
     """Return the phrases of reports (lines of the reports stage) that hold one positive finding.
 
     A sentence counts if all its positive tuples are of that finding and certain, and every word is listed.
     """
-    mined = Mined()
+    mined = MinedReports()
     for line in lines:
         positives = [
             statement for statement in (*line["tuples"], *line["other_tuples"]) if statement["presence"] == POSITIVE
@@ -89,12 +89,12 @@ def mine(lines: Iterable[Mapping], vocabulary: Vocabulary) -> Mined:
             name = next((finding_of(statement) for statement in tuples if finding_of(statement)), None)
             if name is None:
                 continue
-            why = _unfit(tuples, names)
+            why = _reason_unfit(tuples, names)
             phrase = None if why else vocabulary.phrase(line["sentences"][number - 1])
             if phrase is None:
-                mined.left_out[name, why or WORDS] += 1
+                mined.excluded[name, why or WORDS] += 1
             else:
-                mined.told.append(Told(name, phrase, line["subject_id"]))
+                mined.mentions.append(Mention(name, phrase, line["subject_id"]))
     return mined
 
 
@@ -106,7 +106,7 @@ def _by_sentence(tuples: Iterable[Mapping]) -> Iterator[tuple[int, list[Mapping]
     yield from sorted(statements_by_sentence.items())
 
 
-def _unfit(tuples: list[Mapping], names: set[str]) -> str:
+def _reason_unfit(tuples: list[Mapping], names: set[str]) -> str:
     """Return why a sentence is not mined, "" if it is."""
     if len(names) > 1:
         return SEVERAL
@@ -128,7 +128,7 @@ class Phrase(NamedTuple):
     weight: float
 
 
-def pooled(reports: Iterable[Told], reference: Iterable[Told], least: int) -> list[Phrase]:
+def pool_phrases(reports: Iterable[Mention], reference: Iterable[Mention], least: int) -> list[Phrase]:
     """Return the phrases that ``least`` different patients or more have, the most frequent first.
 
     The two pools are equally likely (the paper), however many phrases each has; where one of them tells nothing of a

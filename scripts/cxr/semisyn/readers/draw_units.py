@@ -17,7 +17,7 @@ from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_table, write_table
 from cxr.plotting.encoding import encode_image
 from cxr.semisyn.readers.reading import GENERATED, REAL
-from cxr.semisyn.references import Reference, load
+from cxr.semisyn.references import Reference, read_reference
 
 QUESTION = "Read this X-ray."
 PNG = (cv2.IMWRITE_PNG_COMPRESSION, 9)
@@ -41,7 +41,7 @@ class ReadersOptions:
 
 
 @dataclass(frozen=True)
-class Chosen:
+class ReaderImage:
     """One image of the reading: its finding, its job (empty for a real one) and its image."""
 
     finding: str
@@ -62,24 +62,27 @@ def run(
     Raises UserError where there is no fresh generated image, or no real one.
     """
     fresh = read_table(plan).filter(~pl.col("trial"))
-    edited_ids = sorted(name for path in edited for name in _names(path))
+    edited_ids = sorted(name for path in edited for name in _image_ids(path))
     jobs = fresh.filter(pl.col("job_id").is_in(edited_ids)).select("finding", "job_id", "image_id")
     if not len(jobs):
         raise UserError(
             "no edited image is left that no configuration was chosen by: raise semisyn.dataset.per_finding above "
             "semisyn.selection.samples"
         )
-    at_hand = {name for path in frames for name in _names(path)}
-    boxes = load(Reference(**options.reference), options.findings).boxes
+    at_hand = {name for path in frames for name in _image_ids(path)}
+    boxes = read_reference(Reference(**options.reference), options.findings).boxes
     real = boxes.filter(pl.col("image_id").is_in(list(at_hand))).select("finding", "image_id").unique()
     if not len(real):
         raise UserError(
             f"semisyn.references.{options.reference['name']} has no image of the cohort with a finding: name another "
             "reference in semisyn.readers.reference"
         )
-    generated = [Chosen(*row) for row in jobs.iter_rows()]
-    taken = draw(generated, options), draw([Chosen(finding, "", image) for finding, image in real.iter_rows()], options)
-    pictures = _pictures(frames, {drawn_image.image_id for drawn_image in taken[1]}) | _pictures(
+    generated = [ReaderImage(*row) for row in jobs.iter_rows()]
+    taken = (
+        draw_images(generated, options),
+        draw_images([ReaderImage(finding, "", image) for finding, image in real.iter_rows()], options),
+    )
+    pictures = _read_images(frames, {drawn_image.image_id for drawn_image in taken[1]}) | _read_images(
         edited, {drawn_image.job_id for drawn_image in taken[0]}
     )
     rows, judged = [], []
@@ -93,12 +96,12 @@ def run(
     write_table(shown, pl.DataFrame(judged, schema=schema(JUDGED), orient="row").sort("unit"), JUDGED)
 
 
-def draw(candidates: Iterable[Chosen], options: ReadersOptions) -> list[Chosen]:
+def draw_images(candidates: Iterable[ReaderImage], options: ReadersOptions) -> list[ReaderImage]:
     """Return up to ``options.images`` of each finding, by the order of their hashes; too few are told in the log.
 
     An image with several findings is drawn for one of them.
     """
-    drawn_images: list[Chosen] = []
+    drawn_images: list[ReaderImage] = []
     used: set[tuple[str, str]] = set()
     every = sorted(
         candidates,
@@ -119,12 +122,12 @@ def draw(candidates: Iterable[Chosen], options: ReadersOptions) -> list[Chosen]:
     return drawn_images
 
 
-def _names(path: str) -> list[str]:
+def _image_ids(path: str) -> list[str]:
     with Shard(path) as shard:
         return list(shard.ids)
 
 
-def _pictures(paths: Sequence[str], names: set[str]) -> Mapping[str, np.ndarray]:
+def _read_images(paths: Sequence[str], names: set[str]) -> Mapping[str, np.ndarray]:
     pictures = {}
     for path in map(Path, paths):
         with Shard(path) as shard:

@@ -23,9 +23,9 @@ class ReadersMergeOptions:
 
 def run(*, units: str, answers: str, table7: str, agreement: str, options: ReadersMergeOptions) -> None:
     """Write ``table7``, with the paper's values, and ``agreement``; ``units``: what each image is."""
-    read = reading.readings(read_table(units), read_table(answers))
+    read = reading.count_readings(read_table(units), read_table(answers))
     printed = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))["table7"]
     bootstrap = {"replicates": options.replicates, "level": options.interval, "seed": options.seed}
-    write_table(table7, reading.table7(read, printed, **bootstrap), reading.TABLE7)
+    write_table(table7, reading.make_table7(read, printed, **bootstrap), reading.TABLE7)
     agreed = reading.agreement_table(read, options.readers, **bootstrap)
     write_table(agreement, agreed, reading.AGREEMENT)

@@ -49,7 +49,7 @@ READINGS = {
 """One row an image: how many readings it had, and in how many it passed for real or its finding was named."""
 
 
-def readings(units: pl.DataFrame, answers: pl.DataFrame) -> pl.DataFrame:
+def count_readings(units: pl.DataFrame, answers: pl.DataFrame) -> pl.DataFrame:
     """Return :data:`READINGS`; ``units``: unit, source, finding; ``answers``: unit, expert, question, answer.
 
     The form asks two questions: ``origin`` (real or generated) and ``finding``, whose answers have the user's own
@@ -65,7 +65,7 @@ def readings(units: pl.DataFrame, answers: pl.DataFrame) -> pl.DataFrame:
     return counts.select(list(READINGS)).sort("unit")
 
 
-def table7(read: pl.DataFrame, printed: dict, *, replicates: int, level: float, seed: int) -> pl.DataFrame:
+def make_table7(read: pl.DataFrame, printed: dict, *, replicates: int, level: float, seed: int) -> pl.DataFrame:
     """Return Table 7 of :data:`READINGS`, with the ``printed`` values: {source_measure: a share per finding, mean}."""
     rows, unprinted = [], [None] * (len(FINDINGS) + 1)
     for source in (GENERATED, REAL):

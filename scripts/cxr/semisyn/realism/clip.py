@@ -21,7 +21,12 @@ METRICS = {"similarity": "clip"}
 INSTEAD = "model"
 GPU = True
 KEY = "semisyn.realism.clip.model"
-NEEDED = (("config.json",), ("model.safetensors",), ("preprocessor_config.json",), ("tokenizer.json", "vocab.json"))
+NEEDED_FILES = (
+    ("config.json",),
+    ("model.safetensors",),
+    ("preprocessor_config.json",),
+    ("tokenizer.json", "vocab.json"),
+)
 """Files of the folder; of the last two one is enough."""
 
 
@@ -29,7 +34,7 @@ class ClipFeatures:
     """See :class:`cxr.semisyn.realism.engine.FeatureEngine`; both embeddings have the length 1."""
 
     def __init__(self, folder: Path, device: torch.device, batch: int):
-        self.net = _net(folder).eval().to(device)
+        self.net = _read_net(folder).eval().to(device)
         self.words = CLIPTokenizer.from_pretrained(folder, local_files_only=True)
         self.pictures = CLIPImageProcessorPil.from_pretrained(folder, local_files_only=True)
         self.device, self.weights = device, digest_of(str(folder / "model.safetensors"))
@@ -53,9 +58,9 @@ class ClipFeatures:
         return Features(image_embeddings.cpu().numpy(), (image_embeddings * text_embeddings).sum(dim=-1).cpu().numpy())
 
 
-def _net(folder: Path) -> CLIPModel:
+def _read_net(folder: Path) -> CLIPModel:
     """Return the model of a folder. Raises UserError for a folder that holds another one, or not all of it."""
-    if missing := [names for names in NEEDED if not any((folder / name).is_file() for name in names)]:
+    if missing := [names for names in NEEDED_FILES if not any((folder / name).is_file() for name in names)]:
         raise UserError(f"{KEY} is {str(folder)!r}, which has no {' or '.join(missing[0])}: give the whole folder")
     try:
         keywords = {

@@ -8,11 +8,11 @@ import polars as pl
 
 from cxr.base.jobs import log
 from cxr.semisyn.realism import scores
-from cxr.semisyn.realism.features import read_features, stacked
+from cxr.semisyn.realism.features import read_features, stack_features
 
 
 @dataclass(frozen=True)
-class Featured:
+class EngineFeatures:
     """Features of one engine: ``names`` of its metrics by their kind; of edited and of real images, {name: (D,)}.
 
     similarity: {job: how well its image fits its prompt}; empty where no metric of the engine needs it.
@@ -24,12 +24,12 @@ class Featured:
     real: Mapping[str, np.ndarray]
 
 
-def read_featured(
+def read_engine_features(
     names: Mapping[str, str], edited: Sequence[str], real: Sequence[str], jobs: set[str], images: set[str]
-) -> Featured:
+) -> EngineFeatures:
     """Read the shards ``edited`` and ``real`` of an engine, as far as its metrics ``names`` need them."""
     distances, fits = {"frechet", "kernel"} & set(names), "similarity" in names
-    return Featured(
+    return EngineFeatures(
         names=names if real else {kind: name for kind, name in names.items() if kind == "similarity"},
         edited=read_features(edited, jobs) if distances and real else {},
         similarity=read_features(edited, jobs, "similarity") if fits else {},
@@ -37,8 +37,8 @@ def read_featured(
     )
 
 
-def measured(
-    featured: Featured, jobs: pl.DataFrame, images: pl.Series, draws: np.ndarray, *, small: bool
+def score_features(
+    featured: EngineFeatures, jobs: pl.DataFrame, images: pl.Series, draws: np.ndarray, *, small: bool
 ) -> dict[str, np.ndarray]:
     """Return {metric: value and replicates} of the jobs of one finding.
 
@@ -47,9 +47,9 @@ def measured(
     """
     values_by_metric = {}
     if name := featured.names.get("similarity"):
-        values_by_metric[name] = scores.mean(stacked(featured.similarity, jobs["job_id"]), draws)
+        values_by_metric[name] = scores.mean_over_draws(stack_features(featured.similarity, jobs["job_id"]), draws)
     if featured.real and len(images):
-        ours, real = stacked(featured.edited, jobs["job_id"]), stacked(featured.real, images)
+        ours, real = stack_features(featured.edited, jobs["job_id"]), stack_features(featured.real, images)
         if (name := featured.names.get("kernel")) and min(len(ours), len(real)) > 1:
             values_by_metric[name] = scores.kernel_distance(ours, real, draws)
         if name := featured.names.get("frechet"):

@@ -36,7 +36,7 @@ def run_shard(
     with ExitStack() as stack:
         shards = [stack.enter_context(Shard(path)) for path in edited]
         place = {name: shard for shard in shards for name in shard.ids}
-        _write(output, sorted(place), place, prompts, options, attrs, setup)
+        _write_features(output, sorted(place), place, prompts, options, attrs, setup)
 
 
 def run_reference(
@@ -48,10 +48,10 @@ def run_reference(
     with Shard(frames) as shard:
         names = sorted(set(read_table(boxes)["image_id"]))
         place = dict.fromkeys(names, shard)
-        _write(output, names, place, dict.fromkeys(names, ""), options, attrs, setup)
+        _write_features(output, names, place, dict.fromkeys(names, ""), options, attrs, setup)
 
 
-def _write(
+def _write_features(
     output: str,
     names: list[str],
     place: Mapping[str, Shard],
@@ -64,11 +64,11 @@ def _write(
     empty = {"feature": ((0,), np.float32), "similarity": ((), np.float32)} if not names else {}
     shard_attrs = attrs | {"extractor": options.extractor, "weights": engine.weights}
     with ShardWriter(output, attrs=shard_attrs, empty=empty) as writer:
-        for name, feature, similarity in progress(_rows(engine, names, place, prompts), len(names), "features"):
+        for name, feature, similarity in progress(_feature_rows(engine, names, place, prompts), len(names), "features"):
             writer.append(name, feature=feature.astype(np.float32), similarity=np.float32(similarity))
 
 
-def _rows(
+def _feature_rows(
     engine, names: list[str], place: Mapping[str, Shard], prompts: Mapping[str, str]
 ) -> Iterator[tuple[str, np.ndarray, float]]:
     for first in range(0, len(names), engine.batch):
@@ -88,6 +88,6 @@ def read_features(paths: Iterable[str], names: set[str], field: str = "feature")
     return features
 
 
-def stacked(features: Mapping[str, np.ndarray], names: pl.Series) -> np.ndarray:
+def stack_features(features: Mapping[str, np.ndarray], names: pl.Series) -> np.ndarray:
     """Return the rows of ``names``, which all are there, (N, …)."""
     return np.stack([features[name] for name in names])

@@ -13,7 +13,7 @@ from cxr.base.tables import read_table, write_table
 from cxr.base.vocabulary import HEART, LUNGS
 from cxr.geometry.boxes import CORNERS, paired_iou
 from cxr.metrics import appearance, edits
-from cxr.semisyn.configs import WARPED
+from cxr.semisyn.configs import WARPED_FINDING
 
 JOBS = {
     "job_id": Column(pl.String, "Job."),
@@ -78,33 +78,33 @@ def run_shard(
     job_by_id = {row["job_id"]: row for row in image_of.join(patients, on="image_id", how="left").iter_rows(named=True)}
     boxes_of = pl.concat([read_table(path) for path in placed])
     ratios = dict(boxes_of.filter(pl.col("ctr_to").is_not_null()).select("job_id", "ctr_to").iter_rows())
-    before = confidences(pl.concat([read_table(path) for path in source_boxes]), options.classes)
+    before = best_confidence(pl.concat([read_table(path) for path in source_boxes]), options.classes)
     rows, parts = [], []
     with ExitStack() as stack:
         sources, masks = (stack.enter_context(Shards(paths)) for paths in (frames, organs))
         for path, table, organ_path, detected in zip(edited, asked, edited_organs, edited_boxes, strict=True):
             shard, organs_after = (stack.enter_context(Shard(shard_path)) for shard_path in (path, organ_path))
             of_job = {job: part for (job,), part in read_table(table).group_by("job_id", maintain_order=True)}
-            after = confidences(read_table(detected), options.classes)
+            after = best_confidence(read_table(detected), options.classes)
             for job_id in shard.ids:
                 job = job_by_id[job_id]
                 image = job["image_id"]
                 source, lungs = sources.of(image).get("image", image), masks.of(image).masks(image)
                 heart = organs_after.masks(job_id) if job_id in organs_after else None
-                row, box_rows = measured(source, shard.get("image", job_id), lungs, of_job[job_id], job["finding"])
+                row, box_rows = measure_job(source, shard.get("image", job_id), lungs, of_job[job_id], job["finding"])
                 name = options.classes.get(job["finding"])
                 row |= {key: job[key] for key in ("job_id", "finding", "image_id", "subject_id", "trial")}
                 row["score"] = after.get((job_id, name), 0.0) if name else None
                 row["source_score"] = before.get((job["image_id"], name), 0.0) if name else None
                 row["ctr_asked"] = ratios.get(job_id)
-                row["ctr_measured"] = _ratio(heart) if job_id in ratios else None
+                row["ctr_measured"] = _heart_ratio(heart) if job_id in ratios else None
                 rows.append(row)
                 parts += [part | {key: job[key] for key in ("job_id", "finding", "subject_id")} for part in box_rows]
     write_table(jobs, pl.DataFrame(rows, schema=schema(JOBS)).sort("job_id"), JOBS)
     write_table(boxes, pl.DataFrame(parts, schema=schema(BOXES)).sort("job_id", "number"), BOXES)
 
 
-def measured(
+def measure_job(
     source: np.ndarray, image: np.ndarray, organs: Mapping[str, np.ndarray], boxes: pl.DataFrame, finding: str
 ) -> tuple[dict, list[dict]]:
     """Return the measures of one job, and of its boxes: rows of :data:`JOBS` and :data:`BOXES` without their names.
@@ -120,9 +120,9 @@ def measured(
     every = np.stack(list(corners.values()))
     difference = edits.change(source, image)
     inside = edits.box_mask(every, source.shape)
-    warped = finding == WARPED
+    warped = finding == WARPED_FINDING
     overlaps = [
-        _overlap(corners[number], visible_rows.get(number), row["side"], organs)
+        _visible_iou(corners[number], visible_rows.get(number), row["side"], organs)
         for number, row in conditioning_rows.items()
     ]
     edges = [edits.edge_ratio(difference, box, lungs.any(axis=0)) for box in corners.values()]
@@ -141,7 +141,7 @@ def measured(
     return row, parts
 
 
-def confidences(detected: pl.DataFrame, classes: Mapping[str, str]) -> dict[tuple[str, str], float]:
+def best_confidence(detected: pl.DataFrame, classes: Mapping[str, str]) -> dict[tuple[str, str], float]:
     """Return {(image, class): highest confidence} of a table of a detector's boxes."""
     best = detected.filter(pl.col("class_name").is_in(list(classes.values())))
     return {
@@ -150,7 +150,7 @@ def confidences(detected: pl.DataFrame, classes: Mapping[str, str]) -> dict[tupl
     }
 
 
-def _overlap(box: np.ndarray, visible_row: Mapping | None, side: str, organs: Mapping[str, np.ndarray]) -> float:
+def _visible_iou(box: np.ndarray, visible_row: Mapping | None, side: str, organs: Mapping[str, np.ndarray]) -> float:
     """Return the IoU of the visible box with the asked one, both cut to the lung; 0 where nothing is seen."""
     lung = organs[LUNGS[0] if side == "right" else LUNGS[1]]
     conditioning_box = edits.box_in(box, lung)
@@ -162,7 +162,7 @@ def _overlap(box: np.ndarray, visible_row: Mapping | None, side: str, organs: Ma
     )
 
 
-def _ratio(organs: Mapping[str, np.ndarray] | None) -> float | None:
+def _heart_ratio(organs: Mapping[str, np.ndarray] | None) -> float | None:
     if organs is None:
         return None
     ratio = edits.heart_share(organs[HEART], *(organs[name] for name in LUNGS))

@@ -13,9 +13,9 @@ from cxr.base.vocabulary import LUNGS
 from cxr.geometry.affine import boxes_to_frame
 from cxr.geometry.boxes import CORNERS
 from cxr.metrics import appearance
-from cxr.semisyn.configs import WARPED
+from cxr.semisyn.configs import WARPED_FINDING
 from cxr.semisyn.realism.measure import BOXES
-from cxr.semisyn.references import Reference, load
+from cxr.semisyn.references import Reference, read_reference
 
 REFERENCE = {
     "image_id": Column(pl.String, "Image of the cohort that the reference has a box on."),
@@ -44,32 +44,32 @@ def run_shard(*, reference: str, images: str, frames: str, organs: str, output: 
     or where it is of a heart. Raises UserError for a reference that cannot be read.
     """
     patients = dict(read_table(images).select("image_id", pl.col("subject_id").cast(pl.String)).iter_rows())
-    boxes = load(Reference(**options.reference), options.findings).boxes
+    boxes = read_reference(Reference(**options.reference), options.findings).boxes
     rows = []
     with Shard(frames) as pictures, Shard(organs) as masks:
         for (name,), part in boxes.filter(pl.col("image_id").is_in(pictures.ids)).group_by(
             "image_id", maintain_order=True
         ):
             affine = pictures.get("to_original", name)
-            corners = np.stack([_on_frame(box, affine) for box in part.select(CORNERS).rows()])
+            corners = np.stack([_box_on_frame(box, affine) for box in part.select(CORNERS).rows()])
             picture = pictures.get("image", name)
             lungs = masks.masks(name) if name in masks else {}
             for number, finding in enumerate(part["finding"]):
                 row = {"image_id": name, "finding": finding, "subject_id": patients[name], "number": number}
-                rows.append(row | _measures(picture, corners, number, finding, lungs))
+                rows.append(row | _measure_box(picture, corners, number, finding, lungs))
     table = pl.DataFrame(rows, schema=schema(REFERENCE)).sort("image_id", "number")
     log.info("realism: %d real boxes, %d without measures", len(table), table["contrast"].null_count())
     write_table(output, table, REFERENCE)
 
 
-def _on_frame(box: tuple[float, ...], affine: np.ndarray) -> np.ndarray:
+def _box_on_frame(box: tuple[float, ...], affine: np.ndarray) -> np.ndarray:
     """Return a box (4,) in original pixels as one in frame pixels."""
     return boxes_to_frame(np.array(box, np.float64), affine).ravel()
 
 
-def _measures(picture: np.ndarray, boxes: np.ndarray, number: int, finding: str, organs: dict) -> dict:
+def _measure_box(picture: np.ndarray, boxes: np.ndarray, number: int, finding: str, organs: dict) -> dict:
     lungs = [organs.get(name) for name in LUNGS]
-    usable = finding != WARPED and all(lung is not None and lung.any() for lung in lungs)
+    usable = finding != WARPED_FINDING and all(lung is not None and lung.any() for lung in lungs)
     neighbours = np.delete(boxes, number, axis=0)
     values = appearance.features(picture, boxes[number], np.stack(lungs), neighbours) if usable else None
     measures = [None] * len(appearance.FEATURES) if values is None else map(float, values)

@@ -15,9 +15,9 @@ from cxr.geometry.boxes import CORNERS
 from cxr.metrics.appearance import FEATURES
 from cxr.metrics.bootstrap import ends
 from cxr.metrics.matching import Boxes
-from cxr.semisyn.configs import CHOSEN
+from cxr.semisyn.configs import CHOSEN_CONFIG
 from cxr.semisyn.realism import scores
-from cxr.semisyn.realism.feature_scores import Featured, measured, read_featured
+from cxr.semisyn.realism.feature_scores import EngineFeatures, read_engine_features, score_features
 from cxr.semisyn.realism.measure import JOBS
 
 SCORES = {
@@ -42,7 +42,7 @@ REPLICATES = {
     "value": Column(pl.Float64, "Value of the metric; null where it is not defined."),
     "circular": Column(pl.Boolean, "Whether the scorer learnt from the painter that made the images."),
 }
-MEANS = ("change", "leak", "iou_visible", "edge_ratio")
+MEAN_MEASURES = ("change", "leak", "iou_visible", "edge_ratio")
 """Measures of the jobs whose mean is a score."""
 
 
@@ -72,11 +72,11 @@ class ScoreOptions:
     fid_small: str = "refuse"
 
 
-class Scored(NamedTuple):
+class MetricValues(NamedTuple):
     """A metric's value and replicates (R,), the real images it compares with, and the model that scores."""
 
     values: np.ndarray
-    against: str = ""
+    reference: str = ""
     engine: str = ""
 
 
@@ -104,7 +104,7 @@ def run(
     write_table(table, every, JOBS)
     fresh = every.filter(~pl.col("trial"))
     # what selected a configuration does not judge it, where there is anything else
-    scored_jobs = fresh if options.config == CHOSEN and len(fresh) else every.filter("trial")
+    scored_jobs = fresh if options.config == CHOSEN_CONFIG and len(fresh) else every.filter("trial")
     parts, conditioning, detections = (
         pl.concat(read_table(path) for path in paths) for paths in (boxes, asked, detected)
     )
@@ -116,7 +116,7 @@ def run(
         )
     needed_ids = set(scored_jobs["job_id"]), set() if real is None else set(real["image_id"])
     featured = {
-        name: read_featured(names, features[f"edited_{name}"], features.get(f"real_{name}", []), *needed_ids)
+        name: read_engine_features(names, features[f"edited_{name}"], features.get(f"real_{name}", []), *needed_ids)
         for name, names in options.extractors.items()
     }
     rows, replicate_rows = [], []
@@ -124,12 +124,12 @@ def run(
         finding_jobs = scored_jobs.filter(pl.col("finding") == finding)
         if not len(finding_jobs):
             continue
-        metrics = score(finding, finding_jobs, parts, conditioning, detections, real, options)
-        metrics |= by_features(finding, finding_jobs, real, featured, options)
+        metrics = score_finding(finding, finding_jobs, parts, conditioning, detections, real, options)
+        metrics |= score_by_features(finding, finding_jobs, real, featured, options)
         for metric, scored in metrics.items():
             values = scored.values
             low, high = ends(values[1:, None], options.interval) if len(values) > 1 else (np.full(1, np.nan),) * 2
-            rows.append(_row(finding, metric, scored, (values[0], low[0], high[0]), finding_jobs, options))
+            rows.append(_score_row(finding, metric, scored, (values[0], low[0], high[0]), finding_jobs, options))
             circular = is_circular(scored, options)
             replicate_rows += [
                 (finding, options.config, metric, number - 1, None if np.isnan(value) else float(value), circular)
@@ -139,7 +139,7 @@ def run(
     write_table(replicates, pl.DataFrame(replicate_rows, schema=schema(REPLICATES), orient="row"), REPLICATES)
 
 
-def score(
+def score_finding(
     finding: str,
     jobs: pl.DataFrame,
     boxes: pl.DataFrame,
@@ -147,64 +147,66 @@ def score(
     detected: pl.DataFrame,
     real: pl.DataFrame | None,
     options: ScoreOptions,
-) -> dict[str, Scored]:
+) -> dict[str, MetricValues]:
     """Return the metrics of one finding by name; one that cannot be had is left out."""
-    draws = _draws(finding, jobs, options)
+    draws = _draw_jobs(finding, jobs, options)
     metrics = {
-        name: Scored(scores.mean(jobs[name].to_numpy(), draws)) for name in MEANS if jobs[name].null_count() < len(jobs)
+        name: MetricValues(scores.mean_over_draws(jobs[name].to_numpy(), draws))
+        for name in MEAN_MEASURES
+        if jobs[name].null_count() < len(jobs)
     }
     gap = (jobs["ctr_measured"] - jobs["ctr_asked"]).abs().to_numpy()
     if np.isfinite(gap).any():
-        metrics["ctr_error"] = Scored(scores.mean(gap, draws))
-    if finding in options.classes and fires(jobs):
+        metrics["ctr_error"] = MetricValues(scores.mean_over_draws(gap, draws))
+    if finding in options.classes and detector_fires(jobs):
         values = scores.auroc(jobs["score"].to_numpy(), jobs["source_score"].to_numpy(), draws)
-        metrics["auroc"] = Scored(values, engine=options.detector)
-        values = _ap(jobs, conditioning, detected, options.classes[finding], options, draws)
-        metrics["ap1070"] = Scored(values, engine=options.detector)
+        metrics["auroc"] = MetricValues(values, engine=options.detector)
+        values = _average_precision(jobs, conditioning, detected, options.classes[finding], options, draws)
+        metrics["ap1070"] = MetricValues(values, engine=options.detector)
     ours = boxes.filter(pl.col("job_id").is_in(jobs["job_id"].implode()))
     theirs = None if real is None else real.filter(pl.col("finding") == finding).drop_nulls(FEATURES)
     if theirs is not None and len(ours) and len(theirs):
         seed = stable_hash(options.seed, finding)
-        test_draws = scores.draws_of(ours["subject_id"].to_list(), options.c2st_replicates, seed)
-        test = scores.two_sample(
+        test_draws = scores.draw_patients(ours["subject_id"].to_list(), options.c2st_replicates, seed)
+        test = scores.two_sample_test(
             ours.select(FEATURES).to_numpy(), ours["subject_id"].to_list(),
             theirs.select(FEATURES).to_numpy(), theirs["subject_id"].to_list(), test_draws,
         )  # fmt: skip
         if np.isfinite(test[0]):
-            metrics["c2st"] = Scored(test, f"{options.reference}, {len(theirs)} boxes")
+            metrics["c2st"] = MetricValues(test, f"{options.reference}, {len(theirs)} boxes")
     return metrics
 
 
-def by_features(
+def score_by_features(
     finding: str,
     jobs: pl.DataFrame,
     real: pl.DataFrame | None,
-    featured: Mapping[str, Featured],
+    featured: Mapping[str, EngineFeatures],
     options: ScoreOptions,
-) -> dict[str, Scored]:
+) -> dict[str, MetricValues]:
     """Return the metrics of one finding that are made from features, by name."""
-    draws, small = _draws(finding, jobs, options), options.fid_small == "allow"
+    draws, small = _draw_jobs(finding, jobs, options), options.fid_small == "allow"
     empty = pl.Series([], dtype=pl.String)
     images = empty if real is None else real.filter(pl.col("finding") == finding)["image_id"].unique().sort()
     metrics = {}
     for engine, engine_features in featured.items():
-        for name, values in measured(engine_features, jobs, images, draws, small=small).items():
+        for name, values in score_features(engine_features, jobs, images, draws, small=small).items():
             alone = name == engine_features.names.get("similarity")
-            metrics[name] = Scored(values, "" if alone else f"{options.reference}, {len(images)} images", engine)
+            metrics[name] = MetricValues(values, "" if alone else f"{options.reference}, {len(images)} images", engine)
     return metrics
 
 
-def _draws(finding: str, jobs: pl.DataFrame, options: ScoreOptions) -> np.ndarray:
+def _draw_jobs(finding: str, jobs: pl.DataFrame, options: ScoreOptions) -> np.ndarray:
     """Return the draws of the jobs, which depend on the source patients alone: they are those of any configuration."""
-    return scores.draws_of(jobs["subject_id"].to_list(), options.replicates, stable_hash(options.seed, finding))
+    return scores.draw_patients(jobs["subject_id"].to_list(), options.replicates, stable_hash(options.seed, finding))
 
 
-def fires(jobs: pl.DataFrame) -> bool:
+def detector_fires(jobs: pl.DataFrame) -> bool:
     """Tell whether the detector found the finding in any edited or source image; if not, it says nothing of these."""
     return bool((pl.concat([jobs["score"], jobs["source_score"]]) > 0).any())
 
 
-def _ap(
+def _average_precision(
     jobs: pl.DataFrame,
     conditioning: pl.DataFrame,
     detected: pl.DataFrame,
@@ -215,28 +217,33 @@ def _ap(
     place = {job: number for number, job in enumerate(jobs["job_id"])}
     true = conditioning.filter(pl.col("kind") == "conditioning", pl.col("job_id").is_in(list(place)))
     detections = detected.filter(pl.col("class_name") == name, pl.col("image_id").is_in(list(place)))
-    predicted = scores.Predicted(
-        _places(detections["image_id"], place),
+    predicted = scores.JobBoxes(
+        _indices(detections["image_id"], place),
         detections.select(CORNERS).to_numpy(),
         detections["confidence"].to_numpy(),
     )
-    truth = Boxes(_places(true["job_id"], place), true.select(CORNERS).to_numpy())
+    truth = Boxes(_indices(true["job_id"], place), true.select(CORNERS).to_numpy())
     return scores.ap1070(predicted, truth, options.ious, options.points, draws)
 
 
-def _places(names: pl.Series, place: Mapping[str, int]) -> np.ndarray:
+def _indices(names: pl.Series, place: Mapping[str, int]) -> np.ndarray:
     return np.array([place[name] for name in names], np.int64)
 
 
-def is_circular(scored: Scored, options: ScoreOptions) -> bool:
+def is_circular(scored: MetricValues, options: ScoreOptions) -> bool:
     """Return whether what scores learnt from the painter that made the images, so that the score tells little."""
     return scored.engine == "lite" and options.painted
 
 
-def _row(
-    finding: str, metric: str, scored: Scored, numbers: tuple[float, ...], jobs: pl.DataFrame, options: ScoreOptions
+def _score_row(
+    finding: str,
+    metric: str,
+    scored: MetricValues,
+    numbers: tuple[float, ...],
+    jobs: pl.DataFrame,
+    options: ScoreOptions,
 ) -> tuple:
     plain = (None if np.isnan(number) else float(number) for number in numbers)
     screened = metric == "auroc" and scored.engine == options.classifier
-    labels = scored.against, scored.engine, is_circular(scored, options), screened, jobs["trial"][0]
+    labels = scored.reference, scored.engine, is_circular(scored, options), screened, jobs["trial"][0]
     return (options.config, finding, metric, *plain, len(jobs), *labels)

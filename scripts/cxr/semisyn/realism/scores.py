@@ -15,7 +15,7 @@ from cxr.metrics.matching import Boxes
 from cxr.metrics.paired import patient_draws
 
 
-class Predicted(NamedTuple):
+class JobBoxes(NamedTuple):
     """A detector's boxes: index of the job int (N,), corners (N, 4), confidence (N,)."""
 
     job: np.ndarray
@@ -23,7 +23,7 @@ class Predicted(NamedTuple):
     confidence: np.ndarray
 
 
-def draws_of(patient: Sequence[str], replicates: int, seed: int) -> np.ndarray:
+def draw_patients(patient: Sequence[str], replicates: int, seed: int) -> np.ndarray:
     """Return int32 (1 + replicates, N): how often each of N jobs counts; ``patient``: of each job's source."""
     original = np.ones((1, len(patient)), np.int32)
     return np.concatenate([original, *patient_draws(np.asarray(patient, str), replicates, seed)])
@@ -39,14 +39,14 @@ def auroc(edited: np.ndarray, source: np.ndarray, draws: np.ndarray) -> np.ndarr
     return np.einsum("ri,ij,rj->r", count, above, count) / count.sum(axis=1) ** 2
 
 
-def ap1070(detections: Predicted, true: Boxes, ious: Sequence[float], points: int, draws: np.ndarray) -> np.ndarray:
+def ap1070(detections: JobBoxes, true: Boxes, ious: Sequence[float], points: int, draws: np.ndarray) -> np.ndarray:
     """Return the mean AP over ``ious``, (R,), of a detector's boxes against the label boxes of N jobs."""
     predicted = Boxes(detections.job, detections.corners)
     match = matched(predicted, detections.confidence, true, draws.shape[1], ious)
     return average_precision(match, points, draws).mean(axis=1)
 
 
-def two_sample(
+def two_sample_test(
     ours: np.ndarray, patients: Sequence[str], real: np.ndarray, real_patients: Sequence[str], draws: np.ndarray
 ) -> np.ndarray:
     """Return c2st, (R,), of the boxes of N jobs' features (N, K) against real ones (M, K); 0.5 = cannot be told apart.
@@ -69,7 +69,7 @@ def kernel_distance(ours: np.ndarray, real: np.ndarray, draws: np.ndarray) -> np
     return kid_of_subsets(ours, real, draws > 0)
 
 
-def mean(values: np.ndarray, draws: np.ndarray) -> np.ndarray:
+def mean_over_draws(values: np.ndarray, draws: np.ndarray) -> np.ndarray:
     """Return the mean, (R,), of the known of N values; NaN where a draw has none."""
     is_finite = np.isfinite(values.astype(np.float64))
     count = draws[:, is_finite].astype(np.float64)

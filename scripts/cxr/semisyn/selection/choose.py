@@ -25,14 +25,14 @@ SCORES = {
     "rank": Column(pl.Int64, "Place of the configuration for this finding, from 1."),
     "circular": Column(pl.Boolean, "Whether the metric's scorer learnt from the painter that made the images."),
 }
-MEASURED = {
+MEASURED_SCHEMA = {
     "finding": pl.String, "config": pl.String, "metric": pl.String, "replicate": pl.Int64, "value": pl.Float64,
     "circular": pl.Boolean,
 }  # fmt: skip
 """Values of the metrics: replicate -1 is the value itself, others are those of the bootstrap, alike for all configs."""
 
 
-def scaled(values: np.ndarray, metric: str) -> np.ndarray:
+def scale_metric(values: np.ndarray, metric: str) -> np.ndarray:
     """Return values of a metric, (configs, replicates), scaled to 0..1 over the configurations, 1 for the best."""
     if metric == "c2st":
         values = np.maximum(values, 0.5)
@@ -43,15 +43,15 @@ def scaled(values: np.ndarray, metric: str) -> np.ndarray:
 
 
 def score_table(measured: pl.DataFrame, costs: Mapping[str, tuple]) -> pl.DataFrame:
-    """Return :data:`SCORES` of :data:`MEASURED`. Equal scores rank by ``costs``, the cheaper first, then by name."""
+    """Return :data:`SCORES` of :data:`MEASURED_SCHEMA`; ties rank by ``costs``, the cheaper first, then by name."""
     rows = []
     for (finding,), part in measured.filter(pl.col("replicate") == -1).group_by("finding", maintain_order=True):
         configs = sorted(set(part["config"]), key=lambda name: (costs[name], name))
-        table, complete = _table(part, configs, [-1])
-        scores = _scores(table, len(configs))[:, 0]
+        table, complete = _values_by_metric(part, configs, [-1])
+        scores = _mean_scaled(table, len(configs))[:, 0]
         order = sorted(range(len(configs)), key=lambda at: -round(scores[at], 12) if np.isfinite(scores[at]) else 1)
         rank = {at: place for place, at in enumerate(order, start=1)}
-        normal = {metric: scaled(values, metric)[:, 0] for metric, values in table.items()}
+        normal = {metric: scale_metric(values, metric)[:, 0] for metric, values in table.items()}
         row_by_key = {(row["config"], row["metric"]): row for row in part.iter_rows(named=True)}
         for at, config in enumerate(configs):
             score = float(scores[at]) if np.isfinite(scores[at]) else None
@@ -64,7 +64,9 @@ def score_table(measured: pl.DataFrame, costs: Mapping[str, tuple]) -> pl.DataFr
     return pl.DataFrame(rows, schema=schema(SCORES), orient="row").sort("finding", "rank", "metric")
 
 
-def choices(measured: pl.DataFrame, scores: pl.DataFrame, engines: Mapping[str, str], level: float) -> dict[str, dict]:
+def choose_configs(
+    measured: pl.DataFrame, scores: pl.DataFrame, engines: Mapping[str, str], level: float
+) -> dict[str, dict]:
     """Return {finding: config, engine, score, second, difference, circular}: the best one, and how sure that is.
 
     ``difference``: the interval of the best one's score less the second's, over the bootstrap's replicates, each of
@@ -77,8 +79,8 @@ def choices(measured: pl.DataFrame, scores: pl.DataFrame, engines: Mapping[str, 
         replicates = measured.filter(pl.col("finding") == finding, pl.col("replicate") >= 0)
         difference = None
         if len(ranked) > 1 and len(replicates):
-            table, _ = _table(replicates, ranked, sorted(set(replicates["replicate"])))
-            replicate_scores = _scores(table, len(ranked))
+            table, _ = _values_by_metric(replicates, ranked, sorted(set(replicates["replicate"])))
+            replicate_scores = _mean_scaled(table, len(ranked))
             low, high = ends((replicate_scores[0] - replicate_scores[1])[:, None], level)
             difference = [round(float(low[0]), 4), round(float(high[0]), 4)] if np.isfinite(low[0]) else None
         score = part.filter(pl.col("config") == ranked[0])["score"][0]
@@ -93,7 +95,9 @@ def choices(measured: pl.DataFrame, scores: pl.DataFrame, engines: Mapping[str, 
     return choice_by_finding
 
 
-def _table(part: pl.DataFrame, configs: list[str], replicates: list[int]) -> tuple[dict[str, np.ndarray], set[str]]:
+def _values_by_metric(
+    part: pl.DataFrame, configs: list[str], replicates: list[int]
+) -> tuple[dict[str, np.ndarray], set[str]]:
     """Return {metric: values (configs, replicates)} of the metrics that every configuration has, and their names."""
     place = {name: at for at, name in enumerate(configs)}
     column = {number: at for at, number in enumerate(replicates)}
@@ -107,8 +111,8 @@ def _table(part: pl.DataFrame, configs: list[str], replicates: list[int]) -> tup
     return values_by_metric, set(values_by_metric)
 
 
-def _scores(table: Mapping[str, np.ndarray], configs: int) -> np.ndarray:
+def _mean_scaled(table: Mapping[str, np.ndarray], configs: int) -> np.ndarray:
     """Return the mean of the scaled metrics, (configs, replicates); NaN without a metric."""
     if not table:
         return np.full((configs, 1), np.nan)
-    return np.mean([scaled(values, metric) for metric, values in table.items()], axis=0)
+    return np.mean([scale_metric(values, metric) for metric, values in table.items()], axis=0)

@@ -9,23 +9,23 @@ from matplotlib.figure import Figure
 from cxr.plotting.palette import LEVELS
 from cxr.plotting.plots import BLUE, GREY, save_png
 
-PIPELINE = ("engine", "blending")
-OTHERS = ("prompt", "steps", "guidance", "strength", "negative")
+PIPELINE_KEYS = ("engine", "blending")
+OTHER_SETTINGS = ("prompt", "steps", "guidance", "strength", "negative")
 SOFT = ("blur", "blur_r", "blur_beta")
 NOTHING = "No configuration of a search was scored: semisyn.editing.grid.pipelines names none."
 
 
-def pipelines(points: pl.DataFrame, path: str, dpi: int) -> None:
+def draw_pipelines(points: pl.DataFrame, path: str, dpi: int) -> None:
     """Draw each pipeline's score over its soft masks: the mean as a dot, the range as a line."""
-    table = _comparable(points)
+    table = _comparable_points(points)
     at_full = table.filter(pl.col("extent") == table["extent"].max()) if len(table) else table
-    figure, axes = _figure(bool(len(at_full)))
+    figure, axes = _new_figure(bool(len(at_full)))
     names = []
-    for number, (name, part) in enumerate(at_full.group_by(PIPELINE, maintain_order=True)):
+    for number, (name, part) in enumerate(at_full.group_by(PIPELINE_KEYS, maintain_order=True)):
         scores = part["score"]
         axes.plot([number, number], [scores.min(), scores.max()], color=GREY, linewidth=2)
         axes.plot([number], [scores.mean()], color=BLUE, marker="o")
-        names.append(f"{_name(name)}\n{len(part)} soft masks")
+        names.append(f"{_pipeline_name(name)}\n{len(part)} soft masks")
     if names:
         axes.set_xticks(range(len(names)), names)
         axes.set_ylabel("mean score of the findings")
@@ -33,14 +33,18 @@ def pipelines(points: pl.DataFrame, path: str, dpi: int) -> None:
     save_png(figure, path, dpi)
 
 
-def extents(points: pl.DataFrame, path: str, dpi: int) -> None:
+def draw_extents(points: pl.DataFrame, path: str, dpi: int) -> None:
     """Draw each pipeline's mean score over the conditioning extents."""
-    table = _comparable(points)
-    figure, axes = _figure(bool(len(table)))
-    for number, (name, part) in enumerate(table.group_by(PIPELINE, maintain_order=True)):
+    table = _comparable_points(points)
+    figure, axes = _new_figure(bool(len(table)))
+    for number, (name, part) in enumerate(table.group_by(PIPELINE_KEYS, maintain_order=True)):
         means = part.group_by("extent").agg(pl.col("score").mean()).sort("extent")
         axes.plot(
-            means["extent"], means["score"], marker="osD^"[number % 4], color=LEVELS[number % 4], label=_name(name)
+            means["extent"],
+            means["score"],
+            marker="osD^"[number % 4],
+            color=LEVELS[number % 4],
+            label=_pipeline_name(name),
         )
     if len(table):
         axes.set_xlabel("fraction of the steps in which the mask applies")
@@ -50,22 +54,26 @@ def extents(points: pl.DataFrame, path: str, dpi: int) -> None:
     save_png(figure, path, dpi)
 
 
-def _comparable(points: pl.DataFrame) -> pl.DataFrame:
+def _comparable_points(points: pl.DataFrame) -> pl.DataFrame:
     """Return the scored points whose other settings are those of most points of their pipeline."""
     scored = points.filter(pl.col("score").is_not_null(), pl.col("engine") != "lite")
     usual_parts = []
-    for _, part in scored.group_by(PIPELINE, maintain_order=True):
-        usual = part.group_by(OTHERS, maintain_order=True).len().sort("len", descending=True, maintain_order=True)
-        usual_parts.append(part.join(usual.head(1).select(OTHERS), on=list(OTHERS), how="semi", maintain_order="left"))
+    for _, part in scored.group_by(PIPELINE_KEYS, maintain_order=True):
+        usual = (
+            part.group_by(OTHER_SETTINGS, maintain_order=True).len().sort("len", descending=True, maintain_order=True)
+        )
+        usual_parts.append(
+            part.join(usual.head(1).select(OTHER_SETTINGS), on=list(OTHER_SETTINGS), how="semi", maintain_order="left")
+        )
     return pl.concat(usual_parts) if usual_parts else scored
 
 
-def _name(name: tuple) -> str:
+def _pipeline_name(name: tuple) -> str:
     engine, blending = name
     return engine if engine == "radedit" else f"{engine}, {blending}"
 
 
-def _figure(has_points: bool) -> tuple:
+def _new_figure(has_points: bool) -> tuple:
     figure = Figure(figsize=(6.5, 4), layout="constrained")
     axes = figure.add_subplot()
     axes.spines[["top", "right"]].set_visible(False)

@@ -12,7 +12,7 @@ from cxr.base.errors import UserError
 from cxr.base.jobs import log
 from cxr.base.tables import read_table, write_table
 from cxr.semisyn.selection import figures
-from cxr.semisyn.selection.choose import SCORES, choices, score_table
+from cxr.semisyn.selection.choose import SCORES, choose_configs, score_table
 
 GRID = {
     "config": Column(pl.String, "Configuration, or point of the grid."),
@@ -67,7 +67,7 @@ def run(
     engines = {name: config["engine"] for name, config in options.configs.items()}
     choice_by_finding = {
         finding: entry | {"samples": options.samples}
-        for finding, entry in choices(measured, scored, engines, options.interval).items()
+        for finding, entry in choose_configs(measured, scored, engines, options.interval).items()
     }
     for finding, entry in choice_by_finding.items():
         if entry["circular"]:
@@ -80,8 +80,8 @@ def run(
     write_table(table, scored, SCORES)
     points = grid_table(scored, options.configs, options.same_as)
     write_table(grid, points, GRID)
-    figures.pipelines(points, pipelines, options.dpi)
-    figures.extents(points, extent, options.dpi)
+    figures.draw_pipelines(points, pipelines, options.dpi)
+    figures.draw_extents(points, extent, options.dpi)
 
 
 def grid_table(scored: pl.DataFrame, configs: Mapping[str, dict], same_as: Mapping[str, str]) -> pl.DataFrame:

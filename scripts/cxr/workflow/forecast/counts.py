@@ -8,8 +8,8 @@ from pathlib import Path
 import polars as pl
 
 from cxr.base.vocabulary import SPLITS
-from cxr.semisyn.placement.plan_jobs import PlanOptions, images_asked, num_jobs
-from cxr.semisyn.sizes import images_of_each
+from cxr.semisyn.placement.plan_jobs import PlanOptions, images_requested, num_jobs
+from cxr.semisyn.sizes import images_per_finding
 from cxr.workflow.forecast.cohort import CohortForecast, is_finished
 from cxr.workflow.forecast.costs import yield_of
 from cxr.workflow.forecast.reports import share_without_finding
@@ -75,7 +75,7 @@ def count_systems(plan: Plan, cohort: CohortForecast, remade: set[str], systems:
         if all(_has_lines(f"{folder}/train.jsonl", remade) for folder in folders)
     }
     jobs = PlanOptions(**plan.options["semisyn_placement_plan"])
-    num_asked, num_findings = images_asked(round(num_healthy), jobs), len(jobs.findings)
+    num_asked, num_findings = images_requested(round(num_healthy), jobs), len(jobs.findings)
     lines = {MEDGROUND: {"": queries}, RADVLM: mixes}
     return SystemCounts(
         pairs=pairs,
@@ -83,7 +83,7 @@ def count_systems(plan: Plan, cohort: CohortForecast, remade: set[str], systems:
         num_asked=num_asked,
         num_edits=num_jobs(num_asked, jobs.spare) * num_findings,
         exported_images={
-            str(size): min(num_asked, images_of_each(size, num_asked, num_findings)) * num_findings
+            str(size): min(num_asked, images_per_finding(size, num_asked, num_findings)) * num_findings
             for size in plan.semisyn.dataset.sizes
         },
         queries=queries,

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from cxr.base.vocabulary import SPLITS
-from cxr.semisyn.placement.plan_jobs import PlanOptions, overuse
+from cxr.semisyn.placement.plan_jobs import PlanOptions, explain_overuse
 from cxr.workflow.forecast.cohort import CohortForecast
 from cxr.workflow.forecast.counts import SystemCounts
 from cxr.workflow.plan import Plan
@@ -39,7 +39,7 @@ def refusals(plan: Plan, cohort: CohortForecast, counts: SystemCounts, planned: 
             sentences.append(f"semisyn.healthy.splits is {needed}, where {_why_empty(plan, splits[0])}")
         elif "num_healthy" in counts.exact:
             options = PlanOptions(**plan.options["semisyn_placement_plan"])
-            sentences.append(overuse(round(counts.num_healthy), options))
+            sentences.append(explain_overuse(round(counts.num_healthy), options))
     return list(dict.fromkeys(filter(None, sentences)))
 
 

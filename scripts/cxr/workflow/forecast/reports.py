@@ -45,5 +45,5 @@ def share_without_finding(rows: Sequence[Mapping], options: Mapping, devices: st
     reader = reader_of(ReportsOptions(**(dict(options) | {"engine": "rules"})))
     lines = [line for row in rows if isinstance(line := study_line(dict(row), reader), dict)]
     labels = ReportLabels(lines, {}, devices)
-    healthy = sum(labels.stop({"study_id": line["study_id"], "image_id": ""}) is None for line in lines)
+    healthy = sum(labels.exclusion_of({"study_id": line["study_id"], "image_id": ""}) is None for line in lines)
     return healthy / max(1, len(lines))

@@ -13,7 +13,7 @@ from cxr.base.errors import UserError
 from cxr.base.faults import no_inputs
 from cxr.base.vocabulary import BOX_CLASSES
 from cxr.detection import proposals
-from cxr.detection.proposals import Found
+from cxr.detection.proposals import ScoredBoxes
 from cxr.imaging.boxes import nets
 from cxr.imaging.boxes.engine import BoxesOptions, Detections
 from cxr.imaging.boxes.scaled_yolov4.network import Network
@@ -109,27 +109,30 @@ class ScaledYolov4Engine:
         """Return a frame uint8 (H, H) as the nets' input."""
         if self.wrap_white:
             frame = np.where(frame == 255, 0, frame).astype(np.uint8)
-        return np.pad(proposals.resized(frame, self.size), self.border, constant_values=GREY)
+        return np.pad(proposals.resize_square(frame, self.size), self.border, constant_values=GREY)
 
     @inference()
     def detect_batch(self, images: list[np.ndarray]) -> list[Detections]:
         """See :class:`cxr.imaging.boxes.engine.BoxEngine`."""
-        batch = proposals.as_input([self.picture(image) for image in images], 3, self.device).to(self.dtype)
+        batch = proposals.stack_input([self.picture(image) for image in images], 3, self.device).to(self.dtype)
         folds = [self._fold(net, classes, batch, images[0].shape[0]) for net, classes in self.folds]
-        joined = [Found(*map(np.concatenate, zip(*parts, strict=True))) for parts in zip(*folds, strict=True)]
+        joined = [ScoredBoxes(*map(np.concatenate, zip(*parts, strict=True))) for parts in zip(*folds, strict=True)]
         most = self.options.max_boxes
         return [
-            nets.detections(proposals.thinned(image_proposals, self.ensemble_iou, most)) for image_proposals in joined
+            nets.detections(proposals.apply_nms(image_proposals, self.ensemble_iou, most)) for image_proposals in joined
         ]
 
-    def _fold(self, net: Network, classes: np.ndarray, batch: torch.Tensor, side: int) -> list[Found]:
+    def _fold(self, net: Network, classes: np.ndarray, batch: torch.Tensor, side: int) -> list[ScoredBoxes]:
         """Return one fold's boxes for each image of a batch, in frame pixels."""
         thinned = [
-            proposals.thinned(proposals.above(boxes, scores, classes, self.options.floor), self.fold_iou, MOST)
-            for part in proposals.parts(batch)
+            proposals.apply_nms(proposals.boxes_above(boxes, scores, classes, self.options.floor), self.fold_iou, MOST)
+            for part in proposals.split_batch(batch)
             for boxes, scores in zip(*net(part), strict=True)
         ]
-        return [proposals.in_frame(image_proposals, side / self.size, self.border, side) for image_proposals in thinned]
+        return [
+            proposals.to_frame_pixels(image_proposals, side / self.size, self.border, side)
+            for image_proposals in thinned
+        ]
 
 
 def load(options: BoxesOptions, setup: Setup) -> ScaledYolov4Engine:

@@ -3,7 +3,7 @@
 from typing import Literal
 
 from cxr.base.settings import AUTHORS, OURS, PAPER, Section, Share, constraint, key, refuse_equal_names
-from cxr.semisyn.configs import CHOSEN, SELECTION
+from cxr.semisyn.configs import CHOSEN_CONFIG, SELECTION
 from cxr.workflow.settings.diffusion import Autoencoder, autoencoder
 from cxr.workflow.settings.semisyn.configs import (
     OWN_STRENGTH,
@@ -63,8 +63,8 @@ class Editing(Section):
 
     @constraint
     def _names_exist(self) -> None:
-        if CHOSEN in self.configs:
-            raise ValueError(f"configs names {CHOSEN!r}, which is reserved: rename it")
+        if CHOSEN_CONFIG in self.configs:
+            raise ValueError(f"configs names {CHOSEN_CONFIG!r}, which is reserved: rename it")
         refuse_equal_names("the configurations", self.configs)
         if self.choice != SELECTION:
             for finding, name in self.choice.items():

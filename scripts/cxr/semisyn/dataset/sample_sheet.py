@@ -10,8 +10,8 @@ import numpy as np
 from cxr.base.atomic import atomic
 from cxr.base.tables import read_table
 from cxr.plotting.encoding import encode_image
-from cxr.semisyn.dataset.export import ExportOptions, taken
-from cxr.semisyn.dataset.pictures import Box, Shards
+from cxr.semisyn.dataset.export import ExportOptions, select_images
+from cxr.semisyn.dataset.export_images import Box, Shards
 
 MARGIN = 22
 """Height of a row's line of text, px."""
@@ -36,7 +36,7 @@ def run(
     """Draw the first image of each finding into ``sheet`` (JPEG)."""
     table = read_table(images)
     first = table.filter(table["rank"] == 0)
-    source = taken(first, read_table(boxes), edited, frames, cohort, options)
+    source = select_images(first, read_table(boxes), edited, frames, cohort, options)
     rows = {}
     with Shards(source.frames) as shards:
         for picture in source:
@@ -44,14 +44,14 @@ def run(
             before = shards.of(facts["image_id"]).get("image", facts["image_id"])
             image_boxes = [box for box, _ in picture.boxes]
             title = f"{options.labels[facts['finding']]}: {facts['prompt']}"
-            rows[facts["finding"]] = row(before, picture.grey, image_boxes, title, options.side)
+            rows[facts["finding"]] = draw_row(before, picture.grey, image_boxes, title, options.side)
     row_images = [rows[finding] for finding in options.findings if finding in rows]
     page = np.concatenate(row_images) if row_images else np.full((MARGIN, 3 * options.side, 3), PAPER, np.uint8)
     with atomic(sheet) as temporary:
         temporary.write_bytes(encode_image(".jpg", page, [cv2.IMWRITE_JPEG_QUALITY, options.quality]))
 
 
-def row(before: np.ndarray, after: np.ndarray, boxes: Sequence[Box], title: str, side: int) -> np.ndarray:
+def draw_row(before: np.ndarray, after: np.ndarray, boxes: Sequence[Box], title: str, side: int) -> np.ndarray:
     """Return one row of the sheet, uint8 (side + text, 3 side, 3): source, edited with boxes, difference.
 
     The difference is grey where nothing changed, brighter where the edit is, :data:`AMPLIFIED` times.

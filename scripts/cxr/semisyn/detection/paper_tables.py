@@ -24,22 +24,24 @@ BY_FINDING = {name: TABLE_1[name] for name in ("source", "run", "synthetic", "re
 
 
 @cache
-def paper() -> dict:
+def read_paper_tables() -> dict:
     """Return the printed tables."""
     return yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
 
 
-def _rows(name: str) -> list[tuple[str, int, list]]:
-    return [(run, size, cells) for run, sizes in paper()[name]["rows"].items() for size, cells in sizes.items()]
+def _table_rows(name: str) -> list[tuple[str, int, list]]:
+    return [
+        (run, size, cells) for run, sizes in read_paper_tables()[name]["rows"].items() for size, cells in sizes.items()
+    ]
 
 
-def scores() -> pl.DataFrame:
+def paper_scores() -> pl.DataFrame:
     """Return the paper's values as rows of the table of scores."""
     rows = []
     for name in ("table2", "table4"):
-        reference = paper()[name]["format"]
-        for run, size, cells in _rows(name):
-            for finding, value in zip([*paper()["findings"], MEAN], cells, strict=True):
+        reference = read_paper_tables()[name]["format"]
+        for run, size, cells in _table_rows(name):
+            for finding, value in zip([*read_paper_tables()["findings"], MEAN], cells, strict=True):
                 if value is not None:
                     metric = "map1070" if finding == MEAN else "ap1070"
                     row_key = {"run": f"{run} +{size}", "reference": reference, "finding": finding, "metric": metric}
@@ -65,22 +67,22 @@ def write_tables(
         cells = {finding: values.get((finding, "ap1070")) for finding in FINDINGS} | {
             MEAN: values.get((MEAN, "map1070"))
         }
-        rows_by_table["table4" if references[name].format == paper()["table4"]["format"] else "table2"].append(
-            head | cells
-        )
-    for run, size, cells in _rows("table1"):
+        rows_by_table[
+            "table4" if references[name].format == read_paper_tables()["table4"]["format"] else "table2"
+        ].append(head | cells)
+    for run, size, cells in _table_rows("table1"):
         for name, pair in (("vindr", cells[:2]), ("ms_cxr", cells[2:])):
             head = {"source": PAPER, "run": run, "synthetic": size, "reference": name}
             table1_rows.append(head | dict(zip(("map1070", "map30"), pair, strict=True)))
-    _write(paths[0], table1_rows, TABLE_1)
+    _write_rows(paths[0], table1_rows, TABLE_1)
     for path, name in zip(paths[1:], rows_by_table, strict=True):
         printed = [
-            {"source": PAPER, "run": run, "synthetic": size, "reference": paper()[name]["format"]}
-            | dict(zip([*paper()["findings"], MEAN], cells, strict=True))
-            for run, size, cells in _rows(name)
+            {"source": PAPER, "run": run, "synthetic": size, "reference": read_paper_tables()[name]["format"]}
+            | dict(zip([*read_paper_tables()["findings"], MEAN], cells, strict=True))
+            for run, size, cells in _table_rows(name)
         ]
-        _write(path, rows_by_table[name] + printed, BY_FINDING)
+        _write_rows(path, rows_by_table[name] + printed, BY_FINDING)
 
 
-def _write(path: str, rows: list[dict], columns: Columns) -> None:
+def _write_rows(path: str, rows: list[dict], columns: Columns) -> None:
     write_table(path, pl.DataFrame(rows, schema=schema(columns), orient="row"), columns)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 
-def short(rows: Iterable[Mapping]) -> list[str]:
+def describe_shortfalls(rows: Iterable[Mapping]) -> list[str]:
     """Return a sentence for each finding that has fewer images than were asked for; rows of the conservation."""
     return [
         f"semisyn: {row['finding']} has {row['exported']} of {row['asked']} images: {row['planned']} jobs were planned"
@@ -16,11 +16,11 @@ def short(rows: Iterable[Mapping]) -> list[str]:
     ]
 
 
-def tell_short(conservation: Path) -> None:
-    """Print :func:`short` of a table, if there is one, to stderr at the end of a run."""
+def print_shortfalls(conservation: Path) -> None:
+    """Print :func:`describe_shortfalls` of a table, if there is one, to stderr at the end of a run."""
     try:
         with open(conservation, newline="", encoding="utf-8") as file:
-            messages = short(list(csv.DictReader(file, delimiter="\t")))
+            messages = describe_shortfalls(list(csv.DictReader(file, delimiter="\t")))
     except (OSError, KeyError, ValueError):
         return
     for line in messages:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 STAGE = "semisyn_healthy"
 
 
-class Stop(NamedTuple):
+class Exclusion(NamedTuple):
     """Why an image stops. ``reason``: a code of ``exclusions.REASONS``; ``stage``: where it stopped."""
 
     reason: str
@@ -28,13 +28,13 @@ CRITERIA: dict[str, tuple[str, ...]] = {
     "lungs": ("lungs_overlap",),
 }
 """{criterion: its own reasons}, in the order in which they are asked; the first that fails counts."""
-EARLIER = {"frames": "frame", "organs": "organs", "boxes": "classifier"}
+CRITERION_BY_STAGE = {"frames": "frame", "organs": "organs", "boxes": "classifier"}
 """{earlier stage: criterion} of the images that an earlier stage has excluded."""
 
 
-def criterion(stage: str, reason: str) -> str:
+def criterion_of(stage: str, reason: str) -> str:
     """Return the criterion of a row of the ledger. Raises KeyError for a reason that is none of this stage's."""
     if stage != STAGE:
-        return EARLIER[stage]
+        return CRITERION_BY_STAGE[stage]
     owners = {code: name for name, reasons in CRITERIA.items() for code in reasons}
     return owners[reason]

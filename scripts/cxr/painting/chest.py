@@ -19,7 +19,7 @@ RIM = 3
 
 
 @dataclass(frozen=True)
-class Film:
+class Chest:
     """A frontal X-ray, float32 (H, W) in 0..1, bright = dense, with its organs, bool (H, W).
 
     Sides are the patient's: the right lung is on the picture's left. ``fissure``: where the right upper lobe ends,
@@ -51,10 +51,10 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Asked:
+class PaintRequest:
     """What is wanted: the places, the prompt's words, the cardiothoracic ratio to reach, and the painter's ranges.
 
-    ``ranges``: numbers of the settings, {name: (low, high) or a number}; ``curve``: see :mod:`cxr.painting.absorb`.
+    ``ranges``: numbers of the settings, {name: (low, high) or a number}; ``curve``: see :mod:`cxr.painting.absorption`.
     """
 
     places: tuple[Place, ...]
@@ -64,7 +64,7 @@ class Asked:
     curve: str = "screen"
     measure: Callable[[np.ndarray], float] | None = None
 
-    def says(self, *words: str) -> bool:
+    def mentions(self, *words: str) -> bool:
         """Tell whether the prompt holds one of the words."""
         return any(word in self.words.lower() for word in words)
 
@@ -72,22 +72,22 @@ class Asked:
         """Draw a number of a range, each value equally likely."""
         return float(random.uniform(*self.ranges[name]))
 
-    def count(self, name: str, random: np.random.Generator) -> int:
+    def draw_count(self, name: str, random: np.random.Generator) -> int:
         """Draw a whole number of a range, both ends included."""
         low, high = self.ranges[name]
         return int(random.integers(low, high + 1))
 
 
 @dataclass(frozen=True)
-class Painted:
+class PaintedImage:
     """A painted film: float32 (H, W) in 0..1, the lesion bool (H, W), and what was drawn, for the record."""
 
     image: np.ndarray
     lesion: np.ndarray
-    drawn: dict
+    parameters: dict
 
 
-def covered(film: Film, windows: Iterable["Window"]) -> np.ndarray:
+def window_mask(film: Chest, windows: Iterable["Window"]) -> np.ndarray:
     """Return bool (H, W): the pixels of a film that lie in one of the windows."""
     mask = np.zeros(film.image.shape, bool)
     for window in windows:
@@ -101,7 +101,7 @@ class Window:
     ``box``: the tight box of the lung's part in the place, in pixels of the crop; None where the place misses the lung.
     """
 
-    def __init__(self, film: Film, place: Place, margin: int = 2 * RIM):
+    def __init__(self, film: Chest, place: Place, margin: int = 2 * RIM):
         shape = film.image.shape
         x1, y1, x2, y2 = clip_boxes(np.array(place.box), *shape)[0]
         inside = np.zeros(shape, bool)
@@ -116,7 +116,7 @@ class Window:
         self.heart = film.heart[at]
         self.shape = self.lung.shape
         self.box = bounding_box(self.lung & self.inside)
-        self.wanted = bounding_box(self.inside)
+        self.place_box = bounding_box(self.inside)
         self.lateral = -1 if place.side == "right" else 1
         """Direction of the chest wall along x."""
 
@@ -130,7 +130,7 @@ class Window:
         """Side of the square with the area of ``box``, px."""
         return float(np.sqrt(max(1, self.size[0] * self.size[1])))
 
-    def scaled(self, beyond: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
+    def box_coordinates(self, beyond: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
         """Return (u, v), float32 (h, w): -1..1 from side to side of ``box``; v grows downwards.
 
         A side along which the lung ends is moved outwards first, by up to ``beyond`` half sizes: a lesion that reaches
@@ -138,7 +138,7 @@ class Window:
         """
         x1, y1, x2, y2 = self.box
         wide, tall = beyond * (x2 - x1) / 2, beyond * (y2 - y1) / 2
-        left_share, top_share, right_share, bottom_share = self.closed()
+        left_share, top_share, right_share, bottom_share = self.lung_border_shares()
         x1, x2, y1, y2 = (
             x1 - wide * left_share,
             x2 + wide * right_share,
@@ -148,7 +148,7 @@ class Window:
         y, x = np.mgrid[: self.shape[0], : self.shape[1]].astype(np.float32) + 0.5
         return (2 * x - x1 - x2) / max(1, x2 - x1), (2 * y - y1 - y2) / max(1, y2 - y1)
 
-    def closed(self) -> tuple[float, float, float, float]:
+    def lung_border_shares(self) -> tuple[float, float, float, float]:
         """Return for each side of ``box`` (left, top, right, bottom) the share along which the lung ends there."""
         x1, y1, x2, y2 = self.box
         part = self.lung[y1:y2, x1:x2]
@@ -159,12 +159,12 @@ class Window:
                 part.argmax(axis=axis) if first else part[:, ::-1].argmax(axis=1) if axis else part[::-1].argmax(axis=0)
             )
             size = part.shape[1] if axis else part.shape[0]
-            gap = abs(self.wanted[side] - self.box[side])
+            gap = abs(self.place_box[side] - self.box[side])
             near = (at > 0) | (gap > 0)
             shares.append(float((near & (at < 0.5 * size))[lines].mean()) if lines.any() else 0.0)
         return tuple(shares)
 
-    def fading(self, soft: float = 0.12) -> np.ndarray:
+    def fade_weights(self, soft: float = 0.12) -> np.ndarray:
         """Return float32 (h, w), 1 inside and 0 at the sides of the box and outside; ``soft``: in half box sizes.
 
         At the lung's border it falls to 0 over :data:`RIM` pixels outside of the lung: a lesion ends where the lung
@@ -172,16 +172,16 @@ class Window:
         """
         outside = cv2.distanceTransform((~self.lung).astype(np.uint8), cv2.DIST_L2, 5)
         rim = np.where(outside <= RIM, 1 - outside / (RIM + 1), 0)
-        return (rim * self.fading_box(soft) * self.behind()).astype(np.float32)
+        return (rim * self.box_fade_weights(soft) * self.medial_fade_weights()).astype(np.float32)
 
-    def fading_box(self, soft: float = 0.12) -> np.ndarray:
+    def box_fade_weights(self, soft: float = 0.12) -> np.ndarray:
         """Return float32 (h, w), 1 inside the box, falling to 0 at its sides over ``soft`` half sizes."""
-        x1, y1, x2, y2 = self.wanted
+        x1, y1, x2, y2 = self.place_box
         y, x = np.mgrid[: self.shape[0], : self.shape[1]].astype(np.float32) + 0.5
         across, along = np.minimum(x - x1, x2 - x) / (x2 - x1), np.minimum(y - y1, y2 - y) / (y2 - y1)
-        return (ease(np.clip(2 * np.minimum(across, along) / soft, 0, 1)) * self.inside).astype(np.float32)
+        return (smoothstep(np.clip(2 * np.minimum(across, along) / soft, 0, 1)) * self.inside).astype(np.float32)
 
-    def behind(self) -> np.ndarray:
+    def medial_fade_weights(self) -> np.ndarray:
         """Return float32 (h, w): 1 in the lung, falling to 0 over :data:`MEDIAL` pixels before its medial border."""
         lung = self.lung if self.lateral > 0 else self.lung[:, ::-1]
         reached = np.maximum.accumulate(lung, axis=1)
@@ -195,11 +195,11 @@ class Window:
         )
 
 
-def ease(t: np.ndarray) -> np.ndarray:
+def smoothstep(t: np.ndarray) -> np.ndarray:
     """Return the smooth step of values in 0..1."""
     return t * t * (3 - 2 * t)
 
 
-def step(value: np.ndarray, width: float) -> np.ndarray:
+def soft_step(value: np.ndarray, width: float) -> np.ndarray:
     """Return a smooth step from 0 to 1 round value 0, ``width`` wide, float32."""
-    return ease(np.clip(np.asarray(value, np.float32) / max(width, 1e-6) + 0.5, 0, 1)).astype(np.float32)
+    return smoothstep(np.clip(np.asarray(value, np.float32) / max(width, 1e-6) + 0.5, 0, 1)).astype(np.float32)

@@ -25,7 +25,7 @@ ABOVE = 0.1
 """How far between that and white the brightest lesion lies: water before and behind other water adds a little."""
 
 
-def water(image: np.ndarray, heart: np.ndarray) -> float:
+def water_brightness(image: np.ndarray, heart: np.ndarray) -> float:
     """Return the brightness that a lesion tends to on a film float32 (H, W) in 0..1.
 
     A lung full of fluid is as bright as the heart beside it, ``heart`` bool (H, W), and little brighter before it.
@@ -34,18 +34,18 @@ def water(image: np.ndarray, heart: np.ndarray) -> float:
     return level + ABOVE * (1 - level)
 
 
-def around(mask: np.ndarray) -> tuple[slice, slice]:
+def crop_around(mask: np.ndarray) -> tuple[slice, slice]:
     """Return the rows and columns of bool (H, W) that hold what is True, and :data:`REACH` more on each side."""
     spans = (np.flatnonzero(mask.any(axis=axis)) for axis in (1, 0))
     return tuple(slice(max(0, int(at[0]) - REACH), int(at[-1]) + REACH + 1) if len(at) else slice(0) for at in spans)
 
 
-def vessels(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
+def extract_vessels(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
     """Return the narrow structures of a film float32 (H, W) in 0..1, without its grain: what a median takes off.
 
     They are right where ``mask``, bool (H, W), is True; the median, which takes longest, is not taken elsewhere.
     """
-    at = around(mask)
+    at = crop_around(mask)
     grey = np.rint(np.clip(image, 0, 1) * 255).astype(np.uint8)
     if grey[at].size:
         grey[at] = cv2.medianBlur(np.ascontiguousarray(grey[at]), VESSEL)
@@ -67,13 +67,17 @@ def brighten(image: np.ndarray, density: np.ndarray, curve: str, white: float = 
     return np.maximum(image, white * (1 - np.clip(clear**-POWER + added, 1, None) ** (-1 / POWER)))
 
 
-def absorb(image: np.ndarray, density: np.ndarray, curve: str, white: float, flat: float, lost: float) -> np.ndarray:
+def add_absorption(
+    image: np.ndarray, density: np.ndarray, curve: str, white: float, flat: float, lost: float
+) -> np.ndarray:
     """Return the film float32 (H, W) with a lesion of ``density`` (H, W); ``curve``, ``white``: see :func:`brighten`.
 
     ``flat``: share of all detail that goes at the densest place; ``lost``: share of the vessels' that goes besides.
     """
     weight = np.abs(density) / max(float(np.abs(density).max(initial=0.0)), 1e-6)
     base = cv2.GaussianBlur(image, (0, 0), BASE)
-    faded = weight * (flat * (cv2.GaussianBlur(image, (0, 0), GRAIN) - base) + lost * vessels(image, weight > 0))
+    faded = weight * (
+        flat * (cv2.GaussianBlur(image, (0, 0), GRAIN) - base) + lost * extract_vessels(image, weight > 0)
+    )
     new = np.clip(brighten(base, density, curve, white) + (image - base) - faded, 0, 1)
     return np.where(density == 0, image, new).astype(np.float32)

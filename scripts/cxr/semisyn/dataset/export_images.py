@@ -20,7 +20,7 @@ Box = tuple[float, float, float, float]
 
 
 @dataclass(frozen=True)
-class Picture:
+class ExportImage:
     """One edited image of an export. ``facts``: its row of the table of images; ``grey`` uint8 (rows, columns).
 
     ``lesion`` bool (rows, columns); ``boxes``: [(x1, y1, x2, y2) in the picture's pixels, its row of the table of
@@ -34,10 +34,10 @@ class Picture:
 
     def png(self) -> bytes:
         """Return the picture as PNG; a text chunk says that its finding is synthetic."""
-        return png(self.grey, f"{SYNTHETIC}: {self.facts['finding']}, job {self.facts['job_id']}")
+        return encode_png(self.grey, f"{SYNTHETIC}: {self.facts['finding']}, job {self.facts['job_id']}")
 
 
-def png(grey: np.ndarray, text: str) -> bytes:
+def encode_png(grey: np.ndarray, text: str) -> bytes:
     """Return a grey picture uint8 (rows, columns) as PNG with the ``text`` as its description."""
     info, file = PngInfo(), io.BytesIO()
     info.add_text("Description", text)
@@ -46,7 +46,7 @@ def png(grey: np.ndarray, text: str) -> bytes:
 
 
 @dataclass(frozen=True)
-class Source:
+class ImageSource:
     """Where the pictures of an export come from.
 
     images, boxes: the dataset's tables; edited, frames, cohort: shards, by the names of their files; kind, target:
@@ -61,10 +61,10 @@ class Source:
     pixels: str
     decoding: dict
 
-    def __iter__(self) -> Iterator[Picture]:
+    def __iter__(self) -> Iterator[ExportImage]:
         """Yield the pictures by job, in whatever shards they lie."""
         boxes = {job: part.to_dicts() for (job,), part in self.boxes.partition_by("job_id", as_dict=True).items()}
-        paths = _paths(self.cohort) if self.pixels == ORIGINAL else {}
+        paths = _path_by_image(self.cohort) if self.pixels == ORIGINAL else {}
         with Shards(self.edited) as edited, Shards(self.frames if self.pixels == ORIGINAL else ()) as frames:
             for facts in self.images.sort("job_id").iter_rows(named=True):
                 box_rows = boxes.get(facts["job_id"], [])
@@ -73,28 +73,28 @@ class Source:
 
     def _picture(
         self, facts: dict, edited: Shard, sources: Shard | None, paths: Mapping[str, str], boxes: list[dict]
-    ) -> Picture:
+    ) -> ExportImage:
         grey, lesion = edited.get("image", facts["job_id"]), edited.get("lesion", facts["job_id"])
         affine = np.reshape(facts["to_original"], (2, 3))
         corners = np.array([[row[name] for name in CORNERS] for row in boxes], np.float64).reshape(-1, 4)
         if sources is not None:
             shape = (facts["rows"], facts["columns"])
             original = of_its_frame(grey_of(paths[facts["image_id"]], self.decoding), facts["image_id"], shape)
-            grey = changed(original, sources.get("image", facts["image_id"]), grey, affine)
+            grey = add_change(original, sources.get("image", facts["image_id"]), grey, affine)
             lesion = to_original(lesion.astype(np.uint8), affine, shape) > 0
             corners = boxes_to_original(corners, affine)
-        return Picture(
+        return ExportImage(
             facts, grey, lesion, [(tuple(box), row) for box, row in zip(corners.tolist(), boxes, strict=True)]
         )
 
 
-def changed(original: np.ndarray, frame: np.ndarray, edited: np.ndarray, affine: np.ndarray) -> np.ndarray:
+def add_change(original: np.ndarray, frame: np.ndarray, edited: np.ndarray, affine: np.ndarray) -> np.ndarray:
     """Return the original picture uint8 (rows, columns) with what the edit changed in its frame, resampled, added."""
     change = edited.astype(np.float32) - frame.astype(np.float32)
     large = to_original(change, affine, original.shape, nearest=False)
     return np.clip(np.rint(original + large), 0, 255).astype(np.uint8)
 
 
-def _paths(cohort: Sequence[str]) -> dict[str, str]:
+def _path_by_image(cohort: Sequence[str]) -> dict[str, str]:
     tables = [read_table(path).select("image_id", "path") for path in cohort]
     return {image: path for table in tables for image, path in table.iter_rows()}

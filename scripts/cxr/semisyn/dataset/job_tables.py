@@ -14,8 +14,8 @@ from cxr.base.jobs import log
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_table, write_table
 from cxr.semisyn.dataset.columns import BOXES, CONSERVATION, CORNERS, COUNTS, IMAGES, JOBS, SYNTHETIC
-from cxr.semisyn.dataset.conventions import conventions, picture_in_frame, rescaled
-from cxr.semisyn.dataset.told import short
+from cxr.semisyn.dataset.conventions import image_box_in_frame, read_conventions, rescale_box
+from cxr.semisyn.dataset.shortfalls import describe_shortfalls
 
 SPARE, STAGE = "spare", "semisyn_dataset"
 SUBSETS = {"train": "train", "validate": "val", "test": "test"}
@@ -55,27 +55,27 @@ def run(
     Raises StoreError where a job is lost or counted twice.
     """
     planned = read_table(plan)
-    shapes = _shapes(_several(edited))
-    job_states = _places(planned, _several(placed), [not_placed], shapes, _several(not_edited))
-    rows = outcomes(planned, job_states)
-    table = conserved(rows, options)
+    shapes = _read_shapes(_as_list(edited))
+    job_states = _job_states(planned, _as_list(placed), [not_placed], shapes, _as_list(not_edited))
+    rows = rank_jobs(planned, job_states)
+    table = conservation_table(rows, options)
     write_table(jobs, rows.select(*JOBS), JOBS)
     write_table(conservation, table, CONSERVATION)
-    _tell(table)
-    box_table = pl.concat([read_table(path) for path in _several(edited_boxes)])
-    image_table = _images(rows, planned, read_table(healthy), box_table, shapes, options)
+    _warn_of_shortfalls(table)
+    box_table = pl.concat([read_table(path) for path in _as_list(edited_boxes)])
+    image_table = _image_table(rows, planned, read_table(healthy), box_table, shapes, options)
     write_table(images, image_table, IMAGES)
-    zones = pl.concat([read_table(path) for path in _several(placed)])
-    table = _boxes(image_table, box_table, zones)
+    zones = pl.concat([read_table(path) for path in _as_list(placed)])
+    table = _box_table(image_table, box_table, zones)
     write_table(boxes, table, BOXES)
-    write_table(counts, counted(table), COUNTS)
+    write_table(counts, count_table(table), COUNTS)
 
 
-def _several(paths: str | Sequence[str]) -> list[str]:
+def _as_list(paths: str | Sequence[str]) -> list[str]:
     return [paths] if isinstance(paths, str) else list(paths)
 
 
-def _shapes(paths: Iterable[str]) -> dict[str, tuple]:
+def _read_shapes(paths: Iterable[str]) -> dict[str, tuple]:
     """Return {job_id: engine, (rows, columns), to_original} of the edited images; the folder is the engine's."""
     shapes: dict[str, tuple] = {}
     for path in paths:
@@ -91,7 +91,7 @@ def _shapes(paths: Iterable[str]) -> dict[str, tuple]:
     return shapes
 
 
-def _places(
+def _job_states(
     planned: pl.DataFrame, placed: list[str], not_placed: list[str], edited: dict, not_edited: list[str]
 ) -> pl.DataFrame:
     """Return job_id, placed, edited, stage, reason of all jobs.
@@ -120,7 +120,7 @@ def _places(
     return pl.DataFrame(rows, schema=dict(zip(names, kinds, strict=True)), orient="row")
 
 
-def outcomes(planned: pl.DataFrame, job_states: pl.DataFrame) -> pl.DataFrame:
+def rank_jobs(planned: pl.DataFrame, job_states: pl.DataFrame) -> pl.DataFrame:
     """Return :data:`JOBS`, with ``asked``, the images requested of each finding, and the ``rank`` of each edited job.
 
     The rank is the job's place among the edited jobs of its finding, in the plan's order, from 0.
@@ -136,8 +136,8 @@ def outcomes(planned: pl.DataFrame, job_states: pl.DataFrame) -> pl.DataFrame:
     ).sort("job_id")
 
 
-def conserved(rows: pl.DataFrame, options: DatasetOptions) -> pl.DataFrame:
-    """Return :data:`CONSERVATION` of the jobs (:func:`outcomes`). Raises StoreError where it does not balance."""
+def conservation_table(rows: pl.DataFrame, options: DatasetOptions) -> pl.DataFrame:
+    """Return :data:`CONSERVATION` of the jobs (:func:`rank_jobs`). Raises StoreError where it does not balance."""
     funnel_rows = []
     for finding in options.findings:
         jobs = rows.filter(pl.col("finding") == finding)
@@ -158,12 +158,12 @@ def conserved(rows: pl.DataFrame, options: DatasetOptions) -> pl.DataFrame:
     return table.select(*CONSERVATION).cast(schema(CONSERVATION))
 
 
-def _tell(table: pl.DataFrame) -> None:
-    for line in short(table.to_dicts()):
+def _warn_of_shortfalls(table: pl.DataFrame) -> None:
+    for line in describe_shortfalls(table.to_dicts()):
         log.warning("%s", line)
 
 
-def _images(
+def _image_table(
     rows: pl.DataFrame, planned: pl.DataFrame, healthy: pl.DataFrame, box_table: pl.DataFrame, shapes: dict, options
 ) -> pl.DataFrame:
     source_ids = healthy.select("image_id", "study_id", "subject_id", "split")
@@ -175,7 +175,7 @@ def _images(
         raise StoreError("an exported job uses an image that is not in the healthy pool: run semisyn_placement again")
     cells = [shapes[job] for job in exported_jobs["job_id"]]
     return exported_jobs.with_columns(
-        subset=pl.Series(subsets(exported_jobs, options), dtype=pl.String),
+        subset=pl.Series(assign_subsets(exported_jobs, options), dtype=pl.String),
         engine=pl.Series([engine for engine, _, _ in cells], dtype=pl.String),
         rows=pl.Series([shape[0] for _, shape, _ in cells], dtype=pl.Int64),
         columns=pl.Series([shape[1] for _, shape, _ in cells], dtype=pl.Int64),
@@ -184,7 +184,7 @@ def _images(
     ).select(*IMAGES)
 
 
-def subsets(images: pl.DataFrame, options: DatasetOptions) -> list[str]:
+def assign_subsets(images: pl.DataFrame, options: DatasetOptions) -> list[str]:
     """Return the folder of each image: that of its split; some patients of train, but not all, where validate has none.
 
     ``images``: columns subject_id and split. A patient's images share a folder.
@@ -200,7 +200,7 @@ def subsets(images: pl.DataFrame, options: DatasetOptions) -> list[str]:
     ]
 
 
-def _boxes(images: pl.DataFrame, box_table: pl.DataFrame, placed: pl.DataFrame) -> pl.DataFrame:
+def _box_table(images: pl.DataFrame, box_table: pl.DataFrame, placed: pl.DataFrame) -> pl.DataFrame:
     """Return :data:`BOXES`: each box of the exported jobs, in every convention."""
     zones = dict(zip(placed.select("job_id", "side").iter_rows(), placed["zone"], strict=True))
     facts = {row["job_id"]: row for row in images.iter_rows(named=True)}
@@ -211,18 +211,18 @@ def _boxes(images: pl.DataFrame, box_table: pl.DataFrame, placed: pl.DataFrame) 
     for row in exported_boxes.iter_rows(named=True):
         image = facts[row["job_id"]]
         affine = np.reshape(image["to_original"], (2, 3))
-        picture = picture_in_frame(affine, (image["rows"], image["columns"]))
+        picture = image_box_in_frame(affine, (image["rows"], image["columns"]))
         box = np.array([row[name] for name in CORNERS], np.float64)
         box_row = row | {"finding": image["finding"], "zone": zones.get((row["job_id"], row["side"]), "")}
-        for target in conventions():
-            corners = rescaled(box, image["finding"], target, affine, picture)
+        for target in read_conventions():
+            corners = rescale_box(box, image["finding"], target, affine, picture)
             rows.append(
                 box_row | {"target": target, "says": SYNTHETIC} | dict(zip(CORNERS, corners.tolist(), strict=True))
             )
     return pl.DataFrame([{name: row[name] for name in BOXES} for row in rows], schema=schema(BOXES))
 
 
-def counted(boxes: pl.DataFrame) -> pl.DataFrame:
+def count_table(boxes: pl.DataFrame) -> pl.DataFrame:
     """Return :data:`COUNTS` of the images of a table of boxes; an image with a box in each lung counts as both."""
     conditioning_boxes = boxes.filter((pl.col("kind") == "conditioning") & (pl.col("target") == "source"))
     sides = conditioning_boxes.group_by("job_id", "finding").agg(

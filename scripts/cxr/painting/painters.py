@@ -8,7 +8,7 @@ import numpy as np
 
 from cxr.geometry.boxes import bounding_box, clip_boxes
 from cxr.painting import airspace, atelectasis, cardiomegaly, edema, effusion, pneumothorax
-from cxr.painting.film import RIM, Asked, Film, Painted
+from cxr.painting.chest import RIM, Chest, PaintedImage, PaintRequest
 
 LUNG, BOX, THORAX = "lung", "box", "thorax"
 
@@ -18,7 +18,7 @@ class Painter:
     """``paint`` a film; ``region``: where it may change: the box inside the lung and its rim, the whole box, or all
     rows of the thorax."""
 
-    paint: Callable[[Film, Asked, np.random.Generator], Painted]
+    paint: Callable[[Chest, PaintRequest, np.random.Generator], PaintedImage]
     region: str = LUNG
 
 
@@ -34,7 +34,7 @@ PAINTERS = {
 }
 
 
-def region_of(painter: str, film: Film, request: Asked) -> np.ndarray:
+def region_of(painter: str, film: Chest, request: PaintRequest) -> np.ndarray:
     """Return where a painter may change the film, bool (H, W); outside of it the painted film is the source."""
     shape, region = film.image.shape, PAINTERS[painter].region
     mask = np.zeros(shape, bool)
