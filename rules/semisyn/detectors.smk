@@ -23,7 +23,7 @@ rule semisyn_detectors_pictures:
         runtime=minutes(30),
     params:
         **job("semisyn.detectors.list_pictures.run", *DETECTORS.formats),
-        told=lambda wildcards: DETECTORS.listed(wildcards.reference),
+        reference=lambda wildcards: DETECTORS.listed(wildcards.reference),
     message:
         "Pictures of the reference {wildcards.reference}"
     script:

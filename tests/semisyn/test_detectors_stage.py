@@ -340,34 +340,34 @@ def test_no_patient_is_learnt_and_tested(world, tmp_path):
 
 
 def test_pictures_of_a_reference_lie_in_a_folder_or_a_sheet(world, tmp_path):
-    told = {name: world["people"][name] for name in ("name", "format", "path", "image_id")}
+    reference = {name: world["people"][name] for name in ("name", "format", "path", "image_id")}
     (tmp_path / "pictures/deep").mkdir(parents=True)
     for name in ("r0", "deep/r2", "other"):
         cv2.imwrite(str(tmp_path / f"pictures/{name}.png"), np.zeros((9, 9), np.uint8))
     out = str(tmp_path / "images.parquet")
-    told_too = {"annotations": told["path"], "output": out, "told": told}
-    list_pictures.run(pictures=str(tmp_path / "pictures"), **told_too)
+    inputs = {"annotations": reference["path"], "output": out, "reference": reference}
+    list_pictures.run(pictures=str(tmp_path / "pictures"), **inputs)
     table = read_table(out)
     require(table, PICTURES, "images")
     assert table.select("image_id", "subject_id").rows() == [("r0", "r0"), ("r2", "r2")]
     assert Path(table["path"][1]) == tmp_path / "pictures/deep/r2.png"
     shutil.copy(tmp_path / "pictures/r0.png", tmp_path / "pictures/deep/r0.png")
     with pytest.raises(UserError, match=r"semisyn\.references\.people\.images: .*r0\.png and .*r0\.png have one name"):
-        list_pictures.run(pictures=str(tmp_path / "pictures"), **told_too)
+        list_pictures.run(pictures=str(tmp_path / "pictures"), **inputs)
     sheet = tmp_path / "pictures/sheet.csv"
     sheet.write_text("image_id,image_path,subject_id\nr0,deep/r0.png,anna\nr3,r3.png,\n", encoding="utf-8")
-    list_pictures.run(pictures=str(sheet), **told_too)
+    list_pictures.run(pictures=str(sheet), **inputs)
     assert read_table(out).select("image_id", "subject_id").rows() == [("r0", "anna"), ("r3", "r3")]
     assert read_table(out)["view"].to_list() == [None, None]
     sheet.write_text("image_id,image_path,view\nr0,deep/r0.png,PA\nr3,r3.png,\n", encoding="utf-8")
-    list_pictures.run(pictures=str(sheet), **told_too)
+    list_pictures.run(pictures=str(sheet), **inputs)
     assert read_table(out)["view"].to_list() == ["PA", None]
     sheet.write_text("image_id,image_path\nz9,deep/r0.png\n", encoding="utf-8")
     with pytest.raises(UserError, match=r"which has none of the 5 images of .*: correct it, or semisyn\.references"):
-        list_pictures.run(pictures=str(sheet), **told_too)
+        list_pictures.run(pictures=str(sheet), **inputs)
     sheet.write_text("image_id,file\nr0,deep/r0.png\n", encoding="utf-8")
     with pytest.raises(UserError, match="lacks the column image_path"):
-        list_pictures.run(pictures=str(sheet), **told_too)
+        list_pictures.run(pictures=str(sheet), **inputs)
 
 
 def test_roles_say_what_was_left_out(world, tmp_path):

@@ -1,1 +1,1 @@
-"""SemiSynCXR: findings put into healthy X-rays, and the proof whether they help a detector."""
+"""SemiSynCXR: puts findings into healthy X-rays and tests whether detectors trained on them improve."""

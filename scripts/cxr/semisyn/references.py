@@ -1,4 +1,4 @@
-"""References: people's boxes of findings in any format of the room annotations, and whose images they are."""
+"""References: experts' boxes of findings, in any format of ``cxr.annotations``, and the patients of their images."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -43,8 +43,8 @@ class Reference:
 
 @dataclass(frozen=True)
 class ReferenceBoxes:
-    """What a reference holds: ``boxes`` (image_id, finding, x1, y1, x2, y2 in original px), all images that were read,
-    and the number of regions left out per reason."""
+    """Boxes of a reference (image_id, finding, x1, y1, x2, y2 in original px), all its images, and {reason: number of
+    excluded regions}."""
 
     boxes: pl.DataFrame
     image_ids: frozenset[str]
@@ -52,9 +52,9 @@ class ReferenceBoxes:
 
 
 def finding_by_label(kind: str, classes: Mapping[str, str], findings: Iterable[str] = FINDINGS) -> dict[str, str]:
-    """Return {label in small letters: finding}: the user's, the findings' own names, and the format's lesion types.
+    """Return {lower-case label: finding}. The user's ``classes`` win over names of findings, these over the format's.
 
-    ``findings``: those that are asked for; a label of another one is left out.
+    Labels of findings that are not in ``findings`` are dropped.
     """
     finding_by_label = {label.lower(): lesion for label, lesion in lesions(kind).items()}
     finding_by_label |= {label.lower(): name for name, label in FINDINGS.items()} | {
@@ -66,9 +66,9 @@ def finding_by_label(kind: str, classes: Mapping[str, str], findings: Iterable[s
 
 
 def read_reference(reference: Reference, findings: Iterable[str] = FINDINGS) -> ReferenceBoxes:
-    """Read a reference's boxes of ``findings``; those of several readers of an image and finding are fused.
+    """Read a reference's boxes of ``findings``; boxes of several readers of one image and finding are fused.
 
-    Raises UserError for a file that cannot be read, or without a box of any finding.
+    Raises UserError if the file cannot be read or has no box of any finding.
     """
     regions, image_ids = read(reference.key, reference.path, reference.format)
     names, left_out = finding_by_label(reference.format, reference.classes, findings), Counter()
@@ -95,7 +95,7 @@ def read_reference(reference: Reference, findings: Iterable[str] = FINDINGS) -> 
 
 
 def read_image_ids(reference: Reference) -> frozenset[str]:
-    """Return all images of a reference, whatever its labels mean. Raises UserError for a file that cannot be read."""
+    """Return all images of a reference, whatever their labels. Raises UserError if the file cannot be read."""
     _, image_ids = read(reference.key, reference.path, reference.format)
     return frozenset(image_name(reference.image_id, image) for image in image_ids)
 
@@ -113,7 +113,7 @@ def _fuse_readers(regions: list[Annotation]) -> list[tuple[float, ...]]:
 
 
 def read_patients(paths: Iterable[str]) -> list[pl.DataFrame]:
-    """Return tables with image_id and subject_id as texts. Raises UserError for one without these columns."""
+    """Read tables with image_id and subject_id as text. Raises UserError if one lacks these columns."""
     key, columns = "semisyn.references.*.patients", ("image_id", "subject_id")
     tables = [(path, read_frame(path, key, columns, ids=columns)) for path in paths]
     for path, table in tables:
@@ -122,7 +122,7 @@ def read_patients(paths: Iterable[str]) -> list[pl.DataFrame]:
 
 
 def map_patients(images: Iterable[str], tables: Iterable[pl.DataFrame]) -> dict[str, str]:
-    """Return {image: its patient} by tables with image_id and subject_id; an image that none names is its own."""
+    """Return {image: patient} from tables with image_id and subject_id; an image in none is its own patient."""
     patient_by_image: dict[str, str] = {}
     for table in tables:
         patient_by_image |= dict(table.select("image_id", pl.col("subject_id").cast(pl.String)).iter_rows())
@@ -130,9 +130,9 @@ def map_patients(images: Iterable[str], tables: Iterable[pl.DataFrame]) -> dict[
 
 
 def refuse_two_roles(images: Mapping[str, Iterable[str]], roles: Mapping[str, str], patient: Mapping[str, str]) -> None:
-    """Raise UserError if an image or a patient is in references of two roles; train counts for what is trained on.
+    """Raise UserError if an image or a patient is in references of two roles.
 
-    ``images``: {reference or training set: its images}; ``roles``: {the same: train, val or test}.
+    ``images``: {reference or training set: its images}; ``roles``: {the same keys: train, val or test}.
     """
     first: dict[str, str] = {}
     for name, image_ids in images.items():

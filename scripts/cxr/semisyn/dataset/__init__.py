@@ -1,1 +1,1 @@
-"""The dataset of SemiSynCXR: edited images with their boxes, in several sizes, conventions and formats."""
+"""The dataset stage: exports edited images and their boxes in several sizes, box conventions and formats."""

@@ -1,7 +1,6 @@
-"""The dataset as a cohort: edited films and their healthy sources, with reports and known lesion masks.
+"""Export the dataset as a cohort: edited images and their healthy sources, with reports and exact lesion masks.
 
-The whole pipeline of ILS runs on it (``cohort.manifest``), and ``agreement`` scores organs, maps, boxes and masks
-against ``truth.json``.
+ILS can run on it (``cohort.manifest``); ``agreement`` scores its organs, maps, boxes and masks against ``truth.json``.
 """
 
 from collections.abc import Sequence
@@ -26,11 +25,11 @@ MANIFEST = {
     "study_id": Column(pl.String, "One study for each image."),
     "image_id": Column(pl.String, "Job, or the healthy image."),
     "image_path": Column(pl.String, "Image file, relative to the manifest."),
-    "findings": Column(pl.String, "The job's prompt, or the sentence of a healthy film."),
+    "findings": Column(pl.String, "The job's prompt, or the control's sentence."),
     "view": Column(pl.String, "View, by its code."),
     "split": Column(pl.String, "Split of the patient."),
-    "finding": Column(pl.String, "Finding that was put in; empty for a healthy film."),
-    "source": Column(pl.String, "Healthy image that it is, or was made from."),
+    "finding": Column(pl.String, "Finding that was put in; empty for a healthy source."),
+    "source": Column(pl.String, "The healthy image itself, or the one it was made from."),
     "says": Column(pl.String, "`synthetic finding`, or `healthy source`."),
 }
 
@@ -46,9 +45,9 @@ def run(
     folder: str | Path,
     options: ExportOptions,
 ) -> None:
-    """Write ``manifest.csv``, ``images/*.png`` (frames) and ``truth.json`` (COCO) into ``folder``.
+    """Write ``manifest.csv``, ``images/*.png`` (frames) and ``truth.json`` (COCO) to ``folder``.
 
-    Healthy sources are controls: the truth lists them without a region.
+    Healthy sources are controls: ``truth.json`` lists them without a region.
     """
     source = select_images(read_table(images), read_table(boxes), edited, [], [], options)
     pool = read_table(healthy).filter(pl.col("image_id").is_in(source.images["image_id"].implode())).sort("image_id")
@@ -100,6 +99,6 @@ def _control_row(facts: dict) -> dict:
 
 
 def as_sentence(prompt: str) -> str:
-    """Return a prompt as the sentence of a report."""
+    """Return a prompt as a report sentence: first letter upper case, with a full stop."""
     text = prompt.strip()
     return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")

@@ -1,4 +1,4 @@
-"""Conventions of reader sets: how high they draw a box of a given width."""
+"""Box conventions of reader groups: the height they draw for a box of a given width."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -16,13 +16,13 @@ SOURCE_CONVENTION = "source"
 
 @cache
 def read_conventions() -> dict[str, dict[str, dict[str, float]]]:
-    """Return {target: {finding: height_over_width, anchor, at}}; the source's convention changes nothing."""
+    """Return {target: {finding: {height_over_width, anchor, at}}}; the target ``source`` changes nothing."""
     conventions_by_target = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
     return {SOURCE_CONVENTION: {}} | conventions_by_target
 
 
 def image_box_in_frame(affine: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
-    """Return what an image covers of its frame, float64 (4: x1, y1, x2, y2).
+    """Return the part of the frame that the image covers, float64 (4: x1, y1, x2, y2).
 
     ``affine``: from frame to original pixels (2, 3); ``shape``: (rows, columns) of the original.
     """
@@ -30,11 +30,11 @@ def image_box_in_frame(affine: np.ndarray, shape: tuple[int, int]) -> np.ndarray
 
 
 def rescale_box(box: np.ndarray, finding: str, target: str, affine: np.ndarray, picture: np.ndarray) -> np.ndarray:
-    """Return a box (4,) in frame pixels as the readers of ``target`` would draw it; float64 (4,).
+    """Return a box (4,) in frame pixels as the readers of ``target`` would draw it, float64 (4,).
 
-    The width stays; the height becomes the readers' mean height over width, in original pixels, times the width.
-    ``anchor`` tells what stays: the centre, the bottom, or a point at ``at`` of the old height, which becomes the
-    centre. The box is clipped to the ``picture``.
+    The width stays; the height becomes the width times the readers' mean height-to-width ratio in original pixels.
+    ``anchor``: ``bottom`` keeps the lower edge; else the point at ``at`` of the old height becomes the centre. The
+    result is clipped to the ``picture``.
     """
     convention: Mapping = read_conventions()[target].get(finding, {})
     x1, y1, x2, y2 = (float(edge) for edge in box)

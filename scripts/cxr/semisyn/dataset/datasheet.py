@@ -1,4 +1,4 @@
-"""The datasheet: where the images come from, what is in the dataset, and what must be known before it is used."""
+"""Write the datasheet: sources, contents, licences and warnings of the dataset."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from cxr.base.tables import read_table
 
 RESOURCE_FILES = ("weights.yaml",)
 WEIGHTS_BY_ENGINE = {"radedit": ("radedit", "sdxl_vae", "biovil_t")}
-"""{engine: artefacts of the catalogue of weights that it reads}."""
+"""{engine: entries of resources/weights.yaml that it reads}."""
 ENGINE_NOTES = {
     "lite": "`lite` paints and reads no weights.",
     "diffusion": "`diffusion` reads a model of your own: its licence holds for the images too.",
@@ -24,7 +24,7 @@ FORMAT_NOTES = {
     "image is of a validation patient, `val` names the images of `train`, because Ultralytics does not train without "
     "`val`; scores on them tell nothing.\n\n"
 }
-"""{format: what its users must know}."""
+"""{format: note for its users}."""
 WARNING = """\
 **The findings are synthetic.** They are not findings of the patients whose X-rays were used, and no image may be
 read as evidence of a patient's disease. Every picture says so in a text chunk, and every row in the column `says`.
@@ -40,14 +40,14 @@ Their scores on images of the engine `lite` say nothing about realism.
 
 @dataclass(frozen=True)
 class DatasheetOptions:
-    """What the datasheet tells. source: of the cohort; labels: {finding: what it is called}."""
+    """Facts for the datasheet. source: of the cohort; labels: {finding: display name}."""
 
     source: str
     labels: dict[str, str]
 
 
 class ExportFacts(Protocol):
-    """What an export's head tells (:class:`cxr.semisyn.dataset.export.ExportOptions`)."""
+    """Settings named in an export's README (:class:`cxr.semisyn.dataset.export.ExportOptions`)."""
 
     kind: str
     target: str
@@ -58,7 +58,7 @@ class ExportFacts(Protocol):
 
 
 def readme_head(options: ExportFacts, num_images: int, per_finding: int) -> str:
-    """Return the head of an export's README. ``per_finding``: images of each finding that its size has at most."""
+    """Return the first section of an export's README. ``per_finding``: largest number of images of a finding."""
     withheld = f" Left out: {', '.join(options.withhold)}." if options.withhold else ""
     return (
         f"# SemiSynCXR, {num_images:,} images\n\nUp to {per_finding:,} images of each finding. Boxes: {options.kind}, "
@@ -93,7 +93,7 @@ def run(
 
 
 def describe_sources(images: pl.DataFrame) -> str:
-    """Return how many healthy images, studies and patients were used, and how often one was at most."""
+    """Return a sentence with the number of source images and patients, and how often one image was used at most."""
     if images.is_empty():
         return "No image was made."
     films, patients = images["image_id"].n_unique(), images["subject_id"].n_unique()
@@ -112,7 +112,7 @@ def markdown_table(table: pl.DataFrame) -> str:
 
 
 def describe_priors(priors: Mapping, labels: Mapping[str, str]) -> str:
-    """Return where the prior of each finding comes from; ``priors``: what the stage of the priors wrote."""
+    """Return a line for each finding: the origin of its prior. ``priors``: content of priors.yaml."""
     prior_by_finding = priors.get("findings", priors)
     rows = []
     for finding, label in labels.items():
@@ -123,7 +123,7 @@ def describe_priors(priors: Mapping, labels: Mapping[str, str]) -> str:
 
 
 def list_licences(engines: Sequence[str]) -> str:
-    """Return the licences of the weights behind the engines."""
+    """Return a line for each set of weights that the engines read, with its licence."""
     entries = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
     lines = []
     for engine in engines:

@@ -1,4 +1,4 @@
-"""The dataset as YOLO, COCO and Hugging Face read it: one folder for each convention and size."""
+"""Export the dataset in the layouts of YOLO, COCO and Hugging Face, one folder for each box convention and size."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -22,17 +22,17 @@ from cxr.semisyn.sizes import images_per_finding
 SUPERCATEGORY = "chest X-ray finding"
 SUBSETS = ("train", "val", "test")
 DIGITS = 8
-"""Digits of YOLO's fractions: at six, a box of a frame would move by up to 5e-4 px."""
+"""Decimal digits of YOLO's fractions; with six, a box could move by 5e-4 px of the frame."""
 
 
 @dataclass(frozen=True)
 class ExportOptions:
     """Settings of the exports.
 
-    findings: in the order of their classes; labels: {finding: what it is called}; kind: boxes ``conditioning`` or
-    ``visible``; target: their convention; pixels: ``frame`` or ``original``; withhold: what is left out (``pixels``,
-    ``ids``); salt: file of the key of the ids; frames: how originals are decoded; size: images of all findings
-    together, or a part of them; format: ``yolo``, ``coco`` or ``hf``.
+    findings: in class order; labels: {finding: display name}; kind: boxes ``conditioning`` or ``visible``; target:
+    box convention; pixels: ``frame`` or ``original``; withhold: ``pixels``, ``ids`` or both are not exported; salt:
+    file with the key of the ids; frames: decoding of the originals; size: number of images of all findings together,
+    or ``fifth``, ``half`` or ``all``; format: ``yolo``, ``coco`` or ``hf``.
     """
 
     findings: list[str]
@@ -58,10 +58,10 @@ def run(
     folder: str | Path,
     options: ExportOptions,
 ) -> None:
-    """Write one format of one size into ``folder``, whole or not at all.
+    """Write one size in one format to ``folder``, atomically.
 
     ``images``, ``boxes``: the dataset's tables; ``edited``, ``frames``, ``cohort``: shards; ``sheet``: the datasheet,
-    which becomes the folder's README.md.
+    copied to the folder's README.md.
     """
     image_table = read_table(images)
     source = select_images(image_table, read_table(boxes), edited, frames, cohort, options)
@@ -79,7 +79,7 @@ def select_images(
     images: pl.DataFrame, boxes: pl.DataFrame, edited: Sequence[str], frames: Sequence[str], cohort: Sequence[str],
     options: ExportOptions,
 ) -> ImageSource:  # fmt: skip
-    """Return the pictures of a size: the first edited ones of each finding, with the boxes of a kind and convention."""
+    """Return the images of the size: those of the lowest ranks, with the boxes of the chosen kind and convention."""
     selected_images = images.filter(pl.col("rank") < max_per_finding(images, options))
     selected_boxes = boxes.filter((pl.col("kind") == options.kind) & (pl.col("target") == options.target))
     files = ([paths] if isinstance(paths, str) else list(paths) for paths in (edited, frames, cohort))
@@ -87,14 +87,14 @@ def select_images(
 
 
 def max_per_finding(images: pl.DataFrame, options: ExportOptions) -> int:
-    """Return how many images of each finding the size has at most. ``images``: the dataset's table."""
+    """Return the largest number of images of one finding in the size. ``images``: the dataset's table."""
     return images_per_finding(options.size, images["asked"].max() or 0, len(options.findings))
 
 
 def write_yolo(folder: Path, source: ImageSource, names: ExportIds, options: ExportOptions) -> None:
     """Write ``images/{subset}/*.png``, ``labels/{subset}/*.txt`` (class cx cy w h, fractions) and ``data.yaml``.
 
-    ``val`` names the images of train where it would have none: Ultralytics needs the key, and stops at an empty folder.
+    Without validation images ``val`` names those of train: Ultralytics needs the key and rejects an empty folder.
     """
     subsets = {"train"}
     for kind in ("images", "labels"):
@@ -118,14 +118,14 @@ def write_yolo(folder: Path, source: ImageSource, names: ExportIds, options: Exp
 
 
 def yolo_line(box: Box, number: int, shape: tuple[int, int]) -> str:
-    """Return a line of YOLO: class, centre, width and height as fractions of a picture of ``shape``, clipped to it."""
+    """Return a YOLO label line: class, centre, width and height as fractions of the image ``shape``, clipped to it."""
     x1, y1, x2, y2 = np.clip(np.array(box) / np.tile(shape[::-1], 2), 0, 1)
     cells = ((x1 + x2) / 2, (y1 + y2) / 2, x2 - x1, y2 - y1)
     return " ".join([str(number), *(f"{cell:.{DIGITS}f}" for cell in cells)]) + "\n"
 
 
 def write_coco(folder: Path, source: ImageSource, names: ExportIds, options: ExportOptions) -> None:
-    """Write ``instances_{subset}.json`` and, beside them, ``images/{subset}/*.png``."""
+    """Write ``instances_{subset}.json`` and ``images/{subset}/*.png``."""
     kinds = coco_categories(options)
     subsets = [subset for subset in SUBSETS if subset in set(source.images["subset"])]
     writers = {
@@ -142,18 +142,18 @@ def write_coco(folder: Path, source: ImageSource, names: ExportIds, options: Exp
 
 
 def class_names(options: ExportOptions) -> list[str]:
-    """Return what the classes are called, in their order."""
+    """Return the display names of the classes, in class order."""
     return [options.labels[name] for name in options.findings]
 
 
 def coco_categories(options: ExportOptions) -> list[dict]:
-    """Return COCO's categories: ``name`` is the label, ``finding`` the finding that our own reader of COCO takes."""
+    """Return the COCO categories: ``name`` is the display name, ``finding`` the key that our COCO reader uses."""
     kinds = categories(class_names(options), SUPERCATEGORY)
     return [kind | {"finding": name} for kind, name in zip(kinds, options.findings, strict=True)]
 
 
 def add_coco_image(writer: Writer, picture: ExportImage, names: ExportIds, options: ExportOptions) -> None:
-    """Add an image with an annotation for each box; its mask is the part of the lesion nearest to that box."""
+    """Add an image with one annotation per box, whose mask is the part of the lesion nearest to the box."""
     facts = picture.facts
     rows, columns = picture.grey.shape
     attributes = {
@@ -181,7 +181,7 @@ def add_coco_image(writer: Writer, picture: ExportImage, names: ExportIds, optio
 
 
 def split_lesion(lesion: np.ndarray, boxes: Sequence[Box]) -> list[np.ndarray]:
-    """Return a mask for each box: the pixels of the lesion, bool (rows, columns), nearest to the box's centre in x."""
+    """Return one mask per box: the pixels of the lesion, bool (rows, columns), that are nearest to its centre in x."""
     if len(boxes) < 2:
         return [lesion] * len(boxes)
     centres = np.array([(x1 + x2) / 2 for x1, _, x2, _ in boxes])
@@ -197,11 +197,11 @@ PARQUET_SCHEMA = {
 }
 """Columns of the Parquet files."""
 ROWS_PER_FILE = 1000
-"""Rows that are held in memory at once."""
+"""Rows in memory at once."""
 
 
 def write_hf(folder: Path, source: ImageSource, names: ExportIds, options: ExportOptions) -> None:
-    """Write ``data/{subset}-*.parquet`` with image and objects (bbox: x1, y1, x2, y2, px), and the card's head."""
+    """Write ``data/{subset}-*.parquet`` with image and objects (bbox: x1, y1, x2, y2, px), and the card's YAML head."""
     columns = {
         name: kind for name, kind in PARQUET_SCHEMA.items() if not (name == "image" and "pixels" in options.withhold)
     }
@@ -247,7 +247,7 @@ def hf_row(picture: ExportImage, names: ExportIds, options: ExportOptions) -> di
 
 
 def card_features(columns: dict, classes: Sequence[str]) -> list[dict]:
-    """Return the columns as a dataset's card names them."""
+    """Return the features of a Hugging Face dataset card for the columns."""
     names = {str(number): name for number, name in enumerate(classes)}
     special = {
         "image": {"dtype": "image"},

@@ -1,4 +1,4 @@
-"""Pictures of the exports: the edited frames, or the originals with the change added; PNG that say what they are."""
+"""Images of the exports: the edited frames, or the originals with the change added, as labelled PNG."""
 
 import io
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,10 +21,9 @@ Box = tuple[float, float, float, float]
 
 @dataclass(frozen=True)
 class ExportImage:
-    """One edited image of an export. ``facts``: its row of the table of images; ``grey`` uint8 (rows, columns).
+    """One edited image of an export. ``facts``: its row of the image table; ``grey`` uint8 (rows, columns).
 
-    ``lesion`` bool (rows, columns); ``boxes``: [(x1, y1, x2, y2) in the picture's pixels, its row of the table of
-    boxes].
+    ``lesion`` bool (rows, columns); ``boxes``: [((x1, y1, x2, y2) in image pixels, row of the box table)].
     """
 
     facts: dict
@@ -33,12 +32,12 @@ class ExportImage:
     boxes: list[tuple[Box, dict]]
 
     def png(self) -> bytes:
-        """Return the picture as PNG; a text chunk says that its finding is synthetic."""
+        """Return the image as PNG; a text chunk says that its finding is synthetic."""
         return encode_png(self.grey, f"{SYNTHETIC}: {self.facts['finding']}, job {self.facts['job_id']}")
 
 
 def encode_png(grey: np.ndarray, text: str) -> bytes:
-    """Return a grey picture uint8 (rows, columns) as PNG with the ``text`` as its description."""
+    """Return a grey image uint8 (rows, columns) as PNG with ``text`` as its description."""
     info, file = PngInfo(), io.BytesIO()
     info.add_text("Description", text)
     Image.fromarray(grey).save(file, "png", pnginfo=info, compress_level=6)
@@ -47,10 +46,10 @@ def encode_png(grey: np.ndarray, text: str) -> bytes:
 
 @dataclass(frozen=True)
 class ImageSource:
-    """Where the pictures of an export come from.
+    """Iterable of the images of an export.
 
-    images, boxes: the dataset's tables; edited, frames, cohort: shards, by the names of their files; kind, target:
-    which boxes; pixels: ``frame`` or ``original``; decoding: how the originals are decoded.
+    images, boxes: the selected rows of the dataset's tables; edited, frames, cohort: paths of shards; pixels: ``frame``
+    or ``original``; decoding: settings for decoding the originals.
     """
 
     images: pl.DataFrame
@@ -62,7 +61,7 @@ class ImageSource:
     decoding: dict
 
     def __iter__(self) -> Iterator[ExportImage]:
-        """Yield the pictures by job, in whatever shards they lie."""
+        """Yield the images in order of job_id."""
         boxes = {job: part.to_dicts() for (job,), part in self.boxes.partition_by("job_id", as_dict=True).items()}
         paths = _path_by_image(self.cohort) if self.pixels == ORIGINAL else {}
         with Shards(self.edited) as edited, Shards(self.frames if self.pixels == ORIGINAL else ()) as frames:
@@ -89,7 +88,7 @@ class ImageSource:
 
 
 def add_change(original: np.ndarray, frame: np.ndarray, edited: np.ndarray, affine: np.ndarray) -> np.ndarray:
-    """Return the original picture uint8 (rows, columns) with what the edit changed in its frame, resampled, added."""
+    """Return the original image uint8 (rows, columns) plus the change of the frame, resampled to its pixels."""
     change = edited.astype(np.float32) - frame.astype(np.float32)
     large = to_original(change, affine, original.shape, nearest=False)
     return np.clip(np.rint(original + large), 0, 255).astype(np.uint8)

@@ -1,4 +1,4 @@
-"""The dataset's tables: what became of every job, and the images and boxes of those that are exported."""
+"""Write the dataset's tables: the outcome of every job, and the images and boxes of the exported ones."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -23,9 +23,7 @@ SUBSETS = {"train": "train", "validate": "val", "test": "test"}
 
 @dataclass(frozen=True)
 class DatasetOptions:
-    """Settings of the tables. validation: fraction of the patients of train that are exported as val, where the split
-    validate has no image.
-    """
+    """Settings of the tables. validation: fraction of train patients exported as val if split validate has no image."""
 
     findings: list[str]
     validation: float
@@ -50,9 +48,9 @@ def run(
 ) -> None:
     """Write the tables :data:`IMAGES`, :data:`BOXES`, :data:`JOBS`, :data:`CONSERVATION` and :data:`COUNTS`.
 
-    ``plan``: the jobs; ``placed``, ``not_placed``: boxes and ledger of placement; ``edited``, ``edited_boxes``,
-    ``not_edited``: the chosen configurations' shards of all engines, their boxes and ledgers; ``healthy``: the pool.
-    Raises StoreError where a job is lost or counted twice.
+    ``plan``: all jobs; ``placed``, ``not_placed``: boxes and ledger of placement; ``edited``, ``edited_boxes``,
+    ``not_edited``: shards, boxes and ledgers of the chosen configurations, of all engines; ``healthy``: the pool.
+    Raises StoreError if a job is lost or counted twice.
     """
     planned = read_table(plan)
     shapes = _read_shapes(_as_list(edited))
@@ -76,7 +74,7 @@ def _as_list(paths: str | Sequence[str]) -> list[str]:
 
 
 def _read_shapes(paths: Iterable[str]) -> dict[str, tuple]:
-    """Return {job_id: engine, (rows, columns), to_original} of the edited images; the folder is the engine's."""
+    """Return {job_id: (engine, (rows, columns), to_original)} of the edited images; the path names the engine."""
     shapes: dict[str, tuple] = {}
     for path in paths:
         engine = Path(path).parent.parent.name
@@ -94,9 +92,9 @@ def _read_shapes(paths: Iterable[str]) -> dict[str, tuple]:
 def _job_states(
     planned: pl.DataFrame, placed: list[str], not_placed: list[str], edited: dict, not_edited: list[str]
 ) -> pl.DataFrame:
-    """Return job_id, placed, edited, stage, reason of all jobs.
+    """Return job_id, placed, edited, stage and reason of all jobs.
 
-    Raises StoreError unless each planned job was placed or excluded, and each placed one edited or excluded, once.
+    Raises StoreError unless each planned job was placed or excluded once, and each placed job edited or excluded once.
     """
     boxed = {job for path in placed for job in read_table(path)["job_id"]}
     stopped = {}
@@ -121,9 +119,9 @@ def _job_states(
 
 
 def rank_jobs(planned: pl.DataFrame, job_states: pl.DataFrame) -> pl.DataFrame:
-    """Return :data:`JOBS`, with ``asked``, the images requested of each finding, and the ``rank`` of each edited job.
+    """Return :data:`JOBS` with ``asked``, the images requested of each finding, and ``rank``.
 
-    The rank is the job's place among the edited jobs of its finding, in the plan's order, from 0.
+    The rank counts the edited jobs of a finding in the plan's order, from 0.
     """
     quota = planned.group_by("finding").agg(asked=(~pl.col("is_spare")).sum().cast(pl.Int64))
     rank = pl.when("edited").then(pl.col("edited").cast(pl.Int64).cum_sum().over("finding", order_by="index") - 1)
@@ -137,7 +135,7 @@ def rank_jobs(planned: pl.DataFrame, job_states: pl.DataFrame) -> pl.DataFrame:
 
 
 def conservation_table(rows: pl.DataFrame, options: DatasetOptions) -> pl.DataFrame:
-    """Return :data:`CONSERVATION` of the jobs (:func:`rank_jobs`). Raises StoreError where it does not balance."""
+    """Return :data:`CONSERVATION` of the jobs (:func:`rank_jobs`). Raises StoreError if it does not balance."""
     funnel_rows = []
     for finding in options.findings:
         jobs = rows.filter(pl.col("finding") == finding)
@@ -185,9 +183,10 @@ def _image_table(
 
 
 def assign_subsets(images: pl.DataFrame, options: DatasetOptions) -> list[str]:
-    """Return the folder of each image: that of its split; some patients of train, but not all, where validate has none.
+    """Return the export folder of each image: that of its split.
 
-    ``images``: columns subject_id and split. A patient's images share a folder.
+    If the split validate is empty, some patients of train go to val, never all. A patient's images share a folder.
+    ``images``: columns subject_id and split.
     """
     without = "validate" not in set(images["split"])
     patients = sorted(set(images.filter(pl.col("split") == "train")["subject_id"]))
@@ -201,7 +200,7 @@ def assign_subsets(images: pl.DataFrame, options: DatasetOptions) -> list[str]:
 
 
 def _box_table(images: pl.DataFrame, box_table: pl.DataFrame, placed: pl.DataFrame) -> pl.DataFrame:
-    """Return :data:`BOXES`: each box of the exported jobs, in every convention."""
+    """Return :data:`BOXES`: each box of the exported jobs in every convention."""
     zones = dict(zip(placed.select("job_id", "side").iter_rows(), placed["zone"], strict=True))
     facts = {row["job_id"]: row for row in images.iter_rows(named=True)}
     exported_boxes = box_table.filter(pl.col("job_id").is_in(images["job_id"].implode())).sort(

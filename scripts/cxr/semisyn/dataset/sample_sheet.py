@@ -1,4 +1,4 @@
-"""A sheet of the dataset: for each finding the source, the edited film with its boxes, and what the edit changed."""
+"""Draw a sample sheet: for each finding the source, the edited image with its boxes, and the difference."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ from cxr.semisyn.dataset.export_images import Box, Shards
 MARGIN = 22
 """Height of a row's line of text, px."""
 AMPLIFIED = 4
-"""Factor of the shown difference."""
+"""Factor by which the difference is amplified."""
 BOX, PAPER, INK = (0, 170, 255), 255, (40, 40, 40)
 """Colours (blue, green, red)."""
 
 
 @dataclass(frozen=True)
 class SheetOptions(ExportOptions):
-    """Settings of the sheet: those of the exports, and side: of a picture, px; quality: of the JPEG, %."""
+    """Settings of the exports, and of the sheet. side: of an image, px; quality: of the JPEG, %."""
 
     side: int = 320
     quality: int = 85
@@ -33,7 +33,7 @@ def run(
     *, images: str, boxes: str, edited: Sequence[str], frames: Sequence[str], cohort: Sequence[str], sheet: str | Path,
     options: SheetOptions,
 ) -> None:  # fmt: skip
-    """Draw the first image of each finding into ``sheet`` (JPEG)."""
+    """Draw the first image of each finding to ``sheet`` (JPEG)."""
     table = read_table(images)
     first = table.filter(table["rank"] == 0)
     source = select_images(first, read_table(boxes), edited, frames, cohort, options)
@@ -54,7 +54,7 @@ def run(
 def draw_row(before: np.ndarray, after: np.ndarray, boxes: Sequence[Box], title: str, side: int) -> np.ndarray:
     """Return one row of the sheet, uint8 (side + text, 3 side, 3): source, edited with boxes, difference.
 
-    The difference is grey where nothing changed, brighter where the edit is, :data:`AMPLIFIED` times.
+    Middle grey means no change; the difference is amplified by :data:`AMPLIFIED`.
     """
     change = 128 + AMPLIFIED * (after.astype(int) - before.astype(int))
     pictures = (before, after, np.clip(change, 0, 255).astype(np.uint8))

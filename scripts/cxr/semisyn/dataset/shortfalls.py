@@ -1,4 +1,4 @@
-"""What a run says at its end: findings that have fewer images than were asked for. Standard library only."""
+"""Report findings with fewer images than requested. Standard library only: the driver imports it."""
 
 import csv
 import sys
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def describe_shortfalls(rows: Iterable[Mapping]) -> list[str]:
-    """Return a sentence for each finding that has fewer images than were asked for; rows of the conservation."""
+    """Return a sentence for each finding with fewer images than requested. ``rows``: of the conservation table."""
     return [
         f"semisyn: {row['finding']} has {row['exported']} of {row['asked']} images: {row['planned']} jobs were planned"
         f", {row['not_placed']} found no room, {row['not_edited']} were refused after the edit"
@@ -17,7 +17,7 @@ def describe_shortfalls(rows: Iterable[Mapping]) -> list[str]:
 
 
 def print_shortfalls(conservation: Path) -> None:
-    """Print :func:`describe_shortfalls` of a table, if there is one, to stderr at the end of a run."""
+    """Print :func:`describe_shortfalls` of a conservation table to stderr; do nothing if it cannot be read."""
     try:
         with open(conservation, newline="", encoding="utf-8") as file:
             messages = describe_shortfalls(list(csv.DictReader(file, delimiter="\t")))

@@ -1,1 +1,1 @@
-"""The stage semisyn_detection: scores of detectors against people's boxes, and differences between them."""
+"""The stage semisyn_detection: scores detectors against experts' boxes and compares them."""

@@ -1,4 +1,4 @@
-"""The figure of the stage: mean AP of each run with its interval, and recall over false boxes an image."""
+"""Draw the mean AP of each run with its interval, and the recall over the false boxes per image."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,20 +18,20 @@ MARKS = "osv^D*P"
 
 @dataclass(frozen=True)
 class DetectionChartsOptions:
-    """Settings of the figure: dots per inch, and the run that others are compared with, which is drawn black."""
+    """Settings of the figure. dpi: dots per inch; against: the reference run, drawn in black."""
 
     dpi: int
     against: str
 
 
 def run_charts(*, scores: str, curves: str, options: DetectionChartsOptions) -> None:
-    """Draw the scores of all runs, one row of panels for each reference."""
+    """Draw the scores of all runs to ``curves``, one row of panels for each reference."""
     table = read_table(scores).filter(pl.col("source") == OURS, pl.col("finding") == MEAN)
     save_png(draw_scores(table, options.against), curves, options.dpi)
 
 
 def draw_scores(table: pl.DataFrame, against: str) -> Figure:
-    """Return the figure of the rows of the mean over findings."""
+    """Return the figure. ``table``: rows of our scores with the mean over findings."""
     references = table["reference"].unique(maintain_order=True).to_list()
     runs = table["run"].unique(maintain_order=True).to_list()
     colours = {run: BLACK if run == against else COLOURS[place % len(COLOURS)] for place, run in enumerate(runs)}
@@ -48,7 +48,7 @@ def draw_scores(table: pl.DataFrame, against: str) -> Figure:
 
 
 def _draw_intervals(axes: Axes, table: pl.DataFrame, runs: Sequence[str], colours: dict[str, str]) -> None:
-    """Draw the mean over seeds with its interval, and each seed as a small mark."""
+    """Draw the mean over seeds with its interval, and each seed as a bar."""
     ap = table.filter(pl.col("metric").str.starts_with("map"), pl.col("low").is_not_null())
     metric = ap["metric"][0] if len(ap) else ""
     for place, run in enumerate(runs):

@@ -1,4 +1,4 @@
-"""Measures of one run's predictions against one reference, by finding, each with its value in any draw of images."""
+"""Match one run's predictions with one reference, and compute AP and recall by finding, also for draws of images."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,26 +12,26 @@ from cxr.metrics.matching import Boxes
 
 MEAN = "mean"
 FALSE_BOXES = {"recall_quarter": 0.25, "recall_half": 0.5, "recall_1": 1.0, "recall_2": 2.0}
-"""Recall at so many false boxes an image."""
+"""{metric: false boxes per image at which recall is measured}."""
 
 
 @dataclass(frozen=True)
 class Population:
-    """The images that are scored, their patients (images,), and the true boxes of each finding that has any."""
+    """The scored images, their patients (images,), and the reference boxes of each finding that has any."""
 
     images: tuple[str, ...]
     patients: np.ndarray
     true: Mapping[str, Boxes]
 
     def boxes_of(self, table: pl.DataFrame) -> Boxes:
-        """Return the boxes of a table of these images."""
+        """Return the boxes of a table whose images are of this population."""
         number = {image: place for place, image in enumerate(self.images)}
         places = np.array([number[image] for image in table["image_id"]], np.int64)
         return Boxes(places, table.select(CORNERS).to_numpy().astype(np.float64).reshape(-1, 4))
 
 
 def population_of(boxes: pl.DataFrame, images: Sequence[str], patient: Mapping[str, str]) -> Population:
-    """Return the population of a reference's boxes (image_id, finding, corners) and of all images that were read."""
+    """Return the population of a reference: its boxes (image_id, finding, corners) and all its images."""
     images = tuple(sorted(images))
     bare_population = Population(images, np.array([patient[image] for image in images]), {})
     true = {
@@ -42,14 +42,14 @@ def population_of(boxes: pl.DataFrame, images: Sequence[str], patient: Mapping[s
 
 @dataclass(frozen=True)
 class MatchedRun:
-    """One run's predictions matched with a population: {finding: what was matched}; ``ious`` of the matching."""
+    """One run's predictions matched with a population at ``ious``. points: recalls of an AP."""
 
     matches_by_finding: Mapping[str, Matched]
     ious: tuple[float, ...]
     points: int
 
     def average_ap(self, draws: np.ndarray | None = None) -> dict[str, np.ndarray]:
-        """Return {finding, then the mean: AP float64 (R, T)} of R draws; the mean is over findings with true boxes."""
+        """Return {finding or MEAN: AP float64 (R, T)} of R draws at T IoUs; the mean is over findings with boxes."""
         ap_by_finding = {
             name: average_precision(matches, self.points, draws) for name, matches in self.matches_by_finding.items()
         }
@@ -59,13 +59,13 @@ class MatchedRun:
         return ap_by_finding | {MEAN: mean}
 
     def iou_index(self, iou: float) -> int:
-        """Return the number of an IoU among the matched ones."""
+        """Return the index of an IoU among the matched ones."""
         return self.ious.index(iou)
 
-    def undrawn_metrics(self, range_of: int, iou: float, sample: float) -> dict[tuple[str, str], float]:
-        """Return {(finding or mean, metric): value} of the metrics without draws: recalls and each image's own AP.
+    def undrawn_metrics(self, iou: float, sample: float) -> dict[tuple[str, str], float]:
+        """Return {(finding or MEAN, metric): value} of the metrics without intervals: recalls and per-image AP.
 
-        ``range_of``: how many of the IoUs are the averaged ones; ``iou``: of the recalls; ``sample``: of the own AP.
+        ``iou``: of the recalls; ``sample``: IoU of the per-image AP.
         """
         values: dict[tuple[str, str], float] = {}
         for name, matches in self.matches_by_finding.items():
@@ -84,7 +84,7 @@ class MatchedRun:
 def match_run(population: Population, predicted: pl.DataFrame, ious: Sequence[float], points: int) -> MatchedRun:
     """Match predictions (image_id, finding, confidence, corners) of one run with a population.
 
-    Predictions of other images, and of findings without a true box there, count for nothing.
+    Predictions on other images, and of findings without a reference box, are ignored.
     """
     predictions = predicted.filter(pl.col("image_id").is_in(list(population.images)))
     matches_by_finding = {}
@@ -98,7 +98,7 @@ def match_run(population: Population, predicted: pl.DataFrame, ious: Sequence[fl
 
 
 def rarest_finding(population: Population) -> np.ndarray:
-    """Return of each image the finding that fewest images have among its own, "" without one: for stratified draws."""
+    """Return each image's rarest finding, "" without a finding: the strata of stratified draws."""
     holders = {name: np.unique(true.image) for name, true in population.true.items()}
     result = np.full(len(population.images), "", dtype=object)
     for name in sorted(holders, key=lambda name: -len(holders[name])):

@@ -1,4 +1,4 @@
-"""The paper's Tables 1, 2 and 4, and ours of the same form with the paper's rows below."""
+"""Read the paper's Tables 1, 2 and 4, and write ours in the same form with the paper's rows below."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -25,7 +25,7 @@ BY_FINDING = {name: TABLE_1[name] for name in ("source", "run", "synthetic", "re
 
 @cache
 def read_paper_tables() -> dict:
-    """Return the printed tables."""
+    """Return the tables printed in the paper."""
     return yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
 
 
@@ -36,7 +36,7 @@ def _table_rows(name: str) -> list[tuple[str, int, list]]:
 
 
 def paper_scores() -> pl.DataFrame:
-    """Return the paper's values as rows of the table of scores."""
+    """Return the paper's values in the columns of :data:`SCORES`."""
     rows = []
     for name in ("table2", "table4"):
         reference = read_paper_tables()[name]["format"]
@@ -52,7 +52,7 @@ def paper_scores() -> pl.DataFrame:
 def write_tables(
     table: pl.DataFrame, references: Mapping[str, Reference], synthetic: Mapping[str, int], paths: tuple[str, str, str]
 ) -> None:
-    """Write Tables 1, 2 and 4. Table 4 has the references of VinDr's format, Table 2 all others.
+    """Write Tables 1, 2 and 4 to ``paths``. Table 4 has the references in VinDr's format, Table 2 all others.
 
     ``table``: our scores; ``synthetic``: {run: number of synthetic images}.
     """

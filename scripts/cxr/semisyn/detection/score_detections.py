@@ -1,7 +1,7 @@
-"""The stage semisyn_detection: scores of given predictions against references, and differences between runs.
+"""Score predictions against references, and compare runs.
 
-A difference and its interval are of paired draws of patients: both runs see the same draws, and matching is done once.
-The paper's test on replicates is printed beside it, with what it is worth.
+Intervals of differences come from paired bootstrap draws of patients: both runs see the same draws. The paper's test on
+replicates is reported for comparison only.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ from cxr.semisyn.references import (
 from cxr.semisyn.sizes import PARTS, images_per_finding
 
 RECALL_IOU, SAMPLE_IOU = 0.3, 0.5
-"""IoU of map30 and of the recalls; IoU of an image's own AP."""
+"""IoU of map30 and of the recalls; IoU of the per-image AP."""
 KINDS = ("random", "stratified")
 
 
@@ -41,11 +41,11 @@ KINDS = ("random", "stratified")
 class DetectionOptions:
     """Settings of the stage (``semisyn.detection``).
 
-    ious: those that map1070 averages; points: recalls of AP; against: the run that others are compared with;
-    replicates, interval: of the bootstrap by patient; wilcoxon: replicates of the paper's test; findings: the scored
-    ones; runs: [run, its seed's number, reference] of each file of predictions, in their order; references: [{name,
-    format, path, image_id, role, classes}]; synthetic: {run: number of synthetic images, or a part of the dataset};
-    prior_seen: names of references that priors were fitted on.
+    ious: averaged by map1070; points: recalls of AP; against: the run that others are compared with; replicates,
+    interval: of the bootstrap by patient; wilcoxon: numbers of replicates of the paper's test; findings: scored ones;
+    runs: [run, seed number, reference] of each prediction file, in their order; references: [{name, format, path,
+    image_id, role, classes}]; synthetic: {run: number of synthetic images, or a size of the dataset}; prior_seen: names
+    of the references that the priors were fitted to.
     """
 
     ious: Sequence[float]
@@ -78,9 +78,9 @@ def run_scores(
     """Score all predictions and compare the runs.
 
     ``predictions``: tables of :data:`PREDICTIONS`, in the order of ``options.runs``; ``patients``: tables with image_id
-    and subject_id, where there are any; ``references``: the references' files, read by what ``options`` says of them;
-    ``images``: the dataset's table, where a run has a part of it.
-    Raises UserError for an image or a patient in two roles, and for predictions of a training reference.
+    and subject_id; ``references``: unused, the paths are in ``options``; ``images``: the dataset's image table, needed
+    if a run names a size of the dataset.
+    Raises UserError for an image or a patient in two roles, and for predictions on a training reference.
     """
     reference_by_name = {settings["name"]: Reference(**settings) for settings in options.references}
     boxes_by_reference = {
@@ -125,7 +125,7 @@ def run_scores(
 
 
 def num_synthetic(options: DetectionOptions, images: str | None) -> dict[str, int]:
-    """Return {run: number of synthetic images}. ``images``: the dataset's table, where a run has a part of it."""
+    """Return {run: number of synthetic images}. ``images``: the dataset's image table, if a run names a size of it."""
     quota, num_findings = (read_table(images)["asked"].max() or 0) if images else 0, len(options.findings)
     return {
         run: images_per_finding(size, quota, num_findings) * num_findings if size in PARTS else int(size)
@@ -146,14 +146,14 @@ def _read_predictions(path: str) -> pl.DataFrame:
 
 
 Runs = Mapping[tuple[str, int], MatchedRun]
-"""{(run, number of its seed): its predictions, matched}."""
+"""{(run, seed number): matched predictions}."""
 Draws = Mapping[tuple[str, int], Mapping[str, np.ndarray]]
-"""{(run, number of its seed): {finding or mean: AP float64 (replicates, T)}}."""
+"""{(run, seed number): {finding or mean: AP float64 (replicates, T)}}."""
 
 
 @dataclass(frozen=True)
 class ReferenceScorer:
-    """One reference with its population: it writes the rows of the tables."""
+    """Scores runs against one reference and returns the table rows."""
 
     reference: Reference
     boxes: ReferenceBoxes
@@ -162,12 +162,12 @@ class ReferenceScorer:
 
     @property
     def ious(self) -> tuple[float, ...]:
-        """All IoUs that are matched: the averaged ones first."""
+        """All IoUs of the matching, the averaged ones first."""
         return tuple(dict.fromkeys([*self.options.ious, RECALL_IOU, SAMPLE_IOU]))
 
     @property
     def metrics(self) -> dict[str, list[int]]:
-        """{metric: which of the IoUs it averages}."""
+        """{metric: indices of the IoUs that it averages}."""
         low, high = min(self.options.ious), max(self.options.ious)
         return {
             f"ap{100 * low:.0f}{100 * high:.0f}": [*range(len(self.options.ious))],
@@ -175,7 +175,7 @@ class ReferenceScorer:
         }
 
     def replicate_ap(self, evaluated: Runs) -> Draws:
-        """Return the values of all runs in the same draws of patients."""
+        """Return the AP of all runs in the same bootstrap draws of patients."""
         seed = stable_hash("detection", self.options.seed, self.reference.name) % 2**32
         parts = {key: [] for key in evaluated}
         for draws in patient_draws(self.population.patients, self.options.replicates, seed):
@@ -187,7 +187,7 @@ class ReferenceScorer:
         }
 
     def score_rows(self, evaluated: Runs, ap_replicates: Draws) -> list[tuple]:
-        """Return the rows of each run and seed, then those of the mean over its seeds."""
+        """Return the score rows of each run and seed, and of each run's mean over its seeds."""
         rows = []
         for run in dict.fromkeys(run for run, _ in evaluated):
             run_keys = [key for key in evaluated if key[0] == run]
@@ -198,7 +198,7 @@ class ReferenceScorer:
                         self._row(key, name, metric, values[name][0, at].mean(), ap_replicates[key], at)
                         for name in values
                     ]
-                single = evaluated[key].undrawn_metrics(len(self.options.ious), RECALL_IOU, SAMPLE_IOU)
+                single = evaluated[key].undrawn_metrics(RECALL_IOU, SAMPLE_IOU)
                 rows += [self._row(key, name, metric, value) for (name, metric), value in single.items()]
             mean = {
                 name: np.mean([ap_replicates[key][name] for key in run_keys], axis=0)
@@ -233,7 +233,7 @@ class ReferenceScorer:
         )  # fmt: skip
 
     def difference_rows(self, evaluated: Runs, ap_replicates: Draws) -> list[dict]:
-        """Return the rows of every other run against the one of the settings; none if it has no predictions here."""
+        """Return a row for each run and finding, compared with the run ``against``; none without its predictions."""
         seeds = {run: [key for key in evaluated if key[0] == run] for run in dict.fromkeys(run for run, _ in evaluated)}
         base = seeds.pop(self.options.against, None)
         if not base or not self.options.replicates:
@@ -269,7 +269,7 @@ class ReferenceScorer:
     def _paper_p_values(
         self, evaluated: Runs, run_keys: list, base: list, at: Sequence[int]
     ) -> dict[str, dict[str, float]]:
-        """Return {finding or mean: p of the paper's test}, on replicates of images of the first seed of each run."""
+        """Return {finding or mean: {column: p}} of the paper's test, on image replicates of each run's first seed."""
         p_values: dict[str, dict[str, float]] = {name: {} for name in (*self.population.true, MEAN)}
         groups = dict(zip(KINDS, (np.zeros(len(self.population.images)), rarest_finding(self.population)), strict=True))
         for count in self.options.wilcoxon:

@@ -1,1 +1,1 @@
-"""The stage semisyn_detectors: detectors trained on real, synthetic and control images."""
+"""The stage semisyn_detectors: trains detectors on real, synthetic and control images."""

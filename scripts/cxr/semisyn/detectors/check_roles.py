@@ -1,4 +1,4 @@
-"""No patient is both learnt and tested: the check of all sets of images, before any training."""
+"""Check before any training that no patient is in both the training and the test images."""
 
 import json
 from collections.abc import Sequence
@@ -12,12 +12,12 @@ from cxr.semisyn.detectors.columns import ROLES, TRAIN_SUBSET
 from cxr.semisyn.references import TRAIN, Reference, map_patients, read_patients, read_reference, refuse_two_roles
 
 SYNTHETIC = "synthetic"
-"""Name of the synthetic images' sources among the sets; no reference has it (settings)."""
+"""Name of the set of source images of the synthetic ones; the settings forbid it for references."""
 
 
 @dataclass(frozen=True)
 class RolesOptions:
-    """What the settings tell of each reference that a run is trained on or scored against; the findings."""
+    """Settings of the references that a run is trained on or scored against, and the findings."""
 
     references: Sequence[dict]
     findings: Sequence[str]
@@ -28,9 +28,8 @@ def run(
 ) -> None:
     """Write the table :data:`ROLES`.
 
-    ``annotations``: the references' files, by what ``options`` says of them; ``images``: the dataset's table of images,
-    where a run has synthetic ones; ``patients``: tables of image_id and subject_id. Raises UserError for a patient in
-    sets of two roles.
+    ``annotations``: unused, the paths are in ``options``; ``images``: the dataset's image table, if a run has synthetic
+    images; ``patients``: tables with image_id and subject_id. Raises UserError for a patient in sets of two roles.
     """
     boxes_by_reference = {
         settings["name"]: read_reference(Reference(**settings), options.findings) for settings in options.references

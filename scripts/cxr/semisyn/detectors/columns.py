@@ -5,22 +5,22 @@ import polars as pl
 from cxr.base.columns import Column, Columns
 
 TRAIN_SUBSET = "train"
-"""The dataset's folder of which detectors learn."""
+"""The dataset's subset for training."""
 
 UPDATES: Columns = {
-    "update": Column(pl.Int64, "Number of the update of the weights, from 1."),
-    "images": Column(pl.Int64, "Images shown until then."),
-    "loss_class": Column(pl.Float64, "Loss of the classes on its batch."),
-    "loss_box": Column(pl.Float64, "Loss of the boxes on it, with its weight; a training minimises the sum of both."),
+    "update": Column(pl.Int64, "Number of the step, from 1."),
+    "images": Column(pl.Int64, "Training images used until then, repetitions included."),
+    "loss_class": Column(pl.Float64, "Class loss on the batch."),
+    "loss_box": Column(pl.Float64, "Weighted box loss on the batch; the training minimises the sum of both."),
 }
 EPOCHS: Columns = {
-    "epoch": Column(pl.Float64, "How often an image has been shown until then, in the mean."),
-    "updates": Column(pl.Int64, "Updates of the weights until then."),
-    "images": Column(pl.Int64, "Images shown until then."),
-    "loss_class": Column(pl.Float64, "Mean loss of the classes in the updates since the row before."),
-    "loss_box": Column(pl.Float64, "The same of the boxes."),
+    "epoch": Column(pl.Float64, "Mean number of times that an image was used until then."),
+    "updates": Column(pl.Int64, "Steps until then."),
+    "images": Column(pl.Int64, "Training images used until then, repetitions included."),
+    "loss_class": Column(pl.Float64, "Mean class loss of the steps since the previous row."),
+    "loss_box": Column(pl.Float64, "Mean box loss of the same steps."),
     "map1070_validation": Column(
-        pl.Float64, "Mean AP on the references of the role val; null without any, and where it was not measured.", "%"
+        pl.Float64, "Mean AP on the references with the role val; null if there is none or it was not measured.", "%"
     ),
 }
 POOLS: Columns = {
@@ -29,10 +29,10 @@ POOLS: Columns = {
     "images": Column(pl.Int64, "Images."),
     "patients": Column(pl.Int64, "Their patients."),
     "boxes": Column(pl.Int64, "Boxes."),
-    "without_frame": Column(pl.Int64, "Images of the reference that no shard of frames has; they are left out."),
-    "share_first": Column(pl.Float64, "Share of the pool in a batch at the beginning."),
-    "share_last": Column(pl.Float64, "Share at the end."),
-    "epochs": Column(pl.Float64, "How often an image is shown, in the mean over the pool."),
+    "without_frame": Column(pl.Int64, "Images of the reference without a frame; they are excluded."),
+    "share_first": Column(pl.Float64, "Fraction of a batch from this pool at the first step."),
+    "share_last": Column(pl.Float64, "Fraction at the last step."),
+    "epochs": Column(pl.Float64, "Mean number of times that an image of the pool is used."),
 }
 ROLES: Columns = {
     "set": Column(pl.String, "Reference, or `synthetic`: the sources of the dataset's train images."),
@@ -45,10 +45,10 @@ ROLES: Columns = {
 PICTURES: Columns = {
     "image_id": Column(pl.String, "Image, as the reference names it."),
     "study_id": Column(pl.String, "The same: each image is a study of its own."),
-    "subject_id": Column(pl.String, "Its patient, by the manifest; the image where nothing tells it."),
+    "subject_id": Column(pl.String, "Its patient from the manifest, or the image id."),
     "path": Column(pl.String, "File."),
     "rank": Column(pl.Int64, "Always 0."),
-    "view": Column(pl.String, "View, by the manifest; null where nothing tells it."),
-    "position": Column(pl.String, "Position of the patient, by the manifest; null where nothing tells it."),
+    "view": Column(pl.String, "View from the manifest; null if not given."),
+    "position": Column(pl.String, "Position of the patient from the manifest; null if not given."),
 }
-"""As frames reads a shard of the cohort."""
+"""The columns that the stage frames reads from a shard of the cohort."""

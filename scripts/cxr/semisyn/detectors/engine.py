@@ -1,4 +1,4 @@
-"""The interface of engines that train detectors, and loading one by its name."""
+"""Interface of the engines that train detectors, and their settings, task and loader."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,18 +13,18 @@ from cxr.semisyn.detectors.pools import LazySample
 from cxr.semisyn.detectors.validation import Validation
 
 BOX_SELECTION = {"floor": 0.001, "iou": 0.5, "most": 100}
-"""How boxes are chosen among all of a net's: lowest confidence, IoU of suppression, boxes an image."""
+"""Selection of a net's boxes: lowest confidence, IoU of non-maximum suppression, most boxes per image."""
 
 
 @dataclass(frozen=True)
 class DetectorsOptions:
     """Settings of one run (``semisyn.detectors``).
 
-    engine, own: its name and its own section; budget: ``updates`` or ``epochs``, of which the number is in the key of
-    that name; seed: of the project; findings: classes; kind, target: which boxes of the synthetic images; real,
-    real_share, synthetic, extra, extra_size, shares: the run's own keys; references: what the settings tell of each
-    reference of ``real``, in their order; points: times at which a training is told of; validation: references that it
-    is scored on then, at the ``ious`` and so many ``recalls``.
+    engine, own: its name and its own section; budget: ``updates`` or ``epochs``, the name of the key that counts; seed:
+    of the project; findings: classes; kind, target: kind and convention of the synthetic boxes; real, real_share,
+    synthetic, extra, extra_size, shares: keys of the run; references: settings of each reference in ``real``; points:
+    number of rows in the table of epochs; validation: settings of the references that are scored at each of them, by AP
+    at ``ious`` with ``recalls`` recall points.
     """
 
     engine: str
@@ -51,11 +51,11 @@ class DetectorsOptions:
 
 @dataclass(frozen=True)
 class TrainingTask:
-    """What one detector is trained on.
+    """One training.
 
-    pools: images by the name of their pool; shares: {pool: its share of a batch at the beginning and at the end};
-    classes: names of the classes; updates: of the weights; seed: what all draws depend on; points: updates after which
-    it is scored on the images of ``validation``, if there are any.
+    pools: {pool: its images}; shares: {pool: its fraction of a batch at the first and at the last step}; classes: names
+    of the classes; updates: number of steps; seed: of all draws; points: steps after which the detector is scored on
+    ``validation``, if given.
     """
 
     pools: Mapping[str, Sequence[LazySample]]
@@ -68,39 +68,33 @@ class TrainingTask:
 
 
 class TrainingLog(NamedTuple):
-    """What a training tells.
-
-    The loss of every update, of classes and of boxes, and {update: score} of those that the engine could score.
-    """
+    """Log of a training: (class loss, box loss) of every step, and {step: validation score} where it was scored."""
 
     losses: list[tuple[float, float]]
     scores: Mapping[int, float]
 
 
 class DetectorEngine(Protocol):
-    """A kind of detector. ``batch``: images an update."""
+    """A kind of detector. ``batch``: images per step."""
 
     batch: int
 
     def train(self, task: TrainingTask, folder: Path, unfinished: Path) -> TrainingLog:
-        """Train a detector, write its files into ``folder``, and return its losses and scores.
+        """Train a detector, write its files to ``folder``, and return its losses and scores.
 
-        ``unfinished``: file or folder for an interrupted training, which is resumed, by an engine that can, if nothing
-        that it depends on has changed; the stage removes it at the end.
+        ``unfinished``: path for the state of an interrupted training. An engine may resume from it if no input has
+        changed; the stage removes it at the end.
         """
         ...
 
     def load(self, folder: Path) -> Callable[[np.ndarray], ScoredBoxes]:
-        """Return what finds the boxes of a square frame uint8 (H, H), in its pixels, best first.
+        """Return a function from a square frame uint8 (H, H) to its boxes in pixels, best first.
 
-        :data:`BOX_SELECTION` says which boxes; classes are indices of the findings that it was trained on.
+        The boxes are selected by :data:`BOX_SELECTION`; classes are indices of the trained findings.
         """
         ...
 
 
 def load_engine(name: str, options: object, setup: Setup) -> DetectorEngine:
-    """Load an engine with ``load(options, setup)`` of ``cxr.semisyn.detectors.<name>``.
-
-    Raises UserError for an unknown engine.
-    """
+    """Call ``load(options, setup)`` of ``cxr.semisyn.detectors.<name>``. Raises UserError for an unknown engine."""
     return engine_module("cxr.semisyn.detectors", name).load(options, setup)

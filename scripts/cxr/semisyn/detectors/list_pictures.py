@@ -1,4 +1,4 @@
-"""The pictures of a reference whose images are not the cohort's, as a table that the stage frames reads."""
+"""List the images of a reference that are not in the cohort, as a table that the stage frames reads."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -18,22 +18,22 @@ from cxr.semisyn.references import Reference, read_image_ids
 
 NAMES = ("image_id", "image_path", "subject_id", "view", "position")
 NO_METADATA = ("", None, None)
-"""Patient, view and position of a picture that a folder has."""
+"""Patient, view and position of an image in a folder."""
 
 
-def run(*, annotations: str, pictures: str, output: str, told: dict) -> None:
-    """Write :data:`PICTURES`, a row for each image of the reference that ``pictures`` has.
+def run(*, annotations: str, pictures: str, output: str, reference: dict) -> None:
+    """Write :data:`PICTURES`, a row for each image of the reference that is in ``pictures``.
 
-    ``annotations``: the reference's file, of which ``told`` has the name, format, path and image_id;
-    ``pictures``: a folder, or a CSV of :data:`NAMES` with paths relative to it. Raises UserError if it has none of the
-    images, or two of one name.
+    ``reference``: {name, format, path, image_id} of the reference, whose file is ``annotations``; ``pictures``: a
+    folder, or a CSV of :data:`NAMES` with paths relative to it. Raises UserError if it has none of the images, or two
+    with one name.
     """
-    reference = Reference(**told, role="", classes={})
-    image_ids = read_image_ids(reference)
-    key = f"semisyn.references.{reference.name}.images"
+    source = Reference(**reference, role="", classes={})
+    image_ids = read_image_ids(source)
+    key = f"semisyn.references.{source.name}.images"
     path = Path(pictures)
     file_by_image = dict(
-        _files_in_folder(path, reference.image_id, key) if path.is_dir() else _files_in_sheet(path, key)
+        _files_in_folder(path, source.image_id, key) if path.is_dir() else _files_in_sheet(path, key)
     )
     rows = []
     for image in sorted(image_ids & file_by_image.keys()):
@@ -41,8 +41,8 @@ def run(*, annotations: str, pictures: str, output: str, told: dict) -> None:
         rows.append((image, image, patient or image, str(file), 0, *posed))
     if not rows:
         raise UserError(
-            f"{key} is {pictures!r}, which has none of the {len(image_ids)} images of {reference.path}: correct it, or "
-            f"semisyn.references.{reference.name}.image_id, which is {reference.image_id!r}"
+            f"{key} is {pictures!r}, which has none of the {len(image_ids)} images of {source.path}: correct it, or "
+            f"semisyn.references.{source.name}.image_id, which is {source.image_id!r}"
         )
     if len(rows) < len(image_ids):
         log.warning("%s has %d of the %d images of its reference", key, len(rows), len(image_ids))
@@ -50,7 +50,7 @@ def run(*, annotations: str, pictures: str, output: str, told: dict) -> None:
 
 
 def _files_in_folder(folder: Path, template: str, key: str) -> Iterable[tuple[str, tuple[Path, tuple]]]:
-    """Yield image_id, (file, :data:`NO_METADATA`) of the pictures anywhere below a folder."""
+    """Yield (image_id, (file, :data:`NO_METADATA`)) of all images below a folder."""
     first: dict[str, Path] = {}
     for path in sorted(path for path in folder.rglob("*") if path.suffix.lower() in ENDINGS and path.is_file()):
         name = image_name(template, path.name)
@@ -60,7 +60,7 @@ def _files_in_folder(folder: Path, template: str, key: str) -> Iterable[tuple[st
 
 
 def _files_in_sheet(path: Path, key: str) -> Iterable[tuple[str, tuple[Path, tuple]]]:
-    """Yield image_id, (file, (patient, view, position)) of the rows of a CSV, each of these "" or None if not told."""
+    """Yield (image_id, (file, (patient, view, position))) of a CSV's rows; a missing patient is "", others None."""
     ids = ("image_id", "subject_id")
     sheet = read_sheet(path, key, NAMES, ids=ids, words=ids)
     sheet.require(NAMES[:2])

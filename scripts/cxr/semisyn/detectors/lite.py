@@ -1,4 +1,4 @@
-"""Engine lite of semisyn_detectors: the small anchor-free net of the room detection, trained from random weights."""
+"""Engine lite of semisyn_detectors: the small anchor-free net of cxr.detection, trained from random weights."""
 
 import hashlib
 import json
@@ -24,16 +24,16 @@ from cxr.semisyn.detectors.pools import Sample, batch_drawer, read_samples
 
 LICENCE = "that of the images it was trained on; lesions of part of them are painted, not real"
 KIND, WEIGHTS = "semisyn_lite", "detector.safetensors"
-"""What a file of weights says that it is, and its name."""
+"""Kind in the header of a weights file, and its file name."""
 
 
 @dataclass(frozen=True)
 class LiteOptions:
-    """Settings of the engine (``semisyn.detectors.lite``) and the number of updates.
+    """Settings of the engine (``semisyn.detectors.lite``) and the number of steps (``updates``).
 
-    size: side of the net's input, px; widths: its channels; batch: images an update; rate: highest learning rate;
-    warmup: fraction of the updates until it is reached; decay, clip, memory, bfloat16: those of a recipe
-    (:class:`cxr.detection.training.Recipe`); checkpoint_every: updates between two writes of an unfinished training.
+    size: side of the net's input, px; widths: its channels; batch: images per step; rate: highest learning rate;
+    warmup: fraction of the steps until it is reached; decay, clip, memory, bfloat16: see
+    :class:`cxr.detection.training.Recipe`; checkpoint_every: steps between two checkpoints.
     """
 
     updates: int
@@ -50,14 +50,14 @@ class LiteOptions:
 
 
 def grid_of(classes: Sequence[str], size: int) -> Grid:
-    """Return the grid of a detector of these classes, each with a box of its own."""
+    """Return the grid of a detector that predicts a separate box for each class."""
     return Grid(tuple(classes), tuple(range(len(classes))), size)
 
 
 def training_digest(
     pools: Mapping[str, Sequence[Sample]], shares: Mapping, classes: Sequence[str], options: LiteOptions, seed: int
 ) -> str:
-    """Return a digest of all that a training depends on: images, boxes, shares, options, seed."""
+    """Return a digest of a training's inputs: images, boxes, shares, options, seed."""
     digest = hashlib.blake2b(digest_size=16)
     digest.update(json.dumps([shares, list(classes), asdict(options), seed], sort_keys=True).encode())
     for name in sorted(shares):
@@ -78,12 +78,11 @@ def train_lite(
     losses: list[tuple[float, float]] | None = None,
     watch: Monitor | None = None,
 ) -> Detector:
-    """Train a detector on batches mixed from the pools; runs of one seed begin with the same weights.
+    """Train a detector on batches mixed from the pools; runs of one seed start from the same weights.
 
-    ``shares``: {pool: its share of a batch at the beginning and at the end}; a pool without images gets none.
-    ``unfinished``: file of the interrupted training, which is resumed if nothing that it depends on has changed.
-    ``losses`` receives the loss of every update; ``watch`` scores the net on its way. Raises ValueError if no pool has
-    an image.
+    ``shares``: {pool: its fraction of a batch at the first and the last step}, ignored for an empty pool.
+    ``unfinished``: checkpoint file, resumed if no input has changed. ``losses`` receives the losses of every step;
+    ``watch`` scores the net during training. Raises ValueError if no pool has an image.
     """
     shares = {name: tuple(map(float, share)) for name, share in shares.items() if pools.get(name) and any(share)}
     if not shares:
@@ -115,7 +114,7 @@ def predict_boxes(net: Detector, image: np.ndarray, side: int) -> tuple[np.ndarr
 
 
 def find_boxes(net: Detector, frame: np.ndarray) -> ScoredBoxes:
-    """Return what a detector finds on a square frame uint8 (H, H), in its pixels, best first."""
+    """Return the boxes of a detector on a square frame uint8 (H, H), in its pixels, best first."""
     small = cv2.resize(frame, (net.grid.size, net.grid.size), interpolation=cv2.INTER_AREA)
     return ScoredBoxes(*predict_boxes(net, small, frame.shape[0]))
 
@@ -150,7 +149,7 @@ class LiteEngine:
 
 
 def read_detector(path: Path) -> Detector:
-    """Return the detector of a file of weights. Raises UserError for a file that is none."""
+    """Read a detector from a weights file. Raises UserError for another file."""
     weights, facts = tensors.read_weights(path, KIND)
     net = Detector(grid_of(facts["classes"], facts["size"]), tuple(facts["widths"]))
     tensors.fill_net(net, weights, path)
