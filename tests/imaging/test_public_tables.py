@@ -651,7 +651,7 @@ def test_a_list_of_pictures_of_a_reference_in_windows_letters_and_another_case(t
             annotations=reference["path"],
             pictures=str(tmp_path / "pictures.csv"),
             output=str(output),
-            told=reference,
+            reference=reference,
         )
     )
     del result

@@ -16,7 +16,7 @@ SCORES = {
     "images": Column(pl.Int64, "Images of the reference."),
     "boxes": Column(pl.Int64, "Reference boxes."),
     "patients": Column(pl.Int64, "Patients of the images."),
-    "prior_seen_reference": Column(pl.Boolean, "Whether the priors of the synthetic boxes were fitted to this reference."),
+    "prior_seen_reference": Column(pl.Boolean, "Whether the synthetic boxes' priors were fitted to it."),
     "source": Column(pl.String, "`ours` or `paper`."),
 }
 DIFFERENCES = {

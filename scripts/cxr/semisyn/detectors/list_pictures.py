@@ -32,9 +32,7 @@ def run(*, annotations: str, pictures: str, output: str, reference: dict) -> Non
     image_ids = read_image_ids(source)
     key = f"semisyn.references.{source.name}.images"
     path = Path(pictures)
-    file_by_image = dict(
-        _files_in_folder(path, source.image_id, key) if path.is_dir() else _files_in_sheet(path, key)
-    )
+    file_by_image = dict(_files_in_folder(path, source.image_id, key) if path.is_dir() else _files_in_sheet(path, key))
     rows = []
     for image in sorted(image_ids & file_by_image.keys()):
         file, (patient, *posed) = file_by_image[image]

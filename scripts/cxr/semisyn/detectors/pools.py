@@ -1,8 +1,8 @@
-"""Pools of training images, and the batches that are mixed from them.
+"""Pools of training images, and batches mixed from them.
 
-Runs that are compared share every draw: which image of a pool a place of a batch takes, and how it is moved, are
-functions of the seed, the update and the place. The pools ``synthetic``, ``unedited`` and ``shuffled`` list the same
-jobs in the same order, so a place that shows an edited image in one run shows its unedited source in the control.
+Compared runs share every draw: the image and the augmentation at each position of a batch depend on the seed, the step
+and the position alone. The pools ``synthetic``, ``unedited`` and ``shuffled`` list the same jobs in the same order, so
+a position with an edited image in one run has its unedited source in the control.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,15 +19,15 @@ from cxr.detection.grid import Grid
 from cxr.detection.training import Batch
 
 POOLS = ("real", "synthetic", "shuffled", "unedited")
-"""In the order in which they share the places of a batch."""
+"""Pools, in the order in which they divide a batch."""
 
 
 @dataclass(frozen=True)
 class LazySample:
     """A training image that is not read yet, and its boxes, each (class index, x1, y1, x2, y2) in frame pixels.
 
-    labelled_classes: class indices of which the image's labels give every box; the others do not enter its loss. image_id,
-    subject_id: whose it is; read: returns its frame, uint8 (side, side).
+    labelled_classes: classes whose boxes are all labelled, others do not enter the loss; image_id, subject_id: of the
+    image; read_frame: returns its frame, uint8 (side, side).
     """
 
     boxes: tuple[tuple, ...]
@@ -41,8 +41,8 @@ class LazySample:
 class Sample:
     """A training image uint8 (size, size), and its boxes, each (class index, x1, y1, x2, y2) in cells of the grid.
 
-    labelled_classes: class indices of which the image's labels give every box; the others do not enter its loss. image_id,
-    subject_id: whose it is.
+    labelled_classes: classes whose boxes are all labelled, others do not enter the loss; image_id, subject_id: of the
+    image.
     """
 
     image: np.ndarray
@@ -74,7 +74,7 @@ def make_sample(
 
 
 def read_samples(films: Sequence[LazySample], grid: Grid) -> list[Sample]:
-    """Read films as samples of a grid."""
+    """Read the images and return them as samples of a grid."""
     samples = []
     for film in films:
         boxes, classes = np.array([box[1:] for box in film.boxes]), [box[0] for box in film.boxes]
@@ -87,9 +87,9 @@ def read_samples(films: Sequence[LazySample], grid: Grid) -> list[Sample]:
 
 
 def shuffle_boxes(samples: Sequence[Image], seed: int) -> list[Image]:
-    """Return the images, each with another's boxes of the same findings: the control that tells boxes from pictures.
+    """Return the images with their boxes exchanged among images of the same findings, as a control.
 
-    Boxes go round one cycle in an order drawn by the seed, so that no image keeps its own, unless it is the only one.
+    Boxes move along one cycle in an order drawn by the seed, so no image keeps its own unless it is the only one.
     """
     groups: dict[tuple, list[int]] = {}
     for place in sorted(range(len(samples)), key=lambda place: stable_hash("shuffled", seed, samples[place].image_id)):
@@ -101,9 +101,9 @@ def shuffle_boxes(samples: Sequence[Image], seed: int) -> list[Image]:
 
 
 def take_patients(samples: Sequence[Image], share: float, seed: int) -> list[Image]:
-    """Return the images of a fraction of the patients, drawn by the seed; a smaller fraction is part of a larger one.
+    """Return the images of a fraction of the patients, rounded up and drawn by the seed.
 
-    The number of patients is rounded up.
+    Smaller fractions are subsets of larger ones.
     """
     patients = sorted(
         {sample.subject_id for sample in samples}, key=lambda patient: (stable_hash("thinned", seed, patient), patient)
@@ -113,19 +113,18 @@ def take_patients(samples: Sequence[Image], share: float, seed: int) -> list[Ima
 
 
 def take_images(samples: Sequence[Image], most: int, seed: int) -> list[Image]:
-    """Return the images of the first patients of an order drawn by the seed, so many that ``most`` images are reached.
+    """Return up to ``most`` images, patient by patient in an order drawn by the seed.
 
-    The images of a patient stay together; of the last one only so many are taken as are needed. A smaller ``most``
-    gives a part of a larger one's images.
+    Only the last patient may be incomplete. Smaller sets are subsets of larger ones.
     """
     ranked = sorted(samples, key=lambda sample: (stable_hash("thinned", seed, sample.subject_id), sample.image_id))
     return ranked[:most]
 
 
 def shares_at(shares: Mapping[str, tuple[float, float]], progress: float) -> dict[str, float]:
-    """Return each pool's share of a batch, summing to 1, when ``progress`` (0 to 1) of the updates are made.
+    """Return each pool's fraction of a batch, summing to 1, at ``progress`` (0 to 1) of the training.
 
-    ``shares``: {pool: (at the beginning, at the end)}; between them it changes linearly.
+    ``shares``: {pool: (at the first step, at the last step)}, interpolated linearly.
     """
     batch_shares = {name: first + (last - first) * progress for name, (first, last) in shares.items()}
     total = sum(batch_shares.values())
@@ -133,16 +132,16 @@ def shares_at(shares: Mapping[str, tuple[float, float]], progress: float) -> dic
 
 
 def even_shares(pools: Mapping[str, Sequence]) -> dict[str, tuple[float, float]]:
-    """Return the shares with which each image of all pools is as likely as any other."""
+    """Return constant shares under which every image of all pools is equally likely."""
     return {name: (float(len(pool)), float(len(pool))) for name, pool in pools.items() if pool}
 
 
 def draw_image(
     pools: Mapping[str, Sequence], batch_shares: Mapping[str, float], seed: int, update: int, place: int
 ) -> tuple[str, int, np.random.Generator]:
-    """Return the pool and the number of the image that a place of a batch takes, and the generator for its movement.
+    """Return the pool and index of the image at a position of a batch, and the generator for its augmentation.
 
-    ``batch_shares``: each pool's share of this batch (:func:`shares_at`).
+    ``batch_shares``: each pool's fraction of this batch (:func:`shares_at`).
     """
     names = [name for name in POOLS if batch_shares.get(name)]
     edges = np.cumsum([batch_shares[name] for name in names])
@@ -161,7 +160,7 @@ def batch_drawer(
     updates: int,
     seed: int,
 ) -> Callable[[np.random.Generator, int], Batch]:
-    """Return what draws a batch of ``size`` images for each update; it takes nothing from the generator it is given."""
+    """Return a function that draws the batch of ``size`` images of a step; it ignores its generator argument."""
 
     def draw(_: np.random.Generator, update: int) -> Batch:
         batch_shares = shares_at(shares, update / max(updates - 1, 1))

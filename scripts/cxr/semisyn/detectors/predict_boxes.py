@@ -1,4 +1,4 @@
-"""Predictions of a trained detector on the images of a reference, in original pixels."""
+"""Predict boxes with a trained detector on the images of a reference, in original pixels."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from cxr.semisyn.references import Reference, read_reference
 
 @dataclass(frozen=True)
 class PredictionOptions:
-    """Engine, its own section, the findings that are its classes, and what the settings tell of the reference."""
+    """Engine, its own section, the findings (its classes), and the settings of the reference."""
 
     engine: str
     own: dict
@@ -42,10 +42,10 @@ def run(
     roles: str = "",
     **engine_files: str,
 ) -> None:
-    """Write what a detector finds on all images of a reference that have a frame.
+    """Write a detector's boxes on all images of a reference that have a frame.
 
-    ``frames``: their shards; ``annotations``: the reference's file; ``roles``: the table that is there if no patient is
-    both learnt and tested, not read. Raises UserError if none of its images has a frame.
+    ``frames``: shards of frames; ``annotations``, ``roles``: unused, they make Snakemake wait for the reference's file
+    and the check of roles. Raises UserError if none of the images has a frame.
     """
     torch.set_num_threads(1)
     reference = Reference(**options.reference)
@@ -78,6 +78,6 @@ def run(
 
 
 def to_original_pixels(boxes: np.ndarray, affine: np.ndarray, shape: Sequence[int]) -> list[list[float]]:
-    """Return boxes (N, 4) of a frame in original pixels, clipped to a picture of ``shape`` (rows, columns)."""
+    """Return boxes (N, 4) of a frame in original pixels, clipped to an image of ``shape`` (rows, columns)."""
     corners = boxes_to_original(np.asarray(boxes, np.float64), affine)
     return np.clip(corners, 0, np.tile(shape[::-1], 2)).round(PIXEL_DIGITS).tolist()

@@ -1,4 +1,4 @@
-"""The stage semisyn_detectors: trains one detector, and tells what it was shown."""
+"""Train one detector, and write its losses, its validation scores and the composition of its training images."""
 
 import shutil
 from collections import Counter
@@ -22,7 +22,7 @@ from cxr.semisyn.detectors.pools import LazySample, even_shares, shares_at
 from cxr.semisyn.detectors.training_images import open_frames, read_pools, read_validation
 
 SHARE_POINTS = 1000
-"""Points of a training at which the changing shares are summed for the table of pools."""
+"""Points of the training at which the changing shares are summed for the table of pools."""
 NO_IMAGES = dict.fromkeys(("job_id", "image_id", "subject_id", "subset"), pl.String)
 NO_IMAGES |= {"rank": pl.Int64, "asked": pl.Int64}
 NO_BOXES = dict.fromkeys(("job_id", "finding", "kind", "target"), pl.String)
@@ -47,13 +47,13 @@ def run(
     roles: str = "",
     **extra_files: str,
 ) -> None:
-    """Train a detector of a run under one of its seeds; write the folder ``model`` and three tables.
+    """Train a detector of a run with one of its seeds; write the folder ``model`` and three tables.
 
-    ``number``: of the seed; ``images``, ``boxes``, ``edited``: the dataset's tables and shards of edited images, where
-    the run has synthetic images; ``frames``: the cohort's; ``extra_files``: ``frames_<reference>``, frames of images
-    that are not the cohort's, and the engine's files; ``patients``: tables of image_id and subject_id; ``references``,
-    ``validation``, ``roles``: inputs that ``options`` and an earlier job have read. Runs of one number share their
-    draws. After a kill it resumes, and the result is the same. Raises UserError for a run without images.
+    ``number``: of the seed; ``images``, ``boxes``, ``edited``: the dataset's tables and edited shards, if the run has
+    synthetic images; ``frames``: the cohort's; ``extra_files``: ``frames_<reference>``, frames of images outside the
+    cohort, and the engine's files; ``patients``: tables with image_id and subject_id; ``references``, ``validation``,
+    ``roles``: unused. Runs with one seed number share their draws. An interrupted training resumes with the same
+    result. Raises UserError for a run without images.
     """
     torch.set_num_threads(1)
     seed = stable_hash("detectors", options.seed, int(number)) % 2**32
@@ -73,7 +73,7 @@ def run(
         unfinished = Path(model).with_name("unfinished")
         with whole(model) as folder:
             trained = engine.train(task, folder, unfinished)
-        # of an engine that is scored at the end alone
+        # an engine that does not score during training is scored at the end
         scores = (
             {num_updates: validation_set.score(engine.load(Path(model)))} | dict(trained.scores)
             if validation_set
@@ -91,7 +91,7 @@ def _as_list(paths: str | Sequence[str]) -> list[str]:
 
 
 def shares_of(options: DetectorsOptions, pools: Mapping[str, Sequence[LazySample]]) -> dict[str, tuple[float, float]]:
-    """Return the shares of a batch at the beginning and the end: those of the run, else by the number of images."""
+    """Return the shares at the first and the last step: those of the run, or else proportional to the pool sizes."""
     if not options.shares:
         return even_shares(pools)
     run_shares = {name: tuple(map(float, options.shares[name])) for name in pools if any(options.shares.get(name, ()))}
@@ -103,21 +103,21 @@ def shares_of(options: DetectorsOptions, pools: Mapping[str, Sequence[LazySample
 
 
 def num_steps_of(options: DetectorsOptions, pools: Mapping[str, Sequence[LazySample]], batch: int) -> int:
-    """Return the updates of a training: those of the settings, or so many that an image is shown ``epochs`` times."""
+    """Return the number of steps: ``updates``, or as many as use each image ``epochs`` times on average."""
     if options.budget == "updates":
         return options.updates
     return max(1, ceil(options.epochs * sum(map(len, pools.values())) / batch))
 
 
 def report_steps(updates: int, points: int) -> tuple[int, ...]:
-    """Return the updates after which a training is told of, ``points`` of them or all, evenly, the last among them."""
+    """Return ``points`` evenly spaced steps, fewer if there are fewer steps; the last step is among them."""
     return tuple(sorted({max(1, round(updates * number / points)) for number in range(1, points + 1)}))
 
 
 def epochs_table(
     task: TrainingTask, batch: int, losses: Sequence[tuple[float, float]], scores: Mapping[int, float]
 ) -> pl.DataFrame:
-    """Return :data:`EPOCHS`: a row for each point, with the mean losses since the last one."""
+    """Return :data:`EPOCHS`: a row for each point, with the mean losses since the previous one."""
     images, rows, first = sum(map(len, task.pools.values())), [], 0
     for last in task.points:
         score = scores.get(last)
@@ -129,7 +129,7 @@ def epochs_table(
 
 
 def pools_table(task: TrainingTask, batch: int, options: DetectorsOptions, lacking: Mapping[str, int]) -> pl.DataFrame:
-    """Return :data:`POOLS`: what a detector was shown, and how often."""
+    """Return :data:`POOLS`: the images of each pool and how often they were used."""
     num_shown_by_pool = dict.fromkeys(task.shares, 0.0)
     for step in range(SHARE_POINTS):
         for name, share in shares_at(task.shares, step / (SHARE_POINTS - 1)).items():

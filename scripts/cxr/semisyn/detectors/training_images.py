@@ -1,4 +1,4 @@
-"""The training images of a run: real ones of references, synthetic ones of the dataset, and its controls."""
+"""Read the training images of a run: real ones of references, synthetic ones of the dataset, and controls."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,14 +23,14 @@ from cxr.semisyn.sizes import PARTS, images_per_finding
 
 @dataclass(frozen=True)
 class FrameShards:
-    """Shards of frames: of the edited images, of the cohort, and {reference: of its own images, if it has any}."""
+    """Shards of frames: of edited images, of the cohort, and {reference: of its images outside the cohort}."""
 
     edited: Shards
     frames: Shards
     by_reference: Mapping[str, Shards]
 
     def of(self, reference: str) -> Shards:
-        """Return the shards of a reference's images."""
+        """Return the shards with a reference's images."""
         return self.by_reference.get(reference, self.frames)
 
 
@@ -57,7 +57,7 @@ def real_samples(
 ) -> list[LazySample]:
     """Return the images of a reference that have a frame, with their boxes.
 
-    Its labels give every box of the findings of which it has at least one; the other findings are unknown there.
+    A finding with at least one box counts as completely labelled in the reference; the others as unlabelled.
     """
     number = {name: place for place, name in enumerate(classes)}
     labelled_classes = tuple(sorted(number[name] for name in set(reference_boxes.boxes["finding"]) if name in number))
@@ -78,9 +78,9 @@ def real_samples(
 def synthetic_samples(
     images: pl.DataFrame, boxes: pl.DataFrame, options: DetectorsOptions, shards: Shards
 ) -> list[LazySample]:
-    """Return the dataset's train images of all sizes, in the order of their jobs, with their boxes.
+    """Return the dataset's train images of all sizes in order of job_id, with their boxes.
 
-    ``images``, ``boxes``: its tables. Every finding is known of them: the source has none.
+    ``images``, ``boxes``: its tables. Every finding is labelled: the healthy source has none.
     """
     number = {name: place for place, name in enumerate(options.findings)}
     selected_boxes = boxes.filter((pl.col("kind") == options.kind) & (pl.col("target") == options.target))
@@ -96,7 +96,10 @@ def synthetic_samples(
 
 
 def unedited_samples(films: Sequence[LazySample], sources: Mapping[str, str], shards: Shards) -> list[LazySample]:
-    """Return the sources of synthetic films without a box, in their order; ``sources``: {job_id: image_id}."""
+    """Return the healthy sources of synthetic images, without boxes, in the same order.
+
+    ``sources``: {job_id: image_id}.
+    """
     source_films = []
     for film in films:
         source = sources[film.image_id]
@@ -113,9 +116,9 @@ def unedited_samples(films: Sequence[LazySample], sources: Mapping[str, str], sh
 
 
 def take_size(films: Sequence[LazySample], images: pl.DataFrame, size: int | str, findings: int) -> list[LazySample]:
-    """Return the first films of each finding: those of a size. ``images``: the dataset's table.
+    """Return the images of a size: those of the lowest ranks. ``images``: the dataset's image table.
 
-    Raises UserError for a number that is more than the dataset was asked for.
+    Raises UserError for more images than the dataset has.
     """
     quota = images["asked"].max() or 0
     num_each = images_per_finding(size, quota, findings)
@@ -136,10 +139,10 @@ def read_pools(
     patients: Sequence[str],
     seed: int,
 ) -> tuple[dict[str, list[LazySample]], Counter]:
-    """Return {pool: images} of a run, and of each reference the number of images that no shard of frames has.
+    """Return {pool: images} of a run, and {reference: number of its images without a frame}.
 
-    ``images``, ``boxes``: the dataset's tables, empty without it; ``patients``: tables of image_id and subject_id.
-    Raises UserError where a pool that the run asks for is empty.
+    ``images``, ``boxes``: the dataset's tables, or empty ones; ``patients``: tables with image_id and subject_id.
+    Raises UserError if a pool of the run is empty.
     """
     real, lacking = [], Counter()
     patient_tables = read_patients(patients)
@@ -178,13 +181,13 @@ def read_pools(
         if not pool:
             raise UserError(
                 f"semisyn.detectors.runs: the pool {name} has no image of the split train: raise "
-                f"semisyn.dataset.per_finding, or leave it out of the run"
+                f"semisyn.dataset.per_finding, or remove the pool from the run"
             )
     return pools, lacking
 
 
 def read_validation(options: DetectorsOptions, pictures: FrameShards, patients: Sequence[str]) -> Validation | None:
-    """Return the images that a training is scored on, None without a reference of the role val."""
+    """Return the validation images; None without a reference with the role val."""
     films, patient_tables = [], read_patients(patients)
     for settings in options.validation:
         reference = Reference(**settings)

@@ -1,9 +1,9 @@
 """Engine ultralytics of semisyn_detectors: YOLO and RT-DETR, trained by the package of that name.
 
-The package is under the AGPL: only this module and that of ``boxes`` import it, in a separate environment. It gets our
-draws of images (:mod:`cxr.semisyn.detectors.pools`), one update of the weights a batch, and no mosaics, which would
-mix the pools in shares of their own. It has no notion of findings that an image's labels do not tell of: an image is
-taken to be without them. An interrupted training goes on at the last step of the package's schedule that it finished.
+The package is under the AGPL: only this module and that of ``boxes`` import it, in a separate environment. Images are
+drawn by :mod:`cxr.semisyn.detectors.pools`, with one step per batch and no mosaics, which would mix the pools in other
+shares. The package cannot represent unlabelled findings: an image counts as free of them. An interrupted training
+resumes at the last finished epoch of the package's schedule.
 """
 
 import hashlib
@@ -36,9 +36,9 @@ GPU = True
 FILES = ("checkpoint",)
 KIND, WEIGHTS = "semisyn_ultralytics", "detector.safetensors"
 NETWORKS = {"yolo": "DetectionModel", "rtdetr": "RTDETRDetectionModel"}
-"""{how a plan's name begins: class of the package}."""
+"""{prefix of a plan's name: class of the package}."""
 FIXED_SETTINGS = {"deterministic": True, "amp": False, "mosaic": 0.0, "close_mosaic": 0, "plots": False, "val": False}
-"""What is the same in every training."""
+"""Settings of every training."""
 
 
 class UltralyticsEngine:
@@ -80,9 +80,9 @@ class UltralyticsEngine:
     def _trainer(
         self, draws: "ImageSampler", losses: list[tuple[float, float]], folder: Path, state_file: "StateFile"
     ) -> type:
-        """Return the package's trainer with our draws of images, the checkpoint's weights, and ears for its losses.
+        """Return the package's trainer with our draws of images, the checkpoint's weights, and recorded losses.
 
-        At the beginning of each step of its schedule it writes its whole state, and it goes on from one that is there.
+        At the beginning of each epoch it saves its state, and it resumes from a saved one.
         """
         boxes.package()
         from ultralytics.data.build import InfiniteDataLoader
@@ -131,7 +131,7 @@ class UltralyticsEngine:
                 self.add_callback("on_train_epoch_start", lambda _: self._keep(state))
 
             def _keep(self, state):
-                if state and self.epoch == state["step"]:  # nothing random may come between
+                if state and self.epoch == state["step"]:  # no random number may be drawn in between
                     draws.done = self.epoch * draws.each
                     set_random_states(state["random"])
                 elif self.epoch:
@@ -145,7 +145,7 @@ class UltralyticsEngine:
                     }
                     state_file.write(module_states | run_state)
 
-            # the last weights are taken, and the stage semisyn_detection scores them: nothing is validated here
+            # the last weights are used, and semisyn_detection scores them: no validation here
             def get_validator(self):
                 return SimpleNamespace(metrics=SimpleNamespace(keys=[]))
 
@@ -179,9 +179,9 @@ class UltralyticsEngine:
 
 
 def raw_boxes(raw: torch.Tensor, family: str, size: int, classes: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return a net's boxes (N, 4) in pixels of its input and scores (N, classes) of one image.
+    """Return one image's boxes (N, 4) in pixels of the net's input, and scores (N, classes).
 
-    YOLO gives (1, 4 + classes, N) in pixels, RT-DETR (1, N, 4 + classes) as fractions of the image.
+    ``raw``: (1, 4 + classes, N) in pixels of a YOLO, or (1, N, 4 + classes) as fractions of the image of an RT-DETR.
     """
     rows = raw[0] if family == "rtdetr" else raw[0].T
     centre, sides, scores = rows.split((2, 2, classes), dim=1)
@@ -190,13 +190,13 @@ def raw_boxes(raw: torch.Tensor, family: str, size: int, classes: int) -> tuple[
 
 
 class StateFile:
-    """The file of an interrupted training; one of another ``identity`` is not read."""
+    """State file of an interrupted training; a file with another ``identity`` is ignored."""
 
     def __init__(self, path: Path, identity: str):
         self.path, self.identity = path, identity
 
     def read(self) -> dict | None:
-        """Return its state, None without one."""
+        """Return the state, or None without a usable one."""
         try:
             state = torch.load(self.path, map_location="cpu", weights_only=True) if self.path.is_file() else {}
         except (OSError, RuntimeError, ValueError, EOFError, pickle.UnpicklingError) as error:
@@ -205,13 +205,13 @@ class StateFile:
         return state if state.get("identity") == self.identity else None
 
     def write(self, state: dict) -> None:
-        """Write a state, whole or not at all."""
+        """Write a state atomically."""
         with atomic(self.path) as temporary:
             torch.save(state | {"identity": self.identity}, temporary)
 
 
 def training_digest(task: TrainingTask, engine_settings: dict, steps: int, images: Path) -> str:
-    """Return a digest of all that a training depends on; ``images``: its pictures, as they were written."""
+    """Return a digest of a training's inputs. ``images``: folder of the written image files."""
     digest = hashlib.blake2b(digest_size=16)
     facts = [task.shares, task.classes, task.updates, task.seed, engine_settings, steps]
     digest.update(json.dumps(facts, sort_keys=True, default=str).encode())
@@ -224,7 +224,7 @@ def training_digest(task: TrainingTask, engine_settings: dict, steps: int, image
 
 
 def get_random_states() -> list:
-    """Return the states of Python's, numpy's and torch's random numbers, which the package draws from."""
+    """Return the states of Python's, numpy's and torch's random generators, which the package uses."""
     _, keys, place, gauss, value = np.random.get_state()  # noqa: NPY002
     return [random.getstate(), [keys.tolist(), place, gauss, value], torch.get_rng_state()]
 
@@ -238,7 +238,7 @@ def set_random_states(states: list) -> None:
 
 
 def num_epochs_of(updates: int, epochs: int) -> int:
-    """Return the steps of the package's schedule: the largest number up to ``epochs`` that divides ``updates``."""
+    """Return the epochs of the package's schedule: the largest number up to ``epochs`` that divides ``updates``."""
     return max(number for number in range(1, min(updates, epochs) + 1) if updates % number == 0)
 
 
@@ -271,7 +271,7 @@ def write_images(task: TrainingTask, folder: Path) -> Path:
     for number, film in enumerate(films):
         frame = film.read_frame()
         if not cv2.imwrite(str(folder / f"images/train/{number:07d}.png"), frame):
-            raise UserError(f"{folder}: a picture could not be written: its disk may be full")
+            raise UserError(f"{folder}: an image could not be written: its disk may be full")
         lines = []
         for kind, *box in film.boxes:
             x1, y1, x2, y2 = np.clip(np.array(box) / np.tile(frame.shape[::-1], 2), 0, 1)
@@ -285,7 +285,7 @@ def write_images(task: TrainingTask, folder: Path) -> Path:
 
 
 def read_checkpoint(path: str, target: Path) -> dict[str, torch.Tensor]:
-    """Return the weights of a checkpoint of the package, read without running its pickle. Raises UserError."""
+    """Read the weights of a checkpoint of the package without running its pickle. Raises UserError."""
     convert_ultralytics(Path(path), target)
     return tensors.read_weights(target, "ultralytics")[0]
 

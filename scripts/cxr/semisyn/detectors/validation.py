@@ -1,4 +1,4 @@
-"""Scores of a detector on the images of references of the role val, while it is trained."""
+"""Score a detector during training on the images of references with the role val."""
 
 import hashlib
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ from cxr.semisyn.detectors.pools import LazySample
 
 @dataclass(frozen=True)
 class Validation:
-    """Images with people's boxes. ious: of the matches whose AP is averaged; recalls: number of recalls of an AP."""
+    """Images with experts' boxes. ious: over which AP is averaged; recalls: number of recall points of an AP."""
 
     films: Sequence[LazySample]
     ious: Sequence[float]
@@ -22,7 +22,7 @@ class Validation:
 
     @property
     def identity(self) -> str:
-        """A digest of what a score depends on besides the detector."""
+        """Digest of everything but the detector that a score depends on."""
         digest = hashlib.blake2b(digest_size=16)
         digest.update(f"{list(self.ious)} {self.recalls}".encode())
         for film in self.films:
@@ -30,9 +30,9 @@ class Validation:
         return digest.hexdigest()
 
     def score(self, find: Callable[[np.ndarray], ScoredBoxes]) -> float:
-        """Return the mean AP over IoUs and over the classes with true boxes, 0 to 1; NaN without any box.
+        """Return the mean AP over IoUs and over the classes with reference boxes, 0 to 1; NaN without any box.
 
-        ``find``: gives boxes of a frame in its pixels. Images whose labels do not tell of a class do not count for it.
+        ``find``: returns the boxes of a frame in its pixels. A class is scored on images where it is labelled only.
         """
         detections = [find(film.read_frame()) for film in self.films]
         classes = sorted({box[0] for film in self.films for box in film.boxes})

@@ -1,1 +1,1 @@
-"""Putting findings into healthy X-rays (the paper's section 3.5)."""
+"""The editing stage: puts findings into healthy X-rays (the paper's section 3.5)."""

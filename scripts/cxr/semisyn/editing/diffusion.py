@@ -1,4 +1,4 @@
-"""Any folder in Stable Diffusion's layout, such as RoentGen: sampling under the job's prompt, the source blended in."""
+"""Editing engine for a model in Stable Diffusion's layout, such as RoentGen: blended sampling from the job's prompt."""
 
 from pathlib import Path
 
@@ -36,7 +36,7 @@ class DiffusionEditor(ModelEditor):
 
 
 def load(options: object, setup: Setup, prompts: frozenset[str] = frozenset()) -> DiffusionEditor:
-    """Load the engine. Raises UserError if a file or a prompt cannot be used."""
+    """Load the engine. Raises UserError for an unusable file or prompt."""
     device = select_device(setup.device, setup.asked)
     layout = folders.stable_diffusion(Path(setup.files["folder"]), KEY)
     texts = dict.fromkeys(sorted(prompts | {""}), "the prompts of semisyn")

@@ -1,4 +1,4 @@
-"""The editing stage: puts the jobs' findings into the healthy images of a shard, under one configuration."""
+"""Put the jobs' findings into the healthy images of a shard, under one or several configurations."""
 
 import json
 from collections.abc import Mapping
@@ -29,16 +29,16 @@ from cxr.semisyn.editing.outcome import EditRefused, evaluate_edit
 BOXES = {
     "job_id": Column(pl.String, "Job, and the row of its image in the shard."),
     "number": Column(pl.Int64, "Number of the box within the job, from 0."),
-    "kind": Column(pl.String, "conditioning: as it was asked; visible: what can be seen of it."),
+    "kind": Column(pl.String, "conditioning: as requested; visible: tight box of the visible change."),
     "side": Column(pl.String, "Lung of the box: right or left; empty for the heart."),
     **{
         name: Column(pl.Float64, f"{what} edge, half-open.", "frame px")
         for name, what in zip(CORNERS, ("Left", "Upper", "Right", "Lower"), strict=True)
     },
-    "change_inside": Column(pl.Float64, "Mean size of the change inside the job's boxes.", "grey levels"),
-    "change_outside_max": Column(pl.Float64, "Largest change outside of them.", "grey levels"),
-    "leak": Column(pl.Float64, "Share of the squared change that lies outside of them."),
-    "area": Column(pl.Int64, "Pixels inside of them that changed visibly.", "px"),
+    "change_inside": Column(pl.Float64, "Mean absolute change inside the job's boxes.", "grey levels"),
+    "change_outside_max": Column(pl.Float64, "Largest absolute change outside them.", "grey levels"),
+    "leak": Column(pl.Float64, "Fraction of the squared change outside them."),
+    "area": Column(pl.Int64, "Pixels inside them that changed visibly.", "px"),
     "config": Column(pl.String, "Configuration that made the image."),
     "drawn": Column(pl.String, "What the engine drew for the job, JSON."),
 }
@@ -50,9 +50,9 @@ STAGE = "semisyn_editing_{engine}"
 class EditingOptions:
     """Settings of the editing (section ``semisyn.editing``).
 
-    engine: of this rule; configs: {name: configuration}; choice: {finding: name} or the word selection;
-    visible: grey levels from which a change is seen; own: {engine: its own settings}; together: configurations that one
-    job edits, [] for the one that its file names; parts: of the trial jobs.
+    engine: of this rule; configs: {name: configuration}; choice: {finding: name}, or ``selection``; visible: smallest
+    visible change, grey levels; own: {engine: its own settings}; together: configurations that one rule job edits, []
+    for the one in its file name; parts: number of parts of the trial jobs.
     """
 
     engine: str
@@ -95,14 +95,13 @@ def run_shard(
     findings_file: str = "",
     **files: str,
 ) -> None:
-    """Edit the placed jobs of a part of the trial jobs, or for ``chosen`` those of a shard that chose this engine.
+    """Edit one part of the placed trial jobs or, under ``chosen``, a shard's placed jobs that chose this engine.
 
-    ``plan``: jobs; ``placed``: their boxes; these, ``frames`` and ``organs`` are of all shards where ``shard`` is a
-    part of the trial jobs, which lie in any of them; ``findings_file``: the user's findings; ``choice``: the file of
-    semisyn_selection, if the settings leave it that. Writes ``output`` (HDF5, key image_id = job: ``image`` uint8
-    (512, 512), ``lesion`` packed bool, and the frame's ``to_original`` and ``original_shape``), ``boxes``
-    (:data:`BOXES`) and the ledger ``excluded`` (bad_picture, nothing_changed, leaked, no_cell, engine_failure). Raises
-    UserError for an unknown engine.
+    ``plan``: jobs; ``placed``: their boxes. For a part of the trial jobs, ``placed``, ``frames`` and ``organs`` list
+    all shards. ``findings_file``: the user's findings; ``choice``: the result of semisyn_selection, if the settings use
+    it. Writes ``output`` (HDF5, key image_id = job: ``image`` uint8 (512, 512), ``lesion`` packed bool, and the
+    frame's ``to_original`` and ``original_shape``), ``boxes`` (:data:`BOXES`) and the ledger ``excluded`` (bad_picture,
+    nothing_changed, leaked, no_cell, engine_failure). Raises UserError for an unknown engine.
     """
     inputs = {"plan": plan, "placed": placed, "frames": frames, "organs": organs, "shard": shard, "choice": choice}
     inputs |= {"attrs": attrs, "threads": threads, "compute": compute, "files": files}
@@ -126,16 +125,15 @@ def run_together(
     findings_file: str = "",
     **files: str,
 ) -> None:
-    """Edit the trial jobs of the part ``shard`` under each of ``options.together``, whose files are in that order.
+    """Edit the part ``shard`` of the trial jobs under each of ``options.together``; output paths are in that order.
 
-    What these configurations have in common of a source is computed once; each has the images that it has alone.
-    Raises like :func:`run_shard`.
+    Work that the configurations share is done once; the images equal those of :func:`run_shard`. Raises like it.
     """
     targets = {
         name: ConfigFiles(*paths) for name, *paths in zip(options.together, output, boxes, excluded, strict=True)
     }
     inputs = {"plan": plan, "placed": placed, "frames": frames, "organs": organs, "shard": shard, "choice": ""}
-    # the files tell the engine's rule, whichever rule made them
+    # attributes name the engine's rule, so that the files equal those of run_shard
     inputs |= {"attrs": attrs | {"stage": STAGE.format(engine=options.engine)}, "threads": threads}
     full_options = replace(options, findings_file=findings_file)
     _edit_shard(targets, full_options, compute=compute, files=files, **inputs)
@@ -211,7 +209,7 @@ def _edit_shard(
 
         def read(name: tuple[str, str]) -> tuple[np.ndarray, dict[str, np.ndarray], Job]:
             image_id, job = taken[name]
-            # the masks of all jobs at once would not fit
+            # masks are made here, one by one: those of all jobs would not fit in memory
             masks = organ_shards.of(image_id).masks(image_id)
             return frame_shards.of(image_id).get("image", image_id), masks, replace(job, mask=_job_mask(job))
 
@@ -234,7 +232,7 @@ def _edit_shard(
 
 
 def _ledger_of_config(ledger: Ledger, config: str) -> Ledger:
-    """Return what a ledger of (job, configuration) says of one configuration."""
+    """Return the part of a ledger of (job, configuration) for one configuration, keyed by job."""
     config_ledger = Ledger(ledger.stage)
     config_ledger.accepted = [job_id for job_id, name in ledger.accepted if name == config]
     rows = [row for row in ledger.excluded if row["image_id"][1] == config]
@@ -250,10 +248,9 @@ def jobs_of(
     options: EditingOptions,
     choice: str = "",
 ) -> dict[str, tuple[str, Job]]:
-    """Return {job_id: (image_id, job)} of the placed jobs that the engine edits under a configuration.
+    """Return {job_id: (image_id, job)} of the placed jobs that the engine edits under a configuration, without masks.
 
-    They are those of a shard of the cohort for ``chosen``, else every n-th trial job, of all shards.
-    Their masks are still missing.
+    Under ``chosen`` they are the jobs of a cohort shard, else every n-th trial job of all shards.
     """
     names = {finding: config_of(finding, config, options, choice) for finding in options.findings}
     engine_findings = [finding for finding, name in names.items() if options.configs[name]["engine"] == options.engine]
@@ -272,7 +269,7 @@ def jobs_of(
 
 
 def config_of(finding: str, config: str, options: EditingOptions, choice: str = "") -> str:
-    """Return the name of the configuration that edits a finding; ``choice``: the file of the stage selection."""
+    """Return the name of the configuration that edits a finding. ``choice``: the file of semisyn_selection."""
     if config != CHOSEN_CONFIG:
         return config
     if options.choice == SELECTION:

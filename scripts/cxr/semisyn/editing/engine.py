@@ -1,4 +1,4 @@
-"""The interface of editing engines, and loading one by its name."""
+"""Interface of the editing engines, and their loader."""
 
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -10,12 +10,12 @@ from cxr.base.engines import Setup, engine_module
 
 @dataclass(frozen=True)
 class Job:
-    """What is put into one image.
+    """One finding to put into one image.
 
-    ``prompt``: what a report would say; ``boxes`` float64 (N, 4) in frame pixels, half-open, with the ``sides`` of
-    their lungs ("" for the heart's); ``ratio``: the cardiothoracic ratio to reach, or None; ``mask`` float32
-    (512, 512): how strongly a model edits each pixel, filled in just before the edit; ``seed``: of the job's own noise;
-    ``config``: the configuration, {key: value}.
+    ``prompt``: sentence as in a report; ``boxes`` float64 (N, 4) in frame pixels, half-open, with the ``sides`` of
+    their lungs ("" for the heart); ``ratio``: the cardiothoracic ratio to reach, or None; ``mask`` float32 (512, 512):
+    weight of the edit at each pixel, filled in just before the edit; ``seed``: of the job's noise; ``config``: the
+    configuration, {key: value}.
     """
 
     job_id: str
@@ -33,8 +33,8 @@ class Job:
 class EditedImage:
     """An edited image, grey levels 0..255, uint8 or float (512, 512).
 
-    ``lesion`` bool (512, 512): the finding's true mask, if the engine knows it; ``support`` bool (512, 512): where the
-    engine may have changed the image, None for wherever the job's mask is above 0; ``drawn``: what was drawn for it.
+    ``lesion`` bool (512, 512): the finding's exact mask, if known; ``support`` bool (512, 512): where the engine may
+    have changed the image, None where the job's mask is above 0; ``parameters``: random parameters of the edit.
     """
 
     image: np.ndarray
@@ -44,7 +44,7 @@ class EditedImage:
 
 
 class EditingEngine(Protocol):
-    """An editor that puts findings into a chest X-ray."""
+    """An editor that puts findings into chest X-rays."""
 
     def edit(self, image: np.ndarray, organs: dict[str, np.ndarray], job: Job) -> EditedImage:
         """Edit a frame uint8 (512, 512) with its masks {label: bool (512, 512)}.
@@ -61,8 +61,8 @@ class BoxTooSmall(ValueError):
 
 
 def load_engine(name: str, options: object, setup: Setup, prompts: frozenset[str]) -> EditingEngine:
-    """Load an engine with ``load(options, setup, prompts)`` of the module ``cxr.semisyn.editing.<name>``.
+    """Call ``load(options, setup, prompts)`` of the module ``cxr.semisyn.editing.<name>``.
 
-    ``prompts``: all texts of the jobs, the negative ones too. Raises UserError for an unknown name.
+    ``prompts``: all prompts of the jobs, negative ones included. Raises UserError for an unknown name.
     """
     return engine_module("cxr.semisyn.editing", name).load(options, setup, prompts)

@@ -1,7 +1,7 @@
-"""The embedded editor: findings painted into real films on the CPU, one painter a finding (cxr.painting).
+"""Editing engine lite: paints findings into X-rays on the CPU, with one painter per finding (cxr.painting).
 
-What is drawn of a finding depends on the job's seed and prompt alone. The heart's ratio is measured on the painted film
-by the embedded organ net, so that the warp can be corrected.
+All random draws depend on the job's seed and prompt alone. The embedded organ net measures the heart's ratio on the
+painted image, so that the warp can be corrected.
 """
 
 from functools import partial
@@ -23,7 +23,7 @@ RESOURCE_FILES = ("organs/lite.onnx", "semisyn/priors.yaml", "semisyn/prompts.ya
 
 
 class LiteEditor:
-    """Paints findings. ``painters``: {finding: name of its painter}; ``engine_settings``: the engine's settings."""
+    """Paints findings. ``painters``: {finding: name of its painter}."""
 
     def __init__(self, painters: dict[str, str], engine_settings: dict):
         self._painters, self._own = painters, engine_settings
@@ -48,7 +48,7 @@ class LiteEditor:
 
 
 def _measure_ratio(net: MapNet, image: np.ndarray) -> float:
-    """Return the cardiothoracic ratio of a film float32 (H, W) in 0..1."""
+    """Return the cardiothoracic ratio of an image float32 (H, W) in 0..1."""
     organ_masks = net.masks(np.rint(np.clip(image, 0, 1) * 255).astype(np.uint8))
     masks = dict(zip(net.labels, organ_masks, strict=True))
     return heart_share(masks[HEART], *(masks[name] for name in LUNGS))

@@ -1,4 +1,4 @@
-"""Soft masks of the boxes of a job (the paper's section 3.5 and appendix E)."""
+"""Soft masks of a job's boxes (the paper's section 3.5 and appendix E)."""
 
 import cv2
 import numpy as np
@@ -6,15 +6,15 @@ import numpy as np
 from cxr.geometry.boxes import clip_boxes
 
 CUT = 3
-"""Deviations at which the kernel of ``gauss`` ends."""
+"""Standard deviations at which the kernel of ``gauss`` is cut."""
 
 
 def soft_mask(boxes: np.ndarray, shape: tuple[int, int], *, blur: str, r: float, beta: float) -> np.ndarray:
-    """Return how strongly each pixel is edited, float32 ``shape`` in 0..1; ``boxes`` (N, 4) in pixels, half-open.
+    """Return the edit weight of each pixel, float32 ``shape`` in 0..1. ``boxes`` (N, 4) in pixels, half-open.
 
-    Each box has its own mask, of largest value 1; the result is their pixelwise maximum. none: the pixels whose centres
-    lie in the box. gauss: those, blurred, the deviation along each axis is half the side (whole pixels) over ``r``.
-    ggauss: exp(-(|t| / (sqrt(2) deviation)) ** beta) of the distance t from the box's centre, along both axes.
+    The result is the pixelwise maximum of one mask per box, each with the maximum 1. ``blur``: ``none`` is 1 where a
+    pixel's centre lies in the box; ``gauss`` blurs that, with the deviation half the side (whole pixels) over ``r``
+    along each axis; ``ggauss`` is exp(-(|t| / (sqrt(2) deviation)) ** beta) of the distance t from the box's centre.
     """
     mask = np.zeros(shape, np.float32)
     for box in np.asarray(boxes, np.float64).reshape(-1, 4):
@@ -35,7 +35,7 @@ def _box_mask(box: np.ndarray, shape: tuple[int, int], blur: str, r: float, beta
     if blur == "none" or not hard.any():
         return hard
     wide, tall = (max(1, (high - low) // 2) / r for low, high in ((x1, x2), (y1, y2)))
-    # beyond the picture there is nothing to edit
+    # beyond the image the weight is 0
     sizes = tuple(2 * int(np.ceil(CUT * sigma)) + 1 for sigma in (wide, tall))
     soft = cv2.GaussianBlur(hard, sizes, wide, sigmaY=tall, borderType=cv2.BORDER_CONSTANT)
     return soft / soft.max()

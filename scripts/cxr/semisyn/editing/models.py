@@ -1,7 +1,7 @@
-"""What both engines with a diffusion model share: rows of one configuration together, masks, noise, grey pictures.
+"""Common base of the editing engines with a diffusion model: batches of one configuration, masks, noise, grey images.
 
-Each job has its own noise generator on the CPU, seeded by the job. On a CPU a job's image is the same to the last bit
-in every batch; on a GPU sums may round differently in a batch of another size.
+Each job has its own noise generator on the CPU, seeded by the job. On a CPU a job's image is bit-identical in every
+batch; on a GPU sums may round differently in batches of another size.
 """
 
 from abc import ABC, abstractmethod
@@ -17,13 +17,13 @@ from cxr.nets.devices import inference
 from cxr.semisyn.editing.engine import BoxTooSmall, EditedImage, Job
 
 PASS_KEYS = ("blending", "extent", "steps", "strength")
-"""Keys of a configuration that jobs of one pass must share; masks, prompts and weights are one per row."""
+"""Configuration keys that the jobs of one pass share; masks, prompts and guidance weights are per row."""
 
 
 class EditBatch:
-    """Jobs that run together: masks (B, 1, h, w) of B jobs, clean latents (S, C, h, w) of their S sources, and noise.
+    """Jobs of one pass: masks (B, 1, h, w) of B jobs, clean latents (S, C, h, w) of their S sources, and noise.
 
-    ``sources``: for each job, its row of ``clean``; jobs that share one have the same image, seed and negative prompt.
+    ``sources``: each job's row of ``clean``; jobs that share a row have the same image, seed and negative prompt.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class EditBatch:
         self.sources = list(range(len(jobs))) if sources is None else list(sources)
         shape = tuple(clean.shape[-2:])
         latent_masks = [_latent_mask(job, shape) for job in jobs]
-        # a soft mask of zeros and ones gives the same bits as a hard one
+        # a soft mask of zeros and ones gives bit-identical results to a hard one
         kind = bool if all(mask.dtype == bool for mask in latent_masks) else np.float32
         self.mask = torch.from_numpy(np.stack([mask.astype(kind) for mask in latent_masks]))[:, None].to(device)
         first = dict(zip(reversed(self.sources), reversed(jobs), strict=True))
@@ -52,28 +52,28 @@ class EditBatch:
 
 
 def _latent_mask(job: Job, shape: tuple[int, int]) -> np.ndarray:
-    """Return the job's mask on the grid of latents: bool where the configuration wants it hard, else 0..1."""
+    """Return the job's mask on the latent grid: bool for a hard mask, else 0..1."""
     return cells(job.mask, shape) if job.config["mask"] == "hard" else shares(job.mask, shape)
 
 
 class ModelEditor(ABC):
-    """An editor with a latent diffusion model. ``engine_settings``: the engine's settings."""
+    """An editor with a latent diffusion model."""
 
     inverts = False
-    """Whether the net also runs on the source, which jobs that edit one source in several ways then share."""
+    """Whether the source is inverted first, once for all jobs that edit it under the same negative prompt."""
 
     def __init__(self, nets: Nets, engine_settings: dict, batch: int):
         self.nets, self.own, self.batch = nets, engine_settings, batch
 
     @abstractmethod
     def edit_latents(self, rows: EditBatch) -> torch.Tensor:
-        """Return the edited latents of jobs of one configuration."""
+        """Return the edited latents of the jobs of one pass."""
 
     @inference()
     def edit_batch(self, images: list[np.ndarray], organs: list[dict], jobs: list[Job]) -> list[EditedImage]:
         """Return the edited images, float32 (512, 512) in grey levels: the mean of the model's three channels.
 
-        A job may be there several times, each with another configuration: what is the same of its source runs once.
+        A job may appear several times with different configurations; shared work on its source is done once.
         Raises NoCell for a job with a box that covers no cell of the latent grid.
         """
         scaled = torch.from_numpy(np.stack(images)).float()[:, None] / 127.5 - 1
@@ -96,20 +96,20 @@ class ModelEditor(ABC):
         return [EditedImage(picture) for picture in grey.cpu().numpy()]
 
     def num_steps(self, config: dict) -> int:
-        """Return the number of steps of a configuration."""
+        """Return the number of sampling steps of a configuration."""
         return int(self.own["steps"] * config["steps"])
 
     def guidance_weights(self, rows: EditBatch) -> tuple[float, ...]:
-        """Return the weight of the prompt of each row."""
+        """Return the guidance weight of each row."""
         return tuple(job.config["guidance"] or self.own["guidance"] for job in rows.jobs)
 
     def strength(self, config: dict) -> float:
-        """Return the fraction of the noise levels that a configuration runs through."""
+        """Return the fraction of the noise levels that a configuration uses."""
         return config["strength"] or self.own["strength"]
 
 
 def _group_indices(keys: list) -> list[int]:
-    """Return the number of each key among the different ones, in the order of their first."""
+    """Return for each key its index among the distinct keys, in order of first appearance."""
     number: dict = {}
     return [number.setdefault(key, len(number)) for key in keys]
 

@@ -1,4 +1,4 @@
-"""What the stage makes of an engine's picture: it keeps the source outside the edit, measures, and refuses."""
+"""Check and measure an engine's image: restore the source outside the edit, compute measures, refuse bad edits."""
 
 from dataclasses import dataclass
 
@@ -11,11 +11,11 @@ from cxr.semisyn.configs import WARPED_FINDING
 from cxr.semisyn.editing.engine import EditedImage, Job
 
 MIN_CHANGED = 0.01
-"""Fraction of the boxes' area that must change visibly."""
+"""Smallest fraction of the boxes' area that must change visibly."""
 
 
 class EditRefused(ValueError):
-    """An edit that is not used; ``reason``: its code."""
+    """The edit is refused; ``reason``: code of the reason."""
 
     def __init__(self, reason: str, detail: str):
         super().__init__(detail)
@@ -24,7 +24,7 @@ class EditRefused(ValueError):
 
 @dataclass(frozen=True)
 class AcceptedEdit:
-    """One edited image, uint8 (512, 512), its lesion bool (512, 512), and the table rows of its boxes."""
+    """An edited image uint8 (512, 512), its lesion bool (512, 512), and the table rows of its boxes."""
 
     image: np.ndarray
     lesion: np.ndarray
@@ -36,7 +36,7 @@ def evaluate_edit(
 ) -> AcceptedEdit:
     """Return what is written of a job. Raises Refused.
 
-    ``source`` uint8 (512, 512); ``visible``: grey levels from which a change is seen; ``max_leak``: largest share of
+    ``source`` uint8 (512, 512); ``visible``: smallest visible change, grey levels; ``max_leak``: largest fraction of
     the squared change outside the boxes, for configurations that edit inside a mask until the end.
     """
     image = _composite(source, job, edited)
@@ -62,10 +62,10 @@ def evaluate_edit(
 
 
 def _composite(source: np.ndarray, job: Job, edited: EditedImage) -> np.ndarray:
-    """Return the picture in grey levels; outside the support it is the source, if the configuration says so."""
+    """Return the image in grey levels, with the source outside the support if the configuration composites."""
     image = np.asarray(edited.image)
     if image.shape != source.shape or not np.isfinite(image).all():
-        raise EditRefused("bad_picture", "the engine's picture has another shape, or values that are not finite")
+        raise EditRefused("bad_picture", "the engine's image has another shape, or values that are not finite")
     image = np.clip(np.rint(image), 0, 255).astype(np.uint8)
     if job.config["composite"] == "none" or job.config["extent"] < 1:
         return image
@@ -74,7 +74,7 @@ def _composite(source: np.ndarray, job: Job, edited: EditedImage) -> np.ndarray:
 
 
 def _box_rows(job: Job, organs: dict[str, np.ndarray], lesion: np.ndarray, measures: dict) -> list[dict]:
-    """Return a row for each asked box, and for the visible extent of the lesion in its lung."""
+    """Return two rows for each box: as requested, and the tight box of the visible lesion in its lung."""
     rows = []
     for number, (box, side) in enumerate(zip(job.boxes, job.sides, strict=True)):
         kinds = {"conditioning": box, "visible": box}
@@ -93,7 +93,7 @@ def _box_rows(job: Job, organs: dict[str, np.ndarray], lesion: np.ndarray, measu
 
 
 def _opposite_columns(organs: dict[str, np.ndarray], side: str) -> np.ndarray:
-    """Return the columns on the other side of the midline, bool (512, 512)."""
+    """Return the columns beyond the midline, seen from the lung ``side``, bool (512, 512)."""
     columns = np.broadcast_to(np.arange(organs[HEART].shape[1])[None] + 0.5, organs[HEART].shape)
     middle = midline(np.stack([organs[name] for name in LUNGS]))
     return columns > middle if side == "right" else columns < middle

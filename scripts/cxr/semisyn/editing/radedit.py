@@ -1,7 +1,6 @@
-"""RadEdit as an editor that adds: edit-friendly inversion of the source, then the same steps under the job's prompt.
+"""Editing engine radedit: adds findings by edit-friendly inversion of the source and sampling from the job's prompt.
 
-The guidance is masked: where the mask is m, the weight of the prompt is m times its weight, and outside of it the
-source is pasted back after every step.
+The guidance weight is multiplied by the mask, and outside the mask the source is pasted back after every step.
 """
 
 import torch
@@ -20,7 +19,7 @@ INPUTS = {
 }
 GPU = True
 SHARED_KEYS = ("extent", "steps", "strength", "negative")
-"""Keys that configurations must share for their sources to be inverted once."""
+"""Keys that configurations must share so that their sources are inverted once."""
 
 
 class RadEditor(ModelEditor):
@@ -46,7 +45,7 @@ class RadEditor(ModelEditor):
 
 
 def load(options: object, setup: Setup, prompts: frozenset[str] = frozenset()) -> RadEditor:
-    """Load the engine. Raises UserError if a file or a prompt cannot be used."""
+    """Load the engine. Raises UserError for an unusable file or prompt."""
     device = select_device(setup.device, setup.asked)
     texts = dict.fromkeys(sorted(prompts | {""}), "the prompts of semisyn")
     loaded = nets.load_nets(folders.radedit(setup.files), texts, nets.Running.of(setup), device)
