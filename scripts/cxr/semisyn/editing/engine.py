@@ -50,8 +50,8 @@ class EditingEngine(Protocol):
         """Edit a frame uint8 (512, 512) with its masks {label: bool (512, 512)}.
 
         It is called from several threads at once. An engine with a large net has ``edit_batch(images, organs, jobs)``
-        instead, with lists as arguments and result, and the attribute ``batch``; it is called from one thread. No
-        result may depend on another job. An engine raises NoCell for a job whose boxes are too small for it.
+        instead, on lists and called from one thread, and the attribute ``batch``. No result may depend on another job.
+        Raises BoxTooSmall for a job with a box that is too small for the engine.
         """
         ...
 

@@ -34,7 +34,7 @@ class AcceptedEdit:
 def evaluate_edit(
     source: np.ndarray, organs: dict[str, np.ndarray], job: Job, edited: EditedImage, *, visible: float, max_leak: float
 ) -> AcceptedEdit:
-    """Return what is written of a job. Raises Refused.
+    """Return the accepted edit of a job. Raises EditRefused.
 
     ``source`` uint8 (512, 512); ``visible``: smallest visible change, grey levels; ``max_leak``: largest fraction of
     the squared change outside the boxes, for configurations that edit inside a mask until the end.

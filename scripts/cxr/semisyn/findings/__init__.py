@@ -1,1 +1,1 @@
-"""What the stages of SemiSynCXR share about findings: their catalogue, prompts, zones and the laws of their boxes."""
+"""Findings, as all stages of SemiSynCXR use them: catalogue, prompts, zones and the distributions of their boxes."""

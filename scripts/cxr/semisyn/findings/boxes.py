@@ -1,7 +1,7 @@
-"""Drawing boxes in lungs from priors truncated to what the lung, the picture and the prompt's zone allow.
+"""Draw boxes in lungs from priors truncated to what the lung, the image and the prompt's zone allow.
 
-Percent here are those of the prior: of the lung's box, x from its lateral edge, y from its top. Frame pixels are
-continuous. All functions work on arrays with one row for each box; no row depends on another.
+Percentages are of the lung's box, x from its lateral edge, y from its top. Frame pixels are continuous. All functions
+work on arrays with one row per box; rows are independent.
 """
 
 from dataclasses import dataclass
@@ -17,9 +17,10 @@ ROUNDING = 4 * np.spacing(200.0)
 
 @dataclass(frozen=True)
 class Places:
-    """Where boxes may lie, one row for each. Boxes are (N, 4: x1, y1, x2, y2) in frame pixels.
+    """Bounds of boxes, one row each; boxes are (N, 4: x1, y1, x2, y2) in frame pixels.
 
-    lungs; pictures: what the image covers of the frame; hearts; left: bool (N,); zones: (N, 4) percent, of the centre.
+    lungs, hearts: their boxes; pictures: part of the frame that the image covers; left: bool (N,), whether it is the
+    left lung; zones: (N, 4) percent, bounds of the centre.
     """
 
     lungs: np.ndarray
@@ -35,9 +36,9 @@ class Places:
 
 @dataclass(frozen=True)
 class DrawnBoxes:
-    """Boxes drawn. percent (N, 4: centre x, centre y, width, height) of the prior; boxes (N, 4) in frame pixels.
+    """Drawn boxes. percent (N, 4: centre x, centre y, width, height) of the lung; boxes (N, 4) in frame pixels.
 
-    mass (N, 2): mass of the truncated priors of centre and size; tries (N,): the successful one, 0 for none.
+    mass (N, 2): mass of the truncated priors of centre and size; tries (N,): number of the successful try, 0 for none.
     """
 
     percent: np.ndarray
@@ -49,7 +50,7 @@ class DrawnBoxes:
 def overshoot_limits(prior: Prior, places: Places, bounds: str) -> np.ndarray:
     """Return how far each box may lie outside its lung's box: (N, 4: lateral, top, medial, bottom), percent, ≤ 0.
 
-    ``bounds``: ``repo`` allows what the prior does, as far as the picture reaches; ``strict`` nothing.
+    ``bounds``: ``repo`` applies the prior's limits within the image; ``strict`` allows nothing.
     """
     if bounds == "strict":
         return np.zeros((len(places.left), 4))
@@ -64,8 +65,8 @@ def overshoot_limits(prior: Prior, places: Places, bounds: str) -> np.ndarray:
 def size_bounds(prior: Prior, centres: np.ndarray, outside: np.ndarray, bounds: str) -> tuple[np.ndarray, np.ndarray]:
     """Return the smallest and the largest width and height, (N, 2) each in percent, of boxes with these centres.
 
-    A box that must cover the lung's lower edge is at least as high as twice the distance to it. With ``strict`` such a
-    box may reach below, and is cut there afterwards.
+    A box that must cover the lung's lower edge is at least twice as high as its centre's distance to it. With
+    ``strict`` it may reach below and is cut there afterwards.
     """
     low = np.tile(np.array(prior.minimum), (len(centres), 1))
     high = 2 * np.minimum(centres - outside[:, :2], 100 - (centres + outside[:, 2:])) - ROUNDING
@@ -77,7 +78,7 @@ def size_bounds(prior: Prior, centres: np.ndarray, outside: np.ndarray, bounds: 
 
 
 def to_frame(percent: np.ndarray, places: Places) -> np.ndarray:
-    """Return boxes (N, 4) in frame pixels, clipped to the picture, of percent (N, 4) as the prior has them."""
+    """Return boxes (N, 4) in frame pixels, clipped to the image. ``percent`` (N, 4): as in :class:`DrawnBoxes`."""
     centre, half = percent[:, :2], percent[:, 2:] / 2
     low, high = centre - half, centre + half
     flip = places.left[:, None] & np.array([True, False])
@@ -94,10 +95,10 @@ def _clip(boxes: np.ndarray, pictures: np.ndarray) -> np.ndarray:
 def draw_boxes(
     prior: Prior, places: Places, uniforms: np.ndarray, *, bounds: str, min_mass: float, heart_exclusion: bool
 ) -> DrawnBoxes:
-    """Draw one box a row, with up to as many tries as ``uniforms`` (N, tries, 4) has.
+    """Draw one box per row, with up to ``uniforms.shape[1]`` tries. ``uniforms``: (N, tries, 4).
 
-    A try fails where a truncated prior has less mass than ``min_mass`` or no room for the smallest size, and, with
-    ``heart_exclusion``, where a box of the left lung lies wholly inside the heart's box.
+    A try fails if a truncated prior has less mass than ``min_mass`` or no room for the smallest size, and, with
+    ``heart_exclusion``, if a box of the left lung lies wholly inside the heart's box.
     """
     count, tries = uniforms.shape[:2]
     placed_boxes = DrawnBoxes(
@@ -179,11 +180,10 @@ class Chests:
 
 
 def draw_hearts(prior: Prior, chests: Chests, uniforms: np.ndarray, *, step: float, min_mass: float) -> DrawnHearts:
-    """Draw a larger cardiothoracic ratio for each chest.
+    """Draw a larger cardiothoracic ratio for each chest. ``uniforms``: (N, tries).
 
-    The ratio is at least the prior's minimum and ``step`` (a fraction) above the present one, at most 1. The heart
-    keeps its centre and its aspect. A try fails where an edge of the heart lies beyond the thorax's outer edge, which
-    runs from the right lung's to the left lung's. ``uniforms`` (N, tries).
+    The ratio is at least the prior's minimum and at least ``step`` (a fraction) above the present one, at most 1. The
+    heart keeps its centre and aspect ratio. A try fails if the heart reaches beyond the outer edge of a lung.
     """
     right_edge, left_edge, hearts = chests.right[:, 0], chests.left[:, 2], chests.hearts
     thorax = left_edge - right_edge

@@ -1,7 +1,7 @@
-"""The findings: their priors, limits, zones, prompts and painters, from the resources and from a user's file.
+"""Read the findings: their priors, limits, zones, prompts and painters, from the resources and a user's file.
 
-A user's file (``semisyn.findings_file``) is a YAML file with the keys of ``resources/semisyn/priors.yaml`` and
-``prompts.yaml``. It adds findings, or replaces keys of known ones; rules of its parser come before the resource's.
+The user's file (``semisyn.findings_file``) is YAML with the keys of ``resources/semisyn/priors.yaml`` and
+``prompts.yaml``. It adds findings or replaces keys of existing ones; its parser rules precede those of the resource.
 """
 
 import math
@@ -19,7 +19,7 @@ from cxr.semisyn.findings.families import Law, WrongValue, parse_law
 
 RESOURCE_FILES = ("semisyn/priors.yaml", "semisyn/prompts.yaml")
 SINGLES = {"center": ("center_x", "center_y"), "size": ("width", "height")}
-"""The elements of a prior in a lung: each has one law of two dimensions, or two of one."""
+"""Elements of a prior in a lung: each has one two-dimensional law, or two one-dimensional ones."""
 RATIO = "ctr"
 """The element of a prior of the heart."""
 PLACEMENTS = ("lung", "heart")
@@ -47,7 +47,7 @@ class Prior:
     origin: str
 
     def to_dict(self) -> dict:
-        """Return it as the YAML files hold it."""
+        """Return the prior in the layout of the YAML files."""
         entry = {"placement": self.placement, "prior": {name: law.to_dict() for name, law in self.laws.items()}}
         entry |= {"minimum": list(self.minimum), "origin": self.origin}
         if self.placement == "lung":
@@ -57,7 +57,7 @@ class Prior:
 
 @dataclass(frozen=True)
 class Finding:
-    """One finding. label: its name in a dataset; painter: what draws it in the engine lite; prompts: {text: weight}."""
+    """One finding. label: its name in a dataset; painter: of the engine lite; prompts: {text: weight}."""
 
     name: str
     label: str
@@ -70,8 +70,8 @@ class Finding:
 class Parser:
     """Rules that read side and zone from a prompt: (regular expression, result); the first match wins.
 
-    instead: {zone: the zone in its place, on a side that lacks it}; lacking: expressions of prompts to which that
-    happens, which are counted.
+    instead: {zone: its substitute on a side that lacks it}; lacking: expressions of prompts that need a substitute,
+    which are counted.
     """
 
     sides: list[tuple[str, str]]
@@ -82,9 +82,9 @@ class Parser:
 
 @dataclass(frozen=True)
 class Catalogue:
-    """All findings, the zones {side: {zone: box}}, the parser, what found the lungs of the priors, the negative prompt.
+    """All findings, zones {side: {zone: box}}, the parser, the lung engine of the priors, and the negative prompt.
 
-    Zones: percent of that lung's box as the picture shows it, x from the picture's left.
+    Zones: percent of the lung's box as displayed, x from the image's left.
     """
 
     findings: dict[str, Finding]
@@ -95,9 +95,9 @@ class Catalogue:
 
 
 def read_catalogue(findings_file: str | Path = "", priors: str | Path = "") -> Catalogue:
-    """Read the resources, then the user's file, then ``priors``, what the stage of the priors wrote.
+    """Read the resources, then the user's file, then ``priors`` (priors.yaml); later files win.
 
-    Raises UserError with one sentence for a file that cannot be read or holds a wrong value.
+    Raises UserError for a file that cannot be read or has a wrong value.
     """
     sources = [(RESOURCES / name, name, "paper") for name in RESOURCE_FILES]
     if findings_file:
@@ -130,7 +130,7 @@ def read_catalogue(findings_file: str | Path = "", priors: str | Path = "") -> C
 
 
 def _check_labels(findings: Mapping[str, Finding], key: str) -> None:
-    """Raise UserError where two findings have one label: they would be one class of a dataset."""
+    """Raise UserError if two findings have one label, because they would become one class of the dataset."""
     first: dict[str, str] = {}
     for name, finding in findings.items():
         if (label_owner := first.setdefault(finding.label.casefold(), name)) != name:
@@ -138,7 +138,7 @@ def _check_labels(findings: Mapping[str, Finding], key: str) -> None:
 
 
 def _check_parser(parser: Mapping, zones: Mapping[str, Mapping], key: str) -> None:
-    """Raise UserError unless every side and zone that the parser gives is known."""
+    """Raise UserError unless every side and zone in the parser's rules exists."""
     for pattern, side in parser["sides"]:
         if side not in (*SIDES, "both"):
             raise UserError(f"{key}: parser.sides gives {pattern!r} the side {side!r}: use right, left or both")

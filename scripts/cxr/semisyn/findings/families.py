@@ -1,4 +1,4 @@
-"""The families of distributions that a prior may have, and their parameters. The driver reads them, without scipy."""
+"""Families of distributions of the priors, and the check of their parameters. No scipy: the driver imports this."""
 
 import math
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ CONSTANT, PAIR = "constant", "mvlognormal"
 
 
 class WrongValue(ValueError):
-    """A wrong value: ``key is value: remedy``, without the keys before it."""
+    """A wrong value. The message is ``key is value: remedy``; callers prepend the outer keys."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Law:
         return self.family == PAIR
 
     def to_dict(self) -> dict:
-        """Return it as builtins, as the YAML files hold it."""
+        """Return the law as builtins, in the layout of the YAML files."""
         return {"family": self.family} | dict(self.parameters)
 
 

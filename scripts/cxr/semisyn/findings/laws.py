@@ -1,7 +1,7 @@
-"""Evaluating the laws of priors, and drawing from them within bounds by inverting the distribution function.
+"""Evaluate the laws of priors, and draw from them within bounds by inverting the distribution function.
 
-Nothing is clipped and nothing is drawn twice: a uniform number becomes the value at that share of the mass within the
-bounds. All functions work on arrays; a row's result does not depend on the other rows.
+A uniform number becomes the value at that fraction of the mass within the bounds, without clipping or rejection. All
+functions work on arrays; rows are independent.
 """
 
 import numpy as np
@@ -14,9 +14,9 @@ GRID = 2049
 REACH = 9.0
 """Deviations from the mean beyond which a normal law has no mass in float64."""
 ROWS_PER_BLOCK = 32
-"""Rows whose tables are held in memory at once: together they fit a core's cache."""
+"""Rows tabulated at once; their tables fit a core's cache."""
 CONSTANT_TOLERANCE = 1e-9
-"""Percent by which a constant may lie outside its bounds: those are rounded."""
+"""Percent by which a constant may lie outside its bounds, which are rounded."""
 BETA_LIMIT = 1e6
 """Second shape of a beta law from which it is computed as its limit, a gamma law with the scale divided by it."""
 
@@ -40,7 +40,7 @@ def draw_within(law: Law, uniforms: np.ndarray, low: np.ndarray, high: np.ndarra
         return value, ((low <= value + CONSTANT_TOLERANCE) & (value - CONSTANT_TOLERANCE <= high)).astype(np.float64)
     distribution = scipy_law(law)
     value, mass = np.array(low), np.zeros(low.shape)
-    # in the upper tail through the survival function: there the distribution function is rounded to 1
+    # the upper tail uses the survival function, because the distribution function rounds to 1 there
     upper = low > distribution.median()
     for tail, rows in ((False, ~upper & (low < high)), (True, upper & (low < high))):
         if not rows.any():
@@ -53,7 +53,7 @@ def draw_within(law: Law, uniforms: np.ndarray, low: np.ndarray, high: np.ndarra
         mass[rows] = np.maximum(second - first, 0.0)
         share = second - uniforms[rows] * mass[rows] if tail else first + uniforms[rows] * mass[rows]
         value[rows] = distribution.isf(share) if tail else distribution.ppf(share)
-    # the inverse is exact up to rounding, which must not leave the bounds
+    # clip rounding errors of the inverse
     return np.where(mass > 0, np.clip(value, low, np.maximum(low, high)), low), mass
 
 
@@ -81,9 +81,10 @@ def pair_mass(law: Law, low: np.ndarray, high: np.ndarray, points: int = GRID) -
 
 
 def _tabulate_margin(law: Law, low: np.ndarray, high: np.ndarray, points: int) -> tuple[np.ndarray, ...]:
-    """Return the table of the truncated first margin, (N, points) each: places in deviations, density, and cells.
+    """Tabulate the truncated first margin.
 
-    Before them: the logarithms of the bounds.
+    Returns the logarithms of the lower and upper bounds (N, 2), then (N, points): places in standard deviations,
+    density, and mass of the cells (one fewer).
     """
     mu, deviation, slope, residual_deviation = _moments(law)
     bottom, top = _log(low), _log(np.maximum(high, 0.0))
@@ -92,7 +93,7 @@ def _tabulate_margin(law: Law, low: np.ndarray, high: np.ndarray, points: int) -
     first = step * np.arange(points)
     first += start[:, None]
     tilted = first * (-slope / residual_deviation)
-    # the second number's bounds in its own deviations; one below zero is no bound
+    # bounds of the second value in its conditional deviations; a bound below zero is none
     ends = (
         None if np.isneginf(edge[:, 1]).all() else np.add(tilted, (edge[:, 1:] - mu[1]) / residual_deviation)
         for edge in (bottom, top)
@@ -108,7 +109,7 @@ def _tabulate_margin(law: Law, low: np.ndarray, high: np.ndarray, points: int) -
 
 
 def _moments(law: Law) -> tuple[np.ndarray, float, float, float]:
-    """Return the mean, the first deviation, the second mean's change by a first deviation, and the deviation left."""
+    """Return mean, first deviation, slope of the second mean per first deviation, and residual deviation."""
     sigma = np.array(law.parameters["sigma"])
     deviation = np.sqrt(sigma[0, 0])
     return (
@@ -127,7 +128,7 @@ def _draw_pair_block(
     step = first[:, 1] - first[:, 0]
     sums = np.cumsum(cells, axis=1, out=cells)
     mass = np.where((low < high).all(axis=1), sums[:, -1], 0.0)
-    # the place within the cell: the density is linear there
+    # position within the cell, where the density is linear
     target_mass = uniforms[:, 0] * sums[:, -1]
     cell = np.minimum((sums <= target_mass[:, None]).sum(axis=1), GRID - 2)
     rows = np.arange(len(low))
@@ -147,10 +148,9 @@ def _log(values: np.ndarray) -> np.ndarray:
 
 
 def _normal_mass(low: np.ndarray | None, high: np.ndarray | None, like: np.ndarray) -> np.ndarray:
-    """Return the standard normal mass between bounds of the shape of ``like``; exact in the upper tail too.
+    """Return the standard normal mass between bounds, of the shape of ``like``, accurate in the upper tail too.
 
-    None for ``low``: minus infinity, which most sizes have; for ``high``: minus infinity too, so no mass. 0 for
-    low > high.
+    None means minus infinity for both bounds. The mass is 0 for low > high.
     """
     if high is None:
         return np.zeros(like.shape)

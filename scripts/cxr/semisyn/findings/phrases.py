@@ -1,4 +1,4 @@
-"""Reading the side and the zone of a finding from its prompt, and drawing a prompt by its weight."""
+"""Read side and zone of a finding from its prompt, and draw prompts by their weights."""
 
 import re
 from bisect import bisect_right
@@ -22,9 +22,9 @@ def _first_match(text: str, rules: list[tuple[str, str]], otherwise: str) -> str
 
 
 def choose_sides(side: str, unsided: str, coin: float) -> tuple[str, ...]:
-    """Return the lungs that get a box. ``unsided``: for a prompt without a side, ``both`` or ``one``, by a fair coin.
+    """Return the lungs that get a box. ``unsided``: lungs of a prompt without a side, ``both`` or ``one``.
 
-    ``coin``: uniform in [0, 1); it decides nothing where the prompt names a side.
+    ``coin``: uniform in [0, 1), chooses the one lung of a prompt without a side.
     """
     if side == BOTH or (side == ANY and unsided == BOTH):
         return SIDES
@@ -32,10 +32,9 @@ def choose_sides(side: str, unsided: str, coin: float) -> tuple[str, ...]:
 
 
 def zone_bounds(zone: str, side: str, catalogue: Catalogue) -> tuple[str, Zone]:
-    """Return the zone used in a lung, and its box mirrored so that x is 0 at the lateral edge, in percent.
+    """Return the zone used in a lung and its box in percent, mirrored so that x is 0 at the lateral edge.
 
-    A lobe that the lung lacks is replaced (``Parser.instead``). Source of the signed mirror: docs/systems/semisyn.md.
-    Raises KeyError for a zone that the catalogue lacks.
+    A lobe that the lung lacks is replaced (``Parser.instead``). Raises KeyError for an unknown zone.
     """
     if not zone:
         return "", WHOLE_LUNG

@@ -1,1 +1,1 @@
-"""The healthy pool: frontal X-rays without a finding, into which SemiSynCXR puts findings."""
+"""The healthy stage: selects frontal X-rays without a finding, into which SemiSynCXR puts findings."""

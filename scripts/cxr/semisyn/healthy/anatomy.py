@@ -1,4 +1,4 @@
-"""Boxes of lungs and heart on the frame, and whether findings can be placed by them."""
+"""Boxes of lungs and heart on the frame, and the check whether findings can be placed by them."""
 
 from collections.abc import Mapping
 
@@ -29,9 +29,9 @@ def cardiothoracic_ratio(boxes: Mapping[str, Box]) -> float | None:
 
 
 def check_organs(boxes: Mapping[str, Box], most_iou: float) -> Exclusion | None:
-    """Return why nothing can be placed by these organs: a lung or the heart is empty, or the lungs lie on each other.
+    """Return why findings cannot be placed by these organs, or None: an organ is missing, or the lungs overlap.
 
-    ``most_iou``: largest IoU of the lungs' boxes. The right lung lies on the picture's left.
+    ``most_iou``: largest IoU of the lungs' boxes. The right lung lies on the image's left.
     """
     right_lung, left_lung, heart = (np.array(boxes[organ], float) for organ in ORGANS)
     if right_lung[2] <= right_lung[0] or left_lung[2] <= left_lung[0]:

@@ -16,7 +16,7 @@ HEALTHY: Columns = {
     "split": Column(pl.String, "train, validate or test."),
     "shard": Column(pl.String, "Shard of its patient."),
     "view": Column(pl.String, "View, by its code."),
-    "position": Column(pl.String, "Erect, Semi-erect, Sitting or Recumbent; empty where nothing tells it."),
+    "position": Column(pl.String, "Erect, Semi-erect, Sitting or Recumbent; empty if unknown."),
     "ctr": Column(pl.Float64, "Cardiothoracic ratio: the heart's width over both lungs', outer edge to outer edge."),
     **{
         f"{organ}_{edge}": Column(pl.Int64, f"{told} of the {_NAMES[organ]}'s box.", "frame pixels")
@@ -29,13 +29,13 @@ HEALTHY: Columns = {
         )
         for finding, name in FINDINGS.items()
     },
-    "labels": Column(pl.String, "What told that there is no finding: `chexpert` or `reports`."),
+    "labels": Column(pl.String, "Source of the labels: `chexpert` or `reports`."),
 }
 SCHEMA = schema(HEALTHY)
 FUNNEL: Columns = {
     "criterion": Column(pl.String, "Criterion, in words; the last row is the pool."),
-    "in": Column(pl.Int64, "Images that it was asked of."),
+    "in": Column(pl.Int64, "Images that reached it."),
     "out": Column(pl.Int64, "Images that passed."),
     "reason": Column(pl.String, "Codes of the reasons it gives, with their numbers ([reasons.md](reasons.md))."),
-    "paper": Column(pl.Int64, "Images of the paper; empty where it tells none."),
+    "paper": Column(pl.Int64, "Number in the paper; empty if not reported."),
 }

@@ -1,4 +1,4 @@
-"""Why an image is not in the healthy pool, and the order in which the criteria are asked."""
+"""The criteria of the healthy pool in their order, and the reasons why an image is excluded."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ STAGE = "semisyn_healthy"
 
 
 class Exclusion(NamedTuple):
-    """Why an image stops. ``reason``: a code of ``exclusions.REASONS``; ``stage``: where it stopped."""
+    """Why an image is excluded. ``reason``: a code of ``exclusions.REASONS``; ``stage``: that excluded it."""
 
     reason: str
     detail: str = ""
@@ -27,13 +27,13 @@ CRITERIA: dict[str, tuple[str, ...]] = {
     "heart": ("no_heart",),
     "lungs": ("lungs_overlap",),
 }
-"""{criterion: its own reasons}, in the order in which they are asked; the first that fails counts."""
+"""{criterion: its reasons}, in the order of the checks; the first failure counts."""
 CRITERION_BY_STAGE = {"frames": "frame", "organs": "organs", "boxes": "classifier"}
-"""{earlier stage: criterion} of the images that an earlier stage has excluded."""
+"""{earlier stage: criterion under which its excluded images are counted}."""
 
 
 def criterion_of(stage: str, reason: str) -> str:
-    """Return the criterion of a row of the ledger. Raises KeyError for a reason that is none of this stage's."""
+    """Return the criterion of a ledger row. Raises KeyError for an unknown reason of this stage."""
     if stage != STAGE:
         return CRITERION_BY_STAGE[stage]
     owners = {code: name for name, reasons in CRITERIA.items() for code in reasons}

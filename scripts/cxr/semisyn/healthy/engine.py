@@ -1,4 +1,4 @@
-"""The interface of classifiers, by which the healthy pool is screened."""
+"""Interface of the classifiers that screen the healthy pool, and their loader."""
 
 from collections.abc import Callable, Mapping
 from typing import Protocol
@@ -21,24 +21,24 @@ class NoScores(Exception):
 
 
 class Classifier(Protocol):
-    """A source of scores. Its module names the findings that it never sees in ``UNSEEN``."""
+    """A source of scores. Its module lists the findings that it cannot detect in ``UNSEEN``."""
 
     def scores(self, image_id: str, picture: ReadFrame) -> dict[str, float]:
-        """Return {finding: score, 0 to 1} of one image, of the findings that it scores.
+        """Return {finding: score, 0 to 1} of one image, for the findings that the classifier scores.
 
         ``picture`` returns the frame, uint8 (512, 512). Raises NotScored.
         """
         ...
 
     def explain_positive(self, scores: Mapping[str, float], ctr: float | None, view: str) -> str:
-        """Return what makes an image positive, "" for a negative one. ``ctr``: cardiothoracic ratio, if
-        known; ``view``: PA or AP.
+        """Return why an image is positive, "" for a negative one. ``ctr``: cardiothoracic ratio or None; ``view``: PA
+        or AP.
         """
         ...
 
 
 def scores_above(scores: Mapping[str, float], thresholds: Mapping[str, float]) -> str:
-    """Return the findings whose scores reach their thresholds, with these, as text."""
+    """Return as text the findings whose scores reach their thresholds."""
     return ", ".join(
         f"{finding} {scores[finding]:.3f} >= {low:g}" for finding, low in thresholds.items() if scores[finding] >= low
     )

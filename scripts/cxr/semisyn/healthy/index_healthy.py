@@ -1,4 +1,4 @@
-"""The table of all healthy images, and the funnel that led to it."""
+"""Write the table of all healthy images, and the funnel of the criteria."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,7 +23,7 @@ RESOURCE_FILES = ("semisyn/paper.yaml",)
 def run(
     *, shards: Sequence[str], excluded: str | Path, images: str | Path, funnel: str | Path, options: HealthyOptions
 ) -> None:
-    """Join the shards' tables into ``images``, by image_id, and write the ``funnel`` (:data:`FUNNEL`).
+    """Concatenate the shards' tables into ``images``, sorted by image_id, and write ``funnel`` (:data:`FUNNEL`).
 
     ``excluded``: the ledger of all shards.
     """
@@ -40,7 +40,7 @@ def run(
 
 
 def describe_criteria(options: HealthyOptions, untold: int) -> dict[str, str]:
-    """Return {criterion: its sentence}. ``untold``: healthy images whose position nothing tells."""
+    """Return {criterion: its description}. ``untold``: number of healthy images of unknown position."""
     unseen = _unseen_findings(options)
     devices = {"not_positive": "no device", "negative": "devices denied", "any": "devices are not asked for"}
     references = f"in no reference ({', '.join(options.references)})" if options.references else ""
@@ -61,7 +61,7 @@ def describe_criteria(options: HealthyOptions, untold: int) -> dict[str, str]:
 
 
 def _unseen_findings(options: HealthyOptions) -> list[str]:
-    """Return the findings that a classifier never sees; a table of scores tells that only in its columns."""
+    """Return the findings that the classifier cannot detect; those of a score table are known from its columns only."""
     module = engine_module("cxr.semisyn.healthy", options.classifier)
     return [finding for finding in FINDINGS if finding in getattr(module, "UNSEEN", ())]
 
@@ -69,7 +69,7 @@ def _unseen_findings(options: HealthyOptions) -> list[str]:
 def funnel_table(
     stopped: Iterable[tuple[str, str]], healthy: int, sentences: Mapping[str, str], paper: int
 ) -> pl.DataFrame:
-    """Return the funnel: a row per criterion in their order, then the pool beside the paper's.
+    """Return the funnel: a row per criterion in their order, then the pool with the paper's size.
 
     ``stopped``: (stage, reason) of every excluded image; ``healthy``: number of images in the pool.
     """

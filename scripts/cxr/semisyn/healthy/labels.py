@@ -1,4 +1,4 @@
-"""Whether a study has a finding or a device, by a table of CheXpert labels or by the reports stage."""
+"""Decide whether a study has a finding or a device, by a table of CheXpert labels or by the reports stage."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -23,21 +23,21 @@ POSITIVE, NEGATIVE = 1.0, 0.0
 
 
 class Labels(Protocol):
-    """A source of labels; ``name`` is told in the table of images."""
+    """A source of labels; ``name`` is written to the table of images."""
 
     name: str
 
     def exclusion_of(self, image: Mapping[str, str]) -> Exclusion | None:
-        """Return why an image (a row of the cohort's shard) is not without a finding, None if it is."""
+        """Return why an image (a row of the cohort's shard) is not healthy, None for a healthy one."""
         ...
 
 
 def exclusion_reason(no_finding: pl.Expr, devices: pl.Expr, rule: str) -> pl.Expr:
-    """Return the reason of a study's labels as text, null for a healthy one.
+    """Return the reason why a study is not healthy as text, null for a healthy one.
 
     ``no_finding``, ``devices``: the labels as numbers (1 positive, 0 negative, -1 uncertain, null not mentioned);
-    ``rule``: one of :data:`DEVICE_RULES`. The authors ask that devices are not positive, the paper that they are
-    negative.
+    ``rule``: one of :data:`DEVICE_RULES`. The authors' code requires that devices are not positive, the paper that
+    they are negative.
     """
     free = {
         "not_positive": (devices != POSITIVE).fill_null(True),
@@ -67,7 +67,7 @@ class TableLabels:
             row = row.map_elements(_path_key, return_dtype=pl.String)
         reason = exclusion_reason(label[NO_FINDING], label[DEVICES], devices).fill_null("")
         self.key = key
-        # a study told twice is no trouble if both rows say the same
+        # several rows of a study are accepted if they agree
         reason_table = table.select(row=row, reason=reason).group_by("row").agg(pl.col("reason").unique().sort())
         self.reasons_by_key: dict[str, list[str]] = dict(reason_table.iter_rows())
 
@@ -92,7 +92,7 @@ def _path_key(path: str) -> str:
 
 
 class ReportLabels:
-    """What the reports stage has read: no positive statement, no device, and something said of the lungs."""
+    """Labels from the reports stage. Healthy: no positive statement, no device, and a mention of the lungs."""
 
     name = "reports"
 
@@ -122,22 +122,22 @@ class ReportLabels:
 
 @dataclass(frozen=True)
 class ReportWords:
-    """What the words of a report tell (``resources/semisyn/devices.yaml``)."""
+    """Words of reports for devices and for a normal image (``resources/semisyn/devices.yaml``)."""
 
     devices: Devices
     normal: re.Pattern
 
     def has_device(self, sentences: Iterable[str]) -> bool:
-        """Tell whether a sentence names a device that it neither denies nor says to be removed."""
+        """True if a sentence names a device and does not deny it or state its removal."""
         return self.devices.told_in(sentences)
 
     def is_normal(self, sentences: Iterable[str]) -> bool:
-        """Tell whether a sentence calls the film normal."""
+        """True if a sentence calls the image normal."""
         return any(self.normal.search(plain(sentence)) for sentence in sentences)
 
 
 @cache
 def read_report_words() -> ReportWords:
-    """Return the words of the resource."""
+    """Read the words of the resource."""
     entries = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
     return ReportWords(devices(entries), re.compile(rf"\b(?:{any_of(entries['normal'])})\b"))

@@ -1,4 +1,4 @@
-"""The classifier lite: the boxes stage's confidences and the cardiothoracic ratio of the organs."""
+"""Classifier lite: confidences of the boxes stage, and the cardiothoracic ratio of the organs."""
 
 from collections.abc import Mapping
 
@@ -19,18 +19,18 @@ CLASSES_BY_FINDING = {
     "opacity": ("Lung Opacity", "Consolidation"),
     "effusion": ("Pleural effusion",),
 }
-"""{finding: the detector's nearest classes}; an edema looks like an interstitial disease, a consolidation is opaque."""
+"""{finding: nearest classes of the detector}; edema looks like interstitial disease, consolidation like opacity."""
 UNSEEN = ("pneumothorax",)
-"""The detector has not learnt it."""
+"""The detector was not trained on it."""
 AP_VIEW = "AP"
 """The view that magnifies the heart."""
 
 
 class LiteClassifier:
-    """Confidences of the boxes of an image. A wide heart counts as cardiomegaly, which has no score.
+    """Scores from box confidences. A wide heart counts as cardiomegaly, which has no score.
 
-    The score of opacity is the chance that at least one of its boxes is right, if they were independent: several weak
-    boxes tell more than the strongest of them.
+    The score of opacity is the probability that at least one of its boxes is right, taken as independent; for other
+    findings it is the highest confidence.
     """
 
     def __init__(self, engine_settings: Mapping[str, float], files: Mapping[str, str]):

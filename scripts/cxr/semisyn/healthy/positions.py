@@ -1,4 +1,4 @@
-"""How the patient was positioned: from the cohort's tables, else from the DICOM header."""
+"""Read how the patient was positioned: from the cohort's tables, else from the DICOM header."""
 
 import re
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ METADATA = "PatientOrientationCodeSequence_CodeMeaning"
 MANIFEST = "position"
 """Column of a manifest that tells it."""
 FIELDS = ("PatientOrientationCodeSequence", "PatientPosition")
-"""Header elements (0054,0410) and (0018,5100), the first that is understood counts."""
+"""Header elements (0054,0410) and (0018,5100); the first that is understood counts."""
 _WORDS = (
     # "semi-erect" holds "erect"
     (SEMI, r"\bSEMI[ -]?(?:ERECT|UPRIGHT|RECUMBENT)|\bF-10460\b"),
@@ -29,13 +29,13 @@ _WORDS = (
 
 
 def parse_position(text: str) -> str:
-    """Return one of :data:`POSITIONS` for a text of a table or header, "" if it tells none."""
+    """Return one of :data:`POSITIONS` for a text of a table or header, "" if it names none."""
     plain = plain_text(text)
     return next((name for name, words in _WORDS if re.search(words, plain)), "")
 
 
 def read_header_position(path: str | Path) -> str:
-    """Return the position that a DICOM file tells, "" for another file or one that cannot be read."""
+    """Return the position in a DICOM header, "" without one, for another file, or one that cannot be read."""
     try:
         with open_regular(path) as file:
             if file_kind(file.read(HEAD_BYTES)) != "dicom":

@@ -1,4 +1,4 @@
-"""The patients of references: their films must not feed training data."""
+"""Find the images of patients in references, which must not become training data."""
 
 from collections.abc import Mapping
 
@@ -10,8 +10,8 @@ from cxr.annotations.reading import image_name, read
 def find_reserved(references: Mapping[str, Mapping], images: pl.DataFrame, patients: bool) -> dict[str, str]:
     """Return {image_id: reference} of the cohort's images that a reference reserves.
 
-    ``references``: {name: format, path, image_id (template)}; ``images``: the cohort's table of images, the excluded
-    ones among them; ``patients``: all films of a reference's patients, else only its own images. Raises UserError for a
+    ``references``: {name: {format, path, image_id (template)}}; ``images``: all images of the cohort, excluded ones
+    too; ``patients``: reserve all images of a reference's patients, else only its own images. Raises UserError for a
     file that cannot be read.
     """
     reference_by_image: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""The stage semisyn_healthy: keeps the films of a shard that show no finding, with lungs and heart that can be used."""
+"""Select the images of a shard that show no finding and whose lungs and heart are usable."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -26,11 +26,11 @@ Row = Mapping[str, str]
 
 @dataclass
 class HealthyScreen:
-    """Everything that an image is asked by, in the order of :data:`cxr.semisyn.healthy.criteria.CRITERIA`."""
+    """Checks an image against all criteria, in the order of :data:`cxr.semisyn.healthy.criteria.CRITERIA`."""
 
     options: HealthyOptions
     stopped: Mapping[str, dict[str, Exclusion]]
-    """{earlier stage: {image_id: why it stopped there}}."""
+    """{earlier stage: {image_id: why it excluded the image}}."""
     positions: Mapping[str, str]
     reserved: Mapping[str, str]
     exclude_unknown: bool
@@ -40,11 +40,11 @@ class HealthyScreen:
     picture: Callable
 
     def position_of(self, image: Row) -> str:
-        """Return how the patient was positioned, "" if nothing tells it. A table takes precedence over the header."""
+        """Return how the patient was positioned, "" if unknown. A table takes precedence over the header."""
         return self.positions.get(image["image_id"]) or positions.read_header_position(image["path"])
 
     def check_metadata(self, image: Row) -> Exclusion | None:
-        """Return why an image stops before its pixels are looked at, None if it does not."""
+        """Return why an image is excluded by its metadata or labels, or None."""
         name = image["image_id"]
         if early := self.stopped["frames"].get(name):
             return early
@@ -60,7 +60,7 @@ class HealthyScreen:
         return self.labels.exclusion_of(image)
 
     def check_image(self, image: Row) -> Exclusion | dict:
-        """Return why an image stops, or its row in the table of healthy images."""
+        """Return why an image is excluded, or its row in the table of healthy images."""
         if early := self.check_metadata(image):
             return early
         boxes = self.boxes(image["image_id"])
@@ -97,12 +97,12 @@ def run_shard(
     compute: dict | None = None,
     **files: str,
 ) -> None:
-    """Keep the healthy images of a shard of the cohort.
+    """Select the healthy images of a shard of the cohort.
 
     Writes ``output`` (Parquet: :data:`cxr.semisyn.healthy.columns.HEALTHY`, by image_id) and the ledger ``excluded``,
-    which accounts for every image of the cohort's shard; a row of an earlier stage names that stage. ``files``: the
-    label table (``chexpert``) or the reports (``reports``, ``reports_excluded``), MIMIC's ``metadata``, the references
-    (``reference_<name>``), the classifier's own. Raises UserError for a file that cannot be used.
+    which accounts for every image of the shard; an image that an earlier stage excluded has that stage's name. ``files``:
+    the label table (``chexpert``) or reports (``reports``, ``reports_excluded``), MIMIC's ``metadata``, the references
+    (``reference_<name>``), and the classifier's files. Raises UserError for an unusable file.
     """
     rows = read_table(cohort).sort("image_id").to_dicts()
     listed = read_table(images)

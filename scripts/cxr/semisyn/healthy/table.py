@@ -1,4 +1,4 @@
-"""The classifier table: scores of any net from a file, one row per image, one column per finding."""
+"""Classifier table: scores of any net from a file, one row per image, one column per finding."""
 
 import math
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The classifier xrv: the DenseNet-121 of torchxrayvision, trained on all of its datasets."""
+"""Classifier xrv: the DenseNet-121 of torchxrayvision, trained on all of its datasets."""
 
 from collections.abc import Mapping
 
@@ -17,7 +17,7 @@ RESOURCE_FILES = ("semisyn/xrv.yaml",)
 
 
 class XrvClassifier:
-    """Scores whose operating points are .5."""
+    """Scores scaled so that the operating point of each finding is 0.5."""
 
     def __init__(self, net: DenseNet121, outputs: Mapping[str, Mapping], threshold: float):
         self.net, self.threshold = net.eval(), threshold

@@ -1,1 +1,1 @@
-"""Placing findings: which healthy image each job uses, its prompt, and where its boxes lie."""
+"""The placement stage: assigns each job a healthy image, a prompt and boxes."""

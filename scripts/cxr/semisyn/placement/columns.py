@@ -10,10 +10,10 @@ PLAN = {
     "index": Column(pl.Int64, "Number of the job within its finding, from 0."),
     "image_id": Column(pl.String, "Healthy image that it uses."),
     "shard": Column(pl.String, "Shard of that image."),
-    "prompt": Column(pl.String, "What a report would say of it."),
+    "prompt": Column(pl.String, "Sentence that describes the finding, as in a report."),
     "class_prompt": Column(pl.String, "The finding's name, the prompt of configurations with `prompt: label`."),
-    "is_spare": Column(pl.Boolean, "Whether it is beyond the images asked for: it replaces a job that fails."),
-    "trial": Column(pl.Boolean, "Whether every configuration edits it, not only the chosen one."),
+    "is_spare": Column(pl.Boolean, "Whether it is a spare job, which replaces one that fails."),
+    "trial": Column(pl.Boolean, "Whether every configuration edits it, not the chosen one alone."),
 }
 BOXES = {
     "job_id": Column(pl.String, "Job."),
@@ -23,10 +23,8 @@ BOXES = {
     "zone": Column(pl.String, "Zone of the lung that the prompt names; empty without one."),
     "cx": Column(pl.Float64, "Centre from the lung's lateral edge; null for the heart.", "% of the lung's box"),
     "cy": Column(pl.Float64, "Centre from the lung's top; null for the heart.", "% of the lung's box"),
-    "w": Column(
-        pl.Float64, "Width, before it is cut at the picture's edge; null for the heart.", "% of the lung's box"
-    ),
-    "h": Column(pl.Float64, "Height, before it is cut likewise; null for the heart.", "% of the lung's box"),
+    "w": Column(pl.Float64, "Width, before clipping to the image; null for the heart.", "% of the lung's box"),
+    "h": Column(pl.Float64, "Height, before clipping to the image; null for the heart.", "% of the lung's box"),
     **{
         name: Column(pl.Float64, f"{what} edge of the box, half-open, not rounded.", "frame px")
         for name, what in (("x1", "Left"), ("y1", "Upper"), ("x2", "Right"), ("y2", "Lower"))

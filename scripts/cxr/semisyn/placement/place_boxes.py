@@ -1,4 +1,4 @@
-"""Placing the boxes of all jobs whose image is in a shard. A job loses all its boxes or none."""
+"""Place the boxes of all jobs whose image is in a shard. A job gets all its boxes or none."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -22,14 +22,14 @@ from cxr.semisyn.placement.draws import draw_numbers
 ORGANS = ("right", "left", "heart")
 """The boxes of a healthy image: columns ``right_x1`` to ``heart_y2``."""
 BATCH = 4096
-"""Jobs whose draws are held in memory at once."""
+"""Jobs whose random numbers are in memory at once."""
 
 
 @dataclass(frozen=True)
 class PlacementOptions:
     """Settings of the placement (section ``semisyn.placement``).
 
-    unsided: {finding: lungs of a prompt without a side, ``both`` or ``one``}; a finding that it lacks has one.
+    unsided: {finding: lungs of a prompt without a side, ``both`` or ``one``}; by default one.
     """
 
     bounds: str
@@ -43,7 +43,7 @@ class PlacementOptions:
 
 @dataclass(frozen=True)
 class Job:
-    """A job of the plan with the boxes (4,) of its image: right, left, heart, and the picture's within the frame."""
+    """A job of the plan. chest: boxes (4,) of right lung, left lung, heart, and of the image within the frame."""
 
     job_id: str
     image_id: str
@@ -56,10 +56,10 @@ def run_shard(
     *, plan: str, healthy: str, frames: str, priors: str, output: str, excluded: str, shard: str,
     options: PlacementOptions, findings_file: str = "",
 ) -> None:  # fmt: skip
-    """Write the boxes of the shard's jobs to ``output``, and the jobs without room to ``excluded``.
+    """Write the boxes of the shard's jobs to ``output``, and the jobs without room to the ledger ``excluded``.
 
-    ``plan``: jobs; ``healthy``: table of all healthy images with the boxes of their organs; ``frames``: shard of
-    frames, which tells what the image covers of its frame; ``priors``: what the stage of the priors wrote.
+    ``plan``: jobs; ``healthy``: table of all healthy images with their organ boxes; ``frames``: shard of frames, for
+    the extent of each image in its frame; ``priors``: priors.yaml.
     """
     catalogue = read_catalogue(findings_file, priors)
     jobs = read_table(plan).filter(pl.col("shard") == shard)
@@ -91,7 +91,7 @@ def _describe_prompt(job: Job, catalogue: Catalogue) -> str:
 
 
 def read_chests(healthy: pl.DataFrame, frames: str) -> dict[str, tuple[str, tuple]]:
-    """Return {image: (its study, its boxes right, left, heart, picture)}; each box is float64 (4,) in frame pixels."""
+    """Return {image: (study, boxes of right lung, left lung, heart, image)}; boxes float64 (4,) in frame pixels."""
     chests = {}
     with Shard(frames) as frame_shard:
         for row in healthy.iter_rows(named=True):
@@ -108,7 +108,7 @@ def read_chests(healthy: pl.DataFrame, frames: str) -> dict[str, tuple[str, tupl
 def place_jobs(
     finding: Finding, jobs: Sequence[Job], catalogue: Catalogue, options: PlacementOptions
 ) -> Iterable[tuple[Job, list[tuple]]]:
-    """Yield each job of a finding with its rows of :data:`BOXES`; no rows where there is no room for all its boxes."""
+    """Yield each job of a finding with its rows of :data:`BOXES`, none if there is no room for all its boxes."""
     draws = [draw_numbers(options.seed, finding.name, job.index, options.tries) for job in jobs]
     placer: Callable = _place_in_lungs if finding.prior.placement == "lung" else _place_hearts
     rows = placer(finding, jobs, draws, catalogue, options)

@@ -1,4 +1,4 @@
-"""Planning the jobs: each uses a healthy image and a prompt; an image is used at most once more than another."""
+"""Plan the jobs: assign each a healthy image and a prompt. Within a finding, uses of images differ by at most one."""
 
 import logging
 import math
@@ -24,9 +24,9 @@ log = logging.getLogger("cxr.semisyn.placement")
 class PlanOptions:
     """Settings of the plan.
 
-    per_finding: images asked of each finding; None: as many as the largest of ``sizes`` needs, or with the sizes auto
-    as many as the pool allows, at most ``default_most``. most_per_image: jobs of one finding on one image; spare: share
-    planned beyond the images asked for; samples: trial jobs of each finding; findings: names, in their order; seed.
+    per_finding: images requested of each finding; None: as many as the largest of ``sizes`` needs or, with ``auto``, as
+    the pool allows, at most ``default_most``. most_per_image: most jobs of one finding on one image; spare: fraction of
+    additional jobs; samples: trial jobs of each finding; findings: names, in their order.
     """
 
     per_finding: int | None
@@ -40,7 +40,7 @@ class PlanOptions:
 
     @property
     def fixed(self) -> int | None:
-        """Return the images that the settings ask of each finding; None where the pool decides."""
+        """Images of each finding that the settings request; None if the pool decides."""
         if self.per_finding or self.sizes == "auto":
             return self.per_finding
         return max(self.sizes) // len(self.findings)
@@ -49,7 +49,7 @@ class PlanOptions:
 def run_plan(*, healthy: str, plan: str, options: PlanOptions, findings_file: str = "") -> None:
     """Write the jobs of all findings to ``plan``. ``healthy``: the table of all healthy images.
 
-    Raises UserError if the pool is empty, or too small for the images asked for.
+    Raises UserError if the pool is empty or too small for the requested images.
     """
     pool = read_table(healthy)
     shards = dict(zip(pool["image_id"], pool["shard"], strict=True))
@@ -60,7 +60,7 @@ def run_plan(*, healthy: str, plan: str, options: PlanOptions, findings_file: st
 
 
 def explain_overuse(num_healthy: int, options: PlanOptions) -> str:
-    """Return why the images that are asked for cannot be made from a pool of healthy images; "" if they can."""
+    """Return why a pool of ``num_healthy`` images is too small for the requested images; "" if it is not."""
     allowed, quota = allowed_images(num_healthy, options.most_per_image, options.spare), options.fixed
     remedy = "give more healthy X-rays"
     if num_healthy:
@@ -82,18 +82,18 @@ def explain_overuse(num_healthy: int, options: PlanOptions) -> str:
 
 
 def num_jobs(per_finding: int, spare: float) -> int:
-    """Return the jobs of a finding that are planned for so many images."""
+    """Return the number of jobs planned for a number of images of a finding, spare ones included."""
     return math.ceil(per_finding * (1 + spare))
 
 
 def allowed_images(num_healthy: int, most_per_image: int, spare: float) -> int:
-    """Return the most images of each finding whose jobs use no healthy image more than ``most_per_image`` times."""
+    """Return the largest number of images per finding that uses no healthy image more than ``most_per_image`` times."""
     most = num_healthy * most_per_image
     return next(images for images in range(most, -1, -1) if num_jobs(images, spare) <= most)
 
 
 def images_requested(num_healthy: int, options: PlanOptions) -> int:
-    """Return the images asked of each finding: those of the settings, or as many as the pool allows."""
+    """Return the images requested of each finding: those of the settings, or as many as the pool allows."""
     allowed = allowed_images(num_healthy, options.most_per_image, options.spare)
     return min(options.default_most, allowed) if options.fixed is None else options.fixed
 
@@ -120,7 +120,7 @@ def job_id(finding: str, index: int) -> str:
 
 
 def assign_images(images: list[str], finding: str, count: int, seed: int) -> list[str]:
-    """Return the image of each of ``count`` jobs: all images in one order, then all in another, and so on."""
+    """Return the images of ``count`` jobs: all images in a random order, then in another order, and so on."""
     job_images: list[str] = []
     rounds = 0
     while len(job_images) < count:

@@ -1,1 +1,1 @@
-"""Priors of place and size for each finding: the paper's, or fitted to boxes that people drew."""
+"""The priors stage: priors of position and size of each finding, the paper's or fitted to experts' boxes."""

@@ -1,4 +1,4 @@
-"""Drawing the priors: boxes on a lung, and each number's law, as it is and as placed, over people's boxes."""
+"""Draw the priors: boxes on a lung, and the density of each number, before and after placement, over experts' boxes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from cxr.semisyn.findings.families import CONSTANT, Law
 from cxr.semisyn.findings.laws import scipy_law
 
 NUM_SHOWN, NUM_PLACED = 40, 1000
-"""Boxes drawn on the lung, and placed for the histograms."""
+"""Number of boxes drawn on the lung, and placed for the histograms."""
 LIMITS = {"cx": (-40, 140), "cy": (-40, 140), "w": (0, 200), "h": (0, 200), RATIO: (30, 100)}
 TITLES = {
     "cx": "centre x, % from the lateral edge", "cy": "centre y, % from the top", "w": "width, %", "h": "height, %",
@@ -25,14 +25,14 @@ TITLES = {
 }  # fmt: skip
 PARTS = {"cx": ("center", "center_x", 0), "cy": ("center", "center_y", 1), "w": ("size", "width", 0),
          "h": ("size", "height", 1)}  # fmt: skip
-"""Of each number its law of two dimensions and the number's place there, and its law of one dimension."""
+"""{number: (its two-dimensional law, its one-dimensional law, its index in the former)}."""
 ASPECT = 1.6
 """Height of the drawn lung over its width."""
 
 
 @dataclass(frozen=True)
 class PriorsChartOptions:
-    """Settings of the figure: dots per inch, findings, and the seed of the boxes drawn."""
+    """Settings of the figure: dots per inch, findings, and the seed of the boxes."""
 
     dpi: int
     findings: list[str]
@@ -42,7 +42,7 @@ class PriorsChartOptions:
 def run_chart(
     *, priors: str, samples: str, fits: str, figure: str, options: PriorsChartOptions, findings_file: str = ""
 ) -> None:
-    """Draw ``figure`` from what the stage wrote."""
+    """Draw ``figure`` from the priors, samples and fits."""
     catalogue = read_catalogue(findings_file, priors)
     table = read_table(samples).filter(left_out="")
     counts = read_table(fits).group_by("finding").agg(pl.col("n").max())
@@ -54,7 +54,7 @@ def run_chart(
 def draw_figure(findings: Mapping[str, Finding], samples: pl.DataFrame, counts: Mapping[str, int], seed: int) -> Figure:
     """Return the figure: one row for each finding, with boxes on a lung and a panel for each number.
 
-    ``samples``: those that the fit used; ``counts``: {finding: people's boxes}.
+    ``samples``: those that the fit used; ``counts``: {finding: number of experts' boxes}.
     """
     figure = Figure(figsize=(15, 1 + 2.6 * len(findings)), layout="constrained")
     grid = figure.subplots(len(findings), 1 + len(PARTS), squeeze=False)
@@ -80,7 +80,7 @@ def draw_figure(findings: Mapping[str, Finding], samples: pl.DataFrame, counts: 
 
 
 def marginal_law(law: Law, place: int) -> Law:
-    """Return the law of one number of a two-dimensional log-normal law."""
+    """Return the marginal law of number ``place`` (0 or 1) of a two-dimensional log-normal law."""
     mu, sigma = law.parameters["mu"], law.parameters["sigma"]
     return Law("lognorm", {"s": float(np.sqrt(sigma[place][place])), "loc": 0.0, "scale": float(np.exp(mu[place]))})
 
@@ -92,7 +92,7 @@ def _hide_axes(axes: Axes) -> None:
 
 
 def place_prior(finding: Finding, seed: int) -> DrawnBoxes:
-    """Return boxes of the prior, without a zone, placed in a right lung in the middle of a wide picture."""
+    """Return boxes of the prior, without a zone, placed in a right lung in the middle of a wide image."""
     lung, picture = np.array([0.0, 0.0, 100.0, 100 * ASPECT]), np.array([-1e3, -1e3, 1e3, 1e3])
     rows = [np.tile(box, (NUM_PLACED, 1)) for box in (lung, picture, np.full(4, np.nan), WHOLE_LUNG)]
     places = Places(rows[0], rows[1], rows[2], np.zeros(NUM_PLACED, bool), rows[3])
@@ -114,7 +114,7 @@ def _draw_boxes(axes: Axes, boxes: np.ndarray) -> None:
 
 
 def _draw_density(axes: Axes, number: str, law: Law, samples: pl.DataFrame, placed_values: np.ndarray | None) -> None:
-    """Draw the density of a law, and what is left of it as placed (N,), over the histogram of the samples."""
+    """Draw the density of a law and the histogram of placed values (N,) over the histogram of the samples."""
     values = samples["ctr" if number == RATIO else number].drop_nulls().to_numpy()
     x = np.linspace(*LIMITS[number], 400)
     if len(values):

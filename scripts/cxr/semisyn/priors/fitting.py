@@ -1,4 +1,4 @@
-"""Fitting priors to samples: independence, families by the fit of their density to the histogram, limits, symmetry."""
+"""Fit priors to samples: test independence, choose families by density against histogram, set limits, test symmetry."""
 
 import math
 import warnings
@@ -14,14 +14,14 @@ from cxr.semisyn.findings.families import CONSTANT, PAIR, SHAPES, Law, WrongValu
 from cxr.semisyn.findings.laws import pair_mass
 
 NUMBERS_BY_ELEMENT = {"center": ("cx", "cy"), "size": ("w", "h")}
-"""The samples of each element of a prior in a lung."""
+"""{element of a prior in a lung: its two numbers}."""
 POINTS = 129
-"""Points of the table from which the mass within bounds is computed during a fit."""
+"""Points of the table for the mass within bounds during a fit."""
 
 
 @dataclass(frozen=True)
 class Fit:
-    """One fit of one element. rss and spearman_p: None where there is none; chosen: whether it becomes the prior."""
+    """One fit of one element. rss and spearman_p: None if not computed; chosen: whether it becomes the prior."""
 
     element: str
     law: Law
@@ -32,7 +32,7 @@ class Fit:
 
 
 def spearman_p_value(first: np.ndarray, second: np.ndarray) -> float:
-    """Return p of Spearman's test that two samples (N,) are independent; 1 where one is constant."""
+    """Return p of Spearman's test that two samples (N,) are independent; 1 if one is constant."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", stats.ConstantInputWarning)
         p = float(stats.spearmanr(first, second).pvalue)
@@ -46,9 +46,9 @@ def rss_of(law: object, values: np.ndarray, bins: int) -> float:
 
 
 def fit_single(values: np.ndarray, families: Sequence[str], bins: int) -> list[tuple[Law, float]]:
-    """Return (law, rss) of each family, fitted by maximum likelihood to values (N,), the best first.
+    """Return (law, rss) of each family, fitted by maximum likelihood to values (N,), best first.
 
-    A family whose fit fails, or gives no number, is left out.
+    A family whose fit fails or is not finite is skipped.
     """
     fits = []
     for family in families:
@@ -112,9 +112,9 @@ def fit_element(
     bins: int,
     families: Sequence[str],
 ) -> list[Fit]:
-    """Return the fits of centre or size to samples (N, 2): of two dimensions where the numbers depend on each other.
+    """Return the fits of centre or size to samples (N, 2), two-dimensional if the two numbers are dependent.
 
-    ``present_laws``: the present laws; a number that they hold constant stays so, and the other is fitted alone.
+    ``present_laws``: the present laws; a constant number stays constant, and the other one is fitted alone.
     """
     singles = SINGLES[element]
     fixed = [name for name in singles if name in present_laws and present_laws[name].family == CONSTANT]
@@ -124,7 +124,7 @@ def fit_element(
         try:
             return [Fit(element, fit_pair(positive), len(positive), None, p, True)]
         except WrongValue:
-            pass  # all on one line: each number alone
+            pass  # the samples lie on a line: fit each number alone
     fits = []
     for number, name in enumerate(singles):
         if name in fixed:
@@ -145,10 +145,9 @@ def fit_prior(
 ) -> tuple[Prior, list[Fit]]:  # fmt: skip
     """Return the prior fitted to samples ({cx, cy, w, h} or {ctr}, each (N,)), and all fits.
 
-    Limits: the smallest width and height, or ratio, of the samples; of the distances to the lung's box the percentile
-    ``overshoot_percentile``, never above 0. An element that no family fits keeps its law. ``sizes``: ``drawn`` fits the
-    law of two dimensions to the sizes as they are; ``placed`` finds the law that gives these sizes once the placement
-    has limited its draws (:func:`fit_truncated`).
+    Limits: the smallest width and height, or ratio, of the samples; the percentile ``overshoot_percentile`` of the
+    distances to the lung's box, at most 0. An element that no family fits keeps its law. ``sizes``: ``drawn`` fits the
+    sizes as they are; ``placed`` fits the law whose draws have these sizes after placement (:func:`fit_truncated`).
     """
     keywords = {"bins": bins, "families": families}
     if prior.placement == "heart":
@@ -184,7 +183,7 @@ def _fitted_prior(prior: Prior, fits: Sequence[Fit], smallest: Sequence[float], 
 def _laws_of_element(
     element: str, law_by_element: Mapping[str, Law], present_laws: Mapping[str, Law]
 ) -> dict[str, Law]:
-    """Return the new laws of an element: both numbers were fitted, or it keeps the present ones."""
+    """Return the fitted laws of an element, or its present ones unless all its numbers were fitted."""
     names = [element] if element in law_by_element or element == RATIO else SINGLES[element]
     if all(name in law_by_element for name in names):
         return {name: law_by_element[name] for name in names}
@@ -197,7 +196,7 @@ def _overshoot_limits(pairs: Mapping[str, np.ndarray], percentile: float) -> tup
 
 
 def compare_sides(samples: Mapping[str, np.ndarray], is_left: np.ndarray) -> list[tuple]:
-    """Return (element, n right, n left, distance, p) of each number; nothing where a side has no samples."""
+    """Return (number, n right, n left, KS distance, p) of each number; nothing if a side has no samples."""
     if is_left.all() or not is_left.any():
         return []
     rows = []

@@ -1,4 +1,4 @@
-"""From people's boxes to samples: percent of the lung's box, left lungs mirrored; cardiothoracic ratios from masks."""
+"""Convert experts' boxes to samples: percent of the lung's box, left lungs mirrored; heart ratios from masks."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -18,8 +18,8 @@ Box = tuple[float, float, float, float]
 class Chest:
     """An image on its frame. right, left, heart: boxes (x1, y1, x2, y2), frame pixels; ``to_original`` (2, 3).
 
-    shape: rows and columns of the original; posed: whether its view and position are those of a measured heart (PA,
-    erect or not told); patient: its subject_id.
+    shape: rows and columns of the original; posed: whether the heart may be measured (PA, erect or unknown position);
+    patient: its subject_id.
     """
 
     right: Box
@@ -57,7 +57,7 @@ def box_to_frame(box: Box, to_original: np.ndarray) -> Box:
 
 
 def box_fault(region: Annotation, box: Box | None, chest: Chest | None) -> str:
-    """Return why a box cannot be used; "" if it can. Its image's chest is None where the workflow has none."""
+    """Return why a box cannot be used, "" if it can. ``chest``: of its image, None if the organs are missing."""
     if chest is None:
         return "no organs of its image"
     if box is None:
@@ -90,7 +90,7 @@ def sample_rows(
 ) -> list[tuple]:
     """Return rows of ``columns.SAMPLES``. ``placements``: {finding: lung or heart}.
 
-    ``max_outside``: percent of the lung's box by which the centre may lie outside it; a box beyond is left out.
+    ``max_outside``: percent of the lung's box by which a centre may lie outside it; boxes beyond are excluded.
     """
     names, rows, hearts = finding_by_label(source.format, source.classes, placements), [], set()
     none = (None,) * 4

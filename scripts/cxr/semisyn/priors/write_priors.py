@@ -1,4 +1,4 @@
-"""Writing the priors: the paper's, the user's, and where the settings ask for it those fitted to people's boxes."""
+"""Write the priors: the paper's, the user's, or those fitted to experts' boxes."""
 
 import json
 import logging
@@ -29,10 +29,10 @@ log = logging.getLogger("cxr.semisyn.priors")
 class PriorsOptions:
     """Settings of the stage (section ``semisyn.priors``).
 
-    source: paper or fit; zones: the same; reference, format, image_id, classes: the boxes of the fit; zones_image_id;
-    organs: the engine of the lungs that a fit is made on; families, alpha, bins: of the fits; min_boxes: fewest boxes
-    of a fit; far: percent by which a box's centre may lie outside its lung's; overshoot_percentile, sizes: of the fits;
-    zones_percentiles; zones_patients: fewest patients of a fitted zone; findings: names.
+    source, zones: ``paper`` or ``fit``; reference, format, image_id, classes: of the boxes; zones_image_id: template of
+    the zone table's images; organs: engine of the lungs; families, alpha, bins, overshoot_percentile, sizes: see
+    :func:`fit_prior`; min_boxes: fewest boxes of a fit; far: percent by which a box's centre may lie outside its
+    lung's; zones_percentiles: of lower and upper edges; zones_patients: fewest patients of a fitted zone.
     """
 
     source: str
@@ -63,9 +63,8 @@ def run(
     """Write ``priors`` (YAML), and the tables of samples, fits, zones and symmetry.
 
     ``boxes``: the reference of a fit; ``zone_boxes``: the table of anatomical zones; ``images``: the cohort's table;
-    ``frames`` and ``organs``: shards; ``own_...``: the same of the reference, where its images are not the cohort's.
-    All are empty where nothing is fitted. Raises UserError for a file of another
-    format, and for a reference without a box of any finding.
+    ``frames`` and ``organs``: shards; ``own_...``: the same of a reference with images outside the cohort. All are
+    empty if nothing is fitted. Raises UserError for a file of another format and a reference without usable boxes.
     """
     catalogue = read_catalogue(findings_file)
     chests = read_chests(images, frames, organs) if images else {}
@@ -93,7 +92,7 @@ def run(
 
 
 def read_chests(images: str, frames: Sequence[str], organs: Sequence[str]) -> dict[str, Chest]:
-    """Return {image: its chest} of all images whose organs are whole: both lungs and the heart have a box."""
+    """Return {image: its chest} of all images in which both lungs and the heart have a box."""
     facts = {row["image_id"]: row for row in read_table(images).iter_rows(named=True)}
     chests = {}
     for frame_path, organ_path in zip(frames, organs, strict=True):
@@ -127,10 +126,10 @@ def _read_samples(boxes: str, chests: Mapping[str, Chest], catalogue: Catalogue,
 
 
 def _fit_finding(name: str, prior: Prior, samples: pl.DataFrame, options: PriorsOptions) -> tuple[Prior, list[tuple]]:
-    """Return a finding's prior, fitted where there are enough samples, and its rows of ``columns.FITS``."""
+    """Return a finding's prior, fitted if there are enough samples, and its rows of ``columns.FITS``."""
     if options.source != "fit" or len(samples) < options.min_boxes:
         if options.source == "fit":
-            log.info("%s: %d samples, fewer than %d: its prior is kept", name, len(samples), options.min_boxes)
+            log.info("%s: %d samples, fewer than %d: its prior is not fitted", name, len(samples), options.min_boxes)
         rows = [
             (name, element, law.family, _as_json(law.parameters), len(samples), None, None, True, prior.origin)
             for element, law in prior.laws.items()
@@ -189,7 +188,7 @@ def _read_zones(
 def _write_yaml(
     path: str, prior_by_finding: Mapping[str, Prior], zones: Mapping, options: PriorsOptions, catalogue: Catalogue
 ) -> None:
-    """Write the priors in the layout of the resource, with where each is from."""
+    """Write the priors in the layout of the resource, with their origins."""
     fitted = any(prior.origin == "fit" for prior in prior_by_finding.values()) or options.zones == "fit"
     document = {
         "lungs": f"{catalogue.lungs}; fitted ones: {options.organs}" if fitted else catalogue.lungs,

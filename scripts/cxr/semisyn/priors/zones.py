@@ -1,4 +1,4 @@
-"""Fitting the zones that prompts name: where boxes of anatomical zones lie in percent of their lung's box."""
+"""Fit the zones that prompts name: the position of anatomical boxes in percent of their lung's box."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,22 +18,22 @@ PARTS: dict[str, tuple[str, ...]] = {
     "mid lung zone": ("mid lung zone",),
     "upper lung zone": ("upper lung zone",),
 }
-"""The boxes of Chest ImaGenome, without their side, that a zone is the union of."""
+"""{zone: the Chest ImaGenome boxes, without their side, of which it is the union}."""
 LOBES = {
     "right": {"lower lung lobe": ("lower lung zone",), "mid lung lobe": ("mid lung zone",),
               "upper lung lobe": ("upper lung zone",)},
     "left": {"lower lung lobe": ("lower lung zone", "mid lung zone"),
              "upper lung lobe": ("upper lung zone", "mid lung zone")},
 }  # fmt: skip
-"""The zones that a lobe covers: the authors' numbers of lobes are the unions of these."""
+"""{side: {lobe: the zones of which it is the union}}, as in the authors' numbers."""
 
 
 def fit_zones(
     regions: Iterable[Annotation], image_id: str, chests: Mapping[str, Chest], percentiles: Sequence[float], fewest: int
 ) -> dict[tuple[str, str], tuple[tuple[float, ...], int]]:
-    """Return {(side, zone): (box in percent of the lung's box as the picture shows it, patients)}.
+    """Return {(side, zone): (box in percent of the lung's box as displayed, number of patients)}.
 
-    ``percentiles``: of the lower and the upper edges; a box with fewer patients than ``fewest`` gives no zone.
+    ``percentiles``: of the lower and the upper edges; a box of fewer than ``fewest`` patients is skipped.
     """
     edges: dict[str, list] = defaultdict(list)
     for region in regions:

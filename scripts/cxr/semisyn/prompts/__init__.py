@@ -1,1 +1,1 @@
-"""Phrases of findings, mined from the user's own reports for a person to review (the paper's section 3.3)."""
+"""The prompts stage: mines phrases of findings from the user's reports for review (the paper's section 3.3)."""

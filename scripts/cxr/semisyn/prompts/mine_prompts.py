@@ -1,4 +1,4 @@
-"""The stage semisyn_prompts: phrases of the user's own reports, in a file that a person reads before it is used."""
+"""Mine phrases from the user's reports into a file that a person must review before use."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -22,19 +22,19 @@ RESOURCE_FILES = ("semisyn/phrases.yaml",)
 MINED, EMBEDDED, FEW = "mined", "embedded", "phrase of too few patients"
 PROMPTS = {
     "finding": Column(pl.String, "Finding."),
-    "phrase": Column(pl.String, "Phrase, without sizes, severities, changes and doubts."),
-    "weight": Column(pl.Float64, "Weight with which it would be drawn."),
+    "phrase": Column(pl.String, "Phrase, without sizes, severities, changes and uncertainty."),
+    "weight": Column(pl.Float64, "Probability of drawing it."),
     "side": Column(pl.String, "Side that the placement reads from it: right, left, both or any."),
     "zone": Column(pl.String, "Zone that it reads from it; empty for none."),
-    "reports": Column(pl.Int64, "Sentences of reports that say it."),
-    "reference": Column(pl.Int64, "Phrases of the reference that say it."),
-    "patients": Column(pl.Int64, "Patients of whom it is said."),
-    "origin": Column(pl.String, "mined, or embedded where too few phrases of the finding were found."),
+    "reports": Column(pl.Int64, "Report sentences with this phrase."),
+    "reference": Column(pl.Int64, "Boxes of the reference with this phrase."),
+    "patients": Column(pl.Int64, "Patients with this phrase."),
+    "origin": Column(pl.String, "mined, or embedded if too few phrases of the finding were found."),
 }
 COUNTS = {
     "finding": Column(pl.String, "Finding."),
-    "outcome": Column(pl.String, "mined, or why a sentence gave no phrase."),
-    "sentences": Column(pl.Int64, "Sentences that say the finding is there."),
+    "outcome": Column(pl.String, "mined, or the reason why a sentence gave no phrase."),
+    "sentences": Column(pl.Int64, "Sentences that state the finding."),
 }
 HEAD = """\
 # Phrases mined from reports. READ EACH OF THEM before use: delete what is no plain description of the finding, and
@@ -45,10 +45,9 @@ HEAD = """\
 
 @dataclass(frozen=True)
 class PromptsOptions:
-    """least_patients: fewest patients of a phrase; least_phrases: fewest of a finding, else it keeps its prompts.
+    """least_patients: fewest patients of a phrase; least_phrases: fewest phrases, else a finding keeps its prompts.
 
-    most: phrases of a finding; reference: {name, format, path, image_id, role, classes}, its name "" without;
-    findings: names.
+    most: most phrases of a finding; reference: {name, format, path, image_id, role, classes}, with the name "" for none.
     """
 
     least_patients: int
@@ -62,7 +61,7 @@ def run(
     *, reports: list[str], images: str, prompts: str, table: str, counts: str, options: PromptsOptions,
     findings_file: str = "", reference: str = "",
 ) -> None:  # fmt: skip
-    """Mine the ``reports`` (lines of the reports stage), and the phrases of a ``reference`` where there is one.
+    """Mine the ``reports`` (lines of the reports stage), and the phrases of a ``reference`` if given.
 
     Writes ``prompts`` (YAML, as semisyn.findings_file), ``table`` (:data:`PROMPTS`) and ``counts`` (:data:`COUNTS`).
     Raises UserError for a reference that cannot be read.
@@ -98,7 +97,7 @@ def run(
 
 
 def read_vocabulary(catalogue: Catalogue) -> Vocabulary:
-    """Return the words of the resource, and those of the prompts in use."""
+    """Return the words of the resource and of the prompts in use."""
     entries = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
     dropped = frozenset(entries["dropped"])
     texts = " ".join(text for finding in catalogue.findings.values() for text in finding.prompts).lower()
@@ -111,7 +110,7 @@ def _mined_sections(path: str | Path) -> Iterable[dict]:
 
 
 def _mine_reference(images: str, words: Vocabulary, options: PromptsOptions) -> tuple[list[Mention], Counter]:
-    """Return the phrases of a reference's images that show one finding, and what was left out."""
+    """Return the phrases of a reference's images with exactly one finding, and {reason: excluded phrases}."""
     settings = options.reference
     regions, _ = read(f"semisyn.references.{settings['name']}.path", settings["path"], settings["format"])
     names = finding_by_label(settings["format"], settings["classes"], options.findings)

@@ -1,4 +1,4 @@
-"""From reports that were read to phrases: sentences of one finding, in words that say nothing of a patient."""
+"""Turn structured reports into phrases: sentences of one finding, restricted to words that identify no patient."""
 
 import re
 from collections import Counter
@@ -18,7 +18,7 @@ SEVERAL, UNSURE, SHARED, WORDS, BARE = (
 
 
 class Mention(NamedTuple):
-    """A phrase that a patient's report, or a phrase of a reference, tells of a finding."""
+    """A phrase that describes a finding in a patient's report or in a reference."""
 
     finding: str
     phrase: str
@@ -27,13 +27,13 @@ class Mention(NamedTuple):
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """``dropped``: words that are left out of a sentence; ``kept``: the only others that a phrase may have."""
+    """``dropped``: words removed from a sentence; ``allowed``: the only words that a phrase may have."""
 
     dropped: frozenset[str]
     allowed: frozenset[str]
 
     def phrase(self, sentence: str) -> str | None:
-        """Return the phrase of a sentence, None where it has another word than those, or no word is left."""
+        """Return the phrase of a sentence, None if it has any other word or becomes empty."""
         words = [word for word in re.findall(r"[^\W_]+", sentence.lower()) if word not in self.dropped]
         if not words or any(word not in self.allowed for word in words):
             return None
@@ -45,7 +45,7 @@ JOINS, ARTICLE = ("in", "at", "of", "with", "within", "and", "or"), "the"
 
 
 def _trim_words(words: list[str]) -> list[str]:
-    """Return the words without small ones at both ends, without one right after another, and without a lone article."""
+    """Remove prepositions and articles at both ends, repeated prepositions, and articles without a preposition."""
     small = (*JOINS, ARTICLE)
     while words and words[0] in small:
         words = words[1:]
@@ -63,21 +63,21 @@ def _trim_words(words: list[str]) -> list[str]:
 
 @dataclass
 class MinedReports:
-    """``told``: the phrases; ``left_out``: sentences per finding and reason."""
+    """``mentions``: the phrases; ``excluded``: {(finding, reason): sentences without a phrase}."""
 
     mentions: list[Mention] = field(default_factory=list)
     excluded: Counter = field(default_factory=Counter)
 
 
 def finding_of(entity: Mapping) -> str | None:
-    """Return the finding of a tuple of a report: its lesion type, or its entity where that has a finding's name."""
+    """Return the finding of a report's tuple: its lesion type, or its entity if that names a finding; else None."""
     return next((name for name in (entity["lesion_type"], entity["entity"]) if name in FINDINGS), None)
 
 
 def mine_reports(lines: Iterable[Mapping], vocabulary: Vocabulary) -> MinedReports:
-    """Return the phrases of reports (lines of the reports stage) that hold one positive finding.
+    """Return the phrases of reports (lines of the reports stage) with exactly one positive finding.
 
-    A sentence counts if all its positive tuples are of that finding and certain, and every word is listed.
+    A sentence is used if all its positive tuples are certain and of that finding, and all its words are allowed.
     """
     mined = MinedReports()
     for line in lines:
@@ -118,7 +118,7 @@ def _reason_unfit(tuples: list[Mapping], names: set[str]) -> str:
 
 
 class Phrase(NamedTuple):
-    """A phrase with how often reports and a reference tell it, how many patients that are, and its weight."""
+    """A phrase with its counts in reports and in the reference, its number of patients and its weight."""
 
     finding: str
     phrase: str
@@ -129,10 +129,9 @@ class Phrase(NamedTuple):
 
 
 def pool_phrases(reports: Iterable[Mention], reference: Iterable[Mention], least: int) -> list[Phrase]:
-    """Return the phrases that ``least`` different patients or more have, the most frequent first.
+    """Return the phrases of at least ``least`` patients, the most frequent first.
 
-    The two pools are equally likely (the paper), however many phrases each has; where one of them tells nothing of a
-    finding, the other has all of its weight.
+    Reports and reference have equal total weight (the paper); if one has no phrase of a finding, the other has it all.
     """
     counts = [Counter((mention.finding, mention.phrase) for mention in pool) for pool in (reports, reference)]
     patients: dict[tuple[str, str], set[str]] = {}

@@ -1,1 +1,1 @@
-"""Readers tell edited X-rays from real ones, and name their findings (the paper's appendix A.3)."""
+"""The reader study: experts tell edited X-rays from real ones and name the findings (the paper's appendix A.3)."""

@@ -1,4 +1,4 @@
-"""The readers' images: generated ones that no configuration was chosen by, and as many real ones with each finding."""
+"""Draw the images of the reader study: edited ones that are no trial jobs, and as many real ones of each finding."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from cxr.semisyn.references import Reference, read_reference
 QUESTION = "Read this X-ray."
 PNG = (cv2.IMWRITE_PNG_COMPRESSION, 9)
 UNITS = {
-    "unit": Column(pl.String, "Key of the image in the pages' table; it tells nothing."),
+    "unit": Column(pl.String, "Key of the image in the pages' table, without information."),
     "source": Column(pl.String, "generated or real."),
     "finding": Column(pl.String, "Its finding: the job's, or the reference's."),
     "job_id": Column(pl.String, "Job of a generated image; empty for a real one."),
@@ -32,7 +32,7 @@ UNITS = {
 
 @dataclass(frozen=True)
 class ReadersOptions:
-    """images: of each finding and source; reference: {name, format, path, image_id, role, classes} of the real ones."""
+    """images: per finding and source; reference: {name, format, path, image_id, role, classes} of the real images."""
 
     images: int
     seed: int
@@ -42,14 +42,14 @@ class ReadersOptions:
 
 @dataclass(frozen=True)
 class ReaderImage:
-    """One image of the reading: its finding, its job (empty for a real one) and its image."""
+    """One image of the study: its finding, its job (empty for a real image) and its image."""
 
     finding: str
     job_id: str
     image_id: str
 
     def key(self, seed: int) -> str:
-        """Return a name from which nothing can be told."""
+        """Return a key that reveals nothing about the image."""
         return f"{stable_hash(seed, 'unit', self.finding, self.job_id, self.image_id):016x}"
 
 
@@ -97,9 +97,9 @@ def run(
 
 
 def draw_images(candidates: Iterable[ReaderImage], options: ReadersOptions) -> list[ReaderImage]:
-    """Return up to ``options.images`` of each finding, by the order of their hashes; too few are told in the log.
+    """Return up to ``options.images`` of each finding, in the order of their hashes; log a warning for too few.
 
-    An image with several findings is drawn for one of them.
+    An image with several findings is used for one of them.
     """
     drawn_images: list[ReaderImage] = []
     used: set[tuple[str, str]] = set()

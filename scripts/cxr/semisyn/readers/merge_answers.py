@@ -1,4 +1,4 @@
-"""From the readers' answers to Table 7 and their agreement."""
+"""Write Table 7 and the readers' agreement from their answers."""
 
 from dataclasses import dataclass
 

@@ -1,6 +1,6 @@
-"""What readers said: how often an X-ray passed for real and its finding was named (Table 7), and how they agree.
+"""Statistics of the readings: how often an X-ray was called real and its finding named (Table 7), and agreement.
 
-An image that three readers read is one image: intervals resample images, and within them nothing.
+Intervals resample images, with all readings of an image together.
 """
 
 from statistics import NormalDist
@@ -21,7 +21,7 @@ TABLE7 = {
     "finding": Column(pl.String, "Finding of the images, or `mean` over the findings."),
     "images": Column(pl.Int64, "Images."),
     "answers": Column(pl.Int64, "Readings of them."),
-    "as_real": Column(pl.Float64, "Readings that took the image for real.", "%"),
+    "as_real": Column(pl.Float64, "Readings that called the image real.", "%"),
     "as_real_low": Column(pl.Float64, "Lower end of its interval, by images.", "%"),
     "as_real_high": Column(pl.Float64, "Upper end.", "%"),
     "as_real_paper": Column(pl.Float64, "The paper's value.", "%"),
@@ -32,7 +32,7 @@ TABLE7 = {
 }
 AGREEMENT = {
     "finding": Column(pl.String, "Finding of the images, or `all`."),
-    "measure": Column(pl.String, "as_real: took it for real; with_finding: named its finding."),
+    "measure": Column(pl.String, "as_real: called it real; with_finding: named its finding."),
     "readers": Column(pl.Int64, "Readers."),
     "images": Column(pl.Int64, "Images that all of them read."),
     "percent": Column(pl.Float64, "Pairs of readers who agree.", "%"),
@@ -46,14 +46,13 @@ READINGS = {
     "unit": pl.String, "source": pl.String, "finding": pl.String, "readings": pl.Int64, "as_real": pl.Int64,
     "with_finding": pl.Int64,
 }  # fmt: skip
-"""One row an image: how many readings it had, and in how many it passed for real or its finding was named."""
+"""One row per image: its readings, and how many called it real or named its finding."""
 
 
 def count_readings(units: pl.DataFrame, answers: pl.DataFrame) -> pl.DataFrame:
     """Return :data:`READINGS`; ``units``: unit, source, finding; ``answers``: unit, expert, question, answer.
 
-    The form asks two questions: ``origin`` (real or generated) and ``finding``, whose answers have the user's own
-    findings too.
+    The form asks two questions: ``origin`` (real or generated) and ``finding``, which may be one of the user's.
     """
     answer_rows = answers.with_columns(pl.concat_str(pl.lit("said_"), "question").alias("question"))
     wide = answer_rows.pivot("question", index=["unit", "expert"], values="answer").join(units, on="unit")
@@ -66,7 +65,7 @@ def count_readings(units: pl.DataFrame, answers: pl.DataFrame) -> pl.DataFrame:
 
 
 def make_table7(read: pl.DataFrame, printed: dict, *, replicates: int, level: float, seed: int) -> pl.DataFrame:
-    """Return Table 7 of :data:`READINGS`, with the ``printed`` values: {source_measure: a share per finding, mean}."""
+    """Return Table 7 of :data:`READINGS`. ``printed``: the paper's {source_measure: fractions per finding, mean}."""
     rows, unprinted = [], [None] * (len(FINDINGS) + 1)
     for source in (GENERATED, REAL):
         of_source = read.filter(pl.col("source") == source)
@@ -83,7 +82,7 @@ def make_table7(read: pl.DataFrame, printed: dict, *, replicates: int, level: fl
 
 
 def _findings(read: pl.DataFrame) -> list[str]:
-    """Return the paper's findings, and after them the user's own of which there are images."""
+    """Return the paper's findings, followed by the user's findings that have images."""
     return [*FINDINGS, *sorted(set(read["finding"]) - set(FINDINGS))]
 
 
@@ -98,7 +97,7 @@ def _rate(part: pl.DataFrame, measure: str, replicates: int, level: float, seed:
 
 
 def agreement_table(read: pl.DataFrame, readers: int, *, replicates: int, level: float, seed: int) -> pl.DataFrame:
-    """Return the readers' agreement on images that all of them read, and how well they tell generated from real."""
+    """Return the agreement on images that all readers read, and d' of telling generated from real images."""
     bootstrap = {"replicates": replicates, "level": level, "seed": seed}
     of_all = read.filter(pl.col("readings") == readers)
     rows = []
@@ -123,8 +122,8 @@ def agreement_table(read: pl.DataFrame, readers: int, *, replicates: int, level:
 def d_prime(read: pl.DataFrame, *, replicates: int, level: float, seed: int) -> tuple[float | None, ...]:
     """Return d' of telling generated images from real ones, and the ends of its interval; None without both kinds.
 
-    d' = z(share of generated images called generated) - z(share of real ones called so). Half a reading is added to
-    each count and one to each number, so that shares of 0 and 1 have a z.
+    d' = z(fraction of generated images called generated) - z(fraction of real images called generated). Half a reading
+    is added to each count and one to each total, so that fractions of 0 and 1 have a finite z.
     """
     kinds = [read.filter(pl.col("source") == source) for source in (GENERATED, REAL)]
     if not all(map(len, kinds)):

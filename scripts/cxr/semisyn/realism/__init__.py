@@ -1,1 +1,1 @@
-"""How far edited X-rays look like real ones with the finding (the paper's sections 3.6 and 4.2)."""
+"""The realism stage: scores how similar edited X-rays are to real ones (the paper's sections 3.6 and 4.2)."""

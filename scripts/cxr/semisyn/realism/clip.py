@@ -1,6 +1,6 @@
-"""CLIP score: the cosine between an edited image and its prompt, by any CLIP model in transformers' layout.
+"""Feature engine clip: cosine between an edited image and its prompt, by any CLIP model in transformers' layout.
 
-The folder holds config.json, model.safetensors, preprocessor_config.json and the tokenizer's files, as XrayCLIP's does.
+The folder has config.json, model.safetensors, preprocessor_config.json and the tokenizer's files, like XrayCLIP's.
 """
 
 from collections.abc import Sequence
@@ -27,11 +27,11 @@ NEEDED_FILES = (
     ("preprocessor_config.json",),
     ("tokenizer.json", "vocab.json"),
 )
-"""Files of the folder; of the last two one is enough."""
+"""Required files of the folder; one of each tuple is enough."""
 
 
 class ClipFeatures:
-    """See :class:`cxr.semisyn.realism.engine.FeatureEngine`; both embeddings have the length 1."""
+    """See :class:`cxr.semisyn.realism.engine.FeatureEngine`; both embeddings are normalised to length 1."""
 
     def __init__(self, folder: Path, device: torch.device, batch: int):
         self.net = _read_net(folder).eval().to(device)
@@ -59,7 +59,7 @@ class ClipFeatures:
 
 
 def _read_net(folder: Path) -> CLIPModel:
-    """Return the model of a folder. Raises UserError for a folder that holds another one, or not all of it."""
+    """Read the model of a folder. Raises UserError for another model or an incomplete one."""
     if missing := [names for names in NEEDED_FILES if not any((folder / name).is_file() for name in names)]:
         raise UserError(f"{KEY} is {str(folder)!r}, which has no {' or '.join(missing[0])}: give the whole folder")
     try:
@@ -83,7 +83,7 @@ def _read_net(folder: Path) -> CLIPModel:
 
 
 def load(setup: Setup) -> ClipFeatures:
-    """Load the model. Raises UserError for a folder that cannot be used, or whose weights are not the pinned ones."""
+    """Load the model. Raises UserError for an unusable folder, or weights that differ from the pinned ones."""
     weights, pinned = Path(setup.files["folder"], "model.safetensors"), setup.own.get("sha256")
     if pinned and weights.is_file() and (sha256 := sha256_of(weights)) != pinned:
         raise UserError(

@@ -1,8 +1,8 @@
-"""The interface of engines that turn X-rays into features, in which edited images are compared with real ones.
+"""Interface of the feature engines, whose features compare edited with real images, and their loader.
 
-An engine's module says in ``METRICS`` what its numbers are called: ``frechet`` and ``kernel`` of the distances between
-edited and real images, ``similarity`` of how well an image fits its prompt; it has no metric that it does not name.
-Only the features of FID's own net give what is called FID.
+An engine's module declares in ``METRICS`` {kind: metric name} of the metrics it provides: ``frechet`` and ``kernel``
+distances between edited and real images, ``similarity`` of an image and its prompt. Only features of FID's own net may
+be called FID.
 """
 
 import hashlib
@@ -16,28 +16,28 @@ from cxr.base.engines import Setup, engine_module
 
 
 class Features(NamedTuple):
-    """``feature`` float32 (N, D) of N images; ``similarity`` float32 (N,) with their prompts, None without such."""
+    """``feature`` float32 (N, D) of N images; ``similarity`` float32 (N,) to their prompts, or None."""
 
     feature: np.ndarray
     similarity: np.ndarray | None = None
 
 
 class FeatureEngine(Protocol):
-    """Features of X-rays. ``batch``: images that one call takes at most; ``weights``: digest of what it has learnt."""
+    """Computes features of X-rays. ``batch``: most images per call; ``weights``: digest of the weights."""
 
     batch: int
     weights: str
 
     def features(self, images: Sequence[np.ndarray], prompts: Sequence[str]) -> Features:
-        """Return the features of frames uint8 (512, 512), and how well each fits its prompt.
+        """Return the features of frames uint8 (512, 512), and the similarity of each to its prompt.
 
-        No result depends on the other images of a call.
+        Results are independent of the other images of a call.
         """
         ...
 
 
 def load_features(name: str, setup: Setup) -> FeatureEngine:
-    """Load an engine with ``load(setup)`` of its module. Raises UserError for one that cannot be used."""
+    """Call ``load(setup)`` of an engine's module. Raises UserError for an unusable engine."""
     return engine_module("cxr.semisyn.realism", name).load(setup)
 
 

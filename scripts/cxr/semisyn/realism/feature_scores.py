@@ -1,4 +1,4 @@
-"""Metrics of features: distances between edited and real images, and how well images fit their prompts."""
+"""Metrics of features: distances between edited and real images, and similarity of images to their prompts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ from cxr.semisyn.realism.features import read_features, stack_features
 
 @dataclass(frozen=True)
 class EngineFeatures:
-    """Features of one engine: ``names`` of its metrics by their kind; of edited and of real images, {name: (D,)}.
+    """Features of one engine. names: {kind: metric name}; edited, real: {job or image: (D,)}.
 
-    similarity: {job: how well its image fits its prompt}; empty where no metric of the engine needs it.
+    similarity: {job: similarity of image and prompt}; empty if no metric of the engine needs it.
     """
 
     names: Mapping[str, str]
@@ -27,7 +27,7 @@ class EngineFeatures:
 def read_engine_features(
     names: Mapping[str, str], edited: Sequence[str], real: Sequence[str], jobs: set[str], images: set[str]
 ) -> EngineFeatures:
-    """Read the shards ``edited`` and ``real`` of an engine, as far as its metrics ``names`` need them."""
+    """Read those features of the shards ``edited`` and ``real`` that the metrics ``names`` need."""
     distances, fits = {"frechet", "kernel"} & set(names), "similarity" in names
     return EngineFeatures(
         names=names if real else {kind: name for kind, name in names.items() if kind == "similarity"},
@@ -42,8 +42,8 @@ def score_features(
 ) -> dict[str, np.ndarray]:
     """Return {metric: value and replicates} of the jobs of one finding.
 
-    ``images``: the real ones with it; ``draws`` (R, N): how often each job counts; ``small``: whether a Fréchet
-    distance of too few images is told. It has no replicates: its value depends on the number of images.
+    ``images``: real images with it; ``draws`` (R, N): how often each job counts; ``small``: whether to compute a
+    Fréchet distance of few images. That has no replicates, because its value depends on the number of images.
     """
     values_by_metric = {}
     if name := featured.names.get("similarity"):

@@ -1,4 +1,4 @@
-"""Features of the edited images of a shard, and of real ones: one file an engine and a shard, which is their cache."""
+"""Compute features of the edited or real images of a shard: one file per engine and shard, which serves as cache."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
@@ -29,7 +29,7 @@ def run_shard(
     """Write the features of the edited images of a shard, key image_id = job.
 
     ``plan``: prompts of the jobs; ``edited``: the edited shards of each engine; ``files``: of the extractor. Writes
-    ``feature`` float32 (N, D) and ``similarity`` float32 (N,), which is NaN where the engine reads no prompt.
+    ``feature`` float32 (N, D) and ``similarity`` float32 (N,), NaN if the engine uses no prompt.
     """
     setup = Setup.for_engine(options.own, files, compute, options.extractor)
     prompts = dict(read_table(plan).select("job_id", "prompt").iter_rows())
@@ -43,7 +43,7 @@ def run_reference(
     *, frames: str, boxes: str, output: str, options: FeaturesOptions, attrs: dict, compute: dict | None = None,
     **files: str,
 ) -> None:  # fmt: skip
-    """Write the same of the real images of a shard of frames; ``boxes``: the table of their boxes."""
+    """Write the features of the real images of a shard of frames. ``boxes``: the table of their boxes."""
     setup = Setup.for_engine(options.own, files, compute, options.extractor)
     with Shard(frames) as shard:
         names = sorted(set(read_table(boxes)["image_id"]))
@@ -80,7 +80,7 @@ def _feature_rows(
 
 
 def read_features(paths: Iterable[str], names: set[str], field: str = "feature") -> dict[str, np.ndarray]:
-    """Return {image or job: its row of a field} of those ``names`` in the shards."""
+    """Return {image or job: its row of a field} for those ``names`` that are in the shards."""
     features = {}
     for path in paths:
         with Shard(path) as shard:
@@ -89,5 +89,5 @@ def read_features(paths: Iterable[str], names: set[str], field: str = "feature")
 
 
 def stack_features(features: Mapping[str, np.ndarray], names: pl.Series) -> np.ndarray:
-    """Return the rows of ``names``, which all are there, (N, …)."""
+    """Return the features of ``names`` as an array (N, …). Raises KeyError for a missing one."""
     return np.stack([features[name] for name in names])

@@ -1,4 +1,4 @@
-"""Features of FID and KID: the 2,048 pooled numbers of the Inception-v3 of 2015; grey pictures have three channels."""
+"""Feature engine inception (FID, KID): the 2,048 pooled features of the Inception-v3 of 2015, on grey RGB images."""
 
 from collections.abc import Sequence
 

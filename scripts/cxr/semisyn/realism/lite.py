@@ -1,6 +1,6 @@
-"""Features of the embedded detector: 128 numbers, the mean over its deepest layer. They are not those of FID.
+"""Feature engine lite: 128 features, the mean over the deepest layer of the embedded detector. They are not FID's.
 
-The detector learnt from painted lesions too (resources/boxes/CARD.md): its distances say little of painted ones.
+The detector was trained on painted lesions too (resources/boxes/CARD.md), so its distances say little about them.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from cxr.semisyn.realism.engine import Features, digest_of
 METRICS = {"frechet": "frechet_lite", "kernel": "kernel_lite"}
 RESOURCE_FILES = ("boxes/lite.onnx",)
 POOLED = "/ReduceMean_2_output_0"
-"""The layer that the detector reads a whole picture by (``Detector.whole``)."""
+"""Output of the layer that pools the whole image (input of ``Detector.whole``)."""
 
 
 class LiteFeatures:

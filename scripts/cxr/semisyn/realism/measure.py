@@ -1,4 +1,4 @@
-"""Measures of the edited images of a shard that need no model, and what other stages found on them."""
+"""Measure the edited images of a shard, without a model and from the organs and boxes that other stages found."""
 
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -23,11 +23,11 @@ JOBS = {
     "trial": Column(pl.Boolean, "Whether every configuration edits it."),
     "score": Column(pl.Float64, "Detector's confidence in the finding on the edited image; null without that class."),
     "source_score": Column(pl.Float64, "The same on the source."),
-    "change": Column(pl.Float64, "Mean size of the change inside the boxes.", "grey levels"),
-    "leak": Column(pl.Float64, "Share of the squared change outside of them; null for cardiomegaly."),
-    "iou_visible": Column(pl.Float64, "IoU of visible and asked box, cut to the lung; mean over the boxes."),
+    "change": Column(pl.Float64, "Mean absolute change inside the boxes.", "grey levels"),
+    "leak": Column(pl.Float64, "Fraction of the squared change outside them; null for cardiomegaly."),
+    "iou_visible": Column(pl.Float64, "IoU of visible and requested box, cut to the lung; mean over the boxes."),
     "edge_ratio": Column(pl.Float64, "Change at the boxes' sides over the mean change inside; 1 for a rectangle."),
-    "ctr_asked": Column(pl.Float64, "Cardiothoracic ratio that was asked for; null for other findings."),
+    "ctr_asked": Column(pl.Float64, "Requested cardiothoracic ratio; null for other findings."),
     "ctr_measured": Column(pl.Float64, "Cardiothoracic ratio of the organs on the edited image; null for others."),
 }
 BOXES = {
@@ -46,7 +46,7 @@ BOXES = {
 
 @dataclass(frozen=True)
 class MeasureOptions:
-    """classes: {finding: the detector's name for it}; a finding that it lacks has no score."""
+    """classes: {finding: class of the detector}; other findings have no score."""
 
     classes: dict[str, str]
 
@@ -67,11 +67,11 @@ def run_shard(
     boxes: str,
     options: MeasureOptions,
 ) -> None:
-    """Write the table of the jobs and that of their boxes.
+    """Write the table of the jobs (:data:`JOBS`) and that of their boxes (:data:`BOXES`).
 
-    ``placed``, ``frames``, ``organs``, ``source_boxes``: of the shards in which the jobs' images lie.
-    ``edited``, ``asked``, ``edited_organs`` and ``edited_boxes``: the edited shards of each engine, their tables of
-    boxes, and what organs and detector found on them, in the same order.
+    ``placed``, ``frames``, ``organs``, ``source_boxes``: of the shards with the jobs' images. ``edited``, ``asked``,
+    ``edited_organs`` and ``edited_boxes``: the edited shards of each engine, their box tables, and the organs and
+    detector boxes on them, in the same order.
     """
     image_of = read_table(plan).select("job_id", "finding", "image_id", "trial")
     patients = read_table(healthy).select("image_id", "subject_id")
@@ -107,7 +107,7 @@ def run_shard(
 def measure_job(
     source: np.ndarray, image: np.ndarray, organs: Mapping[str, np.ndarray], boxes: pl.DataFrame, finding: str
 ) -> tuple[dict, list[dict]]:
-    """Return the measures of one job, and of its boxes: rows of :data:`JOBS` and :data:`BOXES` without their names.
+    """Return the measures of one job and of its boxes: rows of :data:`JOBS` and :data:`BOXES` without the ids.
 
     ``boxes``: the rows of the job's boxes of both kinds.
     """
@@ -151,7 +151,7 @@ def best_confidence(detected: pl.DataFrame, classes: Mapping[str, str]) -> dict[
 
 
 def _visible_iou(box: np.ndarray, visible_row: Mapping | None, side: str, organs: Mapping[str, np.ndarray]) -> float:
-    """Return the IoU of the visible box with the asked one, both cut to the lung; 0 where nothing is seen."""
+    """Return the IoU of visible and requested box, both cut to the lung; 0 without a visible box."""
     lung = organs[LUNGS[0] if side == "right" else LUNGS[1]]
     conditioning_box = edits.box_in(box, lung)
     visible_box = None if visible_row is None else edits.box_in(np.array([visible_row[name] for name in CORNERS]), lung)

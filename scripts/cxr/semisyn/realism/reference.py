@@ -1,4 +1,4 @@
-"""Real boxes of the findings on the cohort's own images: what edited boxes are compared with."""
+"""Measure real boxes of the findings on the cohort's images, for comparison with edited ones."""
 
 from dataclasses import dataclass, replace
 
@@ -18,7 +18,7 @@ from cxr.semisyn.realism.measure import BOXES
 from cxr.semisyn.references import Reference, read_reference
 
 REFERENCE = {
-    "image_id": Column(pl.String, "Image of the cohort that the reference has a box on."),
+    "image_id": Column(pl.String, "Image of the cohort with a box of the reference."),
     "finding": Column(pl.String, "Finding."),
     "subject_id": Column(pl.String, "Its patient."),
     "number": Column(pl.Int64, "Number of the box among those of the image."),
@@ -38,10 +38,10 @@ class RealOptions:
 
 
 def run_shard(*, reference: str, images: str, frames: str, organs: str, output: str, options: RealOptions) -> None:
-    """Write :data:`REFERENCE` of the shard's images; ``reference``: the file of people's boxes, ``images``: all images.
+    """Write :data:`REFERENCE` of the shard's images. ``images``: all images of the cohort.
 
-    A box has no measures where its image has no organs, where the lung under it or at the mirrored place is too small,
-    or where it is of a heart. Raises UserError for a reference that cannot be read.
+    A box has no measures if its image has no organs, if the lung under it or at the mirrored place is too small, or if
+    it is a heart's. Raises UserError for a reference that cannot be read.
     """
     patients = dict(read_table(images).select("image_id", pl.col("subject_id").cast(pl.String)).iter_rows())
     boxes = read_reference(Reference(**options.reference), options.findings).boxes

@@ -1,4 +1,4 @@
-"""The scores of one configuration, with intervals by source patient, and the replicates behind them."""
+"""Score one configuration, with bootstrap intervals by source patient, and write the replicates."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,10 +28,10 @@ SCORES = {
     "low": Column(pl.Float64, "Lower end of its interval, by source patients; null without replicates."),
     "high": Column(pl.Float64, "Upper end."),
     "images": Column(pl.Int64, "Edited images."),
-    "reference": Column(pl.String, "Real boxes or images compared with, and their number; empty where there are none."),
+    "reference": Column(pl.String, "Real boxes or images of the comparison, and their number; empty if none."),
     "engine": Column(pl.String, "Detector or engine of features that scores; empty for a measure without one."),
     "circular": Column(pl.Boolean, "Whether the scorer learnt from the painter that made the images."),
-    "screened_by_scorer": Column(pl.Boolean, "Whether the scorer also chose the healthy images."),
+    "screened_by_scorer": Column(pl.Boolean, "Whether the scorer also screened the healthy images."),
     "trial": Column(pl.Boolean, "Whether the images are those that every configuration edits."),
 }
 REPLICATES = {
@@ -43,16 +43,16 @@ REPLICATES = {
     "circular": Column(pl.Boolean, "Whether the scorer learnt from the painter that made the images."),
 }
 MEAN_MEASURES = ("change", "leak", "iou_visible", "edge_ratio")
-"""Measures of the jobs whose mean is a score."""
+"""Measures of the jobs whose means are scores."""
 
 
 @dataclass(frozen=True)
 class ScoreOptions:
-    """classes: {finding: the detector's name for it}; detector, classifier: engines of the boxes and of the screen.
+    """classes: {finding: class of the detector}; detector, classifier: engines of the boxes and of the healthy screen.
 
-    painted: whether the configuration's images are painted; c2st_replicates: replicates of the two-sample test, which
-    fits a model in each; ious, points: of AP; reference: name of the real images, "" without; extractors: {engine of
-    features: {kind of metric: its name}}; fid_small: allow or refuse a Fréchet distance of few images.
+    painted: whether the images are painted; c2st_replicates: replicates of the two-sample test, which fits a model in
+    each; ious, points: of AP; reference: name of the real images, "" for none; extractors: {feature engine: {kind of
+    metric: its name}}; fid_small: ``allow`` or ``refuse`` a Fréchet distance of few images.
     """
 
     config: str
@@ -95,15 +95,15 @@ def run(
 ) -> None:
     """Score one configuration.
 
-    ``jobs`` and ``boxes``: measures of the shards; ``asked``, ``detected``: the boxes that were asked for, and a
-    detector's; ``references``: measures of real boxes; ``features``: files of each engine, ``edited_{engine}`` and
-    ``real_{engine}``. Writes ``table`` (all jobs), ``output`` (:data:`SCORES`) and ``replicates``. Raises UserError for
-    a reference without an image of the cohort.
+    ``jobs`` and ``boxes``: measures of the shards; ``asked``, ``detected``: requested boxes, and those of a detector;
+    ``references``: measures of real boxes; ``features``: feature files ``edited_{engine}`` and ``real_{engine}``.
+    Writes ``table`` (all jobs), ``output`` (:data:`SCORES`) and ``replicates``. Raises UserError for a reference
+    without an image of the cohort.
     """
     every = pl.concat(read_table(path) for path in jobs).sort("job_id")
     write_table(table, every, JOBS)
     fresh = every.filter(~pl.col("trial"))
-    # what selected a configuration does not judge it, where there is anything else
+    # trial jobs selected the configuration, so other jobs score it if there are any
     scored_jobs = fresh if options.config == CHOSEN_CONFIG and len(fresh) else every.filter("trial")
     parts, conditioning, detections = (
         pl.concat(read_table(path) for path in paths) for paths in (boxes, asked, detected)
@@ -148,7 +148,7 @@ def score_finding(
     real: pl.DataFrame | None,
     options: ScoreOptions,
 ) -> dict[str, MetricValues]:
-    """Return the metrics of one finding by name; one that cannot be had is left out."""
+    """Return {metric: values} of one finding, without metrics that cannot be computed."""
     draws = _draw_jobs(finding, jobs, options)
     metrics = {
         name: MetricValues(scores.mean_over_draws(jobs[name].to_numpy(), draws))
@@ -184,7 +184,7 @@ def score_by_features(
     featured: Mapping[str, EngineFeatures],
     options: ScoreOptions,
 ) -> dict[str, MetricValues]:
-    """Return the metrics of one finding that are made from features, by name."""
+    """Return {metric: values} of the metrics of one finding that use features."""
     draws, small = _draw_jobs(finding, jobs, options), options.fid_small == "allow"
     empty = pl.Series([], dtype=pl.String)
     images = empty if real is None else real.filter(pl.col("finding") == finding)["image_id"].unique().sort()
@@ -197,12 +197,12 @@ def score_by_features(
 
 
 def _draw_jobs(finding: str, jobs: pl.DataFrame, options: ScoreOptions) -> np.ndarray:
-    """Return the draws of the jobs, which depend on the source patients alone: they are those of any configuration."""
+    """Return the draws of the jobs; they depend on the source patients alone, so all configurations share them."""
     return scores.draw_patients(jobs["subject_id"].to_list(), options.replicates, stable_hash(options.seed, finding))
 
 
 def detector_fires(jobs: pl.DataFrame) -> bool:
-    """Tell whether the detector found the finding in any edited or source image; if not, it says nothing of these."""
+    """True if the detector found the finding in any edited or source image; else its scores are meaningless."""
     return bool((pl.concat([jobs["score"], jobs["source_score"]]) > 0).any())
 
 
@@ -231,7 +231,7 @@ def _indices(names: pl.Series, place: Mapping[str, int]) -> np.ndarray:
 
 
 def is_circular(scored: MetricValues, options: ScoreOptions) -> bool:
-    """Return whether what scores learnt from the painter that made the images, so that the score tells little."""
+    """True if the scorer learnt from the painter that made the images, so that the score says little."""
     return scored.engine == "lite" and options.painted
 
 

@@ -1,6 +1,6 @@
-"""Scores of one configuration and finding, each with the same draws of source patients.
+"""Scores of one configuration and finding in R draws of source patients.
 
-The first row of all draws counts every job once: it gives the score itself.
+The first draw counts every job once and gives the score itself.
 """
 
 from collections.abc import Sequence
@@ -24,15 +24,15 @@ class JobBoxes(NamedTuple):
 
 
 def draw_patients(patient: Sequence[str], replicates: int, seed: int) -> np.ndarray:
-    """Return int32 (1 + replicates, N): how often each of N jobs counts; ``patient``: of each job's source."""
+    """Return int32 (1 + replicates, N): how often each of N jobs counts. ``patient``: of each job's source image."""
     original = np.ones((1, len(patient)), np.int32)
     return np.concatenate([original, *patient_draws(np.asarray(patient, str), replicates, seed)])
 
 
 def auroc(edited: np.ndarray, source: np.ndarray, draws: np.ndarray) -> np.ndarray:
-    """Return AUROC, (R,), of edited images' scores (N,) against those of their own unedited sources (N,).
+    """Return AUROC, (R,), of scores of edited images (N,) against those of their unedited sources (N,).
 
-    A draw counts a job and its source alike.
+    A draw counts a job and its source equally.
     """
     above = (edited[:, None] > source[None]) + 0.5 * (edited[:, None] == source[None])
     count = draws.astype(np.float64)
@@ -40,7 +40,7 @@ def auroc(edited: np.ndarray, source: np.ndarray, draws: np.ndarray) -> np.ndarr
 
 
 def ap1070(detections: JobBoxes, true: Boxes, ious: Sequence[float], points: int, draws: np.ndarray) -> np.ndarray:
-    """Return the mean AP over ``ious``, (R,), of a detector's boxes against the label boxes of N jobs."""
+    """Return the mean AP over ``ious``, (R,), of a detector's boxes against the requested boxes of N jobs."""
     predicted = Boxes(detections.job, detections.corners)
     match = matched(predicted, detections.confidence, true, draws.shape[1], ious)
     return average_precision(match, points, draws).mean(axis=1)
@@ -49,9 +49,9 @@ def ap1070(detections: JobBoxes, true: Boxes, ious: Sequence[float], points: int
 def two_sample_test(
     ours: np.ndarray, patients: Sequence[str], real: np.ndarray, real_patients: Sequence[str], draws: np.ndarray
 ) -> np.ndarray:
-    """Return c2st, (R,), of the boxes of N jobs' features (N, K) against real ones (M, K); 0.5 = cannot be told apart.
+    """Return c2st, (R,), of features of our boxes (N, K) against real ones (M, K); 0.5 = indistinguishable.
 
-    A draw counts our boxes; the real ones stay.
+    Draws resample our boxes; the real ones stay.
     """
     names = np.asarray(patients, str)
     scores = []
@@ -62,15 +62,15 @@ def two_sample_test(
 
 
 def kernel_distance(ours: np.ndarray, real: np.ndarray, draws: np.ndarray) -> np.ndarray:
-    """Return KID, (R,), of features (N, D) against real ones (M, D); NaN where a draw has no two different jobs.
+    """Return KID, (R,), of features (N, D) against real ones (M, D); NaN if a draw has fewer than two jobs.
 
-    A job that a draw counts several times enters once: copies would pass for a very narrow law.
+    A job that a draw counts several times enters once, because copies would look like a very narrow distribution.
     """
     return kid_of_subsets(ours, real, draws > 0)
 
 
 def mean_over_draws(values: np.ndarray, draws: np.ndarray) -> np.ndarray:
-    """Return the mean, (R,), of the known of N values; NaN where a draw has none."""
+    """Return the mean, (R,), of the finite ones of N values; NaN if a draw has none."""
     is_finite = np.isfinite(values.astype(np.float64))
     count = draws[:, is_finite].astype(np.float64)
     total = count.sum(axis=1)
@@ -80,7 +80,7 @@ def mean_over_draws(values: np.ndarray, draws: np.ndarray) -> np.ndarray:
 
 
 def frechet_distance(ours: np.ndarray, real: np.ndarray, *, small: bool) -> float | None:
-    """Return FID of features (N, D) and (M, D), or None where the samples are too few for it and ``small`` is false."""
+    """Return FID of features (N, D) and (M, D), or None if the samples are too few and ``small`` is false."""
     if not small and min(len(ours), len(real)) < LEAST * ours.shape[1]:
         return None
     return fid(ours, real, small=small)

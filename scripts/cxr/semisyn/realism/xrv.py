@@ -1,4 +1,4 @@
-"""Features of torchxrayvision's DenseNet-121: the 1,024 numbers before its classifier."""
+"""Feature engine xrv: the 1,024 features before the classifier of torchxrayvision's DenseNet-121."""
 
 from collections.abc import Sequence
 

@@ -1,8 +1,8 @@
-"""From the scores of all configurations to one configuration per finding.
+"""Choose one configuration per finding from the scores of all.
 
-Within a finding each metric is scaled so that the worst configuration has 0 and the best 1; a metric on which all are
-equal gives 0.5, and one that some configuration lacks is left out for all. The score is the mean over the metrics. The
-paper takes the mean of metrics of unlike scales, one of which is better when it is lower.
+Within a finding each metric is scaled so that the worst configuration has 0 and the best 1. A metric with equal values
+gives 0.5; one that a configuration lacks is ignored for all. The score is the mean over the metrics. The paper averages
+metrics of different scales, one of which is better when lower, without scaling.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from cxr.base.columns import Column, schema
 from cxr.metrics.bootstrap import ends
 
 LOWER_IS_BETTER = ("fid", "kid", "fid_xrv", "kid_xrv", "frechet_lite", "kernel_lite", "c2st")
-"""c2st: 0.5 is the best, where a test cannot tell edited boxes from real ones; what is below counts as 0.5."""
+"""c2st: 0.5 is best, because edited and real boxes are indistinguishable then; lower values count as 0.5."""
 SCORES = {
     "finding": Column(pl.String, "Finding."),
     "config": Column(pl.String, "Configuration."),
@@ -22,14 +22,14 @@ SCORES = {
     "value": Column(pl.Float64, "Its value."),
     "normalised": Column(pl.Float64, "From 0 for the worst configuration to 1 for the best; null if left out."),
     "score": Column(pl.Float64, "Mean of the configuration's normalised metrics; null without any."),
-    "rank": Column(pl.Int64, "Place of the configuration for this finding, from 1."),
+    "rank": Column(pl.Int64, "Rank of the configuration for this finding, from 1."),
     "circular": Column(pl.Boolean, "Whether the metric's scorer learnt from the painter that made the images."),
 }
 MEASURED_SCHEMA = {
     "finding": pl.String, "config": pl.String, "metric": pl.String, "replicate": pl.Int64, "value": pl.Float64,
     "circular": pl.Boolean,
 }  # fmt: skip
-"""Values of the metrics: replicate -1 is the value itself, others are those of the bootstrap, alike for all configs."""
+"""Values of the metrics: replicate -1 is the value itself, others are bootstrap replicates, shared by all configs."""
 
 
 def scale_metric(values: np.ndarray, metric: str) -> np.ndarray:
@@ -67,11 +67,11 @@ def score_table(measured: pl.DataFrame, costs: Mapping[str, tuple]) -> pl.DataFr
 def choose_configs(
     measured: pl.DataFrame, scores: pl.DataFrame, engines: Mapping[str, str], level: float
 ) -> dict[str, dict]:
-    """Return {finding: config, engine, score, second, difference, circular}: the best one, and how sure that is.
+    """Return {finding: {config, engine, score, second, difference, circular}} of the best configuration.
 
-    ``difference``: the interval of the best one's score less the second's, over the bootstrap's replicates, each of
-    which draws the same source patients for both; null with one configuration or without replicates. ``circular``: the
-    metrics of its score whose scorer learnt from the painter of its images.
+    ``difference``: interval of its score minus the second's, over bootstrap replicates with the same source patients
+    for both; None with one configuration or without replicates. ``circular``: metrics whose scorer learnt from the
+    painter of its images.
     """
     choice_by_finding = {}
     for (finding,), part in scores.group_by("finding", maintain_order=True):

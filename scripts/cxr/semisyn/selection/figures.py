@@ -1,6 +1,6 @@
-"""Figures of a search: the score of each pipeline over the soft masks, and over the conditioning extents (Figs. 4, 5).
+"""Draw the score of each pipeline over the soft masks and over the conditioning extents (the paper's Figures 4, 5).
 
-A configuration is drawn only if it differs from its pipeline in the soft mask or the extent alone.
+Only configurations that differ from their pipeline in the soft mask or the extent alone are drawn.
 """
 
 import polars as pl
@@ -55,7 +55,7 @@ def draw_extents(points: pl.DataFrame, path: str, dpi: int) -> None:
 
 
 def _comparable_points(points: pl.DataFrame) -> pl.DataFrame:
-    """Return the scored points whose other settings are those of most points of their pipeline."""
+    """Return the scored points whose other settings are the most common ones of their pipeline."""
     scored = points.filter(pl.col("score").is_not_null(), pl.col("engine") != "lite")
     usual_parts = []
     for _, part in scored.group_by(PIPELINE_KEYS, maintain_order=True):

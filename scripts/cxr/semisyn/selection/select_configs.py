@@ -1,4 +1,4 @@
-"""The selection stage: one configuration for each finding, its table, and the figures of the search."""
+"""Select one configuration for each finding, and write its table and the figures of the search."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ GRID = {
     "guidance": Column(pl.Float64, "Weight of the prompt; 0: the model's own."),
     "strength": Column(pl.Float64, "Fraction of the noise levels; 0: the model's own."),
     "negative": Column(pl.String, "Negative prompt."),
-    "same_as": Column(pl.String, "Configuration that makes the same images and stands for it; empty for itself."),
+    "same_as": Column(pl.String, "Equivalent configuration that is edited instead; empty for none."),
     "score": Column(pl.Float64, "Mean score over the findings; null if it was not scored."),
 }
 ENGINES = ("lite", "diffusion", "radedit")
@@ -36,9 +36,9 @@ ENGINES = ("lite", "diffusion", "radedit")
 
 @dataclass(frozen=True)
 class SelectionOptions:
-    """configs: {name: configuration}; same_as: {name: the one that is edited in its place}; metrics: those that count.
+    """configs: {name: configuration}; same_as: {name: equivalent configuration that is edited instead}.
 
-    samples: jobs of each finding; pipelines: {configuration: its model and blending}, for the figures.
+    metrics: that enter the score; samples: trial jobs of each finding.
     """
 
     configs: dict[str, dict]
@@ -52,7 +52,7 @@ class SelectionOptions:
 def run(
     *, replicates: list[str], choice: str, table: str, grid: str, pipelines: str, extent: str, options: SelectionOptions
 ) -> None:
-    """Choose from the scores of all configurations; ``replicates``: one table a configuration.
+    """Choose from the scores of all configurations. ``replicates``: one table per configuration.
 
     Raises UserError if no configuration has any of the metrics.
     """
@@ -85,7 +85,7 @@ def run(
 
 
 def grid_table(scored: pl.DataFrame, configs: Mapping[str, dict], same_as: Mapping[str, str]) -> pl.DataFrame:
-    """Return :data:`GRID`: every configuration with its mean score, that of the one in its place if it has one."""
+    """Return :data:`GRID`: every configuration with its mean score, or that of its equivalent."""
     means = dict(
         scored.unique(["finding", "config"], keep="first").group_by("config").agg(pl.col("score").mean()).iter_rows()
     )
