@@ -152,7 +152,7 @@ rule all:
         rules.figures.input,
         rules.page.input,
         rules.privacy.input,
-        rules.weights.output if PLAN.weights_needed or PLAN.models else [],
+        rules.weights.output if PLAN.weights.needed or PLAN.weights.models else [],
 
 
 keep_records_with_results()

@@ -15,11 +15,11 @@ from cxr.workflow.code_digest import remember as remember_digests
 from cxr.workflow.freshness import keep_fresh
 from cxr.workflow.jobs import code_of, growing, job, warned
 from cxr.workflow.old_files import OldFiles
-from cxr.workflow.params import cohort_options, wordings_of
+from cxr.workflow.params import cohort_options
 from cxr.workflow.plan import make_plan
 from cxr.workflow.names import unknown_name
 from cxr.workflow.preflight import present
-from cxr.workflow.release_facts import environments
+from cxr.workflow.plan_reporting import read_environments
 from cxr.workflow.settings import SettingsError
 from cxr.workflow.snakemake_compat import (
     default_resources,

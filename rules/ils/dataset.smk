@@ -97,6 +97,6 @@ rule dataset_mimic_ils:
 rule dataset:
     input:
         lines=expand("results/dataset/{thresholds}/{split}.jsonl", thresholds=PLAN.build, split=PLAN.splits),
-        layout=expand("results/dataset/{thresholds}/layout", thresholds=PLAN.layouts),
+        layout=expand("results/dataset/{thresholds}/layout", thresholds=PLAN.ils.layouts),
         stages=expand("results/{stage}/excluded.parquet", stage=STAGES[:-1]),
         excluded="results/dataset/excluded.parquet",

@@ -4,8 +4,8 @@
 # Predictions of other models (evaluation.predictions), read by the adapter of that name.
 rule evaluation_predictions:
     input:
-        lines=lambda wildcards: f"results/dataset/{PLAN.evaluated[wildcards.model]['test']}/{PLAN.split}.jsonl",
-        source=lambda wildcards: PLAN.predictions_of[wildcards.model].path or [],
+        lines=lambda wildcards: f"results/dataset/{PLAN.ils.evaluated[wildcards.model]['test']}/{PLAN.ils.split}.jsonl",
+        source=lambda wildcards: PLAN.ils.predictions[wildcards.model].path or [],
     output:
         predictions="results/evaluation/{model}/predictions.jsonl",
         prediction_masks="results/evaluation/{model}/predictions.h5",
@@ -14,7 +14,7 @@ rule evaluation_predictions:
     benchmark:
         "results/benchmarks/evaluation/{model}/predictions.tsv"
     wildcard_constraints:
-        model="|".join(map(re.escape, PLAN.predictions_of)) or "$^",
+        model="|".join(map(re.escape, PLAN.ils.predictions)) or "$^",
     group:
         "evaluation"
     conda:
@@ -25,7 +25,7 @@ rule evaluation_predictions:
         runtime=minutes(60),
     params:
         **job("ils.evaluation.evaluate.run_predictions"),
-        options=lambda wildcards: PLAN.predictions_of[wildcards.model].model_dump(
+        options=lambda wildcards: PLAN.ils.predictions[wildcards.model].model_dump(
             include={"adapter", "threshold", "grid"}
         )
         | {"size": PLAN.options["evaluation"]["size"]},
@@ -37,11 +37,11 @@ rule evaluation_predictions:
 
 rule evaluation_run:
     input:
-        lines=lambda wildcards: f"results/dataset/{PLAN.evaluated[wildcards.run]['test']}/{PLAN.split}.jsonl",
-        index=lambda wildcards: PLAN.data[PLAN.evaluated[wildcards.run]["test"]]["index"],
-        masks=lambda wildcards: PLAN.data[PLAN.evaluated[wildcards.run]["test"]]["masks"],
-        predictions=lambda wildcards: PLAN.evaluated[wildcards.run]["predictions"],
-        prediction_masks=lambda wildcards: PLAN.evaluated[wildcards.run]["masks"],
+        lines=lambda wildcards: f"results/dataset/{PLAN.ils.evaluated[wildcards.run]['test']}/{PLAN.ils.split}.jsonl",
+        index=lambda wildcards: PLAN.ils.data[PLAN.ils.evaluated[wildcards.run]["test"]]["index"],
+        masks=lambda wildcards: PLAN.ils.data[PLAN.ils.evaluated[wildcards.run]["test"]]["masks"],
+        predictions=lambda wildcards: PLAN.ils.evaluated[wildcards.run]["predictions"],
+        prediction_masks=lambda wildcards: PLAN.ils.evaluated[wildcards.run]["masks"],
         reviewed=PLAN.settings.evaluation.reviewed or [],
     output:
         pairs="results/evaluation/{run}/pairs.parquet",
@@ -73,7 +73,7 @@ rule evaluation_run:
     benchmark:
         "results/benchmarks/evaluation/{run}/scores.tsv"
     wildcard_constraints:
-        run="|".join(map(re.escape, PLAN.evaluated)),
+        run="|".join(map(re.escape, PLAN.ils.evaluated)),
     group:
         "evaluation"
     conda:
@@ -85,7 +85,7 @@ rule evaluation_run:
     params:
         **job("ils.evaluation.evaluate.run_scores"),
         options=PLAN.options["evaluation"],
-        model=lambda wildcards: PLAN.evaluated[wildcards.run]["beside"],
+        model=lambda wildcards: PLAN.ils.evaluated[wildcards.run]["beside"],
     message:
         "Scores of {wildcards.run}"
     script:
@@ -94,10 +94,14 @@ rule evaluation_run:
 
 rule evaluation_comparison:
     input:
-        scores=expand("results/evaluation/{run}/scores.tsv", run=PLAN.evaluated),
-        texts=expand("results/evaluation/{run}/text.tsv", run=PLAN.evaluated),
-        reworded_scores=expand("results/evaluation/{run}/{persona}/scores.tsv", run=PLAN.runs, persona=PLAN.personas),
-        reworded_texts=expand("results/evaluation/{run}/{persona}/text.tsv", run=PLAN.runs, persona=PLAN.personas),
+        scores=expand("results/evaluation/{run}/scores.tsv", run=PLAN.ils.evaluated),
+        texts=expand("results/evaluation/{run}/text.tsv", run=PLAN.ils.evaluated),
+        reworded_scores=expand(
+            "results/evaluation/{run}/{persona}/scores.tsv", run=PLAN.ils.runs, persona=PLAN.ils.personas
+        ),
+        reworded_texts=expand(
+            "results/evaluation/{run}/{persona}/text.tsv", run=PLAN.ils.runs, persona=PLAN.ils.personas
+        ),
     output:
         comparison_table=report(
             "results/evaluation/comparison.tsv",
@@ -130,8 +134,8 @@ rule evaluation_comparison:
         runtime=minutes(10),
     params:
         **job("ils.evaluation.evaluate.run_comparison"),
-        runs=[one.get("title", run) for run, one in PLAN.evaluated.items()],
-        reworded=[[run, persona] for run in PLAN.runs for persona in PLAN.personas],
+        runs=[one.get("title", run) for run, one in PLAN.ils.evaluated.items()],
+        reworded=[[run, persona] for run in PLAN.ils.runs for persona in PLAN.ils.personas],
         dpi=PLAN.options["figures"]["dpi"],
     message:
         "Comparison of all models"
@@ -142,4 +146,4 @@ rule evaluation_comparison:
 rule evaluation:
     input:
         rules.evaluation_comparison.output,
-        "results/evaluation/paraphrases.tsv" if PLAN.personas else [],
+        "results/evaluation/paraphrases.tsv" if PLAN.ils.personas else [],

@@ -4,11 +4,11 @@
 # The same pairs asked in a persona's wordings (inference.paraphrases), beside the paper's paraphrased variant.
 use rule evaluation_run as evaluation_persona with:
     input:
-        lines=lambda wildcards: f"results/dataset/{PLAN.evaluated[wildcards.run]['test']}/{PLAN.split}.jsonl",
-        index=lambda wildcards: PLAN.data[PLAN.evaluated[wildcards.run]["test"]]["index"],
-        masks=lambda wildcards: PLAN.data[PLAN.evaluated[wildcards.run]["test"]]["masks"],
-        predictions=f"results/inference/{{run}}/{PLAN.split}.{{persona}}.jsonl",
-        prediction_masks=f"results/inference/{{run}}/{PLAN.split}.{{persona}}.h5",
+        lines=lambda wildcards: f"results/dataset/{PLAN.ils.evaluated[wildcards.run]['test']}/{PLAN.ils.split}.jsonl",
+        index=lambda wildcards: PLAN.ils.data[PLAN.ils.evaluated[wildcards.run]["test"]]["index"],
+        masks=lambda wildcards: PLAN.ils.data[PLAN.ils.evaluated[wildcards.run]["test"]]["masks"],
+        predictions=f"results/inference/{{run}}/{PLAN.ils.split}.{{persona}}.jsonl",
+        prediction_masks=f"results/inference/{{run}}/{PLAN.ils.split}.{{persona}}.h5",
         reviewed=PLAN.settings.evaluation.reviewed or [],
     output:
         pairs="results/evaluation/{run}/{persona}/pairs.parquet",
@@ -21,7 +21,7 @@ use rule evaluation_run as evaluation_persona with:
     benchmark:
         "results/benchmarks/evaluation/{run}/{persona}.tsv"
     wildcard_constraints:
-        run="|".join(map(re.escape, PLAN.runs)),
+        run="|".join(map(re.escape, PLAN.ils.runs)),
         persona="|".join(PLAN.settings.paraphrase.personas),
     params:
         options=PLAN.options["evaluation"],
@@ -33,8 +33,10 @@ use rule evaluation_run as evaluation_persona with:
 
 rule evaluation_paraphrases:
     input:
-        plain=expand("results/evaluation/{run}/pairs.parquet", run=PLAN.runs),
-        reworded=expand("results/evaluation/{run}/{persona}/pairs.parquet", run=PLAN.runs, persona=PLAN.personas),
+        plain=expand("results/evaluation/{run}/pairs.parquet", run=PLAN.ils.runs),
+        reworded=expand(
+            "results/evaluation/{run}/{persona}/pairs.parquet", run=PLAN.ils.runs, persona=PLAN.ils.personas
+        ),
     output:
         paraphrases_table=report(
             "results/evaluation/paraphrases.tsv",
@@ -56,8 +58,8 @@ rule evaluation_paraphrases:
     params:
         **job("ils.evaluation.paraphrases.run"),
         options={name: PLAN.options["evaluation"][name] for name in ("replicates", "interval", "seed")},
-        runs=list(PLAN.runs),
-        personas=PLAN.personas,
+        runs=list(PLAN.ils.runs),
+        personas=PLAN.ils.personas,
     message:
         "Change of the scores by other wordings"
     script:

@@ -4,9 +4,9 @@
 rule inference_run:
     input:
         model="results/training/{run}/model",
-        lines=lambda wildcards: f"results/dataset/{PLAN.runs[wildcards.run]['test']}/{wildcards.split}.jsonl",
-        frames=lambda wildcards: PLAN.data[PLAN.runs[wildcards.run]["test"]]["frames"],
-        pictures=lambda wildcards: PLAN.data[PLAN.runs[wildcards.run]["test"]]["pictures"],
+        lines=lambda wildcards: f"results/dataset/{PLAN.ils.runs[wildcards.run]['test']}/{wildcards.split}.jsonl",
+        frames=lambda wildcards: PLAN.ils.data[PLAN.ils.runs[wildcards.run]["test"]]["frames"],
+        pictures=lambda wildcards: PLAN.ils.data[PLAN.ils.runs[wildcards.run]["test"]]["pictures"],
     output:
         predictions="results/inference/{run}/{split}.jsonl",
         prediction_masks="results/inference/{run}/{split}.h5",
@@ -15,20 +15,20 @@ rule inference_run:
     benchmark:
         "results/benchmarks/inference/{run}/{split}.tsv"
     wildcard_constraints:
-        run="|".join(map(re.escape, PLAN.runs)),
+        run="|".join(map(re.escape, PLAN.ils.runs)),
         split="|".join(PLAN.splits),
     conda:
         "../../envs/inference.yaml"
     threads: 2  # one reads pictures
     resources:
-        gpu=lambda wildcards: PLAN.gpu_of[wildcards.run],
+        gpu=lambda wildcards: PLAN.ils.gpus[wildcards.run],
         mem_mb=megabytes(
-            lambda wildcards: 16000 if PLAN.gpu_of[wildcards.run] else 4000 + 2 * PLAN.model_mb[wildcards.run]
+            lambda wildcards: 16000 if PLAN.ils.gpus[wildcards.run] else 4000 + 2 * PLAN.ils.model_mb[wildcards.run]
         ),
-        runtime=minutes(lambda wildcards: 720 if PLAN.gpu_of[wildcards.run] else 120),
+        runtime=minutes(lambda wildcards: 720 if PLAN.ils.gpus[wildcards.run] else 120),
     params:
         **job("ils.inference.infer.run_split"),
-        options=lambda wildcards: PLAN.options["inference"] | PLAN.runs[wildcards.run]["asking"],
+        options=lambda wildcards: PLAN.options["inference"] | PLAN.ils.runs[wildcards.run]["asking"],
     message:
         "Answers and masks of {wildcards.run} for the split {wildcards.split}"
     script:
@@ -39,10 +39,10 @@ rule inference_run:
 use rule inference_run as inference_paraphrased with:
     input:
         model="results/training/{run}/model",
-        lines=lambda wildcards: f"results/dataset/{PLAN.runs[wildcards.run]['test']}/{wildcards.split}.jsonl",
-        frames=lambda wildcards: PLAN.data[PLAN.runs[wildcards.run]["test"]]["frames"],
-        pictures=lambda wildcards: PLAN.data[PLAN.runs[wildcards.run]["test"]]["pictures"],
-        wordings=lambda wildcards: wordings_of(PLAN.runs[wildcards.run]["test"]),
+        lines=lambda wildcards: f"results/dataset/{PLAN.ils.runs[wildcards.run]['test']}/{wildcards.split}.jsonl",
+        frames=lambda wildcards: PLAN.ils.data[PLAN.ils.runs[wildcards.run]["test"]]["frames"],
+        pictures=lambda wildcards: PLAN.ils.data[PLAN.ils.runs[wildcards.run]["test"]]["pictures"],
+        wordings=lambda wildcards: f"results/paraphrase/{PLAN.ils.runs[wildcards.run]['test']}/wordings.jsonl",
     output:
         predictions="results/inference/{run}/{split}.{persona}.jsonl",
         prediction_masks="results/inference/{run}/{split}.{persona}.h5",
@@ -51,12 +51,12 @@ use rule inference_run as inference_paraphrased with:
     benchmark:
         "results/benchmarks/inference/{run}/{split}.{persona}.tsv"
     wildcard_constraints:
-        run="|".join(map(re.escape, PLAN.runs)),
+        run="|".join(map(re.escape, PLAN.ils.runs)),
         split="|".join(PLAN.splits),
         persona="|".join(PLAN.settings.paraphrase.personas),
     params:
         options=lambda wildcards: PLAN.options["inference"]
-        | PLAN.runs[wildcards.run]["asking"]
+        | PLAN.ils.runs[wildcards.run]["asking"]
         | {"persona": wildcards.persona},
     message:
         "Answers and masks of {wildcards.run} for the split {wildcards.split}, asked as {wildcards.persona}"
@@ -64,10 +64,10 @@ use rule inference_run as inference_paraphrased with:
 
 rule inference_panels:
     input:
-        lines=lambda wildcards: f"results/dataset/{PLAN.runs[wildcards.run]['test']}/{wildcards.split}.jsonl",
-        index=lambda wildcards: f"results/masks/{PLAN.runs[wildcards.run]['test']}/index.parquet",
+        lines=lambda wildcards: f"results/dataset/{PLAN.ils.runs[wildcards.run]['test']}/{wildcards.split}.jsonl",
+        index=lambda wildcards: f"results/masks/{PLAN.ils.runs[wildcards.run]['test']}/index.parquet",
         masks=lambda wildcards: expand(
-            "results/masks/{thresholds}/{shard}.h5", thresholds=PLAN.runs[wildcards.run]["test"], shard=PLAN.shards
+            "results/masks/{thresholds}/{shard}.h5", thresholds=PLAN.ils.runs[wildcards.run]["test"], shard=PLAN.shards
         ),
         frames=expand("results/frames/{shard}.h5", shard=PLAN.shards),
         predictions="results/inference/{run}/{split}.jsonl",
@@ -86,7 +86,7 @@ rule inference_panels:
     benchmark:
         "results/benchmarks/inference/{run}/{split}.panels.tsv"
     wildcard_constraints:
-        run="|".join(map(re.escape, PLAN.runs)),
+        run="|".join(map(re.escape, PLAN.ils.runs)),
         split="|".join(PLAN.splits),
     group:
         "evaluation"
@@ -107,15 +107,18 @@ rule inference_panels:
 
 rule inference:
     input:
-        predictions=expand("results/inference/{run}/{split}.jsonl", run=PLAN.runs, split=PLAN.split),
+        predictions=expand("results/inference/{run}/{split}.jsonl", run=PLAN.ils.runs, split=PLAN.ils.split),
         reworded=expand(
-            "results/inference/{run}/{split}.{persona}.jsonl", run=PLAN.runs, split=PLAN.split, persona=PLAN.personas
+            "results/inference/{run}/{split}.{persona}.jsonl",
+            run=PLAN.ils.runs,
+            split=PLAN.ils.split,
+            persona=PLAN.ils.personas,
         ),
         # panels show frames, which a release does not have
         panels=expand(
             "results/inference/{run}/{split}_panels",
-            run=[name for name, run in PLAN.runs.items() if PLAN.data[run["test"]]["frames"]],
-            split=PLAN.split,
+            run=[name for name, run in PLAN.ils.runs.items() if PLAN.ils.data[run["test"]]["frames"]],
+            split=PLAN.ils.split,
         ),
 
 
@@ -123,8 +126,8 @@ rule inference:
 rule inference_predict:
     input:
         # without a question nothing is trained
-        model=lambda wildcards: f"results/training/{wildcards.run}/model" if PLAN.predict["image"] else [],
-        image=PLAN.predict["image"] or [],
+        model=lambda wildcards: f"results/training/{wildcards.run}/model" if PLAN.ils.request["image"] else [],
+        image=PLAN.ils.request["image"] or [],
     output:
         output=directory("results/inference/{run}/predict/{image}"),
     log:
@@ -132,21 +135,21 @@ rule inference_predict:
     benchmark:
         "results/benchmarks/inference/{run}/predict/{image}.tsv"
     wildcard_constraints:
-        run="|".join(map(re.escape, PLAN.runs)),
+        run="|".join(map(re.escape, PLAN.ils.runs)),
         image="[^/]+",
     conda:
         "../../envs/inference.yaml"
     threads: 1
     resources:
-        gpu=lambda wildcards: PLAN.gpu_of[wildcards.run],
+        gpu=lambda wildcards: PLAN.ils.gpus[wildcards.run],
         mem_mb=megabytes(
-            lambda wildcards: 16000 if PLAN.gpu_of[wildcards.run] else 4000 + 2 * PLAN.model_mb[wildcards.run]
+            lambda wildcards: 16000 if PLAN.ils.gpus[wildcards.run] else 4000 + 2 * PLAN.ils.model_mb[wildcards.run]
         ),
         runtime=minutes(60),
     params:
         **job("ils.inference.predict.run"),
-        instructions=PLAN.predict["instructions"],
-        asking=lambda wildcards: PLAN.options["inference"] | PLAN.runs[wildcards.run]["asking"],
+        instructions=PLAN.ils.request["instructions"],
+        asking=lambda wildcards: PLAN.options["inference"] | PLAN.ils.runs[wildcards.run]["asking"],
         cohort=PLAN.options["cohort"],
         frames=PLAN.options["frames"],
     message:
@@ -158,9 +161,9 @@ rule inference_predict:
 rule predict:
     input:
         lambda wildcards: wanted(
-            PLAN.predict["image"]
-            and PLAN.predict["instructions"]
-            and PLAN.predict["run"]
-            and f"results/inference/{PLAN.predict['run']}/predict/{Path(PLAN.predict['image']).stem}",
+            PLAN.ils.request["image"]
+            and PLAN.ils.request["instructions"]
+            and PLAN.ils.request["run"]
+            and f"results/inference/{PLAN.ils.request['run']}/predict/{Path(PLAN.ils.request['image']).stem}",
             "predict needs --config image=chest.dcm instruction='Segment the edema.', and a run of training.runs",
         ),

@@ -11,7 +11,7 @@ rule paraphrase_instructions:
     benchmark:
         "results/benchmarks/paraphrase/{thresholds}/instructions.tsv"
     wildcard_constraints:
-        thresholds="|".join(map(re.escape, PLAN.data)),
+        thresholds="|".join(map(re.escape, PLAN.ils.data)),
     conda:
         "../../envs/paraphrase-rules.yaml"
     threads: 1
@@ -42,14 +42,14 @@ rule paraphrase_wordings:
     benchmark:
         "results/benchmarks/paraphrase/{thresholds}/wordings.tsv"
     wildcard_constraints:
-        thresholds="|".join(map(re.escape, PLAN.data)),
+        thresholds="|".join(map(re.escape, PLAN.ils.data)),
     conda:
         f"../../envs/paraphrase-{PLAN.engines['paraphrase']}.yaml"
     threads: 8 if PLAN.gpus["paraphrase"] else 1
     resources:
         gpu=PLAN.gpus["paraphrase"],
         nodes=1,  # else SLURM may take the GPUs of two
-        mem_mb=megabytes(64000 if PLAN.model_here else 4000),
+        mem_mb=megabytes(64000 if PLAN.ils.loads_paraphraser else 4000),
         runtime=minutes(240 if PLAN.options["paraphrase"]["own"] else 10),
     params:
         **job("ils.paraphrase.make_paraphrases.run", f"ils.paraphrase.{PLAN.engines['paraphrase']}"),

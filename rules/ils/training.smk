@@ -3,14 +3,14 @@
 
 rule training_run:
     input:
-        unpack(lambda wildcards: PLAN.starts[wildcards.run]),
-        train=lambda wildcards: PLAN.runs[wildcards.run]["train"],
-        validate=lambda wildcards: f"results/dataset/{PLAN.runs[wildcards.run]['thresholds']}/validate.jsonl",
-        index=lambda wildcards: PLAN.data[PLAN.runs[wildcards.run]["thresholds"]]["index"],
-        masks=lambda wildcards: PLAN.data[PLAN.runs[wildcards.run]["thresholds"]]["masks"],
-        frames=lambda wildcards: PLAN.data[PLAN.runs[wildcards.run]["thresholds"]]["frames"],
-        pictures=lambda wildcards: PLAN.data[PLAN.runs[wildcards.run]["thresholds"]]["pictures"],
-        wordings=lambda wildcards: PLAN.runs[wildcards.run]["wordings"],
+        unpack(lambda wildcards: PLAN.ils.starts[wildcards.run]),
+        train=lambda wildcards: PLAN.ils.runs[wildcards.run]["train"],
+        validate=lambda wildcards: f"results/dataset/{PLAN.ils.runs[wildcards.run]['thresholds']}/validate.jsonl",
+        index=lambda wildcards: PLAN.ils.data[PLAN.ils.runs[wildcards.run]["thresholds"]]["index"],
+        masks=lambda wildcards: PLAN.ils.data[PLAN.ils.runs[wildcards.run]["thresholds"]]["masks"],
+        frames=lambda wildcards: PLAN.ils.data[PLAN.ils.runs[wildcards.run]["thresholds"]]["frames"],
+        pictures=lambda wildcards: PLAN.ils.data[PLAN.ils.runs[wildcards.run]["thresholds"]]["pictures"],
+        wordings=lambda wildcards: PLAN.ils.runs[wildcards.run]["wordings"],
     output:
         model=directory("results/training/{run}/model"),
         updates="results/training/{run}/updates.tsv",
@@ -21,7 +21,7 @@ rule training_run:
     benchmark:
         "results/benchmarks/training/{run}.tsv"
     wildcard_constraints:
-        run="|".join(map(re.escape, PLAN.trained)) or "$^",
+        run="|".join(map(re.escape, PLAN.ils.trained)) or "$^",
     conda:
         f"../../envs/training-{PLAN.engines['training']}.yaml"
     threads: max(8, 4 * PLAN.gpus["training"]) if PLAN.gpus["training"] else 1  # all but one of each process read pairs
@@ -30,7 +30,9 @@ rule training_run:
         nodes=1,  # else SLURM may take the GPUs of two
         # each process and its readers, and the checkpoint; the model itself is in the memory of the GPUs
         mem_mb=megabytes(
-            16000 + 12000 * PLAN.gpus["training"] if PLAN.gpus["training"] else 8000 + 4 * PLAN.model_mb["training"]
+            16000 + 12000 * PLAN.gpus["training"]
+            if PLAN.gpus["training"]
+            else 8000 + 4 * PLAN.ils.model_mb["training"]
         ),
         runtime=minutes(4320 if PLAN.gpus["training"] else 240),  # the paper's run took 2.5 days on two H100
         # it then writes a checkpoint, and the next try resumes there
@@ -81,5 +83,5 @@ rule training_curves:
 
 rule training:
     input:
-        models=expand("results/training/{run}/model", run=PLAN.runs),
-        curves=expand("results/training/{run}/curves.png", run=PLAN.trained),
+        models=expand("results/training/{run}/model", run=PLAN.ils.runs),
+        curves=expand("results/training/{run}/curves.png", run=PLAN.ils.trained),

@@ -4,7 +4,7 @@
 # A published model without training, which is asked and scored like a trained one.
 rule training_untrained:
     input:
-        unpack(lambda wildcards: PLAN.starts[wildcards.run]),
+        unpack(lambda wildcards: PLAN.ils.starts[wildcards.run]),
     output:
         model=directory("results/training/{run}/model"),
     log:
@@ -12,7 +12,7 @@ rule training_untrained:
     benchmark:
         "results/benchmarks/training/{run}.untrained.tsv"
     wildcard_constraints:
-        run="|".join(map(re.escape, PLAN.published)) or "$^",
+        run="|".join(map(re.escape, PLAN.ils.published)) or "$^",
     conda:
         "../../envs/training-rosalia.yaml"
     threads: 1
@@ -36,7 +36,7 @@ rule training_base:
     benchmark:
         "results/benchmarks/training/{run}.base.tsv"
     wildcard_constraints:
-        run="|".join(map(re.escape, PLAN.own)) or "$^",
+        run="|".join(map(re.escape, PLAN.ils.bundled)) or "$^",
     conda:
         "../../envs/training-lite.yaml"
     threads: 1
@@ -55,7 +55,7 @@ rule training_base:
 rule training_published:
     input:
         model="results/training/{run}/model",
-        base=lambda wildcards: PLAN.starts[wildcards.run].get("lisa", []),
+        base=lambda wildcards: PLAN.ils.starts[wildcards.run].get("lisa", []),
     output:
         published=directory("results/training/{run}/published"),
     log:

@@ -19,7 +19,7 @@ rule weights_radedit:
         runtime=minutes(120),
     params:
         **job("imaging.weights.hub.run"),
-        options=PLAN.weights["radedit"],
+        options=PLAN.weights.options["radedit"],
     message:
         "Weights of RadEdit: fetch"
     script:
@@ -36,7 +36,7 @@ use rule weights_radedit as weights_sdxl_vae with:
         "results/benchmarks/weights/sdxl_vae.tsv"
     localrule: True  # not inherited
     params:
-        options=PLAN.weights["sdxl_vae"],
+        options=PLAN.weights.options["sdxl_vae"],
     message:
         "Weights of the autoencoder of SDXL: fetch"
 
@@ -51,14 +51,14 @@ use rule weights_radedit as weights_biovil_t with:
         "results/benchmarks/weights/biovil_t.tsv"
     localrule: True  # not inherited
     params:
-        options=PLAN.weights["biovil_t"],
+        options=PLAN.weights.options["biovil_t"],
     message:
         "Weights of BioViL-T: fetch"
 
 
 rule weights_hybridgnet:
     input:
-        sources=PLAN.placed["hybridgnet"],
+        sources=PLAN.weights.placed["hybridgnet"],
     output:
         weights=["results/weights/hybridgnet.safetensors"],
         manifest="results/weights/hybridgnet.json",
@@ -74,7 +74,7 @@ rule weights_hybridgnet:
         runtime=minutes(30),
     params:
         **job("imaging.weights.placed.run", "imaging.weights.hybridgnet"),
-        options=PLAN.weights["hybridgnet"],
+        options=PLAN.weights.options["hybridgnet"],
     message:
         "Weights of HybridGNet: convert"
     script:
@@ -83,7 +83,7 @@ rule weights_hybridgnet:
 
 use rule weights_hybridgnet as weights_cxas with:
     input:
-        sources=PLAN.placed["cxas"],
+        sources=PLAN.weights.placed["cxas"],
     output:
         weights=["results/weights/cxas.safetensors"],
         manifest="results/weights/cxas.json",
@@ -93,14 +93,14 @@ use rule weights_hybridgnet as weights_cxas with:
         "results/benchmarks/weights/cxas.tsv"
     params:
         **job("imaging.weights.placed.run", "imaging.weights.cxas"),
-        options=PLAN.weights["cxas"],
+        options=PLAN.weights.options["cxas"],
     message:
         "Weights of CXAS: convert"
 
 
 use rule weights_hybridgnet as weights_ultralytics with:
     input:
-        sources=PLAN.placed["ultralytics"],
+        sources=PLAN.weights.placed["ultralytics"],
     output:
         weights=["results/weights/ultralytics.safetensors"],
         manifest="results/weights/ultralytics.json",
@@ -110,14 +110,14 @@ use rule weights_hybridgnet as weights_ultralytics with:
         "results/benchmarks/weights/ultralytics.tsv"
     params:
         **job("imaging.weights.placed.run", "imaging.weights.ultralytics"),
-        options=PLAN.weights["ultralytics"],
+        options=PLAN.weights.options["ultralytics"],
     message:
         "Weights of the user's YOLO: convert"
 
 
 use rule weights_hybridgnet as weights_scaled_yolov4 with:
     input:
-        sources=PLAN.placed["scaled_yolov4"],
+        sources=PLAN.weights.placed["scaled_yolov4"],
     output:
         weights=[f"results/weights/scaled_yolov4/fold{fold}.safetensors" for fold in range(5)],
         manifest="results/weights/scaled_yolov4.json",
@@ -127,14 +127,14 @@ use rule weights_hybridgnet as weights_scaled_yolov4 with:
         "results/benchmarks/weights/scaled_yolov4.tsv"
     params:
         **job("imaging.weights.placed.run", "imaging.weights.scaled_yolov4"),
-        options=PLAN.weights["scaled_yolov4"],
+        options=PLAN.weights.options["scaled_yolov4"],
     message:
         "Weights of Scaled-YOLOv4: convert"
 
 
 rule weights:
     input:
-        manifests=expand("results/weights/{artefact}.json", artefact=[*PLAN.weights_needed, *PLAN.models]),
+        manifests=expand("results/weights/{artefact}.json", artefact=[*PLAN.weights.needed, *PLAN.weights.models]),
     output:
         table=report(
             "results/weights/manifest.tsv",

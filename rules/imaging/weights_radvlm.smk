@@ -3,7 +3,7 @@
 
 use rule weights_hybridgnet as weights_chexbert with:
     input:
-        sources=PLAN.placed["chexbert"],
+        sources=PLAN.weights.placed["chexbert"],
     output:
         weights=["results/weights/chexbert.safetensors"],
         manifest="results/weights/chexbert.json",
@@ -13,7 +13,7 @@ use rule weights_hybridgnet as weights_chexbert with:
         "results/benchmarks/weights/chexbert.tsv"
     params:
         **job("imaging.weights.placed.run", "imaging.weights.chexbert"),
-        options=PLAN.weights["chexbert"],
+        options=PLAN.weights.options["chexbert"],
     message:
         "Weights of CheXbert: convert"
 
@@ -21,7 +21,7 @@ use rule weights_hybridgnet as weights_chexbert with:
 # A model that a setting names stays where it is: its files are noted, and checked where a digest is known.
 rule weights_model:
     input:
-        sources=lambda wildcards: PLAN.models[wildcards.model]["sources"],
+        sources=lambda wildcards: PLAN.weights.models[wildcards.model]["sources"],
     output:
         manifest="results/weights/{model}.json",
     log:
@@ -29,7 +29,7 @@ rule weights_model:
     benchmark:
         "results/benchmarks/weights/{model}.tsv"
     wildcard_constraints:
-        model="|".join(PLAN.models) or "none",
+        model="|".join(PLAN.weights.models) or "none",
     conda:
         "../../envs/weights.yaml"
     threads: 1
@@ -38,7 +38,7 @@ rule weights_model:
         runtime=minutes(60),
     params:
         **job("imaging.weights.model.run"),
-        options=lambda wildcards: PLAN.models[wildcards.model]["options"],
+        options=lambda wildcards: PLAN.weights.models[wildcards.model]["options"],
     message:
         "Model {wildcards.model}: revision and digests"
     script:

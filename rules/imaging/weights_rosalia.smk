@@ -3,7 +3,7 @@
 
 use rule weights_hybridgnet as weights_lisa with:
     input:
-        sources=PLAN.placed["lisa"],
+        sources=PLAN.weights.placed["lisa"],
     output:
         weights=directory("results/weights/lisa"),
         manifest="results/weights/lisa.json",
@@ -16,14 +16,14 @@ use rule weights_hybridgnet as weights_lisa with:
         runtime=minutes(60),
     params:
         **job("imaging.weights.folder.run", "imaging.weights.lisa"),
-        options=PLAN.weights["lisa"],
+        options=PLAN.weights.options["lisa"],
     message:
         "Weights of LISA-7B: convert"
 
 
 use rule weights_hybridgnet as weights_rosalia with:
     input:
-        sources=PLAN.placed["rosalia"],
+        sources=PLAN.weights.placed["rosalia"],
     output:
         weights=directory("results/weights/rosalia"),
         manifest="results/weights/rosalia.json",
@@ -36,7 +36,7 @@ use rule weights_hybridgnet as weights_rosalia with:
         runtime=minutes(60),
     params:
         **job("imaging.weights.folder.run", "imaging.weights.lisa"),
-        options=PLAN.weights["rosalia"],
+        options=PLAN.weights.options["rosalia"],
     message:
         "Weights of ROSALIA-7B: convert"
 
@@ -51,14 +51,14 @@ use rule weights_radedit as weights_clip with:
         "results/benchmarks/weights/clip.tsv"
     localrule: True  # not inherited
     params:
-        options=PLAN.weights["clip"],
+        options=PLAN.weights.options["clip"],
     message:
         "Weights of CLIP: fetch"
 
 
 use rule weights_hybridgnet as weights_sam with:
     input:
-        sources=PLAN.placed["sam"],
+        sources=PLAN.weights.placed["sam"],
     output:
         weights=["results/weights/sam.safetensors"],
         manifest="results/weights/sam.json",
@@ -68,6 +68,6 @@ use rule weights_hybridgnet as weights_sam with:
         "results/benchmarks/weights/sam.tsv"
     params:
         **job("imaging.weights.placed.run", "imaging.weights.sam"),
-        options=PLAN.weights["sam"],
+        options=PLAN.weights.options["sam"],
     message:
         "Weights of SAM: convert"

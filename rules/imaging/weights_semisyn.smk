@@ -3,7 +3,7 @@
 
 use rule weights_hybridgnet as weights_xrv with:
     input:
-        sources=PLAN.placed["xrv"],
+        sources=PLAN.weights.placed["xrv"],
     output:
         weights=["results/weights/xrv.safetensors"],
         manifest="results/weights/xrv.json",
@@ -13,14 +13,14 @@ use rule weights_hybridgnet as weights_xrv with:
         "results/benchmarks/weights/xrv.tsv"
     params:
         **job("imaging.weights.placed.run", "imaging.weights.xrv"),
-        options=PLAN.weights["xrv"],
+        options=PLAN.weights.options["xrv"],
     message:
         "Weights of torchxrayvision's DenseNet-121: convert"
 
 
 use rule weights_hybridgnet as weights_inception with:
     input:
-        sources=PLAN.placed["inception"],
+        sources=PLAN.weights.placed["inception"],
     output:
         weights=["results/weights/inception.safetensors"],
         manifest="results/weights/inception.json",
@@ -30,6 +30,6 @@ use rule weights_hybridgnet as weights_inception with:
         "results/benchmarks/weights/inception.tsv"
     params:
         **job("imaging.weights.placed.run", "imaging.weights.inception"),
-        options=PLAN.weights["inception"],
+        options=PLAN.weights.options["inception"],
     message:
         "Weights of FID's Inception-v3: convert"

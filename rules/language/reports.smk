@@ -91,7 +91,7 @@ rule reports_read:
 
 rule reports:
     input:
-        PLAN.besides,
+        "results/reports/agreement.tsv" if PLAN.settings.reports.engine == "both" else [],
         read=[ancient(path) for path in rules.reports_read.output],  # made by the same rule, not part of the ledger
         shards=expand("results/reports/{shard}.jsonl", shard=PLAN.shards),
         excluded="results/reports/excluded.parquet",

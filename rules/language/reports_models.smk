@@ -5,14 +5,14 @@
 # clients of a server are a job for each shard.
 rule reports_structured:
     input:
-        cohort=expand("results/cohort/{shard}.parquet", shard=PLAN.structured["shards"]),
+        cohort=expand("results/cohort/{shard}.parquet", **PLAN.structuring.wildcards),
     output:
-        output=expand("results/reports/structured/{shard}.jsonl", shard=PLAN.structured["shards"]),
-        files_read=f"results/cohort/files_read/reports_structured/{PLAN.structured['name']}.parquet",
+        output=expand("results/reports/structured/{shard}.jsonl", **PLAN.structuring.wildcards),
+        files_read=f"results/cohort/files_read/reports_structured/{PLAN.structuring.name('{shard}')}.parquet",
     log:
-        f"logs/reports/structured/{PLAN.structured['name']}.log",
+        f"logs/reports/structured/{PLAN.structuring.name('{shard}')}.log",
     benchmark:
-        f"results/benchmarks/reports/structured/{PLAN.structured['name']}.tsv"
+        f"results/benchmarks/reports/structured/{PLAN.structuring.name('{shard}')}.tsv"
     conda:
         "../../envs/reports-vllm.yaml"
     threads: 8 if PLAN.settings.reports.llm.transport == "offline" else 1  # a server's client needs almost no CPU
@@ -25,7 +25,7 @@ rule reports_structured:
         **job("language.reports.llm.structure_shards.run"),
         options=PLAN.options["structuring"] | {"asking": code_of("language.reports.llm.structuring")},
     message:
-        f"Reports of {PLAN.structured['told']}: findings by the language model"
+        f"Reports, {PLAN.structuring.name('shard {wildcards.shard}')}: findings by the language model"
     script:
         "../../scripts/job.py"
 

@@ -3,15 +3,15 @@
 
 rule medground_dataset_lines:
     input:
-        sources=PLAN.medground.parts("sources", "h5"),
-        images=PLAN.medground.of_sources("sources", "images.parquet"),
-        regions=PLAN.medground.parts("regions", "parquet"),
-        dropped=PLAN.medground.parts("regions", "dropped.parquet"),
-        without=PLAN.medground.parts("regions", "excluded.parquet"),
-        queries=PLAN.medground.parts("queries", "jsonl"),
-        unasked=PLAN.medground.parts("queries", "unasked.parquet"),
-        accepted=PLAN.medground.parts("verification", "jsonl"),
-        rejected=PLAN.medground.parts("verification", "rejected.parquet"),
+        sources=expand("results/medground/sources/{source}/{shard}.h5", **PLAN.medground.all_shards),
+        images=expand("results/medground/sources/{source}/images.parquet", source=PLAN.medground.sources),
+        regions=expand("results/medground/regions/{source}/{shard}.parquet", **PLAN.medground.all_shards),
+        dropped=expand("results/medground/regions/{source}/{shard}.dropped.parquet", **PLAN.medground.all_shards),
+        without=expand("results/medground/regions/{source}/{shard}.excluded.parquet", **PLAN.medground.all_shards),
+        queries=expand("results/medground/queries/{source}/{shard}.jsonl", **PLAN.medground.all_shards),
+        unasked=expand("results/medground/queries/{source}/{shard}.unasked.parquet", **PLAN.medground.all_shards),
+        accepted=expand("results/medground/verification/{source}/{shard}.jsonl", **PLAN.medground.all_shards),
+        rejected=expand("results/medground/verification/{source}/{shard}.rejected.parquet", **PLAN.medground.all_shards),
     output:
         lines=expand("results/medground/dataset/{split}.jsonl", split=[*PLAN.splits, "zero_shot"]),
         labels=expand(
@@ -46,4 +46,4 @@ rule medground_dataset:
     input:
         rules.medground_dataset_lines.output,
         "results/medground/verification/passrate.tsv",
-        PLAN.medground.unused,
+        PLAN.medground.unused_texts,

@@ -5,9 +5,9 @@
 rule medground_dataset_units:
     input:
         lines="results/medground/dataset/test.jsonl",
-        images=PLAN.medground.of_sources("sources", "images.parquet"),
-        regions=PLAN.medground.parts("regions", "parquet"),
-        sources=PLAN.medground.parts("sources", "h5"),
+        images=expand("results/medground/sources/{source}/images.parquet", source=PLAN.medground.sources),
+        regions=expand("results/medground/regions/{source}/{shard}.parquet", **PLAN.medground.all_shards),
+        sources=expand("results/medground/sources/{source}/{shard}.h5", **PLAN.medground.all_shards),
     output:
         shown=temp("results/medground/dataset/shown.parquet"),
     log:
@@ -32,8 +32,8 @@ rule medground_dataset_units:
 rule medground_dataset_export:
     input:
         lines=expand("results/medground/dataset/{split}.jsonl", split=[*PLAN.splits, "zero_shot"]),
-        regions=PLAN.medground.parts("regions", "parquet"),
-        sources=PLAN.medground.parts("sources", "h5"),
+        regions=expand("results/medground/regions/{source}/{shard}.parquet", **PLAN.medground.all_shards),
+        sources=expand("results/medground/sources/{source}/{shard}.h5", **PLAN.medground.all_shards),
         audit=PLAN.medground.votes if PLAN.settings.medground.dataset.audited else [],
     output:
         folder=directory("results/medground/dataset/export/{format}"),

@@ -5,7 +5,7 @@ rule medground_dataset_language:
     input:
         lines=expand("results/medground/dataset/{split}.jsonl", split=[*PLAN.splits, "zero_shot"]),
         labels=rules.medground_dataset_lines.output.labels,
-        sources=PLAN.medground.parts("sources", "h5"),
+        sources=expand("results/medground/sources/{source}/{shard}.h5", **PLAN.medground.all_shards),
         entities="results/medground/dataset/entities.parquet" if PLAN.medground.entities else [],
     output:
         language=report(
@@ -68,9 +68,9 @@ rule medground_dataset_beside:
     input:
         statistics="results/medground/dataset/statistics.tsv",
         rates="results/medground/verification/passrate.tsv",
-        images=PLAN.medground.of_sources("sources", "images.parquet"),
-        excluded=PLAN.medground.of_sources("sources", "excluded.parquet"),
-        regions=PLAN.medground.parts("regions", "parquet"),
+        images=expand("results/medground/sources/{source}/images.parquet", source=PLAN.medground.sources),
+        excluded=expand("results/medground/sources/{source}/excluded.parquet", source=PLAN.medground.sources),
+        regions=expand("results/medground/regions/{source}/{shard}.parquet", **PLAN.medground.all_shards),
     output:
         counted="results/medground/dataset/sources.tsv",
         beside=report(
@@ -101,12 +101,12 @@ rule medground_dataset_beside:
 
 rule medground_dataset_gallery:
     input:
-        accepted=PLAN.medground.parts("verification", "jsonl"),
-        made=PLAN.medground.parts("queries", "jsonl"),
+        accepted=expand("results/medground/verification/{source}/{shard}.jsonl", **PLAN.medground.all_shards),
+        made=expand("results/medground/queries/{source}/{shard}.jsonl", **PLAN.medground.all_shards),
         rejected="results/medground/verification/rejected.parquet",
         sensitivity="results/medground/dataset/pairs.jsonl",
-        regions=PLAN.medground.parts("regions", "parquet"),
-        sources=PLAN.medground.parts("sources", "h5"),
+        regions=expand("results/medground/regions/{source}/{shard}.parquet", **PLAN.medground.all_shards),
+        sources=expand("results/medground/sources/{source}/{shard}.h5", **PLAN.medground.all_shards),
     output:
         folder=directory("results/medground/dataset/gallery"),
     log:

@@ -7,7 +7,7 @@ rule medground_queries_shard:
         images="results/medground/sources/{source}/images.parquet",
         regions="results/medground/regions/{source}/{shard}.parquet",
         moved="results/medground/regions/{source}/{shard}.moved.parquet",
-        given=PLAN.medground.given,
+        given=PLAN.medground.texts,
         told=PLAN.medground.answer_files("queries", "told"),
     output:
         output="results/medground/queries/{source}/{shard}.jsonl",
@@ -28,7 +28,7 @@ rule medground_queries_shard:
         runtime=minutes(30),
     params:
         **job("medground.queries.make_queries.run_shard"),
-        options=lambda wildcards: PLAN.medground.of_source("queries", wildcards.source),
+        options=lambda wildcards: PLAN.medground.source_options("queries", wildcards.source),
     message:
         "MedGround: queries of the source {wildcards.source}, shard {wildcards.shard}"
     script:
@@ -37,10 +37,14 @@ rule medground_queries_shard:
 
 rule medground_queries_unused:
     input:
-        given=PLAN.medground.given,
-        queries=PLAN.medground.parts("queries", "jsonl", exclude_stated=True),
-        images=PLAN.medground.of_sources("sources", "images.parquet", exclude_stated=True),
-        excluded=PLAN.medground.of_sources("sources", "excluded.parquet", exclude_stated=True),
+        given=PLAN.medground.texts,
+        queries=expand(
+            "results/medground/queries/{source}/{shard}.jsonl",
+            source=PLAN.medground.queried,
+            shard=PLAN.medground.shards,
+        ),
+        images=expand("results/medground/sources/{source}/images.parquet", source=PLAN.medground.queried),
+        excluded=expand("results/medground/sources/{source}/excluded.parquet", source=PLAN.medground.queried),
     output:
         unused="results/medground/queries/unused.parquet",
     log:
@@ -66,31 +70,38 @@ rule medground_queries_unused:
 # sources and shards; the clients of a server are a job for each.
 rule medground_queries_told:
     input:
-        sources=expand("results/medground/sources/{source}/{shard}.h5", **PLAN.medground.asking("queries")),
-        images=expand(
-            "results/medground/sources/{source}/images.parquet", source=PLAN.medground.asking("queries")["source"]
+        sources=expand(
+            "results/medground/sources/{source}/{shard}.h5", **PLAN.medground.model_jobs["queries"].wildcards
         ),
-        regions=expand("results/medground/regions/{source}/{shard}.parquet", **PLAN.medground.asking("queries")),
+        images=expand(
+            "results/medground/sources/{source}/images.parquet",
+            source=PLAN.medground.model_jobs["queries"].wildcards["source"],
+        ),
+        regions=expand(
+            "results/medground/regions/{source}/{shard}.parquet", **PLAN.medground.model_jobs["queries"].wildcards
+        ),
         prompts=PLAN.medground.prompts["queries"],
     output:
-        told=expand("results/medground/queries/{source}/{shard}.told.jsonl", **PLAN.medground.asking("queries")),
+        told=expand(
+            "results/medground/queries/{source}/{shard}.told.jsonl", **PLAN.medground.model_jobs["queries"].wildcards
+        ),
     log:
-        f"logs/medground/queries/{PLAN.medground.asking_name('queries', '{source}/{shard}')}.told.log",
+        f"logs/medground/queries/{PLAN.medground.model_jobs['queries'].name('{source}/{shard}')}.told.log",
     benchmark:
-        f"results/benchmarks/medground/queries/{PLAN.medground.asking_name('queries', '{source}/{shard}')}.told.tsv"
+        f"results/benchmarks/medground/queries/{PLAN.medground.model_jobs['queries'].name('{source}/{shard}')}.told.tsv"
     wildcard_constraints:
         shard=r"\d+",
     conda:
         "../../envs/medground-vllm.yaml"
-    threads: 8 if PLAN.medground.loading["queries"] else 1  # a server's client needs almost no CPU
+    threads: 8 if PLAN.medground.model_jobs["queries"].loads_model else 1  # a server's client needs almost no CPU
     resources:
-        gpu=PLAN.medground.gpus["queries"],
+        gpu=PLAN.medground.model_jobs["queries"].gpus,
         nodes=1,  # otherwise SLURM may take GPUs of two nodes
-        mem_mb=megabytes(64000 if PLAN.medground.loading["queries"] else 4000),
+        mem_mb=megabytes(64000 if PLAN.medground.model_jobs["queries"].loads_model else 4000),
         runtime=minutes(720),
     params:
         **job("medground.queries.ask_model.run"),
-        options=PLAN.medground.to_ask("queries"),
+        options=PLAN.medground.model_options("queries"),
     message:
         "MedGround: the language model words queries, log {log}"
     script:
@@ -99,5 +110,5 @@ rule medground_queries_told:
 
 rule medground_queries:
     input:
-        PLAN.medground.parts("queries", "jsonl"),
-        PLAN.medground.unused,
+        expand("results/medground/queries/{source}/{shard}.jsonl", **PLAN.medground.all_shards),
+        PLAN.medground.unused_texts,

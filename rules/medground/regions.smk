@@ -24,7 +24,7 @@ rule medground_regions_shard:
         runtime=minutes(20),
     params:
         **job("medground.regions.make_regions.run_shard"),
-        options=lambda wildcards: PLAN.medground.of_source("regions", wildcards.source),
+        options=lambda wildcards: PLAN.medground.source_options("regions", wildcards.source),
     message:
         "MedGround: regions of the source {wildcards.source}, shard {wildcards.shard}"
     script:
@@ -33,4 +33,4 @@ rule medground_regions_shard:
 
 rule medground_regions:
     input:
-        PLAN.medground.parts("regions", "parquet"),
+        expand("results/medground/regions/{source}/{shard}.parquet", **PLAN.medground.all_shards),

@@ -5,10 +5,10 @@ rule medground_scoring_run:
     input:
         answers="results/vlm/{run}/answers/medground_test.jsonl",
         lines="results/medground/dataset/test.jsonl",
-        drawn=PLAN.vlm.draw("medground_test", "jsonl"),
+        drawn=PLAN.vlm.draw_files("medground_test", "jsonl"),
         train="results/medground/dataset/train.jsonl",
         pairs="results/medground/dataset/pairs.jsonl",
-        regions=PLAN.medground.parts("regions", "parquet"),
+        regions=expand("results/medground/regions/{source}/{shard}.parquet", **PLAN.medground.all_shards),
         audit=PLAN.medground.votes,
     output:
         queries="results/medground/scoring/{run}/queries.parquet",
@@ -19,7 +19,7 @@ rule medground_scoring_run:
     benchmark:
         "results/benchmarks/medground/scoring/{run}.tsv"
     wildcard_constraints:
-        run="|".join(map(re.escape, PLAN.vlm.scored("medground_test"))) or "$^",
+        run="|".join(map(re.escape, PLAN.vlm.asked_runs("medground_test"))) or "$^",
     conda:
         "../../envs/medground_scoring.yaml"
     threads: 1
@@ -40,10 +40,10 @@ use rule medground_scoring_run as medground_scoring_zero_shot with:
     input:
         answers="results/vlm/{run}/answers/medground_zero_shot.jsonl",
         lines="results/medground/dataset/zero_shot.jsonl",
-        drawn=PLAN.vlm.draw("medground_zero_shot", "jsonl"),
+        drawn=PLAN.vlm.draw_files("medground_zero_shot", "jsonl"),
         train="results/medground/dataset/train.jsonl",
         pairs="results/medground/dataset/pairs.jsonl",
-        regions=PLAN.medground.parts("regions", "parquet"),
+        regions=expand("results/medground/regions/{source}/{shard}.parquet", **PLAN.medground.all_shards),
     output:
         queries="results/medground/scoring/{run}/zero_shot/queries.parquet",
         scored="results/medground/scoring/{run}/zero_shot/scores.tsv",
@@ -53,16 +53,18 @@ use rule medground_scoring_run as medground_scoring_zero_shot with:
     benchmark:
         "results/benchmarks/medground/scoring/{run}.zero_shot.tsv"
     wildcard_constraints:
-        run="|".join(map(re.escape, PLAN.vlm.scored("medground_zero_shot"))) or "$^",
+        run="|".join(map(re.escape, PLAN.vlm.asked_runs("medground_zero_shot"))) or "$^",
     message:
         "MedGround: zero-shot scores of {wildcards.run}"
 
 
 rule medground_scoring_comparison:
     input:
-        scored=expand("results/medground/scoring/{run}/scores.tsv", run=PLAN.vlm.scored("medground_test")),
-        pairs_scored=expand("results/medground/scoring/{run}/sensitivity.tsv", run=PLAN.vlm.scored("medground_test")),
-        zero_shot=expand("results/medground/scoring/{run}/zero_shot/scores.tsv", run=PLAN.zero_shot),
+        scored=expand("results/medground/scoring/{run}/scores.tsv", run=PLAN.vlm.asked_runs("medground_test")),
+        pairs_scored=expand(
+            "results/medground/scoring/{run}/sensitivity.tsv", run=PLAN.vlm.asked_runs("medground_test")
+        ),
+        zero_shot=expand("results/medground/scoring/{run}/zero_shot/scores.tsv", run=PLAN.zero_shot_runs),
     output:
         comparison="results/medground/scoring/comparison.tsv",
     log:
@@ -78,8 +80,8 @@ rule medground_scoring_comparison:
     params:
         **job("medground.scoring.compare.run_comparison"),
         options={
-            "runs": PLAN.vlm.scored("medground_test"),
-            "zero_shot": PLAN.zero_shot,
+            "runs": PLAN.vlm.asked_runs("medground_test"),
+            "zero_shot": PLAN.zero_shot_runs,
             "tau": PLAN.medground.options["scoring"]["tau"],
         },
     message:

@@ -3,7 +3,7 @@
 
 rule medground_sources_read:
     input:
-        unpack(lambda wildcards: PLAN.medground.files(wildcards.source)),
+        unpack(lambda wildcards: PLAN.medground.source_files(wildcards.source)),
     output:
         shards=expand("results/medground/sources/{{source}}/{shard}.h5", shard=PLAN.medground.shards),
         images="results/medground/sources/{source}/images.parquet",
@@ -13,7 +13,7 @@ rule medground_sources_read:
     benchmark:
         "results/benchmarks/medground/sources/{source}.tsv"
     wildcard_constraints:
-        source=PLAN.medground.named(cohort=False),
+        source=PLAN.medground.source_pattern(cohort=False),
     conda:
         "../../envs/medground_sources.yaml"
     threads: 1
@@ -22,7 +22,7 @@ rule medground_sources_read:
         runtime=minutes(60),
     params:
         **job("medground.sources.read_sources.run"),
-        options=lambda wildcards: PLAN.medground.of_source("sources", wildcards.source),
+        options=lambda wildcards: PLAN.medground.source_options("sources", wildcards.source),
     message:
         "MedGround: the images and masks of the source {wildcards.source}"
     script:
@@ -31,7 +31,16 @@ rule medground_sources_read:
 
 rule medground_sources_cohort:
     input:
-        unpack(lambda wildcards: PLAN.medground.of_cohort(wildcards.source, wildcards.shard)),
+        frames=["results/frames/{shard}.h5"],
+        organs=["results/organs/{shard}.h5"],
+        anatomy=["results/anatomy/{shard}.h5"],
+        cohort="results/cohort/images.parquet",
+        findings=lambda wildcards: (
+            f"results/masks/{PLAN.medground.sources[wildcards.source]['thresholds']}/findings.parquet"
+        ),
+        masks=lambda wildcards: [
+            f"results/masks/{PLAN.medground.sources[wildcards.source]['thresholds']}/{wildcards.shard}.h5"
+        ],
     output:
         shards=["results/medground/sources/{source}/{shard}.h5"],
         images="results/medground/sources/{source}/{shard}.images.parquet",
@@ -41,7 +50,7 @@ rule medground_sources_cohort:
     benchmark:
         "results/benchmarks/medground/sources/{source}/{shard}.tsv"
     wildcard_constraints:
-        source=PLAN.medground.named(cohort=True),
+        source=PLAN.medground.source_pattern(cohort=True),
     group:
         "medground_sources"
     conda:
@@ -52,7 +61,7 @@ rule medground_sources_cohort:
         runtime=minutes(30),
     params:
         **job("medground.sources.read_sources.run"),
-        options=lambda wildcards: PLAN.medground.of_source("sources", wildcards.source),
+        options=lambda wildcards: PLAN.medground.source_options("sources", wildcards.source),
     message:
         "MedGround: images and masks of shard {wildcards.shard}, source {wildcards.source}"
     script:
@@ -71,7 +80,7 @@ rule medground_sources_tables:
     benchmark:
         "results/benchmarks/medground/sources/{source}/tables.tsv"
     wildcard_constraints:
-        source=PLAN.medground.named(cohort=True),
+        source=PLAN.medground.source_pattern(cohort=True),
     localrule: True
     conda:
         "../../envs/medground_sources.yaml"

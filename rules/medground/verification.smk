@@ -28,7 +28,7 @@ rule medground_verification_shard:
         runtime=minutes(30),
     params:
         **job("medground.verification.verify.run_shard"),
-        options=lambda wildcards: PLAN.medground.of_source("verification", wildcards.source),
+        options=lambda wildcards: PLAN.medground.source_options("verification", wildcards.source),
     message:
         "MedGround: verification of the source {wildcards.source}, shard {wildcards.shard}"
     script:
@@ -38,37 +38,43 @@ rule medground_verification_shard:
 # Answers of the judge vllm, which is shown the answer (confirm) or not (select); loaded once, as the model of the queries.
 rule medground_verification_told:
     input:
-        sources=expand("results/medground/sources/{source}/{shard}.h5", **PLAN.medground.asking("verification")),
-        images=expand(
-            "results/medground/sources/{source}/images.parquet", source=PLAN.medground.asking("verification")["source"]
+        sources=expand(
+            "results/medground/sources/{source}/{shard}.h5", **PLAN.medground.model_jobs["verification"].wildcards
         ),
-        regions=expand("results/medground/regions/{source}/{shard}.parquet", **PLAN.medground.asking("verification")),
-        queries=expand("results/medground/queries/{source}/{shard}.jsonl", **PLAN.medground.asking("verification")),
+        images=expand(
+            "results/medground/sources/{source}/images.parquet",
+            source=PLAN.medground.model_jobs["verification"].wildcards["source"],
+        ),
+        regions=expand(
+            "results/medground/regions/{source}/{shard}.parquet", **PLAN.medground.model_jobs["verification"].wildcards
+        ),
+        queries=expand(
+            "results/medground/queries/{source}/{shard}.jsonl", **PLAN.medground.model_jobs["verification"].wildcards
+        ),
         prompts=PLAN.medground.prompts["verification"],
     output:
         told=expand(
             "results/medground/verification/{source}/{shard}.{asked}.jsonl",
-            asked=PLAN.medground.ways("verification"),
-            **PLAN.medground.asking("verification"),
+            **PLAN.medground.model_jobs["verification"].wildcards,
         ),
     log:
-        f"logs/medground/verification/{PLAN.medground.asking_name('verification', '{source}/{shard}.{asked}')}.log",
+        f"logs/medground/verification/{PLAN.medground.model_jobs['verification'].name('{source}/{shard}.{asked}')}.log",
     benchmark:
-        f"results/benchmarks/medground/verification/{PLAN.medground.asking_name('verification', '{source}/{shard}.{asked}')}.tsv"
+        f"results/benchmarks/medground/verification/{PLAN.medground.model_jobs['verification'].name('{source}/{shard}.{asked}')}.tsv"
     wildcard_constraints:
         shard=r"\d+",
         asked="confirm|select",
     conda:
         "../../envs/medground-vllm.yaml"
-    threads: 8 if PLAN.medground.loading["verification"] else 1
+    threads: 8 if PLAN.medground.model_jobs["verification"].loads_model else 1
     resources:
-        gpu=PLAN.medground.gpus["verification"],
+        gpu=PLAN.medground.model_jobs["verification"].gpus,
         nodes=1,
-        mem_mb=megabytes(64000 if PLAN.medground.loading["verification"] else 4000),
+        mem_mb=megabytes(64000 if PLAN.medground.model_jobs["verification"].loads_model else 4000),
         runtime=minutes(720),
     params:
         **job("medground.verification.ask_judge.run"),
-        options=PLAN.medground.to_ask("verification"),
+        options=PLAN.medground.model_options("verification"),
     message:
         "MedGround: the language model judges queries, log {log}"
     script:
@@ -77,9 +83,9 @@ rule medground_verification_told:
 
 rule medground_verification_rates:
     input:
-        made=PLAN.medground.parts("queries", "jsonl"),
-        accepted=PLAN.medground.parts("verification", "jsonl"),
-        parts=PLAN.medground.parts("verification", "rejected.parquet"),
+        made=expand("results/medground/queries/{source}/{shard}.jsonl", **PLAN.medground.all_shards),
+        accepted=expand("results/medground/verification/{source}/{shard}.jsonl", **PLAN.medground.all_shards),
+        parts=expand("results/medground/verification/{source}/{shard}.rejected.parquet", **PLAN.medground.all_shards),
     output:
         rates="results/medground/verification/passrate.tsv",
         grouped="results/medground/verification/passrate_groups.tsv",

@@ -5,26 +5,28 @@
 # conversations from it asks nothing again; the clients of a server ask in the jobs of the parts.
 rule radvlm_conversations_told:
     input:
-        files=PLAN.radvlm.conversing.to_read,
+        files=PLAN.radvlm.conversations.model_inputs,
     output:
-        told=expand("results/radvlm/conversations/{source}/{part}.told.jsonl", **PLAN.radvlm.conversing.asking),
+        told=expand(
+            "results/radvlm/conversations/{source}/{part}.told.jsonl", **PLAN.radvlm.conversations.jobs.wildcards
+        ),
     log:
-        f"logs/radvlm/conversations/{PLAN.radvlm.conversing.asking_name}.told.log",
+        f"logs/radvlm/conversations/{PLAN.radvlm.conversations.jobs.name('{source}/{part}')}.told.log",
     benchmark:
-        f"results/benchmarks/radvlm/conversations/{PLAN.radvlm.conversing.asking_name}.told.tsv"
+        f"results/benchmarks/radvlm/conversations/{PLAN.radvlm.conversations.jobs.name('{source}/{part}')}.told.tsv"
     wildcard_constraints:
         part="train|test",
     conda:
         "../../envs/radvlm_conversations-vllm.yaml"
     threads: 8
     resources:
-        gpu=PLAN.radvlm.conversing.gpus,
+        gpu=PLAN.radvlm.conversations.jobs.gpus,
         nodes=1,  # else SLURM may take the GPUs of two
         mem_mb=megabytes(64000),
         runtime=minutes(720),
     params:
         **job("radvlm.conversations.ask_model.run"),
-        options=PLAN.radvlm.conversing.to_ask,
+        options=PLAN.radvlm.conversations.model_options,
     message:
         "RadVLM: the language model is asked for conversations, log {log}"
     script:
@@ -33,8 +35,12 @@ rule radvlm_conversations_told:
 
 rule radvlm_conversations_part:
     input:
-        unpack(lambda wildcards: PLAN.radvlm.conversing.inputs(wildcards.source)),
-        told=lambda wildcards: PLAN.radvlm.conversing.told(wildcards.source, wildcards.part),
+        unpack(lambda wildcards: PLAN.radvlm.conversations.inputs(wildcards.source)),
+        told=(
+            ["results/radvlm/conversations/{source}/{part}.told.jsonl"]
+            if PLAN.radvlm.conversations.jobs.loads_model
+            else []
+        ),
     output:
         lines="results/radvlm/conversations/{source}/{part}.jsonl",
         excluded="results/radvlm/conversations/{source}/{part}.excluded.parquet",
@@ -44,10 +50,10 @@ rule radvlm_conversations_part:
     benchmark:
         "results/benchmarks/radvlm/conversations/{source}/{part}.tsv"
     wildcard_constraints:
-        source="|".join(map(re.escape, PLAN.radvlm.conversing.kinds)) or "$^",
+        source="|".join(map(re.escape, PLAN.radvlm.conversations.kinds)) or "$^",
         part="train|test",
     conda:
-        f"../../envs/radvlm_conversations-{PLAN.radvlm.conversing.environment}.yaml"
+        f"../../envs/radvlm_conversations-{PLAN.radvlm.conversations.environment}.yaml"
     threads: 1
     resources:
         mem_mb=megabytes(6000),
@@ -55,9 +61,9 @@ rule radvlm_conversations_part:
     params:
         **job(
             "radvlm.conversations.converse.run_part",
-            f"radvlm.conversations.{PLAN.radvlm.conversing.engine}",
+            f"radvlm.conversations.{PLAN.radvlm.conversations.engine}",
         ),
-        options=lambda wildcards: PLAN.radvlm.conversing.of(wildcards.source, wildcards.part),
+        options=lambda wildcards: PLAN.radvlm.conversations.part_options(wildcards.source, wildcards.part),
     message:
         "RadVLM: conversations of the source {wildcards.source}, {wildcards.part}"
     script:
@@ -78,7 +84,7 @@ rule radvlm_conversations_source:
     benchmark:
         "results/benchmarks/radvlm/conversations/{source}.tsv"
     wildcard_constraints:
-        source="|".join(map(re.escape, PLAN.radvlm.conversing.kinds)) or "$^",
+        source="|".join(map(re.escape, PLAN.radvlm.conversations.kinds)) or "$^",
     localrule: True
     conda:
         "../../envs/radvlm_conversations-rules.yaml"
@@ -96,4 +102,4 @@ rule radvlm_conversations_source:
 
 rule radvlm_conversations:
     input:
-        PLAN.radvlm.conversing.files("conversations.jsonl"),
+        expand("results/radvlm/conversations/{source}/conversations.jsonl", source=PLAN.radvlm.conversations.kinds),

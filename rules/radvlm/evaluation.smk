@@ -30,7 +30,7 @@ rule radvlm_evaluation_read:
     input:
         lines=PLAN.evaluation.lines,
         path=lambda wildcards: PLAN.evaluation.models[wildcards.run]["path"],
-        images=PLAN.radvlm.of_sources("images.parquet"),
+        images=expand("results/radvlm/sources/{source}/images.parquet", source=PLAN.radvlm.sources),
     output:
         answers="results/radvlm/evaluation/{run}/answers.jsonl",
     log:
@@ -47,7 +47,7 @@ rule radvlm_evaluation_read:
         runtime=minutes(30),
     params:
         **job("radvlm.evaluation.other_models.run_read"),
-        options=lambda wildcards: PLAN.evaluation.of_model(wildcards.run),
+        options=lambda wildcards: PLAN.evaluation.model_options(wildcards.run),
     message:
         "RadVLM: outputs of the model {wildcards.run}"
     script:
@@ -57,15 +57,15 @@ rule radvlm_evaluation_read:
 rule radvlm_evaluation_scores:
     input:
         lines=PLAN.evaluation.lines,
-        train=PLAN.evaluation.train,
+        train=PLAN.evaluation.train_lines,
         answers=lambda wildcards: PLAN.evaluation.answers(wildcards.run),
-        exchanged_lines=lambda wildcards: PLAN.evaluation.lines_exchanged(wildcards.run),
-        exchanged_answers=lambda wildcards: PLAN.evaluation.to_exchanged(wildcards.run),
+        exchanged_lines=lambda wildcards: PLAN.evaluation.exchanged_files(wildcards.run)["exchanged_lines"],
+        exchanged_answers=lambda wildcards: PLAN.evaluation.exchanged_files(wildcards.run)["exchanged_answers"],
         judged="results/radvlm/evaluation/{run}/judged.jsonl",
         texts=PLAN.evaluation.texts,
         draw=PLAN.evaluation.draw,
-        exchanged_draw=lambda wildcards: PLAN.evaluation.draw_exchanged(wildcards.run),
-        annotations=lambda wildcards: PLAN.evaluation.notes(wildcards.run),
+        exchanged_draw=lambda wildcards: PLAN.evaluation.exchanged_files(wildcards.run)["exchanged_draw"],
+        annotations=lambda wildcards: PLAN.evaluation.annotation_files(wildcards.run),
     output:
         samples="results/radvlm/evaluation/{run}/samples.parquet",
         scored="results/radvlm/evaluation/{run}/scores.tsv",
@@ -75,7 +75,7 @@ rule radvlm_evaluation_scores:
     benchmark:
         "results/benchmarks/radvlm/evaluation/{run}.tsv"
     wildcard_constraints:
-        run="|".join(map(re.escape, [*PLAN.evaluation.runs, *PLAN.evaluation.models])) or "$^",
+        run="|".join(map(re.escape, PLAN.evaluation.scored)) or "$^",
     conda:
         "../../envs/radvlm_evaluation.yaml"
     threads: 1
@@ -84,7 +84,7 @@ rule radvlm_evaluation_scores:
         runtime=minutes(60),
     params:
         **job("radvlm.evaluation.score_run.run_scores"),
-        options=lambda wildcards: PLAN.evaluation.of_scores(wildcards.run),
+        options=lambda wildcards: PLAN.evaluation.score_options(wildcards.run),
     message:
         "RadVLM: scores of {wildcards.run}"
     script:
@@ -93,11 +93,11 @@ rule radvlm_evaluation_scores:
 
 rule radvlm_evaluation_comparison:
     input:
-        scored=PLAN.evaluation.files(PLAN.evaluation.runs, "scores.tsv"),
-        models_scored=PLAN.evaluation.files(PLAN.evaluation.models, "scores.tsv"),
+        scored=expand("results/radvlm/evaluation/{run}/scores.tsv", run=PLAN.evaluation.runs),
+        models_scored=expand("results/radvlm/evaluation/{run}/scores.tsv", run=PLAN.evaluation.models),
         judge_check="results/radvlm/evaluation/judge_check.tsv",
         draw=PLAN.evaluation.draw,
-        masks_scored=expand("results/evaluation/{row}/scores.tsv", row=PLAN.segmenting.masked),
+        masks_scored=expand("results/evaluation/{row}/scores.tsv", row=PLAN.segmentation.masked),
     output:
         comparison="results/radvlm/evaluation/comparison.tsv",
     log:
@@ -112,7 +112,7 @@ rule radvlm_evaluation_comparison:
         runtime=minutes(10),
     params:
         **job("radvlm.evaluation.compare.run_comparison"),
-        options=PLAN.evaluation.comparison | {"masked": [list(one) for one in PLAN.segmenting.masked.values()]},
+        options=PLAN.evaluation.comparison | {"masked": [list(one) for one in PLAN.segmentation.masked.values()]},
     message:
         "RadVLM: scores of all runs and models, beside the paper's"
     script:
@@ -122,11 +122,16 @@ rule radvlm_evaluation_comparison:
 # What became of everything: rows of the sources, facts, conversations, lines, samples.
 rule radvlm_evaluation_conservation:
     input:
-        sources=PLAN.radvlm.of_sources("conservation.tsv"),
-        conversations=sorted({path for mix in PLAN.evaluation.mixes for path in PLAN.radvlm.outcomes(mix)}),
+        sources=expand("results/radvlm/sources/{source}/conservation.tsv", source=PLAN.radvlm.sources),
+        conversations=expand(
+            "results/radvlm/conversations/{source}/outcomes.tsv",
+            source=sorted(
+                {source for mix in PLAN.evaluation.mixes for source in PLAN.radvlm.conversation_sources(mix)}
+            ),
+        ),
         instructions=expand("results/radvlm/instructions/{mix}/conservation.tsv", mix=PLAN.evaluation.mixes),
         tunings=expand("results/vlm/{run}/conservation.tsv", run=PLAN.evaluation.tuned),
-        counts=PLAN.evaluation.files([*PLAN.evaluation.runs, *PLAN.evaluation.models], "counts.tsv"),
+        counts=expand("results/radvlm/evaluation/{run}/counts.tsv", run=PLAN.evaluation.scored),
     output:
         conservation=report(
             "results/radvlm/evaluation/conservation.tsv",
@@ -161,4 +166,4 @@ rule radvlm_evaluation:
         "results/radvlm/evaluation/looks.png",
         "results/radvlm/evaluation/gallery",
         "results/radvlm.html",
-        PLAN.segmenting.beside,
+        expand("results/radvlm/evaluation/{run}/segmented.jsonl", run=PLAN.segmentation.runs),

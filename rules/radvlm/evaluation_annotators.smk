@@ -19,7 +19,7 @@ for annotator in PLAN.evaluation.annotators:
         benchmark:
             f"results/benchmarks/radvlm/evaluation/{{run}}.{annotator}.tsv"
         wildcard_constraints:
-            run="|".join(map(re.escape, [*PLAN.evaluation.runs, *PLAN.evaluation.models])) or "$^",
+            run="|".join(map(re.escape, PLAN.evaluation.scored)) or "$^",
         conda:
             f"../../envs/radvlm_evaluation-{PLAN.evaluation.annotators[annotator].environment}.yaml"
         threads: 8 if PLAN.evaluation.annotators[annotator].gpus else 1

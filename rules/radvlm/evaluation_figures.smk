@@ -47,7 +47,7 @@ rule radvlm_evaluation_gallery:
     input:
         lines=PLAN.evaluation.lines,
         answers=[PLAN.evaluation.answers(run) for run in PLAN.evaluation.runs[:1]],
-        frames=sorted({path for source in PLAN.radvlm.sources for path in PLAN.radvlm.shown_in(source)}),
+        frames=sorted({path for source in PLAN.radvlm.sources for path in PLAN.radvlm.frames_of(source)}),
     output:
         folder=directory("results/radvlm/evaluation/gallery"),
     log:
@@ -74,5 +74,5 @@ rule radvlm_evaluation_gallery:
 rule radvlm:
     input:
         rules.radvlm_instructions.input,
-        PLAN.vlm.answered("radvlm"),
+        PLAN.vlm.answers_of("radvlm"),
         rules.radvlm_evaluation.input,

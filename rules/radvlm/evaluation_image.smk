@@ -11,7 +11,7 @@ rule radvlm_evaluation_image_asked:
     benchmark:
         "results/benchmarks/radvlm/evaluation/{run}/asked/{image}.instructions.tsv"
     wildcard_constraints:
-        run="|".join(map(re.escape, PLAN.segmenting.images)) or "$^",
+        run="|".join(map(re.escape, PLAN.segmentation.image_runs)) or "$^",
         image="[^/]+",
     localrule: True
     conda:
@@ -30,8 +30,8 @@ rule radvlm_evaluation_image_asked:
 
 use rule inference_predict as radvlm_evaluation_image_masks with:
     input:
-        model=f"results/training/{PLAN.segmenting.tool}/model" if PLAN.segmenting.tool else [],
-        image=PLAN.ask["image"] or [],
+        model=f"results/training/{PLAN.segmentation.tool}/model" if PLAN.segmentation.tool else [],
+        image=PLAN.vlm_request["image"] or [],
         instructions_file="results/radvlm/evaluation/{run}/segmenter/asked/{image}.jsonl",
     output:
         output=directory("results/radvlm/evaluation/{run}/segmenter/image/{image}"),
@@ -40,17 +40,19 @@ use rule inference_predict as radvlm_evaluation_image_masks with:
     benchmark:
         "results/benchmarks/radvlm/evaluation/{run}/asked/{image}.masks.tsv"
     wildcard_constraints:
-        run="|".join(map(re.escape, PLAN.segmenting.images)) or "$^",
+        run="|".join(map(re.escape, PLAN.segmentation.image_runs)) or "$^",
         image="[^/]+",
     resources:
-        gpu=PLAN.gpu_of.get(PLAN.segmenting.tool, 0),
+        gpu=PLAN.ils.gpus.get(PLAN.segmentation.tool, 0),
         mem_mb=megabytes(
-            16000 if PLAN.gpu_of.get(PLAN.segmenting.tool) else 4000 + 2 * PLAN.model_mb.get(PLAN.segmenting.tool, 0)
+            16000
+            if PLAN.ils.gpus.get(PLAN.segmentation.tool)
+            else 4000 + 2 * PLAN.ils.model_mb.get(PLAN.segmentation.tool, 0)
         ),
         runtime=minutes(60),
     params:
         instructions=[],
-        asking=PLAN.options["inference"] | PLAN.runs.get(PLAN.segmenting.tool, {}).get("asking", {}),
+        asking=PLAN.options["inference"] | PLAN.ils.runs.get(PLAN.segmentation.tool, {}).get("asking", {}),
     message:
         "RadVLM: masks of ROSALIA for the answers of {wildcards.run} about {wildcards.image}"
 
@@ -60,7 +62,7 @@ rule radvlm_evaluation_image:
         conversation="results/vlm/{run}/asked/{image}",
         asked="results/radvlm/evaluation/{run}/segmenter/asked/{image}.jsonl",
         masks="results/radvlm/evaluation/{run}/segmenter/image/{image}",
-        image=PLAN.ask["image"] or [],
+        image=PLAN.vlm_request["image"] or [],
     output:
         output=directory("results/radvlm/evaluation/{run}/asked/{image}"),
     log:
@@ -68,7 +70,7 @@ rule radvlm_evaluation_image:
     benchmark:
         "results/benchmarks/radvlm/evaluation/{run}/asked/{image}.tsv"
     wildcard_constraints:
-        run="|".join(map(re.escape, PLAN.segmenting.images)) or "$^",
+        run="|".join(map(re.escape, PLAN.segmentation.image_runs)) or "$^",
         image=r"[^/]+(?<!\.masks)",
     localrule: True
     conda:

@@ -4,10 +4,10 @@
 rule radvlm_evaluation_judged:
     input:
         lines=PLAN.evaluation.lines,
-        train=PLAN.evaluation.train,
+        train=PLAN.evaluation.train_lines,
         answers=lambda wildcards: PLAN.evaluation.answers(wildcards.run),
-        exchanged_lines=lambda wildcards: PLAN.evaluation.lines_exchanged(wildcards.run),
-        exchanged_answers=lambda wildcards: PLAN.evaluation.to_exchanged(wildcards.run),
+        exchanged_lines=lambda wildcards: PLAN.evaluation.exchanged_files(wildcards.run)["exchanged_lines"],
+        exchanged_answers=lambda wildcards: PLAN.evaluation.exchanged_files(wildcards.run)["exchanged_answers"],
     output:
         judged="results/radvlm/evaluation/{run}/judged.jsonl",
     log:
@@ -15,14 +15,14 @@ rule radvlm_evaluation_judged:
     benchmark:
         "results/benchmarks/radvlm/evaluation/{run}.judged.tsv"
     wildcard_constraints:
-        run="|".join(map(re.escape, [*PLAN.evaluation.runs, *PLAN.evaluation.models])) or "$^",
+        run="|".join(map(re.escape, PLAN.evaluation.scored)) or "$^",
     conda:
         f"../../envs/radvlm_evaluation-{PLAN.evaluation.judge}.yaml"
-    threads: 8 if PLAN.evaluation.gpus else 1
+    threads: 8 if PLAN.evaluation.judge_gpus else 1
     resources:
-        gpu=PLAN.evaluation.gpus,
+        gpu=PLAN.evaluation.judge_gpus,
         nodes=1,  # else SLURM may take the GPUs of two
-        mem_mb=megabytes(64000 if PLAN.evaluation.gpus else 4000),
+        mem_mb=megabytes(64000 if PLAN.evaluation.judge_gpus else 4000),
         runtime=minutes(240),
     params:
         **job("radvlm.evaluation.conversations.run_judge", f"radvlm.evaluation.judge_{PLAN.evaluation.judge}"),
@@ -35,7 +35,7 @@ rule radvlm_evaluation_judged:
 
 rule radvlm_evaluation_judge_check:
     input:
-        lines=PLAN.evaluation.whole,
+        lines=PLAN.evaluation.all_lines,
     output:
         checked="results/radvlm/evaluation/judge_check.tsv",
     log:
@@ -44,11 +44,11 @@ rule radvlm_evaluation_judge_check:
         "results/benchmarks/radvlm/evaluation/judge_check.tsv"
     conda:
         f"../../envs/radvlm_evaluation-{PLAN.evaluation.judge}.yaml"
-    threads: 8 if PLAN.evaluation.gpus else 1
+    threads: 8 if PLAN.evaluation.judge_gpus else 1
     resources:
-        gpu=PLAN.evaluation.gpus,
+        gpu=PLAN.evaluation.judge_gpus,
         nodes=1,
-        mem_mb=megabytes(64000 if PLAN.evaluation.gpus else 4000),
+        mem_mb=megabytes(64000 if PLAN.evaluation.judge_gpus else 4000),
         runtime=minutes(240),
     params:
         **job("radvlm.evaluation.conversations.run_check", f"radvlm.evaluation.judge_{PLAN.evaluation.judge}"),

@@ -4,7 +4,7 @@
 # All pairs of the split that the evaluation of ILS scores, as samples: its tables compare models on the same pairs.
 rule radvlm_evaluation_ils:
     input:
-        pairs=PLAN.segmenting.pairs or [],
+        pairs=PLAN.segmentation.pairs or [],
     output:
         lines="results/radvlm/evaluation/ils.jsonl",
     log:
@@ -37,7 +37,7 @@ rule radvlm_evaluation_segmenter_asked:
     benchmark:
         "results/benchmarks/radvlm/evaluation/{run}/{set}.{source}.asked.tsv"
     wildcard_constraints:
-        run="|".join(map(re.escape, PLAN.segmenting.runs)) or "$^",
+        run="|".join(map(re.escape, PLAN.segmentation.runs)) or "$^",
         set="radvlm_test|radvlm_ils",
         source="|".join(map(re.escape, PLAN.radvlm.sources)),
     conda:
@@ -57,9 +57,9 @@ rule radvlm_evaluation_segmenter_asked:
 
 use rule inference_run as radvlm_evaluation_segmenter_run with:
     input:
-        model=f"results/training/{PLAN.segmenting.tool}/model" if PLAN.segmenting.tool else [],
+        model=f"results/training/{PLAN.segmentation.tool}/model" if PLAN.segmentation.tool else [],
         lines="results/radvlm/evaluation/{run}/segmenter/{set}/{source}.asked.jsonl",
-        frames=lambda wildcards: PLAN.radvlm.shown_in(wildcards.source),
+        frames=lambda wildcards: PLAN.radvlm.frames_of(wildcards.source),
     output:
         predictions="results/radvlm/evaluation/{run}/segmenter/{set}/{source}.jsonl",
         prediction_masks="results/radvlm/evaluation/{run}/segmenter/{set}/{source}.h5",
@@ -68,17 +68,19 @@ use rule inference_run as radvlm_evaluation_segmenter_run with:
     benchmark:
         "results/benchmarks/radvlm/evaluation/{run}/{set}.{source}.segmenter.tsv"
     wildcard_constraints:
-        run="|".join(map(re.escape, PLAN.segmenting.runs)) or "$^",
+        run="|".join(map(re.escape, PLAN.segmentation.runs)) or "$^",
         set="radvlm_test|radvlm_ils",
         source="|".join(map(re.escape, PLAN.radvlm.sources)),
     resources:
-        gpu=PLAN.gpu_of.get(PLAN.segmenting.tool, 0),
+        gpu=PLAN.ils.gpus.get(PLAN.segmentation.tool, 0),
         mem_mb=megabytes(
-            16000 if PLAN.gpu_of.get(PLAN.segmenting.tool) else 4000 + 2 * PLAN.model_mb.get(PLAN.segmenting.tool, 0)
+            16000
+            if PLAN.ils.gpus.get(PLAN.segmentation.tool)
+            else 4000 + 2 * PLAN.ils.model_mb.get(PLAN.segmentation.tool, 0)
         ),
-        runtime=minutes(720 if PLAN.gpu_of.get(PLAN.segmenting.tool) else 120),
+        runtime=minutes(720 if PLAN.ils.gpus.get(PLAN.segmentation.tool) else 120),
     params:
-        options=PLAN.options["inference"] | PLAN.runs.get(PLAN.segmenting.tool, {}).get("asking", {}),
+        options=PLAN.options["inference"] | PLAN.ils.runs.get(PLAN.segmentation.tool, {}).get("asking", {}),
         may_be_empty=True,
     message:
         "RadVLM: masks of ROSALIA for the answers of {wildcards.run} to {wildcards.set}, {wildcards.source}"
@@ -86,8 +88,12 @@ use rule inference_run as radvlm_evaluation_segmenter_run with:
 
 rule radvlm_evaluation_segmenter_beside:
     input:
-        asked=lambda wildcards: PLAN.segmenting.files(wildcards.run, "radvlm_test", "asked.jsonl"),
-        predictions=lambda wildcards: PLAN.segmenting.files(wildcards.run, "radvlm_test", "jsonl"),
+        asked=lambda wildcards: expand(
+            "results/radvlm/evaluation/{{run}}/segmenter/radvlm_test/{source}.asked.jsonl", source=PLAN.radvlm.sources
+        ),
+        predictions=lambda wildcards: expand(
+            "results/radvlm/evaluation/{{run}}/segmenter/radvlm_test/{source}.jsonl", source=PLAN.radvlm.sources
+        ),
     output:
         segmented="results/radvlm/evaluation/{run}/segmented.jsonl",
     log:
@@ -95,7 +101,7 @@ rule radvlm_evaluation_segmenter_beside:
     benchmark:
         "results/benchmarks/radvlm/evaluation/{run}.segmented.tsv"
     wildcard_constraints:
-        run="|".join(map(re.escape, PLAN.segmenting.runs)) or "$^",
+        run="|".join(map(re.escape, PLAN.segmentation.runs)) or "$^",
     localrule: True
     conda:
         "../../envs/radvlm_evaluation.yaml"
@@ -125,7 +131,7 @@ rule radvlm_evaluation_head:
     benchmark:
         "results/benchmarks/radvlm/evaluation/{run}.head.tsv"
     wildcard_constraints:
-        run="|".join(map(re.escape, PLAN.segmenting.heads)) or "$^",
+        run="|".join(map(re.escape, PLAN.segmentation.heads)) or "$^",
     conda:
         "../../envs/radvlm_evaluation.yaml"
     threads: 1

@@ -4,36 +4,36 @@
 
 rule radvlm_filtered_source:
     input:
-        texts=expand("results/radvlm/sources/{source}/texts.jsonl", source=PLAN.radvlm.filtering.sources),
-        facts=expand("results/radvlm/sources/{source}/facts.parquet", source=PLAN.radvlm.filtering.sources),
+        texts=expand("results/radvlm/sources/{source}/texts.jsonl", **PLAN.radvlm.filter_jobs.wildcards),
+        facts=expand("results/radvlm/sources/{source}/facts.parquet", **PLAN.radvlm.filter_jobs.wildcards),
     output:
-        texts_out=expand("results/radvlm/filtered/{source}/texts.jsonl", source=PLAN.radvlm.filtering.sources),
-        phrases_out=expand("results/radvlm/filtered/{source}/phrases.jsonl", source=PLAN.radvlm.filtering.sources),
-        excluded=expand("results/radvlm/filtered/{source}/excluded.parquet", source=PLAN.radvlm.filtering.sources),
-        agreement=expand("results/radvlm/filtered/{source}/agreement.tsv", source=PLAN.radvlm.filtering.sources),
+        texts_out=expand("results/radvlm/filtered/{source}/texts.jsonl", **PLAN.radvlm.filter_jobs.wildcards),
+        phrases_out=expand("results/radvlm/filtered/{source}/phrases.jsonl", **PLAN.radvlm.filter_jobs.wildcards),
+        excluded=expand("results/radvlm/filtered/{source}/excluded.parquet", **PLAN.radvlm.filter_jobs.wildcards),
+        agreement=expand("results/radvlm/filtered/{source}/agreement.tsv", **PLAN.radvlm.filter_jobs.wildcards),
     log:
-        f"logs/radvlm/filtered/{PLAN.radvlm.filtering.name}.log",
+        f"logs/radvlm/filtered/{PLAN.radvlm.filter_jobs.name('{source}')}.log",
     benchmark:
-        f"results/benchmarks/radvlm/filtered/{PLAN.radvlm.filtering.name}.tsv"
+        f"results/benchmarks/radvlm/filtered/{PLAN.radvlm.filter_jobs.name('{source}')}.tsv"
     wildcard_constraints:
         source="|".join(map(re.escape, PLAN.radvlm.sources)),
     conda:
-        f"../../envs/radvlm_filtered-{PLAN.radvlm.filtering.environment}.yaml"
-    threads: 8 if PLAN.radvlm.filtering.gpus else 1
+        f"../../envs/radvlm_filtered-{'vllm' if PLAN.radvlm.options['filtered']['own'] else 'rules'}.yaml"
+    threads: 8 if PLAN.radvlm.filter_jobs.gpus else 1
     resources:
-        gpu=PLAN.radvlm.filtering.gpus,
+        gpu=PLAN.radvlm.filter_jobs.gpus,
         nodes=1,  # else SLURM may take the GPUs of two
-        mem_mb=megabytes(64000 if PLAN.radvlm.filtering.gpus else 4000),
+        mem_mb=megabytes(64000 if PLAN.radvlm.filter_jobs.gpus else 4000),
         runtime=minutes(240),
     params:
-        **job("radvlm.filtered.filter_texts.run", f"radvlm.filtered.{PLAN.radvlm.filtering.engine}"),
+        **job("radvlm.filtered.filter_texts.run", f"radvlm.filtered.{PLAN.radvlm.filter_engine}"),
         options=PLAN.radvlm.options["filtered"],
     message:
-        f"RadVLM: single-image text of the sources: {PLAN.radvlm.filtering.told}"
+        f"RadVLM: single-image text of the sources: {PLAN.radvlm.filter_jobs.name('{wildcards.source}')}"
     script:
         "../../scripts/job.py"
 
 
 rule radvlm_filtered:
     input:
-        PLAN.radvlm.of_filtered("texts.jsonl"),
+        expand("results/radvlm/filtered/{source}/texts.jsonl", source=PLAN.radvlm.sources),

@@ -8,10 +8,14 @@ rule radvlm_instructions_part:
         texts="results/radvlm/filtered/{source}/texts.jsonl",
         phrases="results/radvlm/filtered/{source}/phrases.jsonl",
         conflicts="results/radvlm/sources/split_conflicts.parquet",
-        frames=lambda wildcards: PLAN.radvlm.shown_in(wildcards.source),
-        conversations=lambda wildcards: PLAN.radvlm.conversed(wildcards.mix, wildcards.source),
-        pairs=lambda wildcards: PLAN.radvlm.ils(wildcards.mix, wildcards.source, "pairs"),
-        masks=lambda wildcards: PLAN.radvlm.ils(wildcards.mix, wildcards.source, "masks"),
+        frames=lambda wildcards: PLAN.radvlm.frames_of(wildcards.source),
+        conversations=lambda wildcards: (
+            [f"results/radvlm/conversations/{wildcards.source}/conversations.jsonl"]
+            if wildcards.source in PLAN.radvlm.conversation_sources(wildcards.mix)
+            else []
+        ),
+        pairs=lambda wildcards: PLAN.radvlm.ils_pairs(wildcards.mix, wildcards.source),
+        masks=lambda wildcards: PLAN.radvlm.ils_masks(wildcards.mix, wildcards.source),
     output:
         lines_out="results/radvlm/instructions/{mix}/parts/{source}.jsonl",
         index="results/radvlm/instructions/{mix}/parts/{source}.index.parquet",
@@ -31,7 +35,7 @@ rule radvlm_instructions_part:
         runtime=minutes(240),
     params:
         **job("radvlm.instructions.write_part.run"),
-        options=lambda wildcards: PLAN.radvlm.of_part(wildcards.mix, wildcards.source),
+        options=lambda wildcards: PLAN.radvlm.part_options(wildcards.mix, wildcards.source),
     message:
         "RadVLM: samples of the mix {wildcards.mix}, source {wildcards.source}"
     script:
@@ -40,9 +44,21 @@ rule radvlm_instructions_part:
 
 rule radvlm_instructions_mix:
     input:
-        lines=lambda wildcards: PLAN.radvlm.parts(wildcards.mix, "jsonl"),
-        indices=lambda wildcards: PLAN.radvlm.parts(wildcards.mix, "index.parquet"),
-        lefts=lambda wildcards: PLAN.radvlm.parts(wildcards.mix, "left.tsv"),
+        lines=lambda wildcards: expand(
+            "results/radvlm/instructions/{mix}/parts/{source}.jsonl",
+            mix=wildcards.mix,
+            source=PLAN.radvlm.sources_of(wildcards.mix),
+        ),
+        indices=lambda wildcards: expand(
+            "results/radvlm/instructions/{mix}/parts/{source}.index.parquet",
+            mix=wildcards.mix,
+            source=PLAN.radvlm.sources_of(wildcards.mix),
+        ),
+        lefts=lambda wildcards: expand(
+            "results/radvlm/instructions/{mix}/parts/{source}.left.tsv",
+            mix=wildcards.mix,
+            source=PLAN.radvlm.sources_of(wildcards.mix),
+        ),
     output:
         train="results/radvlm/instructions/{mix}/train.jsonl",
         validate="results/radvlm/instructions/{mix}/validate.jsonl",
@@ -64,7 +80,7 @@ rule radvlm_instructions_mix:
         runtime=minutes(120),
     params:
         **job("radvlm.instructions.join_parts.run"),
-        options=lambda wildcards: PLAN.radvlm.of_mix(wildcards.mix),
+        options=lambda wildcards: PLAN.radvlm.mix_options(wildcards.mix),
     message:
         "RadVLM: the mix {wildcards.mix}"
     script:

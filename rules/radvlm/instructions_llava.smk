@@ -4,8 +4,8 @@
 rule radvlm_instructions_llava:
     input:
         lines=expand("results/radvlm/instructions/{{mix}}/{split}.jsonl", split=PLAN.splits),
-        frames=PLAN.radvlm.pictures(),
-        images=PLAN.radvlm.of_sources("images.parquet"),
+        frames=PLAN.radvlm.all_frames(),
+        images=expand("results/radvlm/sources/{source}/images.parquet", source=PLAN.radvlm.sources),
     output:
         folder=directory("results/radvlm/instructions/{mix}/llava"),
     log:
@@ -22,7 +22,7 @@ rule radvlm_instructions_llava:
         runtime=minutes(240),
     params:
         **job("radvlm.instructions.llava.run"),
-        options=PLAN.radvlm.llava,
+        options=PLAN.radvlm.options["instructions"]["llava"] | {"folders": PLAN.radvlm.folders},
     message:
         "RadVLM: the mix {wildcards.mix} for LLaVA's trainers"
     script:

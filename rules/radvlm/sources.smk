@@ -11,7 +11,7 @@ rule radvlm_sources_own:
         anatomy="results/anatomy/{shard}.h5",
         findings=f"results/masks/{PLAN.radvlm.thresholds}/{{shard}}.findings.parquet",
         masks=f"results/masks/{PLAN.radvlm.thresholds}/{{shard}}.h5",
-        labels=lambda wildcards: PLAN.radvlm.labels(wildcards.shard),
+        labels=["results/radvlm/sources/own/{shard}.labels.jsonl"] if PLAN.radvlm.labels.files else [],
     output:
         images_out="results/radvlm/sources/own/{shard}.images.parquet",
         facts="results/radvlm/sources/own/{shard}.facts.parquet",

@@ -3,7 +3,7 @@
 
 rule radvlm_sources_read:
     input:
-        tables=lambda wildcards: PLAN.radvlm.tables(wildcards.source),
+        tables=lambda wildcards: PLAN.radvlm.source_tables(wildcards.source),
     output:
         images="results/radvlm/sources/{source}/images.parquet",
         facts="results/radvlm/sources/{source}/facts.parquet",
@@ -17,7 +17,7 @@ rule radvlm_sources_read:
     benchmark:
         "results/benchmarks/radvlm/sources/{source}.tsv"
     wildcard_constraints:
-        source=PLAN.radvlm.named(mimic=False),
+        source=PLAN.radvlm.source_pattern(mimic=False),
     conda:
         "../../envs/radvlm_sources.yaml"
     threads: 1
@@ -26,7 +26,7 @@ rule radvlm_sources_read:
         runtime=minutes(240),
     params:
         **job("radvlm.sources.read_sources.run"),
-        options=lambda wildcards: PLAN.radvlm.of_source(wildcards.source),
+        options=lambda wildcards: PLAN.radvlm.source_options(wildcards.source),
     message:
         "RadVLM: facts of the source {wildcards.source}"
     script:
@@ -36,8 +36,8 @@ rule radvlm_sources_read:
 # MS-CXR and Chest ImaGenome lie on pictures of MIMIC-CXR: they name its frames.
 rule radvlm_sources_on_mimic:
     input:
-        tables=lambda wildcards: PLAN.radvlm.tables(wildcards.source),
-        mimic=lambda wildcards: PLAN.radvlm.mimic_of(wildcards.source),
+        tables=lambda wildcards: PLAN.radvlm.source_tables(wildcards.source),
+        mimic=lambda wildcards: f"results/radvlm/sources/{PLAN.radvlm.declared[wildcards.source]['pictures']}/images.parquet",
     output:
         images="results/radvlm/sources/{source}/images.parquet",
         facts="results/radvlm/sources/{source}/facts.parquet",
@@ -50,7 +50,7 @@ rule radvlm_sources_on_mimic:
     benchmark:
         "results/benchmarks/radvlm/sources/{source}.tsv"
     wildcard_constraints:
-        source=PLAN.radvlm.named(mimic=True),
+        source=PLAN.radvlm.source_pattern(mimic=True),
     conda:
         "../../envs/radvlm_sources.yaml"
     threads: 1
@@ -59,7 +59,7 @@ rule radvlm_sources_on_mimic:
         runtime=minutes(240),
     params:
         **job("radvlm.sources.read_sources.run"),
-        options=lambda wildcards: PLAN.radvlm.of_source(wildcards.source),
+        options=lambda wildcards: PLAN.radvlm.source_options(wildcards.source),
     message:
         "RadVLM: facts of the source {wildcards.source}, on pictures of MIMIC-CXR"
     script:
@@ -79,14 +79,14 @@ use rule frames_shard as radvlm_sources_frames with:
     benchmark:
         "results/benchmarks/radvlm/sources/{source}/{shard}.frames.tsv"
     wildcard_constraints:
-        source=PLAN.radvlm.named(mimic=False),
+        source=PLAN.radvlm.source_pattern(mimic=False),
     message:
         "Frames of the source {wildcards.source}, shard {wildcards.shard}"
 
 
 rule radvlm_sources_splits:
     input:
-        images=PLAN.radvlm.of_sources("images.parquet"),
+        images=expand("results/radvlm/sources/{source}/images.parquet", source=PLAN.radvlm.sources),
     output:
         conflicts_out="results/radvlm/sources/split_conflicts.parquet",
     log:
@@ -111,6 +111,6 @@ rule radvlm_sources_splits:
 
 rule radvlm_sources:
     input:
-        PLAN.radvlm.of_sources("facts.parquet"),
+        expand("results/radvlm/sources/{source}/facts.parquet", source=PLAN.radvlm.sources),
         "results/radvlm/sources/split_conflicts.parquet",
-        PLAN.radvlm.frames(),
+        PLAN.radvlm.external_frames(),

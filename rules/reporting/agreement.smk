@@ -3,7 +3,7 @@
 
 rule agreement_images:
     input:
-        reference=lambda wildcards: PLAN.references[wildcards.reference]["path"],
+        reference=lambda wildcards: PLAN.reporting.references[wildcards.reference]["path"],
         images="results/cohort/images.parquet",
         frames=expand("results/frames/{shard}.h5", shard=PLAN.shards),
         organs=expand("results/organs/{shard}.h5", shard=PLAN.shards),
@@ -22,7 +22,7 @@ rule agreement_images:
     benchmark:
         "results/benchmarks/agreement/{reference}.tsv"
     wildcard_constraints:
-        reference="|".join(map(re.escape, PLAN.references)) or "-",
+        reference="|".join(map(re.escape, PLAN.reporting.references)) or "-",
     conda:
         "../../envs/agreement.yaml"
     threads: 1
@@ -30,8 +30,8 @@ rule agreement_images:
         mem_mb=megabytes(8000),
         runtime=minutes(120),
     params:
-        **job("reporting.agreement.compare.run_images", *PLAN.formats),
-        options=lambda wildcards: PLAN.options["agreement"] | PLAN.references[wildcards.reference],
+        **job("reporting.agreement.compare.run_images", *PLAN.reporting.reference_formats),
+        options=lambda wildcards: PLAN.options["agreement"] | PLAN.reporting.references[wildcards.reference],
     message:
         "Masks, maps and boxes against the human annotations {wildcards.reference}"
     script:
@@ -41,11 +41,11 @@ rule agreement_images:
 rule agreement_scores:
     input:
         values=lambda wildcards: wanted(
-            expand("results/agreement/{reference}/values.parquet", reference=PLAN.references),
+            expand("results/agreement/{reference}/values.parquet", reference=PLAN.reporting.references),
             "agreement.references is empty, so there is nothing to compare with: name a file of annotated boxes or "
             "masks (docs/how-to/agreement.md)",
         ),
-        left_out_parts=expand("results/agreement/{reference}/left_out.parquet", reference=PLAN.references),
+        left_out_parts=expand("results/agreement/{reference}/left_out.parquet", reference=PLAN.reporting.references),
     output:
         scores=report(
             "results/agreement/scores.tsv",

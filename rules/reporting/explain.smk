@@ -24,7 +24,7 @@ rule explain_study:
         **job("reporting.explain.explain_study.run"),
         # the page's name differs from the study's if that has characters that a file name or wildcard must not have
         options=lambda wildcards: PLAN.options["explain"]
-        | {"study": PLAN.explain["study"] or wildcards.study, "held": PLAN.explain["held"]},
+        | {"study": PLAN.reporting.explain["study"] or wildcards.study, "held": PLAN.reporting.explain["held"]},
     message:
         "Every decision about the study {wildcards.study}"
     script:
@@ -34,6 +34,6 @@ rule explain_study:
 rule explain:
     input:
         lambda wildcards: wanted(
-            expand("results/explain/{study}.html", study=PLAN.explain["page"] or []),
+            expand("results/explain/{study}.html", study=PLAN.reporting.explain["page"] or []),
             "explain needs a study: snakemake explain --config study=<study_id>",
         ),

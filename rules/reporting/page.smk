@@ -60,7 +60,7 @@ rule page_index:
         splits_table="results/tables/splits.tsv",
         funnel_table="results/tables/funnel.tsv",
         recall_table="results/tables/recall.tsv",
-        truth_table="results/tables/truth.tsv" if "truth" in PLAN.tables else [],
+        truth_table="results/tables/truth.tsv" if "truth" in PLAN.reporting.tables else [],
         reading_table="results/reports/reading.tsv",
         words_table="results/reports/unknown_words.tsv",
         cases_lines="results/page/cases.jsonl",  # of the pictures beside it: a file has a content, a folder only a time
@@ -70,10 +70,10 @@ rule page_index:
         anomaly=expand("results/anomaly/{shard}.h5", shard=PLAN.shards),
         anatomy=expand("results/anatomy/{shard}.h5", shard=PLAN.shards),
         masks=expand("results/masks/{thresholds}/{shard}.h5", thresholds=PLAN.built, shard=PLAN.shards),
-        test=expand("results/dataset/{thresholds}/{split}.jsonl", thresholds=PLAN.build, split=PLAN.split),
+        test=expand("results/dataset/{thresholds}/{split}.jsonl", thresholds=PLAN.build, split=PLAN.ils.split),
         corrected=expand("results/frames/{shard}.corrected.parquet", shard=PLAN.shards),
         left_out=expand("results/{stage}/excluded.parquet", stage=("cohort", "frames", "reports")),
-        manifests=expand("results/weights/{artefact}.json", artefact=[*PLAN.weights_needed, *PLAN.models]),
+        manifests=expand("results/weights/{artefact}.json", artefact=[*PLAN.weights.needed, *PLAN.weights.models]),
     output:
         index="results/index.html",
         versions_table=report(
@@ -98,7 +98,7 @@ rule page_index:
         thresholds=PLAN.build,
         engines={stage: PLAN.engines[stage] for stage in ("reports", "organs", "anomaly", "anatomy", "boxes")},
         source=PLAN.settings.cohort.source,
-        extras=lambda wildcards: present(PLAN.shown),
+        extras=lambda wildcards: present(PLAN.reporting.optional_results),
     message:
         "The page: results/index.html"
     script:

@@ -88,7 +88,7 @@ rule release_package:
         anatomy=expand("results/anatomy/{shard}.h5", shard=PLAN.shards),
         masks=expand("results/masks/{{thresholds}}/{shard}.h5", shard=PLAN.shards),
         reports=expand("results/reports/{shard}.jsonl", shard=PLAN.shards),
-        weights=expand("results/weights/{artefact}.json", artefact=PLAN.weights_needed),
+        weights=expand("results/weights/{artefact}.json", artefact=PLAN.weights.needed),
     output:
         package=directory("results/release/{thresholds}"),
     log:
@@ -104,7 +104,7 @@ rule release_package:
     params:
         **job("reporting.release.package.run_package"),
         options=PLAN.options["release_package"],
-        environments=lambda wildcards: environments(PLAN.options["release_package"]["engines"]),
+        environments=lambda wildcards: read_environments(PLAN.options["release_package"]["engines"]),
         thresholds=lambda wildcards: wildcards.thresholds,
         codes={
             "cohort": rules.cohort_shards.params.code,

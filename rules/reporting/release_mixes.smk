@@ -4,7 +4,7 @@
 rule release_mixes:
     input:
         lines=expand("results/radvlm/instructions/{{mix}}/{split}.jsonl", split=PLAN.splits),
-        frames=[] if "pixels" in PLAN.settings.release.kinds() else PLAN.radvlm.pictures(),
+        frames=[] if "pixels" in PLAN.settings.release.kinds() else PLAN.radvlm.all_frames(),
         salt=PLAN.settings.release.salt or [],
     output:
         package=directory("results/release/instructions/{mix}"),
@@ -22,7 +22,8 @@ rule release_mixes:
         runtime=minutes(240),
     params:
         **job("reporting.release.mixes.run"),
-        options=lambda wildcards: PLAN.radvlm.of_release(wildcards.mix, PLAN.options["release_mixes"]),
+        options=lambda wildcards: PLAN.options["release_mixes"]
+        | {"mix": wildcards.mix, "terms": dict(PLAN.radvlm.formats), "folders": PLAN.radvlm.folders},
     message:
         "Release of RadVLM's mix {wildcards.mix}"
     script:

@@ -35,7 +35,7 @@ rule review_pages:
 
 rule review:
     input:
-        expand(rules.review_pages.output.pages, thresholds=PLAN.reviewed)
+        expand(rules.review_pages.output.pages, thresholds=PLAN.reporting.reviewed_set)
         if PLAN.settings.review.of == "pairs"
         else expand("results/review/queries/page_{expert}.html", expert=PLAN.settings.review.experts),
 
@@ -46,7 +46,8 @@ rule review_sheets:
         units="results/review/{thresholds}/units.parquet",
         asked="results/review/{thresholds}/items.parquet",
         sheets=lambda wildcards: wanted(
-            PLAN.sheets, "review.sheets is empty: give the experts' filled sheets, or the folder that holds them"
+            PLAN.reporting.sheets,
+            "review.sheets is empty: give the experts' filled sheets, or the folder that holds them",
         ),
     output:
         judgements="results/review/{thresholds}/judgements.parquet",
@@ -98,6 +99,6 @@ rule review_sheets:
 
 rule review_merge:
     input:
-        expand(rules.review_sheets.output, thresholds=PLAN.reviewed)
+        expand(rules.review_sheets.output, thresholds=PLAN.reporting.reviewed_set)
         if PLAN.settings.review.of == "pairs"
         else expand("results/review/queries/{table}", table=["audit.parquet", "table7.tsv", "agreement.tsv"]),

@@ -32,7 +32,8 @@ rule review_query_answers:
     input:
         asked="results/review/queries/items.parquet",
         sheets=lambda wildcards: wanted(
-            PLAN.sheets, "review.sheets is empty: give the experts' filled sheets, or the folder that holds them"
+            PLAN.reporting.sheets,
+            "review.sheets is empty: give the experts' filled sheets, or the folder that holds them",
         ),
     output:
         answers="results/review/queries/answers.parquet",

@@ -127,4 +127,4 @@ rule tables_truth:
 
 rule tables:
     input:
-        expand("results/tables/{table}.tsv", table=PLAN.tables),
+        expand("results/tables/{table}.tsv", table=PLAN.reporting.tables),

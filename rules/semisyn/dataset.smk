@@ -2,7 +2,7 @@
 
 SEMISYN_EDITED = {
     "edited": expand(
-        "results/semisyn/editing/{engine}/chosen/{shard}.h5", engine=PLAN.semisyn.chosen, shard=PLAN.shards
+        "results/semisyn/editing/{engine}/chosen/{shard}.h5", engine=PLAN.semisyn.chosen_engines, shard=PLAN.shards
     ),
     "frames": expand("results/frames/{shard}.h5", shard=PLAN.shards),
     "cohort": expand("results/cohort/{shard}.parquet", shard=PLAN.shards),
@@ -17,12 +17,12 @@ rule semisyn_dataset_tables:
         edited=SEMISYN_EDITED["edited"],
         edited_boxes=expand(
             "results/semisyn/editing/{engine}/chosen/{shard}.boxes.parquet",
-            engine=PLAN.semisyn.chosen,
+            engine=PLAN.semisyn.chosen_engines,
             shard=PLAN.shards,
         ),
         not_edited=expand(
             "results/semisyn/editing/{engine}/chosen/{shard}.excluded.parquet",
-            engine=PLAN.semisyn.chosen,
+            engine=PLAN.semisyn.chosen_engines,
             shard=PLAN.shards,
         ),
         healthy="results/semisyn/healthy/images.parquet",

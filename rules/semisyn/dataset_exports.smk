@@ -14,8 +14,8 @@ rule semisyn_dataset_export:
     benchmark:
         "results/benchmarks/semisyn/dataset/{target}/{size}/{format}.tsv"
     wildcard_constraints:
-        target=PLAN.semisyn.dataset.export["target"],
-        size="|".join(map(str, PLAN.semisyn.dataset.sizes)),
+        target=PLAN.semisyn.export_options["target"],
+        size="|".join(map(str, PLAN.semisyn.sizes)),
         format="yolo|coco|hf",
     conda:
         "../../envs/semisyn_dataset.yaml"
@@ -25,7 +25,7 @@ rule semisyn_dataset_export:
         runtime=minutes(240),
     params:
         **job("semisyn.dataset.export.run"),
-        options=lambda wildcards: PLAN.semisyn.dataset.export | {"size": wildcards.size, "format": wildcards.format},
+        options=lambda wildcards: PLAN.semisyn.export_options | {"size": wildcards.size, "format": wildcards.format},
     message:
         "SemiSynCXR: the size {wildcards.size} as {wildcards.format}"
     script:
@@ -56,8 +56,8 @@ rule semisyn_dataset_pictures:
         runtime=minutes(20),
     params:
         **job("semisyn.dataset.sample_sheet.run"),
-        options=PLAN.semisyn.dataset.export
-        | {"size": PLAN.semisyn.dataset.sizes[-1], "format": "sheet", "pixels": "frame", "withhold": []},
+        options=PLAN.semisyn.export_options
+        | {"size": PLAN.semisyn.sizes[-1], "format": "sheet", "pixels": "frame", "withhold": []},
     message:
         "SemiSynCXR: a sheet with an image of each finding"
     script:
@@ -84,8 +84,8 @@ rule semisyn_dataset_cohort:
         runtime=minutes(240),
     params:
         **job("semisyn.dataset.cohort.run"),
-        options=PLAN.semisyn.dataset.export
-        | {"size": PLAN.semisyn.dataset.sizes[-1], "format": "cohort", "pixels": "frame", "withhold": []},
+        options=PLAN.semisyn.export_options
+        | {"size": PLAN.semisyn.sizes[-1], "format": "cohort", "pixels": "frame", "withhold": []},
     message:
         "SemiSynCXR: edited films and their sources as a cohort with known masks"
     script:
@@ -98,8 +98,8 @@ rule semisyn_dataset:
         rules.semisyn_dataset_pictures.output,
         expand(
             "results/semisyn/dataset/{target}/{size}/{format}",
-            target=PLAN.semisyn.dataset.export["target"],
-            size=PLAN.semisyn.dataset.sizes,
+            target=PLAN.semisyn.export_options["target"],
+            size=PLAN.semisyn.sizes,
             format=["yolo", "coco", "hf"],
         ),
 

@@ -4,13 +4,13 @@
 rule semisyn_detection_scores:
     input:
         predictions=lambda wildcards: wanted(
-            PLAN.semisyn.detection["predictions"],
+            PLAN.semisyn.detection_files["predictions"],
             "semisyn.references has none of the role test or val, so there is nothing to score: name one "
             "(docs/systems/semisyn.md)",
         ),
-        references=PLAN.semisyn.detection["references"],
-        images=PLAN.semisyn.detection["images"],
-        patients=["results/cohort/images.parquet", *PLAN.semisyn.detection["patients"]],
+        references=PLAN.semisyn.detection_files["references"],
+        images=PLAN.semisyn.detection_files["images"],
+        patients=["results/cohort/images.parquet", *PLAN.semisyn.detection_files["patients"]],
     output:
         scores=report(
             "results/semisyn/detection/scores.tsv",
@@ -40,9 +40,9 @@ rule semisyn_detection_scores:
     params:
         **job(
             "semisyn.detection.score_detections.run_scores",
-            *sorted({f"annotations.{told['format']}" for told in PLAN.semisyn.detection_told["references"]}),
+            *sorted({f"annotations.{told['format']}" for told in PLAN.semisyn.detection_options["references"]}),
         ),
-        options=PLAN.options["semisyn_detection"] | PLAN.semisyn.detection_told,
+        options=PLAN.options["semisyn_detection"] | PLAN.semisyn.detection_options,
     message:
         "Detectors against people's boxes"
     script:

@@ -6,7 +6,7 @@ DETECTORS = PLAN.semisyn.detectors
 rule semisyn_detectors_pictures:
     input:
         annotations=lambda wildcards: DETECTORS.annotations[wildcards.reference],
-        pictures=lambda wildcards: DETECTORS.pictures[wildcards.reference],
+        pictures=lambda wildcards: DETECTORS.image_sources[wildcards.reference],
     output:
         output="results/semisyn/references/{reference}/images.parquet",
     log:
@@ -14,7 +14,7 @@ rule semisyn_detectors_pictures:
     benchmark:
         "results/benchmarks/semisyn/detectors/{reference}.images.tsv"
     wildcard_constraints:
-        reference="|".join(map(re.escape, DETECTORS.pictures)) or "$^",
+        reference="|".join(map(re.escape, DETECTORS.image_sources)) or "$^",
     conda:
         "../../envs/semisyn_detectors.yaml"
     threads: 1
@@ -23,7 +23,7 @@ rule semisyn_detectors_pictures:
         runtime=minutes(30),
     params:
         **job("semisyn.detectors.list_pictures.run", *DETECTORS.formats),
-        reference=lambda wildcards: DETECTORS.listed(wildcards.reference),
+        reference=lambda wildcards: DETECTORS.listing_options(wildcards.reference),
     message:
         "Pictures of the reference {wildcards.reference}"
     script:
@@ -48,7 +48,7 @@ use rule frames_shard as semisyn_detectors_frames with:
 
 rule semisyn_detectors_roles:
     input:
-        **DETECTORS.roles,
+        **DETECTORS.role_inputs,
     output:
         output="results/semisyn/detectors/roles.tsv",
     log:
@@ -133,7 +133,7 @@ rule semisyn_detectors_predictions:
         runtime=minutes(240),
     params:
         **job("semisyn.detectors.predict_boxes.run", f"semisyn.detectors.{DETECTORS.engine}", *DETECTORS.formats),
-        options=lambda wildcards: DETECTORS.asked(wildcards.run, wildcards.reference),
+        options=lambda wildcards: DETECTORS.prediction_options(wildcards.run, wildcards.reference),
     message:
         "Boxes of detector {wildcards.number} of the run {wildcards.run} on {wildcards.reference}"
     script:

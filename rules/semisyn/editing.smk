@@ -9,10 +9,14 @@ for engine in PLAN.semisyn.editing_files:
             **PLAN.semisyn.editing_files[engine],
             findings_file=PLAN.semisyn.findings_file,
             plan="results/semisyn/placement/plan.parquet",
-            placed=PLAN.semisyn.sources("results/semisyn/placement/{shard}.parquet"),
-            frames=PLAN.semisyn.sources("results/frames/{shard}.h5"),
-            organs=PLAN.semisyn.sources("results/organs/{shard}.h5"),
-            choice=lambda wildcards: PLAN.semisyn.choice_of(wildcards.config),
+            placed=expand("results/semisyn/placement/{shard}.parquet", shard=PLAN.semisyn.source_shards),
+            frames=expand("results/frames/{shard}.h5", shard=PLAN.semisyn.source_shards),
+            organs=expand("results/organs/{shard}.h5", shard=PLAN.semisyn.source_shards),
+            choice=lambda wildcards: (
+                ["results/semisyn/selection/choice.yaml"]
+                if wildcards.config == "chosen" and PLAN.semisyn.is_selected
+                else []
+            ),
         output:
             output=f"results/semisyn/editing/{engine}/{{config}}/{{shard}}.h5",
             boxes=f"results/semisyn/editing/{engine}/{{config}}/{{shard}}.boxes.parquet",
@@ -22,19 +26,19 @@ for engine in PLAN.semisyn.editing_files:
         benchmark:
             f"results/benchmarks/semisyn/editing/{engine}/{{config}}/{{shard}}.tsv"
         wildcard_constraints:
-            config=PLAN.semisyn.alone(engine),
+            config=PLAN.semisyn.ungrouped_pattern(engine),
         group:
             PLAN.groups[f"semisyn_editing_{engine}"]
         conda:
             f"../../envs/semisyn_editing-{engine}.yaml"
         threads: 2
         resources:
-            gpu=PLAN.semisyn.gpus[engine],
+            gpu=PLAN.semisyn.editing_gpus[engine],
             mem_mb=megabytes(8000),
-            runtime=minutes(1440 if PLAN.semisyn.gpus[engine] else 20),
+            runtime=minutes(1440 if PLAN.semisyn.editing_gpus[engine] else 20),
         params:
             **job("semisyn.editing.edit_images.run_shard", f"semisyn.editing.{engine}"),
-            options=PLAN.semisyn.editing_told(PLAN.options["semisyn_editing"], engine),
+            options=PLAN.semisyn.single_editing_options(PLAN.options["semisyn_editing"], engine),
             engine=engine,
         message:
             "Findings put into the images of shard {wildcards.shard}, configuration {wildcards.config}"
@@ -42,7 +46,7 @@ for engine in PLAN.semisyn.editing_files:
             "../../scripts/job.py"
 
     # configurations that have their source's work in common
-    for number, configs in enumerate(PLAN.semisyn.together[engine]):
+    for number, configs in enumerate(PLAN.semisyn.config_groups[engine]):
 
         rule:
             name:
@@ -66,12 +70,12 @@ for engine in PLAN.semisyn.editing_files:
                 f"../../envs/semisyn_editing-{engine}.yaml"
             threads: 2
             resources:
-                gpu=PLAN.semisyn.gpus[engine],
+                gpu=PLAN.semisyn.editing_gpus[engine],
                 mem_mb=megabytes(8000),
                 runtime=minutes(1440),
             params:
                 **job("semisyn.editing.edit_images.run_together", f"semisyn.editing.{engine}"),
-                options=PLAN.semisyn.editing_told(PLAN.options["semisyn_editing"], engine, configs),
+                options=PLAN.semisyn.editing_options(PLAN.options["semisyn_editing"], engine, configs, {}),
                 engine=engine,
                 together=configs,
             message:
@@ -82,4 +86,8 @@ for engine in PLAN.semisyn.editing_files:
 
 rule semisyn_editing:
     input:
-        PLAN.semisyn.all_edited("chosen", ".h5"),
+        expand(
+            "results/semisyn/editing/{engine}/chosen/{shard}.h5",
+            shard=PLAN.shards,
+            engine=PLAN.semisyn.chosen_engines,
+        ),

@@ -3,7 +3,7 @@
 
 rule semisyn_healthy_shard:
     input:
-        **PLAN.semisyn.healthy,
+        **PLAN.semisyn.healthy_files,
         cohort="results/cohort/{shard}.parquet",
         images="results/cohort/images.parquet",
         frames="results/frames/{shard}.h5",
@@ -30,7 +30,7 @@ rule semisyn_healthy_shard:
             "semisyn.healthy.select_healthy.run_shard",
             f"semisyn.healthy.{PLAN.options['semisyn_healthy']['classifier']}",
         ),
-        options=PLAN.options["semisyn_healthy"] | PLAN.semisyn.healthy_told,
+        options=PLAN.options["semisyn_healthy"] | PLAN.semisyn.healthy_options,
     message:
         "Healthy X-rays of shard {wildcards.shard}"
     script:
@@ -62,7 +62,7 @@ rule semisyn_healthy_index:
         runtime=minutes(10),
     params:
         **job("semisyn.healthy.index_healthy.run", f"semisyn.healthy.{PLAN.options['semisyn_healthy']['classifier']}"),
-        options=PLAN.options["semisyn_healthy"] | PLAN.semisyn.healthy_told,
+        options=PLAN.options["semisyn_healthy"] | PLAN.semisyn.healthy_options,
     message:
         "Healthy X-rays: table and funnel"
     script:

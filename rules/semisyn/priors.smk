@@ -19,7 +19,7 @@ use rule organs_shard as semisyn_priors_organs with:
 
 rule semisyn_priors_fit:
     input:
-        **PLAN.semisyn.priors,
+        **PLAN.semisyn.prior_files,
     output:
         priors="results/semisyn/priors/priors.yaml",
         samples="results/semisyn/priors/samples.parquet",
@@ -37,7 +37,7 @@ rule semisyn_priors_fit:
         mem_mb=megabytes(4000),
         runtime=minutes(60),
     params:
-        **job("semisyn.priors.write_priors.run", *PLAN.semisyn.priors_formats),
+        **job("semisyn.priors.write_priors.run", *PLAN.semisyn.prior_formats),
         options=PLAN.options["semisyn_priors"],
     message:
         "Priors of place and size"

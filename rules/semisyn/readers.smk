@@ -8,7 +8,11 @@ rule semisyn_readers_units:
             "semisyn.readers.reference is empty, so there are no real images to read: name one of semisyn.references",
         ),
         plan="results/semisyn/placement/plan.parquet",
-        edited=PLAN.semisyn.all_edited("chosen", ".h5"),
+        edited=expand(
+            "results/semisyn/editing/{engine}/chosen/{shard}.h5",
+            shard=PLAN.shards,
+            engine=PLAN.semisyn.chosen_engines,
+        ),
         frames=expand("results/frames/{shard}.h5", shard=PLAN.shards),
     output:
         # for the organiser
@@ -53,7 +57,7 @@ rule semisyn_readers_pages:
         runtime=minutes(30),
     params:
         **job("reporting.review.unit_pages.run_pages"),
-        options=PLAN.options["semisyn_readers_pages"] | {"named": PLAN.semisyn.named},
+        options=PLAN.options["semisyn_readers_pages"] | {"named": PLAN.semisyn.form_labels},
     message:
         "Pages for the readers"
     script:
@@ -87,7 +91,7 @@ rule semisyn_readers_answers:
         runtime=minutes(10),
     params:
         **job("reporting.review.unit_pages.run_answers"),
-        options=PLAN.options["semisyn_readers_answers"] | {"named": PLAN.semisyn.named},
+        options=PLAN.options["semisyn_readers_answers"] | {"named": PLAN.semisyn.form_labels},
     message:
         "The readers' answers"
     script:

@@ -47,14 +47,30 @@ rule semisyn_realism_measures:
     input:
         plan="results/semisyn/placement/plan.parquet",
         healthy="results/semisyn/healthy/images.parquet",
-        placed=PLAN.semisyn.sources("results/semisyn/placement/{shard}.parquet"),
-        frames=PLAN.semisyn.sources("results/frames/{shard}.h5"),
-        organs=PLAN.semisyn.sources("results/organs/{shard}.h5"),
-        source_boxes=PLAN.semisyn.sources("results/boxes/{shard}.parquet"),
-        edited=lambda wildcards: PLAN.semisyn.edited(wildcards.config, wildcards.shard, ".h5"),
-        asked=lambda wildcards: PLAN.semisyn.edited(wildcards.config, wildcards.shard, ".boxes.parquet"),
-        edited_organs=lambda wildcards: PLAN.semisyn.found(wildcards.config, wildcards.shard, ".organs.h5"),
-        edited_boxes=lambda wildcards: PLAN.semisyn.found(wildcards.config, wildcards.shard, ".boxes.parquet"),
+        placed=expand("results/semisyn/placement/{shard}.parquet", shard=PLAN.semisyn.source_shards),
+        frames=expand("results/frames/{shard}.h5", shard=PLAN.semisyn.source_shards),
+        organs=expand("results/organs/{shard}.h5", shard=PLAN.semisyn.source_shards),
+        source_boxes=expand("results/boxes/{shard}.parquet", shard=PLAN.semisyn.source_shards),
+        edited=lambda wildcards: expand(
+            "results/semisyn/editing/{engine}/{config}/{shard}.h5",
+            engine=PLAN.semisyn.engines_of(wildcards.config),
+            **wildcards,
+        ),
+        asked=lambda wildcards: expand(
+            "results/semisyn/editing/{engine}/{config}/{shard}.boxes.parquet",
+            engine=PLAN.semisyn.engines_of(wildcards.config),
+            **wildcards,
+        ),
+        edited_organs=lambda wildcards: expand(
+            "results/semisyn/realism/{config}/{engine}/{shard}.organs.h5",
+            engine=PLAN.semisyn.engines_of(wildcards.config),
+            **wildcards,
+        ),
+        edited_boxes=lambda wildcards: expand(
+            "results/semisyn/realism/{config}/{engine}/{shard}.boxes.parquet",
+            engine=PLAN.semisyn.engines_of(wildcards.config),
+            **wildcards,
+        ),
     output:
         jobs="results/semisyn/realism/{config}/{shard}.jobs.parquet",
         boxes="results/semisyn/realism/{config}/{shard}.measures.parquet",
@@ -81,12 +97,33 @@ rule semisyn_realism_measures:
 
 rule semisyn_realism_scores:
     input:
-        **PLAN.semisyn.features(),
-        jobs=lambda wildcards: PLAN.semisyn.all_measured(wildcards.config, ".jobs.parquet"),
-        boxes=lambda wildcards: PLAN.semisyn.all_measured(wildcards.config, ".measures.parquet"),
-        asked=lambda wildcards: PLAN.semisyn.all_edited(wildcards.config, ".boxes.parquet"),
-        detected=lambda wildcards: PLAN.semisyn.all_found(wildcards.config, ".boxes.parquet"),
-        references=PLAN.semisyn.realism.references(),
+        **PLAN.semisyn.feature_inputs(),
+        jobs=lambda wildcards: expand(
+            "results/semisyn/realism/{config}/{shard}.jobs.parquet",
+            shard=PLAN.semisyn.shards_of(wildcards.config),
+            **wildcards,
+        ),
+        boxes=lambda wildcards: expand(
+            "results/semisyn/realism/{config}/{shard}.measures.parquet",
+            shard=PLAN.semisyn.shards_of(wildcards.config),
+            **wildcards,
+        ),
+        asked=lambda wildcards: expand(
+            "results/semisyn/editing/{engine}/{config}/{shard}.boxes.parquet",
+            shard=PLAN.semisyn.shards_of(wildcards.config),
+            engine=PLAN.semisyn.engines_of(wildcards.config),
+            **wildcards,
+        ),
+        detected=lambda wildcards: expand(
+            "results/semisyn/realism/{config}/{engine}/{shard}.boxes.parquet",
+            shard=PLAN.semisyn.shards_of(wildcards.config),
+            engine=PLAN.semisyn.engines_of(wildcards.config),
+            **wildcards,
+        ),
+        references=expand(
+            "results/semisyn/realism/{shard}.reference.parquet",
+            shard=PLAN.shards if PLAN.semisyn.realism.reference else [],
+        ),
     output:
         table="results/semisyn/realism/{config}/jobs.parquet",
         output=report(
@@ -111,7 +148,7 @@ rule semisyn_realism_scores:
         **job("semisyn.realism.score.run"),
         options=PLAN.options["semisyn_realism"],
         config=lambda wildcards: wildcards.config,
-        painted=lambda wildcards: "lite" in PLAN.semisyn.engines(wildcards.config),
+        painted=lambda wildcards: "lite" in PLAN.semisyn.engines_of(wildcards.config),
         extractors=PLAN.semisyn.realism.metrics,
     message:
         "Scores of the edited images, configuration {wildcards.config}"

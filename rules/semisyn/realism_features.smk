@@ -41,7 +41,11 @@ for engine in PLAN.semisyn.realism.files:
         input:
             **PLAN.semisyn.realism.files[engine],
             plan="results/semisyn/placement/plan.parquet",
-            edited=lambda wildcards: PLAN.semisyn.edited(wildcards.config, wildcards.shard, ".h5"),
+            edited=lambda wildcards: expand(
+                "results/semisyn/editing/{engine}/{config}/{shard}.h5",
+                engine=PLAN.semisyn.engines_of(wildcards.config),
+                **wildcards,
+            ),
         output:
             output=f"results/semisyn/realism/{{config}}/{{shard}}.{engine}.features.h5",
         log:

@@ -3,7 +3,7 @@
 
 rule semisyn_selection_choice:
     input:
-        replicates=expand("results/semisyn/realism/{config}/replicates.parquet", config=PLAN.semisyn.compared),
+        replicates=expand("results/semisyn/realism/{config}/replicates.parquet", config=PLAN.semisyn.compared_configs),
     output:
         choice="results/semisyn/selection/choice.yaml",
         table=report(

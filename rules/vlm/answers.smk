@@ -4,8 +4,8 @@
 # The samples that are asked (vlm.answers.most): all that reads a set's lines beside answers reads these.
 rule vlm_answers_draw:
     input:
-        lines=lambda wildcards: PLAN.vlm.whole[wildcards.set],
-        among=lambda wildcards: PLAN.vlm.among(wildcards.set),
+        lines=lambda wildcards: PLAN.vlm.all_lines[wildcards.set],
+        among=lambda wildcards: PLAN.vlm.shared_draw_lines(wildcards.set),
     output:
         asked="results/vlm/sets/{set}.jsonl",
         counts="results/vlm/sets/{set}.tsv",
@@ -14,7 +14,7 @@ rule vlm_answers_draw:
     benchmark:
         "results/benchmarks/vlm/answers/{set}.draw.tsv"
     wildcard_constraints:
-        set="|".join(map(re.escape, PLAN.vlm.drawn)) or "$^",
+        set="|".join(map(re.escape, PLAN.vlm.drawn_sets)) or "$^",
     localrule: True
     conda:
         "../../envs/vlm_answers-transformers.yaml"
@@ -34,10 +34,10 @@ rule vlm_answers_draw:
 rule vlm_answers_run:
     input:
         lines=lambda wildcards: PLAN.vlm.sets[wildcards.set],
-        pictures=lambda wildcards: PLAN.pictures(PLAN.vlm.systems[wildcards.set]),
+        pictures=lambda wildcards: PLAN.image_shards(PLAN.vlm.systems[wildcards.set]),
         run="results/vlm/{run}/weights",
         base=lambda wildcards: PLAN.vlm.runs[wildcards.run]["base"],
-        originals=lambda wildcards: PLAN.originals(wildcards.run),
+        originals=lambda wildcards: PLAN.original_tables(wildcards.run),
     output:
         answers="results/vlm/{run}/answers/{set}.jsonl",
     log:
@@ -45,19 +45,19 @@ rule vlm_answers_run:
     benchmark:
         "results/benchmarks/vlm/answers/{run}/{set}.tsv"
     wildcard_constraints:
-        run="|".join(map(re.escape, PLAN.vlm.unmasked)) or "$^",
+        run="|".join(map(re.escape, PLAN.vlm.without_head)) or "$^",
         set="|".join(map(re.escape, PLAN.vlm.sets)) or "$^",
     conda:
         f"../../envs/vlm_answers-{PLAN.vlm.engine}.yaml"
     threads: 1
     resources:
-        gpu=lambda wildcards: PLAN.vlm.asking[wildcards.run],
-        mem_mb=megabytes(lambda wildcards: 32000 if PLAN.vlm.asking[wildcards.run] else 4000),
-        runtime=minutes(lambda wildcards: 720 if PLAN.vlm.asking[wildcards.run] else 120),
+        gpu=lambda wildcards: PLAN.vlm.answer_gpus[wildcards.run],
+        mem_mb=megabytes(lambda wildcards: 32000 if PLAN.vlm.answer_gpus[wildcards.run] else 4000),
+        runtime=minutes(lambda wildcards: 720 if PLAN.vlm.answer_gpus[wildcards.run] else 120),
     params:
-        **job("vlm.answers.ask.run_answers", *PLAN.vlm.modules("families"), f"vlm.answers.{PLAN.vlm.engine}"),
-        options=lambda wildcards: PLAN.vlm.answers[wildcards.run],
-        folders=lambda wildcards: PLAN.folders(PLAN.vlm.systems[wildcards.set]),
+        **job("vlm.answers.ask.run_answers", *PLAN.vlm.families, f"vlm.answers.{PLAN.vlm.engine}"),
+        options=lambda wildcards: PLAN.vlm.answer_options[wildcards.run],
+        folders=lambda wildcards: PLAN.image_folders(PLAN.vlm.systems[wildcards.set]),
     message:
         "Answers of {wildcards.run} to {wildcards.set}"
     script:
@@ -74,7 +74,7 @@ use rule vlm_answers_run as vlm_answers_run_masks with:
     benchmark:
         "results/benchmarks/vlm/answers/{run}/{set}.masks.tsv"
     wildcard_constraints:
-        run="|".join(map(re.escape, PLAN.vlm.segmented)) or "$^",
+        run="|".join(map(re.escape, PLAN.vlm.with_head)) or "$^",
         set="|".join(map(re.escape, PLAN.vlm.sets)) or "$^",
     message:
         "Answers and masks of {wildcards.run} to {wildcards.set}"
@@ -84,7 +84,7 @@ use rule vlm_answers_run as vlm_answers_run_masks with:
 rule vlm_answers_read:
     input:
         lines=lambda wildcards: PLAN.vlm.sets[wildcards.set],
-        pictures=lambda wildcards: PLAN.pictures(PLAN.vlm.systems[wildcards.set]),
+        pictures=lambda wildcards: PLAN.image_shards(PLAN.vlm.systems[wildcards.set]),
         base=lambda wildcards: PLAN.vlm.predictions[wildcards.run]["path"],
     output:
         answers="results/vlm/{run}/answers/{set}.jsonl",
@@ -104,8 +104,8 @@ rule vlm_answers_read:
         runtime=minutes(30),
     params:
         **job("vlm.answers.given.run_external", "vlm.answers.table"),
-        options=lambda wildcards: PLAN.vlm.answers[wildcards.run],
-        folders=lambda wildcards: PLAN.folders(PLAN.vlm.systems[wildcards.set]),
+        options=lambda wildcards: PLAN.vlm.answer_options[wildcards.run],
+        folders=lambda wildcards: PLAN.image_folders(PLAN.vlm.systems[wildcards.set]),
     message:
         "Answers of {wildcards.run} to {wildcards.set}, made elsewhere"
     script:
@@ -114,16 +114,16 @@ rule vlm_answers_read:
 
 rule vlm_answers:
     input:
-        [f"results/vlm/{run}/answers/{name}.jsonl" for run, names in PLAN.vlm.asked.items() for name in names],
+        [f"results/vlm/{run}/answers/{name}.jsonl" for run, names in PLAN.vlm.sets_by_run.items() for name in names],
 
 
 # One image: snakemake vlm_ask --config image=chest.dcm questions='["What is abnormal?", "Where is it?"]' run=radvlm
 rule vlm_answers_image:
     input:
         # without a question nothing is tuned
-        run=lambda wildcards: f"results/vlm/{wildcards.run}/weights" if PLAN.ask["image"] else [],
+        run=lambda wildcards: f"results/vlm/{wildcards.run}/weights" if PLAN.vlm_request["image"] else [],
         base=lambda wildcards: PLAN.vlm.runs[wildcards.run]["base"],
-        image=PLAN.ask["image"] or [],
+        image=PLAN.vlm_request["image"] or [],
     output:
         output=directory("results/vlm/{run}/asked/{image}"),
     log:
@@ -137,14 +137,14 @@ rule vlm_answers_image:
         "../../envs/vlm_answers-image.yaml"
     threads: 1
     resources:
-        gpu=lambda wildcards: PLAN.vlm.asking[wildcards.run],
-        mem_mb=megabytes(lambda wildcards: 32000 if PLAN.vlm.asking[wildcards.run] else 4000),
+        gpu=lambda wildcards: PLAN.vlm.answer_gpus[wildcards.run],
+        mem_mb=megabytes(lambda wildcards: 32000 if PLAN.vlm.answer_gpus[wildcards.run] else 4000),
         runtime=minutes(60),
     params:
-        **job("vlm.answers.one_image.run_image", *PLAN.vlm.modules("families"), "vlm.answers.transformers"),
-        questions=PLAN.ask["questions"],
-        referring=PLAN.ask["referring"],
-        asking=lambda wildcards: PLAN.vlm.answers[wildcards.run] | {"engine": "transformers"},
+        **job("vlm.answers.one_image.run_image", *PLAN.vlm.families, "vlm.answers.transformers"),
+        questions=PLAN.vlm_request["questions"],
+        referring=PLAN.vlm_request["referring"],
+        asking=lambda wildcards: PLAN.vlm.answer_options[wildcards.run] | {"engine": "transformers"},
         cohort=PLAN.options["cohort"],
         frames=PLAN.options["frames"],
         quality=PLAN.settings.figures.quality,
@@ -157,9 +157,9 @@ rule vlm_answers_image:
 rule vlm_ask:
     input:
         lambda wildcards: wanted(
-            PLAN.ask["image"]
-            and PLAN.ask["questions"]
-            and PLAN.ask["run"]
-            and PLAN.segmenting.about_image(PLAN.ask["run"], Path(PLAN.ask["image"]).stem),
+            PLAN.vlm_request["image"]
+            and PLAN.vlm_request["questions"]
+            and PLAN.vlm_request["run"]
+            and PLAN.segmentation.image_folder(PLAN.vlm_request["run"], Path(PLAN.vlm_request["image"]).stem),
             "vlm_ask needs --config image=chest.dcm questions='[\"What is abnormal?\"]', and a run of vlm.tuning.runs",
         ),

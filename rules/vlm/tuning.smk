@@ -4,11 +4,11 @@
 rule vlm_tuning_run:
     input:
         lines=lambda wildcards: PLAN.vlm.runs[wildcards.run]["train"],
-        pictures=lambda wildcards: PLAN.pictures(PLAN.vlm.runs[wildcards.run]["system"]),
+        pictures=lambda wildcards: PLAN.image_shards(PLAN.vlm.runs[wildcards.run]["system"]),
         base=lambda wildcards: PLAN.vlm.runs[wildcards.run]["base"],
         wording=lambda wildcards: PLAN.vlm.runs[wildcards.run]["wording"],
-        originals=lambda wildcards: PLAN.originals(wildcards.run),
-        masks=lambda wildcards: PLAN.masks(wildcards.run),
+        originals=lambda wildcards: PLAN.original_tables(wildcards.run),
+        masks=lambda wildcards: PLAN.segmentation_masks(wildcards.run),
         sam=lambda wildcards: PLAN.vlm.runs[wildcards.run]["sam"],
     output:
         run=directory("results/vlm/{run}/weights"),
@@ -36,13 +36,10 @@ rule vlm_tuning_run:
     params:
         **job(
             "vlm.tuning.tune.run_tuning",
-            *PLAN.vlm.modules("families"),
-            *PLAN.vlm.modules("runners"),
-            *PLAN.vlm.modules("starts"),
-            *PLAN.vlm.modules("heads"),
+            *PLAN.vlm.tuning_modules,
         ),
         options=lambda wildcards: PLAN.vlm.runs[wildcards.run]["options"],
-        folders=lambda wildcards: PLAN.folders(PLAN.vlm.runs[wildcards.run]["system"]),
+        folders=lambda wildcards: PLAN.image_folders(PLAN.vlm.runs[wildcards.run]["system"]),
     message:
         "Tuning of the vision-language model {wildcards.run}"
     script:
@@ -53,7 +50,7 @@ rule vlm_tuning_run:
 rule vlm_tuning_untrained:
     input:
         lines=lambda wildcards: PLAN.vlm.runs[wildcards.run]["validate"],
-        pictures=lambda wildcards: PLAN.pictures(PLAN.vlm.runs[wildcards.run]["system"]),
+        pictures=lambda wildcards: PLAN.image_shards(PLAN.vlm.runs[wildcards.run]["system"]),
         base=lambda wildcards: PLAN.vlm.runs[wildcards.run]["base"],
         wording=lambda wildcards: PLAN.vlm.runs[wildcards.run]["wording"],
     output:
@@ -69,11 +66,11 @@ rule vlm_tuning_untrained:
         "../../envs/vlm_tuning.yaml"
     threads: 1
     resources:
-        gpu=lambda wildcards: PLAN.vlm.asking[wildcards.run],
+        gpu=lambda wildcards: PLAN.vlm.answer_gpus[wildcards.run],
         mem_mb=megabytes(32000),
         runtime=minutes(120),
     params:
-        **job("vlm.tuning.untrained.run_untrained", *PLAN.vlm.modules("families"), "vlm.answers.transformers"),
+        **job("vlm.tuning.untrained.run_untrained", *PLAN.vlm.families, "vlm.answers.transformers"),
         options=lambda wildcards: PLAN.vlm.runs[wildcards.run]["options"],
     message:
         "Vision-language model {wildcards.run}, without training"

@@ -645,7 +645,7 @@ def test_too_little_memory_for_one_image_ends_the_job_and_excludes_nobody(tmp_pa
 def test_an_engine_declares_what_the_workflow_must_know(tmp_path):
     from cxr.workflow import engine_files
 
-    assert engine_files.engine_inputs("reports", "vllm").keys() == {"structured", "mapping"}
+    assert engine_files.engine_inputs("reports", "vllm", {}).keys() == {"structured", "mapping"}
     assert engine_files.engine_inputs("organs", "lite", {}) == {}
     assert engine_files.declared("cxr.imaging.organs", "lite", "GPU", False) is False
 

@@ -26,7 +26,7 @@ from cxr.medground.verification import verify
 from cxr.medground.verification.claims import read
 from cxr.medground.verification.film import Film, anomalous, measure, of_organ, shares_in
 from cxr.medground.verification.judge import Looked, judge
-from cxr.workflow.medground_plan import film_files
+from cxr.workflow.plan_medground import find_film_files
 from cxr.workflow.settings import SettingsError
 from cxr.workflow.settings import read as read_settings
 from film_results import film_results
@@ -243,19 +243,19 @@ def test_a_wrong_setting_is_one_sentence(keys, said):
 def test_a_folder_that_is_no_result_of_ils_is_one_sentence(tmp_path):
     keys = {"anatomy": str(tmp_path / "nowhere"), "anomaly": "results"}
     with pytest.raises(UserError, match=r"sets\.a\.anatomy: there is no folder"):
-        film_files("a", keys, [])
+        find_film_files("a", keys, [])
     keys["anatomy"] = str(tmp_path)
     with pytest.raises(UserError, match=r"has no anatomy/\*\.h5: give the folder results of a run"):
-        film_files("a", keys, [])
+        find_film_files("a", keys, [])
     for name in ("anatomy/00.h5", "frames/00.h5", "organs/00.h5", "cohort/00.parquet"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
     with pytest.raises(UserError, match=r"has no anomaly/00\.h5: .*snakemake anomaly"):
-        film_files("a", keys, [])
-    found = film_files("a", keys | {"anomaly": "none"}, [])
+        find_film_files("a", keys, [])
+    found = find_film_files("a", keys | {"anomaly": "none"}, [])
     assert found["film_anatomy"] == [f"{tmp_path}/anatomy/00.h5"]
     assert "film_anomaly" not in found
-    own = film_files("a", {"anatomy": "./results", "anomaly": "none"}, ["07"])
+    own = find_film_files("a", {"anatomy": "./results", "anomaly": "none"}, ["07"])
     assert own["film_cohort"] == ["results/cohort/07.parquet"]
 
 

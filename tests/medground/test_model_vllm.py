@@ -23,7 +23,7 @@ from cxr.medground.asking.prompts import Prompts
 from cxr.medground.logic.facts import Facts
 from cxr.medground.queries.ask_model import QuestionOptions, asked_of, contradiction
 from cxr.medground.verification.ask_judge import JudgeOptions, Views, confirm_schema, question_of, select_schema
-from cxr.workflow.medground_plan import medground_plan
+from cxr.workflow.plan_medground import make_medground_plan
 from cxr.workflow.settings import Settings
 from medground_model import worded
 
@@ -67,9 +67,9 @@ class World:
 
     def __init__(self, folder: Path):
         self.folder, self.prompts = folder, Prompts.read(folder / "prompts.yaml")
-        plan = medground_plan(Settings(**settings_of(folder)), ["00"], ["default"])
-        self.questions = QuestionOptions(**plan.of_source("queries_told", "cells"))
-        self.judging = JudgeOptions(**plan.of_source("verification_told", "cells"))
+        plan = make_medground_plan(Settings(**settings_of(folder)), ["00"], ["default"])
+        self.questions = QuestionOptions(**plan.source_options("queries_told", "cells"))
+        self.judging = JudgeOptions(**plan.source_options("verification_told", "cells"))
         part = folder / "results/medground"
         self.rows = defaultdict(list)
         for row in read_table(part / "regions/cells/00.parquet").iter_rows(named=True):

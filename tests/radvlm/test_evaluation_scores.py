@@ -28,8 +28,8 @@ from cxr.radvlm.samples import TEXT_TASKS
 from cxr.reporting.page import radvlm
 from cxr.vlm.answers import selection
 from cxr.vlm.answers.selection import SelectionOptions
-from cxr.workflow.plan_vlm import vlm_plan
-from cxr.workflow.radvlm_evaluation_plan import evaluation_plan
+from cxr.workflow.plan_radvlm import make_evaluation_plan
+from cxr.workflow.plan_vlm import make_vlm_plan
 from cxr.workflow.settings import read
 from radvlm_scored import JUDGED, OPTIONS, answers_to, exchanged_of, lines_of, perceived, scored
 
@@ -671,5 +671,6 @@ def test_the_result_is_how_many_scores_need_the_picture():
 )
 def test_the_gallery_shows_no_text_of_people_whose_reports_are_withheld(change, withheld):
     settings = read(change)
-    plan = evaluation_plan(settings, vlm_plan(settings.vlm, "cpu", 0, list(settings.radvlm.instructions.mixes)))
+    vlm = make_vlm_plan(settings.vlm, "cpu", 0, list(settings.radvlm.instructions.mixes))
+    plan = make_evaluation_plan(settings, vlm)
     assert plan.gallery["withheld"] == withheld

@@ -6,9 +6,8 @@ import pytest
 
 from cxr.base.tables import read_table
 from cxr.radvlm.evaluation.conservation import run
-from cxr.workflow.plan_vlm import vlm_plan
-from cxr.workflow.radvlm_evaluation_plan import evaluation_plan
-from cxr.workflow.radvlm_plan import radvlm_plan
+from cxr.workflow.plan_radvlm import make_evaluation_plan, make_radvlm_plan
+from cxr.workflow.plan_vlm import make_vlm_plan
 from cxr.workflow.settings import read
 
 FILES = {
@@ -95,7 +94,7 @@ def test_the_table_has_the_mixes_and_the_tunings_that_scores_rest_on():
         "vlm": {"tuning": {"runs": runs}},
         "radvlm": {"instructions": {"mixes": mixes}, "evaluation": {"runs": ["one", "asked"]}},
     })  # fmt: skip
-    plan = evaluation_plan(settings, vlm_plan(settings.vlm, "cpu", 0, list(mixes)))
+    plan = make_evaluation_plan(settings, make_vlm_plan(settings.vlm, "cpu", 0, list(mixes)))
     assert (plan.tuned, plan.mixes) == (["one"], ["all", "small"])
-    own = radvlm_plan(settings, ["00"], {"split_shares": [0.8, 0.1, 0.1]})
-    assert own.outcomes("all") == ["results/radvlm/conversations/own/outcomes.tsv"]
+    own = make_radvlm_plan(settings, ["00"], {"split_shares": [0.8, 0.1, 0.1]})
+    assert own.conversation_sources("all") == ["own"]

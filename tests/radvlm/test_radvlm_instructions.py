@@ -24,8 +24,8 @@ from cxr.vlm.answers.engine import AnswersOptions
 from cxr.vlm.conventions import CONVENTIONS, InputSize
 from cxr.vlm.samples import read_samples
 from cxr.vlm.tuning.tune import TuningOptions
-from cxr.workflow.plan_vlm import vlm_plan
-from cxr.workflow.radvlm_plan import radvlm_plan
+from cxr.workflow.plan_radvlm import make_radvlm_plan
+from cxr.workflow.plan_vlm import make_vlm_plan
 from cxr.workflow.settings import Settings
 from cxr.workflow.settings.vlm import Vlm
 from radvlm_mix import FILES, instructions, sources
@@ -203,12 +203,12 @@ def test_a_mix_takes_the_pairs_and_masks_of_its_threshold_set_or_of_the_release(
     mixes = {"all": {"thresholds": "mimic_ils"}, "half": {"thresholds": "half"}, "first": {}}
     told = {"radvlm": {"instructions": {"mixes": mixes}}}
     imported = {"dataset": {"mimic_ils": str(tmp_path), "mimic_ils_images": str(tmp_path)}}
-    plan = radvlm_plan(Settings(**told, **imported), ["00", "01"], {"split_shares": [0.8, 0.1, 0.1]})
+    plan = make_radvlm_plan(Settings(**told, **imported), ["00", "01"], {"split_shares": [0.8, 0.1, 0.1]})
     first, half = ([f"results/masks/{name}/{shard}.h5" for shard in ("00", "01")] for name in ("default", "half"))
     release = ["results/masks/mimic_ils/mimic_ils.h5"]
-    assert [plan.ils(mix, "own", "masks") for mix in mixes] == [release, half, first]
-    assert [plan.masks(mix) for mix in mixes] == [first + release, first + half, first]
-    assert plan.ils("all", "own", "pairs") == [
+    assert [plan.ils_masks(mix, "own") for mix in mixes] == [release, half, first]
+    assert [plan.segmentation_masks(mix) for mix in mixes] == [first + release, first + half, first]
+    assert plan.ils_pairs("all", "own") == [
         f"results/dataset/mimic_ils/{split}.jsonl" for split in ("train", "validate", "test")
     ]
     with pytest.raises(ValueError, match=r"radvlm.instructions.mixes.all names 'mimic_ils', but the sets are default"):
@@ -306,10 +306,10 @@ def test_the_same_bytes_come_again_and_other_settings_change_what_they_should(
 def answered(lines: Path, test: Path, frames: list[str], folder: Path) -> Path:
     """Tune the small model by two updates on lines, and ask it the lines ``test``; returns the file of answers."""
     own = {"updates": 2, "batch": 2, "micro_batch": 2}
-    plan = vlm_plan(Vlm(tuning={"onevision_tiny": own}, answers={"max_new_tokens": 12}), "cpu", 0, ["all"])
+    plan = make_vlm_plan(Vlm(tuning={"onevision_tiny": own}, answers={"max_new_tokens": 12}), "cpu", 0, ["all"])
     given = {"lines": str(lines), "pictures": frames}
     run = tune(folder, given, TuningOptions(**plan.runs["radvlm"]["options"]))
-    asking = AnswersOptions(**plan.answers["radvlm"])
+    asking = AnswersOptions(**plan.answer_options["radvlm"])
     return ask(folder / "answers.jsonl", given | {"lines": str(test)}, run, asking)
 
 

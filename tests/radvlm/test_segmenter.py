@@ -15,8 +15,8 @@ from cxr.ils.inference.infer import run_split
 from cxr.ils.templates import GLOBAL, Instruction, parse_instruction
 from cxr.radvlm.evaluation import head_masks
 from cxr.radvlm.evaluation.segmenter import AskedOptions, build_instructions, run_asked, run_beside, run_ils
-from cxr.workflow.plan_vlm import vlm_plan
-from cxr.workflow.radvlm_segmenting import segmenting
+from cxr.workflow.plan_radvlm import make_segmentation_plan
+from cxr.workflow.plan_vlm import make_vlm_plan
 from cxr.workflow.settings import Settings, parse_section
 from tiny_rosalia import ONE, Tiny, lines_of, make
 
@@ -187,18 +187,18 @@ def planned(heads: tuple[str, ...] = (), tuned: tuple[str, ...] = (), **evaluati
     told = {name: {"engine": "onevision_tiny", "lines": "radvlm:all"} for name in tuned}
     given = {"radvlm": {"evaluation": evaluation}} | ({"vlm": {"tuning": {"runs": told}}} if tuned else {})
     settings = parse_section(Settings, given)
-    vlm = vlm_plan(settings.vlm, "cpu", 0, ["all"])
-    return segmenting(settings, replace(vlm, segmented=heads), ["default", "base"])
+    vlm = make_vlm_plan(settings.vlm, "cpu", 0, ["all"])
+    return make_segmentation_plan(settings, replace(vlm, with_head=heads), ["default", "base"])
 
 
 def test_rows_of_ils_stand_only_where_there_is_a_segmenter():
     none, vlm = planned()
-    assert (none.rows, none.beside, vlm.asked["radvlm"]) == ({}, [], ["radvlm_test", "radvlm_exchanged"])
+    assert (none.rows, none.runs, vlm.sets_by_run["radvlm"]) == ({}, [], ["radvlm_test", "radvlm_exchanged"])
     tool, vlm = planned(segmenter="rosalia:base")
     assert list(tool.rows) == ["radvlm_tool"]
     assert tool.rows["radvlm_tool"]["title"] == "RadVLM + ILS, tool (radvlm)"
-    assert vlm.asked["radvlm"] == ["radvlm_test", "radvlm_exchanged", "radvlm_ils"]
-    assert "radvlm_ils" not in vlm.asked["medground"]
+    assert vlm.sets_by_run["radvlm"] == ["radvlm_test", "radvlm_exchanged", "radvlm_ils"]
+    assert "radvlm_ils" not in vlm.sets_by_run["medground"]
 
 
 def test_a_run_with_a_head_gets_no_tool():
@@ -206,7 +206,7 @@ def test_a_run_with_a_head_gets_no_tool():
     assert plan.masked == {"one_head": ("one", "head"), "two_tool": ("two", "tool")}
     assert plan.rows["one_head"]["masks"] == "results/radvlm/evaluation/one/head/radvlm_ils.h5"
     assert [run for run, sets in vlm.asked.items() if "radvlm_ils" in sets] == ["one", "two"]
-    assert plan.beside == ["results/radvlm/evaluation/two/segmented.jsonl"]
+    assert plan.runs == ["two"]
     alone, _ = planned(("one",), ("one", "two"), runs=["one", "two"])
     assert list(alone.rows) == ["one_head"]
 

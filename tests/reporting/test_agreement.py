@@ -32,7 +32,8 @@ from cxr.reporting.agreement.compare import (
 )
 from cxr.reporting.agreement.measures import Value, false_boxes, of_boxes, of_map, of_mask
 from cxr.reporting.agreement.references import Region, distinct, in_frame, kinds, load_reference
-from cxr.workflow.params import references, stage_options
+from cxr.workflow.params import stage_options
+from cxr.workflow.plan_reporting import reference_options
 from cxr.workflow.settings import read
 from declared_tables import differing
 
@@ -388,8 +389,8 @@ def test_a_reference_without_a_lesion_is_one_sentence(tmp_path):
 def test_without_a_reference_there_is_nothing_to_compare_with(tmp_path):
     with pytest.raises(UserError, match=r"agreement\.references is empty, so there is nothing to compare with"):
         run_scores(values=[], left_out_parts=[], scores="", left_out="", population="", options=Scoring(1, 0.9, 1))
-    assert set(references(SETTINGS)) == {"painted"}
-    assert references(read({"cohort": {"source": "manifest", "manifest": "m.csv"}})) == {}
+    assert set(reference_options(SETTINGS)) == {"painted"}
+    assert reference_options(read({"cohort": {"source": "manifest", "manifest": "m.csv"}})) == {}
 
 
 def test_nothing_compared_is_no_row():

@@ -26,7 +26,7 @@ from cxr.reporting.release.withheld import Withheld
 from cxr.workflow.code_digest import code_digest
 from cxr.workflow.file_columns import TABLES
 from cxr.workflow.params import check_files, stage_options
-from cxr.workflow.release_facts import without_places
+from cxr.workflow.plan_reporting import without_paths
 from cxr.workflow.settings import SettingsError, read
 from declared_tables import differing
 from release_package import LONG_KEY, files, identifiers, make, rows_of_pixels, sentences, unpacked
@@ -604,4 +604,4 @@ def test_a_wrong_setting_is_one_sentence(tmp_path):
 
 def test_settings_are_published_without_places():
     held = {"root": "x", "a": {"b": ["/home/me", "PA"], "c": "https://me:1/"}, "model": "org/name", "d": "~/x"}
-    assert without_places(held) == {"root": "", "a": {"b": ["", "PA"], "c": ""}, "model": "org/name", "d": ""}
+    assert without_paths(held) == {"root": "", "a": {"b": ["", "PA"], "c": ""}, "model": "org/name", "d": ""}

@@ -308,10 +308,10 @@ def test_what_anyone_rejects_leaves_with_all_its_pairs():
     ],
 )
 def test_wrong_settings_are_named_before_any_job(tmp_path, monkeypatch, change, words):
-    from cxr.workflow.params import sheets as sheet_files
+    from cxr.workflow.plan_reporting import find_sheets
     from cxr.workflow.settings import SettingsError, read
 
     monkeypatch.chdir(tmp_path)
     with pytest.raises((SettingsError, UserError)) as caught:
-        sheet_files(read({"review": change}))
+        find_sheets("review.sheets", read({"review": change}).review.sheets)
     assert words in str(caught.value)

@@ -19,7 +19,7 @@ from cxr.semisyn.editing.engine import BoxTooSmall, Job
 from cxr.semisyn.editing.masks import soft_mask
 from cxr.semisyn.editing.models import EditBatch
 from cxr.workflow.params import stage_options
-from cxr.workflow.plan_semisyn import make_semisyn
+from cxr.workflow.plan_semisyn import make_semisyn_plan
 from cxr.workflow.settings import read
 from cxr.workflow.settings.semisyn.configs import EditingConfig
 from cxr.workflow.settings.semisyn.editing import Editing
@@ -232,11 +232,11 @@ def test_only_configurations_with_the_same_inversion_are_edited_together(tmp_pat
             "guidance": 2.0}, "lite": {}}  # fmt: skip
     editing = {"configs": names | more, "diffusion": {"model": str(tmp_path)}}
     given = read({"semisyn": {"editing": editing, "selection": {"configs": [*names, *more]}}}, [])
-    plan = make_semisyn(given, stage_options(given), ["00"])
-    assert plan.together == {
+    plan = make_semisyn_plan(given, stage_options(given), ["00"])
+    assert plan.config_groups == {
         "diffusion": [], "lite": [], "radedit": [[f"r{at}" for at in range(1, 9)], ["r9", "r10"]],
     }  # fmt: skip
-    alone = re.compile(plan.alone("radedit"))
+    alone = re.compile(plan.ungrouped_pattern("radedit"))
     assert all(alone.match(f"{name}/00") for name in ("early", "chosen", "r11"))
     assert not any(alone.match(f"{name}/00") for name in names)
 

@@ -26,7 +26,7 @@ from cxr.semisyn.realism import feature_scores, features, lite, reference
 from cxr.semisyn.realism.engine import load_features
 from cxr.semisyn.selection.choose import LOWER_IS_BETTER
 from cxr.workflow import settings
-from cxr.workflow.plan_semisyn_realism import realism_plan
+from cxr.workflow.plan_semisyn import make_realism_plan
 from cxr.workflow.settings import SettingsError, read
 from cxr.workflow.settings.semisyn.realism import EXTRACTORS
 from cxr.workflow.settings.semisyn.selection import METRICS
@@ -225,13 +225,13 @@ def test_metrics_of_features_by_hand():
 def test_an_engine_that_needs_real_images_does_not_run_without(tmp_path):
 
     asked = {"features": ["lite", "inception", "clip"], "clip": {"model": str(tmp_path)}}
-    plan = realism_plan(read({"semisyn": {"realism": asked}}, []), ["00", "01"])
+    plan = make_realism_plan(read({"semisyn": {"realism": asked}}, []), ["00", "01"])
     assert set(plan.files) == set(plan.metrics) == {"clip"}
     assert plan.real_features() == {}
     boxes = tmp_path / "boxes.json"
     boxes.write_text("{}")
     people = {"references": {"people": {"format": "coco", "path": str(boxes)}}}
-    plan = realism_plan(read({"semisyn": people | {"realism": asked | {"reference": "people"}}}, []), ["00"])
+    plan = make_realism_plan(read({"semisyn": people | {"realism": asked | {"reference": "people"}}}, []), ["00"])
     assert (plan.reference, plan.formats) == ([str(boxes)], ["annotations.coco"])
     assert set(plan.metrics) == {"clip", "inception", "lite"}
     folder = "results/semisyn/realism/00"
@@ -289,6 +289,6 @@ def test_real_boxes_are_measured_on_the_frame(tmp_path):
 def test_a_selection_by_metrics_that_nothing_gives_is_refused():
     told = {"semisyn": {"selection": {"metrics": ["fid", "c2st"]}}}
     with pytest.raises(UserError, match=r"metrics is fid, c2st, of which semisyn.realism gives none: choose of ap1070"):
-        realism_plan(read(told, []), ["00"])
+        make_realism_plan(read(told, []), ["00"])
     told["semisyn"]["selection"]["metrics"].append("auroc")
-    assert realism_plan(read(told, []), ["00"]).reference == []
+    assert make_realism_plan(read(told, []), ["00"]).reference == []

@@ -468,9 +468,9 @@ def test_the_plan_takes_the_labels_of_the_users_file(tmp_path):
     given = {"findings_file": str(path), "findings": ["edema", "effusion", "nodule"]}
     plan = make_plan({"semisyn": given}, []).semisyn
     assert plan.labels == {"edema": "Oedema", "effusion": "Pleural Effusion", "nodule": "Nodule"}
-    assert plan.dataset.export["labels"] == plan.labels
-    assert plan.named == {"finding": {"edema": "Oedema", "nodule": "Nodule"}}
-    assert make_plan({}, []).semisyn.named == {}
+    assert plan.export_options["labels"] == plan.labels
+    assert plan.form_labels == {"finding": {"edema": "Oedema", "nodule": "Nodule"}}
+    assert make_plan({}, []).semisyn.form_labels == {}
 
 
 def test_the_datasheet_tells_what_must_be_known(made, tmp_path):
@@ -521,7 +521,7 @@ def test_wrong_settings_name_their_key(given, said):
     ],
 )
 def test_sizes_are_parts_or_numbers(given, sizes):
-    assert make_plan(given, []).semisyn.dataset.sizes == sizes
+    assert make_plan(given, []).semisyn.sizes == sizes
 
 
 def test_parts_of_the_papers_dataset_are_its_sizes():

@@ -13,7 +13,7 @@ from cxr.medground.regions import make_regions
 from cxr.medground.regions.make_regions import RegionsOptions
 from cxr.medground.sources.read_sources import SourcesOptions, run
 from cxr.medground.verification.verify import VerificationOptions
-from cxr.workflow.medground_plan import film_files
+from cxr.workflow.plan_medground import find_film_files
 from cxr.workflow.settings import Settings
 
 SETTINGS = Settings().medground
@@ -148,7 +148,7 @@ def read_source(folder: Path, keys: dict, shards: int = 1, name: str = "given", 
     made.mkdir(parents=True, exist_ok=True)
     files = [str(made / f"{at:02d}.h5") for at in range(shards)]
     inputs = {name: keys[name] for name in ("manifest", "npz", "folder") if keys[name]}
-    inputs |= film_files(name, keys, []) if keys["anatomy"] else {}
+    inputs |= find_film_files(name, keys, []) if keys["anatomy"] else {}
     options = sources_options(keys, name, **more)
     run(
         shards=files, images=str(made / "images.parquet"), excluded=str(made / "excluded.parquet"), options=options,

@@ -151,8 +151,9 @@ def _recorded(plans: list) -> None:
 def _ask_params(rule, plan) -> None:
     """Ask the params that depend on wildcards, for the first run, model, threshold set and so on that there is."""
     firsts = {
-        "run": plan.runs, "model": plan.predictions_of, "reference": plan.references, "thresholds": plan.sets,
-        "stage": plan.exclusions, "shard": plan.shards, "persona": plan.settings.paraphrase.personas,
+        "run": plan.ils.runs, "model": plan.ils.predictions, "reference": plan.reporting.references,
+        "thresholds": plan.sets, "stage": plan.exclusions, "shard": plan.shards,
+        "persona": plan.settings.paraphrase.personas,
     }  # fmt: skip
     wildcards = SimpleNamespace(**{name: next(iter(known), "none") for name, known in firsts.items()})
     plan.options.rule = rule.name

@@ -18,7 +18,7 @@ from cxr.ils.dataset.mimic_ils import write_layout
 from cxr.reporting.release import dicom, export_tables, package
 from cxr.workflow.code_digest import code_digest
 from cxr.workflow.params import stage_options
-from cxr.workflow.release_facts import environments
+from cxr.workflow.plan_reporting import read_environments
 from cxr.workflow.settings import read
 
 SHARDS = shard_names(3)
@@ -71,7 +71,7 @@ def _make(run: Path, out: Path, codes: dict, layout: Path | str | None, cohort: 
             options=given(dicom.DicomOptions, options["release_dicom"] | {"thresholds": "default"}),
         )  # fmt: skip
     params = options["release_package"]
-    params |= {"environments": environments(params["engines"]), "thresholds": "default", "codes": codes}
+    params |= {"environments": read_environments(params["engines"]), "thresholds": "default", "codes": codes}
     params |= {"taus": sets["default"].as_dict()}
     ledgers = [*STAGES, "masks/default", "dataset/default"]
     nets = ("organs", "anomaly", "anatomy")

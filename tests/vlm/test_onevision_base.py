@@ -23,7 +23,7 @@ from cxr.vlm.families import onevision
 from cxr.vlm.models import load_model, make_tiny
 from cxr.vlm.samples import Sample
 from cxr.vlm.starts.base import BY_WORD, RESOURCE_FILES, load
-from cxr.workflow.plan_vlm import vlm_plan
+from cxr.workflow.plan_vlm import make_vlm_plan
 from cxr.workflow.settings import Settings
 from cxr.workflow.settings.vlm import Vlm
 from vlm_runs import SIZES
@@ -96,12 +96,12 @@ def test_the_settings_refuse_another_side_before_any_job():
 
 
 def test_only_a_run_that_begins_from_it_depends_on_it():
-    plan = vlm_plan(Vlm(), "cpu", 0, ["all"])
+    plan = make_vlm_plan(Vlm(), "cpu", 0, ["all"])
     assert plan.runs["radvlm"]["options"]["init"] == "base"
     assert "init" not in plan.runs["medground"]["options"]
-    assert plan.modules("starts") == ["vlm.starts.base"]
-    drawn = vlm_plan(Vlm(tuning={"onevision_tiny": {"init": "random"}}), "cpu", 0, ["all"])
-    assert drawn.modules("starts") == ["vlm.starts.random"]
+    assert plan.tuning_modules[-1] == "vlm.starts.base"
+    drawn = make_vlm_plan(Vlm(tuning={"onevision_tiny": {"init": "random"}}), "cpu", 0, ["all"])
+    assert drawn.tuning_modules[-1] == "vlm.starts.random"
     assert all((RESOURCES / name).is_file() for name in RESOURCE_FILES)
 
 

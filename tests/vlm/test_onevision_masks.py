@@ -15,7 +15,7 @@ from cxr.vlm.models import load_model, make_tiny
 from cxr.vlm.starts.base import BY_WORD
 from cxr.vlm.starts.base_masks import RESOURCE_FILES, load
 from cxr.vlm.tokens import SEG
-from cxr.workflow.plan_vlm import vlm_plan
+from cxr.workflow.plan_vlm import make_vlm_plan
 from cxr.workflow.settings.vlm import Vlm
 from vlm_runs import SIZES
 
@@ -75,12 +75,11 @@ def test_another_side_has_no_base(tmp_path):
 
 def test_a_run_with_a_head_begins_from_it_and_no_other_run():
     settings = Vlm(tuning={"runs": {"masks": HEAD, "plain": HEAD | {"segmentation": "none"}}})
-    plan = vlm_plan(settings, "cpu", 0, ["all"])
+    plan = make_vlm_plan(settings, "cpu", 0, ["all"])
     assert [plan.runs[name]["options"]["init"] for name in ("masks", "plain")] == ["base_masks", "base"]
-    assert plan.modules("starts") == ["vlm.starts.base", "vlm.starts.base_masks"]
-    assert plan.modules("heads") == ["segmentation.starts.base"]
+    assert plan.tuning_modules[-3:] == ["vlm.starts.base", "vlm.starts.base_masks", "segmentation.starts.base"]
     other = Vlm(tuning={"runs": {"masks": HEAD}, "onevision_tiny": {"seg_start": "lite"}})
-    assert vlm_plan(other, "cpu", 0, ["all"]).runs["masks"]["options"]["init"] == "base"
+    assert make_vlm_plan(other, "cpu", 0, ["all"]).runs["masks"]["options"]["init"] == "base"
 
 
 def test_without_the_base_there_is_no_head_of_it():
@@ -88,6 +87,6 @@ def test_without_the_base_there_is_no_head_of_it():
     settings = Vlm(tuning={"runs": {"masks": HEAD}, "onevision_tiny": own}, answers={"sets": {}})
     told = "init is 'random', and seg_start 'base' is the head of the base: set vlm.tuning.onevision_tiny.seg_start to"
     with pytest.raises(UserError, match=f"runs.masks.segmentation is 'head', but {told} lite"):
-        vlm_plan(settings, "cpu", 0, ["all"])
+        make_vlm_plan(settings, "cpu", 0, ["all"])
     also = Vlm(tuning={"runs": {"masks": HEAD}, "onevision_tiny": own | {"seg_start": "lite"}}, answers={"sets": {}})
-    assert vlm_plan(also, "cpu", 0, ["all"]).runs["masks"]["options"]["init"] == "random"
+    assert make_vlm_plan(also, "cpu", 0, ["all"]).runs["masks"]["options"]["init"] == "random"

@@ -22,8 +22,9 @@ from cxr.vlm.originals import Originals
 from cxr.vlm.samples import ImageStore, read_samples
 from cxr.vlm.tuning.recent import EncodedCache
 from cxr.vlm.tuning.tune import run_tuning
-from cxr.workflow.params import decoding, stage_options
-from cxr.workflow.plan_vlm import vlm_plan
+from cxr.workflow.params import stage_options
+from cxr.workflow.plan_imaging import decoding_options
+from cxr.workflow.plan_vlm import make_vlm_plan
 from cxr.workflow.settings import Settings, parse_section
 from cxr.workflow.settings.vlm import Vlm
 from dicom_files import dataset, encoded, picture, stored_values
@@ -31,7 +32,7 @@ from vlm_masks import OPTIONS as WITH_HEAD
 from vlm_runs import ASKING, COMPUTE, OPTIONS, contents, recipe
 
 STAGES = stage_options(Settings())
-DECODING = decoding(STAGES)
+DECODING = decoding_options(STAGES)
 SIZES = {"film": (700, 560), "scan": (600, 900), "photo": (640, 640)}
 """{image: rows and columns}: a DICOM file with inverted grey levels, a PNG file of 16 bits, a JPEG file."""
 TURNS = [{"question": "What is there?", "answer": "Things at <box:thing>."}, {"question": "Else?", "answer": "No."}]
@@ -238,7 +239,7 @@ def test_a_head_draws_in_the_frame_of_an_original(given, tmp_path):
 def planned(run: dict, **answers: object) -> object:
     run = {"engine": "onevision_tiny", "lines": "radvlm:all", "pictures": "original"} | run
     settings = parse_section(Vlm, {"tuning": {"runs": {"mine": run}}, "answers": {"sets": {}} | answers})
-    return vlm_plan(settings, "cpu", 0, ["all"], DECODING)
+    return make_vlm_plan(settings, "cpu", 0, ["all"], DECODING)
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from cxr.base.hdf5 import ShardWriter
 from cxr.geometry.affine import fit_affine
 from cxr.vlm.samples import ImageStore, parse_sample
 from cxr.workflow.plan import make_plan
-from cxr.workflow.plan_vlm import VlmPlan, lines_of, vlm_plan
-from cxr.workflow.radvlm_evaluation_plan import evaluation_plan
+from cxr.workflow.plan_radvlm import make_evaluation_plan
+from cxr.workflow.plan_vlm import VlmPlan, lines_file, make_vlm_plan
 from cxr.workflow.settings import SettingsError, read
 from cxr.workflow.settings.vlm import Vlm
 
@@ -19,8 +19,8 @@ FOLDER = "results/radvlm/instructions"
 
 
 def test_lines_of_a_mix_are_its_files():
-    assert lines_of("k", "radvlm:all", "train", ["all"]) == f"{FOLDER}/all/train.jsonl"
-    assert lines_of("k", "radvlm:own_2/exchanged", "", ["own_2"]) == f"{FOLDER}/own_2/exchanged.jsonl"
+    assert lines_file("k", "radvlm:all", "train", ["all"]) == f"{FOLDER}/all/train.jsonl"
+    assert lines_file("k", "radvlm:own_2/exchanged", "", ["own_2"]) == f"{FOLDER}/own_2/exchanged.jsonl"
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_lines_of_a_mix_are_its_files():
 )
 def test_an_unknown_mix_or_file_is_one_sentence(given, sentence):
     with pytest.raises(UserError, match=sentence):
-        lines_of("k", given, "train", ["all", "few"])
+        lines_file("k", given, "train", ["all", "few"])
 
 
 def model_of(folder: str) -> dict:
@@ -55,13 +55,14 @@ def test_a_model_that_is_there_or_on_the_hub_is_planned(tmp_path):
 
 
 def test_a_set_is_asked_of_the_runs_of_its_system():
-    plan = vlm_plan(Vlm(), "cpu", 0, ["all"])
-    assert plan.asked["radvlm"] == ["radvlm_test", "radvlm_exchanged"]
-    assert plan.asked["medground"] == ["medground_test", "medground_zero_shot"]
-    assert (plan.gpus["radvlm"], plan.asking["radvlm"]) == (0, 0)
+    plan = make_vlm_plan(Vlm(), "cpu", 0, ["all"])
+    assert plan.sets_by_run["radvlm"] == ["radvlm_test", "radvlm_exchanged"]
+    assert plan.sets_by_run["medground"] == ["medground_test", "medground_zero_shot"]
+    assert (plan.gpus["radvlm"], plan.answer_gpus["radvlm"]) == (0, 0)
     options = plan.runs["radvlm"]["options"]
     assert (options["engine"], options["family"], options["convention"]) == ("tiny", "onevision", "unit")
-    assert (plan.answers["radvlm"]["max_new_tokens"], plan.answers["medground"]["max_new_tokens"]) == (300, 2048)
+    longest = {name: plan.answer_options[name]["max_new_tokens"] for name in ("radvlm", "medground")}
+    assert longest == {"radvlm": 300, "medground": 2048}
 
 
 @pytest.mark.parametrize(("answers", "longest"), [({}, 1500), ({"max_new_tokens": 900}, 900)])
@@ -69,12 +70,13 @@ def test_llava_onevision_has_adapters_and_longest_answers_of_its_own(answers, lo
     """Those of MedGround's recipes stay as its paper has them."""
     run = {"model": "some/model", "lines": "radvlm:all"}
     runs = {name: run | {"engine": name} for name in ("onevision", "qwen25vl")}
-    plan = vlm_plan(Vlm(tuning={"runs": runs}, answers=answers), "cpu", 0, ["all"])
+    plan = make_vlm_plan(Vlm(tuning={"runs": runs}, answers=answers), "cpu", 0, ["all"])
     adapters = {name: one["options"]["own"]["lora"] for name, one in plan.runs.items()}
-    told = {name: (one["rank"], one["alpha"], plan.answers[name]["own"]["rank"]) for name, one in adapters.items()}
-    assert told == {"onevision": (128, 256, 128), "qwen25vl": (8, 32, 8)}
-    assert plan.answers["onevision"]["max_new_tokens"] == longest
-    assert plan.answers["qwen25vl"]["max_new_tokens"] == answers.get("max_new_tokens", 2048)
+    ranks = {name: plan.answer_options[name]["own"]["rank"] for name in adapters}
+    sizes = {name: (adapter["rank"], adapter["alpha"], ranks[name]) for name, adapter in adapters.items()}
+    assert sizes == {"onevision": (128, 256, 128), "qwen25vl": (8, 32, 8)}
+    assert plan.answer_options["onevision"]["max_new_tokens"] == longest
+    assert plan.answer_options["qwen25vl"]["max_new_tokens"] == answers.get("max_new_tokens", 2048)
     assert "max_new_tokens" not in plan.runs["onevision"]["options"]["own"]
 
 
@@ -141,16 +143,18 @@ def test_runs_and_answers_are_told_where_the_frames_of_each_source_lie(tmp_path)
     (tmp_path / "vindr").mkdir()
     used = {"use": ["own", "v"], "list": {"v": {"format": "vindr", "path": str(tmp_path / "vindr")}}}
     plan = make_plan({"radvlm": {"sources": used}}, [])
-    assert plan.folders("radvlm") == {"own": "results/frames", "v": "results/radvlm/sources/v/frames"}
-    assert plan.folders("medground") == {}
-    assert {str(Path(path).parent) for path in plan.pictures("radvlm")} == set(plan.folders("radvlm").values())
+    assert plan.image_folders("radvlm") == {"own": "results/frames", "v": "results/radvlm/sources/v/frames"}
+    assert plan.image_folders("medground") == {}
+    folders = {str(Path(path).parent) for path in plan.image_shards("radvlm")}
+    assert folders == set(plan.image_folders("radvlm").values())
 
 
 MIX = {"engine": "onevision_tiny", "lines": "radvlm:all"}
 
 
 def planned(onevision_tiny: dict | None = None, **run: object) -> VlmPlan:
-    return vlm_plan(Vlm(tuning={"runs": {"r": MIX | run}, "onevision_tiny": onevision_tiny or {}}), "cpu", 0, ["all"])
+    settings = Vlm(tuning={"runs": {"r": MIX | run}, "onevision_tiny": onevision_tiny or {}})
+    return make_vlm_plan(settings, "cpu", 0, ["all"])
 
 
 @pytest.mark.parametrize(
@@ -167,9 +171,9 @@ def test_a_run_of_llava_onevision_that_names_no_model_takes_its_recipes(recipe, 
     assert plan.runs["none"] == plan.runs["same"]
     told = {name: (run["options"]["model"], run["options"]["revision"]) for name, run in plan.runs.items()}
     assert told == {"none": (model, "1" * 40), "same": (model, "1" * 40), "other": ("c/d", "1" * 40)}
-    assert {plan.answers[name]["model"] for name in ("none", "same")} == {model}
+    assert {plan.answer_options[name]["model"] for name in ("none", "same")} == {model}
     assert "model" not in plan.runs["none"]["options"]["own"]
-    noted = {name: one["options"]["revision"] for name, one in whole.models.items()}
+    noted = {name: one["options"]["revision"] for name, one in whole.weights.models.items()}
     assert noted == ({} if recipe else {"llava_onevision": "1" * 40})
 
 
@@ -223,6 +227,6 @@ def test_a_run_begins_from_no_base_of_another_side():
 def test_a_run_of_some_tasks_is_scored_on_these():
     runs = {"radvlm": MIX, "some": MIX | {"tasks": ["conversation"]}}
     settings = read({"vlm": {"tuning": {"runs": runs}}, "radvlm": {"evaluation": {"runs": list(runs)}}})
-    plan = evaluation_plan(settings, vlm_plan(settings.vlm, "cpu", 0, ["all"]))
-    assert plan.of_scores("some") == plan.of_scores("radvlm") | {"tasks": ["conversation"]}
-    assert plan.of_scores("radvlm")["tasks"] == []
+    plan = make_evaluation_plan(settings, make_vlm_plan(settings.vlm, "cpu", 0, ["all"]))
+    assert plan.score_options("some") == plan.score_options("radvlm") | {"tasks": ["conversation"]}
+    assert plan.score_options("radvlm")["tasks"] == []

@@ -15,7 +15,7 @@ from cxr.vlm.samples import ImageStore, read_samples
 from cxr.vlm.tokens import IGNORED, UNKNOWN
 from cxr.vlm.tuning.untrained import UntrainedOptions, run_untrained
 from cxr.workflow.plan import make_plan
-from cxr.workflow.plan_vlm import vlm_plan
+from cxr.workflow.plan_vlm import make_vlm_plan
 from cxr.workflow.settings import SettingsError, parse_section
 from cxr.workflow.settings.vlm import Vlm
 from vlm_runs import ASKING, COMPUTE, OPTIONS, SIDE, data, recipe, tune
@@ -124,11 +124,11 @@ def test_one_that_holds_a_mark_is_refused(engine, mark):
 
 def test_it_is_a_runs_option_and_a_chat_without_one_is_refused():
     tiny = {"system_prompt": "Be brief, x < y."}
-    plan = vlm_plan(parse_section(Vlm, {"tuning": {"onevision_tiny": tiny}}), "cpu", 0, ["all"])
+    plan = make_vlm_plan(parse_section(Vlm, {"tuning": {"onevision_tiny": tiny}}), "cpu", 0, ["all"])
     assert {name: run["options"]["system_prompt"] for name, run in plan.runs.items()} == {
         "medground": "", "medground_label_replaced": "", "radvlm": "Be brief, x < y.",
     }  # fmt: skip
     assert all("system_prompt" not in run["options"]["own"] for run in plan.runs.values())
     other = parse_section(Vlm, {"tuning": {"onevision_tiny": tiny | {"family": "gemma3", "init": "random"}}})
     with pytest.raises(UserError, match=r"vlm\.tuning\.onevision_tiny\.system_prompt is 'Be brief, x < y\.'.* set "):
-        vlm_plan(other, "cpu", 0, ["all"])
+        make_vlm_plan(other, "cpu", 0, ["all"])

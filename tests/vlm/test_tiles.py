@@ -21,7 +21,7 @@ from cxr.vlm.models import ADAPTERS, MODEL, load_run, make_tiny, read_run
 from cxr.vlm.tiles import link_model
 from cxr.vlm.tuning import fit
 from cxr.workflow.plan import make_plan
-from cxr.workflow.plan_vlm import VlmPlan, vlm_plan
+from cxr.workflow.plan_vlm import VlmPlan, make_vlm_plan
 from cxr.workflow.settings import SettingsError
 from cxr.workflow.settings.vlm import Vlm
 from vlm_runs import ASKING, OPTIONS, SIZES, ask, contents, data, recipe, tune
@@ -200,7 +200,7 @@ MIX = {"lines": "radvlm:all"}
 
 def planned(tuning: dict, asked: str = "transformers", **run: object) -> VlmPlan:
     settings = Vlm(tuning={"runs": {"r": MIX | run}} | tuning, answers={"engine": asked})
-    return vlm_plan(settings, "cpu", 0, ["all"])
+    return make_vlm_plan(settings, "cpu", 0, ["all"])
 
 
 @pytest.mark.parametrize(("engine", "grid"), [("onevision", 6), ("onevision_tiny", 2)])

@@ -8,7 +8,7 @@ import pytest
 from cxr.base.tables import read_lines
 from cxr.vlm.models import MODEL
 from cxr.workflow.plan import make_plan
-from cxr.workflow.plan_vlm import vlm_plan
+from cxr.workflow.plan_vlm import make_vlm_plan
 from cxr.workflow.settings import SettingsError, parse_section
 from cxr.workflow.settings.vlm import Vlm
 from vlm_runs import OPTIONS, SIZES, ask, data, recipe, tune
@@ -20,7 +20,7 @@ LINES = {"lines": "radvlm:all"}
 def sizes_of(own: dict, **run: object) -> dict | None:
     """Return the sizes that a run is told; ``own``: of the recipe onevision_tiny."""
     tuning = {"onevision_tiny": own, "tiny": {"family": "onevision"}, "runs": {"r": LINES | run}}
-    options = vlm_plan(parse_section(Vlm, {"tuning": tuning}), "cpu", 0, ["all"]).runs["r"]["options"]
+    options = make_vlm_plan(parse_section(Vlm, {"tuning": tuning}), "cpu", 0, ["all"]).runs["r"]["options"]
     assert "sizes" not in options["own"]
     return options.get("sizes")
 
@@ -33,7 +33,7 @@ def test_every_model_that_is_drawn_has_the_settings_sizes_and_no_other():
     assert sizes_of({}, engine="onevision_tiny", model="a/b") is None
     assert sizes_of({}, engine="onevision") is None
     assert sizes_of({"family": "gemma3", "init": "random"}, engine="onevision_tiny") is None
-    assert "sizes" not in vlm_plan(Vlm(), "cpu", 0, ["all"]).runs["medground"]["options"]
+    assert "sizes" not in make_vlm_plan(Vlm(), "cpu", 0, ["all"]).runs["medground"]["options"]
 
 
 def test_a_run_of_other_sizes_is_made_so_and_answers(tmp_path):

@@ -29,7 +29,7 @@ from cxr.vlm.segs import MaskStore, mask_targets
 from cxr.vlm.tuning import fit
 from cxr.vlm.tuning.objective import MaskLoss
 from cxr.vlm.tuning.recipe import Recipe, add_adapters, select_trained
-from cxr.workflow.plan_vlm import vlm_plan
+from cxr.workflow.plan_vlm import make_vlm_plan
 from cxr.workflow.settings import parse_section
 from cxr.workflow.settings.vlm import Vlm
 from vlm_masks import FRAME, HEAD, OPTIONS, ask, found, recipe, scenes, tune
@@ -428,7 +428,7 @@ def test_a_head_that_cannot_be_is_one_sentence(run, answers, sentence):
     run = {"engine": "onevision_tiny", "lines": "radvlm:all", "segmentation": "head"} | run
     settings = parse_section(Vlm, {"tuning": {"runs": {"mine": run}}, "answers": answers | {"sets": {}}})
     with pytest.raises(UserError, match=f"vlm.tuning.runs.mine.segmentation is 'head', but {sentence}"):
-        vlm_plan(settings, "cpu", 0, ["all"])
+        make_vlm_plan(settings, "cpu", 0, ["all"])
 
 
 def test_a_run_that_is_not_trained_has_no_head():

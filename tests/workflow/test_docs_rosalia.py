@@ -16,7 +16,7 @@ from cxr.ils.rosalia.model import Rosalia
 from cxr.ils.training import trained_parts
 from cxr.segmentation.sizes import sam_h
 from cxr.workflow import settings
-from cxr.workflow.params import evaluated, runs
+from cxr.workflow.plan_ils import evaluated_models, run_options
 
 PAGES = ("rosalia", "evaluation")
 
@@ -39,12 +39,12 @@ def test_settings_in_the_docs_are_settings(name, number):
 
 def test_the_ablations_are_runs_of_their_own():
     chosen = next(block for block in blocks("rosalia") if "half" in block.get("training", {}).get("runs", {}))
-    found = runs(settings.read(chosen))
+    found = run_options(settings.read(chosen))
     half = {"train": "results/dataset/half/train.jsonl", "thresholds": "half", "test": "default", "wordings": []}
     assert {name: found["half"][name] for name in half} == half
     assert found["paraphrased"]["wordings"] == "results/paraphrase/default/wordings.jsonl"
     assert found["mine"]["train"] == "/data/mine/train.jsonl"
-    assert {run["test"] for run in evaluated(settings.read(chosen)).values()} == {"default", "half"}
+    assert {run["test"] for run in evaluated_models(settings.read(chosen), found).values()} == {"default", "half"}
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import pytest
 
 from cxr.base.errors import UserError
 from cxr.workflow import params
-from cxr.workflow.models_there import is_path
+from cxr.workflow.models import is_path
 from cxr.workflow.settings import read
 
 GONE = "models/X"

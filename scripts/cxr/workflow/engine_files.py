@@ -14,12 +14,14 @@ Only rule files use this module, and no stage: an edit here re-runs nothing by i
 
 import ast
 import importlib
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
 from cxr.base.errors import existing_file, existing_folder
 from cxr.base.literals import assigned
 from cxr.base.paths import SCRIPTS
+from cxr.workflow.settings import Settings
 
 
 @cache
@@ -41,32 +43,36 @@ def _assigned(package: str, name: str) -> dict[str, ast.expr]:
     return assigned(next(path for path in (folder / f"{name}.py", folder / name / "__init__.py") if path.is_file()))
 
 
-def engine_inputs(stage: str, name: str, engine_settings: dict | None = None) -> dict[str, str]:
-    """Return {name: path} of the files that an engine reads besides its stage's inputs.
+def num_gpus(package: str, engine: str, settings: Settings) -> int:
+    """Return 1 if the engine's net needs a GPU and GPUs are available, else 0; only a training can use several."""
+    return min(1, settings.compute.gpus) if declared(package, engine, "GPU", False) else 0
 
-    Raises UserError for a user's file that is missing.
+
+def engine_folder_or_inputs(package: str, engine: str, section: Mapping, key: str) -> dict[str, str]:
+    """Return {name: path} of an engine's input files: its folder if it declares ``INSTEAD``, else its ``INPUTS``.
+
+    ``section``: the engine's settings; ``key``: their key. Raises UserError for a missing folder.
+    """
+    if name := declared(package, engine, "INSTEAD", None):
+        return {"folder": str(existing_folder(f"{key}.{name}", section[name]))}
+    return declared(package, engine, "INPUTS", {})
+
+
+def users_files(package: str, engine: str, section: Mapping, key: str, constant: str = "FILES") -> dict[str, str]:
+    """Return {setting: path} of the user's files of an engine that are given; ``constant``: FILES or SOURCES.
+
+    ``section``, ``key``: as of :func:`engine_folder_or_inputs`. Raises UserError for a missing file.
+    """
+    names = [name for name in declared(package, engine, constant, ()) if section.get(name)]
+    return {name: str(existing_file(f"{key}.{name}", section[name])) for name in names}
+
+
+def engine_inputs(stage: str, engine: str, section: Mapping) -> dict[str, str]:
+    """Return {name: path} of the files that a stage's engine reads besides the stage's inputs.
+
+    ``section``: the engine's settings, {} without. Raises UserError for a user's file that is missing.
     """
     package = package_of(stage)
-    folder = (engine_settings or {}).get(declared(package, name, "INSTEAD", None))
-    if folder:
-        return {"folder": str(existing_folder(f"{stage}.{name}", folder))}
-    return declared(package, name, "INPUTS", {}) | _users_files(stage, name, engine_settings, "FILES")
-
-
-def engine_sources(stage: str, name: str, engine_settings: dict | None = None) -> dict[str, str]:
-    """Return {name: path} of a user's files that the engine's own rules read.
-
-    Raises UserError for a missing file.
-    """
-    return _users_files(stage, name, engine_settings, "SOURCES")
-
-
-def _users_files(stage: str, name: str, engine_settings: dict | None, constant: str) -> dict[str, str]:
-    files = (
-        {key: engine_settings[key] for key in declared(package_of(stage), name, constant, ()) if engine_settings[key]}
-        if engine_settings
-        else {}
-    )
-    for key, value in files.items():
-        existing_file(f"{stage}.{name}.{key}", value)
-    return files
+    if section.get(declared(package, engine, "INSTEAD", None)):
+        return engine_folder_or_inputs(package, engine, section, f"{stage}.{engine}")
+    return declared(package, engine, "INPUTS", {}) | users_files(package, engine, section, f"{stage}.{engine}")

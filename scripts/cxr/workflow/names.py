@@ -29,7 +29,7 @@ def known_names(plan: Plan) -> Mapping[str, Iterable[str]]:
     """Return {kind of name: the names that the settings declare}."""
     return {
         "threshold set": plan.sets,
-        "run": [*plan.runs, *plan.predictions_of],
+        "run": [*plan.ils.runs, *plan.ils.predictions],
         "vision-language run": [*plan.vlm.runs, *plan.vlm.predictions],
         "mix": plan.radvlm.mixes,
         "MedGround source": plan.medground.sources,

@@ -1,4 +1,4 @@
-"""The part of the plan on vision-language models: runs, sets of questions, and the files of both."""
+"""The plan's part on vision-language models: runs, sets of questions, and the files of both."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,90 +9,84 @@ from cxr.radvlm.samples import TASKS
 from cxr.workflow.engine_files import declared
 from cxr.workflow.settings.vlm import TINY, Vlm
 
-ROOT = "results/vlm"
 MEDGROUND, RADVLM = "medground:", "radvlm:"
-SYSTEMS = {MEDGROUND: "results/medground/dataset", RADVLM: "results/radvlm/instructions"}
-"""{prefix of lines: folder of the system's}."""
-BASE, WITH_MASKS = "base", "base_masks"
-"""What a small model and its head start from, and what it does where its head starts from it too."""
-AMONG = {"radvlm_exchanged": "radvlm_test"}
-"""{set: another of the same samples, about their own pictures, whose draw it shares}."""
-FILES = ("train", "validate", "test", "exchanged")
+DATASET_FOLDERS = {MEDGROUND: "results/medground/dataset", RADVLM: "results/radvlm/instructions"}
+"""{prefix of the setting lines: folder of the system's files of lines}."""
+BASE, BASE_WITH_HEAD = "base", "base_masks"
+"""``init`` of a small model that starts from the base, and where its head starts from it too."""
+DRAW_SHARED_WITH = {"radvlm_exchanged": "radvlm_test"}
+"""{set: the set of the same samples about their own images, whose draw it shares}."""
+MIX_FILES = ("train", "validate", "test", "exchanged")
 """Files of lines of RadVLM's mixes."""
 
 
 @dataclass(frozen=True)
 class VlmPlan:
-    """runs: {run: its rule's options and files}; trained, untrained, predictions: their names; sets: {set: lines
-    that are asked}; whole: {set of the settings: all its lines}; most: samples of a task that are asked, 0 for all;
-    systems: {set: its system, "" of a file}; segmented: runs with a head of masks; asked: {run or prediction: its
-    sets}; gpus: of each run's tuning, and of asking it; answers: options of asking.
-    """
+    """What the rules of vision-language models take from the settings: runs, sets of questions, and their files."""
 
-    runs: Mapping[str, dict]
-    trained: Sequence[str]
-    untrained: Sequence[str]
-    predictions: Mapping[str, dict]
-    sets: Mapping[str, str]
-    whole: Mapping[str, str]
-    most: int
-    systems: Mapping[str, str]
-    segmented: Sequence[str]
-    asked: Mapping[str, Sequence[str]]
-    gpus: Mapping[str, int]
-    asking: Mapping[str, int]
-    engine: str
-    answers: Mapping[str, dict]
+    runs: Mapping[str, dict]  # {run: its rule's options and files}, see :func:`_plan_run`
+    trained: Sequence[str]  # runs that are tuned
+    untrained: Sequence[str]  # runs that are asked as published
+    with_head: Sequence[str]  # runs with a head of masks
+    predictions: Mapping[str, dict]  # {other model: the settings of its answers}
+    sets: Mapping[str, str]  # {set: the lines that are asked}
+    all_lines: Mapping[str, str]  # {set of the settings: all its lines}
+    most: int  # maximum number of samples of a task that are asked, 0 for all
+    systems: Mapping[str, str]  # {set: its system, "" for a file}
+    sets_by_run: Mapping[str, Sequence[str]]  # {run or other model: the sets that it is asked}
+    gpus: Mapping[str, int]  # {run: GPUs of its tuning}
+    answer_gpus: Mapping[str, int]  # {run: GPUs of asking it}
+    engine: str  # that asks the runs
+    answer_options: Mapping[str, dict]  # {run or other model: options of asking it}
 
     @property
     def environment(self) -> str:
-        """Return the environment of tunings: one that has DeepSpeed where a run is tuned by it."""
+        """Environment of tunings: with DeepSpeed if a run is tuned by it."""
         runners = {self.runs[name]["options"]["own"]["runner"] for name in self.trained}
         return "vlm_tuning-deepspeed" if "deepspeed" in runners else "vlm_tuning"
 
     @property
-    def unmasked(self) -> list[str]:
-        """Return the runs that answer without masks."""
-        return [name for name in self.runs if name not in self.segmented]
-
-    def modules(self, kind: str) -> list[str]:
-        """Return the modules of all runs that a name in the settings chooses: families, runners, starts or heads."""
-        options = [run["options"] for run in self.runs.values()]
-        if kind == "starts":
-            return sorted({f"vlm.starts.{run_options['init']}" for run_options in options if "init" in run_options})
-        if kind == "heads":
-            return sorted(
-                {
-                    f"segmentation.starts.{run_options['head']['start']}"
-                    for run_options in options
-                    if run_options["head"]
-                }
-            )
-        if kind == "families":
-            return sorted({f"vlm.families.{run_options['family']}" for run_options in options})
-        return sorted({f"nets.fitting.{self.runs[name]['options']['own']['runner']}" for name in self.trained})
-
-    def answered(self, system: str) -> list[str]:
-        """Return the answers of a system's runs to the sets that they are asked."""
-        run_names = [name for name, run in self.runs.items() if run["system"] == system]
-        return [f"{ROOT}/{run}/answers/{name}.jsonl" for run in run_names for name in self.asked[run]]
+    def without_head(self) -> list[str]:
+        """Runs that answer without masks."""
+        return [name for name in self.runs if name not in self.with_head]
 
     @property
-    def drawn(self) -> list[str]:
-        """Return the sets of which some samples are asked."""
-        return list(self.whole) if self.most else []
+    def families(self) -> list[str]:
+        """Modules of the families of all runs."""
+        return sorted({f"vlm.families.{run['options']['family']}" for run in self.runs.values()})
 
-    def draw(self, name: str, ending: str) -> list[str]:
-        """Return what tells of a set's draw: jsonl, the lines that are asked, tsv, how many of how many."""
-        return [f"{ROOT}/sets/{name}.{ending}"] if name in self.drawn else []
+    @property
+    def tuning_modules(self) -> list[str]:
+        """Modules that the settings of tuned runs choose by name: families, runners, starts, heads."""
+        options = [run["options"] for run in self.runs.values()]
+        runners = {f"nets.fitting.{self.runs[name]['options']['own']['runner']}" for name in self.trained}
+        starts = {f"vlm.starts.{run_options['init']}" for run_options in options if "init" in run_options}
+        heads = {
+            f"segmentation.starts.{run_options['head']['start']}" for run_options in options if run_options["head"]
+        }
+        return [*self.families, *sorted(runners), *sorted(starts), *sorted(heads)]
 
-    def among(self, name: str) -> list[str]:
-        """Return the lines of the set whose draw a set shares, where there is one."""
-        return [self.whole[AMONG[name]]] if AMONG.get(name) in self.whole else []
+    def answers_of(self, system: str) -> list[str]:
+        """Return the answers of a system's runs to the sets that they are asked."""
+        names = [name for name, run in self.runs.items() if run["system"] == system]
+        return [f"results/vlm/{run}/answers/{name}.jsonl" for run in names for name in self.sets_by_run[run]]
 
-    def scored(self, name: str) -> list[str]:
-        """Return the runs and predictions that were asked a set."""
-        return [run for run, sets in self.asked.items() if name in sets]
+    @property
+    def drawn_sets(self) -> list[str]:
+        """Sets of which only some samples are asked."""
+        return list(self.all_lines) if self.most else []
+
+    def draw_files(self, name: str, ending: str) -> list[str]:
+        """Return the file of a set's draw, if there is one: the lines that are asked (jsonl), or their counts (tsv)."""
+        return [f"results/vlm/sets/{name}.{ending}"] if name in self.drawn_sets else []
+
+    def shared_draw_lines(self, name: str) -> list[str]:
+        """Return the lines of the set whose draw a set shares, if there is one."""
+        return [self.all_lines[DRAW_SHARED_WITH[name]]] if DRAW_SHARED_WITH.get(name) in self.all_lines else []
+
+    def asked_runs(self, name: str) -> list[str]:
+        """Return the runs and other models that are asked a set."""
+        return [run for run, sets in self.sets_by_run.items() if name in sets]
 
 
 def _check_mix(key: str, lines: str, mixes: Sequence[str]) -> None:
@@ -101,21 +95,21 @@ def _check_mix(key: str, lines: str, mixes: Sequence[str]) -> None:
         raise UserError(
             f"{key} is {lines!r}, but radvlm.instructions.mixes has {', '.join(mixes)}: name one, or add it there"
         )
-    if file not in ("", *FILES):
-        raise UserError(f"{key} is {lines!r}, but a mix has {', '.join(FILES)}: name one of them")
+    if file not in ("", *MIX_FILES):
+        raise UserError(f"{key} is {lines!r}, but a mix has {', '.join(MIX_FILES)}: name one of them")
 
 
 def system_of(lines: str) -> str:
     """Return the system whose lines a setting names; "" of a file."""
-    return next((prefix[:-1] for prefix in SYSTEMS if lines.startswith(prefix)), "")
+    return next((prefix[:-1] for prefix in DATASET_FOLDERS if lines.startswith(prefix)), "")
 
 
-def lines_of(key: str, lines: str, split: str, mixes: Sequence[str] = ()) -> str:
+def lines_file(key: str, lines: str, split: str, mixes: Sequence[str] = ()) -> str:
     """Return the file of lines that a setting names. ``mixes``: those of RadVLM.
 
     Raises UserError for a missing file, an unknown system, or an unknown mix.
     """
-    for prefix, folder in SYSTEMS.items():
+    for prefix, folder in DATASET_FOLDERS.items():
         if lines.startswith(prefix):
             if prefix == RADVLM:
                 _check_mix(key, lines, mixes)
@@ -124,16 +118,17 @@ def lines_of(key: str, lines: str, split: str, mixes: Sequence[str] = ()) -> str
             return "/".join(filter(None, (folder, name, split))) + ".jsonl"
     if ":" in lines and not Path(lines).exists():
         raise UserError(
-            f"{key} is {lines!r}: name one of {', '.join(f'{system}…' for system in SYSTEMS)} or a file of lines"
+            f"{key} is {lines!r}: name one of {', '.join(f'{system}…' for system in DATASET_FOLDERS)} or a file of "
+            "lines"
         )
     return str(existing_file(key, lines))
 
 
-def _head(key: str, run: Mapping, recipe: dict, engine: str, init: str) -> dict:
-    """Return the options of a run's head of masks, which are taken out of its recipe; {} without one.
+def _head_options(key: str, run: Mapping, recipe: dict, engine: str, init: str) -> dict:
+    """Take the options of a run's head of masks out of its recipe and return them; {} without one.
 
-    Raises UserError for a head that cannot be learned or asked. ``engine``: of vlm.answers; ``init``: what the model
-    starts from.
+    ``engine``: of vlm.answers; ``init``: what the model starts from. Raises UserError for a head that cannot be trained
+    or asked.
     """
     head = {name: recipe.pop(f"seg_{name}", None) for name in ("start", "loss", "learning_rate")}
     if run["segmentation"] == "none":
@@ -155,8 +150,8 @@ def _head(key: str, run: Mapping, recipe: dict, engine: str, init: str) -> dict:
     return head
 
 
-def _system_prompt(engine: str, family: str, recipe: dict) -> str:
-    """Return a run's system prompt, which is taken out of its recipe. Raises UserError for a chat without one."""
+def _take_system_prompt(engine: str, family: str, recipe: dict) -> str:
+    """Take a run's system prompt out of its recipe and return it. Raises UserError for a family without one."""
     prompt = recipe.pop("system_prompt", "")
     if prompt and not declared("cxr.vlm.families", family, "SYSTEM", ""):
         raise UserError(
@@ -166,21 +161,21 @@ def _system_prompt(engine: str, family: str, recipe: dict) -> str:
     return prompt
 
 
-def _tiling(run: Mapping, family: str, recipe: dict) -> dict:
-    """Return how a tuned run cuts pictures into tiles, which is taken out of its recipe; {} for as its model does."""
+def _tiling_options(run: Mapping, family: str, recipe: dict) -> dict:
+    """Take how a tuned run tiles images out of its recipe and return it; {} to tile as its model does."""
     tiling = {name: recipe.pop(name) for name in ("tiles", "grid") if name in recipe}
     cut = run["trained"] and declared("cxr.vlm.families", family, "VLLM_TILES", "")
     return {"tiling": tiling} if tiling and cut else {}
 
 
-def _sizes(run: Mapping, family: str, sizes: Mapping) -> dict:
-    """Return the sizes of the model that a run draws, where its family takes them from the settings."""
+def _size_options(run: Mapping, family: str, sizes: Mapping) -> dict:
+    """Return the sizes of a small model with random weights, if its family takes them from the settings."""
     names = () if run["model"] or run["engine"] not in TINY else declared("cxr.vlm.families", family, "SIZES", ())
     return {"sizes": {name: sizes[name] for name in names}} if names else {}
 
 
 def _check_vllm(engine: str, family: str, recipe: Mapping, tiling: Mapping) -> None:
-    """Raise UserError for a run that is tuned so that vLLM cannot ask it."""
+    """Raise UserError for a tuned run that vLLM cannot ask."""
     tiles, vllm_tiles = tiling.get("tiles"), declared("cxr.vlm.families", family, "VLLM_TILES", "")
     if tiles and tiles != vllm_tiles:
         raise UserError(
@@ -194,10 +189,10 @@ def _check_vllm(engine: str, family: str, recipe: Mapping, tiling: Mapping) -> N
         )
 
 
-def _shown(key: str, run: Mapping, side: int, decoding: Mapping, sets: Mapping[str, str]) -> dict:
-    """Return the options of what a run's model sees: the longest side, 0 for any, and how originals are decoded.
+def _image_options(key: str, run: Mapping, side: int, decoding: Mapping, sets: Mapping[str, str]) -> dict:
+    """Return the options of the images that a run sees: the longest side, 0 for any, and how originals are decoded.
 
-    Raises UserError for originals of lines or sets (``sets``: their systems) whose images no table of ours names.
+    ``sets``: {set: its system}. Raises UserError for originals of lines or sets whose image files are not known.
     """
     if run["pictures"] == "frame":
         return {"side": side, "original": {}}
@@ -214,123 +209,144 @@ def _shown(key: str, run: Mapping, side: int, decoding: Mapping, sets: Mapping[s
     return {"side": min(filter(None, (side, run["picture_px"])), default=0), "original": dict(decoding)}
 
 
-def vlm_plan(
+def make_vlm_plan(
     settings: Vlm, device: str, gpus: int, mixes: Sequence[str] = (), decoding: Mapping | None = None
 ) -> VlmPlan:
-    """Return the plan; ``device``, ``gpus``: of the section compute; ``mixes``: of RadVLM; ``decoding``: how image
-    files are decoded.
+    """Return the plan.
 
-    Raises UserError for a file that is missing, or a mix that is unknown.
+    ``device``, ``gpus``: of the section compute; ``mixes``: of RadVLM; ``decoding``: how image files are decoded.
+    Raises UserError for a missing file or an unknown mix.
     """
     plain = settings.as_dict()
     tuning, answers = plain["tuning"], plain["answers"]
-    runs, counts, asking = {}, {}, {}
     systems = {name: system_of(lines) for name, lines in answers["sets"].items()}
-    for name, run in tuning["runs"].items():
-        key = f"vlm.tuning.runs.{name}"
-        recipe = dict(tuning[run["engine"]])
-        family, side = recipe.pop("family", run["engine"]), recipe.pop("side", 0)
-        recipe.pop("model", "")  # the run has it
-        recipe.pop("sizes", {})
-        recipe["updates"] = run["updates"] or recipe["updates"]
-        init = {"init": recipe.pop("init")} | ({"init": run["init"]} if run["init"] else {}) if "init" in recipe else {}
-        head = _head(key, run, recipe, answers["engine"], init.get("init", ""))
-        if head.get("start") == BASE:
-            init = {"init": WITH_MASKS}
-        tasks = {"tasks": [task for task in TASKS if task in run["tasks"]]} if run["tasks"] else {}
-        longest = recipe.pop("max_new_tokens", answers["max_new_tokens"])
-        convention = run["convention"] or declared("cxr.vlm.families", family, "CONVENTION", "")
-        options = {
-            "engine": "tiny" if run["engine"] in TINY else run["engine"],
-            "family": family, "convention": convention,
-            "wording": run["wording"], "nan_limit": tuning["nan_limit"], "seed": tuning["seed"], "own": recipe,
-            "balance": tuning["balance"], "head": head,
-            "system_prompt": _system_prompt(run["engine"], family, recipe),
-            "model": "" if Path(run["model"]).is_dir() else run["model"], "revision": run["revision"],
-        } | _shown(key, run, side, decoding or {}, systems)  # fmt: skip
-        options |= _tiling(run, family, recipe) | _sizes(run, family, tuning["onevision_tiny"]["sizes"])
-        if run["trained"] and answers["engine"] == "vllm":
-            _check_vllm(run["engine"], family, recipe, options.get("tiling", {}))
-        runs[name] = {
-            "options": options | init | tasks | ({} if run["trained"] else {"probed": tuning["probed"]}),
-            "train": lines_of(f"{key}.lines", run["lines"], "train", mixes),
-            "validate": lines_of(f"{key}.lines", run["lines"], "validate", mixes),
-            "base": [run["model"]] if run["model"] and Path(run["model"]).is_dir() else [],
-            "wording": [str(existing_file(f"{key}.wording", run["wording"]))] if run["wording"] else [],
-            "sam": list(filter(None, [declared("cxr.segmentation.starts", head["start"], "INPUT", "")]))
-            if head
-            else [],
-            "trained": run["trained"],
-            "system": system_of(run["lines"]),
-            "mix": run["lines"].removeprefix(RADVLM).partition("/")[0] if run["lines"].startswith(RADVLM) else "",
-            "dtype": recipe["dtype"],
-            "longest": longest,
-        }
-        num_gpus = 0 if run["engine"] in TINY or device == "cpu" else gpus
-        counts[name] = num_gpus if recipe["runner"] == "deepspeed" else min(1, num_gpus)
-        asking[name] = min(1, num_gpus)
-    lines_by_set = {
-        name: lines_of(f"vlm.answers.sets.{name}", lines, "", mixes) for name, lines in answers["sets"].items()
+    runs = {
+        name: _plan_run(name, run, tuning, answers, mixes, decoding or {}, systems)
+        for name, run in tuning["runs"].items()
+    }
+    num_gpus = {name: 0 if run["engine"] in TINY or device == "cpu" else gpus for name, run in tuning["runs"].items()}
+    answer_gpus = {name: min(1, count) for name, count in num_gpus.items()}
+    all_lines = {
+        name: lines_file(f"vlm.answers.sets.{name}", lines, "", mixes) for name, lines in answers["sets"].items()
     }
     predictions = {
         name: {"path": str(existing_file(f"vlm.answers.predictions.{name}.path", prediction["path"])), **prediction}
         for name, prediction in answers["predictions"].items()
     }
-    answer_options = {name: answers[name] for name in ("max_new_tokens", "max_length", "history")}
-    asked_options = {
-        name: answer_options
-        | {
-            "engine": answers["engine"], "convention": "", "dtype": run["dtype"], "seed": tuning["seed"],
-            "model": run["options"]["model"], "revision": run["options"]["revision"],
-            "max_new_tokens": min(run["longest"], answer_options["max_new_tokens"]),
-            "own": {"eager": answers["eager"], "rank": run["options"]["own"]["lora"]["rank"]},
-        }
-        for name, run in runs.items()
-    }  # fmt: skip
-    asked_options |= {
-        name: answer_options
-        | {
-            "engine": "table", "convention": prediction["convention"], "dtype": "float32", "seed": tuning["seed"],
-            "model": "", "revision": "", "own": {},
-        }
-        for name, prediction in predictions.items()
-    }  # fmt: skip
+    with_deepspeed = [name for name, run in runs.items() if run["options"]["own"]["runner"] == "deepspeed"]
     return VlmPlan(
         runs=runs,
         trained=[name for name, run in runs.items() if run["trained"]],
         untrained=[name for name, run in runs.items() if not run["trained"]],
+        with_head=[name for name, run in runs.items() if run["options"]["head"]],
         predictions=predictions,
-        sets={name: f"{ROOT}/sets/{name}.jsonl" for name in lines_by_set} if answers["most"] else lines_by_set,
-        whole=lines_by_set,
+        sets={name: f"results/vlm/sets/{name}.jsonl" for name in all_lines} if answers["most"] else all_lines,
+        all_lines=all_lines,
         most=answers["most"],
         systems=systems,
-        segmented=[name for name, run in runs.items() if run["options"]["head"]],
-        asked={name: _sets_of(run["system"], systems) for name, run in runs.items()}
+        sets_by_run={name: _sets_of(run["system"], systems) for name, run in runs.items()}
         | {name: [prediction["set"]] for name, prediction in predictions.items()},
-        gpus=counts,
-        asking=asking,
+        gpus={name: num_gpus[name] if name in with_deepspeed else answer_gpus[name] for name in runs},
+        answer_gpus=answer_gpus,
         engine=answers["engine"],
-        answers=asked_options,
+        answer_options=_answer_options(answers, tuning["seed"], runs, predictions),
     )
 
 
-def also_asked(plan: VlmPlan, name: str, lines: str, system: str, runs: Sequence[str]) -> VlmPlan:
-    """Return the plan with a set more, of a system's lines, that some runs are asked. Raises UserError for its name."""
+def _plan_run(
+    name: str, run: dict, tuning: dict, answers: dict, mixes: Sequence[str], decoding: Mapping, systems: Mapping
+) -> dict:
+    """Return a run's options, the files that its rule reads, and what other parts of the plan need of it.
+
+    ``run``, ``tuning``, ``answers``: settings as builtins; the others: as of :func:`make_vlm_plan`; ``systems``: {set:
+    its system}. Raises UserError for settings that do not fit each other.
+    """
+    key = f"vlm.tuning.runs.{name}"
+    recipe = {key: value for key, value in tuning[run["engine"]].items() if key not in ("model", "sizes")}
+    family, side = recipe.pop("family", run["engine"]), recipe.pop("side", 0)
+    recipe["updates"] = run["updates"] or recipe["updates"]
+    init = {"init": run["init"] or recipe.pop("init")} if "init" in recipe else {}
+    recipe.pop("init", "")
+    head = _head_options(key, run, recipe, answers["engine"], init.get("init", ""))
+    if head.get("start") == BASE:
+        init = {"init": BASE_WITH_HEAD}
+    max_new_tokens = recipe.pop("max_new_tokens", answers["max_new_tokens"])
+    is_folder = Path(run["model"]).is_dir()
+    options = {
+        "engine": "tiny" if run["engine"] in TINY else run["engine"],
+        "family": family,
+        "convention": run["convention"] or declared("cxr.vlm.families", family, "CONVENTION", ""),
+        "wording": run["wording"],
+        "nan_limit": tuning["nan_limit"],
+        "seed": tuning["seed"],
+        "own": recipe,
+        "balance": tuning["balance"],
+        "head": head,
+        "system_prompt": _take_system_prompt(run["engine"], family, recipe),
+        "model": "" if is_folder else run["model"],
+        "revision": run["revision"],
+    }
+    options |= _image_options(key, run, side, decoding, systems)
+    options |= _tiling_options(run, family, recipe) | _size_options(run, family, tuning["onevision_tiny"]["sizes"])
+    if run["trained"] and answers["engine"] == "vllm":
+        _check_vllm(run["engine"], family, recipe, options.get("tiling", {}))
+    options |= init | ({"tasks": [task for task in TASKS if task in run["tasks"]]} if run["tasks"] else {})
+    options |= {} if run["trained"] else {"probed": tuning["probed"]}
+    sam = declared("cxr.segmentation.starts", head["start"], "INPUT", "") if head else ""
+    return {
+        "options": options,
+        "train": lines_file(f"{key}.lines", run["lines"], "train", mixes),
+        "validate": lines_file(f"{key}.lines", run["lines"], "validate", mixes),
+        "base": [run["model"]] if run["model"] and is_folder else [],
+        "wording": [str(existing_file(f"{key}.wording", run["wording"]))] if run["wording"] else [],
+        "sam": [sam] if sam else [],
+        "trained": run["trained"],
+        "system": system_of(run["lines"]),
+        "mix": run["lines"].removeprefix(RADVLM).partition("/")[0] if run["lines"].startswith(RADVLM) else "",
+        "dtype": recipe["dtype"],
+        "max_new_tokens": max_new_tokens,
+    }
+
+
+def _answer_options(answers: dict, seed: int, runs: Mapping[str, dict], predictions: Mapping[str, dict]) -> dict:
+    """Return {run or other model: options of asking it}; the answers of another model are read from its table."""
+    shared = {name: answers[name] for name in ("max_new_tokens", "max_length", "history")}
+    options_by_name = {
+        name: shared
+        | {"engine": answers["engine"], "convention": "", "dtype": run["dtype"], "seed": seed}
+        | {"model": run["options"]["model"], "revision": run["options"]["revision"]}
+        | {"max_new_tokens": min(run["max_new_tokens"], shared["max_new_tokens"])}
+        | {"own": {"eager": answers["eager"], "rank": run["options"]["own"]["lora"]["rank"]}}
+        for name, run in runs.items()
+    }
+    return options_by_name | {
+        name: shared
+        | {"engine": "table", "convention": prediction["convention"], "dtype": "float32", "seed": seed}
+        | {"model": "", "revision": "", "own": {}}
+        for name, prediction in predictions.items()
+    }
+
+
+def add_set(plan: VlmPlan, name: str, lines: str, system: str, runs: Sequence[str]) -> VlmPlan:
+    """Return the plan with one more set, of a system's lines, that some runs are asked.
+
+    Raises UserError if the settings use its name.
+    """
     if name in plan.sets:
         raise UserError(f"vlm.answers.sets has the name {name!r}, which the workflow needs itself: rename it")
     return replace(
         plan,
         sets=dict(plan.sets) | {name: lines},
         systems=dict(plan.systems) | {name: system},
-        asked={run: [*sets, name] if run in runs else sets for run, sets in plan.asked.items()},
+        sets_by_run={run: [*sets, name] if run in runs else sets for run, sets in plan.sets_by_run.items()},
     )
 
 
-def asked_image(config: Mapping, vlm: VlmPlan) -> dict:
-    """Return the keys of `snakemake vlm_ask --config`: image, questions, run ("" for one that another target asks),
-    and whether the run knows one turn alone.
+def read_request(config: Mapping, vlm: VlmPlan) -> dict:
+    """Return the request of `snakemake vlm_ask --config`.
 
-    The default run is RadVLM's first, or the first of all. They are not settings.
+    image; questions; run, "" for one that another target asks; referring: whether the run knows only one turn. The
+    default run is RadVLM's first, or else the first of all.
     """
     radvlm_runs = [name for name, run in vlm.runs.items() if run["system"] == RADVLM[:-1]]
     run = str(config.get("run") or next(iter([*radvlm_runs, *vlm.runs]), ""))

@@ -48,39 +48,3 @@ def present(paths: list[str]) -> dict[str, str]:
     As a param it re-runs a rule when one of them appears, changes or disappears, without making them its inputs.
     """
     return {path: sha256(Path(path).read_bytes()).hexdigest()[:16] for path in paths if Path(path).is_file()}
-
-
-MEDGROUND = (
-    "verification/passrate.tsv", "dataset/statistics.tsv", "dataset/language.png", "dataset/gallery/gallery.jsonl",
-    "dataset/paper.tsv", "scoring/comparison.tsv", "scoring/scores.png",
-)  # fmt: skip
-"""What the page shows of MedGround."""
-RADVLM = tuple(
-    f"evaluation/{name}"
-    for name in (
-        "comparison.tsv",
-        "judge_check.tsv",
-        "gallery/gallery.jsonl",
-        "labels.png",
-        "ablation.png",
-        "looks.png",
-        "conservation.tsv",
-    )
-)
-"""What the page shows of RadVLM."""
-
-
-def optional_results(runs: dict, scored: dict, reworded: bool) -> list[str]:
-    """Return the optional results that the page shows if they exist. A bare run does not make them.
-
-    ``runs``: the runs; ``scored``: the evaluated models; ``reworded``: whether also in other wordings.
-    """
-    files = [f"results/ablation/{name}" for name in ("points.tsv", "curves.png", "map.png")]
-    files += [f"results/evaluation/{name}" for name in ("comparison.tsv", "masks.png", "text.png")]
-    files += ["results/evaluation/paraphrases.tsv"] if reworded else []
-    files += [f"results/evaluation/{name}/pairs.parquet" for name in scored]
-    files += [
-        f"results/semisyn/{name}" for name in ("healthy/funnel.tsv", "dataset/conservation.tsv", "dataset/sheet.jpg")
-    ]
-    files += [f"results/medground/{name}" for name in MEDGROUND] + [f"results/radvlm/{name}" for name in RADVLM]
-    return files + [f"results/training/{name}/curves.png" for name in runs]

@@ -55,7 +55,7 @@ def count_systems(plan: Plan, cohort: CohortForecast, remade: set[str], systems:
     exact: set[str] = set()
     pairs = {
         name: _of_splits(f"results/dataset/{name}", remade, lambda split: cohort.num_reports[split] * yield_of("pairs"))
-        for name in dict.fromkeys([*plan.build, *(run["thresholds"] for run in plan.runs.values())])
+        for name in dict.fromkeys([*plan.build, *(run["thresholds"] for run in plan.ils.runs.values())])
     }
     queries = _of_splits("results/medground/dataset", remade, lambda split: _queries(plan, cohort, split))
     mixes = {
@@ -84,14 +84,14 @@ def count_systems(plan: Plan, cohort: CohortForecast, remade: set[str], systems:
         num_edits=num_jobs(num_asked, jobs.spare) * num_findings,
         exported_images={
             str(size): min(num_asked, images_per_finding(size, num_asked, num_findings)) * num_findings
-            for size in plan.semisyn.dataset.sizes
+            for size in plan.semisyn.sizes
         },
         queries=queries,
         mix_lines=mixes,
-        training_pairs={name: pairs[run["thresholds"]]["train"] for name, run in plan.runs.items()},
-        test_pairs={name: pairs.get(run["test"], {}).get(plan.split, 0.0) for name, run in plan.runs.items()},
+        training_pairs={name: pairs[run["thresholds"]]["train"] for name, run in plan.ils.runs.items()},
+        test_pairs={name: pairs.get(run["test"], {}).get(plan.ils.split, 0.0) for name, run in plan.ils.runs.items()},
         tuning_updates={name: _updates(run, lines) for name, run in plan.vlm.runs.items() if run["trained"]},
-        questions={name: _questions(plan, name, path, lines) for name, path in plan.vlm.whole.items()},
+        questions={name: _questions(plan, name, path, lines) for name, path in plan.vlm.all_lines.items()},
         detector_updates=plan.options["semisyn_detectors"]["updates"],
         exact=frozenset(exact),
     )
@@ -127,7 +127,7 @@ def _healthy(plan: Plan, cohort: CohortForecast, remade: set[str]) -> float:
     num_candidates = sum(cohort.num_reports[split] for split in options["splits"])
     num_candidates *= 1.0 if "AP" in options["views"] else cohort.share_pa
     sample = cohort.sample
-    if plan.semisyn.healthy_told["labels"] == "chexpert" or sample.is_empty():
+    if plan.semisyn.healthy_options["labels"] == "chexpert" or sample.is_empty():
         return num_candidates * yield_of("healthy_unread")
     if "has_finding" in sample.columns:
         share = 1.0 - sample["has_finding"].mean()
@@ -175,5 +175,5 @@ def _questions(plan: Plan, name: str, path: str, lines: Mapping) -> float:
 
 def _tasks(plan: Plan, name: str) -> Sequence[str]:
     """Return the tasks of a set: those of RadVLM's mix, else one."""
-    mix = Path(plan.vlm.whole[name]).parent.name
+    mix = Path(plan.vlm.all_lines[name]).parent.name
     return list({row.task for row in plan.radvlm.mixes.get(mix, ())}) or [name]

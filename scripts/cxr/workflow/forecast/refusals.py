@@ -47,7 +47,7 @@ def _empty_splits(plan: Plan, cohort: CohortForecast, planned: Sequence[Planned]
     """Yield a sentence for each job that would read lines of a split in which the cohort has no subject."""
     for job in planned:
         for name, action in READERS.get(job.rule, {}).items():
-            path = plan.vlm.whole.get(Path(job.input.get(name, "")).stem, job.input.get(name, ""))
+            path = plan.vlm.all_lines.get(Path(job.input.get(name, "")).stem, job.input.get(name, ""))
             split = _split_of(path)
             if split and not cohort.num_subjects[split] and _is_of_cohort(plan, path):
                 system = next(title for folder, title in OF_SYSTEM.items() if path.startswith(folder))

@@ -9,7 +9,7 @@ from pathlib import Path
 from snakemake_executor_plugin_slurm.partitions import Partition
 
 from cxr.base.errors import UserError
-from cxr.workflow.params import ASKED, ENGINE_STAGES
+from cxr.workflow.params import ENGINE_STAGES, REQUEST_KEYS
 from cxr.workflow.settings import Settings, SettingsError, read
 from cxr.workflow.settings.written import over
 from cxr.workflow.slurm.check import Finding
@@ -31,7 +31,7 @@ def settings_of(words: Sequence[str], root: Path) -> Settings:
     for layer in (*map(load_configfile, files), parse_config(arguments.config) or {}):
         config = over(config, layer)
     try:
-        return read({key: value for key, value in config.items() if key not in ASKED}, files)
+        return read({key: value for key, value in config.items() if key not in REQUEST_KEYS}, files)
     except SettingsError as error:
         raise UserError(str(error)) from None
 

@@ -1,0 +1,111 @@
+"""Models that jobs load, and the jobs that ask a language model.
+
+A model is a name on the Hugging Face hub, or a folder that must exist before any job.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cxr.base.errors import existing_folder
+from cxr.workflow.settings import Settings
+
+RULES = "rules"
+ANSWER_KEYS = (
+    "transport", "model", "revision", "context", "max_tokens", "dtype", "temperature", "retries", "retry_temperature"
+)  # fmt: skip
+"""Keys that a language model's answer depends on."""
+
+
+def model_options(key: str, llm: Mapping, seed: int) -> dict:
+    """Return the settings of the section ``key`` that a language model's answer depends on, without its execution."""
+    return {name: llm[name] for name in ANSWER_KEYS} | {"key": key, "seed": seed}
+
+
+@dataclass(frozen=True)
+class ModelJobs:
+    """The jobs that ask a language model.
+
+    A job that loads the model does so once, for all files; the clients of a server are one job for each.
+    """
+
+    loads_model: bool
+    gpus: int  # of a job that loads the model, else 0
+    wildcards: Mapping[str, Sequence[str]]  # {wildcard: its values in one job}, "{wildcard}" for those of the rule
+
+    @classmethod
+    def of_section(cls, llm: Any, values: Mapping[str, Sequence[str]], *, is_asked: bool = True) -> "ModelJobs":
+        """Return the jobs of a section's model. ``values``: {wildcard: all its values}; ``is_asked``: of the model."""
+        loads_model = is_asked and llm.transport == "offline"
+        wildcards = values if loads_model and all(values.values()) else {name: [f"{{{name}}}"] for name in values}
+        return cls(loads_model, llm.execution.gpus if loads_model else 0, wildcards)
+
+    def name(self, pattern: str) -> str:
+        """Return a job's name in its log's path: the parts of ``pattern`` with wildcards of the rule, else "all"."""
+        rule_wildcards = [name for name, values in self.wildcards.items() if list(values) == [f"{{{name}}}"]]
+        parts = [part for part in pattern.split("/") if any(name in part for name in rule_wildcards)]
+        return "/".join(parts) or "all"
+
+    def values(self, wildcards: object) -> dict[str, list[str]]:
+        """Return {wildcard: its values} of a job with the rule's ``wildcards``."""
+        rule_values = dict(wildcards.items())
+        return {name: [value.format(**rule_values) for value in values] for name, values in self.wildcards.items()}
+
+
+def check_models(settings: Settings) -> None:
+    """Raise UserError for a model of a chosen engine that is named by a path where no folder is."""
+    for key, model in _loaded_models(settings):
+        if is_path(model):
+            existing_folder(key, model)
+
+
+def is_path(model: str) -> bool:
+    """Return whether a setting names a model by a path instead of a name on the hub.
+
+    A path starts with ".", "/" or "~", has more than two parts, or its first part is an existing folder.
+    """
+    first, slash, remainder = model.partition("/")
+    return model.startswith((".", "/", "~")) or "/" in remainder or (bool(slash) and Path(first).is_dir())
+
+
+def _loaded_models(settings: Settings) -> Iterator[tuple[str, str]]:
+    """Yield (key, model) of the models that jobs load."""
+    for section, is_used, models in _language_models(settings):
+        if is_used and section.transport == "offline":
+            yield from models.items()
+    tuning = settings.vlm.tuning
+    for name, run in tuning.runs.items():
+        key = "onevision" if run.model == tuning.onevision.model else f"runs.{name}"
+        yield f"vlm.tuning.{key}.model", run.model
+    radvlm = settings.radvlm
+    annotators = set(radvlm.evaluation.annotators)
+    if "chexbert" in annotators or radvlm.sources.labels == "chexbert":
+        yield "radvlm.chexbert.model", radvlm.chexbert.model
+    if "bertscore" in annotators:
+        yield "radvlm.evaluation.bertscore.model", radvlm.evaluation.bertscore.model
+    if "radgraph" in annotators:
+        yield "radvlm.evaluation.radgraph.encoder", radvlm.evaluation.radgraph.encoder
+
+
+def _language_models(settings: Settings) -> Iterator[tuple[Any, bool, dict[str, str]]]:
+    """Yield (section, whether it is used, {key: model}) of each section of a language model."""
+    reports, paraphrase, medground, radvlm = settings.reports, settings.paraphrase, settings.medground, settings.radvlm
+    parts = {f"reports.llm.{name}.model": getattr(reports.llm, name).model for name in ("structuring", "mapping")}
+    yield reports.llm, reports.engine != RULES, parts
+    yield paraphrase.llm, paraphrase.engine != RULES, {"paraphrase.llm.model": paraphrase.llm.model}
+    for name, choice in (("queries", medground.queries.engine), ("verification", medground.verification.judge)):
+        llm = getattr(medground, name).llm
+        yield llm, choice == "vllm", {f"medground.{name}.llm.model": llm.model}
+    filtered, conversations, evaluation = radvlm.filtered, radvlm.conversations, radvlm.evaluation
+    filtered_models = {"radvlm.filtered.llm.model": filtered.llm.model}
+    yield filtered.llm, filtered.engine in ("vllm", "both"), filtered_models
+    model_by_key = {name: getattr(conversations.llm, name) for name in ("train_model", "test_model")}
+    conversation_models = {f"radvlm.conversations.llm.{name}": model for name, model in model_by_key.items() if model}
+    yield (
+        conversations.llm,
+        conversations.engine != RULES,
+        conversation_models if all(model_by_key.values()) else conversation_models | filtered_models,
+    )
+    yield evaluation.llm, evaluation.judge == "vllm", {"radvlm.evaluation.llm.model": evaluation.llm.model}
+    yield evaluation.green, "green" in evaluation.annotators, {"radvlm.evaluation.green.model": evaluation.green.model}

@@ -1,0 +1,173 @@
+"""ILS's part of the plan: its runs, the files that their pairs use, and the models that are evaluated."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cxr.base.errors import UserError
+from cxr.workflow.engine_files import declared, num_gpus
+from cxr.workflow.settings import MIMIC_ILS, Settings
+from cxr.workflow.settings.rosalia import BASE
+
+PACKAGE = "cxr.ils.training"
+PUBLISHED_ENGINE = "rosalia"
+"""Engine of ``training`` whose settings are used to ask a published model."""
+BUNDLED = "lite"
+"""The ``weights`` of a run that are part of this repository, and their engine: no rule downloads them."""
+PAPER_MODELS = {"lisa": "LISA-7B"}
+"""Published models with their own scores in the paper; all other models are shown beside ROSALIA's."""
+
+
+@dataclass(frozen=True)
+class IlsPlan:
+    """What ILS's rules take from the settings. Paths are relative to Snakemake's working directory."""
+
+    runs: dict[str, dict]  # {run: its rules' options}, see :func:`run_options`
+    trained: list[str]  # runs that are trained
+    published: list[str]  # runs whose model is published
+    bundled: list[str]  # runs whose model is part of this repository
+    starts: dict[str, dict[str, str]]  # {run: files that its model is made from}
+    data: dict[str, dict]  # {dataset: index, masks, frames, pictures: files that its pairs use}
+    evaluated: dict[str, dict]  # {run or other model: its test set, predictions, masks, and the paper's model}
+    predictions: Mapping[str, object]  # {other model: its settings}
+    split: str  # in which models are asked
+    personas: Sequence[str]  # in whose wordings they are asked too
+    request: dict  # of `snakemake predict`
+    gpus: dict[str, int]  # {run: GPUs of asking it}
+    model_mb: dict[str, int]  # {run or "training": memory of its engine's model}
+    layouts: list[str]  # threshold sets in the layout of the authors' release
+    loads_paraphraser: bool  # whether the stage paraphrase loads a language model instead of asking a server
+
+
+def make_ils_plan(
+    settings: Settings,
+    config: Mapping,
+    shards: Sequence[str],
+    engine_files: Mapping[str, str],
+    other_rows: Mapping[str, dict],
+    vlm_runs: Collection[str],
+) -> IlsPlan:
+    """Return the plan. ``config``: requests of --config; ``engine_files``: inputs of the engine of training.
+
+    ``other_rows``: models of other systems that are evaluated too; ``vlm_runs``: runs that another target asks.
+    Raises UserError for a request of an unknown run.
+    """
+    runs = run_options(settings)
+    published_files = declared(PACKAGE, "untrained", "INPUTS", {})
+    bundled = [name for name in runs if runs[name]["weights"] == BUNDLED]
+    engines = {"training": settings.training.engine} | {name: run["engine"] for name, run in runs.items()}
+    return IlsPlan(
+        runs=runs,
+        trained=[name for name in runs if runs[name]["trained"]],
+        published=[name for name in runs if not runs[name]["trained"] and name not in bundled],
+        bundled=bundled,
+        starts={name: _start_files(run, engine_files, published_files) for name, run in runs.items()},
+        data=_pair_files(settings, shards),
+        evaluated=evaluated_models(settings, runs) | dict(other_rows),
+        predictions=settings.evaluation.predictions,
+        split=settings.inference.split,
+        personas=settings.paraphrase.personas if settings.inference.paraphrases else [],
+        request=read_request(config, runs, vlm_runs),
+        gpus={name: num_gpus(PACKAGE, run["engine"], settings) for name, run in runs.items()},
+        model_mb={name: declared(PACKAGE, engine, "MODEL_MB", 0) for name, engine in engines.items()},
+        layouts=settings.thresholds.build if settings.dataset.mimic_ils_layout else [],
+        loads_paraphraser=loads_paraphraser(settings),
+    )
+
+
+def run_options(settings: Settings) -> dict[str, dict]:
+    """Return {run: its rules' options}.
+
+    train, thresholds, test: the training lines, and the sets of its dataset and its test; trained: whether it is
+    trained; engine: of ``training``; weights: the model that it is or starts from; asking: options of the stage
+    inference that depend on the run; beside: the paper's model whose scores are shown beside its own; wordings: the
+    paraphrases that it is also trained on, [] for none.
+    """
+    options_by_run = {}
+    for name, run in settings.training.named_runs().items():
+        untrained_engine = BUNDLED if run.weights == BUNDLED else PUBLISHED_ENGINE
+        engine = settings.training.engine if run.trained else untrained_engine
+        options_by_run[name] = {
+            "train": run.lines or f"results/dataset/{run.thresholds}/train.jsonl",
+            "thresholds": run.thresholds,
+            "test": run.test or run.thresholds,
+            "wordings": f"results/paraphrase/{run.thresholds}/wordings.jsonl" if run.paraphrases else [],
+            "trained": run.trained,
+            "engine": engine,
+            "weights": run.weights,
+            "asking": {"dtype": getattr(settings.training, engine).dtype},
+            "beside": "ROSALIA" if run.trained else PAPER_MODELS.get(run.weights, "ROSALIA"),
+        }
+    return options_by_run
+
+
+def _start_files(run: Mapping, engine_files: Mapping[str, str], published_files: Mapping[str, str]) -> dict[str, str]:
+    """Return {name in the engine's ``INPUTS``: file} that a run's model is made from."""
+    if run["weights"] == BUNDLED:
+        return {}
+    fetched = {"lisa": f"results/weights/{run['weights']}"} if run["weights"] else {}
+    return {**(engine_files if run["trained"] else published_files), **fetched}
+
+
+def _pair_files(settings: Settings, shards: Sequence[str]) -> dict[str, dict]:
+    """Return {set: index, masks, frames, pictures}: the files that its pairs use; pictures are a release's images."""
+    files_by_set = {
+        name: {
+            "index": f"results/masks/{name}/index.parquet",
+            "masks": [f"results/masks/{name}/{shard}.h5" for shard in shards],
+            "frames": [f"results/frames/{shard}.h5" for shard in shards],
+            "pictures": [],
+        }
+        for name in settings.thresholds.all_sets()
+    }
+    if settings.dataset.mimic_ils:
+        folder = f"results/masks/{MIMIC_ILS}"
+        files = {"index": f"{folder}/index.parquet", "masks": [f"{folder}/{MIMIC_ILS}.h5"], "frames": []}
+        files_by_set[MIMIC_ILS] = files | {"pictures": f"results/dataset/{MIMIC_ILS}/pictures.tsv"}
+    return files_by_set
+
+
+def evaluated_models(settings: Settings, runs: Mapping[str, dict]) -> dict[str, dict]:
+    """Return {run or other model: test, predictions, masks, beside}: test set, predictions, the paper's model."""
+    files_by_model = {}
+    for name, run in runs.items():
+        stem = f"results/inference/{name}/{settings.inference.split}"
+        files = {"test": run["test"], "predictions": f"{stem}.jsonl", "masks": f"{stem}.h5"}
+        files_by_model[name] = files | {"beside": run["beside"]}
+    for name, prediction in settings.evaluation.predictions.items():
+        files = _prediction_files(name, prediction.adapter, prediction.path)
+        files_by_model[name] = {"test": prediction.test, "beside": name} | files
+    return files_by_model
+
+
+def _prediction_files(name: str, adapter: str, path: str) -> dict:
+    if adapter == "jsonl":  # the format of this workflow; masks may lie beside it, or its lines name them
+        masks_path = Path(path).with_suffix(".h5")
+        return {"predictions": path, "masks": str(masks_path) if masks_path.is_file() else []}
+    stem = f"results/evaluation/{name}/predictions"
+    return {"predictions": f"{stem}.jsonl", "masks": f"{stem}.h5"}
+
+
+def read_request(config: Mapping, training_runs: Collection[str], vlm_runs: Collection[str] = ()) -> dict:
+    """Return the request of `snakemake predict --config`: image, instructions, run ("" for one of ``vlm_runs``).
+
+    The default run is `base`, which needs no training, or else the first of ``training_runs``. Raises UserError for an
+    unknown run.
+    """
+    run = str(config.get("run") or (BASE if BASE in training_runs else next(iter(training_runs))))
+    if run not in training_runs and run not in vlm_runs:
+        choices = f"{', '.join(training_runs)} (training.runs)" + (
+            f" and {', '.join(vlm_runs)} (vlm.tuning.runs)" if vlm_runs else ""
+        )
+        raise UserError(f"run is {run!r}, but the runs are {choices}")
+    instruction = config.get("instruction", [])
+    return {
+        "image": str(config.get("image", "")),
+        "instructions": [instruction] if isinstance(instruction, str) else list(instruction),
+        "run": run if run in training_runs else "",
+    }
+
+
+def loads_paraphraser(settings: Settings) -> bool:
+    """Return whether the stage paraphrase loads a language model in its job instead of asking a server."""
+    return settings.paraphrase.engine == "vllm" and settings.paraphrase.llm.transport == "offline"

@@ -1,0 +1,154 @@
+"""The reporting wing's part of the plan: reviews, references, the page, and what a release may publish."""
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from cxr.base.errors import UserError, existing_file
+from cxr.base.paths import SCRIPTS
+from cxr.reporting.explain.asked import asked as asked_study
+from cxr.workflow.settings import Settings
+
+PAGE_TABLES = ("splits", "funnel", "conservation", "counts", "recall")
+EMBEDDED_TRUTH = "results/phantom/truth.h5"
+ENVS = SCRIPTS.parent / "envs"
+DATASET_STAGES = ("cohort", "frames", "reports", "organs", "anomaly", "anatomy", "boxes", "masks", "dataset")
+"""Stages whose options decide the content of a dataset."""
+DATASET_ENGINES = ("reports", "organs", "anomaly", "anatomy", "boxes")
+PATH_KEYS = (
+    "root", "tables", "manifest", "exclude", "chexstruct", "table", "folder", "server", "mapping_server",
+    "green_server",
+)  # fmt: skip
+"""Keys that name a user's file, folder or address."""
+PATH_PATTERN = re.compile(r"^(?:[/~\\.]|[A-Za-z]:[\\/]|\w+://)|@")
+"""Texts that look like a path or address under any other key."""
+RELEASE_KEYS = ("pairs_per_file", "images_per_file", "coco_pixels", "name", "version", "date", "licence")
+MIX_RELEASE_KEYS = (
+    "pairs_per_file", "images_per_file", "name", "version", "date", "licence", "creator", "cite"
+)  # fmt: skip
+PACKAGE_KEYS = ("name", "version", "date", "licence", "creator", "cite", "url")
+MEDGROUND_RESULTS = (
+    "verification/passrate.tsv", "dataset/statistics.tsv", "dataset/language.png", "dataset/gallery/gallery.jsonl",
+    "dataset/paper.tsv", "scoring/comparison.tsv", "scoring/scores.png",
+)  # fmt: skip
+RADVLM_RESULTS = (
+    "comparison.tsv", "judge_check.tsv", "gallery/gallery.jsonl", "labels.png", "ablation.png", "looks.png",
+    "conservation.tsv",
+)  # fmt: skip
+"""Optional results of MedGround, and of RadVLM's evaluation, that the page shows."""
+
+
+@dataclass(frozen=True)
+class ReportingPlan:
+    """What the rules of the reporting wing take from the settings."""
+
+    reviewed_set: str  # the threshold set that experts review
+    sheets: list[str]  # their filled sheets
+    tables: list[str]  # names of the page's tables
+    optional_results: list[str]  # shown on the page if they exist
+    references: dict[str, dict]  # {reference of the agreement: its rule's options}
+    reference_formats: list[str]  # modules that read them
+    explain: dict[str, str]  # the request of `snakemake explain`
+
+
+def make_reporting_plan(
+    settings: Settings, config: dict, runs: Collection[str], scored: Collection[str]
+) -> ReportingPlan:
+    """Return the plan. ``config``: requests of --config; ``runs``, ``scored``: ILS's runs, its evaluated models.
+
+    Raises UserError for missing sheets and an unknown study.
+    """
+    is_embedded = settings.cohort.source == "embedded"
+    references = settings.agreement.references
+    return ReportingPlan(
+        reviewed_set=settings.review.thresholds or settings.thresholds.build[0],
+        sheets=find_sheets("review.sheets", settings.review.sheets),
+        tables=[*PAGE_TABLES, "truth"] if is_embedded else list(PAGE_TABLES),
+        optional_results=optional_results(runs, scored, settings.inference.paraphrases),
+        references=reference_options(settings),
+        reference_formats=sorted({f"annotations.{reference.format}" for reference in references.values()}),
+        explain=asked_study(config, Path("results")),
+    )
+
+
+def reference_options(settings: Settings) -> dict[str, dict]:
+    """Return {reference: its rule's options}; by default the embedded cohort's truth is the only reference."""
+    references = settings.agreement.references
+    if not references and settings.cohort.source == "embedded":
+        return {"painted": {"format": "painted", "path": EMBEDDED_TRUTH, "classes": {}, "image_id": "{stem}"}
+                | {"name": "painted"}}  # fmt: skip
+    return {name: reference.as_dict() | {"name": name} for name, reference in references.items()}
+
+
+def find_sheets(key: str, names: Sequence[str]) -> list[str]:
+    """Return the files, and the CSV files of the folders, that a setting names. Raises UserError for missing ones."""
+    sheet_paths = []
+    for name in names:
+        path = Path(name)
+        files = sorted(path.glob("*.csv")) if path.is_dir() else [path]
+        if not files:
+            raise UserError(f"{key}: the folder {name!r} holds no .csv file: correct the path")
+        sheet_paths += [str(existing_file(key, str(file))) for file in files]
+    return sheet_paths
+
+
+def optional_results(runs: Collection[str], scored: Collection[str], reworded: bool) -> list[str]:
+    """Return the results that the page shows if they exist and that a bare run does not make.
+
+    ``runs``: the runs of ILS; ``scored``: its evaluated models; ``reworded``: whether also in other wordings.
+    """
+    files = [f"results/ablation/{name}" for name in ("points.tsv", "curves.png", "map.png")]
+    files += [f"results/evaluation/{name}" for name in ("comparison.tsv", "masks.png", "text.png")]
+    files += ["results/evaluation/paraphrases.tsv"] if reworded else []
+    files += [f"results/evaluation/{name}/pairs.parquet" for name in scored]
+    files += [
+        f"results/semisyn/{name}" for name in ("healthy/funnel.tsv", "dataset/conservation.tsv", "dataset/sheet.jpg")
+    ]
+    files += [f"results/medground/{name}" for name in MEDGROUND_RESULTS]
+    files += [f"results/radvlm/evaluation/{name}" for name in RADVLM_RESULTS]
+    return files + [f"results/training/{name}/curves.png" for name in runs]
+
+
+def release_options(settings: Settings, options: dict[str, dict]) -> dict[str, dict]:
+    """Return the options of the release's rules; ``options``: of the other stages."""
+    release = settings.release.as_dict()
+    kinds = settings.release.kinds()
+    about = {
+        "seed": settings.seed,
+        "source": settings.cohort.source,
+        "settings": {stage: without_paths(options[stage]) for stage in DATASET_STAGES},
+        "engines": {stage: options[stage]["engine"] for stage in DATASET_ENGINES},
+    }
+    return {
+        "release": {name: release[name] for name in RELEASE_KEYS} | {"withhold": kinds},
+        "release_mixes": {name: release[name] for name in MIX_RELEASE_KEYS} | {"withhold": kinds},
+        "release_dicom": {"date": release["date"], "ids": "ids" in kinds},
+        "release_package": {name: release[name] for name in PACKAGE_KEYS} | {"withhold": kinds} | about,
+    }
+
+
+def without_paths(value: object, name: str = "") -> object:
+    """Return settings in which every text that names a file, folder, address or e-mail is empty."""
+    if isinstance(value, dict):
+        return {key: without_paths(inner, key) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [without_paths(inner, name) for inner in value]
+    if isinstance(value, str) and (name in PATH_KEYS or PATH_PATTERN.search(value) or Path(value).is_absolute()):
+        return ""
+    return value
+
+
+def read_environments(engines: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return {environment: pins of its packages}, from ``envs/``, of the stages that lead to a dataset."""
+    pins_by_environment = {}
+    for stage in DATASET_STAGES:
+        files = [ENVS / f"{name}.yaml" for name in (f"{stage}-{engines.get(stage)}", stage)]
+        if file := next((path for path in files if path.is_file()), None):
+            dependencies = yaml.safe_load(file.read_text(encoding="utf-8"))["dependencies"]
+            pip_pins = next((part["pip"] for part in dependencies if isinstance(part, dict)), [])
+            conda_pins = [part for part in dependencies if isinstance(part, str) and part != "pip"]
+            pins_by_environment[file.stem] = conda_pins + pip_pins
+    return pins_by_environment
