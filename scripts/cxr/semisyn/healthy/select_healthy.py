@@ -100,7 +100,7 @@ def run_shard(
     """Select the healthy images of a shard of the cohort.
 
     Writes ``output`` (Parquet: :data:`cxr.semisyn.healthy.columns.HEALTHY`, by image_id) and the ledger ``excluded``,
-    which accounts for every image of the shard; an image that an earlier stage excluded has that stage's name. ``files``:
+    which accounts for every image of the shard; an image excluded earlier has that stage's name. ``files``:
     the label table (``chexpert``) or reports (``reports``, ``reports_excluded``), MIMIC's ``metadata``, the references
     (``reference_<name>``), and the classifier's files. Raises UserError for an unusable file.
     """

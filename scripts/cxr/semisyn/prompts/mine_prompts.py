@@ -47,7 +47,7 @@ HEAD = """\
 class PromptsOptions:
     """least_patients: fewest patients of a phrase; least_phrases: fewest phrases, else a finding keeps its prompts.
 
-    most: most phrases of a finding; reference: {name, format, path, image_id, role, classes}, with the name "" for none.
+    most: most phrases of a finding; reference: {name, format, path, image_id, role, classes}, name "" for none.
     """
 
     least_patients: int
