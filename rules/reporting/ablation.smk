@@ -23,7 +23,7 @@ rule ablation_table:
         mem_mb=megabytes(4000),
         runtime=minutes(10),
     params:
-        **job("reporting.ablation.tabulate.run_table"),
+        **job("reporting.ablation.points.run_table"),
         options=PLAN.options["ablation"],
     message:
         "Recall and yield of every threshold set and grid point"

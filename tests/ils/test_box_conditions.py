@@ -24,7 +24,7 @@ from cxr.ils.masks.segmenter import LesionSegmenter
 from cxr.ils.masks.thresholds import Thresholds
 from cxr.ils.masks.zones import Zones
 from cxr.reporting.explain.blocks import Table
-from cxr.reporting.explain.story import boxes_of
+from cxr.reporting.explain.story import box_blocks
 from cxr.reporting.page import cases
 from masks_shard import RULES
 
@@ -85,7 +85,7 @@ def test_no_printed_number_contradicts_a_verdict(part):
             boxes=[box | {"kept": True, "class_name": "a"} for box in boxes],
             arrays={"anatomy": masks, "organs": lungs, "anomaly": anomaly},
         )
-        (table,) = [block for block in boxes_of(row, image, settings) if isinstance(block, Table)]
+        (table,) = [block for block in box_blocks(row, image, settings) if isinstance(block, Table)]
         found = judge_boxes(boxes, labels, masks, lungs, anomaly, target=target, settings=settings)
         for number, _, *cells, words in table.rows:
             verdict = verdicts[int(number)]
@@ -100,7 +100,7 @@ def test_no_printed_number_contradicts_a_verdict(part):
                 signs[sign] += 1
                 ties += Fraction(value) == Fraction(threshold)
         for verdict, judged in zip(verdicts, found, strict=True):
-            reason = cases.reason(verdict, judged, taus)
+            reason = cases.describe_verdict(verdict, judged, taus)
             assert MASKS_OUTDATED not in reason
             assert all(Fraction(one) < Fraction(other) for one, _, other in NUMBER.findall(reason))
             kept += verdict == 0

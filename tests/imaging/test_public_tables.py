@@ -18,8 +18,8 @@ from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_table
 from cxr.geometry.affine import fit_affine
 from cxr.medground.logic.facts import Facts, planes_of
-from cxr.reporting.agreement.references import in_frame, load_reference
-from cxr.reporting.review.sheets import Asked, read_sheets
+from cxr.reporting.agreement.references import Region, load_reference, region_in_frame
+from cxr.reporting.review.sheets import DealtPage, read_sheets
 from dicom_files import dataset, encoded
 from input_doors import result_or_sentence
 from medground_data import read_source, source_keys
@@ -553,13 +553,13 @@ def test_an_annotation_of_an_image_that_is_not_listed_costs_no_other(tmp_path, c
     assert (100, 200, 300, 300) in boxes_of(coco(tmp_path, small_coco(annotations=[first, lost])))
 
 
-def region_of(folder, **region: object) -> tuple[object, str]:
+def region_of(folder, **region: object) -> tuple[Region | None, str]:
     """Return the region that an annotation gives in its frame, or None and the reason."""
     annotation = {"id": 1, "image_id": 1, "category_id": 1} | region
     path = coco(folder, small_coco(annotations=[annotation]))
     reference = load_reference("agreement.references.x.path", "coco", path, {}, "{stem}")
     (only,) = reference.regions["a"]
-    return in_frame(only, "consolidation", fit_affine((1000, 800), 512, "pad"), (1000, 800), 512)
+    return region_in_frame(only, "consolidation", fit_affine((1000, 800), 512, "pad"), (1000, 800), 512)
 
 
 IN_FRAME = [[102.4, 102.4, 204.8, 153.6]]
@@ -569,13 +569,13 @@ IN_FRAME = [[102.4, 102.4, 204.8, 153.6]]
 def test_a_polygon_of_two_points_beside_a_good_box(tmp_path):
     region, _ = region_of(tmp_path, bbox=[100, 200, 200, 100], segmentation=[[100, 200, 300, 300]])
     assert region is not None
-    np.testing.assert_allclose(region.box, IN_FRAME, atol=1.1)
+    np.testing.assert_allclose(region.boxes, IN_FRAME, atol=1.1)
 
 
 def test_an_empty_polygon_beside_a_good_box(tmp_path):
     region, _ = region_of(tmp_path, bbox=[100, 200, 200, 100], segmentation=[[]])
     assert region is not None
-    np.testing.assert_allclose(region.box, IN_FRAME, atol=1.1)
+    np.testing.assert_allclose(region.boxes, IN_FRAME, atol=1.1)
 
 
 def test_a_flat_polygon_of_objects(tmp_path):
@@ -584,7 +584,7 @@ def test_a_flat_polygon_of_objects(tmp_path):
     if region is None:
         assert reason == "broken_mask"
     else:
-        np.testing.assert_allclose(region.box, IN_FRAME, atol=1.1)
+        np.testing.assert_allclose(region.boxes, IN_FRAME, atol=1.1)
 
 
 def test_a_flat_polygon_of_numbers(tmp_path):
@@ -593,7 +593,7 @@ def test_a_flat_polygon_of_numbers(tmp_path):
     if region is None:
         assert reason == "broken_mask"
     else:
-        np.testing.assert_allclose(region.box, IN_FRAME, atol=1.1)
+        np.testing.assert_allclose(region.boxes, IN_FRAME, atol=1.1)
 
 
 def test_a_reference_of_healthy_images_alone_is_read(tmp_path):
@@ -614,7 +614,7 @@ def test_a_sheet_of_a_reader_that_a_german_spreadsheet_saved(tmp_path):
     names = list(form.columns)
     text = "sep=;\r\n" + ";".join(names) + "\r\n" + ";".join(values.get(name, "") for name in names) + "\r\n"
     (tmp_path / "sheet.csv").write_bytes(text.encode("cp1252"))
-    answers = read_sheets([str(tmp_path / "sheet.csv")], {"A": Asked("abc", ["1"])}, form, "review.sheets")
+    answers = read_sheets([str(tmp_path / "sheet.csv")], {"A": DealtPage("abc", ["1"])}, form, "review.sheets")
     assert answers["A"]["1"].note == "Größe, unscharf"
 
 

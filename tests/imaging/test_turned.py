@@ -28,7 +28,7 @@ from cxr.ils.masks.evidence import compute_cardiothoracic_ratio
 from cxr.imaging.cohort.header import read_header
 from cxr.imaging.frames.decoding import read_image
 from cxr.imaging.organs.quality import content_rectangle
-from cxr.reporting.agreement.references import in_frame
+from cxr.reporting.agreement.references import region_in_frame
 from cxr.vlm.samples import covered_window
 from dicom_files import dataset, encoded, picture, stored_values, write
 from input_doors import frames_of
@@ -99,11 +99,11 @@ def test_boxes_and_masks_drawn_on_the_stored_image_fit_its_frame(tmp_path, direc
     (back,) = boxes_to_original(corners, outcome.to_original)
     assert np.allclose(back, box)
     for mark in ({"box": box}, {"drawn": [[box[0], box[1], box[2], box[1], box[2], box[3], box[0], box[3]]]}):
-        region, why = in_frame(
+        region, why = region_in_frame(
             Annotation("a", "effusion", size=image.shape, **mark), "effusion", outcome.to_original, image.shape, SIZE
         )
         assert why == ""
-        assert np.abs(region.box - found).max() < 3
+        assert np.abs(region.boxes - found).max() < 3
         overlap = (region.mask & (outcome.frame > 128)).sum() / (region.mask | (outcome.frame > 128)).sum()
         assert overlap > 0.95
     mask = to_original((outcome.frame > 128).astype(np.uint8), outcome.to_original, image.shape)

@@ -138,21 +138,21 @@ def test_from_pages_over_sheets_to_table_7(cells, tmp_path):
 
 @pytest.mark.parametrize(("good", "all_", "most"), [(3, True, True), (2, False, True), (1, False, False)])
 def test_who_must_find_a_query_good(good, all_, most):
-    assert queries.stands(good, 3, "all") is all_
-    assert queries.stands(good, 3, "majority") is most
+    assert queries.is_accepted(good, 3, "all") is all_
+    assert queries.is_accepted(good, 3, "majority") is most
 
 
 def test_half_of_the_experts_are_no_majority():
-    assert not queries.stands(2, 4, "majority")
+    assert not queries.is_accepted(2, 4, "majority")
 
 
 def test_the_papers_ratios_follow_from_its_votes_but_where_it_is_noted():
     """T16: each ratio of Table 7 to the printed digit, but FHPsAOP's; the sum is that of the text."""
-    votes = queries.votes_of(
+    votes = queries.count_votes(
         pl.DataFrame(schema={"query_id": pl.String, "source": pl.String, "image_id": pl.String}),
         pl.DataFrame(schema={name: column.kind for name, column in unit_pages.ANSWERS.items()}), "majority",
     )  # fmt: skip
-    rows = queries.rates_table(votes, PRINTED, OPTIONS).filter(by="paper").to_dicts()
+    rows = queries.tabulate_rates(votes, PRINTED, OPTIONS).filter(by="paper").to_dicts()
     off = {row["source"]: round(row["rate"], 2) for row in rows if round(row["rate"], 2) != row["printed"]}
     assert off == {"FHPsAOP": 83.57}
     assert sum(row["queries"] for row in rows) == PRINTED["sum"]["total"] == 10010

@@ -583,14 +583,14 @@ def test_the_page_shows_the_tables_the_judges_check_and_the_gallery(tables, tmp_
     names = (*names, "conservation.tsv")
     extras = {f"results/radvlm/evaluation/{name}": "" for name in names}
     monkeypatch.chdir(tmp_path)
-    shown = radvlm.shown(extras, lambda path: f"embedded {path}")
+    shown = radvlm.find_section(extras, lambda path: f"embedded {path}")
     assert shown["failed"] == []
     assert shown["cases"] == [case | {"src": "embedded results/radvlm/evaluation/gallery/a.jpg"}]
     assert [len(rows) > 0 for rows in shown["tables"].values()] == [True] * 7
     (row,) = shown["conserved"]
     assert (row["stage"], row["of"], row["what"], row["number"]) == ("radvlm_sources", "own", "images", 3)
     assert [(part["outcome"], part["number"]) for part in row["parts"]] == [("kept", 3)]
-    assert radvlm.shown(dict.fromkeys(list(extras)[1:], ""), str) is None
+    assert radvlm.find_section(dict.fromkeys(list(extras)[1:], ""), str) is None
 
     charts = [str(folder / name) for name in radvlm.CHARTS]
     for number, path in enumerate([*charts, folder / "gallery/a.jpg"]):
@@ -656,7 +656,7 @@ def test_the_result_is_how_many_scores_need_the_picture():
     blind = [
         cell | {"model": "a: looks at nothing", "column": name, "value": 15.0} for name in ("anatomical", "phrase")
     ]
-    sentence = radvlm.result_sentence(scores, blind)
+    sentence = radvlm.describe_result(scores, blind)
     assert sentence.startswith("The run a: 1 of 2 scores are above those of answers that look at nothing, and 1 of 2 ")
 
 

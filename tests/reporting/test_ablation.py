@@ -15,7 +15,7 @@ from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_table, write_table
 from cxr.base.vocabulary import LESIONS
 from cxr.metrics.proportions import Rate
-from cxr.reporting.ablation import charts, points, tabulate
+from cxr.reporting.ablation import charts, points
 from cxr.workflow.params import stage_options
 from cxr.workflow.settings import SettingsError, read
 from declared_tables import tables_of
@@ -63,7 +63,7 @@ def test_the_table_counts_what_the_sweep_holds(tmp_path):
     for path, part in zip(paths, (sweep.filter(early), sweep.filter(~early), sweep.clear()), strict=True):
         write_table(path, part)
     output = str(tmp_path / "points.tsv")
-    tabulate.run_table(sweep=paths, table=output, options=tabulate.AblationOptions(**options))
+    points.run_table(sweep=paths, table=output, options=points.AblationOptions(**options))
     table = read_table(output)
     assert table.columns == list(points.POINTS)
     assert table["thresholds"].unique(maintain_order=True).to_list() == names
@@ -99,8 +99,8 @@ def test_the_table_counts_what_the_sweep_holds(tmp_path):
 
 
 def test_the_interval_of_a_mean():
-    assert points.mean([]) is None
-    assert points.mean([Rate(0.5, 0.2, 0.9), Rate(0.3, 0.3, 0.6)]) == pytest.approx((0.4, 0.25, 0.65))
+    assert points.mean_rate([]) is None
+    assert points.mean_rate([Rate(0.5, 0.2, 0.9), Rate(0.3, 0.3, 0.6)]) == pytest.approx((0.4, 0.25, 0.65))
 
 
 # --- figures ---------------------------------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ def made_up(options: dict) -> pl.DataFrame:
                 {"thresholds": name, "lesion": lesion, "studies": 1000, "recalled": recalled, "findings": 1100}
                 | {"masks": recalled + 20, "yield": recalled + 10, "mask_px": [7]}
             )
-    return points.table(pl.DataFrame(counted), options["sets"], options["grid"], options["interval"])
+    return points.tabulate_points(pl.DataFrame(counted), options["sets"], options["grid"], options["interval"])
 
 
 def panels(figure) -> list:
@@ -126,7 +126,7 @@ def panels(figure) -> list:
 
 def test_curves_go_through_the_points_whose_other_thresholds_are_at_the_base():
     options, chart = told(GRID)
-    axes, reference = charts.varied(chart)
+    axes, reference = charts.find_varied(chart)
     assert [(axis.column, axis.values) for axis in axes] == [
         ("ano", [0.05, 0.10, 0.15]),
         ("conf", [0.10, 0.30]),
@@ -155,7 +155,7 @@ def test_curves_go_through_the_points_whose_other_thresholds_are_at_the_base():
 def test_a_named_set_on_the_way_is_a_point_of_the_curve():
     """The base lies between the grid's values of the only varied threshold."""
     options, chart = told({"general": {"ano": [0.05, 0.15], "conf": [0.2]}})
-    axes, reference = charts.varied(chart)
+    axes, reference = charts.find_varied(chart)
     recall = panels(charts.draw_curves(made_up(options), axes, reference))[0].lines[0]
     # reference of ano is not asked for on its own axis
     assert recall.get_xdata().tolist() == [0.05, 0.10, 0.15]
@@ -165,7 +165,7 @@ def test_the_map_is_of_the_first_two_varied_thresholds_with_the_rest_at_the_base
     grid = {"general": {"ano": [0.05, 0.10, 0.15], "conf": [0.10, 0.20], "size": [0.05, 0.2]}}
     options, chart = told(grid)
     assert len(options["grid"]) == 12
-    axes, reference = charts.varied(chart)
+    axes, reference = charts.find_varied(chart)
     figure = charts.draw_map(made_up(options), axes, reference)
     assert figure.get_suptitle().endswith("but tau_size at 0.05")
     shown = panels(figure)
@@ -186,7 +186,7 @@ def test_the_map_is_of_the_first_two_varied_thresholds_with_the_rest_at_the_base
 )
 def test_what_is_not_varied_is_said_in_one_line(grid, curves, recall_map):
     options, chart = told(grid)
-    axes, reference = charts.varied(chart)
+    axes, reference = charts.find_varied(chart)
     drawn = [draw(made_up(options), axes, reference) for draw in (charts.draw_curves, charts.draw_map)]
     for figure, line in zip(drawn, (curves, recall_map), strict=True):
         if line:
@@ -201,9 +201,7 @@ def test_a_lesion_without_a_study_leaves_a_gap(tmp_path):
     sweep = random_sweep(list(options["sets"]), 4).filter(pl.col("lesion") == "edema")
     write_table(tmp_path / "sweep.parquet", sweep)
     table = str(tmp_path / "points.tsv")
-    tabulate.run_table(
-        sweep=[str(tmp_path / "sweep.parquet")], table=table, options=tabulate.AblationOptions(**options)
-    )
+    points.run_table(sweep=[str(tmp_path / "sweep.parquet")], table=table, options=points.AblationOptions(**options))
     drawn = [str(tmp_path / name) for name in ("curves.png", "map.png")]
     charts.run_charts(table=table, curves=drawn[0], recall_map=drawn[1], options=chart)
     first = [Path(path).read_bytes() for path in drawn]

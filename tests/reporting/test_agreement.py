@@ -21,17 +21,23 @@ from cxr.geometry.rle import encode_rle
 from cxr.ils.dataset.mimic_ils import write_layout
 from cxr.reporting.agreement.charts import draw_bars, draw_curves
 from cxr.reporting.agreement.compare import (
-    LEFT,
+    EXCLUSIONS,
     VALUES,
     AgreementOptions,
     Scoring,
-    counts,
     run_images,
     run_scores,
-    score,
+    tabulate_population,
+    tabulate_scores,
 )
-from cxr.reporting.agreement.measures import Value, false_boxes, of_boxes, of_map, of_mask
-from cxr.reporting.agreement.references import Region, distinct, in_frame, kinds, load_reference
+from cxr.reporting.agreement.measures import Measure, count_false_boxes, measure_boxes, measure_map, measure_mask
+from cxr.reporting.agreement.references import (
+    Region,
+    drop_duplicates,
+    included_lesions,
+    load_reference,
+    region_in_frame,
+)
 from cxr.workflow.params import stage_options
 from cxr.workflow.plan_reporting import reference_options
 from cxr.workflow.settings import read
@@ -47,13 +53,13 @@ def square(x1: int, y1: int, x2: int, y2: int, size: int = 16) -> np.ndarray:
 
 
 def named(values) -> dict:
-    return {(value.measure, value.at): (value.top, value.below) for value in values}
+    return {(value.name, value.at): (value.numerator, value.denominator) for value in values}
 
 
 def test_a_mask_against_a_region_by_hand():
     """8 x 4 against 4 x 4 of it and 2 rows below: 16 shared, 32 and 24 in all."""
     mask, region = square(0, 0, 8, 4), square(0, 0, 4, 6)
-    assert named(of_mask(mask, region)) == {
+    assert named(measure_mask(mask, region)) == {
         ("found", None): (1, 1),
         ("dice", None): (32 / 56, 1),
         ("iou", None): (16 / 40, 1),
@@ -62,7 +68,7 @@ def test_a_mask_against_a_region_by_hand():
         ("iou_of_found", None): (16 / 40, 1),
         ("inside", None): (16 / 32, 1),
     }
-    nothing = named(of_mask(np.zeros_like(region), region))
+    nothing = named(measure_mask(np.zeros_like(region), region))
     assert {name: value for (name, _), value in nothing.items()} == {
         "found": (0, 1), "dice": (0, 1), "iou": (0, 1), "covered": (0, 1),
         "dice_of_found": (0, 0), "iou_of_found": (0, 0), "inside": (0, 0),
@@ -75,7 +81,7 @@ def test_a_map_against_a_region_by_hand():
     anomaly[0:2, 0:4] = 25
     anomaly[0, 0:2] = 26
     region, lungs = square(0, 0, 2, 2), square(0, 0, 8, 8)
-    values = named(of_map(anomaly, region, lungs, [0.05, 0.1, 0.5]))
+    values = named(measure_map(anomaly, region, lungs, [0.05, 0.1, 0.5]))
     assert values == {
         ("pointing", None): (1, 1),
         ("chance", None): (4 / 64, 1),
@@ -84,10 +90,10 @@ def test_a_map_against_a_region_by_hand():
         ("dice", 0.5): (0, 1), ("iou", 0.5): (0, 1), ("covered", 0.5): (0, 1), ("inside", 0.5): (0, 0),
     }  # fmt: skip
     anomaly[15, 15] = anomaly[14, 15] = 26
-    assert named(of_map(anomaly, region, lungs, []))["pointing", None] == (0.5, 1)  # two of four places with 26
+    assert named(measure_map(anomaly, region, lungs, []))["pointing", None] == (0.5, 1)  # two of four places with 26
     anomaly[:] = 0
-    assert named(of_map(anomaly, region, lungs, []))["pointing", None] == (0, 1)
-    assert ("chance", None) not in named(of_map(anomaly, region, np.zeros_like(lungs), []))
+    assert named(measure_map(anomaly, region, lungs, []))["pointing", None] == (0, 1)
+    assert ("chance", None) not in named(measure_map(anomaly, region, np.zeros_like(lungs), []))
 
 
 def test_boxes_against_boxes_by_hand():
@@ -96,38 +102,38 @@ def test_boxes_against_boxes_by_hand():
     confidence = np.array([0.9, 0.4, 0.3, 0.1])
     assert box_iou(boxes, drawn)[:, 0].tolist() == [0.5, 1, 0, 0]
     assert box_iou(boxes, drawn)[3, 1] == pytest.approx(90 / 110)
-    found = named(of_boxes(boxes, confidence, drawn, [0.5, 0.6], [0.05, 0.35, 0.5, 0.95]))
+    found = named(measure_boxes(boxes, confidence, drawn, [0.5, 0.6], [0.05, 0.35, 0.5, 0.95]))
     assert found == {
         ("recall_iou0.5", 0.05): (2, 2), ("recall_iou0.5", 0.35): (1, 2), ("recall_iou0.5", 0.5): (1, 2),
         ("recall_iou0.5", 0.95): (0, 2),
         ("recall_iou0.6", 0.05): (2, 2), ("recall_iou0.6", 0.35): (1, 2), ("recall_iou0.6", 0.5): (0, 2),
         ("recall_iou0.6", 0.95): (0, 2),
     }  # fmt: skip
-    assert named(false_boxes(boxes, confidence, drawn, 0.5, [0.05, 0.35])) == {
+    assert named(count_false_boxes(boxes, confidence, drawn, 0.5, [0.05, 0.35])) == {
         ("false_iou0.5", 0.05): (1, 1), ("false_iou0.5", 0.35): (0, 1),
     }  # fmt: skip
     nothing = np.zeros((0, 4))
-    assert named(false_boxes(boxes, confidence, nothing, 0.5, [0.2])) == {("false_iou0.5", 0.2): (3, 1)}
-    assert named(false_boxes(nothing, np.zeros(0), drawn, 0.5, [0.2])) == {("false_iou0.5", 0.2): (0, 1)}
-    assert named(of_boxes(nothing, np.zeros(0), drawn, [0.5], [0.2])) == {("recall_iou0.5", 0.2): (0, 2)}
+    assert named(count_false_boxes(boxes, confidence, nothing, 0.5, [0.2])) == {("false_iou0.5", 0.2): (3, 1)}
+    assert named(count_false_boxes(nothing, np.zeros(0), drawn, 0.5, [0.2])) == {("false_iou0.5", 0.2): (0, 1)}
+    assert named(measure_boxes(nothing, np.zeros(0), drawn, [0.5], [0.2])) == {("recall_iou0.5", 0.2): (0, 2)}
 
 
 def test_a_region_comes_into_the_frame_where_its_pixels_are():
     """A picture of 100 x 200 in a padded frame of 64: a scale of 3.125, and 50 px of padding above and below."""
     affine = fit_affine((100, 200), 64, "pad")
     box = (25.0, 0.0, 100.0, 50.0)
-    region, why = in_frame(Annotation("i", "x", box), "edema", affine, (100, 200), 64)
+    region, why = region_in_frame(Annotation("i", "x", box), "edema", affine, (100, 200), 64)
     assert why == ""
-    assert region.box.tolist() == [[8, 16, 32, 32]]
+    assert region.boxes.tolist() == [[8, 16, 32, 32]]
     assert np.array_equal(region.mask, square(8, 16, 32, 32, 64))
     mask = np.zeros((100, 200), bool)
     mask[:50, 25:100] = True
-    drawn, _ = in_frame(Annotation("i", "x", drawn=encode_rle(mask)), "edema", affine, (100, 200), 64)
+    drawn, _ = region_in_frame(Annotation("i", "x", drawn=encode_rle(mask)), "edema", affine, (100, 200), 64)
     assert np.array_equal(drawn.mask, region.mask)
-    assert drawn.box.tolist() == [[8, 16, 32, 32]]
-    half, _ = in_frame(Annotation("i", "x", (12.5, 0, 50, 25), size=(50, 100)), "edema", affine, (100, 200), 64)
+    assert drawn.boxes.tolist() == [[8, 16, 32, 32]]
+    half, _ = region_in_frame(Annotation("i", "x", (12.5, 0, 50, 25), size=(50, 100)), "edema", affine, (100, 200), 64)
     assert np.array_equal(half.mask, region.mask)
-    small, _ = in_frame(Annotation("i", "x", drawn=encode_rle(mask[::2, ::2])), "edema", affine, (100, 200), 64)
+    small, _ = region_in_frame(Annotation("i", "x", drawn=encode_rle(mask[::2, ::2])), "edema", affine, (100, 200), 64)
     assert (small.mask ^ region.mask).sum() <= 24  # its edges lie between the pixels of the frame
     for wrong, reason in [
         (Annotation("i", "x", box, size=(200, 100)), "other_shape"),
@@ -136,20 +142,20 @@ def test_a_region_comes_into_the_frame_where_its_pixels_are():
         (Annotation("i", "x"), "no_area"),
         (Annotation("i", "x", drawn={"size": [3, 3], "counts": [4]}), "broken_mask"),
     ]:
-        assert in_frame(wrong, "edema", affine, (100, 200), 64) == (None, reason)
+        assert region_in_frame(wrong, "edema", affine, (100, 200), 64) == (None, reason)
 
 
 def test_a_mask_of_a_release_is_in_the_frame_if_it_has_its_size(tmp_path):
     path = tmp_path / "mask.png"
     cv2.imwrite(str(path), square(3, 4, 20, 30, 64).astype(np.uint8) * 255)
     affine = fit_affine((100, 200), 64, "pad")
-    region, _ = in_frame(Annotation("i", "edema", drawn=path), "edema", affine, (100, 200), 64)
+    region, _ = region_in_frame(Annotation("i", "edema", drawn=path), "edema", affine, (100, 200), 64)
     assert np.array_equal(region.mask, square(3, 4, 20, 30, 64))
-    assert region.box.tolist() == [[3, 4, 20, 30]]
+    assert region.boxes.tolist() == [[3, 4, 20, 30]]
     whole = np.zeros((100, 200), np.uint8)
     whole[:50, 25:100] = 255
     cv2.imwrite(str(path), whole)
-    region, _ = in_frame(Annotation("i", "edema", drawn=path), "edema", affine, (100, 200), 64)
+    region, _ = region_in_frame(Annotation("i", "edema", drawn=path), "edema", affine, (100, 200), 64)
     assert np.array_equal(region.mask, square(8, 16, 32, 32, 64))
 
 
@@ -158,17 +164,17 @@ def test_what_two_readers_drew_counts_once():
         return Region(lesion, square(0, 0, int(x2), 10), np.array([[0, 0, x2, 10.0]]), reader)
 
     regions = [region(10, "R1"), region(6, "R2"), region(4, "R3"), region(10, "R1"), region(10, "R2", "effusion")]
-    kept, gone = distinct(regions, 0.5)
-    assert [(one.reader, one.lesion, float(one.box[0, 2])) for one in kept] == [
+    kept, gone = drop_duplicates(regions, 0.5)
+    assert [(one.reader, one.lesion, float(one.boxes[0, 2])) for one in kept] == [
         ("R1", "edema", 10), ("R3", "edema", 4), ("R1", "edema", 10), ("R2", "effusion", 10),
     ]  # fmt: skip
     assert gone == 1  # R2's overlaps R1's by 0.6; what one reader drew twice is two
 
 
 def test_a_lesion_type_includes_the_kinds_under_it():
-    assert kinds("consolidation") == ("consolidation", "pneumonia", "atelectasis", "edema")
-    assert kinds("effusion") == ("effusion",)
-    assert set(kinds("any")) == {"pneumonia", "atelectasis", "opacity", "consolidation", "edema", "effusion"}
+    assert included_lesions("consolidation") == ("consolidation", "pneumonia", "atelectasis", "edema")
+    assert included_lesions("effusion") == ("effusion",)
+    assert set(included_lesions("any")) == {"pneumonia", "atelectasis", "opacity", "consolidation", "edema", "effusion"}
 
 
 def test_scores_are_ratios_of_sums_with_intervals_by_patient():
@@ -181,7 +187,7 @@ def test_scores_are_ratios_of_sums_with_intervals_by_patient():
         ("r", "masks default", "edema", "inside", None, "p2", "i3", 0.0, 0.0),
     ]
     table = pl.DataFrame(rows, schema=schema(VALUES), orient="row")
-    found = score(table, Scoring(2000, 0.9, 3)).to_dicts()
+    found = tabulate_scores(table, Scoring(2000, 0.9, 3)).to_dicts()
     assert [(row["what"], row["lesion"], row["value"], row["images"], row["patients"]) for row in found] == [
         ("boxes", "any", 0.6, 3, 2),
         ("masks default", "any", 0.5, 1, 1),
@@ -262,12 +268,14 @@ def test_the_slice_against_its_own_truth_is_what_numpy_says(workflow_run, tmp_pa
         for row in values.filter((pl.col("what") == "masks default") & (pl.col("measure") == "dice")).to_dicts():
             if row["lesion"] == "any":
                 continue
-            region = np.logical_or.reduce([truth.masks(row["image_id"])[name] for name in kinds(row["lesion"])])
+            region = np.logical_or.reduce(
+                [truth.masks(row["image_id"])[name] for name in included_lesions(row["lesion"])]
+            )
             mask = np.zeros((512, 512), bool)
             used = findings.filter(
                 (pl.col("image_id") == row["image_id"])
                 & pl.col("reason").is_null()
-                & pl.col("target").is_in(kinds(row["lesion"]))
+                & pl.col("target").is_in(included_lesions(row["lesion"]))
             )
             for mask_id in used["mask_id"].drop_nulls():
                 for path in (results / "masks/default").glob("*.h5"):
@@ -395,14 +403,14 @@ def test_without_a_reference_there_is_nothing_to_compare_with(tmp_path):
 
 def test_nothing_compared_is_no_row():
     empty = pl.DataFrame(schema=schema(VALUES))
-    gone = pl.DataFrame([("r", "i", "no_image", "")], schema=schema(LEFT), orient="row")
-    assert counts(empty, gone).rows() == [
+    gone = pl.DataFrame([("r", "i", "no_image", "")], schema=schema(EXCLUSIONS), orient="row")
+    assert tabulate_population(empty, gone).rows() == [
         ("r", "no_image", 1, "the reference names an image that is not in the cohort")
     ]
 
 
 def test_values_have_one_order():
-    assert Value("dice", 0.5) == ("dice", 0.5, 1.0, None)
+    assert Measure("dice", 0.5) == ("dice", 0.5, 1.0, None)
 
 
 def test_agreement_is_a_target_and_a_wrong_file_stops_before_any_job(workflow_run, tmp_path, dry_run):

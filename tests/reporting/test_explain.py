@@ -19,10 +19,10 @@ from cxr.base.errors import UserError
 from cxr.base.exclusions import REASONS
 from cxr.base.tables import read_lines, read_table, write_corrected, write_excluded, write_lines, write_table
 from cxr.base.vocabulary import SPLITS
-from cxr.reporting.explain.asked import asked
-from cxr.reporting.explain.blocks import Mark, Table, apart
+from cxr.reporting.explain.blocks import Mark, Table, merge_marks
 from cxr.reporting.explain.explain_study import explain
-from cxr.reporting.explain.story import boxes_of, fates
+from cxr.reporting.explain.request import read_request
+from cxr.reporting.explain.story import box_blocks, summarize_images
 from cxr.reporting.explain.study import read_study
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -89,7 +89,7 @@ def test_every_image_of_the_slice_has_its_sentence(workflow_run):
     assert {row["reason"] for row in stopped.values()} >= {"not_frontal", "undecodable", "not_selected"}
     seen = []
     for study in {row["study_id"] for row in images(results)}:
-        seen += fates(read_study(results, study, ["default"]))
+        seen += summarize_images(read_study(results, study, ["default"]))
     expected = []
     for image_id in (row["image_id"] for row in images(results)):
         if row := stopped.get(image_id):
@@ -184,7 +184,7 @@ def test_the_numbers_have_the_lungs_of_the_organs_stage(results):
     settings = json.loads(study.outcomes["default"][image.image_id].settings)
 
     def numbers() -> list[list[str]]:
-        table = next(block for block in boxes_of(row, image, settings) if isinstance(block, Table))
+        table = next(block for block in box_blocks(row, image, settings) if isinstance(block, Table))
         return [cells[2:6] for cells in table.rows]
 
     stored = numbers()
@@ -307,7 +307,7 @@ def test_text_of_a_report_is_no_html(results):
 
 def test_marks_that_overlap_become_one():
     marks = [Mark(4, 9, "positive", "1"), Mark(0, 3, "negative", "0"), Mark(8, 12, "negative", "2")]
-    assert apart(marks) == [Mark(0, 3, "negative", "0"), Mark(4, 12, "positive", "1, 2")]
+    assert merge_marks(marks) == [Mark(0, 3, "negative", "0"), Mark(4, 12, "positive", "1, 2")]
 
 
 @pytest.mark.parametrize(
@@ -346,12 +346,12 @@ def test_the_program_prints_the_text_and_writes_the_page(workflow_run, tmp_path,
 def test_a_study_given_as_a_number_is_looked_for_as_text(results):
     path = results / "cohort/images.parquet"
     write_table(path, read_table(path).with_columns(study_id=pl.lit("50414267")))
-    assert asked({"study": 50414267}, results)["study"] == "50414267"
-    assert asked({}, results) == {"study": "", "held": "", "page": ""}
+    assert read_request({"study": 50414267}, results)["study"] == "50414267"
+    assert read_request({}, results) == {"study": "", "held": "", "page": ""}
     with pytest.raises(
         UserError, match=re.escape("""give a study_id of it (an id with leading zeros as study="'007'")""")
     ):
-        asked({"study": 7}, results)
+        read_request({"study": 7}, results)
 
 
 def test_snakemake_explain_makes_nothing_else_and_follows_the_results(results, told, dry_run):

@@ -11,8 +11,8 @@ from cxr.base.vocabulary import LESIONS, ORGAN_LABELS, ZONE_LABELS
 from cxr.plotting import palette
 from cxr.plotting.plots import save_png
 from cxr.reporting.figures import charts
-from cxr.reporting.figures.draw_figures import FiguresOptions, choose, funnel_steps
-from cxr.reporting.figures.panel import Story, draw, failed_conditions
+from cxr.reporting.figures.draw_figures import FiguresOptions, choose_images, funnel_steps
+from cxr.reporting.figures.panel import PanelContent, draw_panel, failed_conditions
 
 OPTIONS = FiguresOptions(studies=4, dpi=50, quality=85, seed=1)
 
@@ -24,7 +24,7 @@ def findings(rows: list[tuple[str, str | None, str | None]]) -> pl.DataFrame:
 
 def test_every_lesion_with_a_mask_is_shown_before_one_comes_twice():
     rows = [(f"e{i}", "edema", f"m{i}") for i in range(20)] + [("p", "pneumonia", "mp"), ("f", "effusion", "mf")]
-    chosen = choose([findings(rows)], OPTIONS)
+    chosen = choose_images([findings(rows)], OPTIONS)
     names = [name for _, name in chosen]
     assert len(names) == len(set(names)) == 4
     assert {"p", "f"} <= set(names)
@@ -32,16 +32,16 @@ def test_every_lesion_with_a_mask_is_shown_before_one_comes_twice():
 
 def test_the_choice_does_not_depend_on_the_shards():
     rows = [(f"i{i}", LESIONS[i % 7], f"m{i}" if i % 3 else None) for i in range(30)]
-    whole = [name for _, name in choose([findings(rows)], OPTIONS)]
+    whole = [name for _, name in choose_images([findings(rows)], OPTIONS)]
     parts = [findings(rows[20:]), findings(rows[:5]), findings(rows[5:20])]
-    assert [name for _, name in choose(parts, OPTIONS)] == whole
-    for shard, name in choose(parts, OPTIONS):
+    assert [name for _, name in choose_images(parts, OPTIONS)] == whole
+    for shard, name in choose_images(parts, OPTIONS):
         assert name in parts[shard]["image_id"].to_list()
 
 
 def test_fewer_studies_than_asked_for_are_all_shown():
-    assert len(choose([findings([("a", None, None), ("b", "edema", "m")])], OPTIONS)) == 2
-    assert choose([findings([])], OPTIONS) == []
+    assert len(choose_images([findings([("a", None, None), ("b", "edema", "m")])], OPTIONS)) == 2
+    assert choose_images([findings([])], OPTIONS) == []
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_verdicts_are_named(verdict, names):
     assert failed_conditions(verdict) == names
 
 
-def story() -> Story:
+def story() -> PanelContent:
     blank = np.zeros((512, 512), np.uint8)
     left = np.zeros((512, 512), bool)
     left[100:300, 300:400] = True
@@ -68,7 +68,7 @@ def story() -> Story:
         "reason": "no_lesion",
     }
     box = {"x1": 300.0, "y1": 100.0, "x2": 400.0, "y2": 300.0, "confidence": 0.5, "class_name": "ILD"}
-    return Story(
+    return PanelContent(
         title="study s, image i, split train",
         image=blank,
         edited=blank,
@@ -84,7 +84,7 @@ def story() -> Story:
 
 
 def test_a_panel_has_its_eight_parts_and_says_what_happened():
-    figure = draw(story())
+    figure = draw_panel(story())
     titles = {axes.get_title() for axes in figure.axes}
     assert {
         "image",
@@ -101,14 +101,14 @@ def test_a_panel_has_its_eight_parts_and_says_what_happened():
 
 
 def test_the_panel_of_an_image_that_was_not_edited_says_so():
-    titles = {axes.get_title() for axes in draw(replace(story(), unedited=True)).axes}
+    titles = {axes.get_title() for axes in draw_panel(replace(story(), unedited=True)).axes}
     assert {"not edited: no finding asks for a mask", "zones on the image"} <= titles
     assert not any("edited image" in title for title in titles)
 
 
 def test_the_same_story_gives_the_same_file(tmp_path):
     for name in ("a.png", "b.png"):
-        save_png(draw(story()), tmp_path / name, 40)
+        save_png(draw_panel(story()), tmp_path / name, 40)
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
     assert b"Software" not in (tmp_path / "a.png").read_bytes()  # matplotlib's version
@@ -122,7 +122,7 @@ def test_the_distribution_shows_every_count():
             "basic_positive_paper": [9, 9, 9, 9], "global_negative_paper": [9, 9, 9, 9],
         }
     )  # fmt: skip
-    axes = charts.distribution(table).axes[0]
+    axes = charts.draw_distribution(table).axes[0]
     heights = [bar.get_height() for bar in axes.patches]
     assert sum(heights) == 15
     assert heights[LESIONS.index("edema")] == 3
@@ -138,7 +138,7 @@ def test_the_shares_are_of_each_polarity_beside_the_paper():
             "global_negative": [row[3] for row in rows], "global_negative_paper": [row[2] for row in rows],
         }
     )  # fmt: skip
-    positive, negative = charts.shares(table).axes
+    positive, negative = charts.draw_shares(table).axes
     edema, effusion = LESIONS.index("edema"), LESIONS.index("effusion")
     widths = [[bar.get_width() for bar in axes.patches] for axes in (positive, negative)]
     assert [widths[0][at] for at in (edema, effusion, 7 + edema, 7 + effusion)] == [50.0, 50.0, 25.0, 75.0]
@@ -157,13 +157,13 @@ def test_the_funnel_steps_hold_every_reason():
     )
     steps = funnel_steps(table)
     assert steps == [("input", 9, {}), ("cohort", 6, {"not_frontal": 2, "empty_file": 1}), ("frames", 6, {})]
-    words = " ".join(text.get_text() for text in charts.funnel(steps).axes[0].texts)
+    words = " ".join(text.get_text() for text in charts.draw_funnel(steps).axes[0].texts)
     assert "not_frontal 2" in words
 
 
 def test_recall_shows_a_dash_where_there_is_none():
     table = pl.DataFrame({"thresholds": ["a", "a"], "lesion": ["edema", "opacity"], "recall": [58.0, None]})
-    texts = [text.get_text() for text in charts.recall(table).axes[0].texts]
+    texts = [text.get_text() for text in charts.draw_recall(table).axes[0].texts]
     assert texts == ["58", "–"]
 
 

@@ -23,7 +23,7 @@ from cxr.base.vocabulary import LESIONS, SPLITS
 from cxr.ils.masks.box_conditions import MASKS_OUTDATED, MEASURED_CONDITIONS, BoxJudgement, format_measure, judge_boxes
 from cxr.ils.masks.thresholds import exact_fraction
 from cxr.reporting.explain.explain_study import explain
-from cxr.reporting.page import cases, costs, gallery, make_page, pictures, sections, versions
+from cxr.reporting.page import cases, costs, frame_drawing, gallery, make_page, sections, versions
 from cxr.reporting.review.form import Form
 from cxr.reporting.review.page import write_page
 from cxr.workflow.params import stage_options
@@ -114,7 +114,7 @@ def test_a_reason_names_what_failed_and_its_number(verdict, words):
     # a number just below its threshold must not be rounded up to it
     values = {"anatomy": 0.24999, "conf": 0.3, "signal": 0.5, "size": 0.0996}
     below = [name for bit, name in enumerate(MEASURED_CONDITIONS) if verdict >> bit & 1]
-    assert cases.reason(verdict, BoxJudgement(values, below), TAUS) == words
+    assert cases.describe_verdict(verdict, BoxJudgement(values, below), TAUS) == words
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_a_reason_names_what_failed_and_its_number(verdict, words):
 )
 def test_a_reason_has_no_number_of_maps_that_have_changed(verdict, words):
     judged = BoxJudgement(dict.fromkeys(MEASURED_CONDITIONS, 0.0), ["size"])
-    assert cases.reason(verdict, judged, TAUS) == f"{words} ({MASKS_OUTDATED})"
+    assert cases.describe_verdict(verdict, judged, TAUS) == f"{words} ({MASKS_OUTDATED})"
 
 
 def test_every_outcome_of_a_finding_has_words():
@@ -182,10 +182,15 @@ def test_the_numbers_have_the_lungs_of_the_organs_stage(workflow_run, tmp_path):
 
 
 def test_numbers_of_boxes_at_one_place_stay_apart():
-    picture = pictures.grey(pl.zeros(1, eager=True).to_numpy().astype("uint8").repeat(200 * 200).reshape(200, 200), 200)
+    picture = frame_drawing.grey_to_rgb(
+        pl.zeros(1, eager=True).to_numpy().astype("uint8").repeat(200 * 200).reshape(200, 200), 200
+    )
     rows = [{"x1": 50, "y1": 50, "x2": 120, "y2": 120, "number": n, "kept": n < 3} for n in range(1, 6)]
-    pictures.boxes(picture, rows, 200)
-    kept, dropped = (tuple(round(255 * part) for part in pictures.to_rgb(c)) for c in (pictures.KEPT, pictures.DROPPED))
+    frame_drawing.draw_boxes(picture, rows, 200)
+    kept, dropped = (
+        tuple(round(255 * part) for part in frame_drawing.to_rgb(c))
+        for c in (frame_drawing.KEPT, frame_drawing.DROPPED)
+    )
     corners = [tuple(picture[y, x].tolist()) for y, x in ((52, 52), (52, 118), (118, 52), (118, 118))]
     assert corners == [kept, kept, dropped, dropped]
 
@@ -423,7 +428,7 @@ def test_the_gallery_says_of_each_box_what_the_verdict_says(workflow_run, page):
     table = read_table(results / "masks/default/findings.parquet")
     for line in lines:
         of = table.filter((pl.col("image_id") == line["image_id"]) & (pl.col("target") == line["lesion"]))
-        row = next(row for row in of.iter_rows(named=True) if cases.outcome(row) in line["title"])
+        row = next(row for row in of.iter_rows(named=True) if cases.describe_outcome(row) in line["title"])
         verdicts = row["box_verdicts"]
         kept = sum(box["kept"] for box in line["judged"])
         assert [box["reason"].split(":")[0] for box in line["judged"]] == [
@@ -573,7 +578,7 @@ def test_versions_are_those_of_the_results(workflow_run, page):
     assert found.keys() == {"reports", *STAGES, "masks default"}
     for name in STAGES:
         with Shard(workflow_run / f"results/{name}/00.h5") as shard:
-            assert found[name][1:] == [shard.attrs["code_digest"], versions.digest(shard.attrs["settings"])]
+            assert found[name][1:] == [shard.attrs["code_digest"], versions.short_digest(shard.attrs["settings"])]
     table = rows_of(workflow_run / "results/page/versions.tsv")
     weights = {row["name"]: row["version"] for row in table if row["kind"] == "weights"}
     assert len(weights) == 4
@@ -606,7 +611,7 @@ def test_details_are_quoted_the_most_frequent_first():
     rows = [(f"i{n}", "", "cohort", "bad_row", f"line {n}") for n in range(1, 6)]
     rows += [("a", "", "cohort", "missing_file", ""), ("b", "", "cohort", "bad_row", "line 5")]
     cohort, frames = pl.DataFrame(rows, schema, orient="row"), pl.DataFrame([], dict.fromkeys(schema, pl.String))
-    assert sections.left_out([cohort, frames], 2) == [
+    assert sections.exclusion_details([cohort, frames], 2) == [
         {"stage": "cohort", "reason": "bad_row", "images": 6, "said": [("line 5", 2), ("line 1", 1)], "more": 3}
     ]
 
@@ -614,8 +619,8 @@ def test_details_are_quoted_the_most_frequent_first():
 def test_corrections_are_counted_the_most_frequent_first():
     rows = [(f"i{n}", "s", "turned") for n in range(3)] + [("i0", "s", "bits"), ("i9", "s", "a")]
     table = pl.DataFrame(rows, schema(CORRECTED), orient="row")
-    assert sections.corrections(table, 2) == ([("turned", 3), ("a", 1)], 4)
-    assert sections.corrections(table.clear(), 2) == ([], 0)
+    assert sections.correction_counts(table, 2) == ([("turned", 3), ("a", 1)], 4)
+    assert sections.correction_counts(table.clear(), 2) == ([], 0)
 
 
 def test_corrected_headers_are_on_the_page(workflow_run, tmp_path):
@@ -785,18 +790,18 @@ def test_a_job_too_short_to_be_measured(tmp_path):
     (tmp_path / "cohort/cohort.tsv").write_text("s\th:m:s\tmax_rss\tcpu_time\n0.02\t0:00:00\tNA\tNA\n")
     (tmp_path / "zeta").mkdir()
     (tmp_path / "zeta/a.tsv").write_text("s\th:m:s\tmax_rss\tcpu_time\n2.0\t0:00:02\t10.5\t1.5\n")
-    table = costs.by_stage(costs.read(tmp_path), {"cohort": 4})
+    table = costs.sum_by_stage(costs.read_benchmarks(tmp_path), {"cohort": 4})
     assert table["stage"].to_list() == ["cohort", "zeta", "total"]
     assert table["max_rss_mb"].to_list() == [None, 10.5, 10.5]
     assert table["seconds"].to_list() == [0.02, 2.0, 2.02]
     assert table["images_per_second"].to_list() == [200.0, None, None]
-    assert costs.by_stage(costs.read(tmp_path / "nothing"), {}).height == 0
+    assert costs.sum_by_stage(costs.read_benchmarks(tmp_path / "nothing"), {}).height == 0
 
 
 def test_numbers_read_like_numbers():
-    assert [sections.number(value, digits) for value, digits in ((1234567, 0), (0.25, 1), (None, 0), ("", 1))] == [
-        "1,234,567", "0.2", "–", "–",
-    ]  # fmt: skip
+    values = ((1234567, 0), (0.25, 1), (None, 0), ("", 1))
+    texts = [sections.format_number(value, digits) for value, digits in values]
+    assert texts == ["1,234,567", "0.2", "–", "–"]
 
 
 # --- in a browser

@@ -13,10 +13,10 @@ from conftest import ROOT
 from cxr.base.errors import UserError
 from cxr.plotting.encoding import encode_grey_image, encode_mask, escape_json_for_script
 from cxr.reporting.review import rates
-from cxr.reporting.review.make_pages import unit_table
-from cxr.reporting.review.merge import reasons_of, rejections
-from cxr.reporting.review.sheets import Answer, Asked, read_sheets
-from cxr.reporting.review.units import LETTERS, deal, ordered, sample, units_of
+from cxr.reporting.review.make_pages import tabulate_units
+from cxr.reporting.review.merge import find_reasons, find_rejections
+from cxr.reporting.review.sheets import Answer, DealtPage, read_sheets
+from cxr.reporting.review.units import LETTERS, collect_units, deal_units, draw_sample, order_items
 from review_cases import NASTY, VERDICT, cells, make_page, units
 
 EXPERTS = ["A", "B", "C", "D"]
@@ -30,7 +30,7 @@ def line(pair_id: str, mask_id: str | None, target: str, *location: str, image_i
 
 
 def test_a_unit_is_a_distinct_mask_target_and_location():
-    found = units_of(
+    found = collect_units(
         [
             line("basic", "m1", "edema", "left lung"),
             line("inference", "m1", "edema", "left lung"),
@@ -48,35 +48,35 @@ def test_a_unit_is_a_distinct_mask_target_and_location():
         ["basic", "inference", "global"], ["other place"], ["other target"], ["absent", "absent, inference"],
         ["absent elsewhere"], ["other image"],
     ]  # fmt: skip
-    assert [unit.positive for unit in found] == [True] * 3 + [False] * 3
+    assert [unit.is_positive for unit in found] == [True] * 3 + [False] * 3
 
 
 def test_a_line_that_is_no_pair_is_named():
     whole = line("a", None, "edema")
     broken = {key: value for key, value in whole.items() if key != "mask_id"}
     with pytest.raises(UserError, match=r"test\.jsonl, line 2 has no 'mask_id'"):
-        units_of([whole, broken], "test.jsonl")
+        collect_units([whole, broken], "test.jsonl")
 
 
 def test_a_draw_holds_the_smaller_draws_and_knows_no_order():
     every = units(40, 0)
-    small, large = ({unit.key for unit in sample(every, number, 3)} for number in (5, 12))
+    small, large = ({unit.key for unit in draw_sample(every, number, 3)} for number in (5, 12))
     assert len(small) == 5
     assert len(large) == 12
     assert small < large
-    assert {unit.key for unit in sample(every[::-1], 5, 3)} == small
-    assert {unit.key for unit in sample(every, 5, 4)} != small
-    assert sample(every, 0, 3) == sample(every, 99, 3) == every
+    assert {unit.key for unit in draw_sample(every[::-1], 5, 3)} == small
+    assert {unit.key for unit in draw_sample(every, 5, 4)} != small
+    assert draw_sample(every, 0, 3) == draw_sample(every, 99, 3) == every
 
 
 def test_positives_go_to_all_and_negatives_to_one():
     every = units(20, 150)
-    dealt = deal(every, EXPERTS, 1)
+    dealt = deal_units(every, EXPERTS, 1)
     for given in dealt.values():
-        assert sum(unit.positive for unit in given) == 20
-    negatives = {expert: [unit for unit in given if not unit.positive] for expert, given in dealt.items()}
+        assert sum(unit.is_positive for unit in given) == 20
+    negatives = {expert: [unit for unit in given if not unit.is_positive] for expert, given in dealt.items()}
     keys = [unit.key for given in negatives.values() for unit in given]
-    assert sorted(keys) == sorted(unit.key for unit in every if not unit.positive)
+    assert sorted(keys) == sorted(unit.key for unit in every if not unit.is_positive)
     # 30 images of 5 negatives: nobody has an image more than another
     assert sorted(map(len, negatives.values())) == [35, 35, 40, 40]
     images = [{unit.image_id for unit in given} for given in negatives.values()]
@@ -85,7 +85,7 @@ def test_positives_go_to_all_and_negatives_to_one():
 
 def test_experts_orders_and_codes_are_independent():
     every = units(300, 0)
-    orders = {expert: ordered(every, expert, 1) for expert in EXPERTS}
+    orders = {expert: order_items(every, expert, 1) for expert in EXPERTS}
     codes = [code for order in orders.values() for code, _ in order]
     assert len(set(codes)) == 1200
     assert all(len(code) == 8 and set(code) <= set(LETTERS) for code in codes)
@@ -93,8 +93,8 @@ def test_experts_orders_and_codes_are_independent():
     ranks = np.array([[place[unit.key] for _, unit in order] for order in orders.values()])
     correlations = np.corrcoef(ranks)[np.triu_indices(4, 1)]
     assert (np.abs(correlations) < 0.2).all()  # 3.5 standard errors of chance
-    assert ordered(every[::-1], "A", 1) == orders["A"]
-    assert [unit for _, unit in ordered(every, "A", 2)] != [unit for _, unit in orders["A"]]
+    assert order_items(every[::-1], "A", 1) == orders["A"]
+    assert [unit for _, unit in order_items(every, "A", 2)] != [unit for _, unit in orders["A"]]
 
 
 def test_pictures_are_kept_to_the_pixel_and_masks_in_one_bit():
@@ -159,7 +159,7 @@ def test_the_same_units_give_the_same_page_and_others_another_digest(tmp_path):
 
 
 YES, NO = {"verdict": "acceptable"}, {"verdict": "not acceptable"}
-ASKED = {"A": Asked("pa", ["bcd", "fgh"]), "B": Asked("pb", ["jkm"]), "C": Asked("pc", [])}
+ASKED = {"A": DealtPage("pa", ["bcd", "fgh"]), "B": DealtPage("pb", ["jkm"]), "C": DealtPage("pc", [])}
 HEAD = "item,verdict,note,seconds,page\r\n"
 GOOD_A = HEAD + 'fgh,Not acceptable,"a ""note"", of\r\ntwo lines",12,pa\r\nbcd,acceptable,,,pa\r\n'
 GOOD_B = "\ufeffitem;verdict;note;seconds;page\r\njkm;acceptable;;3;pb\r\n"
@@ -221,10 +221,10 @@ def test_two_sheets_of_one_expert_and_none_are_refused(tmp_path):
 
 def test_wilsons_interval_by_hand():
     # k = 8 of 10, z = 1.959964: centre (0.8 + z²/20) / (1 + z²/10), half z sqrt(0.16/10 + z²/400) / (1 + z²/10)
-    found = rates.rate(8, 10, 0.95)
+    found = rates.rate_with_interval(8, 10, 0.95)
     assert (found["rate"], found["low"], found["high"]) == (80.0, 49.016, 94.332)
-    assert rates.rate(0, 0, 0.95)["rate"] is None
-    assert rates.rate(5, 5, 0.95)["high"] == 100.0
+    assert rates.rate_with_interval(0, 0, 0.95)["rate"] is None
+    assert rates.rate_with_interval(5, 5, 0.95)["high"] == 100.0
 
 
 def verdicts(rows: list[tuple]) -> pl.DataFrame:
@@ -244,7 +244,7 @@ PRINTED = rates.read_printed(ROOT / "resources/paper_tables.yaml")
 
 
 def test_table_3_by_hand():
-    table = rates.expert_table(SAID, ["A", "B"], 0.95, PRINTED)
+    table = rates.tabulate_experts(SAID, ["A", "B"], 0.95, PRINTED)
     ours = {
         (row["expert"], row["group"]): (row["accepted"], row["units"])
         for row in table.filter(pl.col("source") == "ours").iter_rows(named=True)
@@ -259,7 +259,7 @@ def test_table_3_by_hand():
 
 
 def test_table_13_by_hand():
-    table = rates.lesion_table(SAID, ["A", "B"], 0.95, PRINTED)
+    table = rates.tabulate_lesions(SAID, ["A", "B"], 0.95, PRINTED)
     assert cells(table, source="ours", lesion="edema", expert="B", group="total")["rate"] == pytest.approx(33.333)
     assert cells(table, source="ours", lesion="edema", expert="overall", group="positive")["accepted"] == 1
     assert cells(table, source="ours", lesion="pneumonia", expert="A", group="positive")["rate"] is None
@@ -277,7 +277,7 @@ def test_the_papers_table_3_adds_up():
 
 
 def test_agreement_is_of_units_that_all_judged():
-    table = rates.agreement_table(SAID, ["A", "B"], replicates=100, interval=0.95, seed=1)
+    table = rates.tabulate_agreement(SAID, ["A", "B"], replicates=100, interval=0.95, seed=1)
     total = cells(table, lesion="total")
     assert (total["units"], total["unanimous"], total["percent_agreement"]) == (3, 2, 66.667)
     assert total["kappa"] == pytest.approx(1 / 3, abs=1e-4)  # chance 1/2: p is 3 of 6
@@ -288,13 +288,13 @@ def test_agreement_is_of_units_that_all_judged():
 def test_what_anyone_rejects_leaves_with_all_its_pairs():
     every = units(2, 1)
     every[0].pair_ids.append("twin")
-    table = unit_table(every, {every[0].key, every[2].key})
+    table = tabulate_units(every, {every[0].key, every[2].key})
     said = pl.DataFrame({"expert": ["A", "B", "A"], "unit": [0, 0, 2], "accepted": [True, False, True]})
-    by_whom = rejections(said)
+    by_whom = find_rejections(said)
     assert by_whom == {0: ["B"]}
     gone = dict.fromkeys(("pair-secret-0", "twin"), "rejected by B")
-    assert reasons_of(table, by_whom, "keep") == gone
-    assert reasons_of(table, by_whom, "drop") == gone | {"pair-secret-1": "not reviewed"}
+    assert find_reasons(table, by_whom, "keep") == gone
+    assert find_reasons(table, by_whom, "drop") == gone | {"pair-secret-1": "not reviewed"}
 
 
 @pytest.mark.parametrize(

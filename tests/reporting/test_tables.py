@@ -17,7 +17,7 @@ from cxr.reporting.tables.make_tables import CountsOptions, RecallOptions, run_c
 from cxr.workflow.code_digest import RESOURCES
 
 SHARES = dict.fromkeys(counts.LUNG_LESIONS, 0.1)
-NUMBERS = paper.read(RESOURCES / "paper_tables.yaml")
+NUMBERS = paper.read_paper_tables(RESOURCES / "paper_tables.yaml")
 
 
 def pair(split: str = "train", target: str = "edema", kind: str = "basic", mask: str | None = "m1", image: str = "i1"):
@@ -80,7 +80,7 @@ def test_a_misprint_that_is_not_there_is_refused(tmp_path):
     data["printed_wrong"][0]["printed"] = 415
     (tmp_path / "paper.yaml").write_text(yaml.safe_dump(data))
     with pytest.raises(ValueError, match="416"):
-        paper.read(tmp_path / "paper.yaml")
+        paper.read_paper_tables(tmp_path / "paper.yaml")
 
 
 # Tables 10-12
@@ -96,7 +96,7 @@ def test_splits_count_by_split_target_type_and_polarity():
         pair("test", "cardiomegaly", "global"),
         pair("validate", "effusion", mask=None),
     ]
-    table = splits.table(splits.count(lines), NUMBERS)
+    table = splits.tabulate_splits(splits.count_pairs(lines), NUMBERS)
     assert table.shape == (24, 2 + 2 * 7 + 1)
 
     def row(split: str, lesion: str) -> dict:
@@ -147,7 +147,7 @@ def test_recall_by_hand():
         sweep_row("c", "effusion", 0),
         sweep_row("a", "edema", 0, "half"),
     ]
-    table = recall.table([pl.DataFrame(rows)], ["half", "default", "none"], NUMBERS)
+    table = recall.tabulate_recall([pl.DataFrame(rows)], ["half", "default", "none"], NUMBERS)
     found = {(row["thresholds"], row["lesion"]): row for row in table.iter_rows(named=True)}
     assert list(table["thresholds"].unique(maintain_order=True)) == ["half", "default", "none"]
     assert table.height == 3 * 7
@@ -336,9 +336,9 @@ def test_a_missing_ledger_is_named(tmp_path):
 def test_counts_of_several_sets_stand_side_by_side():
     tally = counts.Tally()
     tally.add(pair())
-    rows = counts.rows_of(tally, pl.DataFrame({"target": ["edema"], "mask_id": ["m1"]}), 9)
+    rows = counts.count_by_name(tally, pl.DataFrame({"target": ["edema"], "mask_id": ["m1"]}), 9)
     both = {"default": rows, "half": rows | {"pairs": 5}}
-    table = counts.table({"default": tally, "half": tally}, both, counts.Wanted(SHARES, 0.5), NUMBERS)
+    table = counts.count_table({"default": tally, "half": tally}, both, counts.ShareSettings(SHARES, 0.5), NUMBERS)
     assert table.columns == ["count", "default", "half", "wanted", "paper"]
     assert table.row(by_predicate=pl.col("count") == "pairs") == ("pairs", "1", "5", "", "1100000")
 
@@ -352,13 +352,13 @@ def test_shares_of_the_negatives_stand_beside_those_asked_for():
             split = ("train", "validate", "test")[number % 3]
             tally.pairs[split, target, f"{name}_negative"] += 1
     tally.pairs["train", "edema", "global_positive"] += 5
-    found = counts.shares_of(tally.pairs)
+    found = counts.negative_shares(tally.pairs)
     assert found["global among negatives of edema, %"] == 50
     assert found["global among negatives of opacity, %"] == pytest.approx(100 / 3)
     assert found["global among negatives of effusion, %"] is None
     assert found["lesion inference among opacity's negatives at a place, %"] == 50
-    rows = counts.rows_of(tally, pl.DataFrame({"target": ["edema"], "mask_id": ["m1"]}), 9)
-    table = counts.table({"default": tally}, {"default": rows}, counts.Wanted(SHARES, 0.5), NUMBERS)
+    rows = counts.count_by_name(tally, pl.DataFrame({"target": ["edema"], "mask_id": ["m1"]}), 9)
+    table = counts.count_table({"default": tally}, {"default": rows}, counts.ShareSettings(SHARES, 0.5), NUMBERS)
     shown = [row for row in table.rows() if row[0].endswith(("opacity, %", "edema, %", "effusion, %", "place, %"))]
     # Table 10: 274 of 146,162, 3,292 of 148,543, 34,666 of 149,041, 72,269 of 145,888
     assert shown == [

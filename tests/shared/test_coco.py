@@ -12,7 +12,7 @@ from cxr.annotations.reading import UNLISTED, image_name, read
 from cxr.base.errors import UserError
 from cxr.geometry.affine import fit_affine
 from cxr.geometry.rle import encode_rle
-from cxr.reporting.agreement.references import in_frame, load_reference
+from cxr.reporting.agreement.references import load_reference, region_in_frame
 from cxr.semisyn.references import Reference, read_reference
 
 SQUARE = np.zeros((1000, 800), bool)
@@ -34,7 +34,7 @@ def written(folder: Path, *annotations: dict, images: list[dict] | None = None, 
 def region(folder: Path, **annotation: object) -> tuple:
     """Return what becomes of one annotation in the frame: (region or None, reason)."""
     (annotation,) = read("key", written(folder, annotation), "coco").regions
-    return in_frame(annotation, "consolidation", fit_affine((1000, 800), 512, "pad"), (1000, 800), 512)
+    return region_in_frame(annotation, "consolidation", fit_affine((1000, 800), 512, "pad"), (1000, 800), 512)
 
 
 DRAWN = {
@@ -63,7 +63,7 @@ def test_an_outline_is_read_to_the_pixel_however_it_is_written(tmp_path, name):
 def test_an_outline_of_fewer_than_three_points_leaves_the_box(tmp_path, outline):
     region_in_frame, reason = region(tmp_path, segmentation=outline, bbox=BOX)
     assert reason == ""
-    np.testing.assert_allclose(region_in_frame.box, [[102.4, 102.4, 204.8, 204.8]])
+    np.testing.assert_allclose(region_in_frame.boxes, [[102.4, 102.4, 204.8, 204.8]])
     assert region_in_frame.mask.sum() == pytest.approx(102.4**2, rel=0.03)
     assert region(tmp_path, segmentation=outline) == (None, "no_area")
 
@@ -128,9 +128,9 @@ def test_an_annotation_of_an_unlisted_image_or_category_is_counted(tmp_path, cap
         "agreement.references.mine.path: 3 annotations name an image or a category that coco.json does not"
         in caplog.text
     )
-    reference = load_reference("key", "coco", path, {}, "{stem}")
-    assert len(reference.regions["a"]) == 1
-    assert sorted(reference.left_out) == [
+    agreement_reference = load_reference("key", "coco", path, {}, "{stem}")
+    assert len(agreement_reference.regions["a"]) == 1
+    assert sorted(agreement_reference.exclusions) == [
         ("", "not_listed", "consolidation"), ("", "not_listed", "consolidation"), ("a", "class_not_mapped", ""),
     ]  # fmt: skip
     reference = read_reference(

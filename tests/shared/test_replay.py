@@ -34,7 +34,7 @@ def conversations() -> list[Conversation]:
 
 
 def test_a_page_without_a_conversation_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="one turn at least"):
+    with pytest.raises(ValueError, match="needs at least one turn"):
         write_replay(tmp_path / "a.html", "x", [Conversation("a", "", np.zeros((8, 8), np.uint8), [])], 85)
     assert not (tmp_path / "a.html").exists()
 

@@ -8,9 +8,9 @@ import polars as pl
 from cxr.base.vocabulary import LESIONS, VALID_LOCATIONS
 from cxr.plotting.encoding import encode_grey_image, encode_mask
 from cxr.reporting.review.form import read_form
-from cxr.reporting.review.make_pages import shown
+from cxr.reporting.review.make_pages import view_of_unit
 from cxr.reporting.review.page import page_data, write_page
-from cxr.reporting.review.units import Unit, deal, ordered
+from cxr.reporting.review.units import Unit, deal_units, order_items
 
 VERDICT = read_form("verdict")
 IMAGES = 30
@@ -62,8 +62,8 @@ def units(positives: int, negatives: int) -> list[Unit]:
 
 def make_page(path: Path, expert: str = "A", *, positives: int, negatives: int, seed: int = 1) -> tuple[dict, list]:
     """Write one expert's page, who is alone; return its data and its (code, unit) in order."""
-    items = ordered(deal(units(positives, negatives), [expert], seed)[expert], expert, seed)
-    data, pictures = page_data(expert, VERDICT, [(code, shown(unit)) for code, unit in items], picture, mask)
+    items = order_items(deal_units(units(positives, negatives), [expert], seed)[expert], expert, seed)
+    data, pictures = page_data(expert, VERDICT, [(code, view_of_unit(unit)) for code, unit in items], picture, mask)
     write_page(path, VERDICT, data, pictures, "draw fewer")
     return data, items
 

@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 
 from cxr.base.errors import StoreError
-from cxr.reporting.tables.conservation import Flow, conservation, funnel, require_balance
+from cxr.reporting.tables.conservation import Flow, require_balance, tabulate_conservation, tabulate_funnel
 
 
 def flow(entered: str, accepted: str, **excluded: str) -> Flow:
@@ -24,7 +24,7 @@ def good_flows() -> dict[str, Flow]:
 
 
 def test_conservation_by_hand():
-    table = conservation(good_flows())
+    table = tabulate_conservation(good_flows())
     assert table.rows() == [
         ("cohort", 6, 5, 1, "yes"),
         ("frames", 5, 4, 1, "yes"),
@@ -47,14 +47,14 @@ def test_conservation_by_hand():
 )
 def test_a_stage_that_does_not_balance_is_named(bad, message):
     flows = good_flows() | {"organs": bad}
-    row = conservation(flows).row(by_predicate=pl.col("stage") == "organs", named=True)
+    row = tabulate_conservation(flows).row(by_predicate=pl.col("stage") == "organs", named=True)
     assert row["balanced"] == "no"
     with pytest.raises(StoreError, match=f"organs does not balance: .*{message}"):
         require_balance(flows)
 
 
 def test_funnel_counts_each_image_once_at_its_first_stage():
-    table = funnel(good_flows(), frozenset("abcdef"), frozenset("ab"))
+    table = tabulate_funnel(good_flows(), frozenset("abcdef"), frozenset("ab"))
     assert table.select("stage", "reason", "images", "left").rows() == [
         ("input", "", 6, 6),
         ("cohort", "not_frontal", 1, 5),
@@ -72,4 +72,4 @@ def test_funnel_counts_each_image_once_at_its_first_stage():
 @pytest.mark.parametrize("with_pairs", ["abc", "a"])
 def test_funnel_refuses_images_that_end_nowhere_or_twice(with_pairs):
     with pytest.raises(StoreError, match="different runs"):
-        funnel(good_flows(), frozenset("abcdef"), frozenset(with_pairs))
+        tabulate_funnel(good_flows(), frozenset("abcdef"), frozenset(with_pairs))

@@ -105,7 +105,7 @@ def test_the_page_counts_where_images_stopped(tmp_path):
         "default\tcohort\t4\tlisted\t1\tlisted in cohort.exclude\n"
         "default\treports\t0\tempty_report\t4\tno text\n"
     )
-    stops = sections.stops(read_table(tmp_path / "funnel.tsv"), "default")
+    stops = sections.rank_losses(read_table(tmp_path / "funnel.tsv"), "default")
     assert [(stop["stage"], stop["reason"], stop["images"]) for stop in stops] == [
         ("reports", "empty_report", 4),
         ("cohort", "listed", 1),

@@ -17,8 +17,8 @@ from cxr.base import formulas
 from cxr.base.tables import read_table, write_table
 from cxr.imaging.cohort.rows import unusable
 from cxr.plotting import plots
-from cxr.reporting.explain.asked import page_name
-from cxr.reporting.explain.blocks import Heading, Marked, Paragraph, Table, as_html, as_text
+from cxr.reporting.explain.blocks import Heading, MarkedText, Paragraph, Table, render_html, render_text
+from cxr.reporting.explain.request import page_name
 
 ODD = ["=1+1", "$x_^$ <b>q</b>", "'; touch $HOME;'", '"q" & co', "{s}", "-s", "#1 %d", "名" * 42, "*[a]?~", "@x",
        "+1+A1", "<script>alert(1)<|script>", "100%", "$\\frac{$", "${HOME}", "a b", "1" * 60, "x\u202ey",
@@ -86,14 +86,14 @@ def test_whatever_draws_a_figure_knows_that():
 
 def test_a_page_shows_texts_and_runs_none():
     text = '<script>alert(1)</script> & "x" {s}'
-    blocks = [Heading(text, 1), Paragraph(text), Marked(text, []), Table([text], [[text]], text)]
-    page = as_html(text, blocks)
+    blocks = [Heading(text, 1), Paragraph(text), MarkedText(text, []), Table([text], [[text]], text)]
+    page = render_html(text, blocks)
     assert "<script>" not in page
     assert page.count("&lt;script&gt;") == 7
 
 
 def test_a_screen_gets_no_command_of_a_report():
-    told = as_text([Paragraph("a\x1b]0;title\x07b\u202ec"), Marked("x\x9b31my", [])])
+    told = render_text([Paragraph("a\x1b]0;title\x07b\u202ec"), MarkedText("x\x9b31my", [])])
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", told)
     assert told == "a\ufffd]0;title\ufffdb\ufffdc\n  x\ufffd31my\n"
 

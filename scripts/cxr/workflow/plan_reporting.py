@@ -9,7 +9,7 @@ import yaml
 
 from cxr.base.errors import UserError, existing_file
 from cxr.base.paths import SCRIPTS
-from cxr.reporting.explain.asked import asked as asked_study
+from cxr.reporting.explain.request import read_request as read_explain_request
 from cxr.workflow.settings import Settings
 
 PAGE_TABLES = ("splits", "funnel", "conservation", "counts", "recall")
@@ -70,7 +70,7 @@ def make_reporting_plan(
         optional_results=optional_results(runs, scored, settings.inference.paraphrases),
         references=reference_options(settings),
         reference_formats=sorted({f"annotations.{reference.format}" for reference in references.values()}),
-        explain=asked_study(config, Path("results")),
+        explain=read_explain_request(config, Path("results")),
     )
 
 

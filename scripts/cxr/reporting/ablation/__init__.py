@@ -1,1 +1,1 @@
-"""The effect of thresholds: recall and yield of every named set and grid point (ils.md section 5, Tables 7 and 8)."""
+"""The effect of thresholds: recall and yield of every named set and grid point (Tables 7 and 8)."""

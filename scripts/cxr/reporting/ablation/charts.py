@@ -17,24 +17,24 @@ from matplotlib.patches import Patch
 from cxr.base.tables import read_table
 from cxr.ils.masks.thresholds import EDEMA
 from cxr.plotting.plots import BLUE, GREY, ORANGE, save_png
-from cxr.reporting.ablation.points import AVERAGE, COLUMNS, GROUNDABLE, PARTS, TAUS, column
+from cxr.reporting.ablation.points import AVERAGE, COLUMNS, GROUNDABLE, PARTS, TAUS, threshold_column
 
 ROWS = (*(lesion for lesion in GROUNDABLE if lesion != EDEMA), EDEMA, AVERAGE)
-"""Edema beside the average, because it has its own thresholds."""
+"""Edema comes next to the average, because it has its own thresholds."""
 MEASURES = {"recall": "recall, %", "yield": "yield, findings"}
-RECALL = {"color": BLUE, "marker": "o", "markersize": 3.5}
-YIELD = {"color": ORANGE, "marker": "s", "markersize": 3.5}
-STATED = {"color": GREY, "linestyle": "--", "linewidth": 1}
-BASE = {"color": GREY, "linestyle": ":", "linewidth": 1}
-WRITTEN = 100
+RECALL_STYLE = {"color": BLUE, "marker": "o", "markersize": 3.5}
+YIELD_STYLE = {"color": ORANGE, "marker": "s", "markersize": 3.5}
+STATED_STYLE = {"color": GREY, "linestyle": "--", "linewidth": 1}
+BASE_STYLE = {"color": GREY, "linestyle": ":", "linewidth": 1}
+MAX_LABELLED_CELLS = 100
 """Maximum number of cells of a map that are labelled with their values."""
-NONE_VARIED = "No threshold is varied: thresholds.grid gives none of them two values."
-ONE_VARIED = "Only {} is varied: a map needs two thresholds to which thresholds.grid gives two values."
+NOTHING_VARIED_TEXT = "No threshold is varied: thresholds.grid gives none of them two values."
+ONE_VARIED_TEXT = "Only {} is varied: a map needs two thresholds to which thresholds.grid gives two values."
 
 
 @dataclass(frozen=True)
 class AblationChartsOptions:
-    """``axes``: of the grid, each {part, tau, values}; ``base``: the set that gives all others; ``dpi``."""
+    """``axes`` of the grid, each {part, tau, values}; ``base``: the set with all other thresholds; ``dpi``."""
 
     axes: list[dict]
     base: dict
@@ -55,27 +55,27 @@ class Axis(NamedTuple):
         part, _, tau = self.column.rpartition("_")
         return f"tau_{tau} of {part}" if part else f"tau_{tau}"
 
-    def concerns(self, lesion: str) -> bool:
+    def affects(self, lesion: str) -> bool:
         """Whether the threshold affects a lesion type, or the average."""
         return lesion == AVERAGE or (lesion == EDEMA) == self.column.startswith(f"{EDEMA}_")
 
 
 def run_charts(*, table: str, curves: str, recall_map: str, options: AblationChartsOptions) -> None:
-    """Draw the two figures of a table of points (:func:`cxr.reporting.ablation.points.table`)."""
+    """Draw the two figures of a table of points (:func:`cxr.reporting.ablation.points.tabulate_points`)."""
     points = read_table(table).with_columns(
         pl.col(*MEASURES, "recall_low", "recall_high").cast(pl.Float64, strict=False)
     )
-    axes, reference = varied(options)
+    axes, reference = find_varied(options)
     save_png(draw_curves(points, axes, reference), curves, options.dpi)
     save_png(draw_map(points, axes, reference), recall_map, options.dpi)
 
 
-def varied(options: AblationChartsOptions) -> tuple[list[Axis], dict[str, float]]:
+def find_varied(options: AblationChartsOptions) -> tuple[list[Axis], dict[str, float]]:
     """Return the varied thresholds in the order of the grid, and the reference value of every threshold's column."""
-    reference = {column(part, tau): options.base[part][tau] for part in PARTS for tau in TAUS}
+    reference = {threshold_column(part, tau): options.base[part][tau] for part in PARTS for tau in TAUS}
     axes = []
     for grid_axis in options.axes:
-        name, values = column(grid_axis["part"], grid_axis["tau"]), sorted(set(grid_axis["values"]))
+        name, values = threshold_column(grid_axis["part"], grid_axis["tau"]), sorted(set(grid_axis["values"]))
         base = reference[name]
         # rounded, so that the lower of two equally near values is taken: 0.1 and not 0.3 for 0.2
         reference[name] = min(values, key=lambda value: (round(abs(value - base), 12), value))
@@ -84,7 +84,7 @@ def varied(options: AblationChartsOptions) -> tuple[list[Axis], dict[str, float]
     return axes, reference
 
 
-def along(points: pl.DataFrame, names: Sequence[str], reference: Mapping[str, float]) -> pl.DataFrame:
+def points_along(points: pl.DataFrame, names: Sequence[str], reference: Mapping[str, float]) -> pl.DataFrame:
     """Return the points at the reference in every threshold but ``names``, each once, sorted by their values."""
     fixed = [pl.col(name) == reference[name] for name in COLUMNS if name not in names]
     return points.filter(fixed).unique([*names, "lesion"], keep="first", maintain_order=True).sort(*names)
@@ -93,47 +93,49 @@ def along(points: pl.DataFrame, names: Sequence[str], reference: Mapping[str, fl
 def draw_curves(points: pl.DataFrame, axes: Sequence[Axis], reference: Mapping[str, float]) -> Figure:
     """Draw recall (with its interval) and yield of each lesion type against each varied threshold."""
     if not axes:
-        return note(NONE_VARIED)
-    lesions = _concerned(axes)
+        return draw_note(NOTHING_VARIED_TEXT)
+    lesions = _affected_lesions(axes)
     figure = Figure(figsize=(1.2 + 5.2 * len(axes), 1 + 1.45 * len(lesions)), layout="constrained")
     panels = figure.subplots(len(lesions), 2 * len(axes), squeeze=False, sharex="col")
     for number, axis in enumerate(axes):
-        axis_points = along(points, [axis.column], reference)
+        axis_points = points_along(points, [axis.column], reference)
         for row, lesion in enumerate(lesions):
             for side, measure in enumerate(MEASURES):
                 panel = panels[row, 2 * number + side]
-                if axis.concerns(lesion):
-                    _curve(panel, axis_points.filter(pl.col("lesion") == lesion), axis, measure)
+                if axis.affects(lesion):
+                    _draw_curve(panel, axis_points.filter(pl.col("lesion") == lesion), axis, measure)
                 else:
                     panel.set_visible(False)
         for side, title in enumerate(MEASURES.values()):
             visible_panels = [panel for panel in panels[:, 2 * number + side] if panel.get_visible()]
             visible_panels[0].set_title(title, fontsize=10)
             visible_panels[-1].set_xlabel(axis.name)
-            _ticks(visible_panels[-1], axis)
+            _set_ticks(visible_panels[-1], axis)
     for row, lesion in enumerate(lesions):
         first_panel = next(panel for panel in panels[row] if panel.get_visible())
         first_panel.set_ylabel(lesion, fontsize=10, fontweight="bold")
-    _legend(figure)
-    figure.suptitle("Recall and yield against each threshold, the others " + _held(axes, reference, ()), fontsize=11)
+    _draw_legend(figure)
+    figure.suptitle(
+        "Recall and yield against each threshold, the others " + _describe_fixed(axes, reference, ()), fontsize=11
+    )
     return figure
 
 
-def _concerned(axes: Sequence[Axis]) -> list[str]:
-    return [lesion for lesion in ROWS if any(axis.concerns(lesion) for axis in axes)]
+def _affected_lesions(axes: Sequence[Axis]) -> list[str]:
+    return [lesion for lesion in ROWS if any(axis.affects(lesion) for axis in axes)]
 
 
-def _legend(figure: Figure) -> None:
+def _draw_legend(figure: Figure) -> None:
     handles = {
-        "recall and its interval": (Patch(color=BLUE, alpha=0.2, linewidth=0), Line2D([], [], **RECALL)),
-        "yield: findings with a grounded mask": Line2D([], [], **YIELD),
-        "findings that state the lesion": Line2D([], [], **STATED),
-        "value of the base set": Line2D([], [], **BASE),
+        "recall and its interval": (Patch(color=BLUE, alpha=0.2, linewidth=0), Line2D([], [], **RECALL_STYLE)),
+        "yield: findings with a grounded mask": Line2D([], [], **YIELD_STYLE),
+        "findings that state the lesion": Line2D([], [], **STATED_STYLE),
+        "value of the base set": Line2D([], [], **BASE_STYLE),
     }
     figure.legend(list(handles.values()), list(handles), loc="outside lower center", ncols=4, frameon=False, fontsize=9)
 
 
-def _curve(panel: Axes, rows: pl.DataFrame, axis: Axis, measure: str) -> None:
+def _draw_curve(panel: Axes, rows: pl.DataFrame, axis: Axis, measure: str) -> None:
     x = rows[axis.column].to_list()
     if measure == "recall":
         rows_with_recall = rows.drop_nulls("recall")
@@ -141,19 +143,19 @@ def _curve(panel: Axes, rows: pl.DataFrame, axis: Axis, measure: str) -> None:
         panel.fill_between(
             at, rows_with_recall["recall_low"], rows_with_recall["recall_high"], color=BLUE, alpha=0.2, linewidth=0
         )
-        panel.plot(at, rows_with_recall["recall"], **RECALL)
+        panel.plot(at, rows_with_recall["recall"], **RECALL_STYLE)
         panel.set_ylim(0, 100)
     else:
-        panel.plot(x, rows["findings"], **STATED)
-        panel.plot(x, rows["yield"], **YIELD)
+        panel.plot(x, rows["findings"], **STATED_STYLE)
+        panel.plot(x, rows["yield"], **YIELD_STYLE)
         panel.set_ylim(0, max(1, rows["findings"].max() or 0) * 1.08)
         panel.yaxis.get_major_locator().set_params(integer=True)
-    panel.axvline(axis.base, **BASE)
+    panel.axvline(axis.base, **BASE_STYLE)
     panel.tick_params(labelsize=8)
     panel.spines[["top", "right"]].set_visible(False)
 
 
-def _ticks(panel: Axes, axis: Axis) -> None:
+def _set_ticks(panel: Axes, axis: Axis) -> None:
     stride = -(-len(axis.values) // 7)
     tick_values = axis.values[::stride]
     panel.set_xticks(tick_values, [f"{value:g}" for value in tick_values], rotation=45)
@@ -162,37 +164,37 @@ def _ticks(panel: Axes, axis: Axis) -> None:
 def draw_map(points: pl.DataFrame, axes: Sequence[Axis], reference: Mapping[str, float]) -> Figure:
     """Draw recall over the first two varied thresholds, one panel per lesion type that one of them affects."""
     if not axes:
-        return note(NONE_VARIED)
+        return draw_note(NOTHING_VARIED_TEXT)
     if len(axes) < 2:
-        return note(ONE_VARIED.format(axes[0].name))
+        return draw_note(ONE_VARIED_TEXT.format(axes[0].name))
     down, across = axes[:2]
-    lesions = _concerned(axes[:2])
+    lesions = _affected_lesions(axes[:2])
     rows = 1 if len(lesions) < 4 else 2
     columns = -(-len(lesions) // rows)
     wide, high = max(2.4, 0.42 * len(across.values) + 0.8), max(1.8, 0.3 * len(down.values) + 0.9)
     figure = Figure(figsize=(wide * columns + 1.2, high * rows + 0.9), layout="constrained")
     panels = figure.subplots(rows, columns, squeeze=False).ravel()
-    map_points = along(points, [down.column, across.column], reference)
+    map_points = points_along(points, [down.column, across.column], reference)
     for panel, lesion in zip(panels, lesions, strict=False):
-        heatmap = _cells(panel, map_points.filter(pl.col("lesion") == lesion), down, across)
+        heatmap = _draw_cells(panel, map_points.filter(pl.col("lesion") == lesion), down, across)
         panel.set_title(lesion, fontsize=10)
     for panel in panels[len(lesions) :]:
         panel.set_visible(False)
     figure.supxlabel(across.name, fontsize=10)
     figure.supylabel(down.name, fontsize=10)
     figure.colorbar(heatmap, ax=panels.tolist(), shrink=0.8, label="recall, %")
-    figure.suptitle("Recall over two thresholds, the others " + _held(axes, reference, axes[:2]), fontsize=11)
+    figure.suptitle("Recall over two thresholds, the others " + _describe_fixed(axes, reference, axes[:2]), fontsize=11)
     return figure
 
 
-def _cells(panel: Axes, rows: pl.DataFrame, down: Axis, across: Axis):
+def _draw_cells(panel: Axes, rows: pl.DataFrame, down: Axis, across: Axis):
     recall_by_point = {(row[down.column], row[across.column]): row["recall"] for row in rows.iter_rows(named=True)}
     grid = [[recall_by_point.get((y, x)) for x in across.values] for y in down.values]
     cells = [[float("nan") if value is None else value for value in line] for line in grid]
     heatmap = panel.imshow(cells, cmap="cividis", vmin=0, vmax=100, aspect="auto", origin="lower")
     for y, line in enumerate(grid):
         for x, value in enumerate(line):
-            if len(down.values) * len(across.values) <= WRITTEN:
+            if len(down.values) * len(across.values) <= MAX_LABELLED_CELLS:
                 text = "–" if value is None else f"{value:.0f}"
                 colour = "black" if value is None or value > 55 else "white"
                 panel.text(x, y, text, ha="center", va="center", color=colour, fontsize=8)
@@ -202,7 +204,7 @@ def _cells(panel: Axes, rows: pl.DataFrame, down: Axis, across: Axis):
     return heatmap
 
 
-def _held(axes: Sequence[Axis], reference: Mapping[str, float], free: Sequence[Axis]) -> str:
+def _describe_fixed(axes: Sequence[Axis], reference: Mapping[str, float], free: Sequence[Axis]) -> str:
     """Return a text on the values of the thresholds that a figure does not vary."""
     shifted_axes = [axis for axis in axes if axis not in free and axis.reference != axis.base]
     if not shifted_axes:
@@ -210,7 +212,7 @@ def _held(axes: Sequence[Axis], reference: Mapping[str, float], free: Sequence[A
     return "as in the base set, but " + ", ".join(f"{axis.name} at {axis.reference:g}" for axis in shifted_axes)
 
 
-def note(text: str) -> Figure:
+def draw_note(text: str) -> Figure:
     """Return a figure that holds one line of text."""
     figure = Figure(figsize=(11, 0.6))
     figure.text(0.5, 0.5, text, ha="center", va="center", fontsize=10)

@@ -1,11 +1,13 @@
-"""Recall and yield of every point (a named threshold set or a grid point) for every lesion type."""
+"""The ablation stage: recall and yield of every point (a named threshold set or a grid point), by lesion type."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from math import sqrt
 
 import polars as pl
 
 from cxr.base.columns import Column, schema
+from cxr.base.tables import read_table, write_table
 from cxr.base.vocabulary import LESIONS
 from cxr.ils.masks.thresholds import EDEMA, GENERAL
 from cxr.metrics.proportions import Rate, wilson
@@ -17,17 +19,17 @@ PARTS = (GENERAL, EDEMA)
 SUMS = ("studies", "recalled", "findings", "masks", "yield")
 
 
-def column(part: str, tau: str) -> str:
-    """Return the table's column of a threshold: ``conf`` of all targets but edema, ``edema_conf`` of edema."""
+def threshold_column(part: str, tau: str) -> str:
+    """Return the column of a threshold: ``conf`` for all targets except edema, ``edema_conf`` for edema."""
     return tau if part == GENERAL else f"{part}_{tau}"
 
 
-COLUMNS = tuple(column(part, tau) for part in PARTS for tau in TAUS)
+COLUMNS = tuple(threshold_column(part, tau) for part in PARTS for tau in TAUS)
 POINTS = {
     "thresholds": Column(pl.String, "Name of the point, as in `results/masks/{thresholds}`."),
     "kind": Column(pl.String, "set or grid."),
     **{
-        column(part, tau): Column(
+        threshold_column(part, tau): Column(
             pl.Float64, f"Threshold `{tau}` for {'edema' if part == EDEMA else 'all lesion types but edema'}."
         )
         for part in PARTS
@@ -51,18 +53,39 @@ POINTS = {
 }
 
 
-def count(sweeps: Iterable[pl.DataFrame]) -> pl.DataFrame:
-    """Count the rows of the sweep, shard by shard: each study is in one shard, so the shards' counts add up.
+SWEEP_COLUMNS = ("thresholds", "study_id", "lesion", "findings", "masks", "grounded", "mask_px")
 
-    Returns thresholds, lesion, studies, recalled, findings, masks, yield (see :func:`table`), mask_px (list of the
-    pixels of every image with a grounded mask).
+
+@dataclass(frozen=True)
+class AblationOptions:
+    """The points by name, the names of the grid points among them, and the coverage of an interval."""
+
+    sets: dict
+    grid: list[str]
+    interval: float
+
+
+def run_table(*, sweep: list[str], table: str, options: AblationOptions) -> None:
+    """Write recall and yield of every point (:func:`tabulate_points`), with one shard in memory at a time.
+
+    Raises StoreError for a damaged input.
     """
-    parts = [_count(sweep) for sweep in sweeps]
+    counts = count_sweep(read_table(path).select(SWEEP_COLUMNS) for path in sweep)
+    write_table(table, tabulate_points(counts, options.sets, options.grid, options.interval), POINTS)
+
+
+def count_sweep(sweeps: Iterable[pl.DataFrame]) -> pl.DataFrame:
+    """Sum the counts of all shards of the sweep; a study is in one shard, so the counts add up.
+
+    Returns thresholds, lesion, studies, recalled, findings, masks, yield (see :func:`tabulate_points`) and mask_px: the
+    areas of each image's grounded masks.
+    """
+    parts = [_count_shard(sweep) for sweep in sweeps]
     pixels = pl.col("mask_px").list.explode(keep_nulls=False, empty_as_null=False)
     return pl.concat(parts).group_by("thresholds", "lesion").agg(*(pl.col(name).sum() for name in SUMS), pixels)
 
 
-def _count(sweep: pl.DataFrame) -> pl.DataFrame:
+def _count_shard(sweep: pl.DataFrame) -> pl.DataFrame:
     studies = sweep.group_by("thresholds", "study_id", "lesion").agg(
         pl.col("findings", "masks", "grounded").sum(), pl.col("mask_px").filter(pl.col("grounded") > 0)
     )
@@ -75,7 +98,9 @@ def _count(sweep: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def table(counts: pl.DataFrame, sets: Mapping[str, Mapping], grid: Sequence[str], interval: float) -> pl.DataFrame:
+def tabulate_points(
+    counts: pl.DataFrame, sets: Mapping[str, Mapping], grid: Sequence[str], interval: float
+) -> pl.DataFrame:
     """Return one row for every point, in the order of ``sets``, and lesion type, and for their average.
 
     The columns are :data:`POINTS`.
@@ -93,7 +118,7 @@ def table(counts: pl.DataFrame, sets: Mapping[str, Mapping], grid: Sequence[str]
     rows = []
     for name, taus in sets.items():
         point = {"thresholds": name, "kind": "grid" if name in grid else "set"}
-        point |= {column(part, tau): taus[part][tau] for part in PARTS for tau in TAUS}
+        point |= {threshold_column(part, tau): taus[part][tau] for part in PARTS for tau in TAUS}
         nothing = dict.fromkeys(SUMS, 0) | {"mask_px": None}
         cells = [row_by_point.get((name, lesion), nothing) for lesion in GROUNDABLE]
         rates = [wilson(cell["recalled"], cell["studies"], interval) for cell in cells]
@@ -101,12 +126,12 @@ def table(counts: pl.DataFrame, sets: Mapping[str, Mapping], grid: Sequence[str]
             rows.append(point | _row(lesion, cell, rate))
         totals = {sum_: sum(cell[sum_] for cell in cells) for sum_ in SUMS}
         totals["mask_px"] = medians_of_all.get(name)
-        rows.append(point | _row(AVERAGE, totals, mean([rate for rate in rates if rate])))
+        rows.append(point | _row(AVERAGE, totals, mean_rate([rate for rate in rates if rate])))
     return pl.DataFrame(rows, schema=schema(POINTS))
 
 
-def mean(rates: Sequence[Rate]) -> Rate | None:
-    """Return the mean of independent rates and its interval, from the squared distances to their ends."""
+def mean_rate(rates: Sequence[Rate]) -> Rate | None:
+    """Return the mean of independent rates, with an interval from the summed squares of their half-widths."""
     if not rates:
         return None
     rate = sum(value for value, _, _ in rates) / len(rates)

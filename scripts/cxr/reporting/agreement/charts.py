@@ -1,4 +1,4 @@
-"""Draw the agreement: scores of the masks with intervals, and curves over thresholds, by reference and lesion."""
+"""Draw the agreement with human annotations: scores with intervals, and curves over thresholds."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ BAR_TITLES = {"found": "images with a mask", "dice": "Dice, 0 without a mask", "
 
 @dataclass(frozen=True)
 class AgreementChartsOptions:
-    """Settings of the figures: dots per inch, and the overlap at which a box is found in the curves."""
+    """Settings of the figures: resolution, and the IoU at which a box counts as found in the curves."""
 
     dpi: int
     iou: float
@@ -51,17 +51,17 @@ def draw_bars(table: pl.DataFrame) -> Figure:
                 rows = reference_rows.filter(
                     (pl.col("what") == "anomaly map") & pl.col("measure").is_in(["pointing", "chance"])
                 )
-                _bars(axes, rows, "measure", ("pointing", "chance"))
+                _draw_bars(axes, rows, "measure", ("pointing", "chance"))
                 axes.set_title("pointing of the map; chance", fontsize=9)
             else:
                 rows = reference_rows.filter(pl.col("what").str.starts_with("masks ") & (pl.col("measure") == measure))
-                _bars(axes, rows, "what", rows["what"].unique(maintain_order=True).to_list())
+                _draw_bars(axes, rows, "what", rows["what"].unique(maintain_order=True).to_list())
                 axes.set_title(BAR_TITLES[measure], fontsize=9)
         row[0].set_ylabel(name, fontweight="bold")
     return figure
 
 
-def _bars(axes: Axes, rows: pl.DataFrame, by: str, names: Sequence[str]) -> None:
+def _draw_bars(axes: Axes, rows: pl.DataFrame, by: str, names: Sequence[str]) -> None:
     lesions = [lesion for lesion in ORDER if lesion in set(rows["lesion"])]
     width = 0.8 / max(1, len(names))
     for number, name in enumerate(names):
@@ -70,7 +70,7 @@ def _bars(axes: Axes, rows: pl.DataFrame, by: str, names: Sequence[str]) -> None
         bars = [(place, row) for place, row in bars if row["value"] is not None]
         at = [place + (number - (len(names) - 1) / 2) * width for place, _ in bars]
         values = [row["value"] for _, row in bars]
-        ends = [[_distance(row, end) for _, row in bars] for end in ("low", "high")]
+        ends = [[_distance_to_end(row, end) for _, row in bars] for end in ("low", "high")]
         axes.bar(at, values, width * 0.9, color=(BLUE, ORANGE, GREEN, PURPLE)[number % 4], hatch=("", "//")[number % 2],
                  yerr=ends if bars else None, ecolor=GREY, capsize=2, label=name, edgecolor="white")  # fmt: skip
     axes.set_ylim(0, 1)
@@ -82,8 +82,8 @@ def _bars(axes: Axes, rows: pl.DataFrame, by: str, names: Sequence[str]) -> None
         axes.text(0.5, 0.5, "none", transform=axes.transAxes, ha="center", color=GREY)
 
 
-def _distance(row: dict, end: str) -> float:
-    """Return how far an end of the interval is from the value; 0 without an interval."""
+def _distance_to_end(row: dict, end: str) -> float:
+    """Return the distance from the value to an end of its interval; 0 without an interval."""
     return 0.0 if row[end] is None else max(0.0, abs(row["value"] - row[end]))
 
 
@@ -99,7 +99,7 @@ def draw_curves(table: pl.DataFrame, iou: float) -> Figure:
         for axes, (output, measure, title) in zip(row, columns, strict=True):
             condition = (pl.col("reference") == name) & (pl.col("what") == output) & (pl.col("measure") == measure)
             panel_rows = table.filter(condition & pl.col("at").is_not_null() & pl.col("value").is_not_null())
-            lines |= _lines(axes, panel_rows)
+            lines |= _draw_lines(axes, panel_rows)
             axes.set_title(title, fontsize=9)
             axes.set_xlabel("tau_ano" if output == "anomaly map" else "confidence", fontsize=8)
             if not measure.startswith("false"):
@@ -110,7 +110,7 @@ def draw_curves(table: pl.DataFrame, iou: float) -> Figure:
     return figure
 
 
-def _lines(axes: Axes, rows: pl.DataFrame) -> dict[str, object]:
+def _draw_lines(axes: Axes, rows: pl.DataFrame) -> dict[str, object]:
     line_by_lesion = {}
     for lesion in [lesion for lesion in ORDER if lesion in set(rows["lesion"])]:
         lesion_rows = rows.filter(pl.col("lesion") == lesion).sort("at")

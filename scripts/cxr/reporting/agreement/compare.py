@@ -1,7 +1,7 @@
-"""The agreement stage: compare each reference with masks, anomaly maps and boxes image by image, then score them.
+"""The agreement stage: compare each reference with masks, anomaly maps and boxes, image by image, then score them.
 
-Population of a reference: the images with a frame that it names. Every other image, and every region that is not
-compared, has one row in ``left_out``, with a reason of :data:`cxr.reporting.agreement.references.LEFT_OUT`.
+The population of a reference is every image with a frame that it names. Every other image, and every region that is
+not compared, has one row in ``left_out``, with one of :data:`cxr.reporting.agreement.references.EXCLUSION_REASONS`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,43 +22,43 @@ from cxr.geometry.boxes import CORNERS
 from cxr.geometry.masks import component_boxes
 from cxr.metrics.bootstrap import intervals
 from cxr.reporting.agreement import measures
-from cxr.reporting.agreement.measures import Value
+from cxr.reporting.agreement.measures import Measure
 from cxr.reporting.agreement.references import (
     ANY,
-    LEFT_OUT,
+    EXCLUSION_REASONS,
+    MIN_COMPONENT_PX,
     PAINTED,
-    SMALLEST,
     Reference,
     Region,
-    distinct,
-    in_frame,
-    kinds,
+    drop_duplicates,
+    included_lesions,
     load_reference,
-    union,
+    region_in_frame,
+    union_mask,
 )
 
 HEART = "cardiomegaly"
-MEASURED = {
+KEY_COLUMNS = {
     "reference": Column(pl.String, "Reference, by its name in `agreement.references`."),
     "what": Column(pl.String, "`masks {thresholds}`, `anomaly map` or `boxes`."),
     "lesion": Column(pl.String, "Lesion type, or `any`: all but cardiomegaly."),
     "measure": Column(pl.String, "Measure ([agreement.md](../how-to/agreement.md#what-is-measured))."),
     "at": Column(pl.Float64, "Threshold: of the map tau_ano, of boxes the confidence; null without one."),
 }
-VALUES = MEASURED | {
+VALUES = KEY_COLUMNS | {
     "subject_id": Column(pl.String, "Patient."),
     "image_id": Column(pl.String, "Image."),
     "top": Column(pl.Float64, "What the image adds above the line of the score."),
     "below": Column(pl.Float64, "What it adds below: a score is the sum of `top` over that of `below`."),
 }
-SCORES = MEASURED | {
+SCORES = KEY_COLUMNS | {
     "value": Column(pl.Float64, "Score; null without a denominator."),
     "low": Column(pl.Float64, "Lower end of its interval (`agreement.interval`), by patients."),
     "high": Column(pl.Float64, "Upper end."),
     "images": Column(pl.Int64, "Images in the denominator."),
     "patients": Column(pl.Int64, "Their patients."),
 }
-LEFT = {
+EXCLUSIONS = {
     "reference": Column(pl.String, "Reference."),
     "image_id": Column(pl.String, "Image, as the cohort or, where it has none, the reference names it."),
     "reason": Column(pl.String, "Code of the reason ([agreement.md](../how-to/agreement.md#what-is-measured))."),
@@ -70,7 +70,7 @@ POPULATION = {
     "number": Column(pl.Int64, "Images compared; images or regions left out."),
     "meaning": Column(pl.String, "The same in words."),
 }
-GROUP = list(MEASURED)
+KEYS = list(KEY_COLUMNS)
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Scoring:
 
 @dataclass(frozen=True)
 class Shards:
-    """The open shards of one part of the cohort, and its tables."""
+    """The open shards and the tables of one part of the cohort."""
 
     frames: Shard
     organs: Shard
@@ -131,7 +131,7 @@ def run_images(
     key = f"agreement.references.{options.name}.path"
     reference_data = load_reference(key, options.format, reference, options.classes, options.image_id)
     row_by_image = {row["image_id"]: row for row in read_table(images).iter_rows(named=True)}
-    exclusions = [(image, reason, detail) for image, reason, detail in reference_data.left_out]
+    exclusions = [(image, reason, detail) for image, reason, detail in reference_data.exclusions]
     exclusions += [(image, "no_image", "") for image in reference_data.regions if image not in row_by_image]
     tables = [pl.DataFrame(schema=schema(VALUES))]
     framed: set[str] = set()
@@ -145,8 +145,8 @@ def run_images(
             }
             shards = Shards(
                 *(stack.enter_context(Shard(paths[place])) for paths in (frames, organs, anomaly)),
-                _detected(boxes[place]),
-                {name: _used(paths[0], paths[1]) for name, paths in of_set.items()},
+                _read_boxes(boxes[place]),
+                {name: _read_used_findings(paths[0], paths[1]) for name, paths in of_set.items()},
                 {name: stack.enter_context(Shard(paths[2], key="mask_id")) for name, paths in of_set.items()},
             )
             failed = set(read_table(boxes_excluded[place])["image_id"])
@@ -156,32 +156,34 @@ def run_images(
                 if image_id not in reference_data.regions:
                     exclusions.append((image_id, "no_reference", ""))
                     continue
-                regions = list(_regions(image_id, reference_data, shards.frames, painted, options, exclusions))
-                for output, lesion, value in _image(image_id, regions, reference_data.lesions, shards, options, failed):
+                regions = list(_regions_in_frame(image_id, reference_data, shards.frames, painted, options, exclusions))
+                for output, lesion, value in _measure_image(
+                    image_id, regions, reference_data.lesions, shards, options, failed
+                ):
                     at = (
-                        value.measure,
+                        value.name,
                         value.at,
                         row_by_image[image_id]["subject_id"],
                         image_id,
-                        value.top,
-                        value.below,
+                        value.numerator,
+                        value.denominator,
                     )
                     rows.append((options.name, output, lesion, *at))
-        tables.append(pl.DataFrame(rows, schema=schema(VALUES), orient="row"))  # tuples take far more room
+        tables.append(pl.DataFrame(rows, schema=schema(VALUES), orient="row"))  # tuples need far more memory
     stopped = {row["image_id"]: row["reason"] for row in row_by_image.values()}
     unframed = [image for image in reference_data.regions if image in row_by_image and image not in framed]
     exclusions += [(image, "no_frame", stopped[image] or "frames") for image in unframed]
     write_table(values, pl.concat(tables).sort(*VALUES), VALUES)
-    table = pl.DataFrame([(options.name, *row) for row in exclusions], schema=schema(LEFT), orient="row")
-    write_table(left_out, table.sort(*LEFT), LEFT)
+    table = pl.DataFrame([(options.name, *row) for row in exclusions], schema=schema(EXCLUSIONS), orient="row")
+    write_table(left_out, table.sort(*EXCLUSIONS), EXCLUSIONS)
 
 
-def _detected(path: str) -> dict[str, pl.DataFrame]:
+def _read_boxes(path: str) -> dict[str, pl.DataFrame]:
     table = read_table(path).filter(pl.col("kept"))
     return {key[0]: rows for key, rows in table.partition_by("image_id", as_dict=True).items()}
 
 
-def _used(findings: str, studies: str) -> dict[str, list[dict]]:
+def _read_used_findings(findings: str, studies: str) -> dict[str, list[dict]]:
     """Return the findings whose masks are used, of every image that reached the masks stage."""
     findings_by_image: dict[str, list[dict]] = {image: [] for image in read_table(studies)["image_id"]}
     used = read_table(findings).filter(pl.col("mask_id").is_not_null() & pl.col("reason").is_null())
@@ -190,7 +192,7 @@ def _used(findings: str, studies: str) -> dict[str, list[dict]]:
     return findings_by_image
 
 
-def _regions(
+def _regions_in_frame(
     image_id: str,
     reference: Reference,
     frames: Shard,
@@ -198,11 +200,11 @@ def _regions(
     options: AgreementOptions,
     exclusions: list[tuple],
 ) -> Iterator[Region]:
-    """Yield the regions of an image in its frame; record the regions that are left out in ``exclusions``."""
+    """Yield the regions of an image in its frame; add excluded regions to ``exclusions``."""
     if painted is not None:
         masks = painted.masks(image_id)
         yield from (
-            Region(name, masks[name], component_boxes(masks[name], SMALLEST))
+            Region(name, masks[name], component_boxes(masks[name], MIN_COMPONENT_PX))
             for name in reference.lesions
             if masks[name].any()
         )
@@ -211,69 +213,77 @@ def _regions(
     affine = frames.get("to_original", image_id)
     regions = []
     for annotation in reference.regions[image_id]:
-        region, why = in_frame(annotation, reference.names[annotation.label], affine, shape, FRAME_SIZE)
+        region, why = region_in_frame(
+            annotation, reference.lesion_by_label[annotation.label], affine, shape, FRAME_SIZE
+        )
         if region is None:
             exclusions.append((image_id, why, annotation.label))
         else:
             regions.append(region)
-    distinct_regions, num_duplicates = distinct(regions, options.same_box)
+    distinct_regions, num_duplicates = drop_duplicates(regions, options.same_box)
     exclusions += [(image_id, "drawn_twice", "")] * num_duplicates
     yield from distinct_regions
 
 
-def _image(
+def _measure_image(
     image_id: str,
     regions: list[Region],
     lesions: Sequence[str],
     shards: Shards,
     options: AgreementOptions,
     failed: set[str],
-) -> Iterator[tuple[str, str, Value]]:
-    """Yield (what, lesion, value) of one image; only for lesion types that the reference has there."""
+) -> Iterator[tuple[str, str, Measure]]:
+    """Yield (output, lesion, measure) of one image, for the lesion types that the reference has there."""
     chest = [lesion for lesion in lesions if lesion != HEART]
-    region_by_lesion = {lesion: union(regions, lesion, FRAME_SIZE) for lesion in (*lesions, *([ANY] if chest else []))}
+    region_by_lesion = {
+        lesion: union_mask(regions, lesion, FRAME_SIZE) for lesion in (*lesions, *([ANY] if chest else []))
+    }
     region_by_lesion = {lesion: region for lesion, region in region_by_lesion.items() if region.any()}
     for name, of_image in shards.findings.items():
         if image_id in of_image:
             for lesion, region in region_by_lesion.items():
-                mask = _mask(of_image[image_id], lesion, shards.masks[name])
-                yield from ((f"masks {name}", lesion, value) for value in measures.of_mask(mask, region))
+                mask = _union_of_masks(of_image[image_id], lesion, shards.masks[name])
+                yield from ((f"masks {name}", lesion, value) for value in measures.measure_mask(mask, region))
     places = {lesion: region for lesion, region in region_by_lesion.items() if lesion != HEART}
     if image_id in shards.anomaly and places and not unedited(shards.anomaly, image_id):
         organs = shards.organs.masks(image_id)
         lungs = organs[LUNGS[0]] | organs[LUNGS[1]]
         anomaly_map = shards.anomaly.get("anomaly", image_id)
         for lesion, region in places.items():
-            values = measures.of_map(anomaly_map, region, lungs, options.anomaly_steps)
+            values = measures.measure_map(anomaly_map, region, lungs, options.anomaly_steps)
             yield from (("anomaly map", lesion, value) for value in values)
     if image_id not in failed and chest:
         rows = shards.boxes.get(image_id)
         boxes = rows.select(CORNERS).to_numpy() if rows is not None else np.zeros((0, 4))
         confidence = rows["confidence"].to_numpy() if rows is not None else np.zeros(0)
         for lesion in places:
-            reference_boxes = _drawn(regions, lesion)
-            values = measures.of_boxes(boxes, confidence, reference_boxes, options.box_iou, options.confidence_steps)
+            reference_boxes = _reference_boxes(regions, lesion)
+            values = measures.measure_boxes(
+                boxes, confidence, reference_boxes, options.box_iou, options.confidence_steps
+            )
             yield from (("boxes", lesion, value) for value in values)
         for iou in options.box_iou:
-            values = measures.false_boxes(boxes, confidence, _drawn(regions, ANY), iou, options.confidence_steps)
+            values = measures.count_false_boxes(
+                boxes, confidence, _reference_boxes(regions, ANY), iou, options.confidence_steps
+            )
             yield from (("boxes", ANY, value) for value in values)
 
 
-def _drawn(regions: Sequence[Region], lesion: str) -> np.ndarray:
-    box_arrays = [region.box for region in regions if region.lesion in kinds(lesion)]
+def _reference_boxes(regions: Sequence[Region], lesion: str) -> np.ndarray:
+    box_arrays = [region.boxes for region in regions if region.lesion in included_lesions(lesion)]
     return np.concatenate(box_arrays) if box_arrays else np.zeros((0, 4))
 
 
-def _mask(findings: Sequence[dict], lesion: str, shard: Shard) -> np.ndarray:
-    """Return the union of the masks of a lesion type and the kinds under it."""
-    mask_ids = {row["mask_id"] for row in findings if row["target"] in kinds(lesion)}
+def _union_of_masks(findings: Sequence[dict], lesion: str, shard: Shard) -> np.ndarray:
+    """Return the union of the masks of a lesion type and its subtypes."""
+    mask_ids = {row["mask_id"] for row in findings if row["target"] in included_lesions(lesion)}
     empty = np.zeros((FRAME_SIZE, FRAME_SIZE), bool)
     return np.logical_or.reduce([empty, *(shard.get("mask", name) for name in sorted(mask_ids))])
 
 
 def run_scores(*, values: list[str], left_out_parts: list[str], scores: str, left_out: str, population: str,
                options: Scoring) -> None:  # fmt: skip
-    """Join the references: one row per score with its interval, and the numbers of images and regions left out."""
+    """Write the scores of all references with intervals, and the excluded images and regions."""
     if not values:
         raise UserError(
             "agreement.references is empty, so there is nothing to compare with: name a file of annotated boxes or "
@@ -283,26 +293,29 @@ def run_scores(*, values: list[str], left_out_parts: list[str], scores: str, lef
     exclusions = pl.concat([read_table(path) for path in left_out_parts])
     if table.is_empty():
         reasons = exclusions.group_by("reason").len().sort("reason").iter_rows()
-        summary = ", ".join(f"{number} {reason} ({LEFT_OUT[reason]})" for reason, number in reasons) or "they name none"
+        summary = (
+            ", ".join(f"{number} {reason} ({EXCLUSION_REASONS[reason]})" for reason, number in reasons)
+            or "they name none"
+        )
         raise UserError(
             f"agreement.references: no image could be compared: {summary}; see results/cohort/excluded.parquet, and "
             "whether image_id of the reference gives the cohort's names"
         )
-    write_table(scores, score(table, options), SCORES)
-    write_table(left_out, exclusions.sort(exclusions.columns), LEFT)
-    write_table(population, counts(table, exclusions), POPULATION)
+    write_table(scores, tabulate_scores(table, options), SCORES)
+    write_table(left_out, exclusions.sort(exclusions.columns), EXCLUSIONS)
+    write_table(population, tabulate_population(table, exclusions), POPULATION)
 
 
-def score(table: pl.DataFrame, options: Scoring) -> pl.DataFrame:
-    """Return one row for each reference, what, lesion, measure and threshold: value, interval, images, patients.
+def tabulate_scores(table: pl.DataFrame, options: Scoring) -> pl.DataFrame:
+    """Return one row per reference, output, lesion, measure and threshold: value, interval, images, patients.
 
     The bootstrap resamples patients. A score with a zero denominator is null.
     """
     score_tables = []
     for of_reference in table.partition_by("reference", maintain_order=True):
-        groups = of_reference.select(GROUP).unique(maintain_order=True).sort(GROUP).with_row_index("column")
+        groups = of_reference.select(KEYS).unique(maintain_order=True).sort(KEYS).with_row_index("column")
         subjects = of_reference.select("subject_id").unique().sort("subject_id").with_row_index("subject")
-        placed = of_reference.join(groups, on=GROUP, nulls_equal=True).join(subjects, on="subject_id")
+        placed = of_reference.join(groups, on=KEYS, nulls_equal=True).join(subjects, on="subject_id")
         sums = placed.group_by("subject", "column").agg(pl.col("top", "below").sum())
         top, below = (np.zeros((len(subjects), len(groups))) for _ in range(2))
         at = sums["subject"].to_numpy(), sums["column"].to_numpy()
@@ -320,10 +333,10 @@ def score(table: pl.DataFrame, options: Scoring) -> pl.DataFrame:
     return pl.concat(score_tables)
 
 
-def counts(table: pl.DataFrame, exclusions: pl.DataFrame) -> pl.DataFrame:
-    """Return (reference, what, number, meaning): images compared, and images and regions left out, by reason."""
+def tabulate_population(table: pl.DataFrame, exclusions: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of :data:`POPULATION`: images compared, and images and regions excluded, by reason."""
     compared = table.group_by("reference").agg(number=pl.col("image_id").n_unique())
     rows = [(name, "compared", number, "images with a measure") for name, number in compared.iter_rows()]
     for name, reason, number in exclusions.group_by("reference", "reason").len().iter_rows():
-        rows.append((name, reason, number, LEFT_OUT[reason]))
+        rows.append((name, reason, number, EXCLUSION_REASONS[reason]))
     return pl.DataFrame(rows, schema=schema(POPULATION), orient="row").sort("reference", "what")

@@ -1,4 +1,4 @@
-"""Measure one image. Each measure is (top, below), so that a score is a ratio of sums over images."""
+"""Measure one image. A measure is a numerator and a denominator, and a score is the ratio of their sums over images."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -10,17 +10,17 @@ from cxr.ils.masks.thresholds import grey_level
 from cxr.metrics import masks
 
 
-class Value(NamedTuple):
-    """A measure of one image: ``top`` and ``below`` are summed over images; ``at``: the threshold, if there is one."""
+class Measure(NamedTuple):
+    """The numerator and denominator of a measure of one image; ``at``: the threshold, if there is one."""
 
-    measure: str
-    top: float
-    below: float = 1.0
+    name: str
+    numerator: float
+    denominator: float = 1.0
     at: float | None = None
 
 
-def of_mask(mask: np.ndarray, region: np.ndarray) -> Iterator[Value]:
-    """Yield the measures of a lesion mask on an image where the reference has the lesion (``region`` not empty).
+def measure_mask(mask: np.ndarray, region: np.ndarray) -> Iterator[Measure]:
+    """Yield the measures of a lesion mask against the reference's region of the lesion, which is not empty.
 
     ``dice``, ``iou`` and ``covered`` are 0 for an image without a mask; ``dice_of_found``, ``iou_of_found`` and
     ``inside`` count only images with a mask.
@@ -28,60 +28,62 @@ def of_mask(mask: np.ndarray, region: np.ndarray) -> Iterator[Value]:
     has_mask = bool(mask.any())
     overlap = masks.overlap(mask, region)
     dice, iou, shared = masks.dice(*overlap), masks.iou(*overlap), overlap.intersection
-    yield Value("found", float(has_mask))
-    yield Value("dice", dice)
-    yield Value("iou", iou)
-    yield Value("covered", shared / int(region.sum()))
-    yield Value("dice_of_found", dice, float(has_mask))
-    yield Value("iou_of_found", iou, float(has_mask))
-    yield Value("inside", shared / int(mask.sum()) if has_mask else 0.0, float(has_mask))
+    yield Measure("found", float(has_mask))
+    yield Measure("dice", dice)
+    yield Measure("iou", iou)
+    yield Measure("covered", shared / int(region.sum()))
+    yield Measure("dice_of_found", dice, float(has_mask))
+    yield Measure("iou_of_found", iou, float(has_mask))
+    yield Measure("inside", shared / int(mask.sum()) if has_mask else 0.0, float(has_mask))
 
 
-def of_map(anomaly: np.ndarray, region: np.ndarray, lungs: np.ndarray, steps: Sequence[float]) -> Iterator[Value]:
+def measure_map(
+    anomaly: np.ndarray, region: np.ndarray, lungs: np.ndarray, steps: Sequence[float]
+) -> Iterator[Measure]:
     """Yield the measures of an anomaly map uint8 (H, W) against a region that is not empty.
 
-    ``pointing``: whether its largest value lies in the region (the share inside if several pixels have that value; 0
-    for an empty map). ``chance``: the share of the ``lungs`` in the region, which is the expected score of a random
-    point in them. At each of ``steps`` (shares of 255): Dice, IoU, the share of the region that is anomalous, and, for
-    images with anomalous pixels, the share of these that lie in the region.
+    ``pointing``: whether the map's maximum lies in the region (the fraction inside if several pixels have the maximum;
+    0 for an empty map). ``chance``: the expected score of a random point in the ``lungs``. At each of ``steps``
+    (fractions of 255): Dice, IoU, the anomalous fraction of the region, and, for images with anomalous pixels, the
+    fraction of them inside the region.
     """
     top = anomaly.max()
-    yield Value("pointing", float(region[anomaly == top].mean()) if top else 0.0)
+    yield Measure("pointing", float(region[anomaly == top].mean()) if top else 0.0)
     if lungs.any():
-        yield Value("chance", float(region[lungs].mean()))
+        yield Measure("chance", float(region[lungs].mean()))
     for step in steps:
         marked = anomaly >= grey_level(step)
         overlap = masks.overlap(marked, region)
         shared = overlap.intersection
-        yield Value("dice", masks.dice(*overlap), at=step)
-        yield Value("iou", masks.iou(*overlap), at=step)
-        yield Value("covered", shared / int(region.sum()), at=step)
-        yield Value("inside", shared / int(marked.sum()) if shared else 0.0, float(marked.any()), at=step)
+        yield Measure("dice", masks.dice(*overlap), at=step)
+        yield Measure("iou", masks.iou(*overlap), at=step)
+        yield Measure("covered", shared / int(region.sum()), at=step)
+        yield Measure("inside", shared / int(marked.sum()) if shared else 0.0, float(marked.any()), at=step)
 
 
-def of_boxes(
+def measure_boxes(
     boxes: np.ndarray,
     confidence: np.ndarray,
     reference_boxes: np.ndarray,
     ious: Sequence[float],
     steps: Sequence[float],
-) -> Iterator[Value]:
-    """Yield the recall of annotated boxes (M, 4) by detected boxes (N, 4) with confidence (N,), whatever their class.
+) -> Iterator[Measure]:
+    """Yield the recall of annotated boxes (M, 4) by detected boxes (N, 4) of any class, with confidence (N,).
 
-    An annotated box is found at a confidence if a detected box of at least that confidence overlaps it by the IoU. One
-    detected box may find several.
+    An annotated box is found at a confidence if a detected box with at least that confidence overlaps it by the IoU.
+    One detected box may match several annotated boxes.
     """
     overlaps = box_iou(boxes, reference_boxes)
     for iou in ious:
         best = np.where(overlaps >= iou, confidence[:, None], -1.0).max(axis=0, initial=-1.0)
         for step in steps:
-            yield Value(f"recall_iou{iou:g}", float((best >= step).sum()), float(len(reference_boxes)), at=step)
+            yield Measure(f"recall_iou{iou:g}", float((best >= step).sum()), float(len(reference_boxes)), at=step)
 
 
-def false_boxes(
+def count_false_boxes(
     boxes: np.ndarray, confidence: np.ndarray, reference_boxes: np.ndarray, iou: float, steps: Sequence[float]
-) -> Iterator[Value]:
+) -> Iterator[Measure]:
     """Yield the number of detected boxes per image that overlap no annotated box by ``iou``."""
     best = box_iou(boxes, reference_boxes).max(axis=1, initial=0.0) if len(boxes) else np.zeros(0)
     for step in steps:
-        yield Value(f"false_iou{iou:g}", float(((best < iou) & (confidence >= step)).sum()), at=step)
+        yield Measure(f"false_iou{iou:g}", float(((best < iou) & (confidence >= step)).sum()), at=step)

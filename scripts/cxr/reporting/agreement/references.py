@@ -1,4 +1,4 @@
-"""Read references, human annotations of the cohort's images, into the frame, with reasons for what is left out."""
+"""Read references (human annotations of the cohort's images) into the frame, with a reason for each exclusion."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -16,14 +16,14 @@ from cxr.geometry.boxes import box_iou, clip_boxes
 from cxr.geometry.masks import component_boxes
 
 PAINTED = "painted"
-"""The embedded cohort's truth: masks in the frame, one per lesion type."""
+"""Format of the embedded cohort's ground truth: masks in the frame, one per lesion type."""
 ANY = "any"
-"""All lesion types but cardiomegaly together."""
-ASPECT = 0.02
-"""Largest difference of aspect at which an annotated image and the cohort's image still count as the same."""
-SMALLEST = 64
-"""Minimum size in frame pixels of a mask's part that gets its own box, as masks.min_component_px."""
-LEFT_OUT = {
+"""All lesion types except cardiomegaly, together."""
+MAX_ASPECT_DIFFERENCE = 0.02
+"""Maximum relative difference in aspect ratio between an annotated image and the cohort's image."""
+MIN_COMPONENT_PX = 64
+"""Minimum size of a mask's component with its own box, in frame pixels, as ``masks.min_component_px``."""
+EXCLUSION_REASONS = {
     "no_image": "the reference names an image that is not in the cohort",
     "no_frame": "the image has no frame, because it stopped earlier",
     "no_reference": "the image has a frame, but the reference does not name it",
@@ -39,29 +39,29 @@ LEFT_OUT = {
 
 @dataclass
 class Region:
-    """One region in the frame: ``lesion`` type, its pixels bool (H, W), its boxes float (N, 4: x1, y1, x2, y2)."""
+    """One region in the frame: lesion type, mask bool (H, W), boxes float (N, 4: x1, y1, x2, y2)."""
 
     lesion: str
     mask: np.ndarray
-    box: np.ndarray
+    boxes: np.ndarray
     reader: str = ""
 
 
 @dataclass
 class Reference:
-    """The content of one file: {image_id: its regions in the cohort's pixels}, and the images that it covers."""
+    """The content of one annotation file: {image_id: its annotations}, also of images without any."""
 
     regions: dict[str, list[Annotation]] = field(default_factory=dict)
     lesions: tuple[str, ...] = ()
     """Lesion types of its labels."""
-    names: dict[str, str] = field(default_factory=dict)
+    lesion_by_label: dict[str, str] = field(default_factory=dict)
     """{label: lesion type} of the mapped labels."""
-    left_out: list[tuple[str, str, str]] = field(default_factory=list)
+    exclusions: list[tuple[str, str, str]] = field(default_factory=list)
     """(image, reason, detail)."""
 
 
 def load_reference(key: str, kind: str, path: str | Path, classes: Mapping[str, str], ids: str) -> Reference:
-    """Read a file and map its labels and images to the cohort's names. Raises UserError for an unusable file.
+    """Read an annotation file and map its labels and images to the cohort's. Raises UserError for an unusable file.
 
     ``key``: the setting that names the file; ``classes``: {label: lesion type}, which overrides the format's; ``ids``:
     template of the cohort's image_id.
@@ -71,13 +71,13 @@ def load_reference(key: str, kind: str, path: str | Path, classes: Mapping[str, 
             return Reference({name: [] for name in shard.ids}, tuple(name for name in TYPES if name in shard.labels()))
     annotations, image_names = read(key, path, kind)
     names = lesions(kind) | {lesion: lesion for lesion in TYPES} | dict(classes)
-    reference = Reference({image_name(ids, name): [] for name in sorted(image_names)}, names=names)
+    reference = Reference({image_name(ids, name): [] for name in sorted(image_names)}, lesion_by_label=names)
     for annotation in annotations:
         image = image_name(ids, annotation.image)
         if annotation.image == UNLISTED:
-            reference.left_out.append(("", "not_listed", annotation.label))
+            reference.exclusions.append(("", "not_listed", annotation.label))
         elif annotation.label not in names:
-            reference.left_out.append((image, "class_not_mapped", annotation.label))
+            reference.exclusions.append((image, "class_not_mapped", annotation.label))
         else:
             reference.regions[image].append(annotation)
     mapped_lesions = {
@@ -85,19 +85,18 @@ def load_reference(key: str, kind: str, path: str | Path, classes: Mapping[str, 
     }
     if not mapped_lesions and (annotations or not image_names):
         raise UserError(f"{key} {str(path)!r} has no label that is a lesion type: name them in its `classes`")
-    # where nobody drew a region, all images are healthy: every box is a false one
+    # without any region, all images are healthy, and every box is a false one
     reference.lesions = tuple(lesion for lesion in TYPES if lesion in mapped_lesions or not annotations)
     return reference
 
 
-def in_frame(
+def region_in_frame(
     annotation: Annotation, lesion: str, affine: np.ndarray, shape: tuple[int, int], size: int
 ) -> tuple[Region | None, str]:
-    """Return a region in the frame, or None and the reason.
+    """Return an annotation as a region in the frame, or None and the reason.
 
-    ``affine``: the frame-to-original affine (2, 3) of the image, ``shape`` its original (rows, columns). A region that
-    was drawn on a smaller or larger copy of the image is scaled; a release's mask of the frame's size is already in the
-    frame.
+    ``affine``: the frame-to-original affine (2, 3) of the image, ``shape`` its original (rows, columns). A region drawn
+    on a smaller or larger copy of the image is scaled; a mask file of the frame's size is already in the frame.
     """
     try:
         annotated_mask = annotation.mask()
@@ -105,13 +104,13 @@ def in_frame(
         return None, "broken_mask"
     if isinstance(annotation.drawn, Path) and annotated_mask is not None and annotated_mask.shape == (size, size):
         return (
-            (Region(lesion, annotated_mask, component_boxes(annotated_mask, SMALLEST)), "")
+            (Region(lesion, annotated_mask, component_boxes(annotated_mask, MIN_COMPONENT_PX)), "")
             if annotated_mask.any()
             else (None, "no_area")
         )
     annotated_shape = annotated_mask.shape if annotated_mask is not None else annotation.size or shape
     scale = np.array([shape[1] / annotated_shape[1], shape[0] / annotated_shape[0]])
-    if abs(scale[0] / scale[1] - 1) > ASPECT:
+    if abs(scale[0] / scale[1] - 1) > MAX_ASPECT_DIFFERENCE:
         return None, "other_shape"
     box = np.zeros((0, 4))
     if annotation.box is not None and np.isfinite(annotation.box).all():
@@ -120,7 +119,7 @@ def in_frame(
     if annotated_mask is not None:
         # the affine from the frame to the annotated image
         mask = to_frame(annotated_mask.astype(np.uint8), affine / scale[:, None], size, nearest=True) > 0
-        box = box if len(box) else component_boxes(mask, SMALLEST)
+        box = box if len(box) else component_boxes(mask, MIN_COMPONENT_PX)
     else:
         mask = np.zeros((size, size), bool)
         for x1, y1, x2, y2 in clip_boxes(box, size, size):
@@ -128,10 +127,10 @@ def in_frame(
     return (Region(lesion, mask, box, annotation.reader), "") if mask.any() else (None, "no_area")
 
 
-def distinct(regions: Iterable[Region], same: float) -> tuple[list[Region], int]:
-    """Return the regions without those that an earlier reader also drew (IoU of boxes >= ``same``), and their number.
+def drop_duplicates(regions: Iterable[Region], same: float) -> tuple[list[Region], int]:
+    """Drop regions that another reader drew before (IoU of boxes >= ``same``); return the rest and the number dropped.
 
-    The first region in the order of the file is kept. Two regions of one reader are never merged.
+    The first region in the order of the file is kept. Two regions of the same reader are never duplicates.
     """
     distinct_regions: list[Region] = []
     num_duplicates = 0
@@ -139,9 +138,9 @@ def distinct(regions: Iterable[Region], same: float) -> tuple[list[Region], int]
         is_duplicate = any(
             previous.lesion == region.lesion
             and previous.reader != region.reader
-            and len(previous.box)
-            and len(region.box)
-            and box_iou(previous.box, region.box).max() >= same
+            and len(previous.boxes)
+            and len(region.boxes)
+            and box_iou(previous.boxes, region.boxes).max() >= same
             for previous in distinct_regions
         )
         num_duplicates += is_duplicate
@@ -150,12 +149,12 @@ def distinct(regions: Iterable[Region], same: float) -> tuple[list[Region], int]
     return distinct_regions, num_duplicates
 
 
-def kinds(lesion: str) -> tuple[str, ...]:
-    """Return a lesion type and the kinds under it (Appendix B); for ``any``, all types but cardiomegaly."""
+def included_lesions(lesion: str) -> tuple[str, ...]:
+    """Return a lesion type and its subtypes (Appendix B); for ``any``, all types except cardiomegaly."""
     return tuple(name for name in TYPES if name != "cardiomegaly") if lesion == ANY else (lesion, *kinds_under(lesion))
 
 
-def union(regions: Iterable[Region], lesion: str, size: int) -> np.ndarray:
-    """Return the pixels, bool (size, size), of all regions of a lesion type or a kind under it."""
-    masks = [region.mask for region in regions if region.lesion in kinds(lesion)]
+def union_mask(regions: Iterable[Region], lesion: str, size: int) -> np.ndarray:
+    """Return the union, bool (size, size), of all regions of a lesion type and its subtypes."""
+    masks = [region.mask for region in regions if region.lesion in included_lesions(lesion)]
     return np.logical_or.reduce(masks) if masks else np.zeros((size, size), bool)

@@ -1,4 +1,4 @@
-"""A small document that is rendered as text for a screen and as one HTML page without a network."""
+"""A small document that can be rendered as text for a terminal and as one HTML page without a network."""
 
 import base64
 import html
@@ -50,8 +50,8 @@ class Mark:
 
 
 @dataclass(frozen=True)
-class Marked:
-    """A text with marks, which may not overlap (:func:`apart`)."""
+class MarkedText:
+    """A text with marks, which must not overlap (:func:`merge_marks`)."""
 
     text: str
     marks: Sequence[Mark]
@@ -59,17 +59,17 @@ class Marked:
 
 @dataclass(frozen=True)
 class Picture:
-    """A PNG with its alternative text; ``small`` ones are shown side by side if there is room."""
+    """A PNG with its alternative text; ``small`` ones are placed side by side if there is room."""
 
     png: bytes
     alt: str
     small: bool = False
 
 
-Block = Heading | Paragraph | Table | Marked | Picture
+Block = Heading | Paragraph | Table | MarkedText | Picture
 
 
-def apart(marks: Sequence[Mark]) -> list[Mark]:
+def merge_marks(marks: Sequence[Mark]) -> list[Mark]:
     """Merge overlapping marks; a merged mark has the kind of the first and the notes of all."""
     merged_marks: list[Mark] = []
     for mark in sorted(marks, key=lambda mark: (mark.start, mark.end)):
@@ -80,29 +80,31 @@ def apart(marks: Sequence[Mark]) -> list[Mark]:
     return merged_marks
 
 
-def as_text(blocks: Sequence[Block]) -> str:
-    """Render for a screen: without pictures, and with marks in square brackets beside their notes.
+def render_text(blocks: Sequence[Block]) -> str:
+    """Render as text for a terminal: without images, with marks and their notes in square brackets.
 
-    Control characters of a terminal are shown as U+FFFD.
+    Control characters of terminals are replaced by U+FFFD.
     """
-    text = "\n".join(line for block in blocks for line in _lines(block)).strip() + "\n"
+    text = "\n".join(line for block in blocks for line in _text_lines(block)).strip() + "\n"
     return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", "\ufffd", text)
 
 
-def _lines(block: Block) -> list[str]:
+def _text_lines(block: Block) -> list[str]:
     if isinstance(block, Heading):
         under = {1: "=", 2: "-"}.get(block.level)
         return ["", block.text] + ([under * len(block.text)] if under else [])
     if isinstance(block, Paragraph):
         return textwrap.wrap(block.text, WIDTH) or [""]
-    if isinstance(block, Marked):
-        return textwrap.wrap(" ".join(_bracketed(block).split()), WIDTH, initial_indent="  ", subsequent_indent="  ")
+    if isinstance(block, MarkedText):
+        return textwrap.wrap(
+            " ".join(_bracket_marks(block).split()), WIDTH, initial_indent="  ", subsequent_indent="  "
+        )
     if isinstance(block, Table):
-        return _columns([block.head, *block.rows])
+        return _align_columns([block.head, *block.rows])
     return []
 
 
-def _bracketed(block: Marked) -> str:
+def _bracket_marks(block: MarkedText) -> str:
     parts, at = [], 0
     for mark in block.marks:
         parts += [block.text[at : mark.start], f"[{block.text[mark.start : mark.end]} | {mark.note}]"]
@@ -110,7 +112,7 @@ def _bracketed(block: Marked) -> str:
     return "".join([*parts, block.text[at:]])
 
 
-def _columns(rows: Sequence[Sequence[str]]) -> list[str]:
+def _align_columns(rows: Sequence[Sequence[str]]) -> list[str]:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     padded = [[cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in rows]
     return [("  " + "  ".join(row)).rstrip() for row in padded]
@@ -128,9 +130,9 @@ mark { background: none; border-bottom: 3px solid; } sup { font-size: .7rem; mar
 """
 
 
-def as_html(title: str, blocks: Sequence[Block]) -> str:
-    """Render as one page that needs no network."""
-    body = "\n".join(_html(block) for block in blocks)
+def render_html(title: str, blocks: Sequence[Block]) -> str:
+    """Render as one HTML page that needs no network."""
+    body = "\n".join(_html_block(block) for block in blocks)
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -138,7 +140,7 @@ def as_html(title: str, blocks: Sequence[Block]) -> str:
     )
 
 
-def _html(block: Block) -> str:
+def _html_block(block: Block) -> str:
     if isinstance(block, Heading):
         return f"<h{block.level}>{html.escape(block.text)}</h{block.level}>"
     if isinstance(block, Paragraph):
@@ -147,15 +149,15 @@ def _html(block: Block) -> str:
         data = base64.b64encode(block.png).decode()
         kind = ' class="small"' if block.small else ""
         return f'<img{kind} alt="{html.escape(block.alt)}" src="data:image/png;base64,{data}">'
-    if isinstance(block, Marked):
-        return f"<blockquote>{_marked(block)}</blockquote>"
+    if isinstance(block, MarkedText):
+        return f"<blockquote>{_html_marks(block)}</blockquote>"
     head = "".join(f'<th scope="col">{html.escape(cell)}</th>' for cell in block.head)
     rows = "\n".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in block.rows)
     label = html.escape(block.label)
     return f'<div class="wide"><table aria-label="{label}"><tr>{head}</tr>\n{rows}</table></div>'
 
 
-def _marked(block: Marked) -> str:
+def _html_marks(block: MarkedText) -> str:
     parts, at = [], 0
     for mark in block.marks:
         parts.append(html.escape(block.text[at : mark.start]))

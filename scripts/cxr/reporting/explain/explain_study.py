@@ -7,14 +7,14 @@ from pathlib import Path
 
 from cxr.base.atomic import atomic
 from cxr.base.errors import UserError
-from cxr.reporting.explain.blocks import as_html, as_text
-from cxr.reporting.explain.story import tell
+from cxr.reporting.explain.blocks import render_html, render_text
+from cxr.reporting.explain.story import describe_study
 from cxr.reporting.explain.study import read_study
 
 
 @dataclass(frozen=True)
 class ExplainOptions:
-    """The study, the state of the results (empty: no study was asked for), and the resolution of the pictures."""
+    """The study, the digest of the results ("" without a study), and the resolution of the images."""
 
     study: str
     held: str
@@ -22,12 +22,12 @@ class ExplainOptions:
 
 
 def explain(results: str | Path, study: str, thresholds: Sequence[str], dpi: int) -> tuple[str, str]:
-    """Return the text and the HTML page; no ``thresholds``: every set that has masks.
+    """Return the text and the HTML page on a study; no ``thresholds`` means every set that has masks.
 
     Raises UserError for an unknown study or set.
     """
-    blocks = tell(read_study(Path(results), study, thresholds), dpi)
-    return as_text(blocks), as_html(f"Study {study}", blocks)
+    blocks = describe_study(read_study(Path(results), study, thresholds), dpi)
+    return render_text(blocks), render_html(f"Study {study}", blocks)
 
 
 def run(*, page: str, text: str, options: ExplainOptions, results: str = "results") -> None:

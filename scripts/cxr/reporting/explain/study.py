@@ -1,9 +1,10 @@
-"""Read everything that the results hold about one study. Missing files are reported as missing."""
+"""Read all results about one study. A stage without results is reported as such."""
 
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
@@ -44,7 +45,7 @@ class Image:
     arrays: dict[str, np.ndarray | dict[str, np.ndarray]] = field(default_factory=dict)
     boxes: list[dict] = field(default_factory=list)
     unedited: bool = False
-    """Whether the image itself stands as the edited image."""
+    """Whether the edited image is the image itself."""
     corrections: list[str] = field(default_factory=list)
     """What the frames stage corrected or ignored in its header."""
 
@@ -54,7 +55,7 @@ class Image:
         return self.row["image_id"]
 
     @property
-    def stopped(self) -> Step | None:
+    def stop(self) -> Step | None:
         """The first stage that excluded it."""
         return next((step for step in self.steps if step.state == STOPPED), None)
 
@@ -71,27 +72,27 @@ class Outcome:
     dropped: list[dict]
     masks: dict[str, np.ndarray]
     settings: str
-    """JSON of the settings that the masks were made with, "" without masks."""
+    """JSON of the masks' settings, "" without masks."""
 
 
 @dataclass
 class Study:
-    """A study with everything that is stored about it."""
+    """A study and all results about it."""
 
     study_id: str
     images: list[Image]
-    line: dict | None
+    report: dict | None
     """Its line of results/reports."""
     outcomes: dict[str, dict[str, Outcome]]
     """{threshold set: {image_id: its result}}."""
-    made_by: dict[str, tuple[str, str]]
-    """{stage: (code digest, JSON of its settings)} of the stages whose files hold them."""
+    provenance: dict[str, tuple[str, str]]
+    """{stage: (code digest, JSON of its settings)} of the stages whose files contain them."""
 
 
-def known(results: Path, study_id: str, *, number: bool = False) -> list[dict]:
+def find_study_rows(results: Path, study_id: str, *, is_number: bool = False) -> list[dict]:
     """Return the study's rows of the cohort's table of images. Raises UserError for a study that is not in it.
 
-    ``number``: whether it was read as a number, so that leading zeros are lost.
+    ``is_number``: whether the id was parsed as a number, which loses leading zeros.
     """
     path = results / "cohort" / "images.parquet"
     if not path.is_file():
@@ -100,34 +101,34 @@ def known(results: Path, study_id: str, *, number: bool = False) -> list[dict]:
     rows = table.filter(pl.col("study_id") == study_id).sort("image_id").to_dicts()
     if not rows:
         studies = table["study_id"].n_unique()
-        zeros = " (an id with leading zeros as study=\"'007'\")" if number else ""
+        zeros = " (an id with leading zeros as study=\"'007'\")" if is_number else ""
         raise UserError(
             f"study is {study_id!r}, which is not one of the {studies} studies of {path}: give a study_id of it{zeros}"
         )
     return rows
 
 
-SMALL = (
+SMALL_TABLES = (
     "cohort/*.parquet",
     "*/*.excluded.parquet",
     "frames/*.corrected.parquet",
     "masks/*/*.excluded.parquet",
     "dataset/*/*.parquet",
 )
-"""Tables that are regenerated whenever one of their inputs is."""
+"""Tables that change whenever one of their inputs does."""
 
 
-def held(results: Path) -> str:
-    """Return a digest of the names, sizes and times of the small tables in the results."""
+def results_digest(results: Path) -> str:
+    """Return a digest of the names, sizes and times of :data:`SMALL_TABLES`."""
     digest = hashlib.sha256()
-    for pattern in SMALL:
+    for pattern in SMALL_TABLES:
         for path in sorted(results.glob(pattern)):
             state = path.stat()
             digest.update(f"{path.relative_to(results)} {state.st_size} {state.st_mtime_ns}\n".encode())
     return digest.hexdigest()[:16]
 
 
-def built(results: Path) -> list[str]:
+def list_threshold_sets(results: Path) -> list[str]:
     """Return the threshold sets that have masks, ``default`` first."""
     names = {path.parent.name for path in results.glob("masks/*/*.findings.parquet")}
     return sorted(names, key=lambda name: (name != "default", name))
@@ -135,38 +136,39 @@ def built(results: Path) -> list[str]:
 
 def read_study(results: Path, study_id: str, thresholds: Sequence[str]) -> Study:
     """Read a study. Raises UserError for an unknown study or a threshold set without masks."""
-    rows = known(results, study_id)
-    sets = built(results)
+    rows = find_study_rows(results, study_id)
+    sets = list_threshold_sets(results)
     if missing := [name for name in thresholds if name not in sets]:
         raise UserError(
             f"thresholds names {missing[0]!r}, but the sets with masks are {', '.join(sets) or 'none'}: "
             f"choose one, or make it with `snakemake results/masks/{missing[0]}/index.parquet`"
         )
     shards = sorted({row["shard"] for row in rows if row["shard"]})
-    line = next((line for shard in shards if (line := _line(results, shard, study_id))), None)
-    images = [_image(results, row) for row in rows]
+    line = next((line for shard in shards if (line := _read_report_line(results, shard, study_id))), None)
+    images = [_read_image(results, row) for row in rows]
     outcomes = {
-        name: {image.image_id: _outcome(results, name, image, line) for image in images} for name in thresholds or sets
+        name: {image.image_id: _read_outcome(results, name, image, line) for image in images}
+        for name in thresholds or sets
     }
-    made_by = dict(_made_by(results, shards[0])) if shards else {}
-    return Study(study_id, images, line, outcomes, made_by)
+    provenance = dict(_read_provenance(results, shards[0])) if shards else {}
+    return Study(study_id, images, line, outcomes, provenance)
 
 
-def _line(results: Path, shard: str, study_id: str) -> dict | None:
+def _read_report_line(results: Path, shard: str, study_id: str) -> dict | None:
     path = results / "reports" / f"{shard}.jsonl"
     return next((line for line in read_lines(path) if line["study_id"] == study_id), None) if path.is_file() else None
 
 
-def _rows(path: Path, image_id: str) -> list[dict] | None:
+def _read_rows(path: Path, image_id: str) -> list[dict] | None:
     """Return an image's rows of a table, None without such a table."""
     if not path.is_file():
         return None
     return read_table(path).filter(pl.col("image_id") == image_id).to_dicts()
 
 
-def _image(results: Path, row: dict) -> Image:
+def _read_image(results: Path, row: dict) -> Image:
     image = Image(row, [])
-    excluded = _rows(results / "cohort" / "excluded.parquet", row["image_id"]) or []
+    excluded = _read_rows(results / "cohort" / "excluded.parquet", row["image_id"]) or []
     if row["reason"]:
         detail = excluded[0]["detail"] if excluded else ""
         image.steps.append(Step("cohort", STOPPED, row["reason"], detail))
@@ -175,9 +177,9 @@ def _image(results: Path, row: dict) -> Image:
     for stage in STAGES[1:]:
         if stage not in BY_THRESHOLDS:
             excluded = results / stage / f"{row['shard']}.excluded.parquet"
-            image.steps.append(_step(excluded, stage, image, image.steps))
+            image.steps.append(_stage_step(excluded, stage, image, image.steps))
     passed = {step.stage for step in image.steps if step.state == ACCEPTED}
-    corrected = _rows(results / "frames" / f"{row['shard']}.corrected.parquet", row["image_id"]) or []
+    corrected = _read_rows(results / "frames" / f"{row['shard']}.corrected.parquet", row["image_id"]) or []
     image.corrections = [row["correction"] for row in corrected]
     for stage, fields in ARRAYS.items():
         if stage in passed:
@@ -193,11 +195,11 @@ def _image(results: Path, row: dict) -> Image:
             image.arrays["edited"] = edited(shard, frames, row["image_id"])
             image.unedited = unedited(shard, row["image_id"])
     if "boxes" in passed:
-        image.boxes = _rows(results / "boxes" / f"{row['shard']}.parquet", row["image_id"]) or []
+        image.boxes = _read_rows(results / "boxes" / f"{row['shard']}.parquet", row["image_id"]) or []
     return image
 
 
-NEEDS = {
+REQUIRED_STAGES = {
     "frames": ("cohort",),
     "reports": ("cohort",),
     "organs": ("frames",),
@@ -210,50 +212,48 @@ NEEDS = {
 """The stages that an image must have passed before each stage."""
 
 
-def _step(excluded: Path, stage: str, image: Image, before: Sequence[Step]) -> Step:
+def _stage_step(excluded: Path, stage: str, image: Image, before: Sequence[Step]) -> Step:
     states = {step.stage: step.state for step in before}
-    needed = [states[name] for name in NEEDS[stage]]
+    needed = [states[name] for name in REQUIRED_STAGES[stage]]
     if any(state in (STOPPED, NOT_REACHED) for state in needed):
         return Step(stage, NOT_REACHED)
-    rows = _rows(excluded, image.image_id)
+    rows = _read_rows(excluded, image.image_id)
     if rows is None or NO_RESULTS in needed:
         return Step(stage, NO_RESULTS)
     return Step(stage, STOPPED, rows[0]["reason"], rows[0]["detail"]) if rows else Step(stage, ACCEPTED)
 
 
-def _outcome(results: Path, name: str, image: Image, line: dict | None) -> Outcome:
+def _read_outcome(results: Path, name: str, image: Image, line: dict | None) -> Outcome:
     folder, joined, shard = results / "masks" / name, results / "dataset" / name, image.row["shard"]
-    masks_step = _step(folder / f"{shard}.excluded.parquet", "masks", image, image.steps)
-    dataset_step = _step(joined / "excluded.parquet", "dataset", image, [*image.steps, masks_step])
+    masks_step = _stage_step(folder / f"{shard}.excluded.parquet", "masks", image, image.steps)
+    dataset_step = _stage_step(joined / "excluded.parquet", "dataset", image, [*image.steps, masks_step])
     outcome = Outcome([masks_step, dataset_step], [], [], None, [], [], {}, "")
     if masks_step.state == ACCEPTED:
-        outcome.findings = sorted(_rows(folder / f"{shard}.findings.parquet", image.image_id) or [], key=_finding)
-        outcome.units = _rows(folder / f"{shard}.units.parquet", image.image_id) or []
-        outcome.evidence = next(iter(_rows(folder / f"{shard}.studies.parquet", image.image_id) or []), None)
+        outcome.findings = sorted(
+            _read_rows(folder / f"{shard}.findings.parquet", image.image_id) or [], key=itemgetter("finding")
+        )
+        outcome.units = _read_rows(folder / f"{shard}.units.parquet", image.image_id) or []
+        outcome.evidence = next(iter(_read_rows(folder / f"{shard}.studies.parquet", image.image_id) or []), None)
         mask_ids = {row["mask_id"] for row in (*outcome.findings, *outcome.units)} - {None}
         with Shard(folder / f"{shard}.h5", key="mask_id") as masks:
             outcome.masks = {mask_id: masks.get("mask", mask_id) for mask_id in sorted(mask_ids)}
             outcome.settings = str(masks.attrs.get("settings", ""))
     if dataset_step.state in (ACCEPTED, STOPPED):
-        outcome.dropped = _rows(joined / "dropped.parquet", image.image_id) or []
+        outcome.dropped = _read_rows(joined / "dropped.parquet", image.image_id) or []
     if dataset_step.state == ACCEPTED:
-        outcome.pairs = list(_pairs(joined / f"{image.row['split']}.jsonl", image.image_id))
+        outcome.pairs = list(_read_pairs(joined / f"{image.row['split']}.jsonl", image.image_id))
     return outcome
 
 
-def _pairs(path: Path, image_id: str) -> Iterator[dict]:
-    """Yield an image's lines of a split. A split may have a million lines, so only lines with its name are parsed."""
+def _read_pairs(path: Path, image_id: str) -> Iterator[dict]:
+    """Yield an image's lines of a split; only lines that contain its name are parsed, as there may be a million."""
     name = json.dumps(image_id, ensure_ascii=False)
     with open(path, encoding="utf-8") as file:
         candidates = (json.loads(text) for text in file if name in text)
         yield from (line for line in candidates if line["image_id"] == image_id)
 
 
-def _finding(row: dict) -> int:
-    return row["finding"]
-
-
-def _made_by(results: Path, shard: str) -> Iterator[tuple[str, tuple[str, str]]]:
+def _read_provenance(results: Path, shard: str) -> Iterator[tuple[str, tuple[str, str]]]:
     for stage in ARRAYS:
         path = results / stage / f"{shard}.h5"
         if path.is_file():

@@ -1,1 +1,1 @@
-"""Figures: one panel per study, the distribution of pairs, the funnel, recall over thresholds."""
+"""Figures: a panel per study, the distribution of pairs, the funnel, recall by threshold set."""

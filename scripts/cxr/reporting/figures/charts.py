@@ -11,7 +11,7 @@ from cxr.plotting import palette
 from cxr.plotting.plots import BLUE, GREY, VERMILION
 
 
-def distribution(splits: pl.DataFrame) -> Figure:
+def draw_distribution(splits: pl.DataFrame) -> Figure:
     """Draw positive and negative pairs per lesion type. After Fig. 4.
 
     ``splits``: the tables stage's pairs per split of one threshold set; all splits and types of instruction together.
@@ -20,7 +20,7 @@ def distribution(splits: pl.DataFrame) -> Figure:
     axes = figure.subplots()
     for offset, polarity, colour in ((-0.2, "positive", palette.POSITIVE), (0.2, "negative", palette.NEGATIVE)):
         places = [index + offset for index in range(len(LESIONS))]
-        bars = axes.bar(places, _pairs(splits, polarity), 0.4, color=colour, label=polarity)
+        bars = axes.bar(places, _pairs_per_lesion(splits, polarity), 0.4, color=colour, label=polarity)
         axes.bar_label(bars, fontsize=8)
     axes.set_xticks(range(len(LESIONS)), LESIONS, rotation=20)
     axes.set_ylabel("instruction-answer pairs")
@@ -30,7 +30,7 @@ def distribution(splits: pl.DataFrame) -> Figure:
     return figure
 
 
-def shares(splits: pl.DataFrame) -> Figure:
+def draw_shares(splits: pl.DataFrame) -> Figure:
     """Draw the share of each lesion type among positive and among negative pairs, beside the paper's.
 
     ``splits``: the tables stage's pairs per split of one threshold set; all splits and types of instruction together.
@@ -38,7 +38,7 @@ def shares(splits: pl.DataFrame) -> Figure:
     figure = Figure(figsize=(9, 4.6), layout="constrained")
     for axes, polarity in zip(figure.subplots(1, 2, sharey=True), ("positive", "negative"), strict=True):
         for offset, ending, colour, label in ((-0.2, "", BLUE, "this run"), (0.2, "_paper", GREY, "the paper")):
-            pairs = _pairs(splits, f"{polarity}{ending}")
+            pairs = _pairs_per_lesion(splits, f"{polarity}{ending}")
             widths = [100 * number / max(sum(pairs), 1) for number in pairs]
             places = [index + offset for index in range(len(LESIONS))]
             axes.bar_label(
@@ -55,14 +55,14 @@ def shares(splits: pl.DataFrame) -> Figure:
     return figure
 
 
-def _pairs(splits: pl.DataFrame, ending: str) -> list[int]:
+def _pairs_per_lesion(splits: pl.DataFrame, ending: str) -> list[int]:
     """Return the number of pairs per lesion type, in their order, from all columns with that ending."""
     columns = [name for name in splits.columns if name.endswith(f"_{ending}")]
     sums = dict(splits.group_by("lesion").agg(pl.sum_horizontal(columns).sum().alias("pairs")).iter_rows())
     return [sums.get(lesion, 0) for lesion in LESIONS]
 
 
-def funnel(steps: Sequence[tuple[str, int, Mapping[str, int]]]) -> Figure:
+def draw_funnel(steps: Sequence[tuple[str, int, Mapping[str, int]]]) -> Figure:
     """Draw the images left after each stage; ``steps`` of (stage, images left, {reason: images lost})."""
     figure = Figure(figsize=(11, 0.4 * len(steps) + 1.4), layout="constrained")
     axes = figure.subplots()
@@ -89,15 +89,15 @@ def funnel(steps: Sequence[tuple[str, int, Mapping[str, int]]]) -> Figure:
     return figure
 
 
-def recall(table: pl.DataFrame) -> Figure:
-    """Draw recall (Table 8) from a table of thresholds, lesion, recall in percent: one row a threshold set."""
+def draw_recall(table: pl.DataFrame) -> Figure:
+    """Draw recall (Table 8) as a heat map, one row per threshold set; ``table``: thresholds, lesion, recall (%)."""
     names = table["thresholds"].unique(maintain_order=True).to_list()
     lesions = table["lesion"].unique(maintain_order=True).to_list()
     figure = Figure(figsize=(10, 0.4 * len(names) + 2.2), layout="constrained")
     axes = figure.subplots()
     grid = [
         [
-            _only(table.filter((pl.col("thresholds") == name) & (pl.col("lesion") == lesion))["recall"])
+            _recall_value(table.filter((pl.col("thresholds") == name) & (pl.col("lesion") == lesion))["recall"])
             for lesion in lesions
         ]
         for name in names
@@ -120,6 +120,6 @@ def recall(table: pl.DataFrame) -> Figure:
     return figure
 
 
-def _only(values: pl.Series) -> float:
-    # without any counted finding, the table holds empty texts when it is read
+def _recall_value(values: pl.Series) -> float:
+    # without any finding, the column is read as empty strings
     return float(values[0]) if len(values) and values[0] not in (None, "") else float("nan")

@@ -16,12 +16,12 @@ from cxr.base.tables import read_lines, read_table
 from cxr.base.vocabulary import LESIONS, ZONE_LABELS
 from cxr.plotting.plots import save_jpeg, save_png
 from cxr.reporting.figures import charts
-from cxr.reporting.figures.panel import Story, draw
+from cxr.reporting.figures.panel import PanelContent, draw_panel
 
 
 @dataclass(frozen=True)
 class FiguresOptions:
-    """Settings of the stage (see docs/reference/settings.md)."""
+    """Settings of the stage (docs/reference/settings.md)."""
 
     studies: int
     dpi: int
@@ -42,19 +42,19 @@ def run_panels(
     panels: str,
     options: FiguresOptions,
 ) -> None:
-    """Draw one panel for each chosen study into the folder ``panels``; inputs are lists in the order of the shards."""
+    """Draw a panel of each selected study into the folder ``panels``; inputs are lists in the order of the shards."""
     folder = Path(panels)
     folder.mkdir(parents=True, exist_ok=True)
     tables = [read_table(path) for path in findings]
-    selected_images = choose(tables, options)
-    pairs = _pairs_of(lines, {image_id for _, image_id in selected_images})
+    selected_images = choose_images(tables, options)
+    pairs = _read_pairs(lines, {image_id for _, image_id in selected_images})
     by_shard: dict[int, list[str]] = {}
     for shard, image_id in selected_images:
         by_shard.setdefault(shard, []).append(image_id)
     stories = (
         story
         for shard, image_ids in sorted(by_shard.items())
-        for story in _stories(
+        for story in _read_panels(
             image_ids,
             tables[shard],
             read_table(boxes[shard]),
@@ -64,7 +64,7 @@ def run_panels(
         )
     )
     for image_id, story in progress(stories, len(selected_images), "panels"):
-        save_jpeg(draw(story), folder / f"{image_id}.jpg", options.dpi, options.quality)
+        save_jpeg(draw_panel(story), folder / f"{image_id}.jpg", options.dpi, options.quality)
 
 
 def run_charts(
@@ -81,20 +81,20 @@ def run_charts(
     steps, splits = (
         read_table(path).filter(pl.col("thresholds") == thresholds) for path in (funnel_table, splits_table)
     )
-    save_png(charts.distribution(splits), distribution, options.dpi)
-    save_png(charts.funnel(funnel_steps(steps)), funnel, options.dpi)
-    save_png(charts.shares(splits), shares, options.dpi)
+    save_png(charts.draw_distribution(splits), distribution, options.dpi)
+    save_png(charts.draw_funnel(funnel_steps(steps)), funnel, options.dpi)
+    save_png(charts.draw_shares(splits), shares, options.dpi)
 
 
 def run_recall(*, recall_table: str, recall: str, options: FiguresOptions) -> None:
-    """Draw the recall of every threshold set from the tables stage's recall."""
-    save_png(charts.recall(read_table(recall_table)), recall, options.dpi)
+    """Draw the recall of every threshold set from the tables stage's recall table."""
+    save_png(charts.draw_recall(read_table(recall_table)), recall, options.dpi)
 
 
-def choose(findings: list[pl.DataFrame], options: FiguresOptions) -> list[tuple[int, str]]:
-    """Choose (shard, image_id) so that every lesion type with a mask is seen before any comes twice.
+def choose_images(findings: list[pl.DataFrame], options: FiguresOptions) -> list[tuple[int, str]]:
+    """Choose (shard, image_id) so that every lesion type with a mask appears before any appears twice.
 
-    The choice depends only on the seed and the ids, never on the number of shards.
+    The choice depends only on the seed and the ids, not on the number of shards.
     """
     images: dict[str, tuple[int, set[str]]] = {}
     for shard, table in enumerate(findings):
@@ -114,7 +114,7 @@ def choose(findings: list[pl.DataFrame], options: FiguresOptions) -> list[tuple[
     return [(images[image_id][0], image_id) for image_id in sorted(selected_ids)]
 
 
-def _pairs_of(lines: list[str], image_ids: set[str]) -> dict[str, list[dict]]:
+def _read_pairs(lines: list[str], image_ids: set[str]) -> dict[str, list[dict]]:
     pairs: dict[str, list[dict]] = {}
     for row in (row for path in lines for row in read_lines(path)):
         if row["image_id"] in image_ids:
@@ -122,14 +122,14 @@ def _pairs_of(lines: list[str], image_ids: set[str]) -> dict[str, list[dict]]:
     return pairs
 
 
-def _stories(
+def _read_panels(
     image_ids: Iterable[str],
     findings: pl.DataFrame,
     boxes: pl.DataFrame,
     masks: str,
     shards: list[str],
     pairs: dict[str, list[dict]],
-) -> Iterator[tuple[str, Story]]:
+) -> Iterator[tuple[str, PanelContent]]:
     with ExitStack() as stack:
         frames, organs, anomaly, anatomy = (stack.enter_context(Shard(path)) for path in shards)
         mask_shard = stack.enter_context(Shard(masks, key="mask_id"))
@@ -140,7 +140,7 @@ def _stories(
             zones = anatomy.masks(image_id)
             yield (
                 image_id,
-                Story(
+                PanelContent(
                     title=f"study {rows[0]['study_id']}, image {image_id}, split {rows[0]['split']}",
                     image=frames.get("image", image_id),
                     edited=edited(anomaly, frames, image_id),

@@ -1,1 +1,1 @@
-"""The results on one page: pictures with reasons, numbers beside the paper's, and costs."""
+"""The results on one page: cases with reasons, values beside the paper's, and costs."""

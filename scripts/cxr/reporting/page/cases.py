@@ -1,4 +1,4 @@
-"""Choose the findings and images that the page shows, and say in words why a box was kept or dropped."""
+"""Choose the findings and images of the page, and describe why each box was kept or dropped."""
 
 from collections.abc import Mapping, Sequence
 
@@ -15,7 +15,7 @@ from cxr.ils.masks.box_conditions import (
     list_failed_conditions,
 )
 
-MEANING = {
+QUANTITY_NAMES = {
     "anatomy": "overlap with the reported location",
     "conf": "confidence",
     "signal": "anomalous share",
@@ -23,7 +23,7 @@ MEANING = {
     "zero_area": "no pixel",
     "empty_after_refine": "nothing left to mask",
 }
-"""The quantity that each condition compares, in words."""
+"""{condition of a box: the quantity that it compares}."""
 OUTCOMES = {
     "no_labels": "no mask: the report names no location",
     "no_anatomy": "no mask: the reported location is not in the image",
@@ -33,14 +33,14 @@ OUTCOMES = {
     "no_name": "a mask, but no named location holds it",
     "no_heart": "no mask: no heart was found",
 }
-"""Result of a finding, by its reason."""
+"""{reason: the result of a finding in words}."""
 
 
 def choose_cases(findings: Sequence[pl.DataFrame], number: int, seed: int) -> list[tuple[int, dict]]:
     """Choose findings for the gallery, as (shard, row): ``number`` per lesion type, each of a different image.
 
-    A third of them (at least one of two or more) are findings without a mask whose boxes were judged, if there are
-    such. The choice depends only on the seed and the ids, never on the number of shards.
+    If possible, a third of them (at least one of two or more) are findings without a mask whose boxes were judged. The
+    choice depends only on the seed and the ids, not on the number of shards.
     """
     cases: list[tuple[int, dict]] = []
     for lesion in LESIONS:
@@ -76,9 +76,9 @@ def choose_cases(findings: Sequence[pl.DataFrame], number: int, seed: int) -> li
 
 
 def choose_images(findings: Mapping[str, Sequence[pl.DataFrame]], number: int, seed: int) -> list[tuple[int, str]]:
-    """Choose (shard, image_id) for the calibration view: images where some threshold set made a mask of boxes.
+    """Choose (shard, image_id) for the calibration view: images with a mask from boxes in any threshold set.
 
-    ``findings``: {threshold set: one table per shard}. Images that the sets treat differently come first.
+    ``findings``: {threshold set: one table per shard}. Images with different masks in different sets come first.
     """
     masks: dict[tuple[int, str], dict[str, set[str]]] = {}
     for name, tables in findings.items():
@@ -97,9 +97,9 @@ def choose_images(findings: Mapping[str, Sequence[pl.DataFrame]], number: int, s
 
 
 def choose_boxes(verdicts: Sequence[int], confidences: Sequence[float], number: int) -> list[int]:
-    """Choose the boxes to show: half are kept boxes, half are those that failed the fewest conditions, by confidence.
+    """Return the indices of the boxes to show: half kept boxes, half those that failed the fewest conditions.
 
-    Returns indexes, kept boxes first. If one kind has too few, the other gets more.
+    Kept boxes come first, and ties are ordered by confidence. If there are too few of one kind, the other gets more.
     """
     order = sorted(range(len(verdicts)), key=lambda i: (int(verdicts[i]).bit_count(), -confidences[i], i))
     kept_indices = [i for i in order if verdicts[i] == 0]
@@ -109,20 +109,19 @@ def choose_boxes(verdicts: Sequence[int], confidences: Sequence[float], number: 
     return shown_indices + dropped_indices[: number - len(shown_indices)]
 
 
-def reason(verdict: int, judged: BoxJudgement, taus: Mapping[str, float]) -> str:
-    """Return in words why a box was kept or dropped: each failed number beside its threshold.
+def describe_verdict(verdict: int, judged: BoxJudgement, taus: Mapping[str, float]) -> str:
+    """Describe why a box was kept or dropped, with each failed number and its threshold.
 
-    ``judged`` holds the numbers of the stored arrays. If these give a different verdict than the stored one, the reason
-    has no numbers, because they are not its cause. ``taus`` holds a threshold for each of
-    :data:`cxr.ils.masks.box_conditions.MEASURED_CONDITIONS`.
+    ``judged``: the numbers computed from the stored arrays. They are omitted if they contradict the stored verdict.
+    ``taus``: a threshold for each of :data:`cxr.ils.masks.box_conditions.MEASURED_CONDITIONS`.
     """
     values = judged.values
     if not judged.agrees(verdict):
-        names = ", ".join(MEANING[name] for name in list_failed_conditions(verdict))
+        names = ", ".join(QUANTITY_NAMES[name] for name in list_failed_conditions(verdict))
         return f"dropped: {names} ({MASKS_OUTDATED})" if verdict else f"kept ({MASKS_OUTDATED})"
     if not verdict:
         return "kept: " + ", ".join(
-            f"{MEANING[name]} {format_measure(values[name], taus[name])}" for name in MEASURED_CONDITIONS
+            f"{QUANTITY_NAMES[name]} {format_measure(values[name], taus[name])}" for name in MEASURED_CONDITIONS
         )
     words = []
     for name in list_failed_conditions(verdict):
@@ -131,14 +130,14 @@ def reason(verdict: int, judged: BoxJudgement, taus: Mapping[str, float]) -> str
             if name in MEASURED_CONDITIONS
             else ""
         )
-        words.append(f"{MEANING[name]}{number}")
+        words.append(f"{QUANTITY_NAMES[name]}{number}")
     return "dropped: " + ", ".join(words)
 
 
 def summarize_boxes(verdicts: Sequence[int], drawn_boxes: Sequence[Mapping], name: str) -> str:
-    """Return how many boxes a finding has, and how many of them are drawn; "" for a finding that needs no boxes.
+    """Describe how many boxes a finding has and how many of them are drawn; "" for a finding that needs no boxes.
 
-    ``drawn_boxes``: the boxes of the picture, with ``kept``; ``name``: the threshold set.
+    ``drawn_boxes``: the boxes drawn on the image, with ``kept``; ``name``: the threshold set.
     """
     if not verdicts:
         return ""
@@ -149,8 +148,8 @@ def summarize_boxes(verdicts: Sequence[int], drawn_boxes: Sequence[Mapping], nam
     return f"{summary}; {num_kept_drawn} kept and {len(drawn_boxes) - num_kept_drawn} dropped boxes are drawn"
 
 
-def outcome(row: Mapping) -> str:
-    """Return the result of a finding in words (a row of ``findings.parquet``)."""
+def describe_outcome(row: Mapping) -> str:
+    """Describe the result of a finding, a row of ``findings.parquet``."""
     if row["reason"] is not None:
         return OUTCOMES.get(row["reason"], row["reason"])
     if row["target"] == "cardiomegaly":

@@ -1,4 +1,4 @@
-"""Sum up the costs of a run's jobs from Snakemake's benchmark files. They differ from run to run."""
+"""Sum up the costs of a run's jobs from Snakemake's benchmark files."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from cxr.base.columns import Column, schema
 from cxr.base.tables import read_table, write_table
 from cxr.plotting.plots import save_png
 from cxr.reporting.page import sheets
-from cxr.reporting.page.templates import template
+from cxr.reporting.page.sections import load_template
 
 RESOURCE_FILES = ("page",)
 
@@ -19,9 +19,9 @@ ORDER = (
     "phantom", "cohort", "frames", "reports", "weights", "organs", "anomaly", "anatomy", "boxes", "masks", "dataset",
     "tables", "figures", "ablation", "paraphrase", "training", "inference", "evaluation", "page",
 )  # fmt: skip
-"""Stages in the order in which they run; others come after."""
+"""Stages in running order; other stages follow."""
 PER_IMAGE = ("frames", "organs", "anomaly", "anatomy", "boxes")
-"""Stages whose jobs work image by image."""
+"""Stages that process image by image."""
 JOBS = {
     "stage": Column(pl.String, "Stage."),
     "job": Column(pl.String, "Job."),
@@ -40,32 +40,32 @@ COSTS = {
 }
 
 
-def read(folder: str | Path) -> pl.DataFrame:
-    """Read every benchmark below a folder: rows of :data:`JOBS`, sorted by stage and job.
+def read_benchmarks(folder: str | Path) -> pl.DataFrame:
+    """Read every benchmark file below a folder into rows of :data:`JOBS`, sorted by stage and job.
 
-    Snakemake writes "NA" for a job that is too short to measure, which is null here.
+    Snakemake writes "NA" for a job that is too short to measure; it becomes null.
     """
     rows = []
     for path in sorted(Path(folder).rglob("*.tsv")):
         name = path.relative_to(folder)
         table = pl.read_csv(path, separator="\t", infer_schema=False)
         for row in table.iter_rows(named=True):
-            numbers = {column: _number(row.get(column)) for column in ("s", "max_rss", "cpu_time")}
+            numbers = {column: _parse_number(row.get(column)) for column in ("s", "max_rss", "cpu_time")}
             rows.append((name.parts[0], "/".join(name.with_suffix("").parts[1:]), *numbers.values()))
     return pl.DataFrame(rows, schema=schema(JOBS), orient="row")
 
 
-def _number(text: str | None) -> float | None:
+def _parse_number(text: str | None) -> float | None:
     try:
         return float(text)
     except (TypeError, ValueError):
         return None
 
 
-def by_stage(jobs: pl.DataFrame, images: dict[str, int]) -> pl.DataFrame:
-    """Sum up the jobs: one row per stage, in running order, and a total.
+def sum_by_stage(jobs: pl.DataFrame, images: dict[str, int]) -> pl.DataFrame:
+    """Sum up the jobs into rows of :data:`COSTS`: one per stage, in running order, and a total.
 
-    Rows of :data:`COSTS`. ``images``: accepted images of each stage that works image by image.
+    ``images``: {stage that processes image by image: number of its images}.
     """
     sums = jobs.group_by("stage").agg(
         pl.len().cast(pl.Int64).alias("jobs"), pl.col("seconds", "cpu_seconds").sum(), pl.col("max_rss_mb").max()
@@ -106,19 +106,19 @@ def run(
     page: str,
     options: CostsOptions,
 ) -> None:
-    """Write the costs of the jobs: a table by stage, a table by job, a chart and a page. No two runs give the same.
+    """Write the costs of the jobs: a table by stage, a table by job, a chart and a page. They differ between runs.
 
-    The input is the folder ``results/benchmarks`` with every job of this run and earlier ones. ``index`` and
-    ``figures`` are inputs only so that this job runs last and counts all others.
+    The jobs are read from the folder ``results/benchmarks``, which has every job of this run and earlier ones.
+    ``index`` and ``figures`` are inputs only so that this job runs after all others.
     """
     del figures
-    jobs = read(Path(index).parent / "benchmarks")
-    table = by_stage(jobs, images_of(read_table(conservation_table)))
+    jobs = read_benchmarks(Path(index).parent / "benchmarks")
+    table = sum_by_stage(jobs, images_by_stage(read_table(conservation_table)))
     write_table(jobs_table, jobs, JOBS)
     write_table(costs_table, table, COSTS)
     stages = table.filter(pl.col("stage") != "total")
-    save_png(sheets.costs(stages), chart, options.dpi)
-    text = template("costs.html.j2").render(
+    save_png(sheets.draw_costs(stages), chart, options.dpi)
+    text = load_template("costs.html.j2").render(
         rows=table.to_dicts(), slowest=jobs.sort("seconds", "job", descending=[True, False]).head(10).to_dicts(),
         synthetic=options.synthetic,
         seconds_most=stages["seconds"].max() or 1, memory_most=stages["max_rss_mb"].max() or 1,
@@ -127,7 +127,7 @@ def run(
         temporary.write_text(text, encoding="utf-8")
 
 
-def images_of(conservation: pl.DataFrame) -> dict[str, int]:
-    """Return how many images each stage that works image by image was given."""
+def images_by_stage(conservation: pl.DataFrame) -> dict[str, int]:
+    """Return {stage that processes image by image: number of its input images}."""
     rows = conservation.filter(pl.col("stage").is_in(PER_IMAGE)).unique("stage", keep="first", maintain_order=True)
     return dict(rows.select("stage", "input").iter_rows())

@@ -1,4 +1,4 @@
-"""The page stage: write one page of results from the tables and pictures of a run."""
+"""The page stage: write one page of results from the tables and images of a run."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from cxr.base.atomic import atomic
 from cxr.base.tables import read_lines, read_table, write_table
 from cxr.plotting.encoding import image_file_url
 from cxr.reporting.page import render
-from cxr.reporting.page.options import PageOptions
+from cxr.reporting.page.render import PageOptions
 
 RESOURCE_FILES = ("page", "organs/lite.onnx", "organs/upright.onnx", "anomaly/lite.onnx", "boxes/lite.onnx", "../envs")
 
@@ -39,13 +39,13 @@ def run(
 ) -> None:
     """Write the page and the table of versions.
 
-    ``test``: the lines of the evaluated split, one file per built set; ``corrected``: tables of the images whose
-    headers were corrected; ``left_out``: the ledgers of the stages that read the user's files.
+    ``test``: the lines of the evaluated split, one file per built threshold set; ``corrected``: tables of images with
+    corrected headers; ``left_out``: the ledgers of the stages that read the user's files.
     """
     shards = {"frames": frames, "organs": organs, "anomaly": anomaly, "anatomy": anatomy, "masks": masks}
-    version_info = render.versions_of(shards, reports, manifests or [], options.engines)
-    write_table(versions_table, render.versions_table(version_info), render.VERSIONS)
-    page = render.index(
+    version_info = render.collect_versions(shards, reports, manifests or [], options.engines)
+    write_table(versions_table, render.tabulate_versions(version_info), render.VERSIONS)
+    page = render.render_page(
         tables={
             "counts": read_table(counts_table),
             "splits": read_table(splits_table),

@@ -1,4 +1,4 @@
-"""RadVLM's results: a section of the page, and a page of their own that `snakemake radvlm` ends in."""
+"""RadVLM's results: a section of the page of all results, and a separate page, the target of `snakemake radvlm`."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,8 +9,7 @@ import polars as pl
 from cxr.base.atomic import atomic
 from cxr.base.tables import read_lines, read_table
 from cxr.plotting.encoding import image_file_url
-from cxr.reporting.page.sections import SYNTHETIC_MARK
-from cxr.reporting.page.templates import template
+from cxr.reporting.page.sections import SYNTHETIC_MARK, load_template
 
 RESOURCE_FILES = ("page",)
 FOLDER = "results/radvlm/evaluation/"
@@ -25,32 +24,32 @@ CHARTS = {
     "labels.png": "F1 of each label, with intervals by patient; dashed: macro F1",
     "ablation.png": "Runs beside the paper's Table 6",
 }
-CHARTED = {
+TABLES_BY_CHART = {
     "looks.png": ("table3", "figure4", "table4", "table5", "ours"),
     "labels.png": ("figure4",),
     "ablation.png": ("table6",),
 }
-"""Tables of which a chart draws values of ours; without any, it is left out."""
+"""{chart: tables whose values it draws}; a chart without values of ours is omitted."""
 CASES = "gallery.jsonl"
 
 
-def shown(extras: Mapping[str, str], embed: Callable[[str], str]) -> dict | None:
-    """Return what the page of all results shows of RadVLM; None unless all of its files are among the ``extras``."""
+def find_section(extras: Mapping[str, str], embed: Callable[[str], str]) -> dict | None:
+    """Return RadVLM's section for the page of all results; None unless all its files are among ``extras``."""
     names = ("comparison.tsv", "judge_check.tsv", "conservation.tsv", f"gallery/{CASES}", *CHARTS)
     paths = [f"{FOLDER}{name}" for name in names]
     if not set(paths) <= extras.keys():
         return None
     comparison, check, conservation, cases, *charts = paths
-    return section(comparison, check, conservation, Path(cases).parent, charts, embed)
+    return build_section(comparison, check, conservation, Path(cases).parent, charts, embed)
 
 
-def section(
+def build_section(
     comparison: str, check: str, conservation: str, gallery: str | Path, charts: Sequence[str],
     embed: Callable[[str], str],
 ) -> dict:  # fmt: skip
-    """Return the tables beside the paper's, the judge's check, the charts, the gallery, and what became of everything.
+    """Return the content of RadVLM's section: tables beside the paper's, judge check, charts, gallery, conservation.
 
-    ``charts``: of :data:`CHARTS`; ``embed``: returns the address of a picture.
+    ``charts``: paths of :data:`CHARTS`; ``embed``: returns a ``data:`` URL of an image file.
     """
     cells = read_table(comparison).to_dicts()
     tables = {title: [cell for cell in cells if cell["table"] == name] for name, title in TABLES.items()}
@@ -58,21 +57,23 @@ def section(
     scored = {cell["table"] for cell in scores}
     names = {path: Path(path).name for path in charts}
     figures = [
-        {"src": embed(path), "what": CHARTS[name]} for path, name in names.items() if scored & set(CHARTED[name])
+        {"src": embed(path), "what": CHARTS[name]}
+        for path, name in names.items()
+        if scored & set(TABLES_BY_CHART[name])
     ]
     checks = read_table(check).to_dicts()
     cases = [line | {"src": embed(str(Path(gallery, line["file"])))} for line in read_lines(Path(gallery, CASES))]
     failed = [row["check"] for row in checks if row["passed"] not in (True, "true")]
     content = {"tables": tables, "figures": figures, "checks": checks, "cases": cases, "failed": failed}
-    content |= {"result": result_sentence(scores, [cell for cell in cells if cell["by"] == "blind"])}
-    return content | {"conserved": _conserved(read_table(conservation))}
+    content |= {"result": describe_result(scores, [cell for cell in cells if cell["by"] == "blind"])}
+    return content | {"conserved": _group_conservation(read_table(conservation))}
 
 
-def result_sentence(scores: Sequence[dict], blind: Sequence[dict]) -> str:
-    """Return what the first run's scores say, in a sentence: how many of them show that it looks at the pictures.
+def describe_result(scores: Sequence[dict], blind: Sequence[dict]) -> str:
+    """Return a sentence on how many scores of the first run show that the model uses the images.
 
-    ``scores``: cells of ours; ``blind``: cells of the same columns, of answers that look at nothing. A score differs
-    from another if its interval leaves that out.
+    ``scores``: our cells; ``blind``: cells of the same columns, of baselines that ignore the image. A score is above
+    another value if its whole interval is.
     """
     scores = [cell for cell in scores if cell["table"] not in ("table2", "table6")]
     if not scores:
@@ -84,23 +85,23 @@ def result_sentence(scores: Sequence[dict], blind: Sequence[dict]) -> str:
     }
     beside_blind = [(cell, of_blind.get((cell["source"], cell["column"]))) for cell in scores]
     beside_exchanged = [(cell, cell["exchanged"]) for cell in scores]
-    better, of_better = _above(beside_blind)
-    looking, of_looking = _above(beside_exchanged)
+    better, of_better = _count_above(beside_blind)
+    looking, of_looking = _count_above(beside_exchanged)
     return (
         f"The run {run}: {better} of {of_better} scores are above those of answers that look at nothing, and {looking} "
         f"of {of_looking} above those with another patient's picture, beyond the interval."
     )
 
 
-def _above(pairs: Sequence[tuple[dict, float | str | None]]) -> tuple[int, int]:
-    """Return how many cells are above a value, by their interval's lower end, and how many have one beside them."""
+def _count_above(pairs: Sequence[tuple[dict, float | str | None]]) -> tuple[int, int]:
+    """Return how many cells have an interval above their value, and how many cells have a value to compare with."""
     pairs = [(cell, value) for cell, value in pairs if value not in (None, "")]
     lows = [cell["value"] if cell["low"] in (None, "") else cell["low"] for cell, _ in pairs]
     return sum(low > value for low, (_, value) in zip(lows, pairs, strict=True)), len(pairs)
 
 
-def _conserved(table: pl.DataFrame) -> list[dict]:
-    """Return a row of each thing that is counted: how many there are, and what became of them."""
+def _group_conservation(table: pl.DataFrame) -> list[dict]:
+    """Return one row per counted quantity: its total and the parts that the total divides into."""
     rows_by_quantity: dict[tuple[str, str, str], list[dict]] = {}
     for row in table.iter_rows(named=True):
         rows_by_quantity.setdefault((row["stage"], row["of"], row["what"]), []).append(row)
@@ -122,10 +123,10 @@ def run(
     options: RadvlmPageOptions,
 ) -> None:  # fmt: skip
     """Write the page of RadVLM alone."""
-    content = section(comparison, check, conservation, gallery, charts, image_file_url)
+    content = build_section(comparison, check, conservation, gallery, charts, image_file_url)
     with atomic(page) as temporary:
         synthetic_mark = SYNTHETIC_MARK if options.synthetic else ""
-        text = template("radvlm.html.j2").render(
+        text = load_template("radvlm.html.j2").render(
             radvlm=content, synthetic=options.synthetic, synthetic_mark=synthetic_mark
         )
         temporary.write_text(text, encoding="utf-8")

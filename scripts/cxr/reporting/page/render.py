@@ -1,6 +1,7 @@
-"""Fill the page's template, and decide which sections have content."""
+"""Render the page's template, and decide which sections have content."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
@@ -12,9 +13,7 @@ from cxr.base.vocabulary import LESIONS, SPLITS
 from cxr.plotting.palette import DROPPED, KEPT, LESION_COLOURS
 from cxr.plotting.plots import BLUE, GREY, ORANGE
 from cxr.reporting.page import radvlm, sections, versions
-from cxr.reporting.page.options import PageOptions
-from cxr.reporting.page.sections import SYNTHETIC_MARK, number
-from cxr.reporting.page.templates import template
+from cxr.reporting.page.sections import SYNTHETIC_MARK, format_number, load_template
 
 ABLATION = "results/ablation/"
 SEMISYN = "results/semisyn/"
@@ -25,38 +24,48 @@ SOURCES = {
     "mimic": "MIMIC-CXR",
     "openi": "the Indiana University chest X-ray collection (Open-i)",
 }
-DETAILS = 8
-"""Maximum number of quoted details per reason; the ledger has all."""
+MAX_DETAILS = 8
+"""Maximum number of details shown per reason; the ledger has all."""
 
 
-def versions_of(
+@dataclass(frozen=True)
+class PageOptions:
+    """Facts about the run that are not in the page's files: built sets, engines, and other results (path: digest)."""
+
+    thresholds: list[str]
+    engines: dict[str, str]
+    source: str
+    extras: dict[str, str]
+
+
+def collect_versions(
     shards: Mapping[str, Sequence[str]], reports: Sequence[str], manifests: Sequence[str], engines: dict[str, str]
 ) -> dict:
     """Return the versions behind the results: ``stages``, ``weights``, ``pins``, ``thresholds`` ({set: {part: {tau:
     value}}})."""
-    first = [line for path in reports for line in _first(path)]
-    stages = versions.of_reports("reports", first)
+    first = [line for path in reports for line in _read_first_line(path)]
+    stages = versions.report_versions("reports", first)
     thresholds: dict[str, dict] = {}
     for stage, paths in shards.items():
         sets = sorted({Path(path).parent.name for path in paths}) if stage == "masks" else [""]
         for name in sets:
             set_paths = [path for path in paths if not name or Path(path).parent.name == name]
-            rows = versions.of_shards(stage, set_paths, key="mask_id" if stage == "masks" else "image_id")
+            rows = versions.shard_versions(stage, set_paths, key="mask_id" if stage == "masks" else "image_id")
             for row in rows:
                 row["stage"] = f"{stage} {name}".strip()
             stages += rows
             if name and rows:
                 thresholds[name] = rows[0]["thresholds"]
-    weights = versions.lite_weights(engines) + versions.published_weights(manifests)
+    weights = versions.lite_weight_rows(engines) + versions.published_weight_rows(manifests)
     return {
         "stages": stages,
         "weights": weights,
-        "pins": versions.pins(SCRIPTS.parent / "envs"),
+        "pins": versions.read_pins(SCRIPTS.parent / "envs"),
         "thresholds": thresholds,
     }
 
 
-def _first(path: str) -> list[dict]:
+def _read_first_line(path: str) -> list[dict]:
     """Return the first line of a file; the same code made all lines of a shard of reports."""
     return [line for _, line in zip(range(1), read_lines(path), strict=False)]
 
@@ -69,7 +78,7 @@ VERSIONS = {
 }
 
 
-def versions_table(version_info: dict) -> pl.DataFrame:
+def tabulate_versions(version_info: dict) -> pl.DataFrame:
     """Return a row of :data:`VERSIONS` for each digest, weight and pinned package."""
     rows = [
         (kind, row["stage"], row[kind], row["engine"])
@@ -84,7 +93,7 @@ def versions_table(version_info: dict) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=schema(VERSIONS), orient="row")
 
 
-def index(
+def render_page(
     *,
     tables: dict[str, pl.DataFrame | None],
     lines: Sequence[dict],
@@ -95,19 +104,20 @@ def index(
     version_info: dict,
     options: PageOptions,
 ) -> str:
-    """Return the page. ``picture`` and ``embed`` turn the name of a part and a path into a data URL.
+    """Return the page as HTML.
 
-    ``ledgers``: of the stages that read the user's files.
+    ``picture`` and ``embed`` return the ``data:`` URL of a gallery image by name and of a file by path; ``ledgers``:
+    of the stages that read the user's files.
     """
     name, *other_sets = options.thresholds
     synthetic = options.source == "embedded"
     ablation = read_table(f"{ABLATION}points.tsv") if f"{ABLATION}points.tsv" in options.extras else None
-    if ablation is not None and not sections.agrees(tables["recall"], ablation):
+    if ablation is not None and not sections.counts_agree(tables["recall"], ablation):
         ablation = None
     cases = [line for line in lines if line["kind"] == "case"]
-    count_rows, share_rows = sections.counts(tables["counts"], options.thresholds)
-    split_shares = {set_name: sections.distribution(tables["splits"], set_name) for set_name in options.thresholds}
-    return template("index.html.j2").render(
+    count_rows, share_rows = sections.count_rows(tables["counts"], options.thresholds)
+    split_shares = {set_name: sections.lesion_shares(tables["splits"], set_name) for set_name in options.thresholds}
+    return load_template("index.html.j2").render(
         source=SOURCES.get(options.source, "a cohort given by a manifest"),
         engines=options.engines,
         sets=options.thresholds,
@@ -117,33 +127,33 @@ def index(
         counts={row["count"]: row for row in count_rows},
         headlines=count_rows,
         asked=share_rows,
-        funnels={set_name: sections.funnel(tables["funnel"], set_name) for set_name in options.thresholds},
-        left_out=sections.left_out(ledgers, DETAILS),
-        corrections=sections.corrections(tables["corrected"], DETAILS),
-        stops=sections.stops(tables["funnel"], name),
+        funnels={set_name: sections.funnel_steps(tables["funnel"], set_name) for set_name in options.thresholds},
+        left_out=sections.exclusion_details(ledgers, MAX_DETAILS),
+        corrections=sections.correction_counts(tables["corrected"], MAX_DETAILS),
+        stops=sections.rank_losses(tables["funnel"], name),
         shares={name: table.to_dicts() for name, table in split_shares.items()},
-        share_most={name: _most(table) for name, table in split_shares.items()},
+        share_most={name: _max_share(table) for name, table in split_shares.items()},
         splits={set_name: sections.split_rows(tables["splits"], set_name) for set_name in options.thresholds},
         recall_columns=sections.RECALL_COLUMNS,
-        recall=sections.recall(tables["recall"], ablation, beside_paper=not synthetic),
+        recall=sections.recall_rows(tables["recall"], ablation, beside_paper=not synthetic),
         recall_notes=[] if synthetic else list(filter(None, tables["recall"]["note"].unique(maintain_order=True))),
         synthetic=synthetic,
         synthetic_mark=SYNTHETIC_MARK if synthetic else "",
         split_names=SPLITS,
-        reading=sections.reading(tables["reading"]),
-        words=sections.words(tables["words"]),
-        ablation=_ablation(ablation, options.extras, embed),
-        gallery=_gallery(cases, options.thresholds),
+        reading=sections.reading_outcomes(tables["reading"]),
+        words=sections.unknown_words(tables["words"]),
+        ablation=_ablation_section(ablation, options.extras, embed),
+        gallery=_group_cases(cases, options.thresholds),
         calibration=[line for line in lines if line["kind"] == "calibration"],
         picture=picture,
         truth={} if tables["truth"] is None else {
-            set_name: sections.truth(tables["truth"], set_name) for set_name in options.thresholds
+            set_name: sections.truth_rows(tables["truth"], set_name) for set_name in options.thresholds
         },
         lesions=LESIONS,
-        evaluation=_evaluation(options.extras, test, embed),
-        semisyn=_semisyn(options.extras, embed),
-        medground=_medground(options.extras, embed),
-        radvlm=radvlm.shown(options.extras, embed),
+        evaluation=_evaluation_section(options.extras, test, embed),
+        semisyn=_semisyn_section(options.extras, embed),
+        medground=_medground_section(options.extras, embed),
+        radvlm=radvlm.find_section(options.extras, embed),
         stages=version_info["stages"],
         weights=version_info["weights"],
         pins=version_info["pins"],
@@ -152,26 +162,28 @@ def index(
     )  # fmt: skip
 
 
-def _most(shares: pl.DataFrame) -> float:
+def _max_share(shares: pl.DataFrame) -> float:
     return max(shares["ours"].max(), shares["paper"].max())
 
 
-def _gallery(cases: Sequence[dict], sets: Sequence[str]) -> dict[str, dict[str, list[dict]]]:
-    """Return {threshold set: {lesion type: cases}}, those without a case included."""
+def _group_cases(cases: Sequence[dict], sets: Sequence[str]) -> dict[str, dict[str, list[dict]]]:
+    """Return {threshold set: {lesion type: cases}}, with an empty list for a type without a case."""
     return {
         name: {lesion: [c for c in cases if (c["thresholds"], c["lesion"]) == (name, lesion)] for lesion in LESIONS}
         for name in sets
     }
 
 
-def _ablation(table: pl.DataFrame | None, extras: Mapping[str, str], embed: Callable[[str], str]) -> dict | None:
+def _ablation_section(
+    table: pl.DataFrame | None, extras: Mapping[str, str], embed: Callable[[str], str]
+) -> dict | None:
     if table is None:
         return None
     average = table.filter(pl.col("lesion") == "average").sort("recall", descending=True, nulls_last=True)
     best = average.row(0, named=True)
     words = (
         f"Of {len(average)} points, {best['thresholds']} has the highest average recall: "
-        f"{number(best['recall'], 1)} %, with {number(best['yield'])} findings with a grounded mask"
+        f"{format_number(best['recall'], 1)} %, with {format_number(best['yield'])} findings with a grounded mask"
     )
     figures = [
         {"src": embed(f"{ABLATION}{file}"), "alt": f"{caption}. {words}.", "what": caption}
@@ -184,18 +196,18 @@ def _ablation(table: pl.DataFrame | None, extras: Mapping[str, str], embed: Call
     return {"words": words, "figures": figures}
 
 
-def _evaluation(extras: Mapping[str, str], test: Mapping[str, str], embed: Callable[[str], str]) -> dict | None:
-    """Return rows, figures and ``stale`` (runs scored on other pairs than the current ones); None if absent."""
+def _evaluation_section(extras: Mapping[str, str], test: Mapping[str, str], embed: Callable[[str], str]) -> dict | None:
+    """Return rows, figures and ``stale`` (runs scored on other pairs than the current ones); None without scores."""
     if f"{EVALUATION}comparison.tsv" not in extras:
         return None
     table = read_table(f"{EVALUATION}comparison.tsv")
-    rows = sections.evaluation(table)
+    rows = sections.evaluation_rows(table)
     ours = "; ".join(f"{r['who']}: gIoU {r['cells'][0][0]}, cIoU {r['cells'][1][0]}, N-Acc {r['cells'][2][0]}, "
                      f"answers right (strict) {r['cells'][3][0]}"
                      for r in rows if r["source"] == "ours")  # fmt: skip
-    current = [_pairs_of_lines(path) for path in test.values()]
+    current = [_read_dataset_pairs(path) for path in test.values()]
     scored = [path for path in extras if path.startswith(EVALUATION) and path.endswith("/pairs.parquet")]
-    stale = [Path(path).parent.name for path in scored if _pairs_of_scores(path) not in current]
+    stale = [Path(path).parent.name for path in scored if _read_scored_pairs(path) not in current]
     figures = [
         {"src": embed(path), "alt": f"{caption}. In total, {ours}.", "what": caption}
         for path, caption in (
@@ -217,12 +229,12 @@ def _evaluation(extras: Mapping[str, str], test: Mapping[str, str], embed: Calla
         for caption in [f"Course of the training {Path(path).parent.name}: losses of its updates, and scores by epoch"]
     ]
     changes = f"{EVALUATION}paraphrases.tsv"
-    wording = sections.wording(read_table(changes)) if changes in extras else []
+    wording = sections.wording_rows(read_table(changes)) if changes in extras else []
     return {"rows": rows, "figures": figures, "stale": stale, "wording": wording}
 
 
-def _semisyn(extras: Mapping[str, str], embed: Callable[[str], str]) -> dict | None:
-    """Return the rows of the healthy pool's funnel and of the jobs, and the sheet; None unless all are there."""
+def _semisyn_section(extras: Mapping[str, str], embed: Callable[[str], str]) -> dict | None:
+    """Return the healthy pool's funnel, the rows of the jobs, and the sheet; None unless all their files exist."""
     names = ("healthy/funnel.tsv", "dataset/conservation.tsv", "dataset/sheet.jpg")
     funnel, jobs, sheet = (f"{SEMISYN}{name}" for name in names)
     if not {funnel, jobs, sheet} <= extras.keys():
@@ -232,10 +244,10 @@ def _semisyn(extras: Mapping[str, str], embed: Callable[[str], str]) -> dict | N
     return tables | {"sheet": embed(sheet), "images": num_exported}
 
 
-def _medground(extras: Mapping[str, str], embed: Callable[[str], str]) -> dict | None:
-    """Return the pass rates, the statistics, the bars of language and the gallery; None unless all are there.
+def _medground_section(extras: Mapping[str, str], embed: Callable[[str], str]) -> dict | None:
+    """Return pass rates, statistics, the chart of language and the gallery; None unless all their files exist.
 
-    Scores and the paper's tables are empty where they are not made yet.
+    Scores and the paper's tables are empty until they exist.
     """
     names = (
         "verification/passrate.tsv",
@@ -266,12 +278,12 @@ def _medground(extras: Mapping[str, str], embed: Callable[[str], str]) -> dict |
     return content
 
 
-def _pairs_of_lines(path: str) -> set[tuple[str, str, str, str]]:
+def _read_dataset_pairs(path: str) -> set[tuple[str, str, str, str]]:
     return {
         (row["pair_id"], row["target"], row["type"], "positive" if row["seg"] else "negative")
         for row in read_lines(path)
     }
 
 
-def _pairs_of_scores(path: str) -> set[tuple]:
+def _read_scored_pairs(path: str) -> set[tuple]:
     return set(read_table(path).select("pair_id", "target", "type", "polarity").iter_rows())

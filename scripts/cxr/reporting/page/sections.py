@@ -1,40 +1,44 @@
-"""Convert the tables of a run to the page's content: numbers as text, shares for bars, rows for tables."""
+"""Convert the tables of a run to the page's content: formatted numbers, widths of bars, rows of tables."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import polars as pl
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
+from cxr.base.paths import RESOURCES
 from cxr.base.vocabulary import LESIONS
+
+RESOURCE_FILES = ("page",)
 
 KINDS = ("basic", "global", "lesion_inference")
 GROUNDABLE = tuple(lesion for lesion in LESIONS if lesion != "cardiomegaly")
 RECALL_COLUMNS = ("average", *GROUNDABLE)
 NONE = "–"
 SYNTHETIC_MARK = " (synthetic)"
-"""Behind the name of every table of the embedded cohort that stands beside the paper's."""
+"""Suffix of the name of every table that compares the embedded cohort with the paper."""
 
 
-def number(value: float | str | None, digits: int = 0) -> str:
-    """Return a number with separated thousands, or a dash; a column without any number is read as empty texts."""
+def format_number(value: float | str | None, digits: int = 0) -> str:
+    """Format a number with thousands separators; a dash for None and for "", as a column without numbers is read."""
     return NONE if value in (None, "") else f"{value:,.{digits}f}"
 
 
-def counts(table: pl.DataFrame, sets: Sequence[str]) -> tuple[list[dict], list[dict]]:
-    """Return the rows of the counts, then those of the shares, each with its cells as text.
+def count_rows(table: pl.DataFrame, sets: Sequence[str]) -> tuple[list[dict], list[dict]]:
+    """Return the rows of the counts and the rows of the shares, with formatted cells.
 
-    ``cells``: one per threshold set; ``wanted`` and ``paper``: the value set in the settings, and the paper's.
+    ``cells``: one per threshold set; ``wanted`` and ``paper``: the value in the settings, and the paper's.
     """
     rows: tuple[list[dict], list[dict]] = [], []
     for row in table.iter_rows(named=True):
         share = row["count"].endswith(", %")
         digits = 2 if share else 0
-        text_by_column = {name: number(row[name], digits) for name in (*sets, "wanted", "paper")}
+        text_by_column = {name: format_number(row[name], digits) for name in (*sets, "wanted", "paper")}
         rows[share].append({"count": row["count"], "cells": [text_by_column[name] for name in sets]} | text_by_column)
     return rows
 
 
-def funnel(table: pl.DataFrame, name: str) -> list[dict]:
-    """Return the funnel of a threshold set: stage, left, width (% of the input), lost (reason, images, why)."""
+def funnel_steps(table: pl.DataFrame, name: str) -> list[dict]:
+    """Return the steps of a threshold set's funnel: stage, left, width (% of the input), lost (reason, images, why)."""
     steps: list[dict] = []
     of_set = table.filter(pl.col("thresholds") == name)
     most = max(of_set["left"].max() or 0, 1)
@@ -47,11 +51,11 @@ def funnel(table: pl.DataFrame, name: str) -> list[dict]:
     return steps
 
 
-def left_out(ledgers: Sequence[pl.DataFrame], most: int) -> list[dict]:
+def exclusion_details(ledgers: Sequence[pl.DataFrame], most: int) -> list[dict]:
     """Return the ledgers' details: stage, reason, images, said [(detail, images)], most frequent first.
 
-    ``most``: number of details shown per reason; ``more`` counts the images of the others. Reasons without details are
-    left out.
+    At most ``most`` details per reason are returned; ``more`` counts the images of the others. Reasons without details
+    are omitted.
     """
     entries = []
     for ledger in ledgers:
@@ -69,15 +73,15 @@ def left_out(ledgers: Sequence[pl.DataFrame], most: int) -> list[dict]:
     return entries
 
 
-def corrections(table: pl.DataFrame, most: int) -> tuple[list[tuple[str, int]], int]:
-    """Return the corrections of headers with their images, the ``most`` frequent first, and the images in all."""
+def correction_counts(table: pl.DataFrame, most: int) -> tuple[list[tuple[str, int]], int]:
+    """Return the ``most`` frequent corrections of headers with their numbers of images, and the total of images."""
     counts = table.group_by("correction").len().sort([-pl.col("len").cast(pl.Int64), "correction"])
     return counts.head(most).rows(), table["image_id"].n_unique()
 
 
-def stops(table: pl.DataFrame, name: str) -> list[dict]:
-    """Return where the images of a threshold set stopped: stage, reason, images, why; most images first."""
-    losses = [lost | {"stage": step["stage"]} for step in funnel(table, name) for lost in step["lost"]]
+def rank_losses(table: pl.DataFrame, name: str) -> list[dict]:
+    """Return where images of a threshold set were excluded: stage, reason, images, why; most images first."""
+    losses = [lost | {"stage": step["stage"]} for step in funnel_steps(table, name) for lost in step["lost"]]
     return sorted(losses, key=lambda lost: -lost["images"])
 
 
@@ -94,8 +98,8 @@ def polarity_sums(splits: pl.DataFrame, name: str) -> dict[tuple[str, str, str],
     }
 
 
-def distribution(splits: pl.DataFrame, name: str) -> pl.DataFrame:
-    """Return Fig. 4 as shares: polarity, lesion, ours and paper (% of that polarity), pairs, paper_pairs."""
+def lesion_shares(splits: pl.DataFrame, name: str) -> pl.DataFrame:
+    """Return the shares of Fig. 4: polarity, lesion, ours and paper (% of that polarity), pairs, paper_pairs."""
     sums = polarity_sums(splits, name)
     rows = []
     for polarity in ("positive", "negative"):
@@ -116,12 +120,15 @@ def distribution(splits: pl.DataFrame, name: str) -> pl.DataFrame:
 
 
 def split_rows(splits: pl.DataFrame, name: str) -> list[dict]:
-    """Return Tables 10-12: one dict a split with its rows of cells (ours, the paper's in brackets)."""
+    """Return Tables 10-12: one dict per split, whose rows have cells of (our number, the paper's number)."""
     columns = ["total", *(f"{kind}_{polarity}" for kind in KINDS for polarity in ("positive", "negative"))]
     tables = []
     for (split,), part in splits.filter(pl.col("thresholds") == name).group_by("split", maintain_order=True):
         rows = [
-            {"lesion": row["lesion"], "cells": [(number(row[c]), number(row[f"{c}_paper"])) for c in columns]}
+            {
+                "lesion": row["lesion"],
+                "cells": [(format_number(row[c]), format_number(row[f"{c}_paper"])) for c in columns],
+            }
             for row in part.iter_rows(named=True)
         ]
         tables.append(
@@ -134,46 +141,46 @@ def split_rows(splits: pl.DataFrame, name: str) -> list[dict]:
     return tables
 
 
-WORDS_SHOWN = 20
+MAX_WORDS = 20
 
 
-def reading(table: pl.DataFrame) -> dict:
-    """Return how the studies' reports were read: ``rows`` with their share in %, and how many reports are unusable."""
+def reading_outcomes(table: pl.DataFrame) -> dict:
+    """Return the outcomes of reading reports: ``rows`` with their share in %, and the number of unusable reports."""
     table = table.with_columns(pl.col("studies").cast(pl.Int64))  # an empty table has no types
     total = max(1, table["studies"].sum())
-    rows = [row | {"share": number(100 * row["studies"] / total, 1)} for row in table.iter_rows(named=True)]
+    rows = [row | {"share": format_number(100 * row["studies"] / total, 1)} for row in table.iter_rows(named=True)]
     lost = [row["studies"] for row in rows if row["outcome"] not in ("findings", "no_findings")]
     return {"rows": rows, "lost": sum(lost), "total": table["studies"].sum()}
 
 
-def words(table: pl.DataFrame) -> dict:
-    """Return the first unknown words, how many there are, and whether their sentences are withheld."""
-    first = table.head(WORDS_SHOWN).to_dicts()
+def unknown_words(table: pl.DataFrame) -> dict:
+    """Return the first unknown words, their total number, and whether their sentences are withheld."""
+    first = table.head(MAX_WORDS).to_dicts()
     return {"rows": first, "number": len(table), "withheld": any(row["example"] == "withheld" for row in first)}
 
 
-def recall(table: pl.DataFrame, ablation: pl.DataFrame | None, *, beside_paper: bool) -> list[dict]:
-    """Return a row for each threshold set: name, cells of (recall text, paper's text, shade in %, interval text).
+def recall_rows(table: pl.DataFrame, ablation: pl.DataFrame | None, *, beside_paper: bool) -> list[dict]:
+    """Return one row per threshold set: name, cells of (recall text, paper's text, shade in %, interval text).
 
-    Columns are the average, first so that a phone shows it, and the lesion types that can be grounded. ``ablation``:
-    its table, for intervals. The paper's texts are empty unless ``beside_paper``.
+    The columns are the average, first so that a phone shows it, and the groundable lesion types. ``ablation``: table
+    with the intervals. The paper's texts are empty unless ``beside_paper``.
     """
     intervals = {}
     if ablation is not None:
         for row in ablation.iter_rows(named=True):
             if row["recall"] is not None:
-                low, high = number(row["recall_low"]), number(row["recall_high"])
+                low, high = format_number(row["recall_low"]), format_number(row["recall_high"])
                 intervals[row["thresholds"], row["lesion"]] = f"{low}–{high}"
     rows = []
     for (name,), part in table.group_by("thresholds", maintain_order=True):
         row_by_lesion = {row["lesion"]: row for row in part.iter_rows(named=True)}
         cells = [
             {
-                "recall": number(row_by_lesion[lesion]["recall"], 1),
+                "recall": format_number(row_by_lesion[lesion]["recall"], 1),
                 "of": f"{row_by_lesion[lesion]['grounded']} of {row_by_lesion[lesion]['total']}"
                 if row_by_lesion[lesion]["total"]
                 else "no study",
-                "paper": number(row_by_lesion[lesion]["paper"], 1)
+                "paper": format_number(row_by_lesion[lesion]["paper"], 1)
                 if beside_paper and row_by_lesion[lesion]["paper"] is not None
                 else "",
                 "shade": row_by_lesion[lesion]["recall"] or 0,
@@ -185,20 +192,20 @@ def recall(table: pl.DataFrame, ablation: pl.DataFrame | None, *, beside_paper: 
     return rows
 
 
-def agrees(table: pl.DataFrame, ablation: pl.DataFrame) -> bool:
-    """Return whether the ablation's table counts the same studies as the recall table; else it is outdated."""
+def counts_agree(table: pl.DataFrame, ablation: pl.DataFrame) -> bool:
+    """Return whether the ablation table counts the same studies as the recall table; otherwise it is outdated."""
     ours = {(r["thresholds"], r["lesion"]): (r["grounded"], r["total"]) for r in table.iter_rows(named=True)}
     theirs = {(r["thresholds"], r["lesion"]): (r["recalled"], r["studies"]) for r in ablation.iter_rows(named=True)}
     return ours == theirs
 
 
-def truth(table: pl.DataFrame, name: str) -> list[dict]:
-    """Return one row per measure against the known truth: measure, cells (value, of how many): all, then each type."""
+def truth_rows(table: pl.DataFrame, name: str) -> list[dict]:
+    """Return one row per measure against the ground truth: measure, cells of (value, trials) in total and by lesion."""
     rows = []
     for (measure,), part in table.filter(pl.col("thresholds") == name).group_by("measure", maintain_order=True):
         row_by_lesion = {row["lesion"]: row for row in part.iter_rows(named=True)}
         cells = [
-            (number(row_by_lesion[key]["value"], 2), number(row_by_lesion[key]["of"]))
+            (format_number(row_by_lesion[key]["value"], 2), format_number(row_by_lesion[key]["of"]))
             if key in row_by_lesion
             else (NONE, "")
             for key in ("all", *LESIONS)
@@ -207,20 +214,25 @@ def truth(table: pl.DataFrame, name: str) -> list[dict]:
     return rows
 
 
-def evaluation(table: pl.DataFrame) -> list[dict]:
-    """Return the totals of each run and of the paper's models: who, of whom, and gIoU, cIoU, N-Acc, text accuracy."""
+def evaluation_rows(table: pl.DataFrame) -> list[dict]:
+    """Return the totals of each run and of the paper's models: who, source, and gIoU, cIoU, N-Acc, text accuracy."""
     rows = []
     for row in table.filter(pl.col("lesion") == "total").iter_rows(named=True):
         cells = []
         for name in ("giou", "ciou", "n_acc"):
             low, high = row.get(f"{name}_low"), row.get(f"{name}_high")
-            cells.append((number(row[name], 1), f"{number(low, 1)}–{number(high, 1)}" if low is not None else ""))
-        cells += [(number(row[name], 1), "") for name in ("text_strict", "text_authors")]
+            cells.append(
+                (
+                    format_number(row[name], 1),
+                    f"{format_number(low, 1)}–{format_number(high, 1)}" if low is not None else "",
+                )
+            )
+        cells += [(format_number(row[name], 1), "") for name in ("text_strict", "text_authors")]
         rows.append({"who": row["run"], "source": row["source"], "cells": cells})
     return rows
 
 
-def wording(table: pl.DataFrame) -> list[dict]:
+def wording_rows(table: pl.DataFrame) -> list[dict]:
     """Return the total change by each persona's wordings: who, and points of gIoU, cIoU, N-Acc, text accuracy."""
     rows = []
     totals = table.filter(pl.col("lesion") == "total")
@@ -229,19 +241,26 @@ def wording(table: pl.DataFrame) -> list[dict]:
         cells = []
         for name in ("giou", "ciou", "n_acc", "text_strict", "text_authors"):
             change, low, high = (row_by_measure[name][column] for column in ("change", "change_low", "change_high"))
-            cells.append((signed(change), f"{signed(low)} to {signed(high)}" if low not in (None, "") else ""))
+            cells.append(
+                (
+                    format_difference(change),
+                    f"{format_difference(low)} to {format_difference(high)}" if low not in (None, "") else "",
+                )
+            )
         rows.append({"who": f"{run}, {persona.replace('_', ' ')}", "cells": cells})
     return rows
 
 
-def signed(value: float | str | None) -> str:
-    """Return a difference with its sign and one digit, or a dash."""
+def format_difference(value: float | str | None) -> str:
+    """Format a difference with its sign and one digit; a dash without one."""
     return NONE if value in (None, "") else f"{value:+.1f}"
 
 
-def plain(table: pl.DataFrame, columns: Mapping[str, int | None]) -> list[Sequence[str]]:
-    """Return rows of texts: ``columns`` {name: digits, None for text}."""
-    return [
-        [str(row[name] or "") if digits is None else number(row[name], digits) for name, digits in columns.items()]
-        for row in table.iter_rows(named=True)
-    ]
+def load_template(name: str) -> Template:
+    """Load a template from ``resources/page``. Inserted values are escaped; an undefined name is an error."""
+    loader = FileSystemLoader(RESOURCES / "page")
+    environment = Environment(
+        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["number"] = format_number
+    return environment.get_template(name)

@@ -1,4 +1,4 @@
-"""Collect the versions behind the results: the stored digests of code and settings, weights, and pinned packages."""
+"""Collect the versions behind the results: digests of code and settings, weights, and pinned packages."""
 
 import hashlib
 import json
@@ -10,29 +10,29 @@ from cxr.base.hdf5 import Shard
 from cxr.nets.lite_weights import list_lite_weights
 
 
-def digest(text: str) -> str:
+def short_digest(text: str) -> str:
     """Return the first 16 digits of a text's sha256."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def of_shards(stage: str, paths: Iterable[str], key: str = "image_id") -> list[dict]:
-    """Return the distinct rows of stage, engine, code and settings (digests) of a stage's shards.
+def shard_versions(stage: str, paths: Iterable[str], key: str = "image_id") -> list[dict]:
+    """Return the distinct (stage, engine, code digest, settings digest) of a stage's shards.
 
-    Several rows mean that different code or settings made the shards.
+    Several rows mean that the shards were made with different code or settings.
     """
     row_by_version: dict[tuple, dict] = {}
     for path in paths:
         with Shard(path, key=key) as shard:
             code, settings = shard.attrs["code_digest"], shard.attrs["settings"]
         engine = json.loads(settings).get("engine", "")
-        row = {"stage": stage, "engine": engine, "code": code, "settings": digest(settings)}
+        row = {"stage": stage, "engine": engine, "code": code, "settings": short_digest(settings)}
         row["thresholds"] = json.loads(settings).get("thresholds")
         row_by_version.setdefault((code, settings), row)
     return list(row_by_version.values())
 
 
-def of_reports(stage: str, lines: Iterable[dict]) -> list[dict]:
-    """Return the same for the lines of the reports, which hold the digests of their code and lexicon."""
+def report_versions(stage: str, lines: Iterable[dict]) -> list[dict]:
+    """Return the same for the lines of the reports, which contain the digests of their code and lexicon."""
     rows = {
         (line["engine"], *sorted((k, v) for k, v in line["digests"].items() if k != "text")): line for line in lines
     }
@@ -48,7 +48,7 @@ def of_reports(stage: str, lines: Iterable[dict]) -> list[dict]:
     ]
 
 
-def lite_weights(engines: dict[str, str]) -> list[dict]:
+def lite_weight_rows(engines: dict[str, str]) -> list[dict]:
     """Return file, bytes and sha256 of the repository's own weights that the engines of a run read."""
     return [
         {
@@ -62,7 +62,7 @@ def lite_weights(engines: dict[str, str]) -> list[dict]:
     ]
 
 
-def published_weights(manifests: Iterable[str | Path]) -> list[dict]:
+def published_weight_rows(manifests: Iterable[str | Path]) -> list[dict]:
     """Return the same for published weights, from their manifests in ``results/weights``."""
     rows = []
     for path in manifests:
@@ -72,7 +72,7 @@ def published_weights(manifests: Iterable[str | Path]) -> list[dict]:
     return rows
 
 
-def pins(folder: Path) -> dict[str, list[str]]:
+def read_pins(folder: Path) -> dict[str, list[str]]:
     """Return {package==version: environments} of the environment files of a folder."""
     environments_by_package: dict[str, list[str]] = {}
     for path in sorted(folder.glob("*.yaml")):

@@ -30,15 +30,15 @@ def run(*, reports: Sequence[str], frames: Sequence[str], corrected: Sequence[st
 
     ``frames``: shards, whose images are counted; ``corrected``: the notes on them.
     """
-    rows = list(_rows("reports", (line["removed"] for path in reports for line in read_lines(path))))
-    rows += _rows("frames", _of_images(frames, corrected))
+    rows = list(_count_rows("reports", (line["removed"] for path in reports for line in read_lines(path))))
+    rows += _count_rows("frames", _count_blacked_out(frames, corrected))
     write_table(table, pl.DataFrame(rows, schema=schema(TABLE)), TABLE)
     row_by_place = {row["place"]: row for row in rows if row["kind"] == ANY}
     summary = ", ".join(f"{place}: {row['number']} in {row['studies']} studies" for place, row in row_by_place.items())
     log.info("privacy: identifiers removed; %s", summary)
 
 
-def _of_images(frames: Sequence[str], corrected: Sequence[str]) -> Iterator[dict[str, int]]:
+def _count_blacked_out(frames: Sequence[str], corrected: Sequence[str]) -> Iterator[dict[str, int]]:
     """Yield the numbers of pieces of text that were blacked out in each image."""
     pieces = {
         row["image_id"]: int(row["correction"].split()[0])
@@ -51,7 +51,7 @@ def _of_images(frames: Sequence[str], corrected: Sequence[str]) -> Iterator[dict
             yield from ({TEXT: pieces[image_id]} if image_id in pieces else {} for image_id in sorted(shard.ids))
 
 
-def _rows(place: str, removed: Iterator[dict[str, int]]) -> Iterator[dict]:
+def _count_rows(place: str, removed: Iterator[dict[str, int]]) -> Iterator[dict]:
     studies, numbers, total = Counter(), Counter(), 0
     for counts in removed:
         total += 1

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from cxr.reporting.release.parquet import CONFIGS, PICTURE
+from cxr.reporting.release.parquet import CONFIGS, IMAGE_TYPE
 
 CONTEXT = {
     "@language": "en",
@@ -48,7 +48,7 @@ TYPES = {pl.String: "sc:Text", pl.Int64: "sc:Integer", pl.Float64: "sc:Float", p
 FORMATS = {".parquet": "application/x-parquet", ".json": "application/json"}
 
 
-def croissant(about: dict, columns: dict[str, dict], files: dict[str, str], description: str) -> dict:
+def build_croissant(about: dict, columns: dict[str, dict], files: dict[str, str], description: str) -> dict:
     """Return the document. ``columns``: {config: columns}; ``files``: {path: sha256} of Parquet and COCO."""
     return {
         "@context": CONTEXT,
@@ -62,12 +62,13 @@ def croissant(about: dict, columns: dict[str, dict], files: dict[str, str], desc
         "version": about["version"],
         "datePublished": about["date"],
         "creator": {"@type": "sc:Organization", "name": about["creator"] or "not stated"},
-        "distribution": [_file(path, digest) for path, digest in files.items()] + [_set(name) for name in columns],
-        "recordSet": [_records(name, config_columns) for name, config_columns in columns.items()],
+        "distribution": [_file_object(path, digest) for path, digest in files.items()]
+        + [_file_set(name) for name in columns],
+        "recordSet": [_record_set(name, config_columns) for name, config_columns in columns.items()],
     }
 
 
-def _file(path: str, digest: str) -> dict:
+def _file_object(path: str, digest: str) -> dict:
     kind = next(kind for ending, kind in FORMATS.items() if path.endswith(ending))
     return {
         "@type": "cr:FileObject",
@@ -79,7 +80,7 @@ def _file(path: str, digest: str) -> dict:
     }
 
 
-def _set(config: str) -> dict:
+def _file_set(config: str) -> dict:
     folder, _ = CONFIGS[config]
     return {
         "@type": "cr:FileSet", "@id": f"{config}-files", "name": f"{config}-files",
@@ -87,7 +88,7 @@ def _set(config: str) -> dict:
     }  # fmt: skip
 
 
-def _records(config: str, columns: dict) -> dict:
+def _record_set(config: str, columns: dict) -> dict:
     return {
         "@type": "cr:RecordSet",
         "@id": config,
@@ -98,7 +99,7 @@ def _records(config: str, columns: dict) -> dict:
 
 def _field(config: str, name: str, kind: object) -> dict:
     column, extract, more = name, {"column": name}, {}
-    if kind == PICTURE:
+    if kind == IMAGE_TYPE:
         # the bytes of a PNG within the column's struct
         data_type, more = "sc:ImageObject", {"transform": {"jsonPath": "bytes"}}
     elif isinstance(kind, pl.List):
@@ -112,6 +113,6 @@ def _field(config: str, name: str, kind: object) -> dict:
     return field | ({"repeated": True} if isinstance(kind, pl.List) else {})
 
 
-def listed(files: Sequence[str]) -> list[str]:
+def described_files(files: Sequence[str]) -> list[str]:
     """Return the files that the document names, by their endings, sorted."""
     return sorted(file for file in files if file.startswith(("data/", "images/", "coco/")))

@@ -21,10 +21,10 @@ from cxr.base.tables import read_table
 from cxr.dicom.files import HEAD_BYTES, HeaderError, file_kind, read_dicom
 from cxr.dicom.segmentation import NEEDED, NoSegmentation, Segment, segmentation
 from cxr.reporting.release.sources import Sources
-from cxr.reporting.release.withheld import kept_pairs, studies, units
+from cxr.reporting.release.withheld import group_units, iterate_studies, read_kept_pairs
 
 COUNTS = "counts.json"
-KEPT = (*NEEDED, "PatientID", "Modality")
+HEADER_ELEMENTS = (*NEEDED, "PatientID", "Modality")
 """Elements of an X-ray's header that its segmentation copies or uses as references."""
 
 
@@ -54,12 +54,12 @@ def run_shard(
     ``lines`` are the pairs of all shards, one file per split. ``counts.json`` holds the numbers of files, of segments,
     and of images with masks but no segmentation, by reason.
     """
-    kept_pair_ids, counts = kept_pairs(filtered), Counter()
+    kept_pair_ids, counts = read_kept_pairs(filtered), Counter()
     paths = dict(read_table(cohort).select("image_id", "path").iter_rows())
     unit_groups = [
         image_units
         for split in lines
-        for image_units in _images(split, kept_pair_ids)
+        for image_units in _units_by_image(split, kept_pair_ids)
         if image_units[0]["image_id"] in paths
     ]
     with whole(segmentations) as folder, Sources(index, masks, images, frames) as sources:
@@ -71,7 +71,7 @@ def run_shard(
             except NoSegmentation as reason:
                 counts[str(reason)] += 1
                 continue
-            target = folder / place(image_units[0])
+            target = folder / segmentation_path(image_units[0])
             target.parent.mkdir(parents=True, exist_ok=True)
             dataset.file_meta.TransferSyntaxUID = DeflatedExplicitVRLittleEndian
             dataset.save_as(target)
@@ -80,39 +80,39 @@ def run_shard(
         (folder / COUNTS).write_text(json.dumps(counts, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
-def place(line: dict) -> str:
+def segmentation_path(line: dict) -> str:
     """Return the path of a segmentation, in the tree of the authors' images."""
     return f"{line['subject_id'][:3]}/{line['subject_id']}/{line['study_id']}/{line['image_id']}.dcm"
 
 
-def _images(lines: str, kept_pair_ids: set[str] | None) -> Iterator[list[dict]]:
+def _units_by_image(lines: str, kept_pair_ids: set[str] | None) -> Iterator[list[dict]]:
     """Yield the units of each image that has units."""
-    for _, study_lines in studies(lines, kept_pair_ids):
-        study_units = units(study_lines)
+    for _, study_lines in iterate_studies(lines, kept_pair_ids):
+        study_units = group_units(study_lines)
         for image_id in dict.fromkeys(unit["image_id"] for unit in study_units):
             yield [unit for unit in study_units if unit["image_id"] == image_id]
 
 
-def header_of(path: str) -> Dataset:
+def read_header(path: str) -> Dataset:
     """Return the elements of an X-ray's header that a segmentation needs. Raises NoSegmentation."""
     try:
         with open_regular(path) as file:
             if file_kind(file.read(HEAD_BYTES)) != "dicom":
                 raise NoSegmentation("the image is not a DICOM file")
-        whole_header = read_dicom(path, list(KEPT))
+        whole_header = read_dicom(path, list(HEADER_ELEMENTS))
     except (OSError, HeaderError) as error:
         if broken(error):
             raise
         raise NoSegmentation("the DICOM cannot be read again") from None
     header = Dataset()
-    for name in KEPT:
+    for name in HEADER_ELEMENTS:
         if name in whole_header:
             setattr(header, name, whole_header.get(name))
     return header
 
 
 def _build_segmentation(image_units: list[dict], path: str, sources: Sources, options: DicomOptions) -> Dataset:
-    header = header_of(path)
+    header = read_header(path)
     image_id = image_units[0]["image_id"]
     shape, _ = sources.geometry(image_id)
     if (header.get("Rows"), header.get("Columns")) != shape:

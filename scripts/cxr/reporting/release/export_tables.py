@@ -19,9 +19,9 @@ from cxr.base.hdf5 import FRAME_SIZE
 from cxr.base.jobs import progress
 from cxr.base.vocabulary import LESIONS
 from cxr.instructions import coco
-from cxr.reporting.release.parquet import CONFIGS, SPLIT_NAMES, Part, held, png, shown
+from cxr.reporting.release.parquet import CONFIGS, SPLIT_NAMES, PartWriter, encode_png, image_cell, published_columns
 from cxr.reporting.release.sources import Sources
-from cxr.reporting.release.withheld import Withheld, kept_pairs, studies, units
+from cxr.reporting.release.withheld import Withheld, group_units, iterate_studies, read_kept_pairs
 
 COUNTS = "counts.json"
 CATEGORIES = coco.categories(LESIONS, "lesion")
@@ -59,25 +59,25 @@ def run_tables(
 
     ``filtered``: a file of the kept pairs of the test split, or nothing. Memory holds one Parquet file's rows.
     """
-    withheld, kept_pair_ids = Withheld(options.withhold, salt), kept_pairs(filtered)
+    withheld, kept_pair_ids = Withheld(options.withhold, salt), read_kept_pairs(filtered)
     counts = {}
     with whole(tables) as folder, Sources(index, masks, images, frames) as sources:
         for split, path in {"train": train, "validate": validate, "test": test}.items():
-            read = partial(studies, path, kept_pair_ids, withheld)
+            read = partial(iterate_studies, path, kept_pair_ids, withheld)
             counts[split] = _write_split(folder, split, read, sources, withheld, options)
         text = json.dumps(counts, indent=1, sort_keys=True)
         (folder / COUNTS).write_text(text + "\n", encoding="utf-8")
 
 
 def _write_split(folder: Path, split: str, read, sources: Sources, withheld: Withheld, options: ReleaseOptions) -> dict:
-    totals = _totals(read())
+    totals = _count_split(read())
     columns = {
-        config: shown(config_columns, pixels=withheld.pixels, report_text=withheld.report_text)
+        config: published_columns(config_columns, pixels=withheld.pixels, report_text=withheld.report_text)
         for config, (_, config_columns) in CONFIGS.items()
     }
     sizes = {"pairs": options.pairs_per_file, "images": options.images_per_file}
     parts = {
-        config: Part(folder / place, split, columns[config], totals[config], sizes[config])
+        config: PartWriter(folder / place, split, columns[config], totals[config], sizes[config])
         for config, (place, _) in CONFIGS.items()
     }
     info = {"description": f"{options.name}, {SPLIT_NAMES[split]}", "version": options.version,
@@ -87,9 +87,9 @@ def _write_split(folder: Path, split: str, read, sources: Sources, withheld: Wit
         writer = stack.enter_context(coco.Writer(folder / "coco" / f"{SPLIT_NAMES[split]}.json", info, CATEGORIES))
         for _, lines in progress(read(), totals["studies"], f"release, {split}"):
             mask_by_id = {line["mask_id"]: sources.mask(line["mask_id"]) for line in lines if line["seg"]}
-            pictures = {name: png(mask) for name, mask in mask_by_id.items()}
+            pictures = {name: encode_png(mask) for name, mask in mask_by_id.items()}
             for line in lines:
-                parts["pairs"].add(withheld.line(line) | {"mask": held(pictures.get(line["mask_id"]))})
+                parts["pairs"].add(withheld.line(line) | {"mask": image_cell(pictures.get(line["mask_id"]))})
             for image_id in dict.fromkeys(line["image_id"] for line in lines):
                 image_lines = [line for line in lines if line["image_id"] == image_id]
                 parts["images"].add(_image_row(image_lines[0], sources, withheld))
@@ -99,7 +99,7 @@ def _write_split(folder: Path, split: str, read, sources: Sources, withheld: Wit
     return totals
 
 
-def _totals(study_groups) -> dict:
+def _count_split(study_groups) -> dict:
     """Count the content of a split: totals, and pairs by type and by target, with and without a mask."""
     subjects, images, masks, number = set(), set(), set(), Counter()
     pair_counts: dict[str, Counter] = {"types": Counter(), "positive": Counter(), "negative": Counter()}
@@ -122,7 +122,7 @@ def _image_row(line: dict, sources: Sources, withheld: Withheld) -> dict:
     (rows, columns), affine = sources.geometry(line["image_id"])
     row = {name: withheld.name(name, line[name]) for name in ("image_id", "study_id", "subject_id")}
     row |= {"rows": rows, "columns": columns, "to_original": affine.ravel().tolist()}
-    return row if withheld.pixels else row | {"image": held(png(sources.frame(line["image_id"])))}
+    return row if withheld.pixels else row | {"image": image_cell(encode_png(sources.frame(line["image_id"])))}
 
 
 def _write_coco(
@@ -147,7 +147,7 @@ def _write_coco(
         to_original=affine.tolist(), **names,
     )  # fmt: skip
     annotation_by_mask: dict[str, dict] = {}
-    for unit in units(lines):
+    for unit in group_units(lines):
         if unit["mask_id"] not in annotation_by_mask:
             mask = masks[unit["mask_id"]]
             annotation_by_mask[unit["mask_id"]] = coco.annotation(

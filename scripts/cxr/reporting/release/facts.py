@@ -12,7 +12,7 @@ from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_lines, read_table
 from cxr.nets.lite_weights import list_lite_weights
 
-SOURCES = {
+COHORT_TERMS = {
     "mimic": "MIMIC-CXR: PhysioNet Credentialed Health Data License 1.5.0. Images, reports and data derived from them "
     "may be passed on under its terms only.",
     "openi": "Indiana University chest X-rays (Open-i, NLM): CC BY-NC-ND 4.0, not for commercial use; nothing derived "
@@ -24,7 +24,7 @@ SOURCES = {
 PHYSIONET = (
     "PhysioNet Credentialed Health Data License 1.5.0. What is derived from it may be passed on under its terms only."
 )
-TERMS = SOURCES | {
+TERMS = COHORT_TERMS | {
     "chexpert": "CheXpert: Stanford's research use agreement, not for commercial use, not to be passed on.",
     "chexpert_plus": "CheXpert Plus: Stanford's research use agreement, not for commercial use, not to be passed on.",
     "vindr": f"VinDr-CXR: {PHYSIONET} A copy from Kaggle has the terms of its competition.",
@@ -38,7 +38,7 @@ TERMS = SOURCES | {
 """Terms of the facts, texts and pictures of a source of RadVLM, by its format; own has those of the cohort."""
 
 
-def excluded(paths: Sequence[str]) -> list[dict]:
+def exclusion_rows(paths: Sequence[str]) -> list[dict]:
     """Return {stage, reason, meaning, images} of ledgers, without their details, in the order of the paths."""
     rows = []
     for path in paths:
@@ -47,12 +47,12 @@ def excluded(paths: Sequence[str]) -> list[dict]:
     return rows
 
 
-def dropped(path: str) -> list[dict]:
+def dropped_rows(path: str) -> list[dict]:
     """Return {reason, pairs} of the pairs that were not made."""
     return read_table(path).group_by("reason").agg(pl.len().alias("pairs")).sort("reason").to_dicts()
 
 
-def weights(engines: dict[str, str], manifests: Sequence[str], sha256_of) -> list[dict]:
+def weight_rows(engines: dict[str, str], manifests: Sequence[str], sha256_of) -> list[dict]:
     """Return {name, used_by, licence, source, sha256} of each file of weights that the engines read."""
     rows = []
     for lite_weights in list_lite_weights(engines):
@@ -72,7 +72,7 @@ def weights(engines: dict[str, str], manifests: Sequence[str], sha256_of) -> lis
     return rows
 
 
-def digests(shards: dict[str, Sequence[str]], reports: Sequence[str]) -> dict[str, list[str]]:
+def code_digests(shards: dict[str, Sequence[str]], reports: Sequence[str]) -> dict[str, list[str]]:
     """Return {stage: digests of the code that made its shards}; several if the code was edited in between."""
     digests_by_stage: dict[str, set[str]] = {}
     for stage, paths in shards.items():
@@ -86,7 +86,7 @@ def digests(shards: dict[str, Sequence[str]], reports: Sequence[str]) -> dict[st
     return {stage: sorted(values) for stage, values in digests_by_stage.items()}
 
 
-def summed(paths: Sequence[str]) -> dict[str, int]:
+def sum_counts(paths: Sequence[str]) -> dict[str, int]:
     """Return the sums over several ``counts.json``."""
     total: Counter = Counter()
     for path in paths:

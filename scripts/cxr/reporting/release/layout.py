@@ -26,22 +26,22 @@ def copy_layout(source: Path, target: Path, images: str, withheld: Withheld, kep
     with open(source / JSON_NAME, "rb") as json_file:
 
         def published_studies(split: str, places: list[int]) -> Iterator[tuple[str, dict]]:
-            for shown_key, place in _ordered(json_file, places, studies, withheld):
-                key, entry = _entry(json_file, place)
+            for shown_key, place in _published_order(json_file, places, studies, withheld):
+                key, entry = _read_entry(json_file, place)
                 names = _filter_pairs(entry, key, studies[entry["dicom_id"]], kept_pair_ids if split == TEST else None)
                 if names is None:
                     continue
                 for name in sorted(names):
-                    link(source / MASK_FOLDER / name, target / MASK_FOLDER / _renamed(name, key, shown_key))
-                yield shown_key, _shown(entry, key, shown_key, withheld)
+                    link(source / MASK_FOLDER / name, target / MASK_FOLDER / _rename_mask(name, key, shown_key))
+                yield shown_key, _published_entry(entry, key, shown_key, withheld)
 
         write_studies(
             target / JSON_NAME,
-            {split: published_studies(split, places) for split, places in _places(json_file).items()},
+            {split: published_studies(split, places) for split, places in _study_offsets(json_file).items()},
         )
 
 
-def _places(json_file: BinaryIO) -> dict[str, list[int]]:
+def _study_offsets(json_file: BinaryIO) -> dict[str, list[int]]:
     """Return {split: file offsets of the studies' lines}."""
     offsets_by_split: dict[str, list[int]] = {}
     begin, split = 0, ""
@@ -56,19 +56,19 @@ def _places(json_file: BinaryIO) -> dict[str, list[int]]:
     return offsets_by_split
 
 
-def _entry(json_file: BinaryIO, place: int) -> tuple[str, dict]:
+def _read_entry(json_file: BinaryIO, place: int) -> tuple[str, dict]:
     json_file.seek(place)
     ((key, entry),) = json.loads(b"{" + json_file.readline().strip().removesuffix(b",") + b"}").items()
     return key, entry
 
 
-def _ordered(
+def _published_order(
     json_file: BinaryIO, places: list[int], studies: dict[str, str], withheld: Withheld
 ) -> Iterator[tuple[str, int]]:
     """Yield (published name of the study, its offset); sorted by these names if identifiers are withheld."""
     named_offsets = []
     for place in places:
-        key, entry = _entry(json_file, place)
+        key, entry = _read_entry(json_file, place)
         named_offsets.append((withheld.name("study_id", studies[entry["dicom_id"]]) if withheld.ids else key, place))
     yield from sorted(named_offsets) if withheld.ids else named_offsets
 
@@ -83,12 +83,12 @@ def _filter_pairs(entry: dict, key: str, study_id: str, kept_pair_ids: set[str] 
     return {pair["seg_mask_path"] for pair in remaining_pairs if pair["seg_mask_path"]} if remaining_pairs else None
 
 
-def _renamed(name: str, key: str, shown_key: str) -> str:
+def _rename_mask(name: str, key: str, shown_key: str) -> str:
     """Return the name of a mask, ``<study>/<study>_<target>_<k>.png``, with another name of the study."""
     return f"{shown_key}/{shown_key}{name.split('/', 1)[1].removeprefix(key)}"
 
 
-def _shown(entry: dict, key: str, shown_key: str, withheld: Withheld) -> dict:
+def _published_entry(entry: dict, key: str, shown_key: str, withheld: Withheld) -> dict:
     if withheld.report_text:
         entry["section_content"] = ""
     if withheld.ids:
@@ -99,5 +99,5 @@ def _shown(entry: dict, key: str, shown_key: str, withheld: Withheld) -> dict:
         for pair in (pair for group in entry["instruction_answer_pairs"].values() for pair in group):
             pair["pair_id"] = shown_key + pair["pair_id"].removeprefix(key)
             if pair["seg_mask_path"]:
-                pair["seg_mask_path"] = _renamed(pair["seg_mask_path"], key, shown_key)
+                pair["seg_mask_path"] = _rename_mask(pair["seg_mask_path"], key, shown_key)
     return entry

@@ -20,9 +20,17 @@ from cxr.base.secrets import secret
 from cxr.base.tables import read_lines
 from cxr.radvlm.samples import TEXT_TASKS
 from cxr.reporting.release.facts import TERMS
-from cxr.reporting.release.package import SUMS, sha256
-from cxr.reporting.release.parquet import PICTURE, SPLIT_NAMES, TEXTS, Part, features, held, png
-from cxr.reporting.release.texts import table
+from cxr.reporting.release.package import SUMS, file_sha256
+from cxr.reporting.release.parquet import (
+    IMAGE_TYPE,
+    SPLIT_NAMES,
+    TEXTS,
+    PartWriter,
+    card_features,
+    encode_png,
+    image_cell,
+)
+from cxr.reporting.release.texts import markdown_table
 from cxr.reporting.release.withheld import IDS, PIXELS, REPORT_TEXT
 from cxr.vlm.samples import ImageStore, parse_sample
 
@@ -32,10 +40,10 @@ LINES = {
     "boxes": pl.List(pl.List(pl.Float64)), "labels": TEXTS, "mask_ids": TEXTS, "facts": TEXTS, "engine": pl.String,
 }  # fmt: skip
 """Columns of the lines; ``box_names`` has the slot of each of ``boxes``, fractions x1, y1, x2, y2 of the picture."""
-IMAGES = {**dict.fromkeys(("source", "image_id", "study_id", "subject_id"), pl.String), "image": PICTURE}
+IMAGES = {**dict.fromkeys(("source", "image_id", "study_id", "subject_id"), pl.String), "image": IMAGE_TYPE}
 NAMES = {"sample_id": "r", "subject_id": "p", "study_id": "s", "image_id": "i", "mask_ids": "m", "facts": "f"}
 """{column: first letter of the digest that replaces it}."""
-SAID = {
+WITHHELD_TEXTS = {
     PIXELS: "pixels: there are no pictures",
     REPORT_TEXT: f"report text: the tasks {', '.join(TEXT_TASKS)}, whose turns quote a report or come from its text",
     IDS: "identifiers: those of subjects, studies, images, masks, facts and samples are keyed digests",
@@ -62,7 +70,7 @@ class MixOptions:
     cite: str
 
 
-class Shown:
+class MixPublisher:
     """The published form of lines. key: the secret of the digests, empty where identifiers stay."""
 
     def __init__(self, withhold: Sequence[str], salt: str):
@@ -117,29 +125,32 @@ def run(
     ``lines``: of the splits; ``frames``: shards of all sources, read where pixels are published. Memory holds one
     Parquet file's rows and the names of a split's images. Raises UserError.
     """
-    publisher = Shown(options.withhold, salt if isinstance(salt, str) else "")
+    publisher = MixPublisher(options.withhold, salt if isinstance(salt, str) else "")
     counts: dict[str, Counter] = {"all": Counter(), "published": Counter()}
     with whole(package) as folder:
         for path in lines:
             split = Path(path).stem
             for line in read_lines(path):
                 counts["all"][line["task"], line["source"], split] += 1
-            line_by_image = _lines(folder, split, path, publisher, counts["published"], options)
+            line_by_image = _write_lines(folder, split, path, publisher, counts["published"], options)
             if PIXELS not in options.withhold:
-                _pictures(folder, split, line_by_image, frames, publisher, options)
-        for name, text in (("README.md", card(folder, counts, options)), ("DATASHEET.md", datasheet(counts, options))):
+                _write_images(folder, split, line_by_image, frames, publisher, options)
+        for name, text in (
+            ("README.md", card_text(folder, counts, options)),
+            ("DATASHEET.md", datasheet_text(counts, options)),
+        ):
             (folder / name).write_text(text, encoding="utf-8", newline="\n")
         files = sorted(path for path in folder.rglob("*") if path.is_file())
-        sums = "".join(f"{sha256(path)}  {path.relative_to(folder).as_posix()}\n" for path in files)
+        sums = "".join(f"{file_sha256(path)}  {path.relative_to(folder).as_posix()}\n" for path in files)
         (folder / SUMS).write_text(sums, encoding="utf-8", newline="\n")
 
 
-def _lines(
-    folder: Path, split: str, path: str, publisher: Shown, counts: Counter, options: MixOptions
+def _write_lines(
+    folder: Path, split: str, path: str, publisher: MixPublisher, counts: Counter, options: MixOptions
 ) -> dict[tuple, Mapping]:
     """Write the lines of a split; returns {(source, image): one of its lines}."""
     total = sum(1 for line in read_lines(path) if publisher.told(line))
-    part = Part(folder / "data", split, LINES, total, options.pairs_per_file)
+    part = PartWriter(folder / "data", split, LINES, total, options.pairs_per_file)
     line_by_image: dict[tuple, Mapping] = {}
     for line in publisher.lines(path):
         counts[line["task"], line["source"], split] += 1
@@ -150,16 +161,16 @@ def _lines(
     return line_by_image
 
 
-def _pictures(
+def _write_images(
     folder: Path,
     split: str,
     line_by_image: Mapping[tuple, Mapping],
     frames: Sequence[str],
-    publisher: Shown,
+    publisher: MixPublisher,
     options: MixOptions,
 ) -> None:
     """Write what a frame shows of each image of a split."""
-    part = Part(folder / "images", split, IMAGES, len(line_by_image), options.images_per_file)
+    part = PartWriter(folder / "images", split, IMAGES, len(line_by_image), options.images_per_file)
     with ExitStack() as stack:
         stores: dict[str, ImageStore] = {}
         rows = [({name: publisher.name(name, line[name]) for name in NAMES if name in line}, line)
@@ -170,7 +181,7 @@ def _pictures(
                 frame_paths = [path for path in frames if Path(path).parent == Path(options.folders[source])]
                 stores[source] = stack.enter_context(ImageStore(frame_paths))
             grey = stores[source].get(parse_sample(line | {"turns": []}))[..., 0]
-            part.add(names | {"source": source, "image": held(png(grey))})
+            part.add(names | {"source": source, "image": image_cell(encode_png(grey))})
         part.flush()
 
 
@@ -180,10 +191,10 @@ def count_rows(counts: Mapping[str, Counter]) -> list[list]:
     return [[*key, number, counts["published"][key], number - counts["published"][key]] for key, number in entries]
 
 
-HEAD = ["task", "source", "split", "lines", "published", "withheld"]
+COUNT_HEAD = ["task", "source", "split", "lines", "published", "withheld"]
 
 
-def card(folder: Path, counts: Mapping[str, Counter], options: MixOptions) -> str:
+def card_text(folder: Path, counts: Mapping[str, Counter], options: MixOptions) -> str:
     """Return README.md: the header that Hugging Face's ``datasets`` reads, and what a column means."""
     configs = []
     for config, place in (("lines", "data"), ("images", "images")):
@@ -192,9 +203,9 @@ def card(folder: Path, counts: Mapping[str, Counter], options: MixOptions) -> st
         if splits:
             default = {"default": True} if config == "lines" else {}
             configs.append({"config_name": config, "data_files": splits} | default)
-    info = [{"config_name": "images", "features": features(IMAGES)}] if len(configs) > 1 else []
+    info = [{"config_name": "images", "features": card_features(IMAGES)}] if len(configs) > 1 else []
     head = {"configs": configs} | ({"dataset_info": info} if info else {})
-    withheld = "; ".join(SAID[kind] for kind in options.withhold) or "nothing"
+    withheld = "; ".join(WITHHELD_TEXTS[kind] for kind in options.withhold) or "nothing"
     return f"""---
 {yaml.safe_dump(head, sort_keys=False)}---
 
@@ -211,7 +222,7 @@ Withheld: {withheld}.
 """
 
 
-def datasheet(counts: Mapping[str, Counter], options: MixOptions) -> str:
+def datasheet_text(counts: Mapping[str, Counter], options: MixOptions) -> str:
     """Return DATASHEET.md: counts, what is withheld, the licence of every source, limits."""
     sources = sorted({source for _, source, _ in counts["all"]})
     num_lines = sum(counts["all"].values())
@@ -219,8 +230,8 @@ def datasheet(counts: Mapping[str, Counter], options: MixOptions) -> str:
     parts = [
         f"# Datasheet: {options.name} {options.version}, the mix {options.mix}\n",
         f"Made by {options.creator or 'not stated'}, {options.date}. Licence: {options.licence}.\n",
-        "## What it holds\n", table(HEAD, count_rows(counts)) + "\n",
-        "## Withheld\n", *([f"* {SAID[kind]}" for kind in options.withhold] or ["Nothing."]),
+        "## What it holds\n", markdown_table(COUNT_HEAD, count_rows(counts)) + "\n",
+        "## Withheld\n", *([f"* {WITHHELD_TEXTS[kind]}" for kind in options.withhold] or ["Nothing."]),
         f"\n{num_withheld} of {num_lines} lines are left out. The terms of the sources decide whether the rest "
         "may be passed on.\n",
         "## Licences of the sources\n",

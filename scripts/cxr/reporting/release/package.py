@@ -12,14 +12,14 @@ from pathlib import Path
 
 from cxr.base.atomic import link, link_all, whole
 from cxr.reporting.release import facts
-from cxr.reporting.release.crate import FOLDERS, crate
-from cxr.reporting.release.crate import NAME as CRATE
-from cxr.reporting.release.croissant import croissant, listed
+from cxr.reporting.release.crate import CRATE_NAME as CRATE
+from cxr.reporting.release.crate import FOLDERS, build_crate
+from cxr.reporting.release.croissant import build_croissant, described_files
 from cxr.reporting.release.export_tables import COUNTS
 from cxr.reporting.release.layout import copy_layout
-from cxr.reporting.release.parquet import CONFIGS, shown
-from cxr.reporting.release.texts import card, datasheet
-from cxr.reporting.release.withheld import IDS, Withheld, kept_pairs
+from cxr.reporting.release.parquet import CONFIGS, published_columns
+from cxr.reporting.release.texts import card_text, datasheet_text
+from cxr.reporting.release.withheld import IDS, Withheld, read_kept_pairs
 
 SUMS = "SHA256SUMS"
 DICOM, AUTHORS = "dicom_seg", "authors"
@@ -74,32 +74,33 @@ def run_package(
     ``layout``: the folder of the authors' layout, or nothing if it cannot hold the dataset (several images per study).
     ``excluded``: ledgers, in the order of the stages; the shards of the stages are read only for their digests.
     """
-    withheld, kept_pair_ids = Withheld(options.withhold, salt), kept_pairs(filtered)
+    withheld, kept_pair_ids = Withheld(options.withhold, salt), read_kept_pairs(filtered)
     field_names = ("name", "version", "date", "licence", "creator", "cite", "url", "seed", "withhold", "thresholds")
     about = {name: getattr(options, name) for name in field_names}
     shards_by_stage = {"frames": frames, "organs": organs, "anomaly": anomaly, "anatomy": anatomy, "masks": masks}
     counts = json.loads((Path(tables) / COUNTS).read_text(encoding="utf-8"))
     package_facts = {
         "counts": counts,
-        "dicom": facts.summed([f"{folder}/{COUNTS}" for folder in segmentations]),
+        "dicom": facts.sum_counts([f"{folder}/{COUNTS}" for folder in segmentations]),
         "test": "all pairs, not reviewed."
         if kept_pair_ids is None
         else "only the pairs of a reviewed file (release.test).",
-        "source": facts.SOURCES[options.source],
-        "weights": facts.weights(options.engines, weights, sha256),
-        "excluded": facts.excluded(excluded),
-        "dropped": facts.dropped(dropped),
-        "digests": {stage: [code] for stage, code in options.codes.items()} | facts.digests(shards_by_stage, reports),
+        "source": facts.COHORT_TERMS[options.source],
+        "weights": facts.weight_rows(options.engines, weights, file_sha256),
+        "excluded": facts.exclusion_rows(excluded),
+        "dropped": facts.dropped_rows(dropped),
+        "digests": {stage: [code] for stage, code in options.codes.items()}
+        | facts.code_digests(shards_by_stage, reports),
         "taus": options.taus,
         "settings": options.settings,
         "engines": options.engines,
         "environments": options.environments,
         "code": attrs["code_digest"],
     }
-    columns = {config: shown(config_columns, pixels=withheld.pixels, report_text=withheld.report_text)
+    columns = {config: published_columns(config_columns, pixels=withheld.pixels, report_text=withheld.report_text)
                for config, (_, config_columns) in CONFIGS.items()}  # fmt: skip
     with whole(package) as folder:
-        for file in _files(Path(tables)):
+        for file in _list_files(Path(tables)):
             if file != COUNTS:
                 link(Path(tables) / file, folder / file)
         for part in segmentations if IDS not in options.withhold else []:
@@ -107,35 +108,35 @@ def run_package(
             (folder / DICOM / COUNTS).unlink(missing_ok=True)
         for source in layout:
             copy_layout(Path(source), folder / AUTHORS, images, withheld, kept_pair_ids)
-        files = _files(folder)
-        _write(folder / "README.md", card(about, counts, columns, files))
-        _write(folder / "DATASHEET.md", datasheet(about, package_facts))
+        files = _list_files(folder)
+        _write_text(folder / "README.md", card_text(about, counts, columns, files))
+        _write_text(folder / "DATASHEET.md", datasheet_text(about, package_facts))
         description = (
             "Instructions, answers and lesion masks of chest X-rays, made from reports without human labels; "
             f"thresholds {options.thresholds}."
         )
-        digests = {file: sha256(folder / file) for file in listed(files)}
-        _write_json(folder / "croissant.json", croissant(about, columns, digests, description))
+        digests = {file: file_sha256(folder / file) for file in described_files(files)}
+        _write_json(folder / "croissant.json", build_croissant(about, columns, digests, description))
         folders = [name for name in FOLDERS if any(file.startswith(name) for file in files)]
-        _write_json(folder / CRATE, crate(about, package_facts, description, folders))
-        sums = "".join(f"{digests.get(file) or sha256(folder / file)}  {file}\n" for file in _files(folder))
-        _write(folder / SUMS, sums)
+        _write_json(folder / CRATE, build_crate(about, package_facts, description, folders))
+        sums = "".join(f"{digests.get(file) or file_sha256(folder / file)}  {file}\n" for file in _list_files(folder))
+        _write_text(folder / SUMS, sums)
 
 
-def sha256(path: Path) -> str:
+def file_sha256(path: Path) -> str:
     """Return the SHA-256 of a file, in hexadecimal."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _files(folder: Path) -> list[str]:
+def _list_files(folder: Path) -> list[str]:
     paths = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
     return sorted(path.relative_to(folder).as_posix() for path in paths)
 
 
-def _write(path: Path, text: str) -> None:
+def _write_text(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8", newline="\n")
 
 
 def _write_json(path: Path, value: dict) -> None:
-    _write(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
+    _write_text(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")

@@ -13,7 +13,7 @@ import polars as pl
 from cxr.base.columns import Column, schema
 from cxr.plotting.encoding import encode_image
 
-PICTURE = pl.Struct({"bytes": pl.Binary, "path": pl.String})
+IMAGE_TYPE = pl.Struct({"bytes": pl.Binary, "path": pl.String})
 TEXTS = pl.List(pl.String)
 PAIRS = {
     "pair_id": Column(pl.String, "Pair."),
@@ -33,7 +33,7 @@ PAIRS = {
     "reported_location": Column(TEXTS, "Reported locations; empty for a negative."),
     "seg": Column(pl.Boolean, "Whether there is a mask."),
     "mask_id": Column(pl.String, "Its mask; null for a negative."),
-    "mask": Column(PICTURE, "PNG with one bit per pixel, 512 × 512; `path` is null."),
+    "mask": Column(IMAGE_TYPE, "PNG with one bit per pixel, 512 × 512; `path` is null."),
 }
 IMAGES = {
     "image_id": Column(pl.String, "Image."),
@@ -42,7 +42,7 @@ IMAGES = {
     "rows": Column(pl.Int64, "Height of the original image.", "pixels"),
     "columns": Column(pl.Int64, "Its width.", "pixels"),
     "to_original": Column(pl.List(pl.Float64), "Affine from frame to original pixels, row by row, six numbers."),
-    "image": Column(PICTURE, "PNG of the frame; no such column where `pixels` are withheld."),
+    "image": Column(IMAGE_TYPE, "PNG of the frame; no such column where `pixels` are withheld."),
 }
 CONFIGS = {"pairs": ("data", schema(PAIRS)), "images": ("images", schema(IMAGES))}
 """{config: folder, {column: type}}."""
@@ -51,22 +51,22 @@ SPLIT_NAMES = {"train": "train", "validate": "validation", "test": "test"}
 DTYPES = {pl.String: "string", pl.Int64: "int64", pl.Float64: "float64", pl.Boolean: "bool"}
 
 
-def png(picture: np.ndarray) -> bytes:
+def encode_png(picture: np.ndarray) -> bytes:
     """Return a picture, bool or uint8 (rows, columns), as PNG; a mask has one bit per pixel."""
     flags = [cv2.IMWRITE_PNG_BILEVEL, 1] if picture.dtype == bool else []
     return encode_image(".png", picture.astype(np.uint8) * (255 if flags else 1), flags)
 
 
-def held(data: bytes | None) -> dict | None:
+def image_cell(data: bytes | None) -> dict | None:
     """Return the content of a picture's cell."""
     return None if data is None else {"bytes": data, "path": None}
 
 
-def features(columns: dict) -> list[dict]:
+def card_features(columns: dict) -> list[dict]:
     """Return the columns as the card of a dataset names them (``dataset_info.features``)."""
     entries = []
     for name, kind in columns.items():
-        if kind == PICTURE:
+        if kind == IMAGE_TYPE:
             entries.append({"name": name, "dtype": "image"})
         elif isinstance(kind, pl.List):
             entries.append({"name": name, "list": DTYPES[kind.inner]})
@@ -75,7 +75,7 @@ def features(columns: dict) -> list[dict]:
     return entries
 
 
-class Part:
+class PartWriter:
     """The ``total`` rows of one split of one config, in files of ``size`` rows.
 
     ``size`` bounds the memory. A split without rows has no file, because ``datasets`` refuses an empty one.
@@ -103,7 +103,7 @@ class Part:
             self._written, self._rows = self._written + 1, []
 
 
-def shown(columns: dict, *, pixels: bool, report_text: bool) -> dict:
+def published_columns(columns: dict, *, pixels: bool, report_text: bool) -> dict:
     """Return the columns of a package, without those that are withheld (pixels, the reports' text)."""
     without = set()
     without |= {"image"} if pixels else set()

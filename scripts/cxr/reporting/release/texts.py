@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import yaml
 
 from cxr.base.vocabulary import LESIONS
-from cxr.reporting.release.parquet import CONFIGS, SPLIT_NAMES, features
+from cxr.reporting.release.parquet import CONFIGS, SPLIT_NAMES, card_features
 
 WITHHELD = {
     "pixels": "pixels: the images (column `image` of the config `images`)",
@@ -34,7 +34,7 @@ LIMITS = (
 )
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+def markdown_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """Return a Markdown table."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)
@@ -54,18 +54,18 @@ def lesion_rows(counts: dict) -> list[list]:
     ]
 
 
-def _size(pairs: int) -> str:
+def _size_category(pairs: int) -> str:
     below = next((name for limit, name in ((1e3, "n<1K"), (1e4, "1K<n<10K"), (1e5, "10K<n<100K"), (1e6, "100K<n<1M"))
                   if pairs < limit), "1M<n<10M")  # fmt: skip
     return below
 
 
-def _there(where: str, files: Sequence[str]) -> bool:
+def _is_present(where: str, files: Sequence[str]) -> bool:
     folder = where.split("`")[1] if where.startswith("`") else ""
     return not folder.endswith("/") or any(file.startswith(folder) for file in files)
 
 
-def card(about: dict, counts: dict, columns: dict[str, dict], files: Sequence[str]) -> str:
+def card_text(about: dict, counts: dict, columns: dict[str, dict], files: Sequence[str]) -> str:
     """Return README.md: the header that Hugging Face's ``datasets`` reads, and a short description.
 
     ``columns``: {config: columns}; ``files``: all files so far, which show the splits and folders.
@@ -85,10 +85,11 @@ def card(about: dict, counts: dict, columns: dict[str, dict], files: Sequence[st
         "task_categories": ["image-segmentation", "visual-question-answering"],
         "tags": ["chest x-ray", "radiology", "medical"],
         "language": ["en"],
-        "size_categories": [_size(sum(counts[split]["pairs"] for split in SPLIT_NAMES))],
+        "size_categories": [_size_category(sum(counts[split]["pairs"] for split in SPLIT_NAMES))],
         "configs": configs,
         "dataset_info": [
-            {"config_name": config, "features": features(config_columns)} for config, config_columns in columns.items()
+            {"config_name": config, "features": card_features(config_columns)}
+            for config, config_columns in columns.items()
         ],
     }
     return f"""---
@@ -99,9 +100,9 @@ def card(about: dict, counts: dict, columns: dict[str, dict], files: Sequence[st
 Instruction-guided lesion segmentation of chest X-rays: an instruction ("Segment the opacity in the right lung base."),
 its answer, and a mask, made from X-rays and their reports by cxr-ils without human labels.
 
-{table(["split", "pairs", "studies", "subjects", "images", "masks"], count_rows(counts))}
+{markdown_table(["split", "pairs", "studies", "subjects", "images", "masks"], count_rows(counts))}
 
-{table(["what", "where"], [row for row in CONTENTS if _there(row[1], files)])}
+{markdown_table(["what", "where"], [row for row in CONTENTS if _is_present(row[1], files)])}
 
 A mask is a picture of 512 x 512 pixels, the *frame*. `to_original` of its image (six numbers, row by row) maps x, y of
 the frame to the image's own pixels, with pixel centres at + 0.5.
@@ -110,19 +111,21 @@ Withheld: {"; ".join(WITHHELD[kind] for kind in about["withhold"]) or "nothing"}
 """
 
 
-def datasheet(about: dict, package_facts: dict) -> str:
+def datasheet_text(about: dict, package_facts: dict) -> str:
     """Return DATASHEET.md. ``package_facts``: the facts from :mod:`cxr.reporting.release.package`."""
     counts, parts = package_facts["counts"], []
     parts.append(f"# Datasheet: {about['name']} {about['version']}\n")
     parts.append(f"Made by {about['creator'] or 'not stated'}, {about['date']}. Licence: {about['licence']}.\n")
     parts.append("## What it holds\n")
-    parts.append(table(["split", "pairs", "studies", "subjects", "images", "masks"], count_rows(counts)) + "\n")
+    parts.append(
+        markdown_table(["split", "pairs", "studies", "subjects", "images", "masks"], count_rows(counts)) + "\n"
+    )
     head = ["lesion", *(f"{split} {sign}" for split in SPLIT_NAMES for sign in ("+", "-"))]
-    parts.append(table(head, lesion_rows(counts)) + "\n")
+    parts.append(markdown_table(head, lesion_rows(counts)) + "\n")
     parts.append(f"Test split: {package_facts['test']}\n")
     if package_facts["dicom"]:
         parts.append("DICOM segmentations (the reasons count images with a mask that have none):\n")
-        parts.append(table(["", "number"], list(package_facts["dicom"].items())) + "\n")
+        parts.append(markdown_table(["", "number"], list(package_facts["dicom"].items())) + "\n")
     parts.append("## Withheld\n")
     parts += [f"* {WITHHELD[kind]}" for kind in about["withhold"]] or ["Nothing."]
     parts.append(
@@ -139,23 +142,27 @@ def datasheet(about: dict, package_facts: dict) -> str:
     parts += [f"* {limit}" for limit in LIMITS]
     parts.append("\n## Excluded images\n")
     rows = [[row["stage"], row["reason"], row["images"], row["meaning"]] for row in package_facts["excluded"]]
-    parts.append(table(["stage", "reason", "images", "meaning"], rows) + "\n")
+    parts.append(markdown_table(["stage", "reason", "images", "meaning"], rows) + "\n")
     parts.append("Pairs that were not made:\n")
-    parts.append(table(["reason", "pairs"], [[row["reason"], row["pairs"]] for row in package_facts["dropped"]]) + "\n")
+    parts.append(
+        markdown_table(["reason", "pairs"], [[row["reason"], row["pairs"]] for row in package_facts["dropped"]]) + "\n"
+    )
     parts.append(f"## How it was made\n\nThresholds `{about['thresholds']}`, seed {about['seed']}:\n")
     taus = list(package_facts["taus"]["general"])
     rows = [[part, *(values[tau] for tau in taus)] for part, values in package_facts["taus"].items()]
-    parts.append(table(["lesions", *taus], rows) + "\n")
+    parts.append(markdown_table(["lesions", *taus], rows) + "\n")
     parts.append("Engines, and digests of the code that made each stage's files:\n")
     rows = [
         [stage, package_facts["engines"].get(stage, ""), ", ".join(package_facts["digests"].get(stage, []))]
         for stage in sorted({*package_facts["engines"], *package_facts["digests"]})
     ]
-    parts.append(table(["stage", "engine", "code"], rows) + "\n")
+    parts.append(markdown_table(["stage", "engine", "code"], rows) + "\n")
     parts.append("Weights:\n")
-    parts.append(table(["file", "sha256"], [[w["name"], w["sha256"]] for w in package_facts["weights"]]) + "\n")
+    parts.append(
+        markdown_table(["file", "sha256"], [[w["name"], w["sha256"]] for w in package_facts["weights"]]) + "\n"
+    )
     parts.append("Packages of the environments:\n")
     rows = [[name, ", ".join(pins)] for name, pins in package_facts["environments"].items()]
-    parts.append(table(["environment", "packages"], rows) + "\n")
+    parts.append(markdown_table(["environment", "packages"], rows) + "\n")
     parts.append("All settings: `ro-crate-metadata.json`. Checksums of all files: `SHA256SUMS`.\n")
     return "\n".join(parts)

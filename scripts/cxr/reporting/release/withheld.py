@@ -56,7 +56,7 @@ class Withheld:
         return self.name("study_id", study_id) + pair_id.removeprefix(study_id) if self.ids else pair_id
 
 
-def kept_pairs(test: str | Sequence[str]) -> set[str] | None:
+def read_kept_pairs(test: str | Sequence[str]) -> set[str] | None:
     """Return the names of the pairs of a filtered test split, None without one. Raises UserError."""
     if not test:
         return None
@@ -66,7 +66,7 @@ def kept_pairs(test: str | Sequence[str]) -> set[str] | None:
         raise UserError(f"release.test: {test} is not a file of pairs (docs/reference/files.md)") from None
 
 
-def studies(
+def iterate_studies(
     path: str, kept_pair_ids: set[str] | None, withheld: Withheld | None = None
 ) -> Iterator[tuple[str, list[dict]]]:
     """Yield (study_id, its lines), without lines of the test split that ``kept_pair_ids`` does not name.
@@ -74,7 +74,7 @@ def studies(
     The order is that of the file, or that of the digests if identifiers are withheld: the file is sorted by study, so a
     study's position would reveal its identifier to anyone with a list of all studies.
     """
-    runs = _in_order(path) if withheld is None or not withheld.ids else _by_digest(path, withheld)
+    runs = _in_file_order(path) if withheld is None or not withheld.ids else _in_digest_order(path, withheld)
     for study_id, lines in runs:
         kept_lines = [
             line
@@ -85,12 +85,12 @@ def studies(
             yield study_id, kept_lines
 
 
-def _in_order(path: str) -> Iterator[tuple[str, list[dict]]]:
+def _in_file_order(path: str) -> Iterator[tuple[str, list[dict]]]:
     for study_id, group in groupby(read_lines(path), key=lambda line: line["study_id"]):
         yield study_id, list(group)
 
 
-def _by_digest(path: str, withheld: Withheld) -> Iterator[tuple[str, list[dict]]]:
+def _in_digest_order(path: str, withheld: Withheld) -> Iterator[tuple[str, list[dict]]]:
     places: list[tuple[str, str, int, int]] = []
     with open(path, "rb") as file:
         for study_id, group in groupby(file, key=lambda line: json.loads(line)["study_id"]):
@@ -102,7 +102,7 @@ def _by_digest(path: str, withheld: Withheld) -> Iterator[tuple[str, list[dict]]
             yield study_id, [json.loads(line) for line in file.read(size).splitlines()]
 
 
-def units(lines: Iterable[dict]) -> list[dict]:
+def group_units(lines: Iterable[dict]) -> list[dict]:
     """Return the distinct (mask, target, location) of the lines, in their order, with the pairs that share each."""
     unit_by_key: dict[tuple, dict] = {}
     for line in lines:

@@ -1,1 +1,1 @@
-"""Review of a split by experts: make a page per expert, and merge their sheets (ils.md section 8)."""
+"""Review of a split by experts: make a page per expert, and merge their sheets."""

@@ -1,7 +1,7 @@
 """The review stage: make a page per expert, and the organiser's tables for :mod:`cxr.reporting.review.merge`.
 
-:data:`UNITS` has every unit of the split, :data:`ITEMS` the items of each expert. Both are only for the organiser: they
-hold the ids that the pages withhold.
+:data:`UNITS` has every unit of the split, :data:`ITEMS` the items of each expert. Both are only for the organiser,
+because they contain the ids that the pages withhold.
 """
 
 import logging
@@ -20,7 +20,7 @@ from cxr.base.tables import read_lines, read_table, write_table
 from cxr.plotting.encoding import encode_grey_image, encode_mask
 from cxr.reporting.review import page
 from cxr.reporting.review.form import read_form
-from cxr.reporting.review.units import Unit, deal, ordered, sample, units_of
+from cxr.reporting.review.units import Unit, collect_units, deal_units, draw_sample, order_items
 
 log = logging.getLogger("cxr")
 
@@ -36,15 +36,15 @@ UNITS = {
     "pair_ids": Column(TEXTS, "Pairs that share it."),
     "asked": Column(pl.Boolean, "Whether it was drawn for the review."),
 }
-ITEMS = page.DEALT | {"unit": Column(pl.Int64, "Unit that is judged.")}
+ITEMS = page.ITEM_COLUMNS | {"unit": Column(pl.Int64, "Unit that is judged.")}
 
 WITH_MASK, WITHOUT_MASK = "Is this mask right for this lesion, in this location?", "Is this lesion absent there?"
-FEWER = "set review.jpeg_quality to 90, or draw fewer units with review.positives and review.negatives"
+TOO_LARGE_REMEDY = "set review.jpeg_quality to 90, or draw fewer units with review.positives and review.negatives"
 
 
 @dataclass(frozen=True)
 class ReviewOptions:
-    """The experts and the number of units (``review.*``); synthetic: whether the cohort is the embedded one."""
+    """The experts and the number of units (``review.*``); ``synthetic``: whether the cohort is the embedded one."""
 
     experts: list[str]
     positives: int
@@ -66,21 +66,21 @@ def run_pages(
     options: ReviewOptions,
 ) -> None:
     """Write one page per expert, in the order of ``options.experts``, and the organiser's tables."""
-    all_units = units_of(read_lines(lines), lines)
+    all_units = collect_units(read_lines(lines), lines)
     if not all_units:
         raise UserError(f"{lines} holds no pair, so there is nothing to review: choose another review.split")
     number = {unit.key: position for position, unit in enumerate(all_units)}
-    sampled_units = sample([unit for unit in all_units if unit.positive], options.positives, options.seed)
-    sampled_units += sample([unit for unit in all_units if not unit.positive], options.negatives, options.seed)
-    pictures = _pictures(frames, {unit.image_id for unit in sampled_units}, options.jpeg_quality)
-    pngs = _masks(masks, index, {unit.mask_id for unit in sampled_units if unit.mask_id is not None})
+    sampled_units = draw_sample([unit for unit in all_units if unit.is_positive], options.positives, options.seed)
+    sampled_units += draw_sample([unit for unit in all_units if not unit.is_positive], options.negatives, options.seed)
+    pictures = _encode_images(frames, {unit.image_id for unit in sampled_units}, options.jpeg_quality)
+    pngs = _encode_masks(masks, index, {unit.mask_id for unit in sampled_units if unit.mask_id is not None})
     rows, form = [], read_form("verdict")
-    dealt = deal(sampled_units, options.experts, options.seed)
+    dealt = deal_units(sampled_units, options.experts, options.seed)
     for expert, path in zip(options.experts, pages, strict=True):
-        items = ordered(dealt[expert], expert, options.seed)
-        on_page = [(code, shown(unit)) for code, unit in items]
+        items = order_items(dealt[expert], expert, options.seed)
+        on_page = [(code, view_of_unit(unit)) for code, unit in items]
         data, urls = page.page_data(expert, form, on_page, pictures.__getitem__, pngs.__getitem__)
-        page.write_page(path, form, data, urls, FEWER, options.synthetic)
+        page.write_page(path, form, data, urls, TOO_LARGE_REMEDY, options.synthetic)
         rows += [
             (expert, data["page"], position, code, number[unit.key])
             for position, (code, unit) in enumerate(items, start=1)
@@ -89,27 +89,27 @@ def run_pages(
             "expert %s: %d items, %d pictures, %.1f MB", expert, len(items), len(urls), Path(path).stat().st_size / 1e6
         )
     keys = {unit.key for unit in sampled_units}
-    write_table(units, unit_table(all_units, keys), UNITS)
+    write_table(units, tabulate_units(all_units, keys), UNITS)
     write_table(asked, pl.DataFrame(rows, schema=schema(ITEMS), orient="row"), ITEMS)
 
 
-def shown(unit: Unit) -> page.Shown:
-    """Return what an expert sees of a unit."""
+def view_of_unit(unit: Unit) -> page.ItemView:
+    """Return the view of a unit that an expert judges."""
     places = " and ".join(unit.location) or "anywhere"
-    return page.Shown(
-        picture=unit.image_id,
+    return page.ItemView(
+        image=unit.image_id,
         mask=unit.mask_id,
-        question=WITH_MASK if unit.positive else WITHOUT_MASK,
-        hint="" if unit.positive else "There is no mask. Acceptable: it is absent. Not acceptable: it is there.",
+        question=WITH_MASK if unit.is_positive else WITHOUT_MASK,
+        hint="" if unit.is_positive else "There is no mask. Acceptable: it is absent. Not acceptable: it is there.",
         facts={"lesion": ("Lesion type", unit.target), "location": ("Location", places)},
         head=f"Report, {unit.section_name.replace('_', ' ')}",
         text=unit.report,
-        alt=f"Chest radiograph, {f'mask of {unit.target} in {places}' if unit.positive else 'without a mask'}",
+        alt=f"Chest radiograph, {f'mask of {unit.target} in {places}' if unit.is_positive else 'without a mask'}",
     )
 
 
-def unit_table(units: Iterable[Unit], sampled_keys: set[tuple[str, ...]]) -> pl.DataFrame:
-    """Return the table of all units; ``sampled_keys`` holds the keys of those that were drawn."""
+def tabulate_units(units: Iterable[Unit], sampled_keys: set[tuple[str, ...]]) -> pl.DataFrame:
+    """Return the rows of :data:`UNITS`; ``sampled_keys``: keys of the sampled units."""
     rows = [
         (number, unit.subject_id, unit.study_id, unit.image_id, unit.target, list(unit.location), unit.mask_id,
          unit.pair_ids, unit.key in sampled_keys)
@@ -118,7 +118,7 @@ def unit_table(units: Iterable[Unit], sampled_keys: set[tuple[str, ...]]) -> pl.
     return pl.DataFrame(rows, schema=schema(UNITS), orient="row")
 
 
-def _pictures(frames: list[str], image_ids: set[str], jpeg_quality: int) -> dict[str, tuple[str, bytes]]:
+def _encode_images(frames: list[str], image_ids: set[str], jpeg_quality: int) -> dict[str, tuple[str, bytes]]:
     picture_by_image = {}
     for path in frames:
         with Shard(path) as shard:
@@ -130,7 +130,7 @@ def _pictures(frames: list[str], image_ids: set[str], jpeg_quality: int) -> dict
     return picture_by_image
 
 
-def _masks(masks: list[str], index: str, mask_ids: set[str]) -> dict[str, bytes]:
+def _encode_masks(masks: list[str], index: str, mask_ids: set[str]) -> dict[str, bytes]:
     where = read_table(index).filter(pl.col("mask_id").is_in(list(mask_ids)))
     with ExitStack() as stack:
         shards = {Path(path).stem: path for path in masks}

@@ -1,6 +1,6 @@
 """Merge the experts' filled sheets: write the tables, the rejected units, and the split without them.
 
-Reads the tables that :mod:`cxr.reporting.review.make_pages` wrote for the organiser.
+The inputs include the organiser's tables of :mod:`cxr.reporting.review.make_pages`.
 """
 
 import json
@@ -14,7 +14,7 @@ from cxr.base.paths import RESOURCES
 from cxr.base.tables import read_table, write_table
 from cxr.reporting.review import rates
 from cxr.reporting.review.form import read_form
-from cxr.reporting.review.sheets import Answer, asked_of, read_sheets
+from cxr.reporting.review.sheets import Answer, dealt_pages, read_sheets
 
 RESOURCE_FILES = ("paper_tables.yaml",)
 
@@ -75,28 +75,28 @@ def run_sheets(
 ) -> None:
     """Read the filled ``sheets`` and write the tables, the rejected units, and the split without them.
 
-    ``left_out`` lists the pair ids that leave the split, one per line with the reason, in the format of
-    ``evaluation.reviewed``; ``filtered`` holds the other lines unchanged. Raises UserError for an incomplete sheet.
+    ``left_out`` lists the excluded pair ids, one per line with the reason, in the format of ``evaluation.reviewed``;
+    ``filtered`` has the other lines unchanged. Raises UserError for an incomplete sheet.
     """
     table = read_table(units)
     order = read_table(asked).sort("expert", "position")
-    answers = read_sheets(sheets or [], asked_of(order), read_form("verdict"), "review.sheets")
-    judgement_rows = judgement_table(order, answers)
+    answers = read_sheets(sheets or [], dealt_pages(order), read_form("verdict"), "review.sheets")
+    judgement_rows = tabulate_judgements(order, answers)
     verdicts = judgement_rows.join(table, on="unit", how="left", maintain_order="left")
     verdicts = verdicts.with_columns(pl.col("mask_id").is_not_null().alias("positive")).select(list(rates.VERDICTS))
     printed = rates.read_printed(RESOURCES / RESOURCE_FILES[0])
     experts, interval = options.experts, options.interval
     write_table(judgements, judgement_rows, JUDGEMENTS)
-    write_table(expert_rates, rates.expert_table(verdicts, experts, interval, printed), rates.EXPERTS)
-    write_table(lesion_rates, rates.lesion_table(verdicts, experts, interval, printed), rates.LESION_RATES)
+    write_table(expert_rates, rates.tabulate_experts(verdicts, experts, interval, printed), rates.EXPERTS)
+    write_table(lesion_rates, rates.tabulate_lesions(verdicts, experts, interval, printed), rates.LESION_RATES)
     bootstrap_options = {"replicates": options.replicates, "seed": options.seed}
     write_table(
-        agreement, rates.agreement_table(verdicts, experts, interval=interval, **bootstrap_options), rates.AGREEMENT
+        agreement, rates.tabulate_agreement(verdicts, experts, interval=interval, **bootstrap_options), rates.AGREEMENT
     )
-    experts_by_unit = rejections(judgement_rows)
-    write_table(rejected, rejected_table(table, judgement_rows, experts_by_unit), REJECTED)
-    reasons = reasons_of(table, experts_by_unit, options.unsampled)
-    write_left_out(left_out, reasons)
+    experts_by_unit = find_rejections(judgement_rows)
+    write_table(rejected, tabulate_rejected(table, judgement_rows, experts_by_unit), REJECTED)
+    reasons = find_reasons(table, experts_by_unit, options.unsampled)
+    write_excluded_pairs(left_out, reasons)
     num_filtered, num_pairs = 0, 0
     with (
         open(lines, encoding="utf-8") as source,
@@ -108,10 +108,10 @@ def run_sheets(
             if json.loads(text)["pair_id"] not in reasons:
                 num_filtered += 1
                 target.write(text)
-    write_table(counts, count_table(table, experts_by_unit, options.unsampled, num_pairs, num_filtered), COUNTS)
+    write_table(counts, tabulate_counts(table, experts_by_unit, options.unsampled, num_pairs, num_filtered), COUNTS)
 
 
-def judgement_table(item_rows: pl.DataFrame, answers: dict[str, dict[str, Answer]]) -> pl.DataFrame:
+def tabulate_judgements(item_rows: pl.DataFrame, answers: dict[str, dict[str, Answer]]) -> pl.DataFrame:
     """Return one row per expert and item, in the order of the items table."""
     rows = []
     for expert, item, unit in item_rows.select("expert", "item", "unit").iter_rows():
@@ -120,7 +120,7 @@ def judgement_table(item_rows: pl.DataFrame, answers: dict[str, dict[str, Answer
     return pl.DataFrame(rows, schema=schema(JUDGEMENTS), orient="row")
 
 
-def rejections(judgements: pl.DataFrame) -> dict[int, list[str]]:
+def find_rejections(judgements: pl.DataFrame) -> dict[int, list[str]]:
     """Return {unit: experts who rejected it}."""
     experts_by_unit: dict[int, list[str]] = {}
     for expert, unit in judgements.filter(~pl.col("accepted")).select("expert", "unit").iter_rows():
@@ -128,7 +128,7 @@ def rejections(judgements: pl.DataFrame) -> dict[int, list[str]]:
     return experts_by_unit
 
 
-def rejected_table(
+def tabulate_rejected(
     units: pl.DataFrame, judgements: pl.DataFrame, experts_by_unit: dict[int, list[str]]
 ) -> pl.DataFrame:
     """Return one row per rejected unit, with the experts who rejected it, all notes, and its pairs."""
@@ -143,8 +143,8 @@ def rejected_table(
     return pl.DataFrame(rows, schema=schema(REJECTED), orient="row")
 
 
-def reasons_of(units: pl.DataFrame, experts_by_unit: dict[int, list[str]], unsampled: str) -> dict[str, str]:
-    """Return {pair_id: the reason why it leaves the split}."""
+def find_reasons(units: pl.DataFrame, experts_by_unit: dict[int, list[str]], unsampled: str) -> dict[str, str]:
+    """Return {pair_id: the reason why it is excluded}."""
     reasons = {}
     for unit, pair_ids, was_sampled in units.select("unit", "pair_ids", "asked").iter_rows():
         if unit in experts_by_unit:
@@ -154,29 +154,29 @@ def reasons_of(units: pl.DataFrame, experts_by_unit: dict[int, list[str]], unsam
     return reasons
 
 
-def write_left_out(path: str, reasons: dict[str, str]) -> None:
-    """Write pair ids, one per line, each with its reason as a remark after #."""
+def write_excluded_pairs(path: str, reasons: dict[str, str]) -> None:
+    """Write excluded pair ids, one per line, each with its reason as a comment."""
     with atomic(path) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as file:
         file.write("# pairs that leave the split after the review: for evaluation.reviewed\n")
         file.writelines(f"{pair_id}  # {reason}\n" for pair_id, reason in reasons.items())
 
 
-def count_table(
+def tabulate_counts(
     units: pl.DataFrame, experts_by_unit: dict[int, list[str]], unsampled: str, num_pairs: int, num_filtered: int
 ) -> pl.DataFrame:
-    """Return the columns of (units or pairs), what, number. Raises AssertionError if a unit or pair is not counted.
+    """Return the rows of :data:`COUNTS`. Raises AssertionError if a unit or pair is not counted exactly once.
 
-    ``num_pairs`` and ``num_filtered`` are the lines of the split and of the filtered split.
+    ``num_pairs`` and ``num_filtered``: numbers of lines of the split and of the filtered split.
     """
     names = ("accepted by all who were asked", "rejected", "not reviewed")
-    state = [
+    unit_states = [
         names[1] if unit in experts_by_unit else names[0] if was_sampled else names[2]
         for unit, was_sampled in units.select("unit", "asked").iter_rows()
     ]
     sizes = units["pair_ids"].list.len().to_list()
     rows = [("units", "in the split", len(units))]
-    rows += [("units", name, state.count(name)) for name in names]
-    pairs = {name: sum(size for size, each in zip(sizes, state, strict=True) if each == name) for name in names}
+    rows += [("units", name, unit_states.count(name)) for name in names]
+    pairs = {name: sum(size for size, state in zip(sizes, unit_states, strict=True) if state == name) for name in names}
     rows += [("pairs", "in the split", num_pairs), *(("pairs", name, number) for name, number in pairs.items())]
     rows += [("pairs", "in the filtered split", num_filtered)]
     num_expected = pairs[names[0]] + (pairs[names[2]] if unsampled == "keep" else 0)

@@ -1,4 +1,4 @@
-"""From the experts' answers about queries to MedGround's Table 7, their agreement, and each query's votes."""
+"""Compute MedGround's Table 7, the experts' agreement and each query's votes from their answers about queries."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from cxr.base.columns import Column, schema
 from cxr.base.paths import RESOURCES
 from cxr.base.tables import read_table, write_table
 from cxr.metrics.raters import agreement, columns
-from cxr.reporting.review.rates import rate
+from cxr.reporting.review.rates import rate_with_interval
 
 RESOURCE_FILES = ("medground/paper_tables.yaml",)
 GOOD, TOTAL = "good", "total"
@@ -48,7 +48,7 @@ AGREEMENT = {
 
 @dataclass(frozen=True)
 class QueriesMergeOptions:
-    """experts: their number; rule: ``all`` or ``majority`` of them must find a query good; the rest as for pairs."""
+    """experts: their number; rule: whether ``all`` or a ``majority`` must find a query good; others: as for pairs."""
 
     experts: int
     rule: str
@@ -58,24 +58,24 @@ class QueriesMergeOptions:
 
 
 def run(*, units: str, answers: str, audit: str, table7: str, agreed: str, options: QueriesMergeOptions) -> None:
-    """Write the votes of each query, Table 7 beside the paper's, and the agreement.
+    """Write the votes on each query, Table 7 beside the paper's, and the agreement.
 
-    ``units``: query_id, source, image_id of the test split; ``answers``: of the pages.
+    ``units``: query_id, source, image_id of the test split; ``answers``: the experts' answers on their pages.
     """
-    votes = votes_of(read_table(units), read_table(answers), options.rule)
+    votes = count_votes(read_table(units), read_table(answers), options.rule)
     printed = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))["table7"]
     write_table(audit, votes, AUDIT)
-    write_table(table7, rates_table(votes, printed, options), TABLE7)
-    write_table(agreed, agreement_table(votes, options), AGREEMENT)
+    write_table(table7, tabulate_rates(votes, printed, options), TABLE7)
+    write_table(agreed, tabulate_agreement(votes, options), AGREEMENT)
 
 
-def stands(good: int, experts: int, rule: str) -> bool:
-    """Return whether a query stands: found good by ``all`` experts, or by the ``majority``, more than half of them."""
+def is_accepted(good: int, experts: int, rule: str) -> bool:
+    """Return whether a query is accepted: found good by ``all`` experts, or by the ``majority`` (more than half)."""
     return good == experts if rule == "all" else 2 * good > experts
 
 
-def votes_of(units: pl.DataFrame, answers: pl.DataFrame, rule: str) -> pl.DataFrame:
-    """Return :data:`AUDIT`, a row for each query that was judged, by its id."""
+def count_votes(units: pl.DataFrame, answers: pl.DataFrame, rule: str) -> pl.DataFrame:
+    """Return the rows of :data:`AUDIT`: one per judged query, sorted by id."""
     unit_by_query = {row["query_id"]: row for row in units.iter_rows(named=True)}
     rows = []
     for (query_id,), part in answers.sort("unit", "expert").group_by("unit", maintain_order=True):
@@ -84,22 +84,31 @@ def votes_of(units: pl.DataFrame, answers: pl.DataFrame, rule: str) -> pl.DataFr
         notes = " | ".join(f"{who}: {note}" for who, note in part.select("expert", "note").iter_rows() if note)
         unit = unit_by_query[query_id]
         rows.append(
-            (query_id, unit["source"], unit["image_id"], len(part), good, stands(good, len(part), rule), faults, notes)
+            (
+                query_id,
+                unit["source"],
+                unit["image_id"],
+                len(part),
+                good,
+                is_accepted(good, len(part), rule),
+                faults,
+                notes,
+            )
         )
     return pl.DataFrame(rows, schema=schema(AUDIT), orient="row")
 
 
-def rates_table(votes: pl.DataFrame, printed: Mapping, options: QueriesMergeOptions) -> pl.DataFrame:
+def tabulate_rates(votes: pl.DataFrame, printed: Mapping, options: QueriesMergeOptions) -> pl.DataFrame:
     """Return Table 7: our sources and their total, then the paper's rows."""
     rows = []
     for source in (*votes["source"].unique(maintain_order=True), TOTAL):
         part = votes if source == TOTAL else votes.filter(source=source)
         counts = [int((part["good"] == number).sum()) for number in range(options.experts, -1, -1)]
-        rate_cells = rate(int(part["accepted"].sum()), len(part), options.interval)
+        rate_cells = rate_with_interval(int(part["accepted"].sum()), len(part), options.interval)
         rows.append({"by": "ours", "source": source, "votes": "/".join(map(str, counts)), "note": ""}
                     | rate_cells | {"queries": rate_cells["units"]})  # fmt: skip
     for source, row in printed["rows"].items():
-        rate_cells = rate(sum(row["votes"][:2]), sum(row["votes"]), options.interval)
+        rate_cells = rate_with_interval(sum(row["votes"][:2]), sum(row["votes"]), options.interval)
         rows.append({"by": "paper", "source": source, "votes": "/".join(map(str, row["votes"]))}
                     | rate_cells | {"queries": rate_cells["units"], "printed": row["good"], "note": row.get("flag", "")}
                     )  # fmt: skip
@@ -107,7 +116,7 @@ def rates_table(votes: pl.DataFrame, printed: Mapping, options: QueriesMergeOpti
     return pl.DataFrame(table_rows, schema=schema(TABLE7))
 
 
-def agreement_table(votes: pl.DataFrame, options: QueriesMergeOptions) -> pl.DataFrame:
+def tabulate_agreement(votes: pl.DataFrame, options: QueriesMergeOptions) -> pl.DataFrame:
     """Return the experts' agreement for each source and in total."""
     rows = []
     bootstrap_options = {"replicates": options.replicates, "level": options.interval, "seed": options.seed}

@@ -45,17 +45,17 @@ AGREEMENT = {
 }
 
 
-def kept(verdicts: pl.DataFrame) -> pl.DataFrame:
-    """Return one row per judged unit: ``accepted`` if nobody rejected it, ``expert`` is "overall"."""
+def overall_verdicts(verdicts: pl.DataFrame) -> pl.DataFrame:
+    """Return one verdict per judged unit, by the expert "overall": accepted if nobody rejected it."""
     columns = [name for name in VERDICTS if name not in ("expert", "accepted")]
     units = verdicts.group_by(columns, maintain_order=True).agg(pl.col("accepted").all())
     return units.select(pl.lit(OVERALL).alias("expert"), *columns, "accepted")
 
 
-def rate(accepted: int, units: int, interval: float) -> dict:
+def rate_with_interval(accepted: int, units: int, interval: float) -> dict:
     """Return units, accepted, and the rate with Wilson's interval in percent, null without units.
 
-    Wilson's interval assumes independent units. Units of one patient are not independent, so it is somewhat narrow.
+    The interval is somewhat narrow: it assumes independent units, but units of one patient are dependent.
     """
     cells = {"units": units, "accepted": accepted, "rate": None, "low": None, "high": None}
     if wilson_rate := wilson(accepted, units, interval):
@@ -63,15 +63,15 @@ def rate(accepted: int, units: int, interval: float) -> dict:
     return cells
 
 
-def expert_table(verdicts: pl.DataFrame, experts: Sequence[str], interval: float, printed: dict) -> pl.DataFrame:
-    """Return Table 3: per expert and overall, in total and for units with and without a mask; the paper's rows below.
+def tabulate_experts(verdicts: pl.DataFrame, experts: Sequence[str], interval: float, printed: dict) -> pl.DataFrame:
+    """Return Table 3: per expert and overall, in total and for units with and without a mask; then the paper's rows.
 
-    Overall counts a unit once, as accepted if nobody rejected it.
+    Overall, a unit counts once, as accepted if nobody rejected it.
     """
     rows = [
         {"source": "ours", "expert": expert, **cells}
-        for expert, table in _by_expert(verdicts, experts)
-        for cells in _groups(table, interval)
+        for expert, table in _verdicts_by_expert(verdicts, experts)
+        for cells in _rate_groups(table, interval)
     ]
     notes = {tuple(note["cell"]): note["note"] for note in printed["notes"] if note["table"] == "experts"}
     for expert, groups in printed["experts"].items():
@@ -83,14 +83,14 @@ def expert_table(verdicts: pl.DataFrame, experts: Sequence[str], interval: float
     return pl.DataFrame(rows, schema=schema(EXPERTS))
 
 
-def lesion_table(verdicts: pl.DataFrame, experts: Sequence[str], interval: float, printed: dict) -> pl.DataFrame:
-    """Return Table 13: the same per lesion type; below, the paper's rows, which have no overall."""
+def tabulate_lesions(verdicts: pl.DataFrame, experts: Sequence[str], interval: float, printed: dict) -> pl.DataFrame:
+    """Return Table 13: the same per lesion type; then the paper's rows, which have no overall."""
     notes = {tuple(note["cell"]): note["note"] for note in printed["notes"] if note["table"] == "lesions"}
     rows = [
         {"source": "ours", "lesion": lesion, "expert": expert, **cells, "note": ""}
         for lesion in LESIONS
-        for expert, table in _by_expert(verdicts.filter(pl.col("target") == lesion), experts)
-        for cells in _groups(table, interval)
+        for expert, table in _verdicts_by_expert(verdicts.filter(pl.col("target") == lesion), experts)
+        for cells in _rate_groups(table, interval)
     ]
     rows += [
         {"source": "paper", "lesion": lesion, "expert": expert, "group": group, "rate": value}
@@ -102,7 +102,7 @@ def lesion_table(verdicts: pl.DataFrame, experts: Sequence[str], interval: float
     return pl.DataFrame(rows, schema=schema(LESION_RATES))
 
 
-def agreement_table(
+def tabulate_agreement(
     verdicts: pl.DataFrame, experts: Sequence[str], *, replicates: int, interval: float, seed: int
 ) -> pl.DataFrame:
     """Return the experts' agreement, in percent, on the units that all of them judged: those with a mask."""
@@ -135,13 +135,13 @@ def read_printed(path: str | Path) -> dict:
     return yaml.safe_load(Path(path).read_text(encoding="utf-8"))["review"]
 
 
-def _by_expert(verdicts: pl.DataFrame, experts: Iterable[str]) -> Iterator[tuple[str, pl.DataFrame]]:
+def _verdicts_by_expert(verdicts: pl.DataFrame, experts: Iterable[str]) -> Iterator[tuple[str, pl.DataFrame]]:
     for expert in experts:
         yield expert, verdicts.filter(pl.col("expert") == expert)
-    yield OVERALL, kept(verdicts)
+    yield OVERALL, overall_verdicts(verdicts)
 
 
-def _groups(table: pl.DataFrame, interval: float) -> Iterator[dict]:
+def _rate_groups(table: pl.DataFrame, interval: float) -> Iterator[dict]:
     for group in GROUPS:
         part = table if group == TOTAL else table.filter(pl.col("positive") == (group == "positive"))
-        yield {"group": group, **rate(int(part["accepted"].sum()), len(part), interval)}
+        yield {"group": group, **rate_with_interval(int(part["accepted"].sum()), len(part), interval)}

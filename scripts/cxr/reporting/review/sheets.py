@@ -21,23 +21,23 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """One expert's questions: the digest of the page, and its item codes in order."""
+class DealtPage:
+    """One expert's page: its digest, and its item codes in order."""
 
     page: str
     items: Sequence[str]
 
 
-def asked_of(dealt: pl.DataFrame) -> dict[str, Asked]:
-    """Return each expert's questions; ``dealt``: columns of :data:`page.DEALT`, by expert and position."""
+def dealt_pages(dealt: pl.DataFrame) -> dict[str, DealtPage]:
+    """Return {expert: page}. ``dealt``: rows of :data:`page.ITEM_COLUMNS`, sorted by expert and position."""
     return {
-        expert: Asked(part["page"][0], part["item"].to_list())
+        expert: DealtPage(part["page"][0], part["item"].to_list())
         for (expert,), part in dealt.group_by("expert", maintain_order=True)
     }
 
 
 def read_sheets(
-    paths: Sequence[str], page_by_expert: Mapping[str, Asked], form: Form, setting: str
+    paths: Sequence[str], page_by_expert: Mapping[str, DealtPage], form: Form, setting: str
 ) -> dict[str, dict[str, Answer]]:
     """Return {expert: {item: answer}}: one complete sheet of every expert with a page.
 
@@ -49,17 +49,17 @@ def read_sheets(
     answers_by_expert: dict[str, dict[str, Answer]] = {}
     origin: dict[str, str] = {}
     for path in paths:
-        rows = _rows(path, form, setting)
+        rows = _read_rows(path, form, setting)
         line, first = rows[0]
         page = first["page"]
         if page not in expert_of:
             raise UserError(
-                f"{path}, line {line}, column page: {page!r} is not a page of this review: give sheets of its pages"
+                f"{path}, line {line}, column page: {page!r} is not a page of this review: give the sheets of its pages"
             )
         expert = expert_of[page]
         if expert in answers_by_expert:
             raise UserError(f"{path} and {origin[expert]} are both sheets of expert {expert}: give one of them")
-        answers_by_expert[expert] = _answers(path, rows, page_by_expert[expert], form)
+        answers_by_expert[expert] = _parse_answers(path, rows, page_by_expert[expert], form)
         origin[expert] = path
     if missing := [
         expert for expert, dealt_page in page_by_expert.items() if dealt_page.items and expert not in answers_by_expert
@@ -68,8 +68,8 @@ def read_sheets(
     return answers_by_expert
 
 
-def _rows(path: str, form: Form, setting: str) -> list[tuple[int, dict[str, str]]]:
-    """Return (line, {column: cell}) of a sheet's rows, at least one. Raises UserError."""
+def _read_rows(path: str, form: Form, setting: str) -> list[tuple[int, dict[str, str]]]:
+    """Return (line, {column: cell}) of a sheet's rows, of which there is at least one. Raises UserError."""
     sheet = read_sheet(path, setting, form.columns, ids=("item", "page"), words=("item", "page"))
     sheet.require(form.columns, "give the file that the page saved")
     rows = list(sheet.records())
@@ -78,10 +78,10 @@ def _rows(path: str, form: Form, setting: str) -> list[tuple[int, dict[str, str]
     return rows
 
 
-def _answers(
-    path: str, rows: Sequence[tuple[int, Mapping[str, str]]], dealt_page: Asked, form: Form
+def _parse_answers(
+    path: str, rows: Sequence[tuple[int, Mapping[str, str]]], dealt_page: DealtPage, form: Form
 ) -> dict[str, Answer]:
-    """Return {item: answer} of a sheet, which must hold each item once. Raises UserError."""
+    """Return {item: answer} of a sheet, which must have each item once. Raises UserError."""
     item_codes, answers, at = set(dealt_page.items), {}, {}
     for line, row in rows:
         item, where = row["item"], f"{path}, line {line}, column"

@@ -1,4 +1,4 @@
-"""Make a page per expert from a table of units that any system wrote, and read the filled sheets into one table."""
+"""Make a page per expert from any system's table of units, and read the filled sheets into one table."""
 
 import hashlib
 from collections.abc import Sequence
@@ -11,10 +11,10 @@ from cxr.base.errors import UserError
 from cxr.base.tables import read_table, write_table
 from cxr.reporting.review import page
 from cxr.reporting.review.form import read_form
-from cxr.reporting.review.sheets import asked_of, read_sheets
-from cxr.reporting.review.units import ordered
+from cxr.reporting.review.sheets import dealt_pages, read_sheets
+from cxr.reporting.review.units import order_items
 
-ITEMS = page.DEALT | {"unit": Column(pl.String, "Unit that is judged.")}
+ITEMS = page.ITEM_COLUMNS | {"unit": Column(pl.String, "Unit that is judged.")}
 ANSWERS = {
     "expert": Column(pl.String, "Expert."),
     "unit": Column(pl.String, "Unit that was judged."),
@@ -29,8 +29,8 @@ ANSWERS = {
 class UnitPagesOptions:
     """form: name in resources/review/forms.yaml; fewer: the remedy for a page that is too large.
 
-    named: {question: {value: label}} of answers in the place of the form's own, and beside them.
-    synthetic: whether the cohort is the embedded one.
+    named: {question: {value: label}} of answers that replace or extend the form's; synthetic: whether the cohort is
+    the embedded one.
     """
 
     experts: list[str]
@@ -43,7 +43,7 @@ class UnitPagesOptions:
 
 @dataclass(frozen=True)
 class UnitAnswersOptions:
-    """form, named: as of the pages; setting: the settings key of the sheets."""
+    """form, named: as for the pages; setting: the settings key of the sheets."""
 
     form: str
     setting: str
@@ -54,7 +54,7 @@ class UnitAnswersOptions:
 @dataclass(frozen=True)
 class _Unit:
     name: str
-    shown: page.Shown
+    view: page.ItemView
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -64,19 +64,20 @@ class _Unit:
 def run_pages(*, units: str, pages: list[str], asked: str, options: UnitPagesOptions) -> None:
     """Write one page per expert, in the order of ``options.experts``, and the organiser's table of items.
 
-    ``units``: a table of the columns :data:`cxr.base.judged.JUDGED`. Every expert gets every unit, in an own order.
+    ``units``: a table with the columns :data:`cxr.base.judged.JUDGED`. Every expert gets every unit, in an individual
+    order.
     """
     table = read_table(units)
     if not len(table):
         raise UserError(f"{units} holds no unit, so there is nothing to judge")
-    form, all_units = read_form(options.form, options.named), _units(table)
-    # one image of several units is on the page once
-    pictures = {_name(picture): picture for picture in table["picture"]}
+    form, all_units = read_form(options.form, options.named), _read_units(table)
+    # an image of several units is on the page once
+    pictures = {_image_name(picture): picture for picture in table["picture"]}
     masks, second_masks = (dict(zip(table["unit"], table[name], strict=True)) for name in ("mask", "also"))
     rows = []
     for expert, path in zip(options.experts, pages, strict=True):
-        dealt = ordered(all_units, expert, options.seed)
-        on_page = [(code, unit.shown) for code, unit in dealt]
+        dealt = order_items(all_units, expert, options.seed)
+        on_page = [(code, unit.view) for code, unit in dealt]
         data, urls = page.page_data(
             expert,
             form,
@@ -91,10 +92,10 @@ def run_pages(*, units: str, pages: list[str], asked: str, options: UnitPagesOpt
 
 
 def run_answers(*, asked: str, answers: str, options: UnitAnswersOptions, sheets: list[str] | None = None) -> None:
-    """Read the filled ``sheets`` into a row per expert, unit and question. Raises UserError for an incomplete one."""
+    """Write one row per expert, unit and question of the filled ``sheets``. Raises UserError for an incomplete one."""
     order = read_table(asked).sort("expert", "position")
     answers_by_expert = read_sheets(
-        sheets or [], asked_of(order), read_form(options.form, options.named), options.setting
+        sheets or [], dealt_pages(order), read_form(options.form, options.named), options.setting
     )
     rows = [
         (expert, unit, question, value, answers_by_expert[expert][item].note, answers_by_expert[expert][item].seconds)
@@ -104,16 +105,16 @@ def run_answers(*, asked: str, answers: str, options: UnitAnswersOptions, sheets
     write_table(answers, pl.DataFrame(rows, schema=schema(ANSWERS), orient="row"), ANSWERS)
 
 
-def _name(picture: bytes) -> str:
+def _image_name(picture: bytes) -> str:
     return hashlib.blake2b(picture, digest_size=16).hexdigest()
 
 
-def _units(table: pl.DataFrame) -> Sequence[_Unit]:
+def _read_units(table: pl.DataFrame) -> Sequence[_Unit]:
     return [
         _Unit(
             row["unit"],
-            page.Shown(
-                picture=_name(row["picture"]),
+            page.ItemView(
+                image=_image_name(row["picture"]),
                 mask=None if row["mask"] is None else row["unit"],
                 question=row["question"],
                 hint=row["hint"],
@@ -121,7 +122,7 @@ def _units(table: pl.DataFrame) -> Sequence[_Unit]:
                 head=row["head"],
                 text=row["text"],
                 alt=f"{'Chest radiograph' if row['sides'] else 'Image'}. {row['question']}",
-                also=None if row["also"] is None else row["unit"],
+                second_mask=None if row["also"] is None else row["unit"],
                 sides=row["sides"],
             ),
         )

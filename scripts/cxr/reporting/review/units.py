@@ -1,7 +1,7 @@
-"""Choose the units that experts judge, and assign them to experts with an order and a code.
+"""Sample the units that experts judge, and assign them to experts with an order and a code.
 
-A unit is a distinct (mask, target, location) of an image (paper, section 4); several pairs may share one. For a
-negative pair the mask is empty, and the unit states that the lesion is absent there.
+A unit is a distinct (mask, target, location) of an image (paper, section 4); several pairs may share one. A negative
+pair has no mask: its unit states that the lesion is absent at the location.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,7 +12,7 @@ from cxr.base.errors import UserError
 from cxr.base.seeds import rng, stable_hash
 
 LETTERS = "bcdfghjkmnpqrstvwxz"
-"""Letters of item codes: no vowels, so no words arise, and no digits, which a spreadsheet could read as a number."""
+"""Letters of item codes: no vowels, which could form words, and no digits, which a spreadsheet may convert."""
 CODE_LENGTH = 8
 REQUIRED = (
     "pair_id", "subject_id", "study_id", "image_id", "section_name", "section_content", "target", "location", "mask_id",
@@ -35,17 +35,17 @@ class Unit:
     pair_ids: list[str] = field(default_factory=list)
 
     @property
-    def positive(self) -> bool:
+    def is_positive(self) -> bool:
         """Whether it has a mask."""
         return self.mask_id is not None
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The key of the unit; it does not depend on the rest of the split."""
+        """The unit's key, which does not depend on the other units."""
         return (self.image_id, self.mask_id or "", self.target, *self.location)
 
 
-def units_of(lines: Iterable[dict], source: str) -> list[Unit]:
+def collect_units(lines: Iterable[dict], source: str) -> list[Unit]:
     """Return the units of a split in the order of their first pairs. Raises UserError for a line that is not a pair."""
     unit_by_key: dict[tuple[str, ...], Unit] = {}
     for number, line in enumerate(lines, start=1):
@@ -65,8 +65,8 @@ def units_of(lines: Iterable[dict], source: str) -> list[Unit]:
     return list(unit_by_key.values())
 
 
-def sample(units: Sequence[Unit], number: int, seed: int) -> list[Unit]:
-    """Draw ``number`` units (0: all), in their order; a larger draw contains every smaller one with the same seed."""
+def draw_sample(units: Sequence[Unit], number: int, seed: int) -> list[Unit]:
+    """Sample ``number`` units (0: all), in their order; with the same seed, larger samples contain smaller ones."""
     if not number or number >= len(units):
         return list(units)
     sampled_units = sorted(units, key=lambda unit: (stable_hash(seed, "draw", *unit.key), unit.key))[:number]
@@ -74,16 +74,16 @@ def sample(units: Sequence[Unit], number: int, seed: int) -> list[Unit]:
     return [unit for unit in units if unit.key in keys]
 
 
-def deal(units: Sequence[Unit], experts: Sequence[str], seed: int) -> dict[str, list[Unit]]:
-    """Return {expert: units}: positives go to everyone, negatives are split.
+def deal_units(units: Sequence[Unit], experts: Sequence[str], seed: int) -> dict[str, list[Unit]]:
+    """Return {expert: units}: every expert gets all positives; the negatives are divided among the experts.
 
-    All negatives of an image go to one expert, so that a page holds few pictures. The images, in an order drawn by the
-    seed, go to the expert with the fewest negatives so far.
+    All negatives of an image go to one expert, so that a page has few images. In a random order, each image goes to the
+    expert with the fewest negatives so far.
     """
-    dealt = {expert: [unit for unit in units if unit.positive] for expert in experts}
+    dealt = {expert: [unit for unit in units if unit.is_positive] for expert in experts}
     images: dict[str, list[Unit]] = {}
     for unit in units:
-        if not unit.positive:
+        if not unit.is_positive:
             images.setdefault(unit.image_id, []).append(unit)
     numbers = dict.fromkeys(experts, 0)
     for image_id in sorted(images, key=lambda image_id: (stable_hash(seed, "deal", image_id), image_id)):
@@ -93,31 +93,31 @@ def deal(units: Sequence[Unit], experts: Sequence[str], seed: int) -> dict[str, 
     return dealt
 
 
-class Keyed(Protocol):
-    """What experts judge: its key depends on nothing else that they judge."""
+class HasKey(Protocol):
+    """A unit that experts judge; its key does not depend on the other units."""
 
     @property
     def key(self) -> tuple[str, ...]: ...
 
 
-T = TypeVar("T", bound=Keyed)
+T = TypeVar("T", bound=HasKey)
 
 
-def ordered(units: Sequence[T], expert: str, seed: int) -> list[tuple[str, T]]:
-    """Return (code, unit) in an expert's own order. A code reveals nothing about the unit; experts share no code."""
+def order_items(units: Sequence[T], expert: str, seed: int) -> list[tuple[str, T]]:
+    """Return (code, unit) in an expert's individual order. Codes reveal nothing about a unit and are not shared."""
     shuffled = sorted(units, key=lambda unit: unit.key)
     rng(seed, "order", expert).shuffle(shuffled)
     codes: dict[str, T] = {}
     for unit in shuffled:
-        code, attempt = _code(seed, expert, unit, 0), 0
+        code, attempt = _make_code(seed, expert, unit, 0), 0
         while code in codes:
             attempt += 1
-            code = _code(seed, expert, unit, attempt)
+            code = _make_code(seed, expert, unit, attempt)
         codes[code] = unit
     return list(codes.items())
 
 
-def _code(seed: int, expert: str, unit: Keyed, attempt: int) -> str:
+def _make_code(seed: int, expert: str, unit: HasKey, attempt: int) -> str:
     number, letters = stable_hash(seed, "code", expert, attempt, *unit.key), []
     for _ in range(CODE_LENGTH):
         number, letter = divmod(number, len(LETTERS))

@@ -1,1 +1,1 @@
-"""The paper's tables from our files, beside the paper's values, and the check that every image is accounted for."""
+"""The paper's tables from our results, beside the paper's values, and the check that no image is lost."""

@@ -1,4 +1,4 @@
-"""Count the results of a run, beside the size of the paper's dataset, and its shares, beside those in the settings."""
+"""Count the results of a run, beside the paper's dataset, and compute shares of pairs, beside the settings."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -9,8 +9,8 @@ import polars as pl
 from cxr.base.columns import Column, Columns, schema
 from cxr.base.vocabulary import LESIONS, SPLITS
 from cxr.ils.templates import BASIC, CARDIOMEGALY, GLOBAL, INFERENCE, OPACITY, TYPES
-from cxr.reporting.tables.paper import Paper
-from cxr.reporting.tables.splits import Counts, column_of
+from cxr.reporting.tables.paper import PaperTables
+from cxr.reporting.tables.splits import Counts, pair_column
 
 PAPER_NAMES = {
     "images with pairs": "images",
@@ -25,8 +25,8 @@ LUNG_LESIONS = tuple(lesion for lesion in LESIONS if lesion != CARDIOMEGALY)
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """The shares in the settings (``dataset.global_share``, ``dataset.opacity_inference_share``)."""
+class ShareSettings:
+    """The settings ``dataset.global_share`` and ``dataset.opacity_inference_share``."""
 
     global_share: Mapping[str, float]
     opacity_inference_share: float
@@ -43,18 +43,18 @@ class Tally:
 
     def add(self, line: dict) -> None:
         """Count one line."""
-        self.pairs[line["split"], line["target"], column_of(line)] += 1
+        self.pairs[line["split"], line["target"], pair_column(line)] += 1
         self.images.add(line["image_id"])
         self.studies.add(line["study_id"])
         if line["mask_id"] is not None:
             self.masks.add(line["mask_id"])
 
 
-def rows_of(tally: Tally, findings: pl.DataFrame, images: int, unedited: int = 0) -> dict[str, int]:
+def count_by_name(tally: Tally, findings: pl.DataFrame, images: int, unedited: int = 0) -> dict[str, int]:
     """Return the counts of one threshold set by name.
 
-    ``findings``: the gathered findings table; ``images``: input images; ``unedited``: those that reached the masks and
-    stand as their own edited images.
+    ``findings``: findings of all shards; ``images``: number of input images; ``unedited``: number of images that
+    reached the masks stage without being edited.
     """
     lesions = findings.filter(pl.col("target").is_not_null())
     kinds = {
@@ -80,11 +80,11 @@ GLOBAL_SHARE = "global among negatives of {}, %"
 INFERENCE_SHARE = "lesion inference among opacity's negatives at a place, %"
 
 
-def shares_of(pairs: Counts) -> dict[str, float | None]:
-    """Return the drawn shares among negatives, in per cent by name; None without negatives.
+def negative_shares(pairs: Counts) -> dict[str, float | None]:
+    """Return {name: percentage} of the sampled kinds of negatives; None without negatives.
 
-    These are the global negatives of each lesion type but cardiomegaly, whose negatives are all global, and the lesion
-    inferences among opacity's other negatives, which name a location.
+    These are the global negatives of each lesion type except cardiomegaly, whose negatives are all global, and the
+    lesion inferences among opacity's negatives that name a location.
     """
     kinds = {
         (lesion, kind): sum(pairs[split, lesion, f"{kind}_negative"] for split in SPLITS)
@@ -99,8 +99,8 @@ def shares_of(pairs: Counts) -> dict[str, float | None]:
     return share_by_name | {INFERENCE_SHARE: _percent(kinds[OPACITY, INFERENCE], places)}
 
 
-def columns(sets: Iterable[str]) -> Columns:
-    """Return the columns of the table of counts, one of them for each threshold set."""
+def count_columns(sets: Iterable[str]) -> Columns:
+    """Return the columns of the table of counts, which has one for each threshold set."""
     return {
         "count": Column(pl.String, "What is counted, or a share in per cent."),
         **{name: Column(pl.String, "Its number in that threshold set of `thresholds.build`.") for name in sets},
@@ -113,37 +113,40 @@ def _percent(part: int, total: int) -> float | None:
     return 100 * part / total if total else None
 
 
-def table(
-    sets: Mapping[str, Tally], counts: Mapping[str, Mapping[str, int]], share_settings: Wanted, paper: Paper
+def count_table(
+    sets: Mapping[str, Tally],
+    counts: Mapping[str, Mapping[str, int]],
+    share_settings: ShareSettings,
+    paper: PaperTables,
 ) -> pl.DataFrame:
-    """Return one row per count: name, one column per threshold set, the wanted value, the paper's (rounded) number.
+    """Return one row per count: name, one column per threshold set, the settings' value, the paper's (rounded) one.
 
-    ``sets`` and ``counts`` (of :func:`rows_of`) are by threshold set. Cells are texts, so that counts stay whole
-    numbers beside shares in per cent with two digits.
+    ``sets`` and ``counts`` (of :func:`count_by_name`) are by threshold set. Cells are strings, because integer counts
+    and percentages share the columns.
     """
     rows = [
         {"count": name, **{set_name: str(counts[set_name][name]) for set_name in sets}, "wanted": ""}
         | {"paper": str(paper.dataset.get(PAPER_NAMES.get(name, ""), ""))}
         for name in next(iter(counts.values()))
     ]
-    realised = {set_name: shares_of(tally.pairs) for set_name, tally in sets.items()}
+    realised = {set_name: negative_shares(tally.pairs) for set_name, tally in sets.items()}
     configured_percentages = {
         GLOBAL_SHARE.format(lesion): 100 * share for lesion, share in share_settings.global_share.items()
     }
     configured_percentages[INFERENCE_SHARE] = 100 * share_settings.opacity_inference_share
     rows += [
-        {"count": name, **{set_name: _digits(realised[set_name][name]) for set_name in sets}}
-        | {"wanted": _digits(configured_percentages[name]), "paper": _digits(printed)}
-        for name, printed in shares_of(_train(paper)).items()
+        {"count": name, **{set_name: _format_share(realised[set_name][name]) for set_name in sets}}
+        | {"wanted": _format_share(configured_percentages[name]), "paper": _format_share(printed)}
+        for name, printed in negative_shares(_paper_train_counts(paper)).items()
     ]
-    return pl.DataFrame(rows, schema=schema(columns(sets)))
+    return pl.DataFrame(rows, schema=schema(count_columns(sets)))
 
 
-def _train(paper: Paper) -> Counts:
-    """Return the paper's pairs of the split train (Table 10), counted like ours."""
+def _paper_train_counts(paper: PaperTables) -> Counts:
+    """Return the paper's counts of pairs of the train split (Table 10)."""
     rows = paper.splits["train"].items()
     return Counter({("train", lesion, column): number for lesion, row in rows for column, number in row.items()})
 
 
-def _digits(share: float | None) -> str:
+def _format_share(share: float | None) -> str:
     return "" if share is None else f"{share:.2f}"

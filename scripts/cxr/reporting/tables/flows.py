@@ -1,4 +1,4 @@
-"""Compute the flow of images through each stage from the files of a run."""
+"""Read the flow of images through each stage from the files of a run."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -15,17 +15,17 @@ BY_THRESHOLDS = ("masks", "dataset")
 """Stages that run once per threshold set; their gathered ledgers have a column ``thresholds``."""
 
 
-def set_of(path: str | Path) -> str:
-    """Return the threshold set of a file: the name of its folder."""
+def threshold_set_of(path: str | Path) -> str:
+    """Return the threshold set of a file, which is the name of its folder."""
     return Path(path).parent.name
 
 
-def column(paths: Iterable[str], name: str) -> frozenset[str]:
+def read_column(paths: Iterable[str], name: str) -> frozenset[str]:
     """Return the values of one column over all tables."""
     return frozenset(value for path in paths for value in read_table(path)[name])
 
 
-def shard_ids(paths: Iterable[str]) -> frozenset[str]:
+def read_shard_ids(paths: Iterable[str]) -> frozenset[str]:
     """Return the image ids of HDF5 shards."""
     image_ids: set[str] = set()
     for path in paths:
@@ -34,8 +34,8 @@ def shard_ids(paths: Iterable[str]) -> frozenset[str]:
     return frozenset(image_ids)
 
 
-def ledgers(paths: Iterable[str]) -> dict[str, pl.DataFrame]:
-    """Return the gathered ledgers by stage, which is the folder's name. Raises StoreError if a stage has none."""
+def read_ledgers(paths: Iterable[str]) -> dict[str, pl.DataFrame]:
+    """Return {stage: its ledger}; the folder's name is the stage. Raises StoreError if a stage has none."""
     ledger_by_stage = {Path(path).parent.name: read_table(path) for path in paths}
     missing = [stage for stage in STAGES if stage not in ledger_by_stage]
     if missing:
@@ -43,7 +43,7 @@ def ledgers(paths: Iterable[str]) -> dict[str, pl.DataFrame]:
     return ledger_by_stage
 
 
-def reasons(ledger: pl.DataFrame, thresholds: str | None = None) -> dict[str, str]:
+def find_reasons(ledger: pl.DataFrame, thresholds: str | None = None) -> dict[str, str]:
     """Return {image_id: reason}. Raises StoreError for an image that is excluded twice by one stage."""
     if thresholds is not None:
         ledger = ledger.filter(pl.col("thresholds") == thresholds)
@@ -53,8 +53,8 @@ def reasons(ledger: pl.DataFrame, thresholds: str | None = None) -> dict[str, st
     return reason_by_image
 
 
-def input_images(images: pl.DataFrame) -> frozenset[str]:
-    """Return the ids of all input images. Raises StoreError for a repeated id, which could be counted only once."""
+def input_image_ids(images: pl.DataFrame) -> frozenset[str]:
+    """Return the ids of all input images. Raises StoreError for a duplicate id."""
     image_ids = frozenset(images["image_id"])
     if len(image_ids) != len(images):
         raise StoreError(
@@ -77,21 +77,21 @@ def shared_flows(
 ) -> dict[str, Flow]:
     """Return the flow of every stage that does not depend on thresholds; the lists are its shards.
 
-    The boxes stage writes nothing for an image without a box. So its accepted images are those not excluded and those
-    with boxes; boxes of an excluded image thus unbalance the stage.
+    The boxes stage writes nothing for an image without a box. Its accepted images are thus those that are not excluded
+    or have boxes, so that boxes of an excluded image violate the balance.
     """
-    excluded_reasons = {stage: reasons(excluded[stage]) for stage in STAGES if stage not in BY_THRESHOLDS}
-    accepted = {"cohort": column(cohort, "image_id")}
+    excluded_reasons = {stage: find_reasons(excluded[stage]) for stage in STAGES if stage not in BY_THRESHOLDS}
+    accepted = {"cohort": read_column(cohort, "image_id")}
     accepted |= {
-        stage: shard_ids(paths)
+        stage: read_shard_ids(paths)
         for stage, paths in (("frames", frames), ("organs", organs), ("anomaly", anomaly), ("anatomy", anatomy))
     }
     reported_studies = {line["study_id"] for path in reports for line in read_lines(path)}
     study_of = dict(images.select("image_id", "study_id").iter_rows())
     accepted["reports"] = frozenset(image for image in accepted["cohort"] if study_of[image] in reported_studies)
-    accepted["boxes"] = (accepted["frames"] - excluded_reasons["boxes"].keys()) | column(boxes, "image_id")
+    accepted["boxes"] = (accepted["frames"] - excluded_reasons["boxes"].keys()) | read_column(boxes, "image_id")
     entered = {
-        "cohort": input_images(images),
+        "cohort": input_image_ids(images),
         "frames": accepted["cohort"],
         "reports": accepted["cohort"],
         "organs": accepted["frames"],
@@ -102,7 +102,7 @@ def shared_flows(
     return {stage: Flow(entered[stage], accepted[stage], excluded_reasons[stage]) for stage in entered}
 
 
-def flows_of_set(
+def add_set_flows(
     shared: Mapping[str, Flow],
     excluded: Mapping[str, pl.DataFrame],
     thresholds: str,
@@ -110,8 +110,8 @@ def flows_of_set(
     studies: list[str],
     with_pairs: frozenset[str],
 ) -> dict[str, Flow]:
-    """Add the masks and dataset stages of one threshold set. ``studies`` are the masks stage's studies tables."""
+    """Add the stages masks and dataset of one threshold set. ``studies``: tables of studies of the masks stage."""
     ready = shared["anatomy"].accepted & shared["boxes"].accepted & shared["reports"].accepted
-    masks = Flow(ready, column(studies, "image_id"), reasons(excluded["masks"], thresholds))
-    dataset = Flow(masks.accepted, with_pairs, reasons(excluded["dataset"], thresholds))
+    masks = Flow(ready, read_column(studies, "image_id"), find_reasons(excluded["masks"], thresholds))
+    dataset = Flow(masks.accepted, with_pairs, find_reasons(excluded["dataset"], thresholds))
     return {**shared, "masks": masks, "dataset": dataset}

@@ -1,7 +1,7 @@
-"""The tables stage: write the paper's tables from our files, and check that every image is accounted for.
+"""The tables stage: write the paper's tables from our results, and check that no image is lost.
 
-Three functions with separate inputs, so that a missing input delays only its own table: the dataset's counts, recall
-over all threshold sets, and, for the embedded cohort, the results beside the truth.
+Three jobs with separate inputs, so that a missing input delays only its own table: the dataset's counts, recall of all
+threshold sets, and, for the embedded cohort, the results against the ground truth.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,7 +15,13 @@ from cxr.base.hdf5 import Shard
 from cxr.base.paths import RESOURCES
 from cxr.base.tables import THRESHOLDS, read_lines, read_table, write_table
 from cxr.reporting.tables import counts, flows, paper, recall, splits, truth
-from cxr.reporting.tables.conservation import CONSERVATION, FUNNEL, conservation, funnel, require_balance
+from cxr.reporting.tables.conservation import (
+    CONSERVATION,
+    FUNNEL,
+    require_balance,
+    tabulate_conservation,
+    tabulate_funnel,
+)
 
 RESOURCE_FILES = ("paper_tables.yaml",)
 
@@ -31,14 +37,14 @@ class CountsOptions:
 
 @dataclass(frozen=True)
 class RecallOptions:
-    """The threshold sets of the sweep, in the order to show them."""
+    """The threshold sets of the sweep, in the order of the table."""
 
     sets: list[str]
 
 
 @dataclass(frozen=True)
 class TruthOptions:
-    """The minimum size of a true lesion in a zone (embedded cohort), and the built threshold sets."""
+    """The built threshold sets, and the minimum size of a painted lesion in a zone, px."""
 
     thresholds: list[str]
     min_px: int
@@ -66,14 +72,14 @@ def run_counts(
     attrs: dict | None = None,
     threads: int = 1,
 ) -> None:
-    """Write Tables 10-12, the funnel, the conservation table and the short counts, each with every threshold set.
+    """Write Tables 10-12, the funnel, the conservation table and the counts, each for every threshold set.
 
-    ``excluded`` are the gathered ledgers of all stages; ``studies``, ``findings`` and ``lines`` lie in a folder named
-    by their threshold set. Raises StoreError if a stage lost or invented an image.
+    ``excluded``: the ledgers of all stages; ``studies``, ``findings`` and ``lines`` are in a folder named after their
+    threshold set. Raises StoreError if a stage lost or invented an image.
     """
-    numbers = paper.read(RESOURCES / RESOURCE_FILES[0])
-    share_settings = counts.Wanted(options.global_share, options.opacity_inference_share)
-    every_image, ledger = read_table(images), flows.ledgers(excluded)
+    numbers = paper.read_paper_tables(RESOURCES / RESOURCE_FILES[0])
+    share_settings = counts.ShareSettings(options.global_share, options.opacity_inference_share)
+    every_image, ledger = read_table(images), flows.read_ledgers(excluded)
     shared = flows.shared_flows(
         images=every_image,
         excluded=ledger,
@@ -85,41 +91,41 @@ def run_counts(
         anatomy=anatomy,
         boxes=boxes,
     )
-    all_image_ids = flows.input_images(every_image)
+    all_image_ids = flows.input_image_ids(every_image)
     columns = {splits_table: splits.TABLE, funnel_table: FUNNEL, conservation_table: CONSERVATION}
     tables: dict[str, list[pl.DataFrame]] = {path: [] for path in columns}
     sums: dict[str, dict[str, int]] = {}
     tallies: dict[str, counts.Tally] = {}
     for name in options.thresholds:
         tally = tallies[name] = counts.Tally()
-        for path in _of_set(lines, name):
+        for path in _select_set(lines, name):
             for line in read_lines(path):
                 tally.add(line)
-        of_set = flows.flows_of_set(
-            shared, ledger, name, studies=_of_set(studies, name), with_pairs=frozenset(tally.images)
+        of_set = flows.add_set_flows(
+            shared, ledger, name, studies=_select_set(studies, name), with_pairs=frozenset(tally.images)
         )
         require_balance(of_set)
         set_tables = (
-            splits.table(tally.pairs, numbers),
-            funnel(of_set, all_image_ids, frozenset(tally.images)),
-            conservation(of_set),
+            splits.tabulate_splits(tally.pairs, numbers),
+            tabulate_funnel(of_set, all_image_ids, frozenset(tally.images)),
+            tabulate_conservation(of_set),
         )
         for parts, table in zip(tables.values(), set_tables, strict=True):
             parts.append(table.select(pl.lit(name).alias("thresholds"), pl.all()))
-        finding_rows = pl.concat([read_table(path) for path in _of_set(findings, name)])
-        num_unedited = sum(int(read_table(path)["unedited"].sum()) for path in _of_set(studies, name))
-        sums[name] = counts.rows_of(tally, finding_rows, len(all_image_ids), num_unedited)
+        finding_rows = pl.concat([read_table(path) for path in _select_set(findings, name)])
+        num_unedited = sum(int(read_table(path)["unedited"].sum()) for path in _select_set(studies, name))
+        sums[name] = counts.count_by_name(tally, finding_rows, len(all_image_ids), num_unedited)
     for path, parts in tables.items():
         write_table(path, pl.concat(parts), THRESHOLDS | columns[path])
-    write_table(counts_table, counts.table(tallies, sums, share_settings, numbers), counts.columns(tallies))
+    write_table(counts_table, counts.count_table(tallies, sums, share_settings, numbers), counts.count_columns(tallies))
 
 
 def run_recall(
     *, sweep: list[str], recall_table: str, options: RecallOptions, attrs: dict | None = None, threads: int = 1
 ) -> None:
-    """Write Table 8 for every threshold set from the shards of the sweep; one shard is in memory at a time."""
-    printed = paper.read(RESOURCES / RESOURCE_FILES[0])
-    write_table(recall_table, recall.table(map(read_table, sweep), options.sets, printed), recall.RECALL)
+    """Write Table 8 for every threshold set from the shards of the sweep, with one shard in memory at a time."""
+    printed = paper.read_paper_tables(RESOURCES / RESOURCE_FILES[0])
+    write_table(recall_table, recall.tabulate_recall(map(read_table, sweep), options.sets, printed), recall.RECALL)
 
 
 def run_truth(
@@ -134,9 +140,9 @@ def run_truth(
     attrs: dict | None = None,
     threads: int = 1,
 ) -> None:
-    """Write the measures of the embedded cohort's results against its truth, for each threshold set.
+    """Write the measures of the embedded cohort's results against its ground truth, for each threshold set.
 
-    ``findings`` and ``masks`` lie in a folder named by their threshold set. The text measures do not depend on
+    ``findings`` and ``masks`` are in a folder named after their threshold set. The text measures do not depend on
     thresholds and are repeated for each set.
     """
     written = {row["study_id"]: row for row in read_lines(truth_lines)}
@@ -145,22 +151,24 @@ def run_truth(
     with Shard(truth_masks) as painted:
         for name in options.thresholds:
             with ExitStack() as stack:
-                shards = {path: stack.enter_context(Shard(path, key="mask_id")) for path in _of_set(masks, name)}
-                finding_rows = pl.concat([read_table(path) for path in _of_set(findings, name)])
-                measures = truth.mask_measures(finding_rows, _masks(shards), _truths(painted), options.min_px)
-            table = truth.table([*measures, *text])
+                shards = {path: stack.enter_context(Shard(path, key="mask_id")) for path in _select_set(masks, name)}
+                finding_rows = pl.concat([read_table(path) for path in _select_set(findings, name)])
+                measures = truth.mask_measures(
+                    finding_rows, _mask_getter(shards), _truth_getter(painted), options.min_px
+                )
+            table = truth.tabulate_truth([*measures, *text])
             tables.append(table.select(pl.lit(name).alias("thresholds"), pl.all()))
     write_table(truth_table, pl.concat(tables), THRESHOLDS | truth.TRUTH)
 
 
-def _of_set(paths: list[str], name: str) -> list[str]:
-    return [path for path in paths if flows.set_of(path) == name]
+def _select_set(paths: list[str], name: str) -> list[str]:
+    return [path for path in paths if flows.threshold_set_of(path) == name]
 
 
-def _masks(shards: Mapping[str, Shard]) -> Callable[[str], np.ndarray]:
+def _mask_getter(shards: Mapping[str, Shard]) -> Callable[[str], np.ndarray]:
     place = {identifier: shard for shard in shards.values() for identifier in shard.ids}
     return lambda identifier: place[identifier].get("mask", identifier)
 
 
-def _truths(painted: Shard) -> Callable[[str], Mapping[str, np.ndarray] | None]:
+def _truth_getter(painted: Shard) -> Callable[[str], Mapping[str, np.ndarray] | None]:
     return lambda image_id: painted.masks(image_id) if image_id in painted else None

@@ -1,4 +1,4 @@
-"""Read the paper's printed numbers (``resources/paper_tables.yaml``), with its misprints corrected."""
+"""Read the paper's printed values (``resources/paper_tables.yaml``), with misprints corrected."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -7,21 +7,21 @@ import yaml
 
 
 @dataclass(frozen=True)
-class Paper:
-    """Printed values, corrected where the paper's own sums contradict a cell, and a note on each such cell."""
+class PaperTables:
+    """Printed values; cells that contradict the paper's own sums are corrected and have a note."""
 
     splits: dict[str, dict[str, dict[str, int]]]
-    """Split -> lesion type or ``total`` -> column -> pairs (Tables 10-12)."""
+    """{split: {lesion type or ``total``: {column: pairs}}} (Tables 10-12)."""
     recall: dict[str, dict[str, float]]
-    """Threshold set -> lesion type or ``average`` -> per cent (Table 8)."""
+    """{threshold set: {lesion type or ``average``: percentage}} (Table 8)."""
     dataset: dict[str, int]
     """Rounded totals of the whole dataset (section 4)."""
     notes: dict[tuple[str, ...], str] = field(default_factory=dict)
-    """(table, *cell) -> the printed text."""
+    """{(table, *cell): what the paper prints}."""
 
 
-def read(path: str | Path) -> Paper:
-    """Read the numbers and replace the misprints by the corrected values."""
+def read_paper_tables(path: str | Path) -> PaperTables:
+    """Read the values and correct the misprints. Raises ValueError for a misprint that the table does not have."""
     data = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     columns = data["splits"].pop("columns")
     splits = {
@@ -39,4 +39,4 @@ def read(path: str | Path) -> Paper:
             raise ValueError(f"the misprint {fault['cell']} is {holder[last]} in the table, not {fault['printed']}")
         holder[last] = fault["corrected"]
         notes[fault["table"], *fault["cell"]] = f"printed as {fault['printed']}"
-    return Paper(splits, data["recall"], data["dataset"], notes)
+    return PaperTables(splits, data["recall"], data["dataset"], notes)

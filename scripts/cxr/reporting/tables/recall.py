@@ -1,4 +1,4 @@
-"""Table 8: the share of reported findings with a grounded mask, per lesion type and threshold set."""
+"""Table 8: the percentage of reported findings with a grounded mask, per lesion type and threshold set."""
 
 from collections.abc import Iterable, Sequence
 
@@ -7,7 +7,7 @@ import polars as pl
 from cxr.base.columns import Column, schema
 from cxr.base.tables import THRESHOLDS
 from cxr.base.vocabulary import LESIONS
-from cxr.reporting.tables.paper import Paper
+from cxr.reporting.tables.paper import PaperTables
 
 GROUNDABLE = tuple(lesion for lesion in LESIONS if lesion != "cardiomegaly")
 RECALL = THRESHOLDS | {
@@ -21,15 +21,16 @@ RECALL = THRESHOLDS | {
 }
 
 
-def table(sweeps: Iterable[pl.DataFrame], sets: Sequence[str], paper: Paper) -> pl.DataFrame:
-    """Return the rows of :data:`RECALL`, the sets in the order given.
+def tabulate_recall(sweeps: Iterable[pl.DataFrame], sets: Sequence[str], paper: PaperTables) -> pl.DataFrame:
+    """Return the rows of :data:`RECALL`, in the order of ``sets``.
 
-    ``sweeps``: one per shard (each study is in one shard), rows of thresholds, study_id, lesion, grounded (findings
-    with a grounded mask), has_labels. The units are (study, lesion type): grounded with at least one such finding, out
-    of all with a finding, including those without any zone label (``without_labels``). ``average`` is the unweighted
-    mean of the lesion types that occur.
+    ``sweeps``: one table per shard (a study is in one shard): thresholds, study_id, lesion, grounded (findings with a
+    grounded mask), has_labels. A (study, lesion type) counts as grounded if any of its findings is; the total includes
+    those without a zone label (``without_labels``). ``average`` is the unweighted mean of the lesion types that occur.
     """
-    count_rows = pl.concat([_count(sweep) for sweep in sweeps]).group_by("thresholds", "lesion").agg(pl.all().sum())
+    count_rows = (
+        pl.concat([_count_studies(sweep) for sweep in sweeps]).group_by("thresholds", "lesion").agg(pl.all().sum())
+    )
     counts = {
         (name, lesion): (grounded, total, total - labelled)
         for name, lesion, grounded, total, labelled in count_rows.iter_rows()
@@ -45,7 +46,7 @@ def table(sweeps: Iterable[pl.DataFrame], sets: Sequence[str], paper: Paper) -> 
     return pl.DataFrame(rows, schema=schema(RECALL))
 
 
-def _count(sweep: pl.DataFrame) -> pl.DataFrame:
+def _count_studies(sweep: pl.DataFrame) -> pl.DataFrame:
     pairs = sweep.group_by("thresholds", "study_id", "lesion").agg(
         pl.col("grounded").max() > 0, pl.col("has_labels").any()
     )
@@ -54,7 +55,7 @@ def _count(sweep: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _row(name: str, lesion: str, recall: float | None, counts: Sequence[int], paper: Paper) -> dict:
+def _row(name: str, lesion: str, recall: float | None, counts: Sequence[int], paper: PaperTables) -> dict:
     grounded, total, without = counts
     return {
         "thresholds": name,

@@ -7,7 +7,7 @@ import polars as pl
 
 from cxr.base.columns import Column, schema
 from cxr.base.vocabulary import LESIONS, SPLITS
-from cxr.reporting.tables.paper import Paper
+from cxr.reporting.tables.paper import PaperTables
 
 COLUMNS = tuple(
     f"{kind}_{polarity}" for kind in ("basic", "global", "lesion_inference") for polarity in ("positive", "negative")
@@ -29,18 +29,18 @@ TABLE = {
 Counts = Counter[tuple[str, str, str]]
 
 
-def column_of(line: dict) -> str:
-    """Return the column that counts a pair."""
+def pair_column(line: dict) -> str:
+    """Return the column in which a pair is counted."""
     return f"{line['type']}_{'positive' if line['seg'] else 'negative'}"
 
 
-def count(lines: Iterable[dict]) -> Counts:
-    """Count pairs by (split, target, column). A tentative finding counts under its target, whatever its text."""
-    return Counter((line["split"], line["target"], column_of(line)) for line in lines)
+def count_pairs(lines: Iterable[dict]) -> Counts:
+    """Count pairs by (split, target, column). A tentative finding counts under its target."""
+    return Counter((line["split"], line["target"], pair_column(line)) for line in lines)
 
 
-def table(counts: Counts, paper: Paper) -> pl.DataFrame:
-    """Return one row per split and lesion type, and a total per split; every count has a ``_paper`` neighbour."""
+def tabulate_splits(counts: Counts, paper: PaperTables) -> pl.DataFrame:
+    """Return one row per split and lesion type, and a total per split; each count is followed by the paper's."""
     rows = []
     for split in SPLITS:
         sums: Counter = Counter()
@@ -53,7 +53,7 @@ def table(counts: Counts, paper: Paper) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=schema(TABLE))
 
 
-def _row(split: str, lesion: str, ours: dict[str, int], paper: Paper) -> dict:
+def _row(split: str, lesion: str, ours: dict[str, int], paper: PaperTables) -> dict:
     row: dict[str, object] = {"split": split, "lesion": lesion}
     for column in (TOTAL, *COLUMNS):
         row |= {column: ours[column], f"{column}_paper": paper.splits[split][lesion][column]}

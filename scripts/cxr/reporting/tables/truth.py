@@ -1,7 +1,7 @@
-"""Compare the results on the embedded cohort with its truth: masks, grounding, texts.
+"""Compare the results on the embedded cohort with its ground truth: masks, grounding, texts.
 
-The truth of a synthetic X-ray is the painted lesions, per lesion type, in the frame of the masks. The truth of its
-report is the plan that it was written from.
+The ground truth of a synthetic X-ray is its painted lesions, one mask per lesion type, in the frame. The ground truth
+of its report is the plan from which the report was written.
 """
 
 from collections import Counter, defaultdict
@@ -61,10 +61,10 @@ def mask_measures(
 ) -> list[Ratio]:
     """Compare lesion masks and grounded labels with the painted lesions.
 
-    ``mask`` returns a mask by its id, ``truth`` an image's painted masks and zones by label (None: not of the cohort).
-    Dice: per image and lesion type with a grounded mask, for the union of its masks. Precision and recall of the
-    grounded labels: over all reported labels of the lesion types but cardiomegaly; a label truly holds the lesion if at
-    least ``min_px`` painted pixels of the type lie in it.
+    ``mask`` returns a mask by its id, ``truth`` an image's painted masks and zones by label (None: not in the cohort).
+    Dice: per image and lesion type with a grounded mask, for the union of its masks. Precision and recall of grounded
+    labels: over all reported labels of the lesion types except cardiomegaly; a label is correct if at least ``min_px``
+    painted pixels of the type lie in it.
     """
     dice, precision, recall = Ratio("mask Dice"), Ratio("grounding precision"), Ratio("grounding recall")
     rows = findings.filter(pl.col("target").is_not_null()).sort("image_id", "finding")
@@ -90,8 +90,8 @@ def mask_measures(
     return [dice, precision, recall]
 
 
-def target_of(row: Mapping) -> str | None:
-    """Return the target of a tuple: the predicted lesion type if it is one of the seven, else its own."""
+def target_lesion(row: Mapping) -> str | None:
+    """Return the target of a tuple: its predicted lesion type if that is one of the seven, else its lesion type."""
     predicted = row["predicted_lesion_type"]
     return predicted if predicted in LESIONS else row["lesion_type"]
 
@@ -99,8 +99,8 @@ def target_of(row: Mapping) -> str | None:
 def text_measures(lines: Iterable[Mapping], truths: Mapping[str, Mapping]) -> list[Ratio]:
     """Compare the findings read from each report with the plan that it was written from.
 
-    Lesions: affirmed or hedged (study, lesion type). Labels and certainty: among those that both have, whether the sets
-    of zone labels are equal, and whether both are definitive. Denials: denied (study, lesion type).
+    Precision and recall: of affirmed or hedged (study, lesion type). Labels and certainty: among those in both, whether
+    the sets of zone labels and the certainties are equal. Denials: of denied (study, lesion type).
     """
     measures = {
         name: Ratio(f"text {name}")
@@ -110,7 +110,7 @@ def text_measures(lines: Iterable[Mapping], truths: Mapping[str, Mapping]) -> li
         truth = truths.get(line["study_id"])
         if truth is None or truth["report_fault"]:
             continue
-        read, written = _stated(line["tuples"], "presence"), _stated(truth["findings"], None)
+        read, written = _stated_findings(line["tuples"], "presence"), _stated_findings(truth["findings"], None)
         for lesion in LESIONS:
             ours, theirs = read.get(lesion), written.get(lesion)
             if ours:
@@ -132,20 +132,20 @@ def text_measures(lines: Iterable[Mapping], truths: Mapping[str, Mapping]) -> li
     return list(measures.values())
 
 
-def _stated(rows: Iterable[Mapping], presence: str | None) -> dict[str, tuple[frozenset[str], bool]]:
-    """Return {lesion type: (all zone labels, any definitive)} of affirmed or hedged findings."""
+def _stated_findings(rows: Iterable[Mapping], presence: str | None) -> dict[str, tuple[frozenset[str], bool]]:
+    """Return {lesion type: (its zone labels, whether any finding is definitive)} of affirmed or hedged findings."""
     labels: dict[str, set[str]] = defaultdict(set)
     sure: Counter = Counter()
     for row in rows:
         if presence and row[presence] != "positive":
             continue
-        lesion = target_of(row) if presence else row["target"]
+        lesion = target_lesion(row) if presence else row["target"]
         if lesion in LESIONS:
             labels[lesion] |= set(row["labels"])
             sure[lesion] += row["certainty"] == "definitive"
     return {lesion: (frozenset(zone_labels), sure[lesion] > 0) for lesion, zone_labels in labels.items()}
 
 
-def table(measures: Iterable[Ratio]) -> pl.DataFrame:
+def tabulate_truth(measures: Iterable[Ratio]) -> pl.DataFrame:
     """Return the rows of :data:`TRUTH`."""
     return pl.DataFrame([row for measure in measures for row in measure.rows()], schema=schema(TRUTH))

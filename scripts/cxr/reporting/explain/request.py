@@ -1,0 +1,41 @@
+"""Read the request of ``snakemake explain``. Every start of Snakemake imports this module, so it must stay light."""
+
+import hashlib
+import re
+from pathlib import Path
+from urllib.parse import quote
+
+from cxr.base.errors import UserError
+
+MAX_NAME_BYTES = 200
+_REPETITION = re.compile(r"(.+?)\1{17,}$", re.DOTALL)
+
+
+def page_name(study: str) -> str:
+    """Return the name of a study's page: its id, with special characters of Snakemake, shells or browsers as %XX.
+
+    The name is a digest if it is too long for a file, or so repetitive that Snakemake takes it for an endless wildcard.
+    """
+    name = re.sub(r"[^\w.-]", lambda match: quote(match.group(), safe=""), study)
+    if len(name.encode()) > MAX_NAME_BYTES or _REPETITION.search(name):
+        return hashlib.blake2b(study.encode(), digest_size=16).hexdigest()
+    return name
+
+
+def read_request(config: dict, results: Path) -> dict[str, str]:
+    """Return the study given to ``snakemake explain --config``, its page, and a digest of the results; or all "".
+
+    Raises UserError for a study that the cohort does not have, or a cohort table that cannot be read.
+    """
+    study_value = config.get("study", "")
+    study = str(study_value)
+    if not study:
+        return {"study": "", "held": "", "page": ""}
+    from cxr.base.errors import StoreError
+    from cxr.reporting.explain.study import find_study_rows, results_digest  # loads HDF5 and polars only when needed
+
+    try:
+        find_study_rows(results, study, is_number=not isinstance(study_value, str))
+    except StoreError as error:
+        raise UserError(str(error)) from None
+    return {"study": study, "held": results_digest(results), "page": page_name(study)}

@@ -1,0 +1,112 @@
+"""Draw outlines of masks and numbered boxes on frames, uint8 RGB (H, W, 3)."""
+
+import io
+from collections.abc import Mapping, Sequence
+
+import cv2
+import numpy as np
+from matplotlib.colors import to_rgb
+from PIL import Image
+
+from cxr.geometry.boxes import CORNERS
+from cxr.plotting.palette import DROPPED, KEPT
+from cxr.plotting.plots import BLACK
+
+LOCATION_COLOUR, HALO_COLOUR = "#FFFFFF", BLACK
+"""Outline of reported locations: white on black, visible on bone and lung, and no colour of a lesion type."""
+
+
+def grey_to_rgb(image: np.ndarray, side: int) -> np.ndarray:
+    """Return a frame, uint8 (H, W), as RGB of ``side`` × ``side`` pixels."""
+    small = cv2.resize(image, (side, side), interpolation=cv2.INTER_AREA)
+    return np.repeat(small[..., None], 3, axis=2)
+
+
+def draw_outline(canvas: np.ndarray, mask: np.ndarray, colour: str, *, fill: float = 0.0, width: int = 2) -> None:
+    """Draw the outline of a mask, bool (H, W) of the frame, on a canvas; ``fill``: opacity of the shading inside."""
+    side = canvas.shape[0]
+    small = cv2.resize(mask.astype(np.uint8), (side, side), interpolation=cv2.INTER_NEAREST)
+    rgb = _rgb(colour)
+    if fill:
+        inside = small.astype(bool)
+        canvas[inside] = (canvas[inside] * (1 - fill) + np.array(rgb) * fill).astype(np.uint8)
+    edges, _ = cv2.findContours(small, cv2.RETR_LIST, cv2.CHAIN_APPROX_NONE)
+    cv2.drawContours(canvas, edges, -1, rgb, width)
+
+
+def draw_boxes(canvas: np.ndarray, rows: Sequence[Mapping], frame: int) -> None:
+    """Draw numbered boxes: solid blue if kept, else dashed orange. The first is drawn last, on top.
+
+    ``rows``: x1, y1, x2, y2 in pixels of a frame of ``frame`` pixels, ``number`` and ``kept``.
+    """
+    scale = canvas.shape[0] / frame
+    for row in reversed(rows):
+        x1, y1, x2, y2 = (round(row[name] * scale) for name in CORNERS)
+        rgb = _rgb(KEPT if row["kept"] else DROPPED)
+        for start, end in (((x1, y1), (x2, y1)), ((x2, y1), (x2, y2)), ((x2, y2), (x1, y2)), ((x1, y2), (x1, y1))):
+            _draw_line(canvas, start, end, rgb, dashed=not row["kept"])
+    taken: list[tuple[int, int, int, int]] = []
+    for row in rows:
+        corners = [round(row[name] * scale) for name in CORNERS]
+        taken.append(_draw_number(canvas, str(row["number"]), corners, row["kept"], taken))
+
+
+def _draw_line(canvas: np.ndarray, start: tuple[int, int], end: tuple[int, int], rgb: tuple, *, dashed: bool) -> None:
+    if not dashed:
+        cv2.line(canvas, start, end, rgb, 2)
+        return
+    (x1, y1), (x2, y2) = start, end
+    steps = max(1, round(max(abs(x2 - x1), abs(y2 - y1)) / 6))
+    for step in range(0, steps, 2):
+        near, far = step / steps, min(1.0, (step + 1) / steps)
+        a = (round(x1 + (x2 - x1) * near), round(y1 + (y2 - y1) * near))
+        b = (round(x1 + (x2 - x1) * far), round(y1 + (y2 - y1) * far))
+        cv2.line(canvas, a, b, rgb, 2)
+
+
+def _draw_number(
+    canvas: np.ndarray, text: str, corners: Sequence[int], is_kept: bool, taken: Sequence[tuple[int, int, int, int]]
+) -> tuple[int, int, int, int]:
+    """Write a box's number at a corner or along an edge, where it covers no other number if possible.
+
+    Returns the rectangle (x1, y1, x2, y2) of the number.
+    """
+    font, size = cv2.FONT_HERSHEY_SIMPLEX, 0.45
+    (width, height), _ = cv2.getTextSize(text, font, size, 1)
+    width, height = width + 5, height + 5
+    x1, y1, x2, y2 = corners
+    steps = range(0, max(x2 - x1, 1), width + 1)
+    places = [(x1, y1), (x2 - width, y1), (x1, y2 - height), (x2 - width, y2 - height)]
+    places += [(x1 + step, y) for y in (y1, y2 - height) for step in steps]
+    rectangles = [_move_inside(canvas, x, y, width, height) for x, y in places]
+    label_rectangle = next(
+        (
+            rectangle
+            for rectangle in rectangles
+            if not any(_overlap(rectangle, taken_rectangle) for taken_rectangle in taken)
+        ),
+        rectangles[0],
+    )
+    cv2.rectangle(canvas, label_rectangle[:2], label_rectangle[2:], _rgb(KEPT if is_kept else DROPPED), -1)
+    cv2.putText(canvas, text, (label_rectangle[0] + 3, label_rectangle[3] - 2), font, size, (0, 0, 0), 1, cv2.LINE_AA)
+    return label_rectangle
+
+
+def _move_inside(canvas: np.ndarray, x: int, y: int, width: int, height: int) -> tuple[int, int, int, int]:
+    x, y = min(max(x, 0), canvas.shape[1] - width), min(max(y, 0), canvas.shape[0] - height)
+    return x, y, x + width, y + height
+
+
+def _overlap(first: tuple[int, int, int, int], second: tuple[int, int, int, int]) -> bool:
+    return first[0] < second[2] and second[0] < first[2] and first[1] < second[3] and second[1] < first[3]
+
+
+def _rgb(colour: str) -> tuple[int, int, int]:
+    return tuple(round(255 * part) for part in to_rgb(colour))
+
+
+def encode_jpeg(canvas: np.ndarray, quality: int) -> bytes:
+    """Encode a canvas as JPEG; equal pixels give equal bytes."""
+    buffer = io.BytesIO()
+    Image.fromarray(canvas).save(buffer, "JPEG", quality=quality, subsampling=0, optimize=True)
+    return buffer.getvalue()
