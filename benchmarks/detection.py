@@ -20,9 +20,9 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "scripts"))
 
-from cxr.metrics.average_precision import Matched, average_precision, matched  # noqa: E402
+from cxr.metrics.average_precision import MatchedPredictions, average_precision, match_predictions  # noqa: E402
 from cxr.metrics.matching import Boxes  # noqa: E402
-from cxr.metrics.paired import patient_draws  # noqa: E402
+from cxr.metrics.paired import draw_patient_weights  # noqa: E402
 
 IMAGES, CLASSES, REPLICATES, UPDATES = 3000, 7, 1000, 12
 IOUS = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7]
@@ -49,9 +49,9 @@ def data(images: int) -> Data:
     return found
 
 
-def ours(held: Data, images: int) -> tuple[float, list[Matched]]:
+def ours(held: Data, images: int) -> tuple[float, list[MatchedPredictions]]:
     """Return map1070 and what was matched."""
-    found = [matched(*part, images, IOUS) for part in held]
+    found = [match_predictions(*part, images, IOUS) for part in held]
     return float(np.mean([average_precision(one).mean() for one in found])), found
 
 
@@ -98,10 +98,10 @@ def seconds(act: Callable[[], object], times: int = 3) -> tuple[float, object]:
     return least, result
 
 
-def replicates(found: list[Matched], patient: np.ndarray) -> np.ndarray:
+def replicates(found: list[MatchedPredictions], patient: np.ndarray) -> np.ndarray:
     """Return map1070 of each replicate, float64 (REPLICATES,)."""
     parts = []
-    for draws in patient_draws(patient, REPLICATES, 1):
+    for draws in draw_patient_weights(patient, REPLICATES, 1):
         parts.append(np.mean([average_precision(one, draws=draws).mean(axis=1) for one in found], axis=0))
     return np.concatenate(parts)
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from cxr.base.vocabulary import LESIONS, VALID_LOCATIONS, kinds_under
 from cxr.language.reports import read_reports
-from cxr.metrics.labels import share
+from cxr.metrics.labels import ratio_or_nan
 from cxr.workflow import params, settings
 from reports_labelled import Clinical, Told
 from reports_measures import Measure, sums
@@ -212,12 +212,12 @@ def _told(counts: np.ndarray, signs: tuple[str, ...]) -> int:
 
 def _f1(counts: np.ndarray, signs: tuple[str, ...]) -> np.ndarray:
     hit, extra, missed = (sum(_of(counts, f"{sign} {kind}") for sign in signs) for kind in ("hit", "extra", "missed"))
-    return share(2 * hit, 2 * hit + extra + missed)
+    return ratio_or_nan(2 * hit, 2 * hit + extra + missed)
 
 
 def _right(name: str) -> Callable[[np.ndarray], np.ndarray]:
     """Return the function that gives right / told of a measure."""
-    return lambda counts: share(_of(counts, f"{name} right"), _of(counts, f"{name} told"))
+    return lambda counts: ratio_or_nan(_of(counts, f"{name} right"), _of(counts, f"{name} told"))
 
 
 def _of(counts: np.ndarray, name: str) -> np.ndarray:

@@ -11,7 +11,7 @@ import numpy as np
 
 from cxr.base.vocabulary import LESIONS
 from cxr.language.reports.schema import HEDGES
-from cxr.metrics.labels import share
+from cxr.metrics.labels import ratio_or_nan
 from reports_labelled import Case, Expected, Report
 
 FAMILY = {
@@ -111,7 +111,7 @@ def count_places(reports: list[Report], answers: list[list[dict]]) -> np.ndarray
 
 def part_right(counts: np.ndarray) -> np.ndarray:
     """Return right / told (...) of counts (..., 2)."""
-    return share(counts[..., 0], counts[..., 1])
+    return ratio_or_nan(counts[..., 0], counts[..., 1])
 
 
 # ---- sentences -------------------------------------------------------------------------------------------------------

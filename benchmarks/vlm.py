@@ -30,7 +30,7 @@ from cxr.base.paths import RESOURCES  # noqa: E402
 from cxr.base.tables import read_lines, write_lines, write_table  # noqa: E402
 from cxr.geometry.fusion import fuse_groups  # noqa: E402
 from cxr.language.reports import engine as reports  # noqa: E402
-from cxr.metrics.bootstrap import weights  # noqa: E402
+from cxr.metrics.intervals import draw_weights  # noqa: E402
 from cxr.radvlm.conversations import engine as conversations  # noqa: E402
 from cxr.radvlm.conversations.engine import ConversationOptions  # noqa: E402
 from cxr.radvlm.conversations.engine import ConversationRequest as Told  # noqa: E402
@@ -167,7 +167,7 @@ def of_scoring() -> list[dict]:
         return score_measures(grounding.measures(lines, found, ious), subjects, replicates=REPLICATES, **how)
 
     patients, place = np.unique(subjects, return_inverse=True)
-    drawn = np.concatenate(list(weights(len(patients), REPLICATES, 1)))
+    drawn = np.concatenate(list(draw_weights(len(patients), REPLICATES, 1)))
 
     def again(row: np.ndarray) -> list[float]:
         samples = np.repeat(np.arange(SCORED), row[place])

@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from cxr.base.vocabulary import LUNGS
 from cxr.imaging.anomaly.lite import cut, view, window
-from cxr.metrics import ranking
+from cxr.metrics import labels
 
 STEPS, BATCH, RATE = 240, 32, 2e-3
 
@@ -72,5 +72,5 @@ def auroc(sick: list[Film], healthy: list[Film], shown: Callable[[Film], np.ndar
         with torch.no_grad():
             scores = net(pictures[fold == one])[:, 0].numpy()
         unseen = truth[fold == one].numpy() > 0
-        found.append(ranking.auroc(scores[unseen], scores[~unseen]))
+        found.append(labels.auroc(scores[unseen], scores[~unseen]))
     return round(float(np.mean(found)), 3)

@@ -12,7 +12,7 @@ from cxr.base.vocabulary import LUNGS
 from cxr.ils.masks.thresholds import grey_level
 from cxr.imaging.anomaly.compose import compose, edit_region
 from cxr.metrics import masks
-from cxr.metrics.ranking import auroc
+from cxr.metrics.labels import auroc
 
 Map = Callable[[Film], np.ndarray]
 MIN_REST = 0.2  # share of the lungs that must lie outside the lesion for the two to be compared

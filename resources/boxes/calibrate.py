@@ -12,7 +12,7 @@ from net import CLASSES
 
 from cxr.detection.training import fit_platt
 from cxr.geometry.boxes import box_iou
-from cxr.metrics.boxes import match
+from cxr.metrics.matching import match_boxes
 
 OWN_CLASS = ("Lung Opacity", "Nodule/Mass", "Cardiomegaly")
 """Classes of which a box hits if it lies on a lesion of that class; of the others on any lesion."""
@@ -53,7 +53,7 @@ def fitted(films: list[Found], label: int) -> tuple[float, float]:
     chosen = [of_class(film, label) for film in films]
     if CLASSES[label] not in OWN_CLASS:
         chosen = [(*one[:2], any_class(film)[2]) for one, film in zip(chosen, films, strict=True)]
-    hits = [match(boxes, truth, HIT)[0] for boxes, _, truth in chosen]
+    hits = [match_boxes(boxes, truth, HIT)[0] for boxes, _, truth in chosen]
     sick = np.array([len(film.truth) > 0 for film in films])
     evenly = sick.sum() / max((~sick).sum(), 1)
     weights = [np.full(len(hit), 1.0 if lesion else evenly) for hit, lesion in zip(hits, sick, strict=True)]

@@ -11,8 +11,8 @@ from data import CELL, FRAME, Sample
 from net import CLASSES, GROUPS
 
 from cxr.detection.grid import decode_boxes, select_boxes
-from cxr.metrics.boxes import match, score
-from cxr.metrics.ranking import auroc
+from cxr.metrics.labels import auroc
+from cxr.metrics.matching import match_boxes, score_detections
 
 HEART = CLASSES.index("Cardiomegaly")
 CHOICE = {"floor": 1e-3, "iou": 0.5, "most": 100, "across": 0.5, "apart": (HEART,)}
@@ -81,8 +81,11 @@ def table(films: list[Found], view: Callable[[Found], tuple]) -> dict:
     images, patients, result = [view(film) for film in films], [film.patient for film in films], {}
     for iou in (0.3, 0.5):
         for confidence in (CONFIDENCE, 0.01):
-            one = {name: round(value, 3) for name, value in score(images, iou=iou, confidence=confidence).items()}
-            rows = [match(boxes[sure >= confidence], truth, iou)[1] for boxes, sure, truth in images]
+            one = {
+                name: round(value, 3)
+                for name, value in score_detections(images, iou=iou, confidence=confidence).items()
+            }
+            rows = [match_boxes(boxes[sure >= confidence], truth, iou)[1] for boxes, sure, truth in images]
             hits, true = np.array([row.sum() for row in rows]), np.array([len(row) for row in rows])
             if true.any():
                 one["recall_95"] = interval(lambda n, h=hits, t=true: (n @ h) / max(n @ t, 1), patients)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from cxr.annotations.box_table import box_table
+from cxr.annotations.box_table import read_box_table
 from cxr.annotations.formats import FORMATS
 from cxr.base.errors import UserError
 from cxr.base.tables import write_table
@@ -33,7 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
                 raise UserError(
                     f"--class {label}={name}: {name!r} is not a class, choose one of {', '.join(BOX_CLASSES)}"
                 )
-        found, gone = box_table(given.file, given.format, given.image_id, classes)
+        found, gone = read_box_table(given.file, given.format, given.image_id, classes)
     except UserError as error:
         print(f"cxr-ils: {error}", file=sys.stderr)
         return 1

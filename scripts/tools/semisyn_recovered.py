@@ -27,7 +27,7 @@ from cxr.base.tables import read_lines, read_table, write_table
 from cxr.base.vocabulary import FINDINGS, LUNGS
 from cxr.geometry.boxes import CORNERS, bounding_box, paired_iou
 from cxr.geometry.rle import decode_rle
-from cxr.metrics.proportions import wilson
+from cxr.metrics.intervals import wilson_interval
 from cxr.workflow.settings import Settings
 
 matplotlib.use("Agg")
@@ -209,7 +209,7 @@ def table(rows: pl.DataFrame) -> pl.DataFrame:
 
 def _line(stage: str, finding: str, by: str, level: str, part: pl.DataFrame) -> tuple:
     number = int(part["recovered"].sum())
-    rate = wilson(number, len(part), LEVEL)
+    rate = wilson_interval(number, len(part), LEVEL)
     return (stage, finding, by, level, len(part), number, *rate, part["source"].mean(), stage in CIRCULAR)
 
 

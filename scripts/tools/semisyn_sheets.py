@@ -54,7 +54,7 @@ def films_of(folder: Path) -> list[tuple[str, str, np.ndarray]]:
 
 def strip(source: np.ndarray, edited: np.ndarray, boxes: np.ndarray, told: str) -> np.ndarray:
     """Return source, edited and difference side by side, uint8 (H, W, 3)."""
-    difference = np.clip(128 + 4 * edits.change(source, edited), 0, 255).astype(np.uint8)
+    difference = np.clip(128 + 4 * edits.difference_image(source, edited), 0, 255).astype(np.uint8)
     parts = [cv2.cvtColor(picture, cv2.COLOR_GRAY2BGR) for picture in (source, edited, difference)]
     for x1, y1, x2, y2 in np.rint(boxes).astype(int).tolist():
         cv2.rectangle(parts[2], (x1, y1), (x2, y2), (0, 160, 255), 1)
@@ -64,28 +64,32 @@ def strip(source: np.ndarray, edited: np.ndarray, boxes: np.ndarray, told: str) 
 
 def measures(source: np.ndarray, organs: dict, job: Job, done, edited: np.ndarray, net: MapNet) -> list[dict]:
     """Return the numbers of each box of an edited film."""
-    difference = edits.change(source, edited)
+    difference = edits.difference_image(source, edited)
     if job.ratio is not None:
         found = dict(zip(net.labels, net.masks(edited), strict=True))
-        share = edits.heart_share(found[HEART], *(found[name] for name in LUNGS))
-        return [{"ctr_off": abs(job.ratio - share), "change_inside": edits.mean_inside(difference, done.support)}]
+        share = edits.cardiothoracic_ratio(found[HEART], *(found[name] for name in LUNGS))
+        return [
+            {"ctr_off": abs(job.ratio - share), "change_inside": edits.mean_change_inside(difference, done.support)}
+        ]
     lungs, rows = np.stack([organs[name] for name in LUNGS]), []
     for number, (box, side) in enumerate(zip(job.boxes, job.sides, strict=True)):
-        lung, inside = organs[f"{side} lung"], edits.box_mask(box, SHAPE)
-        label = edits.box_in(box, lung)
+        lung, inside = organs[f"{side} lung"], edits.mask_from_boxes(box, SHAPE)
+        label = edits.tight_box_inside(box, lung)
         if label is None:
             continue
-        shown = [edits.box_of(mask & lung & inside) for mask in (done.lesion, edits.visible(difference, VISIBLE))]
+        shown = [
+            edits.tight_box(mask & lung & inside) for mask in (done.lesion, edits.visible_pixels(difference, VISIBLE))
+        ]
         overlap = [0.0 if one is None else float(box_iou(label[None], one[None])[0, 0]) for one in shown]
-        numbers = appearance.features(edited, box, lungs, np.delete(job.boxes, number, axis=0))
+        numbers = appearance.lesion_features(edited, box, lungs, np.delete(job.boxes, number, axis=0))
         row = {
             "iou_lesion": overlap[0],
             "iou_visible": overlap[1],
             "edge_ratio": edits.edge_ratio(difference, box, lung),
         }
         row |= {
-            "change_inside": edits.mean_inside(difference, inside & lung),
-            "leak": edits.leak(difference, edits.box_mask(job.boxes, SHAPE)),
+            "change_inside": edits.mean_change_inside(difference, inside & lung),
+            "leak": edits.leaked_fraction(difference, edits.mask_from_boxes(job.boxes, SHAPE)),
         }
         rows.append(row | (dict(zip(appearance.FEATURES, numbers, strict=True)) if numbers is not None else {}))
     return rows

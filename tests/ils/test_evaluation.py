@@ -59,9 +59,9 @@ def test_means_are_the_originals_to_the_digit(metric):
     intersection, union = overlaps(metric, foreground=True).T
     iou, positive = metrics.lisa_iou(intersection, union), metric["gt"].any(axis=(1, 2))
     ours = {
-        "giou_all": metrics.mean(iou),
-        "giou_pos": metrics.mean(iou[positive]),
-        "n_acc": metrics.mean(iou[~positive]),
+        "giou_all": metrics.mean_or_none(iou),
+        "giou_pos": metrics.mean_or_none(iou[positive]),
+        "n_acc": metrics.mean_or_none(iou[~positive]),
         "ciou_all": metrics.cumulative_iou(intersection, union),
         "ciou_pos": metrics.cumulative_iou(intersection[positive], union[positive]),
     }

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from cxr.base.seeds import stable_hash
 from cxr.ils.evaluation import summary
 from cxr.ils.evaluation.summary import make_score_table, make_text_table
-from cxr.metrics.bootstrap import BLOCK, intervals, sums_of, weights
+from cxr.metrics.intervals import BLOCK, draw_weights, ratio_intervals, sums_by_subject
 from cxr.workflow.code_digest import RESOURCES
 from scored_pairs import rows
 
@@ -43,7 +43,7 @@ def positives(table: pl.DataFrame) -> pl.DataFrame:
 
 def test_intervals_of_masks_are_those_of_a_plain_resampling():
     table, level, replicates = rows(1), 0.9, 70
-    draws = np.concatenate(list(weights(len(set(table["subject_id"])), replicates, 5)))
+    draws = np.concatenate(list(draw_weights(len(set(table["subject_id"])), replicates, 5)))
     scores = make_score_table(table, PAPER, replicates=replicates, level=level, seed=5)
     made = {row["lesion"]: row for row in scores.iter_rows(named=True)}
     measures = {
@@ -63,7 +63,7 @@ def test_intervals_of_masks_are_those_of_a_plain_resampling():
 
 def test_intervals_of_texts_are_those_of_a_plain_resampling():
     table, level, replicates = rows(2), 0.8, 40
-    draws = np.concatenate(list(weights(len(set(table["subject_id"])), replicates, 3)))
+    draws = np.concatenate(list(draw_weights(len(set(table["subject_id"])), replicates, 3)))
     made = make_text_table(table, PAPER, replicates=replicates, level=level, seed=3)
     for rule, group, kind in (("strict", "total", "overall"), ("authors", "negative", "basic")):
         row = made.filter((pl.col("rule") == rule) & (pl.col("group") == group) & (pl.col("type") == kind)).row(
@@ -80,12 +80,12 @@ def test_intervals_of_texts_are_those_of_a_plain_resampling():
 
 
 def test_draws_are_whole_patients_and_do_not_depend_on_the_block():
-    drawn = np.concatenate(list(weights(7, 2 * BLOCK + 3, 11)))
+    drawn = np.concatenate(list(draw_weights(7, 2 * BLOCK + 3, 11)))
     assert drawn.shape == (2 * BLOCK + 3, 7)
     assert set(drawn.sum(axis=1)) == {7}
     generator = np.random.default_rng(stable_hash("bootstrap", 11))
     assert (drawn == generator.multinomial(7, [1 / 7] * 7, size=2 * BLOCK + 3)).all()
-    assert not (drawn == np.concatenate(list(weights(7, 2 * BLOCK + 3, 12)))).all()
+    assert not (drawn == np.concatenate(list(draw_weights(7, 2 * BLOCK + 3, 12)))).all()
 
 
 def test_the_order_of_the_rows_changes_nothing():
@@ -101,8 +101,10 @@ def test_pairs_of_one_patient_widen_the_interval():
     right = np.repeat([1.0, 0.0], 500)[:, None]
     widths = []
     for subjects in (10, 1000):
-        sums = sums_of(np.repeat(np.arange(subjects), 1000 // subjects), subjects, np.hstack([right, right * 0 + 1]))
-        low, high = intervals(sums[:, :1], sums[:, 1:], replicates=400, level=0.95, seed=0)
+        sums = sums_by_subject(
+            np.repeat(np.arange(subjects), 1000 // subjects), subjects, np.hstack([right, right * 0 + 1])
+        )
+        low, high = ratio_intervals(sums[:, :1], sums[:, 1:], replicates=400, level=0.95, seed=0)
         widths.append(float(high[0] - low[0]))
     # the standard error is sqrt(1/4 / subjects): ten times as wide
     assert widths[0] / widths[1] == pytest.approx(10, rel=0.2)
@@ -116,18 +118,18 @@ def test_intervals_cover_the_truth_about_as_often_as_they_say():
         chances = random.beta(4, 2, 80)  # patients differ; the truth is 2/3
         sizes = random.integers(1, 8, 80)
         correct = random.binomial(sizes, chances)
-        low, high = intervals(correct[:, None], sizes[:, None], replicates=200, level=0.9, seed=trial)
+        low, high = ratio_intervals(correct[:, None], sizes[:, None], replicates=200, level=0.9, seed=trial)
         covered += low[0] <= 2 / 3 <= high[0]
     assert 0.82 <= covered / 200 <= 0.96
 
 
 def test_what_is_not_there_has_no_interval():
     numerators, denominators = np.array([[1.0, 0], [2, 0]]), np.array([[2.0, 0], [2, 0]])
-    low, high = intervals(numerators, denominators, replicates=20, level=0.95, seed=0)
+    low, high = ratio_intervals(numerators, denominators, replicates=20, level=0.95, seed=0)
     assert np.isnan([low[1], high[1]]).all()
     assert 0.5 <= low[0] <= high[0] <= 1
-    for none in (intervals(numerators, denominators, replicates=0, level=0.95, seed=0),
-                 intervals(np.empty((0, 2)), np.empty((0, 2)), replicates=9, level=0.95, seed=0)):  # fmt: skip
+    for none in (ratio_intervals(numerators, denominators, replicates=0, level=0.95, seed=0),
+                 ratio_intervals(np.empty((0, 2)), np.empty((0, 2)), replicates=9, level=0.95, seed=0)):  # fmt: skip
         assert np.isnan(none).all()
     empty = rows(0).clear()
     table = make_score_table(empty, PAPER, replicates=10, level=0.95, seed=0)
@@ -141,7 +143,7 @@ def test_ends_lie_between_the_patients_extremes(seed, subjects):
     random = np.random.default_rng(seed)
     below = random.integers(1, 9, (subjects, 2)).astype(float)
     above = below * random.random((subjects, 2))
-    low, high = intervals(above, below, replicates=50, level=0.95, seed=seed)
+    low, high = ratio_intervals(above, below, replicates=50, level=0.95, seed=seed)
     ratios = above / below
     assert (ratios.min(axis=0) - 1e-12 <= low).all()
     assert (low <= high).all()

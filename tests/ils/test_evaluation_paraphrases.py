@@ -8,7 +8,7 @@ from cxr.base.tables import read_table, write_table
 from cxr.ils.evaluation import answer_rules, paraphrases
 from cxr.ils.evaluation.evaluate import ComparisonOptions, run_comparison
 from cxr.ils.evaluation.paraphrases import ALL_PERSONAS, ParaphrasesOptions, compare_wordings
-from cxr.metrics.bootstrap import differences, weights
+from cxr.metrics.intervals import difference_intervals, draw_weights
 from evaluation_cases import SIZE
 from scored import own, score
 from scored_pairs import rows
@@ -46,7 +46,7 @@ def test_changes_and_intervals_are_those_of_a_plain_resampling():
         }  # fmt: skip
 
     once = np.ones(len(names), int)
-    draws = np.concatenate(list(weights(len(names), 70, 5)))
+    draws = np.concatenate(list(draw_weights(len(names), 70, 5)))
     for lesion in ("total", "edema"):
         before, after = measured(once, plain, lesion), measured(once, asked, lesion)
         each = [(measured(drawn, plain, lesion), measured(drawn, asked, lesion)) for drawn in draws]
@@ -67,7 +67,7 @@ def test_the_same_answers_change_nothing_with_certainty():
     assert set(made["change"]) == set(made["change_low"]) == set(made["change_high"]) == {0.0}
     # what both share cancels out: of two independent scores it would not
     above, below = np.ones((40, 1)) * np.arange(40)[:, None], np.ones((40, 1)) * 40
-    same = differences((above, below), (above, below), replicates=100, level=0.95, seed=1)
+    same = difference_intervals((above, below), (above, below), replicates=100, level=0.95, seed=1)
     assert (same[0][0], same[1][0]) == (0, 0)
 
 

@@ -12,7 +12,7 @@ from cxr.base.hdf5 import Shard, ShardWriter, mask_id, pack
 from cxr.base.tables import read_lines, read_table, write_lines, write_table
 from cxr.ils.dataset import mimic_ils
 from cxr.ils.dataset.pairs import FIELDS
-from cxr.instructions.mask_index import index_table
+from cxr.instructions.mimic_ils import make_index_table
 from dataset_cases import build, line, study, unit
 from declared_tables import differing
 
@@ -67,7 +67,7 @@ def release_input(tmp_path) -> dict[str, str]:
             for name in ordered:
                 writer.append(ids[name], mask=masks[name])
         index += [(ids[name], shard, row) for row, name in enumerate(ordered)]
-    write_table(tmp_path / "index.parquet", index_table(index))
+    write_table(tmp_path / "index.parquet", make_index_table(index))
     inputs = {split: str(built[split]) for split in ("train", "validate", "test")}
     return inputs | {
         "index": str(tmp_path / "index.parquet"),

@@ -19,7 +19,7 @@ from cxr.ils.training import trained_parts
 from cxr.ils.training.recipe import Recipe
 from cxr.ils.training.trained_parts import LoraOptions, add_adapters, merge_adapters, select_trained
 from cxr.ils.training.validation import score_pairs
-from cxr.metrics.masks import cumulative_iou, lisa_iou, mean, overlap_packed
+from cxr.metrics.masks import cumulative_iou, lisa_iou, mean_or_none, overlap_packed
 from cxr.nets.fitting.plain import Runner
 from cxr.segmentation.sizes import sam_h
 from training_runs import NAMED, SIZES, options
@@ -196,7 +196,7 @@ def expected(masks: list[np.ndarray], references: list[np.ndarray]) -> tuple:
     positive = np.array([reference.any() for reference in references])
     ious = lisa_iou(both, either)
     ciou = cumulative_iou(both[positive], either[positive])
-    return mean(ious[positive]), ciou, mean(ious[~positive])
+    return mean_or_none(ious[positive]), ciou, mean_or_none(ious[~positive])
 
 
 @pytest.mark.parametrize("size", [1, 3, 64])

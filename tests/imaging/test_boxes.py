@@ -21,7 +21,7 @@ from cxr.imaging.boxes import lite, table
 from cxr.imaging.boxes.detect_boxes import SCHEMA, run_shard
 from cxr.imaging.boxes.engine import BoxesOptions, load_engine
 from cxr.imaging.phantom.chest import sample
-from cxr.metrics.boxes import score
+from cxr.metrics.matching import score_detections
 from cxr.painting.lesions import paint
 
 EXCLUDED = ["Aortic enlargement", "Other lesion", "Pneumothorax", "Cardiomegaly"]
@@ -368,7 +368,7 @@ def found_share(images: list[tuple[np.ndarray, np.ndarray]], iou: float, confide
         found = engine.detect(image, "", SAME)
         used = [name not in EXCLUDED for name in found.class_names]
         scored.append((found.boxes[used], found.confidence[used], truth))
-    result = score(scored, iou=iou, confidence=confidence)
+    result = score_detections(scored, iou=iou, confidence=confidence)
     return result["recall"], result["false_per_image"]
 
 

@@ -13,7 +13,7 @@ from PIL import Image
 from pydicom import uid
 
 from cohort_runs import Result, of, run_cohort, run_frames
-from cxr.annotations.reading import read
+from cxr.annotations.regions import read_annotations
 from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_table
 from cxr.geometry.affine import fit_affine
@@ -526,7 +526,7 @@ def small_coco(**changes: object) -> dict:
 
 
 def boxes_of(path: str) -> list[tuple]:
-    return [region.box for region in read("a.key", path, "coco").regions]
+    return [region.box for region in read_annotations("a.key", path, "coco").regions]
 
 
 def test_a_coco_file_with_a_byte_order_mark(tmp_path):
@@ -634,7 +634,7 @@ def test_a_table_of_boxes_in_utf16_with_semicolons_and_decimal_commas_is_read_or
 def test_annotations_whose_ids_hold_an_invisible_sign_meet_their_images(tmp_path):
     text = "image_id,class_name,x_min,y_min,x_max,y_max,rad_id\n\ufeffa1\u200b,Consolidation,1,2,30,40,R1\n"
     (tmp_path / "vindr.csv").write_text(text, encoding="utf-8")
-    regions = read("a.key", tmp_path / "vindr.csv", "vindr").regions
+    regions = read_annotations("a.key", tmp_path / "vindr.csv", "vindr").regions
     assert [region.image for region in regions] == ["a1"]
 
 

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image, ImageOps
 
 from cohort_runs import of, one
-from cxr.annotations.reading import Annotation
+from cxr.annotations.regions import Annotation
 from cxr.base.tables import read_table
 from cxr.dicom.decode import decode
 from cxr.geometry.affine import (

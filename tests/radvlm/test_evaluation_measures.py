@@ -8,10 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cxr.base.errors import UserError
-from cxr.metrics.annotated import green, set_f1
-from cxr.metrics.bootstrap import ends, summed
-from cxr.metrics.texts import bleu, bleu_counts, rouge_l, tokens
-from cxr.metrics.written_boxes import written, written_each, written_precision
+from cxr.metrics.answer_boxes import score_answer, score_answers
+from cxr.metrics.intervals import percentile_ends, resample_sums
+from cxr.metrics.reports import bleu, bleu_counts, green_score, rouge_l, set_f1, tokenize
 from cxr.radvlm.evaluation import classification, detection, grounding, reports
 from cxr.radvlm.evaluation.grammars import AnswerBoxes, load_grammar
 from cxr.radvlm.evaluation.grounding import IouThresholds
@@ -38,8 +37,8 @@ def test_bleu_of_summed_counts_is_the_librarys(pairs):
     counts = sum(bleu_counts(*pair) for pair in pairs)
     if (counts[4:8] > 0).all() and (counts[:4] > 0).all():
         ours = float(bleu(counts))
-        found = [tokens(text) for text, _ in pairs]
-        assert ours == pytest.approx(corpus_bleu([[tokens(true)] for _, true in pairs], found), abs=1e-12)
+        found = [tokenize(text) for text, _ in pairs]
+        assert ours == pytest.approx(corpus_bleu([[tokenize(true)] for _, true in pairs], found), abs=1e-12)
     else:
         assert bleu(counts) == 0.0
 
@@ -76,9 +75,9 @@ def test_sets_and_errors_by_hand():
     assert set_f1([], []) == 0.0
     assert set_f1([], [], empty=1.0) == 1.0
     assert set_f1([], one) == set_f1(one, [], empty=1.0) == 0.0
-    assert [green(3, 1), green(0, 0), green(0, 4), green(2, 0)] == [0.75, 0.0, 0.0, 1.0]
-    with pytest.raises(ValueError, match="not negative"):
-        green(-1, 2)
+    assert [green_score(3, 1), green_score(0, 0), green_score(0, 4), green_score(2, 0)] == [0.75, 0.0, 0.0, 1.0]
+    with pytest.raises(ValueError, match="must not be negative"):
+        green_score(-1, 2)
 
 
 # mAP of boxes without confidences
@@ -103,7 +102,7 @@ BY_HAND = [
 
 @pytest.mark.parametrize(("answer", "true", "expected"), [one[1:] for one in BY_HAND], ids=[one[0] for one in BY_HAND])
 def test_precision_by_hand(answer, true, expected):
-    assert written_precision(answer, true) == pytest.approx(expected, abs=1e-12)
+    assert score_answer(answer, true).precision == pytest.approx(expected, abs=1e-12)
 
 
 def plainly(answer, true, iou):
@@ -142,7 +141,7 @@ box = (
 @given(st.lists(box, max_size=5), st.lists(box, min_size=1, max_size=4), st.sampled_from([0.3, 0.5, 0.75]))
 @settings(max_examples=1000, deadline=None)
 def test_precision_and_best_iou_by_plain_loops(answer, true, iou):
-    found = written(np.array(answer, np.float64).reshape(-1, 4), np.array(true, np.float64), iou)
+    found = score_answer(np.array(answer, np.float64).reshape(-1, 4), np.array(true, np.float64), iou)
     assert found == pytest.approx(plainly(answer, true, iou), abs=1e-12)
 
 
@@ -471,16 +470,16 @@ def test_intervals_are_those_of_a_loop_over_replicates():
                 Measure("b", "all", np.stack([values, below, below, values], axis=1), mean_ratio, 1.0)]  # fmt: skip
     how = {"replicates": 100, "seed": 5}
     found = score_measures(measures, subjects, level=0.9, **how)
-    whole, drawn = summed(subjects, np.stack([values * below, below], axis=1), **how)
+    whole, drawn = resample_sums(subjects, np.stack([values * below, below], axis=1), **how)
     assert found[0].value == pytest.approx(whole[0] / whole[1])
-    low, high = ends((drawn[:, 0] / drawn[:, 1])[:, None], 0.9)
+    low, high = percentile_ends((drawn[:, 0] / drawn[:, 1])[:, None], 0.9)
     assert (found[0].low, found[0].high) == (pytest.approx(low[0]), pytest.approx(high[0]))
     names = sorted(set(subjects))
-    from cxr.metrics.bootstrap import weights
+    from cxr.metrics.intervals import draw_weights
 
     by_hand = [
         sum(row[names.index(s)] * v * b for s, v, b in zip(subjects, values, below, strict=True))
-        for row in next(iter(weights(len(names), 100, 5)))
+        for row in next(iter(draw_weights(len(names), 100, 5)))
     ]
     np.testing.assert_allclose(drawn[: len(by_hand), 0], by_hand)
     nothing = score_differences(measures, measures, subjects, level=0.9, **how)
@@ -492,6 +491,8 @@ def test_answers_measured_at_once_are_worth_what_each_is_alone() -> None:
     rng = np.random.default_rng(3)
     references = [np.sort(rng.random((1 + at % 4, 2, 2)), axis=1).reshape(-1, 4) for at in range(200)]
     answers = [np.concatenate([one, one[:1]])[: at % 5] for at, one in enumerate(references)]
-    found = written_each(answers, references, (0.5, 0.75))
-    assert found == [[written(*pair, iou) for pair in zip(answers, references, strict=True)] for iou in (0.5, 0.75)]
+    found = score_answers(answers, references, (0.5, 0.75))
+    assert found == [
+        [score_answer(*pair, iou) for pair in zip(answers, references, strict=True)] for iou in (0.5, 0.75)
+    ]
     assert len({one.precision for one in found[0]}) > 3

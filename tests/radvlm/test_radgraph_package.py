@@ -12,7 +12,7 @@ import torch
 import tiny_radgraph
 from cxr.base.errors import UserError
 from cxr.base.tables import read_lines, write_lines
-from cxr.metrics.annotated import set_f1
+from cxr.metrics.reports import set_f1
 from cxr.radvlm.evaluation import annotate, annotate_radgraph
 
 pytestmark = pytest.mark.skipif(

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cxr.base.vocabulary import SPLITS
-from cxr.instructions.lines import split_files
-from cxr.instructions.record import Turn
+from cxr.instructions.record import Turn, open_split_files
 from cxr.radvlm.boxes import round_coordinate, sort_by_area, survive_rounding, unit_boxes
 from cxr.radvlm.samples import box_slot, make_sample, sample_line
 from cxr.vlm.conventions import CONVENTIONS, InputSize
@@ -26,7 +25,7 @@ def test_a_line_holds_its_slots_and_is_read_by_the_models_room(tmp_path):
         "r1", "anatomical_grounding", IMAGE, turns, boxes=boxes, labels=["Edema"], facts=["f1"], target="heart"
     )
     paths = {split: str(tmp_path / f"{split}.jsonl") for split in SPLITS}
-    with split_files(paths, sample_line) as write:
+    with open_split_files(paths, sample_line) as write:
         write(sample_record)
     text = (tmp_path / "train.jsonl").read_text()
     assert json.loads(text) == {

@@ -14,7 +14,7 @@ from conftest import SLICE, snakemake, write_settings
 from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_table, write_table
 from cxr.base.vocabulary import LESIONS
-from cxr.metrics.proportions import Rate
+from cxr.metrics.intervals import Rate
 from cxr.reporting.ablation import charts, points
 from cxr.workflow.params import stage_options
 from cxr.workflow.settings import SettingsError, read

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from conftest import SLICE, snakemake, write_settings
-from cxr.annotations.reading import Annotation
+from cxr.annotations.regions import Annotation
 from cxr.base.columns import schema
 from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shard

@@ -11,7 +11,7 @@ from conftest import ROOT
 from cxr.base.engines import Setup
 from cxr.detection.weights import DetectorWeights
 from cxr.geometry.boxes import box_iou
-from cxr.metrics.average_precision import average_precision, matched
+from cxr.metrics.average_precision import average_precision, match_predictions
 from cxr.metrics.matching import Boxes
 from cxr.semisyn.detectors import lite
 from cxr.semisyn.detectors.engine import BOX_SELECTION, TrainingTask
@@ -164,7 +164,7 @@ def test_a_detector_finds_what_it_was_shown_and_shuffled_boxes_teach_little():
             corners.append(boxes)
             sure.append(confidence)
         truth = np.array([one.boxes[0][1:] for one in tested]) * 32
-        found = matched(Boxes(np.array(image), np.concatenate(corners)), np.concatenate(sure),
+        found = match_predictions(Boxes(np.array(image), np.concatenate(corners)), np.concatenate(sure),
                         Boxes(np.arange(30), truth), 30, [0.3, 0.5])  # fmt: skip
         scores[pool] = average_precision(found)[0].mean()
     assert scores["synthetic"] > 0.8

@@ -46,7 +46,7 @@ def films(shared) -> list[tuple[np.ndarray, dict]]:
         picture = cv2.imread(str(folder / "images" / row["image"]), cv2.IMREAD_GRAYSCALE)
         frame = to_frame(picture, fit_affine(picture.shape, 512, "pad"), 512)
         organs = dict(zip(net.labels, net.masks(frame), strict=True))
-        if np.isfinite(edits.heart_share(organs[HEART], *(organs[name] for name in LUNGS))):
+        if np.isfinite(edits.cardiothoracic_ratio(organs[HEART], *(organs[name] for name in LUNGS))):
             found.append((frame, organs))
     return found[:FILMS]
 
@@ -94,12 +94,12 @@ def iou(first: np.ndarray | None, second: np.ndarray | None) -> float:
 def test_the_lesion_agrees_with_its_box_and_ends_inside(editor, films, finding, tenth, median):
     agreement, edges = [], []
     for frame, organs, box, side, done in edited(editor, films, finding):
-        lung, inside = organs[f"{side} lung"], edits.box_mask(box, SHAPE)
-        difference = edits.change(frame, np.rint(done.image))
-        assert edits.largest_outside(difference, inside) == 0
-        assert edits.largest_outside(difference, done.support) == 0
+        lung, inside = organs[f"{side} lung"], edits.mask_from_boxes(box, SHAPE)
+        difference = edits.difference_image(frame, np.rint(done.image))
+        assert edits.largest_change_outside(difference, inside) == 0
+        assert edits.largest_change_outside(difference, done.support) == 0
         assert not (done.lesion & ~done.support).any()
-        agreement.append(iou(edits.box_in(box, lung), edits.box_of(done.lesion & lung)))
+        agreement.append(iou(edits.tight_box_inside(box, lung), edits.tight_box(done.lesion & lung)))
         edges.append(edits.edge_ratio(difference, box, lung))
     assert np.quantile(agreement, 0.1) >= tenth
     assert np.median(agreement) >= median
@@ -124,7 +124,7 @@ def real_features(shared) -> np.ndarray:
             boxes = np.array([points_to_frame(np.array(c, float), affine).ravel() for c in corners])
             for index, box in enumerate(boxes):
                 if lungs.any(axis=(1, 2)).all():
-                    found.append(appearance.features(frame, box, lungs, np.delete(boxes, index, axis=0)))
+                    found.append(appearance.lesion_features(frame, box, lungs, np.delete(boxes, index, axis=0)))
     return np.array([row for row in found if row is not None])
 
 
@@ -140,7 +140,7 @@ def test_painted_opacities_lose_detail_as_real_ones_do_and_are_seen(editor, film
     for finding in ("opacity", "consolidation"):
         for frame, organs, box, _, done in edited(editor, films, finding):
             lungs = np.stack([organs[name] for name in LUNGS])
-            before, after = (appearance.features(image, box, lungs) for image in (frame, np.rint(done.image)))
+            before, after = (appearance.lesion_features(image, box, lungs) for image in (frame, np.rint(done.image)))
             if after is not None:
                 found.append((before, after))
     before, after = (np.array(part) for part in zip(*found, strict=True))
@@ -159,9 +159,9 @@ def test_ribs_stay_under_a_lesion(editor, films, finding):
         prompt = PROMPTS.get(finding, finding)
         job = Job("x", finding, prompt, box[None], (side,), None, None, number, SETTINGS["configs"]["lite"])
         again = editor.edit(smooth, organs, job)
-        inside = edits.box_mask(box, SHAPE) & organs[f"{side} lung"]
+        inside = edits.mask_from_boxes(box, SHAPE) & organs[f"{side} lung"]
         low = again.image - smooth
-        slope, fit = edits.detail_kept(frame, done.image - frame, low, inside, 10)
+        slope, fit = edits.retained_detail(frame, done.image - frame, low, inside, 10)
         slopes.append(slope)
         fits.append(fit)
     assert 0.6 <= np.median(slopes) <= 1.0
@@ -171,14 +171,14 @@ def test_ribs_stay_under_a_lesion(editor, films, finding):
 def test_the_heart_reaches_the_ratio_asked_for(editor, films):
     net, off = MapNet(RESOURCES / "organs/lite.onnx"), []
     for number, (frame, organs) in enumerate(films):
-        before = edits.heart_share(organs[HEART], *(organs[name] for name in LUNGS))
+        before = edits.cardiothoracic_ratio(organs[HEART], *(organs[name] for name in LUNGS))
         goal = max(0.5, before + 0.03) + 0.01 * (number % 8)
         x1, y1, x2, y2 = bounding_box(organs[HEART])
         box = np.array([[x1, y1, x2, y2]], float)
         config = SETTINGS["configs"]["lite"]
         done = editor.edit(frame, organs, Job("x", "cardiomegaly", "", box, ("",), goal, None, number, config))
         masks = dict(zip(net.labels, net.masks(np.rint(done.image).astype(np.uint8)), strict=True))
-        off.append(abs(goal - edits.heart_share(masks[HEART], *(masks[name] for name in LUNGS))))
+        off.append(abs(goal - edits.cardiothoracic_ratio(masks[HEART], *(masks[name] for name in LUNGS))))
     assert np.median(off) <= 0.02
     assert np.quantile(off, 0.9) <= 0.04
 
@@ -229,7 +229,7 @@ def test_a_larger_heart_leaves_chest_wall_and_spine_where_they_were(editor, film
         right, left, heart = (bounding_box(organs[name]) for name in (*LUNGS, HEART))
         goal = min(0.75, (heart[2] - heart[0]) / (left[2] - right[0]) + 0.1)
         job = Job("x", "cardiomegaly", "", np.array([heart], float), ("",), goal, None, 0, config)
-        moved = np.abs(edits.change(frame, np.rint(editor.edit(frame, organs, job).image)))
+        moved = np.abs(edits.difference_image(frame, np.rint(editor.edit(frame, organs, job).image)))
         assert moved.max() > 10
         assert moved[:, : right[0]].max() == moved[:, left[2] :].max() == 0
         lower = moved[heart[1] + (heart[3] - heart[1]) // 2 : heart[3]]
@@ -242,7 +242,9 @@ def test_the_other_findings_leave_the_hearts_ratio_alone(editor, films, finding)
     net, shifts = MapNet(RESOURCES / "organs/lite.onnx"), []
     for _, organs, _, _, done in edited(editor, films, finding):
         masks = dict(zip(net.labels, net.masks(np.rint(done.image).astype(np.uint8)), strict=True))
-        before, after = (edits.heart_share(one[HEART], *(one[name] for name in LUNGS)) for one in (organs, masks))
+        before, after = (
+            edits.cardiothoracic_ratio(one[HEART], *(one[name] for name in LUNGS)) for one in (organs, masks)
+        )
         shifts.append(after - before)
     assert np.median(np.abs(shifts)) <= 0.02  # the accuracy asked of cardiomegaly itself
 
@@ -250,7 +252,7 @@ def test_the_other_findings_leave_the_hearts_ratio_alone(editor, films, finding)
 def test_only_air_darkens_and_only_water_brightens(editor, films):
     for finding, sign in (("pneumothorax", -1), ("effusion", 1), ("atelectasis", 1)):
         means = [
-            edits.change(frame, done.image)[done.lesion & organs[f"{side} lung"] & ~organs[HEART]].mean()
+            edits.difference_image(frame, done.image)[done.lesion & organs[f"{side} lung"] & ~organs[HEART]].mean()
             for frame, organs, _, side, done in edited(editor, films, finding)
         ]
         assert np.quantile(sign * np.array(means), 0.1) > 0

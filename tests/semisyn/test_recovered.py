@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from conftest import ROOT
-from cxr.metrics.proportions import wilson
+from cxr.metrics.intervals import wilson_interval
 
 sys.path.insert(0, str(ROOT / "scripts/tools"))
 import semisyn_films
@@ -63,7 +63,7 @@ def test_the_table_has_thirds_of_a_finding_with_wilsons_interval():
     found = {(row["stage"], row["finding"], row["by"], row["level"]): row for row in table.to_dicts()}
     whole = found["boxes", "edema", "all", ""]
     assert (whole["films"], whole["recovered"], whole["on_source"]) == (9, 3, pytest.approx(1 / 9))
-    assert (whole["rate"], whole["low"], whole["high"]) == pytest.approx(tuple(wilson(3, 9, 0.95)))
+    assert (whole["rate"], whole["low"], whole["high"]) == pytest.approx(tuple(wilson_interval(3, 9, 0.95)))
     by = {key[2:]: row["recovered"] for key, row in found.items() if key[:2] == ("boxes", "edema")}
     assert [by["size", third] for third in recovered.THIRDS] == [0, 0, 3]
     assert [by["contrast", third] for third in recovered.THIRDS] == [3, 0, 0]

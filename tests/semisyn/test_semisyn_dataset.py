@@ -11,7 +11,7 @@ import yaml
 from PIL import Image
 
 import nodules
-from cxr.annotations.reading import read
+from cxr.annotations.regions import read_annotations
 from cxr.base.errors import StoreError
 from cxr.base.tables import read_table
 from cxr.geometry.affine import points_to_original
@@ -307,7 +307,7 @@ def test_coco_in_pycocotools_and_in_our_own_reader(made, tmp_path):
     for name, boxes in expected().items():
         assert np.array(found[name]) == pytest.approx(np.array(boxes), abs=CLOSE)
     for path in folder.glob("instances_*.json"):
-        regions, seen = read("agreement.references.semisyn", path, "coco")
+        regions, seen = read_annotations("agreement.references.semisyn", path, "coco")
         assert {Path(one.image).stem for one in regions} == {Path(name).stem for name in seen} <= expected().keys()
         for one in regions:
             assert min(np.abs(np.array(one.box) - box).max() for box in expected()[Path(one.image).stem]) <= CLOSE
@@ -445,7 +445,7 @@ def test_the_cohort_has_edited_films_their_sources_and_the_truth(made, tmp_path)
         assert np.array_equal(grey, wanted[0])
     told = next(row for row in rows if row["image_id"] == "effusion-000001")
     assert told["findings"] == "A effusion."
-    regions, seen = read("k", tmp_path / "cohort/truth.json", "coco")
+    regions, seen = read_annotations("k", tmp_path / "cohort/truth.json", "coco")
     assert len(seen) == 20
     assert {Path(one.image).stem for one in regions} == expected().keys()
 

@@ -13,7 +13,7 @@ import pytest
 import semisyn_real
 from conftest import ROOT
 from cxr.imaging.phantom.chest import sample
-from cxr.metrics.bootstrap import ends
+from cxr.metrics.intervals import percentile_ends
 from cxr.painting.lesions import paint
 from semisyn_study import runs, scores
 from semisyn_study.films import FOLDS, Film, Films, read_films
@@ -87,7 +87,9 @@ def test_differences_are_of_the_trainings_that_both_runs_have():
     assert scores.compare(found, "covid", "a", "b", asked) is None
     table = scores.scores_table(found, asked)
     assert table["trainings"].to_list() == [6, 5]
-    low, high = ends(np.mean([one.draws for (_, task), one in found.items() if task.run == "b"], axis=0)[:, None], 0.95)
+    low, high = percentile_ends(
+        np.mean([one.draws for (_, task), one in found.items() if task.run == "b"], axis=0)[:, None], 0.95
+    )
     assert table.row(1, named=True)["low"] == pytest.approx(100 * low[0])
     assert table.row(1, named=True)["high"] == pytest.approx(100 * high[0])
 

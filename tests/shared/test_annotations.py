@@ -17,8 +17,16 @@ from hypothesis import strategies as st
 import boxes_table
 from cxr.annotations import chexmask, formats
 from cxr.annotations.formats import FOLDERS, FORMATS
-from cxr.annotations.reading import Annotation, Annotations, image_name, lesions, module, read
-from cxr.annotations.regions import polygons, table
+from cxr.annotations.regions import (
+    Annotation,
+    Annotations,
+    annotation_table,
+    format_module,
+    image_name,
+    lesion_by_label,
+    polygon_mask,
+    read_annotations,
+)
 from cxr.base.errors import UserError
 from cxr.base.vocabulary import BOX_CLASSES, LESIONS
 from cxr.geometry.rle import encode_rle
@@ -84,14 +92,14 @@ def written(folder, kind: str, text: str | None = None):
     ],
 )  # fmt: skip
 def test_each_format_of_boxes_is_read_as_it_is_published(tmp_path, kind, rows, seen):
-    found, looked_at = read("key", written(tmp_path, kind), kind)
+    found, looked_at = read_annotations("key", written(tmp_path, kind), kind)
     assert [(one.image, one.label, one.box, one.reader, one.size) for one in found] == rows
     assert looked_at == seen
     assert all(one.mask() is None for one in found)
 
 
 def test_coco_has_boxes_polygons_run_lengths_and_pictures_without_any(tmp_path):
-    found, seen = read("key", written(tmp_path, "coco"), "coco")
+    found, seen = read_annotations("key", written(tmp_path, "coco"), "coco")
     assert seen == {"a/one.png", "two.png"}
     assert [one.label for one in found] == ["edema", "line", "edema"]
     assert found[0].box == (2, 1, 5, 3)
@@ -109,8 +117,8 @@ def test_the_json_of_ms_cxr_is_the_same_as_its_table(tmp_path):
     }
     path = tmp_path / "MS_CXR.json"
     path.write_text(json.dumps(held))
-    (one,), _ = read("key", path, "ms_cxr")
-    (other, _), _ = read("key", written(tmp_path, "ms_cxr"), "ms_cxr")
+    (one,), _ = read_annotations("key", path, "ms_cxr")
+    (other, _), _ = read_annotations("key", written(tmp_path, "ms_cxr"), "ms_cxr")
     assert (one.label, one.box, one.size) == (other.label, other.box, other.size)
     assert image_name("{stem}", one.image) == image_name("{stem}", other.image) == "aaa-1"
 
@@ -118,7 +126,7 @@ def test_the_json_of_ms_cxr_is_the_same_as_its_table(tmp_path):
 def test_a_polygon_holds_the_pixels_whose_centres_lie_inside():
     triangle = [[0.0, 0.0, 8.0, 0.0, 0.0, 8.0]]
     expected = np.array([[x + 0.5 + y + 0.5 < 8 for x in range(8)] for y in range(8)])
-    assert np.array_equal(polygons(triangle, (8, 8)), expected)
+    assert np.array_equal(polygon_mask(triangle, (8, 8)), expected)
     rng = np.random.default_rng(4)
     points = rng.uniform(-3, 23, (7, 2))
 
@@ -132,7 +140,7 @@ def test_a_polygon_holds_the_pixels_whose_centres_lie_inside():
 
     oracle = np.array([[inside(x + 0.5, y + 0.5) for x in range(20)] for y in range(20)])
     assert oracle.any()
-    assert np.array_equal(polygons([points.ravel().tolist()], (20, 20)), oracle)
+    assert np.array_equal(polygon_mask([points.ravel().tolist()], (20, 20)), oracle)
 
 
 @pytest.mark.parametrize(
@@ -145,21 +153,21 @@ def test_names_of_pictures_lose_folder_and_ending_alone(name, stem):
 
 
 def test_the_official_test_file_of_vindr_has_no_readers(tmp_path):
-    found, looked_at = read("key", written(tmp_path, "vindr", VINDR_TEST), "vindr")
+    found, looked_at = read_annotations("key", written(tmp_path, "vindr", VINDR_TEST), "vindr")
     assert [(one.image, one.label, one.box, one.reader) for one in found] == [
         ("v3", "Lung Opacity", (10.5, 20, 30, 44), ""),
         ("v3", "Edema", (1, 2, 3, 4), ""),
     ]
     assert looked_at == {"v3", "v4"}
-    assert [lesions("vindr")[one.label] for one in found] == ["opacity", "edema"]
+    assert [lesion_by_label("vindr")[one.label] for one in found] == ["opacity", "edema"]
 
 
 def test_every_lesion_type_of_a_format_is_one_of_ours():
     assert set(FORMATS) == set(get_args(People.declared()["format"][0])) >= {"ms_cxr", "vindr", "mimic_ils"}
     for kind in FORMATS:
-        assert set(lesions(kind).values()) <= set(LESIONS), kind
-    assert lesions("ms_cxr").keys() >= {"Lung Opacity", "Edema"}
-    assert lesions("nih")["Infiltrate"] == lesions("vindr")["Infiltration"] == "opacity"
+        assert set(lesion_by_label(kind).values()) <= set(LESIONS), kind
+    assert lesion_by_label("ms_cxr").keys() >= {"Lung Opacity", "Edema"}
+    assert lesion_by_label("nih")["Infiltrate"] == lesion_by_label("vindr")["Infiltration"] == "opacity"
 
 
 def test_a_format_is_one_file(tmp_path, monkeypatch):
@@ -192,7 +200,7 @@ def test_a_format_is_one_file(tmp_path, monkeypatch):
 def test_another_file_is_one_sentence(tmp_path, kind, text, sentence):
     path = written(tmp_path, kind, text)
     with pytest.raises(UserError) as error:
-        read("key", path, kind)
+        read_annotations("key", path, kind)
     assert str(error.value) == sentence.format(str(path))
 
 
@@ -233,7 +241,7 @@ def test_the_layout_of_a_release_has_each_mask_once(tmp_path):
         "instruction_answer_pairs": {"positive": [pair, pair], "negative": [{"target": "edema"}]},
     }
     (tmp_path / "mimic_ils_instruction_answer.json").write_text(json.dumps({"train": {"s1": entry}, "val": {}}))
-    (one,), seen = read("key", tmp_path, "mimic_ils")
+    (one,), seen = read_annotations("key", tmp_path, "mimic_ils")
     assert (one.image, one.label, one.box, one.split, seen) == ("d1", "edema", None, "train", {"d1"})
     assert np.array_equal(one.mask(), SQUARE)
     (tmp_path / "lesion_mask/s1/s1_edema_0.png").write_text("")
@@ -241,7 +249,7 @@ def test_the_layout_of_a_release_has_each_mask_once(tmp_path):
         one.mask()
     (tmp_path / "mimic_ils_instruction_answer.json").write_text("[]")
     with pytest.raises(UserError, match=r"which holds no whole mimic_ils_instruction_answer\.json"):
-        read("key", tmp_path, "mimic_ils")
+        read_annotations("key", tmp_path, "mimic_ils")
 
 
 def test_a_label_can_be_given_a_class(tmp_path, capsys):
@@ -267,13 +275,13 @@ CORNERS = st.tuples(*(st.integers(0, 4000).map(lambda quarters: quarters / 4) fo
 
 def written_as(folder: Path, kind: str, held: Annotations) -> Annotations:
     path = folder / kind if kind in FOLDERS else folder / f"{kind}.{'json' if kind == 'coco' else 'csv'}"
-    module(kind).write(path, held)
-    return read("key", path, kind)
+    format_module(kind).write(path, held)
+    return read_annotations("key", path, kind)
 
 
 def regions_of(kind: str, folder: Path) -> st.SearchStrategy[list[Annotation]]:
     """Regions with the fields that the format holds; an image has one size and one split."""
-    holds = module(kind).HOLDS
+    holds = format_module(kind).HOLDS
     masks = folder / "drawn.png"
     cv2.imwrite(str(masks), SQUARE.astype(np.uint8) * 255)
     fields = {
@@ -300,7 +308,7 @@ def test_what_is_written_is_read(tmp_path, kind):
         found, seen = written_as(tmp_path, kind, Annotations(regions, {one.image for one in regions}))
         if kind in FOLDERS:  # split by split, or file by file
             regions, found = (sorted(ones, key=lambda one: one.image) for ones in (regions, found))
-        assert table(found).equals(table(regions))
+        assert annotation_table(found).equals(annotation_table(regions))
         assert seen == {one.image for one in regions}
         for one, other in zip(regions, found, strict=True):
             assert (one.mask() is None) == (other.mask() is None)
@@ -321,7 +329,7 @@ def test_several_readers_and_phrases_of_a_picture_stay_apart(tmp_path):
     assert written_as(tmp_path, "vindr", Annotations(drawn, set())).regions == drawn
     said = [Annotation("a", "Edema", (1.0, 2.0, 3.0, 4.0), phrase=phrase) for phrase in ("left", "right", "left")]
     assert written_as(tmp_path, "ms_cxr", Annotations(said, set())).regions == said
-    frame = table(said)
+    frame = annotation_table(said)
     assert frame["phrase"].to_list() == ["left", "right", "left"]
     assert frame.select("x1", "y2", "rows", "split").rows() == [(1.0, 4.0, None, "")] * 3
 
@@ -334,11 +342,11 @@ def test_both_files_of_vindr_are_written_and_read(tmp_path):
         with open(tmp_path / "vindr.csv", encoding="utf-8") as file:
             assert ("rad_id" in next(csv.reader(file))) == bool(reader)
     text = VINDR.replace("rad_id", "rad_ID")  # as some copies have it
-    assert read("key", written(tmp_path, "vindr", text), "vindr").regions[0].reader == "R9"
+    assert read_annotations("key", written(tmp_path, "vindr", text), "vindr").regions[0].reader == "R9"
 
 
 def test_ms_cxr_tells_phrase_and_split(tmp_path):
-    first, second = read("key", written(tmp_path, "ms_cxr"), "ms_cxr").regions
+    first, second = read_annotations("key", written(tmp_path, "ms_cxr"), "ms_cxr").regions
     assert (first.phrase, first.split, second.phrase) == ("opacity at the base", "val", "blunted")
 
 
@@ -349,7 +357,7 @@ def test_the_table_of_chexmask_is_written_and_read(tmp_path):
     points = rng.integers(0, 700, (120, 2))
     row = chexmask.Row(0.75, (5, 7), str(points), tuple(map(chexmask.encode_runs, masks)))
     path = tmp_path / "table.csv"
-    chexmask.write(path, {"a": row, "b": chexmask.Row(0.5, (1, 1), "", ("", "1 1", ""))})
+    chexmask.write_table(path, {"a": row, "b": chexmask.Row(0.5, (1, 1), "", ("", "1 1", ""))})
     found = chexmask.read_rows("key", path, ["b", "a", "none"])
     assert (found["a"], found["b"].runs, len(found)) == (row, ("", "1 1", ""), 2)
     assert np.array_equal([chexmask.decode_runs(text, (5, 7)) for text in found["a"].runs], masks)

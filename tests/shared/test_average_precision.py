@@ -9,10 +9,22 @@ from scipy import stats
 
 from cxr.geometry.boxes import box_iou
 from cxr.geometry.fusion import fuse_boxes
-from cxr.metrics.average_precision import Matched, average_precision, matched, recall_at, sample_precision
-from cxr.metrics.bootstrap import weights
+from cxr.metrics.average_precision import (
+    MatchedPredictions,
+    average_precision,
+    average_precision_by_image,
+    match_predictions,
+    recall_at,
+)
+from cxr.metrics.intervals import draw_weights
 from cxr.metrics.matching import Boxes
-from cxr.metrics.paired import difference, holm, image_draws, patient_draws, wilcoxon_on_replicates
+from cxr.metrics.paired import (
+    adjust_holm,
+    compare_replicates,
+    draw_images,
+    draw_patient_weights,
+    wilcoxon_on_replicates,
+)
 from xrv_wheel import xrv_table
 
 IOUS = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7]
@@ -50,9 +62,9 @@ def together(images: list[Image]) -> tuple[Boxes, np.ndarray, Boxes]:
     return numbered(0), np.concatenate([image[1] for image in images]), numbered(2)
 
 
-def score(images: list[Image], ious: list[float] = IOUS) -> Matched:
+def score(images: list[Image], ious: list[float] = IOUS) -> MatchedPredictions:
     predicted, confidence, true = together(images)
-    return matched(predicted, confidence, true, len(images), ious)
+    return match_predictions(predicted, confidence, true, len(images), ious)
 
 
 def coco(images: list[Image], ious: list[float] = IOUS) -> np.ndarray:
@@ -161,7 +173,7 @@ def test_the_last_of_equal_true_boxes_is_taken_and_each_only_once():
 def test_a_sample_s_own_ap_is_its_enumeration():
     random = np.random.default_rng(11)
     images = random_images(random, 120)
-    found = sample_precision(score(images, [0.3, 0.5]), 1)
+    found = average_precision_by_image(score(images, [0.3, 0.5]), 1)
     np.testing.assert_allclose(found, [slow_ap([image], 0.5) for image in images], atol=1e-12, equal_nan=True)
     assert 0 < np.isnan(found).sum() < 120
 
@@ -173,8 +185,8 @@ def test_a_draw_counts_copies_of_images():
     both = [
         [(b, random.permutation(1000)[: len(b)] / 1000, t) for b, _, t in random_images(random, 20)] for _ in range(2)
     ]
-    draws = next(patient_draws(patient, 40, 3))
-    assert (draws == next(patient_draws(patient, 40, 3))).all()
+    draws = next(draw_patient_weights(patient, 40, 3))
+    assert (draws == next(draw_patient_weights(patient, 40, 3))).all()
     slow = []
     fast = [average_precision(score(images), draws=draws)[:, [0, 4]] for images in both]
     for drawn in draws:
@@ -183,7 +195,7 @@ def test_a_draw_counts_copies_of_images():
     slow = np.array(slow)
     np.testing.assert_allclose(np.stack(fast, axis=1), slow, atol=1e-12, equal_nan=True)
     gaps = fast[0][:, 1] - fast[1][:, 1]
-    found = difference(0.25, fast[0][:, 1], fast[1][:, 1], 0.9)
+    found = compare_replicates(0.25, fast[0][:, 1], fast[1][:, 1], 0.9)
     assert found.value == 0.25
     assert (found.low, found.high) == pytest.approx(tuple(np.nanquantile(slow[:, 0, 1] - slow[:, 1, 1], [0.05, 0.95])))
     assert found.below == pytest.approx((gaps < 0).mean() + (gaps == 0).mean() / 2)
@@ -191,16 +203,16 @@ def test_a_draw_counts_copies_of_images():
 
 def test_all_images_of_a_patient_are_drawn_alike():
     patient = np.array(["b", "a", "b", "c"])
-    draws = np.concatenate(list(patient_draws(patient, 200, 1)))
+    draws = np.concatenate(list(draw_patient_weights(patient, 200, 1)))
     assert draws.shape == (200, 4)
     assert (draws[:, 0] == draws[:, 2]).all()
     assert (draws[:, [0, 1, 3]].sum(axis=1) == 3).all()
-    expected = np.concatenate(list(weights(3, 200, 1)))
+    expected = np.concatenate(list(draw_weights(3, 200, 1)))
     assert (draws[:, [1, 0, 3]] == expected).all()
 
 
 def test_draws_of_images_keep_their_strata():
-    draws = image_draws(np.array(["x", "x", "y", "x", "y"]), 130, 9)
+    draws = draw_images(np.array(["x", "x", "y", "x", "y"]), 130, 9)
     assert (draws[:, [0, 1, 3]].sum(axis=1) == 3).all()
     assert (draws[:, [2, 4]].sum(axis=1) == 2).all()
     assert len(np.unique(draws, axis=0)) > 10
@@ -208,7 +220,7 @@ def test_draws_of_images_keep_their_strata():
 
 def test_recall_at_false_boxes_an_image():
     hits = np.array([[True, False, True, False, False, True]])
-    found = Matched(
+    found = MatchedPredictions(
         np.array([0, 1, 0, 2, 3, 1]), np.array([0.9, 0.8, 0.7, 0.7, 0.6, 0.5]), hits, np.array([2, 1, 0, 1])
     )
     # shown together are the two of confidence .7: false boxes 0, 1, 2, 3, 3 of 4 images; hits 1, 1, 2, 2, 3 of 4
@@ -218,9 +230,9 @@ def test_recall_at_false_boxes_an_image():
 
 def test_holm_by_hand():
     # sorted .01 .02 .03 .04: times 4, 3, 2, 1 are .04 .06 .06 .04, and none is below the one before it
-    assert holm([0.03, 0.01, np.nan, 0.04, 0.02]) == pytest.approx([0.06, 0.04, np.nan, 0.06, 0.06], nan_ok=True)
-    assert holm([0.5, 0.9]).tolist() == [1.0, 1.0]
-    assert holm([]).tolist() == []
+    assert adjust_holm([0.03, 0.01, np.nan, 0.04, 0.02]) == pytest.approx([0.06, 0.04, np.nan, 0.06, 0.06], nan_ok=True)
+    assert adjust_holm([0.5, 0.9]).tolist() == [1.0, 1.0]
+    assert adjust_holm([]).tolist() == []
 
 
 def test_the_paper_s_test_is_scipy_s_on_the_replicates():
@@ -230,7 +242,7 @@ def test_the_paper_s_test_is_scipy_s_on_the_replicates():
     assert np.isnan(wilcoxon_on_replicates(one, one))
 
 
-def simulated(random: np.random.Generator, images: int, films: int) -> Matched:
+def simulated(random: np.random.Generator, images: int, films: int) -> MatchedPredictions:
     """Return predictions of one law: each true box is found with a chance, false boxes come anywhere."""
     ease = np.random.default_rng(films).random(images)
     parts = []
@@ -240,7 +252,7 @@ def simulated(random: np.random.Generator, images: int, films: int) -> Matched:
         parts += [(number, *row) for row in zip(confidence, hit, strict=True)]
     image, confidence, hit = (np.array(column) for column in zip(*parts, strict=True))
     order = np.argsort(-confidence, kind="stable")
-    return Matched(image[order], confidence[order], hit[order][None], np.full(images, 2))
+    return MatchedPredictions(image[order], confidence[order], hit[order][None], np.full(images, 2))
 
 
 def test_the_interval_of_two_runs_of_one_law_covers_zero_and_the_paper_s_test_does_not():
@@ -249,9 +261,9 @@ def test_the_interval_of_two_runs_of_one_law_covers_zero_and_the_paper_s_test_do
     for experiment in range(200):
         patient = np.arange(60) // 2
         runs = [simulated(np.random.default_rng([experiment, run]), 60, experiment) for run in range(2)]
-        draws = np.concatenate(list(patient_draws(patient, 200, experiment)))
+        draws = np.concatenate(list(draw_patient_weights(patient, 200, experiment)))
         one, other = (average_precision(run, draws=draws)[:, 0] for run in runs)
-        found = difference(0.0, one, other, 0.95)
+        found = compare_replicates(0.0, one, other, 0.95)
         covered += found.low <= 0 <= found.high
         rejected += wilcoxon_on_replicates(one[:100], other[:100]) < 0.05
     assert covered >= 180
@@ -321,5 +333,5 @@ def test_fusion_of_the_readers_of_vinbigdata():
 
 def test_draws_differ_by_seed():
     patient = np.arange(12).astype(str)
-    drawn = [np.concatenate(list(patient_draws(patient, 5, seed))) for seed in range(4)]
+    drawn = [np.concatenate(list(draw_patient_weights(patient, 5, seed))) for seed in range(4)]
     assert all((one != other).any() for one, other in pairwise(drawn))

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cxr.annotations.box_table import corners
-from cxr.annotations.reading import UNLISTED, image_name, read
+from cxr.annotations.box_table import region_box
+from cxr.annotations.regions import UNLISTED, image_name, read_annotations
 from cxr.base.errors import UserError
 from cxr.geometry.affine import fit_affine
 from cxr.geometry.rle import encode_rle
@@ -33,7 +33,7 @@ def written(folder: Path, *annotations: dict, images: list[dict] | None = None, 
 
 def region(folder: Path, **annotation: object) -> tuple:
     """Return what becomes of one annotation in the frame: (region or None, reason)."""
-    (annotation,) = read("key", written(folder, annotation), "coco").regions
+    (annotation,) = read_annotations("key", written(folder, annotation), "coco").regions
     return region_in_frame(annotation, "consolidation", fit_affine((1000, 800), 512, "pad"), (1000, 800), 512)
 
 
@@ -53,7 +53,7 @@ DRAWN = {
 
 @pytest.mark.parametrize("name", DRAWN)
 def test_an_outline_is_read_to_the_pixel_however_it_is_written(tmp_path, name):
-    (annotation,) = read("key", written(tmp_path, {"segmentation": DRAWN[name]}), "coco").regions
+    (annotation,) = read_annotations("key", written(tmp_path, {"segmentation": DRAWN[name]}), "coco").regions
     np.testing.assert_array_equal(annotation.mask(), SQUARE)
 
 
@@ -77,15 +77,15 @@ BROKEN = [
 @pytest.mark.parametrize("outline", BROKEN)
 def test_an_outline_that_cannot_be_read_is_a_broken_mask(tmp_path, outline):
     assert region(tmp_path, segmentation=outline) == (None, "broken_mask")
-    (annotation,) = read("key", written(tmp_path, {"segmentation": outline}), "coco").regions
-    assert corners(annotation) is None
+    (annotation,) = read_annotations("key", written(tmp_path, {"segmentation": outline}), "coco").regions
+    assert region_box(annotation) is None
 
 
 @pytest.mark.parametrize(
     "box", [BOX, [str(side) for side in BOX], dict(zip(("x", "y", "width", "height"), BOX, strict=True))]
 )
 def test_a_box_is_read_however_it_is_written(tmp_path, box):
-    (annotation,) = read("key", written(tmp_path, {"bbox": box}), "coco").regions
+    (annotation,) = read_annotations("key", written(tmp_path, {"bbox": box}), "coco").regions
     assert annotation.box == (100, 200, 300, 400)
 
 
@@ -100,26 +100,26 @@ def test_a_file_may_begin_with_its_byte_order(tmp_path, encoding):
     text = path.read_text()
     mark = codecs.BOM_UTF16_LE if encoding.endswith("bom") else b""
     path.write_bytes(mark + text.encode(encoding.removesuffix("-bom")))
-    assert read("key", path, "coco").regions[0].box == (100, 200, 300, 400)
+    assert read_annotations("key", path, "coco").regions[0].box == (100, 200, 300, 400)
 
 
 @pytest.mark.parametrize(("listed", "used"), [(1, "1"), ("1", 1), (1, 1.0), ("a\u200b", "a"), (1, 1)])
 def test_ids_are_numbers_or_texts(tmp_path, listed, used):
     path = written(tmp_path, {"image_id": used, "bbox": BOX}, images=[IMAGE | {"id": listed}])
-    assert [entry.image for entry in read("key", path, "coco").regions] == ["a.png"]
+    assert [entry.image for entry in read_annotations("key", path, "coco").regions] == ["a.png"]
 
 
 def test_two_images_of_one_id_are_refused(tmp_path):
     path = written(tmp_path, {"bbox": BOX}, images=[IMAGE, IMAGE | {"id": "1", "file_name": "b.png"}])
     with pytest.raises(UserError, match="two images or categories have one id"):
-        read("key", path, "coco")
+        read_annotations("key", path, "coco")
 
 
 def test_an_annotation_of_an_unlisted_image_or_category_is_counted(tmp_path, caplog):
     path = written(
         tmp_path, {"bbox": BOX}, {"image_id": 9, "bbox": BOX}, {"category_id": 7, "bbox": BOX}, {"image_id": None}
     )
-    regions, images = read("agreement.references.mine.path", path, "coco")
+    regions, images = read_annotations("agreement.references.mine.path", path, "coco")
     assert [(region.image, region.label) for region in regions] == [
         ("a.png", "consolidation"), (UNLISTED, "consolidation"), ("a.png", ""), (UNLISTED, "consolidation"),
     ]  # fmt: skip

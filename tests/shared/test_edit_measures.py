@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy import optimize, stats
+from scipy import optimize
 
 from cxr.metrics import appearance, edits
 
@@ -24,16 +24,16 @@ def test_the_change_inside_outside_and_leaked_of_a_known_edit():
     difference = np.zeros(SHAPE)
     difference[100:110, 100:110] = 3.0  # 100 px in the box
     difference[200:205, 200:205] = -4.0  # 25 px outside
-    inside = edits.box_mask(np.array([[100.0, 100, 120, 110]]), SHAPE)
-    assert edits.mean_inside(difference, inside) == pytest.approx(1.5)
-    assert edits.largest_outside(difference, inside) == 4.0
-    assert edits.leak(difference, inside) == pytest.approx(25 * 16 / (100 * 9 + 25 * 16))
-    assert edits.leak(np.zeros(SHAPE), inside) == 0.0
-    assert edits.visible(difference, 4.0).sum() == 25
+    inside = edits.mask_from_boxes(np.array([[100.0, 100, 120, 110]]), SHAPE)
+    assert edits.mean_change_inside(difference, inside) == pytest.approx(1.5)
+    assert edits.largest_change_outside(difference, inside) == 4.0
+    assert edits.leaked_fraction(difference, inside) == pytest.approx(25 * 16 / (100 * 9 + 25 * 16))
+    assert edits.leaked_fraction(np.zeros(SHAPE), inside) == 0.0
+    assert edits.visible_pixels(difference, 4.0).sum() == 25
 
 
 def test_a_box_covers_the_pixels_whose_centres_lie_in_it():
-    assert edits.box_mask(np.array([[0.4, 0.6, 2.5, 1.6]]), (3, 4)).astype(int).tolist() == [
+    assert edits.mask_from_boxes(np.array([[0.4, 0.6, 2.5, 1.6]]), (3, 4)).astype(int).tolist() == [
         [0, 0, 0, 0],
         [1, 1, 0, 0],
         [0, 0, 0, 0],
@@ -42,14 +42,14 @@ def test_a_box_covers_the_pixels_whose_centres_lie_in_it():
 
 def test_the_visible_box_of_a_region_in_a_box():
     lungs = _chest()
-    assert edits.box_in(np.array([40.0, 90, 100, 150]), lungs[0]).tolist() == [60, 100, 100, 150]
-    assert edits.box_in(np.array([0.0, 0, 50, 50]), lungs[0]) is None
+    assert edits.tight_box_inside(np.array([40.0, 90, 100, 150]), lungs[0]).tolist() == [60, 100, 100, 150]
+    assert edits.tight_box_inside(np.array([0.0, 0, 50, 50]), lungs[0]) is None
 
 
 @pytest.mark.parametrize(("box", "expected"), [((100, 150, 180, 250), 1.0), ((60, 100, 220, 400), None)])
 def test_a_rectangle_has_an_edge_ratio_of_one_and_one_at_the_lungs_border_none(box, expected):
     lungs = _chest()[0]
-    difference = 5.0 * edits.box_mask(np.array([box]), SHAPE)
+    difference = 5.0 * edits.mask_from_boxes(np.array([box]), SHAPE)
     found = edits.edge_ratio(difference, np.array(box, float), lungs)
     assert np.isnan(found) if expected is None else found == pytest.approx(expected)
 
@@ -67,8 +67,8 @@ def test_a_cone_has_the_edge_ratio_of_its_sums():
 def test_the_heart_share_is_a_ratio_of_widths():
     lungs, heart = _chest(), np.zeros(SHAPE, bool)
     heart[250:380, 200:396] = True
-    assert edits.heart_share(heart, *lungs) == pytest.approx(196 / 392)
-    assert np.isnan(edits.heart_share(np.zeros(SHAPE, bool), *lungs))
+    assert edits.cardiothoracic_ratio(heart, *lungs) == pytest.approx(196 / 392)
+    assert np.isnan(edits.cardiothoracic_ratio(np.zeros(SHAPE, bool), *lungs))
 
 
 @pytest.mark.parametrize("kept", [0.25, 0.8, 1.0])
@@ -77,7 +77,7 @@ def test_the_detail_that_an_edit_keeps_is_found_again(kept):
     smooth = edits.cv2.GaussianBlur(film, (0, 0), 10)
     added = np.full(SHAPE, 12.0)  # the lesion's own, the same on both
     painted = smooth + kept * (film - smooth) + added
-    slope, correlation = edits.detail_kept(film, painted - film, added, inside, 10)
+    slope, correlation = edits.retained_detail(film, painted - film, added, inside, 10)
     assert slope == pytest.approx(kept)
     assert correlation == pytest.approx(1.0)
 
@@ -85,7 +85,7 @@ def test_the_detail_that_an_edit_keeps_is_found_again(kept):
 def test_the_six_numbers_of_a_box_by_their_definition():
     film, lungs, box = _noise(1), _chest(), np.array([100.0, 150, 180, 250])
     film[150:250, 100:180] += 30
-    found = dict(zip(appearance.FEATURES, appearance.features(film, box, lungs), strict=True))
+    found = dict(zip(appearance.FEATURES, appearance.lesion_features(film, box, lungs), strict=True))
     here, there = film[150:250, 100:180], film[150:250, 332:412]  # the lungs are mirror images about column 256
     deviation = film[lungs.any(axis=0)].std()
     assert found["contrast"] == pytest.approx((here.mean() - there.mean()) / deviation, rel=1e-4)
@@ -95,21 +95,15 @@ def test_the_six_numbers_of_a_box_by_their_definition():
     assert found["ratio_mid"] == pytest.approx(ratio, abs=1e-3)
     rows, columns = np.mgrid[:100, :80]
     near = np.minimum(np.minimum(rows, 99 - rows), np.minimum(columns, 79 - columns))
-    core = near >= appearance.ERODED
+    core = near >= appearance.CORE_MARGIN
     assert found["core"] == pytest.approx((here[core].mean() - here[~core].mean()) / deviation, abs=2e-3)
 
 
 def test_a_box_whose_mirrored_place_is_taken_or_too_small_has_no_numbers():
     film, lungs, box = _noise(), _chest(), np.array([100.0, 150, 180, 250])
-    assert appearance.features(film, box, lungs, np.array([[332.0, 150, 412, 250]])) is None
-    assert appearance.features(film, box, lungs, np.array([[332.0, 150, 338, 250]])) is not None
-    assert appearance.features(film, np.array([100.0, 150, 118, 170]), lungs) is None  # 360 px
-
-
-def test_the_largest_gap_is_the_kolmogorov_smirnov_distance():
-    random = np.random.default_rng(3)
-    first, second = random.normal(size=70), random.normal(0.4, 1, 55)
-    assert appearance.largest_gap(first, second) == pytest.approx(stats.ks_2samp(first, second).statistic)
+    assert appearance.lesion_features(film, box, lungs, np.array([[332.0, 150, 412, 250]])) is None
+    assert appearance.lesion_features(film, box, lungs, np.array([[332.0, 150, 338, 250]])) is not None
+    assert appearance.lesion_features(film, np.array([100.0, 150, 118, 170]), lungs) is None  # 360 px
 
 
 def test_the_logistic_fit_is_the_minimum_of_its_loss():
@@ -121,7 +115,7 @@ def test_the_logistic_fit_is_the_minimum_of_its_loss():
         score = values @ weights[1:] + weights[0]
         return (share * (np.logaddexp(0, score) - label * score)).sum() + 0.005 * (weights[1:] ** 2).sum()
 
-    assert appearance._logistic(values, label) == pytest.approx(
+    assert appearance._fit_logistic(values, label) == pytest.approx(
         optimize.minimize(loss, np.zeros(4), tol=1e-12).x, abs=1e-4
     )
 

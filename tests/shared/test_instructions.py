@@ -10,9 +10,8 @@ from pycocotools.coco import COCO
 from cxr.base.tables import read_lines
 from cxr.ils.dataset.pairs import FIELDS, Pair, make_line, make_records
 from cxr.instructions import coco
-from cxr.instructions.lines import split_files
-from cxr.instructions.record import Record, Turn
-from cxr.instructions.studies import write_studies
+from cxr.instructions.mimic_ils import write_studies
+from cxr.instructions.record import Record, Turn, open_split_files
 
 RECORD = Record(
     sample_id="a1", task="grounding", source="somewhere", split="test", subject_id="p", study_id="s", image_id="i",
@@ -70,7 +69,7 @@ def told(record: Record) -> dict:
 
 def test_records_lie_in_the_files_of_their_splits_in_order(tmp_path):
     paths = {split: tmp_path / f"{split}.jsonl" for split in ("train", "test")}
-    with split_files(paths, told) as write:
+    with open_split_files(paths, told) as write:
         for name, split in (("a", "test"), ("b", "train"), ("c", "test")):
             write(replace(RECORD, sample_id=name, split=split))
         assert not any(path.exists() for path in paths.values())  # none appears before all are complete
@@ -88,7 +87,7 @@ def test_a_failure_leaves_no_file_of_any_split(tmp_path):
     paths = {split: tmp_path / f"{split}.jsonl" for split in ("train", "test")}
 
     def write_both() -> None:
-        with split_files(paths, told) as write:
+        with open_split_files(paths, told) as write:
             write(RECORD)
             write(replace(RECORD, split="validate"))
 
@@ -118,10 +117,10 @@ def test_coco_reads_the_masks_back(tmp_path):
     rng = np.random.default_rng(0)
     masks = [rng.random((7, 9)) < 0.4 for _ in range(3)]
     path = tmp_path / "coco" / "test.json"
-    with coco.Writer(path, {"description": "x"}, coco.categories(["cell", "nucleus"], "part")) as writer:
+    with coco.CocoWriter(path, {"description": "x"}, coco.make_categories(["cell", "nucleus"], "part")) as writer:
         numbers = [writer.image(file_name=f"{name}.png", width=9, height=7) for name in "ab"]
         for mask, (image, name) in zip(masks, ((1, "nucleus"), (1, "cell"), (2, "nucleus")), strict=True):
-            writer.annotate(image, name, coco.annotation(mask), query_ids=["q"])
+            writer.add_annotation(image, name, coco.mask_annotation(mask), query_ids=["q"])
     assert numbers == [1, 2]
     held = COCO(path)
     assert held.loadCats([1, 2]) == [

@@ -13,9 +13,9 @@ from conftest import ROOT
 from cxr.base.hdf5 import pack
 from cxr.metrics import labels
 from cxr.metrics import masks as metrics
-from cxr.metrics.boxes import match, score
-from cxr.metrics.proportions import wilson
-from cxr.metrics.raters import agreement
+from cxr.metrics.intervals import wilson_interval
+from cxr.metrics.matching import match_boxes, score_detections
+from cxr.metrics.raters import measure_agreement
 
 # Masks
 
@@ -81,18 +81,18 @@ def test_each_overlap_is_defined_in_one_place():
 def test_matching_gives_each_true_box_one_hit():
     truth = np.array([[0.0, 0, 10, 10], [20, 0, 30, 10]])
     boxes = np.array([[0.0, 0, 10, 9], [0, 0, 10, 10], [20, 0, 30, 5], [50, 50, 60, 60]])
-    hit, found = match(boxes, truth, 0.5)
+    hit, found = match_boxes(boxes, truth, 0.5)
     assert hit.tolist() == [True, False, True, False]
     assert found.tolist() == [True, True]
     images = [(boxes, np.array([0.9, 0.5, 0.4, 0.1]), truth), (boxes[:1], np.array([0.9]), np.zeros((0, 4)))]
-    assert score(images, iou=0.5, confidence=0.4) == {
+    assert score_detections(images, iou=0.5, confidence=0.4) == {
         "images": 2,
         "boxes": 2,
         "recall": 1.0,
         "precision": 0.5,
         "false_per_image": 1.0,
     }
-    assert score(images, iou=0.51, confidence=0.5)["recall"] == 0.5
+    assert score_detections(images, iou=0.51, confidence=0.5)["recall"] == 0.5
 
 
 # Labels
@@ -116,7 +116,7 @@ def of_counts(*groups: tuple[int, int]) -> np.ndarray:
 
 def agreed(yes: np.ndarray, raters: int, **more: object):
     how = {"replicates": 0, "level": 0.95, "seed": 1} | more
-    return agreement(yes, raters, np.arange(len(yes)), **how)
+    return measure_agreement(yes, raters, np.arange(len(yes)), **how)
 
 
 def test_agreement_of_two_raters_by_hand():
@@ -152,7 +152,7 @@ def test_intervals_of_agreement_draw_patients():
     yes = of_counts((4, 60), (2, 40))
     alone = agreed(yes, 4, replicates=2000).ac1_interval
     # the same units, each kind in one of two patients: the bootstrap draws patients, so the interval is far wider
-    two = agreement(yes, 4, np.array(["p"] * 60 + ["q"] * 40), replicates=2000, level=0.95, seed=1).ac1_interval
+    two = measure_agreement(yes, 4, np.array(["p"] * 60 + ["q"] * 40), replicates=2000, level=0.95, seed=1).ac1_interval
     assert alone[0] < agreed(yes, 4).ac1 < alone[1]
     assert two[1] == 1
     assert two[0] == pytest.approx((1 / 3 - 1 / 2) / (1 / 2))
@@ -168,16 +168,16 @@ def test_intervals_of_agreement_draw_patients():
     [(81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0.0, 0.1611), (1, 29, 0.0061, 0.1718)],
 )
 def test_wilsons_intervals_are_the_published_ones(part, whole, low, high):
-    found = wilson(part, whole, 0.95)
+    found = wilson_interval(part, whole, 0.95)
     assert found.rate == part / whole
     assert found[1:] == pytest.approx((low, high), abs=5e-5)
-    assert wilson(whole - part, whole, 0.95) == pytest.approx((1 - found.rate, 1 - found.high, 1 - found.low))
+    assert wilson_interval(whole - part, whole, 0.95) == pytest.approx((1 - found.rate, 1 - found.high, 1 - found.low))
 
 
 def test_the_ends_of_nothing_none_and_all_are_exact():
-    assert wilson(0, 0, 0.95) is None
-    assert wilson(0, 7, 0.95).low == 0.0
-    assert wilson(7, 7, 0.95).high == 1.0
+    assert wilson_interval(0, 0, 0.95) is None
+    assert wilson_interval(0, 7, 0.95).low == 0.0
+    assert wilson_interval(7, 7, 0.95).high == 1.0
 
 
 @pytest.mark.parametrize("level", [0.5, 0.9, 0.95, 0.99])
@@ -185,6 +185,6 @@ def test_wilsons_intervals_are_scipys_to_the_digit_that_a_table_prints(level):
     for whole in (*range(1, 60), 263, 999):
         for part in range(1, whole):
             theirs = binomtest(part, whole).proportion_ci(level, method="wilson")
-            low, high = wilson(part, whole, level)[1:]
+            low, high = wilson_interval(part, whole, level)[1:]
             printed = [round(100 * end, 3) for end in (low, high)]
             assert printed == [round(100 * float(end), 3) for end in theirs]

@@ -128,7 +128,7 @@ def test_a_lesion_is_no_brighter_than_water(film):
 def test_a_lesion_fills_its_box_and_shows_no_side_of_it(film, painter):
     for seed in range(5):
         done, box = painted(film, painter, seed=seed), np.array(place(film, painter).box)
-        label, found = edits.box_in(box, film.right), edits.box_of(done.lesion)
+        label, found = edits.tight_box_inside(box, film.right), edits.tight_box(done.lesion)
         assert edits_iou(label, found) >= 0.75
         assert edits.edge_ratio(255 * (done.image - film.image), box, film.right) <= 0.25
 
@@ -198,10 +198,10 @@ def test_an_effusion_hides_the_diaphragm(film):
 
 
 def test_a_larger_heart_has_the_ratio_asked_for_between_lungs_that_stay(film):
-    before = edits.heart_share(film.heart, film.right, film.left)
+    before = edits.cardiothoracic_ratio(film.heart, film.right, film.left)
     for goal in (before + 0.05, before + 0.12):
         done = PAINTERS["cardiomegaly"].paint(film, PaintRequest((), "", goal, {}), np.random.default_rng(0))
-        assert edits.heart_share(done.lesion, film.right, film.left) == pytest.approx(goal, abs=0.03)
+        assert edits.cardiothoracic_ratio(done.lesion, film.right, film.left) == pytest.approx(goal, abs=0.03)
     outside = region_of("cardiomegaly", film, PaintRequest((), "", goal, {}))
     assert (done.image == film.image)[~outside].all()
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cxr.annotations.reading import read as read_annotations
+from cxr.annotations.regions import read_annotations as read_annotations
 from cxr.geometry.fusion import fusion_order
 
 

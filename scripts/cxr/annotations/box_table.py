@@ -7,18 +7,18 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from cxr.annotations.reading import Annotation, image_name, lesions, read
+from cxr.annotations.regions import Annotation, image_name, lesion_by_label, read_annotations
 from cxr.base.vocabulary import BOX_CLASSES
 from cxr.geometry.boxes import bounding_box
 
-BOX_CLASS = {
+CLASS_BY_LESION = {
     "cardiomegaly": "Cardiomegaly", "pneumonia": "Infiltration", "atelectasis": "Atelectasis",
     "opacity": "Lung Opacity", "consolidation": "Consolidation", "edema": "ILD", "effusion": "Pleural effusion",
 }  # fmt: skip
 """The detector class nearest to each lesion type, for human boxes that replace a detector's."""
 CONFIDENCE = 1.0
 """Confidence of a human box."""
-OTHERS = {"Mass": "Nodule/Mass", "Nodule": "Nodule/Mass", "Infiltrate": "Infiltration"}
+CLASS_BY_NIH_LABEL = {"Mass": "Nodule/Mass", "Nodule": "Nodule/Mass", "Infiltrate": "Infiltration"}
 """Labels of NIH that are none of the seven lesion types, or that have their own detector class."""
 SCHEMA = {
     "image_id": pl.String,
@@ -27,17 +27,17 @@ SCHEMA = {
 }
 
 
-def box_class(label: str, kind: str, classes: Mapping[str, str]) -> str | None:
+def detector_class(label: str, kind: str, classes: Mapping[str, str]) -> str | None:
     """Return the detector class for a label of a format, None if there is none.
 
     ``classes`` {label: class} takes precedence, then the detector's own names, the labels of NIH and the lesion types.
     """
     class_by_lower_name = {name.lower(): name for name in BOX_CLASSES}
-    detector_class = classes.get(label) or OTHERS.get(label) or class_by_lower_name.get(label.lower())
-    return detector_class or BOX_CLASS.get(lesions(kind).get(label, label))
+    detector_class = classes.get(label) or CLASS_BY_NIH_LABEL.get(label) or class_by_lower_name.get(label.lower())
+    return detector_class or CLASS_BY_LESION.get(lesion_by_label(kind).get(label, label))
 
 
-def corners(region: Annotation) -> tuple[float, float, float, float] | None:
+def region_box(region: Annotation) -> tuple[float, float, float, float] | None:
     """Return a region's box, or the box around its mask.
 
     None if it has neither, if a coordinate is not a number, or if the mask cannot be read.
@@ -51,7 +51,7 @@ def corners(region: Annotation) -> tuple[float, float, float, float] | None:
     return None if mask is None or not mask.any() else tuple(map(float, bounding_box(mask)))
 
 
-def box_table(
+def read_box_table(
     path: str | Path, kind: str, image_id: str, classes: Mapping[str, str]
 ) -> tuple[pl.DataFrame, Counter[str]]:
     """Return the boxes of a file in original pixels, and the number of omitted regions per reason.
@@ -59,8 +59,8 @@ def box_table(
     ``image_id``: template of the cohort's image_id ({name}, {stem}). Raises UserError for a file of another format.
     """
     rows, omitted_by_reason = [], Counter()
-    for region in read("the file", path, kind)[0]:
-        class_name, box = box_class(region.label, kind, classes), corners(region)
+    for region in read_annotations("the file", path, kind)[0]:
+        class_name, box = detector_class(region.label, kind, classes), region_box(region)
         if class_name is None:
             omitted_by_reason[f"no class for {region.label}"] += 1
         elif box is None:

@@ -39,7 +39,7 @@ class Row:
     """The runs of each organ in :data:`RUNS`, in that order."""
 
 
-def rows_of(key: str, path: str | Path, image_ids: list[str]) -> Iterator[dict[str, str | None]]:
+def stream_rows(key: str, path: str | Path, image_ids: list[str]) -> Iterator[dict[str, str | None]]:
     """Yield the rows of some images, {column: text}, in the table's order. ``key``: the setting that names the file.
 
     The table is streamed: memory holds one block only. Raises UserError with one sentence for a file that is not such
@@ -64,18 +64,18 @@ def rows_of(key: str, path: str | Path, image_ids: list[str]) -> Iterator[dict[s
 def read_rows(key: str, path: str | Path, image_ids: list[str]) -> dict[str, Row | None]:
     """Return {image: row} of some images; None for an unreadable row. Of repeated rows the highest Dice is kept.
 
-    Raises UserError like :func:`rows_of`.
+    Raises UserError like :func:`stream_rows`.
     """
     rows: dict[str, Row | None] = {}
-    for values in rows_of(key, path, image_ids):
-        image_id, row = values[IDS], _row(values)
+    for values in stream_rows(key, path, image_ids):
+        image_id, row = values[IDS], _parse_row(values)
         previous = rows.get(image_id)
         if previous is None or (row is not None and row.dice > previous.dice):
             rows[image_id] = row
     return rows
 
 
-def _row(values: dict[str, str | None]) -> Row | None:
+def _parse_row(values: dict[str, str | None]) -> Row | None:
     """Return a row, or None if one of its numbers cannot be parsed."""
     try:
         dice, height, width = (float(values[name]) for name in (DICE, HEIGHT, WIDTH))
@@ -118,7 +118,7 @@ def decode_points(text: str, count: int) -> np.ndarray:
     return np.array(numbers).reshape(count, 2)
 
 
-def write(path: str | Path, rows: Mapping[str, Row]) -> None:
+def write_table(path: str | Path, rows: Mapping[str, Row]) -> None:
     """Write the table of some images, with one unused column, since the published table has several."""
     with open(path, "w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")

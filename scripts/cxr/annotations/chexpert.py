@@ -5,7 +5,7 @@ from pathlib import Path
 
 import polars as pl
 
-from cxr.annotations.label_tables import LABELS, read_columns, sex, stated, unknown_cells
+from cxr.annotations.label_tables import LABELS, count_unknown_cells, decode_labels, decode_sex, read_columns
 
 TABLES = {"train": "train.csv", "validate": "valid.csv", "test": "test.csv"}
 """{split: its table}."""
@@ -15,12 +15,12 @@ PLACE = r"(patient\d+)/(study\d+)/(view\d+_(frontal|lateral)[^/]*)$"
 BESIDES = ("Sex", "AP/PA")
 
 
-def find(folder: Path, name: str) -> Path | None:
+def find_table(folder: Path, name: str) -> Path | None:
     """Return a table of a folder, packed or not, None if it is not there."""
     return next((path for path in (folder / name, folder / f"{name}.gz") if path.is_file()), None)
 
 
-def read(key: str, path: Path, split: str, unknown: Counter[str]) -> pl.DataFrame:
+def read_table(key: str, path: Path, split: str, unknown: Counter[str]) -> pl.DataFrame:
     """Return path, image_id, study_id, subject_id, split, view, sex, frontal and labels of a table, in its order.
 
     ``image_id`` is patient, study and file joined by "-"; a path of another form has null ids. ``frontal`` is told by
@@ -28,17 +28,17 @@ def read(key: str, path: Path, split: str, unknown: Counter[str]) -> pl.DataFram
     one of the columns.
     """
     table = read_columns(key, path, "CheXpert", ("Path", *LABELS), BESIDES, ids=("Path",))
-    unknown.update(unknown_cells(table))
+    unknown.update(count_unknown_cells(table))
     place = pl.col("Path").str.extract_groups(PLACE)
     part = [place.struct.field(str(number)) for number in (1, 2, 3, 4)]
-    return stated(table).select(
+    return decode_labels(table).select(
         path=pl.col("Path").str.replace(PREFIX, ""),
         image_id=pl.concat_str(part[0], part[1], part[2].str.replace(r"\.[A-Za-z]+$", ""), separator="-"),
         study_id=pl.concat_str(part[0], part[1], separator="-"),
         subject_id=part[0],
         split=pl.lit(split),
         view=pl.when(pl.col("AP/PA").is_in(["AP", "PA"])).then(pl.col("AP/PA")),
-        sex=sex("Sex"),
+        sex=decode_sex("Sex"),
         frontal=part[3] == "frontal",
         **{name: pl.col(name) for name in LABELS},
     )

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import polars as pl
 
-from cxr.annotations.label_tables import LABELS, STATED, read_columns, sex
+from cxr.annotations.label_tables import LABELS, VALUE_BY_CELL, decode_sex, read_columns
 from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.base.ids import clean_id
 
@@ -17,7 +17,7 @@ IDS = ("path_to_image", "deid_patient_id")
 PLACE = r"(patient\d+)/(study\d+)/([^/]+?)(?:\.[A-Za-z]+)?$"
 
 
-def read(key: str, path: Path) -> pl.DataFrame:
+def read_table(key: str, path: Path) -> pl.DataFrame:
     """Return path, image_id, study_id, subject_id, split, view, sex, frontal, findings and impression of the table.
 
     What it tells of race, ethnicity, language or insurance is not kept. Raises UserError for a missing column.
@@ -32,7 +32,7 @@ def read(key: str, path: Path) -> pl.DataFrame:
         subject_id=pl.when(pl.col("deid_patient_id") != "").then(pl.col("deid_patient_id")).otherwise(part[0]),
         split="split",
         view=pl.when(pl.col("ap_pa").is_in(["AP", "PA"])).then(pl.col("ap_pa")),
-        sex=sex("sex"),
+        sex=decode_sex("sex"),
         frontal=pl.col("frontal_lateral").str.to_lowercase() == "frontal",
         findings="section_findings",
         impression="section_impression",
@@ -57,4 +57,4 @@ def read_labels(key: str, path: Path) -> pl.DataFrame:
 
 
 def _cell(value: float | str | None) -> str | None:
-    return None if value is None else STATED.get(str(value).strip())
+    return None if value is None else VALUE_BY_CELL.get(str(value).strip())

@@ -8,7 +8,7 @@ import logging
 from pathlib import Path
 
 from cxr.annotations.regions import UNLISTED, Annotation, Annotations
-from cxr.annotations.tabular import from_sides, numbers, sides
+from cxr.annotations.tabular import box_from_sides, box_sides, parse_numbers
 from cxr.base.counting import count_phrase
 from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.base.ids import clean_id
@@ -27,11 +27,11 @@ def read(key: str, path: Path) -> Annotations:
     """
     try:
         content = json.loads(path.read_bytes())
-        labels = {_number(row["id"]): str(row.get("finding") or row["name"]) for row in content["categories"]}
-        images = {_number(row["id"]): row | {"file_name": str(row["file_name"])} for row in content["images"]}
+        labels = {_normalise_id(row["id"]): str(row.get("finding") or row["name"]) for row in content["categories"]}
+        images = {_normalise_id(row["id"]): row | {"file_name": str(row["file_name"])} for row in content["images"]}
         if len(images) < len(content["images"]) or len(labels) < len(content["categories"]):
             raise ValueError("two images or categories have one id")
-        regions = [_region(row, images, labels) for row in content["annotations"]]
+        regions = [_parse_region(row, images, labels) for row in content["annotations"]]
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         refuse_machine_fault(path, error)
         cause = f"{type(error).__name__}: {error}"
@@ -43,29 +43,29 @@ def read(key: str, path: Path) -> Annotations:
     return Annotations(regions, {row["file_name"] for row in images.values()})
 
 
-def _number(value: object) -> str:
+def _normalise_id(value: object) -> str:
     """Return an id, which one program writes as a number and another as text, as text."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else clean_id(str(value))
 
 
-def _region(row: dict, images: dict[str, dict], labels: dict[str, str]) -> Annotation:
-    image = images.get(_number(row.get("image_id")), {"file_name": UNLISTED})
+def _parse_region(row: dict, images: dict[str, dict], labels: dict[str, str]) -> Annotation:
+    image = images.get(_normalise_id(row.get("image_id")), {"file_name": UNLISTED})
     box = row.get("bbox")
     if isinstance(box, dict):
         box = [box.get(side) for side in ("x", "y", "width", "height")]
-    size = numbers(image.get(side) for side in ("height", "width"))
+    size = parse_numbers(image.get(side) for side in ("height", "width"))
     return Annotation(
         image["file_name"],
-        labels.get(_number(row.get("category_id")), ""),
-        from_sides(box) if isinstance(box, list) and len(box) == 4 else None,
-        _drawn(row.get("segmentation")),
+        labels.get(_normalise_id(row.get("category_id")), ""),
+        box_from_sides(box) if isinstance(box, list) and len(box) == 4 else None,
+        _parse_segmentation(row.get("segmentation")),
         size=(int(size[0]), int(size[1])) if size and min(size) > 0 else None,
         phrase=row.get("label_text") or "",
         split=image.get("split") or "",
     )
 
 
-def _drawn(segmentation: object) -> dict | list | None:
+def _parse_segmentation(segmentation: object) -> dict | list | None:
     """Return run lengths, or polygons as lists of numbers x, y, x, y …; None where there is nothing drawn.
 
     Points may be objects {x, y} or pairs, and a single polygon may stand alone. Polygons of fewer than three points are
@@ -76,7 +76,11 @@ def _drawn(segmentation: object) -> dict | list | None:
     if any(isinstance(part, dict) and "counts" in part for part in segmentation):
         return segmentation[0] if len(segmentation) == 1 else segmentation
     polygons = segmentation if isinstance(segmentation[0], list) and not _is_pair(segmentation[0]) else [segmentation]
-    flat = [[part for point in polygon for part in _parts(point)] for polygon in polygons if isinstance(polygon, list)]
+    flat = [
+        [part for point in polygon for part in _point_numbers(point)]
+        for polygon in polygons
+        if isinstance(polygon, list)
+    ]
     return [polygon for polygon in flat if len(polygon) > 4] or None
 
 
@@ -84,7 +88,7 @@ def _is_pair(points: list) -> bool:
     return len(points) == 2 and all(isinstance(part, int | float) for part in points)
 
 
-def _parts(point: object) -> list:
+def _point_numbers(point: object) -> list:
     """Return the numbers of a point: {x, y}, a pair, or one number of a flat list."""
     if isinstance(point, dict):
         return [point.get("x"), point.get("y")]
@@ -99,7 +103,8 @@ def write(path: Path, annotations: Annotations) -> None:
         label: number for number, label in enumerate(sorted({region.label for region in annotations.regions}), 1)
     }
     images = [
-        {"id": number, "file_name": image} | _facts(first_by_image.get(image)) for image, number in id_by_image.items()
+        {"id": number, "file_name": image} | _image_fields(first_by_image.get(image))
+        for image, number in id_by_image.items()
     ]
     entries = [
         {"id": number, "image_id": id_by_image[region.image], "category_id": id_by_label[region.label]}
@@ -111,14 +116,14 @@ def write(path: Path, annotations: Annotations) -> None:
     path.write_text(text, encoding="utf-8")
 
 
-def _facts(first: Annotation | None) -> dict:
+def _image_fields(first: Annotation | None) -> dict:
     size = {"height": first.size[0], "width": first.size[1]} if first and first.size else {}
     return size | ({"split": first.split} if first and first.split else {})
 
 
 def _region_fields(region: Annotation) -> dict:
     parts = {
-        "bbox": list(sides(region.box)) if region.box else None,
+        "bbox": list(box_sides(region.box)) if region.box else None,
         "segmentation": region.drawn,
         "label_text": region.phrase,
     }

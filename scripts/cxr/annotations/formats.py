@@ -18,7 +18,7 @@ from pathlib import Path
 from cxr.base.literals import assigned
 
 
-def _declared(source: Path) -> dict[str, object]:
+def _read_literals(source: Path) -> dict[str, object]:
     """Return the literals WHAT and FOLDER of a module."""
     if "\nWHAT = " not in source.read_text(encoding="utf-8"):
         return {}
@@ -27,7 +27,7 @@ def _declared(source: Path) -> dict[str, object]:
 
 
 _LITERALS_BY_FORMAT = {
-    path.stem: literals for path in sorted(Path(__file__).parent.glob("*.py")) if (literals := _declared(path))
+    path.stem: literals for path in sorted(Path(__file__).parent.glob("*.py")) if (literals := _read_literals(path))
 }
 FORMATS = tuple(_LITERALS_BY_FORMAT)
 """The names of all formats."""
@@ -35,6 +35,6 @@ FOLDERS = tuple(name for name, literals in _LITERALS_BY_FORMAT.items() if litera
 """The formats whose path is a folder."""
 
 
-def described() -> str:
+def describe_formats() -> str:
     """Return the description of each format's file in one text: ``coco: …; nih: …``."""
     return "; ".join(f"{name}: {literals['WHAT']}" for name, literals in _LITERALS_BY_FORMAT.items())

@@ -21,7 +21,7 @@ CORNERS = ("original_x1", "original_y1", "original_x2", "original_y2")
 
 
 @dataclass(frozen=True)
-class Graph:
+class SceneGraph:
     """The regions of an image: names, boxes (N, 4) in pixels of the original with NaN for no number, and the sex."""
 
     image_id: str
@@ -30,22 +30,22 @@ class Graph:
     sex: str | None
 
 
-def folder_of(path: Path) -> Path:
+def graph_folder(path: Path) -> Path:
     """Return the folder of the graphs: the one given, or that of a release."""
     inner = path / "silver_dataset" / "scene_graph"
     return inner if inner.is_dir() else path
 
 
-def graphs(key: str, path: Path) -> Iterator[Graph]:
+def read_graphs(key: str, path: Path) -> Iterator[SceneGraph]:
     """Yield the graphs of a folder, in order of their names. Raises UserError if it has none, or for a broken one."""
-    files = sorted(folder_of(path).glob(f"*{ENDING}"))
+    files = sorted(graph_folder(path).glob(f"*{ENDING}"))
     if not files:
         raise UserError(f"{key}: {path} has no scene graph (*{ENDING}): give the folder of Chest ImaGenome")
     for file in files:
         try:
             content = json.loads(file.read_text(encoding="utf-8"))
             rows = [
-                (str(entry["bbox_name"]), [_number(entry.get(name)) for name in CORNERS])
+                (str(entry["bbox_name"]), [_parse_number(entry.get(name)) for name in CORNERS])
                 for entry in content["objects"]
             ]
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -54,10 +54,10 @@ def graphs(key: str, path: Path) -> Iterator[Graph]:
             raise UserError(f"{key}: {file.name} is no whole scene graph ({cause}): check it") from None
         boxes = np.array([box for _, box in rows], np.float64).reshape(-1, 4)
         sex = SEX.get(str(content.get("gender") or "").strip().lower())
-        yield Graph(file.name.removesuffix(ENDING), [name for name, _ in rows], boxes, sex)
+        yield SceneGraph(file.name.removesuffix(ENDING), [name for name, _ in rows], boxes, sex)
 
 
-def _number(cell: object) -> float:
+def _parse_number(cell: object) -> float:
     try:
         return float(cell)
     except (TypeError, ValueError):
@@ -67,7 +67,7 @@ def _number(cell: object) -> float:
 def read(key: str, path: Path) -> Annotations:
     """Read the boxes of all graphs. Raises UserError."""
     regions, image_names = [], set()
-    for graph in graphs(key, path):
+    for graph in read_graphs(key, path):
         image_names.add(graph.image_id)
         for name, box in zip(graph.names, graph.boxes.tolist(), strict=True):
             regions.append(Annotation(graph.image_id, name, None if np.isnan(box).any() else tuple(box)))

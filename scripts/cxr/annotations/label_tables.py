@@ -11,7 +11,7 @@ LABELS = (
     "No Finding", "Enlarged Cardiomediastinum", "Cardiomegaly", "Lung Opacity", "Lung Lesion", "Edema", "Consolidation",
     "Pneumonia", "Atelectasis", "Pneumothorax", "Pleural Effusion", "Pleural Other", "Fracture", "Support Devices",
 )  # fmt: skip
-STATED = {
+VALUE_BY_CELL = {
     **dict.fromkeys(("1", "1.0"), "present"),
     **dict.fromkeys(("0", "0.0"), "absent"),
     **dict.fromkeys(("-1", "-1.0"), "uncertain"),
@@ -41,24 +41,24 @@ def read_columns(
     return table.with_columns(more).select(pl.col(*required, *besides).str.strip_chars())
 
 
-def stated(table: pl.DataFrame, labels: Sequence[str] = LABELS) -> pl.DataFrame:
+def decode_labels(table: pl.DataFrame, labels: Sequence[str] = LABELS) -> pl.DataFrame:
     """Return a table whose labels' cells are present, absent, uncertain or null."""
     return table.with_columns(
-        pl.col(name).replace_strict(STATED, default=None, return_dtype=pl.String) for name in labels
+        pl.col(name).replace_strict(VALUE_BY_CELL, default=None, return_dtype=pl.String) for name in labels
     )
 
 
-def sex(column: str) -> pl.Expr:
+def decode_sex(column: str) -> pl.Expr:
     """Return F or M of a column of texts; null for any other."""
     return pl.col(column).str.to_lowercase().replace_strict(SEX, default=None, return_dtype=pl.String)
 
 
-def as_id(column: str) -> pl.Expr:
+def normalise_id(column: str) -> pl.Expr:
     """Return ids as text: one that a program has saved as a number with decimals loses its ".0"."""
     return pl.col(column).str.replace(r"^(\d+)\.0$", "$1")
 
 
-def unknown_cells(table: pl.DataFrame, labels: Sequence[str] = LABELS) -> dict[str, int]:
+def count_unknown_cells(table: pl.DataFrame, labels: Sequence[str] = LABELS) -> dict[str, int]:
     """Return {label: number of cells that are neither empty nor 1, 0 or -1} of a table of texts."""
-    counts = table.select((~pl.col(name).is_in([*STATED, ""])).sum() for name in labels).row(0, named=True)
+    counts = table.select((~pl.col(name).is_in([*VALUE_BY_CELL, ""])).sum() for name in labels).row(0, named=True)
     return {name: number for name, number in counts.items() if number}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cxr.annotations import coco
 from cxr.annotations.regions import Annotation, Annotations
-from cxr.annotations.tabular import from_sides, numbers, rows, sides, sifted, write_rows
+from cxr.annotations.tabular import box_from_sides, box_sides, drop_no_finding, parse_numbers, read_rows, write_rows
 
 WHAT = "CSV or JSON of MS-CXR"
 HOLDS = ("box", "phrase", "size", "split")
@@ -23,15 +23,15 @@ def read(key: str, path: Path) -> Annotations:
     """Read the CSV or the COCO JSON of the release. Raises UserError."""
     if path.suffix == ".json":
         return coco.read(key, path)
-    return sifted([_region(row) for row in rows(key, path, "ms_cxr", COLUMNS, BESIDES)])
+    return drop_no_finding([_parse_region(row) for row in read_rows(key, path, "ms_cxr", COLUMNS, BESIDES)])
 
 
-def _region(row: dict) -> Annotation:
-    size = numbers(row.get(name) for name in ("image_height", "image_width"))
+def _parse_region(row: dict) -> Annotation:
+    size = parse_numbers(row.get(name) for name in ("image_height", "image_width"))
     return Annotation(
         row["dicom_id"],
         row["category_name"],
-        from_sides(row[name] for name in ("x", "y", "w", "h")),
+        box_from_sides(row[name] for name in ("x", "y", "w", "h")),
         size=(int(size[0]), int(size[1])) if size else None,
         phrase=row.get("label_text") or "",
         split=row.get("split") or "",
@@ -47,7 +47,7 @@ def write(path: Path, annotations: Annotations) -> None:
             region.label,
             region.phrase,
             f"files/{region.image}.jpg",
-            *sides(region.box),
+            *box_sides(region.box),
             *_size(region),
             region.split,
         )

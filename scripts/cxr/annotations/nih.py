@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from cxr.annotations.regions import Annotation, Annotations
-from cxr.annotations.tabular import from_sides, rows, sides, sifted, write_rows
+from cxr.annotations.tabular import box_from_sides, box_sides, drop_no_finding, read_rows, write_rows
 
 WHAT = "BBox_List_2017.csv of ChestX-ray14"
 HOLDS = ("box",)
@@ -19,13 +19,13 @@ LESIONS = {
 def read(key: str, path: Path) -> Annotations:
     """Read the table. Raises UserError."""
     regions = [
-        Annotation(row["Image Index"], row["Finding Label"], from_sides(row[name] for name in CORNERS))
-        for row in rows(key, path, "nih", COLUMNS)
+        Annotation(row["Image Index"], row["Finding Label"], box_from_sides(row[name] for name in CORNERS))
+        for row in read_rows(key, path, "nih", COLUMNS)
     ]
-    return sifted(regions)
+    return drop_no_finding(regions)
 
 
 def write(path: Path, annotations: Annotations) -> None:
     """Write the table, with the official one's empty last columns. An image without a box has no row."""
-    cells = ((region.image, region.label, *sides(region.box), "", "", "") for region in annotations.regions)
+    cells = ((region.image, region.label, *box_sides(region.box), "", "", "") for region in annotations.regions)
     write_rows(path, (*COLUMNS, "", "", ""), cells)

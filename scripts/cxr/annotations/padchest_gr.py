@@ -1,12 +1,17 @@
 """PadChest-GR (BIMCV): a folder with grounded reports, the table of their images, and pictures."""
 
 import json
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-from cxr.annotations.padchest import MASTER, REPORTS, TABLE, read_images, read_master, read_reports
+import polars as pl
+
+from cxr.annotations.label_tables import decode_sex, normalise_id, read_columns
 from cxr.annotations.regions import Annotation, Annotations
 from cxr.annotations.tabular import write_rows
-from cxr.base.errors import UserError
+from cxr.base.errors import UserError, refuse_machine_fault
+from cxr.base.ids import clean_id
 
 WHAT = "folder of PadChest-GR (grounded_reports_*.json, master_table.csv, the table of PadChest)"
 FOLDER = True
@@ -15,7 +20,7 @@ LESIONS: dict[str, str] = {}
 """Its labels are names of findings of its own."""
 
 
-def one_of(key: str, folder: Path, pattern: str) -> Path:
+def find_one_file(key: str, folder: Path, pattern: str) -> Path:
     """Return the file of a folder by its pattern, packed or not. Raises UserError if there is none, or several."""
     paths = sorted({*folder.glob(pattern), *folder.glob(f"{pattern}.gz")})
     if len(paths) != 1:
@@ -26,10 +31,10 @@ def one_of(key: str, folder: Path, pattern: str) -> Path:
 
 def read(key: str, path: Path) -> Annotations:
     """Read the boxes of sentences, in pixels; an image of unknown size has none. Raises UserError."""
-    images = {row["image_id"]: row for row in read_images(key, one_of(key, path, TABLE)).iter_rows(named=True)}
-    split_by_image = dict(read_master(key, one_of(key, path, MASTER)).iter_rows())
+    images = {row["image_id"]: row for row in read_images(key, find_one_file(key, path, TABLE)).iter_rows(named=True)}
+    split_by_image = dict(read_master(key, find_one_file(key, path, MASTER)).iter_rows())
     regions, image_names = [], set()
-    for report in read_reports(key, one_of(key, path, REPORTS)):
+    for report in read_reports(key, find_one_file(key, path, REPORTS)):
         row = images.get(report.image_id)
         image_names.add(report.image_id)
         if row is None or not row["rows"] or not row["columns"]:
@@ -68,3 +73,82 @@ def write(path: Path, annotations: Annotations) -> None:
     header = ("ImageID", "StudyID", "PatientID", "Projection", "PatientSex_DICOM", "Rows_DICOM", "Columns_DICOM")
     write_rows(path / TABLE, header, rows)
     write_rows(path / MASTER, ("StudyID", "ImageID", "split"), master)
+
+
+TABLE = "PADCHEST_chest_x_ray_images_labels_160K_01.02.19.csv"
+MASTER = "master_table.csv"
+REPORTS = "grounded_reports_*.json"
+COLUMNS = ("ImageID", "StudyID", "PatientID", "Projection")
+BESIDES = ("PatientSex_DICOM", "Rows_DICOM", "Columns_DICOM")
+VIEWS = {"PA": "PA", "AP": "AP", "AP_horizontal": "AP"}
+"""Projections that are frontal; AP_horizontal is supine."""
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A sentence of a report, with its boxes and further ones in the unit square, and its labels."""
+
+    text: str
+    boxes: list
+    extra: list
+    labels: list[str]
+
+
+@dataclass(frozen=True)
+class Report:
+    """The sentences about an image, in their order."""
+
+    image_id: str
+    study_id: str
+    sentences: list[Sentence]
+
+
+def read_images(key: str, path: Path) -> pl.DataFrame:
+    """Return image_id, study_id, subject_id, projection, view (null if not frontal), sex, rows, columns of the table.
+
+    Ids are texts. Raises UserError for a missing column.
+    """
+    table = read_columns(key, path, "PadChest", COLUMNS, BESIDES, ids=COLUMNS[:3], words=COLUMNS[:3])
+    number = {name: pl.col(name).cast(pl.Float64, strict=False).cast(pl.Int64, strict=False) for name in BESIDES[1:]}
+    return table.select(
+        image_id="ImageID",
+        study_id=normalise_id("StudyID"),
+        subject_id=normalise_id("PatientID"),
+        projection="Projection",
+        view=pl.col("Projection").replace_strict(VIEWS, default=None, return_dtype=pl.String),
+        sex=decode_sex("PatientSex_DICOM"),
+        rows=number["Rows_DICOM"],
+        columns=number["Columns_DICOM"],
+    )
+
+
+def read_master(key: str, path: Path) -> pl.DataFrame:
+    """Return ``image_id`` and the ``split`` as the table writes it, an image a row. Raises UserError."""
+    table = read_columns(key, path, "PadChest-GR", ("ImageID", "split"), ids=("ImageID",))
+    return table.select(image_id="ImageID", split="split").unique("image_id", keep="first", maintain_order=True)
+
+
+def read_reports(key: str, path: Path) -> Iterator[Report]:
+    """Yield the reports of the JSON. Raises UserError for another file."""
+    try:
+        with open(path, encoding="utf-8-sig") as file:
+            entries = json.load(file)
+        reports = [_parse_report(entry) for entry in entries]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        refuse_machine_fault(path, error)
+        cause = f"{type(error).__name__}: {error}"
+        raise UserError(f"{key}: {path} is no list of grounded reports ({cause}): check it") from None
+    yield from reports
+
+
+def _parse_report(entry: dict) -> Report:
+    sentences = [
+        Sentence(
+            str(row.get("sentence_en") or "").strip(),
+            row.get("boxes") or [],
+            row.get("extra_boxes") or [],
+            row.get("labels") or [],
+        )
+        for row in entry["findings"]
+    ]
+    return Report(clean_id(str(entry["ImageID"])), clean_id(str(entry["StudyID"])), sentences)

@@ -1,14 +1,17 @@
 """The common structure of all formats: annotated regions of images, as objects and as one table."""
 
+import importlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from types import ModuleType
 from typing import NamedTuple
 
 import cv2
 import numpy as np
 import polars as pl
 
+from cxr.annotations.formats import FORMATS
 from cxr.base.ids import clean_id
 from cxr.base.regular_files import read_regular
 from cxr.geometry.boxes import CORNERS
@@ -26,7 +29,7 @@ SCHEMA = {
     **dict.fromkeys(("rows", "columns"), pl.Int64),
     "split": pl.String,
 }
-"""Columns of :func:`table`; null: no box, no size."""
+"""Columns of :func:`annotation_table`; null: no box, no size."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,7 @@ class Annotation:
             return None
         if self.size is None:
             raise ValueError("a picture with polygons has no height and width")
-        return polygons(self.drawn, self.size)
+        return polygon_mask(self.drawn, self.size)
 
 
 class Annotations(NamedTuple):
@@ -81,7 +84,7 @@ class Annotations(NamedTuple):
     seen: set[str]
 
 
-def table(regions: Iterable[Annotation]) -> pl.DataFrame:
+def annotation_table(regions: Iterable[Annotation]) -> pl.DataFrame:
     """Return the regions as a table of :data:`SCHEMA`, one row per region, without the masks."""
     none = (None,) * 4
     rows = [
@@ -109,7 +112,7 @@ def image_name(template: str, name: str) -> str:
     return template.replace("{name}", base.name).replace("{stem}", stem)
 
 
-def polygons(flat_polygons: list[list[float]], shape: tuple[int, int]) -> np.ndarray:
+def polygon_mask(flat_polygons: list[list[float]], shape: tuple[int, int]) -> np.ndarray:
     """Return the union of polygons [x1, y1, x2, y2, …], bool ``shape``: the pixels whose centres lie inside one.
 
     Raises ValueError for what is no list of such polygons.
@@ -123,15 +126,38 @@ def polygons(flat_polygons: list[list[float]], shape: tuple[int, int]) -> np.nda
         raise ValueError("a polygon holds what is no number")
     for points in outlines:
         for y in range(shape[0]):
-            for start, end in _spans(points, y + 0.5):
+            for start, end in _inside_intervals(points, y + 0.5):
                 first, last = (int(np.clip(np.ceil(x - 0.5), 0, shape[1])) for x in (start, end))
                 mask[y, first:last] = True
     return mask
 
 
-def _spans(points: np.ndarray, y: float) -> Iterator[tuple[float, float]]:
+def _inside_intervals(points: np.ndarray, y: float) -> Iterator[tuple[float, float]]:
     """Yield the intervals of a horizontal line that lie inside a polygon (even-odd rule)."""
     (x1, y1), (x2, y2) = points.T, np.roll(points, -1, axis=0).T
     crosses = (y1 <= y) != (y2 <= y)
     x = np.sort(x1[crosses] + (y - y1[crosses]) * (x2 - x1)[crosses] / (y2 - y1)[crosses])
     yield from zip(x[::2].tolist(), x[1::2].tolist(), strict=True)
+
+
+def format_module(kind: str) -> ModuleType:
+    """Return the module of one of :data:`cxr.annotations.formats.FORMATS`. Raises ValueError for another name."""
+    if kind not in FORMATS:
+        raise ValueError(f"there is no format {kind!r}: choose one of {', '.join(FORMATS)}")
+    return importlib.import_module(f"cxr.annotations.{kind}")
+
+
+def read_annotations(key: str, path: str | Path, kind: str) -> Annotations:
+    """Return the regions of a file of a format, and the names of all images that annotators read.
+
+    The image of a region may be UNLISTED.
+
+    ``key``: the setting that names the file. Raises UserError for a file that cannot be read as that format.
+    """
+    regions, image_names = format_module(kind).read(key, Path(path))
+    return Annotations(regions, (image_names | {region.image for region in regions}) - {UNLISTED})
+
+
+def lesion_by_label(kind: str) -> dict[str, str]:
+    """Return {label: lesion type} for the labels of a format that have a lesion type."""
+    return format_module(kind).LESIONS

@@ -11,7 +11,7 @@ NO_FINDING = ("no finding", "normal", "no lung opacity / not normal")
 """Labels, in lower case, of an image that an annotator read without a finding."""
 
 
-def rows(key: str, path: Path, kind: str, required: Sequence[str], besides: Sequence[str] = ()) -> Iterator[dict]:
+def read_rows(key: str, path: Path, kind: str, required: Sequence[str], besides: Sequence[str] = ()) -> Iterator[dict]:
     """Return the rows of a table, {column: text}. The first column of ``required`` names the image; ``besides``:
     optional columns.
 
@@ -22,13 +22,13 @@ def rows(key: str, path: Path, kind: str, required: Sequence[str], besides: Sequ
     return table.iter_rows(named=True)
 
 
-def sifted(regions: Sequence[Annotation]) -> Annotations:
+def drop_no_finding(regions: Sequence[Annotation]) -> Annotations:
     """Return the regions without those labelled "no finding"; their images still count as read."""
     images_without_finding = {region.image for region in regions if region.label.lower() in NO_FINDING}
     return Annotations([region for region in regions if region.label.lower() not in NO_FINDING], images_without_finding)
 
 
-def numbers(cells: Iterable[str | None]) -> tuple[float, ...] | None:
+def parse_numbers(cells: Iterable[str | None]) -> tuple[float, ...] | None:
     """Return the numbers of cells, None if a cell holds no number."""
     try:
         return tuple(float(cell) for cell in cells)
@@ -36,16 +36,16 @@ def numbers(cells: Iterable[str | None]) -> tuple[float, ...] | None:
         return None
 
 
-def from_sides(cells: Iterable[str | float | None]) -> tuple[float, float, float, float] | None:
+def box_from_sides(cells: Iterable[str | float | None]) -> tuple[float, float, float, float] | None:
     """Return the box (x1, y1, x2, y2) of cells x, y, width, height; None if a cell holds no number."""
-    side_values = numbers(cells)
+    side_values = parse_numbers(cells)
     if side_values is None:
         return None
     x, y, width, height = side_values
     return x, y, x + width, y + height
 
 
-def sides(box: tuple[float, float, float, float] | None) -> tuple[float | str, ...]:
+def box_sides(box: tuple[float, float, float, float] | None) -> tuple[float | str, ...]:
     """Return the cells x, y, width, height of a box, empty cells for None."""
     return ("",) * 4 if box is None else (box[0], box[1], box[2] - box[0], box[3] - box[1])
 

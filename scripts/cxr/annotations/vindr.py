@@ -10,7 +10,7 @@ from pathlib import Path
 import polars as pl
 
 from cxr.annotations.regions import Annotation, Annotations
-from cxr.annotations.tabular import numbers, rows, sifted, write_rows
+from cxr.annotations.tabular import drop_no_finding, parse_numbers, read_rows, write_rows
 from cxr.base.user_tables import read_frame, require
 
 WHAT = "CSV of VinDr-CXR (train, test) or VinBigData"
@@ -41,12 +41,12 @@ def read(key: str, path: Path) -> Annotations:
         Annotation(
             row["image_id"],
             row["class_name"],
-            numbers(row[name] for name in CORNERS),
+            parse_numbers(row[name] for name in CORNERS),
             reader=row.get("rad_id") or "",
         )
-        for row in rows(key, path, "vindr", COLUMNS, BESIDES)
+        for row in read_rows(key, path, "vindr", COLUMNS, BESIDES)
     ]
-    return sifted(regions)
+    return drop_no_finding(regions)
 
 
 def read_labels(key: str, path: Path) -> pl.DataFrame:

@@ -5,6 +5,7 @@ The caller defines what an annotation stands for and which samples have it; an i
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
@@ -14,22 +15,22 @@ from cxr.geometry.boxes import bounding_box
 from cxr.geometry.rle import encode_rle
 
 
-def categories(names: Sequence[str], above: str) -> list[dict]:
+def make_categories(names: Sequence[str], above: str) -> list[dict]:
     """Return COCO's categories for these names, numbered from 1; ``above``: their supercategory."""
     return [{"id": number, "name": name, "supercategory": above} for number, name in enumerate(names, 1)]
 
 
-def annotation(mask: np.ndarray) -> dict:
+def mask_annotation(mask: np.ndarray) -> dict:
     """Return the COCO fields of a mask, bool (rows, columns): segmentation, area, bounding box."""
     x1, y1, x2, y2 = bounding_box(mask)
     box = [x1, y1, x2 - x1, y2 - y1]
     return {"segmentation": encode_rle(mask), "area": int(mask.sum()), "bbox": box, "iscrowd": 0}
 
 
-class Writer:
+class CocoWriter:
     """Write the file of one split. Images go straight to it; annotations are buffered in a second file.
 
-    ``kinds``: the result of :func:`categories`.
+    ``kinds``: the result of :func:`make_categories`.
     """
 
     def __init__(self, path: Path, info: dict, kinds: list[dict]):
@@ -38,7 +39,7 @@ class Writer:
         self._waiting = path.with_suffix(".annotations")
         self._images = self._annotations = 0
 
-    def __enter__(self) -> "Writer":
+    def __enter__(self) -> "CocoWriter":
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self._file: IO[str] = open(self._path, "w", encoding="utf-8", newline="\n")
         self._second: IO[str] = open(self._waiting, "w+", encoding="utf-8", newline="\n")
@@ -53,8 +54,8 @@ class Writer:
         self._file.write(f"{',' * (self._images > 1)}\n{text}")
         return self._images
 
-    def annotate(self, image: int, target: str, mask_fields: dict, **facts: object) -> None:
-        """Add an annotation (the result of :func:`annotation`) to the image with this number."""
+    def add_annotation(self, image: int, target: str, mask_fields: dict, **facts: object) -> None:
+        """Add an annotation (the result of :func:`mask_annotation`) to the image with this number."""
         self._annotations += 1
         numbers = {"id": self._annotations, "image_id": image, "category_id": self._numbers[target]}
         text = json.dumps(numbers | mask_fields | facts, ensure_ascii=False)
@@ -70,3 +71,47 @@ class Writer:
         self._file.close()
         self._second.close()
         self._waiting.unlink()
+
+
+@dataclass(frozen=True)
+class ReferringExpression:
+    """An expression: its text, its image's number, the numbers of the annotations and of the category that it means."""
+
+    ref_id: str
+    text: str
+    image_id: int
+    ann_ids: Sequence[int]
+    category_id: int
+    split: str
+    file_name: str
+
+
+def write_refs(path: Path, references: Sequence[ReferringExpression]) -> None:
+    """Write the references, numbered in their order; ``sent_id`` equals ``ref_id``, since each has one sentence."""
+    ref_rows = [
+        {
+            "ref_id": number,
+            "ann_ids": list(reference.ann_ids),
+            "ann_id": reference.ann_ids[0],
+            "image_id": reference.image_id,
+            "category_id": reference.category_id,
+            "split": reference.split,
+            "file_name": reference.file_name,
+            "sent_ids": [number],
+            "sentences": [
+                {
+                    "sent_id": number,
+                    "raw": reference.text,
+                    "sent": reference.text.lower(),
+                    "tokens": _words(reference.text),
+                }
+            ],
+            "query_id": reference.ref_id,
+        }
+        for number, reference in enumerate(references)
+    ]
+    path.write_text(json.dumps(ref_rows, ensure_ascii=False, indent=0) + "\n", encoding="utf-8")
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip(".,;:?!").lower() for word in text.split() if word.strip(".,;:?!")]

@@ -31,7 +31,7 @@ class Conversation:
     more: Mapping[str, object] = field(default_factory=dict)
 
 
-def messages(conversation: Conversation) -> dict:
+def to_messages(conversation: Conversation) -> dict:
     """Return a line with OpenAI's roles: id, messages, images."""
     chat_messages = [
         {"role": role, "content": text}
@@ -42,7 +42,7 @@ def messages(conversation: Conversation) -> dict:
     return line | dict(conversation.more)
 
 
-def sharegpt(conversation: Conversation) -> dict:
+def to_sharegpt(conversation: Conversation) -> dict:
     """Return an entry as LLaVA's trainers and LLaMA-Factory read it: id, image, images, conversations."""
     chat_turns = [
         {"from": speaker, "value": text}
@@ -58,7 +58,7 @@ def sharegpt(conversation: Conversation) -> dict:
     )
 
 
-def swift(conversation: Conversation) -> dict:
+def to_swift(conversation: Conversation) -> dict:
     """Return a line of ms-swift's grounding: its templates scale the boxes and write them as each model wants them."""
     one_box = {"bbox_2d": "<bbox>"}
     answer = one_box if len(conversation.boxes) == 1 else [one_box] * len(conversation.boxes)

@@ -1,8 +1,12 @@
 """The record of a sample: questions and answers about one image, and the boxes or masks that the answers refer to."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from cxr.base.atomic import atomic
 from cxr.base.vocabulary import SPLITS
 
 Box = tuple[float, float, float, float]
@@ -49,3 +53,23 @@ class Record:
             for x1, y1, x2, y2 in boxes:
                 if not (0 <= x1 < x2 <= 1 and 0 <= y1 < y2 <= 1):
                     raise ValueError(f"{self.sample_id} has a box of {name!r} that is empty or leaves the picture")
+
+
+@contextmanager
+def open_split_files(
+    paths: Mapping[str, str | Path], line_of: Callable[[Record], dict]
+) -> Iterator[Callable[[Record], None]]:
+    """Yield a function that writes ``line_of(record)`` to the file of the record's split.
+
+    Records go straight to the files (UTF-8, keys in the order given). The files appear only when all are complete.
+    """
+    with ExitStack() as stack:
+        files = {
+            split: stack.enter_context(open(stack.enter_context(atomic(path)), "w", encoding="utf-8", newline="\n"))
+            for split, path in paths.items()
+        }
+
+        def write(record: Record) -> None:
+            files[record.split].write(json.dumps(line_of(record), ensure_ascii=False) + "\n")
+
+        yield write

@@ -1,7 +1,7 @@
-"""Average precision (AP) of a detector, one class at a time: matching is done once, and any draw of images re-uses it.
+"""Average precision (AP) of a detector, one class at a time: boxes are matched once, and bootstrap draws reuse it.
 
-AP at an IoU is COCO's: predictions in order of confidence, the precision at a recall is the highest one at that recall
-or a higher one, and the mean is taken over equally spaced recalls. A draw counts an image several times or not at all;
+AP at an IoU is COCO's: predictions by decreasing confidence; the precision at a recall is the highest one at that
+recall or above; AP is the mean over equally spaced recalls. A draw counts an image several times or not at all;
 copies of a prediction follow one another.
 """
 
@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cxr.metrics.matching import Boxes, take
+from cxr.metrics.matching import Boxes, match_at_ious
 
 
-class Matched(NamedTuple):
-    """The predictions of one class, the most confident first, and what each hit.
+class MatchedPredictions(NamedTuple):
+    """The predictions of one class, most confident first, and whether each hits a true box.
 
-    image int (N,), confidence (N,), hits bool (T, N) at T IoUs; true int (images,): true boxes of each image.
+    image int (N,), confidence (N,), hits bool (T, N) at T IoUs; true int (images,): number of true boxes per image.
     """
 
     image: np.ndarray
@@ -25,26 +25,28 @@ class Matched(NamedTuple):
     true: np.ndarray
 
 
-def matched(predicted: Boxes, confidence: np.ndarray, true: Boxes, images: int, ious: Sequence[float]) -> Matched:
-    """Match the predictions of one class in a set of images, which are numbered from 0 to ``images`` - 1.
+def match_predictions(
+    predicted: Boxes, confidence: np.ndarray, true: Boxes, images: int, ious: Sequence[float]
+) -> MatchedPredictions:
+    """Match the predictions of one class in images numbered 0 to ``images`` - 1.
 
-    Equal confidences keep the order of the images, and within an image the order of the predictions.
+    Ties in confidence keep the order of images, then of predictions.
     """
     order = np.lexsort((predicted.image, -confidence))
     sorted_ones = Boxes(predicted.image[order], predicted.corners[order])
-    hits = take(sorted_ones, true, ious).hits
-    return Matched(sorted_ones.image, confidence[order], hits, np.bincount(true.image, minlength=images))
+    hits = match_at_ious(sorted_ones, true, ious).hits
+    return MatchedPredictions(sorted_ones.image, confidence[order], hits, np.bincount(true.image, minlength=images))
 
 
-def average_precision(matches: Matched, points: int = 101, draws: np.ndarray | None = None) -> np.ndarray:
-    """Return AP, between 0 and 1, float64 (R, T) for R draws of the images and the T IoUs of ``matches``.
+def average_precision(matches: MatchedPredictions, points: int = 101, draws: np.ndarray | None = None) -> np.ndarray:
+    """Return AP, 0 to 1, float64 (R, T), for R draws of the images and the T IoUs of ``matches``.
 
-    ``draws`` int (R, images): how often each image counts; by default one draw in which each counts once. AP is NaN in
-    a draw without a true box. ``points``: number of recalls, from 0 to 1.
+    ``draws`` int (R, images): how often each image counts; default: once each, in one draw. AP is NaN in a draw without
+    a true box. ``points``: number of recalls, evenly spaced from 0 to 1.
     """
     draws = np.ones((1, len(matches.true)), np.int32) if draws is None else draws.astype(np.int32, copy=False)
     boxed = np.flatnonzero(matches.true)
-    needed = _needed(np.take(draws, boxed, axis=1).astype(np.float64) @ matches.true[boxed], points)
+    needed = _hits_needed(np.take(draws, boxed, axis=1).astype(np.float64) @ matches.true[boxed], points)
     # Precision is highest right after a hit, so only hits are looked at.
     weight = np.take(draws, matches.image, axis=1)  # in the order of rows, unlike draws[:, image]
     num_predictions = np.cumsum(weight, axis=1, dtype=np.int32)
@@ -54,15 +56,15 @@ def average_precision(matches: Matched, points: int = 101, draws: np.ndarray | N
         true = np.cumsum(np.take(weight, at, axis=1), axis=1, dtype=np.int32)
         precision = np.zeros((len(draws), len(at) + 1))
         np.divide(true, np.maximum(np.take(num_predictions, at, axis=1), 1), out=precision[:, :-1])
-        ap_values[:, number] = _at_recalls(true, precision, needed).mean(axis=1)
+        ap_values[:, number] = _precision_at_recalls(true, precision, needed).mean(axis=1)
     ap_values[needed[:, 0] < 0] = np.nan
     return ap_values
 
 
-def _needed(positives: np.ndarray, points: int) -> np.ndarray:
-    """Return the least number of hits, int32 (R, points), that is each recall; -1 for a draw (R,) without true boxes.
+def _hits_needed(positives: np.ndarray, points: int) -> np.ndarray:
+    """Return the fewest hits, int32 (R, points), that reach each recall; -1 for a draw without true boxes.
 
-    The recalls are compared as COCO's tools do, in floats.
+    ``positives`` (R,): true boxes per draw. Recalls are compared as floats, as in COCO's tools.
     """
     numbers, place = np.unique(positives, return_inverse=True)
     recalls, num_boxes = np.linspace(0.0, 1.0, points), numbers[:, None]
@@ -72,14 +74,14 @@ def _needed(positives: np.ndarray, points: int) -> np.ndarray:
     return np.where(num_boxes > 0, needed, -1)[place]
 
 
-def _at_recalls(true: np.ndarray, precision: np.ndarray, needed: np.ndarray) -> np.ndarray:
-    """Return the highest precision (R, points) from where each draw's hits reach what is ``needed``; 0 if they do not.
+def _precision_at_recalls(true: np.ndarray, precision: np.ndarray, needed: np.ndarray) -> np.ndarray:
+    """Return the highest precision (R, points) once a draw has ``needed`` hits; 0 if it never does.
 
-    ``true`` (R, K): hits so far; ``precision`` (R, K + 1): that at each of them, and a 0 at the end.
+    ``true`` (R, K): cumulative hits; ``precision`` (R, K + 1): precision at each of them, then a 0.
     """
     draws, count = true.shape
     row = np.arange(draws, dtype=np.int32)[:, None]
-    # one search for all draws: each draw's hits lie in a range of their own
+    # one search for all draws: each draw's hits are shifted to a range of their own
     span = row * np.int32(true[:, -1:].max(initial=0) + needed.max(initial=0) + 1)
     at = np.searchsorted((true + span).ravel(), (np.maximum(needed, 0) + span).ravel()).reshape(needed.shape)
     starts = np.minimum(at, (row + 1) * count) + row  # rows of precision are longer by one
@@ -87,23 +89,23 @@ def _at_recalls(true: np.ndarray, precision: np.ndarray, needed: np.ndarray) -> 
     return np.maximum.accumulate(best[:, ::-1], axis=1)[:, ::-1]
 
 
-def sample_precision(matches: Matched, number: int, points: int = 101) -> np.ndarray:
-    """Return each image's own AP, float64 (images,), at the IoU of that number; NaN for an image without a true box."""
+def average_precision_by_image(matches: MatchedPredictions, number: int, points: int = 101) -> np.ndarray:
+    """Return each image's AP, float64 (images,), at the IoU with index ``number``; NaN without a true box."""
     ap_values = np.where(matches.true > 0, 0.0, np.nan)
     order = np.argsort(matches.image, kind="stable")
     ends = np.searchsorted(matches.image[order], np.arange(len(matches.true) + 1))
     for image in np.flatnonzero(matches.true):
         rows = order[ends[image] : ends[image + 1]]
         first, hits = np.zeros(len(rows), np.int64), matches.hits[number : number + 1, rows]
-        alone = Matched(first, matches.confidence[rows], hits, matches.true[image : image + 1])
+        alone = MatchedPredictions(first, matches.confidence[rows], hits, matches.true[image : image + 1])
         ap_values[image] = average_precision(alone, points)[0, 0]
     return ap_values
 
 
-def recall_at(matches: Matched, number: int, false_per_image: Sequence[float]) -> np.ndarray:
-    """Return the recall, float64 (K,), at the lowest confidence that leaves at most so many false boxes an image.
+def recall_at(matches: MatchedPredictions, number: int, false_per_image: Sequence[float]) -> np.ndarray:
+    """Return the recall, float64 (K,), at the lowest confidence with at most ``false_per_image`` false boxes per image.
 
-    ``number``: that of the IoU. Predictions of one confidence are shown together. NaN without a true box.
+    ``number``: index of the IoU. Predictions of equal confidence are accepted together. NaN without a true box.
     """
     if not matches.true.sum():
         return np.full(len(false_per_image), np.nan)

@@ -1,21 +1,21 @@
 """Distances between two samples of features: Fréchet (FID) and kernel (KID).
 
-FID compares means and covariances, and is far too large in small samples: between two samples of one law it falls with
-their size. KID's estimate has no bias at any size, and may be negative.
+FID compares means and covariances and is biased upwards in small samples. KID is unbiased at any size, and may be
+negative.
 """
 
 import numpy as np
 
-LEAST = 2
-"""Samples per dimension below which FID says nothing."""
+MIN_SAMPLES_PER_DIMENSION = 2
+"""Samples per dimension below which FID is meaningless."""
 BLOCK = 256
-"""Rows of which the kernel is in memory at a time."""
+"""Kernel rows in memory at a time."""
 
 
 def frechet(means: tuple[np.ndarray, np.ndarray], covariances: tuple[np.ndarray, np.ndarray]) -> float:
-    """Return the squared Fréchet distance of two normal laws: means (D,), covariances (D, D).
+    """Return the squared Fréchet distance of two normal distributions with means (D,) and covariances (D, D).
 
-    It is the squared distance of the means + tr(A + B - 2 (A^1/2 B A^1/2)^1/2).
+    It is |m1 - m2|^2 + tr(A + B - 2 (A^1/2 B A^1/2)^1/2).
     """
     first, second = covariances
     values, vectors = np.linalg.eigh(first)
@@ -30,19 +30,20 @@ def fid(first: np.ndarray, second: np.ndarray, *, small: bool = False) -> float:
     Raises ValueError if a sample has fewer than 2 D rows, unless ``small``.
     """
     size, dimensions = min(len(first), len(second)), first.shape[1]
-    if size < LEAST * dimensions and not small:
-        raise ValueError(f"{size} samples are too few for {dimensions} dimensions: FID needs {LEAST * dimensions}")
+    least = MIN_SAMPLES_PER_DIMENSION * dimensions
+    if size < least and not small:
+        raise ValueError(f"{size} samples are too few for {dimensions} dimensions: FID needs {least}")
     means = first.mean(axis=0), second.mean(axis=0)
     return frechet(means, (np.cov(first.T).reshape(dimensions, -1), np.cov(second.T).reshape(dimensions, -1)))
 
 
-def kernel(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+def kid_kernel(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Return KID's kernel (x y / D + 1)^3 of rows (N, D) and (M, D), float64 (N, M)."""
     return (x.astype(np.float64) @ y.astype(np.float64).T / x.shape[1] + 1) ** 3
 
 
 def kid(first: np.ndarray, second: np.ndarray) -> float:
-    """Return the unbiased squared maximum mean discrepancy of (N, D) and (M, D) under :func:`kernel`.
+    """Return the unbiased squared maximum mean discrepancy of (N, D) and (M, D) under :func:`kid_kernel`.
 
     Raises ValueError for fewer than two rows.
     """
@@ -50,36 +51,36 @@ def kid(first: np.ndarray, second: np.ndarray) -> float:
         raise ValueError("KID needs two samples on each side")
 
     def within(x: np.ndarray) -> float:
-        table = kernel(x, x)
+        table = kid_kernel(x, x)
         return (table.sum() - np.trace(table)) / (len(x) * (len(x) - 1))
 
-    return float(within(first) + within(second) - 2 * kernel(first, second).mean())
+    return float(within(first) + within(second) - 2 * kid_kernel(first, second).mean())
 
 
 def kid_of_subsets(first: np.ndarray, second: np.ndarray, membership: np.ndarray) -> np.ndarray:
-    """Return :func:`kid` of each of R subsets of the rows of ``first`` (N, D) with all of ``second`` (M, D), (R,).
+    """Return :func:`kid` of R subsets of ``first`` (N, D) against ``second`` (M, D), float64 (R,).
 
     ``membership`` bool (R, N): the rows of each subset. NaN for a subset of fewer than two rows. The kernel is computed
-    once, a block of rows at a time.
+    once, one block of rows at a time.
     """
     membership = membership.astype(np.float64)
     inside, across = np.zeros(len(membership)), np.zeros(len(membership))
     for start in range(0, len(first), BLOCK):
         rows, weight = first[start : start + BLOCK], membership[:, start : start + BLOCK]
-        table = kernel(rows, first)
+        table = kid_kernel(rows, first)
         table[np.arange(len(rows)), start + np.arange(len(rows))] = 0
         inside += ((weight @ table) * membership).sum(axis=1)
-        across += weight @ kernel(rows, second).mean(axis=1)
+        across += weight @ kid_kernel(rows, second).mean(axis=1)
     size = membership.sum(axis=1)
     enough = (size > 1) & (len(second) > 1)
     pairs, size = np.where(enough, size * (size - 1), 1.0), np.where(enough, size, 1.0)
-    return np.where(enough, inside / pairs + _within(second) - 2 * across / size, np.nan)
+    return np.where(enough, inside / pairs + _mean_within(second) - 2 * across / size, np.nan)
 
 
-def _within(sample: np.ndarray) -> float:
-    """Return the mean of the kernel over all pairs of different rows; 0 of one row."""
+def _mean_within(sample: np.ndarray) -> float:
+    """Return the mean kernel over all pairs of different rows; 0 for a single row."""
     total = 0.0
     for start in range(0, len(sample), BLOCK):
-        table = kernel(sample[start : start + BLOCK], sample)
+        table = kid_kernel(sample[start : start + BLOCK], sample)
         total += float(table.sum() - np.trace(table, offset=start))
     return total / max(1, len(sample) * (len(sample) - 1))

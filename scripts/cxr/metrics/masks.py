@@ -3,7 +3,7 @@
 All are computed from two pixel counts, the intersection I and the union U (:func:`overlap`).
 
 * :func:`iou` is I / U and :func:`dice` is 2 I / (I + U); the caller chooses the value for two empty masks.
-* :func:`lisa_iou` is I / (U + 1e-5) in float32, and 1 where both masks are empty. gIoU is its :func:`mean` over
+* :func:`lisa_iou` is I / (U + 1e-5) in float32, and 1 where both masks are empty. gIoU is its :func:`mean_or_none` over
   positives. N-Acc is its mean over negatives, which is the fraction of negatives without a predicted pixel. cIoU
   (:func:`cumulative_iou`) is the positives' summed I over their summed U + 1e-10.
 """
@@ -53,8 +53,8 @@ def lisa_iou(intersection: np.ndarray, union: np.ndarray) -> np.ndarray:
     return intersection / (union + IOU_EPSILON) + (union == 0).astype(np.float32)
 
 
-def mean(values: np.ndarray) -> float | None:
-    """Return the mean (for gIoU, N-Acc, an accuracy); None without values."""
+def mean_or_none(values: np.ndarray) -> float | None:
+    """Return the mean of values (gIoU, N-Acc or an accuracy); None without values."""
     return float(np.mean(values, dtype=np.float64)) if len(values) else None
 
 

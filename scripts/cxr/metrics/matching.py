@@ -1,10 +1,10 @@
-"""Matching predicted boxes with true boxes, at several IoUs at once and in all images at once.
+"""Matching predicted boxes with true boxes, at several IoUs and in all images at once; recall and precision.
 
-The most confident box chooses first. It takes the free true box of the highest IoU, if that reaches the asked IoU; of
-true boxes of the same IoU it takes the last, as COCO's tools do. A true box is taken once.
+The most confident box chooses first. It takes the free true box of the highest IoU if that reaches the threshold; among
+ties it takes the last, as COCO's tools do. A true box is taken once.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -19,27 +19,24 @@ class Boxes(NamedTuple):
     corners: np.ndarray
 
 
-class Taken(NamedTuple):
-    """Of T IoUs, which predictions hit, bool (T, N), and which true boxes were found, bool (T, M)."""
+class Matches(NamedTuple):
+    """At each of T IoUs, which predictions hit, bool (T, N), and which true boxes were found, bool (T, M)."""
 
     hits: np.ndarray
     found: np.ndarray
 
 
-def take(predicted: Boxes, true: Boxes, ious: Sequence[float]) -> Taken:
-    """Match predictions, the most confident first, with true boxes at each of ``ious``.
-
-    The order of the predictions of one image counts; that of the images does not.
-    """
+def match_at_ious(predicted: Boxes, true: Boxes, ious: Sequence[float]) -> Matches:
+    """Match predictions, most confident first within each image, with true boxes at each of ``ious``."""
     hits = np.zeros((len(ious), len(predicted.image)), bool)
     matched = np.zeros((len(ious), len(true.image)), bool)
     thresholds = np.asarray(ious, np.float64)[:, None]
-    predicted_index, true_index = _pairs(predicted.image, true.image)
+    predicted_index, true_index = _pairs_within_images(predicted.image, true.image)
     overlap = paired_iou(predicted.corners[predicted_index], true.corners[true_index])
     near = overlap >= min(ious, default=0.0)
     predicted_index, true_index, overlap = predicted_index[near], true_index[near], overlap[near]
-    # Pairs lie side by side by prediction. In a round each image's next prediction chooses, so no two want one box.
-    for pairs, starts in _rounds(predicted_index, predicted.image):
+    # Pairs are sorted by prediction. In a round each image's next prediction chooses, so no two compete for a box.
+    for pairs, starts in _match_rounds(predicted_index, predicted.image):
         value = np.where(matched[:, true_index[pairs]], -1.0, overlap[pairs])
         best = np.maximum.reduceat(value, starts, axis=1)
         accepted = best >= thresholds
@@ -49,11 +46,11 @@ def take(predicted: Boxes, true: Boxes, ious: Sequence[float]) -> Taken:
         row, column = np.nonzero(accepted)
         matched[row, true_index[pairs[last[row, column]]]] = True
         hits[row, predicted_index[pairs[starts[column]]]] = True
-    return Taken(hits, matched)
+    return Matches(hits, matched)
 
 
-def _pairs(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the indices of all pairs of one image, by the first's index and then by the second's."""
+def _pairs_within_images(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the indices of all pairs that share an image, sorted by the first's index, then the second's."""
     order = np.argsort(second, kind="stable")
     low, high = (np.searchsorted(second[order], first, side) for side in ("left", "right"))
     count = high - low
@@ -62,8 +59,8 @@ def _pairs(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarra
     return first_index, order[np.repeat(low, count) + within]
 
 
-def _rounds(predicted_index: np.ndarray, image: np.ndarray):
-    """Yield of each round the positions of its pairs and where each prediction's pairs start among them."""
+def _match_rounds(predicted_index: np.ndarray, image: np.ndarray):
+    """Yield each round's pair positions, and where each prediction's pairs start among them."""
     boxes, starts, counts = np.unique(predicted_index, return_index=True, return_counts=True)
     order = np.argsort(image[boxes], kind="stable")
     sorted_images = image[boxes][order]
@@ -75,3 +72,40 @@ def _rounds(predicted_index: np.ndarray, image: np.ndarray):
         ends = np.cumsum(counts[members])
         within = np.arange(ends[-1]) - np.repeat(ends - counts[members], counts[members])
         yield np.repeat(starts[members], counts[members]) + within, ends - counts[members]
+
+
+def match_boxes(boxes: np.ndarray, truth: np.ndarray, iou: float) -> tuple[np.ndarray, np.ndarray]:
+    """Match one image's boxes (N, 4), best first, with its true boxes (M, 4) at one IoU.
+
+    Returns which boxes hit (N,) and which true boxes were found (M,), both bool.
+    """
+    predicted, reference = (Boxes(np.zeros(len(part), np.int64), part) for part in (boxes, truth))
+    hits, matched = match_at_ious(predicted, reference, [iou])
+    return hits[0], matched[0]
+
+
+def score_detections(
+    images: Iterable[tuple[np.ndarray, np.ndarray, np.ndarray]], *, iou: float, confidence: float
+) -> dict[str, float]:
+    """Return the numbers of images and true boxes, recall, precision and false boxes per image.
+
+    Each image is (boxes (N, 4) best first, confidences (N,), true boxes (M, 4)). Boxes below ``confidence`` are
+    ignored. A second box on a true box is false.
+    """
+    total = true = hits = num_predicted = 0
+    for boxes, confidences, truth in images:
+        boxes = boxes[confidences >= confidence]
+        hit, matched = match_boxes(boxes, truth, iou)
+        total, true, hits, num_predicted = (
+            total + 1,
+            true + len(truth),
+            hits + int(matched.sum()),
+            num_predicted + len(hit),
+        )
+    return {
+        "images": total,
+        "boxes": true,
+        "recall": hits / max(true, 1),
+        "precision": hits / max(num_predicted, 1),
+        "false_per_image": (num_predicted - hits) / max(total, 1),
+    }

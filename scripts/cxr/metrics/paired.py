@@ -1,7 +1,6 @@
-"""Comparing two detectors on the same images: draws of patients that both share, and what they say.
+"""Comparing two detectors on the same images, with bootstrap draws that both share.
 
-A draw says how often each image counts. It takes as many patients as there are, with replacement, within each stratum;
-an image counts as often as its patient.
+A draw is how often each image counts: patients are drawn with replacement, and an image counts as often as its patient.
 """
 
 from collections.abc import Iterator, Sequence
@@ -9,13 +8,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cxr.metrics.bootstrap import ends, weights
+from cxr.metrics.intervals import draw_weights, percentile_ends
 
 
 class Difference(NamedTuple):
     """A difference of two scores: its value, the ends of its interval, and the fraction of draws below 0.
 
-    A draw without a difference, NaN, is left out; one of exactly 0 counts half.
+    NaN draws are excluded; a draw of exactly 0 counts half.
     """
 
     value: float
@@ -24,40 +23,40 @@ class Difference(NamedTuple):
     below: float
 
 
-def patient_draws(patient: np.ndarray, replicates: int, seed: int) -> Iterator[np.ndarray]:
-    """Yield int32 (<= 64, images), ``replicates`` rows in all: how often each image counts.
+def draw_patient_weights(patient: np.ndarray, replicates: int, seed: int) -> Iterator[np.ndarray]:
+    """Yield how often each image counts, int32 (<= 64, images), ``replicates`` rows in all.
 
-    ``patient`` (images,): each image's patient. The draws are functions of the sorted patients and the seed.
+    ``patient`` (images,): each image's patient. The draws depend on the sorted patients and the seed only.
     """
     names, place = np.unique(patient, return_inverse=True)
-    for draw_counts in weights(len(names), replicates, seed):
+    for draw_counts in draw_weights(len(names), replicates, seed):
         yield np.take(draw_counts.astype(np.int32), place, axis=1)
 
 
-def image_draws(strata: np.ndarray, replicates: int, seed: int) -> np.ndarray:
+def draw_images(strata: np.ndarray, replicates: int, seed: int) -> np.ndarray:
     """Return int64 (replicates, images): draws of images with replacement within each of the ``strata`` (images,)."""
     draw_counts = np.zeros((replicates, len(strata)), np.int64)
     for number, stratum in enumerate(np.unique(strata)):
         members = np.flatnonzero(strata == stratum)
-        rows = list(weights(len(members), replicates, seed + number))
+        rows = list(draw_weights(len(members), replicates, seed + number))
         draw_counts[:, members] = np.concatenate(rows) if rows else 0
     return draw_counts
 
 
-def difference(value: float, first: np.ndarray, second: np.ndarray, level: float) -> Difference:
-    """Return what paired replicates (R,) of two scores say about their difference, first less second.
+def compare_replicates(value: float, first: np.ndarray, second: np.ndarray, level: float) -> Difference:
+    """Return the difference of two scores, first - second, from their paired replicates (R,).
 
     ``value``: the difference on the images themselves.
     """
     gap = (first - second)[:, None]
-    low, high = ends(gap, level) if len(gap) else (np.array([np.nan]), np.array([np.nan]))
+    low, high = percentile_ends(gap, level) if len(gap) else (np.array([np.nan]), np.array([np.nan]))
     finite_gaps = gap[~np.isnan(gap)]
     below = float(((finite_gaps < 0) + 0.5 * (finite_gaps == 0)).mean()) if len(finite_gaps) else np.nan
     return Difference(value, float(low[0]), float(high[0]), below)
 
 
-def holm(p: Sequence[float]) -> np.ndarray:
-    """Return Holm's adjusted p-values (N,) of a family of tests; NaN is no test and stays NaN."""
+def adjust_holm(p: Sequence[float]) -> np.ndarray:
+    """Return Holm's adjusted p-values (N,) of a family of tests; NaN (no test) stays NaN."""
     p = np.asarray(p, np.float64)
     adjusted = np.full(len(p), np.nan)
     tests = np.flatnonzero(~np.isnan(p))
@@ -68,10 +67,10 @@ def holm(p: Sequence[float]) -> np.ndarray:
 
 
 def wilcoxon_on_replicates(first: np.ndarray, second: np.ndarray) -> float:
-    """Return the two-sided p of Wilcoxon's signed-rank test on paired bootstrap replicates (R,), as SemiSynCXR has it.
+    """Return the two-sided p of Wilcoxon's signed-rank test on paired bootstrap replicates (R,), as in SemiSynCXR.
 
-    It is no test of the detectors: replicates of one observed difference are not samples, and without any difference it
-    rejects in nearly half of all experiments. NaN if every pair is equal.
+    It is not a valid test of the detectors: replicates of one observed difference are not samples, and without any true
+    difference it rejects in nearly half of all experiments. NaN if every pair is equal.
     """
     from scipy.stats import wilcoxon
 

@@ -15,11 +15,11 @@ import numpy as np
 import polars as pl
 
 from cxr.base.columns import Column, Columns
-from cxr.metrics.bootstrap import ends, sums_of, weights
+from cxr.metrics.intervals import draw_weights, percentile_ends, sums_by_subject
 
 
-def columns(by: str) -> Columns:
-    """Return the columns of both coefficients and their intervals. ``by``: what the intervals are drawn by."""
+def agreement_columns(by: str) -> Columns:
+    """Return the columns of both coefficients and their intervals. ``by``: resampling unit, for the descriptions."""
     return {
         "kappa": Column(pl.Float64, "Fleiss' kappa; null where it is not defined."),
         "kappa_low": Column(pl.Float64, f"Lower end of its interval{by}."),
@@ -32,7 +32,7 @@ def columns(by: str) -> Columns:
 
 @dataclass(frozen=True)
 class Agreement:
-    """Agreement of one group of units; None where a value is undefined. Intervals are of AC1 and of kappa."""
+    """Agreement on one group of units; undefined values are None."""
 
     units: int
     unanimous: int
@@ -43,7 +43,7 @@ class Agreement:
     ac1_interval: tuple[float | None, float | None]
 
 
-def agreement(
+def measure_agreement(
     yes: np.ndarray, raters: int, subject: np.ndarray, *, replicates: int, level: float, seed: int
 ) -> Agreement:
     """Return the agreement on units. ``yes`` int (n,): yes answers of ``raters`` raters; ``subject`` int (n,): patient.
@@ -56,12 +56,14 @@ def agreement(
         return Agreement(len(yes), unanimous, None, None, None, nothing, nothing)
     pairs = yes * (yes - 1) + (raters - yes) * (raters - yes - 1)
     values = np.stack([pairs / (raters * (raters - 1)), yes / raters, np.ones(len(yes))], axis=1)
-    percent, kappa, ac1 = (_number(value) for value in _coefficients(values.sum(axis=0)[None])[:, 0])
+    percent, kappa, ac1 = (_none_if_nan(value) for value in _coefficients(values.sum(axis=0)[None])[:, 0])
     _, subject = np.unique(subject, return_inverse=True)
-    sums = sums_of(subject, int(subject.max()) + 1, values)
-    replicate_values = [_coefficients(weight @ sums) for weight in weights(len(sums), replicates, seed)]
+    sums = sums_by_subject(subject, int(subject.max()) + 1, values)
+    replicate_values = [_coefficients(weight @ sums) for weight in draw_weights(len(sums), replicates, seed)]
     table = np.concatenate(replicate_values, axis=1) if replicate_values else np.full((3, 0), np.nan)
-    of_kappa, of_ac1 = (tuple(map(_number, pair)) for pair in zip(*ends(table[1:].T, level), strict=True))
+    of_kappa, of_ac1 = (
+        tuple(map(_none_if_nan, pair)) for pair in zip(*percentile_ends(table[1:].T, level), strict=True)
+    )
     return Agreement(len(yes), unanimous, percent, kappa, ac1, of_kappa, of_ac1)
 
 
@@ -77,5 +79,5 @@ def _coefficients(sums: np.ndarray) -> np.ndarray:
     return np.stack(coefficients)
 
 
-def _number(value: float) -> float | None:
+def _none_if_nan(value: float) -> float | None:
     return None if np.isnan(value) else float(value)

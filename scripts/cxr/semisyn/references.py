@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from cxr.annotations.box_table import corners
-from cxr.annotations.reading import UNLISTED, Annotation, image_name, lesions, read
+from cxr.annotations.box_table import region_box
+from cxr.annotations.regions import UNLISTED, Annotation, image_name, lesion_by_label, read_annotations
 from cxr.base.errors import UserError
 from cxr.base.user_tables import read_frame, require
 from cxr.base.vocabulary import FINDINGS
@@ -56,7 +56,7 @@ def finding_by_label(kind: str, classes: Mapping[str, str], findings: Iterable[s
 
     Labels of findings that are not in ``findings`` are dropped.
     """
-    finding_by_label = {label.lower(): lesion for label, lesion in lesions(kind).items()}
+    finding_by_label = {label.lower(): lesion for label, lesion in lesion_by_label(kind).items()}
     finding_by_label |= {label.lower(): name for name, label in FINDINGS.items()} | {
         name.lower(): name for name in findings
     }
@@ -70,12 +70,12 @@ def read_reference(reference: Reference, findings: Iterable[str] = FINDINGS) -> 
 
     Raises UserError if the file cannot be read or has no box of any finding.
     """
-    regions, image_ids = read(reference.key, reference.path, reference.format)
+    regions, image_ids = read_annotations(reference.key, reference.path, reference.format)
     names, left_out = finding_by_label(reference.format, reference.classes, findings), Counter()
     regions_by_key: dict[tuple[str, str], list[Annotation]] = {}
     for region in regions:
         finding = names.get(region.label.lower())
-        box = corners(region)
+        box = region_box(region)
         if region.image == UNLISTED:
             left_out["image not listed"] += 1
         elif finding is None:
@@ -96,7 +96,7 @@ def read_reference(reference: Reference, findings: Iterable[str] = FINDINGS) -> 
 
 def read_image_ids(reference: Reference) -> frozenset[str]:
     """Return all images of a reference, whatever their labels. Raises UserError if the file cannot be read."""
-    _, image_ids = read(reference.key, reference.path, reference.format)
+    _, image_ids = read_annotations(reference.key, reference.path, reference.format)
     return frozenset(image_name(reference.image_id, image) for image in image_ids)
 
 
@@ -106,7 +106,7 @@ def _common_labels(left_out: Counter) -> str:
 
 
 def _fuse_readers(regions: list[Annotation]) -> list[tuple[float, ...]]:
-    boxes = np.array([corners(region) for region in regions], np.float64)
+    boxes = np.array([region_box(region) for region in regions], np.float64)
     if len({region.reader for region in regions}) > 1:
         boxes = fuse_boxes(boxes, np.ones(len(boxes)), FUSION_IOU).boxes
     return [tuple(map(float, box)) for box in boxes]

@@ -14,7 +14,7 @@ from cxr.imaging.boxes import detect_boxes
 from cxr.imaging.cohort import columns as cohort
 from cxr.imaging.phantom import make_phantom
 from cxr.imaging.weights import list_sources
-from cxr.instructions import mask_index
+from cxr.instructions import mimic_ils as mimic_ils_layout
 from cxr.language.reports import compare_engines, understood
 from cxr.medground.dataset import beside, language, make_dataset
 from cxr.medground.dataset import columns as medground_dataset
@@ -68,7 +68,7 @@ TABLES: dict[str, Columns] = {
     "results/masks/{thresholds}/findings.parquet": masks.FINDINGS,
     "results/masks/{thresholds}/{shard}.units.parquet": masks.UNITS,
     "results/masks/{thresholds}/{shard}.studies.parquet": masks.STUDIES,
-    "results/masks/{thresholds}/index.parquet": mask_index.INDEX,
+    "results/masks/{thresholds}/index.parquet": mimic_ils_layout.INDEX,
     "results/masks/sweep/{shard}.parquet": masks.SWEEP,
     "results/dataset/{thresholds}/dropped.parquet": make_pairs.DROPPED,
     "results/dataset/mimic_ils/pictures.tsv": mimic_ils.IMAGES,

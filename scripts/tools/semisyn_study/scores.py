@@ -8,8 +8,8 @@ import polars as pl
 
 from cxr.base.seeds import stable_hash
 from cxr.metrics.average_precision import average_precision, recall_at
-from cxr.metrics.bootstrap import ends
-from cxr.metrics.paired import difference, patient_draws
+from cxr.metrics.intervals import percentile_ends
+from cxr.metrics.paired import compare_replicates, draw_patient_weights
 from cxr.semisyn.detection.measures import match_run, population_of
 from cxr.semisyn.references import SCHEMA
 from semisyn_study.films import Film
@@ -37,7 +37,7 @@ def score(films: Sequence[Film], told: pl.DataFrame, replicates: int, stratum: s
     held = population_of(boxes, [film.name for film in films], {film.name: film.subject for film in films})
     (found,) = match_run(held, told.with_columns(finding=pl.lit(CLASS)), IOUS, POINTS).matches_by_finding.values()
     values = average_precision(found)[0]
-    drawn = patient_draws(held.patients, replicates, stable_hash("study", stratum) % 2**32)
+    drawn = draw_patient_weights(held.patients, replicates, stable_hash("study", stratum) % 2**32)
     draws = [average_precision(found, draws=some).mean(axis=1) for some in drawn]
     recall = float(recall_at(found, AT_50, [0.5])[0])
     return Scored(float(values.mean()), float(values[AT_30]), recall, np.concatenate([np.zeros(0), *draws]))
@@ -64,7 +64,7 @@ def scores_table(scores: Scores, tasks: Sequence[Task]) -> pl.DataFrame:
             one = mean_of(scores, where, run, tasks)
             if one is None:
                 continue
-            low, high = ends(one.draws[:, None], LEVEL)
+            low, high = percentile_ends(one.draws[:, None], LEVEL)
             own = [(task, scores[where, task].value) for task in tasks if task.run == run and (where, task) in scores]
             folds = {f: np.mean([v for task, v in own if task.fold == f]) for f in sorted({t.fold for t, _ in own})}
             seeds = {s: np.mean([v for task, v in own if task.seed == s]) for s in sorted({t.seed for t, _ in own})}
@@ -88,7 +88,7 @@ def compare(scores: Scores, where: str, first: str, second: str, tasks: Sequence
     one, other = (mean_of(scores, where, name, some) for name in (first, second))
     if one is None or other is None:
         return None
-    found = difference(one.value - other.value, one.draws, other.draws, LEVEL)
+    found = compare_replicates(one.value - other.value, one.draws, other.draws, LEVEL)
     gaps = {
         fold: np.mean([scores[where, Task(first, (fold,), s)].value
                        - scores[where, Task(second, (fold,), s)].value

@@ -20,8 +20,7 @@ from cxr.base.vocabulary import LESIONS, SPLITS
 from cxr.ils.dataset.negative_shares import Census
 from cxr.ils.dataset.negatives import Bars, choose_negatives, draw_numbers, find_open_ways, gather_evidence
 from cxr.ils.dataset.pairs import POLARITIES, Pair, make_line, make_positives, make_records
-from cxr.instructions.lines import split_files
-from cxr.instructions.record import Record
+from cxr.instructions.record import Record, open_split_files
 
 DROPPED = {
     "study_id": Column(pl.String, "Study."),
@@ -76,7 +75,7 @@ def run(
         _count_denials(images, line, options, census)
     bars = census.bars(options.global_share, options.opacity_inference_share)
     ledger, drops = Ledger("dataset"), _DroppedPairs()
-    with split_files(dict(zip(SPLITS, (train, validate, test), strict=True)), make_line) as write:
+    with open_split_files(dict(zip(SPLITS, (train, validate, test), strict=True)), make_line) as write:
         for images, line in progress(_read_studies(study_rows, unit_rows, reports), num_studies, "dataset"):
             for record in _make_study_records(images, line, options, bars, ledger, drops):
                 write(record)

@@ -28,8 +28,7 @@ from cxr.base.tables import read_lines, read_table, write_lines, write_table
 from cxr.geometry.affine import to_original
 from cxr.ils import templates
 from cxr.ils.dataset.pairs import FIELDS
-from cxr.instructions.mask_index import INDEX, index_table
-from cxr.instructions.studies import JSON_NAME, MASK_FOLDER, write_studies
+from cxr.instructions.mimic_ils import INDEX, JSON_NAME, MASK_FOLDER, make_index_table, write_studies
 
 SPLIT_NAMES = {"train": "train", "validate": "val", "test": "test"}
 PIXELS = ("frame", "original")
@@ -274,7 +273,9 @@ def import_layout(
     with ShardWriter(masks, key="mask_id", empty={"mask": (shape or (FRAME_SIZE, FRAME_SIZE), bool)}) as writer:
         for identifier in sorted(packed):
             writer.append(identifier, mask=np.unpackbits(packed[identifier], axis=-1).view(bool))
-    write_table(index, index_table((identifier, shard, row) for row, identifier in enumerate(sorted(packed))), INDEX)
+    write_table(
+        index, make_index_table((identifier, shard, row) for row, identifier in enumerate(sorted(packed))), INDEX
+    )
     for split, output in outputs.items():
         write_lines(output, lines[split])
 

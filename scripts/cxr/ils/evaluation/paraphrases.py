@@ -9,7 +9,7 @@ import polars as pl
 from cxr.base.columns import Column, schema
 from cxr.base.tables import read_table, write_table
 from cxr.ils.evaluation.summary import DIGITS, GROUPS, TOTAL, index_subjects
-from cxr.metrics.bootstrap import differences, sums_of
+from cxr.metrics.intervals import difference_intervals, sums_by_subject
 
 ALL_PERSONAS = "all personas"
 COLUMNS = {
@@ -92,8 +92,10 @@ def _make_rows(run: str, persona: str, pairs: pl.DataFrame, options: Paraphrases
     cell_masks = [_select_pairs(pairs, lesion, ratio) for lesion, ratio in CELLS]
     before, after = (_sum_columns(pairs, cell_masks, side) for side in (PLAIN, REWORDED))
     number, subjects = index_subjects(pairs)
-    per_patient = [tuple(sums_of(number, subjects, part) for part in sums) for sums in (after, before)]
-    low, high = differences(*per_patient, replicates=options.replicates, level=options.interval, seed=options.seed)
+    per_patient = [tuple(sums_by_subject(number, subjects, part) for part in sums) for sums in (after, before)]
+    low, high = difference_intervals(
+        *per_patient, replicates=options.replicates, level=options.interval, seed=options.seed
+    )
     rows = []
     for at, (lesion, ratio) in enumerate(CELLS):
         plain, reworded = (_percentage(above[:, at].sum(), below[:, at].sum()) for above, below in (before, after))

@@ -13,7 +13,7 @@ from cxr.base.vocabulary import LESIONS
 from cxr.ils.evaluation import answer_rules
 from cxr.ils.evaluation.scoring import is_failure
 from cxr.metrics import masks
-from cxr.metrics.bootstrap import intervals, sums_of
+from cxr.metrics.intervals import ratio_intervals, sums_by_subject
 
 MEASURES = ("giou", "ciou", "n_acc")
 ROSALIA = "ROSALIA"
@@ -104,7 +104,7 @@ def index_subjects(pairs: pl.DataFrame) -> tuple[np.ndarray, int]:
 def make_score_table(pairs: pl.DataFrame, paper: PaperScores, **resampling: float) -> pl.DataFrame:
     """Return a row per lesion type and the total: gIoU, cIoU, N-Acc in per cent with interval and the paper's value.
 
-    ``resampling``: replicates, level and seed of :func:`cxr.metrics.bootstrap.intervals`.
+    ``resampling``: replicates, level and seed of :func:`cxr.metrics.intervals.ratio_intervals`.
     """
     scored = pairs.filter(pl.col("iou").is_not_null())
     iou, intersection, union = (scored[name].to_numpy().astype(np.float64) for name in ("iou", "intersection", "union"))
@@ -119,9 +119,9 @@ def make_score_table(pairs: pl.DataFrame, paper: PaperScores, **resampling: floa
             (iou * group_negatives, group_negatives),
         ]
         values += [
-            masks.mean(iou[group_positives]),
+            masks.mean_or_none(iou[group_positives]),
             masks.cumulative_iou(intersection[group_positives], union[group_positives]),
-            masks.mean(iou[group_negatives]),
+            masks.mean_or_none(iou[group_negatives]),
         ]
     low, high = _bootstrap_intervals(scored, ratios, resampling)
     rows = []
@@ -183,8 +183,8 @@ def read_scores(path: str) -> pl.DataFrame:
 def _bootstrap_intervals(rows: pl.DataFrame, ratios: list[tuple[np.ndarray, np.ndarray]], resampling: dict) -> tuple:
     numbers, subjects = index_subjects(rows)
     numerators, denominators = (np.column_stack([ratio[side] for ratio in ratios]).astype(float) for side in (0, 1))
-    above, below = (sums_of(numbers, subjects, values) for values in (numerators, denominators))
-    return intervals(above, below, **resampling)
+    above, below = (sums_by_subject(numbers, subjects, values) for values in (numerators, denominators))
+    return ratio_intervals(above, below, **resampling)
 
 
 def _group_filter(group: str) -> pl.Expr:

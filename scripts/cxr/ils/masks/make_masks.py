@@ -39,7 +39,7 @@ from cxr.ils.masks.outcomes import Outcome, compute_outcome
 from cxr.ils.masks.thresholds import ThresholdSet
 from cxr.ils.masks.units import Unit, make_positive_units
 from cxr.ils.masks.zones import count_pixels
-from cxr.instructions.mask_index import INDEX, index_table
+from cxr.instructions.mimic_ils import INDEX, make_index_table
 
 FINDINGS, UNITS, STUDIES = map(schema, (columns.FINDINGS, columns.UNITS, columns.STUDIES))
 
@@ -216,7 +216,7 @@ def run_index(
     for path in masks:
         with Shard(path, key="mask_id") as shard:
             rows += [(name, Path(path).stem, row) for row, name in enumerate(shard.ids)]
-    write_table(index, index_table(rows), INDEX)
+    write_table(index, make_index_table(rows), INDEX)
     finding_table = pl.concat(map(read_table, findings_parts)).sort("study_id", "image_id", "finding")
     write_table(findings, finding_table, columns.FINDINGS)
     write_table(excluded, pl.concat(map(read_table, excluded_parts)).sort("image_id", "study_id"), EXCLUDED)

@@ -7,7 +7,7 @@ import logging
 from contextlib import ExitStack
 from pathlib import Path
 
-from cxr.annotations.chexmask import COLUMNS, IDS, rows_of
+from cxr.annotations.chexmask import COLUMNS, IDS, stream_rows
 from cxr.base.atomic import atomic
 from cxr.base.tables import read_table
 
@@ -20,14 +20,15 @@ log = logging.getLogger("cxr.imaging.organs")
 def split(*, table: str, cohort: list[str], output: list[str]) -> None:
     """Write each shard's rows of the table as gzipped CSV; ``cohort``: the shards' tables of images.
 
-    ``output``: one path per shard, in the same order. Raises UserError like :func:`cxr.annotations.chexmask.rows_of`.
+    ``output``: one path per shard, in the same order. Raises UserError like
+    :func:`cxr.annotations.chexmask.stream_rows`.
     """
     shard_of = {name: number for number, path in enumerate(cohort) for name in read_table(path)["image_id"]}
     with ExitStack() as stack:
         parts = [stack.enter_context(atomic(path)) for path in output]
         waiting: list[list[list[str | None]]] = [[COLUMNS] for _ in parts]
         num_buffered = num_rows = 0
-        for row in rows_of(KEY, table, list(shard_of)):
+        for row in stream_rows(KEY, table, list(shard_of)):
             waiting[shard_of[row[IDS]]].append(list(row.values()))
             num_rows += 1
             num_buffered += sum(len(value or "") for value in row.values())

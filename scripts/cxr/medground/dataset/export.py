@@ -15,10 +15,9 @@ from cxr.base.atomic import whole
 from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_lines, read_table, write_lines
-from cxr.instructions.coco import Writer, categories
-from cxr.instructions.conversations import Conversation, messages, sharegpt, swift, write_entries
+from cxr.instructions.coco import CocoWriter, ReferringExpression, make_categories, write_refs
+from cxr.instructions.conversations import Conversation, to_messages, to_sharegpt, to_swift, write_entries
 from cxr.instructions.record import Turn
-from cxr.instructions.refcoco import Reference, write_refs
 from cxr.plotting.encoding import encode_image
 from cxr.vlm.conventions import InputSize, find_convention
 from cxr.vlm.wording import localization_question
@@ -207,7 +206,7 @@ def _of_splits(
 
 def _messages(folder: Path, samples_by_split: Mapping[str, list[Shown]], options: ExportOptions) -> None:
     _of_splits(
-        lambda path, conversations: write_lines(path, map(messages, conversations)),
+        lambda path, conversations: write_lines(path, map(to_messages, conversations)),
         folder,
         samples_by_split,
         options,
@@ -217,7 +216,7 @@ def _messages(folder: Path, samples_by_split: Mapping[str, list[Shown]], options
 
 def _swift(folder: Path, samples_by_split: Mapping[str, list[Shown]], options: ExportOptions) -> None:
     _of_splits(
-        lambda path, conversations: write_lines(path, map(swift, conversations)),
+        lambda path, conversations: write_lines(path, map(to_swift, conversations)),
         folder,
         samples_by_split,
         options,
@@ -227,7 +226,7 @@ def _swift(folder: Path, samples_by_split: Mapping[str, list[Shown]], options: E
 
 def _sharegpt(folder: Path, samples_by_split: Mapping[str, list[Shown]], options: ExportOptions) -> None:
     _of_splits(
-        lambda path, conversations: write_entries(path, map(sharegpt, conversations)),
+        lambda path, conversations: write_entries(path, map(to_sharegpt, conversations)),
         folder,
         samples_by_split,
         options,
@@ -243,13 +242,13 @@ def _coco(folder: Path, samples_by_split: Mapping[str, list[Shown]], options: Ex
 def _instances(path: Path, samples: Sequence[Shown]) -> dict[tuple[str, str, int], tuple[int, int, int]]:
     """Write the file of one split; returns {(source, image, region): numbers of annotation, image, category}."""
     labels = sorted({label for sample in samples for label in sample.labels})
-    kinds = categories(labels, "region")
+    kinds = make_categories(labels, "region")
     numbers = {kind["name"]: kind["id"] for kind in kinds}
     images: dict[tuple[str, str], list[Shown]] = defaultdict(list)
     for sample in samples:
         images[sample.line["source"], sample.line["image_id"]].append(sample)
     numbers_by_region: dict[tuple[str, str, int], tuple[int, int, int]] = {}
-    with Writer(path, {"description": "MedGround: boxes that verified queries mean"}, kinds) as writer:
+    with CocoWriter(path, {"description": "MedGround: boxes that verified queries mean"}, kinds) as writer:
         for key, image_samples in images.items():
             first = image_samples[0]
             image_fields = {name: first.line[name] for name in ("source", "domain", "licence")}
@@ -264,7 +263,7 @@ def _instances(path: Path, samples: Sequence[Shown]) -> dict[tuple[str, str, int
                 (x1, y1, x2, y2), label = box_by_region[region]
                 annotation = {"bbox": [x1, y1, x2 - x1, y2 - y1], "area": (x2 - x1) * (y2 - y1), "iscrowd": 0}
                 numbers_by_region[*key, region] = len(numbers_by_region) + 1, image, numbers[label]
-                writer.annotate(image, label, annotation, region=region, query_ids=query_ids_by_region[region])
+                writer.add_annotation(image, label, annotation, region=region, query_ids=query_ids_by_region[region])
     return numbers_by_region
 
 
@@ -279,7 +278,7 @@ def _refcoco(folder: Path, samples_by_split: Mapping[str, list[Shown]], options:
             region_numbers = [numbers[line["source"], line["image_id"], region] for region in line["regions"]]
             split = {"validate": "val"}.get(name, name)
             refs.append(
-                Reference(
+                ReferringExpression(
                     line["query_id"],
                     line["query"],
                     region_numbers[0][1],

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from cxr.geometry.boxes import box_iou
-from cxr.metrics.bootstrap import intervals, sums_of
+from cxr.metrics.intervals import ratio_intervals, sums_by_subject
 
 
 def matched_iou(predicted: np.ndarray, reference: np.ndarray) -> float:
@@ -27,11 +27,11 @@ def means(
     has_value = ~np.isnan(values)
     _, subject = np.unique(np.asarray(subjects, str), return_inverse=True)
     count = int(subject.max(initial=-1)) + 1
-    tops = sums_of(subject, count, np.where(has_value, values, 0.0))
-    below = sums_of(subject, count, has_value.astype(np.float64))
+    tops = sums_by_subject(subject, count, np.where(has_value, values, 0.0))
+    below = sums_by_subject(subject, count, has_value.astype(np.float64))
     total = below.sum(axis=0)
     mean = np.divide(tops.sum(axis=0), total, out=np.full(values.shape[1], np.nan), where=total > 0)
-    return mean, *intervals(tops, below, replicates=replicates, level=level, seed=seed)
+    return mean, *ratio_intervals(tops, below, replicates=replicates, level=level, seed=seed)
 
 
 def both_right(pairs: Sequence[Mapping], ious: Mapping[str, float], tau: float) -> np.ndarray:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from cxr.metrics import labels as label_scores
-from cxr.metrics.written_boxes import written
+from cxr.metrics.answer_boxes import score_answer
 from cxr.radvlm.evaluation.grammars import NO_BOXES, AnswerBoxes, Grammar
 from cxr.radvlm.evaluation.grounding import IouThresholds, coco_ap
 from cxr.radvlm.evaluation.measures import ALL, Measure, mean_measure, mean_ratio, ratio
@@ -66,7 +66,7 @@ def measures(lines: Sequence[Mapping], predictions: Sequence[Classes | None], io
         for name in true_classes:
             true_boxes = np.array(line["boxes"][name], np.float64).reshape(-1, 4)
             each[place, kinds.index(name)] = (
-                written(predicted.get(name, NO_BOXES).boxes, true_boxes, ious.hit).precision,
+                score_answer(predicted.get(name, NO_BOXES).boxes, true_boxes, ious.hit).precision,
                 1.0,
             )
         quiet.append(None if true_classes else float(not boxed_classes))

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cxr.metrics.average_precision import average_precision, matched
+from cxr.metrics.answer_boxes import score_answers
+from cxr.metrics.average_precision import average_precision, match_predictions
 from cxr.metrics.matching import Boxes
-from cxr.metrics.written_boxes import written_each
 from cxr.radvlm.evaluation.grammars import AnswerBoxes
 from cxr.radvlm.evaluation.measures import ALL, Measure, mean_measure, mean_ratio, ratio
 
@@ -67,7 +67,7 @@ def measures(
 ) -> list[Measure]:
     """Return the measures of answers to lines with true boxes. None: a failure that is left out.
 
-    map: mean AP of an answer's boxes (``mean_written_precision``); the same by name and the mean of names; precision
+    map: mean AP of an answer's boxes (``score_answer``); the same by name and the mean of names; precision
     and recall over all boxes; iou: mean over samples of the best IoU of each reference; no_box, malformed: shares of
     answers.
     """
@@ -76,7 +76,7 @@ def measures(
         (answer.boxes, true_boxes) for answer, true_boxes in zip(predictions, truth, strict=True) if answer is not None
     ]
     worths = zip(
-        *written_each(
+        *score_answers(
             [boxes for boxes, _ in scored_pairs],
             [true_boxes for _, true_boxes in scored_pairs],
             (ious.hit, ious.strict),
@@ -142,7 +142,7 @@ def coco_ap(groups: Mapping[str, Sequence[tuple[np.ndarray, np.ndarray]]], ious:
         if not len(sides[1].image):
             continue
         ranks = np.concatenate([1.0 / np.arange(1, len(pair[0]) + 1) for pair in pairs])
-        rows.append(average_precision(matched(sides[0], ranks, sides[1], len(pairs), thresholds))[0])
+        rows.append(average_precision(match_predictions(sides[0], ranks, sides[1], len(pairs), thresholds))[0])
     if not rows:
         return {f"coco_ap{round(100 * ious.hit)}": None, "coco_ap": None}
     mean = np.mean(rows, axis=0)

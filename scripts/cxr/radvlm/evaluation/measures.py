@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cxr.metrics.bootstrap import ends, summed
+from cxr.metrics.intervals import percentile_ends, resample_sums
 
 ALL = "all"
 
@@ -79,7 +79,7 @@ def _bootstrap(
     """Return of each measure its value and those of the replicates (R,). The patients are drawn once for all."""
     if not measures:
         return []
-    total_sums, replicate_sums = summed(
+    total_sums, replicate_sums = resample_sums(
         subjects, np.concatenate([measure.sums for measure in measures], axis=1), replicates=replicates, seed=seed
     )
     estimates, start = [], 0
@@ -92,5 +92,7 @@ def _bootstrap(
 
 
 def _score(value: np.ndarray, replicates: np.ndarray, level: float) -> Score:
-    low, high = ends(replicates[:, None], level) if len(replicates) else (np.array([np.nan]), np.array([np.nan]))
+    low, high = (
+        percentile_ends(replicates[:, None], level) if len(replicates) else (np.array([np.nan]), np.array([np.nan]))
+    )
     return Score(*(None if np.isnan(number) else float(number) for number in (value, low[0], high[0])))

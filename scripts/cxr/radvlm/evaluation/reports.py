@@ -10,8 +10,7 @@ import yaml
 from cxr.base.errors import UserError
 from cxr.base.paths import RESOURCES
 from cxr.metrics import labels as label_scores
-from cxr.metrics.annotated import green, set_f1
-from cxr.metrics.texts import bleu, bleu_counts, rouge_l
+from cxr.metrics.reports import bleu, bleu_counts, green_score, rouge_l, set_f1
 from cxr.radvlm.evaluation.answers import ANSWER, FILTERED, ORIGINAL
 from cxr.radvlm.evaluation.claims import load_claim_reader
 from cxr.radvlm.evaluation.classification import count_labels
@@ -143,7 +142,7 @@ def _annotation_value(metric: str, name: str, failed: bool | None, reference: st
         if "failure" in reference_note:
             return None if leave_out else 0.0
         return (
-            green(reference_note["matched"], reference_note["errors"])
+            green_score(reference_note["matched"], reference_note["errors"])
             if metric == "green"
             else float(reference_note["f1"])
         )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from cxr.metrics.written_boxes import written
+from cxr.metrics.answer_boxes import score_answer
 from cxr.radvlm.evaluation import classification, detection, grounding, reports
 from cxr.radvlm.evaluation.answers import SampleAnswer, slot_names
 from cxr.radvlm.evaluation.conversations import BLIND, TASKS, TEST
@@ -180,6 +180,6 @@ def _sum_precisions(line: Mapping, answer: SampleAnswer, tools: ScoringTools) ->
         true_boxes = [box for slot in slot_names(qa_pair["answer"]) for box in line["boxes"][slot]]
         if true_boxes:
             answer_boxes = NO_BOXES if answer.failure else answer.boxes(turn)
-            total += written(answer_boxes.boxes, np.array(true_boxes, np.float64), tools.ious.hit).precision
+            total += score_answer(answer_boxes.boxes, np.array(true_boxes, np.float64), tools.ious.hit).precision
             number += 1
     return total, float(number)

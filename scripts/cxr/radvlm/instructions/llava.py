@@ -9,7 +9,7 @@ import cv2
 
 from cxr.base.atomic import whole
 from cxr.base.tables import read_lines, read_table
-from cxr.instructions.conversations import Conversation, sharegpt, write_entries
+from cxr.instructions.conversations import Conversation, to_sharegpt, write_entries
 from cxr.instructions.record import Turn
 from cxr.plotting.encoding import encode_image
 from cxr.vlm.conventions import Convention, InputSize, find_convention
@@ -73,7 +73,7 @@ def run(
 def to_entries(path: str | Path, picture: Callable[[Mapping], str], convention: Convention) -> Iterator[dict]:
     """Yield the entry of each line of a file; ``picture``: returns the path of a line's picture."""
     for line in read_lines(path):
-        yield sharegpt(to_conversation(line, picture(line), convention))
+        yield to_sharegpt(to_conversation(line, picture(line), convention))
 
 
 def write_images(

@@ -10,9 +10,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from cxr.annotations.box_table import corners
-from cxr.annotations.reading import Annotation, image_name
-from cxr.annotations.reading import read as read_annotations
+from cxr.annotations.box_table import region_box
+from cxr.annotations.regions import Annotation, image_name, read_annotations
 from cxr.annotations.tabular import NO_FINDING
 from cxr.annotations.vindr import CLASSES, read_labels
 from cxr.annotations.vindr import LABELS as KNOWN
@@ -241,7 +240,7 @@ def _add_reader_boxes(
     """Add each reader's boxes to the facts and return those that can be fused."""
     reader_boxes = []
     for region in regions:
-        box = np.array([corners(region) or (np.nan,) * 4], np.float64)
+        box = np.array([region_box(region) or (np.nan,) * 4], np.float64)
         tidy = clean_boxes(box, np.array([size], np.float64), least)
         records.counts["boxes with swapped corners"] += tidy.swapped
         records.counts["boxes clipped"] += tidy.clipped
@@ -259,14 +258,14 @@ def _add_boxes_by_name(
 ) -> None:
     by_name: dict[str, list] = {}
     for region in regions:
-        by_name.setdefault(region.label, []).append(corners(region) or (np.nan,) * 4)
+        by_name.setdefault(region.label, []).append(region_box(region) or (np.nan,) * 4)
     for name, boxes in sorted(by_name.items()):
         add_boxes(records, image_id, BOX, name, np.array(boxes, np.float64), size, least)
 
 
 def _to_upright(region: Annotation, turn: Turn, stored: tuple[int, int]) -> Annotation:
     """Return a region, drawn on the stored image, in pixels of the upright image."""
-    if turn == UPRIGHT or (box := corners(region)) is None:
+    if turn == UPRIGHT or (box := region_box(region)) is None:
         return region
     (upright,) = boxes_to_upright(np.array(box, np.float64), turn, stored).tolist()
     return replace(region, box=tuple(upright), drawn=None, size=turn.shape(stored))

@@ -23,9 +23,9 @@ IMAGE_COLUMNS = ("image_id", "study_id", "subject_id", "split", "view", "sex")
 
 def read_chexpert(options: ReadOptions) -> SourceRecords:
     """Read the frontal images with their labels. Raises UserError for a folder without a table."""
-    path_by_split = {split: chexpert.find(options.folder, name) for split, name in chexpert.TABLES.items()}
+    path_by_split = {split: chexpert.find_table(options.folder, name) for split, name in chexpert.TABLES.items()}
     unknown: Counter[str] = Counter()
-    parts = [chexpert.read(options.key, path, split, unknown) for split, path in path_by_split.items() if path]
+    parts = [chexpert.read_table(options.key, path, split, unknown) for split, path in path_by_split.items() if path]
     if not parts:
         names = ", ".join(chexpert.TABLES.values())
         raise UserError(f"{options.key}: {options.folder} holds none of {names}: give the folder of CheXpert's tables")
@@ -41,10 +41,10 @@ def read_chexpert(options: ReadOptions) -> SourceRecords:
 
 def read_chexpert_plus(options: ReadOptions) -> SourceRecords:
     """Read the frontal images with their texts and labels. Raises UserError for a missing table or column."""
-    path = chexpert.find(options.folder, chexpert_plus.TABLE)
+    path = chexpert.find_table(options.folder, chexpert_plus.TABLE)
     if path is None:
         raise UserError(f"{options.key}: {options.folder} lacks {chexpert_plus.TABLE}: give CheXpert Plus's folder")
-    table = chexpert_plus.read(options.key, path)
+    table = chexpert_plus.read_table(options.key, path)
     records = SourceRecords()
     records.counts["table rows"] = records.num_rows[IMAGES] = table.height
     splits = {text: split_name(text) or None for text in table["split"].unique()}

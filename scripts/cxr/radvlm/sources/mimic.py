@@ -6,7 +6,7 @@ from pathlib import Path
 
 import polars as pl
 
-from cxr.annotations.label_tables import LABELS, as_id, read_columns, stated, unknown_cells
+from cxr.annotations.label_tables import LABELS, count_unknown_cells, decode_labels, normalise_id, read_columns
 from cxr.base.errors import UserError
 from cxr.imaging.cohort.mimic import read_mimic as read_tree
 from cxr.imaging.cohort.rows import Row
@@ -81,9 +81,9 @@ def _read_labels(options: ReadOptions, records: SourceRecords) -> pl.DataFrame:
             f"{options.key}: {options.folder} lacks the table of labels {LABEL_TABLE} (MIMIC-CXR-JPG): put it there"
         )
     table = read_columns(options.key, table_paths[0], "MIMIC-CXR-JPG", ("study_id", *LABELS), ids=("study_id",))
-    records.count_unknown_cells(unknown_cells(table))
-    identified_rows = table.with_columns(as_id("study_id").str.strip_prefix("s"))
-    return stated(identified_rows)
+    records.count_unknown_cells(count_unknown_cells(table))
+    identified_rows = table.with_columns(normalise_id("study_id").str.strip_prefix("s"))
+    return decode_labels(identified_rows)
 
 
 def _is_used(row: Row, records: SourceRecords) -> bool:

@@ -7,7 +7,7 @@ import numpy as np
 from cxr.annotations import imagenome
 from cxr.annotations.label_tables import read_columns
 from cxr.annotations.ms_cxr import read as read_table_of_ms_cxr
-from cxr.annotations.reading import Annotation
+from cxr.annotations.regions import Annotation
 from cxr.base.errors import UserError
 from cxr.base.tables import read_table
 from cxr.geometry.affine import boxes_to_upright
@@ -72,7 +72,7 @@ def read_imagenome(options: ReadOptions, images: str) -> SourceRecords:
     listed = set()
     if avoid.is_file():
         listed = set(read_columns(options.key, avoid, "Chest ImaGenome", ID_COLUMNS, ids=ID_COLUMNS)["dicom_id"])
-    for graph in imagenome.graphs(options.key, options.folder):
+    for graph in imagenome.read_graphs(options.key, options.folder):
         row = row_by_image.get(graph.image_id)
         records.counts["table rows"] += len(graph.names)
         records.num_rows.update({IMAGES: 1, REGION: len(graph.names)})

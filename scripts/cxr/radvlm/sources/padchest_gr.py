@@ -2,17 +2,17 @@
 
 import numpy as np
 
-from cxr.annotations.padchest import (
+from cxr.annotations.padchest_gr import (
     MASTER,
     REPORTS,
     TABLE,
     Report,
     Sentence,
+    find_one_file,
     read_images,
     read_master,
     read_reports,
 )
-from cxr.annotations.padchest_gr import one_of
 from cxr.imaging.cohort.split import split_name
 from cxr.radvlm.sources.facts import (
     IMAGES,
@@ -31,10 +31,10 @@ EXTRA_READER = "extra"
 def read_padchest_gr(options: ReadOptions) -> SourceRecords:
     """Read the frontal images with sentences and phrases. Raises UserError for a missing file or column."""
     key, folder = options.key, options.folder
-    images = {row["image_id"]: row for row in read_images(key, one_of(key, folder, TABLE)).iter_rows(named=True)}
-    splits = dict(read_master(key, one_of(key, folder, MASTER)).iter_rows())
+    images = {row["image_id"]: row for row in read_images(key, find_one_file(key, folder, TABLE)).iter_rows(named=True)}
+    splits = dict(read_master(key, find_one_file(key, folder, MASTER)).iter_rows())
     records, seen_ids = SourceRecords(), set()
-    for report in read_reports(key, one_of(key, folder, REPORTS)):
+    for report in read_reports(key, find_one_file(key, folder, REPORTS)):
         records.counts["table rows"] += 1
         records.num_rows[IMAGES] += 1
         row, split = images.get(report.image_id), split_name(splits.get(report.image_id, "")) or ""

@@ -10,7 +10,7 @@ from cxr.base.columns import Column, schema
 from cxr.base.tables import read_table, write_table
 from cxr.base.vocabulary import LESIONS
 from cxr.ils.masks.thresholds import EDEMA, GENERAL
-from cxr.metrics.proportions import Rate, wilson
+from cxr.metrics.intervals import Rate, wilson_interval
 
 GROUNDABLE = tuple(lesion for lesion in LESIONS if lesion != "cardiomegaly")
 AVERAGE = "average"
@@ -121,7 +121,7 @@ def tabulate_points(
         point |= {threshold_column(part, tau): taus[part][tau] for part in PARTS for tau in TAUS}
         nothing = dict.fromkeys(SUMS, 0) | {"mask_px": None}
         cells = [row_by_point.get((name, lesion), nothing) for lesion in GROUNDABLE]
-        rates = [wilson(cell["recalled"], cell["studies"], interval) for cell in cells]
+        rates = [wilson_interval(cell["recalled"], cell["studies"], interval) for cell in cells]
         for lesion, cell, rate in zip(GROUNDABLE, cells, rates, strict=True):
             rows.append(point | _row(lesion, cell, rate))
         totals = {sum_: sum(cell[sum_] for cell in cells) for sum_ in SUMS}

@@ -20,7 +20,7 @@ from cxr.base.tables import read_table, write_table
 from cxr.base.vocabulary import LUNGS
 from cxr.geometry.boxes import CORNERS
 from cxr.geometry.masks import component_boxes
-from cxr.metrics.bootstrap import intervals
+from cxr.metrics.intervals import ratio_intervals
 from cxr.reporting.agreement import measures
 from cxr.reporting.agreement.measures import Measure
 from cxr.reporting.agreement.references import (
@@ -320,7 +320,9 @@ def tabulate_scores(table: pl.DataFrame, options: Scoring) -> pl.DataFrame:
         top, below = (np.zeros((len(subjects), len(groups))) for _ in range(2))
         at = sums["subject"].to_numpy(), sums["column"].to_numpy()
         top[at], below[at] = sums["top"].to_numpy(), sums["below"].to_numpy()
-        low, high = intervals(top, below, replicates=options.replicates, level=options.interval, seed=options.seed)
+        low, high = ratio_intervals(
+            top, below, replicates=options.replicates, level=options.interval, seed=options.seed
+        )
         denominators = below.sum(axis=0)
         value = np.divide(top.sum(axis=0), denominators, out=np.full(len(groups), np.nan), where=denominators > 0)
         group_sizes = placed.filter(pl.col("below") > 0).group_by("column").agg(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cxr.annotations.reading import UNLISTED, Annotation, image_name, lesions, read
+from cxr.annotations.regions import UNLISTED, Annotation, image_name, lesion_by_label, read_annotations
 from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shard
 from cxr.base.vocabulary import LESIONS as TYPES
@@ -69,8 +69,8 @@ def load_reference(key: str, kind: str, path: str | Path, classes: Mapping[str, 
     if kind == PAINTED:
         with Shard(path) as shard:
             return Reference({name: [] for name in shard.ids}, tuple(name for name in TYPES if name in shard.labels()))
-    annotations, image_names = read(key, path, kind)
-    names = lesions(kind) | {lesion: lesion for lesion in TYPES} | dict(classes)
+    annotations, image_names = read_annotations(key, path, kind)
+    names = lesion_by_label(kind) | {lesion: lesion for lesion in TYPES} | dict(classes)
     reference = Reference({image_name(ids, name): [] for name in sorted(image_names)}, lesion_by_label=names)
     for annotation in annotations:
         image = image_name(ids, annotation.image)

@@ -24,7 +24,7 @@ from cxr.reporting.release.sources import Sources
 from cxr.reporting.release.withheld import Withheld, group_units, iterate_studies, read_kept_pairs
 
 COUNTS = "counts.json"
-CATEGORIES = coco.categories(LESIONS, "lesion")
+CATEGORIES = coco.make_categories(LESIONS, "lesion")
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def _write_split(folder: Path, split: str, read, sources: Sources, withheld: Wit
             "date_created": options.date, "licence": options.licence, "pixels": options.coco_pixels}  # fmt: skip
     original = options.coco_pixels == "original"
     with ExitStack() as stack:
-        writer = stack.enter_context(coco.Writer(folder / "coco" / f"{SPLIT_NAMES[split]}.json", info, CATEGORIES))
+        writer = stack.enter_context(coco.CocoWriter(folder / "coco" / f"{SPLIT_NAMES[split]}.json", info, CATEGORIES))
         for _, lines in progress(read(), totals["studies"], f"release, {split}"):
             mask_by_id = {line["mask_id"]: sources.mask(line["mask_id"]) for line in lines if line["seg"]}
             pictures = {name: encode_png(mask) for name, mask in mask_by_id.items()}
@@ -126,7 +126,7 @@ def _image_row(line: dict, sources: Sources, withheld: Withheld) -> dict:
 
 
 def _write_coco(
-    writer: coco.Writer,
+    writer: coco.CocoWriter,
     lines: list[dict],
     masks: dict[str, np.ndarray],
     sources: Sources,
@@ -150,11 +150,11 @@ def _write_coco(
     for unit in group_units(lines):
         if unit["mask_id"] not in annotation_by_mask:
             mask = masks[unit["mask_id"]]
-            annotation_by_mask[unit["mask_id"]] = coco.annotation(
+            annotation_by_mask[unit["mask_id"]] = coco.mask_annotation(
                 sources.in_original(mask, image_id) if original else mask
             )
         pair_ids = [withheld.pair_id(pair_id, unit["study_id"]) for pair_id in unit["pair_ids"]]
-        writer.annotate(
+        writer.add_annotation(
             number, unit["target"], annotation_by_mask[unit["mask_id"]],
             mask_id=withheld.name("mask_id", unit["mask_id"]), location=unit["location"],
             certainty=unit["certainty"], pair_ids=pair_ids,

@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 from cxr.base.atomic import link
 from cxr.base.tables import read_table
-from cxr.instructions.studies import JSON_NAME, MASK_FOLDER, write_studies
+from cxr.instructions.mimic_ils import JSON_NAME, MASK_FOLDER, write_studies
 from cxr.reporting.release.withheld import Withheld
 
 TEST = "test"

@@ -9,7 +9,7 @@ import yaml
 from cxr.base.columns import Column, schema
 from cxr.base.paths import RESOURCES
 from cxr.base.tables import read_table, write_table
-from cxr.metrics.raters import agreement, columns
+from cxr.metrics.raters import agreement_columns, measure_agreement
 from cxr.reporting.review.rates import rate_with_interval
 
 RESOURCE_FILES = ("medground/paper_tables.yaml",)
@@ -42,7 +42,7 @@ AGREEMENT = {
     "queries": Column(pl.Int64, "Queries, which all of them judged."),
     "unanimous": Column(pl.Int64, "Of these, queries with the same verdict from all."),
     "percent_agreement": Column(pl.Float64, "Pairs of experts who agree; null without a query.", "%"),
-    **columns(", by images"),
+    **agreement_columns(", by images"),
 }
 
 
@@ -122,7 +122,7 @@ def tabulate_agreement(votes: pl.DataFrame, options: QueriesMergeOptions) -> pl.
     bootstrap_options = {"replicates": options.replicates, "level": options.interval, "seed": options.seed}
     for source in (*votes["source"].unique(maintain_order=True), TOTAL):
         part = votes if source == TOTAL else votes.filter(source=source)
-        rater_agreement = agreement(
+        rater_agreement = measure_agreement(
             part["good"].to_numpy(), options.experts, part["image_id"].to_numpy(), **bootstrap_options
         )
         percent = None if rater_agreement.percent is None else round(100 * rater_agreement.percent, 3)

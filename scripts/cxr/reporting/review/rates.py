@@ -8,8 +8,8 @@ import yaml
 
 from cxr.base.columns import Column, schema
 from cxr.base.vocabulary import LESIONS
-from cxr.metrics.proportions import wilson
-from cxr.metrics.raters import agreement, columns
+from cxr.metrics.intervals import wilson_interval
+from cxr.metrics.raters import agreement_columns, measure_agreement
 
 OVERALL, TOTAL = "overall", "total"
 GROUPS = (TOTAL, "positive", "negative")
@@ -41,7 +41,7 @@ AGREEMENT = {
     "units": Column(pl.Int64, "Units with a mask, which all of them judged."),
     "unanimous": Column(pl.Int64, "Of these, units with the same verdict from all."),
     "percent_agreement": Column(pl.Float64, "Pairs of experts who agree; null without a unit.", "%"),
-    **columns(" (`review.interval`), by patients"),
+    **agreement_columns(" (`review.interval`), by patients"),
 }
 
 
@@ -58,7 +58,7 @@ def rate_with_interval(accepted: int, units: int, interval: float) -> dict:
     The interval is somewhat narrow: it assumes independent units, but units of one patient are dependent.
     """
     cells = {"units": units, "accepted": accepted, "rate": None, "low": None, "high": None}
-    if wilson_rate := wilson(accepted, units, interval):
+    if wilson_rate := wilson_interval(accepted, units, interval):
         cells |= {name: round(100 * value, 3) for name, value in wilson_rate._asdict().items()}
     return cells
 
@@ -117,7 +117,9 @@ def tabulate_agreement(
         table = of_all if lesion == TOTAL else of_all.filter(pl.col("target") == lesion)
         yes = table["yes"].cast(pl.Int64).to_numpy()
         subjects = table["subject_id"].to_numpy()
-        rater_agreement = agreement(yes, len(experts), subjects, replicates=replicates, level=interval, seed=seed)
+        rater_agreement = measure_agreement(
+            yes, len(experts), subjects, replicates=replicates, level=interval, seed=seed
+        )
         values = (
             rater_agreement.kappa,
             *rater_agreement.kappa_interval,

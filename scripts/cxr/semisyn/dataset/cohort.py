@@ -12,7 +12,7 @@ from cxr.base.atomic import whole
 from cxr.base.columns import Column, schema
 from cxr.base.jobs import progress
 from cxr.base.tables import read_table, write_table
-from cxr.instructions.coco import Writer
+from cxr.instructions.coco import CocoWriter
 from cxr.semisyn.dataset.columns import SYNTHETIC
 from cxr.semisyn.dataset.export import ExportOptions, add_coco_image, coco_categories, select_images
 from cxr.semisyn.dataset.export_images import Shards, encode_png
@@ -54,7 +54,7 @@ def run(
     views = dict(pool.select("image_id", "view").iter_rows())
     with (
         whole(folder) as staging_dir,
-        Writer(staging_dir / "truth.json", {"description": SYNTHETIC}, coco_categories(options)) as truth,
+        CocoWriter(staging_dir / "truth.json", {"description": SYNTHETIC}, coco_categories(options)) as truth,
     ):
         (staging_dir / "images").mkdir()
         rows = [_edited_row(facts, views[facts["image_id"]]) for facts in source.images.iter_rows(named=True)]

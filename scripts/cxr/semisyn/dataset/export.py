@@ -12,7 +12,7 @@ from cxr.base.atomic import whole
 from cxr.base.jobs import progress
 from cxr.base.tables import read_table
 from cxr.geometry.rle import encode_rle
-from cxr.instructions.coco import Writer, categories
+from cxr.instructions.coco import CocoWriter, make_categories
 from cxr.semisyn.dataset.columns import SYNTHETIC
 from cxr.semisyn.dataset.datasheet import readme_head
 from cxr.semisyn.dataset.export_images import Box, ExportImage, ImageSource
@@ -129,7 +129,7 @@ def write_coco(folder: Path, source: ImageSource, names: ExportIds, options: Exp
     kinds = coco_categories(options)
     subsets = [subset for subset in SUBSETS if subset in set(source.images["subset"])]
     writers = {
-        subset: Writer(folder / f"instances_{subset}.json", {"description": SYNTHETIC}, kinds) for subset in subsets
+        subset: CocoWriter(folder / f"instances_{subset}.json", {"description": SYNTHETIC}, kinds) for subset in subsets
     }
     for writer in writers.values():
         writer.__enter__()
@@ -148,11 +148,11 @@ def class_names(options: ExportOptions) -> list[str]:
 
 def coco_categories(options: ExportOptions) -> list[dict]:
     """Return the COCO categories: ``name`` is the display name, ``finding`` the key that our COCO reader uses."""
-    kinds = categories(class_names(options), SUPERCATEGORY)
+    kinds = make_categories(class_names(options), SUPERCATEGORY)
     return [kind | {"finding": name} for kind, name in zip(kinds, options.findings, strict=True)]
 
 
-def add_coco_image(writer: Writer, picture: ExportImage, names: ExportIds, options: ExportOptions) -> None:
+def add_coco_image(writer: CocoWriter, picture: ExportImage, names: ExportIds, options: ExportOptions) -> None:
     """Add an image with one annotation per box, whose mask is the part of the lesion nearest to the box."""
     facts = picture.facts
     rows, columns = picture.grey.shape

@@ -7,7 +7,13 @@ import numpy as np
 import polars as pl
 
 from cxr.geometry.boxes import CORNERS
-from cxr.metrics.average_precision import Matched, average_precision, matched, recall_at, sample_precision
+from cxr.metrics.average_precision import (
+    MatchedPredictions,
+    average_precision,
+    average_precision_by_image,
+    match_predictions,
+    recall_at,
+)
 from cxr.metrics.matching import Boxes
 
 MEAN = "mean"
@@ -44,7 +50,7 @@ def population_of(boxes: pl.DataFrame, images: Sequence[str], patient: Mapping[s
 class MatchedRun:
     """One run's predictions matched with a population at ``ious``. points: recalls of an AP."""
 
-    matches_by_finding: Mapping[str, Matched]
+    matches_by_finding: Mapping[str, MatchedPredictions]
     ious: tuple[float, ...]
     points: int
 
@@ -74,7 +80,7 @@ class MatchedRun:
             ):
                 values[name, metric] = float(value)
             values[name, "ap50_sample"] = float(
-                np.nanmean(sample_precision(matches, self.iou_index(sample), self.points))
+                np.nanmean(average_precision_by_image(matches, self.iou_index(sample), self.points))
             )
         for metric in (*FALSE_BOXES, "ap50_sample"):
             values[MEAN, metric] = float(np.mean([values[name, metric] for name in self.matches_by_finding]))
@@ -91,7 +97,7 @@ def match_run(population: Population, predicted: pl.DataFrame, ious: Sequence[fl
     for name, true in population.true.items():
         finding_predictions = predictions.filter(pl.col("finding") == name)
         confidence = finding_predictions["confidence"].to_numpy().astype(np.float64)
-        matches_by_finding[name] = matched(
+        matches_by_finding[name] = match_predictions(
             population.boxes_of(finding_predictions), confidence, true, len(population.images), ious
         )
     return MatchedRun(matches_by_finding, tuple(ious), points)

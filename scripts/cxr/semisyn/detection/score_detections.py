@@ -15,8 +15,14 @@ from cxr.base.errors import UserError
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_table, write_table
 from cxr.base.user_tables import read_frame, require
-from cxr.metrics.bootstrap import ends
-from cxr.metrics.paired import difference, holm, image_draws, patient_draws, wilcoxon_on_replicates
+from cxr.metrics.intervals import percentile_ends
+from cxr.metrics.paired import (
+    adjust_holm,
+    compare_replicates,
+    draw_images,
+    draw_patient_weights,
+    wilcoxon_on_replicates,
+)
 from cxr.semisyn.detection import paper_tables
 from cxr.semisyn.detection.columns import DIFFERENCES, SCORES
 from cxr.semisyn.detection.measures import MEAN, MatchedRun, Population, match_run, population_of, rarest_finding
@@ -178,7 +184,7 @@ class ReferenceScorer:
         """Return the AP of all runs in the same bootstrap draws of patients."""
         seed = stable_hash("detection", self.options.seed, self.reference.name) % 2**32
         parts = {key: [] for key in evaluated}
-        for draws in patient_draws(self.population.patients, self.options.replicates, seed):
+        for draws in draw_patient_weights(self.population.patients, self.options.replicates, seed):
             for key, evaluation in evaluated.items():
                 parts[key].append(evaluation.average_ap(draws))
         return {
@@ -223,7 +229,7 @@ class ReferenceScorer:
         if ap_replicates:
             low, high = (
                 100 * float(end[0])
-                for end in ends(ap_replicates[name][:, at].mean(axis=1)[:, None], self.options.interval)
+                for end in percentile_ends(ap_replicates[name][:, at].mean(axis=1)[:, None], self.options.interval)
             )
         boxes = sum(len(true.image) for finding, true in self.population.true.items() if name in (finding, MEAN))
         return (
@@ -249,7 +255,7 @@ class ReferenceScorer:
                 run_draws, base_draws = (
                     np.mean([ap_replicates[key][name][:, at] for key in keys], axis=(0, 2)) for keys in (run_keys, base)
                 )
-                comparison = difference(gap, run_draws, base_draws, self.options.interval)
+                comparison = compare_replicates(gap, run_draws, base_draws, self.options.interval)
                 family.append(
                     {"reference": self.reference.name, "run": run, "against": self.options.against, "finding": name,
                      "metric": ("m" if name == MEAN else "") + metric, "difference": 100 * comparison.value,
@@ -261,7 +267,7 @@ class ReferenceScorer:
                 )  # fmt: skip
             draws = self.options.replicates
             two_sided = [2 * min(r["share_below_zero"], 1 - r["share_below_zero"]) for r in family]
-            for row, p in zip(family, holm([(p * draws + 1) / (draws + 1) for p in two_sided]), strict=True):
+            for row, p in zip(family, adjust_holm([(p * draws + 1) / (draws + 1) for p in two_sided]), strict=True):
                 row["holm"] = min(float(p), 1.0)
             rows += [{column: row.get(column) for column in DIFFERENCES} for row in family]
         return rows
@@ -274,7 +280,7 @@ class ReferenceScorer:
         groups = dict(zip(KINDS, (np.zeros(len(self.population.images)), rarest_finding(self.population)), strict=True))
         for count in self.options.wilcoxon:
             for kind, group in groups.items():
-                draws = image_draws(group, count, stable_hash("wilcoxon", self.options.seed, kind) % 2**32)
+                draws = draw_images(group, count, stable_hash("wilcoxon", self.options.seed, kind) % 2**32)
                 run_aps, base_aps = (evaluated[keys[0]].average_ap(draws) for keys in (run_keys, base))
                 for name, values in p_values.items():
                     pair = (part[name][:, at].mean(axis=1) for part in (run_aps, base_aps))

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import polars as pl
 
-from cxr.annotations.reading import image_name
-from cxr.annotations.regions import ENDINGS
+from cxr.annotations.regions import ENDINGS, image_name
 from cxr.base.columns import schema
 from cxr.base.errors import UserError
 from cxr.base.jobs import log

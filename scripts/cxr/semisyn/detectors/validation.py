@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cxr.detection.proposals import ScoredBoxes
-from cxr.metrics.average_precision import average_precision, matched
+from cxr.metrics.average_precision import average_precision, match_predictions
 from cxr.metrics.matching import Boxes
 from cxr.semisyn.detectors.pools import LazySample
 
@@ -49,7 +49,7 @@ class Validation:
             is_class = np.asarray(boxes.classes) == kind
             predicted += [(number, *box) for box in np.asarray(boxes.boxes)[is_class].tolist()]
             confidence += np.asarray(boxes.confidence)[is_class].tolist()
-        pairs = matched(_boxes(predicted), np.array(confidence), _boxes(true), len(labelled), self.ious)
+        pairs = match_predictions(_boxes(predicted), np.array(confidence), _boxes(true), len(labelled), self.ious)
         return float(average_precision(pairs, self.recalls).mean())
 
 

@@ -12,7 +12,7 @@ from cxr.base.engines import Setup
 from cxr.base.errors import UserError
 from cxr.base.paths import RESOURCES
 from cxr.base.vocabulary import HEART, LUNGS
-from cxr.metrics.edits import heart_share
+from cxr.metrics.edits import cardiothoracic_ratio
 from cxr.nets.map_net import MapNet
 from cxr.painting.chest import Chest, PaintRequest, Place
 from cxr.painting.painters import PAINTERS, region_of
@@ -51,7 +51,7 @@ def _measure_ratio(net: MapNet, image: np.ndarray) -> float:
     """Return the cardiothoracic ratio of an image float32 (H, W) in 0..1."""
     organ_masks = net.masks(np.rint(np.clip(image, 0, 1) * 255).astype(np.uint8))
     masks = dict(zip(net.labels, organ_masks, strict=True))
-    return heart_share(masks[HEART], *(masks[name] for name in LUNGS))
+    return cardiothoracic_ratio(masks[HEART], *(masks[name] for name in LUNGS))
 
 
 def load(options: object, setup: Setup, prompts: frozenset[str] = frozenset()) -> LiteEditor:

@@ -12,7 +12,7 @@ import torch
 
 from cxr.diffusion.guidance import cells, shares
 from cxr.diffusion.nets import Nets
-from cxr.metrics.edits import box_mask
+from cxr.metrics.edits import mask_from_boxes
 from cxr.nets.devices import inference
 from cxr.semisyn.editing.engine import BoxTooSmall, EditedImage, Job
 
@@ -116,5 +116,5 @@ def _group_indices(keys: list) -> list[int]:
 
 def _refuse_small_boxes(jobs: list[Job], shape: tuple[int, int]) -> None:
     for job in jobs:
-        if not all(cells(box_mask(box, job.mask.shape), shape).any() for box in job.boxes):
+        if not all(cells(mask_from_boxes(box, job.mask.shape), shape).any() for box in job.boxes):
             raise BoxTooSmall(f"a box of the job covers no cell of the model's {shape[1]} x {shape[0]} grid")

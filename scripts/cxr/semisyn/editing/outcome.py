@@ -6,7 +6,7 @@ import numpy as np
 
 from cxr.base.vocabulary import HEART, LUNGS
 from cxr.metrics import edits
-from cxr.metrics.appearance import midline
+from cxr.metrics.appearance import lung_midline
 from cxr.semisyn.configs import WARPED_FINDING
 from cxr.semisyn.editing.engine import EditedImage, Job
 
@@ -40,21 +40,21 @@ def evaluate_edit(
     the squared change outside the boxes, for configurations that edit inside a mask until the end.
     """
     image = _composite(source, job, edited)
-    difference = edits.change(source, image)
-    inside = edits.box_mask(job.boxes, source.shape)
+    difference = edits.difference_image(source, image)
+    inside = edits.mask_from_boxes(job.boxes, source.shape)
     support = edited.support if edited.support is not None else job.mask > 0
-    changed_pixels = edits.visible(difference, visible)
+    changed_pixels = edits.visible_pixels(difference, visible)
     if (changed_pixels & inside).sum() < MIN_CHANGED * inside.sum():
         raise EditRefused(
             "nothing_changed", f"{int((changed_pixels & inside).sum())} of {int(inside.sum())} pixels changed visibly"
         )
-    leak = edits.leak(difference, inside)
+    leak = edits.leaked_fraction(difference, inside)
     if job.finding != WARPED_FINDING and job.config["extent"] == 1 and leak > max_leak:
         raise EditRefused("leaked", f"{leak:.2f} of the squared change lies outside of the boxes")
     lesion = edited.lesion if edited.lesion is not None else changed_pixels & support
     measures = {
-        "change_inside": edits.mean_inside(difference, inside),
-        "change_outside_max": edits.largest_outside(difference, inside),
+        "change_inside": edits.mean_change_inside(difference, inside),
+        "change_outside_max": edits.largest_change_outside(difference, inside),
         "leak": leak,
         "area": int((changed_pixels & inside).sum()),
     }
@@ -81,7 +81,7 @@ def _box_rows(job: Job, organs: dict[str, np.ndarray], lesion: np.ndarray, measu
         if job.finding != WARPED_FINDING:
             opposite_lung = {"right": LUNGS[1], "left": LUNGS[0]}.get(side)
             near = lesion & ~organs[opposite_lung] & ~_opposite_columns(organs, side) if opposite_lung else lesion
-            kinds["visible"] = edits.box_of(near)
+            kinds["visible"] = edits.tight_box(near)
         for kind, corners in kinds.items():
             if corners is not None:
                 x1, y1, x2, y2 = map(float, corners)
@@ -95,5 +95,5 @@ def _box_rows(job: Job, organs: dict[str, np.ndarray], lesion: np.ndarray, measu
 def _opposite_columns(organs: dict[str, np.ndarray], side: str) -> np.ndarray:
     """Return the columns beyond the midline, seen from the lung ``side``, bool (512, 512)."""
     columns = np.broadcast_to(np.arange(organs[HEART].shape[1])[None] + 0.5, organs[HEART].shape)
-    middle = midline(np.stack([organs[name] for name in LUNGS]))
+    middle = lung_midline(np.stack([organs[name] for name in LUNGS]))
     return columns > middle if side == "right" else columns < middle

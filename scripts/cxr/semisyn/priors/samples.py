@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cxr.annotations.box_table import corners
-from cxr.annotations.reading import Annotation, image_name
+from cxr.annotations.box_table import region_box
+from cxr.annotations.regions import Annotation, image_name
 from cxr.base.vocabulary import SIDES
 from cxr.geometry.affine import boxes_to_frame
 from cxr.semisyn.references import finding_by_label
@@ -99,7 +99,7 @@ def sample_rows(
         if name is None:
             continue
         image = image_name(source.image_id, region.image)
-        box, chest = corners(region), chests.get(image)
+        box, chest = region_box(region), chests.get(image)
         reason = box_fault(region, box, chest)
         if placements[name] == "heart":
             if (name, image) not in hearts:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import polars as pl
 import yaml
 
-from cxr.annotations.reading import read
+from cxr.annotations.regions import read_annotations
 from cxr.base.atomic import atomic
 from cxr.base.columns import schema
 from cxr.base.errors import UserError
@@ -111,7 +111,7 @@ def read_chests(images: str, frames: Sequence[str], organs: Sequence[str]) -> di
 
 def _read_samples(boxes: str, chests: Mapping[str, Chest], catalogue: Catalogue, options: PriorsOptions) -> list[tuple]:
     key = f"semisyn.references.{options.reference}.path"
-    regions = read(key, boxes, options.format).regions
+    regions = read_annotations(key, boxes, options.format).regions
     source = BoxSource(options.reference, options.format, options.image_id, options.classes)
     placements = {name: catalogue.findings[name].prior.placement for name in options.findings}
     rows = sample_rows(regions, source, chests, placements, options.far)
@@ -172,7 +172,7 @@ def _read_zones(
     """Return {side: {zone: box}} and the rows of ``columns.ZONES``."""
     fitted = {}
     if options.zones == "fit":
-        regions = read("semisyn.priors.zones_table", zone_boxes, "chest_imagenome").regions
+        regions = read_annotations("semisyn.priors.zones_table", zone_boxes, "chest_imagenome").regions
         fitted = fit_zones(regions, options.zones_image_id, chests, options.zones_percentiles, options.zones_patients)
         log.info("%d zones fitted", len(fitted))
     zones: dict[str, dict[str, list[float]]] = {side: {} for side in SIDES}

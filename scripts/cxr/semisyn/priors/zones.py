@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from cxr.annotations.box_table import corners
-from cxr.annotations.reading import Annotation, image_name
+from cxr.annotations.box_table import region_box
+from cxr.annotations.regions import Annotation, image_name
 from cxr.base.vocabulary import SIDES
 from cxr.semisyn.priors.samples import Chest, box_fault, box_to_frame
 
@@ -37,7 +37,7 @@ def fit_zones(
     """
     edges: dict[str, list] = defaultdict(list)
     for region in regions:
-        side, box = region.label.partition(" ")[0], corners(region)
+        side, box = region.label.partition(" ")[0], region_box(region)
         chest = chests.get(image_name(image_id, region.image))
         if side in SIDES and not box_fault(region, box, chest):
             lung = np.array(getattr(chest, side))

@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 import yaml
 
-from cxr.annotations.reading import image_name, read
+from cxr.annotations.regions import image_name, read_annotations
 from cxr.base.atomic import atomic
 from cxr.base.columns import Column, schema
 from cxr.base.paths import RESOURCES
@@ -112,7 +112,7 @@ def _mined_sections(path: str | Path) -> Iterable[dict]:
 def _mine_reference(images: str, words: Vocabulary, options: PromptsOptions) -> tuple[list[Mention], Counter]:
     """Return the phrases of a reference's images with exactly one finding, and {reason: excluded phrases}."""
     settings = options.reference
-    regions, _ = read(f"semisyn.references.{settings['name']}.path", settings["path"], settings["format"])
+    regions, _ = read_annotations(f"semisyn.references.{settings['name']}.path", settings["path"], settings["format"])
     names = finding_by_label(settings["format"], settings["classes"], options.findings)
     per_image: dict[str, set[tuple[str, str]]] = {}
     for region in regions:

@@ -11,8 +11,8 @@ import polars as pl
 from cxr.base.columns import Column, schema
 from cxr.base.seeds import stable_hash
 from cxr.base.vocabulary import FINDINGS
-from cxr.metrics.bootstrap import ends, intervals, weights
-from cxr.metrics.raters import agreement, columns
+from cxr.metrics.intervals import draw_weights, percentile_ends, ratio_intervals
+from cxr.metrics.raters import agreement_columns, measure_agreement
 
 GENERATED, REAL = "generated", "real"
 MEAN, ALL = "mean", "all"
@@ -36,7 +36,7 @@ AGREEMENT = {
     "readers": Column(pl.Int64, "Readers."),
     "images": Column(pl.Int64, "Images that all of them read."),
     "percent": Column(pl.Float64, "Pairs of readers who agree.", "%"),
-    **columns(", by images"),
+    **agreement_columns(", by images"),
     "d_prime": Column(pl.Float64, "How well generated is told from real, 0 for chance; null for with_finding."),
     "d_prime_low": Column(pl.Float64, "Lower end of its interval, by images."),
     "d_prime_high": Column(pl.Float64, "Upper end."),
@@ -90,7 +90,7 @@ def _rate(part: pl.DataFrame, measure: str, replicates: int, level: float, seed:
     positives, num_readings = (part[name].to_numpy().astype(float)[:, None] for name in (measure, "readings"))
     if not len(part):
         return dict.fromkeys((measure, f"{measure}_low", f"{measure}_high"))
-    low, high = intervals(positives, num_readings, replicates=replicates, level=level, seed=seed)
+    low, high = ratio_intervals(positives, num_readings, replicates=replicates, level=level, seed=seed)
     values = (positives.sum() / num_readings.sum(), low[0], high[0])
     names = (measure, f"{measure}_low", f"{measure}_high")
     return {name: _percent(value) for name, value in zip(names, values, strict=True)}
@@ -104,7 +104,7 @@ def agreement_table(read: pl.DataFrame, readers: int, *, replicates: int, level:
     for finding in (*_findings(read), ALL):
         part = of_all if finding == ALL else of_all.filter(pl.col("finding") == finding)
         for measure in MEASURES:
-            statistics = agreement(part[measure].to_numpy(), readers, part["unit"].to_numpy(), **bootstrap)
+            statistics = measure_agreement(part[measure].to_numpy(), readers, part["unit"].to_numpy(), **bootstrap)
             d_prime_values = d_prime(part, **bootstrap) if measure == "as_real" else (None, None, None)
             percent = None if statistics.percent is None else round(100 * statistics.percent, 3)
             values = (
@@ -130,12 +130,12 @@ def d_prime(read: pl.DataFrame, *, replicates: int, level: float, seed: int) -> 
         return None, None, None
     sums = [np.stack([part["readings"] - part["as_real"], part["readings"]], axis=1).astype(float) for part in kinds]
     replicate_sums = [
-        np.concatenate([weight @ values for weight in weights(len(values), replicates, stable_hash(seed, number))])
+        np.concatenate([weight @ values for weight in draw_weights(len(values), replicates, stable_hash(seed, number))])
         if replicates else np.empty((0, 2))
         for number, values in enumerate(sums)
     ]  # fmt: skip
     values = [_z(draws[:, 0], draws[:, 1]) for draws in replicate_sums]
-    low, high = ends((values[0] - values[1])[:, None], level)
+    low, high = percentile_ends((values[0] - values[1])[:, None], level)
     z_values = [_z(*values.sum(axis=0)[:, None])[0] for values in sums]
     return float(z_values[0] - z_values[1]), *(None if np.isnan(end[0]) else float(end[0]) for end in (low, high))
 

@@ -118,8 +118,8 @@ def measure_job(
     )
     corners = {number: np.array([row[name] for name in CORNERS]) for number, row in conditioning_rows.items()}
     every = np.stack(list(corners.values()))
-    difference = edits.change(source, image)
-    inside = edits.box_mask(every, source.shape)
+    difference = edits.difference_image(source, image)
+    inside = edits.mask_from_boxes(every, source.shape)
     warped = finding == WARPED_FINDING
     overlaps = [
         _visible_iou(corners[number], visible_rows.get(number), row["side"], organs)
@@ -127,15 +127,15 @@ def measure_job(
     ]
     edges = [edits.edge_ratio(difference, box, lungs.any(axis=0)) for box in corners.values()]
     row = {
-        "change": edits.mean_inside(difference, inside),
-        "leak": None if warped else edits.leak(difference, inside),
+        "change": edits.mean_change_inside(difference, inside),
+        "leak": None if warped else edits.leaked_fraction(difference, inside),
         "iou_visible": None if warped else float(np.mean(overlaps)),
         "edge_ratio": None if warped or not np.isfinite(edges).any() else float(np.nanmean(edges)),
     }
     parts = []
     for number, box in corners.items():
         neighbours = np.stack([neighbour for at, neighbour in corners.items() if at != number] or [np.zeros(4)])
-        values = None if warped else appearance.features(image, box, lungs, neighbours)
+        values = None if warped else appearance.lesion_features(image, box, lungs, neighbours)
         if values is not None:
             parts.append({"number": number} | dict(zip(appearance.FEATURES, map(float, values), strict=True)))
     return row, parts
@@ -153,8 +153,10 @@ def best_confidence(detected: pl.DataFrame, classes: Mapping[str, str]) -> dict[
 def _visible_iou(box: np.ndarray, visible_row: Mapping | None, side: str, organs: Mapping[str, np.ndarray]) -> float:
     """Return the IoU of visible and requested box, both cut to the lung; 0 without a visible box."""
     lung = organs[LUNGS[0] if side == "right" else LUNGS[1]]
-    conditioning_box = edits.box_in(box, lung)
-    visible_box = None if visible_row is None else edits.box_in(np.array([visible_row[name] for name in CORNERS]), lung)
+    conditioning_box = edits.tight_box_inside(box, lung)
+    visible_box = (
+        None if visible_row is None else edits.tight_box_inside(np.array([visible_row[name] for name in CORNERS]), lung)
+    )
     return (
         0.0
         if conditioning_box is None or visible_box is None
@@ -165,5 +167,5 @@ def _visible_iou(box: np.ndarray, visible_row: Mapping | None, side: str, organs
 def _heart_ratio(organs: Mapping[str, np.ndarray] | None) -> float | None:
     if organs is None:
         return None
-    ratio = edits.heart_share(organs[HEART], *(organs[name] for name in LUNGS))
+    ratio = edits.cardiothoracic_ratio(organs[HEART], *(organs[name] for name in LUNGS))
     return float(ratio) if np.isfinite(ratio) else None

@@ -71,6 +71,6 @@ def _measure_box(picture: np.ndarray, boxes: np.ndarray, number: int, finding: s
     lungs = [organs.get(name) for name in LUNGS]
     usable = finding != WARPED_FINDING and all(lung is not None and lung.any() for lung in lungs)
     neighbours = np.delete(boxes, number, axis=0)
-    values = appearance.features(picture, boxes[number], np.stack(lungs), neighbours) if usable else None
+    values = appearance.lesion_features(picture, boxes[number], np.stack(lungs), neighbours) if usable else None
     measures = [None] * len(appearance.FEATURES) if values is None else map(float, values)
     return dict(zip(appearance.FEATURES, measures, strict=True))

@@ -13,7 +13,7 @@ from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_table, write_table
 from cxr.geometry.boxes import CORNERS
 from cxr.metrics.appearance import FEATURES
-from cxr.metrics.bootstrap import ends
+from cxr.metrics.intervals import percentile_ends
 from cxr.metrics.matching import Boxes
 from cxr.semisyn.configs import CHOSEN_CONFIG
 from cxr.semisyn.realism import scores
@@ -128,7 +128,9 @@ def run(
         metrics |= score_by_features(finding, finding_jobs, real, featured, options)
         for metric, scored in metrics.items():
             values = scored.values
-            low, high = ends(values[1:, None], options.interval) if len(values) > 1 else (np.full(1, np.nan),) * 2
+            low, high = (
+                percentile_ends(values[1:, None], options.interval) if len(values) > 1 else (np.full(1, np.nan),) * 2
+            )
             rows.append(_score_row(finding, metric, scored, (values[0], low[0], high[0]), finding_jobs, options))
             circular = is_circular(scored, options)
             replicate_rows += [

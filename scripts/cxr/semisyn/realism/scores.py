@@ -9,10 +9,10 @@ from typing import NamedTuple
 import numpy as np
 
 from cxr.metrics.appearance import c2st
-from cxr.metrics.average_precision import average_precision, matched
-from cxr.metrics.distances import LEAST, fid, kid_of_subsets
+from cxr.metrics.average_precision import average_precision, match_predictions
+from cxr.metrics.distances import MIN_SAMPLES_PER_DIMENSION, fid, kid_of_subsets
 from cxr.metrics.matching import Boxes
-from cxr.metrics.paired import patient_draws
+from cxr.metrics.paired import draw_patient_weights
 
 
 class JobBoxes(NamedTuple):
@@ -26,7 +26,7 @@ class JobBoxes(NamedTuple):
 def draw_patients(patient: Sequence[str], replicates: int, seed: int) -> np.ndarray:
     """Return int32 (1 + replicates, N): how often each of N jobs counts. ``patient``: of each job's source image."""
     original = np.ones((1, len(patient)), np.int32)
-    return np.concatenate([original, *patient_draws(np.asarray(patient, str), replicates, seed)])
+    return np.concatenate([original, *draw_patient_weights(np.asarray(patient, str), replicates, seed)])
 
 
 def auroc(edited: np.ndarray, source: np.ndarray, draws: np.ndarray) -> np.ndarray:
@@ -42,7 +42,7 @@ def auroc(edited: np.ndarray, source: np.ndarray, draws: np.ndarray) -> np.ndarr
 def ap1070(detections: JobBoxes, true: Boxes, ious: Sequence[float], points: int, draws: np.ndarray) -> np.ndarray:
     """Return the mean AP over ``ious``, (R,), of a detector's boxes against the requested boxes of N jobs."""
     predicted = Boxes(detections.job, detections.corners)
-    match = matched(predicted, detections.confidence, true, draws.shape[1], ious)
+    match = match_predictions(predicted, detections.confidence, true, draws.shape[1], ious)
     return average_precision(match, points, draws).mean(axis=1)
 
 
@@ -81,6 +81,6 @@ def mean_over_draws(values: np.ndarray, draws: np.ndarray) -> np.ndarray:
 
 def frechet_distance(ours: np.ndarray, real: np.ndarray, *, small: bool) -> float | None:
     """Return FID of features (N, D) and (M, D), or None if the samples are too few and ``small`` is false."""
-    if not small and min(len(ours), len(real)) < LEAST * ours.shape[1]:
+    if not small and min(len(ours), len(real)) < MIN_SAMPLES_PER_DIMENSION * ours.shape[1]:
         return None
     return fid(ours, real, small=small)

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from cxr.base.columns import Column, schema
-from cxr.metrics.bootstrap import ends
+from cxr.metrics.intervals import percentile_ends
 
 LOWER_IS_BETTER = ("fid", "kid", "fid_xrv", "kid_xrv", "frechet_lite", "kernel_lite", "c2st")
 """c2st: 0.5 is best, because edited and real boxes are indistinguishable then; lower values count as 0.5."""
@@ -81,7 +81,7 @@ def choose_configs(
         if len(ranked) > 1 and len(replicates):
             table, _ = _values_by_metric(replicates, ranked, sorted(set(replicates["replicate"])))
             replicate_scores = _mean_scaled(table, len(ranked))
-            low, high = ends((replicate_scores[0] - replicate_scores[1])[:, None], level)
+            low, high = percentile_ends((replicate_scores[0] - replicate_scores[1])[:, None], level)
             difference = [round(float(low[0]), 4), round(float(high[0]), 4)] if np.isfinite(low[0]) else None
         score = part.filter(pl.col("config") == ranked[0])["score"][0]
         choice_by_finding[finding] = {

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from cxr.annotations.formats import FORMATS, described
+from cxr.annotations.formats import FORMATS, describe_formats
 from cxr.base.settings import Limits, Replicates, Section, Share, constraint, key, refuse_equal_names
 from cxr.base.vocabulary import LESIONS
 
@@ -12,7 +12,7 @@ ReferenceName = Annotated[str, Limits(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
 class People(Section):
     """A file of human annotations: boxes or masks."""
 
-    format: Literal[FORMATS] = key("coco", f"{described()}.")
+    format: Literal[FORMATS] = key("coco", f"{describe_formats()}.")
     path: str = key("", "Path of the file; for mimic_ils, of the folder.")
     classes: dict[str, Literal[LESIONS]] = key(
         dict, "{label: lesion type}, which takes precedence over the format's own table (docs/how-to/agreement.md)."

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from cxr.annotations.formats import FORMATS, described
+from cxr.annotations.formats import FORMATS, describe_formats
 from cxr.base.settings import Limits, Section, key
 from cxr.workflow.settings.semisyn.names import FindingName
 
@@ -12,7 +12,7 @@ ReferenceName = Annotated[str, Limits(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
 class Reference(Section):
     """A file of people's boxes."""
 
-    format: Literal[FORMATS] = key("coco", f"{described()}.")
+    format: Literal[FORMATS] = key("coco", f"{describe_formats()}.")
     path: str = key("", "Path of the file; for mimic_ils, of the folder.")
     role: Literal["train", "val", "test"] = key(
         "test", "What it is used for. No patient may be in references of two roles."

@@ -7,6 +7,10 @@ import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+import polars as pl
+
+from cxr.base.columns import Column, Columns, schema
+
 JSON_NAME, MASK_FOLDER = "mimic_ils_instruction_answer.json", "lesion_mask"
 
 
@@ -21,3 +25,15 @@ def write_studies(path: Path, splits: Mapping[str, Iterable[tuple[str, dict]]]) 
                 file.write(f"{',' * (position > 0)}\n{json.dumps(study)}: {text}")
             file.write("\n}")
         file.write("\n}\n")
+
+
+INDEX: Columns = {
+    "mask_id": Column(pl.String, "Mask."),
+    "shard": Column(pl.String, "Shard whose HDF5 file holds it."),
+    "row": Column(pl.Int64, "Its row there, from 0."),
+}
+
+
+def make_index_table(rows: Iterable[tuple[str, str, int]]) -> pl.DataFrame:
+    """Return the table of (mask_id, shard, row), in the order of the mask ids."""
+    return pl.DataFrame(list(rows), schema=schema(INDEX), orient="row").sort("mask_id")

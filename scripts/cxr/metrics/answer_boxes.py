@@ -1,4 +1,4 @@
-"""AP of boxes that have no confidences: those of an answer, in the order in which they are written (RadVLM's mAP)."""
+"""AP of boxes without confidences: a model's answer, in the order in which it writes them (RadVLM's mAP)."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -9,9 +9,9 @@ import numpy as np
 from cxr.geometry.boxes import paired_iou
 
 
-class Written(NamedTuple):
-    """What an answer's boxes are worth. precision: its AP; hits: boxes that hit; best: mean over the references of the
-    highest IoU of any box.
+class AnswerScore(NamedTuple):
+    """Scores of an answer's boxes. precision: AP; hits: number of boxes that hit; best: each reference's highest IoU
+    with any box, averaged over the references.
     """
 
     precision: float
@@ -19,24 +19,24 @@ class Written(NamedTuple):
     best: float
 
 
-def written(answer: np.ndarray, reference: np.ndarray, iou: float = 0.5) -> Written:
-    """Return what an answer's boxes (N, 4) are worth against reference boxes (M, 4), M > 0.
+def score_answer(answer: np.ndarray, reference: np.ndarray, iou: float = 0.5) -> AnswerScore:
+    """Score an answer's boxes (N, 4) against reference boxes (M, 4), M > 0.
 
-    Each box takes the reference that it overlaps most, the first of equal ones. It hits if their IoU is at least
-    ``iou`` and no earlier box hit that reference. The AP is the area under the envelope of precision over recall,
-    between (0, 0) and (1, 0); 0 without a box. Raises ValueError without a reference.
+    Each box takes the reference of the highest IoU, the first among ties. It hits if that IoU is at least ``iou`` and
+    no earlier box hit that reference. AP is the area under the envelope of precision over recall, from (0, 0) to
+    (1, 0); 0 without a box. Raises ValueError without a reference.
     """
-    return written_each([answer], [reference], [iou])[0][0]
+    return score_answers([answer], [reference], [iou])[0][0]
 
 
-def written_each(
+def score_answers(
     answers: Sequence[np.ndarray], references: Sequence[np.ndarray], ious: Sequence[float]
-) -> list[list[Written]]:
-    """Return of each threshold of ``ious`` what each answer is worth, as :func:`written` has it, to the byte.
+) -> list[list[AnswerScore]]:
+    """Return, for each threshold of ``ious``, each answer's score, equal to :func:`score_answer` to the byte.
 
-    Answers of as many boxes with as many references are measured at once. Raises ValueError without a reference.
+    Answers with the same numbers of boxes and references are processed at once. Raises ValueError without a reference.
     """
-    scores: list[list[Written]] = [[Written(0.0, 0, 0.0)] * len(answers) for _ in ious]
+    scores: list[list[AnswerScore]] = [[AnswerScore(0.0, 0, 0.0)] * len(answers) for _ in ious]
     groups: dict[tuple[int, int], list[int]] = defaultdict(list)
     for place, (answer, reference) in enumerate(zip(answers, references, strict=True)):
         if not len(reference):
@@ -54,12 +54,12 @@ def written_each(
             for place, area, count, most in zip(
                 places, _areas(hits, overlap.shape[2]).tolist(), hits.sum(axis=1).tolist(), best, strict=True
             ):
-                threshold_scores[place] = Written(area, count, most)
+                threshold_scores[place] = AnswerScore(area, count, most)
     return scores
 
 
 def _hits(overlap: np.ndarray, iou: float) -> np.ndarray:
-    """Return which boxes hit, bool (K, N), of K answers' IoU with their references, (K, N, M)."""
+    """Return which boxes hit, bool (K, N), from the IoU (K, N, M) of K answers' boxes with their references."""
     rows = np.arange(len(overlap))
     free, hits = np.ones(overlap[:, 0].shape, bool), np.zeros(overlap.shape[:2], bool)
     for place, best in enumerate(overlap.argmax(axis=2).T):
@@ -76,13 +76,3 @@ def _areas(hits: np.ndarray, references: int) -> np.ndarray:
     precision = np.concatenate([low, true / np.arange(1, hits.shape[1] + 1), low], axis=1)
     envelope = np.maximum.accumulate(precision[:, ::-1], axis=1)[:, ::-1]
     return ((recall[:, 1:] - recall[:, :-1]) * envelope[:, 1:]).sum(axis=1)
-
-
-def written_precision(answer: np.ndarray, reference: np.ndarray, iou: float = 0.5) -> float:
-    """Return the AP of an answer's boxes, as :func:`written` has it. Raises ValueError without a reference."""
-    return written(answer, reference, iou).precision
-
-
-def mean_written_precision(pairs: Sequence[tuple[np.ndarray, np.ndarray]], iou: float = 0.5) -> float:
-    """Return the mean of :func:`written_precision` over (answer, reference) pairs; NaN without one."""
-    return float(np.mean([written_precision(*pair, iou) for pair in pairs])) if pairs else float("nan")

@@ -1,7 +1,8 @@
-"""How alike a written text is to a reference: ROUGE-L, and BLEU-4 from counts that add up over texts."""
+"""Scores of a generated report: ROUGE-L, BLEU-4 from counts that add up over texts, F1 of facts, GREEN."""
 
 import re
 from collections import Counter
+from collections.abc import Collection, Hashable
 from functools import cache
 
 import numpy as np
@@ -9,12 +10,12 @@ import numpy as np
 ORDERS = 4
 """Longest n-gram of BLEU-4."""
 COUNTS = 2 * ORDERS + 2
-"""Counts of a text: matched n-grams, all n-grams, length of the text, length of the reference."""
+"""Number of counts per text: matched n-grams and all n-grams of each order, text length, reference length."""
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 
 
 def rouge_l(text: str, reference: str) -> float:
-    """Return the F1 of the longest common subsequence of words, stemmed, of the library rouge-score (Lin 2004)."""
+    """Return ROUGE-L (Lin 2004), the F1 of the longest common subsequence of stemmed words, from rouge-score."""
     return float(_scorer().score(reference, text)["rougeL"].fmeasure)
 
 
@@ -25,14 +26,14 @@ def _scorer():
     return RougeScorer(["rougeL"], use_stemmer=True)
 
 
-def tokens(text: str) -> list[str]:
-    """Return the words and marks of a text in lower case, as BLEU counts them here."""
+def tokenize(text: str) -> list[str]:
+    """Return the lower-case words and punctuation marks of a text, BLEU's tokens."""
     return _TOKEN.findall(text.lower())
 
 
 def bleu_counts(text: str, reference: str) -> np.ndarray:
-    """Return the counts of a text, float64 (:data:`COUNTS`,); those of many texts add up to the corpus's."""
-    text_tokens, reference_tokens = tokens(text), tokens(reference)
+    """Return a text's counts, float64 (:data:`COUNTS`,); summed over texts they are the corpus's."""
+    text_tokens, reference_tokens = tokenize(text), tokenize(reference)
     counts = np.zeros(COUNTS)
     for order in range(1, ORDERS + 1):
         ours, theirs = (
@@ -57,3 +58,24 @@ def bleu(counts: np.ndarray) -> np.ndarray:
         brevity = np.exp(np.minimum(0.0, 1.0 - reference_length / length))
     value = np.where((matched > 0).all(axis=-1), precision * brevity, 0.0)
     return np.where(reference_length > 0, value, np.nan)
+
+
+def set_f1(predicted: Collection[Hashable], reference: Collection[Hashable], empty: float = 0.0) -> float:
+    """Return the F1 of two sets of facts; ``empty`` if both are empty.
+
+    RadGraph-F1 uses 0 there; its facts are (tokens, label, has a relation) of each entity.
+    """
+    ours, theirs = set(predicted), set(reference)
+    if not ours and not theirs:
+        return empty
+    return 2 * len(ours & theirs) / (len(ours) + len(theirs))
+
+
+def green_score(matched: int, errors: int) -> float:
+    """Return GREEN, matched findings / (matched + clinically significant errors); 0 without a match.
+
+    Raises ValueError for a negative count.
+    """
+    if matched < 0 or errors < 0:
+        raise ValueError(f"{matched} matched findings and {errors} errors: counts must not be negative")
+    return matched / (matched + errors) if matched else 0.0

@@ -1,0 +1,125 @@
+"""Confidence intervals: bootstrap percentiles over patients, and Wilson's interval of a rate.
+
+Patients are resampled because samples of one patient are not independent. A metric is a ratio of two sums over patients
+(correct / asked, IoU / pairs, I / U). A replicate draws as many patients as there are, with replacement, so its sums
+are the patients' sums weighted by how often each was drawn.
+"""
+
+from collections.abc import Iterator, Sequence
+from math import sqrt
+from statistics import NormalDist
+from typing import NamedTuple
+
+import numpy as np
+
+from cxr.base.seeds import stable_hash
+
+BLOCK = 64
+"""Replicates in memory at a time; the draws do not depend on it."""
+
+
+def draw_weights(subjects: int, replicates: int, seed: int) -> Iterator[np.ndarray]:
+    """Yield how often each patient was drawn, int64 (<= BLOCK, subjects), ``replicates`` rows in all."""
+    generator = np.random.default_rng(stable_hash("bootstrap", seed))
+    chances = np.full(subjects, 1 / subjects) if subjects else np.empty(0)
+    for first in range(0, replicates, BLOCK):
+        rows = min(BLOCK, replicates - first)
+        yield generator.multinomial(subjects, chances, size=rows)
+
+
+def sums_by_subject(subject: np.ndarray, subjects: int, values: np.ndarray) -> np.ndarray:
+    """Return each patient's sums of ``values`` (N, K), float64 (subjects, K); ``subject`` (N,): each row's patient."""
+    sums = np.zeros((subjects, values.shape[1]))
+    np.add.at(sums, subject, values)
+    return sums
+
+
+def _replicate_ratios(numerators: np.ndarray, denominators: np.ndarray, replicates: int, seed: int) -> np.ndarray:
+    """Return the ratios of all replicates, float64 (replicates, K), NaN where a denominator is 0."""
+    ratios = []
+    for draw_counts in draw_weights(len(numerators), replicates, seed):
+        below = draw_counts @ denominators
+        ratios.append(np.divide(draw_counts @ numerators, below, out=np.full(below.shape, np.nan), where=below > 0))
+    return np.concatenate(ratios)
+
+
+def percentile_ends(table: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return the lower and upper percentile ends, float64 (K,) each, of replicates (R, K); NaN is ignored."""
+    bounds = np.full((2, table.shape[1]), np.nan)
+    has_value = ~np.isnan(table).all(axis=0)
+    bounds[:, has_value] = np.nanquantile(table[:, has_value], [(1 - level) / 2, (1 + level) / 2], axis=0)
+    return bounds[0], bounds[1]
+
+
+def difference_intervals(
+    first: tuple[np.ndarray, np.ndarray],
+    second: tuple[np.ndarray, np.ndarray],
+    *,
+    replicates: int,
+    level: float,
+    seed: int,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the lower and upper ends, float64 (K,) each, of the intervals of K ratio differences, first - second.
+
+    Each side is (numerators, denominators), per-patient sums (subjects, K), with the same patients in the same order.
+    Both sides share a replicate's patients, so that variation common to both cancels out.
+    """
+    subjects, ratios = first[0].shape
+    if not replicates or not subjects or not ratios:
+        return np.full(ratios, np.nan), np.full(ratios, np.nan)
+    return percentile_ends(
+        _replicate_ratios(*first, replicates, seed) - _replicate_ratios(*second, replicates, seed), level
+    )
+
+
+def ratio_intervals(
+    numerators: np.ndarray, denominators: np.ndarray, *, replicates: int, level: float, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the lower and upper ends, float64 (K,) each, of the intervals of K ratios.
+
+    ``numerators`` and ``denominators``: per-patient sums (subjects, K). Replicates with a denominator of 0 are
+    excluded; the ends are NaN if no replicate remains.
+    """
+    subjects, ratios = numerators.shape
+    if not replicates or not subjects or not ratios:
+        return np.full(ratios, np.nan), np.full(ratios, np.nan)
+    return percentile_ends(_replicate_ratios(numerators, denominators, replicates, seed), level)
+
+
+def resample_sums(
+    subjects: Sequence[str], values: np.ndarray, *, replicates: int, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the sums of ``values`` (N, S) over all rows, float64 (S,), and over each replicate's rows, (R, S).
+
+    ``subjects`` (N,): each row's patient. For a score that is any function of such sums, :func:`percentile_ends` gives
+    the interval; scores of the same rows share their draws.
+    """
+    values = np.asarray(values, np.float64)
+    names, place = np.unique(np.asarray(subjects, str), return_inverse=True)
+    sums = sums_by_subject(place, len(names), values)
+    rows = [draw_counts @ sums for draw_counts in draw_weights(len(names), replicates, seed)] if len(names) else []
+    return values.sum(axis=0), np.concatenate(rows) if rows else np.zeros((0, values.shape[1]))
+
+
+class Rate(NamedTuple):
+    """A rate and the ends of its interval, 0 to 1."""
+
+    rate: float
+    low: float
+    high: float
+
+
+def wilson_interval(part: int, total: int, level: float) -> Rate | None:
+    """Return ``part`` / ``total`` with Wilson's interval of coverage ``level`` (Wilson 1927); None if total is 0.
+
+    The trials are assumed independent.
+    """
+    if not total:
+        return None
+    rate, z = part / total, NormalDist().inv_cdf((1 + level) / 2)
+    middle, shrink = rate + z * z / (2 * total), 1 + z * z / total
+    half = z * sqrt(rate * (1 - rate) / total + z * z / (4 * total * total))
+    # at 0 and 1 the end is the rate itself, which rounding would miss
+    low = 0.0 if part == 0 else (middle - half) / shrink
+    high = 1.0 if part == total else (middle + half) / shrink
+    return Rate(rate, low, high)
