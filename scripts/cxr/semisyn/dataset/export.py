@@ -177,7 +177,9 @@ def add_coco_image(writer: CocoWriter, picture: ExportImage, names: ExportIds, o
         if mask.any():
             region |= {"segmentation": encode_rle(mask), "area": int(mask.sum())}
         side = {"side": row["side"], "zone": row["zone"], "says": SYNTHETIC}
-        writer.add_annotation(number, options.labels[facts["finding"]], region, label_text=facts["prompt"], semisyn=side)
+        writer.add_annotation(
+            number, options.labels[facts["finding"]], region, label_text=facts["prompt"], semisyn=side
+        )
 
 
 def split_lesion(lesion: np.ndarray, boxes: Sequence[Box]) -> list[np.ndarray]:
