@@ -414,8 +414,8 @@ def test_what_is_withheld_is_in_no_export(made, tmp_path):
             assert f"'{name}'".encode() not in held
             assert f'"{name}"'.encode() not in held
         if kind != "yolo":
-            assert same.name("image_id", "film2").encode() in held
-            assert same.name("subject_id", "p2").encode() in held
+            assert same.publish_id("image_id", "film2").encode() in held
+            assert same.publish_id("subject_id", "p2").encode() in held
     assert "image" not in pl.read_parquet_schema(next((tmp_path / "hf/out/data").glob("train-*.parquet")))
 
 

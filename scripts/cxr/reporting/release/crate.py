@@ -1,7 +1,7 @@
-"""Describe the run as an RO-Crate: the package, its workflow and its settings (JSON-LD, RO-Crate 1.1).
+"""Describe the run as an RO-Crate 1.1 (JSON-LD): the package, its workflow and its settings.
 
-It follows the profile Process Run Crate: a CreateAction whose instrument is the workflow, whose objects are the
-settings and the weights, and whose result is the package.
+It follows the profile Process Run Crate: a CreateAction with the workflow as instrument, the settings and weights as
+objects, and the package as result.
 """
 
 import json
@@ -16,7 +16,7 @@ FILES = {"README.md": "text/markdown", "DATASHEET.md": "text/markdown", "croissa
 
 
 def build_crate(about: dict, package_facts: dict, description: str, folders: list[str]) -> dict:
-    """Return the document. ``folders``: those of :data:`FOLDERS` that the package has."""
+    """Return the RO-Crate document. ``folders``: the :data:`FOLDERS` that the package has."""
     settings = [_property_value(name, value) for name, value in sorted(_flatten(package_facts["settings"]).items())]
     engines = [
         {"@id": f"#stage-{stage}", "@type": "SoftwareApplication", "name": f"cxr-ils {stage}",
@@ -61,7 +61,7 @@ def build_crate(about: dict, package_facts: dict, description: str, folders: lis
 
 
 def _stage_packages(package_facts: dict, stage: str) -> list[str]:
-    """Return the packages of a stage's environment, which is named after the stage, or the stage and its engine."""
+    """Return the packages of a stage's environment, which is named after the stage, with or without its engine."""
     names = (f"{stage}-{package_facts['engines'].get(stage)}", stage)
     return next((package_facts["environments"][name] for name in names if name in package_facts["environments"]), [])
 

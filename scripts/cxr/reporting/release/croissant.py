@@ -49,7 +49,7 @@ FORMATS = {".parquet": "application/x-parquet", ".json": "application/json"}
 
 
 def build_croissant(about: dict, columns: dict[str, dict], files: dict[str, str], description: str) -> dict:
-    """Return the document. ``columns``: {config: columns}; ``files``: {path: sha256} of Parquet and COCO."""
+    """Return the Croissant document. ``columns``: {config: columns}; ``files``: {path: sha256} of Parquet and COCO."""
     return {
         "@context": CONTEXT,
         "@type": "sc:Dataset",
@@ -114,5 +114,5 @@ def _field(config: str, name: str, kind: object) -> dict:
 
 
 def described_files(files: Sequence[str]) -> list[str]:
-    """Return the files that the document names, by their endings, sorted."""
+    """Return the sorted files that the document describes."""
     return sorted(file for file in files if file.startswith(("data/", "images/", "coco/")))

@@ -1,7 +1,7 @@
-"""Write the DICOM segmentations of a shard: one per image, in the pixels of that X-ray, with one segment per mask.
+"""Write the DICOM segmentations of a shard: one per image, in the pixels of its X-ray, with one segment per mask.
 
-Only DICOM images get one. The object refers to its X-ray by UIDs and holds the patient's identifier, by which readers
-match; nothing else of the patient is copied. It is deflated, because masks are mostly empty.
+Only DICOM images have one. It refers to its X-ray by UIDs and contains the patient's identifier, which viewers need to
+match it; nothing else about the patient is copied. It is deflated, because masks are mostly empty.
 """
 
 import json
@@ -25,7 +25,7 @@ from cxr.reporting.release.withheld import group_units, iterate_studies, read_ke
 
 COUNTS = "counts.json"
 HEADER_ELEMENTS = (*NEEDED, "PatientID", "Modality")
-"""Elements of an X-ray's header that its segmentation copies or uses as references."""
+"""Header elements of an X-ray that its segmentation copies or refers to."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,8 @@ def run_shard(
 ) -> None:
     """Write ``<subject's first three>/<subject>/<study>/<image>.dcm`` and ``counts.json`` into ``segmentations``.
 
-    ``lines`` are the pairs of all shards, one file per split. ``counts.json`` holds the numbers of files, of segments,
-    and of images with masks but no segmentation, by reason.
+    ``lines``: the pairs of all shards, one file per split. ``counts.json`` has the numbers of files, segments, and
+    images with masks but without a segmentation, by reason.
     """
     kept_pair_ids, counts = read_kept_pairs(filtered), Counter()
     paths = dict(read_table(cohort).select("image_id", "path").iter_rows())
@@ -81,7 +81,7 @@ def run_shard(
 
 
 def segmentation_path(line: dict) -> str:
-    """Return the path of a segmentation, in the tree of the authors' images."""
+    """Return the relative path of a segmentation, as in the authors' folders of images."""
     return f"{line['subject_id'][:3]}/{line['subject_id']}/{line['study_id']}/{line['image_id']}.dcm"
 
 
@@ -94,7 +94,7 @@ def _units_by_image(lines: str, kept_pair_ids: set[str] | None) -> Iterator[list
 
 
 def read_header(path: str) -> Dataset:
-    """Return the elements of an X-ray's header that a segmentation needs. Raises NoSegmentation."""
+    """Read the elements of an X-ray's header that a segmentation needs. Raises NoSegmentation."""
     try:
         with open_regular(path) as file:
             if file_kind(file.read(HEAD_BYTES)) != "dicom":
@@ -120,7 +120,7 @@ def _build_segmentation(image_units: list[dict], path: str, sources: Sources, op
     segments = [
         Segment(
             f"{unit['target']}, {unit['certainty'] or 'stated'}, thresholds {options.thresholds}",
-            sources.in_original(sources.mask(unit["mask_id"]), image_id),
+            sources.mask_in_original(sources.mask(unit["mask_id"]), image_id),
             lesion=unit["target"],
             locations=tuple(unit["location"]),
             name=unit["mask_id"],
@@ -130,7 +130,7 @@ def _build_segmentation(image_units: list[dict], path: str, sources: Sources, op
     return segmentation(
         header,
         segments,
-        version=sources.code() or "unknown",
+        version=sources.code_digest() or "unknown",
         model=f"cxr-ils masks, thresholds {options.thresholds}",
         made=datetime.fromisoformat(options.date),
         device="cxr-ils masks",

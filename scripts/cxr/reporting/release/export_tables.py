@@ -1,7 +1,7 @@
-"""The tables of the release stage: the pairs as Parquet for Hugging Face ``datasets``, and as COCO.
+"""Write the tables of the release stage: the pairs as Parquet for Hugging Face ``datasets``, and as COCO.
 
-Both come from one pass over the lines. Images and masks are those of the frame, where the masks were made, so no mask
-is resampled. For users who have the original images, COCO can use their pixels instead (``coco_pixels: original``).
+Both come from one pass over the lines. Images and masks are in the frame, so no mask is resampled. For users who have
+the original images, COCO can use their pixels instead (``coco_pixels: original``).
 """
 
 import json
@@ -57,7 +57,8 @@ def run_tables(
 ) -> None:
     """Write ``data/``, ``images/`` (Parquet), ``coco/`` and ``counts.json`` into the folder ``tables``.
 
-    ``filtered``: a file of the kept pairs of the test split, or nothing. Memory holds one Parquet file's rows.
+    ``filtered``: a file of the kept pairs of the test split, or nothing. Only the rows of one Parquet file are in
+    memory.
     """
     withheld, kept_pair_ids = Withheld(options.withhold, salt), read_kept_pairs(filtered)
     counts = {}
@@ -89,7 +90,7 @@ def _write_split(folder: Path, split: str, read, sources: Sources, withheld: Wit
             mask_by_id = {line["mask_id"]: sources.mask(line["mask_id"]) for line in lines if line["seg"]}
             pictures = {name: encode_png(mask) for name, mask in mask_by_id.items()}
             for line in lines:
-                parts["pairs"].add(withheld.line(line) | {"mask": image_cell(pictures.get(line["mask_id"]))})
+                parts["pairs"].add(withheld.publish_line(line) | {"mask": image_cell(pictures.get(line["mask_id"]))})
             for image_id in dict.fromkeys(line["image_id"] for line in lines):
                 image_lines = [line for line in lines if line["image_id"] == image_id]
                 parts["images"].add(_image_row(image_lines[0], sources, withheld))
@@ -100,7 +101,7 @@ def _write_split(folder: Path, split: str, read, sources: Sources, withheld: Wit
 
 
 def _count_split(study_groups) -> dict:
-    """Count the content of a split: totals, and pairs by type and by target, with and without a mask."""
+    """Count a split: totals, and pairs by type and by target, with and without a mask."""
     subjects, images, masks, number = set(), set(), set(), Counter()
     pair_counts: dict[str, Counter] = {"types": Counter(), "positive": Counter(), "negative": Counter()}
     for _, lines in study_groups:
@@ -120,7 +121,7 @@ def _count_split(study_groups) -> dict:
 
 def _image_row(line: dict, sources: Sources, withheld: Withheld) -> dict:
     (rows, columns), affine = sources.geometry(line["image_id"])
-    row = {name: withheld.name(name, line[name]) for name in ("image_id", "study_id", "subject_id")}
+    row = {name: withheld.publish_id(name, line[name]) for name in ("image_id", "study_id", "subject_id")}
     row |= {"rows": rows, "columns": columns, "to_original": affine.ravel().tolist()}
     return row if withheld.pixels else row | {"image": image_cell(encode_png(sources.frame(line["image_id"])))}
 
@@ -140,8 +141,8 @@ def _write_coco(
     image_id = lines[0]["image_id"]
     (rows, columns), affine = sources.geometry(image_id)
     height, width = (rows, columns) if original else (FRAME_SIZE, FRAME_SIZE)
-    names = {name: withheld.name(name, lines[0][name]) for name in ("subject_id", "study_id")}
-    name = withheld.name("image_id", image_id)
+    names = {name: withheld.publish_id(name, lines[0][name]) for name in ("subject_id", "study_id")}
+    name = withheld.publish_id("image_id", image_id)
     number = writer.image(
         file_name=f"{name}.png", width=width, height=height, original_width=columns, original_height=rows,
         to_original=affine.tolist(), **names,
@@ -156,6 +157,6 @@ def _write_coco(
         pair_ids = [withheld.pair_id(pair_id, unit["study_id"]) for pair_id in unit["pair_ids"]]
         writer.add_annotation(
             number, unit["target"], annotation_by_mask[unit["mask_id"]],
-            mask_id=withheld.name("mask_id", unit["mask_id"]), location=unit["location"],
+            mask_id=withheld.publish_id("mask_id", unit["mask_id"]), location=unit["location"],
             certainty=unit["certainty"], pair_ids=pair_ids,
         )  # fmt: skip

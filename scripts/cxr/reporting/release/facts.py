@@ -1,4 +1,4 @@
-"""Collect a package's facts from the results: counts, exclusions, licences, code digests."""
+"""Collect the facts about a package from the results: counts, exclusions, licences, code digests."""
 
 import json
 from collections import Counter
@@ -35,11 +35,11 @@ TERMS = COHORT_TERMS | {
     "rsna": "RSNA Pneumonia Detection Challenge: the terms of its competition, for research and education.",
     "coco": "boxes of the maker of this package: under the terms of their source",
 }
-"""Terms of the facts, texts and pictures of a source of RadVLM, by its format; own has those of the cohort."""
+"""{format of a RadVLM source, or ``cohort.source`` for the source ``own``: terms of its facts, texts and images}."""
 
 
 def exclusion_rows(paths: Sequence[str]) -> list[dict]:
-    """Return {stage, reason, meaning, images} of ledgers, without their details, in the order of the paths."""
+    """Return {stage, reason, meaning, images} of the ledgers, without details, in the order of the paths."""
     rows = []
     for path in paths:
         table = read_table(path).group_by("stage", "reason").len("images").sort("reason")
@@ -48,7 +48,7 @@ def exclusion_rows(paths: Sequence[str]) -> list[dict]:
 
 
 def dropped_rows(path: str) -> list[dict]:
-    """Return {reason, pairs} of the pairs that were not made."""
+    """Return {reason, pairs} of the dropped pairs."""
     return read_table(path).group_by("reason").agg(pl.len().alias("pairs")).sort("reason").to_dicts()
 
 
@@ -73,7 +73,7 @@ def weight_rows(engines: dict[str, str], manifests: Sequence[str], sha256_of) ->
 
 
 def code_digests(shards: dict[str, Sequence[str]], reports: Sequence[str]) -> dict[str, list[str]]:
-    """Return {stage: digests of the code that made its shards}; several if the code was edited in between."""
+    """Return {stage: digests of the code that made its shards}; several if the code changed in between."""
     digests_by_stage: dict[str, set[str]] = {}
     for stage, paths in shards.items():
         for path in paths:

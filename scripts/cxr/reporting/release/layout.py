@@ -1,6 +1,6 @@
 """Copy the authors' layout from the dataset stage into a package, without withheld data.
 
-Its JSON holds one study per line, so only one study is in memory at a time.
+Its JSON has one study per line, so only one study is in memory at a time.
 """
 
 import json
@@ -19,7 +19,7 @@ TEST = "test"
 def copy_layout(source: Path, target: Path, images: str, withheld: Withheld, kept_pair_ids: set[str] | None) -> None:
     """Write the layout of the folder ``source`` into ``target``.
 
-    ``images``: the table with each image's study; ``kept_pair_ids``: names of the kept pairs of the test split.
+    ``images``: the table with each image's study; ``kept_pair_ids``: ids of the kept pairs of the test split.
     """
     studies = dict(read_table(images).select("image_id", "study_id").iter_rows())
     target.mkdir(parents=True, exist_ok=True)
@@ -69,12 +69,14 @@ def _published_order(
     named_offsets = []
     for place in places:
         key, entry = _read_entry(json_file, place)
-        named_offsets.append((withheld.name("study_id", studies[entry["dicom_id"]]) if withheld.ids else key, place))
+        named_offsets.append(
+            (withheld.publish_id("study_id", studies[entry["dicom_id"]]) if withheld.ids else key, place)
+        )
     yield from sorted(named_offsets) if withheld.ids else named_offsets
 
 
 def _filter_pairs(entry: dict, key: str, study_id: str, kept_pair_ids: set[str] | None) -> set[str] | None:
-    """Remove the pairs that are not kept; return the mask files of the others, None if no pair is left."""
+    """Remove the pairs that are not kept; return the mask files of the remaining pairs, None if no pair remains."""
     pairs = entry["instruction_answer_pairs"]
     if kept_pair_ids is not None:
         for name, group in pairs.items():
@@ -84,7 +86,7 @@ def _filter_pairs(entry: dict, key: str, study_id: str, kept_pair_ids: set[str] 
 
 
 def _rename_mask(name: str, key: str, shown_key: str) -> str:
-    """Return the name of a mask, ``<study>/<study>_<target>_<k>.png``, with another name of the study."""
+    """Rename the study in the name of a mask, ``<study>/<study>_<target>_<k>.png``."""
     return f"{shown_key}/{shown_key}{name.split('/', 1)[1].removeprefix(key)}"
 
 
@@ -92,7 +94,7 @@ def _published_entry(entry: dict, key: str, shown_key: str, withheld: Withheld) 
     if withheld.report_text:
         entry["section_content"] = ""
     if withheld.ids:
-        subject, image = (withheld.name(name, entry[old]) for name, old in
+        subject, image = (withheld.publish_id(name, entry[old]) for name, old in
                           (("subject_id", "subject_id"), ("image_id", "dicom_id")))  # fmt: skip
         entry |= {"subject_id": subject, "dicom_id": image,
                   "image_path": f"{subject[:3]}/{subject}/{shown_key}/{image}.jpg"}  # fmt: skip

@@ -1,7 +1,8 @@
-"""Package an instruction mix of RadVLM: its lines as Parquet, the pictures, a card, a datasheet, checksums.
+"""Package an instruction mix of RadVLM: its lines as Parquet, the images, a card, a datasheet, checksums.
 
-What is withheld is that of the other packages. With ``report_text`` the tasks leave whose turns quote a report or were
-made from its text; with ``ids`` every name that follows from an identifier is a keyed digest, and orders the lines.
+The same data are withheld as in other packages. With ``report_text``, tasks whose turns quote a report or were made
+from its text are excluded; with ``ids``, every name derived from an identifier is a keyed digest, by which the lines
+are sorted.
 """
 
 import json
@@ -39,7 +40,7 @@ LINES = {
     "pass": pl.Int64, "asked": pl.String, "questions": TEXTS, "answers": TEXTS, "box_names": TEXTS,
     "boxes": pl.List(pl.List(pl.Float64)), "labels": TEXTS, "mask_ids": TEXTS, "facts": TEXTS, "engine": pl.String,
 }  # fmt: skip
-"""Columns of the lines; ``box_names`` has the slot of each of ``boxes``, fractions x1, y1, x2, y2 of the picture."""
+"""Columns of the lines; ``box_names``: the slot of each of ``boxes``, fractions x1, y1, x2, y2 of the image."""
 IMAGES = {**dict.fromkeys(("source", "image_id", "study_id", "subject_id"), pl.String), "image": IMAGE_TYPE}
 NAMES = {"sample_id": "r", "subject_id": "p", "study_id": "s", "image_id": "i", "mask_ids": "m", "facts": "f"}
 """{column: first letter of the digest that replaces it}."""
@@ -71,17 +72,17 @@ class MixOptions:
 
 
 class MixPublisher:
-    """The published form of lines. key: the secret of the digests, empty where identifiers stay."""
+    """Convert lines to their published form. ``key``: secret key of the digests, empty if identifiers are published."""
 
     def __init__(self, withhold: Sequence[str], salt: str):
         self.texts, self.key = REPORT_TEXT not in withhold, secret("release.salt", salt) if IDS in withhold else b""
 
-    def name(self, column: str, value: str) -> str:
-        """Return an identifier, or its digest; a mask of nothing has none."""
+    def publish_id(self, column: str, value: str) -> str:
+        """Return an identifier or its digest; an empty identifier (of an empty mask) stays empty."""
         field = {"mask_ids": "mask_id", "facts": "fact_id"}.get(column, column)
         return keyed_text(self.key, field, value, NAMES[column]) if self.key and value else value
 
-    def line(self, line: Mapping) -> dict:
+    def publish_line(self, line: Mapping) -> dict:
         """Return a row of :data:`LINES`."""
         boxes = [(name, box) for name, slot_boxes in line["boxes"].items() for box in slot_boxes]
         row = {name: line[name] for name in LINES if name in line} | {
@@ -92,27 +93,29 @@ class MixPublisher:
         for column in NAMES:
             value = row[column]
             row[column] = (
-                [self.name(column, each) for each in value] if isinstance(value, list) else self.name(column, value)
+                [self.publish_id(column, each) for each in value]
+                if isinstance(value, list)
+                else self.publish_id(column, value)
             )
         return row
 
-    def lines(self, path: str) -> Iterator[dict]:
-        """Yield the lines of a file that are published, in its order, or by their digests: places tell, too."""
+    def read_published(self, path: str) -> Iterator[dict]:
+        """Yield the published lines of a file, sorted by their digests if identifiers are withheld."""
         if not self.key:
-            yield from (line for line in read_lines(path) if self.told(line))
+            yield from (line for line in read_lines(path) if self.is_published(line))
             return
         places, at = [], 0
         with open(path, "rb") as file:
             for text in file:
                 line = json.loads(text)
-                if self.told(line):
-                    places.append((self.name("sample_id", line["sample_id"]), at))
+                if self.is_published(line):
+                    places.append((self.publish_id("sample_id", line["sample_id"]), at))
                 at += len(text)
             for _, place in sorted(places):
                 file.seek(place)
                 yield json.loads(file.readline())
 
-    def told(self, line: Mapping) -> bool:
+    def is_published(self, line: Mapping) -> bool:
         """Return whether a line is published."""
         return self.texts or line["task"] not in TEXT_TASKS
 
@@ -120,10 +123,10 @@ class MixPublisher:
 def run(
     *, lines: Sequence[str], frames: Sequence[str], salt: str | Sequence[str], package: str, options: MixOptions
 ) -> None:
-    """Write the package into the folder ``package``, whole or not at all.
+    """Write the package into the folder ``package``, which appears only when complete.
 
-    ``lines``: of the splits; ``frames``: shards of all sources, read where pixels are published. Memory holds one
-    Parquet file's rows and the names of a split's images. Raises UserError.
+    ``lines``: one file per split; ``frames``: shards of all sources, read if pixels are published. The rows of one
+    Parquet file and the ids of a split's images are in memory at a time. Raises UserError.
     """
     publisher = MixPublisher(options.withhold, salt if isinstance(salt, str) else "")
     counts: dict[str, Counter] = {"all": Counter(), "published": Counter()}
@@ -148,15 +151,15 @@ def run(
 def _write_lines(
     folder: Path, split: str, path: str, publisher: MixPublisher, counts: Counter, options: MixOptions
 ) -> dict[tuple, Mapping]:
-    """Write the lines of a split; returns {(source, image): one of its lines}."""
-    total = sum(1 for line in read_lines(path) if publisher.told(line))
+    """Write the lines of a split; return {(source, image): one of its lines}."""
+    total = sum(1 for line in read_lines(path) if publisher.is_published(line))
     part = PartWriter(folder / "data", split, LINES, total, options.pairs_per_file)
     line_by_image: dict[tuple, Mapping] = {}
-    for line in publisher.lines(path):
+    for line in publisher.read_published(path):
         counts[line["task"], line["source"], split] += 1
         fields = {name: line[name] for name in ("sample_id", "task", "source", "image_id", "study_id", "subject_id")}
         line_by_image.setdefault((line["source"], line["image_id"]), fields)
-        part.add(publisher.line(line))
+        part.add(publisher.publish_line(line))
     part.flush()
     return line_by_image
 
@@ -169,11 +172,11 @@ def _write_images(
     publisher: MixPublisher,
     options: MixOptions,
 ) -> None:
-    """Write what a frame shows of each image of a split."""
+    """Write the frame of each image of a split."""
     part = PartWriter(folder / "images", split, IMAGES, len(line_by_image), options.images_per_file)
     with ExitStack() as stack:
         stores: dict[str, ImageStore] = {}
-        rows = [({name: publisher.name(name, line[name]) for name in NAMES if name in line}, line)
+        rows = [({name: publisher.publish_id(name, line[name]) for name in NAMES if name in line}, line)
                 for line in line_by_image.values()]  # fmt: skip
         for names, line in sorted(rows, key=lambda row: (row[1]["source"], row[0]["image_id"])):
             source = line["source"]
@@ -186,7 +189,7 @@ def _write_images(
 
 
 def count_rows(counts: Mapping[str, Counter]) -> list[list]:
-    """Return the rows of a table: task, source, split, lines, those published, those withheld."""
+    """Return table rows of task, source, split, and the numbers of lines, of published and of withheld ones."""
     entries = sorted(counts["all"].items())
     return [[*key, number, counts["published"][key], number - counts["published"][key]] for key, number in entries]
 
@@ -195,7 +198,7 @@ COUNT_HEAD = ["task", "source", "split", "lines", "published", "withheld"]
 
 
 def card_text(folder: Path, counts: Mapping[str, Counter], options: MixOptions) -> str:
-    """Return README.md: the header that Hugging Face's ``datasets`` reads, and what a column means."""
+    """Return README.md: the header that Hugging Face's ``datasets`` reads, and the meaning of the columns."""
     configs = []
     for config, place in (("lines", "data"), ("images", "images")):
         splits = [{"split": name, "path": f"{place}/{name}-*.parquet"} for name in SPLIT_NAMES.values()

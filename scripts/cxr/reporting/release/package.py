@@ -1,7 +1,7 @@
-"""Assemble a dataset version as one folder: every layout, its texts, and checksums over all files.
+"""Assemble a version of the dataset as one folder: all layouts, texts, and checksums of all files.
 
 The folder reveals no time, machine or path: the date is a setting, files are sorted, and settings that name files or
-folders are emptied. Parts are hard links, not copies, so a package needs no extra disk space.
+folders are emptied. Parts are hard links, so a package needs no extra disk space.
 """
 
 import hashlib
@@ -45,7 +45,7 @@ class PackageOptions:
     thresholds: str
     taus: dict
     codes: dict
-    """Code digests of the stages whose files hold no digest."""
+    """Code digests of the stages whose files contain no digest."""
 
 
 def run_package(
@@ -69,10 +69,10 @@ def run_package(
     options: PackageOptions,
     attrs: dict,
 ) -> None:
-    """Assemble the parts in the folder ``package``, which appears only when it is complete.
+    """Assemble the parts in the folder ``package``, which appears only when complete.
 
-    ``layout``: the folder of the authors' layout, or nothing if it cannot hold the dataset (several images per study).
-    ``excluded``: ledgers, in the order of the stages; the shards of the stages are read only for their digests.
+    ``layout``: the folder of the authors' layout, empty if it cannot represent the dataset (several images a study).
+    ``excluded``: ledgers, in the order of the stages; the stages' shards are read only for their digests.
     """
     withheld, kept_pair_ids = Withheld(options.withhold, salt), read_kept_pairs(filtered)
     field_names = ("name", "version", "date", "licence", "creator", "cite", "url", "seed", "withhold", "thresholds")

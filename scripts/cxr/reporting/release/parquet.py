@@ -1,7 +1,7 @@
-"""Write the Parquet files of a split, as Hugging Face ``datasets`` names and reads them.
+"""Write the Parquet files of a split, named and structured for Hugging Face ``datasets``.
 
-Columns have plain types. A picture is a struct of ``bytes`` (PNG) and ``path`` (null); ``datasets`` shows it as an
-image because the card declares it (``features``).
+Columns have plain types. An image is a struct of ``bytes`` (PNG) and ``path`` (null); ``datasets`` shows it as an image
+because the card declares it (``features``).
 """
 
 from pathlib import Path
@@ -47,23 +47,23 @@ IMAGES = {
 CONFIGS = {"pairs": ("data", schema(PAIRS)), "images": ("images", schema(IMAGES))}
 """{config: folder, {column: type}}."""
 SPLIT_NAMES = {"train": "train", "validate": "validation", "test": "test"}
-"""Our splits and what ``datasets`` calls them."""
+"""{our split: its name in ``datasets``}."""
 DTYPES = {pl.String: "string", pl.Int64: "int64", pl.Float64: "float64", pl.Boolean: "bool"}
 
 
-def encode_png(picture: np.ndarray) -> bytes:
-    """Return a picture, bool or uint8 (rows, columns), as PNG; a mask has one bit per pixel."""
-    flags = [cv2.IMWRITE_PNG_BILEVEL, 1] if picture.dtype == bool else []
-    return encode_image(".png", picture.astype(np.uint8) * (255 if flags else 1), flags)
+def encode_png(image: np.ndarray) -> bytes:
+    """Encode a mask, bool (H, W), or an image, uint8 (H, W), as PNG; a mask has one bit per pixel."""
+    flags = [cv2.IMWRITE_PNG_BILEVEL, 1] if image.dtype == bool else []
+    return encode_image(".png", image.astype(np.uint8) * (255 if flags else 1), flags)
 
 
 def image_cell(data: bytes | None) -> dict | None:
-    """Return the content of a picture's cell."""
+    """Return the content of a cell that holds an image."""
     return None if data is None else {"bytes": data, "path": None}
 
 
 def card_features(columns: dict) -> list[dict]:
-    """Return the columns as the card of a dataset names them (``dataset_info.features``)."""
+    """Return the columns as a dataset card declares them (``dataset_info.features``)."""
     entries = []
     for name, kind in columns.items():
         if kind == IMAGE_TYPE:
@@ -76,9 +76,9 @@ def card_features(columns: dict) -> list[dict]:
 
 
 class PartWriter:
-    """The ``total`` rows of one split of one config, in files of ``size`` rows.
+    """Write the ``total`` rows of one split of one config in files of ``size`` rows, which bounds the memory.
 
-    ``size`` bounds the memory. A split without rows has no file, because ``datasets`` refuses an empty one.
+    A split without rows has no file, because ``datasets`` refuses an empty one.
     """
 
     def __init__(self, folder: Path, split: str, columns: dict, total: int, size: int):
@@ -88,7 +88,7 @@ class PartWriter:
         self._written = 0
 
     def add(self, row: dict) -> None:
-        """Add a row; keys that are not columns are left out."""
+        """Add a row; keys that are not columns are ignored."""
         self._rows.append({name: row[name] for name in self._columns})
         if len(self._rows) == self._size:
             self.flush()
@@ -104,7 +104,7 @@ class PartWriter:
 
 
 def published_columns(columns: dict, *, pixels: bool, report_text: bool) -> dict:
-    """Return the columns of a package, without those that are withheld (pixels, the reports' text)."""
+    """Return the columns of a package without withheld ones (pixels, report text)."""
     without = set()
     without |= {"image"} if pixels else set()
     without |= {"section_content"} if report_text else set()

@@ -12,7 +12,7 @@ from cxr.geometry.affine import to_original
 
 
 class Sources:
-    """Read masks and frames. Use inside ``with``; one row is in memory at a time."""
+    """Read masks and frames by id. Use inside ``with``; one row is in memory at a time."""
 
     def __init__(self, index: str, masks: Sequence[str], images: str, frames: Sequence[str]):
         self._index, self._images = index, images
@@ -36,16 +36,16 @@ class Sources:
         return self._shards[key, self._places[key][name]]
 
     def mask(self, mask_id: str) -> np.ndarray:
-        """Return a mask of the frame, bool (rows, columns)."""
+        """Return a mask in the frame, bool (H, W)."""
         return self._shard("mask_id", mask_id).get("mask", mask_id)
 
-    def code(self) -> str:
-        """Return the digest of the code that made the masks, "" if a file holds none."""
+    def code_digest(self) -> str:
+        """Return the digest of the code that made the masks, "" if the file has none."""
         shards = [shard for (key, _), shard in self._shards.items() if key == "mask_id"]
         return str(shards[0].attrs.get("code_digest", ""))
 
     def frame(self, image_id: str) -> np.ndarray:
-        """Return a frame, uint8 (rows, columns)."""
+        """Return a frame, uint8 (H, W)."""
         return self._shard("image_id", image_id).get("image", image_id)
 
     def geometry(self, image_id: str) -> tuple[tuple[int, int], np.ndarray]:
@@ -54,7 +54,7 @@ class Sources:
         rows, columns = (int(side) for side in shard.get("original_shape", image_id))
         return (rows, columns), shard.get("to_original", image_id)
 
-    def in_original(self, mask: np.ndarray, image_id: str) -> np.ndarray:
-        """Return a frame's mask in the pixels of the original image, bool (rows, columns)."""
+    def mask_in_original(self, mask: np.ndarray, image_id: str) -> np.ndarray:
+        """Map a mask from the frame to the original image, bool (rows, columns)."""
         shape, affine = self.geometry(image_id)
         return to_original(mask.astype(np.uint8), affine, shape).astype(bool)

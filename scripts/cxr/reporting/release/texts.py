@@ -1,4 +1,4 @@
-"""Write a package's two texts: the card (README.md) and the datasheet (DATASHEET.md)."""
+"""Compose the texts of a package: the card (README.md) and the datasheet (DATASHEET.md)."""
 
 from collections.abc import Sequence
 
@@ -41,13 +41,13 @@ def markdown_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str
 
 
 def count_rows(counts: dict) -> list[list]:
-    """Return the rows of a table with the size of each split."""
+    """Return table rows with the size of each split."""
     names = ("pairs", "studies", "subjects", "images", "masks")
     return [[split, *(counts[split][name] for name in names)] for split in SPLIT_NAMES]
 
 
 def lesion_rows(counts: dict) -> list[list]:
-    """Return the rows of a table with each lesion type's positive and negative pairs per split."""
+    """Return table rows with each lesion type's positive and negative pairs per split."""
     return [
         [lesion, *(counts[split][sign].get(lesion, 0) for split in SPLIT_NAMES for sign in ("positive", "negative"))]
         for lesion in LESIONS
@@ -68,7 +68,7 @@ def _is_present(where: str, files: Sequence[str]) -> bool:
 def card_text(about: dict, counts: dict, columns: dict[str, dict], files: Sequence[str]) -> str:
     """Return README.md: the header that Hugging Face's ``datasets`` reads, and a short description.
 
-    ``columns``: {config: columns}; ``files``: all files so far, which show the splits and folders.
+    ``columns``: {config: columns}; ``files``: all files so far, which determine the splits and folders.
     """
     configs = []
     for config, (folder, _) in CONFIGS.items():

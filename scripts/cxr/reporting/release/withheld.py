@@ -1,15 +1,15 @@
-"""Withhold data that a data-use agreement forbids to pass on, and yield the lines of the dataset without them.
+"""Withhold data that a data-use agreement forbids to share, and yield the lines of the dataset without them.
 
-``pixels``: no grey value of any X-ray. Left out: the column ``image`` of the table of images. Nothing else in a package
-holds pixels: masks are ours, and DICOM segmentations refer to their X-ray without copying it.
+``pixels``: no grey value of any X-ray. The column ``image`` of the table of images is omitted. Nothing else in a
+package contains pixels: masks are ours, and DICOM segmentations refer to their X-ray without copying it.
 
-``report_text``: no word of a report. Left out: ``section_content`` (an empty text in the authors' layout, whose readers
-need the key). Conclusions from a report stay: ``section_name``, ``sentence_index`` (a number), type, target, certainty,
+``report_text``: no word of a report. ``section_content`` is omitted (empty in the authors' layout, whose readers need
+the key). Facts derived from a report stay: ``section_name``, ``sentence_index`` (a number), type, target, certainty,
 locations. Instruction and answer are made from templates.
 
-``ids``: no identifier of a subject, study or image, and none that follows from one. ``subject_id``, ``study_id``,
-``image_id``, the study in ``pair_id``, and ``mask_id`` (a digest of the study and more, which a list of all studies
-could reveal) become keyed digests everywhere, names of files included. DICOM segmentations are left out, because their
+``ids``: no identifier of a subject, study or image, and none derived from one. ``subject_id``, ``study_id``,
+``image_id``, the study in ``pair_id``, and ``mask_id`` (a digest of the study and more, which could be matched to a
+list of studies) become keyed digests everywhere, in file names too. DICOM segmentations are omitted, because their
 references are identifiers. Studies are sorted by their digests. The same key gives the same names, so that versions can
 be compared. This is not anonymity: whoever has the images can match sizes and masks.
 """
@@ -27,7 +27,7 @@ PIXELS, REPORT_TEXT, IDS = "pixels", "report_text", "ids"
 
 
 class Withheld:
-    """The withheld data: ``kinds`` as named above, and for ``ids`` the file of the secret key, ``salt``."""
+    """What is withheld: ``kinds`` as described above; ``salt``: file of the secret key for ``ids``."""
 
     def __init__(self, kinds: Sequence[str], salt: str | Sequence[str] = ()):
         self.pixels, self.report_text, self.ids = (kind in kinds for kind in (PIXELS, REPORT_TEXT, IDS))
@@ -35,29 +35,31 @@ class Withheld:
         if self.ids:
             self._key = secret("release.salt", salt if isinstance(salt, str) else "")
 
-    def name(self, field: str, value: str) -> str:
+    def publish_id(self, field: str, value: str) -> str:
         """Return the published form of an identifier."""
         if not self.ids:
             return value
         return keyed(self._key, field, value)
 
-    def line(self, line: dict) -> dict:
+    def publish_line(self, line: dict) -> dict:
         """Return the published form of a line of the dataset."""
         published_line = {
             field: value for field, value in line.items() if not (self.report_text and field == "section_content")
         }
         if self.ids:
-            published_line |= {field: self.name(field, line[field]) for field in LETTERS if line[field] is not None}
-            published_line["pair_id"] = self.pair_id(line["pair_id"], line["study_id"])
+            published_line |= {
+                field: self.publish_id(field, line[field]) for field in LETTERS if line[field] is not None
+            }
+            published_line["pair_id"] = self.publish_pair_id(line["pair_id"], line["study_id"])
         return published_line
 
-    def pair_id(self, pair_id: str, study_id: str) -> str:
-        """Return the published name of a pair, which begins with its study's name."""
-        return self.name("study_id", study_id) + pair_id.removeprefix(study_id) if self.ids else pair_id
+    def publish_pair_id(self, pair_id: str, study_id: str) -> str:
+        """Return the published id of a pair, which begins with its study's id."""
+        return self.publish_id("study_id", study_id) + pair_id.removeprefix(study_id) if self.ids else pair_id
 
 
 def read_kept_pairs(test: str | Sequence[str]) -> set[str] | None:
-    """Return the names of the pairs of a filtered test split, None without one. Raises UserError."""
+    """Return the pair ids of a filtered test split, None without one. Raises UserError."""
     if not test:
         return None
     try:
@@ -71,7 +73,7 @@ def iterate_studies(
 ) -> Iterator[tuple[str, list[dict]]]:
     """Yield (study_id, its lines), without lines of the test split that ``kept_pair_ids`` does not name.
 
-    The order is that of the file, or that of the digests if identifiers are withheld: the file is sorted by study, so a
+    The order is that of the file or, if identifiers are withheld, of the digests: the file is sorted by study, so a
     study's position would reveal its identifier to anyone with a list of all studies.
     """
     runs = _in_file_order(path) if withheld is None or not withheld.ids else _in_digest_order(path, withheld)
@@ -96,14 +98,14 @@ def _in_digest_order(path: str, withheld: Withheld) -> Iterator[tuple[str, list[
         for study_id, group in groupby(file, key=lambda line: json.loads(line)["study_id"]):
             size = sum(len(line) for line in group)
             begin = places[-1][2] + places[-1][3] if places else 0
-            places.append((withheld.name("study_id", study_id), study_id, begin, size))
+            places.append((withheld.publish_id("study_id", study_id), study_id, begin, size))
         for _, study_id, begin, size in sorted(places):
             file.seek(begin)
             yield study_id, [json.loads(line) for line in file.read(size).splitlines()]
 
 
 def group_units(lines: Iterable[dict]) -> list[dict]:
-    """Return the distinct (mask, target, location) of the lines, in their order, with the pairs that share each."""
+    """Return the distinct (mask, target, location) of the lines, in order, each with ``pair_ids``, its pairs."""
     unit_by_key: dict[tuple, dict] = {}
     for line in lines:
         if line["seg"]:
