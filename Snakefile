@@ -135,13 +135,13 @@ onstart:
 # Shown at the end of a run, where it cannot be missed: reports that could not be read, findings that are short of images,
 # results of earlier settings.
 onsuccess:
-    tell_last_words(Path("results/reports/reading.tsv"))
+    print_summary(Path("results/reports/reading.tsv"))
     print_shortfalls(Path("results/semisyn/dataset/conservation.tsv"))
     OldFiles(workflow, PLAN.shards_of).announce()
 
 
 onerror:
-    tell_last_words(Path("results/reports/reading.tsv"))
+    print_summary(Path("results/reports/reading.tsv"))
 
 
 rule all:

@@ -48,7 +48,7 @@ Sections = list[list[str]]
 
 def in_sentences(texts: Sequence[str]) -> Sections:
     """Return the sentences of each text."""
-    return [[text[start:end] for start, end in sentences.split(text)] for text in texts]
+    return [[text[start:end] for start, end in sentences.split_sentences(text)] for text in texts]
 
 
 def openi() -> list[str]:

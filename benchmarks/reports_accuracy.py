@@ -59,7 +59,7 @@ def tuples_of(structure: Callable[[list[str]], list[dict]], text: str) -> list[d
 
 
 def sentences_of(text: str) -> list[str]:
-    return [text[a:b] for a, b in sentences.split(text)]
+    return [text[a:b] for a, b in sentences.split_sentences(text)]
 
 
 def half_of(report: Report) -> str:

@@ -63,7 +63,7 @@ class Page:
 
 def in_text(text: str, tuples: list[dict]) -> list[dict]:
     """Return the tuples of :func:`reports_accuracy.tuples_of` with their spans in characters of the whole text."""
-    starts = [start for start, _ in sentences.split(text)]
+    starts = [start for start, _ in sentences.split_sentences(text)]
     return [item | {"span": [c + starts[item["sentence_index"] - 1] for c in item["span"]]} for item in tuples]
 
 

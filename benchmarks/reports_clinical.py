@@ -176,7 +176,7 @@ def _count_denials(text: Clinical, answer: Answer, affirmed, denied, row: dict, 
 def reader() -> read_reports._Reader:
     """Return what the stage reads with under the default settings."""
     chosen = params.stage_options(settings.Settings())["reports"]
-    return read_reports.reader_of(read_reports.ReportsOptions(**chosen | {"engine": "rules"}))
+    return read_reports.make_reader(read_reports.ReportsOptions(**chosen | {"engine": "rules"}))
 
 
 def answer(text: Clinical, reader: read_reports._Reader) -> Answer:

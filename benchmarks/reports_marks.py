@@ -9,7 +9,7 @@ from spacy.tokens import Doc
 
 from cxr.language.reports import sentences
 from cxr.language.reports.rules import lexicon
-from cxr.language.reports.rules.tokens import words_of
+from cxr.language.reports.rules.tokens import split_words
 from cxr.workflow.code_digest import RESOURCES
 
 DECISIONS = {
@@ -94,7 +94,7 @@ def marks_of(text: str, tuples: list[dict]) -> list[Mark]:
     candidates: dict[int, set[str]] = {}
     for item in tuples:
         candidates.setdefault(item["sentence_index"], set()).update(item["candidates"])
-    for index, (start, end) in enumerate(sentences.split(text), start=1):
+    for index, (start, end) in enumerate(sentences.split_sentences(text), start=1):
         for a, b, name in _wordings(text[start:end], candidates.get(index)):
             if taken.isdisjoint(range(start + a, start + b)):
                 taken.update(range(start + a, start + b))
@@ -106,7 +106,7 @@ def _wordings(sentence: str, wanted: set[str] | None) -> Iterator[tuple[int, int
     """Yield (start, end, name) of the wordings of these findings in a sentence, longest first."""
     if not wanted:
         return
-    words = words_of(sentence)
+    words = split_words(sentence)
     rules = lexicon.load_lexicon(str(RESOURCES / "lexicon"))
     hits = rules.match(Doc(rules.nlp.vocab, words=[word for word, _, _ in words]))
     for tag, entity, first, last in sorted(hits, key=lambda hit: hit[2] - hit[3]):

@@ -8,7 +8,7 @@ sys.path.insert(0, str(Path(workflow.current_basedir.get_path_or_uri(secret_free
 from cxr.base.errors import UserError
 from cxr.base.exclusions import STAGES
 from cxr.base.runner import announce_runner
-from cxr.language.reports.told import tell_last_words
+from cxr.language.reports.outcome_summary import print_summary
 from cxr.semisyn.dataset.shortfalls import print_shortfalls
 from cxr.workflow.code_digest import keep as keep_digests
 from cxr.workflow.code_digest import remember as remember_digests

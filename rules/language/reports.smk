@@ -81,7 +81,7 @@ rule reports_read:
         mem_mb=megabytes(4000),
         runtime=minutes(20),
     params:
-        **job("language.reports.understood.run"),
+        **job("language.reports.summarize_reports.run"),
         options=PLAN.options["reports_read"],
     message:
         "Reports: outcomes and unknown words"

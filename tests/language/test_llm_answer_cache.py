@@ -65,7 +65,7 @@ def test_one_load_serves_all_shards_with_the_bytes_of_a_job_for_each(cohorts, lo
 
 def test_a_job_that_was_cut_off_goes_on_where_it_stopped(cohorts, loads, tmp_path, monkeypatch):
     whole = asked(tmp_path / "whole", cohorts)
-    honest = structuring.structured
+    honest = structuring.structure_texts
 
     def cut(texts, *rest):
         if len(loads[-1]) == 2:
@@ -73,11 +73,11 @@ def test_a_job_that_was_cut_off_goes_on_where_it_stopped(cohorts, loads, tmp_pat
         return honest(texts, *rest)
 
     loads.append([])
-    monkeypatch.setattr(structuring, "structured", cut)
+    monkeypatch.setattr(structuring, "structure_texts", cut)
     with pytest.raises(KeyboardInterrupt):
         asked(tmp_path / "cut", cohorts, at_once=2)
     assert not list((tmp_path / "cut").glob("*.jsonl"))
-    monkeypatch.setattr(structuring, "structured", honest)
+    monkeypatch.setattr(structuring, "structure_texts", honest)
     assert asked(tmp_path / "cut", cohorts, at_once=2) == whole
     assert loads == [[5], [], [2, 2], [1]]
 

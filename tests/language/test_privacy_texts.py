@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from cxr.base.tables import read_table, write_lines
-from cxr.language.reports import understood
-from cxr.language.reports.decoding import cleaned, decode
+from cxr.language.reports import summarize_reports
+from cxr.language.reports.decoding import decode, normalize_text
 from cxr.language.reports.privacy.dates import find_dates, parse_date
 from cxr.language.reports.privacy.scrubbing import KINDS, add_counts, scrub
 from hospital import NO_TEXT, Study, _private_texts, write_report
@@ -116,7 +116,7 @@ def test_a_hospitals_reports_hold_nothing_private():
     studies = [Study(number, entry) for number, entry in enumerate(plan["studies"], 1)]
     texts = 0
     for study in (study for study in studies if study.entry["style"] not in NO_TEXT):
-        text = cleaned(decode(write_report(study)))
+        text = normalize_text(decode(write_report(study)))
         scrubbed = scrub(text, study.subject_id).text
         private = {part for part in (*_private_texts(study), study.patient.given_name) if part in text}
         assert not [part for part in private if part.casefold() in scrubbed.casefold()], study.study_id
@@ -244,7 +244,11 @@ def test_counts_add_up():
 def test_findings_of_public_reports_stay(shared, tmp_path):
     reports = [json.loads(line) for line in (shared / "fixtures/openi_reports.jsonl").open(encoding="utf-8")]
     texts = [(report["findings"], report["impression"]) for report in reports]
-    changed = [pair for pair in texts if any(text and scrub(cleaned(text), "p").text != cleaned(text) for text in pair)]
+    changed = [
+        pair
+        for pair in texts
+        if any(text and scrub(normalize_text(text), "p").text != normalize_text(text) for text in pair)
+    ]
     assert len(changed) <= 0.005 * len(texts)
     scrubbed, kept = (outcomes(tmp_path, changed, scrub=flag)[0] for flag in (True, False))
     findings = [
@@ -275,8 +279,8 @@ def test_unknown_words_of_few_subjects_are_withheld(tmp_path, withheld, words):
     paths = {name: str(tmp_path / name) for name in ("reports.jsonl", "words.tsv", "reading.tsv", "excluded.parquet")}
     write_lines(paths["reports.jsonl"], lines, checked=True)
     pl.DataFrame(schema={"study_id": pl.String, "reason": pl.String}).write_parquet(paths["excluded.parquet"])
-    options = understood.UnderstoodOptions(engine="rules", nothing_share=0.5, withheld=withheld, least_subjects=5)
-    understood.run(
+    options = summarize_reports.SummaryOptions(engine="rules", nothing_share=0.5, withheld=withheld, least_subjects=5)
+    summarize_reports.run(
         reports=[paths["reports.jsonl"]], excluded=[paths["excluded.parquet"]], words=paths["words.tsv"],
         reading=paths["reading.tsv"], options=options,
     )  # fmt: skip

@@ -53,7 +53,7 @@ def test_every_official_section_case(shared):
     cases = [json.loads(line) for line in (shared / "fixtures/section_cases.jsonl").open(encoding="utf-8")]
     assert len(cases) == 181
     for case in cases:
-        found = sections.split(case["text"], RULES)
+        found = sections.split_report(case["text"], RULES)
         names = sections.text_by_name(found)
         ours = {key: names.get(key) for key in ("findings", "impression", "last_paragraph", "comparison")}
         ours |= {"conclusion": next((names[name] for name in OFFICIAL_ORDER if names.get(name)), "")}
@@ -74,18 +74,18 @@ def test_overrides_are_the_official_ones(shared):
 
 def test_override_by_offsets_and_by_section_name():
     text = "x" * 47 + "Small effusion." + "y" * 400
-    assert sections.override(text, "51410602", RULES) == {"findings": text[47:320]}
-    assert sections.override(text, "s58235663", RULES) == {"findings": ""}
+    assert sections.manual_sections(text, "51410602", RULES) == {"findings": text[47:320]}
+    assert sections.manual_sections(text, "s58235663", RULES) == {"findings": ""}
     named = " FINAL REPORT\n HISTORY:  Left effusion.\n"
-    assert sections.override(named, "s51491012", RULES) == {"impression": "Left effusion."}
-    assert sections.override(named, "s1", RULES) is None
+    assert sections.manual_sections(named, "s51491012", RULES) == {"impression": "Left effusion."}
+    assert sections.manual_sections(named, "s1", RULES) is None
 
 
 def test_section_used_prefers_findings_and_ignores_blanks():
-    assert sections.choose({"impression": "b", "findings": "a"}) == ("findings", "a")
-    assert sections.choose({"impression": "b", "findings": " \n"}) == ("impression", "b")
-    assert sections.choose({"last_paragraph": "c", "comparison": "d"}) == ("last_paragraph", "c")
-    assert sections.choose({"comparison": "d", "findings": ""}) is None
+    assert sections.choose_section({"impression": "b", "findings": "a"}) == ("findings", "a")
+    assert sections.choose_section({"impression": "b", "findings": " \n"}) == ("impression", "b")
+    assert sections.choose_section({"last_paragraph": "c", "comparison": "d"}) == ("last_paragraph", "c")
+    assert sections.choose_section({"comparison": "d", "findings": ""}) is None
     assert sections.other_section({"findings": "a", "impression": "b"}, "findings") == ("impression", "b")
     assert sections.other_section({"findings": "a"}, "findings") is None
 
@@ -132,18 +132,18 @@ def test_given_reports(shared):
 @settings(max_examples=100, deadline=None)
 @given(st.text(max_size=400))
 def test_any_unicode_gives_valid_tuples(text):
-    texts = [text[a:b] for a, b in sentences.split(text)]
+    texts = [text[a:b] for a, b in sentences.split_sentences(text)]
     assert schema.problems(STRUCTURE(texts), len(texts)) == []
 
 
 def read(report: str) -> tuple[list[str], list[dict]]:
     """Return sentences and tuples of the section that the pipeline would use, or of the whole text if it uses none."""
-    found = sections.split(report, RULES)
+    found = sections.split_report(report, RULES)
     for section in found:
         if section.name != "last_paragraph":
             assert report.startswith(section.text, section.start)
-    _, text = sections.choose(sections.text_by_name(found)) or ("", report)
-    spans = sentences.split(text)
+    _, text = sections.choose_section(sections.text_by_name(found)) or ("", report)
+    spans = sentences.split_sentences(text)
     assert all(a < b and text[a:b] == text[a:b].strip() for a, b in spans)
     assert all(before[1] <= after[0] for before, after in pairwise(spans))
     texts = [text[a:b] for a, b in spans]
@@ -178,8 +178,8 @@ def test_one_megabyte_without_words(piece):
 
 
 def test_one_megabyte_of_headers():
-    found = sections.split("\n FINDINGS: Edema." * 60_000, RULES)
-    assert (len(found), sections.choose(sections.text_by_name(found))) == (60_001, ("findings", "Edema."))
+    found = sections.split_report("\n FINDINGS: Edema." * 60_000, RULES)
+    assert (len(found), sections.choose_section(sections.text_by_name(found))) == (60_001, ("findings", "Edema."))
 
 
 def test_one_megabyte():

@@ -221,4 +221,4 @@ def test_what_is_another_word_is_left_alone(text, words):
     ],
 )
 def test_what_a_section_only_asks_about(text, asked):
-    assert statements.asked(accuracy.sentences_of(text), tuples_of(text), LEXICON) == asked
+    assert statements.find_asked_lesions(accuracy.sentences_of(text), tuples_of(text), LEXICON) == asked

@@ -9,9 +9,9 @@ from cxr.language.reports import language, sentences, substance, vocabulary
 from cxr.language.reports.read_reports import NOTHING
 from report_outcomes import outcomes
 
-VOCABULARY = vocabulary.read(str(RESOURCES / "reading"), str(RESOURCES / "lexicon"))
-LANGUAGES = language.read(str(RESOURCES / "reading/languages.yaml"), VOCABULARY)
-SUBSTANCE = substance.read(str(RESOURCES / "reading/no_report.yaml"))
+VOCABULARY = vocabulary.load_vocabulary(str(RESOURCES / "reading"), str(RESOURCES / "lexicon"))
+LANGUAGES = language.load_languages(str(RESOURCES / "reading/languages.yaml"), VOCABULARY)
+SUBSTANCE = substance.load_substance(str(RESOURCES / "reading/no_report.yaml"))
 FOREIGN = {
     "Spanish": ["Sin edema pulmonar.", "No hay derrame.", "Sin cardiomegalia.", "Neumonia basal derecha.",
                 "Corazón de tamaño normal.", "SIN DERRAME PLEURAL",
@@ -42,7 +42,7 @@ ENGLISH = [
 
 
 def told(text: str) -> str | None:
-    return language.foreign([text[a:b] for a, b in sentences.split(text)], LANGUAGES, VOCABULARY)
+    return language.detect_foreign([text[a:b] for a, b in sentences.split_sentences(text)], LANGUAGES, VOCABULARY)
 
 
 @pytest.mark.parametrize(("name", "text"), [(name, text) for name, texts in FOREIGN.items() for text in texts])
@@ -89,7 +89,7 @@ def test_given_sentences_are_english(shared):
     ],
 )  # fmt: skip
 def test_what_says_nothing_of_the_chest(text, lacks):
-    assert SUBSTANCE.lacks([text[a:b] for a, b in sentences.split(text)]) is lacks
+    assert SUBSTANCE.lacks([text[a:b] for a, b in sentences.split_sentences(text)]) is lacks
 
 
 def test_the_stage_gives_the_right_reasons(tmp_path):

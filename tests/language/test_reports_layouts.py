@@ -7,7 +7,7 @@ import pytest
 
 from cxr.base.paths import RESOURCES
 from cxr.language.reports import engine, layouts, read_reports, reading
-from cxr.language.reports.decoding import NoText, cleaned, decode
+from cxr.language.reports.decoding import NoText, decode, normalize_text
 from cxr.language.reports.paragraphs import paragraphs
 from cxr.language.reports.read_reports import ReportsOptions
 from cxr.workflow.params import stage_options
@@ -15,7 +15,7 @@ from cxr.workflow.settings import Settings, read
 from report_layouts import ENCODINGS, FINDINGS, IMPRESSION, LAYOUTS, TEXT
 
 OPTIONS = ReportsOptions(**stage_options(Settings())["reports"])
-HEADINGS = layouts.read(str(RESOURCES / "reading/headings.yaml"))
+HEADINGS = layouts.load_headings(str(RESOURCES / "reading/headings.yaml"))
 STRUCTURE = engine.load_engine("rules", engine.EngineOptions(str(RESOURCES / "lexicon"), "both_bases"))
 
 
@@ -24,11 +24,11 @@ STUDY = {"study_id": "s", "subject_id": "p"}
 
 def section_of(path: Path, data: bytes | str, options: ReportsOptions = OPTIONS):
     path.write_bytes(data.encode() if isinstance(data, str) else data)
-    return reading.read({**STUDY, "report_path": str(path)}, options)
+    return reading.read_section({**STUDY, "report_path": str(path)}, options)
 
 
 def sections_of(text: str, column: str = "") -> dict[str, str]:
-    found = layouts.sections_of(text, HEADINGS, column)
+    found = layouts.split_layout(text, HEADINGS, column)
     return {name: part for name, part in found.items() if part}
 
 
@@ -61,11 +61,11 @@ def test_every_encoding_gives_the_same_text(encoding, name, tmp_path):
 def test_letters_beyond_ascii_survive_every_encoding():
     text = "FINDINGS: Ménière's café – 5 mm “nodule”."
     for encode in (encode for name, encode in ENCODINGS.items() if name != "windows-1252"):
-        assert cleaned(decode(encode(text))) == text
+        assert normalize_text(decode(encode(text))) == text
     assert decode(text.encode("cp1252")) == text
     decomposed = "FINDINGS: Me\u0301nie\u0300re's cafe\u0301 – 5 mm “nodule”."
-    assert cleaned(decode(decomposed.encode())) == text
-    assert cleaned("ﬁndings: eﬀusion, o\u200bpac\u00adity\ufeff") == "findings: effusion, opacity"
+    assert normalize_text(decode(decomposed.encode())) == text
+    assert normalize_text("ﬁndings: eﬀusion, o\u200bpac\u00adity\ufeff") == "findings: effusion, opacity"
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_what_is_used(text, expected):
 def test_statements_on_lines_of_their_own_are_sentences():
     """A short line ends its statement: joined, "No pneumothorax / Small left effusion" would deny the effusion."""
     text = "FINDINGS\nNo pneumothorax\nSmall left pleural effusion\nHeart enlarged"
-    section = reading.read({**STUDY, "findings": text}, OPTIONS)
+    section = reading.read_section({**STUDY, "findings": text}, OPTIONS)
     assert section.sentences == ["No pneumothorax", "Small left pleural effusion", "Heart enlarged"]
     found = {item["entity"]: item["presence"] for item in STRUCTURE(section.sentences)}
     assert found == {"pneumothorax": "negative", "pleural effusion": "positive", "cardiomegaly": "positive"}
@@ -125,29 +125,29 @@ def test_statements_on_lines_of_their_own_are_sentences():
 
 def test_headings_inside_the_columns_of_a_manifest():
     whole = "CLINICAL HISTORY: Pleural effusion. FINDINGS: Small left effusion. IMPRESSION: No edema."
-    section = reading.read({**STUDY, "findings": whole}, OPTIONS)
+    section = reading.read_section({**STUDY, "findings": whole}, OPTIONS)
     assert (section.name, section.text, section.beside) == (
         "findings", "Small left effusion.", ("impression", "No edema."),
     )  # fmt: skip
-    section = reading.read(
+    section = reading.read_section(
         {**STUDY, "findings": None, "impression": "Impression:\n1) Edema.\n2) None."},
         OPTIONS,
     )
     assert (section.name, section.sentences) == ("impression", ["Edema.", "None."])
     both = {**STUDY, "findings": "Clear. IMPRESSION: Normal.", "impression": "Normal."}
-    section = reading.read(both, OPTIONS)
+    section = reading.read_section(both, OPTIONS)
     assert (section.text, section.beside) == ("Clear.", ("impression", "Normal."))
-    section = reading.read({**STUDY, "findings": "Indication: cough. Small effusion."}, OPTIONS)
+    section = reading.read_section({**STUDY, "findings": "Indication: cough. Small effusion."}, OPTIONS)
     assert (section.name, section.text) == ("last_paragraph", "Small effusion.")
 
 
 def test_an_addendum_is_read_beside_the_section():
-    section = reading.read(
+    section = reading.read_section(
         {**STUDY, "findings": "Clear.\nIMPRESSION: Normal.\nADDENDUM: Left effusion."},
         OPTIONS,
     )
     assert section.beside == ("impression", "Normal.\n\nLeft effusion.")
-    section = reading.read({**STUDY, "findings": "Clear.\nADDENDUM: Left effusion."}, OPTIONS)
+    section = reading.read_section({**STUDY, "findings": "Clear.\nADDENDUM: Left effusion."}, OPTIONS)
     assert section.beside == ("addendum", "Left effusion.")
 
 
@@ -161,10 +161,10 @@ def test_mimic_keeps_the_official_rules_and_others_its_corrections_out(tmp_path)
     path = tmp_path / "r.txt"
     path.write_text(LAYOUTS["column_0"])
     row = {"study_id": "51410602", "subject_id": "p", "report_path": str(path)}
-    assert reading.read(row, OPTIONS).text == TEXT
+    assert reading.read_section(row, OPTIONS).text == TEXT
     official = replace(OPTIONS, sections="mimic")
-    assert reading.read(row, official).text != TEXT
-    assert reading.read(row | {"study_id": "1"}, official) == (
+    assert reading.read_section(row, official).text != TEXT
+    assert reading.read_section(row | {"study_id": "1"}, official) == (
         "empty_report", "no text in findings, impression, last_paragraph",
     )  # fmt: skip
 
@@ -187,13 +187,13 @@ def test_what_is_no_text_is_named(data, what, tmp_path):
 
 def test_a_file_that_has_gone_or_cannot_be_opened(tmp_path):
     row = {**STUDY, "report_path": str(tmp_path / "gone.txt")}
-    assert reading.read(row, OPTIONS) == ("missing_report", "the file has gone since the cohort was read")
-    assert reading.read(row | {"report_path": str(tmp_path)}, OPTIONS) == (
+    assert reading.read_section(row, OPTIONS) == ("missing_report", "the file has gone since the cohort was read")
+    assert reading.read_section(row | {"report_path": str(tmp_path)}, OPTIONS) == (
         "unreadable_report", "the file cannot be opened: a folder, not a file",
     )  # fmt: skip
     missing = {**STUDY, "report_path": None, "report_missing": True}
-    assert reading.read(missing, OPTIONS)[0] == "missing_report"
-    assert reading.read({**STUDY}, OPTIONS) == ("no_report", "")
+    assert reading.read_section(missing, OPTIONS)[0] == "missing_report"
+    assert reading.read_section({**STUDY}, OPTIONS) == ("no_report", "")
 
 
 def test_a_report_that_is_too_long(tmp_path):
@@ -202,17 +202,17 @@ def test_a_report_that_is_too_long(tmp_path):
     assert len(text) == 210
     expected = ("too_long", "210 characters; reports.max_characters is 200")
     assert section_of(tmp_path / "r", text, limits) == expected
-    assert reading.read({**STUDY, "findings": text}, limits) == expected
+    assert reading.read_section({**STUDY, "findings": text}, limits) == expected
     assert section_of(tmp_path / "r", text[:200], limits).text == text[:200].strip()
     assert section_of(tmp_path / "r", " " * 12_801, limits)[1] == "a file of 12801 bytes; reports.max_characters is 200"
 
 
 def test_the_report_beside_any_image_of_the_study_is_read():
     images = [{"image_id": "a"}, {"image_id": "b", "findings": " "}, {"image_id": "c", "findings": FINDINGS[0]}]
-    assert reading.row_of(images)["image_id"] == "c"
-    assert reading.row_of(images[:2])["image_id"] == "a"
-    assert reading.row_of([{"image_id": "a"}, {"image_id": "b", "report_missing": True}])["image_id"] == "b"
-    assert reading.row_of([{"report_missing": True}, {"image_id": "b", "report_path": "x"}])["image_id"] == "b"
+    assert reading.report_row(images)["image_id"] == "c"
+    assert reading.report_row(images[:2])["image_id"] == "a"
+    assert reading.report_row([{"image_id": "a"}, {"image_id": "b", "report_missing": True}])["image_id"] == "b"
+    assert reading.report_row([{"report_missing": True}, {"image_id": "b", "report_path": "x"}])["image_id"] == "b"
 
 
 @pytest.mark.parametrize(
@@ -257,7 +257,7 @@ MARKS = {
 @pytest.mark.parametrize("name", MARKS)
 def test_marks_of_exports_are_resolved(name):
     text, expected = MARKS[name]
-    assert cleaned(text).strip() == (text if expected is None else expected)
+    assert normalize_text(text).strip() == (text if expected is None else expected)
 
 
 LINE_ENDS = (
@@ -276,8 +276,8 @@ def test_a_report_with_marks_reads_as_the_one_without(end):
         "IMPRESSION:",
         "Left effusion.",
     ]
-    plain = reading.read({**STUDY, "findings": "\n".join(lines).replace("&amp;", "&")}, OPTIONS)
-    marked = reading.read({**STUDY, "findings": end.join(lines)}, OPTIONS)
+    plain = reading.read_section({**STUDY, "findings": "\n".join(lines).replace("&amp;", "&")}, OPTIONS)
+    marked = reading.read_section({**STUDY, "findings": end.join(lines)}, OPTIONS)
     assert (marked.text.split(), marked.sentences) == (plain.text.split(), plain.sentences)
     assert marked.beside == plain.beside
 
@@ -285,7 +285,7 @@ def test_a_report_with_marks_reads_as_the_one_without(end):
 def test_a_denial_ends_before_the_mark_behind_it():
     line = read_reports.study_line(
         {**STUDY, "findings": "[&lt;No pleural effusion.&gt;] Left consolidation."},
-        read_reports.reader_of(OPTIONS),
+        read_reports.make_reader(OPTIONS),
     )
     assert [(item["entity"], item["presence"]) for item in line["tuples"]] == [
         ("pleural effusion", "negative"), ("consolidation", "positive")

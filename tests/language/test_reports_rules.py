@@ -39,7 +39,7 @@ def tuples_of(text: str) -> list[dict]:
     ],
 )
 def test_sentences(text, expected):
-    assert [text[a:b] for a, b in sentences.split(text)] == expected
+    assert [text[a:b] for a, b in sentences.split_sentences(text)] == expected
 
 
 # ---- tuples of our own sentences -------------------------------------------------------------------------------------
@@ -458,7 +458,7 @@ def test_effusion_without_side_can_be_left_without_labels():
 
 def test_spans_are_the_words_of_the_finding():
     text = "1. The heart is   enlarged.\n2. Small LEFT pleural effusion."
-    spans = sentences.split(text)
+    spans = sentences.split_sentences(text)
     for item, words in zip(tuples_of(text), ("heart is   enlarged", "pleural effusion"), strict=True):
         start = spans[item["sentence_index"] - 1][0]
         assert text[start + item["span"][0] : start + item["span"][1]] == words
@@ -470,9 +470,12 @@ def test_spans_are_the_words_of_the_finding():
 def test_slots_are_filled_in_also_inside_slots():
     slots = {"very": ["", "quite {how}"], "how": ["so", "too"]}
     tree = {"before": ["{very} large", "old"], "gap": 3}
-    assert wordings.filled(tree, slots) == {"before": ["large", "quite so large", "quite too large", "old"], "gap": 3}
+    assert wordings.fill_slots(tree, slots) == {
+        "before": ["large", "quite so large", "quite too large", "old"],
+        "gap": 3,
+    }
     with pytest.raises(KeyError, match="size"):
-        wordings.filled(["{size} heart"], slots)
+        wordings.fill_slots(["{size} heart"], slots)
 
 
 def test_a_slip_between_two_words_stands_for_neither():
@@ -496,7 +499,7 @@ def test_a_slip_between_two_words_stands_for_neither():
     ],
 )
 def test_statements(text, comparison, lungs):
-    texts = [text[a:b] for a, b in sentences.split(text)]
+    texts = [text[a:b] for a, b in sentences.split_sentences(text)]
     tuples = STRUCTURE(texts)
     assert statements.comparison_only(texts, tuples, LEXICON) is comparison
     assert statements.mentions_lungs(texts, tuples, LEXICON) is lungs

@@ -12,15 +12,15 @@ from cxr.base.columns import schema
 from cxr.base.paths import RESOURCES
 from cxr.base.tables import read_table, write_excluded, write_lines
 from cxr.ils.dataset.negatives import gather_evidence
-from cxr.language.reports import sentences, told, understood, vocabulary
+from cxr.language.reports import outcome_summary, sentences, summarize_reports, vocabulary
 from dataset_cases import line, may, said, study, tuple_
 from report_outcomes import outcomes
 
-VOCABULARY = vocabulary.read(str(RESOURCES / "reading"), str(RESOURCES / "lexicon"))
+VOCABULARY = vocabulary.load_vocabulary(str(RESOURCES / "reading"), str(RESOURCES / "lexicon"))
 
 
 def unknown(text: str) -> list[dict]:
-    return VOCABULARY.unknown([text[a:b] for a, b in sentences.split(text)])
+    return VOCABULARY.unknown([text[a:b] for a, b in sentences.split_sentences(text)])
 
 
 def test_words_that_are_known_and_words_that_are_not():
@@ -80,7 +80,7 @@ def test_given_english_texts_are_nearly_all_known(shared):
     strange = [unknown(text) for text in texts]
     assert sum(map(bool, strange)) <= 0.03 * len(texts)
     shares = [
-        VOCABULARY.share([text[a:b] for a, b in sentences.split(text)], words)
+        VOCABULARY.share([text[a:b] for a, b in sentences.split_sentences(text)], words)
         for text, words in zip(texts, strange, strict=True)
     ]
     assert sum(share > 0.05 for share in shares) <= 2  # of 1,868: whose silence counts for nothing
@@ -120,9 +120,9 @@ def test_the_tables_of_all_shards(tmp_path, withheld, caplog):
         write_excluded(tmp_path / f"{number}.parquet", lost)
         paths.append(str(tmp_path / str(number)))
     out = {"words": str(tmp_path / "w.tsv"), "reading": str(tmp_path / "r.tsv")}
-    options = understood.UnderstoodOptions(engine="rules", nothing_share=0.5, withheld=withheld, least_subjects=1)
+    options = summarize_reports.SummaryOptions(engine="rules", nothing_share=0.5, withheld=withheld, least_subjects=1)
     with caplog.at_level(logging.INFO, "cxr"):
-        understood.run(
+        summarize_reports.run(
             reports=[f"{path}.jsonl" for path in paths], excluded=[f"{path}.parquet" for path in paths],
             **out, options=options,
         )  # fmt: skip
@@ -135,15 +135,15 @@ def test_the_tables_of_all_shards(tmp_path, withheld, caplog):
     assert first.levelname == "INFO"  # 3 of 6 are not above a half
     assert "reports: 3 of 6 studies have no usable report: 2 not_english" in first.message
     assert second.message == "reports: 2 words were not understood (unknown_words.tsv beside it)"
-    assert told.last_words(tmp_path / "r.tsv").startswith("reports: 3 of 6 studies have no usable report")
+    assert outcome_summary.read_summary(tmp_path / "r.tsv").startswith("reports: 3 of 6 studies have no usable report")
 
 
 def test_nothing_to_say_is_not_said(tmp_path):
-    assert told.last_words(tmp_path / "none.tsv") == ""
-    rows = told.rows({"findings": ["s2", "s1"], "no_findings": ["s3"]})
+    assert outcome_summary.read_summary(tmp_path / "none.tsv") == ""
+    rows = outcome_summary.outcome_rows({"findings": ["s2", "s1"], "no_findings": ["s3"]})
     assert rows[0]["example_study"] == "s1"
-    assert told.sentence(rows) == ""
-    assert told.sentence([]) == ""
+    assert outcome_summary.summarize_outcomes(rows) == ""
+    assert outcome_summary.summarize_outcomes([]) == ""
 
 
 @pytest.mark.parametrize(("lost", "level"), [(1, "INFO"), (2, "WARNING")])
@@ -201,5 +201,5 @@ def test_other_languages_words_are_not_listed(tmp_path):
     """A report that was not read has no line and thus no unknown words."""
     lines, _ = outcomes(tmp_path, [("Sin derrame pleural.", None)])
     assert lines == {}
-    empty = pl.DataFrame(schema=schema(understood.WORDS))
+    empty = pl.DataFrame(schema=schema(summarize_reports.WORDS))
     assert empty.columns == ["word", "studies", "hiding", "example"]

@@ -168,7 +168,7 @@ def reports(every: int) -> list[tuple[ImageFacts, int]]:
     for number, line in enumerate(OPENI.read_text(encoding="utf-8").splitlines()[::every]):
         row = json.loads(line)
         text = row["findings"].strip() or row["impression"].strip()
-        kept = [keep(text[start:end]).text for start, end in sentences.split(text)]
+        kept = [keep(text[start:end]).text for start, end in sentences.split_sentences(text)]
         held = {at: told for at, told in enumerate(kept, start=1) if told}
         stated = statements.read_statements(list(held.values()))
         findings = {(statement.entity, statement.affirmed) for statement in stated if not statement.explains}

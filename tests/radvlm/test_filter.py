@@ -147,7 +147,7 @@ def filtered(path: Path, half: str) -> list[tuple[str, str | None, str]]:
     rows = map(json.loads, path.read_text(encoding="utf-8").splitlines())
     own = [row for row in rows if _even(row["uid"]) == (half == HALVES[0])]
     texts = [row["findings"].strip() or row["impression"].strip() for row in own]
-    every = [text[start:end] for text in texts for start, end in sentences.split(text)]
+    every = [text[start:end] for text in texts for start, end in sentences.split_sentences(text)]
     found = [FILTER(sentence) for sentence in every]
     return [(sentence, one.text, one.action) for sentence, one in zip(every, found, strict=True)]
 
@@ -181,7 +181,9 @@ def labels_of_reports(path: Path, half: str) -> list[tuple[set[str], set[str], s
     for row in (row for row in map(json.loads, path.read_text(encoding="utf-8").splitlines())):
         if _even(row["uid"]) != (half == HALVES[0]):
             continue
-        sections = [[text[a:b] for a, b in sentences.split(text)] for text in (row["findings"], row["impression"])]
+        sections = [
+            [text[a:b] for a, b in sentences.split_sentences(text)] for text in (row["findings"], row["impression"])
+        ]
         left = [[one.text for one in map(FILTER, own) if one.text] for own in sections]
         found.append((openi_labels.mesh_labels(row["mesh"]), labels(sections), labels(left)))
     return found

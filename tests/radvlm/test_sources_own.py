@@ -27,7 +27,7 @@ from radvlm_mix import NAMES, read_all
 
 def labels_of(report: str, uncertain: str = "absent") -> set[str]:
     """Return the labels of a report that count as present."""
-    texts = [report[start:end] for start, end in sentences.split(report)]
+    texts = [report[start:end] for start, end in sentences.split_sentences(report)]
     found = label_report(STRUCTURE(texts), texts)
     return {label for label, value in resolve_uncertain(found, uncertain).items() if value == "present"}
 
@@ -232,7 +232,7 @@ def scores(reports: list[dict]) -> tuple[float, float, dict[str, tuple[float, in
         texts, tuples = [], []
         for part in ("findings", "impression"):
             text = report[part] or ""
-            own = [text[start:end] for start, end in sentences.split(text)]
+            own = [text[start:end] for start, end in sentences.split_sentences(text)]
             tuples += STRUCTURE(own)
             texts += own
         found = {

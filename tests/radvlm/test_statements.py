@@ -29,7 +29,7 @@ FREE = (
 
 
 def together(sentences: list[str]) -> list:
-    tuples = structure.structure(sentences, statements.load_lexicon(), unsided_effusion=True)
+    tuples = structure.structure_sentences(sentences, statements.load_lexicon(), unsided_effusion=True)
     return statements._build_statements(tuples, sentences)
 
 
@@ -46,7 +46,7 @@ def test_sentences_without_ties_are_not_read_again_in_a_text(monkeypatch):
     assert not any(one.back or one.on or one.takes for one in (statements._parse_sentence(text)[1] for text in free))
     wanted = together(free)
     statements._read_statements.cache_clear()
-    monkeypatch.setattr(structure, "structure", lambda *_, **__: pytest.fail("read together"))
+    monkeypatch.setattr(structure, "structure_sentences", lambda *_, **__: pytest.fail("read together"))
     assert statements.read_statements(free) == wanted
 
 
@@ -61,8 +61,10 @@ def test_a_place_is_taken_from_the_sentence_before_and_no_other_is_read_again(mo
     wanted = together(text)
     assert [one.place for one in wanted] == [(), ("left base",), ("left base",), ()]
     read = []
-    whole = structure.structure
-    monkeypatch.setattr(structure, "structure", lambda given, *a, **how: read.append(given) or whole(given, *a, **how))
+    whole = structure.structure_sentences
+    monkeypatch.setattr(
+        structure, "structure_sentences", lambda given, *a, **how: read.append(given) or whole(given, *a, **how)
+    )
     statements._read_statements.cache_clear(), statements._parse_together.cache_clear()
     assert statements.read_statements(text) == wanted
     assert read == [text[1:3]]

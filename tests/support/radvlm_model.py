@@ -44,7 +44,7 @@ def facts_of(user: str, phrases: list[tuple[str, str]]) -> ImageFacts:
     text = told.get("report", "")
     return ImageFacts(
         "own", "i", "s", "p", "train", view=told.get("view"), sex=told.get("sex"),
-        sentences={at: text[start:end] for at, (start, end) in enumerate(sentences.split(text), start=1)},
+        sentences={at: text[start:end] for at, (start, end) in enumerate(sentences.split_sentences(text), start=1)},
         present=tuple(filter(None, told.get("abnormalities", "").split(", "))),
         phrases=tuple(Phrase(name, boxes_of(written)) for name, written in phrases),
     )  # fmt: skip

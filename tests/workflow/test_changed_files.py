@@ -18,7 +18,7 @@ from cxr.imaging.cohort.make_cohort import HEADER_BYTES
 from cxr.imaging.cohort.make_cohort import run as run_cohort
 from cxr.imaging.frames.make_frames import FramesOptions
 from cxr.imaging.frames.make_frames import run_shard as run_frames
-from cxr.language.reports.llm.structure_shards import StructuringOptions, texts_of
+from cxr.language.reports.llm.structure_shards import StructuringOptions, read_texts
 from cxr.language.reports.read_reports import ReportsOptions
 from cxr.language.reports.read_reports import run_shard as run_reports
 from cxr.workflow import changed_files
@@ -346,7 +346,7 @@ def test_reports_note_their_files_and_no_text_of_a_table(stages):
         "max_characters": 10000,
     }.items():
         object.__setattr__(how, name, value)
-    assert len(texts_of(str(out / "0.parquet"), how, rows)) == 2
+    assert len(read_texts(str(out / "0.parquet"), how, rows)) == 2
     assert [row[0] for row in rows] == ["s1"]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import yaml
 
 from cxr.base.paths import RESOURCES
-from cxr.language.reports.devices import Devices, devices
+from cxr.language.reports.devices import Devices, compile_devices
 
 RESOURCE_FILES = ("radvlm/labels.yaml",)
 PRESENT, ABSENT, UNCERTAIN = VALUES = ("present", "absent", "uncertain")
@@ -43,7 +43,7 @@ def load_label_names() -> LabelNames:
     resource = yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
     return LabelNames(
         tuple(resource["labels"]), resource["no_finding"], resource["devices"], resource["lesions"],
-        resource["entities"], devices(resource["device_words"]), resource["regions"],
+        resource["entities"], compile_devices(resource["device_words"]), resource["regions"],
     )  # fmt: skip
 
 

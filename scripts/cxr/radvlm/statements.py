@@ -117,7 +117,7 @@ def load_lexicon() -> lexicon.Lexicon:
 
 def split_sentences(text: str) -> list[str]:
     """Return the sentences of a text."""
-    return [text[start:end] for start, end in sentences.split(text)]
+    return [text[start:end] for start, end in sentences.split_sentences(text)]
 
 
 def read_statements(sentence_texts: Sequence[str]) -> list[Statement]:
@@ -159,14 +159,14 @@ def _group_ends(sentence_texts: Sequence[str]) -> list[int]:
 def _parse_together(sentence_texts: tuple[str, ...]) -> tuple[Statement, ...]:
     return tuple(
         _build_statements(
-            structure.structure(list(sentence_texts), load_lexicon(), unsided_effusion=True), sentence_texts
+            structure.structure_sentences(list(sentence_texts), load_lexicon(), unsided_effusion=True), sentence_texts
         )
     )
 
 
 @lru_cache(maxsize=CACHE_SIZE)
 def _parse_sentence(sentence: str) -> tuple[tuple[Statement, ...], context.Ties]:
-    tuples, ties = structure.by_itself(sentence, load_lexicon(), unsided_effusion=True)
+    tuples, ties = structure.structure_alone(sentence, load_lexicon(), unsided_effusion=True)
     return tuple(_build_statements(tuples, (sentence,))), ties
 
 

@@ -15,7 +15,7 @@ from cxr.imaging.cohort import columns as cohort
 from cxr.imaging.phantom import make_phantom
 from cxr.imaging.weights import list_sources
 from cxr.instructions import mimic_ils as mimic_ils_layout
-from cxr.language.reports import compare_engines, understood
+from cxr.language.reports import compare_engines, summarize_reports
 from cxr.medground.dataset import beside, language, make_dataset
 from cxr.medground.dataset import columns as medground_dataset
 from cxr.medground.queries import given, make_queries
@@ -59,8 +59,8 @@ TABLES: dict[str, Columns] = {
     "results/cohort/{shard}.parquet": cohort.SHARD,
     "results/cohort/images.parquet": cohort.IMAGES,
     "results/cohort/files_read/cohort.parquet": source_files.COLUMNS,
-    "results/reports/reading.tsv": understood.READING,
-    "results/reports/unknown_words.tsv": understood.WORDS,
+    "results/reports/reading.tsv": summarize_reports.READING,
+    "results/reports/unknown_words.tsv": summarize_reports.WORDS,
     "results/reports/agreement.tsv": compare_engines.AGREEMENT,
     "results/reports/disagreements.tsv": compare_engines.DISAGREEMENTS,
     "results/weights/manifest.tsv": list_sources.COLUMNS,

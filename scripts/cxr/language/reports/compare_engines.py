@@ -61,10 +61,12 @@ def run(*, reports: list[str], agreement: str, disagreements: str, options: Comp
     """
     lexicon, words = (str(RESOURCES / name) for name in RESOURCE_FILES)
     structure = rules.load(EngineOptions(lexicon, options.effusion_without_side))
-    report_vocabulary = vocabulary.read(words, lexicon)
-    languages = language.read(f"{words}/languages.yaml", report_vocabulary)
+    report_vocabulary = vocabulary.load_vocabulary(words, lexicon)
+    languages = language.load_languages(f"{words}/languages.yaml", report_vocabulary)
     all_lines = [line for path in reports for line in read_lines(path)]
-    lines = [line for line in all_lines if language.foreign(line["sentences"], languages, report_vocabulary) is None]
+    lines = [
+        line for line in all_lines if language.detect_foreign(line["sentences"], languages, report_vocabulary) is None
+    ]
     if len(lines) < len(all_lines):
         left_out = count_phrase(
             len(all_lines) - len(lines), "section is not English and is", "sections are not English and are"
@@ -75,16 +77,16 @@ def run(*, reports: list[str], agreement: str, disagreements: str, options: Comp
     for line in progress(lines, len(lines), "agreement"):
         ours, theirs = structure(line["sentences"]), line["tuples"]
         for number, lesion in enumerate(LESIONS):
-            pair = state(theirs, lesion), state(ours, lesion)
+            pair = lesion_state(theirs, lesion), lesion_state(ours, lesion)
             counts[number, STATES.index(pair[0]), STATES.index(pair[1])] += 1
             if pair[0] != pair[1]:
                 rows.append(_difference(line, lesion, pair, [*ours, *theirs]))
-    write_table(agreement, pl.DataFrame(list(_table(counts)), schema=schema(AGREEMENT)), AGREEMENT)
+    write_table(agreement, pl.DataFrame(list(_agreement_rows(counts)), schema=schema(AGREEMENT)), AGREEMENT)
     differing = pl.DataFrame(rows, schema=schema(DISAGREEMENTS)).sort("study_id", "lesion")
     write_table(disagreements, differing, DISAGREEMENTS)
 
 
-def state(tuples: Iterable[dict], lesion: str) -> str:
+def lesion_state(tuples: Iterable[dict], lesion: str) -> str:
     """Return the state of a lesion type in a study: one of ``STATES``."""
     lesion_tuples = [item for item in tuples if lesion in (item["lesion_type"], *item["candidates"])]
     if any(item["presence"] == "positive" for item in lesion_tuples):
@@ -92,7 +94,7 @@ def state(tuples: Iterable[dict], lesion: str) -> str:
     return "denied" if lesion_tuples else "unmentioned"
 
 
-def kappa(table: np.ndarray) -> float:
+def cohens_kappa(table: np.ndarray) -> float:
     """Return Cohen's kappa of a square table of counts; NaN if both raters use only one, identical state."""
     total = table.sum()
     chance = (table.sum(0) * table.sum(1)).sum() / total**2 if total else 1.0
@@ -113,7 +115,7 @@ def _difference(line: dict, lesion: str, pair: tuple[str, str], tuples: list[dic
     }
 
 
-def _table(counts: np.ndarray) -> Iterator[dict]:
+def _agreement_rows(counts: np.ndarray) -> Iterator[dict]:
     for lesion, table in zip(LESIONS, counts, strict=True):
         yes = np.array([[table[0, 0], table[0, 1:].sum()], [table[1:, 0].sum(), table[1:, 1:].sum()]])
         yield {
@@ -125,8 +127,8 @@ def _table(counts: np.ndarray) -> Iterator[dict]:
             "both_deny": int(table[1, 1]),
             "both_silent": int(table[2, 2]),
             "agreement": round(float(np.trace(table) / table.sum()), 4) if table.sum() else None,
-            "kappa": _rounded(kappa(table)),
-            "kappa_affirmed": _rounded(kappa(yes)),
+            "kappa": _rounded(cohens_kappa(table)),
+            "kappa_affirmed": _rounded(cohens_kappa(yes)),
         }
 
 

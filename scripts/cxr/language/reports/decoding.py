@@ -5,7 +5,7 @@ import re
 import unicodedata
 from html.parser import HTMLParser
 
-from cxr.language.reports.marks import unescaped
+from cxr.language.reports.marks import unescape
 
 BOMS = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -65,9 +65,9 @@ def decode(data: bytes) -> str:
     return _from_markup(text) if start.startswith("<") and _TAG.search(text) else text
 
 
-def cleaned(text: str) -> str:
+def normalize_text(text: str) -> str:
     """Return a normalised text: marks resolved, composed letters, plain blanks and line ends, nothing of no width."""
-    text = unescaped(text)
+    text = unescape(text)
     text = _NO_WIDTH.sub("", _SPACES.sub(" ", _LINE_ENDS.sub("\n", text)))
     return unicodedata.normalize("NFC", _CONTROL.sub(" ", text).translate(_LIGATURES))
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import yaml
 
-from cxr.language.reports.layouts import folded
+from cxr.language.reports.layouts import fold_case
 from cxr.language.reports.vocabulary import WORD, Vocabulary
 
 _CLEAR = 2
@@ -31,7 +31,7 @@ class Language:
 
 
 @cache
-def read(path: str, vocabulary: Vocabulary) -> tuple[Language, ...]:
+def load_languages(path: str, vocabulary: Vocabulary) -> tuple[Language, ...]:
     """Read ``resources/reading/languages.yaml``; words that are also English are loose."""
     data = yaml.load(Path(path).read_text(encoding="utf-8"), yaml.BaseLoader)
     tables = ((name, set(table["words"]), set(table["loose"])) for name, table in data.items())
@@ -43,20 +43,20 @@ def read(path: str, vocabulary: Vocabulary) -> tuple[Language, ...]:
     )
 
 
-def foreign(sentences: list[str], languages: tuple[Language, ...], vocabulary: Vocabulary) -> str | None:
+def detect_foreign(sentences: list[str], languages: tuple[Language, ...], vocabulary: Vocabulary) -> str | None:
     """Return the language of a section that is not entirely English; None for English.
 
     A section is foreign if it has more words of another language than of English, or a sentence with two words of
     another language and at most half as many English ones.
     """
     text = " ".join(sentences)
-    if script := _script(text):
+    if script := _foreign_script(text):
         return script
-    words_by_sentence = [[word.lower() for word in WORD.findall(folded(sentence))] for sentence in sentences]
+    words_by_sentence = [[word.lower() for word in WORD.findall(fold_case(sentence))] for sentence in sentences]
     all_words = [word for words in words_by_sentence for word in words]
-    foreign_words = _every(languages)
+    foreign_words = _all_foreign_words(languages)
     for words in [] if foreign_words.isdisjoint(all_words) else [all_words, *words_by_sentence]:
-        num_foreign, num_english, name = _best(words, languages, vocabulary)
+        num_foreign, num_english, name = _likeliest_language(words, languages, vocabulary)
         if num_foreign > num_english if words is all_words else num_foreign >= _CLEAR * max(1, num_english):
             return name
     num_unknown = sum(len(word) > 1 and not vocabulary.known(word) for word in set(all_words))
@@ -64,12 +64,14 @@ def foreign(sentences: list[str], languages: tuple[Language, ...], vocabulary: V
 
 
 @cache
-def _every(languages: tuple[Language, ...]) -> frozenset[str]:
+def _all_foreign_words(languages: tuple[Language, ...]) -> frozenset[str]:
     """Return the words of all other languages: most English sections contain none of them."""
     return frozenset().union(*(language.words for language in languages))
 
 
-def _best(words: list[str], languages: tuple[Language, ...], vocabulary: Vocabulary) -> tuple[int, int, str]:
+def _likeliest_language(
+    words: list[str], languages: tuple[Language, ...], vocabulary: Vocabulary
+) -> tuple[int, int, str]:
     """Return the number of words in the most likely other language, the number of English words, and its name."""
     counts = [
         (sum(word in language.words for word in words), sum(word in language.loose for word in words), language)
@@ -80,7 +82,7 @@ def _best(words: list[str], languages: tuple[Language, ...], vocabulary: Vocabul
     return num_foreign, num_english, language.name
 
 
-def _script(text: str) -> str | None:
+def _foreign_script(text: str) -> str | None:
     """Return the script of a text that is mostly in letters other than Latin."""
     if text.isascii():
         return None

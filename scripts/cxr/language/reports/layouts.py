@@ -19,7 +19,7 @@ from pathlib import Path
 
 import yaml
 
-from cxr.language.reports.decoding import cleaned
+from cxr.language.reports.decoding import normalize_text
 from cxr.language.reports.paragraphs import line_width, paragraphs
 
 UNUSED = frozenset(
@@ -71,7 +71,7 @@ class _Heading:
 
 
 @cache
-def read(path: str | Path) -> Headings:
+def load_headings(path: str | Path) -> Headings:
     """Read the headings. Raises OSError if the file is missing."""
     data = yaml.load(Path(path).read_text(encoding="utf-8"), yaml.BaseLoader)  # "no" is a word
     names = {phrase: section for section, phrases in data["sections"].items() for phrase in phrases}
@@ -95,12 +95,12 @@ def _alternatives(phrases) -> str:
     return "|".join(r"[ \t]+".join(map(re.escape, phrase.split())) for phrase in texts)
 
 
-def sections_of(text: str, headings: Headings, column: str = "") -> dict[str, str]:
+def split_layout(text: str, headings: Headings, column: str = "") -> dict[str, str]:
     """Return {section: text} of a report; the texts of sections with the same name are joined.
 
     ``column``: the section of a text before the first heading; without it, that text may be a letterhead.
     """
-    text = _RULE.sub("", _EMPHASIS.sub("", cleaned(text)))
+    text = _RULE.sub("", _EMPHASIS.sub("", normalize_text(text)))
     found_headings = list(_headings(text, headings))
     width = line_width(text)
     if not found_headings:
@@ -118,10 +118,10 @@ def sections_of(text: str, headings: Headings, column: str = "") -> dict[str, st
         first = pieces.pop("preamble") + pieces.get(column, [])
         pieces = {"preamble": [""]} | pieces | {column: [piece for piece in first if piece]}
     short = _ONE_SENTENCE | ({"indication", "history"} if column else set())
-    return _settled({name: "\n\n".join(texts) for name, texts in pieces.items()}, order, short)
+    return _assign_loose_text({name: "\n\n".join(texts) for name, texts in pieces.items()}, order, short)
 
 
-def _settled(sections: dict[str, str], order: list[str], short: Set[str]) -> dict[str, str]:
+def _assign_loose_text(sections: dict[str, str], order: list[str], short: Set[str]) -> dict[str, str]:
     """Assign text under a title, a comment or no heading to the findings or the last paragraph.
 
     ``short``: sections that own only their first sentence if the report has no other text.
@@ -146,17 +146,17 @@ def _is_prose(text: str) -> bool:
 
 def _headings(text: str, headings: Headings) -> Iterator[_Heading]:
     """Yield the headings of a text in order of position."""
-    plain = folded(text)
+    plain = fold_case(text)
     letters = _LETTERS.findall(text[:5000])
     shouted = sum(letter.isupper() for letter in letters) > 0.8 * len(letters)
     taken, candidates = 0, []
     for match in headings.at_start.finditer(plain):
         kind = _kind(match["name"], headings)
-        if _begins(text, plain, match, kind, headings, shouted):
+        if _is_heading_of_line(text, plain, match, kind, headings, shouted):
             candidates.append((match.start("name"), match.end("end"), kind, match.start()))
     starts = {start for start, *_ in candidates}
     for colon in _COLON.finditer(plain):
-        start = _inside(text, plain, colon.start(), headings, shouted)
+        start = _heading_before_colon(text, plain, colon.start(), headings, shouted)
         if start is not None and start not in starts:
             kind = _kind(_MORE.sub("", plain[start : colon.start()]), headings)
             candidates.append((start, colon.end(), kind, start))
@@ -180,33 +180,33 @@ def _kind(name: str, headings: Headings) -> str:
     return headings.names.get(phrase, "part")
 
 
-def _begins(text: str, plain: str, match: re.Match, kind: str, headings: Headings, shouted: bool) -> bool:
+def _is_heading_of_line(text: str, plain: str, match: re.Match, kind: str, headings: Headings, shouted: bool) -> bool:
     """Tell whether a phrase at the start of a line is a heading."""
     name, end = text[match.start("name") : match.end("name")], match["end"]
     if end.strip() in (":", "："):
-        return not (kind == "part" and name.islower() and not _after_a_break(text, match.start()))
+        return not (kind == "part" and name.islower() and not _is_after_break(text, match.start()))
     capitals = name.isupper() and len(name) >= _SHORTEST_IN_CAPITALS
     is_plain = " ".join(match["name"].split()) in headings.plain
     decorated = "#" in plain[match.start() : match.start("name")]
     alone = not end.strip() and plain[match.end("end") : match.end("end") + 1] in ("", "\n")
     if alone:
-        return capitals or decorated or ((name[:1].isupper() or is_plain) and _after_a_break(text, match.start()))
+        return capitals or decorated or ((name[:1].isupper() or is_plain) and _is_after_break(text, match.start()))
     if kind == "part":
         return False
     if end.strip():  # a dash
         return capitals or (is_plain and name[:1].isupper())
     if "\t" in end or len(end) > 1:
-        return (capitals and not shouted) or (is_plain and _after_a_break(text, match.start()))
+        return (capitals and not shouted) or (is_plain and _is_after_break(text, match.start()))
     following_text = text[match.end("end") :].split("\n", 1)[0]
     if len(match["name"].split()) > 1 and kind == "notification":
         return name[:1].isupper() and following_text[:1].isupper()  # "Electronically signed by A. Smith"
     first = following_text.split()[0]
     if not is_plain or shouted or not first[0].isupper() or (first.isupper() and len(first) > 1):
         return False
-    return capitals or (name[:1].isupper() and _after_a_break(text, match.start()))
+    return capitals or (name[:1].isupper() and _is_after_break(text, match.start()))
 
 
-def _after_a_break(text: str, position: int) -> bool:
+def _is_after_break(text: str, position: int) -> bool:
     """Tell whether the line before is blank, missing, or ends a sentence or a heading."""
     before = text[:position].rstrip(" \t")
     if not before.strip() or before.endswith("\n\n"):
@@ -215,7 +215,7 @@ def _after_a_break(text: str, position: int) -> bool:
     return not lines[-1].strip() or lines[-1].rstrip()[-1] in ".!?:;"
 
 
-def _inside(text: str, plain: str, colon: int, headings: Headings, shouted: bool) -> int | None:
+def _heading_before_colon(text: str, plain: str, colon: int, headings: Headings, shouted: bool) -> int | None:
     """Return the start of the heading before a colon inside a line, None if there is none."""
     line = max(plain.rfind("\n", 0, colon) + 1, colon - 120)
     before = _MORE.sub("", plain[line:colon])
@@ -226,11 +226,15 @@ def _inside(text: str, plain: str, colon: int, headings: Headings, shouted: bool
         phrase = " ".join(before[word.start() :].split())
         if phrase in headings.names and before[: word.start()].strip():  # the start of a line was looked at
             name = text[line + word.start() : line + words[-1].end()]
-            return line + word.start() if _stands(name, phrase, before[: word.start()], headings, shouted) else None
+            return (
+                line + word.start()
+                if _is_heading_in_line(name, phrase, before[: word.start()], headings, shouted)
+                else None
+            )
     return None
 
 
-def _stands(name: str, phrase: str, before: str, headings: Headings, shouted: bool) -> bool:
+def _is_heading_in_line(name: str, phrase: str, before: str, headings: Headings, shouted: bool) -> bool:
     """Tell whether a phrase before a colon, with ``before`` on its line, is a heading."""
     capitals = name.isupper() and not shouted and len(name) >= _SHORTEST_IN_CAPITALS
     is_plain = phrase in headings.plain
@@ -242,7 +246,7 @@ def _stands(name: str, phrase: str, before: str, headings: Headings, shouted: bo
     return capitals or (is_plain and name[:1].isupper())
 
 
-def folded(text: str) -> str:
+def fold_case(text: str) -> str:
     """Return a text in lower case and without accents, of the same length."""
     if text.isascii():
         return text.lower()

@@ -23,7 +23,7 @@ _HL7 = re.compile(
 _HL7_SIGNS = {"F": "|", "S": "^", "T": "&", "R": "~", "E": "\\", "H": "", "N": ""}
 
 
-def unescaped(text: str) -> str:
+def unescape(text: str) -> str:
     """Return a text with the escapes of Excel, the entities and tags of HTML and the escapes of HL7 resolved.
 
     What ends a line there ends one here; other tags vanish, scripts with what they hold. Tags are known by their names:

@@ -87,7 +87,7 @@ def run_shard(
     unknown engine or value of an option.
     """
     del threads
-    reader = reader_of(options, str(attrs.get("code_digest", "")), **files)
+    reader = make_reader(options, str(attrs.get("code_digest", "")), **files)
     rows = read_table(cohort).sort("study_id", "rank", "image_id")
     ledger = Ledger("reports")
     states: list[tuple] = []
@@ -97,7 +97,7 @@ def run_shard(
         write_states(files_read, states)
 
 
-def reader_of(options: ReportsOptions, code_digest: str = "", **files: str) -> _Reader:
+def make_reader(options: ReportsOptions, code_digest: str = "", **files: str) -> _Reader:
     """Return the reader for :func:`study_line`. Raises UserError for an unknown engine or value of an option."""
     if options.effusion_without_side not in EFFUSION:
         raise UserError(
@@ -109,17 +109,17 @@ def reader_of(options: ReportsOptions, code_digest: str = "", **files: str) -> _
             f"reports.sections: {options.sections!r} is unknown, choose one of {', '.join(reading.READERS)}"
         )
     folder, words = (RESOURCES / name for name in RESOURCE_FILES)
-    report_vocabulary = vocabulary.read(str(words), str(folder))
+    report_vocabulary = vocabulary.load_vocabulary(str(words), str(folder))
     settings = engine.EngineOptions(str(folder), options.effusion_without_side, files)
     return _Reader(
         options=options,
         lexicon=rules_lexicon.load_lexicon(str(folder)),
         structure=engine.load_engine(options.engine, settings),
         plain=engine.load_engine("rules", settings),
-        digests={"code": code_digest, "lexicon": rules_lexicon.digest(folder)},
+        digests={"code": code_digest, "lexicon": rules_lexicon.digest_lexicon(folder)},
         vocabulary=report_vocabulary,
-        languages=language.read(str(words / "languages.yaml"), report_vocabulary),
-        substance=substance.read(str(words / "no_report.yaml")),
+        languages=language.load_languages(str(words / "languages.yaml"), report_vocabulary),
+        substance=substance.load_substance(str(words / "no_report.yaml")),
     )
 
 
@@ -128,10 +128,10 @@ def _lines(rows: pl.DataFrame, reader: _Reader, ledger: Ledger, states: list[tup
     outcomes: Counter[str] = Counter()
     num_corrected = 0
     for (study_id,), images in progress(studies, rows["study_id"].n_unique(), "reports"):
-        row = reading.row_of(images.to_dicts())
+        row = reading.report_row(images.to_dicts())
         if path := reading.report_file(row):
             states.append(state_row(study_id, path))
-        section = reading.read(row, reader.options)
+        section = reading.read_section(row, reader.options)
         is_used = isinstance(section, reading.Section)
         num_corrected += section.corrected if is_used else reading.CORRECTED in section[1]
         line = section_line(row, section, reader) if is_used else section
@@ -145,12 +145,12 @@ def _lines(rows: pl.DataFrame, reader: _Reader, ledger: Ledger, states: list[tup
             yield line
         else:
             outcomes[line[0]] += 1
-    _tell(outcomes, reader.options.nothing_share)
+    _log_outcomes(outcomes, reader.options.nothing_share)
     if num_corrected:
         log.info("reports: in %d studies %s (reports.section_overrides)", num_corrected, reading.CORRECTED)
 
 
-def _tell(outcomes: Counter, warn_above: float) -> None:
+def _log_outcomes(outcomes: Counter, warn_above: float) -> None:
     """Log the number of studies per outcome; warn if too many have no usable report."""
     used = outcomes.pop("findings", 0), outcomes.pop("no findings", 0)
     lost = outcomes.total()
@@ -166,7 +166,7 @@ def _tell(outcomes: Counter, warn_above: float) -> None:
 
 def study_line(row: dict, reader: _Reader) -> dict | tuple[str, str]:
     """Return the line of one study, or (reason, detail) if its report cannot be used."""
-    section = reading.read(row, reader.options)
+    section = reading.read_section(row, reader.options)
     return section_line(row, section, reader) if isinstance(section, reading.Section) else section
 
 
@@ -178,7 +178,11 @@ def section_line(row: dict, section: reading.Section, reader: _Reader) -> dict |
         return _line(
             row,
             reading.Section(
-                section.beside[0], section.beside[1], sentences.split(section.beside[1]), None, section.removed
+                section.beside[0],
+                section.beside[1],
+                sentences.split_sentences(section.beside[1]),
+                None,
+                section.removed,
             ),
             reader,
         )
@@ -187,7 +191,7 @@ def section_line(row: dict, section: reading.Section, reader: _Reader) -> dict |
 
 def _line(row: dict, section: reading.Section, reader: _Reader) -> dict | tuple[str, str]:
     texts = section.sentences
-    if reader.english_only and (detail := _foreign(section, reader)):
+    if reader.english_only and (detail := _foreign_section(section, reader)):
         return "not_english", detail
     try:
         tuples = _tuples(section.spans, texts, reader.structure)
@@ -196,9 +200,9 @@ def _line(row: dict, section: reading.Section, reader: _Reader) -> dict | tuple[
     unknown = reader.vocabulary.unknown(texts) if reader.english_only else []
     if problem := _problem(tuples, texts, unknown, reader):
         return problem
-    other_tuples = _plainly(section.beside[1], reader) if section.beside else []
-    neighbours = _one_neighbour([*tuples, *other_tuples])
-    asked_lesions = statements.asked(texts, tuples, reader.lexicon)
+    other_tuples = _structure_by_rules(section.beside[1], reader) if section.beside else []
+    neighbours = _pop_further_neighbours([*tuples, *other_tuples])
+    asked_lesions = statements.find_asked_lesions(texts, tuples, reader.lexicon)
     return {
         "study_id": row["study_id"],
         "subject_id": row["subject_id"],
@@ -208,7 +212,7 @@ def _line(row: dict, section: reading.Section, reader: _Reader) -> dict | tuple[
         "tuples": tuples,
         "other_section": section.beside[0] if section.beside else None,
         "other_tuples": other_tuples,
-        "related": statements.in_order([*neighbours, *asked_lesions]),
+        "related": statements.sort_lesions([*neighbours, *asked_lesions]),
         "comparison_only": statements.comparison_only(texts, tuples, reader.lexicon),
         "mentions_lungs": statements.mentions_lungs(texts, tuples, reader.lexicon),
         "unknown_words": unknown,
@@ -219,15 +223,15 @@ def _line(row: dict, section: reading.Section, reader: _Reader) -> dict | tuple[
     }
 
 
-def _foreign(section: reading.Section, reader: _Reader) -> str | None:
+def _foreign_section(section: reading.Section, reader: _Reader) -> str | None:
     """Return which section is not English, and its language. The other section counts too, because it can veto."""
-    if foreign_language := language.foreign(section.sentences, reader.languages, reader.vocabulary):
+    if foreign_language := language.detect_foreign(section.sentences, reader.languages, reader.vocabulary):
         return f"{section.name}: {foreign_language}"
     if section.beside is None:
         return None
     name, text = section.beside
-    other_sentences = [text[start:end] for start, end in sentences.split(text)]
-    foreign_language = language.foreign(other_sentences, reader.languages, reader.vocabulary)
+    other_sentences = [text[start:end] for start, end in sentences.split_sentences(text)]
+    foreign_language = language.detect_foreign(other_sentences, reader.languages, reader.vocabulary)
     return f"{name}: {foreign_language}" if foreign_language else None
 
 
@@ -245,7 +249,7 @@ def _problem(tuples: list[dict], texts: list[str], unknown: list[dict], reader: 
     return None
 
 
-def _one_neighbour(tuples: list[dict]) -> list[str]:
+def _pop_further_neighbours(tuples: list[dict]) -> list[str]:
     """Keep the first neighbouring lesion type of each tuple; return the others, which go into the line."""
     further: list[str] = []
     for item in tuples:
@@ -256,9 +260,9 @@ def _one_neighbour(tuples: list[dict]) -> list[str]:
     return further
 
 
-def _plainly(text: str, reader: _Reader) -> list[dict]:
+def _structure_by_rules(text: str, reader: _Reader) -> list[dict]:
     """Return the rules engine's tuples of the other section, which only blocks and vetoes (section 6)."""
-    spans = sentences.split(text)
+    spans = sentences.split_sentences(text)
     return _tuples(spans, [text[start:end] for start, end in spans], reader.plain)
 
 

@@ -10,9 +10,9 @@ from cxr.base.faults import broken
 from cxr.base.paths import RESOURCES
 from cxr.base.regular_files import open_regular
 from cxr.language.reports import layouts, sections
-from cxr.language.reports.decoding import NoText, cleaned, decode
+from cxr.language.reports.decoding import NoText, decode, normalize_text
 from cxr.language.reports.privacy.scrubbing import add_counts, scrub
-from cxr.language.reports.sentences import split
+from cxr.language.reports.sentences import split_sentences
 
 RESOURCE_FILES = ("sections.yaml", "reading/headings.yaml")
 READERS = ("mimic", "tolerant")
@@ -22,7 +22,7 @@ _BYTES_A_CHARACTER = 64
 """Largest number of bytes per allowed character of a file: RTF and HTML need many."""
 
 
-class How(Protocol):
+class ReadingOptions(Protocol):
     """Options of all stages that read reports: the reader, its corrections, the longest report, and whether
     identifiers are removed."""
 
@@ -56,25 +56,25 @@ class _Unusable(Exception):
     """A report that cannot be used: (reason, detail)."""
 
 
-def read(row: dict, options: How) -> Section | tuple[str, str]:
+def read_section(row: dict, options: ReadingOptions) -> Section | tuple[str, str]:
     """Return the section to use of a study's row, or (reason, detail) if it has none."""
     removed: dict[str, int] = {}
     try:
-        section_texts, corrected = _sections_of(row, options, removed)
+        section_texts, corrected = _read_sections(row, options, removed)
     except _Unusable as unusable:
         reason, detail = unusable.args
         return reason, detail
-    name_and_text = sections.choose(section_texts)
+    name_and_text = sections.choose_section(section_texts)
     if name_and_text is None and removed:
         return "no_report", "nothing is left of its sections without signatures and identifiers"
     if name_and_text is None:
         reason = "no text in " + ", ".join(sections.SECTION_NAMES)
         return "empty_report", f"{reason}; {CORRECTED}" if corrected else reason
     name, text = name_and_text
-    return Section(name, text, split(text), sections.other_section(section_texts, name), removed, corrected)
+    return Section(name, text, split_sentences(text), sections.other_section(section_texts, name), removed, corrected)
 
 
-def row_of(images: Sequence[dict]) -> dict:
+def report_row(images: Sequence[dict]) -> dict:
     """Return a study's row with the report: the first with a text or a file, else the first with a missing file.
 
     A manifest may name the report in only one row of the study.
@@ -91,7 +91,7 @@ def report_file(row: dict) -> str | None:
     return None if any((row.get(name) or "").strip() for name in COLUMNS) else row.get("report_path")
 
 
-def _sections_of(row: dict, options: How, removed: dict[str, int]) -> tuple[dict[str, str], bool]:
+def _read_sections(row: dict, options: ReadingOptions, removed: dict[str, int]) -> tuple[dict[str, str], bool]:
     """Return the sections of a study from its columns or its file, and whether a heading was corrected.
 
     Counts what was ``removed``. Raises _Unusable if it has neither.
@@ -109,14 +109,16 @@ def _sections_of(row: dict, options: How, removed: dict[str, int]) -> tuple[dict
         _check_length(sum(map(len, columns.values())), options)
         if options.sections == "mimic":
             return {name: scrubbed(text.strip()) for name, text in columns.items() if text}, False
-        column_sections = [_tolerant(scrubbed(cleaned(text)), name) for name, text in columns.items() if text.strip()]
-        return _merged(column_sections), False
+        column_sections = [
+            _split_tolerant(scrubbed(normalize_text(text)), name) for name, text in columns.items() if text.strip()
+        ]
+        return _merge_sections(column_sections), False
     if path := report_file(row):
-        text = _text(Path(path), options)
+        text = _read_text(Path(path), options)
         if options.sections == "mimic":  # its corrections count characters of the original text
-            section_texts, corrected = _official(text, row["study_id"], options)
+            section_texts, corrected = _split_official(text, row["study_id"], options)
             return {name: scrubbed(part) for name, part in section_texts.items()}, corrected
-        return _tolerant(scrubbed(cleaned(text))), False
+        return _split_tolerant(scrubbed(normalize_text(text))), False
     if row.get("report_missing"):
         raise _Unusable("missing_report", "the file that the cohort names for it does not exist")
     if any(row.get(name) is not None for name in COLUMNS):
@@ -124,20 +126,20 @@ def _sections_of(row: dict, options: How, removed: dict[str, int]) -> tuple[dict
     raise _Unusable("no_report", "")
 
 
-def _official(text: str, study_id: str, options: How) -> tuple[dict[str, str], bool]:
+def _split_official(text: str, study_id: str, options: ReadingOptions) -> tuple[dict[str, str], bool]:
     rules = sections.load_rules(RESOURCES / RESOURCE_FILES[0])
-    manual_sections = sections.override(text, study_id, rules) if options.section_overrides else None
+    manual_sections = sections.manual_sections(text, study_id, rules) if options.section_overrides else None
     if manual_sections is not None:
         return manual_sections, False
-    section_texts = sections.text_by_name(sections.split(text, rules, corrected=options.section_overrides))
+    section_texts = sections.text_by_name(sections.split_report(text, rules, corrected=options.section_overrides))
     return section_texts, options.section_overrides and sections.needs_correction(text, rules)
 
 
-def _tolerant(text: str, column: str = "") -> dict[str, str]:
-    return layouts.sections_of(text, layouts.read(str(RESOURCES / RESOURCE_FILES[1])), column)
+def _split_tolerant(text: str, column: str = "") -> dict[str, str]:
+    return layouts.split_layout(text, layouts.load_headings(str(RESOURCES / RESOURCE_FILES[1])), column)
 
 
-def _merged(column_sections: list[dict[str, str]]) -> dict[str, str]:
+def _merge_sections(column_sections: list[dict[str, str]]) -> dict[str, str]:
     """Join the sections of two columns; texts with the same name are concatenated."""
     names = dict.fromkeys(name for section_texts in column_sections for name in section_texts)
     return {
@@ -148,7 +150,7 @@ def _merged(column_sections: list[dict[str, str]]) -> dict[str, str]:
     }
 
 
-def _text(path: Path, options: How) -> str:
+def _read_text(path: Path, options: ReadingOptions) -> str:
     """Return the text of a report file. Raises _Unusable for a missing, unreadable or overlong one."""
     try:
         with open_regular(path) as file:
@@ -172,6 +174,6 @@ def _text(path: Path, options: How) -> str:
     return text
 
 
-def _check_length(characters: int, options: How) -> None:
+def _check_length(characters: int, options: ReadingOptions) -> None:
     if characters > options.max_characters:
         raise _Unusable("too_long", f"{characters} characters; reports.max_characters is {options.max_characters}")

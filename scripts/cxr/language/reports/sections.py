@@ -75,7 +75,7 @@ def normal_name(header: str, rules: Rules, *, corrected: bool = False) -> str:
     return "findings" if any(phrase in name for phrase in rules.view_phrases) else name
 
 
-def split(text: str, rules: Rules, *, corrected: bool = False) -> list[Section]:
+def split_report(text: str, rules: Rules, *, corrected: bool = False) -> list[Section]:
     """Split a report into its sections, in order. A text without a header is one section ``full report``.
 
     ``corrected``: as in :func:`normal_name`.
@@ -109,7 +109,7 @@ def text_by_name(sections: list[Section]) -> dict[str, str]:
     return {section.name: section.text.strip() for section in sections}
 
 
-def override(text: str, study_id: str, rules: Rules) -> dict[str, str] | None:
+def manual_sections(text: str, study_id: str, rules: Rules) -> dict[str, str] | None:
     """Return the sections of a study that the official code corrects manually, None for any other study.
 
     ``study_id`` with or without its leading ``s``. Text at custom offsets is used as findings (the table's ``[0, 0]``:
@@ -120,12 +120,12 @@ def override(text: str, study_id: str, rules: Rules) -> dict[str, str] | None:
         start, end = rules.custom_indices[key]
         return {"findings": text[start:end].strip()}
     if key in rules.custom_section_names:
-        sections = text_by_name(split(text, rules))
+        sections = text_by_name(split_report(text, rules))
         return {"impression": sections.get(rules.custom_section_names[key], "")}
     return None
 
 
-def choose(sections: dict[str, str]) -> tuple[str, str] | None:
+def choose_section(sections: dict[str, str]) -> tuple[str, str] | None:
     """Return (name, text) of the section to use: findings, else impression, else last paragraph; blank is absent."""
     return next(((name, sections[name]) for name in SECTION_NAMES if (sections.get(name) or "").strip()), None)
 

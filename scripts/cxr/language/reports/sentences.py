@@ -10,7 +10,7 @@ _ABBREVIATION = re.compile(
 _WORD = re.compile(r"\w")
 
 
-def split(text: str) -> list[tuple[int, int]]:
+def split_sentences(text: str) -> list[tuple[int, int]]:
     """Return [start, end) of each sentence, in characters of ``text``.
 
     A full stop inside a number, after an abbreviation or after an enumerator does not end a sentence; a blank line and
@@ -20,11 +20,11 @@ def split(text: str) -> list[tuple[int, int]]:
     start = 0
     for match in _END.finditer(text):
         start = _skip(text, start, match.end())
-        if match.end() <= start or _goes_on(text, start, match):
+        if match.end() <= start or _sentence_continues(text, start, match):
             continue
-        _add(spans, text, start, match.end())
+        _add_span(spans, text, start, match.end())
         start = match.end()
-    _add(spans, text, _skip(text, start, len(text)), len(text))
+    _add_span(spans, text, _skip(text, start, len(text)), len(text))
     return spans
 
 
@@ -41,7 +41,7 @@ def _skip(text: str, start: int, end: int) -> int:
     return start
 
 
-def _goes_on(text: str, start: int, match: re.Match) -> bool:
+def _sentence_continues(text: str, start: int, match: re.Match) -> bool:
     """Tell whether this mark does not end the sentence that begins at ``start``."""
     if match.group()[0] == "\n":
         return False
@@ -55,7 +55,7 @@ def _goes_on(text: str, start: int, match: re.Match) -> bool:
     return match.group()[0] == "?" and text[match.end() : match.end() + 2].lstrip()[:1].islower()
 
 
-def _add(spans: list[tuple[int, int]], text: str, start: int, end: int) -> None:
+def _add_span(spans: list[tuple[int, int]], text: str, start: int, end: int) -> None:
     while end > start and text[end - 1].isspace():
         end -= 1
     if _WORD.search(text, start, end):

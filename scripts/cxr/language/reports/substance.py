@@ -24,7 +24,7 @@ class Substance:
 
 
 @cache
-def read(path: str) -> Substance:
+def load_substance(path: str) -> Substance:
     """Read ``resources/reading/no_report.yaml``."""
     data = yaml.load(Path(path).read_text(encoding="utf-8"), yaml.BaseLoader)
     phrases = "|".join(r"\s+".join(map(re.escape, phrase.split())) for phrase in data["phrases"])

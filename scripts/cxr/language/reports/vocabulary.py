@@ -33,7 +33,7 @@ class Vocabulary:
 
     def known(self, word: str) -> bool:
         """Tell whether a word in lower case is known, or is a regular form of a known word."""
-        return word in self.words or _derived(self, word)
+        return word in self.words or _is_derived(self, word)
 
     def unknown(self, sentences: list[str]) -> list[dict]:
         """Return {word, sentence_index (from 1), finding} of each unknown word at its first place, in their order.
@@ -44,7 +44,7 @@ class Vocabulary:
         row_by_word: dict[str, dict] = {}
         for number, sentence in enumerate(sentences, start=1):
             words = [match[0] for match in WORD.finditer(sentence)]
-            unknown_words = [word for word in _unnamed(words) if len(word) > 1 and not self.known(word.lower())]
+            unknown_words = [word for word in _without_names(words) if len(word) > 1 and not self.known(word.lower())]
             holds = bool(unknown_words) and self.talk.isdisjoint(word.lower() for word in words)
             for word in unknown_words:
                 name = word.lower()[:LONGEST_WORD]
@@ -58,7 +58,7 @@ class Vocabulary:
         return round(sum(row["finding"] for row in unknown) / max(1, len(section_words)), 4)
 
 
-def _unnamed(words: list[str]) -> list[str]:
+def _without_names(words: list[str]) -> list[str]:
     """Drop up to two capitalised words after a title ("Dr. Anna Kowalczyk")."""
     remaining_words, names = [], 0
     for word in words:
@@ -73,7 +73,7 @@ def _unnamed(words: list[str]) -> list[str]:
 
 
 @lru_cache(maxsize=1 << 17)
-def _derived(vocabulary: Vocabulary, word: str) -> bool:
+def _is_derived(vocabulary: Vocabulary, word: str) -> bool:
     stems = [word, *(word[len(start) :] for start in _BEGINNINGS if word.startswith(start))]
     return any(
         base in vocabulary.words
@@ -95,7 +95,7 @@ def _bases(word: str) -> list[str]:
 
 
 @cache
-def read(reading: str, lexicon: str, misspellings: bool = True) -> Vocabulary:
+def load_vocabulary(reading: str, lexicon: str, misspellings: bool = True) -> Vocabulary:
     """Read the words of the folders ``resources/reading`` and ``resources/lexicon``.
 
     ``misspellings``: also those that the rules engine reads as words of the lexicon, which needs spaCy and seconds.
@@ -104,10 +104,10 @@ def read(reading: str, lexicon: str, misspellings: bool = True) -> Vocabulary:
     talk = frozenset(english.pop("talk"))
     lexicon_trees = [_yaml(path) for path in sorted(Path(lexicon).glob("*.yaml"))]
     words = {word for tree in (english, *lexicon_trees) for text in _texts(tree) for word in WORD.findall(text.lower())}
-    return Vocabulary(frozenset(words | talk | (_misspelt(lexicon) if misspellings else set())), talk)
+    return Vocabulary(frozenset(words | talk | (_read_misspellings(lexicon) if misspellings else set())), talk)
 
 
-def _misspelt(lexicon: str) -> set[str]:
+def _read_misspellings(lexicon: str) -> set[str]:
     """Return the misspellings that the rules engine reads as words of the lexicon."""
     from cxr.language.reports.rules import lexicon as rules_lexicon
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import NamedTuple
 
-from cxr.language.reports.devices import plain
+from cxr.language.reports.devices import normalize_words
 from cxr.radvlm import statements
 from cxr.radvlm.boxes import round_coordinate
 from cxr.radvlm.conversations.facts import ImageFacts
@@ -41,7 +41,7 @@ _LEAD = re.compile(
 _COMMON = frozenset(("there", "this", "that", "with", "seen", "present", "right", "left", "lung", "lungs", "side"))
 _LUNG = frozenset(("opacity", "consolidation", "pneumonia", "atelectasis", "edema"))
 _HEART = frozenset(("cardiomegaly",))
-_plain = lru_cache(maxsize=CACHE_SIZE)(plain)
+_plain = lru_cache(maxsize=CACHE_SIZE)(normalize_words)
 
 
 @dataclass(frozen=True)
@@ -393,7 +393,7 @@ def _device_words(texts: Iterable[str]) -> set[str]:
 @lru_cache(maxsize=CACHE_SIZE)
 def _devices_in(text: str) -> frozenset[str]:
     device_words = load_label_names().words
-    undenied_text = device_words.denied.sub("", plain(text))
+    undenied_text = device_words.denied.sub("", normalize_words(text))
     return frozenset(hit.group().removesuffix("s") for hit in device_words.device.finditer(undenied_text))
 
 

@@ -218,5 +218,5 @@ def split_batches(requests: Iterable[ConversationRequest]) -> Iterator[list[Conv
 
 def _digests(code: str) -> dict[str, str]:
     words = (Path(RESOURCES) / RESOURCE_FILES[0]).read_bytes()
-    lexicon_digest = lexicon.digest(Path(RESOURCES) / RESOURCE_FILES[2])
+    lexicon_digest = lexicon.digest_lexicon(Path(RESOURCES) / RESOURCE_FILES[2])
     return {"code": code, "statements": hashlib.blake2b(words, digest_size=8).hexdigest(), "lexicon": lexicon_digest}

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from cxr.instructions.record import Box
-from cxr.language.reports.devices import plain
+from cxr.language.reports.devices import normalize_words
 from cxr.radvlm import statements
 from cxr.radvlm.conversations.facts import ImageFacts, Phrase
 from cxr.radvlm.conversations.wordings import Wordings, load_wordings
@@ -133,9 +133,9 @@ def collect_subjects(facts: ImageFacts, read: Sequence[Statement], words: Wordin
 def _topics(facts: ImageFacts, read: Sequence[Statement], words: Wordings) -> tuple[Topic, ...]:
     """Return a topic for each finding that a sentence or a phrase affirms; a phrase's has its boxes."""
     topic_by_key: dict[tuple, Topic] = {}
-    by_text = {plain(text): number for number, text in facts.sentences.items()} if facts.phrases else {}
+    by_text = {normalize_words(text): number for number, text in facts.sentences.items()} if facts.phrases else {}
     for phrase in facts.phrases:
-        number = by_text.get(plain(phrase.text))
+        number = by_text.get(normalize_words(phrase.text))
         sentence_statements = (
             [statement for statement in read if statement.sentence == number] if number else _phrase_statements(phrase)
         )

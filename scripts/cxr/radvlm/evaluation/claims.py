@@ -79,7 +79,9 @@ class ClaimReader:
         return AnswerClaims(frozenset(items), tuple(word for word in words if word not in self.silent), sign)
 
     def _tuples(self, sentence_texts: list[str]) -> list[dict]:
-        return structure.structure(sentence_texts, self.lexicon, unsided_effusion=True) if sentence_texts else []
+        return (
+            structure.structure_sentences(sentence_texts, self.lexicon, unsided_effusion=True) if sentence_texts else []
+        )
 
     def _placed(self, text: str) -> Iterable[tuple[str, str]]:
         return {self.places[word] for word in _words(text) if word in self.places}
@@ -102,7 +104,7 @@ def _finding_key(finding: Mapping) -> tuple:
 
 
 def _split(text: str) -> list[str]:
-    return [text[start:end] for start, end in sentences.split(text)]
+    return [text[start:end] for start, end in sentences.split_sentences(text)]
 
 
 def _words(text: str) -> list[str]:

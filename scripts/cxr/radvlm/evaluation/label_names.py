@@ -70,7 +70,7 @@ class LabelReader:
         if not number:
             return set()
         labels = set()
-        for finding in structure.structure([normalized_sentence], self.lexicon, unsided_effusion=True):
+        for finding in structure.structure_sentences([normalized_sentence], self.lexicon, unsided_effusion=True):
             if finding["presence"] != "positive":
                 continue
             if finding["hedge"] in ASSERTED_HEDGES and (label := label_by_word.get(finding["entity"])):
@@ -86,7 +86,7 @@ class LabelReader:
         return {name.lower(): name for name in self.scored}[" ".join(label_text.lower().split())]
 
     def _synonym_labels(self, text: str) -> set[str]:
-        findings = structure.structure(_sentences(text), self.lexicon, unsided_effusion=True)
+        findings = structure.structure_sentences(_sentences(text), self.lexicon, unsided_effusion=True)
         sure_findings = (
             finding for finding in findings if finding["presence"] == "positive" and finding["hedge"] in ASSERTED_HEDGES
         )
@@ -111,7 +111,7 @@ def load_label_reader(*, synonyms: bool = False) -> LabelReader:
 
 
 def _sentences(text: str) -> list[str]:
-    return [text[start:end] for start, end in sentences.split(text)]
+    return [text[start:end] for start, end in sentences.split_sentences(text)]
 
 
 @cache

@@ -103,7 +103,9 @@ class _TextFilter:
     def texts(self, lines: Iterator[dict]) -> Iterator[dict]:
         """Yield the line of each study of which something is left."""
         for batch in _split_batches(lines):
-            sections = [[line["text"][start:end] for start, end in sentences.split(line["text"])] for line in batch]
+            sections = [
+                [line["text"][start:end] for start, end in sentences.split_sentences(line["text"])] for line in batch
+            ]
             for line, filtered_text in zip(batch, self._filtered(sections), strict=True):
                 problem = self._problem(filtered_text)
                 if problem is None:
@@ -180,5 +182,5 @@ def _split_batches(rows: Iterable[dict]) -> Iterator[list[dict]]:
 
 def _resource_digests(code: str) -> dict[str, str]:
     patterns = (Path(RESOURCES) / RESOURCE_FILES[0]).read_bytes()
-    words = lexicon.digest(Path(RESOURCES) / RESOURCE_FILES[1])
+    words = lexicon.digest_lexicon(Path(RESOURCES) / RESOURCE_FILES[1])
     return {"code": code, "patterns": hashlib.blake2b(patterns, digest_size=8).hexdigest(), "lexicon": words}

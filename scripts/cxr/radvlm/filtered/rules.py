@@ -13,7 +13,7 @@ from spacy.tokens import Doc
 
 from cxr.base.paths import RESOURCES
 from cxr.language.reports.rules import lexicon, structure
-from cxr.language.reports.rules.tokens import words_of
+from cxr.language.reports.rules.tokens import split_words
 from cxr.radvlm.filtered.engine import DROPPED, KEPT, REWRITTEN, Engine, FilteredText, FilterOptions, Sentence
 from cxr.radvlm.filtered.patterns import Patterns, load_patterns
 from cxr.radvlm.filtered.rewriting import Draft, Rewriter
@@ -61,7 +61,7 @@ class SentenceFilter:
 
     def claims(self, text: str) -> set[tuple[str, str]]:
         """Return (entity, presence) of what a sentence affirms or denies, without what "no new" leaves open."""
-        tuples = structure.structure([text], self.lexicon, unsided_effusion=True)
+        tuples = structure.structure_sentences([text], self.lexicon, unsided_effusion=True)
         entity_claims = {(finding["entity"], finding["presence"]) for finding in tuples if finding["denies"]}
         return entity_claims | {(name, finding["presence"]) for finding in tuples for name in finding["candidates"]}
 
@@ -88,7 +88,7 @@ def load_sentence_filter(options: FilterOptions) -> SentenceFilter:
 
 
 def _match_lexicon(words: lexicon.Lexicon, text: str) -> tuple[list, list]:
-    tokens = words_of(text)
+    tokens = split_words(text)
     return tokens, words.match(Doc(words.nlp.vocab, words=[token for token, _, _ in tokens] or [" "]))
 
 

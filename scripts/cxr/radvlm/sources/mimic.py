@@ -45,7 +45,9 @@ def read_mimic(options: ReadOptions) -> SourceRecords:
             studies.setdefault(row.study_id, []).append(row)
             records.images.append(_image_row(row, options.name))
         section_options = _SectionOptions(options.max_characters, options.section_overrides)
-        texts = pool.map(lambda study_rows: reading.read(_report_row(study_rows[0]), section_options), studies.values())
+        texts = pool.map(
+            lambda study_rows: reading.read_section(_report_row(study_rows[0]), section_options), studies.values()
+        )
         for (study_id, study_rows), section in zip(studies.items(), texts, strict=True):
             _add_text(records, options.name, study_id, study_rows, section)
     records.num_rows[TEXTS] = len(studies)

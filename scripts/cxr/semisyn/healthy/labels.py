@@ -12,7 +12,7 @@ import yaml
 
 from cxr.base.paths import RESOURCES
 from cxr.base.user_tables import read_frame, require
-from cxr.language.reports.devices import Devices, any_of, devices, plain
+from cxr.language.reports.devices import Devices, compile_devices, normalize_words, phrase_pattern
 from cxr.semisyn.healthy.criteria import Exclusion
 
 RESOURCE_FILES = ("semisyn/devices.yaml",)
@@ -133,11 +133,11 @@ class ReportWords:
 
     def is_normal(self, sentences: Iterable[str]) -> bool:
         """True if a sentence calls the image normal."""
-        return any(self.normal.search(plain(sentence)) for sentence in sentences)
+        return any(self.normal.search(normalize_words(sentence)) for sentence in sentences)
 
 
 @cache
 def read_report_words() -> ReportWords:
     """Read the words of the resource."""
     entries = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
-    return ReportWords(devices(entries), re.compile(rf"\b(?:{any_of(entries['normal'])})\b"))
+    return ReportWords(compile_devices(entries), re.compile(rf"\b(?:{phrase_pattern(entries['normal'])})\b"))

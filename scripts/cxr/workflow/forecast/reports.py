@@ -18,15 +18,15 @@ def share_readable(rows: Sequence[Mapping], options: Mapping) -> float:
     if not rows:
         return 0.0
     folder, words = (RESOURCES / name for name in RESOURCE_FILES)
-    known_words = vocabulary.read(str(words), str(folder), misspellings=False)
-    languages = language.read(str(words / "languages.yaml"), known_words)
+    known_words = vocabulary.load_vocabulary(str(words), str(folder), misspellings=False)
+    languages = language.load_languages(str(words / "languages.yaml"), known_words)
     reading_options = SimpleNamespace(**options)
 
     def is_readable(row: Mapping) -> bool:
-        section = reading.read(dict(row), reading_options)
+        section = reading.read_section(dict(row), reading_options)
         if not isinstance(section, reading.Section):
             return False
-        if options["engine"] == "rules" and language.foreign(section.sentences, languages, known_words):
+        if options["engine"] == "rules" and language.detect_foreign(section.sentences, languages, known_words):
             return False
         return any(map(vocabulary.WORD.search, section.sentences))
 
@@ -39,10 +39,10 @@ def share_without_finding(rows: Sequence[Mapping], options: Mapping, devices: st
     rows, options: as of :func:`share_readable`; devices: ``semisyn.healthy.devices``. The rules engine is loaded, which
     takes seconds.
     """
-    from cxr.language.reports.read_reports import ReportsOptions, reader_of, study_line
+    from cxr.language.reports.read_reports import ReportsOptions, make_reader, study_line
     from cxr.semisyn.healthy.labels import ReportLabels
 
-    reader = reader_of(ReportsOptions(**(dict(options) | {"engine": "rules"})))
+    reader = make_reader(ReportsOptions(**(dict(options) | {"engine": "rules"})))
     lines = [line for row in rows if isinstance(line := study_line(dict(row), reader), dict)]
     labels = ReportLabels(lines, {}, devices)
     healthy = sum(labels.exclusion_of({"study_id": line["study_id"], "image_id": ""}) is None for line in lines)

@@ -40,7 +40,7 @@ def zones_schema() -> dict:
     )
 
 
-def contradiction(findings: list[dict]) -> str | None:
+def find_contradiction(findings: list[dict]) -> str | None:
     """Return the logical fault in a section's findings, None if there is none.
 
     An entity has exactly one presence and certainty per location and sentence (Figure 9, rule 3). No text is blank.
@@ -48,15 +48,19 @@ def contradiction(findings: list[dict]) -> str | None:
     status_by_statement: dict[tuple, tuple] = {}
     for number, item in enumerate(findings):
         texts = [item["entity"], *(item["location"] or ()), item["predicted_lesion_type"] or "-"]
-        if any(not normal(text) for text in texts):
+        if any(not normalize_term(text) for text in texts):
             return f"findings.{number}: a blank text"
-        statement = (item["sentence_index"], normal(item["entity"]), tuple(map(normal, item["location"] or ())))
+        statement = (
+            item["sentence_index"],
+            normalize_term(item["entity"]),
+            tuple(map(normalize_term, item["location"] or ())),
+        )
         status = (item["presence"], item["certainty"])
         if status_by_statement.setdefault(statement, status) != status:
             return f"findings.{number}: two statuses of one entity"
     return None
 
 
-def normal(text: str) -> str:
+def normalize_term(text: str) -> str:
     """Return a term in the form for comparison and mapping: lower case, single blanks, no punctuation at its ends."""
     return " ".join(text.lower().split()).strip(" .,;:\"'")

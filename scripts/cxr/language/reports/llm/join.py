@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 from cxr.base.vocabulary import LUNGS, SIDES, ZONE_LABELS, side_of
 from cxr.language.reports import schema
-from cxr.language.reports.llm.answers import normal
-from cxr.language.reports.llm.terms import Term, terms_of
+from cxr.language.reports.llm.answers import normalize_term
+from cxr.language.reports.llm.terms import Term, finding_terms
 from cxr.language.reports.rules import mapping as rules_mapping
 from cxr.language.reports.rules import mentions
 from cxr.language.reports.rules.lexicon import Entity, Lexicon
 from cxr.language.reports.rules.places import Place
-from cxr.language.reports.rules.tokens import words_of
+from cxr.language.reports.rules.tokens import split_words
 
 _STEM = 5
 """Number of letters that match a word of an entity with its sentence ("atelectatic" for "atelectasis")."""
@@ -56,24 +56,24 @@ class Joiner:
     def _entity(self, text: str) -> Entity:
         entities = self._entities(text)
         best_entity = next((entity for entity in entities if entity.lesion), entities[0] if entities else None)
-        return best_entity or Entity(normal(text))
+        return best_entity or Entity(normalize_term(text))
 
     def _entities(self, text: str) -> list[Entity]:
         doc = self.lexicon.nlp.make_doc(text)
-        text_mentions = mentions.find([token.text for token in doc], self.lexicon.match(doc), self.lexicon)
+        text_mentions = mentions.find_mentions([token.text for token in doc], self.lexicon.match(doc), self.lexicon)
         return [mention.entity for mention in text_mentions if mention.entity is not None]
 
     def _supported(self, entity: Entity, sentence: str) -> bool:
         """Tell whether a sentence contains a word of the entity, or a synonym."""
-        words = [word for word, _, _ in words_of(sentence)]
-        stems = [word[:_STEM] for word, _, _ in words_of(entity.name) if len(word) > 2]
+        words = [word for word, _, _ in split_words(sentence)]
+        stems = [word[:_STEM] for word, _, _ in split_words(entity.name) if len(word) > 2]
         if any(word.startswith(stem) for word in words for stem in stems):
             return True
         return any(_alike(entity, sentence_entity) for sentence_entity in self._entities(sentence))
 
     def _same(self, entity: Entity, finding: dict, read: list[dict]) -> dict | None:
         """Return the rules engine's tuple of the same statement, if several that of the same location; else None."""
-        places = [normal(text) for text in finding["location"] or ()]
+        places = [normalize_term(text) for text in finding["location"] or ()]
         same = [
             item
             for item in read
@@ -87,11 +87,11 @@ class Joiner:
         graded = read is not None and read["certainty"] == finding["certainty"]
         explained = self._explanations(finding)
         category, labels = self._place(finding, entity)
-        texts = [normal(text) for text in finding["location"] or ()]
+        texts = [normalize_term(text) for text in finding["location"] or ()]
         places = [Place(text, self._sides(text), None) for text in texts]
         hedge = "weak" if tentative else "definite"
         return schema.Finding(
-            entity=normal(finding["entity"]),
+            entity=normalize_term(finding["entity"]),
             sentence_index=finding["sentence_index"],
             presence=finding["presence"],
             certainty=finding["certainty"],
@@ -99,29 +99,29 @@ class Joiner:
             predicted_lesion_type=next(iter(explained)) if len(explained) == 1 else None,
             category=category,
             labels=labels,
-            lesion_type=rules_mapping.lesion(entity, category),
+            lesion_type=rules_mapping.find_lesion(entity, category),
             hedge=read["hedge"] if graded else hedge,
             span=read["span"] if read else _span(finding["entity"], sentence),
             candidates=list(explained),
             predicted_hedge=((graded and read["predicted_hedge"]) or hedge) if explained else None,
             related=_neighbours(entity, explained.values(), read),
-            block=[] if negative else rules_mapping.block(entity, places, texts, category, labels, self.lexicon),
+            block=[] if negative else rules_mapping.find_blocked(entity, places, texts, category, labels, self.lexicon),
             denies=not negative or read is None or read["denies"],
         )
 
     def _explanations(self, finding: dict) -> dict[str, Entity]:
         """Return {lesion type or name: entity} of a finding's explanations, without the finding itself."""
         text = finding["predicted_lesion_type"]
-        if text is None or normal(text) == normal(finding["entity"]):
+        if text is None or normalize_term(text) == normalize_term(finding["entity"]):
             return {}
         return {
             explanation.lesion or explanation.name: explanation
-            for explanation in self._entities(text) or [Entity(normal(text))]
+            for explanation in self._entities(text) or [Entity(normalize_term(text))]
         }
 
     def _place(self, finding: dict, entity: Entity) -> tuple[str | None, list[str]]:
         """Return category and zone labels, by the rules engine's conventions where Figure 10 has none."""
-        mapped_places = [self.places.get(term) for term in terms_of(finding)]
+        mapped_places = [self.places.get(term) for term in finding_terms(finding)]
         if None in mapped_places:
             return entity.category, []  # an unmapped location could be anywhere, so the finding blocks negatives
         zone_labels = {label for _, labels in mapped_places for label in labels}

@@ -31,31 +31,35 @@ def run(*, terms: str, output: str, options: MappingOptions, execution: dict, co
     """Map every pair of ``terms``. Raises UserError if the model cannot be reached."""
     pairs = [(line["location"], line["entity"]) for line in read_lines(terms)]
     generate = connect_lazily(options, Execution.from_settings(execution, EXECUTION, "mapping_server"))
-    write_lines(output, mapped(pairs, generate, options, Tolerance.of(compute)), checked=True)
+    write_lines(output, map_terms(pairs, generate, options, Tolerance.of(compute)), checked=True)
 
 
-def mapped(pairs: list[Term], generate: Generate, options: ModelOptions, tolerance: Tolerance = NO_LIMIT) -> list[dict]:
+def map_terms(
+    pairs: list[Term], generate: Generate, options: ModelOptions, tolerance: Tolerance = NO_LIMIT
+) -> list[dict]:
     """Return a line for each pair, in order."""
     log.info("mapping: %d pairs", len(pairs))
-    category_answers = ask_each({pair: _asked(*pair) for pair in pairs}, generate, options.limits, tolerance)
+    category_answers = ask_each(
+        {pair: _category_question(*pair) for pair in pairs}, generate, options.limits, tolerance
+    )
     lung_pairs = [pair for pair in pairs if pair[0] and _value(category_answers[pair]) == "lung"]
     log.info("mapping: %d of them lie in the lungs", len(lung_pairs))
-    zone_answers = ask_each({pair: _zones(*pair) for pair in lung_pairs}, generate, options.limits, tolerance)
+    zone_answers = ask_each({pair: _zone_question(*pair) for pair in lung_pairs}, generate, options.limits, tolerance)
     return [_line(pair, category_answers[pair], zone_answers.get(pair), options.name) for pair in pairs]
 
 
-def _asked(location: str | None, entity: str) -> Question | Answer:
+def _category_question(location: str | None, entity: str) -> Question | Answer:
     if prompts.addresses_the_model(f"{location or ''}\n{entity}"):
         return Answer(problem=INJECTION)
     return _category(location, entity)
 
 
 def _category(location: str | None, entity: str) -> Question:
-    return Question(prompts.category(location, entity), answers.category_schema())
+    return Question(prompts.category_messages(location, entity), answers.category_schema())
 
 
-def _zones(location: str, entity: str) -> Question:
-    return Question(prompts.zones(location, entity), answers.zones_schema())
+def _zone_question(location: str, entity: str) -> Question:
+    return Question(prompts.zone_messages(location, entity), answers.zones_schema())
 
 
 def _value(answer: Answer) -> str | None:

@@ -28,18 +28,18 @@ def addresses_the_model(text: str) -> bool:
     return guards.addresses_the_model(text, FIELDS)
 
 
-def structuring(sentences: list[str]) -> Messages:
+def structuring_messages(sentences: list[str]) -> Messages:
     """Ask for the findings of a section's sentences, numbered from 1 (Figure 9)."""
     report = "\n".join(f"{number}. {neutralize(text)}" for number, text in enumerate(sentences, start=1))
     return fill_prompt(_prompts()["structuring"], report=report)
 
 
-def category(location: str | None, entity: str) -> Messages:
+def category_messages(location: str | None, entity: str) -> Messages:
     """Ask for the category of a location (Figure 10, step 1)."""
     return fill_prompt(_prompts()["category"], location=_place(location), entity=neutralize(entity))
 
 
-def zones(location: str, entity: str) -> Messages:
+def zone_messages(location: str, entity: str) -> Messages:
     """Ask for the zone labels of a location in the lungs (Figure 10, step 2)."""
     return fill_prompt(_prompts()["zones"], location=_place(location), entity=neutralize(entity))
 

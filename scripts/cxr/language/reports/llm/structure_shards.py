@@ -56,14 +56,14 @@ def run(
     """
     cohorts, outputs = ([paths] if isinstance(paths, str) else list(paths) for paths in (cohort, output))
     states: list[tuple] = []
-    texts_by_shard = [texts_of(path, options, states) for path in cohorts]
+    texts_by_shard = [read_texts(path, options, states) for path in cohorts]
     texts = dict(sorted((key, text) for shard in texts_by_shard for key, text in shard.items()))
     log.info("structuring: %d distinct texts of %d shards", len(texts), len(cohorts))
     generate = connect_lazily(options, Execution.from_settings(execution, structuring.EXECUTION))
     tolerance = Tolerance.of(compute)
     lines = cache_lines(
         list(texts),
-        lambda names: structuring.structured({name: texts[name] for name in names}, options, generate, tolerance),
+        lambda names: structuring.structure_texts({name: texts[name] for name in names}, options, generate, tolerance),
         folder=Path(outputs[0]).parent / ANSWERS / (SEVERAL_SHARDS if len(outputs) > 1 else Path(outputs[0]).stem),
         digest=answer_digest(options, ""),
         part_size=execution["texts_at_once"],
@@ -75,10 +75,10 @@ def run(
         write_states(files_read, states)
 
 
-def texts_of(cohort: str, options: StructuringOptions, states: list[tuple]) -> dict[str, list[str]]:
+def read_texts(cohort: str, options: StructuringOptions, states: list[tuple]) -> dict[str, list[str]]:
     """Return {key: sentences} of a shard's distinct texts; append the states of their files to ``states``."""
     images = read_table(cohort).sort("study_id", "rank", "image_id")
-    rows = [reading.row_of(study.to_dicts()) for _, study in images.group_by("study_id", maintain_order=True)]
+    rows = [reading.report_row(study.to_dicts()) for _, study in images.group_by("study_id", maintain_order=True)]
     states += [state_row(row["study_id"], path) for row in rows if (path := reading.report_file(row))]
-    readings = (reading.read(row, options) for row in rows)
+    readings = (reading.read_section(row, options) for row in rows)
     return {texts_key(each.sentences): each.sentences for each in readings if isinstance(each, reading.Section)}

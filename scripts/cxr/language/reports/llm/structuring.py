@@ -12,18 +12,18 @@ log = logging.getLogger("cxr")
 EXECUTION = "reports.llm.execution"
 
 
-def structured(
+def structure_texts(
     texts: dict[str, list[str]], options: ModelOptions, generate: Generate, tolerance: Tolerance = NO_LIMIT
 ) -> list[dict]:
     """Return a line for each text."""
-    questions = {key: _asked(sentences) for key, sentences in texts.items()}
+    questions = {key: _make_question(sentences) for key, sentences in texts.items()}
     answer_by_key = ask_each(questions, generate, options.limits, tolerance)
     lines = [_line(key, answer, options.name) for key, answer in answer_by_key.items()]
     log.info("structuring: %d answers, %d quarantined", len(lines), sum(line["problem"] is not None for line in lines))
     return lines
 
 
-def _asked(sentences: list[str]) -> Question | Answer:
+def _make_question(sentences: list[str]) -> Question | Answer:
     if not sentences:
         return Answer(value={"findings": []})
     if prompts.addresses_the_model("\n".join(sentences)):
@@ -34,9 +34,9 @@ def _asked(sentences: list[str]) -> Question | Answer:
 def question(sentences: list[str]) -> Question:
     """Return the request for one section."""
     return Question(
-        prompts.structuring(sentences),
+        prompts.structuring_messages(sentences),
         answers.structuring_schema(len(sentences)),
-        lambda answer: answers.contradiction(answer["findings"]),
+        lambda answer: answers.find_contradiction(answer["findings"]),
     )
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from cxr.base.tables import read_lines, write_lines
-from cxr.language.reports.llm.answers import normal
+from cxr.language.reports.llm.answers import normalize_term
 
 Term = tuple[str | None, str]
 
@@ -19,15 +19,15 @@ def run(*, structured: list[str], output: str) -> None:
         for path in structured
         for line in read_lines(path)
         for finding in line["findings"] or ()
-        for term in terms_of(finding)
+        for term in finding_terms(finding)
     )
     write_lines(output, list(_lines(counts)), checked=True)
 
 
-def terms_of(finding: dict) -> Iterable[Term]:
+def finding_terms(finding: dict) -> Iterable[Term]:
     """Return the pairs of one finding: one per location, or one with None."""
-    entity = normal(finding["entity"])
-    return [(normal(place), entity) for place in finding["location"] or ()] or [(None, entity)]
+    entity = normalize_term(finding["entity"])
+    return [(normalize_term(place), entity) for place in finding["location"] or ()] or [(None, entity)]
 
 
 def _lines(counts: Counter[Term]) -> Iterator[dict]:

@@ -77,7 +77,7 @@ def find_names(text: str, rules: Rules) -> list[tuple[int, int, str]]:
 def _words(text: str, rules: Rules) -> Iterator[Word]:
     number = 0
     for line in re.finditer(r"[^\n]+", text):
-        for start, end in sentences.split(line[0]):
+        for start, end in sentences.split_sentences(line[0]):
             number += 1
             part = line[0][start:end]
             letters = [letter for letter in part if letter.isalpha()]

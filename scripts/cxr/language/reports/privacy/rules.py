@@ -68,16 +68,16 @@ def load_rules() -> Rules:
     """Read the lists. Raises Broken if this Python lacks the package of word lists."""
     texts = yaml.load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"), yaml.BaseLoader)
     reading, lexicon = (str(RESOURCES / name) for name in RESOURCE_FILES[1:])
-    report_words = vocabulary.read(reading, lexicon, misspellings=False)
-    lists = {name: frozenset().union(*map(_words_of, files)) for name, files in _LISTS.items()}
-    languages = language.read(f"{reading}/languages.yaml", report_words)
+    report_words = vocabulary.load_vocabulary(reading, lexicon, misspellings=False)
+    lists = {name: frozenset().union(*map(_read_words, files)) for name, files in _LISTS.items()}
+    languages = language.load_languages(f"{reading}/languages.yaml", report_words)
     return Rules(
-        phrases={name: alternatives(phrases) for name, phrases in texts.items()},
+        phrases={name: phrase_pattern(phrases) for name, phrases in texts.items()},
         words={name: frozenset(word.lower() for word in phrases) for name, phrases in texts.items()},
         report_words=report_words,
         harmless=lists["harmless"],
         names=lists["names"] | frozenset(word.lower() for word in texts["surrogates"]),
-        chest=substance.read(f"{reading}/no_report.yaml"),
+        chest=substance.load_substance(f"{reading}/no_report.yaml"),
         foreign=frozenset().union(*(foreign_language.words for foreign_language in languages)),
     )
 
@@ -89,13 +89,13 @@ def surrogate_names() -> tuple[str, ...]:
     return tuple(texts["surrogates"])
 
 
-def alternatives(phrases: Iterable[str]) -> str:
+def phrase_pattern(phrases: Iterable[str]) -> str:
     """Return a pattern of any of the phrases, the longest first."""
     ordered = sorted(phrases, key=lambda phrase: (-len(phrase), phrase))
     return "(?:" + "|".join(r"\s+".join(map(re.escape, phrase.split())) for phrase in ordered) + ")"
 
 
-def _words_of(name: str) -> frozenset[str]:
+def _read_words(name: str) -> frozenset[str]:
     package = find_spec(_PACKAGE)
     if package is None or not package.submodule_search_locations:
         raise Broken(

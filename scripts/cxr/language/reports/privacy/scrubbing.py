@@ -163,7 +163,7 @@ def _without_signatures(text: str, rules: Rules, removed: Counter) -> str:
 def _without_signed_sentences(line: str, rules: Rules, removed: Counter) -> str:
     spans, signed = [], False
     patterns = _signature_patterns()
-    for start, end in sentences.split(line):
+    for start, end in sentences.split_sentences(line):
         sentence = line[start:end]
         if addresses_the_model(sentence):
             removed["order"] += 1

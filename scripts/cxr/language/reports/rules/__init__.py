@@ -10,7 +10,7 @@ def load(options) -> Structure:
     from cxr.language.reports.rules import lexicon, structure
 
     return partial(
-        structure.structure,
+        structure.structure_sentences,
         lexicon=lexicon.load_lexicon(str(options.lexicon)),
         unsided_effusion=options.effusion_without_side == "both_bases",
     )

@@ -12,9 +12,9 @@ _SENTENCE_ENDS = frozenset((";", ".", "but", "however"))
 _LISTED = {"or", "and", "nor", "/", "versus", "vs"}
 
 
-def starts(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> set[int]:
+def find_clause_starts(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> set[int]:
     """Return the tokens of one sentence at which a new clause begins (the first token not among them)."""
-    phrases = longest(hits, ("end", "not_end", "link", "deny_not", "bound"))
+    phrases = longest_phrases(hits, ("end", "not_end", "link", "deny_not", "bound"))
     clause_starts = {s for tag, s, _ in phrases if tag == "end"}
     affirming = {s for tag, _, s, _ in hits if tag == "affirming"}
     inside = {i for m in mentions for i in range(m.start + 1, m.end)}
@@ -29,31 +29,33 @@ def starts(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: 
             clause_starts.add(token - 1)
     clause_starts |= {
         e
-        for tag, _, e in longest(hits, ("deny_after", "deny_not"))
+        for tag, _, e in longest_phrases(hits, ("deny_after", "deny_not"))
         if tag == "deny_after" and words[e : e + 1] == [","]
     }
     clause_starts |= _verb_halves(words, hits, mentions, clause_starts)
     clause_starts |= _after_denial(words, hits, mentions, lexicon)
-    clause_starts |= {start for start, _ in refuted(words, hits, mentions, lexicon)}
+    clause_starts |= {start for start, _ in find_refutations(words, hits, mentions, lexicon)}
     clause_starts |= _own_statement(words, hits, mentions, lexicon)
     clause_starts |= {m.start for m in mentions if m.stand_in and m.denied and words[m.start] in lexicon.stand_ins}
     clause_starts |= _told_in_full(words, hits, mentions)
     clause_starts |= _hedged_after_comma(words, hits, mentions)
     clause_starts |= _past_history(words, hits, mentions)
-    clause_starts |= {s for _, s, _ in links(words, hits, mentions, lexicon)}
-    clause_starts |= {mention.start for *_, mention in reversed_links(hits, mentions)}
+    clause_starts |= {s for _, s, _ in find_links(words, hits, mentions, lexicon)}
+    clause_starts |= {mention.start for *_, mention in find_reversed_links(hits, mentions)}
     return {token for token in clause_starts if token > 0 and token not in inside}
 
 
-def links(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> list[tuple[str, int, int]]:
+def find_links(
+    words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon
+) -> list[tuple[str, int, int]]:
     """Return (grade, start, end) of the links that stand between a finding to be explained and a next mention.
 
     A link after a denial ("no opacity suggesting pneumonia") ties nothing: the denial reaches both.
     """
     link_spans = []
-    denials = [(s, e) for tag, s, e in longest(hits, ("deny", "deny_not", "no_new")) if tag == "deny"]
-    refuted_starts = [s for tag, s, _ in longest(hits, ("refuted", "deny_not")) if tag == "refuted"]
-    for grade, start, end in longest(hits, ("link", "bound")):
+    denials = [(s, e) for tag, s, e in longest_phrases(hits, ("deny", "deny_not", "no_new")) if tag == "deny"]
+    refuted_starts = [s for tag, s, _ in longest_phrases(hits, ("refuted", "deny_not")) if tag == "refuted"]
+    for grade, start, end in longest_phrases(hits, ("link", "bound")):
         before = [m for m in mentions if m.end <= start]
         after = [m for m in mentions if m.start >= end]
         if words[start:end] == ["by"] and before and start != before[-1].end:
@@ -72,10 +74,10 @@ def links(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: L
     return link_spans
 
 
-def reversed_links(hits: list[Hit], mentions: list[Mention]) -> list[tuple[str, Mention, Mention]]:
+def find_reversed_links(hits: list[Hit], mentions: list[Mention]) -> list[tuple[str, Mention, Mention]]:
     """Return (grade, disease, finding) of links that tell the disease first ("atelectasis explains the opacity")."""
     disease_links = []
-    for grade, start, end in longest(hits, ("reversed",)):
+    for grade, start, end in longest_phrases(hits, ("reversed",)):
         before = [m for m in mentions if m.end <= start]
         after = [m for m in mentions if m.start >= end]
         if before and after and before[-1].entity is not None and after[0].entity is not None:
@@ -96,7 +98,7 @@ def _ended(words: list[str], start: int, end: int) -> bool:
     return has_new_subject or not {";", "but", "however", "although", "though", "there", "except"}.isdisjoint(inside)
 
 
-def longest(hits: list[Hit], tags: tuple[str, ...]) -> list[tuple]:
+def longest_phrases(hits: list[Hit], tags: tuple[str, ...]) -> list[tuple]:
     """Return (tag or link grade, start, end) of phrases of these tags, the longest of those that overlap."""
     tagged_hits = [hit for hit in hits if hit[0] in tags]
     if not tagged_hits:
@@ -110,12 +112,12 @@ def longest(hits: list[Hit], tags: tuple[str, ...]) -> list[tuple]:
     return sorted(phrases, key=lambda item: item[1])
 
 
-def refuted(
+def find_refutations(
     words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon
 ) -> list[tuple[int, list[Mention]]]:
     """Return (start, diseases) of words that deny what a finding stands for: "opacity *unlikely to be* pneumonia"."""
     refutations = []
-    for tag, start, end in longest(hits, ("refuted", "deny_not")):
+    for tag, start, end in longest_phrases(hits, ("refuted", "deny_not")):
         before = [m for m in mentions if m.end <= start and m.entity is not None]
         after = [m for m in mentions if m.start >= end]
         if tag != "refuted" or not before or not after or after[0].entity is None:
@@ -147,7 +149,7 @@ def _after_denial(words: list[str], hits: list[Hit], mentions: list[Mention], le
     Not in a list that "or" closes ("no pneumothorax, new opacity or effusion"), nor where the article only goes on
     ("resolution of the edema and the effusion").
     """
-    denials = [(s, e) for tag, s, e in longest(hits, ("deny", "deny_not")) if tag == "deny"]
+    denials = [(s, e) for tag, s, e in longest_phrases(hits, ("deny", "deny_not")) if tag == "deny"]
     states = {s for tag, _, s, _ in hits if tag == "states"}
     fused = {s for tag, _, s, _ in hits if tag == "fused"}  # "no consolidation, *LLL* collapse"
     joints = set()
@@ -185,7 +187,7 @@ def _own_statement(words: list[str], hits: list[Hit], mentions: list[Mention], l
     Also the one of "effusion without edema, and atelectasis": a list of two has no comma.
     """
     verbs = {s for tag, _, s, _ in hits if tag in ("verb", "link")}
-    denials = [s for tag, s, _ in longest(hits, ("deny", "deny_not")) if tag == "deny"]
+    denials = [s for tag, s, _ in longest_phrases(hits, ("deny", "deny_not")) if tag == "deny"]
     joints = set()
     for comma in (i for i, word in enumerate(words) if word == ","):
         after = comma + 1 + (words[comma + 1 : comma + 2] == ["and"])

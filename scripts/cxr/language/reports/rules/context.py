@@ -24,7 +24,7 @@ class Ties:
     gives: bool = True
 
 
-def ties(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> Ties:
+def find_ties(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> Ties:
     """Return the ties of a sentence that was read by itself. They are wide: a tie may have no effect."""
     tags = {hit[0] for hit in hits}
     back = (

@@ -22,7 +22,7 @@ _TAIL = re.compile(r"(J+)(N?)([QL]*)(S[SQ]*)(?=$|[.J])")
 """The same behind a noun: "no left effusion, *small right*"; L leads to a place, "." ends the statement."""
 
 
-def stand_ins(
+def add_stand_ins(
     words: list[str], hits: list[Hit], mentions: list[Mention], previous_entity, lexicon: Lexicon
 ) -> list[Mention]:
     """Return the mentions of a sentence with its stand-ins.
@@ -39,8 +39,8 @@ def stand_ins(
         if mention.entity is not None and mention.entity.category in ("lung", "pleura"):
             following = mentions[number + 1].start if number + 1 < len(mentions) else len(words)
             earlier = mentions[number - 1].end if number else 0
-            candidates += _halved(words, hits, mention, earlier, sided, lexicon)
-            candidates += _tailed(words, hits, mention, following, sided, lexicon)
+            candidates += _split_halves(words, hits, mention, earlier, sided, lexicon)
+            candidates += _split_tail(words, hits, mention, following, sided, lexicon)
     candidates += _pronouns(words, hits, mentions, previous_entity, sided, lexicon)
     taken = {i for m in mentions for i in range(m.start, m.end)}
     new_mentions = []
@@ -74,7 +74,7 @@ def _classes(words: list[str], start: int, end: int, sided: set[int], lexicon: L
     return "".join(letters)
 
 
-def _halved(words, hits, mention: Mention, earlier: int, sided: set[int], lexicon: Lexicon) -> list[Mention]:
+def _split_halves(words, hits, mention: Mention, earlier: int, sided: set[int], lexicon: Lexicon) -> list[Mention]:
     """ "Small left and no right effusion": two halves of unlike sign before one noun."""
     classes = _classes(words, earlier, mention.start, sided, lexicon)
     comma = re.search("J(?=Q*$)", classes)
@@ -106,7 +106,7 @@ def _with_level(hit: Hit, noun_hits: list[Hit], lexicon: Lexicon) -> Hit:
     return ("level", level, hit[2], hit[3]) if level and noun else hit
 
 
-def _tailed(words, hits, mention: Mention, following: int, sided: set[int], lexicon: Lexicon) -> list[Mention]:
+def _split_tail(words, hits, mention: Mention, following: int, sided: set[int], lexicon: Lexicon) -> list[Mention]:
     """ "No left effusion, small right", "effusion on the right but not on the left": the noun is told once."""
     classes = _classes(words, mention.end, following, sided, lexicon)
     head = words[max(0, mention.start - 5) : mention.start]
@@ -123,11 +123,11 @@ def _tailed(words, hits, mention: Mention, following: int, sided: set[int], lexi
         if not any(hit[0] in ("side", "fused") for hit in places):
             continue
         mentions.append(_stand_in(mention.entity, start, end, sign, places))
-    mentions += _left_out(words, hits, mention, following, sided, lexicon)
-    return mentions + _gone_there(words, hits, mention, following, lexicon)
+    mentions += _exceptions(words, hits, mention, following, sided, lexicon)
+    return mentions + _resolved_there(words, hits, mention, following, lexicon)
 
 
-def _left_out(words, hits, mention: Mention, following: int, sided: set[int], lexicon: Lexicon) -> list[Mention]:
+def _exceptions(words, hits, mention: Mention, following: int, sided: set[int], lexicon: Lexicon) -> list[Mention]:
     """ "No effusion except for a trace on the right", "... resolved on the left but persists on the right"."""
     mentions = []
     for tag, _, start, end in (hit for hit in hits if hit[0] in ("exceptions", "persists")):
@@ -150,7 +150,7 @@ def _left_out(words, hits, mention: Mention, following: int, sided: set[int], le
     return mentions[:1]
 
 
-def _gone_there(words, hits: list[Hit], mention: Mention, following: int, lexicon: Lexicon) -> list[Mention]:
+def _resolved_there(words, hits: list[Hit], mention: Mention, following: int, lexicon: Lexicon) -> list[Mention]:
     """ "RUL opacity, no longer seen in the left": denied of the second place alone, if there is a first."""
     for tag, _, s, e in hits:
         if (

@@ -5,29 +5,29 @@ from itertools import pairwise
 from cxr.language.reports.rules import clauses
 from cxr.language.reports.rules.lexicon import Lexicon
 from cxr.language.reports.rules.mentions import Hit, Mention
-from cxr.language.reports.rules.scope import worst
+from cxr.language.reports.rules.scope import weakest_grade
 
 _JOINTS = frozenset((",", "or", "and", "/", "versus", "vs"))
 
 
-def explain(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> None:
+def link_explanations(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> None:
     """Move each disease behind a link into the candidates of the finding before it; one sentence.
 
     Only an affirmed finding is explained, and only by an affirmed disease.
     """
     _explain_by_apposition(words, mentions, lexicon)
-    for grade, start, end in clauses.links(words, hits, mentions, lexicon):
+    for grade, start, end in clauses.find_links(words, hits, mentions, lexicon):
         number = max(i for i, m in enumerate(mentions) if m.end <= start)
         finding, disease = mentions[number], mentions[number + 1]
         if grade != "weak" and any(tag == "device" and s == disease.start for tag, _, s, _ in hits):
             finding.flags.add("elsewhere")  # "densities consistent with surgical clips"
         if _usable(finding) and _usable(disease) and not finding.consumed:
-            _take(finding, disease, worst(grade, disease.hedge))
+            _take(finding, disease, weakest_grade(grade, disease.hedge))
             joint = not lexicon.joint.isdisjoint(words[end : disease.start])
             _take_alternatives(finding, words, mentions, number + 1, joint, hits, lexicon)
-    for grade, disease, finding in clauses.reversed_links(hits, mentions):
+    for grade, disease, finding in clauses.find_reversed_links(hits, mentions):
         if _usable(finding) and _usable(disease) and not disease.consumed:
-            _take(finding, disease, worst(grade, disease.hedge))
+            _take(finding, disease, weakest_grade(grade, disease.hedge))
             _take_before(finding, disease, words, mentions)
 
 
@@ -37,7 +37,7 @@ def _take_before(finding: Mention, disease: Mention, words: list[str], mentions:
         gap = words[following.end : last.start]
         if len(gap) > 3 or _JOINTS.isdisjoint(gap) or not _usable(following) or following.entity.explained:
             return
-        _take(finding, following, worst(finding.predicted_hedge, following.hedge, "strong"))
+        _take(finding, following, weakest_grade(finding.predicted_hedge, following.hedge, "strong"))
 
 
 def _explain_by_apposition(words: list[str], mentions: list[Mention], lexicon: Lexicon) -> None:
@@ -56,7 +56,7 @@ def _explain_by_apposition(words: list[str], mentions: list[Mention], lexicon: L
         apart = before[-1:] in ([","], ["either"], ["xxxx"], ["("], [":"]) or before[-2:-1] == [","]
         if choice and apart and first.places in ([], finding.places) and first.entity.name in lexicon.inherits:
             for disease in listed:
-                _take(finding, disease, worst("strong", disease.hedge))
+                _take(finding, disease, weakest_grade("strong", disease.hedge))
 
 
 def _take_alternatives(finding, words, mentions, number: int, joint: bool, hits: list[Hit], lexicon: Lexicon) -> None:
@@ -70,7 +70,7 @@ def _take_alternatives(finding, words, mentions, number: int, joint: bool, hits:
             return
         if gap == [","] and following.hedge == "weak" != finding.predicted_hedge:
             return  # "likely atelectasis, pneumonia not excluded": a statement of its own
-        _take(finding, following, worst(finding.predicted_hedge, following.hedge, "strong"))
+        _take(finding, following, weakest_grade(finding.predicted_hedge, following.hedge, "strong"))
 
 
 def _usable(mention: Mention) -> bool:
@@ -81,7 +81,7 @@ def _take(finding: Mention, disease: Mention, grade: str) -> None:
     name = disease.entity.lesion or disease.entity.name
     if name not in finding.candidates:
         finding.candidates.append(name)
-    finding.predicted_hedge = worst(finding.predicted_hedge or "definite", grade)
+    finding.predicted_hedge = weakest_grade(finding.predicted_hedge or "definite", grade)
     # An opacity that may be aspiration is aspiration that may be there: its neighbour is not denied either.
     if disease.entity.related not in (None, finding.entity.lesion, *finding.related):
         finding.related.append(disease.entity.related)

@@ -58,7 +58,7 @@ class Lexicon:
 
     def __init__(self, folder: str | Path):
         data = {name: yaml.safe_load((Path(folder) / f"{name}.yaml").read_text(encoding="utf-8")) for name in FILES}
-        data = wordings.filled(data, data.pop("slots"))
+        data = wordings.fill_slots(data, data.pop("slots"))
         self.nlp = spacy.blank("en")
         self.nlp.tokenizer = Tokenizer(self.nlp.vocab)
         self.entities = {row["name"]: _entity(row) for row in data["entities"]["entities"]}
@@ -252,7 +252,7 @@ def load_lexicon(folder: str) -> Lexicon:
     return Lexicon(folder)
 
 
-def digest(folder: str | Path) -> str:
+def digest_lexicon(folder: str | Path) -> str:
     """Return a short digest of the lexicon's files: the same rules and the same digest give the same tuples."""
     state = hashlib.blake2b(digest_size=8)
     for name in FILES:

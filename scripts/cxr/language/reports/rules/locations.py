@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from cxr.language.reports.rules import neighbours
 from cxr.language.reports.rules.lexicon import Lexicon
 from cxr.language.reports.rules.mentions import PLACED, Hit, Mention
-from cxr.language.reports.rules.places import aspects, resolve
+from cxr.language.reports.rules.places import are_aspects, resolve_places
 
 _JOINTS = {"and", "or", ",", "/", "than", "versus", "vs", "&", "to", ">", "<"}
 _MODIFIER_GAP = 6
@@ -27,7 +27,7 @@ class _Part:
         return self.items[-1][3]
 
 
-def attach(
+def attach_places(
     words: list[str], hits: list[Hit], mentions: list[Mention], clause_starts: set[int], lexicon: Lexicon
 ) -> None:
     """Give every mention of one sentence its places."""
@@ -53,9 +53,9 @@ def attach(
                 if part[0][2] < mention.start or all(i[1] != "thoracic spine" for i in part)
             ]
         items = [item for part in mention_parts for item in part] if mention.told is None else mention.told
-        mention.places = resolve(words, items, lexicon)
-    neighbours.share(words, mentions, parts, adjectives, lexicon)
-    neighbours.share_back(words, mentions, lexicon)
+        mention.places = resolve_places(words, items, lexicon)
+    neighbours.share_places(words, mentions, parts, adjectives, lexicon)
+    neighbours.share_places_back(words, mentions, lexicon)
 
 
 def _parts(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> list[_Part]:
@@ -97,7 +97,7 @@ def _continues(words: list[str], part: _Part, item, lexicon: Lexicon) -> bool:
     if last != "side":
         return False
     if item[0] == "place" and len(gap) <= 5:
-        return aspects(gap, lexicon)
+        return are_aspects(gap, lexicon)
     return len(gap) == 1 and gap[0] in lexicon.within
 
 

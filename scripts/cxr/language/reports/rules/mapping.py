@@ -10,7 +10,7 @@ _LUNG = ("lung", "pleura", "lateral view location", "diaphragm", None)
 _PULMONARY = frozenset(LESIONS) - {"cardiomegaly"}
 
 
-def category(entity: Entity, places: list[Place]) -> str | None:
+def find_category(entity: Entity, places: list[Place]) -> str | None:
     """Return one of the 17 categories: lung where any place is in a lung, else the first place's, else the entity's."""
     if entity.category == "heart":
         return "heart"
@@ -21,12 +21,12 @@ def category(entity: Entity, places: list[Place]) -> str | None:
     return next((place.category for place in places if place.category), entity.category)
 
 
-def lesion(entity: Entity, category: str | None) -> str | None:
+def find_lesion(entity: Entity, category: str | None) -> str | None:
     """Return the entity's lesion type; none where the text puts it outside the lungs (a density of the breast)."""
     return None if entity.lesion in _PULMONARY and category not in _LUNG else entity.lesion
 
 
-def labels(
+def find_labels(
     entity: Entity,
     places: list[Place],
     category: str | None,
@@ -64,7 +64,7 @@ def _in_order(zone_labels: set[str]) -> list[str]:
     return sorted(zone_labels & set(ZONE_LABELS), key=ZONE_LABELS.index)
 
 
-def block(
+def find_blocked(
     entity: Entity,
     places: list[Place],
     texts: list[str],

@@ -36,7 +36,7 @@ class Mention:
     stand_in: bool = False
 
 
-def find(words: list[str], hits: list[Hit], lexicon: Lexicon) -> list[Mention]:
+def find_mentions(words: list[str], hits: list[Hit], lexicon: Lexicon) -> list[Mention]:
     """Return the mentions of one sentence, by start; ``hits`` are its phrases."""
     spans = sorted(
         ((s, e, value) for tag, value, s, e in hits if tag in ("entity", "cancel")),

@@ -8,7 +8,9 @@ from cxr.language.reports.rules.mentions import Mention
 from cxr.language.reports.rules.places import Place
 
 
-def share(words: list[str], mentions: list[Mention], parts: list, adjectives: set[int], lexicon: Lexicon) -> None:
+def share_places(
+    words: list[str], mentions: list[Mention], parts: list, adjectives: set[int], lexicon: Lexicon
+) -> None:
     """ "Left effusion and atelectasis", "effusion and atelectasis at the left base": one place for both."""
     for first, second in pairwise(mentions):
         if first.entity is None or second.entity is None:
@@ -44,7 +46,7 @@ def share(words: list[str], mentions: list[Mention], parts: list, adjectives: se
             first.places = _adjacent_places(second, first, lexicon)
 
 
-def share_back(words: list[str], mentions: list[Mention], lexicon: Lexicon) -> None:
+def share_places_back(words: list[str], mentions: list[Mention], lexicon: Lexicon) -> None:
     """ "Atelectasis, aspiration or infection at the left base": the place at the end of a list is that of all."""
     for first, second in reversed(list(pairwise(mentions))):
         gap = words[first.end : second.start]
@@ -61,12 +63,12 @@ def _adjacent_places(placed_mention: Mention, finding: Mention, lexicon: Lexicon
     Fluid lies in the pleural space of that side, in whichever lobe ``placed_mention`` is.
     """
     if placed_mention.entity.category == "diaphragm":
-        return [places.of_level(place.sides, "base", lexicon) for place in placed_mention.places]
+        return [places.level_place(place.sides, "base", lexicon) for place in placed_mention.places]
     sides = list(
         dict.fromkeys(place.sides for place in placed_mention.places if place.level is not None and place.sides)
     )
     if finding.entity.lesion == "effusion" and sides:
-        return [places.of_sides(place_sides) for place_sides in sides]
+        return [places.side_place(place_sides) for place_sides in sides]
     return list(placed_mention.places)
 
 
@@ -75,7 +77,7 @@ def _on_the_side_of(side_places: list[Place], level_places: list[Place], lexicon
     sides = {place.sides for place in side_places}
     if len(sides) != 1 or any(place.sides or place.level is None for place in level_places):
         return level_places
-    return [places.of_level(*sides, place.level, lexicon) for place in level_places]
+    return [places.level_place(*sides, place.level, lexicon) for place in level_places]
 
 
 def _pulmonary(mention: Mention) -> bool:

@@ -18,12 +18,12 @@ class Place:
     category: str | None = None
 
 
-def aspects(gap: list[str], lexicon: Lexicon) -> bool:
+def are_aspects(gap: list[str], lexicon: Lexicon) -> bool:
     """Tell whether the words between a side and its noun only say which part ("right *anterior fifth* rib")."""
     return all(word in lexicon.within or word.isdigit() or word == "and" for word in gap)
 
 
-def resolve(words: list[str], items: list[tuple[str, object, int, int]], lexicon: Lexicon) -> list[Place]:
+def resolve_places(words: list[str], items: list[tuple[str, object, int, int]], lexicon: Lexicon) -> list[Place]:
     """Turn place words in their order into places: sides and nouns are shared along a list."""
     places: list[Place] = []
     sides: list[str] = []
@@ -36,19 +36,21 @@ def resolve(words: list[str], items: list[tuple[str, object, int, int]], lexicon
             new = ["right", "left"] if value == "both" else [value]
             if fresh and len(sides) == 2 and start - items[number - 1][3] > 2:
                 # "Bilateral opacities, worst in the right apex": both lungs, and the apex.
-                places.append(of_sides(tuple(sides)))
+                places.append(side_place(tuple(sides)))
                 fresh = False
             sides = list(dict.fromkeys([*sides, *new])) if fresh else new
             fresh = True
             continue
         if tag == "place":
-            if fresh and not aspects(words[items[number - 1][3] : start], lexicon):
+            if fresh and not are_aspects(words[items[number - 1][3] : start], lexicon):
                 # "Left effusion along the chest wall": the side is the effusion's.
-                places.append(of_sides(tuple(sides)))
+                places.append(side_place(tuple(sides)))
                 fresh = False
             place_sides = tuple(sides) if fresh else ()
             if len(place_sides) == 1 and value == _LATERAL and not _HEART.isdisjoint(words[start:end]):
-                places.append(of_level(place_sides, "base", lexicon))  # the lung behind the heart is that side's base
+                places.append(
+                    level_place(place_sides, "base", lexicon)
+                )  # the lung behind the heart is that side's base
                 fresh = False
                 continue
             text = (
@@ -65,9 +67,9 @@ def resolve(words: list[str], items: list[tuple[str, object, int, int]], lexicon
         elif tag == "fused":
             side, level = value
             if fresh and len(sides) == 2 and start - items[number - 1][3] > 2:
-                places.append(of_sides(tuple(sides)))
+                places.append(side_place(tuple(sides)))
             sides = ["right", "left"] if side == "both" else [side]
-        places.append(of_level(tuple(sides), str(level), lexicon))
+        places.append(level_place(tuple(sides), str(level), lexicon))
         fresh = False
     if fresh:
         places = _trailing(places, tuple(sides), items, lexicon)
@@ -76,10 +78,10 @@ def resolve(words: list[str], items: list[tuple[str, object, int, int]], lexicon
         # "Increased lung markings in the right base": the noun's own word names no second place.
         places = [place for place in places if place.level != "lung" or place.sides]
     real = [place for place in places if place.category != _LATERAL]
-    return [*real, *(place for place in places if beyond(place, real, lexicon))] if real else places
+    return [*real, *(place for place in places if is_on_other_side(place, real, lexicon))] if real else places
 
 
-def beyond(place: Place, lung_places: list[Place], lexicon: Lexicon) -> bool:
+def is_on_other_side(place: Place, lung_places: list[Place], lexicon: Lexicon) -> bool:
     """Tell whether a place of the lateral view lies on no side of the others: retrocardiac beside the right base."""
     if place.category != _LATERAL:
         return False
@@ -95,7 +97,7 @@ def _of_one_lung(words: list[str], places: list[Place], items, lexicon: Lexicon)
     start = next((s for tag, _, s, _ in reversed(items) if tag == "side"), 0)
     if "of" not in words[max(0, start - 2) : start] or any(p.sides or p.level in (None, "lung") for p in places[:-1]):
         return places
-    return [of_level(places[-1].sides, str(place.level), lexicon) for place in places[:-1]]
+    return [level_place(places[-1].sides, str(place.level), lexicon) for place in places[:-1]]
 
 
 def _turned(items: list, lexicon: Lexicon) -> list:
@@ -116,19 +118,19 @@ def _turned(items: list, lexicon: Lexicon) -> list:
 def _trailing(places: list[Place], sides: tuple[str, ...], items, lexicon: Lexicon) -> list[Place]:
     """Use sides told after the level ("at the base on the left"); "right greater than left" after both adds nothing."""
     if not places:
-        return [of_sides(sides)]
+        return [side_place(sides)]
     if all(not place.sides for place in places):
         behind = [p.category == _LATERAL and not _HEART.isdisjoint(p.text.split()) for p in places]
         levels = [
             "base" if is_behind and len(sides) == 1 else p.level for p, is_behind in zip(places, behind, strict=True)
         ]
-        return [of_level(sides, level, lexicon) if level else p for p, level in zip(places, levels, strict=True)]
+        return [level_place(sides, level, lexicon) if level else p for p, level in zip(places, levels, strict=True)]
     known_sides = {side for place in places for side in place.sides}
     new_sides = tuple(side for side in sides if side not in known_sides)
     return [*places, Place(" and ".join(new_sides), new_sides, places[-1].level)] if new_sides else places
 
 
-def of_level(sides: tuple[str, ...], level: str, lexicon: Lexicon) -> Place:
+def level_place(sides: tuple[str, ...], level: str, lexicon: Lexicon) -> Place:
     only = lexicon.locations["levels"][level].get("side")
     if only is not None:
         sides = (only,)
@@ -146,6 +148,6 @@ def _level_of_half(half: str, following: list, lexicon: Lexicon) -> str | None:
     return None
 
 
-def of_sides(sides: tuple[str, ...]) -> Place:
+def side_place(sides: tuple[str, ...]) -> Place:
     """Return the place of a text that tells a side and no more."""
     return Place("bilateral" if len(sides) == 2 else "".join(sides), sides, None)

@@ -31,15 +31,17 @@ _REFERRING = frozenset(("this", "it", "they", "these", "early", "subtle", "small
 _STOPS = frozenset((";", "but", "however", "although"))
 
 
-def settle(words: list[str], hits: list[Hit], mentions: list[Mention], cut: set[int], last, lexicon: Lexicon) -> None:
+def settle_denials(
+    words: list[str], hits: list[Hit], mentions: list[Mention], cut: set[int], last, lexicon: Lexicon
+) -> None:
     """Set or take away denials that the reach of a cue alone gets wrong; ``last``: mentions of the sentence before."""
     for mention in mentions:
         if mention.denied is not None:
             _deny(mention, mention.denied)
-    for _, diseases in clauses.refuted(words, hits, mentions, lexicon):
+    for _, diseases in clauses.find_refutations(words, hits, mentions, lexicon):
         for disease in diseases:
             disease.flags |= {"negation", "weak"}
-    _told_of(words, hits, mentions, lexicon)
+    _keep_described(words, hits, mentions, lexicon)
     _appeared(hits, mentions)
     _elsewhere(words, hits, mentions)
     _doubted(words, hits, mentions, last)
@@ -49,7 +51,7 @@ def settle(words: list[str], hits: list[Hit], mentions: list[Mention], cut: set[
     _then(words, hits, mentions)
     _likewise(hits, mentions)
     _resumed(words, hits, mentions, cut, last, lexicon)
-    ends = [s for tag, s, _ in clauses.longest(hits, ("deny_after", "deny_not")) if tag == "deny_after"]
+    ends = [s for tag, s, _ in clauses.longest_phrases(hits, ("deny_after", "deny_not")) if tag == "deny_after"]
     for mention in mentions:
         after = words[mention.end : mention.end + 3]
         if after[:2] == [",", "which"] and after[2:] and after[2] in ("is", "are", "remains", "remain", "persists"):
@@ -65,9 +67,9 @@ def _deny(mention: Mention, denied: bool) -> None:
         mention.flags -= {"negation", "no_new"}
 
 
-def _told_of(words, hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> None:
+def _keep_described(words, hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> None:
     """ "No cavitation within the right upper lobe opacity" denies the cavitation; the opacity stands."""
-    denials = [e for tag, _, e in clauses.longest(hits, ("deny", "deny_not")) if tag == "deny"]
+    denials = [e for tag, _, e in clauses.longest_phrases(hits, ("deny", "deny_not")) if tag == "deny"]
     sided = {i for tag, _, s, e in hits if tag in PLACED for i in range(s, e)}
     leads = lexicon.told_of["beside"] | lexicon.told_of["part"]
     for mention in mentions:
@@ -118,7 +120,7 @@ def _doubted(words, hits: list[Hit], mentions: list[Mention], last: list[Mention
 
 def _appeared(hits: list[Hit], mentions: list[Mention]) -> None:
     """ "Consolidation, absent on the earlier film, has appeared": unless "no" stands before it."""
-    denials = [s for tag, s, _ in clauses.longest(hits, ("deny", "deny_not", "deny_after")) if tag == "deny"]
+    denials = [s for tag, s, _ in clauses.longest_phrases(hits, ("deny", "deny_not", "deny_after")) if tag == "deny"]
     for _, _, start, _ in (hit for hit in hits if hit[0] == "appeared"):
         before = [m for m in mentions if m.end <= start]
         if before and "negation" in before[-1].flags and not any(s < before[-1].start for s in denials):
@@ -147,7 +149,7 @@ def _contrasted(words, hits: list[Hit], mentions: list[Mention]) -> None:
     if under and any(under[-1].end <= s for s in changes):
         for mention in under:
             _deny(mention, denied=False)
-    ends = [s for tag, s, _ in clauses.longest(hits, ("deny_after", "deny_not")) if tag == "deny_after"]
+    ends = [s for tag, s, _ in clauses.longest_phrases(hits, ("deny_after", "deny_not")) if tag == "deny_after"]
     for first, second in pairwise(mentions):
         gap = words[first.end : second.start]
         if gap[:2] == ["but", "not"] and len(gap) <= 4 and any(second.end <= s <= second.end + 2 for s in ends):
@@ -189,7 +191,7 @@ def _likewise(hits: list[Hit], mentions: list[Mention]) -> None:
 
 def _resumed(words, hits: list[Hit], mentions: list[Mention], cut: set[int], last, lexicon: Lexicon) -> None:
     """ "There was edema; this has resolved": a clause about what was told before, in this sentence or the last."""
-    for tag, start, end in clauses.longest(hits, ("deny_after", "deny_not")):
+    for tag, start, end in clauses.longest_phrases(hits, ("deny_after", "deny_not")):
         if tag != "deny_after" or context.OVER.isdisjoint(words[start:end]):
             continue
         begin = max((token for token in cut if token <= start), default=0)

@@ -16,7 +16,7 @@ _PREFERENCE = re.compile(r"\bfavou?r|\b(?:more|rather) ")
 _VERSUS = frozenset(("versus", "vs"))
 
 
-def apply(doc: Doc, mentions: Iterable[Mention], clause_starts: Iterable[int], lexicon: Lexicon) -> None:
+def apply_scope(doc: Doc, mentions: Iterable[Mention], clause_starts: Iterable[int], lexicon: Lexicon) -> None:
     """Set the flags of every mention of the document: the names of the scope sets that reach it."""
     cued = lexicon.cued(doc)
     if not cued:
@@ -36,7 +36,7 @@ def apply(doc: Doc, mentions: Iterable[Mention], clause_starts: Iterable[int], l
                     mention.flags.add(name)
 
 
-def adjacent(words: list[str], hits: list[Hit], mentions: list[Mention], cut: set[int], lexicon: Lexicon) -> None:
+def deny_adjacent(words: list[str], hits: list[Hit], mentions: list[Mention], cut: set[int], lexicon: Lexicon) -> None:
     """Deny the finding right after "resolved" and the like, past its places and adjectives; one sentence."""
     sided = {i for tag, _, s, e in hits if tag in SIDED for i in range(s, e)}
     for mention in mentions:
@@ -67,12 +67,12 @@ def _over(words: list[str], mention: Mention, lexicon: Lexicon) -> bool:
     return over and (not after or after[0] in lexicon.behind["ends"])
 
 
-def worst(*grades: str) -> str:
+def weakest_grade(*grades: str) -> str:
     """Return the weakest of several grades."""
     return max(grades, key=GRADES.index)
 
 
-def grade(mentions: list[Mention], words: list[str], hits: list[Hit], lexicon: Lexicon) -> None:
+def grade_hedges(mentions: list[Mention], words: list[str], hits: list[Hit], lexicon: Lexicon) -> None:
     """Set the hedge of every mention of a sentence from its flags and from "X or Y"."""
     settings = [(s, e) for tag, _, s, e in hits if tag == "setting"]
     for mention in mentions:
@@ -81,9 +81,9 @@ def grade(mentions: list[Mention], words: list[str], hits: list[Hit], lexicon: L
             mention.hedge = "weak"
         else:
             mention.hedge = "strong" if "strong" in mention.flags or versus else "definite"
-        mention.hedge = worst(mention.hedge, _behind(words, mention.end, lexicon))
+        mention.hedge = weakest_grade(mention.hedge, _behind(words, mention.end, lexicon))
         if mention.entity is not None:
-            mention.hedge = worst(mention.hedge, mention.entity.hedge)
+            mention.hedge = weakest_grade(mention.hedge, mention.entity.hedge)
             # "Pneumonia in the proper clinical setting", and what follows such a phrase: an opacity is there in any.
             if not mention.entity.explained and any(e <= mention.start or s == mention.end for s, e in settings):
                 mention.hedge = "weak"
@@ -100,7 +100,7 @@ def grade(mentions: list[Mention], words: list[str], hits: list[Hit], lexicon: L
             continue
         if not _coordinates(gap, alternatives) or _unchanged(words, first, hits):
             continue
-        first.hedge, second.hedge = worst(first.hedge, "strong"), worst(second.hedge, "strong")
+        first.hedge, second.hedge = weakest_grade(first.hedge, "strong"), weakest_grade(second.hedge, "strong")
 
 
 def _unchanged(words: list[str], mention: Mention, hits: list[Hit]) -> bool:
@@ -128,13 +128,13 @@ def _carry(mentions: list[Mention], hits: list[Hit]) -> None:
         before = [m for m in mentions if m.end <= s]
         after = [m for m in mentions if m.start >= e]
         if before and after and "weak" in before[-1].flags and "negation" not in after[0].flags:
-            after[0].hedge = worst(after[0].hedge, "weak")
+            after[0].hedge = weakest_grade(after[0].hedge, "weak")
     doubts = [s for tag, _, s, _ in hits if tag == "hedged"]
     for _, _, s, e in (hit for hit in hits if hit[0] == "bears"):
         before = [m for m in mentions if m.end <= s]
         after = [m for m in mentions if m.start >= e]
         if before and after and "weak" in after[0].flags and any(after[0].end <= doubt for doubt in doubts):
-            before[-1].hedge = worst(before[-1].hedge, "weak")
+            before[-1].hedge = weakest_grade(before[-1].hedge, "weak")
 
 
 def _rank(mentions: list[Mention], words: list[str]) -> None:

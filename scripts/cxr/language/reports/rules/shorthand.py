@@ -2,7 +2,7 @@
 
 from functools import lru_cache
 
-from cxr.language.reports.rules.tokens import words_of
+from cxr.language.reports.rules.tokens import split_words
 
 Token = tuple[str, int, int]
 _NUMBER = "#"
@@ -35,7 +35,7 @@ class Shorthand:
 
     def tokens(self, text: str) -> list[Token]:
         """Return (word, start, end) of a text: each form as its expansion, every word of which has the form's span."""
-        word_spans = words_of(text)
+        word_spans = split_words(text)
         words = [word for word, _, _ in word_spans]
         tokens: list[Token] = []
         at = 0
@@ -75,7 +75,7 @@ class Shorthand:
 
 
 def _words(phrase: str) -> tuple[str, ...]:
-    return tuple(word for word, _, _ in words_of(str(phrase)))
+    return tuple(word for word, _, _ in split_words(str(phrase)))
 
 
 def _deletions(word: str) -> set[str]:

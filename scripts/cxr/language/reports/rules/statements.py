@@ -11,7 +11,7 @@ from cxr.language.reports.rules.lexicon import Lexicon
 _LUNG = ("lung", "pleura")
 
 
-def asked(sentences: list[str], tuples: list[dict], lexicon: Lexicon) -> list[str]:
+def find_asked_lesions(sentences: list[str], tuples: list[dict], lexicon: Lexicon) -> list[str]:
     """Return the lesion types that a section only asks about ("rule out pneumonia", "heart size cannot be assessed").
 
     It leaves open whether they are there, so that its silence denies none of them. What it denies outright is denied,
@@ -37,13 +37,13 @@ def asked(sentences: list[str], tuples: list[dict], lexicon: Lexicon) -> list[st
         for lesion in lexicon.entities[name].leaves_open
         if lesion not in denied_lesions
     }
-    requested_lesions = (structure.set_aside(request_sentences, lexicon) if request_sentences else set()) | (
+    requested_lesions = (structure.undecided_lesions(request_sentences, lexicon) if request_sentences else set()) | (
         {"cardiomegaly"} if hearts else set()
     )
-    return in_order((requested_lesions - denied_lesions) | partly)
+    return sort_lesions((requested_lesions - denied_lesions) | partly)
 
 
-def in_order(lesions: Iterable[str]) -> list[str]:
+def sort_lesions(lesions: Iterable[str]) -> list[str]:
     """Return lesion types once each, in the usual order."""
     return [lesion for lesion in LESIONS if lesion in set(lesions)]
 

@@ -10,7 +10,7 @@ from spacy.tokens import Doc
 from cxr.base.vocabulary import LESIONS
 from cxr.language.reports import schema
 from cxr.language.reports.rules import (
-    carried,
+    carryover,
     clauses,
     context,
     ellipsis,
@@ -22,7 +22,7 @@ from cxr.language.reports.rules import (
     scope,
 )
 from cxr.language.reports.rules.lexicon import Lexicon
-from cxr.language.reports.rules.places import Place, beyond, of_level, resolve
+from cxr.language.reports.rules.places import Place, is_on_other_side, level_place, resolve_places
 
 LUNG_LESIONS = frozenset(LESIONS) - {"cardiomegaly"}
 _BATCH_WORDS = 150
@@ -40,35 +40,35 @@ class _Piece:
         return [word for word, _, _ in self.tokens]
 
 
-def structure(sentences: list[str], lexicon: Lexicon, unsided_effusion: bool) -> list[dict]:
+def structure_sentences(sentences: list[str], lexicon: Lexicon, unsided_effusion: bool) -> list[dict]:
     """Return a section's tuples as in :mod:`cxr.language.reports.schema`; ``span`` in characters of its sentence."""
     tuples: list[schema.Finding] = []
-    for piece, hits, sentence_mentions in _read(sentences, lexicon):
+    for piece, hits, sentence_mentions in _read_sentences(sentences, lexicon):
         tuples += _tuples(piece, hits, sentence_mentions, unsided_effusion, lexicon)
     return [schema.as_dict(finding) for finding in tuples]
 
 
-def by_itself(sentence: str, lexicon: Lexicon, unsided_effusion: bool) -> tuple[list[dict], context.Ties]:
+def structure_alone(sentence: str, lexicon: Lexicon, unsided_effusion: bool) -> tuple[list[dict], context.Ties]:
     """Return the tuples of a sentence that is read by itself, and its ties to those around it in a text."""
-    readings = _read([sentence], lexicon)
+    readings = _read_sentences([sentence], lexicon)
     findings = [finding for reading in readings for finding in _tuples(*reading, unsided_effusion, lexicon)]
     if len(readings) != 1:  # no word, or a sentence that is read in windows
         return [schema.as_dict(finding) for finding in findings], context.Ties(bool(readings), bool(readings))
     piece, hits, sentence_mentions = readings[0]
-    return [schema.as_dict(finding) for finding in findings], context.ties(
+    return [schema.as_dict(finding) for finding in findings], context.find_ties(
         piece.words, hits, sentence_mentions, lexicon
     )
 
 
-def set_aside(sentences: list[str], lexicon: Lexicon) -> set[str]:
+def undecided_lesions(sentences: list[str], lexicon: Lexicon) -> set[str]:
     """Return the lesion types that sentences name without telling whether they are there ("rule out pneumonia")."""
-    all_mentions = [mention for *_, mentions_ in _read(sentences, lexicon) for mention in mentions_]
+    all_mentions = [mention for *_, mentions_ in _read_sentences(sentences, lexicon) for mention in mentions_]
     return {
         m.entity.lesion for m in all_mentions if m.entity is not None and m.entity.lesion and "elsewhere" in m.flags
     }
 
 
-def _read(sentences: list[str], lexicon: Lexicon) -> list[tuple]:
+def _read_sentences(sentences: list[str], lexicon: Lexicon) -> list[tuple]:
     """Return (piece, phrases, mentions) of each sentence, read to the end."""
     last: list[mentions.Mention] = []
     readings: list[tuple] = []
@@ -87,12 +87,12 @@ def _read(sentences: list[str], lexicon: Lexicon) -> list[tuple]:
                 if e <= end:
                     sentence_hits.append((tag, value, s - offset, e - offset))
                 cursor += 1
-            sentence_mentions = mentions.find(piece.words, sentence_hits, lexicon)
-            sentence_mentions = ellipsis.stand_ins(piece.words, sentence_hits, sentence_mentions, entity, lexicon)
-            entity = next((m.entity for m in reversed(sentence_mentions) if _told(m)), entity)
+            sentence_mentions = mentions.find_mentions(piece.words, sentence_hits, lexicon)
+            sentence_mentions = ellipsis.add_stand_ins(piece.words, sentence_hits, sentence_mentions, entity, lexicon)
+            entity = next((m.entity for m in reversed(sentence_mentions) if _is_stated(m)), entity)
             # a first sentence without a finding ends no scope, and settles nothing
             cut = (
-                clauses.starts(piece.words, sentence_hits, sentence_mentions, lexicon)
+                clauses.find_clause_starts(piece.words, sentence_hits, sentence_mentions, lexicon)
                 if sentence_mentions or offset or readings
                 else set()
             )
@@ -103,8 +103,8 @@ def _read(sentences: list[str], lexicon: Lexicon) -> list[tuple]:
         _scope(doc, pending, starts, all_mentions, lexicon)
         for piece, sentence_hits, sentence_mentions, cut, _ in pending:
             if sentence_mentions or readings:
-                scope.adjacent(piece.words, sentence_hits, sentence_mentions, cut, lexicon)
-                resolution.settle(
+                scope.deny_adjacent(piece.words, sentence_hits, sentence_mentions, cut, lexicon)
+                resolution.settle_denials(
                     piece.words, sentence_hits, sentence_mentions, cut, readings[-1][2] if readings else [], lexicon
                 )
             last = _finish(piece, sentence_hits, sentence_mentions, cut, last, places_by_finding, lexicon)
@@ -113,7 +113,7 @@ def _read(sentences: list[str], lexicon: Lexicon) -> list[tuple]:
     return readings
 
 
-def _told(mention: mentions.Mention) -> bool:
+def _is_stated(mention: mentions.Mention) -> bool:
     return mention.entity is not None and not mention.entity.predicted
 
 
@@ -138,7 +138,7 @@ def _scope(doc: Doc, pending: list, starts: set[int], all_mentions: list, lexico
         for mention in sentence_mentions:
             mention.scope = (mention.scope[0] + offset, mention.scope[1] + offset)
     if all_mentions:
-        scope.apply(doc, all_mentions, starts, lexicon)
+        scope.apply_scope(doc, all_mentions, starts, lexicon)
     for _, _, sentence_mentions, _, offset in pending:
         for mention in sentence_mentions:
             mention.scope = (mention.scope[0] - offset, mention.scope[1] - offset)
@@ -149,13 +149,13 @@ def _finish(
 ) -> list[mentions.Mention]:
     """Places, hedges and inference of one sentence; returns its affirmed findings, for the next sentence's "this"."""
     if not sentence_mentions:
-        carried.place_after(piece.words, hits, last, lexicon)
+        carryover.place_after(piece.words, hits, last, lexicon)
         return []
     words = piece.words
-    locations.attach(words, hits, sentence_mentions, cut, lexicon)
-    scope.grade(sentence_mentions, words, hits, lexicon)
-    inference.explain(words, hits, sentence_mentions, lexicon)
-    return carried.carry(words, hits, sentence_mentions, last, places_by_finding, lexicon)
+    locations.attach_places(words, hits, sentence_mentions, cut, lexicon)
+    scope.grade_hedges(sentence_mentions, words, hits, lexicon)
+    inference.link_explanations(words, hits, sentence_mentions, lexicon)
+    return carryover.carry_places(words, hits, sentence_mentions, last, places_by_finding, lexicon)
 
 
 def _apply_answers(readings: list[tuple], lexicon: Lexicon) -> None:
@@ -175,7 +175,7 @@ def _apply_answers(readings: list[tuple], lexicon: Lexicon) -> None:
             if answer == "no":
                 mention.flags.add("negation")
             elif places and not mention.places:
-                mention.places = resolve(reply.words, places, lexicon)
+                mention.places = resolve_places(reply.words, places, lexicon)
 
 
 def _tuples(piece: _Piece, hits, sentence_mentions, unsided_effusion: bool, lexicon: Lexicon) -> list[schema.Finding]:
@@ -201,7 +201,7 @@ def _neighbours(related_type: str | None, candidate_types: list[str]) -> str | l
 def _parted(places: list[Place], lexicon: Lexicon) -> list[list[Place]]:
     """Part places that have no zone label from those of the other side: a tuple with labels blocks nothing."""
     zones = [place for place in places if place.level is not None]
-    apart = [place for place in places if zones and beyond(place, zones, lexicon)]
+    apart = [place for place in places if zones and is_on_other_side(place, zones, lexicon)]
     return [[place for place in places if place not in apart], apart] if apart else [places]
 
 
@@ -215,10 +215,10 @@ def _finding(
     entity = mention.entity
     pulmonary = entity.category == "diaphragm" and not LUNG_LESIONS.isdisjoint(mention.candidates)
     if pulmonary:  # "hemidiaphragm obscured by an effusion": it stands in the base above
-        places = [of_level(place.sides, "base", lexicon) for place in places if place.sides] or places
+        places = [level_place(place.sides, "base", lexicon) for place in places if place.sides] or places
     negative = "negation" in mention.flags or "no_new" in mention.flags
-    category = "lung" if pulmonary else mapping.category(entity, places)
-    labels = mapping.labels(entity, places, category, unsided_effusion, lexicon, tuple(mention.candidates))
+    category = "lung" if pulmonary else mapping.find_category(entity, places)
+    labels = mapping.find_labels(entity, places, category, unsided_effusion, lexicon, tuple(mention.candidates))
     texts = [place.text for place in places]
     certain = mention.hedge == "definite" and mention.predicted_hedge in (None, "definite")
     sure = "weak" not in mention.flags if negative else certain
@@ -232,12 +232,12 @@ def _finding(
         predicted_lesion_type=mention.candidates[0] if len(mention.candidates) == 1 else None,
         category=category,
         labels=labels,
-        lesion_type=mapping.lesion(entity, category),
+        lesion_type=mapping.find_lesion(entity, category),
         hedge="definite" if negative and sure else mention.hedge,
         span=[start, end],
         candidates=list(mention.candidates),
         predicted_hedge=mention.predicted_hedge,
         related=_neighbours(entity.related, mention.related),
-        block=[] if negative else mapping.block(entity, places, texts, category, labels, lexicon),
+        block=[] if negative else mapping.find_blocked(entity, places, texts, category, labels, lexicon),
         denies="no_new" not in mention.flags,
     )

@@ -10,7 +10,7 @@ _HYPHEN = re.compile(r"(?<=\w)[-‐‑–](?=\w)")
 LONGEST_WORD = 60
 
 
-def words_of(text: str) -> list[tuple[str, int, int]]:
+def split_words(text: str) -> list[tuple[str, int, int]]:
     """Return (lower-case word, start, end) of each token; hyphens between letters are blanks."""
     hyphens = {match.start() for match in _HYPHEN.finditer(text)} if "-" in text or "–" in text or "‑" in text else ()
     return [
@@ -21,13 +21,13 @@ def words_of(text: str) -> list[tuple[str, int, int]]:
 
 
 class Tokenizer:
-    """A spaCy tokenizer over :func:`words_of`."""
+    """A spaCy tokenizer over :func:`split_words`."""
 
     def __init__(self, vocab):
         self.vocab = vocab
 
     def __call__(self, text: str) -> Doc:
-        return Doc(self.vocab, words=[word for word, _, _ in words_of(text)] or [" "])
+        return Doc(self.vocab, words=[word for word, _, _ in split_words(text)] or [" "])
 
     def pipe(self, texts: Iterable[str], batch_size: int = 0) -> Iterator[Doc]:
         """Tokenize many texts (the interface negspacy asks for)."""

@@ -7,16 +7,18 @@ _SLOT = re.compile(r"\{(\w+)\}")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
-def filled(tree, slots: dict[str, list[str]]):
+def fill_slots(tree, slots: dict[str, list[str]]):
     """Return a YAML tree in which each "{slot}" phrase of a list is replaced by the phrases it stands for.
 
     Slots may hold slots. Raises KeyError for a slot that is not told.
     """
     if isinstance(tree, dict):
-        return {key: filled(value, slots) for key, value in tree.items()}
+        return {key: fill_slots(value, slots) for key, value in tree.items()}
     if isinstance(tree, list):
         return [
-            form for item in tree for form in (_forms(item, slots) if isinstance(item, str) else [filled(item, slots)])
+            form
+            for item in tree
+            for form in (_forms(item, slots) if isinstance(item, str) else [fill_slots(item, slots)])
         ]
     return tree
 

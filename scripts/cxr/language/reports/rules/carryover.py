@@ -5,7 +5,7 @@ from itertools import pairwise
 from cxr.language.reports.rules import inference
 from cxr.language.reports.rules.lexicon import Lexicon
 from cxr.language.reports.rules.mentions import SIDED, Hit, Mention
-from cxr.language.reports.rules.places import Place, of_level, resolve
+from cxr.language.reports.rules.places import Place, level_place, resolve_places
 
 _PULMONARY = ("lung", "pleura")
 _OVERLAID = frozenset(
@@ -14,7 +14,7 @@ _OVERLAID = frozenset(
 _NEAR = 8
 
 
-def carry(
+def carry_places(
     words: list[str],
     hits: list[Hit],
     mentions: list[Mention],
@@ -34,7 +34,7 @@ def carry(
         for mention in affirmed:
             if not mention.places and mention.entity.category in _PULMONARY:
                 mention.places = list(last[-1].places)
-    elif last and affirmed and _beside_told(words, affirmed[0], last[-1], lexicon):
+    elif last and affirmed and _is_beside_previous(words, affirmed[0], last[-1], lexicon):
         affirmed[0].places = list(last[-1].places)
         for first, second in pairwise(affirmed):
             if second.places or not lexicon.shares.issuperset(words[first.end : second.start]):
@@ -57,10 +57,10 @@ def place_after(words: list[str], hits: list[Hit], last: list[Mention], lexicon:
     """ "There is an opacity. It is in the right base.": a sentence without a finding that places the one before."""
     places = [hit for hit in hits if hit[0] in SIDED]
     if last and not last[-1].places and places and words[0] in ("it", "this", "these", "they"):
-        last[-1].places = resolve(words, places, lexicon)
+        last[-1].places = resolve_places(words, places, lexicon)
 
 
-def _beside_told(words: list[str], mention: Mention, previous_mention: Mention, lexicon: Lexicon) -> bool:
+def _is_beside_previous(words: list[str], mention: Mention, previous_mention: Mention, lexicon: Lexicon) -> bool:
     """Tell whether a finding without a place lies beside the one told last ("Adjacent atelectasis.")."""
     pulmonary = all(m.entity.category in _PULMONARY for m in (mention, previous_mention))
     near = words[max(0, mention.start - 3) : mention.start]
@@ -79,9 +79,11 @@ def _headed(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon:
         if mention.entity is None or mention.entity.category not in _PULMONARY:
             continue
         if not mention.places:
-            mention.places = resolve(words, [hit for hit in hits if hit[0] in SIDED and hit[3] <= colon], lexicon)
+            mention.places = resolve_places(
+                words, [hit for hit in hits if hit[0] in SIDED and hit[3] <= colon], lexicon
+            )
         elif all(not place.sides and place.level and place.category is None for place in mention.places):
-            mention.places = [of_level((sides[0],), str(place.level), lexicon) for place in mention.places]
+            mention.places = [level_place((sides[0],), str(place.level), lexicon) for place in mention.places]
 
 
 def _in_this_region(words: list[str], hits: list[Hit], mentions: list[Mention], places_by_finding: dict) -> None:
@@ -123,5 +125,5 @@ def _on_its_level(mention: Mention, earlier: list[Mention], lexicon: Lexicon) ->
     places: list[Place] = []
     for place in mention.places:
         levels = [(side, level) for side, level in side_levels if side in place.sides]
-        places += [of_level((side,), str(level), lexicon) for side, level in levels] or [place]
+        places += [level_place((side,), str(level), lexicon) for side, level in levels] or [place]
     mention.places = places

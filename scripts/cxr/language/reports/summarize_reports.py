@@ -11,7 +11,7 @@ from cxr.base.columns import Column, schema
 from cxr.base.counting import count_phrase
 from cxr.base.jobs import log
 from cxr.base.tables import read_lines, read_table, write_table
-from cxr.language.reports import told
+from cxr.language.reports import outcome_summary
 
 WORDS = {
     "word": Column(pl.String, "Word that was not understood."),
@@ -36,7 +36,7 @@ WITHHELD = "withheld"
 
 
 @dataclass(frozen=True)
-class UnderstoodOptions:
+class SummaryOptions:
     """engine: that of the reports; nothing_share: of studies without a usable report, from which that is a warning;
     withheld: whether no text of a report may be shown (``release.withhold``). Then a word of fewer than
     ``least_subjects`` subjects is not shown either, nor one that is a capitalised word inside each of its sentences."""
@@ -58,12 +58,12 @@ class _Use:
     only_as_name: bool = True
 
 
-def run(*, reports: list[str], excluded: list[str], words: str, reading: str, options: UnderstoodOptions) -> None:
+def run(*, reports: list[str], excluded: list[str], words: str, reading: str, options: SummaryOptions) -> None:
     """Write ``words`` (unknown words by number of studies) and ``reading`` (outcomes), and log a summary."""
     outcomes: dict[str, list[str]] = defaultdict(list)
     uses: dict[str, _Use] = defaultdict(_Use)
     for line in (line for path in reports for line in read_lines(path)):
-        outcomes[told.FINDINGS if line["tuples"] else told.PLAIN].append(line["study_id"])
+        outcomes[outcome_summary.FINDINGS if line["tuples"] else outcome_summary.NO_FINDINGS].append(line["study_id"])
         for row in line["unknown_words"]:
             use, sentence = uses[row["word"]], " ".join(line["sentences"][row["sentence_index"] - 1].split())
             example = (not row["finding"], line["study_id"], sentence)
@@ -87,9 +87,9 @@ def run(*, reports: list[str], excluded: list[str], words: str, reading: str, op
     ]
     order = pl.DataFrame(table, schema=schema(WORDS)).sort(["studies", "word"], descending=[True, False])
     write_table(words, order, WORDS)
-    rows = told.rows(outcomes)
+    rows = outcome_summary.outcome_rows(outcomes)
     write_table(reading, pl.DataFrame(rows, schema=schema(READING)), READING)
-    _say(rows, len(uses), reading, options)
+    _log_summary(rows, len(uses), reading, options)
 
 
 def _is_like_a_name(word: str, sentence: str) -> bool:
@@ -98,11 +98,11 @@ def _is_like_a_name(word: str, sentence: str) -> bool:
     return match is not None and match.start() > 0 and sentence[match.start()].isupper() and not sentence.isupper()
 
 
-def _say(rows: list[dict], words: int, reading: str, options: UnderstoodOptions) -> None:
+def _log_summary(rows: list[dict], words: int, reading: str, options: SummaryOptions) -> None:
     total = sum(row["studies"] for row in rows)
-    lost = sum(row["studies"] for row in rows if row["outcome"] not in told.MEANINGS)
+    lost = sum(row["studies"] for row in rows if row["outcome"] not in outcome_summary.MEANINGS)
     every = f"all of {total} studies have a usable report" if total else "no study has come this far"
-    sentence = told.sentence(rows) or f"reports: {every}"
+    sentence = outcome_summary.summarize_outcomes(rows) or f"reports: {every}"
     log.log(logging.WARNING if lost > options.nothing_share * total else logging.INFO, "%s (%s)", sentence, reading)
     if options.engine == "rules":
         log.info(
