@@ -77,7 +77,7 @@ def _on_the_side_of(side_places: list[Place], level_places: list[Place], lexicon
     sides = {place.sides for place in side_places}
     if len(sides) != 1 or any(place.sides or place.level is None for place in level_places):
         return level_places
-    return [places.level_place(*sides, place.level, lexicon) for place in level_places]
+    return [places.level_place(next(iter(sides)), place.level, lexicon) for place in level_places]
 
 
 def _pulmonary(mention: Mention) -> bool:
