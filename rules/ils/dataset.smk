@@ -11,7 +11,7 @@ rule dataset_pairs:
         validate="results/dataset/{thresholds}/validate.jsonl",
         test="results/dataset/{thresholds}/test.jsonl",
         excluded="results/dataset/{thresholds}/excluded.parquet",
-        # pairs that were not made, and why
+        # pairs that were not made, with reasons
         dropped="results/dataset/{thresholds}/dropped.parquet",
     log:
         "logs/dataset/{thresholds}/pairs.log",
@@ -34,7 +34,7 @@ rule dataset_pairs:
         "../../scripts/job.py"
 
 
-# The layout of the authors' release, for their training code: made with dataset.mimic_ils_layout, or by its path.
+# The layout of the authors' release, for their training code. Made with dataset.mimic_ils_layout, or by its path.
 rule dataset_layout:
     input:
         train="results/dataset/{thresholds}/train.jsonl",

@@ -59,7 +59,7 @@ rule evaluation_run:
             subcategory="{run}",
             labels={"table": "answers (Tables 6, 14)"},
         ),
-        # pairs that are not scored as they stand, with reasons, and lines that belong to no pair
+        # pairs that are not scored, or scored as failures, with reasons, and lines without a pair
         excluded="results/evaluation/{run}/excluded.parquet",
         counts_table=report(
             "results/evaluation/{run}/counts.tsv",
@@ -134,7 +134,7 @@ rule evaluation_comparison:
         runtime=minutes(10),
     params:
         **job("ils.evaluation.evaluate.run_comparison"),
-        runs=[one.get("title", run) for run, one in PLAN.ils.evaluated.items()],
+        runs=[evaluated.get("title", run) for run, evaluated in PLAN.ils.evaluated.items()],
         reworded=[[run, persona] for run in PLAN.ils.runs for persona in PLAN.ils.personas],
         dpi=PLAN.options["figures"]["dpi"],
     message:
@@ -147,3 +147,68 @@ rule evaluation:
     input:
         rules.evaluation_comparison.output,
         "results/evaluation/paraphrases.tsv" if PLAN.ils.personas else [],
+
+
+# The same pairs asked in a persona's wordings (inference.paraphrases), next to the paper's paraphrased variant.
+use rule evaluation_run as evaluation_persona with:
+    input:
+        lines=lambda wildcards: f"results/dataset/{PLAN.ils.evaluated[wildcards.run]['test']}/{PLAN.ils.split}.jsonl",
+        index=lambda wildcards: PLAN.ils.data[PLAN.ils.evaluated[wildcards.run]["test"]]["index"],
+        masks=lambda wildcards: PLAN.ils.data[PLAN.ils.evaluated[wildcards.run]["test"]]["masks"],
+        predictions=f"results/inference/{{run}}/{PLAN.ils.split}.{{persona}}.jsonl",
+        prediction_masks=f"results/inference/{{run}}/{PLAN.ils.split}.{{persona}}.h5",
+        reviewed=PLAN.settings.evaluation.reviewed or [],
+    output:
+        pairs="results/evaluation/{run}/{persona}/pairs.parquet",
+        scores_table="results/evaluation/{run}/{persona}/scores.tsv",
+        text_table="results/evaluation/{run}/{persona}/text.tsv",
+        excluded="results/evaluation/{run}/{persona}/excluded.parquet",
+        counts_table="results/evaluation/{run}/{persona}/counts.tsv",
+    log:
+        "logs/evaluation/{run}/{persona}.log",
+    benchmark:
+        "results/benchmarks/evaluation/{run}/{persona}.tsv"
+    wildcard_constraints:
+        run="|".join(map(re.escape, PLAN.ils.runs)),
+        persona="|".join(PLAN.settings.paraphrase.personas),
+    params:
+        options=PLAN.options["evaluation"],
+        model="ROSALIA, paraphrased",
+        reworded=True,
+    message:
+        "Scores of {wildcards.run}, asked as {wildcards.persona}"
+
+
+rule evaluation_paraphrases:
+    input:
+        plain=expand("results/evaluation/{run}/pairs.parquet", run=PLAN.ils.runs),
+        reworded=expand(
+            "results/evaluation/{run}/{persona}/pairs.parquet", run=PLAN.ils.runs, persona=PLAN.ils.personas
+        ),
+    output:
+        paraphrases_table=report(
+            "results/evaluation/paraphrases.tsv",
+            caption="../../report/evaluation_paraphrases.rst",
+            category="6 Evaluation",
+            labels={"table": "change by other wordings"},
+        ),
+    log:
+        "logs/evaluation/paraphrases.log",
+    benchmark:
+        "results/benchmarks/evaluation/paraphrases.tsv"
+    localrule: True
+    conda:
+        "../../envs/evaluation.yaml"
+    threads: 1
+    resources:
+        mem_mb=megabytes(4000),
+        runtime=minutes(20),
+    params:
+        **job("ils.evaluation.paraphrases.run"),
+        options={name: PLAN.options["evaluation"][name] for name in ("replicates", "interval", "seed")},
+        runs=list(PLAN.ils.runs),
+        personas=PLAN.ils.personas,
+    message:
+        "Change of the scores in other wordings"
+    script:
+        "../../scripts/job.py"

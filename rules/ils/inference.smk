@@ -19,7 +19,7 @@ rule inference_run:
         split="|".join(PLAN.splits),
     conda:
         "../../envs/inference.yaml"
-    threads: 2  # one reads pictures
+    threads: 2  # one reads images
     resources:
         gpu=lambda wildcards: PLAN.ils.gpus[wildcards.run],
         mem_mb=megabytes(

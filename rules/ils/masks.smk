@@ -68,7 +68,7 @@ rule masks_index:
         "../../scripts/job.py"
 
 
-# Every threshold set of config.yaml in one pass, for recall and yield: a grid costs little more than one set.
+# All threshold sets of the settings in one pass, for recall and yield: a grid costs little more than one set.
 rule masks_sweep:
     input:
         cohort="results/cohort/{shard}.parquet",

@@ -1,4 +1,4 @@
-# Paraphrases: each distinct instruction of a dataset in other wordings, by personas. Made by name, or for a run.
+# Paraphrases: each distinct instruction of a dataset reworded by personas. Made by its path, or for a run that uses them.
 
 
 rule paraphrase_instructions:
