@@ -30,7 +30,8 @@ import masks_oracle as oracle  # noqa: E402
 from cxr.base.tables import read_table, write_table  # noqa: E402
 from cxr.base.vocabulary import LOBE_ZONES, LUNGS, SIDES, ZONE_LEVELS  # noqa: E402
 from cxr.ils.masks import make_masks, sweep  # noqa: E402
-from cxr.ils.masks.options import Rules  # noqa: E402
+from cxr.ils.masks.rules import Rules  # noqa: E402
+from cxr.ils.masks.settings import MasksSettings, SweepSettings  # noqa: E402
 from cxr.workflow.settings import Settings  # noqa: E402
 from masks_shard import outputs, said, write_inputs  # noqa: E402
 
@@ -116,13 +117,6 @@ def study(number: int) -> dict:
     }
 
 
-def rules() -> dict:
-    """Return the default rules of the masks, as builtins."""
-    settings = Settings().as_dict()
-    known = settings["masks"] | settings["dataset"]
-    return {name: known[name] for name in Rules.__dataclass_fields__}
-
-
 def threshold_sets(number: int) -> dict[str, dict]:
     """The default set, then sets around it, of which 24 differ: every tau_ano of six beside every tau_conf of four."""
     default = {name: value.as_dict() for name, value in Settings().thresholds.sets.items()}["default"]
@@ -143,7 +137,7 @@ def stopwatch(times: list[tuple[float, float]]):
     times.append((time.process_time() - began, time.perf_counter() - at))
 
 
-def brute_force(studies: list[dict], options: make_masks.MasksOptions) -> dict[tuple[str, int], tuple[int, list[str]]]:
+def brute_force(studies: list[dict], options: MasksSettings) -> dict[tuple[str, int], tuple[int, list[str]]]:
     """Return {(study, finding): (area, grounded)} of the oracle."""
     made = {}
     for one in studies:
@@ -154,7 +148,7 @@ def brute_force(studies: list[dict], options: make_masks.MasksOptions) -> dict[t
             lesion = told["lesion_type"]
             if lesion in (None, "cardiomegaly"):
                 continue
-            taus = options.thresholds["edema" if lesion == "edema" else "general"]
+            taus = getattr(options.thresholds, "edema" if lesion == "edema" else "general").as_dict()
             _, mask, grounded = oracle.lesion(
                 one["anomaly"],
                 one["image"],
@@ -164,7 +158,7 @@ def brute_force(studies: list[dict], options: make_masks.MasksOptions) -> dict[t
                 sure,
                 told["labels"],
                 taus,
-                asdict(options),
+                asdict(Rules()),
                 lesion == "effusion",
             )
             made[one["study_id"], index] = len(mask), grounded
@@ -193,8 +187,7 @@ def main() -> None:
     given = parser.parse_args()
     cv2.setNumThreads(1)
     studies = [study(number) for number in range(given.images)]
-    base = rules()
-    one_set = make_masks.MasksOptions(**base, thresholds=threshold_sets(1)["default"])
+    one_set = MasksSettings.of({"thresholds": threshold_sets(1)["default"]})
     rows = []
 
     def note(what: str, sets: int, images: int, times: list[tuple[float, float]]) -> None:
@@ -213,7 +206,7 @@ def main() -> None:
         note(VECTORISED, 1, given.images, seconds)
         table = read_table(made["findings"])
         for number in (1, 2, 5, 10, 20):
-            many = sweep.SweepOptions(**base, sets=threshold_sets(number))
+            many = SweepSettings.of({"sets": threshold_sets(number)})
             seconds = []
             for _ in range(given.rounds):
                 with stopwatch(seconds):

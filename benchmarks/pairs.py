@@ -21,6 +21,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 
 import polars as pl  # noqa: E402
 
+from cxr.base.jobs import settings_arguments  # noqa: E402
 from cxr.base.tables import read_lines, read_table, write_lines, write_table  # noqa: E402
 from cxr.base.vocabulary import SPLITS  # noqa: E402
 from cxr.ils.dataset import make_pairs  # noqa: E402
@@ -53,7 +54,7 @@ def measured(folder: Path) -> None:
     inputs["reports"] = sorted(map(str, folder.glob("*.jsonl")))
     images = sum(len(read_table(path)) for path in inputs["studies"])
     began, wall = time.process_time(), time.perf_counter()
-    make_pairs.run(**inputs, **files, options=make_pairs.DatasetOptions(**chosen))
+    make_pairs.run(**inputs, **files, **settings_arguments(make_pairs.run, chosen))
     core_s, wall_s = time.process_time() - began, time.perf_counter() - wall
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
     written = sum(Path(files[split]).stat().st_size for split in SPLITS) / 1e6

@@ -14,7 +14,7 @@ from films import Film
 
 from cxr.base.hdf5 import pack
 from cxr.base.vocabulary import ANATOMY_LABELS, LUNGS, SIDES, ZONE_LABELS, zones_of
-from cxr.ils.masks.options import Rules
+from cxr.ils.masks.rules import Rules
 from cxr.ils.masks.segmenter import LesionSegmenter
 from cxr.ils.masks.thresholds import ThresholdSet
 from cxr.ils.masks.zones import Zones
@@ -51,7 +51,7 @@ def _engines() -> tuple:
         anatomy.load(_options(AnatomyOptions, own.anatomy)),
         boxes.load(replace(_options(BoxesOptions, own.boxes), own=own.boxes.lite.as_dict())),
         tuple(own.boxes.excluded_classes),
-        _options(Rules, own.masks, own.dataset),
+        Rules.from_job(own.dataset.as_dict()),
         ThresholdSet.from_settings(thresholds),
     )
 

@@ -19,7 +19,7 @@ from cxr.ils.masks.box_conditions import (
     format_threshold,
     judge_boxes,
 )
-from cxr.ils.masks.options import Rules
+from cxr.ils.masks.rules import Rules
 from cxr.ils.masks.segmenter import LesionSegmenter
 from cxr.ils.masks.thresholds import Thresholds
 from cxr.ils.masks.zones import Zones
@@ -66,7 +66,7 @@ def stored(boxes, labels, masks, lungs, anomaly, settings, target):
         lungs={label: np.packbits(mask, axis=-1) for label, mask in lungs.items()},
         boxes=np.array([[box[name] for name in ("x1", "y1", "x2", "y2")] for box in boxes]),
         confidence=np.array([box["confidence"] for box in boxes]),
-        rules=Rules(**{name: settings[name] for name in RULES}),
+        rules=Rules.from_job(settings),
         smallest_level=taus.level,
     )
     return segmenter.segment(tuple(labels), taus, fill=False).verdicts.tolist()

@@ -11,7 +11,7 @@ from cxr.base.vocabulary import LESIONS
 from cxr.ils import templates
 from cxr.ils.dataset.make_pairs import make_image_pairs
 from cxr.ils.dataset.pairs import FIELDS, make_line, make_records
-from dataset_cases import BARS, OPTIONS, build, line, make, random_cohort, study, tuple_, unit, write_shard
+from dataset_cases import BARS, OPTIONS, SEED, build, line, make, random_cohort, study, tuple_, unit, write_shard
 
 # Records and shards
 
@@ -21,7 +21,7 @@ def test_record_has_every_field_of_the_contract_in_order():
     grounded = unit(
         0, "basic", "effusion", ["right lung base"], reported_location=["right lung base", "left lung base"]
     )
-    made, missing = make_image_pairs(row, [grounded], line([tuple_("effusion", "positive")]), OPTIONS, BARS)
+    made, missing = make_image_pairs(row, [grounded], line([tuple_("effusion", "positive")]), OPTIONS, SEED, BARS)
     rows = list(map(make_line, make_records(row, "findings", "Effusion.", made)))
     assert all(tuple(record) == FIELDS for record in rows)
     assert rows[0] == {

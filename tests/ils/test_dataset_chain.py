@@ -1,7 +1,6 @@
 """From the masks stage's input files to pairs and the released layout: the two stages share only files."""
 
 import json
-from dataclasses import fields
 
 import numpy as np
 import pytest
@@ -12,6 +11,7 @@ from cxr.base.vocabulary import LUNGS, zones_of
 from cxr.ils.dataset import mimic_ils
 from cxr.ils.masks import make_masks as masks_stage
 from cxr.ils.masks.make_masks import run_index
+from cxr.ils.masks.settings import MasksSettings
 from cxr.workflow.params import stage_options
 from cxr.workflow.settings import read
 from dataset_cases import make
@@ -76,7 +76,7 @@ def chain(tmp_path_factory) -> dict[str, str]:
     ]
     given = stage_options(SETTINGS)["masks"]
     given["thresholds"] = SETTINGS.thresholds.sets["default"].as_dict()
-    options = masks_stage.MasksOptions(**{field.name: given[field.name] for field in fields(masks_stage.MasksOptions)})
+    options = MasksSettings.of(given)
     inputs, made = write_inputs(folder / "in", studies), outputs(folder / "00")
     masks_stage.run_shard(**inputs, **made, options=options, attrs={}, threads=1)
     final = make(folder, [made | {"reports": inputs["reports"]}])

@@ -13,7 +13,9 @@ from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_table, write_excluded
 from cxr.base.vocabulary import LESIONS, LOBE_ZONES, VALID_LOCATIONS
 from cxr.ils.masks import algorithm, inputs, sweep
+from cxr.ils.masks.rules import Rules
 from cxr.ils.masks.segmenter import AnomalyLevel, LesionSegmenter
+from cxr.ils.masks.settings import SweepSettings
 from cxr.workflow.settings import Settings
 from masks_chest import SIZE, TAUS, blob, chest, study
 from masks_shard import RULES, said, write_inputs
@@ -168,7 +170,8 @@ def test_a_sweep_agrees_with_one_run_for_each_set(segment, tmp_path):
     sets |= {f"point{number}": random_point(random) for number in range(24)}
     inputs = write_inputs(tmp_path / "sweep", studies)
     output = str(tmp_path / "sweep.parquet")
-    sweep.run_shard(**inputs, output=output, options=sweep.SweepOptions(**RULES, sets=sets), attrs={}, threads=1)
+    options, rules = SweepSettings.of({"sets": sets}), Rules(**RULES)
+    sweep.run_shard(**inputs, output=output, options=options, rules=rules, attrs={}, threads=1)
     swept = read_table(output).to_dicts()
     assert {row["thresholds"] for row in swept} == set(sets)
     for name, chosen in sets.items():
@@ -222,7 +225,8 @@ def swept(tmp_path) -> Callable[[dict], None]:
     """Return a function that sweeps threshold sets over a shard of twenty studies."""
     files = write_inputs(tmp_path / "in", [random_study(number) for number in range(20)])
     shared = {"output": str(tmp_path / "sweep.parquet"), "attrs": {}, "threads": 1}
-    return lambda sets: sweep.run_shard(**files, **shared, options=sweep.SweepOptions(**RULES, sets=sets))
+    shared |= {"rules": Rules(**RULES)}
+    return lambda sets: sweep.run_shard(**files, **shared, options=SweepSettings.of({"sets": sets}))
 
 
 def test_a_sweep_reads_its_inputs_once_for_any_number_of_sets(swept, monkeypatch):

@@ -5,7 +5,7 @@ import pytest
 
 from cxr.base.vocabulary import VALID_LOCATIONS
 from cxr.ils.masks.findings import make_finding
-from cxr.ils.masks.options import Rules
+from cxr.ils.masks.rules import Rules
 from masks_chest import HEART, L_BASE, R_BASE, SIZE, blob, study
 from masks_shard import RULES, said
 

@@ -9,7 +9,7 @@ import masks_oracle as oracle
 from conftest import parts
 from cxr.base.vocabulary import ANATOMY_LABELS, LUNGS, SIDES, VALID_LOCATIONS, ZONE_LABELS
 from cxr.ils.masks.algorithm import CONDITION_BITS
-from cxr.ils.masks.options import Rules
+from cxr.ils.masks.rules import Rules
 from cxr.ils.masks.segmenter import LesionSegmenter
 from cxr.ils.masks.thresholds import Thresholds
 from cxr.ils.masks.zones import Zones, name_locations

@@ -445,7 +445,7 @@ def test_the_crate_has_what_its_specification_wants(run, package):
     assert (action["@type"], action["instrument"]) == ("CreateAction", {"@id": "#workflow"})
     assert action["result"] == [{"@id": "./"}]
     settings = {each["name"]: json.loads(each["value"]) for each in held["@graph"] if each["@type"] == "PropertyValue"}
-    assert (settings["masks.grow_px"], settings["cohort.shards"], settings["cohort.manifest"]) == (5, 3, "")
+    assert (settings["dataset.kinds"], settings["cohort.shards"], settings["cohort.manifest"]) == ("strict", 3, "")
     with Shard(run / "results/organs/00.h5") as shard:
         assert entities["#stage-organs"]["softwareVersion"] == shard.attrs["code_digest"]
     assert "engine: lite" in entities["#stage-organs"]["description"]

@@ -9,18 +9,17 @@ import polars as pl
 from cxr.base.seeds import shard_of
 from cxr.base.tables import write_lines, write_table
 from cxr.base.vocabulary import LESIONS, VALID_LOCATIONS
-from cxr.ils.dataset.make_pairs import DatasetOptions, run
+from cxr.ils.dataset.make_pairs import run
 from cxr.ils.dataset.negatives import Bars, Evidence, choose_negatives, find_denials
+from cxr.ils.dataset.settings import PairSettings
 
 LUNG_LESIONS = tuple(lesion for lesion in LESIONS if lesion != "cardiomegaly")
 ALL = frozenset(VALID_LOCATIONS)
 RIGHT = frozenset(place for place in VALID_LOCATIONS if place.startswith("right"))
 LEFT = ALL - RIGHT
 SHARES = dict.fromkeys(LUNG_LESIONS, 0.1)
-OPTIONS = DatasetOptions(
-    seed=7, ctr_negative_max=0.45, unknown_words_max=0.05, global_share=SHARES, opacity_inference_share=0.5,
-    kinds="strict", one_answer="strict",
-)  # fmt: skip
+SEED = 7
+OPTIONS = PairSettings(ctr_negative_max=0.45, global_share=SHARES)
 
 
 def unit(number: int, kind: str, target: str, location: list[str], **changes: object) -> dict:
@@ -169,9 +168,7 @@ def random_cohort(size: int, seed: int = 3) -> list[tuple[dict, list[dict], dict
     return cohort
 
 
-def build(
-    folder: Path, cohort: list, shards: int, order: int = 0, options: DatasetOptions = OPTIONS
-) -> dict[str, Path]:
+def build(folder: Path, cohort: list, shards: int, order: int = 0, options: PairSettings = OPTIONS) -> dict[str, Path]:
     """Run the stage over the cohort, given in so many shards; returns the outputs."""
     rows = list(cohort)
     random.Random(order).shuffle(rows)
@@ -186,10 +183,10 @@ def build(
     return make(folder, inputs, options)
 
 
-def make(folder: Path, shards: list[dict[str, str]], options: DatasetOptions = OPTIONS) -> dict[str, Path]:
+def make(folder: Path, shards: list[dict[str, str]], options: PairSettings = OPTIONS) -> dict[str, Path]:
     """Run the stage over shards as :func:`write_shard` names them; returns the outputs."""
     final = {name: folder / f"{name}.jsonl" for name in ("train", "validate", "test")}
     final |= {name: folder / f"{name}.parquet" for name in ("excluded", "dropped")}
     inputs = {name: [shard[name] for shard in shards] for name in ("reports", "units", "studies")}
-    run(**inputs, **{name: str(path) for name, path in final.items()}, options=options)
+    run(**inputs, **{name: str(path) for name, path in final.items()}, options=options, seed=SEED)
     return final

@@ -14,28 +14,15 @@ from cxr.ils.dataset.pairs import Pair
 from cxr.ils.masks.evidence import compute_location_evidence
 from cxr.ils.masks.findings import Finding, find_related_lesions, read_positive_findings
 from cxr.ils.masks.make_masks import MaskWriter, make_unit_rows
-from cxr.ils.masks.options import Rules
 from cxr.ils.masks.outcomes import Outcome
+from cxr.ils.masks.rules import Rules
 from cxr.ils.masks.units import make_positive_units
 from cxr.ils.masks.zones import Zones, count_pixels, name_locations
 from dataset_cases import BARS, OPTIONS, line, tuple_
 
 LUNG_LESIONS = [lesion for lesion in LESIONS if lesion != "cardiomegaly"]
 STRICT = dict.fromkeys(("predicted_other", "blocking", "kinds", "joint_location", "one_answer"), "strict")
-RULES = Rules(
-    denoise="both",
-    min_component_px=64,
-    grow_tolerance=10,
-    grow_px=5,
-    effusion_fill_share=0.15,
-    opposite_lung="cut",
-    ground_min_px=64,
-    ground_min_share=0.05,
-    name_min_share=0.10,
-    weak_hedges="tentative",
-    global_requires_definitive=True,
-    **STRICT,
-)
+RULES = Rules()
 UNDER = {
     "opacity": {"opacity", "consolidation", "pneumonia", "atelectasis", "edema"},
     "consolidation": {"consolidation", "pneumonia", "atelectasis", "edema"},
@@ -106,7 +93,7 @@ def pairs_of(
     ``more``: further fields of the report line.
     """
     rules = replace(RULES, **logic)
-    options = replace(OPTIONS, seed=seed, kinds=rules.kinds, one_answer=rules.one_answer)
+    options = replace(OPTIONS, kinds=rules.kinds, one_answer=rules.one_answer)
     report = line(tuples, **more or {})
     outcomes = []
     for finding in read_positive_findings(tuples, rules):
@@ -115,7 +102,7 @@ def pairs_of(
     units = make_unit_rows(Case(), make_positive_units(outcomes, ZONES.union, rules), MaskWriter(lambda *_: None))
     others = read_positive_findings(report.get("other_tuples", []), rules)
     row = compute_location_evidence(outcomes, others, find_related_lesions(report), ZONES, rules)
-    made, _ = make_image_pairs(Case().names | {"ctr": ctr} | row, units, report, options, BARS)
+    made, _ = make_image_pairs(Case().names | {"ctr": ctr} | row, units, report, options, seed, BARS)
     return made
 
 

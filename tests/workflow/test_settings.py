@@ -12,7 +12,6 @@ import yaml
 import parsed
 from cxr.base.errors import UserError
 from cxr.base.settings import sections_of
-from cxr.ils.masks.make_masks import MasksOptions
 from cxr.workflow import params, settings
 from cxr.workflow.code_digest import SCRIPTS
 from cxr.workflow.settings import document
@@ -276,12 +275,6 @@ def test_a_stage_gets_exactly_the_options_it_declares(stage):
     module, _, name = f"cxr.{rules[0].function}".rpartition(".")
     declared = get_type_hints(getattr(importlib.import_module(module), name))["options"]
     assert given.keys() == {field.name for field in dataclasses.fields(declared)}
-
-
-def test_masks_get_their_options_and_thresholds():
-    given = params.stage_options(settings.Settings())["masks"]
-    declared = MasksOptions
-    assert given.keys() | {"thresholds"} == {field.name for field in dataclasses.fields(declared)}
 
 
 def test_options_are_plain_builtins():

@@ -6,6 +6,8 @@ from cxr.annotations.formats import FOLDERS
 from cxr.base.errors import existing_file, existing_folder
 from cxr.base.secrets import secret
 from cxr.base.settings import Section
+from cxr.ils.dataset.settings import PairSettings
+from cxr.ils.settings import ReportLogic
 from cxr.workflow.models import check_models, model_options
 from cxr.workflow.plan_reporting import release_options
 from cxr.workflow.plan_semisyn import semisyn_options
@@ -13,15 +15,6 @@ from cxr.workflow.settings import Settings
 from cxr.workflow.settings.inputs import DEFAULT_SHARDS, EMBEDDED_SHARDS
 from cxr.workflow.settings.rosalia import FILE_ADAPTERS
 
-DATASET_KEYS = (
-    "ctr_negative_max",
-    "unknown_words_max",
-    "global_share",
-    "opacity_inference_share",
-    "kinds",
-    "one_answer",
-)
-"""Keys of the section ``dataset`` that no mask depends on, and the two keys that both stages use."""
 READING_KEYS = ("sections", "section_overrides", "scrub", "max_characters")
 """Options of the stage ``reports`` that decide which text every engine reads."""
 ENGINE_STAGES = ("reports", "organs", "anomaly", "anatomy", "boxes", "paraphrase", "training")
@@ -52,10 +45,8 @@ def stage_options(settings: Settings) -> dict[str, dict]:
     plain["training"].pop("runs")  # decides which rules there are, not what a rule does
     for files in ("predictions", "reviewed"):
         plain["evaluation"].pop(files)
-    seed, masks, dataset = plain["seed"], plain["masks"], plain["dataset"]
+    seed, dataset = plain["seed"], plain["dataset"]
     synthetic = settings.cohort.source == "embedded"
-    logic = {name: dataset[name] for name in ("predicted_other", "blocking", "kinds", "joint_location", "one_answer")}
-    units = logic | {name: dataset[name] for name in ("weak_hedges", "global_requires_definitive")}
     cohort = plain["cohort"] | {"seed": seed}
     reports = plain["reports"]
     llm = reports.pop("llm")
@@ -89,8 +80,8 @@ def stage_options(settings: Settings) -> dict[str, dict]:
             "anomaly": _stage("anomaly", plain, seed=seed),
             "anatomy": _stage("anatomy", plain),
             "boxes": _stage("boxes", plain),
-            "masks": masks | units,
-            "dataset": {name: dataset[name] for name in DATASET_KEYS} | {"seed": seed},
+            "masks": {name: dataset[name] for name in ReportLogic.declared()},
+            "dataset": {name: dataset[name] for name in PairSettings.declared()} | {"seed": seed},
             "layout": {"pixels": dataset["layout_pixels"]},
             "imported": {"images": dataset["mimic_ils_images"]},
             "counts": {name: dataset[name] for name in ("global_share", "opacity_inference_share")},

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from cxr.base.errors import UserError, existing_file, existing_folder
 from cxr.base.vocabulary import SPLITS
+from cxr.ils.masks.rules import Rules
 from cxr.radvlm.evaluation.other_models import load_adapters
 from cxr.radvlm.instructions.mix import MixRow, mix_rows, rows_to_options
 from cxr.workflow.engine_files import declared
@@ -251,7 +252,7 @@ def make_radvlm_plan(settings: Settings, shards: Sequence[str], cohort: Mapping)
         thresholds=build,
         options=plain
         | {
-            "own": own_options | {"smallest": settings.masks.min_component_px},
+            "own": own_options | {"smallest": Rules.min_component_px},
             "filtered": _filter_options(plain["filtered"], settings.seed),
             "instructions": plain["instructions"] | {"seed": settings.seed},
         },

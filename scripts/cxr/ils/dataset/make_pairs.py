@@ -7,7 +7,6 @@ Every pair that was not made is a row of ``dropped``, with the reason.
 import heapq
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 
 import polars as pl
@@ -20,6 +19,7 @@ from cxr.base.vocabulary import LESIONS, SPLITS
 from cxr.ils.dataset.negative_shares import Census
 from cxr.ils.dataset.negatives import Bars, choose_negatives, draw_numbers, find_open_ways, gather_evidence
 from cxr.ils.dataset.pairs import POLARITIES, Pair, make_line, make_positives, make_records
+from cxr.ils.dataset.settings import PairSettings
 from cxr.instructions.record import Record, open_split_files
 
 DROPPED = {
@@ -36,19 +36,6 @@ DROPPED = {
 PACKED_ROWS = 100_000
 
 
-@dataclass(frozen=True)
-class DatasetOptions:
-    """Settings of the stage (``dataset.*`` and ``seed``)."""
-
-    seed: int
-    ctr_negative_max: float
-    unknown_words_max: float
-    global_share: dict[str, float]
-    opacity_inference_share: float
-    kinds: str
-    one_answer: str
-
-
 def run(
     *,
     reports: Sequence[str],
@@ -59,7 +46,8 @@ def run(
     test: str,
     excluded: str,
     dropped: str,
-    options: DatasetOptions,
+    options: PairSettings,
+    seed: int,
 ) -> None:
     """Write the pairs of all shards as JSON Lines, one file per split, with the ledger and the dropped pairs.
 
@@ -72,12 +60,12 @@ def run(
     num_studies = study_rows["study_id"].n_unique()
     census = Census()
     for images, line in progress(_read_studies(study_rows, unit_rows, reports), num_studies, "possible denials"):
-        _count_denials(images, line, options, census)
+        _count_denials(images, line, options, seed, census)
     bars = census.bars(options.global_share, options.opacity_inference_share)
     ledger, drops = Ledger("dataset"), _DroppedPairs()
     with open_split_files(dict(zip(SPLITS, (train, validate, test), strict=True)), make_line) as write:
         for images, line in progress(_read_studies(study_rows, unit_rows, reports), num_studies, "dataset"):
-            for record in _make_study_records(images, line, options, bars, ledger, drops):
+            for record in _make_study_records(images, line, options, seed, bars, ledger, drops):
                 write(record)
     ledger.finish(excluded, study_rows["image_id"])
     write_table(dropped, drops.table(), DROPPED)
@@ -101,7 +89,7 @@ def _study_id(row: dict) -> str:
     return row["study_id"]
 
 
-def _count_denials(images: Images, line: dict, options: DatasetOptions, census: Census) -> None:
+def _count_denials(images: Images, line: dict, options: PairSettings, seed: int, census: Census) -> None:
     """Count the possible denials of a study. The first image that can deny a lesion type gets its negative."""
     counted_lesions: set[str] = set()
     for row, units in images:
@@ -113,14 +101,14 @@ def _count_denials(images: Images, line: dict, options: DatasetOptions, census: 
             ways = find_open_ways(lesion, study_evidence, taken=taken, **_denial_rules(options))
             if not ways.reason:
                 counted_lesions.add(lesion)
-                census.add(lesion, ways, draw_numbers(options.seed, row["study_id"], lesion))
+                census.add(lesion, ways, draw_numbers(seed, row["study_id"], lesion))
 
 
-def _denial_rules(options: DatasetOptions) -> dict:
+def _denial_rules(options: PairSettings) -> dict:
     return {"kinds": options.kinds, "ctr_negative_max": options.ctr_negative_max}
 
 
-def _used_instructions(pairs: Iterable[Pair], options: DatasetOptions) -> Collection[str]:
+def _used_instructions(pairs: Iterable[Pair], options: PairSettings) -> Collection[str]:
     return {pair.instruction for pair in pairs} if options.one_answer == "strict" else ()
 
 
@@ -163,13 +151,13 @@ class _DroppedPairs:
 
 
 def _make_study_records(
-    images: Images, line: dict, options: DatasetOptions, bars: Bars, ledger: Ledger, drops: _DroppedPairs
+    images: Images, line: dict, options: PairSettings, seed: int, bars: Bars, ledger: Ledger, drops: _DroppedPairs
 ) -> Iterator[Record]:
     """Yield the records of one study. The first image that can deny a lesion type gets its negative."""
     numbers: Counter = Counter()
     denied: set[str] = set()
     for row, units in images:
-        pairs, missing = make_image_pairs(row, units, line, options, bars, denied)
+        pairs, missing = make_image_pairs(row, units, line, options, seed, bars, denied)
         denied |= {pair.target for pair in pairs if not pair.seg}
         drops.add({"study_id": row["study_id"], "image_id": row["image_id"]} | drop for drop in missing)
         if pairs:
@@ -182,7 +170,13 @@ def _make_study_records(
 
 
 def make_image_pairs(
-    study: dict, units: list[dict], line: dict, options: DatasetOptions, bars: Bars, denied: Collection[str] = ()
+    study: dict,
+    units: list[dict],
+    line: dict,
+    options: PairSettings,
+    seed: int,
+    bars: Bars,
+    denied: Collection[str] = (),
 ) -> tuple[list[Pair], list[dict]]:
     """Return the pairs of one image, positives first, and a row for every pair that was not made.
 
@@ -193,7 +187,7 @@ def make_image_pairs(
     missing = [{"polarity": POLARITIES[0]} | drop for drop in drops]
     denials, reasons = choose_negatives(
         gather_evidence(study, line, options.unknown_words_max),
-        seed=options.seed,
+        seed=seed,
         bars=bars,
         taken=_used_instructions(pairs, options),
         **_denial_rules(options),

@@ -5,7 +5,6 @@ they are printed, so no printed number can contradict the verdict beside it.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from decimal import Decimal
 from fractions import Fraction
 from math import floor
@@ -16,7 +15,7 @@ import numpy as np
 from cxr.base.hdf5 import pack
 from cxr.base.vocabulary import BOX_CONDITIONS, LUNGS
 from cxr.geometry.boxes import CORNERS
-from cxr.ils.masks.options import Rules
+from cxr.ils.masks.rules import Rules
 from cxr.ils.masks.segmenter import LesionSegmenter
 from cxr.ils.masks.thresholds import ThresholdSet, exact_fraction, threshold_part
 from cxr.ils.masks.zones import Zones
@@ -90,7 +89,7 @@ def judge_boxes(
         lungs={label: pack(lungs[label]) for label in LUNGS},
         boxes=np.array([[row[corner] for corner in CORNERS] for row in boxes], np.float64).reshape(-1, 4),
         confidence=np.array([row["confidence"] for row in boxes], np.float64),
-        rules=Rules(**{field.name: settings[field.name] for field in fields(Rules)}),
+        rules=Rules.from_job(settings),
         smallest_level=taus.level,
     )
     numbers = zip(

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from cxr.base.vocabulary import LESIONS, NO_LESION, SIDES, VALID_LOCATIONS, ZONE_LABELS, zones_of
-from cxr.ils.masks.options import STRICT, Rules
+from cxr.ils.masks.rules import STRICT, Rules
 
 CARDIOMEGALY, EFFUSION, OPACITY = "cardiomegaly", "effusion", "opacity"
 HEDGES = ("definite", "strong", "weak")

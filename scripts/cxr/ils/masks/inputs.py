@@ -16,7 +16,7 @@ from cxr.base.vocabulary import HEART, LUNGS
 from cxr.geometry.boxes import CORNERS
 from cxr.ils.masks.evidence import compute_cardiothoracic_ratio
 from cxr.ils.masks.findings import Finding, find_related_lesions, read_positive_findings
-from cxr.ils.masks.options import STRICT, Rules
+from cxr.ils.masks.rules import STRICT, Rules
 from cxr.ils.masks.segmenter import LesionSegmenter
 from cxr.ils.masks.zones import Zones
 

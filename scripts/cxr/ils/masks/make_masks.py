@@ -19,7 +19,6 @@ which those with a null ``dropped`` make a pair; ``studies``, one row per image.
 
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 import cv2
@@ -34,22 +33,15 @@ from cxr.base.tables import EXCLUDED, read_table, write_table
 from cxr.ils.masks import columns
 from cxr.ils.masks.evidence import compute_location_evidence
 from cxr.ils.masks.inputs import Case, ShardCases
-from cxr.ils.masks.options import Rules
 from cxr.ils.masks.outcomes import Outcome, compute_outcome
+from cxr.ils.masks.rules import Rules
+from cxr.ils.masks.settings import MasksSettings
 from cxr.ils.masks.thresholds import ThresholdSet
 from cxr.ils.masks.units import Unit, make_positive_units
 from cxr.ils.masks.zones import count_pixels
 from cxr.instructions.mimic_ils import INDEX, make_index_table
 
 FINDINGS, UNITS, STUDIES = map(schema, (columns.FINDINGS, columns.UNITS, columns.STUDIES))
-
-
-@dataclass(frozen=True)
-class MasksOptions(Rules):
-    """The rules of the masks, and the threshold set."""
-
-    thresholds: dict
-    """``{"general": {"ano", "anatomy", "conf", "signal", "size"}, "edema": {...}}``, plain floats."""
 
 
 def compute_outcomes(case: Case, thresholds: ThresholdSet, rules: Rules) -> list[Outcome]:
@@ -174,32 +166,35 @@ def run_shard(
     units: str | Path,
     studies: str | Path,
     excluded: str | Path,
-    options: MasksOptions,
+    options: MasksSettings,
     attrs: dict,
     threads: int,
+    rules: Rules | None = None,
     **inputs: str | Path,
 ) -> None:
     """Make the lesion masks, findings, units and study evidence of one shard under one threshold set.
 
-    ``inputs`` are the paths that :class:`cxr.ils.masks.inputs.ShardCases` takes.
+    ``inputs`` are the paths that :class:`cxr.ils.masks.inputs.ShardCases` takes; ``rules``: by default those of the
+    options.
     One image is in memory at a time. ``threads`` is ignored: the work uses one core, and shards run in parallel. Raises
     StoreError for a damaged input.
     """
     cv2.setNumThreads(1)
-    thresholds = ThresholdSet.from_settings(options.thresholds)
+    thresholds = ThresholdSet.from_settings(options.thresholds.as_dict())
+    rules = rules or Rules.from_job(options.as_dict())
     ledger = Ledger("masks")
     tables: dict[str, list[dict]] = {"findings": [], "units": [], "studies": []}
     with (
-        ShardCases(**inputs, rules=options, smallest_level=thresholds.smallest_level) as population,
+        ShardCases(**inputs, rules=rules, smallest_level=thresholds.smallest_level) as population,
         ShardWriter(output, key="mask_id", attrs=attrs, empty={"mask": (population.frame, bool)}) as writer,
     ):
         masks = MaskWriter(lambda name, packed: writer.append(name, mask=packed))
         for case in progress(population, len(population), "masks"):
-            outcomes = compute_outcomes(case, thresholds, options)
+            outcomes = compute_outcomes(case, thresholds, rules)
             tables["findings"] += make_finding_rows(case, outcomes, masks)
-            case_units = make_positive_units(outcomes, case.zones.union, options)
+            case_units = make_positive_units(outcomes, case.zones.union, rules)
             tables["units"] += make_unit_rows(case, case_units, masks)
-            row = compute_location_evidence(outcomes, case.blocking_findings, case.related, case.zones, options)
+            row = compute_location_evidence(outcomes, case.blocking_findings, case.related, case.zones, rules)
             tables["studies"].append(case.names | {"ctr": case.cardiothoracic_ratio()} | row)
             ledger.accept(case.image_id)
     write_table(findings, _build_table(tables["findings"], FINDINGS), columns.FINDINGS)

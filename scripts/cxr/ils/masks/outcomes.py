@@ -7,7 +7,7 @@ import numpy as np
 
 from cxr.ils.masks.algorithm import CONDITION_BITS
 from cxr.ils.masks.findings import Finding
-from cxr.ils.masks.options import Rules
+from cxr.ils.masks.rules import Rules
 from cxr.ils.masks.segmenter import Decision, Lesion, LesionSegmenter
 from cxr.ils.masks.thresholds import ThresholdSet
 from cxr.ils.masks.zones import Zones, count_pixels, list_possible_names, merge_locations, name_locations

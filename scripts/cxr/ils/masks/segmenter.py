@@ -12,7 +12,7 @@ from cxr.base.vocabulary import LUNGS, SIDES, side_of
 from cxr.geometry.boxes import clip_boxes
 from cxr.ils.masks import algorithm
 from cxr.ils.masks.algorithm import CONDITION_BITS, Region
-from cxr.ils.masks.options import Rules
+from cxr.ils.masks.rules import Rules
 from cxr.ils.masks.thresholds import Ratio, Thresholds, exact_fraction, is_at_least
 from cxr.ils.masks.zones import Zones, ground_labels
 

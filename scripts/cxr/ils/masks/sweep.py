@@ -6,7 +6,6 @@ Recall of a lesion type: studies with ``grounded`` > 0 divided by all its studie
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import cv2
@@ -19,18 +18,11 @@ from cxr.base.vocabulary import LESIONS
 from cxr.ils.masks import columns
 from cxr.ils.masks.findings import CARDIOMEGALY, Finding
 from cxr.ils.masks.inputs import Case, ShardCases
-from cxr.ils.masks.options import Rules
 from cxr.ils.masks.outcomes import Outcome, compute_decision, compute_outcome
+from cxr.ils.masks.rules import Rules
+from cxr.ils.masks.settings import SweepSettings
 from cxr.ils.masks.thresholds import ThresholdSet
 from cxr.ils.masks.zones import count_pixels, unite_masks
-
-
-@dataclass(frozen=True)
-class SweepOptions(Rules):
-    """The rules of the masks, and the threshold sets by name."""
-
-    sets: dict
-    """``{name: {"general": {...}, "edema": {...}}}``, plain floats."""
 
 
 def make_sweep_rows(case: Case, sets: Mapping[str, ThresholdSet], rules: Rules) -> dict[str, list[dict]]:
@@ -67,21 +59,31 @@ def _count_outcomes(outcomes: list[Outcome]) -> dict:
     }
 
 
-def run_shard(*, output: str | Path, options: SweepOptions, attrs: dict, threads: int, **inputs: str | Path) -> None:
+def run_shard(
+    *,
+    output: str | Path,
+    options: SweepSettings,
+    attrs: dict,
+    threads: int,
+    rules: Rules | None = None,
+    **inputs: str | Path,
+) -> None:
     """Evaluate every threshold set on one shard, reading each image once.
 
-    ``inputs`` are the paths that :class:`cxr.ils.masks.inputs.ShardCases` takes.
+    ``inputs`` are the paths that :class:`cxr.ils.masks.inputs.ShardCases` takes; ``rules``: by default those of the
+    options.
     ``attrs`` and ``threads`` are ignored: a table has no attributes, and the work uses one core. Raises StoreError for
     a damaged input.
     """
     cv2.setNumThreads(1)
-    sets = {name: ThresholdSet.from_settings(values) for name, values in options.sets.items()}
+    rules = rules or Rules.from_job(options.as_dict())
+    sets = {name: ThresholdSet.from_settings(values.as_dict()) for name, values in options.sets.items()}
     rows: dict[str, list[dict]] = {name: [] for name in sets}
     smallest_level = min((thresholds.smallest_level for thresholds in sets.values()), default=1)
-    population = ShardCases(**inputs, rules=options, smallest_level=smallest_level)
+    population = ShardCases(**inputs, rules=rules, smallest_level=smallest_level)
     with population:
         for case in progress(population, len(population), "masks"):
-            for name, sweep_rows in make_sweep_rows(case, sets, options).items():
+            for name, sweep_rows in make_sweep_rows(case, sets, rules).items():
                 rows[name] += sweep_rows
     sweep_rows = [row for part in rows.values() for row in part]
     write_table(output, pl.DataFrame(sweep_rows, schema=schema(columns.SWEEP)), columns.SWEEP)

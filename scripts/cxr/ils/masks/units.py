@@ -10,8 +10,8 @@ import numpy as np
 
 from cxr.base.vocabulary import HEART, INFERRED_LESIONS, LESIONS, ZONE_LABELS, kinds_under
 from cxr.ils.masks.findings import CARDIOMEGALY
-from cxr.ils.masks.options import STRICT, Rules
 from cxr.ils.masks.outcomes import Outcome
+from cxr.ils.masks.rules import STRICT, Rules
 from cxr.ils.masks.zones import is_within, list_possible_names, merge_locations, unite_masks
 
 UNTYPED = ("opacity", "consolidation")

@@ -15,6 +15,8 @@ from typing import TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from cxr.base.settings import Section, constraint, key, refuse_equal_names
+from cxr.ils.dataset.settings import DatasetSettings
+from cxr.ils.masks.settings import ThresholdsSettings
 from cxr.imaging.organs.settings import OrgansSettings
 from cxr.nets.microbatch import fit_micro_batch
 from cxr.workflow.settings.agreement import Agreement
@@ -23,7 +25,7 @@ from cxr.workflow.settings.images import Anatomy, Anomaly, Boxes, Compute
 from cxr.workflow.settings.inputs import Cohort, Frames, Phantom
 from cxr.workflow.settings.medground import Medground
 from cxr.workflow.settings.moved import MIMIC_ILS, moved
-from cxr.workflow.settings.outputs import Ablation, Dataset, Figures, Masks, Page, Tables
+from cxr.workflow.settings.outputs import Ablation, Figures, Page, Tables
 from cxr.workflow.settings.paraphrase import Paraphrase
 from cxr.workflow.settings.privacy import Privacy
 from cxr.workflow.settings.radvlm import Radvlm
@@ -32,7 +34,6 @@ from cxr.workflow.settings.reports import Reports
 from cxr.workflow.settings.review import Review
 from cxr.workflow.settings.rosalia import Evaluation, Inference, Training
 from cxr.workflow.settings.semisyn import Semisyn
-from cxr.workflow.settings.thresholds import Thresholds
 from cxr.workflow.settings.vlm import Vlm
 from cxr.workflow.settings.weights import Weights
 from cxr.workflow.settings.written import Twice, at, written
@@ -56,9 +57,8 @@ class Settings(Section):
     boxes: Boxes = key(Boxes, "Lesion boxes.")
     compute: Compute = key(Compute, "Where and how the engines with a large net run.")
     weights: Weights = key(Weights, "Published weights of those engines.")
-    thresholds: Thresholds = key(Thresholds, "Threshold sets.")
-    masks: Masks = key(Masks, "Lesion masks.")
-    dataset: Dataset = key(Dataset, "Instruction-answer pairs.")
+    thresholds: ThresholdsSettings = key(ThresholdsSettings, "Threshold sets.")
+    dataset: DatasetSettings = key(DatasetSettings, "Masks and instruction-answer pairs.")
     tables: Tables = key(Tables, "Tables.")
     ablation: Ablation = key(Ablation, "Sweep of thresholds.")
     figures: Figures = key(Figures, "Figures.")

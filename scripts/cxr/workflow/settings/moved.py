@@ -10,6 +10,19 @@ MOVED = {
     "dataset.released_layout": "dataset.mimic_ils_layout",
 }
 """{old key: new key}."""
+REMOVED = {
+    "masks.denoise": "both",
+    "masks.min_component_px": "64",
+    "masks.grow_tolerance": "10",
+    "masks.grow_px": "5",
+    "masks.effusion_fill_share": "0.15",
+    "masks.opposite_lung": "cut",
+    "masks.ground_min_px": "64",
+    "masks.ground_min_share": "0.05",
+    "masks.name_min_share": "0.1",
+    "dataset.global_requires_definitive": "true",
+}
+"""{key that is a constant now: its value}."""
 OLD = "release"
 """Old name of :data:`MIMIC_ILS`, of that dataset and of the format that it is in."""
 NAMING = {
@@ -24,6 +37,11 @@ NAMING = {
 def moved(config: object) -> list[str]:
     """Return one sentence for each renamed setting in ``config``, in the order of the tables."""
     keys = [f"{old} is now {new}: rename it." for old, new in MOVED.items() if list(_values(config, old.split(".")))]
+    keys += [
+        f"{old} is no longer a setting, its value is always {value}: remove it."
+        for old, value in REMOVED.items()
+        if list(_values(config, old.split(".")))
+    ]
     values = [
         f"{name} is {value!r}, a {kind} that is now called {MIMIC_ILS!r}: rename it."
         for pattern, kind in NAMING.items()

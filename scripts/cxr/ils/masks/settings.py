@@ -1,4 +1,4 @@
-"""Settings of the thresholds: named sets (Table 7), and the grid of a sweep."""
+"""Settings of the masks stage: named threshold sets (Table 7), the grid of a sweep, and the logic of reports."""
 
 from decimal import Decimal
 from itertools import product
@@ -6,16 +6,17 @@ from math import prod
 from typing import Annotated, Literal
 
 from cxr.base.settings import PAPER, Limits, Section, Share, constraint, key, refuse_equal_names
+from cxr.ils.settings import ReportLogic
 
 ThresholdName = Annotated[str, Limits(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
 RESERVED = ("sweep", "count", "wanted", "paper", "mimic_ils", "release")
-"""Names that a set cannot have: a folder beside the sets' folders, and columns of the table of counts."""
+"""Names that a set cannot have: a folder next to the sets' folders, and columns of the table of counts."""
 POINT_BYTES, MIMIC_STUDIES = 20, 227_835
 """Bytes on disk per grid point and study (docs/reference/scale.md), and the number of studies in MIMIC-CXR."""
 TauName = Literal["ano", "anatomy", "conf", "signal", "size"]
 
 
-class Taus(Section):
+class TauSettings(Section):
     """The five thresholds of Algorithm 1 (Table 7)."""
 
     ano: Share = key(0.10, "tau_ano: share of 255 from which a pixel is anomalous.", source=PAPER)
@@ -25,28 +26,28 @@ class Taus(Section):
     size: Share = key(0.10, "tau_size: IoU of box and a lung.", source=PAPER)
 
 
-class EdemaTaus(Taus):
+class EdemaTauSettings(TauSettings):
     """The thresholds of edema, which is faint and diffuse (Table 7)."""
 
     ano: Share = key(0.01, "tau_ano: share of 255 from which a pixel is anomalous.", source=PAPER)
     conf: Share = key(0.01, "tau_conf: confidence of the box.", source=PAPER)
 
 
-class ThresholdSet(Section):
-    """Thresholds of one dataset: for edema, and for every other target."""
+class ThresholdSetSettings(Section):
+    """ThresholdsSettings of one dataset: for edema, and for every other target."""
 
-    general: Taus = key(Taus, "Thresholds of all targets but edema.", source=PAPER)
-    edema: EdemaTaus = key(EdemaTaus, "Thresholds of edema.", source=PAPER)
+    general: TauSettings = key(TauSettings, "ThresholdsSettings of all targets but edema.", source=PAPER)
+    edema: EdemaTauSettings = key(EdemaTauSettings, "ThresholdsSettings of edema.", source=PAPER)
 
 
-def _half() -> ThresholdSet:
-    return ThresholdSet(
-        general=Taus(ano=0.05, anatomy=0.125, conf=0.10, signal=0.10, size=0.05),
-        edema=EdemaTaus(ano=0.005, anatomy=0.125, conf=0.005, signal=0.10, size=0.05),
+def _half() -> ThresholdSetSettings:
+    return ThresholdSetSettings(
+        general=TauSettings(ano=0.05, anatomy=0.125, conf=0.10, signal=0.10, size=0.05),
+        edema=EdemaTauSettings(ano=0.005, anatomy=0.125, conf=0.005, signal=0.10, size=0.05),
     )
 
 
-class Grid(Section):
+class GridSettings(Section):
     """A sweep over every combination of the given values; all other thresholds are those of the set ``base``."""
 
     base: str = key("default", "Named set that provides the thresholds that the grid does not vary.")
@@ -84,14 +85,14 @@ class Grid(Section):
         return [axis for axis in axes if axis[2]]
 
 
-class Thresholds(Section):
+class ThresholdsSettings(Section):
     """Named threshold sets and a grid; the names are the {thresholds} wildcard."""
 
-    sets: dict[ThresholdName, ThresholdSet] = key(
-        lambda: {"default": ThresholdSet(), "half": _half()}, "Named sets (Tables 7 and 8).", source=PAPER
+    sets: dict[ThresholdName, ThresholdSetSettings] = key(
+        lambda: {"default": ThresholdSetSettings(), "half": _half()}, "Named sets (Tables 7 and 8).", source=PAPER
     )
-    grid: Grid = key(
-        Grid, "A sweep for the recall table; the dataset of a point can also be built, by the point's name."
+    grid: GridSettings = key(
+        GridSettings, "Sweep for the recall table; the dataset of a point can also be built, by the point's name."
     )
     build: list[str] = key(lambda: ["default"], "Sets whose dataset bare `snakemake` builds.", min_length=1)
 
@@ -112,7 +113,7 @@ class Thresholds(Section):
                 raise ValueError(f"build names {name!r}, but the sets are {', '.join(self.all_sets())}")
         refuse_equal_names("the sets", self.all_sets())
 
-    def grid_sets(self) -> dict[str, ThresholdSet]:
+    def grid_sets(self) -> dict[str, ThresholdSetSettings]:
         """Return the grid's points by name, for example ``ano0.05_conf0.1``; edema's keys are prefixed ``edema-``."""
         axes = self.grid.axes()
         if not axes:
@@ -124,9 +125,21 @@ class Thresholds(Section):
             for (part, tau, _), value in zip(axes, values, strict=True):
                 threshold_values[part][tau] = value
                 words.append(("edema-" if part == "edema" else "") + f"{tau}{Decimal(repr(value)):f}")
-            points["_".join(words)] = ThresholdSet.of(threshold_values)
+            points["_".join(words)] = ThresholdSetSettings.of(threshold_values)
         return points
 
-    def all_sets(self) -> dict[str, ThresholdSet]:
+    def all_sets(self) -> dict[str, ThresholdSetSettings]:
         """Return the named sets, then the grid's points."""
         return self.sets | self.grid_sets()
+
+
+class MasksSettings(ReportLogic):
+    """What the masks of a shard depend on."""
+
+    thresholds: ThresholdSetSettings = key(ThresholdSetSettings, "The threshold set.")
+
+
+class SweepSettings(ReportLogic):
+    """What a sweep of threshold sets depends on."""
+
+    sets: dict[str, ThresholdSetSettings] = key(dict, "The threshold sets and grid points by name.")

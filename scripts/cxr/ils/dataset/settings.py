@@ -1,0 +1,65 @@
+"""Settings of the dataset stage."""
+
+from typing import Literal
+
+from cxr.base.settings import AUTHORS, PAPER, Share, constraint, key
+from cxr.base.vocabulary import LESIONS
+from cxr.ils.settings import ReportLogic
+
+
+class PairSettings(ReportLogic):
+    """What the pairs depend on."""
+
+    ctr_negative_max: float = key(
+        0.45, "Largest cardiothoracic ratio at which cardiomegaly may be denied.", source=PAPER, ge=0, le=1
+    )
+    unknown_words_max: Share = key(
+        0.05,
+        "Fraction of unknown words, among a section's distinct words in sentences that could hold a finding, above "
+        "which no unmentioned lesion type becomes a negative (engine rules).",
+    )
+    global_share: dict[Literal[LESIONS[1:]], Share] = key(
+        lambda: {
+            "pneumonia": 0.0212,
+            "atelectasis": 0.1163,
+            "opacity": 0.0019,
+            "consolidation": 0.0441,
+            "edema": 0.0222,
+            "effusion": 0.2326,
+        },
+        "Fraction of a lesion type's negatives that are global, as nearly as the reports allow (from Table 10).",
+        source=PAPER,
+    )
+    opacity_inference_share: Share = key(
+        0.5,
+        "Fraction of opacity's local negatives that are lesion inference (Table 10: 72,269 of 145,888).",
+    )
+
+
+class DatasetSettings(PairSettings):
+    """Instruction-answer pairs."""
+
+    mimic_ils_layout: bool = key(False, "Also write the layout of the authors' release (JSON and PNG masks).")
+    mimic_ils: str = key(
+        "",
+        "Folder of the authors' release, or of a dataset in its layout, which becomes the threshold set `mimic_ils`.",
+    )
+    mimic_ils_images: str = key(
+        "", "Folder of its images (pNN/p<subject>/s<study>/<image>.jpg); 8-bit JPEG or PNG.", source=AUTHORS
+    )
+    layout_pixels: Literal["frame", "original"] = key(
+        "frame",
+        "Pixel grid of that layout's masks: the frame's, as in the release, or the image's own.",
+        source=AUTHORS,
+    )
+
+    @constraint
+    def _mimic_ils_has_images(self) -> None:
+        if self.mimic_ils and not self.mimic_ils_images:
+            raise ValueError(
+                "mimic_ils is set, so dataset.mimic_ils_images must be set too: give the folder of its images"
+            )
+        if self.mimic_ils_images and not self.mimic_ils:
+            raise ValueError(
+                "mimic_ils_images is set, so dataset.mimic_ils must be set too: give the folder of the lines"
+            )
