@@ -5,7 +5,7 @@
 # results/tables, results/figures, results/benchmarks; logs/<stage>/…
 #
 # Every stage is a target: `snakemake reports`, `snakemake masks`, … Bare `snakemake` builds the dataset, its tables
-# its figures and its page, results/index.html. Settings: config.yaml, overridden with `--configfile mine.yaml`.
+# its figures and its page, results/index.html. Settings: `--configfile mine.yaml`; config.yaml shows the usual ones.
 from pathlib import Path
 
 from snakemake.common.configfile import load_configfile

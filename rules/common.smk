@@ -20,7 +20,7 @@ from cxr.workflow.plan import make_plan
 from cxr.workflow.names import unknown_name
 from cxr.workflow.preflight import present
 from cxr.workflow.plan_reporting import read_environments
-from cxr.workflow.settings import SettingsError
+from cxr.workflow.settings import SettingsError, with_defaults
 from cxr.workflow.snakemake_compat import (
     default_resources,
     keep_records_with_results,
@@ -43,6 +43,7 @@ remember_digests(Path(".snakemake") / "cxr-ils-digests.json")
 try:
     refuse_unwritable(Path.cwd(), (".snakemake",))
     refuse_missing_conda(workflow)
+    config.update(with_defaults(config))  # jobs read compute and execution from it
     PLAN = make_plan(config, workflow.config_settings.configfiles)
 except (SettingsError, UserError) as error:
     sys.exit(f"cxr-ils: {error}")

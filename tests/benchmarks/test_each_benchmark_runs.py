@@ -24,8 +24,8 @@ RUNS = {
     "pairs": ["--results", "{run}/results", "--studies", "20", "--shards", "2"],
     "reports_accuracy": ["{shared}/fixtures/openi_reports.jsonl", "--rounds", "2", "--folds", "1"],
     "rosalia": [
-        "--results", "{run}/results", "--device", "cpu", "--batches", "1", "--images", "1", "--steps", "1", "--updates",
-        "60", "--rounds", "1", "--max-new-tokens", "16", "--output", TABLE,
+        "--results", "{run}/results", "--device", "cpu", "--batches", "1", "--images", "4", "--steps", "1", "--updates",
+        "150", "--rounds", "1", "--max-new-tokens", "16", "--output", TABLE,
     ],
     "rosalia_memory": ["--results", "{run}/results", "--device", "cpu", "--batch", "1", "--output", TABLE],
     "scale": [],

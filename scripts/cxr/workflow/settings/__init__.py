@@ -36,9 +36,9 @@ from cxr.workflow.settings.rosalia import Evaluation, Inference, Training
 from cxr.workflow.settings.semisyn import Semisyn
 from cxr.workflow.settings.vlm import Vlm
 from cxr.workflow.settings.weights import Weights
-from cxr.workflow.settings.written import Twice, at, written
+from cxr.workflow.settings.written import Twice, at, over, written
 
-__all__ = ["MIMIC_ILS", "Settings", "SettingsError", "parse_section", "read"]
+__all__ = ["MIMIC_ILS", "Settings", "SettingsError", "parse_section", "read", "with_defaults"]
 T = TypeVar("T", bound=Section)
 
 
@@ -168,6 +168,11 @@ class Settings(Section):
 def parse_section(kind: type[T], values: dict) -> T:
     """Return a section of its values as YAML gives them. Raises pydantic's ValidationError."""
     return TypeAdapter(kind).validate_python(values)
+
+
+def with_defaults(config: dict) -> dict:
+    """Return all settings as a configuration: the defaults, and over them what ``config`` says, key by key."""
+    return over(Settings().as_dict(), config)
 
 
 class SettingsError(ValueError):

@@ -26,7 +26,7 @@ def settings_of(words: Sequence[str], root: Path) -> Settings:
     from snakemake.common.configfile import load_configfile
 
     arguments, _ = get_argument_parser().parse_known_args(list(words))
-    config = load_configfile(root / "config.yaml")
+    config = Settings().as_dict()
     files = [root / path for path in arguments.configfile or ()]
     for layer in (*map(load_configfile, files), parse_config(arguments.config) or {}):
         config = over(config, layer)
