@@ -29,17 +29,17 @@ from cxr.base.tables import read_table, write_table  # noqa: E402
 from cxr.medground.logic.components import (  # noqa: E402
     centroid,
     compactness,
-    components,
     elongation,
+    find_components,
     solidity,
 )
 from cxr.medground.logic.decide import Decider, Query  # noqa: E402
 from cxr.medground.logic.facts import Facts  # noqa: E402
-from cxr.medground.logic.table import scene_of  # noqa: E402
-from cxr.medground.queries.make_queries import image_queries  # noqa: E402
+from cxr.medground.logic.scene import build_scene  # noqa: E402
+from cxr.medground.logic.text import find_text_fault  # noqa: E402
+from cxr.medground.queries.make_queries import sample_queries  # noqa: E402
 from cxr.medground.sources.cells import read_cells  # noqa: E402
-from cxr.medground.verification.form import text_fault  # noqa: E402
-from cxr.medground.verification.rules_check import allowed_words, check  # noqa: E402
+from cxr.medground.verification.text_rules import allowed_words, check_text  # noqa: E402
 from medground_data import make_regions_of, queries_options, read_source, regions_of, source_keys  # noqa: E402
 from medground_scenes import NUMBERS, numbers, plain, told  # noqa: E402
 from unions import of_unions, seconds  # noqa: E402
@@ -65,7 +65,7 @@ def of_regions() -> list[dict]:
         return [
             (one.box, one.area, centroid(one), elongation(one), solidity(one), compactness(one))
             for mask in masks
-            for one in components(mask)
+            for one in find_components(mask)
         ]
 
     def theirs() -> list[tuple]:
@@ -96,7 +96,7 @@ def dots(count: int, seed: int = 0) -> tuple[dict, list[dict], list[dict], Facts
         thin = max(2, round(long * (0.35 if name == "rod" else float(rng.uniform(0.6, 1)))))
         cv2.ellipse(planes[name], (x, y), (long, thin), float(rng.uniform(0, 180)), 0, 360, 1, -1)
     from cxr.medground.logic.facts import Planes
-    from cxr.medground.regions.make_regions import image_regions
+    from cxr.medground.regions.make_regions import measure_image
     from medground_data import regions_options
 
     for plane in planes.values():
@@ -107,7 +107,7 @@ def dots(count: int, seed: int = 0) -> tuple[dict, list[dict], list[dict], Facts
         "to_original": [1.0, 0, 0, 0, 1.0, 0],
     }  # fmt: skip
     held = Planes(picture, {name: plane > 0 for name, plane in planes.items()})
-    rows, _, further = image_regions(image, held, regions_options(max_boxes=1000))
+    rows, _, further = measure_image(image, held, regions_options(max_boxes=1000))
     words = {"nucleus": {"one": "nucleus", "many": "nuclei", "parents": {"cell": "cells"}, "ask": True}}
     words["rod"] = {"one": "rod", "many": "rods", "parents": {"cell": "cells"}, "ask": True}
     return image, rows, further, Facts(["nucleus", "rod"], words, [], (), [], False, "drawn", False)
@@ -116,7 +116,7 @@ def dots(count: int, seed: int = 0) -> tuple[dict, list[dict], list[dict], Facts
 def of_logic() -> list[dict]:
     """The same queries about 300 regions by arrays and by plain Python; and how a query's cost grows with regions."""
     image, rows, _, facts = dots(300)
-    scene = scene_of(image, rows, facts, 1024)
+    scene = build_scene(image, rows, facts, 1024)
     decider = Decider(scene, NUMBERS)
     atoms = [name for name in decider.atoms if name.startswith(("class", "size", "shape", "position"))]
     asked = [Query((one, other)) for at, one in enumerate(atoms) for other in atoms[at + 1 :]]
@@ -132,8 +132,8 @@ def of_logic() -> list[dict]:
     for count in (10, 60):
         options = queries_options("dots", per_image=6, per_image_many=6)
         drawn = [dots(count, seed) for seed in range(4)]
-        made = sum(len(image_queries(*one, 1024, options)[0]) for one in drawn)
-        work = [lambda one=one, options=options: image_queries(*one, 1024, options) for one in drawn]
+        made = sum(len(sample_queries(*one, 1024, options)[0]) for one in drawn)
+        work = [lambda one=one, options=options: sample_queries(*one, 1024, options) for one in drawn]
         cost[count] = sum(map(seconds, work)) / made
     return [
         row("a query decided, 300 regions", "plain Python", theirs / ours, "50"),
@@ -153,14 +153,14 @@ def of_verification(folder: Path) -> list[dict]:
     for one in read_table(folder / "regions/00.moved.parquet").to_dicts():
         further.setdefault(one["image_id"], []).append(one)
     with Shard(folder / "sources/00.h5") as shard:
-        facts, side = Facts.of(shard), shard.shape("picture")[0]
+        facts, side = Facts.from_shard(shard), shard.shape("picture")[0]
     options = queries_options("cells")
 
     def made() -> list[tuple]:
         return [
             (name, line)
             for name, rows in by_image.items()
-            for line in image_queries(images[name], rows, further[name], facts, side, options)[0]
+            for line in sample_queries(images[name], rows, further[name], facts, side, options)[0]
         ]
 
     lines = made()
@@ -168,12 +168,12 @@ def of_verification(folder: Path) -> list[dict]:
     def verified() -> int:
         count = 0
         for name, rows in by_image.items():
-            decider = Decider(scene_of(images[name], rows, facts, side), NUMBERS)
+            decider = Decider(build_scene(images[name], rows, facts, side), NUMBERS)
             allowed = allowed_words(decider, facts.allow, "")
             for other, line in lines:
                 if other == name:
-                    count += not text_fault(line["query"])
-                    count += check(line["query"], line["regions"], decider, allowed, False)[0] is None
+                    count += not find_text_fault(line["query"])
+                    count += check_text(line["query"], line["regions"], decider, allowed, False)[0] is None
         return count
 
     assert verified() == 2 * len(lines)

@@ -91,7 +91,7 @@ rule medground_dataset_beside:
         mem_mb=megabytes(2000),
         runtime=minutes(10),
     params:
-        **job("medground.dataset.beside.run"),
+        **job("medground.dataset.paper_comparison.run"),
         options=PLAN.medground.options["language"],
     message:
         "MedGround: the paper's tables beside ours"

@@ -59,7 +59,7 @@ rule medground_queries_unused:
         mem_mb=megabytes(2000),
         runtime=minutes(10),
     params:
-        **job("medground.queries.given.run_unused"),
+        **job("medground.queries.written_queries.run_unused"),
     message:
         "MedGround: given texts about images that no source has"
     script:

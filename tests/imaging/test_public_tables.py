@@ -17,7 +17,7 @@ from cxr.annotations.regions import read_annotations
 from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_table
 from cxr.geometry.affine import fit_affine
-from cxr.medground.logic.facts import Facts, planes_of
+from cxr.medground.logic.facts import Facts, read_planes
 from cxr.reporting.agreement.references import Region, load_reference, region_in_frame
 from cxr.reporting.review.sheets import DealtPage, read_sheets
 from dicom_files import dataset, encoded
@@ -390,7 +390,7 @@ def lesion_of(folder, write, name: str = "a_m.png", **more: object) -> tuple[np.
     if excluded.height:
         return None, f"{excluded['reason'][0]} {excluded['detail'][0]}"
     with Shard(folder / "sources/00.h5") as shard:
-        return planes_of(shard, Facts.of(shard), "a").mask["dot"][16:80], ""
+        return read_planes(shard, Facts.from_shard(shard), "a").mask["dot"][16:80], ""
 
 
 def is_lesion_or(mask: np.ndarray | None, reason: str, *reasons: str) -> bool:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cxr.medground.logic.atoms import NO, UNCLEAR, YES, atoms_of, within
+from cxr.medground.logic.atoms import NO, UNCLEAR, YES, atom_in_range, evaluate_atoms
 from cxr.medground.logic.decide import Decider, Query
 from medground_oracle import resolve
 from medground_scenes import NUMBERS, drawn_query, drawn_scene, numbers, plain, told, without_margin
@@ -60,19 +60,19 @@ def test_a_logic_without_a_margin_is_noticed():
     ("value", "expected"), [(0.19, YES), (0.2, UNCLEAR), (0.29, UNCLEAR), (0.3, NO), (np.nan, UNCLEAR)]
 )
 def test_a_value_within_the_margin_is_unclear(value, expected):
-    assert within(np.array([value]), -np.inf, 0.25, (0.0, 0.05)).tolist() == [expected]
+    assert atom_in_range(np.array([value]), -np.inf, 0.25, (0.0, 0.05)).tolist() == [expected]
 
 
 def test_the_patients_sides_are_the_images_mirrored():
     scene = next(s for s in map(drawn_scene, range(100)) if s.radiological is True and len(s) > 5)
-    atoms = atoms_of(scene, NUMBERS)
+    atoms = evaluate_atoms(scene, NUMBERS)
     assert (atoms["side:right"] == atoms["position:left"]).all()
     assert (atoms["side:left"] == atoms["position:right"]).all()
 
 
 def test_chest_films_have_no_atoms_of_brightness():
     scene = next(s for s in map(drawn_scene, range(100)) if s.domain == "cxr")
-    assert not [atom for atom in atoms_of(scene, NUMBERS) if atom.startswith("appearance:")]
+    assert not [atom for atom in evaluate_atoms(scene, NUMBERS) if atom.startswith("appearance:")]
 
 
 def test_an_open_class_is_neither_counted_nor_ordered():
@@ -80,5 +80,5 @@ def test_an_open_class_is_neither_counted_nor_ordered():
     decider = Decider(scene, NUMBERS)
     count = list(scene.label).count("b")
     assert decider.answer(Query(("class:rod",))).decidable
-    assert decider.answer(Query(("class:rod",), number=count)).why == "open class"
-    assert decider.answer(Query(("class:rod",), ordinal="largest")).why == "open class"
+    assert decider.answer(Query(("class:rod",), number=count)).reason == "open class"
+    assert decider.answer(Query(("class:rod",), ordinal="largest")).reason == "open class"

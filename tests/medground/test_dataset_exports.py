@@ -195,7 +195,7 @@ def test_a_licence_without_derivatives_leaves_the_exports_with_pixels(cells, tmp
     [("CC BY-NC-ND 3.0", True), ("CC BY-NC-SA 4.0", False), ("BSD-3-Clause", False), ("", False)],
 )
 def test_which_licences_forbid_derivatives(licence, forbids):
-    assert export.no_derivatives(licence) is forbids
+    assert export.forbids_derivatives(licence) is forbids
 
 
 def test_only_what_experts_let_stand_is_exported(cells, tmp_path):

@@ -10,7 +10,7 @@ from conftest import ROOT
 from cxr.base.columns import schema
 from cxr.base.errors import UserError
 from cxr.base.tables import read_lines, read_table, write_lines, write_table
-from cxr.medground.dataset import beside, columns, gallery, language, language_chart, tokens
+from cxr.medground.dataset import gallery, language, language_chart, paper_comparison, tokens
 from cxr.medground.dataset.make_dataset import STATISTICS, _statistics
 from cxr.medground.logic.facts import Facts
 from cxr.medground.scoring import chart
@@ -41,14 +41,14 @@ LEXICON = language.Lexicon(Facts(["nucleus", "rod"], CELLS), "nuclei")
     ],
 )  # fmt: skip
 def test_a_text_counted_by_hand(text, words, concepts, morphology, spatial, skeleton):
-    found = language.measure(text, LEXICON)
+    found = language.measure_text(text, LEXICON)
     assert (found.words, found.concepts, found.morphology, found.spatial) == (words, concepts, morphology, spatial)
     assert found.skeleton == skeleton
 
 
 def test_a_group_has_shares_of_its_queries():
     texts = ["the small rod", "the large rod", "the large rod", "a round nucleus beside it"]
-    row = language.row_of([language.measure(text, LEXICON) for text in texts])
+    row = language.summarise([language.measure_text(text, LEXICON) for text in texts])
     assert row["queries"] == 4
     assert row["words"] == (3 + 3 + 3 + 5) / 4
     assert row["entity_density"] == pytest.approx(8 / 14)  # two of each text
@@ -87,8 +87,8 @@ def test_the_table_has_queries_beside_baselines_and_a_chart(cells, tmp_path):
     assert (plain["entity_density"], plain["commonest"], plain["words"]) == (0, 100, 1)
     assert ours["spatial"] > 0
     texts = sorted({line["query"] for line in lines} | {"region"})
-    told = pl.DataFrame({"query": texts, "concepts": [2] * len(texts)}, schema=schema(columns.ENTITIES))
-    write_table(tmp_path / "entities.parquet", told, columns.ENTITIES)
+    told = pl.DataFrame({"query": texts, "concepts": [2] * len(texts)}, schema=schema(language.ENTITIES))
+    write_table(tmp_path / "entities.parquet", told, language.ENTITIES)
     language.run(
         lines=[str(tmp_path / "train.jsonl")], labels=[str(tmp_path / "label_generic/train.jsonl")],
         sources=[str(folder / "sources/00.h5")], entities=[str(tmp_path / "entities.parquet")],
@@ -106,7 +106,7 @@ def test_the_table_has_queries_beside_baselines_and_a_chart(cells, tmp_path):
         language=str(tmp_path / "language.tsv"), chart=str(tmp_path / "chart.png"),
         options=language_chart.ChartOptions(dpi=60),
     )  # fmt: skip
-    heights = [bar.get_height() for bar in language_chart.drawn(table).axes[0].patches]
+    heights = [bar.get_height() for bar in language_chart.draw_language(table).axes[0].patches]
     assert heights == [ours["entity_density"], plain["entity_density"]]
     assert cv2.imread(str(tmp_path / "chart.png")) is not None
 
@@ -154,7 +154,7 @@ def test_the_answers_frame_is_drawn_where_its_box_lies(cells):
     folder, _ = cells
     rows = [row for row in regions_of(folder) if row["image_id"] == "cells0001"]
     image = np.full((256, 256, 3), 60, np.uint8)
-    drawn = gallery.picture(image, rows, [[1]])
+    drawn = gallery.draw_case(image, rows, [[1]])
     chosen = np.abs(drawn.astype(int) - gallery.ANSWERS[0]).sum(axis=2) < 40
     wanted = [round(rows[1][side] * gallery.WIDTH / 256) for side in ("x1", "y1", "x2", "y2")]
     x1, y1, x2, y2 = wanted
@@ -164,7 +164,7 @@ def test_the_answers_frame_is_drawn_where_its_box_lies(cells):
     inside[y1 + 4 : y2 - 4, x1 + 4 : x2 - 4] = False
     assert chosen[inside].mean() > 0.3
     assert (chosen & ~frame).sum() < 120  # its number
-    assert not (np.abs(gallery.picture(image, rows, []).astype(int) - gallery.ANSWERS[0]).sum(axis=2) < 40).any()
+    assert not (np.abs(gallery.draw_case(image, rows, []).astype(int) - gallery.ANSWERS[0]).sum(axis=2) < 40).any()
 
 
 def test_tokens_are_those_of_the_named_tokenizer(cells, tmp_path):
@@ -188,7 +188,7 @@ def test_tokens_are_those_of_the_named_tokenizer(cells, tmp_path):
     assert rows[0]["line_tokens"] > 3 + 10 + 14
     assert rows[0]["total_tokens"] == rows[0]["line_tokens"]
     with pytest.raises(UserError, match=r"medground\.dataset\.tokenizer: .* holds no tokenizer"):
-        tokens.tokenizer_of(str(tmp_path))
+        tokens.load_tokenizer(str(tmp_path))
 
 
 def test_the_papers_tables_stand_beside_ours(cells, tmp_path):
@@ -207,11 +207,11 @@ def test_the_papers_tables_stand_beside_ours(cells, tmp_path):
     }
     rates = [rate, rate | {"source": "total", "split": "all", "stage": "III", "kept_share": 70.0}]
     write_table(tmp_path / "rates.tsv", pl.DataFrame(rates, schema=schema(PASSED)), PASSED)
-    beside.run(
+    paper_comparison.run(
         statistics=str(tmp_path / "statistics.tsv"), rates=str(tmp_path / "rates.tsv"),
         images=[str(folder / "sources/images.parquet")], excluded=[str(folder / "sources/excluded.parquet")],
         regions=[str(folder / "regions/00.parquet")], counted=str(tmp_path / "sources.tsv"),
-        beside=str(tmp_path / "paper.tsv"), options=beside.BesideOptions(sources=["cells"], shards=["00"]),
+        beside=str(tmp_path / "paper.tsv"), options=paper_comparison.PaperOptions(sources=["cells"], shards=["00"]),
     )  # fmt: skip
     found = {
         (row["table"], row["row"], row["what"]): (row["paper"], row["ours"], row["note"])
@@ -250,12 +250,12 @@ def test_the_chart_of_scores_has_a_bar_for_each_run_and_blind_answer(tmp_path):
         for at, (by, model) in enumerate((("ours", "a"), ("blind", "largest"), ("ours", "b"), ("paper", "Big, base")))
         for source in ("cells", "total", "ils")
     ]
-    figure = chart.drawn(pl.DataFrame(rows, schema=schema(COMPARISON)))
+    figure = chart.draw_scores(pl.DataFrame(rows, schema=schema(COMPARISON)))
     for axes in figure.axes:
         assert [text.get_text() for text in axes.get_legend().get_texts()] == ["a", "b", "blind: largest"]
         assert [text.get_text().split("\n")[0] for text in axes.get_xticklabels()] == ["cells", "ils", "total"]
         assert sorted(round(bar.get_height()) for bar in axes.patches) == [30] * 3 + [31] * 3 + [32] * 3
         assert len(axes.lines) == 6  # an interval of each run and source
         assert not axes.texts
-    nothing = chart.drawn(pl.DataFrame([one | {"value": 0.0} for one in rows], schema=schema(COMPARISON)))
+    nothing = chart.draw_scores(pl.DataFrame([one | {"value": 0.0} for one in rows], schema=schema(COMPARISON)))
     assert [[text.get_text() for text in axes.texts] for axes in nothing.axes] == [["all values are 0"]] * 2

@@ -21,11 +21,11 @@ from cxr.geometry.boxes import CORNERS
 from cxr.medground.logic.atoms import NO, UNCLEAR, YES
 from cxr.medground.logic.decide import Decider
 from cxr.medground.logic.options import LogicOptions
-from cxr.medground.logic.table import scene_of
+from cxr.medground.logic.scene import build_scene
 from cxr.medground.verification import verify
-from cxr.medground.verification.claims import read
-from cxr.medground.verification.film import Film, anomalous, measure, of_organ, shares_in
-from cxr.medground.verification.judge import Looked, judge
+from cxr.medground.verification.anatomy import Anatomy, excess_anomaly, measure_boxes, organ_iou, zone_fractions
+from cxr.medground.verification.claims import read_claims
+from cxr.medground.verification.judge import ImageJudge, judge_query
 from cxr.workflow.plan_medground import find_film_files
 from cxr.workflow.settings import SettingsError
 from cxr.workflow.settings import read as read_settings
@@ -84,19 +84,19 @@ class Judged:
         for row in regions_of(folder):
             self.rows[row["image_id"]].append(row)
         with Shard(folder / "sources/00.h5") as shard:
-            self.films = {name: verify.film_of(shard, self.facts, row) for name, row in self.images.items()}
+            self.films = {name: verify.read_anatomy(shard, self.facts, row) for name, row in self.images.items()}
 
     def boxes(self, image_id):
         return [[row[side] for side in CORNERS] for row in self.rows[image_id]]
 
     def looked(self, image_id, boxes=None):
-        scene = scene_of(self.images[image_id], self.rows[image_id], self.facts, 512)
+        scene = build_scene(self.images[image_id], self.rows[image_id], self.facts, 512)
         grey, decider = np.zeros((512, 512), np.uint8), Decider(scene, LogicOptions(**self.options.logic))
-        return Looked(grey, boxes or self.boxes(image_id), decider, self.options.rules, self.films[image_id])
+        return ImageJudge(grey, boxes or self.boxes(image_id), decider, self.options.rules, self.films[image_id])
 
     def judged(self, image_id, region, text, boxes=None):
         looked = self.looked(image_id, boxes)
-        return judge(looked, [region], read(text, looked.decider.scene))
+        return judge_query(looked, [region], read_claims(text, looked.decider.scene))
 
 
 @pytest.fixture(scope="module")
@@ -209,7 +209,7 @@ def test_a_text_of_the_other_side_is_rejected_and_one_of_its_own_is_not(given):
     judged, right, wrong = Judged(given[0], "films"), [], []
     for image_id, film in judged.films.items():
         for row in (row for row in judged.rows[image_id] if film and row["label"] not in ORGANS):
-            where = shares_in(film, [row[side] for side in CORNERS], 0.1)
+            where = zone_fractions(film, [row[side] for side in CORNERS], 0.1)
             side = next((lung.split()[0] for lung in LUNGS if where.get(lung, 0) > 0.9), None)
             if side:
                 one = row["label"]
@@ -268,34 +268,34 @@ def drawn_film(**more):
     anomaly = np.zeros((128, 128), np.uint8)
     anomaly[60:100, 10:50] = 30
     anomaly[20:100, 100:110] = 26  # an eighth of both lungs
-    return Film(zones, **({"anomaly": anomaly, "opaque": frozenset({"opacity"})} | more))
+    return Anatomy(zones, **({"anomaly": anomaly, "opaque": frozenset({"opacity"})} | more))
 
 
 def test_the_shares_of_zones_in_a_box_are_of_its_lung_pixels():
     film = drawn_film()
-    assert shares_in(film, (0, 40, 30, 80), 0.1) == {
+    assert zone_fractions(film, (0, 40, 30, 80), 0.1) == {
         zone: {"right lung": 1.0, "right lung base": 0.5}.get(zone, 0.0) for zone in ZONE_LABELS
     }
-    assert shares_in(film, (0, 0, 128, 21), 0.1) == {}  # 80 of 2,688 pixels are lung
-    assert shares_in(film, (112, 0, 128, 128), 0.0) == {}
+    assert zone_fractions(film, (0, 0, 128, 21), 0.1) == {}  # 80 of 2,688 pixels are lung
+    assert zone_fractions(film, (112, 0, 128, 128), 0.0) == {}
 
 
 def test_anomalous_pixels_of_boxes_are_held_against_the_lungs_outside_all_of_them():
     film = drawn_film()
     # right lung: 1,600 px of 3,200 at 30; left: 800 of 3,200 at 26
-    assert anomalous(film, [(10, 60, 50, 100)], 26) == [pytest.approx(1 - 800 / 4800)]
-    assert anomalous(film, [(10, 60, 50, 100)], 27) == [1.0]
-    assert anomalous(film, [(10, 20, 50, 60), (10, 60, 50, 100)], 26) == pytest.approx([0 - 0.25, 1 - 0.25])
-    assert anomalous(film, [(112, 0, 128, 128)], 26) == [None]
-    assert anomalous(film, [(0, 0, 128, 128)], 26) == [None]
-    assert anomalous(drawn_film(anomaly=None), [(10, 60, 50, 100)], 26) == [None]
+    assert excess_anomaly(film, [(10, 60, 50, 100)], 26) == [pytest.approx(1 - 800 / 4800)]
+    assert excess_anomaly(film, [(10, 60, 50, 100)], 27) == [1.0]
+    assert excess_anomaly(film, [(10, 20, 50, 60), (10, 60, 50, 100)], 26) == pytest.approx([0 - 0.25, 1 - 0.25])
+    assert excess_anomaly(film, [(112, 0, 128, 128)], 26) == [None]
+    assert excess_anomaly(film, [(0, 0, 128, 128)], 26) == [None]
+    assert excess_anomaly(drawn_film(anomaly=None), [(10, 60, 50, 100)], 26) == [None]
 
 
 def test_a_box_of_an_organ_is_held_against_the_organs_own():
     film = drawn_film(organs={"heart": drawn_film().zones["right lung base"]})
-    assert of_organ(film, "heart", (10, 60, 50, 100)) == 1.0
-    assert of_organ(film, "heart", (10, 60, 50, 80)) == 0.5
-    assert of_organ(film, "right lung", (10, 60, 50, 100)) is None
+    assert organ_iou(film, "heart", (10, 60, 50, 100)) == 1.0
+    assert organ_iou(film, "heart", (10, 60, 50, 80)) == 0.5
+    assert organ_iou(film, "right lung", (10, 60, 50, 100)) is None
 
 
 BASE, UPPER, LEFT = (10, 60, 50, 100), (10, 20, 50, 60), (70, 20, 100, 60)
@@ -321,7 +321,7 @@ def drawn_decider(film, boxes, label="opacity"):
     ]  # fmt: skip
     image = {"extent": [0, 0, 128, 128], "domain": "cxr", "radiological": True, "description": ""}
     facts = facts_like({label: {"one": label, "many": f"{label}s"}})
-    return Decider(scene_of(image, rows, facts, 128), LogicOptions(**verification_options("a").logic))
+    return Decider(build_scene(image, rows, facts, 128), LogicOptions(**verification_options("a").logic))
 
 
 def facts_like(classes):
@@ -346,23 +346,23 @@ def facts_like(classes):
 )  # fmt: skip
 def test_one_measure_against_rejects_and_all_must_speak_for_it(box, text, verdict, verdicts):
     film = drawn_film()
-    looked = Looked(np.zeros((128, 128), np.uint8), [box], drawn_decider(film, [box]), RULES, film)
-    claims = read(text, looked.decider.scene)
+    looked = ImageJudge(np.zeros((128, 128), np.uint8), [box], drawn_decider(film, [box]), RULES, film)
+    claims = read_claims(text, looked.decider.scene)
     if box == (10, 20, 50, 70):  # 400 of 2,000 lung pixels: .2; anomalous .2 against (1,200 + 800) / 4,400
         rules = RULES | {"anomaly_no": -0.3}
-        looked = Looked(looked.grey, [box], looked.decider, rules, film)
-    assert measure(film, looked.decider, [box], [0], claims, looked.options).verdicts == verdicts
-    assert judge(looked, [0], claims).verdict == verdict
+        looked = ImageJudge(looked.grey, [box], looked.decider, rules, film)
+    assert measure_boxes(film, looked.decider, [box], [0], claims, looked.options).verdicts == verdicts
+    assert judge_query(looked, [0], claims).verdict == verdict
 
 
 def test_without_a_map_or_a_place_nothing_is_judged():
     film = drawn_film(anomaly=None)
-    looked = Looked(np.zeros((128, 128), np.uint8), [BASE], drawn_decider(film, [BASE]), RULES, film)
-    assert judge(looked, [0], read("the opacity", looked.decider.scene)).verdict == "unjudged"
+    looked = ImageJudge(np.zeros((128, 128), np.uint8), [BASE], drawn_decider(film, [BASE]), RULES, film)
+    assert judge_query(looked, [0], read_claims("the opacity", looked.decider.scene)).verdict == "unjudged"
     dark = drawn_film(opaque=frozenset())
-    looked = Looked(looked.grey, [BASE], looked.decider, RULES, dark)
-    assert judge(looked, [0], read("the opacity", looked.decider.scene)).verdict == "unjudged"
-    right = judge(looked, [0], read("the opacity in the right lung", looked.decider.scene))
+    looked = ImageJudge(looked.grey, [BASE], looked.decider, RULES, dark)
+    assert judge_query(looked, [0], read_claims("the opacity", looked.decider.scene)).verdict == "unjudged"
+    right = judge_query(looked, [0], read_claims("the opacity in the right lung", looked.decider.scene))
     assert (right.verdict, right.observed[0]["zones"]) == ("grounded", ["right lung", "right lung base"])
 
 
@@ -402,10 +402,12 @@ def test_true_boxes_against_boxes_moved_in_the_lungs(shared, tmp_path, name, lea
         taken = [tuple(row[side] for side in CORNERS) for row in judged.rows[image_id] if row["label"] not in ORGANS]
         for row in rows:
             box = tuple(row[side] for side in CORNERS)
-            (excess,) = anomalous(film, [box], 26)
+            (excess,) = excess_anomaly(film, [box], 26)
             true += [] if excess is None else [excess]
-            moved += [anomalous(film, [one], 26)[0] for one in elsewhere(film, box, taken, random.Random(str(box)))]
-            where = shares_in(film, box, 0.1)
+            moved += [
+                excess_anomaly(film, [one], 26)[0] for one in elsewhere(film, box, taken, random.Random(str(box)))
+            ]
+            where = zone_fractions(film, box, 0.1)
             side = next((lung.split()[0] for lung in LUNGS if where.get(lung, 0) > 0.9), None)
             if side:
                 text = told({"left": "right", "right": "left"}[side], row["label"])

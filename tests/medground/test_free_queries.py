@@ -8,7 +8,7 @@ import yaml
 
 from cxr.medground.logic.decide import Decider
 from cxr.medground.logic.scene import ClassWords, Scene
-from cxr.medground.verification.rules_check import allowed_words, check
+from cxr.medground.verification.text_rules import allowed_words, check_text
 from medground_scenes import NUMBERS
 
 SUPPORT = Path(__file__).parents[1] / "support"
@@ -73,7 +73,7 @@ ROWS = [*OLD, *LOOKED_AT, *APART]
 
 def outcome(name, text, answer):
     decider = SCENES[name]
-    return check(text, answer, decider, allowed_words(decider, []), False)[0]
+    return check_text(text, answer, decider, allowed_words(decider, []), False)[0]
 
 
 def test_free_queries_come_out_as_expected():

@@ -7,8 +7,8 @@ import pytest
 
 from cxr.base.tables import read_lines, read_table
 from cxr.medground.logic.decide import Decider
-from cxr.medground.logic.table import scene_of
-from cxr.medground.queries.forms import Search
+from cxr.medground.logic.scene import build_scene
+from cxr.medground.queries.forms import FormSearch
 from cxr.medground.sources.read_sources import run
 from cxr.medground.verification import verify
 from medground_data import (
@@ -60,8 +60,8 @@ def test_no_organ_is_said_to_lie_inside_another(source):
         rows.setdefault(row["image_id"], []).append(row)
     for image in read_table(folder / "sources/images.parquet").iter_rows(named=True):
         held = rows[image["image_id"]]
-        decider = Decider(scene_of(image, held, facts_of(folder), 512), NUMBERS)
-        forms = Search(decider, 2, 20_000, ("class", "relation"), random.Random(0)).run()
+        decider = Decider(build_scene(image, held, facts_of(folder), 512), NUMBERS)
+        forms = FormSearch(decider, 2, 20_000, ("class", "relation"), random.Random(0)).run()
         inside = [target for target, found in forms.of.items() if any(form.relation == "inside" for form in found)]
         answers |= {held[one]["label"] for target in inside for one in target}
     assert answers

@@ -8,7 +8,7 @@ from pydicom import Dataset, uid
 
 from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_table
-from cxr.medground.logic.facts import Facts, planes_of
+from cxr.medground.logic.facts import Facts, read_planes
 from cxr.medground.sources.masks import looks_inverted
 from dicom_files import dataset, encoded
 from medground_data import read_source, source_keys
@@ -36,7 +36,7 @@ def excluded(folder, name: str, **more: object) -> dict[str, tuple[str, str]]:
 
 def mask_of(folder, label: str = "dot") -> np.ndarray:
     with Shard(folder / "sources/00.h5") as shard:
-        return planes_of(shard, Facts.of(shard), "a").mask[label]
+        return read_planes(shard, Facts.from_shard(shard), "a").mask[label]
 
 
 def palette(*colours: tuple, plane: np.ndarray = ONES) -> Image.Image:

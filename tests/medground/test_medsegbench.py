@@ -10,8 +10,8 @@ import pytest
 from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_table
-from cxr.medground.logic.facts import Facts, planes_of
-from cxr.medground.sources.medsegbench import Member, facts_of_flag
+from cxr.medground.logic.facts import Facts, read_planes
+from cxr.medground.sources.medsegbench import Member, read_flag_facts
 from medground_data import make_regions_of, read_source, regions_of, source_keys
 
 FLAGS = ["bbbc010", "brifiseg", "cellnuclei", "deepbacs", "fhpsaop", "isic2016", "monusac", "mosmedplus"]
@@ -20,7 +20,7 @@ COUNTS = {"train": 3, "val": 1, "test": 2}
 
 def arrays(flag, side, counts=COUNTS):
     """Return the arrays of a file: squares of each class on noise."""
-    rng, classes = np.random.default_rng(1), len(facts_of_flag(flag)["classes"])
+    rng, classes = np.random.default_rng(1), len(read_flag_facts(flag)["classes"])
     found = {}
     for split, count in counts.items():
         label = np.zeros((count, side, side), np.uint8)
@@ -48,13 +48,13 @@ def read(folder, path, md5="skip"):
 def test_every_set_is_read_in_its_published_layout(tmp_path, flag, side):
     make_regions_of(read(tmp_path, written(tmp_path, flag, side)))
     images = read_table(tmp_path / "sources/images.parquet")
-    facts = facts_of_flag(flag)
+    facts = read_flag_facts(flag)
     assert images["split"].value_counts().sort("split").rows() == [("test", 2), ("train", 3), ("validate", 1)]
     assert set(images["domain"]) == {facts["domain"]}
     assert {row["label"] for row in regions_of(tmp_path)} == set(facts["classes"])
     with Shard(tmp_path / "sources/00.h5") as shard:
         assert shard.shape("picture") == (side, side, 3)
-        planes = planes_of(shard, Facts.of(shard), f"{flag}_test_00001")
+        planes = read_planes(shard, Facts.from_shard(shard), f"{flag}_test_00001")
     label = arrays(flag, side)["test_label"][1]
     for value, name in enumerate(facts["classes"], 1):
         assert (planes.mask[name] == (label == value)).all()

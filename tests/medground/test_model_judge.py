@@ -13,9 +13,8 @@ from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_lines, write_lines
 from cxr.medground.asking.prompts import Prompts
 from cxr.medground.verification import verify
-from cxr.medground.verification.ask_judge import Views, shown_for
-from cxr.medground.verification.model_judge import judged
-from cxr.medground.verification.reasons import contradicts
+from cxr.medground.verification.ask_judge import Views, candidates_to_show, find_contradiction
+from cxr.medground.verification.model_judge import judge_from_answers
 from medground_data import (
     make_queries_of,
     make_regions_of,
@@ -182,11 +181,11 @@ def test_confirm_shows_the_answer_alone(cells, lines):
 
 def test_the_answer_and_the_nearest_are_shown():
     rows = {at: {"cx": at / 100, "cy": 0.5} for at in range(60)}
-    assert shown_for([30], rows, list(range(60)), 5) == [28, 29, 30, 31, 32]
-    assert shown_for([0, 59], rows, list(range(60)), 6) == [0, 1, 2, 57, 58, 59]
-    assert shown_for([3], rows, list(range(5)), 20) == [0, 1, 2, 3, 4]
+    assert candidates_to_show([30], rows, list(range(60)), 5) == [28, 29, 30, 31, 32]
+    assert candidates_to_show([0, 59], rows, list(range(60)), 6) == [0, 1, 2, 57, 58, 59]
+    assert candidates_to_show([3], rows, list(range(5)), 20) == [0, 1, 2, 3, 4]
     # alone, so large an answer would give itself away
-    assert shown_for(list(range(20)), rows, list(range(60)), 20) == list(range(60))
+    assert candidates_to_show(list(range(20)), rows, list(range(60)), 20) == list(range(60))
 
 
 def test_what_fails_form_is_not_sent_and_a_missing_answer_is_told(cells, lines, tmp_path):
@@ -243,11 +242,11 @@ def test_the_seed_of_a_question_is_its_querys(cells, lines, tmp_path):
 def test_reasons_against_verdicts(accepted, reason, wrong):
     words = Prompts.read().words("affirms"), Prompts.read().words("denies")
     answer = YES | {"grounded": accepted, "reason": reason}
-    assert (contradicts(answer, *words) is not None) == wrong
+    assert (find_contradiction(answer, *words) is not None) == wrong
 
 
 def test_confirm_is_read_before_select():
     held = {"answer": YES | {"grounded": False}, "problem": None}
     other = {"answer": {"targets": [9]}, "problem": None}
-    assert judged("q", [0], {"select": {"q": other}, "confirm": {"q": held}}).reason == "not_grounded"
-    assert judged("q", [8], {"select": {"q": other}}).verdict == "grounded"
+    assert judge_from_answers("q", [0], {"select": {"q": other}, "confirm": {"q": held}}).reason == "not_grounded"
+    assert judge_from_answers("q", [8], {"select": {"q": other}}).verdict == "grounded"

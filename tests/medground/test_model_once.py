@@ -141,5 +141,5 @@ def test_the_plan_has_one_job_for_a_model_in_the_job(tmp_path, transport, jobs):
 def test_the_answers_of_several_shards_lie_above_their_folders(cells, loads, tmp_path):
     words(cells, tmp_path / "q", list(SHARDS), OF[:2])
     words(cells, tmp_path / "q", [SHARDS[0]], [OF[0]])
-    kept = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob(f"{asking_options.KEPT}/*"))
+    kept = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob(f"{asking_options.ANSWERS_FOLDER}/*"))
     assert kept == ["q/answers/all", "q/cells/answers/00.told"]

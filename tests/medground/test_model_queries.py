@@ -17,9 +17,9 @@ from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_lines, read_table, write_lines, write_table
 from cxr.medground.asking.prompts import Prompts
-from cxr.medground.queries.ask_model import contradiction, schema_of
-from cxr.medground.queries.model_answers import wordings
-from cxr.medground.sources.descriptions import kept
+from cxr.medground.logic.descriptions import clean_description
+from cxr.medground.queries.ask_model import answer_schema, find_contradiction
+from cxr.medground.queries.written_queries import parse_answer
 from cxr.medground.sources.read_sources import IMAGES
 from cxr.medground.verification import verify
 from medground_attacks import ATTACKS, SUBTLE
@@ -291,7 +291,7 @@ def test_descriptions_that_attack_change_no_schema_and_no_other_images_lines(cel
     told, lines, _, plain = answered
     attacked = Path(shutil.copytree(cells, tmp_path / "cells"))
     images = read_table(attacked / "sources/images.parquet")
-    texts = [kept(" ".join(ATTACKS))[0], "", kept(" ".join(SUBTLE))[0], ""]
+    texts = [clean_description(" ".join(ATTACKS))[0], "", clean_description(" ".join(SUBTLE))[0], ""]
     write_table(attacked / "sources/images.parquet", images.with_columns(pl.Series("description", texts)), IMAGES)
     assert len(images) == PICTURES
     with language_model.serving(well, MODEL) as (address, seen):
@@ -338,7 +338,7 @@ def test_what_is_worded_is_verified_as_any_other_text(cells, answered, tmp_path)
 
 
 def test_no_coordinates_fit_the_schema():
-    free, fixed = schema_of([1, 2, 5], None, 3), schema_of([1, 2, 5], [(0, (0,)), (1, (1, 4))], 3)
+    free, fixed = answer_schema([1, 2, 5], None, 3), answer_schema([1, 2, 5], [(0, (0,)), (1, (1, 4))], 3)
     assert free["properties"]["queries"]["items"]["properties"]["targets"]["items"] == {"enum": [1, 2, 5]}
     items = fixed["properties"]["queries"]["prefixItems"]
     assert [item["properties"]["targets"] for item in items] == [{"const": [1]}, {"const": [2, 5]}]
@@ -346,13 +346,13 @@ def test_no_coordinates_fit_the_schema():
 
 def test_one_query_twice_is_a_contradiction():
     one = {"text": "The dark nucleus over there.", "targets": [1, 2]}
-    assert contradiction({"queries": [one, one | {"targets": [2]}]}) is None
-    assert contradiction({"queries": [one, one | {"targets": [2, 1]}]}) == "queries.1: a query twice"
+    assert find_contradiction({"queries": [one, one | {"targets": [2]}]}) is None
+    assert find_contradiction({"queries": [one, one | {"targets": [2, 1]}]}) == "queries.1: a query twice"
 
 
 def test_every_wanted_query_has_one_fate():
     line = {"lost": [[0, "undecidable"]], "wanted": 3, "targets": [[1, [0]], [2, [1]]], "answer": None}
-    assert [(at, reason) for at, _, reason in wordings(line)] == [
+    assert [(at, reason) for at, _, reason in parse_answer(line)] == [
         (0, "undecidable"),
         (1, "quarantined"),
         (2, "quarantined"),

@@ -21,8 +21,8 @@ from cxr.llm.options import Execution
 from cxr.llm.replies import find_violation
 from cxr.medground.asking.prompts import Prompts
 from cxr.medground.logic.facts import Facts
-from cxr.medground.queries.ask_model import QuestionOptions, asked_of, contradiction
-from cxr.medground.verification.ask_judge import JudgeOptions, Views, confirm_schema, question_of, select_schema
+from cxr.medground.queries.ask_model import QuestionOptions, build_request, find_contradiction
+from cxr.medground.verification.ask_judge import JudgeOptions, Views, build_question, confirm_schema, select_schema
 from cxr.workflow.plan_medground import make_medground_plan
 from cxr.workflow.settings import Settings
 from medground_model import worded
@@ -77,11 +77,11 @@ class World:
         images = read_table(part / "sources/cells/images.parquet").iter_rows(named=True)
         self.images = {row["image_id"]: row for row in images}
         with Shard(part / "sources/cells/00.h5") as shard:
-            self.facts = Facts.of(shard)
+            self.facts = Facts.from_shard(shard)
             self.pictures = {name: shard.get("picture", name) for name in shard.ids}
 
     def asked(self, name: str):
-        return asked_of(
+        return build_request(
             self.images[name], self.rows[name], self.facts, self.pictures[name], self.questions, self.prompts
         )
 
@@ -89,7 +89,7 @@ class World:
         """Return the question to the judge about a line; ``picture``: of another image, in place of its own."""
         name = line["image_id"]
         views = Views(self.pictures[picture or name], self.rows[name])
-        return question_of(asked, line, views, self.images[name], self.facts, self.judging, self.prompts)[1]
+        return build_question(asked, line, views, self.images[name], self.facts, self.judging, self.prompts)[1]
 
     def lines(self) -> list[dict]:
         """Return the lines that a model words which has learned all by heart."""
@@ -254,7 +254,7 @@ def test_the_whole_path(world):
         assert line["problem"] is None or line["answer"] is None
         if line["answer"] is not None:
             assert find_violation(line["answer"], asked.question.schema) is None
-            assert contradiction(line["answer"]) is None
+            assert find_contradiction(line["answer"]) is None
     made = list(read_lines(part / "queries/cells/00.jsonl"))
     assert len(made) >= PICTURES
     counts = read_table(part / "dataset/conservation.tsv")

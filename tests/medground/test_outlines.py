@@ -9,10 +9,9 @@ from scipy import ndimage
 from cxr.base.tables import read_table
 from cxr.medground.logic.decide import Query, Reference
 from cxr.medground.logic.facts import Facts, Planes
-from cxr.medground.logic.outlines import OTHER, ROBUST, Outlines
-from cxr.medground.queries.forms import turned
-from cxr.medground.regions.make_regions import image_regions
-from cxr.medground.regions.moved import moved
+from cxr.medground.logic.outlines import ANSWER_CHANGES, ROBUST, Outlines
+from cxr.medground.queries.forms import mirror_query
+from cxr.medground.regions.make_regions import measure_image, shift_outlines
 from medground_data import facts_of, make_queries_of, make_regions_of, regions_options, whole_source
 from medground_scenes import NUMBERS, queried
 
@@ -31,7 +30,7 @@ def of_masks(planes: dict[str, np.ndarray], px: int = 1, **more: object) -> tupl
         "image_id": "a", "boxes": None, "extent": [0, 0, SIDE, SIDE], "inner": [False] * 4, "anatomy": "none",
     } | more  # fmt: skip
     held = Planes(np.zeros((SIDE, SIDE, 3), np.uint8), {name: plane > 0 for name, plane in planes.items()})
-    rows, _, found = image_regions(image, held, regions_options(outline_px=px))
+    rows, _, found = measure_image(image, held, regions_options(outline_px=px))
     return rows, found
 
 
@@ -87,7 +86,7 @@ def test_instances_grow_into_what_is_free_and_shrink_from_each_other():
     numbers[10:30, 10:30], numbers[10:30, 30:50] = 5, 3
     planes = Planes(np.zeros((SIDE, SIDE, 3), np.uint8), {"a": numbers > 0}, numbers)
     row = {"boxes": None, "extent": [0, 0, SIDE, SIDE]}
-    wide, tight = (moved(row, planes, px)[1].instances for px in (1, -1))
+    wide, tight = (shift_outlines(row, planes, px)[1].instances for px in (1, -1))
     assert (wide[10:30, 10:30] == 5).all()
     assert (wide[10:30, 30:50] == 3).all()
     assert [(wide == one).sum() for one in (5, 3)] == [20 * 20 + 64, 20 * 20 + 60]  # the greater has the seam
@@ -99,7 +98,7 @@ def test_a_box_without_a_mask_moves_too_and_stays_in_the_picture():
     speck = box | {"x1": 50.0, "y1": 50.0, "x2": 53.0, "y2": 80.0}
     planes = Planes(np.zeros((SIDE, SIDE, 3), np.uint8), {})
     wide, tight = (
-        moved({"boxes": [box, speck], "extent": [0, 0, SIDE, SIDE]}, planes, px)[0]["boxes"] for px in (2, -2)
+        shift_outlines({"boxes": [box, speck], "extent": [0, 0, SIDE, SIDE]}, planes, px)[0]["boxes"] for px in (2, -2)
     )
     assert [edges(one) for one in wide] == [[0, 8, 32, 200], [48, 48, 55, 82]]
     assert [edges(one) for one in tight] == [[0, 12, 28, 197], [51.5, 52, 51.5, 78]]
@@ -159,7 +158,7 @@ def test_fragile_queries_are_no_more_than_their_fraction_and_those_left_out_have
     assert sum(map(len, found.values())) + len(unasked) == 6 * 16
     assert all(sum(one < ROBUST for one in held) <= share * len(held) for held in found.values())
     assert any(one < ROBUST for held in found.values() for one in held) == (share > 0)
-    assert OTHER not in {one for held in found.values() for one in held}
+    assert ANSWER_CHANGES not in {one for held in found.values() for one in held}
     assert "fragile" in set(unasked["reason"])
 
 
@@ -173,9 +172,9 @@ def test_what_a_grade_says():
     first, everything = Query((), ordinal="leftmost"), Query(("class:cell",))
     assert [row["region"] for row in rows] == [0, 1, 2]
     assert known.grade(first, (0,)) == still.grade(first, (0,)) == ROBUST
-    assert known.grade(Query((), ordinal="smallest"), (1,)) == OTHER  # of what is left, another
+    assert known.grade(Query((), ordinal="smallest"), (1,)) == ANSWER_CHANGES  # of what is left, another
     assert known.grade(Query(("position:left",)), (0,)) == 1  # further out, the half of the middle one is unclear
-    assert known.grade(everything, (0, 1, 2)) == OTHER
+    assert known.grade(everything, (0, 1, 2)) == ANSWER_CHANGES
     assert still.grade(everything, (0, 1, 2)) == ROBUST  # no outline to ask
     gone = Outlines(image, [row for row in further if row["px"] > 0], facts, SIDE, NUMBERS)
     assert gone.grade(first, (0,)) == 1  # where every region vanishes, nothing is decidable
@@ -184,6 +183,6 @@ def test_what_a_grade_says():
 def test_left_and_right_are_exchanged_wherever_a_query_names_them():
     query = Query(("position:left", "class:rod"), "left_of", Reference(("class:rod",), "rightmost"), "leftmost", 2, 1)
     other = Query(("position:right", "class:rod"), "right_of", Reference(("class:rod",), "leftmost"), "rightmost", 2, 1)
-    assert (turned(query), turned(other)) == (other, query)
-    assert turned(Query(("side:left", "zone:left lung base"))).atoms == ("side:right", "zone:left lung base")
-    assert turned(Query(("position:upper",), ordinal="largest")) == Query(("position:upper",), ordinal="largest")
+    assert (mirror_query(query), mirror_query(other)) == (other, query)
+    assert mirror_query(Query(("side:left", "zone:left lung base"))).atoms == ("side:right", "zone:left lung base")
+    assert mirror_query(Query(("position:upper",), ordinal="largest")) == Query(("position:upper",), ordinal="largest")

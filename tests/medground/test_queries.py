@@ -13,10 +13,10 @@ import medground_resolver
 from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_table
 from cxr.medground.logic.decide import Decider
-from cxr.medground.logic.facts import Facts, Planes, planes_of
-from cxr.medground.logic.table import scene_of
-from cxr.medground.queries.forms import Search
-from cxr.medground.regions.make_regions import image_regions
+from cxr.medground.logic.facts import Facts, Planes, read_planes
+from cxr.medground.logic.scene import build_scene
+from cxr.medground.queries.forms import FormSearch
+from cxr.medground.regions.make_regions import measure_image
 from medground_data import facts_of, make_queries_of, regions_of, regions_options, whole_source
 from medground_oracle import resolve as resolve_plainly
 from medground_scenes import NUMBERS, numbers, plain, queried, told
@@ -120,17 +120,17 @@ def test_a_pixel_more_or_less_turns_no_answer_into_another(made, name, how):
         rows[row["image_id"]].append(row)
     other = undecided = total = 0
     with Shard(folder / "sources/00.h5") as shard:
-        facts = Facts.of(shard)
+        facts = Facts.from_shard(shard)
         for image_id in sorted({line["image_id"] for line in lines}):
-            planes = planes_of(shard, facts, image_id)
+            planes = read_planes(shard, facts, image_id)
             changed = _changed(planes, how)
-            found, *_ = image_regions(images[image_id], changed, regions_options(outline_px=0))
-            decider = Decider(scene_of(images[image_id], found, facts, planes.picture.shape[0]), NUMBERS)
+            found, *_ = measure_image(images[image_id], changed, regions_options(outline_px=0))
+            decider = Decider(build_scene(images[image_id], found, facts, planes.picture.shape[0]), NUMBERS)
             twin = _twins(rows[image_id], found)
             for line in (line for line in lines if line["image_id"] == image_id):
                 total += 1
                 query = queried(line["logic"])
-                if not decider.offers(query) or not (answer := decider.answer(query)).decidable:
+                if not decider.supports(query) or not (answer := decider.answer(query)).decidable:
                     undecided += 1
                 elif {twin.get(at) for at in line["regions"]} != set(answer.selected):
                     other += 1
@@ -283,8 +283,8 @@ def coverage(folder, side) -> tuple[list[int], int, int]:
     facts, sets, alone, total = facts_of(folder), [], 0, 0
     families = ("class", "size", "shape", "position", "zone", "ordinal", "relation", "appearance")
     for image_id, held in rows.items():
-        scene = scene_of(images[image_id], held, facts, side)
-        forms = Search(Decider(scene, NUMBERS), 4, 20_000, families, random.Random(0)).run()
+        scene = build_scene(images[image_id], held, facts, side)
+        forms = FormSearch(Decider(scene, NUMBERS), 4, 20_000, families, random.Random(0)).run()
         free = [at for at, row in enumerate(held) if row["candidate"]]
         for at in (at for at in free if (at,) in forms.of):
             assert resolve_plainly(told(forms.of[at,][0]), plain(scene), numbers()) == {at}

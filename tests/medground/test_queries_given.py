@@ -9,7 +9,7 @@ import pytest
 from cxr.base.errors import UserError
 from cxr.base.tables import read_lines, read_table, write_lines
 from cxr.medground.queries import make_queries
-from cxr.medground.queries.given import Given, raw, read_given, run_unused
+from cxr.medground.queries.written_queries import WrittenQuery, parse_raw_queries, read_written_queries, run_unused
 from cxr.medground.verification import verify
 from medground_data import (
     make_regions_of,
@@ -91,7 +91,10 @@ def test_the_papers_raw_form_is_read_with_its_boxes(cells, tmp_path):
 
 def test_raw_lines():
     text = 'Question: One?\nAnswer: {"bbox_2d": [1, 2, 3, 4]}\nQuestion: Two\n words?\nAnswer: nothing'
-    assert list(raw(text)) == [Given("One?", None, ((1, 2, 3, 4),)), Given("Two words?", None, ())]
+    assert list(parse_raw_queries(text)) == [
+        WrittenQuery("One?", None, ((1, 2, 3, 4),)),
+        WrittenQuery("Two words?", None, ()),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -107,7 +110,7 @@ def test_raw_lines():
 def test_a_wrong_line_is_named(tmp_path, line):
     (tmp_path / "t.jsonl").write_text('{"image_id": "a", "query": "x", "regions": [0]}\n' + line + "\n")
     with pytest.raises(UserError, match=r"medground.queries.table: line 2 of t.jsonl"):
-        read_given(tmp_path / "t.jsonl")
+        read_written_queries(tmp_path / "t.jsonl")
 
 
 def unused(folder, out, given, **more) -> list[tuple]:

@@ -13,14 +13,14 @@ from scipy.spatial import ConvexHull
 from cxr.medground.logic.components import (
     centroid,
     compactness,
-    components,
+    contrast_and_texture,
     elongation,
-    instances,
+    find_components,
+    find_instances,
     solidity,
-    surroundings,
 )
 from cxr.medground.logic.facts import Planes
-from cxr.medground.regions.make_regions import grid_box, image_regions
+from cxr.medground.regions.make_regions import box_on_grid, measure_image
 from medground_data import LESIONS, regions_options
 
 EIGHT = np.ones((3, 3))
@@ -45,7 +45,7 @@ def test_lesions_of_the_radiologists_have_the_counted_components(shared):
     for row in rows:
         for name, path in json.loads(row["masks"]).items():
             mask = cv2.imread(str(folder / path), cv2.IMREAD_GRAYSCALE) > 0
-            found = components(mask)
+            found = find_components(mask)
             assert sorted((one.box, one.area) for one in found) == labelled(mask)
             if name in LESIONS and name != "pneumothorax":
                 total += len(found)
@@ -58,13 +58,13 @@ def test_nuclei_have_the_counted_components_and_instances(shared):
     large = 0
     for path in sorted(folder.glob("monuseg/*/labelcol/*.png")):
         mask = cv2.imread(str(path), cv2.IMREAD_GRAYSCALE) > 0
-        found = components(mask)
+        found = find_components(mask)
         assert sorted((one.box, one.area) for one in found) == labelled(mask)
         large += sum(one.area >= 20 for one in found)
     assert large == 4448
     drawn = cv2.imread(str(folder / "stardist/mask2d.tif"), cv2.IMREAD_UNCHANGED)
-    assert sum(one.area >= 20 for one in components(drawn > 0)) == 102
-    assert len(instances(drawn, drawn > 0)) == 125
+    assert sum(one.area >= 20 for one in find_components(drawn > 0)) == 102
+    assert len(find_instances(drawn, drawn > 0)) == 125
 
 
 @pytest.mark.parametrize("side", [128, 250, 256, 512, 1000])
@@ -73,7 +73,7 @@ def test_the_grid_holds_every_box_and_is_never_empty(side):
     for _ in range(300):
         x1, y1 = rng.integers(0, side, 2)
         x2, y2 = rng.integers(x1 + 1, side + 1), rng.integers(y1 + 1, side + 1)
-        found = grid_box((x1, y1, x2, y2), side)
+        found = box_on_grid((x1, y1, x2, y2), side)
         exact = [math.floor(1000 * x1 / side), math.floor(1000 * y1 / side)]
         assert found == (*exact, math.ceil(1000 * int(x2) / side), math.ceil(1000 * int(y2) / side))
         assert 0 <= found[0] < found[2] <= 1000
@@ -84,7 +84,7 @@ def drawn(radii, turn, side=400):
     """Return the component of an ellipse whose pixels' centres lie inside it."""
     y, x = np.mgrid[:side, :side] + 0.5 - side / 2
     a, b = x * math.cos(turn) + y * math.sin(turn), -x * math.sin(turn) + y * math.cos(turn)
-    (one,) = components((a / radii[0]) ** 2 + (b / radii[1]) ** 2 <= 1)
+    (one,) = find_components((a / radii[0]) ** 2 + (b / radii[1]) ** 2 <= 1)
     return one
 
 
@@ -100,11 +100,11 @@ def test_an_ellipse_has_its_closed_form(radii, turn):
 
 def test_a_ring_and_a_corner_have_their_closed_forms():
     y, x = np.mgrid[:200, :200] + 0.5 - 100
-    (ring,) = components((np.hypot(x, y) <= 80) & (np.hypot(x, y) >= 50))
+    (ring,) = find_components((np.hypot(x, y) <= 80) & (np.hypot(x, y) >= 50))
     assert solidity(ring) == pytest.approx(1 - 2500 / 6400, rel=0.02)
     corner = np.zeros((100, 100), bool)
     corner[:80, :20] = corner[60:80, :80] = True
-    (one,) = components(corner)
+    (one,) = find_components(corner)
     assert solidity(one) == pytest.approx((80 * 20 + 20 * 60) / (80 * 80 - 60 * 60 / 2), rel=1e-6)
 
 
@@ -112,7 +112,7 @@ def test_attributes_of_real_nuclei_are_those_of_the_oracle(shared):
     path = sorted((shared / "data/nuclei").glob("monuseg/*/labelcol/*.png"))[0]
     mask = cv2.imread(str(path), cv2.IMREAD_GRAYSCALE) > 0
     seen = 0
-    for one in components(mask):
+    for one in find_components(mask):
         if one.area < 20:
             continue
         seen += 1
@@ -136,14 +136,14 @@ def test_contrast_is_the_standardised_difference():
     mask = np.zeros(grey.shape, bool)
     mask[80:120, 80:120] = True
     grey[mask] = np.round(rng.normal(130, 20, int(mask.sum()))).astype(np.uint8)
-    (one,) = components(mask)
-    contrast, texture = surroundings(one, grey, mask)
+    (one,) = find_components(mask)
+    contrast, texture = contrast_and_texture(one, grey, mask)
     assert contrast == pytest.approx(30 / math.sqrt((100 + 400) / 2), rel=0.06)
     assert texture == pytest.approx(2, rel=0.06)
     # the ring leaves out what another component covers
     other = mask.copy()
     other[:, 120:] = True
-    assert surroundings(one, np.where(other & ~mask, 255, grey).astype(np.uint8), other)[0] > 1
+    assert contrast_and_texture(one, np.where(other & ~mask, 255, grey).astype(np.uint8), other)[0] > 1
 
 
 def image(**more):
@@ -158,15 +158,15 @@ def planes(*squares, label="x"):
 
 
 def test_small_components_are_dropped_and_open_their_class():
-    rows, lost, _ = image_regions(image(), planes((0, 0, 10, 10), (40, 40, 42, 42)), regions_options())
+    rows, lost, _ = measure_image(image(), planes((0, 0, 10, 10), (40, 40, 42, 42)), regions_options())
     assert [(row["x1"], row["area"], row["open_class"]) for row in rows] == [(0, 100, True)]
     assert [(row["x1"], row["area"], row["reason"]) for row in lost] == [(40, 4, "too_small")]
-    rows, *_ = image_regions(image(), planes((0, 0, 30, 30), (40, 40, 42, 42)), regions_options())
+    rows, *_ = measure_image(image(), planes((0, 0, 30, 30), (40, 40, 42, 42)), regions_options())
     assert not rows[0]["open_class"]
 
 
 def test_a_box_cut_by_a_tiles_edge_is_a_distractor():
-    rows, *_ = image_regions(
+    rows, *_ = measure_image(
         image(inner=[True, False, False, False]), planes((0, 0, 10, 10), (30, 30, 40, 40)), regions_options()
     )
     assert [row["candidate"] for row in rows] == [False, True]
@@ -174,9 +174,9 @@ def test_a_box_cut_by_a_tiles_edge_is_a_distractor():
 
 def test_no_more_candidates_than_the_settings_allow():
     many = planes(*((8 * x, 8 * y, 8 * x + 5, 8 * y + 5) for x in range(8) for y in range(8)))
-    rows, *_ = image_regions(image(), many, regions_options())
+    rows, *_ = measure_image(image(), many, regions_options())
     assert (len(rows), sum(row["candidate"] for row in rows)) == (64, 60)
-    assert rows == image_regions(image(), many, regions_options())[0]
+    assert rows == measure_image(image(), many, regions_options())[0]
     assert [row["rank_cy"] for row in rows] == list(range(64))
 
 
@@ -185,7 +185,7 @@ def test_components_of_small_and_large_masks(side):
     mask = np.ones((side, side), bool)
     mask[:, 9] = False
     for plane in (mask, mask.astype(np.uint8) * 255, mask.T.copy().T):
-        found = [(one.box, one.area, int(one.pixels.sum())) for one in components(plane)]
+        found = [(one.box, one.area, int(one.pixels.sum())) for one in find_components(plane)]
         assert found == [
             ((0, 0, 9, side), 9 * side, 9 * side),
             ((10, 0, side, side), (side - 10) * side, (side - 10) * side),

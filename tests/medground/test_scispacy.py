@@ -10,7 +10,7 @@ spacy = pytest.importorskip("spacy", reason="spaCy is not installed here: `make 
 from cxr.base.errors import UserError  # noqa: E402
 from cxr.base.tables import read_table, write_lines  # noqa: E402
 from cxr.medground.dataset import scispacy_entities  # noqa: E402
-from cxr.medground.dataset.scispacy_entities import LINKER, ScispacyOptions, load  # noqa: E402
+from cxr.medground.dataset.scispacy_entities import LINKER, ScispacyOptions, load_pipeline  # noqa: E402
 
 TEXTS = ["Find the round nucleus left of the nucleus.", "Mark the lung opacity.", "Mark the Nuclei.", "Where?"]
 
@@ -60,7 +60,7 @@ def _concepts_of_ours(nlp, name):
 
 
 def found(path, linker: str = "") -> list[set[str]]:
-    return list(load(ScispacyOptions(str(path), str(linker)))(TEXTS))
+    return list(load_pipeline(ScispacyOptions(str(path), str(linker)))(TEXTS))
 
 
 def test_without_a_linker_concepts_are_ids_or_texts(pipeline):

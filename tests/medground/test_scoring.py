@@ -17,8 +17,7 @@ from cxr.base.tables import read_lines, read_table, write_lines, write_table
 from cxr.geometry.unions import union_iou
 from cxr.medground.scoring import columns
 from cxr.medground.scoring.compare import ComparisonOptions, run_comparison
-from cxr.medground.scoring.measures import both_right, matched_iou, means
-from cxr.medground.scoring.score_run import ScoringOptions, run_scores
+from cxr.medground.scoring.score_run import ScoringOptions, both_correct, matched_iou, mean_with_interval, run_scores
 
 OPTIONS = ScoringOptions(0.5, [0.3, 0.5, 0.7], "audited", "wrong", 200, 0.95, 7)
 PAPER = yaml.safe_load((ROOT / "resources/medground/paper_tables.yaml").read_text(encoding="utf-8"))
@@ -58,13 +57,13 @@ def test_no_constant_answer_is_right_for_two_boxes_apart(constant, first, second
     if union_iou(one, other) > 0:
         return
     ious = {"a": union_iou(np.array([constant]), one), "b": union_iou(np.array([constant]), other)}
-    assert both_right([{"first": "a", "second": "b"}], ious, tau)[0] == 0
+    assert both_correct([{"first": "a", "second": "b"}], ious, tau)[0] == 0
 
 
 def test_below_a_half_a_constant_answer_can_be_right_for_both():
     first, second, constant = (0, 0, 100, 100), (100, 0, 200, 100), (0, 0, 200, 100)
     ious = {name: union_iou(np.array([constant]), np.array([true])) for name, true in (("a", first), ("b", second))}
-    assert both_right([{"first": "a", "second": "b"}], ious, 0.3)[0] == 1
+    assert both_correct([{"first": "a", "second": "b"}], ious, 0.3)[0] == 1
 
 
 def test_pairs_by_hand():
@@ -74,9 +73,9 @@ def test_pairs_by_hand():
         ("d", "f", 0), ("c", "e", 0), ("e", "a", 1), ("f", "f", 0), ("c", "c", 0),
     ]  # fmt: skip
     pairs = [{"first": one, "second": other} for one, other, _ in cases]
-    np.testing.assert_array_equal(both_right(pairs, ious, 0.5), [right for *_, right in cases])
-    assert both_right(pairs, ious, 0.5).mean() == 4 / 12
-    assert np.isnan(both_right([{"first": "a", "second": "gone"}], ious, 0.5)[0])
+    np.testing.assert_array_equal(both_correct(pairs, ious, 0.5), [right for *_, right in cases])
+    assert both_correct(pairs, ious, 0.5).mean() == 4 / 12
+    assert np.isnan(both_correct([{"first": "a", "second": "gone"}], ious, 0.5)[0])
 
 
 def test_a_box_too_many_counts_like_one_that_is_missing():
@@ -92,11 +91,11 @@ def test_a_box_too_many_counts_like_one_that_is_missing():
 
 def test_intervals_are_by_subject():
     values = np.array([[100.0], [100.0], [0.0], [0.0]])
-    mean, low, high = means(values, ["p", "p", "q", "q"], replicates=500, level=0.95, seed=1)
+    mean, low, high = mean_with_interval(values, ["p", "p", "q", "q"], replicates=500, level=0.95, seed=1)
     assert (mean[0], low[0], high[0]) == (50, 0, 100)  # two subjects: a draw has both, or one twice
-    mean, low, high = means(values, ["a", "b", "c", "d"], replicates=500, level=0.5, seed=1)
+    mean, low, high = mean_with_interval(values, ["a", "b", "c", "d"], replicates=500, level=0.5, seed=1)
     assert 0 < low[0] < 50 < high[0] < 100
-    mean, *_ = means(np.array([[np.nan], [40.0]]), ["a", "b"], replicates=0, level=0.95, seed=1)
+    mean, *_ = mean_with_interval(np.array([[np.nan], [40.0]]), ["a", "b"], replicates=0, level=0.95, seed=1)
     assert mean[0] == 40
 
 

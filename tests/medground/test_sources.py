@@ -15,7 +15,7 @@ from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_table
 from cxr.dicom.quiet import silence
-from cxr.medground.logic.facts import Facts, planes_of
+from cxr.medground.logic.facts import Facts, read_planes
 from cxr.medground.sources.cells import read_cells
 from cxr.medground.sources.folder import read_array
 from cxr.workflow.plan_medground import make_medground_plan
@@ -62,7 +62,7 @@ def test_a_picture_is_padded_into_its_frame_and_found_back(made):
     (row,) = read_table(made / "sources/images.parquet").to_dicts()
     assert (row["extent"], row["split"], row["subject_id"]) == ([0, 32, 192, 160], "test", "a")
     with Shard(made / "sources/00.h5") as shard:
-        planes = planes_of(shard, Facts.of(shard), "a")
+        planes = read_planes(shard, Facts.from_shard(shard), "a")
     y, x = np.nonzero(planes.mask["dot"])
     assert (x.min(), y.min(), x.max() + 1, y.max() + 1) == (20, 52, 60, 112)
     to = np.array(row["to_original"]).reshape(2, 3)
@@ -120,7 +120,7 @@ def test_a_palette_of_black_and_one_colour_is_a_mask_of_two_values(made):
     _indexed(made / "a_m.png", [(0, 0, 0), (128, 0, 0)])
     assert reasons(made, manifest(made, [ROW]), size=96) == {}
     with Shard(made / "sources/00.h5") as shard:
-        assert (planes_of(shard, Facts.of(shard), "a").mask["dot"][16:80] == (PLANE > 0)).all()
+        assert (read_planes(shard, Facts.from_shard(shard), "a").mask["dot"][16:80] == (PLANE > 0)).all()
     _indexed(made / "a_m.png", [(0, 0, 0), (128, 0, 0), (0, 128, 0)])
     assert reasons(made, manifest(made, [ROW])) == {"a": "unknown_label"}
     (told,) = read_table(made / "sources/excluded.parquet")["detail"]
@@ -134,7 +134,7 @@ def test_a_threshold_takes_the_noise_of_a_jpeg(made):
     assert reasons(made, manifest(made, [ROW])) == {"a": "unknown_label"}
     assert reasons(made, manifest(made, [ROW]), mask_threshold=128) == {}
     with Shard(made / "sources/00.h5") as shard:
-        assert planes_of(shard, Facts.of(shard), "a").mask["dot"].any()
+        assert read_planes(shard, Facts.from_shard(shard), "a").mask["dot"].any()
 
 
 def _as(folder, plane, ending="png"):
@@ -162,7 +162,7 @@ OTHERS = {
 def test_a_mask_of_two_values_is_read_however_it_is_written(made, what):
     assert reasons(made, manifest(made, [_as(made, *OTHERS[what])]), size=96) == {}
     with Shard(made / "sources/00.h5") as shard:
-        found = planes_of(shard, Facts.of(shard), "a").mask["dot"]
+        found = read_planes(shard, Facts.from_shard(shard), "a").mask["dot"]
     assert (found[16:80] == (PLANE > 0)).all()
 
 
@@ -183,7 +183,7 @@ def test_a_mask_of_another_size_may_be_brought_to_its_picture(made):
     assert reasons(made, manifest(made, [row])) == {"a": "shape_mismatch"}
     assert reasons(made, manifest(made, [row]), size=96, resize_masks="nearest") == {}
     with Shard(made / "sources/00.h5") as shard:
-        found = planes_of(shard, Facts.of(shard), "a").mask["dot"]
+        found = read_planes(shard, Facts.from_shard(shard), "a").mask["dot"]
     assert (found[16:80] == (PLANE > 0)).all()
     stretched = _as(made, cv2.resize(small, (48, 40), interpolation=cv2.INTER_NEAREST))
     assert reasons(made, manifest(made, [stretched]), resize_masks="nearest") == {"a": "shape_mismatch"}

@@ -12,10 +12,9 @@ from cxr.base.errors import UserError
 from cxr.base.tables import read_lines, read_table, write_lines
 from cxr.medground.logic.atoms import NO, UNCLEAR, YES
 from cxr.medground.logic.decide import Decider
-from cxr.medground.logic.descriptions import Read, parsed
+from cxr.medground.logic.descriptions import LONGEST, Description, clean_description, parse_description, sides_disagree
 from cxr.medground.logic.options import LogicOptions
-from cxr.medground.logic.table import scene_of
-from cxr.medground.sources.descriptions import LONGEST, disagrees, kept
+from cxr.medground.logic.scene import build_scene
 from cxr.medground.sources.image import Refused
 from cxr.medground.sources.lvit import read_lvit, read_workbook
 from cxr.medground.verification import verify
@@ -147,14 +146,14 @@ def test_a_workbook_is_read_by_values_from_the_sheet_that_has_the_columns(tmp_pa
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
-        (BOTH, Read(2, ((("lower",), "left"), (("lower",), "right")))),
-        (LEFT, Read(1, ((("upper", "middle", "lower"), "left"),))),
+        (BOTH, Description(2, ((("lower",), "left"), (("lower",), "right")))),
+        (LEFT, Description(1, ((("upper", "middle", "lower"), "left"),))),
         ("unilateral pulmonary infection, three infected areas, upper middle lower right lung",
-         Read(3, ((("upper", "middle", "lower"), "right"),))),
+         Description(3, ((("upper", "middle", "lower"), "right"),))),
         ("Bilateral pulmonary infection, 4 infected areas, upper left lung, middle left lung, and all right lung.",
-         Read(4, ((("upper",), "left"), (("middle",), "left"), (("upper", "middle", "lower"), "right")))),
-        ("The nuclei density in the upper right is high.", Read(None, ((("upper",), "right"),))),
-        ("The nuclei density in the lower is high.", Read(None, ((("lower",), ""),))),
+         Description(4, ((("upper",), "left"), (("middle",), "left"), (("upper", "middle", "lower"), "right")))),
+        ("The nuclei density in the upper right is high.", Description(None, ((("upper",), "right"),))),
+        ("The nuclei density in the lower is high.", Description(None, ((("lower",), ""),))),
         ("Bilateral pulmonary infection, many infected areas, lower left lung.", None),
         ("Bilateral pulmonary infection, two infected areas, lower left lung and elsewhere.", None),
         ("The nuclei are evenly distributed.", None),
@@ -162,17 +161,17 @@ def test_a_workbook_is_read_by_values_from_the_sheet_that_has_the_columns(tmp_pa
     ],
 )  # fmt: skip
 def test_what_a_description_says(text, wanted):
-    assert parsed(text) == wanted
+    assert parse_description(text) == wanted
 
 
 @pytest.mark.parametrize("text", SUBTLE)
 def test_an_order_that_is_not_known_as_one_is_plain_text(text):
-    assert kept(text) == (text, "unread")
+    assert clean_description(text) == (text, "unread")
 
 
 @pytest.mark.parametrize("text", ATTACKS)
 def test_an_order_to_a_model_is_not_kept(text):
-    assert kept(text) == ("", "refused")
+    assert clean_description(text) == ("", "refused")
 
 
 @pytest.mark.parametrize(
@@ -184,7 +183,7 @@ def test_an_order_to_a_model_is_not_kept(text):
     ],
 )
 def test_a_strange_text_is_made_harmless(text, held):
-    found, state = kept(text)
+    found, state = clean_description(text)
     assert (found, len(found) <= LONGEST) == (held, True)
     assert state == ("unread" if held else "none")
 
@@ -192,9 +191,9 @@ def test_a_strange_text_is_made_harmless(text, held):
 def test_sides_of_a_mask_are_the_patients():
     mask = np.zeros((10, 10), bool)
     mask[5, 2] = True
-    assert disagrees(LEFT, {"infected": mask}, radiological=True)
-    assert not disagrees(LEFT.replace("left", "right"), {"infected": mask}, radiological=True)
-    assert disagrees(LEFT, {"infected": mask}, radiological=False) is None
+    assert sides_disagree(LEFT, {"infected": mask}, radiological=True)
+    assert not sides_disagree(LEFT.replace("left", "right"), {"infected": mask}, radiological=True)
+    assert sides_disagree(LEFT, {"infected": mask}, radiological=False) is None
 
 
 def test_monusegs_own_tree_is_read_with_its_descriptions(shared, tmp_path):
@@ -235,7 +234,7 @@ def places_of(folder: Path, text: str, sides: tuple[str, ...]) -> dict[str, list
     made = tree(folder / "tree", Test=[("c", text, sides)])
     make_regions_of(read_source(folder / "out", keys(made), size=96))
     image = read_table(folder / "out/sources/images.parquet").to_dicts()[0]
-    scene = scene_of(image, regions_of(folder / "out"), facts_of(folder / "out"), 96)
+    scene = build_scene(image, regions_of(folder / "out"), facts_of(folder / "out"), 96)
     return {
         name.removeprefix("zone:"): values.tolist()
         for name, values in Decider(scene, LogicOptions(**SETTINGS.logic.as_dict())).atoms.items()

@@ -13,13 +13,11 @@ from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_lines, read_table
 from cxr.medground.logic.decide import Decider
 from cxr.medground.logic.facts import Facts
-from cxr.medground.logic.table import scene_of
+from cxr.medground.logic.scene import build_scene
 from cxr.medground.verification import verify
-from cxr.medground.verification.claims import read
-from cxr.medground.verification.form import text_fault
-from cxr.medground.verification.judge import Looked, judge, seen_in
-from cxr.medground.verification.rules_check import allowed_words, check
-from cxr.medground.verification.stain import measured_plane
+from cxr.medground.verification.claims import read_claims
+from cxr.medground.verification.judge import ImageJudge, judge_query, measure_box, measured_plane
+from cxr.medground.verification.text_rules import allowed_words, check_text, text_fault
 from medground_data import (
     NUCLEUS,
     make_queries_of,
@@ -50,7 +48,7 @@ class Source:
         for row in regions_of(folder):
             self.rows[row["image_id"]].append(row)
         with Shard(folder / "sources/00.h5") as shard:
-            self.facts = Facts.of(shard)
+            self.facts = Facts.from_shard(shard)
             self.side = shard.shape("picture")[0]
             self.grey = {
                 name: measured_plane(shard.get("picture", name), image["domain"], "hematoxylin", image["extent"])
@@ -60,7 +58,7 @@ class Source:
 
     def decider(self, image_id):
         if image_id not in self.deciders:
-            scene = scene_of(self.images[image_id], self.rows[image_id], self.facts, self.side)
+            scene = build_scene(self.images[image_id], self.rows[image_id], self.facts, self.side)
             self.deciders[image_id] = Decider(scene, NUMBERS)
         return self.deciders[image_id]
 
@@ -69,7 +67,7 @@ class Source:
             boxes = [[row[side] for side in ("x1", "y1", "x2", "y2")] for row in self.rows[image_id]]
             rules = verification_options(self.name).rules
             extent = self.images[image_id]["extent"]
-            self.seen[image_id] = Looked(self.grey[image_id], boxes, self.decider(image_id), rules, extent=extent)
+            self.seen[image_id] = ImageJudge(self.grey[image_id], boxes, self.decider(image_id), rules, extent=extent)
         return self.seen[image_id]
 
     def verified(self, line, **more):
@@ -213,8 +211,10 @@ def test_boxes_moved_to_empty_places_do_not_pass_the_judge(made, name, effect):
                     free = (x, y, x + w, y + h)
                     break
             if free:
-                true.append(seen_in(source.grey[image_id], [row[s] for s in ("x1", "y1", "x2", "y2")], 0.25, extent))
-                false.append(seen_in(source.grey[image_id], free, 0.25, extent))
+                true.append(
+                    measure_box(source.grey[image_id], [row[s] for s in ("x1", "y1", "x2", "y2")], 0.25, extent)
+                )
+                false.append(measure_box(source.grey[image_id], free, 0.25, extent))
     assert len(true) > 50
     high, low = (np.array([abs(one["effect"] or 0) for one in group]) for group in (true, false))
     auroc = float(np.mean([(high > value).mean() + (high == value).mean() / 2 for value in low]))
@@ -289,7 +289,7 @@ def test_pass_rates_by_kind_and_family_by_hand():
         one | {"checks": {"verdict": verdict}} for one, verdict in zip(made, ("grounded", "unjudged"), strict=False)
     ]
     gone = [{"source": "s", "query_id": "2", "stage": "II"}, {"source": "s", "query_id": "3", "stage": "III"}]
-    rows = [tuple(row.values()) for row in verify.by_groups(made, kept, gone)]
+    rows = [tuple(row.values()) for row in verify.count_by_group(made, kept, gone)]
     assert rows == [
         ("kind", "all", 1, 1, 0, 0, 0), ("kind", "single", 2, 2, 2, 2, 1), ("kind", "unknown", 1, 1, 1, 0, 0),
         ("family", "class", 2, 2, 2, 2, 1), ("family", "size", 1, 1, 1, 1, 0), ("family", "unknown", 2, 2, 1, 0, 0),
@@ -320,7 +320,7 @@ def test_what_is_not_understood_is_noted_and_fails_nothing():
         "the nucleus that resembles a bean",
         "every cell other than the largest one in the field",
     ):
-        assert read(text, scene).unread
+        assert read_claims(text, scene).unread
 
 
 @pytest.mark.parametrize(
@@ -336,24 +336,24 @@ def test_what_is_not_understood_is_noted_and_fails_nothing():
 )  # fmt: skip
 def test_what_is_read(text, atoms, ordinal):
     scene = next(s for s in map(drawn_scene, range(99)) if s.domain == "nuclei" and s.radiological is None)
-    claims = read(text, scene)
+    claims = read_claims(text, scene)
     assert (set(claims.atoms), claims.query.ordinal, claims.unread) == (atoms, ordinal, [])
 
 
 def test_bare_sides_of_a_film_are_the_patients():
     scene = next(s for s in map(drawn_scene, range(999)) if s.domain == "cxr" and s.radiological)
-    assert read("the nucleus on the left", scene).atoms == ("class:nucleus", "side:left")
-    assert read("the nucleus on the left of the image", scene).atoms == ("class:nucleus", "position:left")
-    assert read("the leftmost nucleus", scene).query.ordinal == "rightmost"
-    assert read("the leftmost nucleus on the image", scene).query.ordinal == "leftmost"
+    assert read_claims("the nucleus on the left", scene).atoms == ("class:nucleus", "side:left")
+    assert read_claims("the nucleus on the left of the image", scene).atoms == ("class:nucleus", "position:left")
+    assert read_claims("the leftmost nucleus", scene).query.ordinal == "rightmost"
+    assert read_claims("the leftmost nucleus on the image", scene).query.ordinal == "leftmost"
 
 
 def test_words_of_another_kind_of_image_may_be_the_sources_own():
     scene = next(s for s in map(drawn_scene, range(99)) if s.domain == "cxr")
     decider = Decider(scene, NUMBERS)
-    fault, _ = check("the nucleus of the field", [0], decider, [], False)
+    fault, _ = check_text("the nucleus of the field", [0], decider, [], False)
     assert fault == ("domain_leak", "nucleus")
-    fault, _ = check("the nucleus of the field", [0], decider, allowed_words(decider, []), False)
+    fault, _ = check_text("the nucleus of the field", [0], decider, allowed_words(decider, []), False)
     assert fault is None or fault[0] != "domain_leak"
 
 
@@ -416,12 +416,12 @@ def test_the_judge_passes_true_queries_and_few_with_an_exchanged_answer(made, na
     assert np.mean([fault is None for fault in faults]) >= 0.85
     for line in source.lines:
         looked, free = source.looked(line["image_id"]), []
-        claims = read(line["query"], looked.decider.scene)
+        claims = read_claims(line["query"], looked.decider.scene)
         if line["kind"] == "single" and not claims.unread:
             free = [row["region"] for row in source.rows[line["image_id"]] if row["region"] not in line["regions"]]
         if free:
             other = random.Random(line["query_id"]).choice(free)
-            wrong.append(judge(looked, [other], claims).verdict == "rejected")
+            wrong.append(judge_query(looked, [other], claims).verdict == "rejected")
     assert len(wrong) >= 40
     assert np.mean(wrong) >= least
 
@@ -433,12 +433,12 @@ def test_a_ring_never_reaches_into_padding():
     draw = np.random.default_rng(3)
     grey[:, :50] = draw.integers(80, 100, (64, 50))
     box = (38, 20, 50, 32)
-    own, cut = seen_in(grey, box, 0.25, (0, 0, 50, 64)), seen_in(grey[:, :50], box, 0.25)
+    own, cut = measure_box(grey, box, 0.25, (0, 0, 50, 64)), measure_box(grey[:, :50], box, 0.25)
     assert [own[name] for name in ("effect", "texture", "blob_iou")] == [
         cut[name] for name in ("effect", "texture", "blob_iou")
     ]
-    assert abs(seen_in(grey, box, 0.25)["effect"]) > 0.4
-    assert abs(seen_in(grey, box, 0.25, (0, 0, 50, 64))["effect"]) < 0.4
+    assert abs(measure_box(grey, box, 0.25)["effect"]) > 0.4
+    assert abs(measure_box(grey, box, 0.25, (0, 0, 50, 64))["effect"]) < 0.4
 
 
 def test_nuclei_are_looked_at_in_their_stain():

@@ -56,7 +56,7 @@ HOMES = {
 OTHERS = {
     "ils/masks/algorithm.py": {"iou"},  # of boxes and a mask, as exact fractions: Algorithm 1's conditions
     "segmentation/losses.py": {"dice"},  # a loss of logits
-    "medground/scoring/measures.py": {"matched_iou"},  # the mean of box_iou over matched boxes
+    "medground/scoring/score_run.py": {"matched_iou"},  # the mean of box_iou over matched boxes
     "vlm/grounding.py": {"answer_iou"},  # union_iou of the boxes that a text holds
 }
 

@@ -181,7 +181,7 @@ def regions_of(folder: Path) -> list[dict]:
 def facts_of(folder: Path) -> Facts:
     """Return the facts of the source in ``folder``."""
     with Shard(folder / "sources/00.h5") as shard:
-        return Facts.of(shard)
+        return Facts.from_shard(shard)
 
 
 def queries_options(source: str, **more: object) -> QueriesOptions:

@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 
 import numpy as np
 
-from cxr.medground.logic.atoms import atoms_of
+from cxr.medground.logic.atoms import evaluate_atoms
 from cxr.medground.logic.decide import AXES, RELATIONS, Query, Reference
 from cxr.medground.logic.options import LogicOptions
 from cxr.medground.logic.scene import ClassWords, Scene
@@ -59,7 +59,7 @@ def drawn_scene(seed: int) -> Scene:
 
 def drawn_query(scene: Scene, r: random.Random) -> Query:
     """Return a query of the atoms that a scene offers."""
-    atoms = sorted(atoms_of(scene, NUMBERS))
+    atoms = sorted(evaluate_atoms(scene, NUMBERS))
 
     def some(most):
         return tuple(sorted(r.sample(atoms, min(len(atoms), r.randint(0, most)))))

@@ -124,7 +124,7 @@ TABLES: dict[str, Columns] = {
     "results/medground/sources/{source}/images.parquet": read_sources.IMAGES,
     "results/medground/regions/{source}/{shard}.parquet": make_regions.REGIONS,
     "results/medground/regions/{source}/{shard}.dropped.parquet": make_regions.DROPPED,
-    "results/medground/regions/{source}/{shard}.moved.parquet": make_regions.MOVED,
+    "results/medground/regions/{source}/{shard}.moved.parquet": make_regions.SHIFTED,
     "results/medground/queries/{source}/{shard}.unasked.parquet": make_queries.UNASKED,
     "results/medground/queries/unused.parquet": given.UNUSED,
     "results/medground/verification/passrate.tsv": verify.PASSED,

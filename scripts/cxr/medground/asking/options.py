@@ -11,9 +11,9 @@ from cxr.llm.asking import Generate
 from cxr.llm.client import connect_lazily
 from cxr.llm.options import Execution, ModelOptions
 
-PART = 64
+IMAGES_PER_BATCH = 64
 """Images asked about at a time: their pictures are held in memory, and their answers written together."""
-KEPT, ALL = "answers", "all"
+ANSWERS_FOLDER, ALL = "answers", "all"
 """Folder of the answers as they come, and its part for several shards."""
 
 
@@ -36,13 +36,15 @@ class AskingOptions(ModelOptions):
         return stable_hash(self.seed, self.source, *parts) % 2**31
 
 
-def asking(options: AskingOptions, execution: Execution, outputs: Sequence[str], code: str) -> Generate:
+def build_generate(options: AskingOptions, execution: Execution, outputs: Sequence[str], code: str) -> Generate:
     """Return the function that asks the model, which is loaded at the first question that no earlier job asked.
 
     What it says is kept in a folder ``answers``: beside the output of one shard, above the folders of several shards'.
     ``code``: the digest of the code.
     """
     first = Path(outputs[0])
-    folder = first.parents[1] / KEPT / ALL if len(options.of) > 1 else first.parent / KEPT / first.stem
+    folder = (
+        first.parents[1] / ANSWERS_FOLDER / ALL if len(options.of) > 1 else first.parent / ANSWERS_FOLDER / first.stem
+    )
     model = ModelOptions(**{field.name: getattr(options, field.name) for field in fields(ModelOptions)})
     return cache_replies(connect_lazily(options, execution), folder=folder, digest=answer_digest(model, code))

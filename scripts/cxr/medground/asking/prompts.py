@@ -19,16 +19,16 @@ PROMPTS = RESOURCES / RESOURCE_FILES[0]
 class Prompts:
     """The wordings of one file, and what a user's file leaves out from ours. ``path``: the file, for messages."""
 
-    held: Mapping
+    wordings: Mapping
     path: str
 
     @classmethod
     def read(cls, path: str | Path = "") -> "Prompts":
         """Read a user's file, or ours. Raises UserError for a file that is no YAML of our keys."""
-        ours = _read(str(PROMPTS))
+        ours = _read_yaml(str(PROMPTS))
         if not path:
             return cls(ours, str(PROMPTS))
-        theirs = _read(str(path))
+        theirs = _read_yaml(str(path))
         unknown = sorted(set(theirs) - set(ours))
         if unknown:
             raise UserError(f"{path} has the key {unknown[0]!r}: choose of {', '.join(ours)}")
@@ -39,23 +39,23 @@ class Prompts:
 
         Raises UserError where the file lacks one.
         """
-        texts = self.held[name]
+        texts = self.wordings[name]
         if not isinstance(texts, Mapping) or not all(isinstance(texts.get(role), str) for role in ("system", user)):
             raise UserError(f"{self.path}: {name} lacks system or {user}: give both as texts")
-        note = self.held["domain_notes"].get(domain, self.held["domain_notes"]["other"])
+        note = self.wordings["domain_notes"].get(domain, self.wordings["domain_notes"]["other"])
         return {"system": fill_slots(texts["system"], domain_note=note), "user": texts[user]}
 
     def description(self, text: str) -> str:
         """Return an image's description in words for its slot."""
-        return neutralize(text) if text else self.held["no_description"]
+        return neutralize(text) if text else self.wordings["no_description"]
 
     def words(self, name: str) -> tuple[str, ...]:
         """Return a list of words: refusals, affirms or denies."""
-        return tuple(map(str, self.held[name]))
+        return tuple(map(str, self.wordings[name]))
 
 
 @cache
-def _read(path: str) -> Mapping:
+def _read_yaml(path: str) -> Mapping:
     try:
         wordings = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError) as error:

@@ -10,8 +10,8 @@ import numpy as np
 from cxr.geometry.boxes import CORNERS
 from cxr.llm.guards import neutralize
 from cxr.llm.images import PromptImage
-from cxr.medground.logic.atoms import APPEARANCE_UNKNOWN
-from cxr.medground.logic.words import class_words
+from cxr.medground.logic.atoms import DOMAINS_WITHOUT_APPEARANCE
+from cxr.medground.logic.scene import parse_class_words
 from cxr.plotting.numbered_boxes import draw_numbered_boxes
 
 SIDE = 512
@@ -20,20 +20,20 @@ MARKED = (230, 159, 0)
 """Red, green, blue of an answer's outline."""
 
 
-def number_of(region: int) -> int:
+def box_number(region: int) -> int:
     """Return the number of a region's box."""
     return region + 1
 
 
-def numbered(picture: np.ndarray, rows: Sequence[Mapping]) -> PromptImage:
+def draw_numbered(picture: np.ndarray, rows: Sequence[Mapping]) -> PromptImage:
     """Return a picture uint8 (S, S, 3) with the boxes of some regions, numbered; none is marked."""
-    boxes = {number_of(row["region"]): [row[side] for side in CORNERS] for row in rows}
+    boxes = {box_number(row["region"]): [row[side] for side in CORNERS] for row in rows}
     return PromptImage(draw_numbered_boxes(picture, boxes, {}, _side(picture), show_numbers=True))
 
 
-def outlined(picture: np.ndarray, rows: Sequence[Mapping]) -> PromptImage:
+def draw_outlined(picture: np.ndarray, rows: Sequence[Mapping]) -> PromptImage:
     """Return a picture with the boxes of some regions outlined, without numbers."""
-    boxes = {number_of(row["region"]): [row[side] for side in CORNERS] for row in rows}
+    boxes = {box_number(row["region"]): [row[side] for side in CORNERS] for row in rows}
     return PromptImage(
         draw_numbered_boxes(picture, boxes, dict.fromkeys(boxes, MARKED), _side(picture), show_numbers=False)
     )
@@ -43,16 +43,16 @@ def _side(picture: np.ndarray) -> int:
     return max(SIDE, *picture.shape[:2])
 
 
-def table(rows: Sequence[Mapping], classes: Mapping[str, Mapping], domain: str) -> str:
+def measurement_table(rows: Sequence[Mapping], classes: Mapping[str, Mapping], domain: str) -> str:
     """Return the measurements of regions as lines, one a box."""
-    words = class_words(classes)
-    appearance_known = domain not in APPEARANCE_UNKNOWN
+    words = parse_class_words(classes)
+    appearance_known = domain not in DOMAINS_WITHOUT_APPEARANCE
     return "".join(f"\n{_line(row, words[row['label']].one, appearance_known)}" for row in rows)
 
 
 def _line(row: Mapping, word: str, appearance: bool) -> str:
     parts = [
-        f"{number_of(row['region'])}: {neutralize(word)}",
+        f"{box_number(row['region'])}: {neutralize(word)}",
         f"area {100 * row['area_ratio']:.2f} % of the picture",
         f"centre {100 * row['cx']:.0f} % from the left and {100 * row['cy']:.0f} % from the top",
     ]

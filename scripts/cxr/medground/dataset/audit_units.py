@@ -40,7 +40,7 @@ def run(
     ``images``: a table for each source; ``regions`` and ``sources``: for each source and shard. Raises UserError where
     the test split has no query.
     """
-    sampled_lines = draw(list(read_lines(lines)), options)
+    sampled_lines = sample_lines(list(read_lines(lines)), options)
     if not sampled_lines:
         raise UserError(f"{lines} holds no query, so there is nothing to audit: give a source with a test split")
     lines_by_image: dict[tuple[str, str], list[dict]] = defaultdict(list)
@@ -58,14 +58,14 @@ def run(
                     {name for line_source, name in lines_by_image if line_source == source} & set(shard.ids)
                 ):
                     picture, candidates = shard.get("picture", image_id), candidates_by_image[image_id]
-                    frames_png = _png(frames(candidates, picture.shape[:2]), bits=True)
+                    frames_png = _png(draw_frames(candidates, picture.shape[:2]), bits=True)
                     png = _png(picture[..., ::-1])
                     for line in lines_by_image[source, image_id]:
                         rows.append(_row(line, png, frames_png, candidates, picture.shape[:2], facts[image_id]))
     write_table(shown, pl.DataFrame(rows, schema=schema(JUDGED), orient="row").sort("unit"), JUDGED)
 
 
-def draw(lines: Sequence[dict], options: AuditUnitsOptions) -> list[dict]:
+def sample_lines(lines: Sequence[dict], options: AuditUnitsOptions) -> list[dict]:
     """Return the first queries by the hash of their ids, as many as are asked for."""
     order = sorted(lines, key=lambda line: stable_hash(options.seed, "audit", line["query_id"]))
     return order[: options.queries] if options.queries else order
@@ -77,11 +77,11 @@ def _row(
     answer = [row for row in candidates if row["region"] in line["regions"]]
     facts = [["Query", line["query"]], ["Kind of image", image["modality"] or image["domain"]]]
     hint = "Left and right are the patient's." if image["radiological"] else ""
-    mask = _png(filled(answer, shape), bits=True)
+    mask = _png(fill_boxes(answer, shape), bits=True)
     return line["query_id"], png, mask, QUESTION, hint, facts, "", "", frames_png, bool(image["radiological"])
 
 
-def filled(rows: Iterable[Mapping], shape: tuple[int, int]) -> np.ndarray:
+def fill_boxes(rows: Iterable[Mapping], shape: tuple[int, int]) -> np.ndarray:
     """Return the boxes of regions as areas, uint8 (H, W), 255 inside."""
     plane = np.zeros(shape, np.uint8)
     for row in rows:
@@ -90,7 +90,7 @@ def filled(rows: Iterable[Mapping], shape: tuple[int, int]) -> np.ndarray:
     return plane
 
 
-def frames(rows: Iterable[Mapping], shape: tuple[int, int]) -> np.ndarray:
+def draw_frames(rows: Iterable[Mapping], shape: tuple[int, int]) -> np.ndarray:
     """Return the boxes of regions as frames, uint8 (H, W), 255 on them."""
     plane = np.zeros(shape, np.uint8)
     for row in rows:

@@ -23,7 +23,7 @@ from cxr.vlm.conventions import InputSize, find_convention
 from cxr.vlm.wording import localization_question
 
 SIDES = ("x1", "y1", "x2", "y2")
-CARRIED = ("query_id", "source", "split", "domain", "modality", "licence", "kind", "trivial")
+COPIED_FIELDS = ("query_id", "source", "split", "domain", "modality", "licence", "kind", "trivial")
 """Fields of a line that each format carries beside its own."""
 PARQUET = {
     "query_id": pl.String,
@@ -53,7 +53,7 @@ class ExportOptions:
 
 
 @dataclass(frozen=True)
-class Shown:
+class ExportedLine:
     """A line, its image's name, the size of its picture (px) and its boxes there."""
 
     line: Mapping
@@ -68,12 +68,12 @@ class Shown:
         return f"images/{self.line['source']}/{self.name}.png"
 
 
-def no_derivatives(licence: str) -> bool:
+def forbids_derivatives(licence: str) -> bool:
     """Return whether a licence forbids to pass on what was made of the pictures, as CC BY-NC-ND does."""
     return "ND" in licence.upper().replace("-", " ").split()
 
 
-def audited_lines(lines: Sequence[dict], audit: str) -> list[dict]:
+def keep_audited(lines: Sequence[dict], audit: str) -> list[dict]:
     """Return the lines that experts let stand, of those that they judged. Raises UserError for a vote on none of them.
 
     ``audit``: the table audit.parquet of the stage review.
@@ -115,32 +115,37 @@ def run(
     lines_by_split = {Path(path).stem: list(read_lines(path)) for path in lines}
     excluded_by_reason: Counter = Counter()
     if options.audited:
-        accepted_lines = audited_lines(lines_by_split["test"], (audit or [""])[0])
+        accepted_lines = keep_audited(lines_by_split["test"], (audit or [""])[0])
         excluded_by_reason["test lines that are not audited or were not accepted"] = len(lines_by_split["test"]) - len(
             accepted_lines
         )
         lines_by_split["test"] = accepted_lines
     if "pixels" not in options.withhold and not options.allow_nd:
         for name, split_lines in lines_by_split.items():
-            lines_by_split[name] = [line for line in split_lines if not no_derivatives(line["licence"])]
+            lines_by_split[name] = [line for line in split_lines if not forbids_derivatives(line["licence"])]
             excluded_by_reason["lines whose licence forbids derivatives"] += len(split_lines) - len(
                 lines_by_split[name]
             )
     with whole(folder) as staging_dir:
-        samples_by_split = _shown(lines_by_split, regions, sources, staging_dir, options)
-        {"messages": _messages, "swift": _swift, "sharegpt": _sharegpt, "coco": _coco, "refcoco": _refcoco, "hf": _hf}[
-            options.format
-        ](staging_dir, samples_by_split, options)
+        samples_by_split = _read_samples(lines_by_split, regions, sources, staging_dir, options)
+        {
+            "messages": _write_messages,
+            "swift": _write_swift,
+            "sharegpt": _write_sharegpt,
+            "coco": _write_coco,
+            "refcoco": _write_refcoco,
+            "hf": _write_hf,
+        }[options.format](staging_dir, samples_by_split, options)
         head = (staging_dir / "README.md").read_text(encoding="utf-8") if (staging_dir / "README.md").is_file() else ""
         (staging_dir / "README.md").write_text(
-            head + _card(samples_by_split, excluded_by_reason, options), encoding="utf-8"
+            head + _readme(samples_by_split, excluded_by_reason, options), encoding="utf-8"
         )
 
 
-def _shown(
+def _read_samples(
     lines_by_split: Mapping[str, list[dict]], regions: Sequence[str], sources: Sequence[str], folder: Path,
     options: ExportOptions,
-) -> dict[str, list[Shown]]:  # fmt: skip
+) -> dict[str, list[ExportedLine]]:  # fmt: skip
     """Return {file of lines: lines with their boxes in pixels}, and write the pictures."""
     image_keys = {(line["source"], line["image_id"]) for split_lines in lines_by_split.values() for line in split_lines}
     boxes: dict[tuple[str, str], dict[int, Mapping]] = defaultdict(dict)
@@ -156,8 +161,8 @@ def _shown(
                 if (source, image_id) in image_keys:
                     picture = shard.get("picture", image_id)
                     sizes[source, image_id] = picture.shape[1], picture.shape[0]
-                    _save(folder / f"images/{source}/{image_id}.png", picture, options)
-    samples_by_split: dict[str, list[Shown]] = {}
+                    _write_image(folder / f"images/{source}/{image_id}.png", picture, options)
+    samples_by_split: dict[str, list[ExportedLine]] = {}
     for name, split_lines in lines_by_split.items():
         samples_by_split[name] = []
         for line in split_lines:
@@ -165,19 +170,19 @@ def _shown(
             region_rows = [boxes[key][region] for region in line["regions"]]
             placed = [[float(row[side]) for side in SIDES] for row in region_rows]
             samples_by_split[name].append(
-                Shown(line, key[1], *sizes[key], placed, [row["label"] for row in region_rows])
+                ExportedLine(line, key[1], *sizes[key], placed, [row["label"] for row in region_rows])
             )
     return samples_by_split
 
 
-def _save(path: Path, picture: np.ndarray, options: ExportOptions) -> None:
+def _write_image(path: Path, picture: np.ndarray, options: ExportOptions) -> None:
     if "pixels" in options.withhold:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(encode_image(".png", picture[..., ::-1], [cv2.IMWRITE_PNG_COMPRESSION, 3]))
 
 
-def conversation(sample: Shown, options: ExportOptions) -> Conversation:
+def to_conversation(sample: ExportedLine, options: ExportOptions) -> Conversation:
     """Return a line as a question for boxes and its answer, in the coordinates of the options."""
     line = sample.line
     picture_size = InputSize(sample.width, sample.height)
@@ -193,19 +198,19 @@ def conversation(sample: Shown, options: ExportOptions) -> Conversation:
         answer = convention.answer(fractions.tolist(), picture_size)
     question = localization_question(line["query"], convention)
     picture = "" if "pixels" in options.withhold else sample.file
-    extra_fields = {name: line[name] for name in CARRIED if name != "query_id"}
+    extra_fields = {name: line[name] for name in COPIED_FIELDS if name != "query_id"}
     return Conversation(line["query_id"], picture, [Turn(question, answer)], line["query"], sample.boxes, extra_fields)
 
 
-def _of_splits(
+def _write_splits(
     writer: Callable[[Path, Iterator[Conversation]], None], folder: Path, samples_by_split, options, ending: str
 ):
     for name, samples in samples_by_split.items():
-        writer(folder / f"{name}{ending}", (conversation(sample, options) for sample in samples))
+        writer(folder / f"{name}{ending}", (to_conversation(sample, options) for sample in samples))
 
 
-def _messages(folder: Path, samples_by_split: Mapping[str, list[Shown]], options: ExportOptions) -> None:
-    _of_splits(
+def _write_messages(folder: Path, samples_by_split: Mapping[str, list[ExportedLine]], options: ExportOptions) -> None:
+    _write_splits(
         lambda path, conversations: write_lines(path, map(to_messages, conversations)),
         folder,
         samples_by_split,
@@ -214,8 +219,8 @@ def _messages(folder: Path, samples_by_split: Mapping[str, list[Shown]], options
     )
 
 
-def _swift(folder: Path, samples_by_split: Mapping[str, list[Shown]], options: ExportOptions) -> None:
-    _of_splits(
+def _write_swift(folder: Path, samples_by_split: Mapping[str, list[ExportedLine]], options: ExportOptions) -> None:
+    _write_splits(
         lambda path, conversations: write_lines(path, map(to_swift, conversations)),
         folder,
         samples_by_split,
@@ -224,8 +229,8 @@ def _swift(folder: Path, samples_by_split: Mapping[str, list[Shown]], options: E
     )
 
 
-def _sharegpt(folder: Path, samples_by_split: Mapping[str, list[Shown]], options: ExportOptions) -> None:
-    _of_splits(
+def _write_sharegpt(folder: Path, samples_by_split: Mapping[str, list[ExportedLine]], options: ExportOptions) -> None:
+    _write_splits(
         lambda path, conversations: write_entries(path, map(to_sharegpt, conversations)),
         folder,
         samples_by_split,
@@ -234,17 +239,17 @@ def _sharegpt(folder: Path, samples_by_split: Mapping[str, list[Shown]], options
     )
 
 
-def _coco(folder: Path, samples_by_split: Mapping[str, list[Shown]], options: ExportOptions) -> None:
+def _write_coco(folder: Path, samples_by_split: Mapping[str, list[ExportedLine]], options: ExportOptions) -> None:
     for name, samples in samples_by_split.items():
-        _instances(folder / f"instances_{name}.json", samples)
+        _write_instances(folder / f"instances_{name}.json", samples)
 
 
-def _instances(path: Path, samples: Sequence[Shown]) -> dict[tuple[str, str, int], tuple[int, int, int]]:
+def _write_instances(path: Path, samples: Sequence[ExportedLine]) -> dict[tuple[str, str, int], tuple[int, int, int]]:
     """Write the file of one split; returns {(source, image, region): numbers of annotation, image, category}."""
     labels = sorted({label for sample in samples for label in sample.labels})
     kinds = make_categories(labels, "region")
     numbers = {kind["name"]: kind["id"] for kind in kinds}
-    images: dict[tuple[str, str], list[Shown]] = defaultdict(list)
+    images: dict[tuple[str, str], list[ExportedLine]] = defaultdict(list)
     for sample in samples:
         images[sample.line["source"], sample.line["image_id"]].append(sample)
     numbers_by_region: dict[tuple[str, str, int], tuple[int, int, int]] = {}
@@ -267,10 +272,10 @@ def _instances(path: Path, samples: Sequence[Shown]) -> dict[tuple[str, str, int
     return numbers_by_region
 
 
-def _refcoco(folder: Path, samples_by_split: Mapping[str, list[Shown]], options: ExportOptions) -> None:
+def _write_refcoco(folder: Path, samples_by_split: Mapping[str, list[ExportedLine]], options: ExportOptions) -> None:
     """Write instances.json of all splits and refs.json beside it."""
     samples = [sample for split_samples in samples_by_split.values() for sample in split_samples]
-    numbers = _instances(folder / "instances.json", samples)
+    numbers = _write_instances(folder / "instances.json", samples)
     refs = []
     for name, split_samples in samples_by_split.items():
         for sample in split_samples:
@@ -291,7 +296,7 @@ def _refcoco(folder: Path, samples_by_split: Mapping[str, list[Shown]], options:
     write_refs(folder / "refs.json", refs)
 
 
-def _hf(folder: Path, samples_by_split: Mapping[str, list[Shown]], options: ExportOptions) -> None:
+def _write_hf(folder: Path, samples_by_split: Mapping[str, list[ExportedLine]], options: ExportOptions) -> None:
     """Write data/{split}.parquet with the pictures inside, and the head of the card."""
     columns = {name: kind for name, kind in PARQUET.items() if name != "image" or "pixels" not in options.withhold}
     files = {name: samples for name, samples in samples_by_split.items() if samples}
@@ -311,7 +316,7 @@ def _hf(folder: Path, samples_by_split: Mapping[str, list[Shown]], options: Expo
     (folder / "README.md").write_text(f"---\n{yaml.safe_dump(head, sort_keys=False)}---\n\n", encoding="utf-8")
 
 
-def _row(folder: Path, sample: Shown, columns: Mapping) -> dict:
+def _row(folder: Path, sample: ExportedLine, columns: Mapping) -> dict:
     row = {name: sample.line.get(name) for name in columns} | {"boxes": sample.boxes, "grid": sample.line["boxes"]}
     if "image" in columns:
         row["image"] = {"bytes": (folder / sample.file).read_bytes(), "path": f"{sample.name}.png"}
@@ -326,8 +331,8 @@ def _feature(name: str, kind: pl.DataType) -> dict:
     return {"list": {"list": "float64" if name == "boxes" else "int64"}}
 
 
-def _card(
-    samples_by_split: Mapping[str, list[Shown]], excluded_by_reason: Mapping[str, int], options: ExportOptions
+def _readme(
+    samples_by_split: Mapping[str, list[ExportedLine]], excluded_by_reason: Mapping[str, int], options: ExportOptions
 ) -> str:
     """Return what the folder's README tells: counts, licences, coordinates, what was left out."""
     counts = ", ".join(f"{name} {len(samples)}" for name, samples in samples_by_split.items())

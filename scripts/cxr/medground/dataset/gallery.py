@@ -19,7 +19,7 @@ from cxr.plotting.numbered_boxes import draw_numbered_boxes
 SIDES = ("x1", "y1", "x2", "y2")
 ANSWERS = ((230, 159, 0), (0, 200, 140))
 """Red, green, blue of the answers of one query or two."""
-SEEN = 120
+MAX_OBSERVED = 120
 """Characters that are shown of what a language model observed."""
 WIDTH = 520
 """Side of a picture of the gallery, px."""
@@ -44,7 +44,7 @@ class Case:
     source: str
     image_id: str
     lines: tuple[Mapping, ...]
-    told: Mapping[str, str] = field(default_factory=dict)
+    captions: Mapping[str, str] = field(default_factory=dict)
 
 
 def run(
@@ -68,7 +68,7 @@ def run(
         for number, case in enumerate(cases):
             name = f"{case.kind}-{number:02d}.jpg"
             answers = [line["regions"] for line in case.lines]
-            framed_image = picture(*images[case.source, case.image_id], answers)
+            framed_image = draw_case(*images[case.source, case.image_id], answers)
             jpeg = encode_image(".jpg", framed_image[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, options.quality])
             (staging_dir / name).write_bytes(jpeg)
             rows.append(_row(case, name, hashlib.sha256(jpeg).hexdigest()[:16]))
@@ -80,10 +80,10 @@ def _row(case: Case, name: str, digest: str) -> dict:
     row = {"kind": case.kind, "file": name, "digest": digest, "source": case.source, "image_id": case.image_id}
     row |= {"split": first["split"], "trivial": first.get("trivial", False)}
     queries = [{"query": line["query"], "regions": [at + 1 for at in line["regions"]]} for line in case.lines]
-    return row | {"queries": queries} | dict(case.told)
+    return row | {"queries": queries} | dict(case.captions)
 
 
-def _by(rows: Sequence[Mapping], names: tuple[str, ...], options: GalleryOptions) -> Iterator[Mapping]:
+def _sample_by_group(rows: Sequence[Mapping], names: tuple[str, ...], options: GalleryOptions) -> Iterator[Mapping]:
     """Yield the first ``each`` rows of every group, by the hash of their ids, at most one of an image."""
     groups: dict[tuple, list] = defaultdict(list)
     for row in sorted(
@@ -98,13 +98,13 @@ def _by(rows: Sequence[Mapping], names: tuple[str, ...], options: GalleryOptions
 
 def _accepted(lines: Sequence[Mapping], options: GalleryOptions) -> Iterator[Case]:
     plain = [line for line in lines if not line["trivial"]] or list(lines)
-    for line in _by(plain, ("source",), options):
+    for line in _sample_by_group(plain, ("source",), options):
         checks = line["checks"]
-        captions = {"verdict": checks["verdict"], "judge": checks["judge"], "reason": _measured(checks)}
+        captions = {"verdict": checks["verdict"], "judge": checks["judge"], "reason": _describe_checks(checks)}
         yield Case("accepted", line["source"], line["image_id"], (line,), captions)
 
 
-def _measured(checks: Mapping) -> str:
+def _describe_checks(checks: Mapping) -> str:
     """Return what the checks read and measured, in words."""
     parts = [f"read: {', '.join(checks['read'])}"] if checks["read"] else []
     parts += [f"order: {checks['ordinal']}"] if checks["ordinal"] else []
@@ -114,7 +114,9 @@ def _measured(checks: Mapping) -> str:
     ]
     parts += [f"contrast of the boxes: {', '.join(effects)} SD"] if effects else []
     observations = [
-        neutralize(observation["observed"])[:SEEN] for observation in checks["observed"] if observation.get("observed")
+        neutralize(observation["observed"])[:MAX_OBSERVED]
+        for observation in checks["observed"]
+        if observation.get("observed")
     ]
     return "; ".join([*parts, *(f"the judge saw: {words}" for words in observations)])
 
@@ -123,7 +125,7 @@ def _rejected(rows: Sequence[Mapping], line_by_id: Mapping[str, Mapping], option
     rows_with_regions = [
         row for row in rows if row["query_id"] in line_by_id and line_by_id[row["query_id"]].get("regions")
     ]
-    for row in _by(rows_with_regions, ("stage", "reason"), options):
+    for row in _sample_by_group(rows_with_regions, ("stage", "reason"), options):
         captions = {
             "verdict": f"rejected by stage {row['stage']}",
             "reason": f"{row['reason']} {row['detail']}".strip(),
@@ -132,7 +134,7 @@ def _rejected(rows: Sequence[Mapping], line_by_id: Mapping[str, Mapping], option
 
 
 def _pairs(pairs: Sequence[Mapping], line_by_id: Mapping[str, Mapping], options: GalleryOptions) -> Iterator[Case]:
-    for pair in _by(pairs, ("source",), options):
+    for pair in _sample_by_group(pairs, ("source",), options):
         lines = line_by_id[pair["first"]], line_by_id[pair["second"]]
         captions = {"verdict": "pair", "reason": "of one class" if pair["same_class"] else "of two classes"}
         yield Case("pair", pair["source"], pair["image_id"], lines, captions)
@@ -156,7 +158,7 @@ def _images(
     return images
 
 
-def picture(image: np.ndarray, candidates: Sequence[Mapping], answers: Sequence[Sequence[int]]) -> np.ndarray:
+def draw_case(image: np.ndarray, candidates: Sequence[Mapping], answers: Sequence[Sequence[int]]) -> np.ndarray:
     """Return an image uint8 (WIDTH, WIDTH, 3), its candidates framed and numbered from 1, each answer in its colour."""
     colours = {region + 1: colour for answer, colour in zip(answers, ANSWERS, strict=False) for region in answer}
     boxes = {row["region"] + 1: [row[side] for side in SIDES] for row in candidates}

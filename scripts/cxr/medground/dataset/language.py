@@ -16,8 +16,7 @@ from cxr.base.paths import RESOURCES
 from cxr.base.tables import read_lines, read_table, write_table
 from cxr.base.vocabulary import VALID_LOCATIONS
 from cxr.medground.logic.facts import Facts
-from cxr.medground.logic.table import zone_words
-from cxr.medground.logic.words import class_words
+from cxr.medground.logic.scene import parse_class_words, zone_phrases
 
 RESOURCE_FILES = ("medground/logic.yaml", "medground/language.yaml")
 QUERIES = "queries"
@@ -43,7 +42,7 @@ WORDS: Columns = {
     "word": Column(pl.String, "Word of its queries."),
     "queries": Column(pl.Int64, "Queries that hold it."),
 }
-MOST = 50
+MAX_WORDS = 50
 """Words of a domain and split that are told."""
 SLOTS = ("class", "attribute", "number", "order", "place")
 
@@ -57,7 +56,7 @@ class LanguageOptions:
 
 
 @cache
-def _known() -> tuple[dict, dict]:
+def _read_vocabularies() -> tuple[dict, dict]:
     logic, language = (yaml.safe_load((Path(RESOURCES) / name).read_text(encoding="utf-8")) for name in RESOURCE_FILES)
     return logic, language
 
@@ -66,14 +65,14 @@ class Lexicon:
     """Phrases of one source: {phrase: (slot, concept)}; a slot is one of :data:`SLOTS` or empty."""
 
     def __init__(self, facts: Facts, domain: str):
-        logic, language = _known()
+        logic, language = _read_vocabularies()
         entry_by_phrase: dict[str, tuple[str, str]] = {}
 
         def add(phrases: Iterable[str], slot: str, concept: str) -> None:
             for phrase in phrases:
                 entry_by_phrase.setdefault(str(phrase).lower(), (slot, concept))
 
-        for name, forms in class_words(facts.classes).items():
+        for name, forms in parse_class_words(facts.classes).items():
             add((forms.one, forms.many), "class", f"class {name}")
             for word, plural in forms.parents.items():
                 add((word, plural), "class", f"class {word}")
@@ -81,7 +80,7 @@ class Lexicon:
             add((noun, plural), "class", "")
         for zone in VALID_LOCATIONS:
             if zone.partition(" ")[2] != "lung":
-                add(zone_words(zone), "place", f"zone {zone}")
+                add(zone_phrases(zone), "place", f"zone {zone}")
         for side, words in logic["sides"].items():
             add(words, "place", f"side {side}")
         for atom, words in logic["words"].items():
@@ -117,7 +116,7 @@ class Lexicon:
 
 
 @dataclass(frozen=True)
-class Measured:
+class TextMeasures:
     """One query: its text, words, concepts, terms of morphology, phrases of place, and its skeleton."""
 
     text: str
@@ -128,20 +127,20 @@ class Measured:
     skeleton: str
 
 
-def measure(text: str, lexicon: Lexicon, concepts: int | None = None) -> Measured:
+def measure_text(text: str, lexicon: Lexicon, concepts: int | None = None) -> TextMeasures:
     """Return the measures of one text. ``concepts``: their number, where another engine than ours has counted them."""
     phrases = lexicon.read(text)
     distinct_concepts = {concept for _, _, concept in phrases if concept}
     distinct_concepts |= {phrase for phrase, _, concept in phrases if phrase in lexicon.morphology and not concept}
     skeleton = " ".join(f"<{slot}>" if slot in SLOTS[:4] else phrase for phrase, slot, _ in phrases)
-    return Measured(
+    return TextMeasures(
         text, len(text.split()), len(distinct_concepts) if concepts is None else concepts,
         len({phrase for phrase, *_ in phrases if phrase in lexicon.morphology}),
         sum(phrase in lexicon.spatial for phrase, *_ in phrases), skeleton,
     )  # fmt: skip
 
 
-def row_of(queries: Sequence[Measured]) -> dict:
+def summarise(queries: Sequence[TextMeasures]) -> dict:
     """Return the measures of a group of queries."""
     count, words = len(queries), sum(query.words for query in queries)
     common = Counter(query.skeleton for query in queries)
@@ -171,31 +170,45 @@ def run(
     facts = {}
     for at, name in enumerate(options.sources):
         with Shard(sources[at * count]) as shard:
-            facts[name] = Facts.of(shard)
+            facts[name] = Facts.from_shard(shard)
     files = [(QUERIES, path) for path in lines]
     files += [(Path(path).parent.name.removeprefix("label_"), path) for path in labels]
     lexicons: dict[tuple[str, str], Lexicon] = {}
-    groups: dict[tuple[str, str, str], list[Measured]] = defaultdict(list)
+    groups: dict[tuple[str, str, str], list[TextMeasures]] = defaultdict(list)
     word_counts: dict[tuple[str, str], Counter] = defaultdict(Counter)
     for kind, path in files:
         for line in read_lines(path):
             key = line["source"], line["domain"]
             lexicon = lexicons.setdefault(key, Lexicon(facts[key[0]], key[1]))
-            measured = measure(line["query"], lexicon, concepts_by_query.get(line["query"]))
+            measured = measure_text(line["query"], lexicon, concepts_by_query.get(line["query"]))
             for domain in (line["domain"], "total"):
                 groups[kind, domain, Path(path).stem].append(measured)
             if kind == QUERIES:
                 word_counts[line["domain"], Path(path).stem].update(set(re.findall(r"[a-z'-]+", line["query"].lower())))
-    rows = [dict(zip(LANGUAGE, key, strict=False)) | row_of(groups[key]) for key in _ordered(groups)]
+    rows = [dict(zip(LANGUAGE, key, strict=False)) | summarise(groups[key]) for key in _sort_groups(groups)]
     write_table(language, pl.DataFrame(rows, schema=schema(LANGUAGE)), LANGUAGE)
     word_rows = [
         (*key, word, number)
         for key in sorted(word_counts)
-        for word, number in sorted(word_counts[key].items(), key=lambda pair: (-pair[1], pair[0]))[:MOST]
+        for word, number in sorted(word_counts[key].items(), key=lambda pair: (-pair[1], pair[0]))[:MAX_WORDS]
     ]
     write_table(words, pl.DataFrame(word_rows, schema=schema(WORDS), orient="row"), WORDS)
 
 
-def _ordered(groups: Mapping[tuple[str, str, str], object]) -> list[tuple[str, str, str]]:
+def _sort_groups(groups: Mapping[tuple[str, str, str], object]) -> list[tuple[str, str, str]]:
     """Return the groups: queries first, a domain's before the total."""
     return sorted(groups, key=lambda key: (key[0] != QUERIES, key[0], key[1] == "total", key[1], key[2]))
+
+
+TOKENS: Columns = {
+    "source": Column(pl.String, "Source; `total`: all."),
+    "split": Column(pl.String, "Split, or zero_shot."),
+    "queries": Column(pl.Int64, "Accepted queries."),
+    "query_tokens": Column(pl.Float64, "Mean number of tokens of a query."),
+    "line_tokens": Column(pl.Float64, "The same of question and answer as a model is trained on; without its picture."),
+    "total_tokens": Column(pl.Int64, "Tokens of all questions and answers: Table 2's unit, as far as the paper tells."),
+}
+ENTITIES: Columns = {
+    "query": Column(pl.String, "Text of a query, or of a label baseline; each once."),
+    "concepts": Column(pl.Int64, "Distinct clinical concepts in it."),
+}

@@ -26,10 +26,10 @@ class ChartOptions:
 
 def run(*, language: str, chart: str, options: ChartOptions) -> None:
     """Draw the bars of the table ``language`` to ``chart``."""
-    save_png(drawn(read_table(language)), chart, options.dpi)
+    save_png(draw_language(read_table(language)), chart, options.dpi)
 
 
-def drawn(table: pl.DataFrame) -> Figure:
+def draw_language(table: pl.DataFrame) -> Figure:
     """Return the figure: a row for each split, a panel for each measure, a group of bars for each domain."""
     domains = [name for name in table["domain"].unique(maintain_order=True) if name != "total"]
     sets = table["set"].unique(maintain_order=True).to_list()

@@ -15,7 +15,7 @@ from cxr.base.tables import read_lines, read_table, write_lines, write_table
 from cxr.base.vocabulary import SPLITS
 from cxr.geometry.boxes import paired_iou
 from cxr.medground.logic.facts import Facts
-from cxr.medground.logic.words import class_words
+from cxr.medground.logic.scene import parse_class_words
 
 FILES = (*SPLITS, "zero_shot")
 STATISTICS: Columns = {
@@ -79,16 +79,16 @@ class Source:
     rejected: pl.DataFrame
 
 
-def words_of(line: Mapping, labels: Mapping[int, str], facts: Facts) -> str:
+def answer_words(line: Mapping, labels: Mapping[int, str], facts: Facts) -> str:
     """Return the class words of a line's answer, for the baseline that replaces each query by them."""
-    noun_by_class = class_words(facts.classes)
+    noun_by_class = parse_class_words(facts.classes)
     counts = Counter(labels[region] for region in line["regions"])
     return " and ".join(
         noun_by_class[name].many if counts[name] > 1 else noun_by_class[name].one for name in sorted(counts)
     )
 
 
-def label_lines(source: Source, kind: str) -> Iterator[dict]:
+def make_baseline_lines(source: Source, kind: str) -> Iterator[dict]:
     """Yield the lines of a label baseline: generic, class or replaced."""
     labels: dict[str, dict[int, str]] = defaultdict(dict)
     boxes: dict[str, dict[int, list[int]]] = defaultdict(dict)
@@ -100,7 +100,7 @@ def label_lines(source: Source, kind: str) -> Iterator[dict]:
     for line in source.accepted:
         first.setdefault(line["image_id"], line)
         if kind == "replaced":
-            yield line | {"query": words_of(line, labels[line["image_id"]], source.facts), "logic": None}
+            yield line | {"query": answer_words(line, labels[line["image_id"]], source.facts), "logic": None}
     if kind == "replaced":
         return
     for image_id, line in sorted(first.items()):
@@ -108,7 +108,7 @@ def label_lines(source: Source, kind: str) -> Iterator[dict]:
         names = sorted(set(label_by_region.values())) if kind == "class" else [None]
         for name in names:
             regions = [region for region in sorted(label_by_region) if name in (None, label_by_region[region])]
-            word = "region" if name is None else words_of({"regions": regions}, label_by_region, source.facts)
+            word = "region" if name is None else answer_words({"regions": regions}, label_by_region, source.facts)
             shared_fields = {
                 key: line[key] for key in ("source", "image_id", "subject_id", "split", "domain", "modality")
             }
@@ -123,7 +123,9 @@ def label_lines(source: Source, kind: str) -> Iterator[dict]:
             )
 
 
-def pairs(lines: Sequence[Mapping], labels: Mapping[tuple[str, str], Mapping[int, str]], options: DatasetOptions):
+def sensitivity_pairs(
+    lines: Sequence[Mapping], labels: Mapping[tuple[str, str], Mapping[int, str]], options: DatasetOptions
+):
     """Yield the sensitivity pairs: two single queries of a test image whose answers hardly overlap."""
     by_image: dict[tuple[str, str], list] = defaultdict(list)
     for line in lines:
@@ -150,7 +152,7 @@ def pairs(lines: Sequence[Mapping], labels: Mapping[tuple[str, str], Mapping[int
             }  # fmt: skip
 
 
-def conservation(source: Source, split: str, options: DatasetOptions) -> list[dict]:
+def check_conservation(source: Source, split: str, options: DatasetOptions) -> list[dict]:
     """Return what went in and came out of one source and split. Raises AssertionError where they differ."""
     images = source.images.filter(split=split)
     ids = set(images["image_id"])
@@ -180,7 +182,7 @@ def conservation(source: Source, split: str, options: DatasetOptions) -> list[di
             "accepted": len(accepted), **{f"rejected_{stage}": stages[stage] for stage in ("I", "II", "III")},
         }),
     ]  # fmt: skip
-    return [_row(source.name, split, quantity, num_in, parts) for quantity, num_in, parts in balances]
+    return [_conservation_row(source.name, split, quantity, num_in, parts) for quantity, num_in, parts in balances]
 
 
 def _num_requested(
@@ -200,7 +202,7 @@ def _num_requested(
     )
 
 
-def _row(source: str, split: str, quantity: str, num_in: int, parts: Mapping[str, int]) -> dict:
+def _conservation_row(source: str, split: str, quantity: str, num_in: int, parts: Mapping[str, int]) -> dict:
     num_out = sum(parts.values())
     if num_in != num_out:
         raise AssertionError(f"medground, {source}, {split}: {num_in} {quantity} in, {num_out} out: {dict(parts)}")
@@ -208,7 +210,7 @@ def _row(source: str, split: str, quantity: str, num_in: int, parts: Mapping[str
     return {"source": source, "split": split, "what": quantity, "in": num_in, "out": num_out, "parts": parts_text}
 
 
-def _sources(options: DatasetOptions, files: Mapping[str, list[str]]) -> Iterator[Source]:
+def _read_sources(options: DatasetOptions, files: Mapping[str, list[str]]) -> Iterator[Source]:
     count = len(options.shards)
     for at, name in enumerate(options.sources):
         part = {
@@ -217,7 +219,7 @@ def _sources(options: DatasetOptions, files: Mapping[str, list[str]]) -> Iterato
             if len(paths) > at * count
         }
         with Shard(part["sources"][0]) as shard:
-            facts = Facts.of(shard)
+            facts = Facts.from_shard(shard)
 
         def tables(table_name: str, part=part) -> pl.DataFrame:
             return pl.concat(map(read_table, part[table_name]))
@@ -248,27 +250,27 @@ def run(
     written: dict[str, list[dict]] = {name: [] for name in FILES}
     baselines: dict[str, list[dict]] = {Path(path).parent.name: [] for path in labels}
     classes, conservation_rows = {}, []
-    for source in _sources(options, files):
+    for source in _read_sources(options, files):
         use = options.uses[source.name]
-        conservation_rows += [row for split in SPLITS for row in conservation(source, split, options)]
+        conservation_rows += [row for split in SPLITS for row in check_conservation(source, split, options)]
         for row in source.regions.iter_rows(named=True):
             classes.setdefault((source.name, row["image_id"]), {})[row["region"]] = row["label"]
         for line in source.accepted:
             written["zero_shot" if use == "zero_shot" else line["split"]].append(line)
         if use == "dataset":
             for folder in baselines:
-                baselines[folder] += label_lines(source, folder.removeprefix("label_"))
-        conservation_rows.append(_row(source.name, "all", "accepted", len(source.accepted), {
+                baselines[folder] += make_baseline_lines(source, folder.removeprefix("label_"))
+        conservation_rows.append(_conservation_row(source.name, "all", "accepted", len(source.accepted), {
             name: sum(line["source"] == source.name for line in written[name]) for name in FILES
         }))  # fmt: skip
     for path in lines:
-        write_lines(path, sorted(written[Path(path).stem], key=_order))
+        write_lines(path, sorted(written[Path(path).stem], key=_sort_key))
     for path in labels:
         baseline_lines = [line for line in baselines[Path(path).parent.name] if line["split"] == Path(path).stem]
-        write_lines(path, sorted(baseline_lines, key=_order))
-    all_lines = [line for name in FILES for line in sorted(written[name], key=_order)]
-    write_lines(sensitivity, list(pairs(all_lines, classes, options)))
-    write_table(units, _units(sorted(written["test"], key=_order)), UNITS)
+        write_lines(path, sorted(baseline_lines, key=_sort_key))
+    all_lines = [line for name in FILES for line in sorted(written[name], key=_sort_key)]
+    write_lines(sensitivity, list(sensitivity_pairs(all_lines, classes, options)))
+    write_table(units, _units(sorted(written["test"], key=_sort_key)), UNITS)
     rows = [row for name in FILES for row in _statistics(name, written[name])]
     write_table(statistics, pl.DataFrame(rows, schema=schema(STATISTICS)), STATISTICS)
     write_table(counts, pl.DataFrame(conservation_rows, schema=schema(CONSERVATION)), CONSERVATION)
@@ -288,7 +290,7 @@ def _units(lines: Sequence[Mapping]) -> pl.DataFrame:
     return pl.DataFrame([{name: line[name] for name in UNITS} for line in lines], schema=schema(UNITS))
 
 
-def _order(line: Mapping) -> tuple[str, str, str]:
+def _sort_key(line: Mapping) -> tuple[str, str, str]:
     return line["source"], line["image_id"], line["query_id"]
 
 

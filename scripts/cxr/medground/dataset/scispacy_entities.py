@@ -16,7 +16,7 @@ from spacy.tokens import Doc, Span
 from cxr.base.columns import schema
 from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.base.tables import read_lines, write_table
-from cxr.medground.dataset.columns import ENTITIES
+from cxr.medground.dataset.language import ENTITIES
 
 KEY = "medground.dataset.scispacy"
 LINKER = "scispacy_linker"
@@ -25,7 +25,7 @@ LINKED = "kb_ents"
 """Where the linker leaves [(concept, score)] of an entity, the best first."""
 FILES = ("nmslib_index.bin", "tfidf_vectorizer.joblib", "tfidf_vectors_sparse.npz", "concept_aliases.json")
 """What scispaCy publishes of a linker, beside the knowledge base ``*.jsonl``."""
-OWN = ("factory", "linker_name", "candidate_generator")
+REPLACED_SETTINGS = ("factory", "linker_name", "candidate_generator")
 """Settings of a linker that its files replace."""
 
 
@@ -37,7 +37,7 @@ class ScispacyOptions:
     linker: str = ""
 
 
-def load(options: ScispacyOptions) -> Callable[[Iterable[str]], Iterator[set[str]]]:
+def load_pipeline(options: ScispacyOptions) -> Callable[[Iterable[str]], Iterator[set[str]]]:
     """Return a function that yields the distinct concepts of each text.
 
     With a linker they are those of its knowledge base, and an entity without one is none; without, an entity's own id
@@ -66,7 +66,7 @@ def load(options: ScispacyOptions) -> Callable[[Iterable[str]], Iterator[set[str
 
     def concepts(texts: Iterable[str]) -> Iterator[set[str]]:
         for doc in pipeline.pipe(texts):
-            yield _of_linked(doc if link is None else link(doc)) if linked else _of_own(doc)
+            yield _linked_concepts(doc if link is None else link(doc)) if linked else _own_concepts(doc)
 
     return concepts
 
@@ -78,7 +78,7 @@ def run(*, lines: list[str], labels: list[str], model: list[str], entities: str,
     """
     del model
     texts = sorted({line["query"] for path in (*lines, *labels) for line in read_lines(path)})
-    counts = [len(concepts) for concepts in load(options)(texts)]
+    counts = [len(concepts) for concepts in load_pipeline(options)(texts)]
     write_table(entities, pl.DataFrame({"query": texts, "concepts": counts}, schema=schema(ENTITIES)), ENTITIES)
 
 
@@ -95,13 +95,13 @@ def _linker(path: str, pipeline: Language, keys: dict) -> Callable[[Doc], Doc]:
         raise UserError(f"{KEY}.linker: {path} lacks {', '.join(missing)}: place all files of one linker there")
     aliases, vectorizer, index = LinkerPaths.from_directory(folder).load()
     generator = CandidateGenerator(index, vectorizer, aliases, KnowledgeBase(str(bases[0])))
-    settings = {name: value for name, value in keys.items() if name not in OWN}
+    settings = {name: value for name, value in keys.items() if name not in REPLACED_SETTINGS}
     return EntityLinker(pipeline, candidate_generator=generator, **settings)
 
 
-def _of_linked(doc: Doc) -> set[str]:
+def _linked_concepts(doc: Doc) -> set[str]:
     return {getattr(entity._, LINKED)[0][0] for entity in doc.ents if getattr(entity._, LINKED)}
 
 
-def _of_own(doc: Doc) -> set[str]:
+def _own_concepts(doc: Doc) -> set[str]:
     return {entity.kb_id_ or entity.ent_id_ or entity.text.lower() for entity in doc.ents}

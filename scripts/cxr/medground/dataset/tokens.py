@@ -11,7 +11,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from cxr.base.columns import schema
 from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.base.tables import read_lines, write_table
-from cxr.medground.dataset.columns import TOKENS
+from cxr.medground.dataset.language import TOKENS
 from cxr.vlm.conventions import InputSize, find_convention
 from cxr.vlm.samples import parse_sample
 
@@ -25,7 +25,7 @@ class TokensOptions:
     tokenizer: str
 
 
-def tokenizer_of(path: str) -> PreTrainedTokenizerBase:
+def load_tokenizer(path: str) -> PreTrainedTokenizerBase:
     """Return the tokenizer in a folder. Raises UserError for one that cannot be read."""
     folder = Path(path).parent if Path(path).is_file() else Path(path)
     try:
@@ -39,7 +39,7 @@ def tokenizer_of(path: str) -> PreTrainedTokenizerBase:
 
 def run(*, lines: list[str], counted: str, options: TokensOptions) -> None:
     """Write the numbers of tokens of all lines to ``counted``."""
-    tokenizer, convention = tokenizer_of(options.tokenizer), find_convention(CONVENTION)
+    tokenizer, convention = load_tokenizer(options.tokenizer), find_convention(CONVENTION)
 
     def count(text: str) -> int:
         return len(tokenizer(text, add_special_tokens=False).input_ids)

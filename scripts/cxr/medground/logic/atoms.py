@@ -9,20 +9,20 @@ NO, UNCLEAR, YES = 0, 1, 2
 """The values of an atom for a region. The conjunction of atoms is their minimum."""
 FAMILIES = ("class", "size", "shape", "position", "zone", "ordinal", "relation", "number", "appearance")
 """The families of what a query says. A side of the patient is of the family zone."""
-APPEARANCE_UNKNOWN = ("cxr",)
+DOMAINS_WITHOUT_APPEARANCE = ("cxr",)
 """Domains whose contrast says nothing about a finding, so that no query speaks of it."""
-OPPOSITE = {"left": "right", "right": "left"}
+OPPOSITE_SIDE = {"left": "right", "right": "left"}
 HALVES = {"left": (0, -1), "right": (0, 1), "upper": (1, -1), "lower": (1, 1)}
 """{half: (axis, direction)}."""
 
 
-def family(atom: str) -> str:
+def atom_family(atom: str) -> str:
     """Return the family of an atom ``family:value``."""
     name = atom.partition(":")[0]
     return "zone" if name == "side" else name
 
 
-def within(value: np.ndarray, low: float, high: float, margins: tuple[float, float]) -> np.ndarray:
+def atom_in_range(value: np.ndarray, low: float, high: float, margins: tuple[float, float]) -> np.ndarray:
     """Return the atom low <= value < high, uint8 (N,): unclear within a margin of either edge, or where it is NaN.
 
     An infinite edge has no margin.
@@ -33,32 +33,37 @@ def within(value: np.ndarray, low: float, high: float, margins: tuple[float, flo
     return np.where(sure, YES, np.where(ruled_out, NO, UNCLEAR)).astype(np.uint8)
 
 
-def beyond(value: np.ndarray, no: float, yes: float) -> np.ndarray:
+def atom_at_least(value: np.ndarray, no: float, yes: float) -> np.ndarray:
     """Return the atom "at least", uint8 (N,): yes from ``yes`` on, no below ``no``, else unclear."""
     return np.where(value >= yes, YES, np.where(value < no, NO, UNCLEAR)).astype(np.uint8)
 
 
-def all_of(*values: np.ndarray) -> np.ndarray:
+def conjoin(*values: np.ndarray) -> np.ndarray:
     """Return the conjunction of atoms' values (N,)."""
     return np.minimum.reduce(values)
 
 
-def atoms_of(scene: Scene, numbers: LogicOptions) -> dict[str, np.ndarray]:
+def evaluate_atoms(scene: Scene, numbers: LogicOptions) -> dict[str, np.ndarray]:
     """Return {atom: values uint8 (N,)} of every atom without a reference that the image offers."""
-    atoms = _classes(scene) | _sizes(scene, numbers) | _shapes(scene, numbers) | _positions(scene, numbers)
-    return atoms | _sides(scene, numbers) | _appearance(scene, numbers)
+    atoms = (
+        _class_atoms(scene)
+        | _size_atoms(scene, numbers)
+        | _shape_atoms(scene, numbers)
+        | _position_atoms(scene, numbers)
+    )
+    return atoms | _side_atoms(scene, numbers) | _appearance_atoms(scene, numbers)
 
 
-def _classes(scene: Scene) -> dict[str, np.ndarray]:
+def _class_atoms(scene: Scene) -> dict[str, np.ndarray]:
     words = {word for noun in scene.classes.values() for word in (noun.one, *noun.parents)}
     return {f"class:{word}": np.where(scene.of_class(word), YES, NO).astype(np.uint8) for word in sorted(words)}
 
 
-def _sizes(scene: Scene, numbers: LogicOptions) -> dict[str, np.ndarray]:
+def _size_atoms(scene: Scene, numbers: LogicOptions) -> dict[str, np.ndarray]:
     edges = (0.0, numbers.tiny, numbers.small, numbers.medium, np.inf)
     margins = [0.0, *(edge * numbers.size_margin for edge in edges[1:-1]), 0.0]
     atoms = {
-        f"size:{name}": within(scene.area_ratio, *edges[at : at + 2], tuple(margins[at : at + 2]))
+        f"size:{name}": atom_in_range(scene.area_ratio, *edges[at : at + 2], tuple(margins[at : at + 2]))
         for at, name in enumerate(("tiny", "small", "medium", "large"))
     }
     larger, smaller = np.zeros((2, len(scene)), np.uint8)
@@ -69,73 +74,73 @@ def _sizes(scene: Scene, numbers: LogicOptions) -> dict[str, np.ndarray]:
             continue
         low, high = np.quantile(scene.area[class_mask], (1 / 3, 2 / 3))
         slack = numbers.size_margin
-        larger[class_mask] = within(scene.area[class_mask], high, np.inf, (high * slack, 0.0))
-        smaller[class_mask] = within(scene.area[class_mask], -np.inf, low, (0.0, low * slack))
+        larger[class_mask] = atom_in_range(scene.area[class_mask], high, np.inf, (high * slack, 0.0))
+        smaller[class_mask] = atom_in_range(scene.area[class_mask], -np.inf, low, (0.0, low * slack))
     return atoms | {"size:larger": larger, "size:smaller": smaller}
 
 
-def _shapes(scene: Scene, numbers: LogicOptions) -> dict[str, np.ndarray]:
+def _shape_atoms(scene: Scene, numbers: LogicOptions) -> dict[str, np.ndarray]:
     slack, long, solid = numbers.shape_margin, scene.elongation, scene.solidity
     atoms = {
-        "shape:round": within(long, -np.inf, numbers.round, (0.0, slack)),
-        "shape:oval": all_of(
-            within(long, numbers.round, numbers.elongated, (slack, slack)),
-            within(solid, numbers.oval_solidity, np.inf, (slack, 0.0)),
+        "shape:round": atom_in_range(long, -np.inf, numbers.round, (0.0, slack)),
+        "shape:oval": conjoin(
+            atom_in_range(long, numbers.round, numbers.elongated, (slack, slack)),
+            atom_in_range(solid, numbers.oval_solidity, np.inf, (slack, 0.0)),
         ),
-        "shape:elongated": within(long, numbers.elongated, np.inf, (slack, 0.0)),
-        "shape:irregular": within(solid, -np.inf, numbers.irregular, (0.0, slack)),
+        "shape:elongated": atom_in_range(long, numbers.elongated, np.inf, (slack, 0.0)),
+        "shape:irregular": atom_in_range(solid, -np.inf, numbers.irregular, (0.0, slack)),
     }
     small = scene.area < numbers.shape_min_px
     return {name: np.where(small, UNCLEAR, values).astype(np.uint8) for name, values in atoms.items()}
 
 
-def places(scene: Scene) -> np.ndarray:
+def relative_centroids(scene: Scene) -> np.ndarray:
     """Return the centroids over the picture without its padding, float (2, N), each 0 to 1."""
     x_min, y_min, x_max, y_max = scene.extent
     return np.stack([(scene.cx - x_min) / (x_max - x_min), (scene.cy - y_min) / (y_max - y_min)])
 
 
-def _positions(scene: Scene, numbers: LogicOptions) -> dict[str, np.ndarray]:
-    centroids, slack = places(scene), numbers.position_margin
+def _position_atoms(scene: Scene, numbers: LogicOptions) -> dict[str, np.ndarray]:
+    centroids, slack = relative_centroids(scene), numbers.position_margin
     atoms = {}
     for name, (axis, direction) in HALVES.items():
         low, high = (-np.inf, 0.5) if direction < 0 else (0.5, np.inf)
-        atoms[f"position:{name}"] = within(centroids[axis], low, high, (slack, slack))
-    third = [within(centroids[axis], 1 / 3, 2 / 3, (slack, slack)) for axis in (0, 1)]
-    atoms["position:middle"] = all_of(*third)
+        atoms[f"position:{name}"] = atom_in_range(centroids[axis], low, high, (slack, slack))
+    third = [atom_in_range(centroids[axis], 1 / 3, 2 / 3, (slack, slack)) for axis in (0, 1)]
+    atoms["position:middle"] = conjoin(*third)
     gap = scene.edge_gap
     atoms["position:border"] = np.where(gap <= 0, YES, np.where(gap < slack, UNCLEAR, NO)).astype(np.uint8)
     return atoms
 
 
-def _sides(scene: Scene, numbers: LogicOptions) -> dict[str, np.ndarray]:
+def _side_atoms(scene: Scene, numbers: LogicOptions) -> dict[str, np.ndarray]:
     """Return the atoms of the patient's sides, from the zones where they are known, else from the image's halves."""
     atoms = {}
     for at, zone in enumerate(scene.zones if scene.shares is not None else ()):
-        atoms[f"zone:{zone}"] = beyond(scene.shares[:, at], numbers.zone_no, numbers.zone_yes)
+        atoms[f"zone:{zone}"] = atom_at_least(scene.shares[:, at], numbers.zone_no, numbers.zone_yes)
     if scene.radiological is not None:
-        half = _positions(scene, numbers)
-        for side in OPPOSITE:
-            image = OPPOSITE[side] if scene.radiological else side
+        half = _position_atoms(scene, numbers)
+        for side in OPPOSITE_SIDE:
+            image = OPPOSITE_SIDE[side] if scene.radiological else side
             atoms[f"side:{side}"] = half[f"position:{image}"]
     return atoms
 
 
-def _appearance(scene: Scene, numbers: LogicOptions) -> dict[str, np.ndarray]:
-    if scene.domain in APPEARANCE_UNKNOWN:
+def _appearance_atoms(scene: Scene, numbers: LogicOptions) -> dict[str, np.ndarray]:
+    if scene.domain in DOMAINS_WITHOUT_APPEARANCE:
         return {}
     even = np.where(
         scene.texture <= numbers.texture_even, YES, np.where(scene.texture >= numbers.texture_rough, NO, UNCLEAR)
     ).astype(np.uint8)
     return {
-        "appearance:bright": beyond(scene.contrast, numbers.contrast_no, numbers.contrast_yes),
-        "appearance:dark": beyond(-scene.contrast, numbers.contrast_no, numbers.contrast_yes),
+        "appearance:bright": atom_at_least(scene.contrast, numbers.contrast_no, numbers.contrast_yes),
+        "appearance:dark": atom_at_least(-scene.contrast, numbers.contrast_no, numbers.contrast_yes),
         "appearance:even": even,
         "appearance:rough": (YES - even).astype(np.uint8),
     }
 
 
-def relation(kind: str, reference: int, scene: Scene, numbers: LogicOptions) -> np.ndarray:
+def evaluate_relation(kind: str, reference: int, scene: Scene, numbers: LogicOptions) -> np.ndarray:
     """Return the atom "kind the region ``reference``", uint8 (N,); the reference itself has it not.
 
     ``kind``: left_of, right_of, above, below (of the image) or inside.
@@ -145,11 +150,11 @@ def relation(kind: str, reference: int, scene: Scene, numbers: LogicOptions) -> 
             values = np.full(len(scene), UNCLEAR, np.uint8)
         else:
             share = np.array([scene.within.get((region, reference), 0.0) for region in range(len(scene))])
-            values = beyond(share, numbers.zone_no, numbers.zone_yes)
+            values = atom_at_least(share, numbers.zone_no, numbers.zone_yes)
     else:
         value = scene.cx if kind in ("left_of", "right_of") else scene.cy
         further = value - value[reference]
         further = -further if kind in ("left_of", "above") else further
-        values = within(further, 0.0, np.inf, (numbers.relation_gap, 0.0))
+        values = atom_in_range(further, 0.0, np.inf, (numbers.relation_gap, 0.0))
     values[reference] = NO
     return values

@@ -35,7 +35,7 @@ class Component:
         return int(y.sum()) / self.area, int(x.sum()) / self.area
 
 
-def components(mask: np.ndarray, connectivity: int = 8) -> list[Component]:
+def find_components(mask: np.ndarray, connectivity: int = 8) -> list[Component]:
     """Return the components of a mask (H, W), ordered by y1, x1, y2, x2."""
     plane = np.ascontiguousarray(mask, bool).view(np.uint8)
     filled = cv2.countNonZero(plane)
@@ -47,21 +47,21 @@ def components(mask: np.ndarray, connectivity: int = 8) -> list[Component]:
     parts = []
     for number, (x, y, w, h, area) in enumerate(stats[1:].tolist(), 1):
         parts.append(Component((x, y, x + w, y + h), numbers[y : y + h, x : x + w] == number, area))
-    return sorted(parts, key=_order)
+    return sorted(parts, key=_position_key)
 
 
-def instances(numbers: np.ndarray, mask: np.ndarray) -> list[Component]:
+def find_instances(numbers: np.ndarray, mask: np.ndarray) -> list[Component]:
     """Return the instances (H, W; 0 outside) that lie for the greater part in a class's mask, in the same order."""
     parts = []
-    for number, (box, pixels) in _numbered(numbers):
+    for number, (box, pixels) in _instance_pixels(numbers):
         area = int(pixels.sum())
         x1, y1, x2, y2 = box
         if number and 2 * int((pixels & mask[y1:y2, x1:x2]).sum()) > area:
             parts.append(Component(box, pixels, area))
-    return sorted(parts, key=_order)
+    return sorted(parts, key=_position_key)
 
 
-def _numbered(numbers: np.ndarray) -> Iterator[tuple[int, tuple[tuple[int, int, int, int], np.ndarray]]]:
+def _instance_pixels(numbers: np.ndarray) -> Iterator[tuple[int, tuple[tuple[int, int, int, int], np.ndarray]]]:
     rows, columns = np.nonzero(numbers)
     pixel_numbers = numbers[rows, columns]
     order = np.argsort(pixel_numbers, kind="stable")
@@ -72,7 +72,7 @@ def _numbered(numbers: np.ndarray) -> Iterator[tuple[int, tuple[tuple[int, int, 
         yield int(value), (box, numbers[box[1] : box[3], box[0] : box[2]] == value)
 
 
-def _order(component: Component) -> tuple[int, int, int, int]:
+def _position_key(component: Component) -> tuple[int, int, int, int]:
     x1, y1, x2, y2 = component.box
     return y1, x1, y2, x2
 
@@ -114,7 +114,7 @@ def compactness(component: Component) -> float:
     return 4 * math.pi * component.area / length**2
 
 
-def surroundings(component: Component, grey: np.ndarray, taken: np.ndarray) -> tuple[float, float]:
+def contrast_and_texture(component: Component, grey: np.ndarray, taken: np.ndarray) -> tuple[float, float]:
     """Return contrast and texture of a component against a ring of equal area; NaN without one.
 
     The ring is the nearest pixels outside every component (``taken``, bool (H, W)), as many as the component has.

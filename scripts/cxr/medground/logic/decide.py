@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cxr.medground.logic.atoms import NO, UNCLEAR, YES, atoms_of, relation
+from cxr.medground.logic.atoms import NO, UNCLEAR, YES, evaluate_atoms, evaluate_relation
 from cxr.medground.logic.options import LogicOptions
 from cxr.medground.logic.scene import Scene
 
@@ -56,21 +56,21 @@ class Answer:
 
     selected: tuple[int, ...]
     doubtful: tuple[int, ...] = ()
-    why: str = ""
+    reason: str = ""
 
     @property
     def decidable(self) -> bool:
         """Whether the query has exactly one answer, which is ``selected``."""
-        return not self.why
+        return not self.reason
 
 
-def sifted(values: np.ndarray) -> Answer:
+def answer_from_values(values: np.ndarray) -> Answer:
     """Return the regions with Yes everywhere, and the doubtful ones. ``values``: (N,), the minimum over the atoms."""
     selected, doubtful = (tuple((values == level).nonzero()[0].tolist()) for level in (YES, UNCLEAR))
     return Answer(selected, doubtful, "doubtful" if doubtful else "" if selected else "empty")
 
 
-def first_by(
+def nth_region(
     value: np.ndarray, regions: tuple[int, ...], direction: int, nth: int, gap: float, *, ratio: bool
 ) -> int | None:
     """Return the nth of ``regions`` by a value, None where it is not far enough from those before and after it.
@@ -89,20 +89,20 @@ def first_by(
     return order[place]
 
 
-def nearest(scene: Scene, regions: tuple[int, ...], reference: int, numbers: LogicOptions) -> int | None:
+def nearest_region(scene: Scene, regions: tuple[int, ...], reference: int, numbers: LogicOptions) -> int | None:
     """Return the one of ``regions`` whose centroid is nearest to the reference's; None if another is nearly as near."""
     other_regions = tuple(region for region in regions if region != reference)
     distance = np.hypot(scene.cx - scene.cx[reference], scene.cy - scene.cy[reference])
-    return first_by(distance, other_regions, 1, 1, numbers.nearest_gap, ratio=True)
+    return nth_region(distance, other_regions, 1, 1, numbers.nearest_gap, ratio=True)
 
 
-def ordinal(scene: Scene, regions: tuple[int, ...], name: str, nth: int, numbers: LogicOptions) -> int | None:
+def ordinal_region(scene: Scene, regions: tuple[int, ...], name: str, nth: int, numbers: LogicOptions) -> int | None:
     """Return the nth region of ``regions`` by an ordinal; None without a clear one."""
     if nth > numbers.farthest_nth:
         return None
     attribute, direction = AXES[name]
     gap = numbers.area_gap if attribute == "area" else numbers.position_gap
-    return first_by(getattr(scene, attribute), regions, direction, nth, gap, ratio=attribute == "area")
+    return nth_region(getattr(scene, attribute), regions, direction, nth, gap, ratio=attribute == "area")
 
 
 class Decider:
@@ -110,14 +110,14 @@ class Decider:
 
     def __init__(self, scene: Scene, numbers: LogicOptions):
         self.scene, self.numbers = scene, numbers
-        self.atoms: Mapping[str, np.ndarray] = atoms_of(scene, numbers)
+        self.atoms: Mapping[str, np.ndarray] = evaluate_atoms(scene, numbers)
         self._everything = np.full(len(scene), YES, np.uint8)
 
     def conjunction(self, atoms: tuple[str, ...]) -> np.ndarray:
         """Return the values (N,) of a conjunction. Raises KeyError for an atom that the image does not offer."""
         return np.minimum.reduce([self.atoms[atom] for atom in atoms]) if atoms else self._everything.copy()
 
-    def closed(self, atoms: tuple[str, ...]) -> bool:
+    def is_closed(self, atoms: tuple[str, ...]) -> bool:
         """Return whether no class that the atoms allow is open, so that all its regions are known."""
         class_names = [atom.partition(":")[2] for atom in atoms if atom.startswith("class:")]
         for name in self.scene.open_classes:
@@ -126,12 +126,12 @@ class Decider:
                 return False
         return True
 
-    def refer(self, reference: Reference) -> int | None:
+    def resolve_reference(self, reference: Reference) -> int | None:
         """Return the region that a reference means, None if it is not one decided region."""
         answer = self.answer(Query(reference.atoms, ordinal=reference.ordinal))
         return answer.selected[0] if answer.decidable and len(answer.selected) == 1 else None
 
-    def offers(self, query: Query) -> bool:
+    def supports(self, query: Query) -> bool:
         """Return whether the image offers every atom of a query."""
         return all(atom in self.atoms for atom in (*query.atoms, *(query.reference.atoms if query.reference else ())))
 
@@ -139,28 +139,28 @@ class Decider:
         """Return the answer of a query. Raises KeyError for an atom that the image does not offer."""
         values, reference = self.conjunction(query.atoms), None
         if query.reference:
-            reference = self.refer(query.reference)
+            reference = self.resolve_reference(query.reference)
             if reference is None:
-                return Answer((), why="reference")
+                return Answer((), reason="reference")
             if query.relation:
-                values = np.minimum(values, relation(query.relation, reference, self.scene, self.numbers))
+                values = np.minimum(values, evaluate_relation(query.relation, reference, self.scene, self.numbers))
             else:
                 values = values.copy()
                 values[reference] = NO
-        answer = sifted(values)
+        answer = answer_from_values(values)
         if not answer.decidable:
             return answer
-        if (query.ordinal or query.number) and not self.closed(query.atoms):
-            return Answer(answer.selected, why="open class")
+        if (query.ordinal or query.number) and not self.is_closed(query.atoms):
+            return Answer(answer.selected, reason="open class")
         if query.ordinal:
             first = (
-                nearest(self.scene, answer.selected, reference, self.numbers)
+                nearest_region(self.scene, answer.selected, reference, self.numbers)
                 if query.ordinal == "nearest"
-                else ordinal(self.scene, answer.selected, query.ordinal, query.nth, self.numbers)
+                else ordinal_region(self.scene, answer.selected, query.ordinal, query.nth, self.numbers)
             )
             if first is None:
-                return Answer(answer.selected, why="ordinal")
+                return Answer(answer.selected, reason="ordinal")
             answer = Answer((first,))
         if query.number and len(answer.selected) != query.number:
-            return Answer(answer.selected, why="number")
+            return Answer(answer.selected, reason="number")
         return answer

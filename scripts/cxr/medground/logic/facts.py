@@ -28,12 +28,12 @@ class Facts:
     modality: str = ""
     boxes_only: bool = False
 
-    def told(self) -> dict:
+    def to_attrs(self) -> dict:
         """Return the attribute to write."""
         return {FACTS: asdict(self)}
 
     @classmethod
-    def of(cls, shard: Shard) -> "Facts":
+    def from_shard(cls, shard: Shard) -> "Facts":
         """Return the facts of an open shard."""
         return cls(**json.loads(shard.attrs[FACTS]))
 
@@ -48,7 +48,7 @@ class Planes:
     zones: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
-def planes_of(shard: Shard, facts: Facts, image_id: str) -> Planes:
+def read_planes(shard: Shard, facts: Facts, image_id: str) -> Planes:
     """Return the planes of an image. Raises StoreError for a damaged chunk."""
     mask = shard.get("mask", image_id)
     zones = shard.get("zones", image_id) if "zones" in facts.fields else ()

@@ -9,19 +9,19 @@ from collections.abc import Mapping, Sequence
 from cxr.medground.logic.decide import Decider, Query
 from cxr.medground.logic.facts import Facts
 from cxr.medground.logic.options import LogicOptions
-from cxr.medground.logic.table import scene_of
+from cxr.medground.logic.scene import build_scene
 
 ROBUST = 2
 """The grade of a query that keeps its answer: further out and further in."""
-OTHER = -1
+ANSWER_CHANGES = -1
 """The grade of a query that has another answer somewhere: it is never asked."""
 
 
 class Outlines:
-    """Tells whether a query of one image is robust: decidable with the same answer, wherever the outlines lie.
+    """Grade queries of one image by whether their answer survives shifted outlines.
 
-    ``shifted_rows``: rows of the image's shifted regions (:data:`~cxr.medground.regions.make_regions.MOVED`); if empty,
-    every query is robust.
+    ``shifted_rows``: the image's rows of :data:`cxr.medground.regions.make_regions.SHIFTED`; if empty, every query is
+    robust.
     """
 
     def __init__(self, image: Mapping, shifted_rows: Sequence[Mapping], facts: Facts, side: int, numbers: LogicOptions):
@@ -30,7 +30,7 @@ class Outlines:
         for px in sorted({row["px"] for row in shifted_rows}):
             rows = [row for row in shifted_rows if row["px"] == px]
             twins = {row["twin"]: at for at, row in enumerate(rows) if row["twin"] is not None}
-            self._moved.append((Decider(scene_of(image, rows, facts, side), numbers), twins))
+            self._moved.append((Decider(build_scene(image, rows, facts, side), numbers), twins))
 
     def grade(self, query: Query, target: tuple[int, ...]) -> int:
         """Return ROBUST where the answer of a query, decidable with ``target`` as it is, stays the same.
@@ -39,9 +39,9 @@ class Outlines:
         """
         grade = self._least
         for decider, twins in self._moved:
-            if not decider.offers(query) or not (answer := decider.answer(query)).decidable:
+            if not decider.supports(query) or not (answer := decider.answer(query)).decidable:
                 continue
             if set(answer.selected) != {twins.get(region) for region in target}:
-                return OTHER
+                return ANSWER_CHANGES
             grade += 1
         return grade

@@ -1,9 +1,14 @@
 """The regions of one image, as arrays: what atoms are evaluated on."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+
+from cxr.base.vocabulary import VALID_LOCATIONS
+from cxr.medground.logic.descriptions import described_zones, parse_description, patient_side
+from cxr.medground.logic.facts import Facts
 
 
 @dataclass(frozen=True)
@@ -63,3 +68,82 @@ class Scene:
         return np.array(
             [name in (noun_by_class[label].one, *noun_by_class[label].parents) for label in self.label], bool
         )
+
+
+def parse_class_words(classes: Mapping[str, Mapping]) -> dict[str, ClassWords]:
+    """Return {class: words} from {class: {one, many, parents, ask, inside}}; what is left out follows from the name."""
+    noun_by_class = {}
+    for name, forms in classes.items():
+        singular = forms.get("one") or name
+        plural = forms.get("many") or f"{singular}s"
+        askable, inside = forms.get("ask", True), forms.get("inside", True)
+        noun_by_class[name] = ClassWords(singular, plural, dict(forms.get("parents") or {}), askable, inside)
+    return noun_by_class
+
+
+def zone_phrases(zone: str) -> tuple[str, ...]:
+    """Return the wordings of a valid location, the plainest first."""
+    side, _, zone_name = zone.partition(" ")
+    if zone_name == "lung base":
+        return f"{side} lung base", f"base of the {side} lung"
+    level = zone_name.partition(" ")[0]
+    return f"{side} {level} lung zone", f"{level} zone of the {side} lung"
+
+
+def build_scene(image: Mapping, rows: Sequence[Mapping], facts: Facts, side: int) -> Scene:
+    """Return the scene of an image: ``image`` a row of the images, ``rows`` of its regions by number, ``side`` px."""
+
+    def column(name: str) -> np.ndarray:
+        return np.array([np.nan if row[name] is None else row[name] for row in rows], np.float64)
+
+    measured = bool(rows) and rows[0]["zones"] is not None
+    index_by_zone = {
+        zone: at for at, zone in enumerate(facts.zones) if zone in VALID_LOCATIONS and zone not in facts.classes
+    }
+    zone_names = [zone for zone in index_by_zone if zone.partition(" ")[2] != "lung"] if measured else []
+    zones = {
+        zone: np.array([row["zones"][index_by_zone[zone]] for row in rows]) for zone in zone_names
+    } or _zones_from_description(image, rows, side)
+    within, noun_by_class = None, parse_class_words(facts.classes)
+    if not facts.boxes_only:
+        within = {
+            (at, overlap["region"]): overlap["share"] if noun_by_class[row["label"]].inside else math.nan
+            for at, row in enumerate(rows)
+            for overlap in row["within"] or ()
+        }
+    return Scene(
+        label=[row["label"] for row in rows],
+        **{name: column(name) for name in ("area", "area_ratio", "cx", "cy", "elongation", "solidity")},
+        contrast=column("contrast"),
+        texture=column("texture"),
+        edge_gap=np.array([_edge_gap(row, image["extent"]) / side for row in rows], np.float64),
+        candidate=np.array([row["candidate"] for row in rows], bool),
+        classes=noun_by_class,
+        domain=image["domain"],
+        radiological=image["radiological"],
+        zones=tuple(zones),
+        shares=np.stack(list(zones.values()), axis=1) if zones else None,
+        within=within,
+        open_classes=frozenset(row["label"] for row in rows if row["open_class"]),
+        extent=tuple(edge / side for edge in image["extent"]),
+    )
+
+
+def region_sides(image: Mapping, rows: Sequence[Mapping], side: int) -> list[str]:
+    """Return the patient's side of each region of a radiological image, by its centroid."""
+    middle = (image["extent"][0] + image["extent"][2]) / 2 / side
+    return [patient_side(row["cx"], middle) for row in rows]
+
+
+def _zones_from_description(image: Mapping, rows: Sequence[Mapping], side: int) -> Mapping[str, np.ndarray]:
+    """Return {zone: shares (N,)} that an image's description tells of its regions; empty where it tells none."""
+    read = parse_description(image.get("description", "")) if image["radiological"] else None
+    return (
+        described_zones(read, region_sides(image, rows, side)) if read is not None and read.names_patient_sides else {}
+    )
+
+
+def _edge_gap(row: Mapping, extent: Sequence[int]) -> int:
+    """Return the pixels from a box to the nearest edge of the picture."""
+    x_min, y_min, x_max, y_max = extent
+    return min(row["x1"] - x_min, row["y1"] - y_min, x_max - row["x2"], y_max - row["y2"])

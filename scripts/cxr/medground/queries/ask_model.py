@@ -21,26 +21,25 @@ from cxr.llm.images import PromptImage
 from cxr.llm.messages import fill_prompt
 from cxr.llm.options import Execution
 from cxr.llm.replies import object_schema
-from cxr.medground.asking.options import PART, AskingOptions, asking
+from cxr.medground.asking.options import IMAGES_PER_BATCH, AskingOptions, build_generate
 from cxr.medground.asking.prompts import Prompts
-from cxr.medground.asking.views import number_of, numbered, table
+from cxr.medground.asking.views import box_number, draw_numbered, measurement_table
 from cxr.medground.logic.decide import Decider
 from cxr.medground.logic.facts import Facts
 from cxr.medground.logic.options import LogicOptions
-from cxr.medground.logic.table import scene_of
-from cxr.medground.logic.text import FIELDS, text_fault
-from cxr.medground.queries.forms import Search
-from cxr.medground.queries.given import SIDES, raw
+from cxr.medground.logic.scene import build_scene
+from cxr.medground.logic.text import FIELDS, find_text_fault
+from cxr.medground.queries.forms import Forms, FormSearch, Target, target_kind
 from cxr.medground.queries.options import SearchOptions
-from cxr.medground.queries.targets import drawn_targets
+from cxr.medground.queries.written_queries import SIDES, parse_raw_queries
 
 log = logging.getLogger("cxr")
 EXECUTION = "medground.queries.llm.execution"
-LONGEST = 400
+MAX_CHARACTERS = 400
 """Characters of a query, so that the schema stops a model that does not end."""
-MOST = 4
+QUERIES_FACTOR = 4
 """How many times the wanted queries a model that chooses targets may give at most."""
-AGAIN = ("markup", "speaks_to_model", "coordinates")
+RETRIED_FAULTS = ("markup", "speaks_to_model", "coordinates")
 """Faults of a text for which the model is asked again; others are left to the verification, which counts them."""
 
 
@@ -56,7 +55,7 @@ class QuestionOptions(AskingOptions, SearchOptions):
 
 
 @dataclass(frozen=True)
-class Asked:
+class ImageRequest:
     """What is asked about an image. targets: [(number, regions)], None where the model chooses."""
 
     image: Mapping
@@ -81,71 +80,77 @@ class Asked:
         }
 
 
-def asked_of(
+def build_request(
     image: Mapping, rows: list[dict], facts: Facts, picture, options: QuestionOptions, prompts: Prompts
-) -> Asked:
+) -> ImageRequest:
     """Return what is asked about one image: ``image`` its row, ``rows`` of its regions, ``picture`` uint8 (S, S, 3)."""
     candidates = [row for row in rows if row["candidate"]]
     num_queries = options.wanted(len(candidates))
     targets, lost = None, []
     if options.selection == "ours":
         key = (options.seed, options.source, image["image_id"])
-        decider = Decider(scene_of(image, rows, facts, picture.shape[0]), LogicOptions(**options.logic))
-        forms = Search(decider, options.max_atoms, options.budget, tuple(options.families), rng(*key, "forms")).run()
-        targets, lost = drawn_targets(decider, forms, options.kinds, num_queries, *key, "targets")
+        decider = Decider(build_scene(image, rows, facts, picture.shape[0]), LogicOptions(**options.logic))
+        forms = FormSearch(
+            decider, options.max_atoms, options.budget, tuple(options.families), rng(*key, "forms")
+        ).run()
+        targets, lost = sample_targets(decider, forms, options.kinds, num_queries, *key, "targets")
         if not targets:
-            return Asked(image, num_queries, targets, lost, Answer(value={"queries": []}))
+            return ImageRequest(image, num_queries, targets, lost, Answer(value={"queries": []}))
     if addresses_the_model(f"{image['description']}\n{facts.modality}", FIELDS):
-        return Asked(image, num_queries, targets, lost, Answer(problem=INJECTION))
+        return ImageRequest(image, num_queries, targets, lost, Answer(problem=INJECTION))
     slot_values = {
         "modality": neutralize(facts.modality or image["domain"]),
-        "table": table(candidates, facts.classes, image["domain"]),
+        "table": measurement_table(candidates, facts.classes, image["domain"]),
         "description": prompts.description(image["description"]),
-        "targets": "".join(f"\n{_told(regions)}" for _, regions in targets or ()),
+        "targets": "".join(f"\n{_describe_target(regions)}" for _, regions in targets or ()),
         "count": str(num_queries),
-        "boxes": "".join(f"\n{number_of(row['region'])}: {[row[side] for side in SIDES]}" for row in candidates),
+        "boxes": "".join(f"\n{box_number(row['region'])}: {[row[side] for side in SIDES]}" for row in candidates),
     }
     prompt = prompts.prompt("generate", image["domain"], "user" if targets else "user_free")
-    messages = fill_prompt(prompt, [PromptImage(picture), numbered(picture, candidates)], **slot_values)
+    messages = fill_prompt(prompt, [PromptImage(picture), draw_numbered(picture, candidates)], **slot_values)
     seed = options.seed_of(image["image_id"])
     if options.form == "question_answer":
-        question = Question(messages, None, lambda text: None if list(raw(text)) else "no question", seed)
+        question = Question(messages, None, lambda text: None if list(parse_raw_queries(text)) else "no question", seed)
     else:
-        schema = schema_of([number_of(row["region"]) for row in candidates], targets, num_queries)
-        question = Question(messages, schema, lambda answer: contradiction(answer, prompts.words("refusals")), seed)
-    return Asked(image, num_queries, targets, lost, question)
+        schema = answer_schema([box_number(row["region"]) for row in candidates], targets, num_queries)
+        question = Question(
+            messages, schema, lambda answer: find_contradiction(answer, prompts.words("refusals")), seed
+        )
+    return ImageRequest(image, num_queries, targets, lost, question)
 
 
-def _told(regions: Sequence[int]) -> str:
-    return f"{'boxes' if len(regions) > 1 else 'box'} {', '.join(str(number_of(region)) for region in regions)}"
+def _describe_target(regions: Sequence[int]) -> str:
+    return f"{'boxes' if len(regions) > 1 else 'box'} {', '.join(str(box_number(region)) for region in regions)}"
 
 
-def schema_of(numbers: list[int], targets: Sequence[tuple[int, Sequence[int]]] | None, num_queries: int) -> dict:
+def answer_schema(numbers: list[int], targets: Sequence[tuple[int, Sequence[int]]] | None, num_queries: int) -> dict:
     """Return the schema of an answer: its numbers are those of the candidates, or those that we drew, in their order.
 
     No coordinates can be invented.
     """
-    text = {"type": "string", "maxLength": LONGEST}  # an empty one declines
+    text = {"type": "string", "maxLength": MAX_CHARACTERS}  # an empty one declines
     if targets is None:
         targets_schema = {"type": "array", "items": {"enum": numbers}, "minItems": 1, "maxItems": len(numbers)}
         item = object_schema(text=text, targets=targets_schema)
-        return object_schema(queries={"type": "array", "items": item, "minItems": 1, "maxItems": MOST * num_queries})
+        return object_schema(
+            queries={"type": "array", "items": item, "minItems": 1, "maxItems": QUERIES_FACTOR * num_queries}
+        )
     items = [
-        object_schema(text=text, targets={"const": [number_of(region) for region in target]}) for _, target in targets
+        object_schema(text=text, targets={"const": [box_number(region) for region in target]}) for _, target in targets
     ]
     fixed = {"type": "array", "prefixItems": items, "items": False, "minItems": len(items), "maxItems": len(items)}
     return object_schema(queries=fixed)
 
 
-def contradiction(answer: dict, refusals: Sequence[str] = ()) -> str | None:
+def find_contradiction(answer: dict, refusals: Sequence[str] = ()) -> str | None:
     """Return what makes an answer unusable although it fits the schema; None if nothing does. It quotes no text."""
     seen_keys: set[tuple] = set()
     for number, query in enumerate(answer["queries"]):
         text = query["text"].strip()
         if len(set(query["targets"])) < len(query["targets"]):
             return f"queries.{number}: a target twice"
-        fault = text_fault(text) if text else None
-        if fault and fault[0] in AGAIN:
+        fault = find_text_fault(text) if text else None
+        if fault and fault[0] in RETRIED_FAULTS:
             return f"queries.{number}: {fault[0]}"
         if text.lower().replace("’", "'").startswith(tuple(refusals)):
             return f"queries.{number}: a refusal"
@@ -168,16 +173,18 @@ def run(
     used.
     """
     tables, wordings = dict(zip(dict.fromkeys(options.of), images, strict=True)), Prompts.read(*prompts)
-    generate = asking(options, Execution.from_settings(execution, EXECUTION), told, code)
+    generate = build_generate(options, Execution.from_settings(execution, EXECUTION), told, code)
     tolerance = Tolerance.of(compute)
     for shard_options, source, boxes, output in zip(options.each, sources, regions, told, strict=True):
         row_by_image = {row["image_id"]: row for row in read_table(tables[shard_options.source]).iter_rows(named=True)}
         write_lines(
-            output, _lines(source, boxes, row_by_image, shard_options, wordings, generate, tolerance), checked=True
+            output,
+            _shard_lines(source, boxes, row_by_image, shard_options, wordings, generate, tolerance),
+            checked=True,
         )
 
 
-def _lines(
+def _shard_lines(
     source: str, regions: str, row_by_image: Mapping[str, dict], options: QuestionOptions, wordings: Prompts,
     generate: Generate, tolerance: Tolerance = NO_LIMIT,
 ) -> list[dict]:  # fmt: skip
@@ -187,11 +194,13 @@ def _lines(
         by_image[row["image_id"]].append(row)
     lines, names = [], sorted(by_image)
     with Shard(source) as shard:
-        facts = Facts.of(shard)
-        for first in range(0, len(names), PART):
+        facts = Facts.from_shard(shard)
+        for first in range(0, len(names), IMAGES_PER_BATCH):
             part = {
-                name: asked_of(row_by_image[name], by_image[name], facts, shard.get("picture", name), options, wordings)
-                for name in names[first : first + PART]
+                name: build_request(
+                    row_by_image[name], by_image[name], facts, shard.get("picture", name), options, wordings
+                )
+                for name in names[first : first + IMAGES_PER_BATCH]
             }
             answers = ask_each(
                 {name: request.question for name, request in part.items()}, generate, options.limits, tolerance
@@ -199,3 +208,42 @@ def _lines(
             lines += [part[name].line(answer, options.name) for name, answer in answers.items()]
             log.info("queries: %d of %d images of %s are asked about", len(lines), len(names), source)
     return lines
+
+
+TRIES = 12
+"""Draws of a target that is new."""
+
+
+def sample_targets(
+    decider: Decider, forms: Forms, kinds: Mapping[str, float], num_queries: int, *key: object
+) -> tuple[list[tuple[int, Target]], list[tuple[int, str]]]:
+    """Return [(number, target)] and [(number, reason)] of an image's wanted queries, numbered from 0.
+
+    kinds: share of each kind; ``key``: what the draws depend on. No target is drawn twice.
+    """
+    by_kind: dict[str, list[Target]] = {}
+    for target in sorted(forms.of):
+        if kind := target_kind(target, decider):
+            by_kind.setdefault(kind, []).append(target)
+    targets, lost, used = [], [], set()
+    for number in range(num_queries):
+        draw = rng(*key, number)
+        target = _sample_new_target(by_kind, kinds, used, draw)
+        if target is None:
+            lost.append((number, "budget" if forms.spent else "undecidable"))
+        else:
+            used.add(target)
+            targets.append((number, target))
+    return targets, lost
+
+
+def _sample_new_target(
+    by_kind: Mapping[str, list[Target]], kinds: Mapping[str, float], used: set[Target], draw
+) -> Target | None:
+    for _ in range(TRIES if by_kind else 0):
+        names = sorted(by_kind)
+        (name,) = draw.choices(names, [kinds[kind] for kind in names])
+        target = draw.choice(by_kind[name])
+        if target not in used:
+            return target
+    return None

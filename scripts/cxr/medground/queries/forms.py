@@ -6,8 +6,17 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from cxr.medground.logic.atoms import NO, OPPOSITE, YES, family, relation
-from cxr.medground.logic.decide import AXES, RELATIONS, Decider, Query, Reference, nearest, ordinal, sifted
+from cxr.medground.logic.atoms import NO, OPPOSITE_SIDE, YES, atom_family, evaluate_relation
+from cxr.medground.logic.decide import (
+    AXES,
+    RELATIONS,
+    Decider,
+    Query,
+    Reference,
+    answer_from_values,
+    nearest_region,
+    ordinal_region,
+)
 
 REFERENCES = 5
 """References tried in an image."""
@@ -29,32 +38,32 @@ class Forms:
     spent: bool = False
 
 
-def references(decider: Decider, draw: random.Random) -> list[tuple[Reference, int]]:
+def find_references(decider: Decider, draw: random.Random) -> list[tuple[Reference, int]]:
     """Return decided references with their regions: by class, or by class and an ordinal; at most REFERENCES."""
-    words = [atom for atom in decider.atoms if atom.startswith("class:") and _asked(atom, decider)]
+    words = [atom for atom in decider.atoms if atom.startswith("class:") and _may_name(atom, decider)]
     reference_by_region: dict[int, Reference] = {}
     options = [Reference((word,), name) for word in words for name in ("", *AXES)]
     draw.shuffle(options)
     for reference in sorted(options, key=lambda reference: bool(reference.ordinal)):
-        region = decider.refer(reference)
+        region = decider.resolve_reference(reference)
         if region is not None and region not in reference_by_region:
             reference_by_region[region] = reference
     return [(reference, region) for region, reference in list(reference_by_region.items())[:REFERENCES]]
 
 
-def _asked(atom: str, decider: Decider) -> bool:
+def _may_name(atom: str, decider: Decider) -> bool:
     """Return whether a class word includes no class that may not be asked for."""
     word = atom.partition(":")[2]
     return all(noun.ask for noun in decider.scene.classes.values() if word in (noun.one, *noun.parents))
 
 
-class Search:
+class FormSearch:
     """Enumerates conjunctions family by family, and gives up a branch as soon as nothing is selected."""
 
     def __init__(self, decider: Decider, max_atoms: int, budget: int, families: tuple[str, ...], draw: random.Random):
         self.decider, self.max_atoms, self.budget, self.families = decider, max_atoms, budget, families
         self.draw, self.nodes = draw, 0
-        self.references = references(decider, draw) if {"relation", "ordinal"} & set(families) else []
+        self.references = find_references(decider, draw) if {"relation", "ordinal"} & set(families) else []
         self.sided = decider.scene.radiological is not None
         self.found = Forms()
         self._ordered: dict[tuple, list[tuple[str, int, int]]] = {}
@@ -88,9 +97,9 @@ class Search:
         if name == "position":
             options: list = [tuple(f"position:{half}" for half in place) for place in PLACES]
         else:
-            options = [(atom,) for atom in self.decider.atoms if family(atom) == name]
+            options = [(atom,) for atom in self.decider.atoms if atom_family(atom) == name]
         if name == "class":
-            options = [option for option in options if _asked(option[0], self.decider)]
+            options = [option for option in options if _may_name(option[0], self.decider)]
             self.draw.shuffle(options)
             return [*options, None]
         self.draw.shuffle(options)
@@ -106,10 +115,10 @@ class Search:
         if not (narrowed == YES).any() or (narrowed == values).all():
             return None
         grown = replace(query, atoms=(*query.atoms, *option))
-        return None if self.sided and mixed(grown) else (grown, narrowed)
+        return None if self.sided and mixes_sides(grown) else (grown, narrowed)
 
     def _keep(self, query: Query, values: np.ndarray) -> None:
-        answer = sifted(values)
+        answer = answer_from_values(values)
         if answer.decidable:
             self._add(query, answer.selected)
             self._order(query, answer.selected)
@@ -119,7 +128,7 @@ class Search:
     def _related(self, kind: str, region: int) -> np.ndarray:
         """Return the values (N,) of a relation to a region; each is computed once."""
         if (kind, region) not in self._relations:
-            self._relations[kind, region] = relation(kind, region, self.decider.scene, self.decider.numbers)
+            self._relations[kind, region] = evaluate_relation(kind, region, self.decider.scene, self.decider.numbers)
         return self._relations[kind, region]
 
     def _relate(self, query: Query, values: np.ndarray) -> None:
@@ -127,22 +136,22 @@ class Search:
         for reference, region in self.references:
             for kind in RELATIONS:
                 narrowed = np.minimum(values, self._related(kind, region))
-                answer = sifted(narrowed)
+                answer = answer_from_values(narrowed)
                 if not answer.decidable or (narrowed == values).all():
                     continue
                 grown = replace(query, relation=kind, reference=reference)
-                if not (self.sided and mixed(grown)):
+                if not (self.sided and mixes_sides(grown)):
                     self._add(grown, answer.selected)
             other_values = values.copy()
             other_values[region] = NO
-            answer = sifted(other_values)
-            if answer.decidable and self.decider.closed(query.atoms):
-                first = nearest(scene, answer.selected, region, numbers)
+            answer = answer_from_values(other_values)
+            if answer.decidable and self.decider.is_closed(query.atoms):
+                first = nearest_region(scene, answer.selected, region, numbers)
                 if first is not None:
                     self._add(replace(query, reference=reference, ordinal="nearest"), (first,))
 
     def _order(self, query: Query, selected: Target) -> None:
-        if len(selected) < 2 or "ordinal" not in self.families or not self.decider.closed(query.atoms):
+        if len(selected) < 2 or "ordinal" not in self.families or not self.decider.is_closed(query.atoms):
             return
         if selected not in self._ordered:
             scene, numbers = self.decider.scene, self.decider.numbers
@@ -150,12 +159,12 @@ class Search:
                 (name, nth, first)
                 for name, (attribute, _) in AXES.items()
                 for nth in ((1,) if attribute == "area" else (1, 2, 3))
-                if (first := ordinal(scene, selected, name, nth, numbers)) is not None
+                if (first := ordinal_region(scene, selected, name, nth, numbers)) is not None
             ]
         sized = any(atom.startswith("size:") for atom in query.atoms)
         for name, nth, first in self._ordered[selected]:
             grown = replace(query, ordinal=name, nth=nth)
-            if not (sized and name in ("largest", "smallest")) and not (self.sided and mixed(grown)):
+            if not (sized and name in ("largest", "smallest")) and not (self.sided and mixes_sides(grown)):
                 self._add(grown, (first,))
 
     def _add(self, query: Query, target: Target) -> None:
@@ -163,7 +172,7 @@ class Search:
         if not all(scene.candidate[region] and scene.classes[scene.label[region]].ask for region in target):
             return
         plain = all(atom.startswith("class:") for atom in query.atoms) and not query.reference
-        if plain and not query.ordinal and not self.decider.closed(query.atoms):
+        if plain and not query.ordinal and not self.decider.is_closed(query.atoms):
             return
         forms = self.found.of.setdefault(target, [])
         self._seen[target] = self._seen.get(target, 0) + 1
@@ -173,9 +182,9 @@ class Search:
             forms[place] = query
 
 
-def mixed(query: Query) -> bool:
+def mixes_sides(query: Query) -> bool:
     """Return whether a query has a side of the patient and a left or right of the image: people would confuse them."""
-    sides = any(family(atom) == "zone" for atom in query.atoms)
+    sides = any(atom_family(atom) == "zone" for atom in query.atoms)
     image = any(atom in ("position:left", "position:right") for atom in query.atoms)
     image |= query.relation in ("left_of", "right_of") or query.ordinal in ("leftmost", "rightmost")
     if query.reference:
@@ -183,27 +192,28 @@ def mixed(query: Query) -> bool:
     return sides and image
 
 
-TURNED = {
-    **{f"{kind}:{side}": f"{kind}:{opposite}" for kind in ("position", "side") for side, opposite in OPPOSITE.items()},
+MIRRORED = {
+    **{f"{kind}:{side}": f"{kind}:{other_side}"
+       for kind in ("position", "side") for side, other_side in OPPOSITE_SIDE.items()},
     "leftmost": "rightmost", "rightmost": "leftmost", "left_of": "right_of", "right_of": "left_of",
 }  # fmt: skip
 
 
-def turned(query: Query) -> Query:
+def mirror_query(query: Query) -> Query:
     """Return a query with left and right exchanged, those of zones' names left as they are."""
     reference = query.reference
     if reference:
-        reference = replace(reference, ordinal=TURNED.get(reference.ordinal, reference.ordinal))
+        reference = replace(reference, ordinal=MIRRORED.get(reference.ordinal, reference.ordinal))
     return replace(
         query,
-        atoms=tuple(TURNED.get(atom, atom) for atom in query.atoms),
-        relation=TURNED.get(query.relation, query.relation),
-        ordinal=TURNED.get(query.ordinal, query.ordinal),
+        atoms=tuple(MIRRORED.get(atom, atom) for atom in query.atoms),
+        relation=MIRRORED.get(query.relation, query.relation),
+        ordinal=MIRRORED.get(query.ordinal, query.ordinal),
         reference=reference,
     )
 
 
-def kind_of(target: Target, decider: Decider) -> str:
+def target_kind(target: Target, decider: Decider) -> str:
     """Return single, subset or all; "" for a set of all regions whose class is open or has distractors."""
     scene = decider.scene
     if len(target) == 1:

@@ -9,14 +9,13 @@ from pathlib import Path
 import yaml
 
 from cxr.base.paths import RESOURCES
-from cxr.medground.logic.atoms import family
+from cxr.medground.logic.atoms import atom_family
 from cxr.medground.logic.decide import Query, Reference
-from cxr.medground.logic.scene import Scene
-from cxr.medground.logic.table import zone_words
+from cxr.medground.logic.scene import Scene, zone_phrases
 
 RESOURCE_FILES = ("medground/grammar.yaml", "medground/logic.yaml")
 NUMBERS = ("", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
-LEAST = 4
+MIN_WORDS = 4
 """Fewest words of a query."""
 FRAMES = (("imperatives", 0.5), ("questions", 0.26), ("phrases", 0.24))
 BARE = 0.5
@@ -25,9 +24,9 @@ FRONTED = (0.15, 0.4)
 """Chances that a place begins the sentence: of other queries, and of those whose order counts in it."""
 AMONG = 0.2
 """Chance that a query with an order names the group first, where it need not."""
-SPOKEN = 3
+NUM_SYNONYMS = 3
 """The first words of a size or shape in the lexicon, which queries use; the further ones are read alone."""
-AGREEING = {
+AGREEMENT = {
     "is": ("is", "are"), "box": ("box", "boxes"), "a_box": ("a box", "boxes"), "position": ("position", "positions"),
     "extent": ("extent", "extents"), "Position": ("Position", "Positions"), "Extent": ("Extent", "Extents"),
 }  # fmt: skip
@@ -35,12 +34,12 @@ AGREEING = {
 
 
 @cache
-def _read(name: str) -> Mapping:
+def _read_resource(name: str) -> Mapping:
     return yaml.safe_load((Path(RESOURCES) / name).read_text(encoding="utf-8"))
 
 
 @dataclass
-class Speaker:
+class QueryWriter:
     """Words a query about one scene. ``draw``: every choice of a synonym or a frame."""
 
     scene: Scene
@@ -48,25 +47,25 @@ class Speaker:
 
     @property
     def grammar(self) -> Mapping:
-        return _read(RESOURCE_FILES[0])
+        return _read_resource(RESOURCE_FILES[0])
 
     @property
     def lexicon(self) -> Mapping:
-        return _read(RESOURCE_FILES[1])
+        return _read_resource(RESOURCE_FILES[1])
 
     def say(self, query: Query, count: int) -> str:
         """Return a sentence, of four words at least, of a query whose answer has ``count`` regions."""
         text = self._said(query, count)
-        while len(text.split()) < LEAST:
+        while len(text.split()) < MIN_WORDS:
             text = self._said(query, count)
         return text
 
     def _said(self, query: Query, count: int) -> str:
         many, places = count > 1, self._places(query)
-        image, within = self._turned(query, places), _within(query, places)
-        relative = _relative(query)
+        image, within = self._turned(query, places), _orders_within_place(query, places)
+        relative = _orders_by_relative_size(query)
         clear = not query.relation and not relative and not (within and len(places) > 1)
-        if places and clear and not _touching(places[0]) and self.draw.random() < FRONTED[within]:
+        if places and clear and not _is_touching(places[0]) and self.draw.random() < FRONTED[within]:
             place, np = places[0], self.phrase(query, many, places[1:], image=image)
             return self._filled(self.draw.choice(self.grammar["fronted"]), np, many, place)
         if query.ordinal and (within or relative or self.draw.random() < AMONG):
@@ -75,8 +74,8 @@ class Speaker:
         return self._filled(self.draw.choice(self.grammar[name]), self.phrase(query, many, places, image=image), many)
 
     def _filled(self, frame: str, phrase: str, many: bool, place: str = "") -> str:
-        words = {name: forms[many] for name, forms in AGREEING.items()}
-        return frame.format(np=phrase, Np=_capital(phrase), Place=_capital(place), **words)
+        words = {name: forms[many] for name, forms in AGREEMENT.items()}
+        return frame.format(np=phrase, Np=_capitalise(phrase), Place=_capitalise(place), **words)
 
     def _among(self, query: Query, places: Sequence[str], *, image: bool) -> str:
         """Return "among …, the largest one": the group in the plural, then the one that is meant."""
@@ -112,19 +111,19 @@ class Speaker:
         if image and not query.reference:
             head.append(self.grammar["on_image"])
         parts = [*places, *([self._relation(query, image=image)] if query.reference else [])]
-        tail = [clause, _series([*adjectives, *parts])] if clause else self._tail(parts, many)
+        tail = [clause, _join_phrases([*adjectives, *parts])] if clause else self._tail(parts, many)
         return " ".join([*head, *tail])
 
     def _tail(self, parts: Sequence[str], many: bool) -> list[str]:
         if not parts:
             return []
-        plain = _touching(parts[0]) or _comparing(parts[0])
+        plain = _is_touching(parts[0]) or _is_comparing(parts[0])
         if self.draw.random() < 0.3:
             clause = self.draw.choice(self.grammar["relative"]["many" if many else "one"])
             clause = clause.replace("lies", "is").replace("lie", "are") if plain else clause
-            return [clause, _series(parts)]
+            return [clause, _join_phrases(parts)]
         opener = self.draw.choice(self.grammar["lies"]["many" if many else "one"])
-        return [_series(parts)] if plain or opener == "" else [opener, _series(parts)]
+        return [_join_phrases(parts)] if plain or opener == "" else [opener, _join_phrases(parts)]
 
     def _before(self, query: Query, many: bool) -> list[str]:
         words = ["the"]
@@ -145,11 +144,11 @@ class Speaker:
     def _adjectives(self, query: Query) -> list[str]:
         adjectives = []
         appearance_words = self.lexicon["appearance"].get(self.scene.domain, self.lexicon["appearance"]["other"])
-        for atom in sorted(query.atoms, key=lambda atom: ("size", "shape", "appearance").index(family(atom))
-                           if family(atom) in ("size", "shape", "appearance") else 9):  # fmt: skip
-            name = family(atom)
+        for atom in sorted(query.atoms, key=lambda atom: ("size", "shape", "appearance").index(atom_family(atom))
+                           if atom_family(atom) in ("size", "shape", "appearance") else 9):  # fmt: skip
+            name = atom_family(atom)
             if name in ("size", "shape"):
-                adjectives.append(self.draw.choice(self.lexicon["words"][atom][:SPOKEN]))
+                adjectives.append(self.draw.choice(self.lexicon["words"][atom][:NUM_SYNONYMS]))
             elif name == "appearance":
                 adjectives.append(self.draw.choice(appearance_words[atom.partition(":")[2]]))
         return adjectives
@@ -186,7 +185,7 @@ class Speaker:
             if atom.startswith("side:"):
                 phrases.append(self.draw.choice(self.grammar["sides"][atom.partition(":")[2]]))
             elif atom.startswith("zone:"):
-                zone = self.draw.choice(zone_words(atom.partition(":")[2]))
+                zone = self.draw.choice(zone_phrases(atom.partition(":")[2]))
                 phrases.append(self.draw.choice(self.grammar["zones"]).format(zone=zone))
         self.draw.shuffle(phrases)
         return phrases
@@ -207,29 +206,29 @@ class Speaker:
 NTH = {2: "second", 3: "third"}
 
 
-def _within(query: Query, places: Sequence[str]) -> bool:
+def _orders_within_place(query: Query, places: Sequence[str]) -> bool:
     """Return whether an order counts in a place: "the second cell from the left in the upper half" would not say so."""
     return (query.nth > 1 or query.ordinal == "nearest") and bool(places or query.relation)
 
 
-def _relative(query: Query) -> bool:
+def _orders_by_relative_size(query: Query) -> bool:
     """Return whether an order would stand before a relative size: "the rightmost relatively large cell"."""
     return query.ordinal not in ("", "nearest") and bool({"size:larger", "size:smaller"} & {*query.atoms})
 
 
-def _series(parts: Sequence[str]) -> str:
+def _join_phrases(parts: Sequence[str]) -> str:
     """Return "a", "a and b" or "a, b and c"."""
     *first, last = parts
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def _capital(text: str) -> str:
+def _capitalise(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _touching(part: str) -> bool:
+def _is_touching(part: str) -> bool:
     return part.startswith("touching")
 
 
-def _comparing(part: str) -> bool:
+def _is_comparing(part: str) -> bool:
     return part.startswith(("higher", "lower than", "nearest", "closest", "contained"))

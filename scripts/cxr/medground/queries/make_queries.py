@@ -17,16 +17,22 @@ from cxr.base.tables import read_table, write_lines, write_table
 from cxr.geometry.affine import boxes_to_original
 from cxr.geometry.boxes import CORNERS
 from cxr.medground.logic.decide import Decider, Query
-from cxr.medground.logic.descriptions import faults, parsed
+from cxr.medground.logic.descriptions import description_faults, parse_description
 from cxr.medground.logic.facts import Facts
 from cxr.medground.logic.options import LogicOptions
 from cxr.medground.logic.outlines import Outlines
-from cxr.medground.logic.table import scene_of, sides_of
-from cxr.medground.queries.drawing import Drawer, Drawn
-from cxr.medground.queries.forms import Search, kind_of
-from cxr.medground.queries.given import Given, matched, read_given
-from cxr.medground.queries.model_answers import answer_of, read_answers, wordings
+from cxr.medground.logic.scene import build_scene, region_sides
+from cxr.medground.queries.forms import FormSearch, target_kind
 from cxr.medground.queries.options import QueriesOptions
+from cxr.medground.queries.sampling import QuerySampler, SampledQuery
+from cxr.medground.queries.written_queries import (
+    WrittenQuery,
+    get_answer,
+    match_regions,
+    parse_answer,
+    read_answers,
+    read_written_queries,
+)
 
 UNASKED: Columns = {
     "image_id": Column(pl.String, "Image."),
@@ -49,7 +55,7 @@ def query_id(image_id: str, query: str, regions: list[int]) -> str:
     return "q" + hashlib.blake2b(key.encode()).hexdigest()[:16]
 
 
-def image_queries(
+def sample_queries(
     image: Mapping, rows: list[dict], shifted_rows: list[dict], facts: Facts, side: int, options: QueriesOptions
 ) -> tuple[list[dict], list[dict]]:
     """Return the lines of one image's queries, and the rows of :data:`UNASKED`.
@@ -57,13 +63,18 @@ def image_queries(
     ``rows``: of its regions; ``shifted_rows``: of its regions with moved outlines.
     """
     numbers = LogicOptions(**options.logic)
-    decider = Decider(scene_of(image, rows, facts, side), numbers)
+    decider = Decider(build_scene(image, rows, facts, side), numbers)
     outlines = Outlines(image, shifted_rows, facts, side, numbers)
     draw = rng(options.seed, options.source, image["image_id"], "forms")
-    forms = Search(decider, options.max_atoms, options.budget, tuple(options.families), draw).run()
+    forms = FormSearch(decider, options.max_atoms, options.budget, tuple(options.families), draw).run()
     candidates = int(decider.scene.candidate.sum())
     num_queries = options.wanted(candidates)
-    drawer, lines, unasked, seen_texts = Drawer(decider, outlines, forms, options, image["image_id"]), [], [], set()
+    drawer, lines, unasked, seen_texts = (
+        QuerySampler(decider, outlines, forms, options, image["image_id"]),
+        [],
+        [],
+        set(),
+    )
     for number in range(num_queries):
         query = drawer.draw(number)
         if query is None or query.text in seen_texts:
@@ -71,18 +82,18 @@ def image_queries(
             unasked.append({"image_id": image["image_id"], "split": image["split"], "number": number, "reason": reason})
             continue
         seen_texts.add(query.text)
-        lines.append(_line(image, rows, facts, options, query, decider))
+        lines.append(_sampled_line(image, rows, facts, options, query, decider))
     return lines, unasked
 
 
-def given_queries(
-    image: Mapping, rows: list[dict], facts: Facts, side: int, options: QueriesOptions, queries: Sequence[Given]
+def supplied_queries(
+    image: Mapping, rows: list[dict], facts: Facts, side: int, options: QueriesOptions, queries: Sequence[WrittenQuery]
 ) -> tuple[list[dict], list[dict]]:
     """Return the lines of an image's queries that were made elsewhere, all of them, and the rows of those that lack."""
-    decider = Decider(scene_of(image, rows, facts, side), LogicOptions(**options.logic))
+    decider = Decider(build_scene(image, rows, facts, side), LogicOptions(**options.logic))
     candidates = int(decider.scene.candidate.sum())
     num_queries = options.wanted(candidates)
-    lines = [_given_line(image, rows, facts, options, decider, query) for query in queries]
+    lines = [_written_line(image, rows, facts, options, decider, query) for query in queries]
     missing = [
         {"image_id": image["image_id"], "split": image["split"], "number": number, "reason": "not_given"}
         for number in range(len(queries), num_queries)
@@ -90,21 +101,21 @@ def given_queries(
     return lines, missing
 
 
-def told_queries(
+def model_queries(
     image: Mapping, rows: list[dict], facts: Facts, side: int, options: QueriesOptions, line: Mapping
 ) -> tuple[list[dict], list[dict]]:
     """Return the lines of the queries that a model worded about an image, and the rows of those that lack.
 
     ``line``: what it answered (:mod:`cxr.medground.queries.ask_model`).
     """
-    decider = Decider(scene_of(image, rows, facts, side), LogicOptions(**options.logic))
+    decider = Decider(build_scene(image, rows, facts, side), LogicOptions(**options.logic))
     lines, missing = [], []
-    for number, query, reason in wordings(line):
+    for number, query, reason in parse_answer(line):
         if query is None:
             row = {"image_id": image["image_id"], "split": image["split"], "number": number, "reason": reason}
             missing.append(row)
         else:
-            query_line = _given_line(image, rows, facts, options, decider, query)
+            query_line = _written_line(image, rows, facts, options, decider, query)
             lines.append(query_line | {"description_used": line["described"]})
     return lines, sorted(missing, key=lambda row: row["number"])
 
@@ -117,31 +128,33 @@ def statement_queries(
     Instead the row of its reason where the description is of no known form, or has the sides or the number of regions
     wrong.
     """
-    statement = parsed(image["description"]) if image["radiological"] else None
+    statement = parse_description(image["description"]) if image["radiological"] else None
     reason = ""
-    if statement is None or not statement.patients:
+    if statement is None or not statement.names_patient_sides:
         reason = "not_given"
-    elif wrong := faults(statement, sides_of(image, rows, side)):
+    elif wrong := description_faults(statement, region_sides(image, rows, side)):
         reason = f"{wrong[0]}_disagrees"
     elif not all(row["candidate"] for row in rows):
         reason = "undecidable"  # a distractor is no answer
     if reason:
         return [], [{"image_id": image["image_id"], "split": image["split"], "number": 0, "reason": reason}]
-    decider = Decider(scene_of(image, rows, facts, side), LogicOptions(**options.logic))
-    query_line = _given_line(image, rows, facts, options, decider, Given(image["description"], tuple(range(len(rows)))))
+    decider = Decider(build_scene(image, rows, facts, side), LogicOptions(**options.logic))
+    query_line = _written_line(
+        image, rows, facts, options, decider, WrittenQuery(image["description"], tuple(range(len(rows))))
+    )
     return [query_line | {"engine": "statements", "description_used": True}], []
 
 
-def _given_line(image, rows, facts, options, decider, query: Given) -> dict:
-    regions, boxes = matched(query, rows)
+def _written_line(image, rows, facts, options, decider, query: WrittenQuery) -> dict:
+    regions, boxes = match_regions(query, rows)
     regions_exist = bool(regions) and set(regions) <= set(range(len(rows)))
-    kind = kind_of(tuple(sorted(set(regions))), decider) or "all" if regions_exist else ""
-    line = _facts(image, rows, facts, options, list(regions) if regions_exist else [], decider)
+    kind = target_kind(tuple(sorted(set(regions))), decider) or "all" if regions_exist else ""
+    line = _line_fields(image, rows, facts, options, list(regions) if regions_exist else [], decider)
     line |= {"query_id": query_id(image["image_id"], query.text, [*regions, *chain(*boxes)]), "query": query.text}
     return line | {"kind": kind, "regions": list(regions), "boxes": boxes}
 
 
-def _line(image, rows, facts, options, query: Drawn, decider) -> dict:
+def _sampled_line(image, rows, facts, options, query: SampledQuery, decider) -> dict:
     regions = list(query.target)
     class_atoms = [atom for atom in query.query.atoms if atom.startswith("class:")]
     selected_by_class = bool(class_atoms) and decider.answer(Query(tuple(class_atoms[:1]))).selected == query.target
@@ -155,10 +168,10 @@ def _line(image, rows, facts, options, query: Drawn, decider) -> dict:
         "families": sorted(query.query.families()),
         "logic": asdict(query.query),
     }
-    return _facts(image, rows, facts, options, regions, decider) | query_fields
+    return _line_fields(image, rows, facts, options, regions, decider) | query_fields
 
 
-def _facts(image, rows, facts, options, regions, decider) -> dict:
+def _line_fields(image, rows, facts, options, regions, decider) -> dict:
     """Return the fields of a line, in their order; what the query itself decides is empty."""
     boxes = [[rows[region][name] for name in ("gx1", "gy1", "gx2", "gy2")] for region in regions]
     return {
@@ -173,7 +186,9 @@ def _facts(image, rows, facts, options, regions, decider) -> dict:
         "kind": "",
         "regions": regions,
         "boxes": boxes,
-        "boxes_px": [_original([rows[region][name] for name in CORNERS], image["to_original"]) for region in regions],
+        "boxes_px": [
+            _to_original([rows[region][name] for name in CORNERS], image["to_original"]) for region in regions
+        ],
         "candidates": int(decider.scene.candidate.sum()),
         "trivial": int(decider.scene.candidate.sum()) == 1,
         "by_class": False,
@@ -185,13 +200,13 @@ def _facts(image, rows, facts, options, regions, decider) -> dict:
     }
 
 
-def _original(box: list[int], affine: list[float]) -> list[float]:
+def _to_original(box: list[int], affine: list[float]) -> list[float]:
     """Return a box of the frame in original pixels; ``affine``: its six numbers by rows."""
     (corners,) = boxes_to_original(np.array(box, np.float64), np.reshape(affine, (2, 3))).tolist()
     return [round(corner, 2) for corner in corners]
 
 
-def _by_image(path: str) -> Mapping[str, list[dict]]:
+def _read_rows_by_image(path: str) -> Mapping[str, list[dict]]:
     rows_by_image = defaultdict(list)
     for row in read_table(path).iter_rows(named=True):
         rows_by_image[row["image_id"]].append(row)
@@ -208,25 +223,25 @@ def run_shard(
     images of other sources are left to those. ``told``: the answers of the engine vllm. Raises UserError where they are
     of other images.
     """
-    queries_by_image = read_given(given[0]) if given else {}
+    queries_by_image = read_written_queries(given[0]) if given else {}
     answers = read_answers(told[0]) if told else {}
-    by_image, shifted_by_image = _by_image(regions), _by_image(moved)
+    by_image, shifted_by_image = _read_rows_by_image(regions), _read_rows_by_image(moved)
     lines, missing = [], []
     with Shard(sources) as shard:
-        facts, side = Facts.of(shard), shard.shape("picture")[0]
+        facts, side = Facts.from_shard(shard), shard.shape("picture")[0]
     row_by_image = {row["image_id"]: row for row in read_table(images).iter_rows(named=True)}
     for image_id in progress(sorted(by_image), len(by_image), "queries"):
         image, rows = row_by_image[image_id], by_image[image_id]
         if options.statements:
             image_lines, image_missing = statement_queries(image, rows, facts, side, options)
         elif given:
-            image_lines, image_missing = given_queries(
+            image_lines, image_missing = supplied_queries(
                 image, rows, facts, side, options, queries_by_image.get(image_id, ())
             )
         elif told:
-            image_lines, image_missing = told_queries(image, rows, facts, side, options, answer_of(answers, image_id))
+            image_lines, image_missing = model_queries(image, rows, facts, side, options, get_answer(answers, image_id))
         else:
-            image_lines, image_missing = image_queries(image, rows, shifted_by_image[image_id], facts, side, options)
+            image_lines, image_missing = sample_queries(image, rows, shifted_by_image[image_id], facts, side, options)
         lines, missing = lines + image_lines, missing + image_missing
     write_lines(output, lines)
     write_table(unasked, pl.DataFrame(missing, schema=schema(UNASKED)), UNASKED)

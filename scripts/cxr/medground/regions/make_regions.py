@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -21,14 +21,13 @@ from cxr.medground.logic.components import (
     Component,
     centroid,
     compactness,
-    components,
+    contrast_and_texture,
     elongation,
-    instances,
+    find_components,
+    find_instances,
     solidity,
-    surroundings,
 )  # fmt: skip
-from cxr.medground.logic.facts import Facts, Planes, planes_of
-from cxr.medground.regions.moved import moved
+from cxr.medground.logic.facts import Facts, Planes, read_planes
 
 GRID = 1000
 WITHIN = pl.List(pl.Struct({"region": pl.Int64, "share": pl.Float64}))
@@ -70,7 +69,7 @@ REGIONS: Columns = WHERE | {
     "open_class": Column(pl.Boolean, "Whether dropped specks hold more of its class than the settings allow."),
 }  # fmt: skip
 DROPPED: Columns = WHERE | {"reason": Column(pl.String, "`too_small`.")}
-MOVED: Columns = {
+SHIFTED: Columns = {
     "px": Column(pl.Int64, "How far every outline lies further out; negative: further in.", "frame pixels"),
     "twin": Column(pl.Int64, "`region` that it is; null for one that appears, or that met others or fell apart."),
     **{
@@ -98,7 +97,7 @@ class RegionsOptions:
     seed: int
 
 
-def grid_box(box: Sequence[int], side: int) -> tuple[int, int, int, int]:
+def box_on_grid(box: Sequence[int], side: int) -> tuple[int, int, int, int]:
     """Return a half-open frame box on the grid of 1000, rounded outwards and never empty."""
     x1, y1, x2, y2 = (int(edge) for edge in box)
     low = [max(0, min(GRID - 1, GRID * edge // side)) for edge in (x1, y1)]
@@ -106,13 +105,13 @@ def grid_box(box: Sequence[int], side: int) -> tuple[int, int, int, int]:
     return low[0], low[1], max(high[0], low[0] + 1), max(high[1], low[1] + 1)
 
 
-def _on_grid(box: Sequence[int], grid: Sequence[int], side: int) -> float:
+def _grid_iou(box: Sequence[int], grid: Sequence[int], side: int) -> float:
     exact = np.array(box, np.float64) * GRID / side
     return float(paired_iou(exact, np.array(grid, np.float64)))
 
 
-def image_regions(row: Mapping, planes: Planes, options: RegionsOptions) -> tuple[list[dict], list[dict], list[dict]]:
-    """Return the rows of :data:`REGIONS` and of :data:`DROPPED` of one image, and those of :data:`MOVED`: its regions
+def measure_image(row: Mapping, planes: Planes, options: RegionsOptions) -> tuple[list[dict], list[dict], list[dict]]:
+    """Return the rows of :data:`REGIONS` and of :data:`DROPPED` of one image, and those of :data:`SHIFTED`: its regions
     with every outline further out, and in.
 
     ``row``: of the table of images.
@@ -120,8 +119,8 @@ def image_regions(row: Mapping, planes: Planes, options: RegionsOptions) -> tupl
     rows, dropped_rows, labelled_components = _regions(row, planes, options)
     shifted_rows = []
     for px in (options.outline_px, -options.outline_px) if options.outline_px else ():
-        rows_at_px, _, parts = _regions(*moved(row, planes, px), options)
-        twins = _twins(labelled_components, parts, planes.picture.shape[0])
+        rows_at_px, _, parts = _regions(*shift_outlines(row, planes, px), options)
+        twins = _match_twins(labelled_components, parts, planes.picture.shape[0])
         twin_by_region = {
             at: twin for at, twin in twins.items() if twin < len(rows)
         }  # a speck that grew is no region's twin
@@ -131,7 +130,7 @@ def image_regions(row: Mapping, planes: Planes, options: RegionsOptions) -> tupl
     return rows, dropped_rows, shifted_rows
 
 
-def _twins(before: list[tuple[str, Component]], after: list[tuple[str, Component]], side: int) -> dict[int, int]:
+def _match_twins(before: list[tuple[str, Component]], after: list[tuple[str, Component]], side: int) -> dict[int, int]:
     """Return {place of a moved component: of the one that it is}: of those that share pixels with each other alone."""
     met: dict[int, set[int]] = {at: set() for at in range(len(after))}
     for label in {label for label, _ in before}:
@@ -155,7 +154,7 @@ def _regions(
 ) -> tuple[list[dict], list[dict], list[tuple[str, Component]]]:
     """Return an image's rows, those of its specks, and all classes and components, the regions' by number first."""
     side = planes.picture.shape[0]
-    labelled_components = _drawn(row, planes, options, side)
+    labelled_components = _labelled_components(row, planes, options, side)
     regions, dropped = [], []
     for label, component in labelled_components:
         small = component.area < options.min_px
@@ -170,7 +169,7 @@ def _regions(
     outside[y_min:y_max, x_min:x_max] = False
     taken |= outside
     free = _candidates(row, regions, options)
-    open_classes = _open(regions, dropped, options.open_share)
+    open_classes = _open_classes(regions, dropped, options.open_share)
     zones = planes.zones if row["anatomy"] == "found" else {}
     rows = []
     for number, (label, component) in enumerate(regions):
@@ -182,11 +181,14 @@ def _regions(
                 "candidate": number in free,
                 "open_class": label in open_classes,
             }
-            | _measured(component, row, side, has_masks)
-            | _looks(component, grey, taken, has_masks)
-            | {"zones": _zones(component, zones), "within": _within(number, component, regions) if has_masks else None}
+            | _geometry(component, row, side, has_masks)
+            | _appearance(component, grey, taken, has_masks)
+            | {
+                "zones": _zone_fractions(component, zones),
+                "within": _overlaps_with_others(number, component, regions) if has_masks else None,
+            }
         )
-    _rank(rows)
+    _add_ranks(rows)
     dropped_rows = [
         {"image_id": row["image_id"], "label": label, **dict(zip(CORNERS, component.box, strict=True))}
         | {"area": component.area, "reason": "too_small"}
@@ -195,7 +197,9 @@ def _regions(
     return rows, dropped_rows, regions + dropped
 
 
-def _drawn(row: Mapping, planes: Planes, options: RegionsOptions, side: int) -> list[tuple[str, Component]]:
+def _labelled_components(
+    row: Mapping, planes: Planes, options: RegionsOptions, side: int
+) -> list[tuple[str, Component]]:
     labelled_components = []
     if row["boxes"]:
         for box in row["boxes"]:
@@ -213,9 +217,9 @@ def _drawn(row: Mapping, planes: Planes, options: RegionsOptions, side: int) -> 
     for label in sorted(planes.mask):
         mask = planes.mask[label]
         if planes.instances is not None:
-            parts = instances(planes.instances, mask)
+            parts = find_instances(planes.instances, mask)
         else:
-            parts = components(mask, options.connectivity)
+            parts = find_components(mask, options.connectivity)
         labelled_components += [(label, component) for component in parts]
     return labelled_components
 
@@ -234,7 +238,7 @@ def _candidates(row: Mapping, regions: list[tuple[str, Component]], options: Reg
     return set(free)
 
 
-def _open(regions: list, dropped: list, share: float) -> set[str]:
+def _open_classes(regions: list, dropped: list, share: float) -> set[str]:
     dropped_area, kept_area = {}, {}
     for label, component in dropped:
         dropped_area[label] = dropped_area.get(label, 0) + component.area
@@ -243,15 +247,15 @@ def _open(regions: list, dropped: list, share: float) -> set[str]:
     return {label for label, area in dropped_area.items() if area > share * (area + kept_area.get(label, 0))}
 
 
-def _measured(component: Component, row: Mapping, side: int, has_masks: bool) -> dict:
+def _geometry(component: Component, row: Mapping, side: int, has_masks: bool) -> dict:
     x1, y1, x2, y2 = component.box
     x_min, y_min, x_max, y_max = row["extent"]
-    grid = grid_box(component.box, side)
+    grid = box_on_grid(component.box, side)
     cx, cy = centroid(component)
     inner = (x_min, y_min, x_max, y_max)
     return {
         **dict(zip(("gx1", "gy1", "gx2", "gy2"), grid, strict=True)),
-        "grid_iou": _on_grid(component.box, grid, side),
+        "grid_iou": _grid_iou(component.box, grid, side),
         "area_ratio": component.area / ((x_max - x_min) * (y_max - y_min)),
         "width": (x2 - x1) / side,
         "height": (y2 - y1) / side,
@@ -266,18 +270,18 @@ def _measured(component: Component, row: Mapping, side: int, has_masks: bool) ->
     }
 
 
-def _looks(component: Component, grey: np.ndarray, taken: np.ndarray, has_masks: bool) -> dict:
-    contrast, texture = surroundings(component, grey, taken) if has_masks else (math.nan, math.nan)
+def _appearance(component: Component, grey: np.ndarray, taken: np.ndarray, has_masks: bool) -> dict:
+    contrast, texture = contrast_and_texture(component, grey, taken) if has_masks else (math.nan, math.nan)
     return {
         name: value if math.isfinite(value) else None for name, value in (("contrast", contrast), ("texture", texture))
     }
 
 
-def _zones(component: Component, zones: Mapping[str, np.ndarray]) -> list[float] | None:
+def _zone_fractions(component: Component, zones: Mapping[str, np.ndarray]) -> list[float] | None:
     return [float(zone[component.window][component.pixels].mean()) for zone in zones.values()] or None
 
 
-def _within(number: int, component: Component, regions: list[tuple[str, Component]]) -> list[dict]:
+def _overlaps_with_others(number: int, component: Component, regions: list[tuple[str, Component]]) -> list[dict]:
     """Return the shares of a region's pixels inside each region of another class."""
     x1, y1, x2, y2 = component.box
     overlaps = []
@@ -293,7 +297,7 @@ def _within(number: int, component: Component, regions: list[tuple[str, Componen
     return overlaps
 
 
-def _rank(rows: list[dict]) -> None:
+def _add_ranks(rows: list[dict]) -> None:
     for prefix, key in (("", lambda row: 0), ("class_", lambda row: row["label"])):
         for name, sign in (("area", -1), ("cx", 1), ("cy", 1)):
             next_rank: dict = {}
@@ -309,11 +313,11 @@ def run_shard(
     cv2.setNumThreads(1)
     rows, dropped_rows, shifted_rows, ledger = [], [], [], Ledger("medground_regions")
     with Shard(sources) as shard:
-        facts = Facts.of(shard)
+        facts = Facts.from_shard(shard)
         row_by_image = {row["image_id"]: row for row in read_table(images).iter_rows(named=True)}
         for image_id in progress(sorted(shard.ids), len(shard.ids), "regions"):
-            region_rows, image_dropped, image_shifted = image_regions(
-                row_by_image[image_id], planes_of(shard, facts, image_id), options
+            region_rows, image_dropped, image_shifted = measure_image(
+                row_by_image[image_id], read_planes(shard, facts, image_id), options
             )
             rows, dropped_rows, shifted_rows = (
                 rows + region_rows,
@@ -325,7 +329,49 @@ def run_shard(
     for path, table_rows, columns in (
         (output, rows, REGIONS),
         (dropped, dropped_rows, DROPPED),
-        (moved, shifted_rows, MOVED),
+        (moved, shifted_rows, SHIFTED),
     ):
         records = [{name: row[name] for name in columns} for row in table_rows]
         write_table(path, pl.DataFrame(records, schema=schema(columns), infer_schema_length=None), columns)
+
+
+def shift_outlines(row: Mapping, planes: Planes, px: int) -> tuple[dict, Planes]:
+    """Return an image's row and planes with the outlines of its masks, instances or boxes ``px`` further out.
+
+    ``px``: negative: further in. A mask is dilated or eroded by a square of 2 ``px`` + 1, inside the picture without
+    its padding, whose edge is no outline. An instance grows into what is outside every instance.
+    """
+    x_min, y_min, x_max, y_max = row["extent"]
+    window, square = np.s_[y_min:y_max, x_min:x_max], np.ones((2 * abs(px) + 1,) * 2, np.uint8)
+
+    def inside(plane: np.ndarray, change: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+        changed = np.zeros_like(plane)
+        changed[window] = change(np.ascontiguousarray(plane[window]))
+        return changed
+
+    def mask(plane: np.ndarray) -> np.ndarray:
+        pixels = plane.astype(np.uint8)
+        return (cv2.dilate(pixels, square) if px > 0 else cv2.erode(pixels, square)) > 0
+
+    def instances(numbers: np.ndarray) -> np.ndarray:
+        most = cv2.dilate(numbers, square)
+        if px > 0:
+            return np.where(numbers > 0, numbers, most)
+        return np.where(cv2.erode(numbers, square) == most, numbers, 0).astype(numbers.dtype)
+
+    masks = {label: inside(plane, mask) for label, plane in planes.mask.items()}
+    numbers = None if planes.instances is None else inside(planes.instances, instances)
+    boxes = row["boxes"] and [_shift_box(box, row["extent"], px) for box in row["boxes"]]
+    return dict(row) | {"boxes": boxes}, Planes(planes.picture, masks, numbers, planes.zones)
+
+
+def _shift_box(box: Mapping, extent: tuple[int, int, int, int], px: int) -> dict:
+    """Return a box with its edges ``px`` further out, but inside the picture; an edge at the picture's stays there."""
+    shifted_box = dict(box)
+    for name, edge, way in zip(CORNERS, extent, (-1, -1, 1, 1), strict=True):
+        limit = max if way < 0 else min
+        shifted_box[name] = edge if box[name] == edge else limit(box[name] + way * px, edge)
+    for low, high in (("x1", "x2"), ("y1", "y2")):
+        if shifted_box[high] <= shifted_box[low]:  # nothing is left of it but its middle
+            shifted_box[low] = shifted_box[high] = (box[low] + box[high]) / 2
+    return shifted_box

@@ -12,7 +12,7 @@ from cxr.plotting.plots import BLUE, GREEN, GREY, ORANGE, save_png
 PANELS = {"iou": "mean IoU (%)", "sensitivity": "Semantic Sensitivity (%)"}
 COLOURS = (BLUE, ORANGE, GREEN)
 TOTAL = "total"
-LEAST = 10.0
+MIN_AXIS_TOP = 10.0
 """Least top of an axis, %: zeros are then seen as such."""
 HATCHES = ("", "//", "..", "xx", "\\\\")
 """Of the blind answers that are the same beside every run."""
@@ -27,10 +27,10 @@ class ChartOptions:
 
 def run(*, comparison: str, chart: str, options: ChartOptions) -> None:
     """Draw the bars of the table ``comparison`` to ``chart``."""
-    save_png(drawn(read_table(comparison)), chart, options.dpi)
+    save_png(draw_scores(read_table(comparison)), chart, options.dpi)
 
 
-def drawn(table: pl.DataFrame) -> Figure:
+def draw_scores(table: pl.DataFrame) -> Figure:
     """Return the figure: a panel for each measure; a bar for each run and blind answer, its interval where it has one.
 
     The paper's models are not drawn: their sources are others. They stand in the table.
@@ -48,7 +48,7 @@ def drawn(table: pl.DataFrame) -> Figure:
             row_by_source = {row["source"]: row for row in part.filter(by=by, model=model).to_dicts()}
             places = [number + (at - (len(models) - 1) / 2) * width for number in range(len(sources))]
             values = [(row_by_source.get(source) or {}).get("value") or 0.0 for source in sources]
-            axes.bar(places, values, width, **_style(by, model, runs, at))
+            axes.bar(places, values, width, **_bar_style(by, model, runs, at))
             for place, source in zip(places, sources, strict=True):
                 row = row_by_source.get(source)
                 if row and row["low"] is not None and row["high"] is not None:
@@ -59,13 +59,13 @@ def drawn(table: pl.DataFrame) -> Figure:
         axes.set_ylabel(label)
         if not part.is_empty() and not any(part["value"].fill_null(0.0)):
             axes.text(0.5, 0.5, "all values are 0", transform=axes.transAxes, ha="center", va="center")
-        axes.set_ylim(0, max(LEAST, axes.get_ylim()[1]))
+        axes.set_ylim(0, max(MIN_AXIS_TOP, axes.get_ylim()[1]))
         axes.spines[["top", "right"]].set_visible(False)
         axes.legend(fontsize=7, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return figure
 
 
-def _style(by: str, model: str, runs: Sequence[str], at: int) -> dict:
+def _bar_style(by: str, model: str, runs: Sequence[str], at: int) -> dict:
     """Return how a bar is drawn: a run in its colour, its own blind answers in the same but hatched, others grey."""
     if by == "ours":
         return {"color": COLOURS[runs.index(model) % len(COLOURS)], "label": model}

@@ -32,7 +32,7 @@ def _row(by: str, table: str, model: str, source: str, number: int | None, *valu
     }  # fmt: skip
 
 
-def ours(run: str, scores: pl.DataFrame, pairs: pl.DataFrame, tau: float) -> Iterator[dict]:
+def run_rows(run: str, scores: pl.DataFrame, pairs: pl.DataFrame, tau: float) -> Iterator[dict]:
     """Yield the rows of a run: mean IoU, the blind baselines beside it, Semantic Sensitivity at ``tau``."""
     for row in scores.filter(part="all").iter_rows(named=True):
         yield _row("ours", "iou", run, row["source"], row["queries"], row["iou"], row["iou_low"], row["iou_high"])
@@ -44,13 +44,13 @@ def ours(run: str, scores: pl.DataFrame, pairs: pl.DataFrame, tau: float) -> Ite
         yield _row("blind", "sensitivity", f"{run}: swapped", row["source"], row["pairs"], row["swapped"])
 
 
-def ours_zero_shot(run: str, scores: pl.DataFrame) -> Iterator[dict]:
+def zero_shot_rows(run: str, scores: pl.DataFrame) -> Iterator[dict]:
     """Yield the rows of a run on the sources that no training saw: mean IoU, the blind baselines beside it."""
-    for row in ours(run, scores, pl.DataFrame(schema=schema(SENSITIVITY)), 0.5):
+    for row in run_rows(run, scores, pl.DataFrame(schema=schema(SENSITIVITY)), 0.5):
         yield row | {"table": "zero_shot"}
 
 
-def paper() -> Iterator[dict]:
+def paper_rows() -> Iterator[dict]:
     """Yield the rows of the paper's Tables 3 and 4, as printed."""
     tables = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
     third, fourth = tables["table3"], tables["table4"]
@@ -79,9 +79,9 @@ def run_comparison(
 
     ``zero_shot``: scores of the runs on sources that no training saw.
     """
-    rows = list(_all(options.runs, scored, pairs_scored, options.tau))
+    rows = list(_all_rows(options.runs, scored, pairs_scored, options.tau))
     for run, path in zip(options.zero_shot, zero_shot or (), strict=True):
-        rows += ours_zero_shot(run, read_declared(path, SCORES))
+        rows += zero_shot_rows(run, read_declared(path, SCORES))
     seen_keys, unique_rows = set(), []
     for row in rows:  # a baseline that reads no answer is the same beside every run
         key = tuple(row[part] for part in ("by", "table", "model", "source"))
@@ -91,7 +91,7 @@ def run_comparison(
     write_table(Path(comparison), pl.DataFrame(unique_rows, schema=schema(COMPARISON)), COMPARISON)
 
 
-def _all(runs: Sequence[str], scored: Sequence[str], pairs: Sequence[str], tau: float) -> Iterator[dict]:
+def _all_rows(runs: Sequence[str], scored: Sequence[str], pairs: Sequence[str], tau: float) -> Iterator[dict]:
     for run, scores_path, pairs_path in zip(runs, scored, pairs, strict=True):
-        yield from ours(run, read_declared(scores_path, SCORES), read_declared(pairs_path, SENSITIVITY), tau)
-    yield from paper()
+        yield from run_rows(run, read_declared(scores_path, SCORES), read_declared(pairs_path, SENSITIVITY), tau)
+    yield from paper_rows()

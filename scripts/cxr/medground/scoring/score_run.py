@@ -8,13 +8,15 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+from scipy.optimize import linear_sum_assignment
 
 from cxr.base.columns import schema
 from cxr.base.errors import UserError, refuse_empty
 from cxr.base.tables import read_lines, read_table, write_table
+from cxr.geometry.boxes import box_iou
 from cxr.geometry.unions import union_ious
 from cxr.medground.scoring.columns import BLIND, QUERIES, SCORES, SENSITIVITY
-from cxr.medground.scoring.measures import both_right, matched_iou, means
+from cxr.metrics.intervals import ratio_intervals, sums_by_subject
 from cxr.vlm.grounding import GRID, read_answer
 
 Key = tuple[str, str]
@@ -44,7 +46,7 @@ class ScoringOptions:
 
 
 @dataclass(frozen=True)
-class Blind:
+class BlindBaseline:
     """What the blind answers are made of. candidates: {image: its candidates' boxes, the largest first}; mean_box:
     {source: of its training lines}.
     """
@@ -65,7 +67,7 @@ class Blind:
         return {name: boxes for name, boxes in boxes_by_baseline.items() if len(boxes)}
 
 
-def blind_of(regions: Sequence[pl.DataFrame], sources: Sequence[str], train: Sequence[Mapping]) -> Blind:
+def build_baseline(regions: Sequence[pl.DataFrame], sources: Sequence[str], train: Sequence[Mapping]) -> BlindBaseline:
     """Return what the blind answers are made of; ``sources``: of each table of regions."""
     corners = ["gx1", "gy1", "gx2", "gy2"]
     candidates: dict[Key, np.ndarray] = {}
@@ -76,21 +78,21 @@ def blind_of(regions: Sequence[pl.DataFrame], sources: Sequence[str], train: Seq
     boxes: dict[str, list] = defaultdict(list)
     for line in train:
         boxes[line["source"]] += line["boxes"]
-    return Blind(
+    return BlindBaseline(
         candidates,
         {name: np.rint(np.mean(source_boxes, axis=0)).astype(np.int64) for name, source_boxes in boxes.items()},
     )
 
 
 def score_queries(
-    lines: Sequence[Mapping], answers: Mapping[str, Mapping], blind: Blind, options: ScoringOptions
+    lines: Sequence[Mapping], answers: Mapping[str, Mapping], blind: BlindBaseline, options: ScoringOptions
 ) -> Iterator[dict]:
     """Yield a row of :data:`QUERIES` for each test line, in order."""
     of_image: dict[Key, list[Mapping]] = defaultdict(list)
     reading_by_query = {}
     for line in lines:
         of_image[line["source"], line["image_id"]].append(line)
-        reading_by_query[line["query_id"]] = _read(answers.get(line["query_id"]))
+        reading_by_query[line["query_id"]] = _read_answer_line(answers.get(line["query_id"]))
     true = [np.array(line["boxes"], np.int64) for line in lines]
     compared_boxes = [
         _compared_boxes(line, reading_by_query, of_image[line["source"], line["image_id"]], blind) for line in lines
@@ -121,7 +123,7 @@ def score_queries(
 
 
 def _compared_boxes(
-    line: Mapping, reading_by_query: Mapping[str, Mapping], of_image: Sequence[Mapping], blind: Blind
+    line: Mapping, reading_by_query: Mapping[str, Mapping], of_image: Sequence[Mapping], blind: BlindBaseline
 ) -> dict:
     """Return {measure: boxes} that are compared with a line's own: its answer's, and those that read no query."""
     answer = reading_by_query[line["query_id"]]
@@ -131,7 +133,7 @@ def _compared_boxes(
     return boxes_by_measure | blind.answers((line["source"], line["image_id"])) | shuffled
 
 
-def _read(line: Mapping | None) -> dict:
+def _read_answer_line(line: Mapping | None) -> dict:
     """Return how an answer was read, with its boxes as ``boxes``, and as ``paper`` those on a grid of 1000."""
     no_boxes = np.zeros((0, 4), np.int64)
     if line is None or line["failure"]:
@@ -165,7 +167,7 @@ def scores(table: pl.DataFrame, options: ScoringOptions) -> Iterator[dict]:
             if not len(part_table):
                 continue
             values = part_table.select(pl.col(columns).cast(pl.Float64).fill_null(np.nan)).to_numpy() * 100
-            mean, low, high = means(
+            mean, low, high = mean_with_interval(
                 values, part_table["subject_id"].to_list(), replicates=options.replicates, level=options.interval,
                 seed=options.seed,
             )  # fmt: skip
@@ -216,7 +218,7 @@ def sensitivity(
         for name, classes in CLASSES.items():
             class_pairs = [pair for pair in source_pairs if pair["same_class"] in classes]
             for tau in options.taus if class_pairs else ():
-                right = both_right(class_pairs, ious, tau) * 100
+                right = both_correct(class_pairs, ious, tau) * 100
                 scored_pairs = [pair for pair, value in zip(class_pairs, right, strict=True) if not np.isnan(value)]
                 if not scored_pairs:
                     continue
@@ -227,7 +229,7 @@ def sensitivity(
                     > tau
                     for pair in scored_pairs
                 ]
-                mean, low, high = means(
+                mean, low, high = mean_with_interval(
                     right[~np.isnan(right)][:, None], [subject[pair["first"]] for pair in scored_pairs],
                     replicates=options.replicates, level=options.interval, seed=options.seed,
                 )  # fmt: skip
@@ -291,7 +293,7 @@ def run_scores(
         sampled_ids = {line["query_id"] for line in read_lines("".join(drawn))}
         scored_lines = [line for line in scored_lines if line["query_id"] in sampled_ids]
     sources = [Path(path).parent.name for path in regions]
-    blind = blind_of([read_table(path) for path in regions], sources, list(read_lines(train)))
+    blind = build_baseline([read_table(path) for path in regions], sources, list(read_lines(train)))
     table = pl.DataFrame(list(score_queries(scored_lines, answer_by_id, blind, options)), schema=schema(QUERIES))
     write_table(queries, table, QUERIES)
     write_table(scored, pl.DataFrame(list(scores(table, options)), schema=schema(SCORES)), SCORES)
@@ -299,3 +301,34 @@ def run_scores(
     scored_pairs = [pair for pair in read_lines(pairs) if {pair["first"], pair["second"]} & truth.keys()]
     sensitivity_table = pl.DataFrame(list(sensitivity(scored_pairs, table, truth, options)), schema=schema(SENSITIVITY))
     write_table(pairs_scored, sensitivity_table, SENSITIVITY)
+
+
+def matched_iou(predicted: np.ndarray, reference: np.ndarray) -> float:
+    """Return the greatest sum of IoU over one-to-one matches of boxes, (N, 4) and (M, 4), over the larger number.
+
+    A box too many counts like one that is missing. 0 where one side has none.
+    """
+    if not len(predicted) or not len(reference):
+        return 0.0
+    table = box_iou(predicted.astype(np.float64), reference.astype(np.float64))
+    return float(table[linear_sum_assignment(table, maximize=True)].sum() / max(table.shape))
+
+
+def mean_with_interval(
+    values: np.ndarray, subjects: Sequence[str], *, replicates: int, level: float, seed: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return mean, lower and upper end, (K,) each, of columns of values (N, K); intervals by subject, NaN left out."""
+    has_value = ~np.isnan(values)
+    _, subject = np.unique(np.asarray(subjects, str), return_inverse=True)
+    count = int(subject.max(initial=-1)) + 1
+    tops = sums_by_subject(subject, count, np.where(has_value, values, 0.0))
+    below = sums_by_subject(subject, count, has_value.astype(np.float64))
+    total = below.sum(axis=0)
+    mean = np.divide(tops.sum(axis=0), total, out=np.full(values.shape[1], np.nan), where=total > 0)
+    return mean, *ratio_intervals(tops, below, replicates=replicates, level=level, seed=seed)
+
+
+def both_correct(pairs: Sequence[Mapping], ious: Mapping[str, float], tau: float) -> np.ndarray:
+    """Return of each pair whether both IoU exceed ``tau``, float64 (N,); NaN where one of them is not scored."""
+    iou_pairs = [(ious.get(pair["first"]), ious.get(pair["second"])) for pair in pairs]
+    return np.array([np.nan if None in iou_pair else float(min(iou_pair) > tau) for iou_pair in iou_pairs])

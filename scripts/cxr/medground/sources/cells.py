@@ -18,7 +18,7 @@ def read_cells(count: int, seed: int) -> Iterator[tuple[str, Image]]:
     """Yield (image_id, image) of the drawn pictures. Their instances are the truth: each cell's own pixels."""
     for number in range(count):
         image_id = f"cells{number:04d}"
-        yield image_id, draw(image_id, seed)
+        yield image_id, draw_cells(image_id, seed)
 
 
 def _split(image_id: str) -> str:
@@ -30,7 +30,7 @@ def _split(image_id: str) -> str:
     return "test"
 
 
-def draw(image_id: str, seed: int) -> Image:
+def draw_cells(image_id: str, seed: int) -> Image:
     """Draw one picture: 3 to 14 cells on a noisy ground; some touch, some are cut by the edge."""
     rng = np.random.default_rng(stable_hash("cells", seed, image_id))
     ground = rng.uniform(70, 150)
@@ -41,7 +41,7 @@ def draw(image_id: str, seed: int) -> Image:
     number = 0
     for _ in range(int(rng.integers(3, 15))):
         name = "rod" if rng.random() < 0.35 else "nucleus"
-        body = _body(name, instances, rng)
+        body = _draw_cell(name, instances, rng)
         if body is None:
             continue
         number += 1
@@ -56,7 +56,7 @@ def draw(image_id: str, seed: int) -> Image:
     )  # fmt: skip
 
 
-def _body(name: str, taken: np.ndarray, rng: np.random.Generator) -> np.ndarray | None:
+def _draw_cell(name: str, taken: np.ndarray, rng: np.random.Generator) -> np.ndarray | None:
     """Return the pixels of a new cell that overlaps none (some touch), or None if no free place was found."""
     for _ in range(20):
         long = rng.uniform(*KINDS[name]) * (1.8 if rng.random() < 0.15 else 1.0)

@@ -23,7 +23,7 @@ def is_dicom(path: Path) -> bool:
         return file_kind(file.read(HEAD_BYTES)) == "dicom"
 
 
-def dicom_grey(path: Path, max_pixels: int) -> np.ndarray:
+def read_dicom_grey(path: Path, max_pixels: int) -> np.ndarray:
     """Return a DICOM picture uint8 (H, W), white bone, padding 0; its range is that of other pictures of many bits.
 
     ``max_pixels``: more are not decoded. Raises Refused with a reason of the stage frames, UserError where this Python
@@ -42,7 +42,7 @@ def dicom_grey(path: Path, max_pixels: int) -> np.ndarray:
         raise Refused("undecodable", sentence_of(error)) from None
 
 
-def dicom_values(path: Path, max_pixels: int) -> np.ndarray:
+def read_dicom_values(path: Path, max_pixels: int) -> np.ndarray:
     """Return the stored values (H, W) or (H, W, 3) of a DICOM mask, a segmentation or any other; high values are white.
 
     Raises Refused for one of several frames, or that cannot be decoded.

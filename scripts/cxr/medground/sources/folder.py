@@ -14,9 +14,19 @@ from cxr.base.user_tables import listed_lines, read_sheet
 from cxr.base.vocabulary import SPLITS
 from cxr.imaging.cohort.split import split_name
 from cxr.medground.sources.image import Image, Refused, to_grey8
-from cxr.medground.sources.masks import binary, by_value, numbered, of_picture, read_array, read_mask
+from cxr.medground.sources.masks import (
+    binary_mask,
+    instance_numbers,
+    masks_by_value,
+    match_image_size,
+    read_array,
+    read_mask,
+)
 
-NEEDED = {"folder": ("image_path", "mask_path", "split"), "boxes": ("image_path", "split", "x", "y", "w", "h", "class")}
+REQUIRED = {
+    "folder": ("image_path", "mask_path", "split"),
+    "boxes": ("image_path", "split", "x", "y", "w", "h", "class"),
+}
 """Columns that a manifest must have."""
 IDS = ("image_id", "subject_id")
 OPTIONAL = (*IDS, "mask_path", "class", "domain", "licence", "description")
@@ -48,9 +58,9 @@ class Row:
 def read_manifest(name: str, kind: str, path: Path) -> dict[str, list[Row]]:
     """Return {image_id: its rows} of a manifest, sorted. Raises UserError in one sentence for a wrong manifest."""
     key = f"medground.sources.sets.{name}.manifest"
-    columns = (*NEEDED[kind], *OPTIONAL)
+    columns = (*REQUIRED[kind], *OPTIONAL)
     sheet = read_sheet(path, key, columns, ids=IDS, words=WORDS, single_lines=columns[:-1])
-    sheet.require(NEEDED[kind])
+    sheet.require(REQUIRED[kind])
     table = list(sheet.records())
     finder = PathFinder(path.parent)
     files = {column: finder.find_all(cells.get(column, "") for _, cells in table) for column in PATHS}
@@ -94,14 +104,14 @@ def _check_paths(key: str, row: Row, folder: Path) -> None:
             raise UserError(f"{key}: line {row.line} leaves the manifest's folder by {column}: give an absolute path")
 
 
-def read_picture(path: Path, max_pixels: int) -> np.ndarray:
+def read_image(path: Path, max_pixels: int) -> np.ndarray:
     """Return a picture uint8 (H, W, 3) from a DICOM file, or one that ``read_array`` reads. Raises Refused.
 
     ``max_pixels``: of a DICOM file; a larger one is not decoded.
     """
-    from cxr.medground.sources.dicom import dicom_grey, is_dicom  # heavy, and few sources need it
+    from cxr.medground.sources.dicom import is_dicom, read_dicom_grey  # heavy, and few sources need it
 
-    values = dicom_grey(path, max_pixels) if is_dicom(path) else to_grey8(read_array(path))
+    values = read_dicom_grey(path, max_pixels) if is_dicom(path) else to_grey8(read_array(path))
     return np.ascontiguousarray(values[..., :3] if values.ndim == 3 else np.repeat(values[..., None], 3, axis=2))
 
 
@@ -116,7 +126,7 @@ def read_folder(options: Mapping, manifest: Mapping[str, list[Row]]) -> Iterator
 
 def _image(image_id: str, rows: list[Row], options: Mapping) -> Image:
     first = rows[0]
-    picture = read_picture(first.file("image_path"), options["max_pixels"])
+    picture = read_image(first.file("image_path"), options["max_pixels"])
     masks, instances, boxes = {}, None, None
     default = next(iter(options["classes"]))
     if options["kind"] == "boxes":
@@ -124,15 +134,15 @@ def _image(image_id: str, rows: list[Row], options: Mapping) -> Image:
     else:
         for row in rows:
             values = read_mask(row.file("mask_path"), options["max_pixels"])
-            values = of_picture(values, picture.shape[:2], options["resize_masks"])
+            values = match_image_size(values, picture.shape[:2], options["resize_masks"])
             label = row["class"] or default
             if options["mask_kind"] == "instances":
-                instances = numbered(values)
+                instances = instance_numbers(values)
                 masks[label] = values > 0
             elif options["mask_values"]:
-                masks |= by_value(values, options["mask_values"])
+                masks |= masks_by_value(values, options["mask_values"])
             else:
-                masks[label] = binary(values, options["mask_threshold"], options["most_foreground"])
+                masks[label] = binary_mask(values, options["mask_threshold"], options["most_foreground"])
         if unknown := sorted(masks.keys() - options["classes"].keys()):
             raise Refused("unknown_label", f"the class {unknown[0]!r} is not one of the source's")
         if not any(mask.any() for mask in masks.values()):

@@ -11,7 +11,7 @@ from cxr.base.vocabulary import ORGAN_LABELS, ZONE_LABELS
 from cxr.medground.sources.image import Image
 
 
-def class_of(word: str, certainty: str) -> str:
+def finding_class(word: str, certainty: str) -> str:
     """Return the class of a finding: its word, and whether it is only possible."""
     return word if certainty == "definitive" else f"possible {word}"
 
@@ -44,7 +44,7 @@ def read_ils(
                 planes: dict[str, np.ndarray] = {}
                 for finding in stated.get(image_id, []):
                     mask = lesions.get("mask", finding["mask_id"])
-                    name = class_of(finding["word"], finding["certainty"])
+                    name = finding_class(finding["word"], finding["certainty"])
                     planes[name] = planes.get(name, np.zeros_like(mask)) | mask
                 if options["structures"]:
                     organ_masks = organ.masks(image_id)

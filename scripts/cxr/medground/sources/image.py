@@ -20,13 +20,14 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Image:
-    """One image with what an expert drew.
+    """One image with its annotation.
 
     picture: uint8 (H, W) or (H, W, 3); masks: {class: bool (H, W)}; instances: uint16 (H, W), 0 outside, or None;
-    boxes: {class: float (N, 4: x1, y1, x2, y2)}, for a source without masks. path: the picture's file. Of a film, in
-    the frame already: zones and organs {name: bool (S, S)}, anomaly: uint8 (S, S), grey levels, or None; anatomy: what
-    is known of these (:mod:`cxr.medground.sources.films`). inner: which edges (left, top, right, bottom) a tile was cut
-    at. to_original: affine (2, 3) from these pixels to the original ones, pixel centres at .5.
+    boxes: {class: float (N, 4: x1, y1, x2, y2)}, for a source without masks; path: the image file. Radiographs, already
+    in the frame: zones and organs {name: bool (S, S)}, anomaly: uint8 (S, S), grey levels, or None; anatomy: their
+    state (:mod:`cxr.medground.sources.ils_results`). inner: which edges (left, top, right, bottom) were cut from a
+    larger image; extent: the image without padding (x1, y1, x2, y2); to_original: affine (2, 3) from these pixels to
+    the original ones, pixel centres at .5.
     """
 
     image_id: str
@@ -58,7 +59,7 @@ def to_grey8(values: np.ndarray) -> np.ndarray:
     return np.round(np.clip(scaled, 0, 1) * 255).astype(np.uint8)
 
 
-def tiles(image: Image, side: int) -> list[Image]:
+def cut_tiles(image: Image, side: int) -> list[Image]:
     """Return the whole tiles of an image, row by row; a rest at the right and lower edges narrower than one is left."""
     height, width = image.picture.shape[:2]
     rows, columns = max(1, height // side), max(1, width // side)
@@ -85,7 +86,7 @@ def tiles(image: Image, side: int) -> list[Image]:
     return tile_images
 
 
-def fitted(image: Image, side: int, fit: str) -> Image:
+def fit_to_frame(image: Image, side: int, fit: str) -> Image:
     """Return an image in a square frame: padded around its centre, or stretched. ``extent``: where the picture lies."""
     height, width = image.picture.shape[:2]
     if fit == "stretch":

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.base.ids import clean_id
-from cxr.medground.sources.folder import read_picture
+from cxr.medground.sources.folder import read_image
 from cxr.medground.sources.image import Image, Refused
-from cxr.medground.sources.masks import binary, by_value, of_picture, read_mask
+from cxr.medground.sources.masks import binary_mask, masks_by_value, match_image_size, read_mask
 
 FOLDERS = {"train": "Train_Folder", "validate": "Val_Folder", "test": "Test_Folder"}
 ENDINGS = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp")
@@ -52,14 +52,14 @@ def read_workbook(path: Path, key: str) -> dict[str, str]:
     raise UserError(f"{key}: {path.name} has no sheet with the columns {' and '.join(COLUMNS)}: add them")
 
 
-def _texts(folder: Path, key: str) -> dict[str, str]:
+def _read_texts(folder: Path, key: str) -> dict[str, str]:
     books = sorted(path for path in folder.glob("*.xlsx") if not path.name.startswith("~"))
     if len(books) > 1:
         raise UserError(f"{key}: {folder.name} has the workbooks {books[0].name} and {books[1].name}: leave one")
     return read_workbook(books[0], key) if books else {}
 
 
-def _files(folder: Path) -> dict[str, Path]:
+def _image_files(folder: Path) -> dict[str, Path]:
     paths = (path for path in sorted(folder.glob("*")) if path.suffix.lower() in ENDINGS)
     return {clean_id(path.stem): path for path in paths}
 
@@ -75,8 +75,8 @@ def read_lvit(name: str, options: Mapping, folder: str) -> Iterator[tuple[str, I
         raise UserError(f"{key}: {root.name} has none of the folders {', '.join(FOLDERS.values())}: give LViT's folder")
     split_by_image: dict[str, str] = {}
     for split, part in folder_by_split.items():
-        texts, images, masks = _texts(part, key), _files(part / "img"), _files(part / "labelcol")
-        text_by_image = {_image_of(stem, images): (stem, text) for stem, text in texts.items()}
+        texts, images, masks = _read_texts(part, key), _image_files(part / "img"), _image_files(part / "labelcol")
+        text_by_image = {_resolve_image(stem, images): (stem, text) for stem, text in texts.items()}
         for image_id in sorted(images.keys() | text_by_image.keys()):
             if split_by_image.setdefault(image_id, split) != split:
                 raise UserError(f"{key}: {image_id!r} lies in {split_by_image[image_id]} and in {split}: remove one")
@@ -84,32 +84,32 @@ def read_lvit(name: str, options: Mapping, folder: str) -> Iterator[tuple[str, I
             try:
                 yield (
                     image_id,
-                    _image(image_id, split, images.get(image_id), _mask(stem, image_id, masks), text, options),
+                    _image(image_id, split, images.get(image_id), _find_mask(stem, image_id, masks), text, options),
                 )
             except Refused as refused:
                 yield image_id, refused
 
 
-def _image_of(stem: str, images: Mapping[str, Path]) -> str:
+def _resolve_image(stem: str, images: Mapping[str, Path]) -> str:
     """Return the image that a workbook's name stands for: some name the mask."""
     plain = stem.removeprefix(PREFIX)
     return plain if stem not in images and plain in images else stem
 
 
-def _mask(stem: str, image_id: str, masks: Mapping[str, Path]) -> Path | None:
+def _find_mask(stem: str, image_id: str, masks: Mapping[str, Path]) -> Path | None:
     return next((masks[name] for name in (stem, PREFIX + image_id, image_id) if name in masks), None)
 
 
 def _image(image_id: str, split: str, picture: Path | None, mask: Path | None, text: str, options: Mapping) -> Image:
     if picture is None or mask is None:
         raise Refused("missing_file", "the picture" if picture is None else "the mask")
-    pixels, values = read_picture(picture, options["max_pixels"]), read_mask(mask, options["max_pixels"])
-    values = of_picture(values, pixels.shape[:2], options["resize_masks"])
+    pixels, values = read_image(picture, options["max_pixels"]), read_mask(mask, options["max_pixels"])
+    values = match_image_size(values, pixels.shape[:2], options["resize_masks"])
     label = next(iter(options["classes"]))
     masks = (
-        by_value(values, options["mask_values"])
+        masks_by_value(values, options["mask_values"])
         if options["mask_values"]
-        else {label: binary(values, options["mask_threshold"], options["most_foreground"])}
+        else {label: binary_mask(values, options["mask_threshold"], options["most_foreground"])}
     )
     if not any(each.any() for each in masks.values()):
         raise Refused("empty_mask")

@@ -29,7 +29,7 @@ def read_array(path: Path) -> np.ndarray:
         raise Refused("missing_file")
     try:
         if path.suffix.lower() == ".npy":
-            return _plain_array(np.load(path, allow_pickle=False))
+            return _squeeze_array(np.load(path, allow_pickle=False))
         values = cv2.imdecode(np.fromfile(path, np.uint8), cv2.IMREAD_UNCHANGED)
     except (ValueError, EOFError, cv2.error) as error:
         raise Refused("undecodable", str(error).splitlines()[0]) from None
@@ -38,7 +38,7 @@ def read_array(path: Path) -> np.ndarray:
     return values[..., [2, 1, 0, *range(3, values.shape[2])]] if values.ndim == 3 and values.shape[2] > 2 else values
 
 
-def _plain_array(values: np.ndarray) -> np.ndarray:
+def _squeeze_array(values: np.ndarray) -> np.ndarray:
     """Return an array as (H, W) or (H, W, colours). Raises Refused for another shape, or for what are no numbers."""
     if values.ndim > 2:
         values = values.reshape([side for side in values.shape if side > 1])
@@ -58,15 +58,15 @@ def read_mask(path: Path, max_pixels: int) -> np.ndarray:
     what is visible. ``max_pixels``: of a DICOM file; a larger one is not decoded. Raises Refused for a mask of several
     pages or frames, or of several colours that no palette numbers.
     """
-    from cxr.medground.sources.dicom import dicom_values, is_dicom  # heavy, and few sources need it
+    from cxr.medground.sources.dicom import is_dicom, read_dicom_values  # heavy, and few sources need it
 
     if is_dicom(path):
-        return _of_colours(dicom_values(path, max_pixels))
+        return _plane_from_colours(read_dicom_values(path, max_pixels))
     if path.suffix.lower() != ".npy" and path.is_file():
         indices = _palette_indices(path)
         if indices is not None:
             return indices
-    return _of_colours(read_array(path))
+    return _plane_from_colours(read_array(path))
 
 
 def _palette_indices(path: Path) -> np.ndarray | None:
@@ -103,7 +103,7 @@ def _palette_indices(path: Path) -> np.ndarray | None:
     return indices
 
 
-def _of_colours(values: np.ndarray) -> np.ndarray:
+def _plane_from_colours(values: np.ndarray) -> np.ndarray:
     """Return the one plane of a mask; of one in black and one colour, where it is coloured.
 
     Where the transparency varies, transparent pixels are background. Raises Refused for more colours.
@@ -126,7 +126,7 @@ def _of_colours(values: np.ndarray) -> np.ndarray:
     raise Refused("unknown_label", f"the mask has {len(colours)} colours, such as {examples}")
 
 
-def of_picture(values: np.ndarray, shape: tuple[int, int], resize: str) -> np.ndarray:
+def match_image_size(values: np.ndarray, shape: tuple[int, int], resize: str) -> np.ndarray:
     """Return a mask's values (H, W) in the size of its picture. ``resize``: none, or nearest.
 
     Raises Refused for a mask of another size; with ``nearest``, for one of other proportions (by more than 1 %).
@@ -146,7 +146,7 @@ def looks_inverted(mask: np.ndarray) -> bool:
     return bool(mask.mean() > INVERTED_AREA and edge.mean() > INVERTED_EDGE)
 
 
-def binary(values: np.ndarray, threshold: float, most_foreground: float) -> np.ndarray:
+def binary_mask(values: np.ndarray, threshold: float, most_foreground: float) -> np.ndarray:
     """Return a mask of two values as bool (H, W).
 
     ``threshold``: above it lies the foreground of a mask with more values than 0 and 1; 0: such a mask must have two.
@@ -164,7 +164,7 @@ def binary(values: np.ndarray, threshold: float, most_foreground: float) -> np.n
     return mask
 
 
-def by_value(values: np.ndarray, names: Mapping[str, str]) -> dict[str, np.ndarray]:
+def masks_by_value(values: np.ndarray, names: Mapping[str, str]) -> dict[str, np.ndarray]:
     """Return {class: mask} of a mask whose values stand for classes. Raises Refused for a value without a name."""
     class_by_value = {float(value): name for value, name in names.items()}
     if unknown := sorted(set(np.unique(values).tolist()) - class_by_value.keys() - {0}):
@@ -175,7 +175,7 @@ def by_value(values: np.ndarray, names: Mapping[str, str]) -> dict[str, np.ndarr
     return masks
 
 
-def numbered(values: np.ndarray) -> np.ndarray:
+def instance_numbers(values: np.ndarray) -> np.ndarray:
     """Return a mask whose values number instances as uint16 (H, W). Raises Refused for values beyond 0 to 65,535."""
     is_number = np.isfinite(values) & (values >= 0) & (values <= MOST_INSTANCES) & (values == np.floor(values))
     if not is_number.all():

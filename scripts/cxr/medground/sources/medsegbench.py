@@ -20,7 +20,7 @@ SPLITS = {"train": "train", "val": "validate", "test": "test"}
 BLOCK = 1 << 20
 
 
-def facts_of_flag(flag: str) -> dict:
+def read_flag_facts(flag: str) -> dict:
     """Return the facts of one of the published sets. Raises UserError for an unknown flag."""
     facts_by_flag = yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))["medsegbench"]
     if flag not in facts_by_flag:
@@ -130,7 +130,7 @@ def _image(image_id: str, split: str, picture: np.ndarray, label: np.ndarray, fa
     )
 
 
-def flag_of(path: str) -> tuple[str, int]:
+def parse_flag(path: str) -> tuple[str, int]:
     """Return the flag and side in a file's name, such as fhpsaop_256.npz. Raises UserError for another name."""
     match = re.fullmatch(r"([a-z0-9]+)_(128|256|512)", Path(path).stem)
     if not match:

@@ -30,15 +30,15 @@ from cxr.dicom.files import Rejected
 from cxr.geometry.boxes import CORNERS
 from cxr.imaging.frames.burned_in import KEEP, clean_image
 from cxr.language.reports.privacy.scrubbing import scrub
+from cxr.medground.logic.descriptions import clean_description, sides_disagree
 from cxr.medground.logic.facts import Facts
 from cxr.medground.sources.cells import KINDS, SIDE, read_cells
-from cxr.medground.sources.descriptions import disagrees, kept
-from cxr.medground.sources.films import ABSENT, DIFFERENT, FOUND, Films, parts_of
-from cxr.medground.sources.folder import NEEDED, read_folder, read_manifest
-from cxr.medground.sources.ils import class_of, read_ils
-from cxr.medground.sources.image import Image, Refused, fitted, tiles
+from cxr.medground.sources.folder import REQUIRED, read_folder, read_manifest
+from cxr.medground.sources.ils import finding_class, read_ils
+from cxr.medground.sources.ils_results import ABSENT, DIFFERENT, FOUND, IlsResults, take_shard_files
+from cxr.medground.sources.image import Image, Refused, cut_tiles, fit_to_frame
 from cxr.medground.sources.lvit import read_lvit
-from cxr.medground.sources.medsegbench import check_digest, facts_of_flag, flag_of, read_npz
+from cxr.medground.sources.medsegbench import check_digest, parse_flag, read_flag_facts, read_npz
 
 RESOURCE_FILES = ("medground/sources.yaml",)
 EMBEDDED = ("ils", "cells")
@@ -97,7 +97,7 @@ class SourcesOptions:
     scrub: bool = False
 
 
-def _words(options: SourcesOptions) -> dict[str, dict]:
+def _class_words(options: SourcesOptions) -> dict[str, dict]:
     """Return {class: {one, many, parents}} of the source."""
     kind = options.source["kind"]
     vocabulary = yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
@@ -114,11 +114,11 @@ def _words(options: SourcesOptions) -> dict[str, dict]:
             "many": f"{unsure['one']} {forms['many']}",
             "parents": parents,
         }
-        words_by_class[class_of(word, "tentative")] = words | {"inside": forms.get("inside", True)}
+        words_by_class[finding_class(word, "tentative")] = words | {"inside": forms.get("inside", True)}
     return words_by_class
 
 
-def _found(options: SourcesOptions, inputs: Mapping) -> Iterator[tuple[str, Image | Refused]]:
+def _read_images(options: SourcesOptions, inputs: Mapping) -> Iterator[tuple[str, Image | Refused]]:
     kind = options.source["kind"]
     if kind == "cells":
         return read_cells(options.cells, options.seed)
@@ -131,7 +131,7 @@ def _found(options: SourcesOptions, inputs: Mapping) -> Iterator[tuple[str, Imag
         images = read_lvit(options.name, options.source | mask_options, str(inputs["folder"]))
     elif kind == "medsegbench":
         path = str(inputs["npz"])
-        images = read_npz(path, flag_of(path)[0], options.source)
+        images = read_npz(path, parse_flag(path)[0], options.source)
     else:
         images = read_folder(options.source | mask_options, inputs["manifest"])
     return ((image_id, _without_identifiers(image, options)) for image_id, image in images)
@@ -149,19 +149,19 @@ def _without_identifiers(image: Image | Refused, options: SourcesOptions) -> Ima
     return replace(image, picture=picture, description=text)
 
 
-def _told(options: SourcesOptions) -> SourcesOptions:
+def _with_published_facts(options: SourcesOptions) -> SourcesOptions:
     """Return the options with the published facts of a MedSegBench set. Raises UserError for another file."""
     source = options.source
     if source["kind"] != "medsegbench":
         return options
-    flag, side = flag_of(source["npz"])
-    facts = facts_of_flag(flag)
+    flag, side = parse_flag(source["npz"])
+    facts = read_flag_facts(flag)
     if options.md5 == "check":
         check_digest(Path(source["npz"]), facts["md5"])
     return replace(options, source=source | facts | {"side": side, "tile": None})
 
 
-def _side(options: SourcesOptions) -> int:
+def _frame_side(options: SourcesOptions) -> int:
     """Return the side of the source's frames, a multiple of 8."""
     side_by_kind = {"cells": SIDE, "medsegbench": options.source.get("side")}
     side = side_by_kind.get(options.source["kind"]) or options.source["tile"] or options.size
@@ -172,7 +172,7 @@ def _labels(options: SourcesOptions) -> list[str]:
     if options.source["kind"] == "cells":
         return list(KINDS)
     if options.source["kind"] == "ils":
-        return [*LESIONS, *(class_of(word, "tentative") for word in LESIONS), *ORGAN_LABELS]
+        return [*LESIONS, *(finding_class(word, "tentative") for word in LESIONS), *ORGAN_LABELS]
     return list(options.source["classes"])
 
 
@@ -180,7 +180,7 @@ class _Writer:
     """Writes the images of a source to its shards."""
 
     def __init__(self, options: SourcesOptions, shards: Sequence[str], attrs: dict, stack: ExitStack):
-        self.options, self.labels, self.side = options, _labels(options), _side(options)
+        self.options, self.labels, self.side = options, _labels(options), _frame_side(options)
         self.rows: list[dict] = []
         shape = (self.side, self.side)
         empty = {"picture": ((*shape, 3), np.uint8), "mask": ((len(self.labels), *shape), np.bool_)}
@@ -196,7 +196,7 @@ class _Writer:
         empty |= self.fields
         facts = Facts(
             self.labels,
-            _words(options),
+            _class_words(options),
             list(self.fields),
             ZONE_LABELS if "zones" in self.fields else (),
             source["allow"],
@@ -204,7 +204,7 @@ class _Writer:
             source["modality"],
             source["kind"] == "boxes",
         )
-        shard_attrs = attrs | facts.told()
+        shard_attrs = attrs | facts.to_attrs()
         self.writers = {
             Path(path).stem: stack.enter_context(
                 ShardWriter(path, attrs=shard_attrs, pictures=("picture",), empty=empty)
@@ -239,7 +239,7 @@ class _Writer:
         mask = np.stack([image.masks.get(label, outside) for label in self.labels])
         self.writers[shard].append(image.image_id, picture=picture, mask=mask, **self._more(image))
         self.found |= {label for label, part in image.masks.items() if part.any()} | set(image.boxes or ())
-        text, state = kept(image.description)
+        text, state = clean_description(image.description)
         sided = image.domain in ("cxr", "ct") and source["orientation"] == "radiological"
         self.rows.append(
             {
@@ -252,7 +252,7 @@ class _Writer:
                 "licence": image.licence,
                 "description": text,
                 "described": state,
-                "disagrees": disagrees(text, image.masks, sided) if image.masks else None,
+                "disagrees": sides_disagree(text, image.masks, sided) if image.masks else None,
                 "radiological": True if sided else None,
                 "extent": list(image.extent),
                 "inner": list(image.inner),
@@ -269,11 +269,11 @@ class _Writer:
         )
 
 
-def _digest(image: Image) -> str:
+def _image_digest(image: Image) -> str:
     return hashlib.blake2b(image.picture.tobytes() + str(image.picture.shape).encode(), digest_size=12).hexdigest()
 
 
-def _duplicates(images: Iterator[tuple[str, str, str]]) -> dict[str, str]:
+def _find_duplicates(images: Iterator[tuple[str, str, str]]) -> dict[str, str]:
     """Return {image_id: reason} of the copies: the first stays, but a test image's copy in another split goes."""
     copies_by_digest: dict[str, list[tuple[str, str]]] = {}
     for image_id, digest, split in images:
@@ -296,19 +296,19 @@ def run(
 
     Raises UserError for a wrong manifest, StoreError for a damaged input.
     """
-    options = _told(options)
+    options = _with_published_facts(options)
     ledger, image_ids = Ledger("medground_sources"), []
-    parts = parts_of(inputs)
-    if options.source["kind"] in NEEDED:
+    parts = take_shard_files(inputs)
+    if options.source["kind"] in REQUIRED:
         inputs = {"manifest": read_manifest(options.name, options.source["kind"], Path(str(inputs["manifest"])))}
     reason_by_image: dict[str, str] = {}
     if options.duplicates == "exclude" and options.source["kind"] in ("folder", "boxes", "medsegbench", "lvit"):
-        read = ((name, image) for name, image in _found(options, inputs) if isinstance(image, Image))
-        reason_by_image = _duplicates((name, _digest(image), image.split) for name, image in read)
+        read = ((name, image) for name, image in _read_images(options, inputs) if isinstance(image, Image))
+        reason_by_image = _find_duplicates((name, _image_digest(image), image.split) for name, image in read)
     with ExitStack() as stack:
         writer = _Writer(options, shards, attrs, stack)
-        films = stack.enter_context(Films(parts, options.same_picture) if parts else nullcontext())
-        for image_id, image in _found(options, inputs):
+        films = stack.enter_context(IlsResults(parts, options.same_picture) if parts else nullcontext())
+        for image_id, image in _read_images(options, inputs):
             image_ids.append(image_id)
             if isinstance(image, Refused) or image_id in reason_by_image:
                 reason, detail = (
@@ -317,17 +317,17 @@ def run(
                 ledger.exclude(image_id, "", reason, detail)
                 continue
             ledger.accept(image_id)
-            digest, tile = _digest(image), options.source["tile"]
-            for part in tiles(image, tile) if tile else [image]:
+            digest, tile = _image_digest(image), options.source["tile"]
+            for part in cut_tiles(image, tile) if tile else [image]:
                 fits = "pad" if tile else options.fit
                 side = writer.side
-                placed = _padded(part, side) if tile else fitted(part, side, fits)
+                placed = _pad_tile(part, side) if tile else fit_to_frame(part, side, fits)
                 if films is not None and placed.domain == "cxr":
-                    placed = films.told(placed, part.picture.shape[:2])
+                    placed = films.add_anatomy(placed, part.picture.shape[:2])
                 writer.write(placed, digest)
     rows = sorted(writer.rows, key=lambda row: row["image_id"])
-    _tell_mirrored(options.name, rows)
-    _tell_unfound(options, rows)
+    _warn_mirrored(options.name, rows)
+    _warn_missing_anatomy(options, rows)
     if options.source["kind"] not in EMBEDDED and (
         absent := [label for label in writer.labels if label not in writer.found]
     ):
@@ -337,7 +337,7 @@ def run(
     ledger.finish(excluded, image_ids)
 
 
-def _tell_mirrored(name: str, rows: Sequence[dict]) -> None:
+def _warn_mirrored(name: str, rows: Sequence[dict]) -> None:
     """Say once if most descriptions name other sides than the masks."""
     disagreements = [row["disagrees"] for row in rows if row["disagrees"] is not None]
     if disagreements and sum(disagreements) > len(disagreements) / 2:
@@ -347,7 +347,7 @@ def _tell_mirrored(name: str, rows: Sequence[dict]) -> None:
         )  # fmt: skip
 
 
-def _tell_unfound(options: SourcesOptions, rows: Sequence[dict]) -> None:
+def _warn_missing_anatomy(options: SourcesOptions, rows: Sequence[dict]) -> None:
     """Say how many films the results of ILS have nothing of."""
     counts = Counter(row["anatomy"] for row in rows)
     if lost := counts[ABSENT] + counts[DIFFERENT]:
@@ -366,7 +366,7 @@ def run_tables(*, images: Sequence[str], excluded: Sequence[str], table: str, ga
     write_table(gathered, excluded_table.sort(excluded_table.columns), EXCLUDED)
 
 
-def _padded(image: Image, side: int) -> Image:
+def _pad_tile(image: Image, side: int) -> Image:
     """Return a tile in its frame, at its own scale, from the upper left corner."""
     height, width = image.picture.shape[:2]
     grow = ((0, side - height), (0, side - width))

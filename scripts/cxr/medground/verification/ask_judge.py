@@ -9,6 +9,7 @@ attempts, model.
 """
 
 import logging
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,17 +25,16 @@ from cxr.llm.images import PromptImage
 from cxr.llm.messages import fill_prompt
 from cxr.llm.options import Execution
 from cxr.llm.replies import object_schema, text_schema
-from cxr.medground.asking.options import PART, AskingOptions, asking
+from cxr.medground.asking.options import IMAGES_PER_BATCH, AskingOptions, build_generate
 from cxr.medground.asking.prompts import Prompts
-from cxr.medground.asking.views import number_of, numbered, outlined
+from cxr.medground.asking.views import box_number, draw_numbered, draw_outlined
 from cxr.medground.logic.facts import Facts
 from cxr.medground.logic.text import FIELDS
-from cxr.medground.verification.form import form_fault
-from cxr.medground.verification.reasons import contradicts
+from cxr.medground.verification.text_rules import find_form_fault
 
 log = logging.getLogger("cxr")
 EXECUTION = "medground.verification.llm.execution"
-LONGEST = 400
+MAX_CHARACTERS = 400
 """Characters of what a judge observes or gives as its reason."""
 SIDES = ("gx1", "gy1", "gx2", "gy2")
 
@@ -64,12 +64,14 @@ class Views:
         """Return the picture of a way of asking with some regions."""
         key = (way, *regions)
         if key not in self._made:
-            draw = numbered if way == "select" else outlined
+            draw = draw_numbered if way == "select" else draw_outlined
             self._made[key] = draw(self.picture, [self.rows[region] for region in regions])
         return self._made[key]
 
 
-def shown_for(answer: Sequence[int], rows: Mapping[int, Mapping], candidates: Sequence[int], most: int) -> list[int]:
+def candidates_to_show(
+    answer: Sequence[int], rows: Mapping[int, Mapping], candidates: Sequence[int], most: int
+) -> list[int]:
     """Return the candidates that a blind question shows: all, or the answer and those nearest to it, ``most`` in all.
 
     An answer of ``most`` regions or more is asked among all candidates: alone, it would give itself away.
@@ -91,43 +93,43 @@ def shown_for(answer: Sequence[int], rows: Mapping[int, Mapping], candidates: Se
 def confirm_schema() -> dict:
     """Return the schema of an answer to confirm."""
     yes = {"type": "boolean"}
-    reason = {"type": "string", "maxLength": LONGEST}
-    return object_schema(observed=text_schema(LONGEST), grounded=yes, unambiguous=yes, reason=reason)
+    reason = {"type": "string", "maxLength": MAX_CHARACTERS}
+    return object_schema(observed=text_schema(MAX_CHARACTERS), grounded=yes, unambiguous=yes, reason=reason)
 
 
 def select_schema(regions: Sequence[int]) -> dict:
     """Return the schema of an answer to select: numbers of the boxes on the picture."""
-    numbers = [number_of(region) for region in regions]
+    numbers = [box_number(region) for region in regions]
     return object_schema(targets={"type": "array", "items": {"enum": numbers}, "maxItems": len(numbers)})
 
 
-def _twice(answer: dict) -> str | None:
+def _find_repeated_target(answer: dict) -> str | None:
     return "targets: a number twice" if len(set(answer["targets"])) < len(answer["targets"]) else None
 
 
-def question_of(
+def build_question(
     way: str, line: Mapping, views: Views, image: Mapping, facts: Facts, options: JudgeOptions, prompts: Prompts
 ) -> tuple[list[int], Question | Answer]:
     """Return the regions on the picture, and the question about one query, or why it is not asked."""
     regions = list(line["regions"])
     if way == "select":
-        regions = shown_for(line["regions"], views.rows, views.candidates(), options.select_from)
+        regions = candidates_to_show(line["regions"], views.rows, views.candidates(), options.select_from)
     if addresses_the_model(f"{line['query']}\n{facts.modality}", FIELDS):
         return regions, Answer(problem=INJECTION)
     slot_values = {"modality": neutralize(facts.modality or image["domain"]), "query": neutralize(line["query"])}
     messages = fill_prompt(prompts.prompt(way, image["domain"]), [views.draw(way, regions)], **slot_values)
     seed = options.seed_of(line["query_id"], way)
     if way == "select":
-        return regions, Question(messages, select_schema(regions), _twice, seed)
+        return regions, Question(messages, select_schema(regions), _find_repeated_target, seed)
     words = prompts.words("affirms"), prompts.words("denies")
-    return regions, Question(messages, confirm_schema(), lambda answer: contradicts(answer, *words), seed)
+    return regions, Question(messages, confirm_schema(), lambda answer: find_contradiction(answer, *words), seed)
 
 
-def of_good_form(lines: Iterable[Mapping], rows: Mapping[int, Mapping]) -> list[Mapping]:
+def well_formed_queries(lines: Iterable[Mapping], rows: Mapping[int, Mapping]) -> list[Mapping]:
     """Return the queries of one image that pass stage I, which no setting changes; the others are not asked about."""
     boxes = {region: [row[side] for side in SIDES] for region, row in rows.items()}
     candidates = {region for region, row in rows.items() if row["candidate"]}
-    return [line for line in lines if form_fault(line, boxes, candidates) is None]
+    return [line for line in lines if find_form_fault(line, boxes, candidates) is None]
 
 
 def run(
@@ -142,7 +144,7 @@ def run(
     UserError if the model cannot be reached, Broken if none of its answers can be used.
     """
     tables, wordings = dict(zip(dict.fromkeys(options.of), images, strict=True)), Prompts.read(*prompts)
-    generate = asking(options, Execution.from_settings(execution, EXECUTION), told, code)
+    generate = build_generate(options, Execution.from_settings(execution, EXECUTION), told, code)
     tolerance = Tolerance.of(compute)
     outputs = iter(told)
     for way in options.ways:
@@ -150,12 +152,12 @@ def run(
             row_by_image = {
                 row["image_id"]: row for row in read_table(tables[shard_options.source]).iter_rows(named=True)
             }
-            asks = _Asks(way, shard_options, wordings, generate, tolerance)
+            asks = _JudgeRequests(way, shard_options, wordings, generate, tolerance)
             write_lines(next(outputs), asks.lines(source, boxes, lines, row_by_image), checked=True)
 
 
 @dataclass(frozen=True)
-class _Asks:
+class _JudgeRequests:
     """One way of asking the judge about the queries of a source."""
 
     asked: str
@@ -173,20 +175,20 @@ class _Asks:
             lines[line["image_id"]].append(line)
         answer_lines, names = [], sorted(lines)
         with Shard(source) as shard:
-            facts = Facts.of(shard)
-            for first in range(0, len(names), PART):
+            facts = Facts.from_shard(shard)
+            for first in range(0, len(names), IMAGES_PER_BATCH):
                 regions_by_query, questions = {}, {}
-                for name in names[first : first + PART]:
+                for name in names[first : first + IMAGES_PER_BATCH]:
                     views = Views(shard.get("picture", name), by_image[name])
-                    for line in of_good_form(lines[name], views.rows):
-                        regions_by_query[line["query_id"]], questions[line["query_id"]] = question_of(
+                    for line in well_formed_queries(lines[name], views.rows):
+                        regions_by_query[line["query_id"]], questions[line["query_id"]] = build_question(
                             self.asked, line, views, row_by_image[name], facts, self.options, self.wordings
                         )
                 answers = ask_each(questions, self.generate, self.options.limits, self.tolerance)
                 answer_lines += [
                     _line(name, regions_by_query[name], answer, self.options.name) for name, answer in answers.items()
                 ]
-                at = min(first + PART, len(names))
+                at = min(first + IMAGES_PER_BATCH, len(names))
                 log.info("verification: %s is asked of %d of %d images of %s", self.asked, at, len(names), source)
         return answer_lines
 
@@ -201,3 +203,43 @@ def _line(query_id: str, regions: list[int], answer: Answer, model: str) -> dict
         "attempts": answer.attempts,
         "model": model,
     }
+
+
+_NEGATED = re.compile(
+    r"\b(?:not|no|never|neither|nor|cannot|without|hardly|isn't|doesn't|don't|aren't)\b(?:\s+\w+){0,3}\s*$"
+)
+
+
+def find_contradiction(answer: Mapping, affirms: Sequence[str], denies: Sequence[str]) -> str | None:
+    """Return why an answer {observed, grounded, unambiguous, reason} contradicts itself; None if it does not.
+
+    affirms, denies: phrases of a reason that speak for a query or against it. A rejection needs a reason. A reason with
+    phrases of both kinds contradicts nothing.
+    """
+    if not answer["observed"].strip():
+        return "observed: blank"
+    accepted = answer["grounded"] and answer["unambiguous"]
+    reason = " ".join(answer["reason"].lower().replace("’", "'").split())
+    if not accepted and not reason:
+        return "reason: blank"
+    good, bad = _count_phrases(reason, affirms, denies)
+    if accepted and bad and not good:
+        return "reason: it speaks against what is accepted"
+    if not accepted and good and not bad:
+        return "reason: it speaks for what is rejected"
+    return None
+
+
+def _count_phrases(reason: str, affirms: Sequence[str], denies: Sequence[str]) -> tuple[int, int]:
+    """Return how many phrases speak for and against, the longest first; one that is negated counts for the other."""
+    counts = [0, 0]
+    phrases = sorted(
+        [*((word, 0) for word in affirms), *((word, 1) for word in denies)], key=lambda phrase: -len(phrase[0])
+    )
+    for word, kind in phrases:
+        pattern = re.compile(rf"(?<![\w-]){re.escape(word)}(?![\w-])")
+        while match := pattern.search(reason):
+            negated = _NEGATED.search(reason[: match.start()]) is not None
+            counts[kind ^ negated] += 1
+            reason = f"{reason[: match.start()]}; {reason[match.end() :]}"
+    return counts[0], counts[1]

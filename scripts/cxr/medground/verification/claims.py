@@ -13,10 +13,9 @@ from pathlib import Path
 import yaml
 
 from cxr.base.paths import RESOURCES
-from cxr.medground.logic.atoms import OPPOSITE
+from cxr.medground.logic.atoms import OPPOSITE_SIDE
 from cxr.medground.logic.decide import Query, Reference
-from cxr.medground.logic.scene import Scene
-from cxr.medground.logic.table import zone_words
+from cxr.medground.logic.scene import Scene, zone_phrases
 
 RESOURCE_FILES = ("medground/logic.yaml",)
 POSITIONS = {
@@ -28,8 +27,8 @@ FROM = {
     "from the left": "leftmost", "from the right": "rightmost", "from the top": "topmost",
     "from the bottom": "lowest",
 }  # fmt: skip
-PICTURE = {"image", "picture", "frame", "scan", "field"}
-ENDS = {",", ".", "?", ";", ":"}
+IMAGE_NOUNS = {"image", "picture", "frame", "scan", "field"}
+STOPS = {",", ".", "?", ";", ":"}
 
 
 @dataclass(frozen=True)
@@ -65,14 +64,14 @@ class Claims:
 
 
 @cache
-def lexicon() -> Mapping:
+def load_lexicon() -> Mapping:
     """Return the words of resources/medground/logic.yaml."""
     return yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
 
 
-def _phrases(scene: Scene) -> dict[str, Token]:
+def _token_by_phrase(scene: Scene) -> dict[str, Token]:
     """Return {words: token} of everything that may be read about a scene; what comes later does not replace."""
-    vocabulary, token_by_phrase = lexicon(), {}
+    vocabulary, token_by_phrase = load_lexicon(), {}
 
     def add(words: str, kind: str, value: str, plural: bool | None = None) -> None:
         token_by_phrase.setdefault(words.lower(), Token(kind, value, words, plural))
@@ -88,7 +87,7 @@ def _phrases(scene: Scene) -> dict[str, Token]:
         add(noun, "class", "", False)
         add(plural_word, "class", "", True)
     for zone in scene.zones:
-        for words in zone_words(zone):
+        for words in zone_phrases(zone):
             add(words, "zone", zone)
     for side, words in vocabulary["sides"].items():
         for word in words:
@@ -126,14 +125,14 @@ def _phrases(scene: Scene) -> dict[str, Token]:
     return token_by_phrase
 
 
-def tokens(text: str, scene: Scene) -> list[Token]:
+def tokenize(text: str, scene: Scene) -> list[Token]:
     """Return a text as tokens, the longest phrase first."""
-    token_by_phrase = _phrases(scene)
+    token_by_phrase = _token_by_phrase(scene)
     longest = max(len(words.split()) for words in token_by_phrase)
     parts = re.findall(r"[\w&'-]+|[,.?;:!]", text.lower())
     token_list, at = [], 0
     while at < len(parts):
-        if parts[at] in ENDS:
+        if parts[at] in STOPS:
             token_list.append(Token("end", parts[at], parts[at]))
             at += 1
             continue
@@ -149,9 +148,11 @@ def tokens(text: str, scene: Scene) -> list[Token]:
     return token_list
 
 
-def read(text: str, scene: Scene) -> Claims:
+def read_claims(text: str, scene: Scene) -> Claims:
     """Return what a text claims about a scene."""
-    main_tokens, reference_tokens, name = _split(_spelled(_listed(tokens(text, scene)), scene))
+    main_tokens, reference_tokens, name = _split_reference(
+        _resolve_relations(_merge_both_sides(tokenize(text, scene)), scene)
+    )
     claims = _claims(
         main_tokens, scene, all_tokens=main_tokens if reference_tokens is None else [*main_tokens, *reference_tokens]
     )
@@ -167,7 +168,7 @@ def read(text: str, scene: Scene) -> Claims:
         return claims
     sided = scene.radiological is not None and name in ("left_of", "right_of")
     if sided and not any(token.kind == "image" for token in [*main_tokens, *reference_tokens]):
-        side = OPPOSITE[name.partition("_")[0]] if scene.radiological else name.partition("_")[0]
+        side = OPPOSITE_SIDE[name.partition("_")[0]] if scene.radiological else name.partition("_")[0]
         name = f"{side}_of"
     if name == "nearest_to":
         if claims.query.ordinal:
@@ -190,14 +191,14 @@ def _reorder_nearest(tokens: list[Token]) -> list[Token]:
     return tokens
 
 
-def _spelled(tokens: list[Token], scene: Scene) -> list[Token]:
+def _resolve_relations(tokens: list[Token], scene: Scene) -> list[Token]:
     """Return tokens where "in the right lung" after a noun is a relation, if the right lung is a class."""
     new_tokens, has_noun, tokens = [], False, _reorder_nearest(tokens)
     for at, token in enumerate(tokens):
         after = next((later_token for later_token in tokens[at + 1 :] if later_token.text != "the"), None)
         if has_noun and token.text in ("in", "of") and after is not None and after.kind == "class" and after.value:
             token = Token("relation", "inside", token.text)
-        if token.value in ("left_of", "right_of") and after is not None and after.text in PICTURE:
+        if token.value in ("left_of", "right_of") and after is not None and after.text in IMAGE_NOUNS:
             new_tokens.append(Token("image", token.text, token.text))  # "on the left of the image"
             token = Token("position", token.value.partition("_")[0], token.text)
         placed = after is not None and after.kind in ("zone", "side")
@@ -208,7 +209,7 @@ def _spelled(tokens: list[Token], scene: Scene) -> list[Token]:
     return new_tokens
 
 
-def _split(tokens: list[Token]) -> tuple[list[Token], list[Token] | None, str]:
+def _split_reference(tokens: list[Token]) -> tuple[list[Token], list[Token] | None, str]:
     """Return the tokens without the first reference, the reference's own up to its noun, and the relation's name."""
     for at, token in enumerate(tokens):
         if token.kind != "relation":
@@ -250,9 +251,9 @@ def _claims(tokens: Sequence[Token], scene: Scene, all_tokens: Sequence[Token]) 
         elif kind == "ordinal":
             if ordinal:
                 claims.unread.append(token.text)
-            ordinal = _turned(value, scene, imaged)
+            ordinal = _mirror_ordinal(value, scene, imaged)
         elif kind == "from":
-            ordinal = _turned(value, scene, imaged)
+            ordinal = _mirror_ordinal(value, scene, imaged)
         elif kind == "nth":
             nth = int(value)
         elif kind == "number":
@@ -266,11 +267,11 @@ def _claims(tokens: Sequence[Token], scene: Scene, all_tokens: Sequence[Token]) 
             # what a negation or a comparison covers is not guessed: everything up to the next stop is left unread
             claims.unread.append(token.text)
             if kind in ("negation", "comparison"):
-                return _ended(claims, atoms, ordinal, nth, [*tokens[at + 1 :]])
-    return _ended(claims, atoms, ordinal, nth, [])
+                return _finish_claims(claims, atoms, ordinal, nth, [*tokens[at + 1 :]])
+    return _finish_claims(claims, atoms, ordinal, nth, [])
 
 
-def _ended(claims: Claims, atoms: list[str], ordinal: str, nth: int, remaining_tokens: list[Token]) -> Claims:
+def _finish_claims(claims: Claims, atoms: list[str], ordinal: str, nth: int, remaining_tokens: list[Token]) -> Claims:
     if nth > 1 and not ordinal:
         claims.unread.append("the side from which to count")
         nth = 1
@@ -281,7 +282,7 @@ def _ended(claims: Claims, atoms: list[str], ordinal: str, nth: int, remaining_t
     return claims
 
 
-def _listed(tokens: Sequence[Token]) -> list[Token]:
+def _merge_both_sides(tokens: Sequence[Token]) -> list[Token]:
     """Return tokens where "left lung and right lung", in either order, is one claim of both sides."""
     sides = [at for at, token in enumerate(tokens) if token.kind == "side"]
     for first, second in pairwise(sides):
@@ -295,11 +296,11 @@ def _listed(tokens: Sequence[Token]) -> list[Token]:
 
 def _position(value: str, scene: Scene, imaged: bool) -> str:
     """Return the atom of a place: bare left and right are the patient's on chest films and axial CT."""
-    if value in OPPOSITE and scene.radiological is not None and not imaged:
+    if value in OPPOSITE_SIDE and scene.radiological is not None and not imaged:
         return f"side:{value}"
     return f"position:{value}"
 
 
-def _turned(value: str, scene: Scene, imaged: bool) -> str:
+def _mirror_ordinal(value: str, scene: Scene, imaged: bool) -> str:
     mirrored = {"leftmost": "rightmost", "rightmost": "leftmost"}
     return mirrored.get(value, value) if scene.radiological and not imaged else value

@@ -8,11 +8,11 @@ from functools import cached_property
 import cv2
 import numpy as np
 
-from cxr.medground.logic.atoms import NO, YES, family
-from cxr.medground.logic.components import Component, centroid, components, elongation, solidity
+from cxr.medground.logic.atoms import NO, YES, atom_family
+from cxr.medground.logic.components import Component, centroid, elongation, find_components, solidity
 from cxr.medground.logic.decide import Decider
+from cxr.medground.verification.anatomy import Anatomy, measure_boxes
 from cxr.medground.verification.claims import Claims
-from cxr.medground.verification.film import Film, measure
 
 CONTRAST_DOMAINS = ("nuclei", "bacteria", "ultrasound", "dermoscopy")
 """Kinds of images on which contrast tells a region from its surroundings; measured for nuclei alone."""
@@ -32,7 +32,7 @@ class Judgement:
     detail: str = ""
 
 
-def seen_in(grey: np.ndarray, box: Sequence[int], enlarge: float, extent: Sequence[int] | None = None) -> dict:
+def measure_box(grey: np.ndarray, box: Sequence[int], enlarge: float, extent: Sequence[int] | None = None) -> dict:
     """Return what stands out in a box (x1, y1, x2, y2; px): effect size and texture against its ring, and the overlap
     of the blob, with the blob itself.
 
@@ -59,7 +59,7 @@ def seen_in(grey: np.ndarray, box: Sequence[int], enlarge: float, extent: Sequen
     inside, outside = crop[round_part], crop[ring]
     spread = math.sqrt((inside.var() + outside.var()) / 2)
     effect = float((inside.mean() - outside.mean()) / spread) if spread > 0 else 0.0
-    overlap, blob = _blob(crop, effect > 0, (x1 - x_min, y1 - y_min, x2 - x_min, y2 - y_min))
+    overlap, blob = _find_blob(crop, effect > 0, (x1 - x_min, y1 - y_min, x2 - x_min, y2 - y_min))
     if blob is not None:
         a1, b1, a2, b2 = blob.box
         blob = replace(blob, box=(a1 + x_min, b1 + y_min, a2 + x_min, b2 + y_min))
@@ -71,13 +71,13 @@ def seen_in(grey: np.ndarray, box: Sequence[int], enlarge: float, extent: Sequen
     }
 
 
-def _blob(crop: np.ndarray, bright: bool, box: tuple[int, int, int, int]) -> tuple[float, Component | None]:
+def _find_blob(crop: np.ndarray, bright: bool, box: tuple[int, int, int, int]) -> tuple[float, Component | None]:
     """Return the IoU of the box with the box of the Otsu blob that overlaps it most, and that blob."""
     grey = cv2.GaussianBlur(np.clip(crop, 0, 255).astype(np.uint8), (3, 3), 0)
     mode = cv2.THRESH_BINARY if bright else cv2.THRESH_BINARY_INV
     _, mask = cv2.threshold(grey, 0, 1, mode + cv2.THRESH_OTSU)
     best, blob = 0.0, None
-    for component in components(mask > 0):
+    for component in find_components(mask > 0):
         x1, y1, x2, y2 = component.box
         shared = max(0, min(x2, box[2]) - max(x1, box[0])) * max(0, min(y2, box[3]) - max(y1, box[1]))
         union = (x2 - x1) * (y2 - y1) + (box[2] - box[0]) * (box[3] - box[1]) - shared
@@ -86,7 +86,7 @@ def _blob(crop: np.ndarray, bright: bool, box: tuple[int, int, int, int]) -> tup
     return best, blob
 
 
-class Looked:
+class ImageJudge:
     """What the judge sees of one image: each candidate's box, measured once.
 
     grey: uint8 (S, S); boxes: (N, 4), of all regions, px; options: those of the judge rules; film: what ILS found in a
@@ -99,7 +99,7 @@ class Looked:
         boxes: Sequence[Sequence[int]],
         decider: Decider,
         options: Mapping,
-        film: Film | None = None,
+        film: Anatomy | None = None,
         extent: Sequence[int] | None = None,
     ):
         self.grey, self.boxes, self.decider, self.options, self.film = grey, boxes, decider, options, film
@@ -107,9 +107,9 @@ class Looked:
         self._seen: dict[int, dict] = {}
 
     def seen(self, region: int) -> dict:
-        """Return what :func:`seen_in` finds in a region's box; without a blob where that is not the box's."""
+        """Return what :func:`measure_box` finds in a region's box; without a blob where that is not the box's."""
         if region not in self._seen:
-            measurement = seen_in(self.grey, self.boxes[region], self.options["enlarge"], self.extent)
+            measurement = measure_box(self.grey, self.boxes[region], self.options["enlarge"], self.extent)
             blob_fits = measurement["blob_iou"] >= self.options["blob_iou"]
             self._seen[region] = measurement | {"blob": measurement["blob"] if blob_fits else None}
         return self._seen[region]
@@ -149,7 +149,7 @@ class Looked:
         return Decider(measured_scene, replace(numbers, **margins))
 
 
-def judge(looked: Looked, regions: Sequence[int], claims: Claims) -> Judgement:
+def judge_query(looked: ImageJudge, regions: Sequence[int], claims: Claims) -> Judgement:
     """Return the judgement of a query for its answer ``regions``.
 
     Grounded: in each box something stands out, and no claim on appearance, size or shape is contradicted by what was
@@ -157,7 +157,7 @@ def judge(looked: Looked, regions: Sequence[int], claims: Claims) -> Judgement:
     """
     scene, options = looked.decider.scene, looked.options
     if looked.film is not None:
-        return _on_film(looked, looked.film, regions, claims)
+        return _judge_anatomy(looked, looked.film, regions, claims)
     if scene.domain not in CONTRAST_DOMAINS:
         return Judgement("unjudged")
     observed = tuple(looked.observed(region) for region in regions)
@@ -174,19 +174,19 @@ def judge(looked: Looked, regions: Sequence[int], claims: Claims) -> Judgement:
         ):
             return Judgement("rejected", "not_grounded", observed, "appearance")
     for atom in claims.atoms:
-        values = looked.remeasured.atoms.get(atom) if family(atom) in MEASURED else None
+        values = looked.remeasured.atoms.get(atom) if atom_family(atom) in MEASURED else None
         if values is not None and any(values[region] == NO for region in regions):
-            return Judgement("rejected", "not_grounded", observed, family(atom))
-    if num_others := _others(looked.remeasured, regions, claims):
+            return Judgement("rejected", "not_grounded", observed, atom_family(atom))
+    if num_others := _count_other_fits(looked.remeasured, regions, claims):
         return Judgement("rejected", "ambiguous_seen", observed, f"{num_others} others fit")
     return Judgement("grounded", "", observed)
 
 
-def _on_film(looked: Looked, film: Film, regions: Sequence[int], claims: Claims) -> Judgement:
+def _judge_anatomy(looked: ImageJudge, film: Anatomy, regions: Sequence[int], claims: Claims) -> Judgement:
     """Return the judgement on a film: rejected if one measure speaks against it, grounded if each speaks for it, and
     unjudged where there is none, or one that tells neither.
     """
-    measured = measure(film, looked.decider, looked.boxes, regions, claims, looked.options)
+    measured = measure_boxes(film, looked.decider, looked.boxes, regions, claims, looked.options)
     against = [name for name, value in measured.verdicts.items() if value == NO]
     if against:
         return Judgement("rejected", "not_grounded", measured.observed, against[0])
@@ -194,7 +194,7 @@ def _on_film(looked: Looked, film: Film, regions: Sequence[int], claims: Claims)
     return Judgement("grounded" if sure else "unjudged", "", measured.observed)
 
 
-def _others(decider: Decider, regions: Sequence[int], claims: Claims) -> int:
+def _count_other_fits(decider: Decider, regions: Sequence[int], claims: Claims) -> int:
     """Return how many other candidates fit a text that was read in full, as measured; 0 where that cannot be told."""
     query = claims.query
     all_atoms = (*query.atoms, *(query.reference.atoms if query.reference else ()))
@@ -208,3 +208,30 @@ def _others(decider: Decider, regions: Sequence[int], claims: Claims) -> int:
         return len(set(answer.selected) - set(regions)) if answer.decidable else 0
     fits = set(np.flatnonzero(decider.conjunction(query.atoms) == YES).tolist())
     return len(fits - set(regions))
+
+
+NUCLEI = "nuclei"
+STAINS = np.array([[0.650, 0.704, 0.286], [0.072, 0.990, 0.105], [0.268, 0.570, 0.776]])
+"""Optical densities (red, green, blue) of hematoxylin, eosin and DAB (Ruifrok and Johnston 2001)."""
+DENSEST = 99.9
+"""Percentile of the density that becomes 0, as dark as a nucleus is in the picture."""
+
+
+def measured_plane(picture: np.ndarray, domain: str, stain: str, extent: Sequence[int]) -> np.ndarray:
+    """Return a plane uint8 (H, W) of a picture uint8 (H, W, 3).
+
+    ``stain``: hematoxylin, of coloured pictures of nuclei, whose density is drawn dark; none: always luminance.
+    ``extent``: the part (x1, y1, x2, y2; px) that is no padding.
+    """
+    grey = cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY)
+    coloured = bool((picture != picture[..., :1]).any())
+    if stain == "none" or domain != NUCLEI or not coloured:
+        return grey
+    density = -np.log((picture.reshape(-1, 3).astype(np.float64) + 1) / 256)
+    unmixed = np.linalg.inv(STAINS / np.linalg.norm(STAINS, axis=1, keepdims=True))
+    hematoxylin = (density @ unmixed[:, 0]).reshape(grey.shape)
+    x1, y1, x2, y2 = extent
+    most = np.percentile(hematoxylin[y1:y2, x1:x2], DENSEST)
+    if most <= 0:
+        return grey
+    return np.uint8(np.rint(255 - 255 * np.clip(hematoxylin / most, 0, 1)))

@@ -8,7 +8,7 @@ from cxr.base.tables import read_lines
 from cxr.llm.guards import neutralize
 from cxr.medground.verification.judge import Judgement
 
-LONGEST = 200
+MAX_DETAIL = 200
 """Characters of a judge's reason in the table of rejected queries."""
 
 Answers = Mapping[str, Mapping[str, Mapping]]
@@ -20,7 +20,7 @@ def read_answers(paths: Mapping[str, str | Path]) -> Answers:
     return {way: {line["query_id"]: line for line in read_lines(path)} for way, path in paths.items()}
 
 
-def judged(query_id: str, regions: Sequence[int], answers: Answers) -> Judgement:
+def judge_from_answers(query_id: str, regions: Sequence[int], answers: Answers) -> Judgement:
     """Return the judgement of a query with the answer ``regions``; confirm is read before select.
 
     Raises UserError where the answers are of other queries.
@@ -38,18 +38,18 @@ def judged(query_id: str, regions: Sequence[int], answers: Answers) -> Judgement
                 "rejected", "judge_failed", tuple(observed), f"{way}: {line_by_query[query_id]['problem']}"
             )
         observed.append({"asked": way} | answer)
-        if reason := _confirmed(answer) if way == "confirm" else _selected(answer, regions):
+        if reason := _confirm_fault(answer) if way == "confirm" else _select_fault(answer, regions):
             return Judgement("rejected", reason, tuple(observed), _detail(answer))
     return Judgement("grounded", "", tuple(observed))
 
 
-def _confirmed(answer: Mapping) -> str:
+def _confirm_fault(answer: Mapping) -> str:
     if not answer["grounded"]:
         return "not_grounded"
     return "" if answer["unambiguous"] else "ambiguous_seen"
 
 
-def _selected(answer: Mapping, regions: Sequence[int]) -> str:
+def _select_fault(answer: Mapping, regions: Sequence[int]) -> str:
     return "" if sorted(answer["targets"]) == sorted(region + 1 for region in regions) else "other_target"
 
 
@@ -57,4 +57,4 @@ def _detail(answer: Mapping) -> str:
     """Return the judge's reason without marks, or the numbers that it selected."""
     if "targets" in answer:
         return f"selected {', '.join(map(str, sorted(answer['targets']))) or 'none'}"
-    return neutralize(answer["reason"])[:LONGEST]
+    return neutralize(answer["reason"])[:MAX_DETAIL]

@@ -16,14 +16,12 @@ from cxr.geometry.boxes import CORNERS
 from cxr.medground.logic.decide import Decider
 from cxr.medground.logic.facts import Facts
 from cxr.medground.logic.options import LogicOptions
-from cxr.medground.logic.table import scene_of
+from cxr.medground.logic.scene import build_scene
+from cxr.medground.verification.anatomy import Anatomy
 from cxr.medground.verification.claims import Claims
-from cxr.medground.verification.film import Film
-from cxr.medground.verification.form import form_fault
-from cxr.medground.verification.judge import Judgement, Looked, judge
-from cxr.medground.verification.model_judge import Answers, judged, read_answers
-from cxr.medground.verification.rules_check import allowed_words, check
-from cxr.medground.verification.stain import measured_plane
+from cxr.medground.verification.judge import ImageJudge, Judgement, judge_query, measured_plane
+from cxr.medground.verification.model_judge import Answers, judge_from_answers, read_answers
+from cxr.medground.verification.text_rules import allowed_words, check_text, find_form_fault
 
 STAGES = ("I", "II", "III")
 REJECTED: Columns = {
@@ -83,7 +81,7 @@ class VerificationOptions:
 def verify_line(
     line: Mapping,
     rows: list[dict],
-    looked: Looked,
+    looked: ImageJudge,
     facts: Facts,
     options: VerificationOptions,
     description: str = "",
@@ -96,15 +94,15 @@ def verify_line(
     """
     boxes = {row["region"]: [row[name] for name in ("gx1", "gy1", "gx2", "gy2")] for row in rows}
     candidates = {row["region"] for row in rows if row["candidate"]}
-    wrong = ("I", *fault) if (fault := form_fault(line, boxes, candidates)) else None
+    wrong = ("I", *fault) if (fault := find_form_fault(line, boxes, candidates)) else None
     if wrong and not options.statements:
         return wrong, {}
     allowed = allowed_words(looked.decider, facts.allow, description)
-    fault, claims = check(line["query"], line["regions"], looked.decider, allowed, options.strict)
+    fault, claims = check_text(line["query"], line["regions"], looked.decider, allowed, options.strict)
     wrong = wrong or (("II", *fault) if fault else None)
     if wrong and not options.statements:
         return wrong, {}
-    judgement = Judgement("not_run") if options.statements else _judged(line, looked, claims, options, answers)
+    judgement = Judgement("not_run") if options.statements else _judge_line(line, looked, claims, options, answers)
     if judgement.verdict == "rejected":
         return ("III", judgement.reason, judgement.detail), {}
     if judgement.verdict == "unjudged" and options.unjudged == "drop" and options.judge != "none":
@@ -120,22 +118,22 @@ def verify_line(
     }
 
 
-def _judged(
-    line: Mapping, looked: Looked, claims: Claims, options: VerificationOptions, answers: Answers | None
+def _judge_line(
+    line: Mapping, looked: ImageJudge, claims: Claims, options: VerificationOptions, answers: Answers | None
 ) -> Judgement:
     if options.judge == "none":
         return Judgement("not_run")
     if options.judge == "vllm":
-        return judged(line["query_id"], line["regions"], answers or {})
-    return judge(looked, line["regions"], claims)
+        return judge_from_answers(line["query_id"], line["regions"], answers or {})
+    return judge_query(looked, line["regions"], claims)
 
 
-def film_of(shard: Shard, facts: Facts, image: Mapping) -> Film | None:
+def read_anatomy(shard: Shard, facts: Facts, image: Mapping) -> Anatomy | None:
     """Return what ILS found in a film, ``image`` a row of the images; None without its anatomy."""
     if image["anatomy"] != "found":
         return None
     organs = shard.get("organs", image["image_id"]) if "organs" in facts.fields else ()
-    return Film(
+    return Anatomy(
         dict(zip(facts.zones, shard.get("zones", image["image_id"]), strict=True)),
         dict(zip(ORGAN_LABELS, organs, strict=False)),
         shard.get("anomaly", image["image_id"]) if image["anomaly"] else None,
@@ -162,15 +160,15 @@ def run_shard(
     row_by_image = {row["image_id"]: row for row in read_table(images).iter_rows(named=True)}
     accepted_lines, rejected_rows = [], []
     with Shard(sources) as shard:
-        facts = Facts.of(shard)
+        facts = Facts.from_shard(shard)
         for image_id in progress(sorted(lines), len(lines), "verification"):
             picture = shard.get("picture", image_id)
-            scene = scene_of(row_by_image[image_id], by_image[image_id], facts, picture.shape[0])
+            scene = build_scene(row_by_image[image_id], by_image[image_id], facts, picture.shape[0])
             decider, regions_by_text = Decider(scene, LogicOptions(**options.logic)), {}
             boxes = [[row[name] for name in CORNERS] for row in by_image[image_id]]
-            extent, film = row_by_image[image_id]["extent"], film_of(shard, facts, row_by_image[image_id])
+            extent, film = row_by_image[image_id]["extent"], read_anatomy(shard, facts, row_by_image[image_id])
             plane = measured_plane(picture, scene.domain, options.rules["stain"], extent)
-            looked = Looked(plane, boxes, decider, options.rules, film, extent)
+            looked = ImageJudge(plane, boxes, decider, options.rules, film, extent)
             described = row_by_image[image_id]["description"]
             for line in lines[image_id]:
                 fault, checks = verify_line(line, by_image[image_id], looked, facts, options, described, answers)
@@ -200,17 +198,19 @@ def run_rates(
         for row in rows:
             for group in ((row["source"], row["split"]), (row["source"], "all"), ("total", "all")):
                 groups[group][at].append(row)
-    rows = [row for group in sorted(groups) for row in _rates(group, *groups[group])]
+    rows = [row for group in sorted(groups) for row in _rate_rows(group, *groups[group])]
     write_table(rates, pl.DataFrame(rows, schema=schema(PASSED)), PASSED)
     candidate_lines = (line for path in made for line in read_lines(path))
     write_table(
         grouped,
-        pl.DataFrame(by_groups(candidate_lines, accepted_lines, rejected_table.to_dicts()), schema=schema(GROUPED)),
+        pl.DataFrame(
+            count_by_group(candidate_lines, accepted_lines, rejected_table.to_dicts()), schema=schema(GROUPED)
+        ),
         GROUPED,
     )
 
 
-def by_groups(
+def count_by_group(
     candidate_lines: Iterable[Mapping], accepted_lines: Iterable[Mapping], rejected_rows: Iterable[Mapping]
 ) -> list[dict]:
     """Return the rows of :data:`GROUPED`: what was made, and what each stage left of it."""
@@ -235,19 +235,19 @@ def by_groups(
     ]
 
 
-def _unvouched(line: Mapping, stage: str) -> bool:
+def _is_undecided(line: Mapping, stage: str) -> bool:
     """Return whether a stage did not decide about a line that it kept: a statement, or one that no judge judged."""
     return line["engine"] == "statements" or (stage == "III" and line["checks"]["verdict"] in ("unjudged", "not_run"))
 
 
-def _rates(group: tuple[str, str], accepted_lines: list[dict], rejected_rows: list[dict]) -> list[dict]:
+def _rate_rows(group: tuple[str, str], accepted_lines: list[dict], rejected_rows: list[dict]) -> list[dict]:
     total = before = len(accepted_lines) + len(rejected_rows)
     rows = []
     for stage in STAGES:
         lost = Counter(row["reason"] for row in rejected_rows if row["stage"] == stage)
         num_kept = before - sum(lost.values())
         unjudged = sum(line["checks"]["verdict"] == "unjudged" for line in accepted_lines) if stage == "III" else 0
-        unvouched = sum(_unvouched(line, stage) for line in accepted_lines)
+        unvouched = sum(_is_undecided(line, stage) for line in accepted_lines)
         noted = Counter(line["checks"]["noted"][1] for line in accepted_lines if line["checks"]["noted"][:1] == [stage])
         rows.append(
             dict(zip(PASSED, (

@@ -12,7 +12,7 @@ from cxr.base.paths import RESOURCES
 from cxr.base.tables import read_table, write_table
 
 RESOURCE_FILES = ("medground/paper_tables.yaml",)
-FOUND: Columns = {
+SOURCE_COUNTS: Columns = {
     "source": Column(pl.String, "Source; `total`: all."),
     "domain": Column(pl.String, "Kind of image; `various` of several."),
     "split": Column(pl.String, "train, validate or test; `all`."),
@@ -20,7 +20,7 @@ FOUND: Columns = {
     "image_classes": Column(pl.Int64, "Pairs of an image and a class with a region: the other unit of Table 5."),
     "excluded": Column(pl.Int64, "Images left out, of the source; null of a split."),
 }
-BESIDE: Columns = {
+PAPER_COMPARISON: Columns = {
     "table": Column(pl.String, "Table 1, 2, 5 or 6 of the paper."),
     "row": Column(pl.String, "Dataset, domain or source of the row."),
     "what": Column(pl.String, "Column of the table."),
@@ -34,7 +34,7 @@ TRIPLETS = "the paper's row counts triplets, which it calls images"
 
 
 @dataclass(frozen=True)
-class BesideOptions:
+class PaperOptions:
     """sources: names in the order of the files; shards: their shards' names."""
 
     sources: list
@@ -43,7 +43,7 @@ class BesideOptions:
 
 def _row(table: str, row: str, column: str, paper: object, ours: object, unit: str, note: str = "") -> dict:
     numbers = (None if value is None else float(value) for value in (paper, ours))
-    return dict(zip(BESIDE, (table, row, column, *numbers, unit, note), strict=True))
+    return dict(zip(PAPER_COMPARISON, (table, row, column, *numbers, unit, note), strict=True))
 
 
 def count_sources(
@@ -52,7 +52,7 @@ def count_sources(
     regions: Sequence[pl.DataFrame],
     excluded_counts: Sequence[int],
 ):
-    """Yield the rows of :data:`FOUND` of each source and split, and of all."""
+    """Yield the rows of :data:`SOURCE_COUNTS` of each source and split, and of all."""
     source_rows = []
     for name, table, part, num_excluded in zip(names, images, regions, excluded_counts, strict=True):
         split_by_image = dict(table.select("image_id", "split").iter_rows())
@@ -75,7 +75,7 @@ def count_sources(
         yield {"source": "total", "domain": "various", "split": split_name, **sums, "excluded": num_excluded}
 
 
-def first(tables: Mapping, queries: int) -> Iterator[dict]:
+def table1_rows(tables: Mapping, queries: int) -> Iterator[dict]:
     """Yield Table 1: datasets by annotations, with a row of ours."""
     for row in tables["table1"]:
         note = tables["totals"]["notes"][0] if row["dataset"] == "MedGround-35K" else ""
@@ -83,7 +83,7 @@ def first(tables: Mapping, queries: int) -> Iterator[dict]:
     yield _row("Table 1", "this dataset", "annotations", None, queries, "queries", "made automatically")
 
 
-def second(tables: Mapping, statistics: pl.DataFrame, domains: Mapping[str, str]) -> Iterator[dict]:
+def table2_rows(tables: Mapping, statistics: pl.DataFrame, domains: Mapping[str, str]) -> Iterator[dict]:
     """Yield Table 2: sizes, words, and shares of the domains."""
     printed = tables["table2"]
     total = {row["split"]: row for row in statistics.filter(source="total").to_dicts()}
@@ -114,7 +114,7 @@ def second(tables: Mapping, statistics: pl.DataFrame, domains: Mapping[str, str]
             yield _row("Table 2", f"{split}: {domain}", "share of the queries", shares.get(domain), ours, "%")
 
 
-def fifth(tables: Mapping, rows: Sequence[Mapping]) -> Iterator[dict]:
+def table5_rows(tables: Mapping, rows: Sequence[Mapping]) -> Iterator[dict]:
     """Yield Table 5: images of each source and split, the paper's printed ones and ours."""
     ours = {(row["source"].lower(), row["split"]): row for row in rows if row["split"] in PRINTED_SPLITS.values()}
     for name, printed in tables["table5"]["rows"].items():
@@ -127,7 +127,7 @@ def fifth(tables: Mapping, rows: Sequence[Mapping]) -> Iterator[dict]:
         yield _row("Table 5", name, split, None, row["images"], "images", "not of the paper" if name != "total" else "")
 
 
-def sixth(tables: Mapping, rates: pl.DataFrame) -> Iterator[dict]:
+def table6_rows(tables: Mapping, rates: pl.DataFrame) -> Iterator[dict]:
     """Yield Table 6: queries left by each stage, share of the candidates."""
     printed = tables["table6"]
     ours = {(row["source"].lower(), row["split"], row["stage"]): row for row in rates.to_dicts()}
@@ -149,7 +149,7 @@ def sixth(tables: Mapping, rates: pl.DataFrame) -> Iterator[dict]:
 
 def run(
     *, statistics: str, rates: str, images: list[str], excluded: list[str], regions: list[str], counted: str,
-    beside: str, options: BesideOptions,
+    beside: str, options: PaperOptions,
 ) -> None:  # fmt: skip
     """Write the sources in both units, and the paper's tables with ours beside.
 
@@ -165,14 +165,14 @@ def run(
     rows = list(
         count_sources(options.sources, image_tables, region_tables, [len(read_table(path)) for path in excluded])
     )
-    write_table(counted, pl.DataFrame(rows, schema=schema(FOUND)), FOUND)
+    write_table(counted, pl.DataFrame(rows, schema=schema(SOURCE_COUNTS)), SOURCE_COUNTS)
     statistics_table = read_table(statistics)
     domains = {row["source"]: row["domain"] for row in rows}
     queries = statistics_table.filter(source="total")["queries"].sum()
     comparison_rows = [
-        *first(tables, queries),
-        *second(tables, statistics_table, domains),
-        *fifth(tables, rows),
-        *sixth(tables, read_table(rates)),
+        *table1_rows(tables, queries),
+        *table2_rows(tables, statistics_table, domains),
+        *table5_rows(tables, rows),
+        *table6_rows(tables, read_table(rates)),
     ]
-    write_table(beside, pl.DataFrame(comparison_rows, schema=schema(BESIDE)), BESIDE)
+    write_table(beside, pl.DataFrame(comparison_rows, schema=schema(PAPER_COMPARISON)), PAPER_COMPARISON)

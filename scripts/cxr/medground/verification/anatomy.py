@@ -12,13 +12,13 @@ import numpy as np
 
 from cxr.base.vocabulary import LUNGS, ORGAN_LABELS, ZONE_LABELS
 from cxr.geometry.boxes import paired_iou
-from cxr.medground.logic.atoms import NO, UNCLEAR, YES, beyond
+from cxr.medground.logic.atoms import NO, UNCLEAR, YES, atom_at_least
 from cxr.medground.logic.decide import Decider
 from cxr.medground.verification.claims import Claims
 
 
 @dataclass(frozen=True)
-class Film:
+class Anatomy:
     """What ILS found in a film.
 
     zones, organs: {name: bool (S, S)}, organs empty where the source's masks are made of them; anomaly: uint8 (S, S),
@@ -36,7 +36,7 @@ class Film:
         return self.zones[LUNGS[0]] | self.zones[LUNGS[1]]
 
 
-def shares_in(film: Film, box: Sequence[int], least: float) -> dict[str, float]:
+def zone_fractions(film: Anatomy, box: Sequence[int], least: float) -> dict[str, float]:
     """Return the share of each zone in a box's part of the lungs; empty where less than ``least`` of it is lung."""
     x1, y1, x2, y2 = (int(edge) for edge in box)
     lungs = film.lungs[y1:y2, x1:x2]
@@ -46,19 +46,19 @@ def shares_in(film: Film, box: Sequence[int], least: float) -> dict[str, float]:
     return {zone: float((mask[y1:y2, x1:x2] & lungs).sum() / lung_area) for zone, mask in film.zones.items()}
 
 
-def share_of(film: Film, place: str, box: Sequence[int], least: float) -> float | None:
+def fraction_in_place(film: Anatomy, place: str, box: Sequence[int], least: float) -> float | None:
     """Return how much of a box's part of the lungs lies in a zone or lung, or of the box itself in another organ.
 
     None where that cannot be told.
     """
     if place in film.zones:
-        return shares_in(film, box, least).get(place)
+        return zone_fractions(film, box, least).get(place)
     x1, y1, x2, y2 = (int(edge) for edge in box)
     mask = film.organs.get(place)
     return None if mask is None or not mask.any() else float(mask[y1:y2, x1:x2].mean())
 
 
-def anomalous(film: Film, boxes: Sequence[Sequence[int]], level: float) -> list[float | None]:
+def excess_anomaly(film: Anatomy, boxes: Sequence[Sequence[int]], level: float) -> list[float | None]:
     """Return for each box the share of its lung pixels that are anomalous, less that of the lungs outside all of them.
 
     None without a map, or where a box or the rest holds no lung. ``level``: grey levels from which on a pixel counts.
@@ -80,7 +80,7 @@ def anomalous(film: Film, boxes: Sequence[Sequence[int]], level: float) -> list[
     return shares
 
 
-def of_organ(film: Film, name: str, box: Sequence[int]) -> float | None:
+def organ_iou(film: Anatomy, name: str, box: Sequence[int]) -> float | None:
     """Return the IoU of a box and that of the organ ``name``; None where it is no organ or was not found."""
     mask = film.organs.get(name)
     if mask is None or not mask.any():
@@ -91,27 +91,27 @@ def of_organ(film: Film, name: str, box: Sequence[int]) -> float | None:
 
 
 @dataclass(frozen=True)
-class Measured:
+class Measurements:
     """What was measured in an answer's boxes: verdicts by what they are of (place, organ, anomaly), and numbers."""
 
     verdicts: Mapping[str, int]
     observed: tuple[dict, ...]
 
 
-def measure(
-    film: Film, decider: Decider, boxes: Sequence[Sequence[int]], regions: Sequence[int], claims: Claims,
+def measure_boxes(
+    film: Anatomy, decider: Decider, boxes: Sequence[Sequence[int]], regions: Sequence[int], claims: Claims,
     options: Mapping,
-) -> Measured:  # fmt: skip
+) -> Measurements:  # fmt: skip
     """Measure the boxes of an answer. ``boxes``: of all regions, px; options: those of the judge rules."""
     scene, numbers = decider.scene, decider.numbers
     region_boxes = [boxes[region] for region in regions]
-    shares = [shares_in(film, box, options["least_lung"]) for box in region_boxes]
-    maps = anomalous(film, region_boxes, options["anomaly_level"])
-    organs = [of_organ(film, scene.classes[scene.label[region]].one, boxes[region]) for region in regions]
+    shares = [zone_fractions(film, box, options["least_lung"]) for box in region_boxes]
+    maps = excess_anomaly(film, region_boxes, options["anomaly_level"])
+    organs = [organ_iou(film, scene.classes[scene.label[region]].one, boxes[region]) for region in regions]
     verdicts: dict[str, list[int]] = {}
-    for name in places_of(claims):
+    for name in claimed_places(claims):
         place_verdicts = [
-            _at_least(share_of(film, name, box, options["least_lung"]), options["zone_no"], numbers.zone_yes)
+            _at_least(fraction_in_place(film, name, box, options["least_lung"]), options["zone_no"], numbers.zone_yes)
             for box in region_boxes
         ]
         verdicts.setdefault("place", []).extend(place_verdicts)
@@ -128,12 +128,13 @@ def measure(
             value = _at_least(maps[at], options["anomaly_no"], options["anomaly_yes"])
             verdicts.setdefault("anomaly", []).append(value)
     observed = tuple(
-        _told(zones, organ, excess, numbers.zone_yes) for zones, organ, excess in zip(shares, organs, maps, strict=True)
+        _describe_box(zones, organ, excess, numbers.zone_yes)
+        for zones, organ, excess in zip(shares, organs, maps, strict=True)
     )
-    return Measured({name: min(values) for name, values in verdicts.items()}, observed)
+    return Measurements({name: min(values) for name, values in verdicts.items()}, observed)
 
 
-def places_of(claims: Claims) -> list[str]:
+def claimed_places(claims: Claims) -> list[str]:
     """Return the zones, lungs and organs that a text says its answer lies in.
 
     Where a lung is a class of the source, "in the left lung" is a relation to it.
@@ -148,10 +149,10 @@ def places_of(claims: Claims) -> list[str]:
 
 
 def _at_least(value: float | None, no: float, yes: float) -> int:
-    return UNCLEAR if value is None else int(beyond(np.array([value]), no, yes)[0])
+    return UNCLEAR if value is None else int(atom_at_least(np.array([value]), no, yes)[0])
 
 
-def _told(zones: Mapping[str, float], organ: float | None, excess: float | None, yes: float) -> dict:
+def _describe_box(zones: Mapping[str, float], organ: float | None, excess: float | None, yes: float) -> dict:
     observation: dict = {"zones": [name for name, share in zones.items() if share >= yes]}
     observation |= {} if organ is None else {"organ_iou": round(organ, 3)}
     return observation | ({} if excess is None else {"anomaly": round(excess, 3)})

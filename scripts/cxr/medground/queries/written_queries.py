@@ -32,7 +32,7 @@ _RAW = re.compile(r"Question:\s*(.+?)\s*\n\s*Answer:\s*(.+?)\s*(?=\n\s*Question:
 
 
 @dataclass(frozen=True)
-class Given:
+class WrittenQuery:
     """A text and what it means: the numbers of its regions, or its boxes on the grid; one of both."""
 
     text: str
@@ -40,36 +40,36 @@ class Given:
     boxes: tuple[tuple[int, ...], ...] = ()
 
 
-def read_given(path: str | Path) -> dict[str, list[Given]]:
+def read_written_queries(path: str | Path) -> dict[str, list[WrittenQuery]]:
     """Return {image_id: its queries} of a file of JSON Lines, or of a folder of ``{image_id}.txt`` in the raw form.
 
     A line has image_id, query, and regions or boxes. Raises UserError for a line that has not.
     """
-    queries_by_image: dict[str, list[Given]] = {}
+    queries_by_image: dict[str, list[WrittenQuery]] = {}
     path = Path(path)
     if path.is_dir():
         for file in sorted(path.glob("*.txt")):
-            queries_by_image[clean_id(file.stem)] = list(raw(read_text(file, KEY)))
+            queries_by_image[clean_id(file.stem)] = list(parse_raw_queries(read_text(file, KEY)))
         return queries_by_image
     for number, text in enumerate(read_text(path, KEY).splitlines(), 1):
         if text.strip():
-            image_id, query = _line(text, number, path.name)
+            image_id, query = _parse_line(text, number, path.name)
             queries_by_image.setdefault(image_id, []).append(query)
     return queries_by_image
 
 
-def _line(text: str, number: int, name: str) -> tuple[str, Given]:
+def _parse_line(text: str, number: int, name: str) -> tuple[str, WrittenQuery]:
     try:
         row = json.loads(text)
         regions = None if row.get("regions") is None else tuple(int(region) for region in row["regions"])
         boxes = tuple(tuple(box) for box in row["boxes"]) if regions is None else ()
-        return clean_id(row["image_id"]), Given(str(row["query"]), regions, boxes)
+        return clean_id(row["image_id"]), WrittenQuery(str(row["query"]), regions, boxes)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         message = f"{KEY}: line {number} of {name} lacks or misstates {error}"
         raise UserError(f"{message}: give image_id, query, and regions or boxes") from None
 
 
-def raw(text: str) -> Iterator[Given]:
+def parse_raw_queries(text: str) -> Iterator[WrittenQuery]:
     """Yield the queries of the paper's raw form; an answer that is no JSON has no box, so that it fails stage I."""
     for question, answer in _RAW.findall(text.strip()):
         try:
@@ -78,10 +78,10 @@ def raw(text: str) -> Iterator[Given]:
             boxes = tuple(tuple(entry["bbox_2d"]) for entry in entries)
         except (ValueError, KeyError, TypeError):
             boxes = ()
-        yield Given(" ".join(question.split()), None, boxes)
+        yield WrittenQuery(" ".join(question.split()), None, boxes)
 
 
-def matched(query: Given, rows: Sequence[Mapping]) -> tuple[tuple[int, ...], list[list[int]]]:
+def match_regions(query: WrittenQuery, rows: Sequence[Mapping]) -> tuple[tuple[int, ...], list[list[int]]]:
     """Return the regions of a query and its boxes on the grid; without regions where a box is no exact copy of one."""
     if query.regions is not None:
         row_by_region = {row["region"]: row for row in rows}
@@ -100,7 +100,7 @@ def run_unused(
     ``queries``: candidates of all sources; ``images``, ``excluded``: their tables. Raises AssertionError where a text
     about an image with candidates is none of them.
     """
-    queries_by_image = read_given(given[0])
+    queries_by_image = read_written_queries(given[0])
     texts_by_image: dict[str, set[str]] = {}
     for path in queries:
         for line in read_lines(path):
@@ -132,3 +132,51 @@ def run_unused(
 
 def _ids(paths: Sequence[str]) -> set[str]:
     return {image_id for path in paths for image_id in read_table(path)["image_id"]}
+
+
+def read_answers(path: str | Path) -> dict[str, dict]:
+    """Return {image_id: its line} of a file of answers (:mod:`cxr.medground.queries.ask_model`)."""
+    return {line["image_id"]: line for line in read_lines(path)}
+
+
+def get_answer(answers: Mapping[str, dict], image_id: str) -> dict:
+    """Return the line of an image. Raises UserError where the answers are of other images."""
+    if image_id not in answers:
+        raise UserError(
+            f"medground_queries_told has no answer for the image {image_id}: ask again with "
+            "`snakemake --forcerun medground_queries_told`"
+        )
+    return answers[image_id]
+
+
+def parse_answer(line: Mapping) -> Iterator[tuple[int, WrittenQuery | None, str]]:
+    """Yield (number, query, reason) of every wanted query of an image: a query, or the reason why there is none.
+
+    Where the model chose targets and gave more queries than were wanted, all of them were.
+    """
+    for number, reason in line["lost"]:
+        yield number, None, reason
+    numbers = range(line["wanted"]) if line["targets"] is None else [at for at, _ in line["targets"]]
+    if line["answer"] is None:
+        yield from ((number, None, "quarantined") for number in numbers)
+        return
+    queries = _parse_queries(line["answer"])
+    if line["targets"] is not None:
+        for number, query in zip(numbers, queries, strict=True):
+            yield (number, query, "") if query.text else (number, None, "declined")
+        return
+    worded_queries = [query for query in queries if query.text]
+    for number in range(max(len(worded_queries), line["wanted"])):
+        if number < len(worded_queries):
+            yield number, worded_queries[number], ""
+        else:
+            yield number, None, "declined" if number < len(queries) else "not_given"
+
+
+def _parse_queries(answer: dict | str) -> list[WrittenQuery]:
+    if isinstance(answer, str):
+        return list(parse_raw_queries(answer))
+    return [
+        WrittenQuery(" ".join(entry["text"].split()), tuple(at - 1 for at in entry["targets"]))
+        for entry in answer["queries"]
+    ]

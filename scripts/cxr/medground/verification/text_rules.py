@@ -1,18 +1,19 @@
 """Stage II: what the text says, checked against what was measured. It reads the text, never a query's logic."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from cxr.medground.logic.atoms import NO, family
+from cxr.medground.logic.atoms import NO, atom_family
 from cxr.medground.logic.decide import Decider
-from cxr.medground.verification.claims import Claims, lexicon, read
+from cxr.medground.logic.text import find_text_fault
+from cxr.medground.verification.claims import Claims, load_lexicon, read_claims
 
 Fault = tuple[str, str]
 GROUPS = ("among ", "of ", "from ", "out of ")
 """Beginnings of a sentence that names a group first, then the one of it."""
 
 
-def denied(text: str, domain: str, allowed: Sequence[str]) -> Fault | None:
+def find_denied_word(text: str, domain: str, allowed: Sequence[str]) -> Fault | None:
     """Return the fault of a word of another kind of image, or of what no picture shows; None without one.
 
     ``allowed``: words and phrases that are allowed whatever the lists say.
@@ -20,7 +21,7 @@ def denied(text: str, domain: str, allowed: Sequence[str]) -> Fault | None:
     plain = text.lower()
     for words in sorted(allowed, key=len, reverse=True):
         plain = re.sub(rf"(?<![\w-]){re.escape(words.lower())}(?![\w-])", " ", plain)
-    vocabulary = lexicon()
+    vocabulary = load_lexicon()
     lists = [
         ("domain_leak", vocabulary["deny"].get(domain, ())),
         ("domain_leak", vocabulary["deny_directions"].get(domain, ())),
@@ -41,45 +42,45 @@ def allowed_words(decider: Decider, allow: Sequence[str], description: str = "")
     for zone in decider.scene.zones:
         allowed += [zone, "lung zone", "lung base"]
     if decider.scene.radiological is not None:
-        allowed += [word for words in lexicon()["sides"].values() for word in words]
+        allowed += [word for words in load_lexicon()["sides"].values() for word in words]
     return allowed + re.findall(r"[\w-]+", description.lower())
 
 
-def check(
+def check_text(
     text: str, regions: Sequence[int], decider: Decider, allowed: Sequence[str], strict: bool
 ) -> tuple[Fault | None, Claims]:
     """Return (reason, detail) of a text that fails stage II for its answer, or None, and what was read."""
-    claims = read(text, decider.scene)
-    return denied(text, decider.scene.domain, allowed) or _contradicted(claims, regions, decider) or _counted(
-        text, claims, regions
-    ) or _selected(claims, regions, decider, strict), claims
+    claims = read_claims(text, decider.scene)
+    return find_denied_word(text, decider.scene.domain, allowed) or _find_contradiction(
+        claims, regions, decider
+    ) or _find_number_fault(text, claims, regions) or _find_selection_fault(claims, regions, decider, strict), claims
 
 
-def _contradicted(claims: Claims, regions: Sequence[int], decider: Decider) -> Fault | None:
+def _find_contradiction(claims: Claims, regions: Sequence[int], decider: Decider) -> Fault | None:
     for atom in claims.atoms:
         values = decider.atoms.get(atom)
         if values is not None and any(values[region] == NO for region in regions):
-            return ("side", atom) if atom.startswith("side:") else ("claim_contradicted", family(atom))
+            return ("side", atom) if atom.startswith("side:") else ("claim_contradicted", atom_family(atom))
     sides = [decider.atoms.get(f"side:{side}") for side in ("left", "right")]
     if claims.both and any(values is not None and all(values[region] == NO for region in regions) for values in sides):
         return "side", "both sides"
     return None
 
 
-def _counted(text: str, claims: Claims, regions: Sequence[int]) -> Fault | None:
+def _find_number_fault(text: str, claims: Claims, regions: Sequence[int]) -> Fault | None:
     if claims.number and claims.number != len(regions):
         return "number", f"{claims.number} stated, {len(regions)} in the answer"
-    if claims.plural is not None and claims.plural != (len(regions) > 1) and not _among(text, claims, regions):
+    if claims.plural is not None and claims.plural != (len(regions) > 1) and not _names_group(text, claims, regions):
         return "grammatical_number", "plural" if claims.plural else "singular"
     return None
 
 
-def _among(text: str, claims: Claims, regions: Sequence[int]) -> bool:
+def _names_group(text: str, claims: Claims, regions: Sequence[int]) -> bool:
     """Return whether a plural is the group that an ordinal chooses one of."""
     return text.lower().startswith(GROUPS) and bool(claims.query.ordinal) and bool(claims.plural) and len(regions) == 1
 
 
-def _selected(claims: Claims, regions: Sequence[int], decider: Decider, strict: bool) -> Fault | None:
+def _find_selection_fault(claims: Claims, regions: Sequence[int], decider: Decider, strict: bool) -> Fault | None:
     query = claims.query
     unknown = [atom for atom in (*query.atoms, *(query.reference.atoms if query.reference else ()))
                if atom not in decider.atoms]  # fmt: skip
@@ -100,8 +101,32 @@ def _selected(claims: Claims, regions: Sequence[int], decider: Decider, strict: 
         return (
             "ambiguous" if set(target) < set(answer.selected) else "wrong_answer"
         ), f"{len(answer.selected)} selected"
-    if answer.why == "empty":
+    if answer.reason == "empty":
         return "wrong_answer", "nothing is selected"
-    if answer.why in ("doubtful", "ordinal", "reference"):
-        return "ambiguous", answer.why
+    if answer.reason in ("doubtful", "ordinal", "reference"):
+        return "ambiguous", answer.reason
     return None
+
+
+REQUIRED_FIELDS = ("query_id", "source", "image_id", "query", "kind", "regions", "boxes")
+
+
+def find_form_fault(line: Mapping, boxes: Mapping[int, Sequence[int]], candidates: set[int]) -> tuple[str, str] | None:
+    """Return (reason, detail) of a line that fails stage I, None for one that passes.
+
+    ``boxes``: {region: its box on the grid} of the image; ``candidates``: the regions that may be an answer.
+    """
+    if missing := [name for name in REQUIRED_FIELDS if name not in line]:
+        return "missing_field", missing[0]
+    text, regions = line["query"], line["regions"]
+    if regions == [] and line["boxes"]:
+        return "box_moved", ""
+    if not isinstance(text, str) or not isinstance(regions, list) or not regions:
+        return "missing_field", "query or regions"
+    if len(set(regions)) != len(regions):
+        return "target_twice", ""
+    if any(region not in candidates for region in regions):
+        return "unknown_target", ""
+    if [list(box) for box in line["boxes"]] != [list(boxes[region]) for region in regions]:
+        return "box_moved", ""
+    return find_text_fault(text)

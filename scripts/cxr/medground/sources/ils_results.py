@@ -27,7 +27,7 @@ NONE, FOUND, ABSENT, DIFFERENT = "none", "found", "absent", "different"
 
 
 @dataclass(frozen=True)
-class Parts:
+class ShardFiles:
     """The files of one shard of ILS; ``anomaly`` is None where the maps are not asked for."""
 
     cohort: str
@@ -46,18 +46,18 @@ class _Open:
 
 
 @dataclass
-class Films:
+class IlsResults:
     """The results of a run, shard by shard. Use inside ``with``.
 
     least: correlation from which on two pictures are the same. Raises StoreError for a damaged file.
     """
 
-    parts: Sequence[Parts]
+    parts: Sequence[ShardFiles]
     least: float
     _by_path: dict[str, str] = field(default_factory=dict)
     _of: dict[str, _Open] = field(default_factory=dict)
 
-    def __enter__(self) -> "Films":
+    def __enter__(self) -> "IlsResults":
         with ExitStack() as entered:
             for part in self.parts:
                 paths = (part.frames, part.organs, part.anatomy)
@@ -74,7 +74,7 @@ class Films:
     def __exit__(self, *error: object) -> None:
         self._opened.__exit__(*error)
 
-    def told(self, image: Image, shape: tuple[int, int]) -> Image:
+    def add_anatomy(self, image: Image, shape: tuple[int, int]) -> Image:
         """Return an image in its frame with what was found in it: ``anatomy``, ``zones``, ``organs`` and ``anomaly``.
 
         ``shape``: of its picture before it was brought into the frame.
@@ -124,11 +124,11 @@ def _affine(image: Image, shape: tuple[int, int], frames: Shard, name: str) -> n
     return back @ np.vstack([to_original, [0, 0, 1]])
 
 
-def parts_of(inputs: dict) -> list[Parts]:
+def take_shard_files(inputs: dict) -> list[ShardFiles]:
     """Take the files of ILS out of a rule's inputs, shard by shard. Raises StoreError where shards lack a stage."""
     names = ("film_cohort", "film_frames", "film_organs", "film_anatomy", "film_anomaly")
     lists = [list(inputs.pop(name, ())) for name in names]
     maps = lists[-1] or [None] * len(lists[0])
     if len({len(paths) for paths in (*lists[:-1], maps)}) > 1:
         raise StoreError("the results of ILS have other shards in some stages: run snakemake anatomy there again")
-    return [Parts(*paths) for paths in zip(*lists[:-1], maps, strict=True)]
+    return [ShardFiles(*paths) for paths in zip(*lists[:-1], maps, strict=True)]

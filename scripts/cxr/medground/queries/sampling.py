@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from cxr.base.seeds import rng
-from cxr.medground.logic.atoms import YES, family
+from cxr.medground.logic.atoms import YES, atom_family
 from cxr.medground.logic.decide import Decider, Query
-from cxr.medground.logic.outlines import OTHER, ROBUST, Outlines
-from cxr.medground.queries.forms import Forms, Target, kind_of, mixed, turned
-from cxr.medground.queries.grammar import Speaker
+from cxr.medground.logic.outlines import ANSWER_CHANGES, ROBUST, Outlines
+from cxr.medground.queries.forms import Forms, Target, mirror_query, mixes_sides, target_kind
+from cxr.medground.queries.grammar import QueryWriter
 from cxr.medground.queries.options import QueriesOptions
 
 TRIES = 12
@@ -26,7 +26,7 @@ BEST = (ROBUST, True)
 
 
 @dataclass(frozen=True)
-class Drawn:
+class SampledQuery:
     """A query that is asked. ``kind``: single, subset or all."""
 
     kind: str
@@ -35,7 +35,7 @@ class Drawn:
     text: str
 
 
-class Drawer:
+class QuerySampler:
     """Draws the queries of one image.
 
     ``withheld``: whether the last draw found fragile queries alone, of which the image has as many as it may.
@@ -45,9 +45,9 @@ class Drawer:
         self.decider, self.outlines, self.options, self.image_id = decider, outlines, options, image_id
         self.by_kind: dict[str, dict[str, dict[Target, list[Query]]]] = {}
         for target in sorted(forms.of):
-            kind = kind_of(target, decider)
+            kind = target_kind(target, decider)
             for form in forms.of[target] if kind else ():
-                for name in _families(form):
+                for name in _form_families(form):
                     forms_by_target = self.by_kind.setdefault(kind, {}).setdefault(name, {})
                     forms_by_target.setdefault(target, []).append(form)
         self.used: set[tuple[Target, Query]] = set()
@@ -55,7 +55,7 @@ class Drawer:
         self._fragile = 0
         self._ranks: dict[tuple[Target, Query], tuple[int, bool]] = {}
 
-    def draw(self, number: int) -> Drawn | None:
+    def draw(self, number: int) -> SampledQuery | None:
         """Return the next query; None without one that is new and robust, or that may be fragile."""
         draw = rng(self.options.seed, self.options.source, self.image_id, number)
         best: tuple[tuple[int, bool], str, Target, Query] | None = None
@@ -69,7 +69,9 @@ class Drawer:
         if best is None:
             return None
         if best[0][0] < ROBUST:
-            self.withheld = best[0][0] == OTHER or self._fragile + 1 > self.options.fragile * (len(self.used) + 1)
+            self.withheld = best[0][0] == ANSWER_CHANGES or self._fragile + 1 > self.options.fragile * (
+                len(self.used) + 1
+            )
             if self.withheld:
                 return None
             self._fragile += 1
@@ -93,42 +95,42 @@ class Drawer:
     def _rank(self, target: Target, form: Query) -> tuple[int, bool]:
         """Return how good a form is: how robust, and whether left and right could not be exchanged in it."""
         if (target, form) not in self._ranks:
-            mirrored_form = turned(form)
+            mirrored_form = mirror_query(form)
             says = mirrored_form == form or self.decider.answer(mirrored_form).selected != target
             self._ranks[target, form] = self.outlines.grade(form, target), says
         return self._ranks[target, form]
 
-    def _made(self, kind: str, target: Target, form: Query, draw: random.Random) -> Drawn:
+    def _made(self, kind: str, target: Target, form: Query, draw: random.Random) -> SampledQuery:
         self.used.add((target, form))
-        return Drawn(kind, target, *self._worded(form, target, kind, draw))
+        return SampledQuery(kind, target, *self._worded(form, target, kind, draw))
 
     def _worded(self, form: Query, target: Target, kind: str, draw: random.Random) -> tuple[Query, str]:
         """Return a form with the atoms that lengthen it, none of which makes it more fragile, and its words."""
-        speaker = Speaker(self.decider.scene, draw)
+        speaker = QueryWriter(self.decider.scene, draw)
         length = draw.gauss(self.options.words, self.options.spread)
         grade = self.outlines.grade(form, target)
         numbered_form = self._counted(form, target, kind, draw)
-        if self.outlines.grade(_stated(numbered_form), target) >= grade:
+        if self.outlines.grade(_drop_all(numbered_form), target) >= grade:
             form = numbered_form
         extra_atoms = self._fitting(form, target)
         draw.shuffle(extra_atoms)
-        text = _nearest(speaker, form, len(target), length)
+        text = _closest_wording(speaker, form, len(target), length)
         while len(text.split()) < length and extra_atoms:
             richer = replace(form, atoms=(*form.atoms, extra_atoms.pop()))
-            stated_form = _stated(richer)
+            stated_form = _drop_all(richer)
             answer = self.decider.answer(stated_form)
             if self._clashes(richer) or not answer.decidable or answer.selected != target:
                 continue
             if self.outlines.grade(stated_form, target) < grade:
                 continue
-            longer = _nearest(speaker, richer, len(target), length)
-            if _off(longer, length) <= _off(text, length):
+            longer = _closest_wording(speaker, richer, len(target), length)
+            if _length_error(longer, length) <= _length_error(text, length):
                 form, text = richer, longer
-        return _stated(form), text
+        return _drop_all(form), text
 
     def _counted(self, form: Query, target: Target, kind: str, draw: random.Random) -> Query:
         """Return a form that may state its number, or -1 for "all"."""
-        may_state_number = "number" in self.options.families and self.decider.closed(form.atoms)
+        may_state_number = "number" in self.options.families and self.decider.is_closed(form.atoms)
         if len(target) > 1 and may_state_number and not form.ordinal:
             if len(target) <= MOST_NUMBERED and draw.random() < NUMBERED:
                 return replace(form, number=len(target))
@@ -138,43 +140,43 @@ class Drawer:
 
     def _fitting(self, form: Query, target: Target) -> list[str]:
         """Return the atoms that are Yes for every target and of a family that the query does not use yet."""
-        used_families = {family(atom) for atom in form.atoms}
+        used_families = {atom_family(atom) for atom in form.atoms}
         free_families = [
             name for name in ("size", "shape", "appearance", "position", "zone", "class") if name not in used_families
         ]
         return [
             atom
             for atom, values in self.decider.atoms.items()
-            if family(atom) in free_families
-            and family(atom) in (*self.options.families, "class")
+            if atom_family(atom) in free_families
+            and atom_family(atom) in (*self.options.families, "class")
             and all(values[region] == YES for region in target)
         ]
 
     def _clashes(self, query: Query) -> bool:
-        names = [family(atom) for atom in query.atoms]
+        names = [atom_family(atom) for atom in query.atoms]
         if any(names.count(name) > 1 for name in ("size", "shape", "appearance", "zone", "class")):
             return True
         places = {atom.partition(":")[2] for atom in query.atoms if atom.startswith("position:")}
         if "middle" in places and len(places) > 1:
             return True
         sized = "size" in names and query.ordinal in ("largest", "smallest")
-        return sized or (self.decider.scene.radiological is not None and mixed(query))
+        return sized or (self.decider.scene.radiological is not None and mixes_sides(query))
 
 
-def _families(form: Query) -> list[str]:
+def _form_families(form: Query) -> list[str]:
     families = sorted(form.families() - {"class"})
     return families or ["class"]
 
 
-def _stated(form: Query) -> Query:
+def _drop_all(form: Query) -> Query:
     """Return a form with the number that its words state; "all" states none."""
     return replace(form, number=max(0, form.number))
 
 
-def _nearest(speaker: Speaker, form: Query, count: int, length: float) -> str:
+def _closest_wording(speaker: QueryWriter, form: Query, count: int, length: float) -> str:
     """Return the one of some wordings of a query whose number of words is nearest to ``length``."""
-    return min((speaker.say(form, count) for _ in range(WORDINGS)), key=lambda text: _off(text, length))
+    return min((speaker.say(form, count) for _ in range(WORDINGS)), key=lambda text: _length_error(text, length))
 
 
-def _off(text: str, length: float) -> float:
+def _length_error(text: str, length: float) -> float:
     return abs(len(text.split()) - length)
