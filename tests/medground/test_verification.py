@@ -14,10 +14,11 @@ from cxr.base.tables import read_lines, read_table
 from cxr.medground.logic.decide import Decider
 from cxr.medground.logic.facts import Facts
 from cxr.medground.logic.scene import build_scene
+from cxr.medground.logic.text import find_text_fault
 from cxr.medground.verification import verify
 from cxr.medground.verification.claims import read_claims
 from cxr.medground.verification.judge import ImageJudge, judge_query, measure_box, measured_plane
-from cxr.medground.verification.text_rules import allowed_words, check_text, text_fault
+from cxr.medground.verification.text_rules import allowed_words, check_text
 from medground_data import (
     NUCLEUS,
     make_queries_of,
@@ -309,7 +310,7 @@ FORMS = {
 
 @pytest.mark.parametrize(("text", "reason"), FORMS.items())
 def test_the_form_of_a_text(text, reason):
-    fault = text_fault(text)
+    fault = find_text_fault(text)
     assert (fault and fault[0]) == reason
 
 

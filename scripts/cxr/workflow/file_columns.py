@@ -16,9 +16,8 @@ from cxr.imaging.phantom import make_phantom
 from cxr.imaging.weights import list_sources
 from cxr.instructions import mimic_ils as mimic_ils_layout
 from cxr.language.reports import compare_engines, summarize_reports
-from cxr.medground.dataset import beside, language, make_dataset
-from cxr.medground.dataset import columns as medground_dataset
-from cxr.medground.queries import given, make_queries
+from cxr.medground.dataset import language, make_dataset, paper_comparison
+from cxr.medground.queries import make_queries, written_queries
 from cxr.medground.regions import make_regions
 from cxr.medground.scoring import columns as scores
 from cxr.medground.sources import read_sources
@@ -126,17 +125,17 @@ TABLES: dict[str, Columns] = {
     "results/medground/regions/{source}/{shard}.dropped.parquet": make_regions.DROPPED,
     "results/medground/regions/{source}/{shard}.moved.parquet": make_regions.SHIFTED,
     "results/medground/queries/{source}/{shard}.unasked.parquet": make_queries.UNASKED,
-    "results/medground/queries/unused.parquet": given.UNUSED,
+    "results/medground/queries/unused.parquet": written_queries.UNUSED,
     "results/medground/verification/passrate.tsv": verify.PASSED,
     "results/medground/verification/passrate_groups.tsv": verify.GROUPED,
     "results/medground/verification/rejected.parquet": verify.REJECTED,
     "results/medground/dataset/units.parquet": make_dataset.UNITS,
     "results/medground/dataset/statistics.tsv": make_dataset.STATISTICS,
     "results/medground/dataset/conservation.tsv": make_dataset.CONSERVATION,
-    "results/medground/dataset/sources.tsv": beside.FOUND,
-    "results/medground/dataset/paper.tsv": beside.BESIDE,
-    "results/medground/dataset/tokens.tsv": medground_dataset.TOKENS,
-    "results/medground/dataset/entities.parquet": medground_dataset.ENTITIES,
+    "results/medground/dataset/sources.tsv": paper_comparison.SOURCE_COUNTS,
+    "results/medground/dataset/paper.tsv": paper_comparison.PAPER_COMPARISON,
+    "results/medground/dataset/tokens.tsv": language.TOKENS,
+    "results/medground/dataset/entities.parquet": language.ENTITIES,
     "results/medground/dataset/language.tsv": language.LANGUAGE,
     "results/medground/dataset/words.tsv": language.WORDS,
     "results/review/queries/audit.parquet": review_queries.AUDIT,
