@@ -1,1 +1,1 @@
-"""The stage radvlm_conversations: facts of one image become turns of 5 to 10 rounds, standard and grounded."""
+"""The stage radvlm_conversations: standard and grounded conversations of 5 to 10 rounds about one image."""

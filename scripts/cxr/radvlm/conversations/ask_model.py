@@ -1,6 +1,6 @@
-"""What a language model says for conversations, asked in one job: the model is loaded once for all sources and parts.
+"""Ask a language model for the conversations of all sources and parts in one job, so that it is loaded once.
 
-The jobs of the parts make the conversations from it, and need no model.
+The jobs of the parts then build the conversations from its replies, without a model.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,24 +18,24 @@ from cxr.radvlm.conversations.vllm import build_engine, build_model
 
 @dataclass(frozen=True)
 class AskOptions(ConversationOptions):
-    """works: of each output ``source``, ``part``, ``kinds``, and ``files``, the paths of
-    :func:`cxr.radvlm.conversations.converse.read_requests` by name.
+    """works: one per output, with ``source``, ``part``, ``kinds`` and ``files``, the path arguments of
+    :func:`cxr.radvlm.conversations.converse.read_requests`.
     """
 
     works: Sequence[Mapping] = ()
 
 
 def run(*, files: Sequence[str], told: Sequence[str], options: AskOptions, execution: Mapping, code: str = "") -> None:
-    """Ask for the conversations of all works, an output of each: lines of question, attempt and text, as they came.
+    """Write the model's replies, one file of ``told`` per work: lines of question, attempt and text.
 
-    files: all that is read. What the model says is also kept as it comes, so a job that was cut off goes on. Raises
-    UserError for an unreachable model.
+    ``files``: all inputs. Replies are cached as they arrive, so an interrupted job can resume. Raises UserError if the
+    model cannot be reached.
     """
     del files  # the works name them
     folder = Path(told[0]).parents[1] / "answers" / "-".join(dict.fromkeys(work["part"] for work in options.works))
     generate = build_model(options, dict(execution) | {"answers": str(folder), "code": code})
     for work, output in zip(options.works, told, strict=True):
-        log.info("radvlm_conversations: the model is asked for %s, %s", work["source"], work["part"])
+        log.info("radvlm_conversations: asking the model about %s, %s", work["source"], work["part"])
         source_options = replace(options, kinds=work["kinds"])
         requests = read_requests(**work["files"], part=work["part"], options=source_options)
         write_lines(output, _conversation_lines(requests, source_options, generate), checked=True)

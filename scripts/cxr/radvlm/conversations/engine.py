@@ -10,11 +10,11 @@ from cxr.radvlm.conversations.record import GROUNDED, STANDARD, Conversation
 
 @dataclass(frozen=True)
 class ConversationOptions:
-    """Settings of the stage; own: those of the language model (empty for ``rules``).
+    """Settings of the stage; own: settings of the language model (empty for ``rules``).
 
-    rounds: least and most; per_image: conversations of each kind; most: standard ones in train; check: ``strict`` or
-    ``json``; segment_turns: masks are asked for where the dataset has them; retries: how often what fails the check is
-    made again; kinds: that the source gives.
+    rounds: minimum and maximum; per_image: conversations of each kind per image; most: maximum of standard ones in
+    train; check: ``strict`` or ``json``; segment_turns: ask for masks that the ILS dataset has; retries: attempts after
+    a failed check; kinds: kinds of the source.
     """
 
     engine: str
@@ -31,7 +31,7 @@ class ConversationOptions:
 
 @dataclass(frozen=True)
 class ConversationRequest:
-    """A conversation that is asked for: the facts of its image, whether it is grounded, and its number of that kind."""
+    """A requested conversation: the facts of its image, whether it is grounded, and its number of that kind."""
 
     facts: ImageFacts
     grounded: bool
@@ -40,7 +40,7 @@ class ConversationRequest:
 
 @dataclass(frozen=True)
 class ConversationOutcome:
-    """What became of it: a conversation, or the reason and its detail for which there is none."""
+    """The result of a request: a conversation, or the reason why there is none, with a detail."""
 
     conversation: Conversation | None = None
     reason: str = ""
@@ -48,17 +48,17 @@ class ConversationOutcome:
 
 
 Converse = Callable[[Sequence[ConversationRequest]], list[ConversationOutcome]]
-"""Takes what is asked for; returns one :class:`ConversationOutcome` each, in order."""
+"""Takes requests; returns one :class:`ConversationOutcome` per request, in order."""
 
 
 @dataclass(frozen=True)
 class Engine:
-    """``converse`` does the work; ``made_by`` names the engine, or the model and its revision, in the lines."""
+    """An engine; made_by: its name, or the model and revision, for the output lines."""
 
     converse: Converse
     made_by: str
 
 
 def load_engine(options: ConversationOptions, execution: Mapping) -> Engine:
-    """Return the engine of the options. ``execution``: how a model is run. Raises UserError for an unknown name."""
+    """Load the engine of the options. ``execution``: how to run its model. Raises UserError for an unknown name."""
     return engine_module("cxr.radvlm.conversations", options.engine).load(options, execution)

@@ -1,4 +1,4 @@
-"""The facts that a conversation about one image may rest on, gathered from the tables and texts of its source."""
+"""The facts of one image that a conversation may use, gathered from the tables and texts of its source."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,14 +12,14 @@ from cxr.radvlm.boxes import sort_by_area, survive_rounding, unit_boxes
 from cxr.radvlm.labels import ABSENT, PRESENT
 
 LABEL, PHRASE = "label", "phrase"
-"""Kinds of facts that conversations read."""
+"""Kinds of facts used in conversations."""
 EXTRA = "extra"
-"""Reader of boxes that are kept as facts and never asked."""
+"""Reader of extra boxes, which no conversation uses."""
 
 
 @dataclass(frozen=True)
 class Phrase:
-    """A sentence, or a part of one, with its boxes, the largest first; facts: their ids."""
+    """A sentence or part of one with its boxes, largest first; facts: ids of the boxes."""
 
     text: str
     boxes: tuple[Box, ...]
@@ -28,10 +28,10 @@ class Phrase:
 
 @dataclass(frozen=True)
 class ImageFacts:
-    """What is known of one image. ``None`` and empty mean unknown, and nothing is said of it.
+    """Facts of one image; ``None`` and empty mean unknown.
 
-    sentences: the single-image text, {number: sentence}; present, absent: labels that the source states; ids: {label:
-    fact_id}; masks: {lesion type: mask_id} of the dataset; view: a code (PA, AP); sex: F or M.
+    sentences: filtered report, {number: sentence}; present, absent: labels stated by the source; ids: {label: fact_id};
+    masks: {lesion type: mask_id} of the ILS dataset; view: PA, AP or another code; sex: F or M.
     """
 
     source: str
@@ -49,15 +49,15 @@ class ImageFacts:
     ids: Mapping[str, str] = field(default_factory=dict)
 
     def id_columns(self) -> dict[str, str]:
-        """Return the columns of the image that a line repeats."""
+        """Return the ids and split of the image, for an output line."""
         return {name: getattr(self, name) for name in ("source", "image_id", "study_id", "subject_id", "split")}
 
 
 @dataclass(frozen=True)
 class SourceTables:
-    """The files of a source, and of the source whose pictures it lies on, in order.
+    """Tables of a source; facts and texts include those of the source whose images it uses.
 
-    images: of the source; facts, texts: of both; phrases: of the source; masks: {image_id: {lesion type: mask_id}}.
+    masks: {image_id: {lesion type: mask_id}}.
     """
 
     images: pl.DataFrame
@@ -68,7 +68,7 @@ class SourceTables:
 
 
 def gather_facts(tables: SourceTables, splits: Sequence[str]) -> Iterator[ImageFacts]:
-    """Yield the facts of each image of the splits, sorted by image."""
+    """Yield the facts of each image in ``splits``, sorted by image."""
     images = tables.images.filter(pl.col("split").is_in(list(splits))).sort("image_id")
     labels, ids = _index_labels(tables.facts.filter(kind=LABEL).join(images, on="image_id", how="semi"))
     texts = {image_id: line for line in tables.texts for image_id in line["image_ids"]}
@@ -93,7 +93,7 @@ def gather_facts(tables: SourceTables, splits: Sequence[str]) -> Iterator[ImageF
 
 
 def index_masks(pairs: Iterable[Mapping]) -> dict[str, dict[str, str]]:
-    """Return {image_id: {lesion type: mask_id}} of a dataset's pairs: of all of it, or else of its first finding."""
+    """Return {image_id: {lesion type: mask_id}}: the mask of the global pair, else of the first pair."""
     masks_by_image: dict[str, dict[str, str]] = {}
     masked = [pair for pair in pairs if pair["seg"] and pair["mask_id"]]
     for pair in sorted(masked, key=lambda pair: (pair["type"] != "global", pair["pair_id"])):
@@ -102,9 +102,9 @@ def index_masks(pairs: Iterable[Mapping]) -> dict[str, dict[str, str]]:
 
 
 def _index_labels(table: pl.DataFrame) -> tuple[dict[str, dict[str, str]], dict[str, dict[str, str]]]:
-    """Return {image_id: {label: what its source states}}, and {image_id: {label: fact_id}}.
+    """Return {image_id: {label: stated value}} and {image_id: {label: fact_id}}.
 
-    A label that the source calls uncertain is neither said nor denied, whatever radvlm.sources.uncertain makes of it.
+    The stated value is used, so that uncertain labels stay uncertain whatever radvlm.sources.uncertain is.
     """
     stated: dict[str, dict[str, str]] = {}
     ids: dict[str, dict[str, str]] = {}

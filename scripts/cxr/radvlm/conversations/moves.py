@@ -1,7 +1,7 @@
-"""What can be asked next in a conversation of the engine rules: moves, each a question with its answer.
+"""Moves of the engine rules: questions, with their answers, that may come next in a conversation.
 
-A move is offered only if the facts bear its answer out and nothing has told it yet. It says what it mentions. Its
-wordings are drawn when it is offered, and filled in when it is taken: of some five offers one is.
+A move is available only if the facts support its answer and the conversation has not covered it yet. Templates are
+sampled when a move is proposed but filled in only when it is chosen, because about one move in five is.
 """
 
 from collections.abc import Callable, Iterator
@@ -29,13 +29,13 @@ PLACE, SIZE, CAUSE, SURE, SIDE, BOX, MASK, QUOTED, MENTIONED = (
     "place", "size", "cause", "sure", "side", "box", "mask", "quoted", "mentioned",
 )  # fmt: skip
 SIDED_FINDINGS = ("pneumothorax", "pleural thickening", "scar", "nodule", "granuloma", "hydropneumothorax")
-"""Findings whose other side is asked for, besides those of the lungs and the pleura among the seven."""
+"""Findings, besides the lesion types, whose other side may be asked about."""
 MAX_LISTED = 3
-"""Findings that an answer lists at most."""
+"""Most findings that an answer lists."""
 
 
 class Offer(NamedTuple):
-    """A question, and the answer that it gets if it is asked; act and wording as those of a :class:`Turn`."""
+    """A question with its answer, not yet filled in; act and wording as in :class:`Turn`."""
 
     question: Callable[[], str]
     answer: Callable[[], str]
@@ -43,7 +43,7 @@ class Offer(NamedTuple):
     wording: str
 
     def to_turn(self) -> Turn:
-        """Return the turn."""
+        """Fill in question and answer."""
         return Turn(self.question(), self.answer(), self.act, self.wording)
 
 
@@ -68,7 +68,7 @@ class Move(NamedTuple):
 
 @dataclass
 class DialogueState:
-    """What has been said: told (topic or subject, aspect), the topic last spoken of, and the turns."""
+    """What a conversation has covered: (topic or subject, aspect) pairs, the current topic, and the turns."""
 
     mentioned: set = field(default_factory=set)
     topic: int | None = None
@@ -82,12 +82,12 @@ class DialogueState:
         self.topic = move.topic
 
     def was_asked(self, offer: Offer) -> bool:
-        """Tell whether a question was asked before, in the same wording."""
+        """True if the same question was asked before in the same wording."""
         return offer.wording in self._wordings and offer.question() in (turn.question for turn in self.turns)
 
 
 class MoveGenerator:
-    """Offers moves about one image, in the voice of one register."""
+    """Generates the moves about one image, in one register."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class MoveGenerator:
         rng: Random,
         segments: bool,
     ):
-        """``segments``: masks are asked for."""
+        """``segments``: ask for masks."""
         self.facts, self.grounded = request.facts, request.grounded
         self.subjects, self.words, self.register, self.rng, self.segments = subjects, words, register, rng, segments
         nouns = [topic.noun for topic in subjects.topics]
@@ -108,7 +108,7 @@ class MoveGenerator:
         self.name_slots = [self._fill_names(*numbered_topic) for numbered_topic in enumerate(subjects.topics)]
 
     def opening(self) -> Move:
-        """Return the first move: a general question, and the main findings or that there are none."""
+        """Return the first move: a general question, answered by the main findings or by their absence."""
         topics = self.subjects.topics
         if not topics:
             return self._nothing_found()
@@ -129,7 +129,7 @@ class MoveGenerator:
         return Move(self._make_offer("overview", case, slots), 1.0, ((organ, MENTIONED),), facts=facts)
 
     def _quiet(self, case: str) -> Move:
-        """Return an opening by the first sentence that affirms nothing; what it denies is told."""
+        """Return an opening with the first sentence that affirms nothing; its denials count as mentioned."""
         affirmed = {fact for topic in self.subjects.topics for fact in topic.facts}
         text_by_id = {f"{self.facts.study_id}#{number}": text for number, text in self.facts.sentences.items()}
         neutral_text_by_id = {name: text for name, text in text_by_id.items() if name not in affirmed}
@@ -151,7 +151,7 @@ class MoveGenerator:
         return dict(order)
 
     def candidates(self, state: DialogueState, last: bool) -> Iterator[Move]:
-        """Yield the moves that can come next; the ``last`` may sum up."""
+        """Yield the moves that may come next; the ``last`` one may be a summary."""
         if last and len(self.subjects.topics) > 1:
             yield from self._summary(state)
         for at, topic in enumerate(self.subjects.topics):
@@ -220,13 +220,13 @@ class MoveGenerator:
         return topic.noun if self.is_unique[at] else f"{topic.noun} {at + 1}"
 
     def _with_box_answer(self, topic: Topic, move: Move, placed: bool, slots: dict) -> Move:
-        """Return a move with an answer that gives boxes, and the place unless it is known or was told."""
+        """Return a move whose answer gives boxes, and the place unless it was mentioned."""
         answer = self.words.answer("box" if topic.place and not placed else "box_only", None, self.rng, slots)
         boxed_answer = (lambda: use_plural_pronouns(answer())) if topic.is_plural else answer
         return move._replace(offer=move.offer._replace(answer=boxed_answer))
 
     def _is_one_sided(self, at: int, topic: Topic) -> bool:
-        """Tell whether a finding lies on one side and may be asked for on the other."""
+        """True if a finding is on one side only and the other side may be asked about."""
         sided = bool(topic.statement.lesion) or topic.statement.entity in SIDED_FINDINGS
         return sided and len(topic.sides) == 1 and self.is_unique[at]
 
@@ -288,7 +288,7 @@ class MoveGenerator:
 
     # ---- words ----------------------------------------------------------------------------------------------------
     def _describe_topics(self, topic_numbers: list[int], full: float) -> tuple[list[str], tuple]:
-        """Return how topics are called in a list, in full or in short, and what that mentions."""
+        """Return the descriptions of topics, long or short, and the aspects that they mention."""
         texts, mentions = [], []
         for number in topic_numbers:
             topic = self.subjects.topics[number]
@@ -298,7 +298,7 @@ class MoveGenerator:
         return texts, tuple(mentions)
 
     def _offer_findings(self, topic_numbers: list[int], act: str, case: str, texts: list[str]) -> Offer:
-        """Return the offer that mentions findings: in one list, or one by one where one of them has a place."""
+        """Return an offer that lists findings; one by one if any of them has a place."""
         placed = any(self.subjects.topics[number].has_place for number in topic_numbers)
         parts = [texts[:1], *([text] for text in texts[1:])] if placed else [texts]
         first = self._make_offer(act, case, {"list": join_in_words(parts[0])})
@@ -327,13 +327,13 @@ class MoveGenerator:
         return Offer(question, answer, question_act or act, wording)
 
     def _answer(self, act: str, case, slots: dict) -> Callable[[], str]:
-        if act == BOX:  # drawn by its caller
+        if act == BOX:  # the caller draws it
             return str
         return self.words.answer(*((case, None) if act == SIDE else (act, case)), self.rng, slots)
 
 
 class _Subject(NamedTuple):
-    """What can be asked whatever was said before: act, case and slots of its words, and the rest of its move."""
+    """A subject that may be asked about at any time: act, case and slots of its wording, and fields of its move."""
 
     act: str
     case: str | None

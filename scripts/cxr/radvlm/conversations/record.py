@@ -1,9 +1,9 @@
 """A conversation about one image, and its line in ``results/radvlm/conversations/{source}/conversations.jsonl``.
 
 A line has conversation_id, source, image_id, study_id, subject_id, split, grounded, number (from 0, where an image has
-several of a kind), engine, turns (question, answer, act, wording), boxes, mask_ids, facts, digests. An answer names its
-boxes by a slot ``<box:name>``; ``boxes`` gives the boxes of each name as fractions of the original picture's width and
-height. Each ``[SEG]`` of the answers is one of ``mask_ids``, in order. ``facts``: ids that the turns rest on; of a
+several of a kind), engine, turns (question, answer, act, wording), boxes, mask_ids, facts, digests. An answer marks
+boxes by a slot ``<box:name>``; ``boxes`` gives the boxes of each name as fractions of the original image's width and
+height. Each ``[SEG]`` of the answers is one of ``mask_ids``, in order. ``facts``: ids of the supporting facts; for a
 sentence of the report its study and number (``s1#2``).
 """
 
@@ -21,9 +21,7 @@ STANDARD, GROUNDED = "standard", "grounded"
 
 @dataclass(frozen=True)
 class Turn:
-    """A round: a question and its answer. act: what the question asks for, wording: the id of its words; both empty
-    where a language model has made them.
-    """
+    """A round. act: what the question asks for; wording: id of its template; both empty for a language model."""
 
     question: str
     answer: str
@@ -33,7 +31,7 @@ class Turn:
 
 @dataclass(frozen=True)
 class Conversation:
-    """The turns of a conversation; boxes: {name of a slot: boxes}; mask_ids: of its [SEG], in order; facts: ids."""
+    """A conversation; boxes: {slot name: boxes}; mask_ids: masks of its [SEG] tokens, in order; facts: fact ids."""
 
     turns: tuple[Turn, ...]
     boxes: Mapping[str, tuple[Box, ...]] = field(default_factory=dict)
@@ -42,7 +40,7 @@ class Conversation:
 
 
 def line_of(columns: Mapping, conversation: Conversation, provenance: Mapping) -> dict:
-    """Return the line of a conversation. ``columns``: of its image; ``provenance``: its engine and digests."""
+    """Return the output line. ``columns``: ids of its image; ``provenance``: engine and digests."""
     turns = [
         {"question": turn.question, "answer": turn.answer, "act": turn.act, "wording": turn.wording}
         for turn in conversation.turns
@@ -65,13 +63,13 @@ _SLOT = re.compile(r"<box:([^<>]+)>")
 
 
 def format_boxes(boxes: Sequence[Box]) -> str:
-    """Return boxes as a text: "[0.10, 0.20, 0.30, 0.40] and [...]"."""
+    """Return boxes as text: "[0.10, 0.20, 0.30, 0.40] and [...]"."""
     *first, last = (f"[{', '.join(f'{value:.{DECIMALS}f}' for value in box)}]" for box in boxes)
     return f"{', '.join(first)} and {last}" if first else last
 
 
 def to_messages(conversation: Conversation) -> list[dict[str, str]]:
-    """Return the messages of a conversation, its boxes written."""
+    """Return the messages of a conversation, with boxes written out."""
     return [
         {"role": role, "text": _SLOT.sub(lambda hit: format_boxes(conversation.boxes[hit[1]]), text)}
         for turn in conversation.turns
@@ -82,10 +80,10 @@ def to_messages(conversation: Conversation) -> list[dict[str, str]]:
 def replace_boxes_by_slots(
     texts: Sequence[str], phrases: Sequence[Phrase]
 ) -> tuple[list[str], dict[str, tuple[Box, ...]]]:
-    """Return texts whose written boxes are slots, and {name: boxes}.
+    """Replace written boxes by slots; return the texts and {slot name: boxes}.
 
-    A run of boxes ("[…] and […]") is one slot. The boxes of phrases keep their decimals; a box that is none of theirs
-    stays as it was written.
+    Consecutive boxes ("[…] and […]") share one slot. Boxes of phrases get back their full precision; other boxes stay
+    as written.
     """
     exact = {round_box(box): box for phrase in phrases for box in phrase.boxes}
     names: dict[tuple[Box, ...], str] = {}
@@ -102,5 +100,5 @@ def replace_boxes_by_slots(
 
 
 def round_box(box: Box) -> tuple[float, ...]:
-    """Return a box as it is written: in two decimals."""
+    """Return a box as it is written, with two decimals."""
     return tuple(map(round_coordinate, box))

@@ -1,7 +1,7 @@
-"""The default engine: a walk over what can be asked about the facts, without a model.
+"""The default engine: a random walk over the questions that the facts can answer, without a model.
 
-A walk opens generally and has as many rounds as are drawn. It refers to an earlier answer at least once, denies
-something where something is denied, and, grounded, asks for a box. What fails the strict check is walked again.
+A walk starts with a general question and has a random number of rounds. It refers to an earlier answer at least once,
+has a denial if the facts deny something, and asks for a box if it is grounded. Walks that fail the check are repeated.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,7 +34,7 @@ def load(options: ConversationOptions, execution: Mapping) -> Engine:
 
 
 def _conversations(requests: Sequence[ConversationRequest], options: ConversationOptions) -> list[ConversationOutcome]:
-    """Return the outcome of each request: all are read, walked and checked; what fails the check is walked again."""
+    """Return the outcome of each request; a walk that fails the check is repeated up to ``retries`` times."""
     statement_lists = [statements.read_statements(list(request.facts.sentences.values())) for request in requests]
     all_subjects = [
         collect_subjects(request.facts, statement_list, load_wordings())
@@ -80,7 +80,7 @@ def _check_conversation(
 
 
 def walk(request: ConversationRequest, about: Subjects, options: ConversationOptions, draw) -> Conversation | None:
-    """Return a conversation, None if the facts give fewer rounds than it needs."""
+    """Return a conversation, None if the facts do not allow enough rounds."""
     words = load_wordings()
     moves = MoveGenerator(request, about, words, draw.choice(list(words.registers)), draw, options.segment_turns)
     state, done = DialogueState(), [moves.opening()]
@@ -100,7 +100,7 @@ def walk(request: ConversationRequest, about: Subjects, options: ConversationOpt
 
 
 def _unmet_requirements(done: Sequence[Move], grounded: bool, about: Subjects) -> set[str]:
-    """Return what a conversation must still have: a reference, a denial where one is known, a box if grounded."""
+    """Return what a conversation still needs: a reference, a denial if the facts have one, a box if grounded."""
     owed = set() if any(move.refers for move in done) else {"refers"}
     if about.denials and not any(move.denies for move in done):
         owed.add("denies")
@@ -110,7 +110,7 @@ def _unmet_requirements(done: Sequence[Move], grounded: bool, about: Subjects) -
 def _choose_move(
     offered: list[Move], done: list[Move], rounds_left: int, grounded: bool, about: Subjects, draw
 ) -> Move | None:
-    """Return a move, drawn by weight; one that is owed as soon as no round is to spare."""
+    """Draw a move by weight; only from those that meet a requirement once no round is to spare."""
     owed = _unmet_requirements(done, grounded, about)
     if rounds_left <= len(owed):
         owed_moves = [move for move in offered if _meets(move, owed)]

@@ -1,4 +1,4 @@
-"""What the engine rules can talk about: the findings, denials and sentences that an image's facts hold."""
+"""Subjects of a conversation of the engine rules: findings, denials and sentences in the facts of an image."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,21 +17,21 @@ from cxr.radvlm.statements import CACHE_SIZE, Statement
 HEDGE_WORDS = ("", "probable ", "possible ")
 ENLARGED_HEART = "cardiomegaly"
 MAX_WORDS = 25
-"""Most words of a sentence that tells of an organ."""
+"""Longest sentence about an organ, in words."""
 _HEART_SIZE = re.compile(r"\b(?:size|silhouette)\b|heart is normal")
 CAUSES = (
     ("that represents", "that most likely represents", "that may represent"),
     ("that represent", "that most likely represent", "that may represent"),
 )
-"""What links one finding, or many, to what it stands for, by how surely."""
+"""Phrases that link a finding (singular, plural) to its interpretation, by certainty."""
 
 
 @dataclass(frozen=True)
 class Topic:
     """A finding that the facts affirm.
 
-    noun: its name, with ``many`` of it or not, ``mass`` if it takes no article; size: an adjective; place: "at the left
-    base", and its sides; cause: what it may stand for, and how surely; said: its sentence; boxes; mask_id; facts: ids.
+    noun: its name; is_mass: it takes no article; size: an adjective; place: "at the left base"; adjective: a side;
+    cause: its interpretation, with its certainty; sentence: the sentence that states it; facts: fact ids.
     """
 
     statement: Statement
@@ -63,9 +63,9 @@ class Topic:
     def describe(
         self, *, size: bool = True, place: bool = True, cause: bool = False, article: str = "a", sure: bool = False
     ) -> str:
-        """Return the finding's noun with what is asked for: "a probable small effusion at the left base".
+        """Return a noun phrase with the requested details: "a probable small effusion at the left base".
 
-        ``sure``: without its doubt.
+        ``sure``: without the hedge.
         """
         words = ("" if sure else HEDGE_WORDS[self.hedge]) + (f"{self.size} " if size and self.size else "")
         words += f"{self.adjective} " if place and self.adjective else ""
@@ -79,7 +79,7 @@ class Topic:
 
 @dataclass(frozen=True)
 class Denial:
-    """A finding that the facts deny: its name, as limited as its source ("large pleural effusion"); facts: ids."""
+    """A denied finding; noun: its name with the source's limits ("large pleural effusion"); facts: fact ids."""
 
     statement: Statement
     noun: str
@@ -89,8 +89,8 @@ class Denial:
 
 @dataclass(frozen=True)
 class Subjects:
-    """All that can be talked about. organs: {organ: (sentence, facts)}; devices: sentences; heart: how its size is told
-    where no finding tells it: normal, not_enlarged, or ""; has_unnamed: a finding is affirmed that has no noun.
+    """All subjects. organs: {organ: (sentence, facts)}; devices: (sentence, facts); heart: normal, not_enlarged, or ""
+    if unknown or a finding; has_unnamed: a finding without a noun is affirmed.
     """
 
     topics: tuple[Topic, ...]
@@ -108,7 +108,7 @@ def with_article(text: str) -> str:
 
 
 def collect_subjects(facts: ImageFacts, read: Sequence[Statement], words: Wordings) -> Subjects:
-    """Return what can be talked about. ``read``: the statements of the image's sentences."""
+    """Return the subjects of an image. ``read``: statements of its sentences."""
     numbers = list(facts.sentences)
     numbered = [statement.with_number(numbers[statement.sentence - 1]) for statement in read]
     topics = _topics(facts, numbered, words)
@@ -131,7 +131,7 @@ def collect_subjects(facts: ImageFacts, read: Sequence[Statement], words: Wordin
 
 
 def _topics(facts: ImageFacts, read: Sequence[Statement], words: Wordings) -> tuple[Topic, ...]:
-    """Return a topic for each finding that a sentence or a phrase affirms; a phrase's has its boxes."""
+    """Return a topic per finding affirmed by a phrase (with its boxes) or a sentence."""
     topic_by_key: dict[tuple, Topic] = {}
     by_text = {normalize_words(text): number for number, text in facts.sentences.items()} if facts.phrases else {}
     for phrase in facts.phrases:
@@ -168,9 +168,7 @@ def _key(statement: Statement) -> tuple:
 
 
 def _distinct_topics(topics: list[Topic]) -> tuple[Topic, ...]:
-    """Return topics of which no two would be called the same: of one kind at one place, or one without a place, the
-    first.
-    """
+    """Return the topics without those that would be described like an earlier one."""
     distinct_topics: list[Topic] = []
     for topic in topics:
         same = [
@@ -191,9 +189,9 @@ def _topic(
     facts: ImageFacts,
     words: Wordings,
 ) -> Topic | None:
-    """Return the topic of a statement.
+    """Return the topic of a statement, None if it has no noun.
 
-    ``sentence_statements``: all statements of its sentence; ``ids``: facts that state it, besides its label.
+    ``sentence_statements``: all statements of its sentence; ``ids``: supporting facts besides its label.
     """
     noun = words.nouns.get(statement.entity)
     if noun is None:
@@ -224,7 +222,7 @@ def _topic(
 
 
 def _size(statement: Statement, text: str, words: Wordings) -> str:
-    """Return the adjective of a finding's size, where its sentence has exactly one that fits what was read."""
+    """Return the size adjective of a finding, "" unless its sentence has exactly one that fits."""
     if len(statement.sizes) != 1:
         return ""
     sizes = statements.load_patterns().sizes
@@ -237,7 +235,7 @@ def _size(statement: Statement, text: str, words: Wordings) -> str:
 
 
 def _place(statement: Statement, words: Wordings) -> str:
-    """Return where a finding is; "" where its sentence does not say so in words that are known."""
+    """Return where a finding is; "" if its sentence does not say so in known words."""
     if not statement.place or set(statement.place) <= set(words.bare.get(statement.entity, ())):
         return ""
     place_phrases = [words.place(text) for text in statement.place]
@@ -253,7 +251,7 @@ def _place(statement: Statement, words: Wordings) -> str:
 def _denials(
     facts: ImageFacts, read: Sequence[Statement], affirmed: Sequence[Statement], words: Wordings
 ) -> tuple[Denial, ...]:
-    """Return the findings that sentences or labels deny, and that nothing affirms."""
+    """Return the findings that sentences or labels deny and nothing affirms."""
     denial_by_text: dict[str, Denial] = {}
     affirmed_keys = frozenset().union(*(statement.keys for statement in affirmed))
     for statement in read:
@@ -300,7 +298,7 @@ def _organs(facts: ImageFacts, sentences: Mapping[int, str]) -> dict[str, tuple[
 
 
 class _SentenceContent(NamedTuple):
-    """What the words of a sentence tell: a device, an organ ("" for none), that the heart's size is normal."""
+    """Content of a sentence; organ: "" for none; heart: it states a normal heart size."""
 
     device: bool
     organ: str
@@ -333,12 +331,12 @@ def _heart(facts: ImageFacts, affirmed: Sequence[Statement], denials: Sequence[D
 
 
 def join_in_words(texts: Iterable[str]) -> str:
-    """Return texts as a list in words: "a, b and c"."""
+    """Join texts: "a, b and c"."""
     *first, last = texts
     return f"{', '.join(first)} and {last}" if first else last
 
 
 def lower_first(sentence: str) -> str:
-    """Return a sentence to stand after a colon: an acronym keeps its capitals."""
+    """Return a sentence with a lower-case first letter; a leading acronym keeps its capitals."""
     first = sentence.split(" ", 1)[0]
     return sentence if len(first) > 1 and first[1:2].isupper() else sentence[:1].lower() + sentence[1:]

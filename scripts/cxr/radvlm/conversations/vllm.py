@@ -1,7 +1,7 @@
-"""The paper's way: a language model writes each conversation from the facts, held to a schema and to the strict check.
+"""The paper's method: a language model writes each conversation from the facts, under a schema and the strict check.
 
-What fails is asked again, and after ``retries`` quarantined with its reason. With ``check: json`` what parses is taken,
-as in the authors' code. Boxes are given and written as text; once they are checked they become slots.
+Failed conversations are retried, and quarantined with a reason after ``retries``. With ``check: json`` any valid JSON
+is accepted, as in the authors' code. Boxes are text in prompt and answer; checked boxes become slots.
 """
 
 import re
@@ -32,9 +32,9 @@ GPU = True
 EXECUTION = "radvlm.conversations.llm.execution"
 FIELDS = ("rounds", "question", "answer")
 ASKING_RULE = "radvlm_conversations_told"
-"""The rule whose job asks for others."""
+"""Rule whose job asks the model for all parts."""
 QUESTION, ANSWER = 300, 800
-"""Most characters of a question and of an answer."""
+"""Longest question and answer, in characters."""
 TOO_FEW = "too_few_facts"
 QUARANTINED = "quarantined"
 SEEDS = 2**31
@@ -69,7 +69,7 @@ def build_model(options: ConversationOptions, execution: Mapping) -> Generate:
 
 
 def build_engine(options: ConversationOptions, generate: Generate) -> Engine:
-    """Return the engine that has its answers from ``generate``."""
+    """Return an engine that gets its replies from ``generate``."""
     model = ModelOptions(**options.own)
 
     def converse(requests: Sequence[ConversationRequest]) -> list[ConversationOutcome]:
@@ -95,7 +95,7 @@ def _question_or_problem(
 
 
 def build_question(request: ConversationRequest, evidence: Evidence, options: ConversationOptions) -> Question:
-    """Return the request for a conversation. ``evidence``: what its facts bear out."""
+    """Return the prompt for a conversation, checked against ``evidence``."""
     prompt = _prompts()[GROUNDED if request.grounded else STANDARD]
     least, most = options.rounds
     system = fill_slots(prompt["system"], least=str(least), most=str(most))
@@ -113,7 +113,7 @@ def build_question(request: ConversationRequest, evidence: Evidence, options: Co
 
 
 def _seed(request: ConversationRequest, options: ConversationOptions) -> int:
-    """Return the seed of a conversation's sampling: its own, so that neither batch nor order changes it."""
+    """Return the sampling seed of a conversation; it does not depend on batch or order."""
     return (
         stable_hash(options.seed, request.facts.source, request.facts.image_id, request.grounded, request.number)
         % SEEDS
@@ -121,7 +121,7 @@ def _seed(request: ConversationRequest, options: ConversationOptions) -> int:
 
 
 def describe_facts(facts: ImageFacts, grounded: bool) -> str:
-    """Return the facts as the model is told them; what is unknown is left out."""
+    """Return the known facts as text for the prompt."""
     lines = [f"- report: {neutralize(' '.join(facts.sentences.values()))}"] if facts.sentences else []
     lines += [f"- abnormalities: {', '.join(facts.present)}"] if facts.present else []
     lines += [f"- view: {facts.view}"] if facts.view else []
@@ -153,7 +153,7 @@ def _build_outcome(request: ConversationRequest, answer: Answer) -> Conversation
 
 
 def _parse_problem(problem: str) -> Fault:
-    """Return the reason and the detail of a problem: one of the check's, or the answer is quarantined."""
+    """Return the fault of a problem: a reason of the check with its detail, else quarantined."""
     if problem == TOO_FEW:
         return Fault(TOO_FEW)
     hit = _FAULT.match(problem)

@@ -1,6 +1,6 @@
-"""The words of the engine rules: questions by act and register, answers by act and case, names of findings and places.
+"""Wordings of the engine rules: questions by act and register, answers by act and case, names of findings and places.
 
-``(a|b)`` in a wording stands for one of several; each combination is a wording of its own, with its number as id.
+``(a|b)`` in a wording is a choice; each combination is a wording of its own, numbered for its id.
 """
 
 import re
@@ -20,18 +20,18 @@ _CHOICE = re.compile(r"\(([^()]*\|[^()]*)\)")
 _ASKS = re.compile(r"(?:can|could|would|will|do|does|is|are|what|which|where|how|should|may|and|any)\b", re.IGNORECASE)
 _BEFORE_MARK, _TWO_MARKS = re.compile(r"\s+([?.!,:;])"), re.compile(r"([?.!])[.]$")
 _UNTIDY = re.compile(r"^\s|\s[\s?.!,:;]|[^\S ]|[?.!][.]$|\s$")
-"""What a sentence must be mended for: space that is not one blank between two words, two marks at its end."""
+"""Flaws of a filled sentence: irregular spaces, or two marks at the end."""
 _WORD = re.compile(r"\w+")
 _BEFORE_NOUN = re.compile(r"\b(is|does)( (?:(?<=there is )(?:also|probably|likely) )?)", re.IGNORECASE)
 _AFTER_NOUN = re.compile(r"(?: [a-z]+){0,6}? (is)\b")
 _PLURAL = {"is": "are", "does": "do"}
 _CACHE_SIZE = 200_000
-"""Texts that are mended once: of the questions that are offered, most are offered again."""
+"""Size of the caches; most proposed questions are proposed again."""
 
 
 @dataclass(frozen=True)
 class Noun:
-    """How a finding is called: one of it, and many; ``many`` is empty for a mass noun."""
+    """Noun of a finding; ``plural`` is empty for a mass noun."""
 
     singular: str
     plural: str = ""
@@ -56,18 +56,18 @@ class Wordings:
 
     @lru_cache(maxsize=_CACHE_SIZE)  # noqa: B019 - there is one Wordings in a process
     def place(self, text: str) -> str:
-        """Return how a place of a report is told; "" where no pattern knows it."""
+        """Return the wording of a report's location phrase; "" if no pattern matches."""
         hits = ((pattern.fullmatch(text), say) for pattern, say in self.places)
         return next((hit.expand(say) for hit, say in hits if hit), "")
 
     def question(self, act: str, register: str, rng: Random, slots: Mapping[str, str]) -> tuple[Callable[[], str], str]:
-        """Draw a question's wording; return what fills it in, and the id of the wording."""
+        """Draw a question wording; return a function that fills it in, and its id."""
         text, wording = rng.choice(self._numbered_wordings[act, register])
         return lambda: _question(fill_slots(text, slots)), wording
 
     @cached_property
     def _numbered_wordings(self) -> dict[tuple[str, str], list[tuple[str, str]]]:
-        """The wordings of each act and register, with their ids."""
+        """(wording, id) lists by act and register."""
         return {
             (act, register): [(text, f"{act}.{register}.{number}") for number, text in enumerate(texts)]
             for act, texts_by_register in self.questions.items()
@@ -75,44 +75,41 @@ class Wordings:
         }
 
     def terms_in(self, texts: Iterable[str]) -> list[tuple[str, str]]:
-        """Return the terms of the glossary that texts use, with their definitions, in its order."""
+        """Return (term, definition) of the glossary terms in texts, in glossary order."""
         used = frozenset().union(*map(self._terms_used, texts))
         return [self._glossary[at][:2] for at in sorted(used)]
 
     @lru_cache(maxsize=_CACHE_SIZE)  # noqa: B019
     def _terms_used(self, text: str) -> frozenset[int]:
-        """Return the numbers of the terms that a text uses."""
+        """Return the indices of the glossary terms in a text."""
         words = set(_WORD.findall(text.lower()))
         numbered_terms = enumerate(self._glossary)
         return frozenset(at for at, (*_, first, pattern) in numbered_terms if first in words and pattern.search(text))
 
     @cached_property
     def _glossary(self) -> list[tuple[str, str, str, re.Pattern]]:
-        """Each term with its definition, its first word in lower case, and its pattern."""
+        """(term, definition, first word in lower case, pattern) of each term."""
         return [
             (term, definition, _WORD.findall(term.lower())[0], re.compile(rf"\b{re.escape(term)}\b", re.IGNORECASE))
             for term, definition in self.terms.items()
         ]
 
     def answer(self, act: str, case: str | int | None, rng: Random, slots: Mapping[str, str]) -> Callable[[], str]:
-        """Draw an answer's wording and return what fills it in.
-
-        ``case``: of the act's, None where it has none.
-        """
+        """Draw an answer wording and return a function that fills it in. ``case``: None for acts without cases."""
         act_wordings = self.answers[act]
         text = rng.choice(act_wordings if case is None else act_wordings[case])
         return lambda: to_sentence(fill_slots(text, slots))
 
 
 def expand_choices(text: str) -> list[str]:
-    """Return all wordings that a text with choices stands for, in order."""
+    """Expand the choices of a text into all wordings, in order."""
     parts = _CHOICE.split(text)
     choices = [part.split("|") if number % 2 else [part] for number, part in enumerate(parts)]
     return ["".join(combination) for combination in product(*choices)]
 
 
 class _Slots(dict):
-    """Texts of slots; of a slot with a capital that of the slot without it, with one."""
+    """Slot values; a capitalized slot name gives the capitalized value."""
 
     def __missing__(self, name: str) -> str:
         if name[:1].islower():
@@ -121,23 +118,23 @@ class _Slots(dict):
 
 
 def fill_slots(text: str, slots: Mapping[str, str]) -> str:
-    """Return a wording with its slots filled; a slot with a capital takes its text with one."""
+    """Fill the slots of a wording; a capitalized slot takes its value capitalized."""
     return text.format_map(_Slots(slots))
 
 
 def capitalize(text: str) -> str:
-    """Return a text with a capital as its first letter."""
+    """Capitalize the first letter only."""
     return text[:1].upper() + text[1:]
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def _question(text: str) -> str:
-    """Return a filled wording as a question; equal ones are offered again and again."""
+    """Return a filled wording as a question."""
     return punctuate_question(to_sentence(text))
 
 
 def to_sentence(text: str) -> str:
-    """Return a text as a sentence: a capital first, one mark at its end."""
+    """Return a text as a sentence: capitalized, with tidy spaces and one final mark."""
     if _UNTIDY.search(text):
         text = _BEFORE_MARK.sub(r"\1", " ".join(text.split()))
         text = _TWO_MARKS.sub(r"\1", text)
@@ -145,7 +142,7 @@ def to_sentence(text: str) -> str:
 
 
 def agree_with_plural(text: str, many: str) -> str:
-    """Return a text whose verbs and pronouns agree with ``many``, the plural that it speaks of."""
+    """Make the verbs of a text agree with its plural subject ``many``."""
 
     def plural(hit: re.Match) -> str:
         if not hit.string.startswith(many, hit.end()):
@@ -164,7 +161,7 @@ def agree_with_plural(text: str, many: str) -> str:
 
 
 def use_plural_pronouns(text: str) -> str:
-    """Return an answer about "it" as one about "them"."""
+    """Turn an answer about "it" into one about "them"."""
     for pattern, replacement in _PLURAL_PRONOUNS:
         text = re.sub(pattern, replacement, text)
     return text
@@ -178,13 +175,13 @@ _PLURAL_PRONOUNS = (
 
 
 def punctuate_question(text: str) -> str:
-    """Return a question with its mark; an order ("Outline it.") keeps its stop."""
+    """End a question with "?"; a request ("Outline it.") keeps its full stop."""
     return f"{text[:-1]}?" if text.endswith(".") and _ASKS.match(text) else text
 
 
 @cache
 def load_wordings() -> Wordings:
-    """Return the wordings of the resource."""
+    """Load the wordings, once per process."""
     resource, terms = (yaml.safe_load((Path(RESOURCES) / name).read_text(encoding="utf-8")) for name in RESOURCE_FILES)
     questions = {act: _unique_wordings(texts_by_register) for act, texts_by_register in resource["questions"].items()}
     return Wordings(
@@ -197,7 +194,7 @@ def load_wordings() -> Wordings:
 
 
 def _unique_wordings(texts_by_register: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """Return the wordings of each register; what several have is the first's."""
+    """Return the wordings by register; a wording in several registers belongs to the first."""
     earlier_wordings: set[str] = set()
     wordings_by_register = {}
     for register, texts in texts_by_register.items():

@@ -1,10 +1,9 @@
-"""Annotate the reports of a run and their references by a model: one module ``annotate_<name>`` each.
+"""Annotate the reports of a run and their references with a model; annotators are modules ``annotate_<name>``.
 
-A module declares METRIC, the metric that its annotations are of; PAIRS, whether it reads an answer beside its reference
-or each text alone; INPUTS, files that it reads; FILES, settings of its own that are a user's files; PLACED, files of
-the user's folder ``model``; LLM, whether it asks a language model; ENVIRONMENT, the ending of its environment's name,
-if that is not its own; and offers ``load(own, files, execution)``. Its lines are those that annotations made elsewhere
-have, so the formula is the same.
+An annotator declares METRIC, the metric of its annotations; PAIRS, True if it reads answer and reference together;
+INPUTS, files that it reads; FILES, its settings that name user files; PLACED, files of the user's folder ``model``;
+LLM, True if it asks a language model; ENVIRONMENT, suffix of its environment's name, if not its own name; and defines
+``load(own, files, execution)``. Lines have the format of external annotations, so both are scored alike.
 """
 
 import logging
@@ -21,12 +20,12 @@ log = logging.getLogger("cxr")
 BOTH = "both"
 TASK = "report_generation"
 Item = tuple[str, str, tuple[str, ...]]
-"""A sample, of what its annotation is, and the text, or the answer and its reference."""
+"""(sample id, kind of text, text or (answer, reference))."""
 
 
 @dataclass(frozen=True)
 class AnnotateOptions:
-    """annotator: its name; own: its settings; engine: what its lines name it; reference: filtered, original or both."""
+    """own: settings of the annotator; engine: its name in the lines; reference: filtered, original or both."""
 
     annotator: str
     own: Mapping
@@ -37,9 +36,9 @@ class AnnotateOptions:
 def list_items(
     lines: Sequence[Mapping], answers: Mapping, texts: Mapping, reference: str, pairs: bool
 ) -> Iterator[Item]:
-    """Yield what is annotated. ``answers``: {sample: its answer}; ``texts``: {(source, study): a report's own section}.
+    """Yield the items to annotate. ``answers``: {sample: answer}; ``texts``: {(source, study): original section}.
 
-    An answer that failed has no annotation.
+    Failed answers are skipped.
     """
     reference_kinds = (FILTERED, ORIGINAL) if reference == BOTH else (reference,)
     for line in lines:
@@ -61,14 +60,13 @@ def run(
     *, lines: str, answers: str, notes_out: str, options: AnnotateOptions, execution: Mapping,
     texts: Sequence[str] = (), weights: str = "", prompt: str = "", placed: Sequence[str] = (), code: str = "",
 ) -> None:  # fmt: skip
-    """Write an annotation a line: metric, engine, sample_id, of, and what the model found. Equal texts are read once.
+    """Write one annotation per line: metric, engine, sample_id, of, and the annotation, or ``failure`` with a reason.
 
-    ``texts``: reports of the sources, for ``reference: original``; ``weights``, ``prompt``: files of an annotator that
-    declares them; ``placed``: those of its folder; ``execution``: how a language model is run, whose answers are kept
-    beside the lines. A text without an annotation has ``failure``, the reason, instead. Raises UserError for a model
-    that is missing.
+    Equal texts are annotated once. ``texts``: reports of the sources, for ``reference: original``; ``weights``,
+    ``prompt``, ``placed``: files that the annotator declares; ``execution``: how to run a language model, whose replies
+    are cached next to the lines. Raises UserError for a missing model.
     """
-    del placed  # inputs alone: the settings name their folder
+    del placed  # job inputs only: the settings name their folder
     module = import_module(f"cxr.radvlm.evaluation.annotate_{options.annotator}")
     report_lines = [line for line in read_lines(lines) if line["task"] == TASK]
     names = {line["sample_id"] for line in report_lines}

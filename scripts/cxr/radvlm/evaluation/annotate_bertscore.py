@@ -1,7 +1,7 @@
-"""BERTScore of an answer and its reference: words of both are matched by the cosine of what a BERT makes of them.
+"""BERTScore of an answer and its reference: tokens are matched by the cosine similarity of their BERT embeddings.
 
-As its authors define it, without weights by frequency: each token of one text meets its best of the other, marks of the
-ends may be met but do not count, and F1 is rescaled by that of unrelated sentences.
+Follows the authors' definition without idf weights: each token is matched to the best token of the other text, special
+tokens can be matched but do not count, and F1 is rescaled by a baseline of unrelated sentences.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +19,7 @@ KEY = "radvlm.evaluation.bertscore"
 
 
 class Embedder:
-    """Unit vectors of the tokens of texts, after a layer of a net."""
+    """Embeds the tokens of a text: unit vectors of one layer of a model."""
 
     def __init__(self, folder: str, layer: int):
         try:
@@ -36,7 +36,7 @@ class Embedder:
         self.layer, self.longest = layer, self.net.config.max_position_embeddings
 
     def __call__(self, text: str) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the vectors (T, H) of a text's tokens, and which of them count, bool (T,)."""
+        """Return the token vectors (T, H) of a text, and a mask of non-special tokens, bool (T,)."""
         ids = self.words(text.strip(), truncation=True, max_length=self.longest)["input_ids"]
         with torch.inference_mode():
             states = self.net(torch.tensor([ids]), output_hidden_states=True).hidden_states[self.layer][0]
@@ -47,7 +47,7 @@ class Embedder:
 def rescaled_f1(
     answer: tuple[torch.Tensor, torch.Tensor], reference: tuple[torch.Tensor, torch.Tensor], baseline: float
 ) -> float:
-    """Return the rescaled F1 of two texts' vectors; of a text without words F1 is 0 before it is rescaled."""
+    """Return the rescaled F1 of two embedded texts; F1 of an empty text is 0 before rescaling."""
     (answer_vectors, answer_mask), (reference_vectors, reference_mask) = answer, reference
     similarity = answer_vectors @ reference_vectors.T
     score = 0.0
@@ -61,10 +61,7 @@ def rescaled_f1(
 def load(
     settings: Mapping, files: Mapping[str, str], execution: Mapping
 ) -> Callable[[Sequence[tuple[str, str]]], list[dict]]:
-    """Return the annotator. ``settings``: model, revision, layer, baseline.
-
-    Raises UserError for a model that is missing.
-    """
+    """Return the annotator. ``settings``: model, revision, layer, baseline. Raises UserError for a missing model."""
     del files, execution
     embed = Embedder(find_downloaded_model(KEY, settings["model"], settings["revision"]), settings["layer"])
 

@@ -1,4 +1,4 @@
-"""The labels of CheXbert, of an answer and of its reference each."""
+"""CheXbert labels of answers and references."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -13,10 +13,7 @@ INPUTS = {"weights": "results/weights/chexbert.safetensors"}
 def load(
     settings: Mapping, files: Mapping[str, str], execution: Mapping
 ) -> Callable[[Sequence[tuple[str]]], list[dict]]:
-    """Return the annotator.
-
-    ``settings``: the section ``radvlm.chexbert``; its ``uncertain`` says what an uncertain label counts as.
-    """
+    """Return the annotator. ``settings``: section ``radvlm.chexbert``; ``uncertain``: value of uncertain labels."""
     del execution
     read = load_labeller(files["weights"], settings["model"], settings["revision"])
     positive_values = (PRESENT, UNCERTAIN) if settings["uncertain"] == PRESENT else (PRESENT,)

@@ -1,7 +1,10 @@
-"""GREEN: a language model counts the findings that an answer and its reference share, and the significant errors.
+"""GREEN: a language model counts matched findings and clinically significant errors of an answer.
 
-Its published prompt is not part of this repository: a user's file has it. What has no counts after the retries is a
-line with its reason.
+The published prompt is not in this repository; the user provides it. Answers without counts after the retries become
+failures. The format is that of GREEN's published code: ``[Clinically Significant Errors]:``, then lines such as
+``(b) Kind of the error: 2. First error; second error``, then ``[Clinically Insignificant Errors]:`` and
+``[Matched Findings]:`` with ``3. First finding; …``. A part may be empty or begin with "No" or "None", which means 0.
+Kinds may be numbered (1) to (6). The published code reads a missing count as 0; here it is an error and is retried.
 """
 
 import re
@@ -30,10 +33,9 @@ SLOTS = ("{reference}", "{answer}")
 def load(
     settings: Mapping, files: Mapping[str, str], execution: Mapping
 ) -> Callable[[Sequence[tuple[str, str]]], list[dict]]:
-    """Return the annotator. ``settings``: model, as of ModelOptions, and prompt_bytes; ``files``: its prompt.
+    """Return the annotator. ``settings``: llm (ModelOptions) and prompt_bytes; ``files``: the prompt.
 
-    The model is loaded at the first question, which raises UserError if it cannot be reached. Raises UserError for a
-    prompt without its slots.
+    The model is loaded at the first question. Raises UserError if it cannot be reached, and for a prompt without slots.
     """
     prompt = read_prompt(files["prompt"])
     model = ModelOptions(**settings["llm"])
@@ -50,7 +52,7 @@ def load(
 
 
 def read_prompt(path: str) -> str:
-    """Return the text of a prompt's file. Raises UserError for one that is not UTF-8 or lacks a slot."""
+    """Read a prompt file. Raises UserError if it is not UTF-8 or lacks a slot."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except UnicodeDecodeError:
@@ -88,14 +90,14 @@ _LISTED = re.compile(r"^\s*\d+[.)]\s", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Counts:
-    """matched: findings of both reports; errors: clinically significant ones."""
+    """matched: findings in both reports; errors: clinically significant errors."""
 
     matched: int
     errors: int
 
 
 def parse_counts(text: str) -> Counts:
-    """Return the counts of an answer. Raises ValueError, which quotes no word of it, for another form."""
+    """Parse the counts of an answer. Raises ValueError, without quoting the answer, for another format."""
     parts = _split_parts(text)
     for name in (SIGNIFICANT, MATCHED):
         if name not in parts:
@@ -104,7 +106,7 @@ def parse_counts(text: str) -> Counts:
 
 
 def find_problem(text: object) -> str | None:
-    """Return why an answer has no counts, None if it has them."""
+    """Return why an answer has no counts, None if it has."""
     try:
         parse_counts(str(text))
     except ValueError as error:

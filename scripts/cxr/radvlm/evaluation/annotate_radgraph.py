@@ -1,8 +1,8 @@
-"""The entities that RadGraph-XL finds in an answer and in its reference, each with whether it has a relation.
+"""RadGraph-XL entities of answers and references, with whether each has a relation.
 
-The package radgraph would download its weights, extract them unfiltered and, on a GPU, read them as a pickle that may
-run code. Here it gets a folder of its own that is complete, so that it downloads nothing, and a CPU, where it reads
-tensors alone.
+By default the package radgraph downloads its weights, extracts them unfiltered and, on a GPU, loads them as a pickle
+that may run code. Here it gets a complete folder, so that it downloads nothing, and runs on the CPU, where it loads
+tensors only.
 """
 
 import json
@@ -28,13 +28,13 @@ ENCODERS = (
     ("dataset_reader", "token_indexers", "bert"),
     ("model", "embedder", "token_embedders", "bert"),
 )  # fmt: skip
-"""Where the configuration names the BERT whose tokenizer and sizes it takes."""
+"""Paths in the configuration that name the BERT encoder."""
 WRONG_MODEL_ERRORS = (
     RuntimeError, LookupError, TypeError, ValueError, AssertionError, OSError, ImportError, pickle.UnpicklingError,
 )  # fmt: skip
-"""What the package, torch and transformers raise for files that are not such a model's.
+"""Errors of radgraph, torch and transformers for files of another model.
 
-ImportError: without a tokenizer's files, transformers looks for one of another kind, which needs protobuf.
+ImportError: if tokenizer files are missing, transformers tries another tokenizer, which needs protobuf.
 """
 NO_GRAPH = "the model gave no graph"
 
@@ -42,10 +42,9 @@ NO_GRAPH = "the model gave no graph"
 def load(
     settings: Mapping, files: Mapping[str, str], execution: Mapping
 ) -> Callable[[Sequence[tuple[str]]], list[dict]]:
-    """Return the annotator.
+    """Return the annotator. ``settings``: model, the folder of PLACED; encoder, folder or id of its BERT, or "".
 
-    ``settings``: model, the folder of PLACED, and encoder, a folder or id of its BERT, or empty.
-    Raises UserError for a folder that holds another model, and for an encoder that is not on this machine.
+    Raises UserError for a folder with another model and for an encoder that is not on this machine.
     """
     del files, execution
     # set before the imports, which read them
@@ -77,7 +76,7 @@ def load(
 
 
 def to_annotation(graph: Mapping | None) -> dict:
-    """Return the annotation of a graph in the form of RadGraph's files: {entities: {number: {tokens, label, …}}}."""
+    """Return the annotation of a graph, {entities: [(tokens, label, has a relation)]}, or a failure."""
     if graph is None:  # the package prints why
         return {"failure": NO_GRAPH}
     return {
@@ -88,7 +87,7 @@ def to_annotation(graph: Mapping | None) -> dict:
 
 
 def make_model_folder(model: Path, encoder: str, folder: Path) -> None:
-    """Make a folder of the model whose configuration names a BERT on this machine; the package locks files in it.
+    """Make a model folder whose configuration names a local BERT; radgraph creates lock files in it.
 
     Raises UserError.
     """

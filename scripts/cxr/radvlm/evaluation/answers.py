@@ -1,4 +1,4 @@
-"""Answers of a model joined with the lines that were asked; what is missing, doubled or unknown is counted."""
+"""Join the answers of a model with the samples; and blind answers, which use neither image nor model."""
 
 import re
 from collections import Counter, defaultdict
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from cxr.radvlm.evaluation.grammars import WHOLE_IMAGE, AnswerBoxes, load_grammar
 
 ANSWER, FILTERED, ORIGINAL = "answer", "filtered", "original"
-"""Texts of a report's sample: a model's, the single-image text, and the report's own section."""
+"""Texts of a report sample: the model's answer, the filtered report, and the original section."""
 NO_PREDICTION, DUPLICATE, UNKNOWN = "no_prediction", "duplicate", "unknown"
 
 
 @dataclass(frozen=True)
 class SampleAnswer:
-    """The answers to a sample's turns. convention, seen: grammar of the boxes, and the (width, height) that pixels are
-    relative to; crop: the part of the picture that the model saw; failure: "" or why there is no full answer.
+    """The answers to a sample's turns. convention: grammar of the boxes; seen: (width, height) for boxes in pixels;
+    crop: the part of the image that the model saw; failure: "" or why an answer is missing.
     """
 
     texts: tuple[str, ...] = ()
@@ -30,14 +30,14 @@ class SampleAnswer:
         return self.texts[0] if self.texts else ""
 
     def boxes(self, turn: int = 0) -> AnswerBoxes:
-        """Return the boxes of the answer to a turn, read by the declared grammar."""
+        """Return the boxes in the answer to a turn, parsed by the declared grammar."""
         return load_grammar(self.convention or "unit", self.crop)(self.texts[turn], self.seen)
 
 
 def join_answers(lines: Sequence[Mapping], answers: Iterable[Mapping]) -> tuple[dict[str, SampleAnswer], Counter]:
-    """Return {sample_id: its answer} of every line, and the counts of what failed and of unknown answers.
+    """Return {sample_id: answer} for every line, and the counts of failures and of unknown answers.
 
-    A sample fails as a whole: where a turn has no answer, two, or a failure, its reason is that of the first such turn.
+    A sample fails as a whole if any turn has no answer, two answers or a failure; the first such turn gives the reason.
     """
     turns = {line["sample_id"]: len(line["turns"]) for line in lines}
     answers_by_turn: dict[tuple[str, int], list[Mapping]] = {}
@@ -74,7 +74,7 @@ _SLOT = re.compile(r"<box:([^<>]+)>")
 
 
 def write_slots(answer: str, boxes: Mapping[str, Sequence[Sequence[float]]]) -> str:
-    """Return an answer with its slots written as fractions with two decimals, for a reader."""
+    """Replace slots by boxes as fractions with two decimals."""
 
     def boxes_of(match: re.Match) -> str:
         texts = [f"[{', '.join(f'{value:.2f}' for value in box)}]" for box in boxes.get(match[1], ())]
@@ -84,14 +84,14 @@ def write_slots(answer: str, boxes: Mapping[str, Sequence[Sequence[float]]]) -> 
 
 
 def slot_names(answer: str) -> list[str]:
-    """Return the names of the boxes that an answer gives, each once, in order."""
+    """Return the slot names in an answer, each once, in order."""
     return list(dict.fromkeys(_SLOT.findall(answer)))
 
 
 def find_commonest_answers(train: Iterable[Mapping]) -> dict[tuple[str, str], str]:
-    """Return {(task, source): the commonest answer of its training lines}, any turn's; of equals the first by text.
+    """Return {(task, source): most common training answer of any turn}; ties go to the first in text order.
 
-    Answers with boxes do not count: the mean box stands for them.
+    Answers with boxes are ignored, because the mean box stands for them.
     """
     counts: dict[tuple[str, str], Counter] = defaultdict(Counter)
     for line in train:

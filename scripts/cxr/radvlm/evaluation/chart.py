@@ -1,4 +1,4 @@
-"""Figures of RadVLM's scores: labels, Table 6 as slopes, and scores beside those of exchanged pictures."""
+"""Figures of RadVLM's scores: labels, ablations (Table 6), and scores with exchanged images."""
 
 from dataclasses import dataclass
 
@@ -12,11 +12,11 @@ COLOURS = (BLUE, ORANGE, GREEN, VERMILION, SKY, PURPLE, BLACK, YELLOW, GREY)
 PERCENT = ("rouge_l", "radgraph_f1", "green", "findings_f1", "f1_macro", "anatomical", "abnormality", "phrase",
            "detection", "absent", "ils_grounding")  # fmt: skip
 SCORES = ("standard", "grounded")
-"""Columns of a judge: 0 to 10; in the charts ten times as much."""
+"""Columns of judge scores, 0 to 10; the charts show them times 10."""
 LINE_COLOURS = (BLUE, ORANGE, GREEN, VERMILION, SKY, PURPLE, BLACK, GREY)
-"""Colours of lines: as many as the paper has columns, and none that is pale on white."""
+"""Line colours: one per column of the paper, none pale on white."""
 MARKERS = ("o", "s")
-"""Of a line: ours has more columns than there are colours."""
+"""Line markers, because there are more columns than colours."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class ChartOptions:
 
 
 def run(*, comparison: str, labels: str, ablation: str, looks: str, options: ChartOptions) -> None:
-    """Draw the F1 of each label, the ablations, and what is left with exchanged pictures, from the table."""
+    """Draw the F1 of each label, the ablations, and the scores with exchanged images."""
     table = read_scores(comparison, TABLES)
     save_png(draw_labels(table), labels, options.dpi)
     save_png(draw_ablations(table), ablation, options.dpi)
@@ -47,9 +47,7 @@ def _draw_message(axes, text: str) -> None:
 
 
 def draw_labels(table: pl.DataFrame) -> Figure:
-    """Return bars of the F1 of each label (the paper's Figure 4), a colour a run or model, and its macro F1 as a
-    line.
-    """
+    """Return bars of the F1 of each label (Figure 4), one colour per run or model, with dashed macro F1 lines."""
     figure, axes = _figure()
     scores = table.filter(pl.col("table") == "figure4", pl.col("by") == "ours")
     names = [name for name in scores["column"].unique(maintain_order=True) if not name.startswith("f1_")]
@@ -78,7 +76,7 @@ def draw_labels(table: pl.DataFrame) -> Figure:
 
 
 def draw_ablations(table: pl.DataFrame) -> Figure:
-    """Return Table 6: a line a column, over the runs; and of the paper, dashed, from single tasks to all."""
+    """Return Table 6 as lines: one per column over our runs; dashed: the paper, from single tasks to all."""
     figure, axes = _figure()
     ours = table.filter(pl.col("table") == "table6", pl.col("by") == "ours")
     runs = ours["model"].unique(maintain_order=True).to_list()
@@ -115,7 +113,7 @@ def draw_ablations(table: pl.DataFrame) -> Figure:
 
 
 def draw_exchanged(table: pl.DataFrame) -> Figure:
-    """Return bars of each score of the first run, with exchanged pictures, and of answers that look at nothing."""
+    """Return bars of the first run's scores: own images, exchanged images and blind answers."""
     figure, axes = _figure()
     ours = table.filter(
         pl.col("by") == "ours", pl.col("table").is_in(["table3", "figure4", "table4", "table5", "ours"])

@@ -1,4 +1,4 @@
-"""What a text says, as the reports' rules engine reads it: findings with polarity, side and zone."""
+"""Claims of a text: findings with polarity, side and zone, extracted by the report rules engine."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -9,8 +9,8 @@ from pathlib import Path
 import yaml
 
 from cxr.base.paths import RESOURCES
-from cxr.language.reports import sentences
 from cxr.language.reports.rules import lexicon, structure
+from cxr.radvlm.statements import split_sentences
 
 RESOURCE_FILES = ("radvlm/evaluation.yaml", "lexicon")
 _WORD = re.compile(r"[a-z0-9][a-z0-9-]*")
@@ -19,8 +19,8 @@ _BRACKETS = re.compile(r"\[[^\[\]]*\]|<box:[^<>]*>|<\|?[a-z_0-9/]+\|?>", re.IGNO
 
 @dataclass(frozen=True)
 class AnswerClaims:
-    """What an answer says. items: ("finding", entity, polarity), ("side" or "zone", entity or "", which); words: those
-    that are not silent; sign: yes, no or "".
+    """Claims of an answer. items: ("finding", entity, polarity) and ("side" or "zone", entity or "", name); words:
+    content words; sign: "yes", "no" or "".
     """
 
     items: frozenset[tuple[str, str, str]]
@@ -29,12 +29,12 @@ class AnswerClaims:
 
     @property
     def findings(self) -> frozenset[tuple[str, str]]:
-        """(entity, polarity) of what is affirmed or denied."""
+        """(entity, polarity) of the affirmed and denied findings."""
         return frozenset((entity, which) for kind, entity, which in self.items if kind == "finding")
 
 
 class ClaimReader:
-    """Reads findings of reports and of answers."""
+    """Extracts claims from reports and answers."""
 
     def __init__(self) -> None:
         vocabulary = yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))["judge"]
@@ -48,16 +48,18 @@ class ClaimReader:
         self.silent = frozenset(vocabulary["silent"])
 
     def findings(self, report: str) -> tuple[frozenset[tuple[str, str, str]], frozenset[tuple[str, str]]]:
-        """Return what a report affirms or denies: (entity, polarity, zone) for each zone, and (entity, polarity)."""
-        findings = [finding for finding in self._tuples(_split(report)) if finding["denies"]]
+        """Return a report's claims as (entity, polarity, zone) per zone, and as (entity, polarity)."""
+        findings = [finding for finding in self._tuples(split_sentences(report)) if finding["denies"]]
         strict = {
             (finding["entity"], finding["presence"], zone) for finding in findings for zone in finding["labels"] or [""]
         }
         return frozenset(strict), frozenset((entity, presence) for entity, presence, _ in strict)
 
     def answer(self, question: str, answer: str) -> AnswerClaims:
-        """Return what an answer says. The question tells what "yes" affirms and what "it" is; it claims nothing."""
-        question_sentences, answer_sentences = _split(_BRACKETS.sub(" ", question)), _split(_BRACKETS.sub(" ", answer))
+        """Return the claims of an answer; the question only resolves "yes" and "it"."""
+        question_sentences, answer_sentences = (
+            split_sentences(_BRACKETS.sub(" ", text)) for text in (question, answer)
+        )
         question_keys = {_finding_key(finding) for finding in self._tuples(question_sentences)}
         findings = [
             finding
@@ -89,7 +91,7 @@ class ClaimReader:
 
 @cache
 def load_claim_reader() -> ClaimReader:
-    """Return the reader; its lexicon is loaded once."""
+    """Load the reader, once per process."""
     return ClaimReader()
 
 
@@ -101,10 +103,6 @@ def _finding_key(finding: Mapping) -> tuple:
         finding["hedge"],
         tuple(finding["location"] or ()),
     )
-
-
-def _split(text: str) -> list[str]:
-    return [text[start:end] for start, end in sentences.split_sentences(text)]
 
 
 def _words(text: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Scores of labels: macro and micro F1 over 13 and 14 labels, and each label's own."""
+"""Label scores: macro and micro F1 over 13 and 14 labels, and per label."""
 
 from collections.abc import Collection, Sequence
 
@@ -9,7 +9,7 @@ from cxr.radvlm.evaluation.measures import ALL, Measure
 
 
 def count_labels(predicted: Collection[str], reference: Collection[str], names: Sequence[str]) -> np.ndarray:
-    """Return right, false and missed, float64 (L, 3), of the labels ``names``."""
+    """Return true positives, false positives and false negatives, float64 (L, 3), of the labels ``names``."""
     is_predicted = np.array([name in predicted for name in names], bool)
     is_reference = np.array([name in reference for name in names], bool)
     outcomes = (is_predicted & is_reference, is_predicted & ~is_reference, is_reference & ~is_predicted)
@@ -22,10 +22,10 @@ def measures(
     names: Sequence[str],
     nothing: str,
 ) -> list[Measure]:
-    """Return the measures of N answers over the labels ``names``, of which ``nothing`` is No Finding.
+    """Return the measures of N answers over the labels ``names``; ``nothing`` is No Finding.
 
-    macro_f1: over labels that the reference has; macro_f1_zero: over all, 0 for one that it has not. ``_13``: without
-    No Finding. None: a failure that is left out.
+    macro_f1: over labels in the reference; macro_f1_zero: over all labels, 0 for those not in the reference. ``_13``:
+    without No Finding. A prediction of None is an excluded failure.
     """
     empty = np.zeros((len(names), 3))
     counts = [
@@ -56,7 +56,7 @@ def measures(
 
 
 def _macro(has_support: np.ndarray):
-    """Return the mean F1 of the labels that the reference has, (L,) bool; a replicate without one leaves it out."""
+    """Return the mean F1 of labels with support, bool (L,); replicates skip labels without support."""
 
     def value(sums: np.ndarray) -> np.ndarray:
         counts = sums.reshape(*sums.shape[:-1], len(has_support), 3)[..., has_support, :]

@@ -1,4 +1,4 @@
-"""Tables 2 to 6 of the paper and what they lack: the scores of all runs and models, beside what it prints."""
+"""Tables 2 to 6 of the paper and additional scores: all runs and models next to the published values."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,15 +29,15 @@ CELLS = (
     "ils_grounding", MAP), ("ours", "ils_absent", "ils_grounding", "box_rate"), ("ours", "conversation_boxes",
     "conversation_grounded", MAP),
 )  # fmt: skip
-"""(table, column, task, metric); map: the AP at radvlm.evaluation.iou."""
+"""(table, column, task, metric); map: AP at radvlm.evaluation.iou."""
 ABLATION_COLUMNS = ("radgraph_f1", "green", "rouge_l", "findings_f1", "f1_macro", "anatomical", "abnormality", "phrase",
 "standard",
            "grounded", "detection", "absent", "ils_grounding")  # fmt: skip
-"""Columns of Table 6; the first that the paper has, and ours."""
+"""Columns of Table 6: the paper's and ours."""
 MASKS = ("giou", "n_acc")
-"""Measures of masks that the evaluation of ILS gives, of all its pairs."""
+"""Mask measures of the ILS evaluation, over all its pairs."""
 ILS_COLUMNS = ("abnormality", "phrase", "absent", "ils_absent", *MASKS, "standard", "grounded")
-"""Columns of Table 6b, ours: what ILS adds to a mix, and what it takes."""
+"""Columns of our Table 6b: effect of adding ILS to a mix."""
 MASK_NOTES = {"head": "masks of the model's head", "tool": "masks of ROSALIA as a tool"}
 ORDER = ("table2", "table3", "figure4", "table4", "table5", "table6", "table6b", "ours")
 ABILITIES = {
@@ -50,8 +50,8 @@ EMPTY = dict.fromkeys(("value", "low", "high", "exchanged", "samples"))
 
 @dataclass(frozen=True)
 class ComparisonOptions:
-    """runs, models: names in the order of their tables of scores; adapters: {model: its adapter}; iou: of a hit;
-    masked: [run, head or tool] of each table of ILS's scores.
+    """runs, models: names in the order of their score tables; adapters: {model: adapter}; iou: threshold of a hit;
+    masked: [run, head or tool] of each ILS score table.
     """
 
     runs: list
@@ -67,7 +67,7 @@ def _cell(table: str, by: str, model: str, source: str, column: str, note: str =
 
 
 def paper_cells() -> Iterator[dict]:
-    """Yield the cells of the paper's tables, and the agreement of people."""
+    """Yield the cells of the paper's tables, and the agreement between human readers."""
     paper_tables = yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
     for column, entry in paper_tables.pop("people").items():
         yield _cell("table4", "people", "readers of VinBigData", "vindr", column, entry["note"], value=entry["value"],
@@ -83,10 +83,10 @@ def scored_cells(
     name: str, scores: pl.DataFrame, options: ComparisonOptions, judged: str,
     sampling_notes: Mapping[tuple[str, str], str], adapter: Adapter | None = None,
 ) -> Iterator[dict]:  # fmt: skip
-    """Yield the cells of a run or model, and those of answers that look at nothing.
+    """Yield the cells of a run or model, and those of blind answers.
 
-    ``judged``: a note on the judge; ``sampling_notes``: {(task, source): a note on how many were asked}; ``adapter``:
-    of a model that others made; cells of tasks that it was not made for say so.
+    ``judged``: note on the judge; ``sampling_notes``: {(task, source): note on subsampling}; ``adapter``: of another
+    model; cells of tasks that it was not made for have a note.
     """
     overall_rows = scores.filter((pl.col("part") == ALL) & (pl.col("reference") != "original"))
     for table, column, task, metric in CELLS:
@@ -118,7 +118,7 @@ def _beyond_note(adapter: Adapter | None, task: str) -> str:
 
 
 def masked_cells(run: str, join: str, scores: pl.DataFrame) -> Iterator[dict]:
-    """Yield the cells of a run's masks of ILS pairs. ``scores``: the table of ILS's evaluation."""
+    """Yield the cells of a run's masks of ILS pairs. ``scores``: score table of the ILS evaluation."""
     (row,) = scores.filter(lesion="total").to_dicts()
     for name, number in zip(MASKS, ("positives", "negatives"), strict=True):
         raw_values = {"value": row[name], "low": row[f"{name}_low"], "high": row[f"{name}_high"]}
@@ -127,7 +127,7 @@ def masked_cells(run: str, join: str, scores: pl.DataFrame) -> Iterator[dict]:
 
 
 def ablation_cells(cells: Sequence[Mapping], runs: Sequence[str]) -> Iterator[dict]:
-    """Yield Table 6, and Table 6b: the cells of all runs in their columns, where there are several runs."""
+    """Yield Tables 6 and 6b: the cells of all runs, if there are several."""
     for table, columns in (("table6", ABLATION_COLUMNS), ("table6b", ILS_COLUMNS)):
         for run in runs if len(runs) > 1 else ():
             for cell in cells:
@@ -136,13 +136,13 @@ def ablation_cells(cells: Sequence[Mapping], runs: Sequence[str]) -> Iterator[di
 
 
 def judge_note(check: pl.DataFrame) -> str:
-    """Return what the head of a table says of a judge that fails its check; "" where it passes."""
+    """Return a note if the judge fails its check, else ""."""
     failed = [row["check"] for row in check.to_dicts() if not row["passed"]]
     return f"the judge fails its check: {', '.join(failed)}" if failed else ""
 
 
 def read_sampling_notes(draw: str | Sequence[str]) -> dict[tuple[str, str], str]:
-    """Return {(task, source): a note on how many samples were asked} of those of which some were not."""
+    """Return {(task, source): note on how many samples were asked}, where not all were."""
     rows = read_table("".join(draw)).to_dicts() if draw else []
     return {
         (row["task"], row["source"]): f"{row['asked']} of {row['samples']} samples asked"
@@ -155,10 +155,10 @@ def run_comparison(
     *, scored: list[str], judge_check: str, comparison: str, options: ComparisonOptions,
     models_scored: list[str] | None = None, masks_scored: list[str] | None = None, draw: str | list[str] = "",
 ) -> None:  # fmt: skip
-    """Write the tables of the runs and models whose scores are given, in the options' order, and the paper's.
+    """Write the tables of all runs and models, in the options' order, and of the paper.
 
-    ``masks_scored``: of the evaluation of ILS, in the order of ``options.masked``; ``draw``: how many of how many test
-    samples were asked, where not all were.
+    ``masks_scored``: ILS score tables, in the order of ``options.masked``; ``draw``: numbers of requested and available
+    test samples, if they differ.
     """
     sampling_notes = read_sampling_notes(draw)
     note = judge_note(read_table(judge_check))
@@ -167,7 +167,7 @@ def run_comparison(
         cells += scored_cells(name, read_scores(path), options, note, sampling_notes)
     for (run, join), path in zip(options.masked, masks_scored or (), strict=True):
         cells += masked_cells(run, join, read_table(path))
-    cells += list(ablation_cells(cells, options.runs))  # it reads what it is added to
+    cells += list(ablation_cells(cells, options.runs))  # list: it reads the cells it is added to
     for name, path in zip(options.models, models_scored or (), strict=True):
         cells += scored_cells(
             name, read_scores(path), options, note, sampling_notes, load_adapters()[options.adapters[name]]
@@ -179,7 +179,7 @@ def run_comparison(
 
 
 def _ability_cells(options: ComparisonOptions) -> Iterator[dict]:
-    """Yield Table 2: what each run and model was made for."""
+    """Yield Table 2: the abilities of each run and model."""
     for name in (*options.runs[:1], *options.models):
         adapter = load_adapters()[options.adapters[name]] if name in options.adapters else None
         for column, tasks in ABILITIES.items():

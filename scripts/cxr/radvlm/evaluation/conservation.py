@@ -1,4 +1,4 @@
-"""What became of everything, from the rows of the sources to the samples that are scored, in one table."""
+"""One conservation table of all stages, from source rows to scored samples."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -23,9 +23,9 @@ def run(
     *, sources: Sequence[str], conversations: Sequence[str], instructions: Sequence[str], tunings: Sequence[str],
     counts: Sequence[str], conservation: str,
 ) -> None:  # fmt: skip
-    """Write :data:`CONSERVATION` of the stages' own tables; each stands in the folder of what it is of.
+    """Merge all conservation tables into one; ``stage`` and ``of`` come from each table's path.
 
-    Raises AssertionError where a table does not add up.
+    Raises AssertionError if a table does not add up.
     """
     stages = {
         "radvlm_sources": (sources, _source_rows), "radvlm_conversations": (conversations, _conversation_rows),
@@ -43,7 +43,7 @@ def run(
 
 
 def check_rows(where: str, rows: Iterable[Counted]) -> Iterator[Counted]:
-    """Yield the rows, those of one thing together. Raises AssertionError where they do not add up to its `all`."""
+    """Yield the rows grouped by kind. Raises AssertionError if a kind does not add up to its `all`."""
     counts_by_kind: dict[str, dict[str, int]] = {}
     for record_kind, outcome, number in rows:
         counts_by_kind.setdefault(record_kind, {})[outcome] = number
@@ -67,13 +67,13 @@ def _instruction_rows(table: pl.DataFrame) -> Iterator[Counted]:
 
 
 def _tuning_rows(table: pl.DataFrame) -> Iterator[Counted]:
-    """Yield what became of lines and samples; how many passes there were is told with the samples."""
+    """Yield the outcomes of lines and samples; the kind of samples names the number of passes."""
     (passes,) = table.filter(what=PASSES)["number"]
     for record_kind, outcome, number in table.filter(pl.col("what") != PASSES).iter_rows():
         yield f"samples of {passes} passes" if record_kind == "samples" else record_kind, outcome, number
 
 
 def _sample_rows(table: pl.DataFrame) -> Iterator[Counted]:
-    """Yield what became of the samples that were asked."""
+    """Yield the outcomes of the requested samples."""
     for row in table.filter(~pl.col("outcome").is_in([UNKNOWN, NOT_ASKED])).iter_rows(named=True):
         yield f"{row['answers']}, {row['task']}", ALL if row["outcome"] == ASKED else row["outcome"], row["number"]

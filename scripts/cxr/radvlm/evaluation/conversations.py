@@ -1,4 +1,4 @@
-"""Conversations as items for a judge: the expected answers beside those of a model."""
+"""Judge conversations: expected answers against those of a model; and check the judge."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,18 +16,18 @@ from cxr.radvlm.evaluation.judge_check import check_judge
 
 TASKS = ("conversation", "conversation_grounded")
 TEST, EXCHANGED, BLIND = "test", "exchanged", "blind"
-"""Which answers are judged: the model's, those about other pictures, and one answer for all questions."""
+"""Judged answers: the model's, those about exchanged images, and one constant answer."""
 
 
 @dataclass(frozen=True)
 class ConversationJudgeOptions(JudgeOptions):
-    """The judge's options; most: conversations that its check judges, drawn by the lines' order; 0: all."""
+    """Options of the judge; most: conversations used to check it, first in line order; 0: all."""
 
     most: int = 0
 
 
 def to_item(line: Mapping, answer: SampleAnswer | None, name: str = "") -> Item:
-    """Return a line as an item. ``answer``: None for no answer at all, which is judged as silence."""
+    """Return a line as an item. ``answer``: None or a failure counts as empty answers."""
     rounds = []
     for turn, qa_pair in enumerate(line["turns"]):
         expected_boxes = np.array(
@@ -47,7 +47,7 @@ def to_item(line: Mapping, answer: SampleAnswer | None, name: str = "") -> Item:
 
 
 def select_conversations(lines: Sequence[Mapping]) -> list[Mapping]:
-    """Return the lines that are conversations."""
+    """Return the conversation lines."""
     return [line for line in lines if line["task"] in TASKS]
 
 
@@ -55,11 +55,10 @@ def run_judge(
     *, lines: str, train: str, answers: str, judged: str, options: ConversationJudgeOptions, execution: Mapping,
     exchanged_lines: str | list[str] = "", exchanged_answers: str | list[str] = "", code: str = "",
 ) -> None:  # fmt: skip
-    """Judge the answers to the conversations of ``lines``, those about exchanged pictures, and one answer for all.
+    """Judge the answers to the conversations of ``lines``, those about exchanged images, and a constant answer.
 
     Writes JSON Lines: answers (test, exchanged, blind), sample_id, score (null: unscored), problem, rounds, raw,
-    judge. A sample without a full answer is not judged. What a language model says is kept beside them, so a job that
-    was cut off goes on.
+    judge. Failed samples are not judged. Replies of a language model are cached, so an interrupted job can resume.
     """
     judge = load_judge(options, _with_answer_folder(execution, judged, code))
     conversation_lines = select_conversations(list(read_lines(lines)))
@@ -112,7 +111,7 @@ def _with_answer_folder(execution: Mapping, output: str, code: str) -> dict:
 def run_check(
     *, lines: str, checked: str, options: ConversationJudgeOptions, execution: Mapping, code: str = ""
 ) -> None:
-    """Judge the judge on the conversations of ``lines``; without one there is nothing to tell."""
+    """Check the judge on the conversations of ``lines``; without any, the table is empty."""
     conversation_lines = select_conversations(list(read_lines(lines)))
     items = [to_item(line, None) for line in conversation_lines[: options.most or None]]
     rows = list(check_judge(items, load_judge(options, _with_answer_folder(execution, checked, code)))) if items else []

@@ -1,4 +1,4 @@
-"""Scores of detection: an answer names classes, each with the boxes that follow its name."""
+"""Detection scores: an answer names classes, each followed by its boxes."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -12,16 +12,16 @@ from cxr.radvlm.evaluation.grounding import IouThresholds, coco_ap
 from cxr.radvlm.evaluation.measures import ALL, Measure, mean_measure, mean_ratio, ratio
 
 Classes = Mapping[str, AnswerBoxes]
-"""{class: the boxes that an answer gives it}."""
+"""{class: its boxes in an answer}."""
 
 
 def find_classes(
     text: str, wording_by_class: Mapping[str, str], grammar: Grammar, image_size: tuple[int, int]
 ) -> dict[str, AnswerBoxes]:
-    """Return the classes that an answer names with their boxes, those after the name and before the next.
+    """Return the classes named in an answer with their boxes, which follow the name up to the next name.
 
-    ``wording_by_class``: {class: its wording}; the longest wording that fits wins, and case is ignored. A class that is
-    named twice has the boxes of both places; a class that no box follows is returned without boxes.
+    ``wording_by_class``: {class: wording}; the longest match wins, case is ignored. Boxes of a repeated class are
+    joined; classes without boxes are included.
     """
     names = {wording.lower(): name for name, wording in wording_by_class.items()}
     ordered = sorted(names, key=lambda wording: (-len(wording), wording))
@@ -41,10 +41,10 @@ def find_classes(
 
 
 def measures(lines: Sequence[Mapping], predictions: Sequence[Classes | None], ious: IouThresholds) -> list[Measure]:
-    """Return the measures of detection. None: a failure that is left out.
+    """Return the detection measures; a prediction of None is an excluded failure.
 
-    map: mean AP of the boxes of each class that is present, over (picture, class); by class, and the mean of classes;
-    class_f1: micro F1 of the classes that are given a box; quiet: of pictures without a finding, those without any box.
+    map: mean AP over (image, present class), by class, and the mean over classes; class_f1: micro F1 of the classes
+    with a box; quiet: fraction of images without findings whose answer has no box.
     """
     kinds = sorted({name for line in lines for name in line["boxes"]})
     each = np.zeros((len(lines), len(kinds), 2))
@@ -81,7 +81,7 @@ def measures(lines: Sequence[Mapping], predictions: Sequence[Classes | None], io
 
 
 def coco(lines: Sequence[Mapping], predictions: Sequence[Classes | None], ious: IouThresholds) -> dict:
-    """Return COCO's AP over pictures and classes, percent; boxes of a class that is not there count as false."""
+    """Return COCO's AP over images and classes, percent; boxes of absent classes are false positives."""
     scored_pairs = [
         (line, predicted) for line, predicted in zip(lines, predictions, strict=True) if predicted is not None
     ]

@@ -1,4 +1,4 @@
-"""Samples beside their pictures for the page: question, expected answer, a model's, boxes of both drawn."""
+"""Gallery of the report page: images with question, expected answer, model answer and the boxes of both."""
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,16 +19,16 @@ from cxr.radvlm.evaluation.conversations import TASKS
 from cxr.radvlm.samples import TEXT_TASKS
 
 GREEN, RED = (0, 158, 115), (213, 58, 0)
-"""Red, green, blue of the reference's boxes and of the answer's."""
+"""RGB colours of the reference boxes and the answer's boxes."""
 WIDTH = 480
-"""Longer side of a picture, px."""
+"""Longer side of an image, in pixels."""
 MAX_TURNS = 10
-"""Turns of a conversation that are shown."""
+"""Most turns shown of a conversation."""
 
 
 @dataclass(frozen=True)
 class GalleryOptions:
-    """run: whose answers are shown; quality: of JPEG; seed: of the draw; withheld: reports are not to be shown;
+    """run: run whose answers are shown; quality: JPEG quality; seed: of the selection; withheld: show no report text;
     folders: {source: folder of its frames}.
     """
 
@@ -40,7 +40,7 @@ class GalleryOptions:
 
 
 def select_samples(lines: Sequence[Mapping], seed: int) -> Iterator[Mapping]:
-    """Yield one sample of each task and source, two of conversations, the first by the hash of their ids."""
+    """Yield one sample per task and source, two for conversations; first by hash of their ids."""
     line_groups: dict[tuple[str, str], list[Mapping]] = {}
     for line in sorted(lines, key=lambda line: stable_hash(seed, "gallery", line["sample_id"])):
         line_groups.setdefault((line["task"], line["source"]), []).append(line)
@@ -49,7 +49,7 @@ def select_samples(lines: Sequence[Mapping], seed: int) -> Iterator[Mapping]:
 
 
 def build_case(line: Mapping, sample_answer: SampleAnswer) -> tuple[dict, np.ndarray, np.ndarray]:
-    """Return a sample's record for the page, and the boxes of the reference and of the answer, fractions (N, 4)."""
+    """Return the page record of a sample, and reference and answer boxes as fractions (N, 4)."""
     turns, true_boxes, answer_boxes = [], [], []
     for turn, qa_pair in enumerate(line["turns"][:MAX_TURNS]):
         answer = sample_answer.failure or sample_answer.texts[turn]
@@ -64,9 +64,9 @@ def build_case(line: Mapping, sample_answer: SampleAnswer) -> tuple[dict, np.nda
 def draw_boxes(
     frame: np.ndarray, affine: np.ndarray, shape: tuple[int, int], true_boxes: np.ndarray, answer_boxes: np.ndarray
 ) -> np.ndarray:
-    """Return the picture, uint8 (H, W, 3), without the frame's padding; reference boxes green, the answer's red.
+    """Return the image without padding, uint8 (H, W, 3), with reference boxes in green and answer boxes in red.
 
-    ``affine``: from the frame to the original picture, whose shape is (rows, columns).
+    ``affine``: from the frame to the original image; ``shape``: (rows, columns) of the original.
     """
     rows, columns = shape
     corners = boxes_to_frame(np.array([0.0, 0.0, columns, rows]), affine).reshape(2, 2)
@@ -83,9 +83,9 @@ def draw_boxes(
 
 
 def run(*, lines: str, answers: list[str], frames: list[str], folder: str, options: GalleryOptions) -> None:
-    """Write ``gallery.jsonl`` and its pictures into ``folder``; ``answers``: of the run; ``frames``: of all sources.
+    """Write ``gallery.jsonl`` and its images into ``folder``; ``answers``: of the run; ``frames``: of all sources.
 
-    With ``withheld`` no sample is shown whose turns quote a report, or were made from its text.
+    With ``withheld``, samples with report text are skipped.
     """
     eligible_lines = [line for line in read_lines(lines) if not (options.withheld and line["task"] in TEXT_TASKS)]
     answer_by_sample = join_answers(eligible_lines, read_lines(answers[0]))[0] if answers else {}
@@ -110,7 +110,7 @@ def run(*, lines: str, answers: list[str], frames: list[str], folder: str, optio
 
 
 def _read_frames(image_ids: set[str], paths: Sequence[str]) -> dict[tuple[Path, str], tuple]:
-    """Return {(folder, image): frame, affine to the original, shape of the original} of the images that are wanted."""
+    """Return {(folder, image): (frame, affine to the original, original shape)} of the given images."""
     frames = {}
     for path in paths:
         with Shard(path) as shard:

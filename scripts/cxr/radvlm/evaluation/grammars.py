@@ -1,8 +1,8 @@
-"""How a model writes boxes: its declared grammar. It is never guessed from the numbers.
+"""Grammars: how a model writes boxes. Each model declares its grammar; it is never guessed from the numbers.
 
-A grammar reads a text to boxes as fractions of the picture. Corners that fall, numbers without brackets, lists of
-another length, boxes without an area and boxes whose middle lies outside the picture are malformed: they are no boxes,
-and are counted. The last are numbers of a larger grid: clipped, ``[0, 0, 500, 500]`` would be the whole picture.
+A grammar parses a text into boxes as fractions of the image. Swapped corners, numbers without brackets, lists of
+another length, boxes without area and boxes centred outside the image are malformed; they are counted but not used. The last
+case means another grid: ``[0, 0, 500, 500]`` would be clipped to the whole image.
 """
 
 import re
@@ -16,7 +16,7 @@ from cxr.vlm.conventions import CONVENTIONS, Convention, InputSize
 from cxr.vlm.reading import MOST_BOXES, read_boxes
 
 BINS = 100
-"""Bins a side of the grammar bins."""
+"""Bins per side in the grammar bins."""
 _BIN = re.compile(r"<x(\d{1,3})>\s*<y(\d{1,3})>\s*<x(\d{1,3})>\s*<y(\d{1,3})>")
 _ANY_BIN = re.compile(r"<[xy]\d{1,3}>")
 Crop = tuple[float, float, float, float]
@@ -25,9 +25,7 @@ WHOLE_IMAGE: Crop = (0.0, 0.0, 1.0, 1.0)
 
 @dataclass(frozen=True)
 class AnswerBoxes:
-    """Boxes of an answer, float64 (N, 4), fractions of the picture, in the order written; malformed: how many are
-    not.
-    """
+    """Boxes of an answer, float64 (N, 4), fractions of the image, in order; malformed: number of malformed boxes."""
 
     boxes: np.ndarray
     malformed: int = 0
@@ -35,13 +33,14 @@ class AnswerBoxes:
 
 NO_BOXES = AnswerBoxes(np.zeros((0, 4)))
 Grammar = Callable[[str, tuple[int, int]], AnswerBoxes]
-"""Reads a text about a picture of (width, height), in pixels as the model sees it."""
+"""Parses a text about an image of (width, height), in pixels as the model sees it."""
 
 
 def load_grammar(name: str, crop: Crop = WHOLE_IMAGE) -> Grammar:
-    """Return the grammar of a name: unit, percent, hundred, grid1000, pixels, bins, or a convention of ``cxr.vlm``.
+    """Return a grammar: unit, percent, hundred, grid1000, pixels, bins, or a convention of ``cxr.vlm``.
 
-    ``crop``: the part of the picture that the model saw, in fractions; its boxes are mapped back. Raises UserError.
+    ``crop``: part of the image that the model saw, in fractions; boxes are mapped back to the whole image. Raises
+    UserError for an unknown name.
     """
     if name == "bins":
         return lambda text, image_size: _map_from_crop(_read_bins(text), crop)
@@ -56,9 +55,9 @@ SCALES = {
     "hundred": Convention("hundred", 100),
     "pixels": Convention("pixels", None),
 }
-"""Grammars that are no convention of a run's own."""
+"""Grammars that are not conventions of our runs."""
 GRAMMARS = ("unit", "unit_short", "percent", "hundred", "bins", "grid1000", "pixels")
-"""Grammars that a model of the settings may declare."""
+"""Grammars that a model may declare in the settings."""
 
 
 def _read_lists(text: str, convention: Convention, image_size: tuple[int, int]) -> AnswerBoxes:
@@ -73,7 +72,7 @@ def _read_lists(text: str, convention: Convention, image_size: tuple[int, int]) 
 
 
 def _read_bins(text: str) -> AnswerBoxes:
-    """Read ``<x12><y34><x56><y78>``: a bin stands for its middle."""
+    """Parse ``<x12><y34><x56><y78>``; a bin stands for its centre."""
     boxes, bad = [], 0
     for match in _BIN.finditer(text):
         box = (np.array([int(digits) for digits in match.groups()], np.float64) + 0.5) / BINS
@@ -83,14 +82,14 @@ def _read_bins(text: str) -> AnswerBoxes:
             bad += 1
     bad += bool(len(_ANY_BIN.findall(text)) % 4)
     if len(boxes) > MOST_BOXES:
-        boxes = list(np.unique(boxes, axis=0))  # a model that cannot stop repeats one box
+        boxes = list(np.unique(boxes, axis=0))  # endless answers repeat one box
     if len(boxes) > MOST_BOXES:
         return AnswerBoxes(NO_BOXES.boxes, 1)
     return AnswerBoxes(np.array(boxes).reshape(-1, 4), bad)
 
 
 def _map_from_crop(answer_boxes: AnswerBoxes, crop: Crop) -> AnswerBoxes:
-    """Return the boxes of a crop as fractions of the whole picture."""
+    """Map boxes of a crop to fractions of the whole image."""
     if crop == WHOLE_IMAGE or not len(answer_boxes.boxes):
         return answer_boxes
     x1, y1, x2, y2 = crop

@@ -1,4 +1,4 @@
-"""Masks that a model's own head drew for ILS pairs, as the evaluation of ILS reads predictions."""
+"""Masks of a model's own head for ILS pairs, in the prediction format of the ILS evaluation."""
 
 from collections.abc import Iterator, Mapping
 from itertools import count
@@ -10,14 +10,14 @@ from cxr.base.tables import read_lines, write_lines
 from cxr.radvlm.evaluation.segmenter import mask_key
 
 NO_SEG, SEVERAL_SEG = "no_seg", "several_seg"
-"""Notes on answers: without the token [SEG], so without a mask; with several, whose masks are united."""
+"""Notes on answers: without [SEG], so without a mask; with several [SEG], whose masks are united."""
 
 
 def run(*, lines: str, answers: str, masks: str, predictions: str, prediction_masks: str, attrs: dict) -> None:
-    """Write a run's answers to the pairs ``lines``, in their order, and one mask for each answer with a [SEG].
+    """Write a run's answers to the pairs ``lines``, in order, and one mask per answer with a [SEG] token.
 
-    ``masks``: one for each [SEG] that is the token, key mask_key, bool (H, W) in the frame. A model that has learnt
-    little may spell [SEG] in other tokens, which is text without a mask. A pair without an answer has no line.
+    ``masks``: one per [SEG] token, key mask_key, bool (H, W) in the frame. [SEG] spelled with other tokens is text and
+    has no mask. Pairs without an answer are skipped.
     """
     answer_by_sample = {answer["sample_id"]: answer for answer in read_lines(answers) if answer["turn"] == 0}
     with Shard(masks, key="mask_key") as mask_shard:

@@ -1,4 +1,4 @@
-"""The interface of judges: modules ``cxr.radvlm.evaluation.judge_<name>`` with ``load``. They score conversations."""
+"""The interface of judges, which score conversations: modules ``judge_<name>`` with ``load``."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ UNSCORED = "unscored"
 
 @dataclass(frozen=True)
 class Round:
-    """A question, the right answer, and the one that is judged; boxes of both, float64 (N, 4), fractions."""
+    """A question with its expected and generated answer, and their boxes as fractions, float64 (N, 4)."""
 
     question: str
     expected: str
@@ -26,7 +26,7 @@ class Round:
 
 @dataclass(frozen=True)
 class Item:
-    """A conversation to judge; name: unique, and told to no judge; facts: texts that its right answers rest on."""
+    """A conversation to judge; name: unique id, hidden from judges; facts: texts that support the expected answers."""
 
     name: str
     rounds: tuple[Round, ...]
@@ -35,7 +35,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Judgement:
-    """score: 0 to 10, None if there is none, with its problem; rounds: what the judge says of each; raw: its answer."""
+    """score: 0 to 10, None with a problem if unscored; rounds: scores of each round; raw: reply of the model."""
 
     score: float | None
     rounds: tuple[Mapping, ...] = ()
@@ -44,12 +44,12 @@ class Judgement:
 
 
 Judge = Callable[[Sequence[Item]], list[Judgement]]
-"""Takes conversations; returns one judgement each, in order. No judgement depends on another conversation."""
+"""Takes conversations; returns one judgement per conversation, in order and independent of the others."""
 
 
 @dataclass(frozen=True)
 class JudgeOptions:
-    """judge: its name; own: settings of its language model, empty for facts; iou: of a box that is right."""
+    """judge: name; own: settings of its language model, empty for facts; iou: threshold of a correct box."""
 
     judge: str
     own: Mapping
@@ -57,7 +57,7 @@ class JudgeOptions:
 
 
 def load_judge(options: JudgeOptions, execution: Mapping) -> Judge:
-    """Return the judge of the options. ``execution``: how a model is run. Raises UserError for an unknown name."""
+    """Load the judge of the options. ``execution``: how to run its model. Raises UserError for an unknown name."""
     if options.judge not in JUDGES:
         raise UserError(f"radvlm.evaluation.judge is {options.judge!r}: choose one of {', '.join(JUDGES)}")
     return import_module(f"cxr.radvlm.evaluation.judge_{options.judge}").load(options, execution)

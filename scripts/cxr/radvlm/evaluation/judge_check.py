@@ -1,4 +1,4 @@
-"""A judge is judged first: on right answers, on those of other studies, and on mixtures of both."""
+"""Check a judge on expected answers, on answers of other studies, and on mixtures of both."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -10,13 +10,13 @@ from cxr.radvlm.evaluation.claims import load_claim_reader
 from cxr.radvlm.evaluation.judge import Item, Judge, Round
 
 EXCHANGED_PERCENTAGES = (0, 25, 50, 75, 100)
-"""Percent of the answers that are exchanged."""
+"""Percentages of exchanged answers."""
 MIN_EXPECTED_SCORE, MAX_EXCHANGED_SCORE = 9.5, 4.0
-"""Least mean score of expected answers, and highest of those of a study with other findings (our specification)."""
+"""Required mean scores: at least, for expected answers; at most, for answers of a study with other findings."""
 
 
 def with_expected_answers(item: Item) -> Item:
-    """Return the conversation with its expected answers given."""
+    """Return the conversation with its expected answers as generated ones."""
     return replace(
         item,
         rounds=tuple(_with_answer(qa_round, qa_round.expected, qa_round.expected_boxes) for qa_round in item.rounds),
@@ -28,7 +28,7 @@ def _with_answer(qa_round: Round, text: str, boxes: np.ndarray) -> Round:
 
 
 def affirmed_findings(item: Item) -> frozenset[str]:
-    """Return the findings that the expected answers affirm."""
+    """Return the findings affirmed by the expected answers."""
     read = load_claim_reader().answer
     return frozenset(
         entity
@@ -39,10 +39,7 @@ def affirmed_findings(item: Item) -> frozenset[str]:
 
 
 def find_partners(items: Sequence[Item]) -> dict[str, Item]:
-    """Return {name: another conversation that affirms other findings}: one with none in common, the next by hash.
-
-    A conversation for which there is none is left out.
-    """
+    """Return {name: next conversation in hash order that affirms no common finding}; skip those without one."""
     ordered_items = sorted(items, key=lambda item: (stable_hash("judge_check", item.name), item.name))
     findings_by_name = {item.name: affirmed_findings(item) for item in ordered_items}
     partner_by_name = {}
@@ -60,9 +57,9 @@ def find_partners(items: Sequence[Item]) -> dict[str, Item]:
 
 
 def exchange_answers(item: Item, partner: Item, share: int) -> Item:
-    """Return a conversation of which ``share`` percent of the expected answers are the other's, round by round.
+    """Return a conversation with ``share`` percent of its answers replaced by the partner's expected answers.
 
-    The rounds are drawn by hash; those of a lower share are among those of a higher one.
+    Rounds are selected by hash; those of a lower percentage are a subset of those of a higher one.
     """
     order = sorted(range(len(item.rounds)), key=lambda place: stable_hash("judge_check", item.name, place))
     taken = set(order[: round(len(order) * share / 100)])
@@ -77,9 +74,9 @@ def exchange_answers(item: Item, partner: Item, share: int) -> Item:
 
 
 def check_judge(items: Sequence[Item], judge: Judge) -> Iterator[dict]:
-    """Yield a row {check, value, target, conversations, passed} of each check; ``items``: conversations, as expected.
+    """Yield one row {check, value, target, conversations, passed} per check of the judge.
 
-    An unscored conversation counts as 0. Without a pair of studies with other findings nothing can pass.
+    Unscored conversations count as 0. Without a pair of studies with different findings, the checks on them fail.
     """
     pairs = find_partners(items)
     mixed = [item for item in items if item.name in pairs]

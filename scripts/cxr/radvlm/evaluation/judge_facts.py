@@ -1,10 +1,9 @@
-"""The judge facts: compares what two answers say, round by round, without a model. It is deterministic.
+"""The judge facts: deterministic comparison of the claims of two answers, round by round, without a model.
 
-An answer says findings with polarity, side and zone, and boxes. correctness: the share of what the generated answer
-says that the expected one says too; completeness: the share of the expected one that is said; contradiction: the
-share of the expected findings that the generated answer says the opposite of. A round is worth the harmonic mean of
-the first two, less the contradicted share; the score is 10 times the mean over rounds. Where neither answer says a
-finding, a place or a box, their words are compared.
+Claims are findings with polarity, side and zone, and boxes. correctness: fraction of generated claims that are
+expected; completeness: fraction of expected claims that are generated; contradiction: fraction of expected findings
+whose opposite is generated. A round's worth is the harmonic mean of the first two times (1 − contradiction); the score
+is 10 times the mean over rounds. If neither answer has claims, their words are compared.
 """
 
 from collections import Counter
@@ -34,7 +33,7 @@ def load(options: JudgeOptions, execution: Mapping) -> Judge:
 
 
 def judge_item(item: Item, read, iou: float) -> Judgement:
-    """Return the judgement of a conversation; ``read``: gives what an answer says to a question."""
+    """Return the judgement of a conversation; ``read``: returns the claims of (question, answer)."""
     rounds = []
     for qa_round in item.rounds:
         expected, generated = (read(qa_round.question, text) for text in (qa_round.expected, qa_round.generated))
@@ -43,7 +42,7 @@ def judge_item(item: Item, read, iou: float) -> Judgement:
 
 
 def score_round(qa_round: Round, expected: AnswerClaims, generated: AnswerClaims, iou: float) -> dict[str, float]:
-    """Return correctness, completeness, contradiction and worth of a round, 0 to 1 each."""
+    """Return correctness, completeness, contradiction and worth of a round, each 0 to 1."""
     expected_claims, generated_claims = Counter(expected.items), Counter(generated.items)
     num_matched, num_missed, num_extra = _match_boxes(qa_round.expected_boxes, qa_round.generated_boxes, iou)
     if not (expected_claims or generated_claims or num_matched or num_missed or num_extra):
@@ -60,7 +59,7 @@ def score_round(qa_round: Round, expected: AnswerClaims, generated: AnswerClaims
 
 
 def _fraction(part: float, total: float) -> float:
-    """Return part of whole; of nothing, all is right."""
+    """Return part / total, 1 if total is 0."""
     return part / total if total else 1.0
 
 
@@ -76,7 +75,7 @@ def _contradicted_fraction(expected: AnswerClaims, generated: AnswerClaims) -> f
 
 
 def _match_boxes(expected: np.ndarray, generated: np.ndarray, iou: float) -> tuple[int, int, int]:
-    """Return how many boxes are right, are missing, and are too many; each box of either answer counts once."""
+    """Return the numbers of matched, missing and extra boxes; each box is matched once."""
     if not len(expected) or not len(generated):
         return 0, len(expected), len(generated)
     table = box_iou(np.asarray(generated, np.float64), np.asarray(expected, np.float64))

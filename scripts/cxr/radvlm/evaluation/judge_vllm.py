@@ -1,7 +1,7 @@
-"""A language model as the judge: it reads facts, questions and both answers, and never learns whose they are.
+"""A language model as judge: it sees facts, questions and both answers, but not whose they are.
 
-Its answer is held to a schema: a score of each round, and one from 0 to 10 of all. What stays wrong after the retries
-is ``unscored``, a row with its reason.
+Its reply follows a schema with a score per round and an overall score from 0 to 10. Replies that stay invalid after the
+retries are ``unscored``, with a reason.
 """
 
 from collections.abc import Mapping, Sequence
@@ -50,7 +50,7 @@ def load(options: JudgeOptions, execution: Mapping) -> Judge:
 
 
 def _texts(item: Item) -> list[str]:
-    """Return all that is told of a conversation."""
+    """Return all texts of a conversation that the prompt contains."""
     return [
         *(part for qa_round in item.rounds for part in (qa_round.question, qa_round.expected, qa_round.generated)),
         *item.facts,
@@ -64,7 +64,7 @@ def _question_or_problem(item: Item) -> Question | Answer:
 
 
 def build_question(item: Item) -> Question:
-    """Return the request about one conversation. No name of a conversation or of a model is told."""
+    """Return the prompt for one conversation, without names of conversation or model."""
     rounds_text = "\n".join(
         f"{number}. Question: {neutralize(qa_round.question)}\n   Expected: {neutralize(qa_round.expected)}\n"
         f"   Given: {neutralize(qa_round.generated)}"

@@ -1,4 +1,4 @@
-"""Which of the 14 labels an answer says: by what it asserts, or by the words alone as the published code does."""
+"""Labels in an answer: asserted labels, or label names as substrings as in the published code."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -9,8 +9,8 @@ from pathlib import Path
 import yaml
 
 from cxr.base.paths import RESOURCES
-from cxr.language.reports import sentences
 from cxr.language.reports.rules import lexicon, structure
+from cxr.radvlm.statements import split_sentences
 
 RESOURCE_FILES = ("radvlm/labels.yaml", "radvlm/evaluation.yaml", "lexicon")
 ASSERTED_HEDGES = ("definite", "strong")
@@ -18,9 +18,9 @@ ASSERTED_HEDGES = ("definite", "strong")
 
 @dataclass(frozen=True)
 class LabelReader:
-    """Reads labels from answers. names: the 14; nothing: No Finding; device: Support Devices; words: {label: the name
-    of a finding that stands in its place when its scope is read}; denial: of any finding; synonyms: {entity or lesion
-    of the rules engine: its labels}, empty where a label's own name alone counts.
+    """Reads labels from answers. names: the 14 labels; nothing: No Finding; device: Support Devices; words: {label:
+    finding name that replaces it for the rules engine}; denial: denial of all findings; synonyms: {entity or lesion:
+    labels}, empty if only label names count.
     """
 
     names: tuple[str, ...]
@@ -33,25 +33,25 @@ class LabelReader:
 
     @property
     def scored(self) -> tuple[str, ...]:
-        """The 13 labels but No Finding, which the published code scores."""
+        """The 13 labels without No Finding, as scored by the published code."""
         return tuple(name for name in self.names if name != self.nothing)
 
     def truth(self, labels: Sequence[str]) -> frozenset[str]:
-        """Return the labels of a sample; No Finding where no other but Support Devices is present."""
+        """Return the reference labels; No Finding if nothing but Support Devices is present."""
         present_labels = set(labels) - {self.nothing}
         return frozenset(present_labels | (set() if present_labels - {self.device} else {self.nothing}))
 
     def substring(self, text: str) -> frozenset[str]:
-        """Return the labels whose lower-case name is in the text, negated or not (the published code)."""
+        """Return the labels whose lower-case name is in the text, negated or not (published code)."""
         low = text.lower()
         return frozenset(name for name in self.names if name.lower() in low)
 
     def asserted(self, text: str) -> frozenset[str]:
-        """Return the labels that a text asserts, the longest name first; weakly hedged ones are not asserted.
+        """Return the labels that a text asserts; weakly hedged labels are not asserted.
 
-        No Finding: the text denies findings as such, and asserts none but Support Devices.
+        No Finding: the text denies all findings and asserts none but Support Devices.
         """
-        labels = {name for sentence in _sentences(text) for name in self._sentence_labels(sentence)}
+        labels = {name for sentence in split_sentences(text) for name in self._sentence_labels(sentence)}
         if self.synonyms:
             labels |= self._synonym_labels(text)
         if not labels - {self.device} and self.denial.search(text):
@@ -59,9 +59,9 @@ class LabelReader:
         return frozenset(labels)
 
     def _sentence_labels(self, sentence: str) -> set[str]:
-        """Return the labels that one sentence names and does not deny.
+        """Return the labels that a sentence names and asserts.
 
-        Each name is replaced by the name of a finding that the lexicon knows, so that its rules of scope read it.
+        Label names are replaced by findings of the lexicon, so that the scope rules apply.
         """
         label_by_word = {word: label for label, word in self.words.items()}
         normalized_sentence, number = self._label_pattern().subn(
@@ -86,7 +86,7 @@ class LabelReader:
         return {name.lower(): name for name in self.scored}[" ".join(label_text.lower().split())]
 
     def _synonym_labels(self, text: str) -> set[str]:
-        findings = structure.structure_sentences(_sentences(text), self.lexicon, unsided_effusion=True)
+        findings = structure.structure_sentences(split_sentences(text), self.lexicon, unsided_effusion=True)
         sure_findings = (
             finding for finding in findings if finding["presence"] == "positive" and finding["hedge"] in ASSERTED_HEDGES
         )
@@ -98,7 +98,7 @@ class LabelReader:
 
 
 def load_label_reader(*, synonyms: bool = False) -> LabelReader:
-    """Return the reader. ``synonyms``: whether other words for a label count too."""
+    """Load the reader. ``synonyms``: count other words for a label too."""
     labels, evaluation_words = (
         yaml.safe_load((Path(RESOURCES) / name).read_text(encoding="utf-8")) for name in RESOURCE_FILES[:2]
     )
@@ -110,13 +110,9 @@ def load_label_reader(*, synonyms: bool = False) -> LabelReader:
     )  # fmt: skip
 
 
-def _sentences(text: str) -> list[str]:
-    return [text[start:end] for start, end in sentences.split_sentences(text)]
-
-
 @cache
 def _compile_names(names: tuple[str, ...]) -> re.Pattern:
-    """Return the pattern of a label's name, the longest first, with a plural's ending."""
+    """Return a pattern of label names, longest first, with optional plural ending."""
     ordered = sorted(names, key=lambda name: (-len(name), name))
     spaced = (r"\s+".join(map(re.escape, name.split())) for name in ordered)
     return re.compile(rf"\b({'|'.join(spaced)})(?:s|es)?\b", re.IGNORECASE)

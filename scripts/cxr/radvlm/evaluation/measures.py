@@ -1,4 +1,4 @@
-"""A measure of many samples: sums over them, and what is made of the sums. Its interval redraws patients."""
+"""Measures: functions of sums over samples, with bootstrap intervals by patient."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -11,8 +11,8 @@ ALL = "all"
 
 
 class Measure(NamedTuple):
-    """name: of the measure; part: all, or the name of what is asked; sums: of each sample, float64 (N, S); value: takes
-    sums (..., S) and returns (...), NaN where there is nothing to measure; scale: what the value is multiplied by.
+    """A measure. part: all, or a label, finding or region; sums: terms of each sample, float64 (N, S); value: maps sums
+    (..., S) to (...), NaN if undefined; scale: factor of the value.
     """
 
     name: str
@@ -23,7 +23,7 @@ class Measure(NamedTuple):
 
 
 class Score(NamedTuple):
-    """A value and the ends of its interval; None where there is none."""
+    """A value and its interval; None if undefined."""
 
     value: float | None
     low: float | None
@@ -31,13 +31,13 @@ class Score(NamedTuple):
 
 
 def ratio(sums: np.ndarray) -> np.ndarray:
-    """Return the first of two sums (..., 2) over the second; NaN where that is 0."""
+    """Return the first of two sums (..., 2) divided by the second; NaN where that is 0."""
     below = sums[..., 1]
     return np.divide(sums[..., 0], below, out=np.full(np.shape(below), np.nan), where=below > 0)
 
 
 def mean_ratio(sums: np.ndarray) -> np.ndarray:
-    """Return the mean of the ratios of K pairs of sums, (..., 2 K); pairs without a denominator are left out."""
+    """Return the mean ratio of K pairs of sums, (..., 2 K); pairs with denominator 0 are skipped."""
     ratios = ratio(sums.reshape(*sums.shape[:-1], sums.shape[-1] // 2, 2))
     is_defined = np.isfinite(ratios)
     count = is_defined.sum(axis=-1)
@@ -46,7 +46,7 @@ def mean_ratio(sums: np.ndarray) -> np.ndarray:
 
 
 def mean_measure(name: str, values: Sequence[float | None], part: str = ALL, scale: float = 100.0) -> Measure:
-    """Return the measure that is the mean of the samples' values; None: the sample is left out."""
+    """Return the mean of the samples' values as a measure; None values are excluded."""
     is_scored = np.array([value is not None for value in values], bool)
     filled_values = np.array([0.0 if value is None else float(value) for value in values])
     return Measure(name, part, np.stack([filled_values, is_scored], axis=1), ratio, scale)
@@ -55,7 +55,7 @@ def mean_measure(name: str, values: Sequence[float | None], part: str = ALL, sca
 def score_measures(
     measures: Sequence[Measure], subjects: Sequence[str], *, replicates: int, level: float, seed: int
 ) -> list[Score]:
-    """Return the score of each measure of the same samples, whose patients are ``subjects`` (N,)."""
+    """Return the score of each measure; ``subjects`` (N,): patients of the samples."""
     return [_score(*estimate, level) for estimate in _bootstrap(measures, subjects, replicates, seed)]
 
 
@@ -63,7 +63,7 @@ def score_differences(
     first: Sequence[Measure], second: Sequence[Measure], subjects: Sequence[str], *, replicates: int, level: float,
     seed: int,
 ) -> list[Score]:  # fmt: skip
-    """Return the differences of two lists of measures of the same samples, first less second, by the same draws."""
+    """Return the scores of the differences first - second, using the same bootstrap replicates."""
     estimate_pairs = zip(
         _bootstrap(first, subjects, replicates, seed), _bootstrap(second, subjects, replicates, seed), strict=True
     )
@@ -76,7 +76,7 @@ def score_differences(
 def _bootstrap(
     measures: Sequence[Measure], subjects: Sequence[str], replicates: int, seed: int
 ) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return of each measure its value and those of the replicates (R,). The patients are drawn once for all."""
+    """Return (value, replicate values (R,)) of each measure; all measures share the replicates."""
     if not measures:
         return []
     total_sums, replicate_sums = resample_sums(

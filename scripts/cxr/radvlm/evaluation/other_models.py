@@ -1,4 +1,4 @@
-"""Models that others made: what they are to be asked, and their outputs in the form of our own answers."""
+"""External models: the questions to ask them, and their outputs in our answer format."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -18,13 +18,13 @@ RESOURCE_FILES = ("radvlm/models.yaml", "radvlm/labels.yaml")
 JSONL = "jsonl"
 BOX_TASKS = ("anatomical_grounding", "abnormality_grounding", "phrase_grounding", "abnormality_detection",
          "absent_grounding", "ils_grounding", "conversation_grounded")  # fmt: skip
-"""Tasks whose answers may hold boxes: their texts keep every mark."""
+"""Tasks whose answers may contain boxes; their texts keep all marks."""
 
 
 @dataclass(frozen=True)
 class Adapter:
-    """How a model is asked and read. name: as the paper prints it; boxes: its grammar; tasks: what it was made for, all
-    where empty; strip: patterns taken out of its texts; asks: {task: its question}.
+    """How to ask and read a model. name: as in the paper; boxes: grammar; tasks: tasks it was made for, empty for all;
+    strip: patterns removed from its texts; asks: {task: question}.
     """
 
     name: str
@@ -35,11 +35,11 @@ class Adapter:
     asks: Mapping[str, str]
 
     def made_for(self, task: str) -> bool:
-        """Tell whether the model was made for a task; of a model of one's own that is not known, so it was."""
+        """True if the model was made for a task, or its tasks are unknown."""
         return not self.tasks or task in self.tasks
 
     def clean(self, text: str) -> str:
-        """Return a text without the model's marks."""
+        """Remove the model's marks from a text."""
         for pattern in self.strip:
             text = re.sub(pattern, " ", text)
         return " ".join(text.split())
@@ -47,7 +47,7 @@ class Adapter:
 
 @cache
 def load_adapters() -> dict[str, Adapter]:
-    """Return {adapter: what is known of it}."""
+    """Load {name: adapter}, once per process."""
     entries = yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
     return {
         name: Adapter(
@@ -59,8 +59,8 @@ def load_adapters() -> dict[str, Adapter]:
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """model, adapter, boxes: of ``radvlm.evaluation.predictions``; boxes: "" for the adapter's grammar; beyond: tasks
-    that the model was not made for are scored too.
+    """model, adapter, boxes: of ``radvlm.evaluation.predictions``; boxes: "" for the adapter's grammar; beyond: score
+    tasks that the model was not made for.
     """
 
     model: str
@@ -72,10 +72,10 @@ class ReadOptions:
 def convert_answers(
     lines: Iterator[Mapping], line_by_sample: Mapping[str, Mapping], options: ReadOptions, sizes: Mapping
 ) -> Iterator[dict]:
-    """Yield the outputs of a model as answers; those of a task that it was not made for are left out.
+    """Yield the outputs of a model as answers, without tasks that it was not made for (unless ``beyond``).
 
     ``line_by_sample``: {sample_id: line}; ``sizes``: {(source, image_id): (width, height) of the original}, for boxes
-    in pixels. Raises UserError for a line without sample_id, text or failure.
+    in pixels. Raises UserError for an invalid line.
     """
     adapter = load_adapters()[options.adapter]
     grammar = options.boxes or adapter.boxes
@@ -101,7 +101,7 @@ def convert_answers(
 
 
 def _is_crop(crop: object) -> bool:
-    """Tell whether a line's crop is a part of the picture, (x1, y1, x2, y2) in fractions."""
+    """True if a crop is a part of the image, (x1, y1, x2, y2) in fractions."""
     if not (isinstance(crop, list) and len(crop) == 4 and all(isinstance(number, int | float) for number in crop)):
         return False
     x1, y1, x2, y2 = crop
@@ -109,9 +109,9 @@ def _is_crop(crop: object) -> bool:
 
 
 def run_read(*, lines: str, path: str, images: list[str], answers: str, options: ReadOptions) -> None:
-    """Write the outputs of a model, JSON lines of {sample_id, turn, text} or {…, failure}, as answers to ``lines``.
+    """Convert the outputs of a model, JSON lines {sample_id, turn, text} or {…, failure}, to answers to ``lines``.
 
-    ``images``: of the sources, for the sizes that boxes in pixels are relative to.
+    ``images``: image tables of the sources, for the sizes of boxes in pixels.
     """
     line_by_sample = {line["sample_id"]: line for line in read_lines(lines)}
     tables = [read_table(images_path).select("source", "image_id", "columns", "rows") for images_path in images]
@@ -123,8 +123,8 @@ def run_read(*, lines: str, path: str, images: list[str], answers: str, options:
 
 
 def build_questions(lines: Iterator[Mapping], beyond: bool) -> Iterator[dict]:
-    """Yield what each model is to be asked about each turn: {model, adapter, sample_id, turn, image_id, source,
-    question, made_for}. A task that a model was not made for is asked with ``beyond`` alone, and marked.
+    """Yield the question to each model about each turn: {model, adapter, sample_id, turn, image_id, source, question,
+    made_for}. Tasks that a model was not made for are included only with ``beyond``.
     """
     labels = yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[1]).read_text(encoding="utf-8"))["labels"]
     for line in lines:
@@ -148,12 +148,12 @@ def build_questions(lines: Iterator[Mapping], beyond: bool) -> Iterator[dict]:
 
 @dataclass(frozen=True)
 class AskedOptions:
-    """beyond: models are asked for tasks too that they were not made for."""
+    """beyond: include tasks that a model was not made for."""
 
     beyond: bool
 
 
 def run_asked(*, lines: str, asked: str, options: AskedOptions) -> None:
-    """Write what other models are to be asked about the test lines."""
+    """Write the questions to external models about the test lines."""
     refuse_empty(lines, "to score")
     write_lines(asked, build_questions(read_lines(lines), options.beyond))

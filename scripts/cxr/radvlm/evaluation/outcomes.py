@@ -1,4 +1,4 @@
-"""What became of the samples that were asked: scored, or why not; by task, each counted on its own."""
+"""Outcomes of the requested samples, by task: scored, or the reason why not."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,11 +12,11 @@ from cxr.radvlm.evaluation.judge import UNSCORED
 STAGE = "radvlm_evaluation"
 NOT_ASKED = "not_asked"
 Judged = Mapping[tuple[str, str], float | None]
-"""{(answers, sample): its score, None without one}, of the conversations that have a full answer."""
+"""{(answers, sample): score, None if unscored} of the judged conversations."""
 
 
 def count_scored(answers: str, pairs: Iterable[tuple[Mapping, SampleAnswer]], judged: Judged) -> Counter[str]:
-    """Return {task: how many} of the lines with an answer that is scored: a full one, of a conversation judged too."""
+    """Return {task: number of scored samples}; conversations must be judged too."""
     return Counter(
         line["task"]
         for line, answer in pairs
@@ -28,11 +28,11 @@ def count_outcomes(
     answers: str, lines: Sequence[Mapping], answer_by_sample: Mapping[str, SampleAnswer], outcome: Mapping[str, int],
     scored_by_task: Mapping[str, int], judged: Judged,
 ) -> list[tuple[str, str, str, int]]:  # fmt: skip
-    """Return (answers, task, outcome, number) of all samples ``lines`` that were asked, and of each task.
+    """Return rows (answers, task, outcome, number) of all requested samples ``lines`` and by task.
 
-    ``answer_by_sample``: {sample: its answer}; ``outcome``: {why an answer failed, or is of no sample: how many};
-    ``scored_by_task``: {task: number of scored samples}; ``judged``: {(answers, sample): score, None: unscored}. Raises
-    AssertionError if the scored and the unscored samples do not add up to those that were asked.
+    ``answer_by_sample``: {sample: answer}; ``outcome``: {failure or unknown: number}; ``scored_by_task``: {task: number
+    of scored samples}; ``judged``: {(answers, sample): score, None: unscored}. Raises AssertionError if scored and
+    unscored samples do not add up.
     """
     tasks = Counter(line["task"] for line in lines)
     failure_counts = Counter((line["task"], answer_by_sample[line["sample_id"]].failure) for line in lines)
@@ -53,10 +53,9 @@ def count_outcomes(
 
 
 def count_not_asked(answers: str, draw: str | Sequence[str], tasks: Sequence[str]) -> list[tuple[str, str, str, int]]:
-    """Return (answers, task, outcome, number) of all samples that were left out of what was asked, and of each task.
+    """Return rows (answers, task, outcome, number) of the samples that were not requested, in total and by task.
 
-    draw: the table of how many of how many were asked, empty where all were; tasks: those that are scored, empty for
-    all.
+    draw: table of requested and available samples, empty if all were requested; tasks: scored tasks, empty for all.
     """
     omitted_by_task: Counter[str] = Counter()
     for row in read_table("".join(draw)).to_dicts() if draw else ():

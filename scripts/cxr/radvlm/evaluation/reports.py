@@ -1,4 +1,4 @@
-"""Scores of reports: ROUGE-L, BLEU-4, findings of the rules engine, and what annotators wrote into a file."""
+"""Report scores: ROUGE-L, BLEU-4, findings F1 of the rules engine, and metrics of annotations."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
@@ -18,19 +18,19 @@ from cxr.radvlm.evaluation.measures import ALL, Measure, mean_measure
 
 RESOURCE_FILES = ("radvlm/evaluation.yaml",)
 TEXT_METRICS = ("rouge_l", "bleu", "findings_f1")
-"""Metrics that need no annotator."""
+"""Metrics without annotations."""
 ANNOTATION_METRICS = ("bertscore", "radgraph_f1", "green", "chexbert_f1")
-"""Metrics of annotations that a model makes: only what its file holds is scored."""
+"""Metrics of model annotations; scored only if the annotations are complete."""
 ANNOTATION_FIELDS = {
     "bertscore": ("f1",), "radgraph_f1": ("entities",), "green": ("matched", "errors"), "chexbert_f1": ("labels",),
 }  # fmt: skip
-"""{metric: what an annotation of it holds}, where it is not a failure."""
+"""{metric: fields of an annotation that is not a failure}."""
 Notes = Mapping[tuple[str, str, str], Mapping]
-"""{(metric, sample_id, text): annotation}; text: answer, filtered or original, or filtered and original of a pair."""
+"""{(metric, sample_id, text): annotation}; text: answer, filtered or original; for pairs the kind of reference."""
 
 
 def text_measures(texts: Sequence[str | None], references: Sequence[str], metrics: Sequence[str]) -> list[Measure]:
-    """Return the measures of N reports that need no annotator. None: a failure that is left out."""
+    """Return the measures of N reports without annotations; None is an excluded failure."""
     measures = []
     pairs = list(zip(texts, references, strict=True))
     if "rouge_l" in metrics:
@@ -53,11 +53,11 @@ def text_measures(texts: Sequence[str | None], references: Sequence[str], metric
 
 
 def read_notes(path: str, lines: Iterable[Mapping]) -> dict:
-    """Return the annotations of a file's lines. Raises UserError for a line that names no metric, engine or sample.
+    """Return the annotations of a file's lines. Raises UserError for an invalid line.
 
-    A line is {metric, engine, sample_id, of, …}: radgraph_f1 has entities, a list of [tokens, label, has a relation],
-    and chexbert_f1 labels, of an answer or a reference; green has matched and errors, and bertscore f1, of a pair of
-    answer and reference, named by the reference. Each may have failure instead.
+    A line is {metric, engine, sample_id, of, …}. For an answer or a reference: radgraph_f1 has entities, a list of
+    [tokens, label, has a relation]; chexbert_f1 has labels. For a pair, named by the reference: green has matched and
+    errors; bertscore has f1. Each may have failure instead.
     """
     notes: dict[tuple[str, str, str], Mapping] = {}
     for number, line in enumerate(lines, 1):
@@ -85,10 +85,10 @@ def annotation_measures(
     names: Sequence[str], failed: Sequence[bool | None], reference: str, notes: Notes, metrics: Sequence[str],
     labels: Sequence[str], leave_out: bool = False,
 ) -> list[Measure]:  # fmt: skip
-    """Return the measures of annotations of N samples. A metric that misses one sample is no measure.
+    """Return the measures of the annotations of N samples, only for metrics that have all samples.
 
-    ``failed``: True: a failure that counts as wrong; None: one that is left out. ``labels``: the 14. ``leave_out``:
-    whether an annotation that failed is left out too; else it is worth 0.
+    ``failed``: True for a failed answer that counts as wrong, None for an excluded one; ``labels``: the 14 labels;
+    ``leave_out``: exclude failed annotations, otherwise they count as 0.
     """
     measures = []
     for metric in (metric for metric in ANNOTATION_METRICS if metric in metrics):
@@ -110,13 +110,13 @@ _MISSING = object()
 
 @cache
 def load_five_labels() -> tuple[str, ...]:
-    """Return the five labels of CheXbert's short score."""
+    """Load the five labels of CheXbert's 5-label score."""
     settings = yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
     return tuple(settings["chexbert_five"])
 
 
 def _chexbert_measures(ending: str, values: Sequence[tuple | None], labels: Sequence[str]) -> list[Measure]:
-    """Return the macro and micro F1 of (predicted, reference) labels of N reports. None: a failure that is left out."""
+    """Return macro and micro F1 of (predicted, reference) labels of N reports; None is an excluded failure."""
     empty = np.zeros((len(labels), 3))
     counts = np.array([empty if pair is None else count_labels(pair[0], pair[1], labels) for pair in values])
     sums = counts.reshape(len(counts), -1)

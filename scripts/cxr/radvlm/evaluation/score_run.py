@@ -1,4 +1,4 @@
-"""Score the answers of one run or model, beside answers that look at nothing and answers about exchanged pictures."""
+"""Score the answers of one run or model, compared with blind answers and answers about exchanged images."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,9 +33,7 @@ BOTH = "both"
 
 @dataclass(frozen=True)
 class EvaluationOptions:
-    """The settings ``radvlm.evaluation`` that scores depend on. tasks: those that are scored, empty for all; answers to
-    the others are not counted.
-    """
+    """Settings of ``radvlm.evaluation`` for scores. tasks: scored tasks, empty for all; others are not counted."""
 
     iou: float
     strict_iou: float
@@ -53,7 +51,7 @@ class EvaluationOptions:
 
 @dataclass(frozen=True)
 class Group:
-    """The samples of one task and source, with the answers of each kind; others: of those with an exchanged picture."""
+    """Samples of one task and source with their answers; exchanged: {sample: answer about an exchanged image}."""
 
     task: str
     source: str
@@ -63,7 +61,7 @@ class Group:
     exchanged: Mapping[str, SampleAnswer]
 
     def answers(self, which: str) -> list[tuple[Mapping, SampleAnswer]]:
-        """Return the lines with the answers to them: the run's, or those about exchanged pictures."""
+        """Return (line, answer) pairs: of the run, or about exchanged images."""
         if which == TEST:
             return list(zip(self.lines, self.run_answers, strict=True))
         return [(line, self.exchanged[line["sample_id"]]) for line in self.lines if line["sample_id"] in self.exchanged]
@@ -78,7 +76,7 @@ def group_samples(
     exchanged_by_sample: Mapping[str, SampleAnswer],
     commonest_answers: Mapping[tuple[str, str], str],
 ) -> Iterator[Group]:  # fmt: skip
-    """Yield the samples by task, in the order of the tasks in the lines, and source."""
+    """Yield the samples grouped by task and source, sorted."""
     lines_by_group: dict[tuple[str, str], list[Mapping]] = {}
     for line in lines:
         lines_by_group.setdefault((line["task"], line["source"]), []).append(line)
@@ -139,7 +137,7 @@ def score_rows(group: Group, tools: ScoringTools, options: EvaluationOptions, re
 def _score_exchanged(
     group: Group, measure_answers, interval_options: Mapping
 ) -> dict[tuple[str, str], tuple[float, Score]]:
-    """Return {measure: (score with exchanged pictures, the difference)} of the samples that have such a picture."""
+    """Return {measure: (score with exchanged images, difference)} of the samples that have one."""
     places = [place for place, line in enumerate(group.lines) if line["sample_id"] in group.exchanged]
     if not places:
         return {}
@@ -195,7 +193,7 @@ def sample_rows(group: Group, tools: ScoringTools) -> Iterator[dict]:
         return
     first = ours[:1]
     blind = _pair_measures(first, measure_task(group.task, group.lines, group.blind, tools, which=BLIND))
-    plains = _sample_values(blind[0][1]) if blind else [None] * len(group.lines)  # only answers are annotated
+    plains = _sample_values(blind[0][1]) if blind else [None] * len(group.lines)  # blind answers are not annotated
     lines = [line for line in group.lines if line["sample_id"] in group.exchanged]
     exchanged_answers = [group.exchanged[line["sample_id"]] for line in lines]
     exchanged_pairs = _pair_measures(
@@ -226,9 +224,9 @@ def run_scores(
 ) -> None:  # fmt: skip
     """Score the ``answers`` to the test ``lines``.
 
-    ``exchanged_lines``, ``exchanged_answers``: the same samples about pictures of other patients; ``texts``: reports of
-    the sources, for ``reference: original``; ``annotations``: of reports, made elsewhere; ``draw``,
-    ``exchanged_draw``: tables of how many of how many samples both lines are, where they are not all. Raises UserError.
+    ``exchanged_lines``, ``exchanged_answers``: the same samples about other patients' images; ``texts``: reports of the
+    sources, for ``reference: original``; ``annotations``: of reports; ``draw``, ``exchanged_draw``: numbers of
+    requested and available samples, if they differ. Raises UserError.
     """
     refuse_empty(lines, "to score")
     all_lines = list(read_lines(lines))
@@ -302,12 +300,12 @@ def _blind_texts(trained: Sequence[Mapping]) -> dict[tuple[str, str], str]:
 
 
 def _count_scored(groups: Sequence[Group], which: str, judged: Judged) -> Counter[str]:
-    """Return {task: how many} of the samples of all groups whose answers of a kind are scored."""
+    """Return {task: number of scored samples} of all groups, for one kind of answers."""
     return sum((scored_of(which, group.answers(which), judged) for group in groups), Counter())
 
 
 def _class_wordings(lines: Sequence[Mapping]) -> dict[str, str]:
-    """Return {class: its words} of all classes that lines of detection have boxes of."""
+    """Return {class: wording} of all classes with boxes in detection lines."""
     words = yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))["said"]
     names = {name for line in lines if line["task"] == "abnormality_detection" for name in line["boxes"]}
     return {name: words.get(name, name).lower() for name in sorted(names)}

@@ -1,4 +1,4 @@
-"""One image: what ROSALIA is asked for the answers about it, and the conversation with its masks."""
+"""One image: add ROSALIA's masks to the conversation about it."""
 
 import json
 from pathlib import Path
@@ -28,11 +28,10 @@ def run(
     quality: int,
     code: str,
 ) -> None:
-    """Write the conversation in the folder ``conversation`` anew into the folder ``output``, with ROSALIA's masks.
+    """Write the conversation of the folder ``conversation``, with ROSALIA's masks, into the folder ``output``.
 
-    ``asked``: lines of instruction, turn and number; ``masks``: folder with ROSALIA's answers to them, in their order;
-    ``code``: digest of the code, which a DICOM segmentation states as its version. Raises UserError for masks of
-    another image.
+    ``asked``: lines of instruction, turn and number; ``masks``: folder with ROSALIA's answers to them, in order;
+    ``code``: code digest, the software version of a DICOM segmentation. Raises UserError for masks of another image.
     """
     picture, header = picture_of(image, cohort, frames)
     conversation_answers, mask_answers = (_read_answers(folder) for folder in (conversation, masks))

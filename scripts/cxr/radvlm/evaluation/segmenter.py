@@ -1,6 +1,6 @@
-"""ROSALIA as a tool: what it is asked for a run's answers, and its masks and texts beside their turns.
+"""ROSALIA as a tool: requests for the [SEG] tokens of a run's answers, and its masks and texts joined to the turns.
 
-Both are files: ROSALIA reads pairs as the dataset of ILS has them, and writes answers and masks as its inference does.
+Requests have the format of ILS dataset pairs; masks and texts have the format of ROSALIA's inference.
 """
 
 import json
@@ -17,18 +17,18 @@ from cxr.radvlm.statements import read_statements, split_sentences
 
 OWN, ILS = "own", "ils_segmentation"
 INSTRUCTION = "Segment the {}."
-"""The instruction that names a lesion alone, as ROSALIA has learnt it: of it are the masks of conversations too."""
+"""ROSALIA's instruction for a lesion type, which has the masks of conversations too."""
 
 
 @dataclass(frozen=True)
 class AskedOptions:
-    """source: whose samples are asked."""
+    """source: source of the samples."""
 
     source: str
 
 
 def run_ils(*, pairs: str, lines: str) -> None:
-    """Write all pairs of a split of the ILS dataset as samples to ask, in their order; a sample has its pair's id."""
+    """Write all ILS pairs of a split as samples, in order; the sample id is the pair id."""
     write_lines(lines, (sample_line(_sample(pair)) for pair in read_lines(pairs)))
 
 
@@ -39,10 +39,10 @@ def _sample(pair: Mapping):
 
 
 def run_asked(*, lines: str, answers: str, asked: str, options: AskedOptions) -> None:
-    """Write what ROSALIA is asked about the samples of a source, as pairs; the pairs of an image follow one another.
+    """Write the requests to ROSALIA about the samples of a source, grouped by image.
 
-    A pair is {pair_id, image_id, instruction, answer, seg, mask_id, sample_id, turn, number}; the last three say which
-    [SEG] of which turn it is of. Answers and masks that are right are none of it.
+    A request is {pair_id, image_id, instruction, answer, seg, mask_id, sample_id, turn, number}; the last three
+    identify the [SEG]. Reference answers and masks are not included.
     """
     texts_by_sample: dict[str, dict[int, str]] = {}
     for answer in read_lines(answers):
@@ -53,11 +53,11 @@ def run_asked(*, lines: str, answers: str, asked: str, options: AskedOptions) ->
     pairs = [pair for line in source_lines for pair in build_pairs(line, texts_by_sample.get(line["sample_id"], {}))]
     order = {image_id: place for place, image_id in reversed(list(enumerate(pair["image_id"] for pair in pairs)))}
     write_lines(asked, sorted(pairs, key=lambda pair: order[pair["image_id"]]))
-    log.info("ROSALIA is asked for %d masks of %d samples", len(pairs), len(source_lines))
+    log.info("%d masks of %d samples are requested from ROSALIA", len(pairs), len(source_lines))
 
 
 def build_pairs(line: Mapping, text_by_turn: Mapping[int, str]) -> Iterator[dict]:
-    """Yield what ROSALIA is asked about a sample. ``text_by_turn``: {turn: the model's answer}."""
+    """Yield the requests about a sample. ``text_by_turn``: {turn: the model's answer}."""
     if line["task"] == ILS:  # its instruction, whatever the model answered
         yield _pair_line(line, line["facts"][0], line["turns"][0]["question"], 0, 0)
         return
@@ -67,16 +67,16 @@ def build_pairs(line: Mapping, text_by_turn: Mapping[int, str]) -> Iterator[dict
 
 
 def mask_key(sample_id: str, turn: int, number: int) -> str:
-    """Return the name of the mask of the [SEG] ``number`` of a turn."""
+    """Return the id of the mask of [SEG] ``number`` in a turn."""
     return f"{sample_id}/{turn}/{number}"
 
 
 def build_instructions(turns: Sequence[tuple[str, str]]) -> Iterator[tuple[int, int, str]]:
-    """Yield (turn, number, instruction) of each [SEG] of the answers to the turns (question, answer).
+    """Yield (turn, number, instruction) for each [SEG] in the answers of ``turns`` (question, answer).
 
-    The instruction names the finding that was named last before the [SEG], in its answer, its question or an earlier
-    turn; of an answer that begins with its only [SEG], the one after it. It is the question itself where nothing was
-    named, or what is none of the seven lesion types.
+    The instruction names the last finding before the [SEG] in answer, question or earlier turns; if an answer starts
+    with its only [SEG], the finding after it. Without a finding, or for one that is no lesion type, the instruction is
+    the question.
     """
     last: str | None = None
     for turn, (question, answer) in enumerate(turns):
@@ -89,7 +89,7 @@ def build_instructions(turns: Sequence[tuple[str, str]]) -> Iterator[tuple[int, 
 
 
 def _last_lesion(text: str, before: str | None) -> str | None:
-    """Return the lesion type of the finding that a text names last, None of another; ``before`` where it names none."""
+    """Return the lesion type of the last finding in a text, None for other findings; ``before`` without any."""
     statements = read_statements(split_sentences(text))
     return statements[-1].lesion if statements else before
 
@@ -101,7 +101,7 @@ def _pair_line(line: Mapping, pair_id: str, instruction: str, turn: int, number:
 
 
 def run_asked_image(*, conversation: str, asked: str) -> None:
-    """Write what ROSALIA is asked for the answers about one image, a line {instruction, turn, number} a [SEG]."""
+    """Write one request {instruction, turn, number} per [SEG] of the answers about one image."""
     about = json.loads(Path(conversation, "answers.json").read_text(encoding="utf-8"))
     turns = [(turn["question"], turn["answer"]) for turn in about["turns"]]
     instructions = build_instructions(turns)
@@ -109,10 +109,10 @@ def run_asked_image(*, conversation: str, asked: str) -> None:
 
 
 def run_beside(*, asked: list[str], predictions: list[str], segmented: str) -> None:
-    """Write what ROSALIA answered beside the turns that it was asked for, source by source, in the order given.
+    """Join ROSALIA's answers to the turns, source by source, in the given order.
 
-    A line is {sample_id, turn, number, instruction, text, mask, note, failure}; mask: the row of the source's HDF5
-    that holds it, null without one. Raises UserError for answers to other questions.
+    A line is {sample_id, turn, number, instruction, text, mask, note, failure}; mask: id in the source's HDF5 file,
+    null without a mask. Raises UserError for a missing answer.
     """
     write_lines(segmented, (line for pair in zip(asked, predictions, strict=True) for line in _join_predictions(*pair)))
 

@@ -1,6 +1,4 @@
-"""The measures of each task: of a model's answers, of answers about other pictures, and of answers that look at
-nothing.
-"""
+"""The measures of each task, for a model's answers, answers about exchanged images, and blind answers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,18 +16,18 @@ from cxr.radvlm.evaluation.measures import ALL, Measure, ratio
 
 GROUNDING_TASKS = ("anatomical_grounding", "abnormality_grounding", "phrase_grounding", "ils_grounding")
 UNNAMED_TASKS = ("phrase_grounding",)
-"""Tasks whose names are texts of their own: nothing is told by name."""
+"""Tasks whose names are free text; they have no scores by name."""
 ABSENCE_TASKS = ("absent_grounding", "ils_grounding")
-"""Tasks that ask for what is not there."""
+"""Tasks with questions about absent findings."""
 MASK_TASKS = ("ils_segmentation",)
-"""Tasks that the stage evaluation of ILS scores."""
+"""Tasks scored by the ILS evaluation."""
 WRONG = "wrong"
 
 
 @dataclass(frozen=True)
 class ScoringTools:
-    """What answers are scored with. said: {class: its words}; original: {(source, study): the report's own section};
-    judged: {(answers, sample): score, None: unscored}; notes: annotations of reports; failed: wrong or leave_out.
+    """Settings and references of scoring. wording_by_class: {class: wording}; original: {(source, study): section};
+    judged: {(answers, sample): score, None: unscored}; notes: report annotations; failed: wrong or leave_out.
     """
 
     ious: IouThresholds
@@ -48,9 +46,7 @@ def measure_task(
     task: str, lines: Sequence[Mapping], answers: Sequence[SampleAnswer], tools: ScoringTools, *, which: str = TEST,
     reference: str = reports.FILTERED,
 ) -> list[Measure]:  # fmt: skip
-    """Return the measures of the answers ``answers`` to lines of one task and source, in an order that no answer
-    changes.
-    """
+    """Return the measures of answers to the lines of one task and source, in a fixed order."""
     if task == "report_generation":
         return _report_measures(lines, answers, tools, which, reference)
     if task == "classification":
@@ -69,7 +65,7 @@ def measure_task(
 
 
 def coco_scores(task: str, lines: Sequence[Mapping], answers: Sequence[SampleAnswer], tools: ScoringTools) -> dict:
-    """Return COCO's AP of the answers where the task has boxes."""
+    """Return COCO's AP of the answers; empty for tasks without boxes."""
     if task == "abnormality_detection":
         return detection.coco(lines, read_classes(answers, tools), tools.ious)
     if task not in GROUNDING_TASKS:
@@ -88,7 +84,7 @@ def coco_scores(task: str, lines: Sequence[Mapping], answers: Sequence[SampleAns
 
 
 def read_classes(answers: Sequence[SampleAnswer], tools: ScoringTools) -> list[detection.Classes | None]:
-    """Return the classes that answers name, with their boxes."""
+    """Return the classes in answers with their boxes; None for excluded failures."""
     return [
         None if _is_excluded(answer, tools)
         else detection.find_classes(
@@ -101,7 +97,7 @@ def read_classes(answers: Sequence[SampleAnswer], tools: ScoringTools) -> list[d
 def read_boxes(
     lines: Sequence[Mapping], answers: Sequence[SampleAnswer], tools: ScoringTools, which: str
 ) -> list[AnswerBoxes | None]:
-    """Return the boxes of answers; of blind ones the mean boxes. A failure is no box, or None where it is left out."""
+    """Return the boxes of answers, or mean boxes for blind answers; a failure has no boxes, None if excluded."""
     if which == BLIND:
         return [AnswerBoxes(tools.mean_boxes.answer(line)) for line in lines]
     return [
@@ -120,7 +116,7 @@ def _box_measures(
     failed: Sequence[bool],
     tools: ScoringTools,
 ) -> list[Measure]:
-    """Return the measures of what is there, and the rate of boxes for what is not, where a failure counts as a box."""
+    """Return the box measures of present findings, and the box rate of absent ones."""
     measures: list[Measure] = []
     if task in GROUNDING_TASKS:
         positive_predictions = [
@@ -157,7 +153,7 @@ def _report_measures(
 def _conversation_measures(
     task: str, lines: Sequence[Mapping], answers: Sequence[SampleAnswer], tools: ScoringTools, which: str
 ) -> list[Measure]:
-    """Return the judge's mean score, and of grounded conversations the mAP over the turns whose answer has boxes."""
+    """Return the mean judge score and, for grounded conversations, the mAP over turns with reference boxes."""
     rows = []
     for line, answer in zip(lines, answers, strict=True):
         score = None if answer.failure else tools.judged.get((which, line["sample_id"]))
@@ -172,7 +168,7 @@ def _conversation_measures(
 
 
 def _sum_precisions(line: Mapping, answer: SampleAnswer, tools: ScoringTools) -> tuple[float, float]:
-    """Return the sum of the AP of a conversation's turns with boxes, and their number."""
+    """Return the summed AP and the number of a conversation's turns with reference boxes."""
     if _is_excluded(answer, tools):
         return 0.0, 0.0
     total, number = 0.0, 0

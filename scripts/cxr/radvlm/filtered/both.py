@@ -1,4 +1,4 @@
-"""Both engines: the language model's text counts; the rules engine's stands beside it in the table of agreement."""
+"""Both engines: the language model's text is used; the rules engine's is compared in the agreement table."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -12,5 +12,5 @@ EXECUTION = vllm.EXECUTION
 
 
 def load(options: FilterOptions, execution: Mapping) -> Engine:
-    """Return the engine vllm with the engine rules beside it. Raises UserError if the model cannot be reached."""
+    """Return the engine vllm with rules as second filter. Raises UserError if the model cannot be reached."""
     return replace(vllm.load(options, execution), second_filter=rules.load(options, execution).filter)

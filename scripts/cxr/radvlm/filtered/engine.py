@@ -10,10 +10,10 @@ KEPT, REWRITTEN, DROPPED = ACTIONS = ("kept", "rewritten", "dropped")
 
 @dataclass(frozen=True)
 class FilterOptions:
-    """Settings of the stage; own: those of the language model (empty for ``rules``).
+    """Settings of the stage; own: settings of the language model (empty for ``rules``).
 
-    keep_view: views and projections stay; resolved: ``drop`` or ``state_absence``; min_words: a shorter remainder is
-    nothing; phrases: phrases with boxes are filtered too.
+    keep_view: keep views and projections; resolved: ``drop`` or ``state_absence``; min_words: shorter remainders are
+    excluded; phrases: filter phrases with boxes too.
     """
 
     engine: str
@@ -26,7 +26,7 @@ class FilterOptions:
 
 @dataclass(frozen=True)
 class Sentence:
-    """What became of a sentence: its text (None: dropped), the action, and the reasons of a change."""
+    """A filtered sentence: text (None if dropped), action, and reasons of the change."""
 
     text: str | None
     action: str
@@ -35,7 +35,7 @@ class Sentence:
 
 @dataclass(frozen=True)
 class FilteredText:
-    """What became of a section: one :class:`Sentence` each, or the problem for which there is none."""
+    """A filtered section: one :class:`Sentence` per sentence, or the problem why there is none."""
 
     sentences: tuple[Sentence, ...] = ()
     problem: str | None = None
@@ -46,14 +46,13 @@ class FilteredText:
 
 
 Filter = Callable[[Sequence[Sequence[str]]], list[FilteredText]]
-"""Takes the sentences of sections; returns one :class:`FilteredText` per section, in order."""
+"""Takes sections as lists of sentences; returns one :class:`FilteredText` per section, in order."""
 
 
 @dataclass(frozen=True)
 class Engine:
-    """``filter`` does the work; ``made_by`` names the engine, or the model and its revision, in the lines.
-
-    beside: another engine's work, for the table of agreement.
+    """An engine. made_by: its name, or the model and revision, for the output lines; second_filter: for the agreement
+    table.
     """
 
     filter: Filter
@@ -62,5 +61,5 @@ class Engine:
 
 
 def load_engine(options: FilterOptions, execution: Mapping) -> Engine:
-    """Return the engine of the options. ``execution``: how a model is run. Raises UserError for an unknown name."""
+    """Load the engine of the options. ``execution``: how to run its model. Raises UserError for an unknown name."""
     return engine_module("cxr.radvlm.filtered", options.engine).load(options, execution)

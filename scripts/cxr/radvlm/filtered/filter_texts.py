@@ -1,4 +1,4 @@
-"""The stage radvlm_filtered: the reports and phrases of a source become single-image text.
+"""The stage radvlm_filtered: rewrite the reports and phrases of a source as single-image text.
 
 Writes JSON Lines. ``texts``, one per study in the source's order: source, study_id, subject_id, split, image_ids,
 section, sentences (text, null if dropped; from: its number in the section, from 1; action; reasons), text, engine,
@@ -25,7 +25,7 @@ from cxr.radvlm.filtered.rules import SentenceFilter, load_sentence_filter
 RESOURCE_FILES = ("radvlm/filter.yaml", "lexicon")
 STAGE = "radvlm_filtered"
 BATCH_SIZE = 20000
-"""Texts that an engine is given together: a language model answers them in one batch, memory stays bounded."""
+"""Texts passed to an engine at once: one batch of a language model; bounds memory."""
 PHRASE = "phrase"
 AGREEMENT: Columns = {
     "action": Column(pl.String, "What the engine did with a sentence: kept, rewritten or dropped."),
@@ -47,10 +47,9 @@ def run(
     execution: Mapping,
     attrs: Mapping,
 ) -> None:
-    """Filter the texts and phrases of sources, a path of each; a language model is loaded once for all of them.
+    """Filter the texts and phrases of sources, one path per source; a language model is loaded once.
 
-    What it says is kept, of one source beside its files, so a job that was cut off goes on. Raises UserError for an
-    unreachable model.
+    Its replies are cached, so an interrupted job can resume. Raises UserError if the model cannot be reached.
     """
     code, first = str(attrs.get("code_digest", "")), Path(texts_out[0]).parent
     folder = first.parent / "answers/all" if len(texts_out) > 1 else first / "answers"
@@ -71,11 +70,11 @@ def run(
         reasons_text = ", ".join(
             f"{name} {number}" for name, number in sorted(Counter(row["reason"] for row in excluded_rows).items())
         )
-        log.info("radvlm_filtered: of %s left out %s", texts_path, reasons_text or 0)
+        log.info("radvlm_filtered: excluded of %s: %s", texts_path, reasons_text or 0)
 
 
 def agreement_table(pairs: Mapping[tuple[str, str, bool], int]) -> pl.DataFrame:
-    """Return the table of (action, action of the rules, same text) and their numbers; empty without a second engine."""
+    """Return the agreement table of {(action, action of the rules, same text): number}; empty for one engine."""
     rows = [
         (ours, theirs, pairs.get((ours, theirs, True), 0) + pairs.get((ours, theirs, False), 0),
          pairs.get((ours, theirs, True), 0))
@@ -86,7 +85,7 @@ def agreement_table(pairs: Mapping[tuple[str, str, bool], int]) -> pl.DataFrame:
 
 
 class _TextFilter:
-    """An engine at work: it filters lines, and notes what is left out and where engines agree."""
+    """Runs an engine on lines, and records exclusions and the agreement of engines."""
 
     def __init__(
         self,
@@ -101,7 +100,7 @@ class _TextFilter:
         self.digests, self.left, self.pairs = digests, excluded_rows, pairs
 
     def texts(self, lines: Iterator[dict]) -> Iterator[dict]:
-        """Yield the line of each study of which something is left."""
+        """Yield one line per study with remaining text."""
         for batch in _split_batches(lines):
             sections = [
                 [line["text"][start:end] for start, end in sentences.split_sentences(line["text"])] for line in batch
@@ -114,7 +113,7 @@ class _TextFilter:
                     self._leave_out(image_id, line["study_id"], problem)
 
     def phrases(self, rows: Sequence[dict]) -> Iterator[dict]:
-        """Yield the line of each phrase of which something is left."""
+        """Yield one line per phrase with remaining text."""
         for batch in _split_batches(rows):
             if self.options.phrases:
                 filtered = self._filtered([[row["name"]] for row in batch])
@@ -142,7 +141,7 @@ class _TextFilter:
         return filtered_texts
 
     def _problem(self, filtered_text: FilteredText) -> tuple[str, str] | None:
-        """Return (reason, detail) of a text that cannot be used: of an unchanged one there is always something left."""
+        """Return (reason, detail) of an unusable text, else None; unchanged texts are always usable."""
         if filtered_text.problem:
             return "quarantined", filtered_text.problem
         changed = any(sentence.action != KEPT for sentence in filtered_text.sentences)
@@ -169,7 +168,7 @@ class _TextFilter:
 
 
 def _phrase_rows(facts: pl.DataFrame) -> list[dict]:
-    """Return one row for each phrase: its boxes share its image and group."""
+    """Return one row per phrase, that is, per image and group."""
     phrase_facts = facts.filter(kind=PHRASE).unique(["image_id", "group"], keep="first", maintain_order=True)
     return phrase_facts.select("image_id", "group", "name").sort("image_id", "group").to_dicts()
 

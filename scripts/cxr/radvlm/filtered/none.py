@@ -1,4 +1,4 @@
-"""No filter: each sentence of a report stays as it is, for runs that are tuned on unfiltered reports."""
+"""The engine none: keeps every sentence, for runs that are tuned on unfiltered reports."""
 
 from collections.abc import Mapping, Sequence
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import yaml
 
 CUT, LONE, SAFE = "\ue001", "\ue002", "\u01c2"
-"""Marks in a text at work: a word was taken out, a subject lost its predicate, a word is safe from all rules."""
+"""Marks in a text during rewriting: a word was cut, a subject lost its predicate, a word is protected."""
 _SLOT = re.compile(r"\{([a-z_]+)\}")
 
 
 @dataclass(frozen=True)
 class Rule:
-    """Replace what matches ``find`` by ``to``, where ``lead`` matches before it and ``without`` nowhere from there."""
+    """Replace matches of ``find`` by ``to`` if ``lead`` matches before and ``without`` does not match from there on."""
 
     reason: str
     find: re.Pattern
@@ -25,12 +25,11 @@ class Rule:
 
 @dataclass(frozen=True)
 class Patterns:
-    """What goes, in the order of the file.
+    """The compiled patterns, in file order.
 
-    kept: what no rule touches; tails: ends of a clause that go first; drop: (reason, pattern of a clause that goes);
-    bare: words that say nothing alone; nouns: those of them that name a part; past: words before an illness that is
-    over; trigger: a sentence without it stays as it is; absence: how a clause tells that a finding has gone, the
-    finding in the group ``what``.
+    kept: protected text; tails: rules for ends of clauses, applied first; drop: (reason, pattern) of clauses to drop;
+    bare: words without meaning of their own; nouns: those of them that name a body part; past: words before a past
+    illness; trigger: sentences without a match are kept; absence: statements that a finding is gone (group ``what``).
     """
 
     kept: tuple[re.Pattern, ...]
@@ -46,7 +45,7 @@ class Patterns:
 
 @cache
 def load_patterns(path: str) -> Patterns:
-    """Read the patterns, once per process. Raises KeyError for a slot that is not in the file."""
+    """Load the patterns, once per process. Raises KeyError for an unknown slot."""
     resource = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     slots: dict[str, str] = {}
 

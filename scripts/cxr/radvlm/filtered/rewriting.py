@@ -1,7 +1,7 @@
-"""Rewriting one sentence: what a single image cannot bear out goes, the rest stays as it is written.
+"""Rewrite one sentence: remove what a single image cannot support, keep the rest as written.
 
-A sentence is cut into clauses. A clause of advice, history, technique or another image goes; inside the others the
-rules of ``resources/radvlm/filter.yaml`` take out words of change. What is then left of a clause must say something.
+A sentence is split into clauses. Clauses of advice, history, technique or another image are dropped; in the others the
+rules of ``resources/radvlm/filter.yaml`` remove words of change. Clauses without remaining meaning are dropped.
 """
 
 import re
@@ -31,12 +31,12 @@ _RELATIVE = re.compile(r"\b(?:which|that|as)\b", re.IGNORECASE)
 
 
 def has_verb(text: str) -> bool:
-    """Tell whether a text has a finite verb."""
+    """True if a text has a finite verb."""
     return _VERB.search(text) is not None
 
 
 def split_clauses(text: str) -> list[tuple[str, str]]:
-    """Return (separator before it, clause) of a sentence's clauses."""
+    """Return (separator before it, clause) for each clause of a sentence."""
     coarse_clauses: list[tuple[str, str]] = []
     separator, start = "", 0
     for match in _SEPARATOR.finditer(text):
@@ -47,7 +47,7 @@ def split_clauses(text: str) -> list[tuple[str, str]]:
 
 
 def _split_at_verbs(separator: str, clause: str) -> list[tuple[str, str]]:
-    """Part a clause at "and" or a comma with a verb of its own on both sides."""
+    """Split a clause at "and" or a comma with a finite verb on both sides."""
     parts, start = [], 0
     for match in _BEFORE_VERB.finditer(clause):
         before = clause[start : match.start()]
@@ -74,17 +74,17 @@ _TIDY = (
 
 
 def remove_marks(text: str) -> str:
-    """Return a text without the marks of work."""
+    """Remove the rewriting marks."""
     return _MARKS.sub("", text)
 
 
 def drop_leading_article(text: str) -> str:
-    """Return a clause that stands alone now: without the article, if it has no verb."""
+    """Drop the leading article of a clause without a verb."""
     return text if has_verb(text) else re.sub(r"^(?:the|an?) ", "", text, flags=re.IGNORECASE)
 
 
 def mend_articles(text: str) -> str:
-    """Mend "a" and "an" where the word behind has gone."""
+    """Correct "a" and "an" before a cut word."""
 
     def mended(match: re.Match) -> str:
         article = "an" if _VOWEL.match(match[2]) else "a"
@@ -94,7 +94,7 @@ def mend_articles(text: str) -> str:
 
 
 def tidy(text: str) -> str:
-    """Return a text with blanks and punctuation mended where words have gone."""
+    """Remove marks, and mend blanks and punctuation around cut words."""
     text = remove_marks(text)
     before = None
     while text != before:
@@ -114,7 +114,7 @@ _JOINT = re.compile(r",? (?:and|with) |, ", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Draft:
-    """A sentence after rewriting (None: nothing is left) and why, in the order of the rules."""
+    """A rewritten sentence (None if nothing remains) with reasons, in rule order."""
 
     text: str | None
     reasons: tuple[str, ...]
@@ -122,8 +122,8 @@ class Draft:
 
 @dataclass(frozen=True)
 class Rewriter:
-    """patterns: what goes; safe: spans [start, end) of a sentence that no rule may touch; names: whether a text names
-    something; off: reasons that are no reason here; absence: a finding that has gone is stated as absent.
+    """Rewrites sentences. find_protected: returns protected spans [start, end); names: True if a text names a finding,
+    device or state; ignored_reasons: reasons to ignore; states_absence: resolved findings are stated as absent.
     """
 
     patterns: Patterns
@@ -133,7 +133,7 @@ class Rewriter:
     states_absence: bool = False
 
     def rewrite(self, sentence: str) -> Draft:
-        """Return a sentence as single-image text. Rewriting the result changes nothing more."""
+        """Return a sentence as single-image text; rewriting is idempotent."""
         text, why = " ".join(sentence.split()), []
         for _ in range(_MAX_PASSES):
             after, reasons = self._rewrite_once(text)
@@ -170,7 +170,7 @@ class Rewriter:
         return _WORD_START.sub(lambda m: m.group() + SAFE if m.start() in inside else m.group(), text)
 
     def _rewrite_clause(self, clause: str) -> tuple[str, list[str]]:
-        """Return what is left of a clause (empty: nothing) and why."""
+        """Return the remainder of a clause ("" if dropped) and the reasons."""
         why: list[str] = []
         for rule in self.patterns.tails:
             after = _apply_rule(rule, clause)
@@ -195,7 +195,7 @@ class Rewriter:
         return remainder, why
 
     def _state_absence(self, clause: str) -> str:
-        """Return "no X" for a clause that says that the finding X has gone."""
+        """Return "no X" for a clause that states that finding X is gone, else ""."""
         text = remove_marks(clause)
         for match in filter(None, (pattern.search(text) for pattern in self.patterns.absence)):
             if self.names(match["what"]):
@@ -203,7 +203,7 @@ class Rewriter:
         return ""
 
     def _keep_meaningful(self, clause: str) -> tuple[str, bool]:
-        """Return a clause without the pieces that say nothing, and whether a piece has gone."""
+        """Return a clause without its meaningless pieces, and whether a piece was dropped."""
         if LONE in clause:
             return self._keep_lone_subject(clause)
         if CUT not in clause:
@@ -218,7 +218,7 @@ class Rewriter:
         return remove_marks(opening + mend_articles(remainder)), len(kept_pieces) < len(pieces)
 
     def _drop_bare_pieces(self, pieces: list[tuple[str, str]]) -> list[tuple[str, str]]:
-        """Return the pieces of a list without the bare ones from a taken-out word on, if they name a part at all."""
+        """Drop runs of bare pieces that start at a cut word and name a body part."""
         kept_pieces, run = [], []
         for piece in [*pieces, None]:
             if piece is not None and self._is_bare(piece[1]) and (run or CUT in piece[1]):
@@ -243,7 +243,7 @@ def _words_of(text: str) -> list[str]:
 
 
 def _split_list(text: str) -> list[tuple[str, str]]:
-    """Return (separator before it, piece) of a list."""
+    """Return (separator before it, piece) for each piece of a list."""
     pieces, separator, start = [], "", 0
     for match in _JOINT.finditer(text):
         pieces.append((separator, text[start : match.start()]))
@@ -257,7 +257,7 @@ def _protected_span(match: re.Match) -> tuple[int, int]:
 
 
 def _apply_rule(rule: Rule, clause: str) -> str:
-    """Return a clause after one rule, at each place where its conditions hold."""
+    """Apply one rule to a clause, wherever its conditions hold."""
 
     def put(match: re.Match) -> str:
         if rule.lead is not None and not rule.lead.search(remove_marks(clause[: match.start()])):

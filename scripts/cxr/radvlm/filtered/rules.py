@@ -1,7 +1,7 @@
-"""The default engine: our patterns, the scope lexicon and the tuples of the rules engine, without a model.
+"""The default engine: patterns, the report lexicon and the report rules engine, without a model.
 
-Patterns rewrite inside a sentence. The lexicon says which of their words are part of a finding's name, and what a
-remainder names. The tuples are the proof: what is rewritten affirms and denies nothing that its source does not.
+Patterns rewrite a sentence. The lexicon protects words that are part of a finding's name. The rules engine verifies
+that a rewritten sentence affirms and denies nothing that its source does not.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,22 +20,22 @@ from cxr.radvlm.filtered.rewriting import Draft, Rewriter
 
 RESOURCE_FILES = ("radvlm/filter.yaml", "lexicon")
 UNSURE = "unsure"
-"""The reason of a sentence whose remainder would say something else."""
+"""Reason of a sentence whose remainder would change its meaning."""
 CLAUSE_REASONS = frozenset(("comparison", "history", "recommendation", "communication", "technique", "view"))
-"""Reasons for which a whole clause goes, also one that the rules engine reads as a finding."""
+"""Reasons that drop a whole clause, even if it contains a finding."""
 _NAMING_TAGS = ("entity", "cancel", "device", "state")
 
 
 @dataclass(frozen=True)
 class SentenceFilter:
-    """What the engine holds: patterns, lexicon, rewriting, and whether a finding that has gone is stated as absent."""
+    """Filters one sentence: rewrites it and verifies the result."""
 
     patterns: Patterns
     lexicon: lexicon.Lexicon
     rewriter: Rewriter
 
     def __call__(self, sentence: str) -> Sentence:
-        """Return what becomes of one sentence. Given its own result it changes nothing."""
+        """Return the filtered sentence; filtering is idempotent."""
         if not self.patterns.trigger.search(sentence):
             return Sentence(sentence, KEPT)
         draft = self.rewriter.rewrite(sentence)
@@ -45,7 +45,7 @@ class SentenceFilter:
             return Sentence(None, DROPPED, draft.reasons)
         if self._says_the_same(sentence, draft):
             return Sentence(draft.text, REWRITTEN, draft.reasons)
-        if {"change"}.issuperset(draft.reasons):  # no sentence goes for one word
+        if {"change"}.issuperset(draft.reasons):  # a word of change alone drops no sentence
             return Sentence(sentence, KEPT, (UNSURE,))
         return Sentence(None, DROPPED, (*draft.reasons, UNSURE))
 
@@ -60,7 +60,7 @@ class SentenceFilter:
         return self.rewriter.names(text)
 
     def claims(self, text: str) -> set[tuple[str, str]]:
-        """Return (entity, presence) of what a sentence affirms or denies, without what "no new" leaves open."""
+        """Return the (entity, presence) pairs that a sentence affirms or denies; "no new X" denies nothing."""
         tuples = structure.structure_sentences([text], self.lexicon, unsided_effusion=True)
         entity_claims = {(finding["entity"], finding["presence"]) for finding in tuples if finding["denies"]}
         return entity_claims | {(name, finding["presence"]) for finding in tuples for name in finding["candidates"]}
@@ -78,7 +78,7 @@ def load(options: FilterOptions, execution: Mapping) -> Engine:
 
 
 def load_sentence_filter(options: FilterOptions) -> SentenceFilter:
-    """Return the filter of one sentence."""
+    """Load the sentence filter."""
     patterns = load_patterns(str(Path(RESOURCES) / RESOURCE_FILES[0]))
     words = lexicon.load_lexicon(str(Path(RESOURCES) / RESOURCE_FILES[1]))
     ignored_reasons = frozenset(("view",)) if options.keep_view else frozenset()
@@ -93,10 +93,7 @@ def _match_lexicon(words: lexicon.Lexicon, text: str) -> tuple[list, list]:
 
 
 def _protected_spans(words: lexicon.Lexicon, past: frozenset[str], text: str) -> list[tuple[int, int]]:
-    """Return the spans of a text that name a finding, or one that is over ("prior pneumonia").
-
-    A word of change there is part of the name.
-    """
+    """Return the spans of findings, present or past ("prior pneumonia"); words of change in them belong to the name."""
     tokens, hits = _match_lexicon(words, text)
     named_spans = [(s, e) for tag, _, s, e in hits if tag == "entity" or (tag == "cancel" and tokens[s][0] in past)]
     return [(tokens[s][1], tokens[e - 1][2]) for s, e in named_spans]

@@ -1,7 +1,7 @@
-"""The paper's way: a language model edits each report, held to a schema, and the rules engine checks every sentence.
+"""The paper's method: a language model edits each report under a schema; the rules engine checks every sentence.
 
-An answer is accepted only if no sentence compares, claims more than its source, or is longer. Else the model is asked
-again. After ``retries`` the report is quarantined. Equal reports are asked once.
+An answer is accepted if no sentence compares, claims more than its source, or is longer; otherwise the model is asked
+again, and the report is quarantined after ``retries``. Equal reports are processed once.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ GPU = True
 EXECUTION = "radvlm.filtered.llm.execution"
 FIELDS = ("sentences", "index", "text")
 MODEL = "model"
-"""The reason of a sentence that a language model changed; it tells no other."""
+"""Reason of every sentence that a language model changed."""
 
 
 @cache
@@ -59,7 +59,7 @@ def _question_or_problem(sentences: Sequence[str], rules: SentenceFilter) -> Que
 
 
 def build_question(sentences: Sequence[str], rules: SentenceFilter) -> Question:
-    """Return the request for the sentences of one section."""
+    """Return the prompt for the sentences of one section."""
     numbered_text = "\n".join(f"{number}. {neutralize(text)}" for number, text in enumerate(sentences, start=1))
     messages = fill_prompt(_prompt(), sentences=numbered_text, number=str(len(sentences)))
     longest = max(map(len, sentences))
@@ -74,7 +74,7 @@ def build_question(sentences: Sequence[str], rules: SentenceFilter) -> Question:
 
 
 def find_contradiction(answer: Sequence[Mapping], sentences: Sequence[str], rules: SentenceFilter) -> str | None:
-    """Return why an answer cannot be used, None if it can. It quotes no word of a report."""
+    """Return why an answer is rejected, None if it is accepted; quotes no report text."""
     if [item["index"] for item in answer] != list(range(1, len(sentences) + 1)):
         return "sentences are not in their order"
     for item, sentence in zip(answer, sentences, strict=True):

@@ -1,4 +1,4 @@
-"""What is drawn over all images of a source, before its lines are written: images within limits, absent findings."""
+"""Random selections over all images of a source, made before its lines: images within limits, absent findings."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,24 +13,24 @@ from cxr.radvlm.instructions.source_block import Blocks, SourceBlock
 from cxr.radvlm.instructions.tasks import ABSENT, PRESENT, UNITS_BY_TASK, TaskOptions
 
 UNIT_SCHEMA = {"task": pl.String, "image_id": pl.String, "given": pl.String, "split": pl.String, "name": pl.String}
-"""A pair that a task could ask. given: the split that its source gives the image; split: that of the mix."""
+"""A unit that a task could use. given: split of the source; split: split of the mix."""
 
 
 @dataclass(frozen=True)
 class SampleDraws:
-    """kept: {(task, split): images that a limit leaves}, where there is one; absent: the absences that are asked."""
+    """images_within_limit: {(task, split): images}, where there is a limit; absent: the selected absences."""
 
     images_within_limit: dict[tuple[str, str], frozenset[str]] = field(default_factory=dict)
     absent: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=ABSENCE_SCHEMA))
 
     def keeps(self, task: str, split: str, image_id: str) -> bool:
-        """Return whether the limit of a task, if it has one, leaves an image."""
+        """True if the limit of a task, if any, keeps an image."""
         kept_ids = self.images_within_limit.get((task, split))
         return kept_ids is None or image_id in kept_ids
 
 
 def draw_samples(blocks: Blocks, rows: Sequence[MixRow], settings: TaskOptions, share: float) -> SampleDraws:
-    """Return what is drawn for the rows of a source; ``share``: absences for each sample of abnormality_grounding."""
+    """Return the selections for the mix rows of a source; ``share``: absences per sample of abnormality_grounding."""
     absent = next((row for row in rows if row.task == ABSENT), None)
     counted_rows = [row for row in rows if row is not absent and (row.limits or (absent and row.task == PRESENT))]
     if not counted_rows and not absent:
@@ -77,7 +77,7 @@ def _list_absences(inputs: SourceBlock, settings: TaskOptions) -> Iterator[tuple
 def _images_within_limits(
     row: MixRow, units: pl.DataFrame, seed: int
 ) -> Iterator[tuple[tuple[str, str], frozenset[str]]]:
-    """Yield the images of a split that a limit leaves: in an order that is drawn, until they have as many pairs."""
+    """Yield ((task, split), images): images in hash order until their units reach the limit."""
     for split, most in row.limits.items():
         counts = units.filter(task=row.task, split=split).group_by("image_id").len()
         order = sorted(
@@ -102,15 +102,14 @@ def _count_present(rows: Sequence[MixRow], units: pl.DataFrame, draws: SampleDra
 
 
 ABSENCE_SCHEMA = {"split": pl.String, "name": pl.String, "image_id": pl.String, "rank": pl.UInt64}
-"""A finding that an image does not have. rank: a stable hash, by which they are drawn."""
+"""Schema of absent findings; rank: stable hash that orders the selection."""
 
 
 def select_absences(pool: pl.DataFrame, present: Mapping[tuple[str, str], int], share: float) -> pl.DataFrame:
-    """Return the rows of a ``pool`` that are asked.
+    """Select absences from a ``pool``, so that a finding's name does not reveal whether it is present.
 
-    ``present``: {(split, finding): samples of abnormality_grounding}; ``share``: absences for each of them. Of each
-    finding there are as many, the first by rank; where it has too few, others of the split make up for them, but no
-    finding that the split never has.
+    ``present``: {(split, finding): samples of abnormality_grounding}; ``share``: absences per sample. Each finding gets
+    its quota, first by rank; if it has too few, other findings that are present in the split fill up.
     """
     rows = [(split, name, round(share * count)) for (split, name), count in present.items()]
     quotas = pl.DataFrame(rows, schema={"split": pl.String, "name": pl.String, "wanted": pl.Int64}, orient="row")

@@ -1,4 +1,4 @@
-"""Join the sources of a mix: splits without a subject in two of them, order, exchanged pictures, Table 1."""
+"""Join the sources of a mix: conflicts between splits, order, exchanged images, Table 1."""
 
 import json
 from collections import Counter
@@ -28,9 +28,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class JoinOptions:
-    """Settings of the stage for a mix. rows: all of it (builtins); formats: {source: its format}; order: shuffled or
-    by_task, of train.
-    """
+    """Settings for a mix. rows: builtins; formats: {source: format}; order of train: shuffled or by_task."""
 
     rows: list
     formats: dict
@@ -39,7 +37,7 @@ class JoinOptions:
 
 
 def read_indices(paths: Sequence[str]) -> pl.DataFrame:
-    """Return the rows of all tables as INDEX declares them, with the number of the table, and the row in it."""
+    """Return the rows of all INDEX tables, with the number of the table (part) and the row in it."""
     empty = pl.DataFrame(schema=schema(INDEX))
     tables = [read_table(path) for path in paths]
     numbered = [
@@ -50,9 +48,9 @@ def read_indices(paths: Sequence[str]) -> pl.DataFrame:
 
 
 def drop_conflicts(index: pl.DataFrame, formats: Mapping[str, str]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the index without the lines of validate whose subject trains in another task, and those lines.
+    """Remove validate lines of subjects that are also in train; return the remaining and the removed index.
 
-    That happens where a mix trains on a source's validation split. Subjects are compared within a family of sources.
+    This happens if a mix trains on a source's validation split. Subjects are compared within a family of sources.
     """
     family = assign_families(formats)
     index = index.with_columns(family=pl.col("source").replace_strict(family, default=pl.col("source")))
@@ -70,7 +68,7 @@ def drop_conflicts(index: pl.DataFrame, formats: Mapping[str, str]) -> tuple[pl.
 
 
 def sort_split(index: pl.DataFrame, split: str, options: JoinOptions) -> pl.DataFrame:
-    """Return the lines of a split in their order: those of train drawn, or by task; else picture by picture."""
+    """Return the index of a split in order: train shuffled or by task, other splits by image."""
     split_index = index.filter(split=split)
     if split == TRAIN and options.order == SHUFFLED:
         order_hashes = [stable_hash(options.seed, "order", name) for name in split_index["sample_id"]]
@@ -88,9 +86,9 @@ def run(
     *, lines: Sequence[str], indices: Sequence[str], lefts: Sequence[str], train: str, validate: str, test: str,
     exchanged_out: str, table1_out: str, left_out: str, options: JoinOptions,
 ) -> None:  # fmt: skip
-    """Write the files of a mix. ``lines``, ``indices``, ``lefts``: of its sources, in one order.
+    """Write the files of a mix. ``lines``, ``indices``, ``lefts``: files of its sources, in the same order.
 
-    Raises AssertionError where Table 1, or the lines of the sources, are not the lines that were written.
+    Raises AssertionError if Table 1 or the sources' lines do not match the written lines.
     """
     written: Counter[str] = Counter()
     index, removed_index = drop_conflicts(read_indices(indices), options.formats)
@@ -118,10 +116,10 @@ def run(
 def count_lines(
     number: int, num_removed: int, table: pl.DataFrame, written: Mapping[str, int], num_unpaired: int
 ) -> list[Counted]:
-    """Return what became of the ``number`` lines of the sources, Table 1's lines, and the lines about other pictures.
+    """Return the conservation rows of the sources' lines, Table 1's lines, and the lines about exchanged images.
 
-    ``num_removed``: lines of a patient in another split; ``table``: Table 1; ``written``: {file: number of its lines};
-    ``num_unpaired``: test images without another patient's picture. Raises AssertionError where they do not agree.
+    ``number``: lines of the sources; ``num_removed``: excluded lines; ``table``: Table 1; ``written``: {file: lines};
+    ``num_unpaired``: test images without a partner. Raises AssertionError if they disagree.
     """
     total = table.filter(task="total").row(0, named=True)
     of_files = {split: written[split] for split in SPLITS}
@@ -133,14 +131,14 @@ def count_lines(
 
 
 def _count_while_reading(lines: Iterable[T], written: Counter[str], name: str) -> Iterator[T]:
-    """Yield the lines of a file, and count them."""
+    """Yield the lines of a file and count them in ``written``."""
     for line in lines:
         written[name] += 1
         yield line
 
 
 def _exchange_images(lines: Iterator[dict], partner_by_image: Mapping[tuple[str, str], str]) -> Iterator[dict]:
-    """Yield the lines with the picture of another patient; ``right_image_id`` is that of the right answers."""
+    """Yield the lines with another patient's image; ``right_image_id``: the image of the expected answers."""
     for line in lines:
         partner_id = partner_by_image.get((line["source"], line["image_id"]))
         if partner_id is not None:
@@ -148,10 +146,10 @@ def _exchange_images(lines: Iterator[dict], partner_by_image: Mapping[tuple[str,
 
 
 def pair_images(images: Iterable[Mapping], seed: int) -> dict[tuple[str, str], str]:
-    """Return {(source, image): an image of another patient of the source with the same view}, a stable pairing.
+    """Return {(source, image): image of another patient with the same source and view}, a stable pairing.
 
-    ``images``: rows of one split with source, image_id, subject_id, view. Patients of a view stand in a drawn order,
-    and each has images of the next one. An image without another patient of its view has none.
+    ``images``: rows with source, image_id, subject_id, view. Patients are in hash order, and each gets images of the
+    next. Images without another patient of the same view are missing.
     """
     groups: dict[tuple, dict[str, set[str]]] = {}
     for row in images:
@@ -174,7 +172,7 @@ SUMMED = ("facts", "pairs", "lines", "validate", "evaluation", "paper", "code")
 
 
 def build_table1(rows: Sequence[MixRow], index: pl.DataFrame) -> pl.DataFrame:
-    """Return the table of the rows of a mix. ``index``: of all lines that were written, as INDEX declares."""
+    """Return Table 1: contents of a mix by task and source, with the published counts. ``index``: of all lines."""
     records = []
     for row in rows:
         source_index = index.filter((pl.col("task") == row.task) & (pl.col("source") == row.source))

@@ -1,4 +1,4 @@
-"""Lines of files, each found again by its place, or by the block of the images that it is about."""
+"""Random access to the lines of files, by position or by the block of images that they are about."""
 
 import json
 from array import array
@@ -11,7 +11,7 @@ from cxr.base.tables import CRC, read_lines
 
 
 class LineFiles:
-    """Lines of several files, each found by its place. Use inside ``with``."""
+    """Lines of several files, accessed by position; a context manager."""
 
     def __init__(self, paths: Sequence[str]):
         self._paths = paths
@@ -37,16 +37,16 @@ class LineFiles:
         return sum(map(len, self._starts))
 
     def get(self, part: int, row: int) -> bytes:
-        """Return the line ``row`` of the file ``part``, both from 0, as it was written."""
+        """Return line ``row`` of file ``part``, both from 0, as bytes."""
         self._files[part].seek(self._starts[part][row])
         return self._files[part].readline()
 
 
 class LinesByBlock(LineFiles):
-    """Lines that are about images. Use inside ``with``; memory holds where they stand, not what they say.
+    """Lines about images, by block; memory holds positions only. A context manager.
 
-    ``blocks``: {image: its block}; ``about``: returns the images of a line. ``away``: how often each image is named
-    that has no block; ``named``: how often any is.
+    ``blocks``: {image: block}; ``about``: returns the images of a line. num_images: references to images in all lines;
+    num_by_missing_image: references to each image without a block.
     """
 
     def __init__(self, paths: Sequence[str], blocks: Mapping[str, int], about: Callable[[dict], Sequence[str]]):
@@ -63,7 +63,7 @@ class LinesByBlock(LineFiles):
                     self._rows[block].extend((part, row))
 
     def lines_of_block(self, block: int) -> list[dict]:
-        """Return the lines about images of a block, in their order; they were checked as they were counted."""
+        """Return the lines about images of a block, in file order."""
         places = iter(self._rows.get(block, ()))
         return [self._line(part, row) for part, row in zip(places, places, strict=True)]
 

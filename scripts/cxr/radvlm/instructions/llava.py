@@ -1,4 +1,4 @@
-"""A mix as LLaVA's trainers read it: one JSON list a split, and the pictures that it names."""
+"""Export a mix for LLaVA's trainers: one JSON list per split, and its images."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,17 +16,17 @@ from cxr.vlm.conventions import Convention, InputSize, find_convention
 from cxr.vlm.samples import GRID, ImageStore, parse_sample
 
 FILE_BY_SPLIT = {"train": "llava.json", "validate": "llava_validate.json", "test": "llava_test.json"}
-"""{split: its file}."""
+"""{split: file name}."""
 COPIED_FIELDS = ("task", "source", "split", "asked")
-"""Fields of a line that stand beside the trainer's own."""
+"""Fields of a line that are copied into the export."""
 FRAME = "frame"
 ImageKey = tuple[str, str]
-"""A picture: the folder of the shards that hold it, and its image."""
+"""(source, image_id) of an image."""
 
 
 @dataclass(frozen=True)
 class LlavaOptions:
-    """convention: how boxes are written; pictures: frame or original; folders: {source: folder of its frames}."""
+    """convention: format of boxes; pictures: frame or original; folders: {source: folder of its frames}."""
 
     convention: str
     pictures: str
@@ -34,12 +34,12 @@ class LlavaOptions:
 
 
 def image_path(source: str, image_id: str) -> str:
-    """Return the path of a picture within the folder; an id cannot leave it."""
+    """Return the relative path of an image; the id is quoted, so that the path stays inside the folder."""
     return f"images/{source}/{quote(image_id, safe=' ')}.png"
 
 
 def to_conversation(line: Mapping, picture: str, convention: Convention) -> Conversation:
-    """Return a line of the mix with its boxes written in a convention that knows no picture's size."""
+    """Return a line of the mix as a conversation, boxes written in a convention independent of image size."""
     sample, image_size = parse_sample(line), InputSize(GRID, GRID)
     turns = [Turn(turn.question, sample.answer(at, convention, image_size)) for at, turn in enumerate(sample.turns)]
     return Conversation(line["sample_id"], picture, turns, more={name: line[name] for name in COPIED_FIELDS})
@@ -48,10 +48,10 @@ def to_conversation(line: Mapping, picture: str, convention: Convention) -> Conv
 def run(
     *, lines: Sequence[str], frames: Sequence[str], images: Sequence[str], folder: str, options: LlavaOptions
 ) -> None:
-    """Write the splits into ``folder``, whole or not at all; memory holds the names of the pictures.
+    """Write the export into ``folder``, atomically.
 
-    ``lines``: of the splits; ``frames``: shards of all sources; ``images``: their tables, which name the originals.
-    Raises UserError for a picture that no shard has.
+    ``lines``: files of the splits; ``frames``: frame shards of all sources; ``images``: image tables, for the paths of
+    originals. Raises UserError for an image without a frame.
     """
     convention, line_by_picture = find_convention(options.convention), {}
     frame = options.pictures == FRAME
@@ -71,7 +71,7 @@ def run(
 
 
 def to_entries(path: str | Path, picture: Callable[[Mapping], str], convention: Convention) -> Iterator[dict]:
-    """Yield the entry of each line of a file; ``picture``: returns the path of a line's picture."""
+    """Yield the entry of each line; ``picture``: returns the image path of a line."""
     for line in read_lines(path):
         yield to_sharegpt(to_conversation(line, picture(line), convention))
 
@@ -79,7 +79,7 @@ def to_entries(path: str | Path, picture: Callable[[Mapping], str], convention: 
 def write_images(
     folder: Path, line_by_picture: Mapping[ImageKey, Mapping], frames: Sequence[str], folders: Mapping
 ) -> None:
-    """Write the part of each original that its frame shows as a grey PNG.
+    """Write the image part of each frame, without padding, as a grey PNG.
 
     ``line_by_picture``: {(source, image): one of its lines}.
     """

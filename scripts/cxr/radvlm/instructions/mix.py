@@ -1,4 +1,4 @@
-"""A mix: which tasks are asked of which sources, how often, and what the published mixes have."""
+"""The rows of a mix: tasks by source, with passes and limits; and the published mixes."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -17,9 +17,9 @@ TRAIN, TEST = "train", "test"
 
 @dataclass(frozen=True)
 class MixRow:
-    """A task asked of a source. repeat: passes in train; most, tested: images of train and of test at most, 0 for all;
-    splits: those of the source that train; paper, code: pairs, passes, evaluation of the published mixes; used: whether
-    the source is configured.
+    """A task of a source. repeat: passes in train; most, tested: maximum of images in train and test, 0 for all;
+    splits: splits of the source used for training; paper, code: (pairs, passes, evaluation) of the published mixes;
+    used: True if the source is configured.
     """
 
     task: str
@@ -34,11 +34,11 @@ class MixRow:
 
     @property
     def limits(self) -> dict[str, int]:
-        """{split: images that it has at most}, where there is a limit."""
+        """{split: maximum of images}, for splits with a limit."""
         return {split: most for split, most in ((TRAIN, self.most), (TEST, self.tested)) if most}
 
     def split_of(self, source_split: str) -> str:
-        """Return the split of the mix that an image is in; ``source_split``: that of its source."""
+        """Return the mix's split for a split of the source."""
         return TRAIN if source_split in self.splits else source_split
 
 
@@ -48,7 +48,7 @@ def _load_mixes() -> dict:
 
 
 def _published_rows(preset: str, formats: Mapping[str, str]) -> list[MixRow]:
-    """Return the rows of a published mix: one for each source of a row's format, or one that says it is not there."""
+    """Return the rows of a published mix, one per source of the row's format, or one unused row."""
     resource, rows = _load_mixes(), []
     for entry in resource["published"]:
         paper, code = tuple(entry["paper"]), tuple(entry["code"])
@@ -68,10 +68,10 @@ def _own_rows(name: str, formats: Mapping[str, str]) -> list[MixRow]:
 
 
 def mix_rows(mix: Mapping, formats: Mapping[str, str]) -> list[MixRow]:
-    """Return the rows of a mix in the order of the tasks. A row whose passes are 0 is left out.
+    """Return the rows of a mix in task order, without rows of 0 passes.
 
-    ``mix``: {preset, tasks: {task: {source: {repeat, most}}}}, which go over the preset's; ``formats``: {source in use:
-    its format}, that of own being own.
+    ``mix``: {preset, tasks: {task: {source: {repeat, most}}}}; tasks override the preset. ``formats``: {source: format}
+    of the sources in use.
     """
     preset = mix["preset"]
     rows = (
@@ -89,12 +89,12 @@ def mix_rows(mix: Mapping, formats: Mapping[str, str]) -> list[MixRow]:
 
 
 def rows_to_options(rows: list[MixRow]) -> list[dict]:
-    """Return rows as builtins, for the params of a rule."""
+    """Convert rows to builtins, for the params of a rule."""
     return [asdict(row) for row in rows]
 
 
 def rows_from_options(row_options: list[Mapping]) -> list[MixRow]:
-    """Return rows of what :func:`rows_to_options` returned."""
+    """Invert :func:`rows_to_options`."""
     listed = ("splits", "paper", "code")
     return [
         MixRow(

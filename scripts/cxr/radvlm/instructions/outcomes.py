@@ -1,4 +1,4 @@
-"""What became of all that a source gives to a mix: every fact, text, conversation and pair is counted once."""
+"""Outcomes of a source's records in a mix: every fact, text, conversation and pair is counted once."""
 
 from collections import Counter
 from collections.abc import Mapping, Set
@@ -21,13 +21,13 @@ UNITS_OF_LINE = {
     ],
     "pairs": lambda line: [(line["image_id"], line["pair_id"], ILS)],
 }
-"""{what lines: (image, key, tasks) of the units of a line}; a task can ask a unit, whose key is that of its samples."""
+"""{kind of lines: function that returns (image, key, tasks) of the units of a line}; tasks: those that may use it."""
 
 
 @dataclass
 class BlockOutcome:
-    """What became of a block. used: ids of the facts that lines rest on; reasons: {fact or pair: why it is left out};
-    asked, passed: (what, key) of the units of lines that are asked, and that a draw passed over.
+    """Outcome of a block. used: ids of facts used by lines; reasons: {fact or pair: why it is excluded}; asked,
+    not_drawn: (kind, key) of the units that are used and not selected.
     """
 
     used: set[str] = field(default_factory=set)
@@ -39,10 +39,10 @@ class BlockOutcome:
 def count_outcomes(
     inputs: SourceBlock, block: BlockOutcome, tasks: Set[str], reason_by_image: Mapping[str, str], pairs: Set[str]
 ) -> Counter:
-    """Return {(what, outcome): number} of a block.
+    """Return {(kind, outcome): number} of a block.
 
-    ``tasks``: those that the mix asks of the source; ``reason_by_image``: {image: why it is excluded}; ``pairs``: ids
-    of those that are asked. Raises AssertionError for a unit without an outcome.
+    ``tasks``: tasks of the source in the mix; ``reason_by_image``: {image: why it is excluded}; ``pairs``: ids of the
+    selected pairs. Raises AssertionError for a unit without an outcome.
     """
     counts: Counter[tuple[str, str]] = Counter()
     for fact_id, image_id, kind, reader in inputs.facts.select("fact_id", "image_id", "kind", "reader").iter_rows():
@@ -81,9 +81,9 @@ def _unit_outcome(unit: tuple[str, str], block: BlockOutcome, unasked: bool, bal
 
 
 def outcome_table(blocks: Blocks, block_counts: Counter, reason_by_image: Mapping[str, str]) -> pl.DataFrame:
-    """Return what became of all that a source gives. ``block_counts``: the sum of :func:`counted` over all blocks.
+    """Return the table of outcomes of a source. ``block_counts``: sum of :func:`count_outcomes` over all blocks.
 
-    Raises AssertionError where the blocks do not add up to what the source's files hold.
+    Raises AssertionError if they do not add up to the source's files.
     """
     counts, totals = Counter(block_counts), Counter(dict(blocks.facts.group_by("kind").len().collect().iter_rows()))
     for kind in UNITS_OF_LINE:

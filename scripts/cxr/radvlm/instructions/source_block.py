@@ -1,4 +1,4 @@
-"""What a source gives to a mix of some of its images: their sizes, and facts with their boxes as fractions."""
+"""The records of a source for a mix, read in blocks of images to bound memory; boxes become fractions."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -21,14 +21,13 @@ from cxr.radvlm.labels import PRESENT, load_label_names
 BOX, LABEL, PHRASE, REGION = "box", "label", "phrase", "region"
 """Kinds of facts."""
 PARENT_COLUMN = 3
-"""Column of OpenCV's outlines that says whose hole one is; below 0 it is a part's own."""
+"""Column of OpenCV's contour hierarchy with the parent; below 0 for outer contours."""
 
 
 @dataclass(frozen=True)
 class NamedBoxes:
-    """The boxes of one name, finding or phrase of an image. key: what wordings are drawn for; name: a name or the words
-    of the phrase; boxes: fractions of the picture, the largest first; facts: their ids; flat: ids of those without an
-    area once they are written.
+    """The boxes of one name or phrase in an image. key: seed of its wordings; name: name or phrase text; boxes:
+    fractions of the image, largest first; facts: their ids; flat: ids of boxes without an area after rounding.
     """
 
     image_id: str
@@ -41,14 +40,14 @@ class NamedBoxes:
 
 @dataclass(frozen=True)
 class SourceSummary:
-    """What is known of a whole source. boxed: findings that have boxes, sorted; labelled: whether it has labels."""
+    """Summary of a source. boxed: sorted findings that have boxes; labelled: True if it has labels."""
 
     boxed: tuple[str, ...]
     labelled: bool
 
 
 def summarize_source(facts: pl.LazyFrame) -> SourceSummary:
-    """Return what the facts of a whole source tell."""
+    """Summarize the facts of a source."""
     boxed = facts.filter(kind=BOX).select(pl.col("name").unique().sort()).collect()["name"]
     labels = facts.filter(pl.col("reader").is_null(), kind=LABEL).select(pl.len()).collect().item()
     return SourceSummary(tuple(boxed), labels > 0)
@@ -56,10 +55,10 @@ def summarize_source(facts: pl.LazyFrame) -> SourceSummary:
 
 @dataclass
 class SourceBlock:
-    """images: {image_id: its row}, those that a frame shows and no other split has; facts: the table; sizes: {image_id:
-    (rows, columns)}; whole: what is known of all images; present: {image_id: labels that are present, No Finding
-    apart}, of images with labels; stated: {image_id: ids of the facts on labels}, of no single reader; texts, phrases,
-    conversations, pairs: lines; areas: {mask_id: its boxes}.
+    """A block of images of a source. images: {image_id: row} of usable images; sizes: {image_id: (rows, columns)};
+    summary: of the whole source; texts, phrases, conversations, pairs: lines about the images; boxes_by_mask: {mask_id:
+    boxes}; present: {image_id: present labels without No Finding}; stated: {image_id: ids of its label facts}. The last
+    two have images with labels only and ignore facts of single readers.
     """
 
     source: str
@@ -95,9 +94,9 @@ class SourceBlock:
         self.stated = {image_id: tuple(fact_ids) for image_id, fact_ids in stated.items()}
 
     def named_boxes(self, kind: str) -> Iterator[NamedBoxes]:
-        """Yield the boxes of each name and image, of a kind that has boxes, sorted by image and name.
+        """Yield the boxes of a kind of facts by image and name, sorted.
 
-        Boxes of single readers, which were fused, are none of them; nor is a box whose picture has no known size.
+        Boxes of single readers and boxes in images of unknown size are skipped.
         """
         sized_ids = [image_id for image_id in self.images if image_id in self.sizes]
         fact_table = self.facts.filter(pl.col("reader").is_null(), pl.col("image_id").is_in(sized_ids), kind=kind)
@@ -120,7 +119,7 @@ class SourceBlock:
 
 
 def read_sizes(images: pl.DataFrame, shards: Sequence[str]) -> dict[str, tuple[int, int]]:
-    """Return {image_id: (rows, columns)} of the images that have a frame; a frame knows its original's size."""
+    """Return {image_id: (rows, columns)} of the original, for the images that have a frame."""
     wanted_ids, size_by_image = set(images["image_id"]), {}
     for path in shards:
         with Shard(path) as shard:
@@ -133,10 +132,9 @@ def read_sizes(images: pl.DataFrame, shards: Sequence[str]) -> dict[str, tuple[i
 def read_mask_boxes(
     pairs: Sequence[Mapping], frames: Sequence[str], masks: Sequence[str], smallest: int
 ) -> dict[str, tuple]:
-    """Return {mask_id: boxes around its parts}, fractions of the original picture, the largest first.
+    """Return {mask_id: boxes around its parts} as fractions of the original image, largest first.
 
-    ``frames``: shards of the images; ``masks``: shards of masks, frames too; ``smallest``: least part that has a box,
-    in frame pixels.
+    ``frames``: frame shards; ``masks``: mask shards, in frame coordinates; ``smallest``: least part, in frame pixels.
     """
     image_by_mask = {pair["mask_id"]: pair["image_id"] for pair in pairs if pair["mask_id"]}
     placed = _read_geometry(frames, set(image_by_mask.values()))
@@ -152,14 +150,14 @@ def read_mask_boxes(
 
 
 def box_parts(mask: np.ndarray, smallest: int) -> np.ndarray:
-    """Return what :func:`boxes_around` does, for a mask (H, W) whose parts are few and lie close to each other.
+    """Return what :func:`boxes_around` does, for a mask (H, W) with few parts that are close to each other.
 
-    Only what holds them is searched, and one part alone need not be measured.
+    Only their bounding box is searched, and a single part needs no labelling.
     """
     rows, columns = (np.flatnonzero(mask.any(axis=axis)) for axis in (1, 0))
     if not len(rows):
         return component_boxes(mask, smallest)
-    # the search goes by blocks of two, and of equal parts the first is the largest
+    # the labelling works on blocks of 2 × 2 pixels: keep its order of equal parts
     first_row, first_column = rows[0] // 2 * 2, columns[0] // 2 * 2
     part = mask[first_row : rows[-1] + 1, first_column : columns[-1] + 1].astype(np.uint8)
     _, (outlines,) = cv2.findContours(part, cv2.RETR_CCOMP, cv2.CHAIN_APPROX_SIMPLE)
@@ -169,7 +167,7 @@ def box_parts(mask: np.ndarray, smallest: int) -> np.ndarray:
 
 
 def _read_geometry(frames: Sequence[str], wanted_ids: set[str]) -> dict[str, tuple[np.ndarray, tuple[int, ...]]]:
-    """Return {image_id: (affine to the original, its rows and columns)} of the images that are wanted."""
+    """Return {image_id: (affine to the original, (rows, columns))} of the wanted images."""
     geometry_by_image = {}
     for path in frames:
         with Shard(path) as shard:
@@ -179,25 +177,25 @@ def _read_geometry(frames: Sequence[str], wanted_ids: set[str]) -> dict[str, tup
 
 
 def _upright_geometry(shard: Shard, image_id: str) -> tuple[np.ndarray, tuple[int, int]]:
-    """Return the affine from a frame to its upright original, whose fractions boxes are, and that one's size."""
+    """Return the affine from a frame to its upright original, and the original's (rows, columns)."""
     rows, columns = map(int, shard.get("original_shape", image_id))
     return affine_to_upright(shard.get("to_original", image_id), (rows, columns))
 
 
 BLOCK_SIZE = 4096
-"""Images of a block; the lines do not depend on it."""
+"""Images per block; it does not change the results."""
 IMAGES_OF_LINE = {
     "texts": lambda line: line["image_ids"], "phrases": lambda line: [line["image_id"]],
     "conversations": lambda line: [line["image_id"]], "pairs": lambda line: [line["image_id"]],
 }  # fmt: skip
-"""{what lines there are: the images of one}."""
+"""{kind of lines: function that returns the images of a line}."""
 
 
 class Blocks:
-    """The blocks of a source, in the order of the images. Use inside ``with``.
+    """The blocks of a source, sorted by image; a context manager.
 
-    ``images``: the rows that a mix can show; ``facts``: a table sorted by image; ``sizes``: {image: (rows, columns)};
-    ``lines``: {texts, phrases, conversations, pairs: their files}. Raises ValueError for a table that is not sorted.
+    ``images``: usable images; ``facts``: fact table sorted by image; ``sizes``: {image: (rows, columns)}; ``lines``:
+    {texts, phrases, conversations, pairs: files}. Raises ValueError if the facts are not sorted.
     """
 
     def __init__(
@@ -226,7 +224,7 @@ class Blocks:
         self._stack.close()
 
     def each(self, reading: Collection[str] = tuple(IMAGES_OF_LINE)) -> Iterator[SourceBlock]:
-        """Yield what is given of each block, of the lines those of the kinds ``reading``."""
+        """Yield each block, with lines of the kinds ``reading`` only."""
         for block, at in enumerate(self._starts):
             first, last = self._edges[block], self._edges[block + 1]
             rows = self._images.slice(at, BLOCK_SIZE).iter_rows(named=True)

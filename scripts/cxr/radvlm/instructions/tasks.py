@@ -1,4 +1,4 @@
-"""Tasks: what of a source is asked, with the slots of its wordings. A task yields units, whatever the passes."""
+"""Tasks of a mix: each yields units, images with what to ask about them and the slots of the wordings."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,16 +16,16 @@ from cxr.radvlm.labels import load_label_names as label_names
 from cxr.radvlm.samples import SEG, box_slot
 
 FILE = "file"
-"""radvlm.instructions.regions: every region that a source has."""
+"""radvlm.instructions.regions: use every region of a source."""
 COORDINATES = re.compile(r"\[\s*\d*\.?\d+\s*(?:,\s*\d*\.?\d+\s*){3}\]|" + re.escape(SEG))
-"""What a phrase that is asked may not hold."""
+"""Text that a phrase must not contain."""
 REPLACED_CHARACTERS = {"\n": " ", "\r": " ", '"': "'", "“": "'", "”": "'", "{": "(", "}": ")", "<": "(", ">": ")"}
 
 
 @dataclass(frozen=True)
 class Part:
-    """What is asked in a pass. kind: of the answer's wordings; slots: of question and answer; boxes: {slot: boxes};
-    asked: the region, finding or phrase; facts: ids it rests on; given: turns that are worded already.
+    """Content of one pass. kind: kind of answer; slots: of question and answer; boxes: {slot: boxes}; facts: ids of the
+    supporting facts; asked: region, finding or phrase; given: turns that need no wording.
     """
 
     kind: str
@@ -39,7 +39,7 @@ class Part:
 
 
 class LazyParts(Sequence[Part]):
-    """Parts that are made where they are asked for: few passes ask few of many."""
+    """Parts built on access: few passes use few of many parts."""
 
     def __init__(self, make: Callable[[NamedBoxes], Part], named_boxes: Sequence[NamedBoxes]):
         self._make, self._of = make, named_boxes
@@ -53,8 +53,8 @@ class LazyParts(Sequence[Part]):
 
 @dataclass(frozen=True)
 class Unit:
-    """A pair: an image with what is asked of it. key: what its wordings are drawn for; parts: one for each pass, or one
-    that every pass asks; again: whether the passes ask the same part.
+    """An image with its question. key: seed of its wordings; parts: one per pass, or one for all passes if
+    ``repeats_part``.
     """
 
     image_id: str
@@ -63,7 +63,7 @@ class Unit:
     repeats_part: bool = True
 
     def part(self, number: int) -> Part | None:
-        """Return what the pass ``number`` asks; None where it has nothing left to ask."""
+        """Return the part of pass ``number``, None if there are no more parts."""
         if self.repeats_part:
             return self.parts[0]
         return self.parts[number] if number < len(self.parts) else None
@@ -71,8 +71,8 @@ class Unit:
 
 @dataclass(frozen=True)
 class TaskOptions:
-    """Settings of tasks. regions: regions29 or file; case: of names; seed: of draws; note: told what is left out, as
-    (reason, ids of facts); pairs: ids of the pairs that are asked.
+    """Settings of tasks. regions: regions29 or file; case: case of names; exclude: called with (reason, fact ids) of
+    excluded facts; pairs: ids of the selected ILS pairs.
     """
 
     regions: str
@@ -83,7 +83,7 @@ class TaskOptions:
 
 
 def report_generation(inputs: SourceBlock, settings: TaskOptions) -> Iterator[Unit]:
-    """Yield the single-image text of each image of a study."""
+    """Yield the filtered report for each image of a study."""
     del settings
     for line in inputs.texts:
         for image_id in filter(inputs.images.__contains__, line["image_ids"]):
@@ -91,7 +91,7 @@ def report_generation(inputs: SourceBlock, settings: TaskOptions) -> Iterator[Un
 
 
 def classification(inputs: SourceBlock, settings: TaskOptions) -> Iterator[Unit]:
-    """Yield the present labels of each image that has labels: devices too, No Finding never."""
+    """Yield the present labels of each labelled image, with devices but without No Finding."""
     for image_id in sorted(filter(inputs.images.__contains__, inputs.stated)):
         finding_names = [load_spoken_names().say(name, settings.case) for name in inputs.present[image_id]]
         slots = {"findings": join_in_words(finding_names), "number": str(len(finding_names))}
@@ -101,7 +101,7 @@ def classification(inputs: SourceBlock, settings: TaskOptions) -> Iterator[Unit]
 
 
 def anatomical_grounding(inputs: SourceBlock, settings: TaskOptions) -> Iterator[Unit]:
-    """Yield the regions of each image in a drawn order, one for each pass."""
+    """Yield the regions of each image in random order, one per pass."""
     region_names = None if settings.regions == FILE else set(load_spoken_names().regions)
     regions_by_image: dict[str, list[NamedBoxes]] = {}
     for region in inputs.named_boxes(REGION):
@@ -119,7 +119,7 @@ def anatomical_grounding(inputs: SourceBlock, settings: TaskOptions) -> Iterator
 
 
 def abnormality_grounding(inputs: SourceBlock, settings: TaskOptions) -> Iterator[Unit]:
-    """Yield each named finding of an image with all its boxes."""
+    """Yield each finding of an image with all its boxes."""
     for finding in inputs.named_boxes(BOX):
         _exclude_flat_boxes(finding, settings)
         if finding.boxes:
@@ -127,9 +127,9 @@ def abnormality_grounding(inputs: SourceBlock, settings: TaskOptions) -> Iterato
 
 
 def abnormality_detection(inputs: SourceBlock, settings: TaskOptions) -> Iterator[Unit]:
-    """Yield all findings of each image with their boxes, or that there is none.
+    """Yield all findings of each image with their boxes, or none.
 
-    An image of which a label says a finding that has no box is left out: the list would be incomplete.
+    Images with a present label but no box for it are excluded, because the list would be incomplete.
     """
     label_resource, findings_by_image = label_names(), {}
     for finding in inputs.named_boxes(BOX):
@@ -157,7 +157,7 @@ def abnormality_detection(inputs: SourceBlock, settings: TaskOptions) -> Iterato
 
 
 def phrase_grounding(inputs: SourceBlock, settings: TaskOptions) -> Iterator[Unit]:
-    """Yield each phrase with its boxes, as the stage filtered has left its words."""
+    """Yield each filtered phrase with its boxes."""
     text_by_phrase = {(line["image_id"], line["group"]): line["text"] for line in inputs.phrases}
     for phrase in inputs.named_boxes(PHRASE):
         _exclude_flat_boxes(phrase, settings)
@@ -173,7 +173,7 @@ def phrase_grounding(inputs: SourceBlock, settings: TaskOptions) -> Iterator[Uni
 
 
 def conversations(inputs: SourceBlock, settings: TaskOptions, grounded: bool) -> Iterator[Unit]:
-    """Yield the conversations of a kind, whose turns are worded already."""
+    """Yield the conversations of one kind, with their turns as they are."""
     del settings
     for line in inputs.conversations:
         if line["grounded"] == grounded and line["image_id"] in inputs.images:
@@ -184,9 +184,9 @@ def conversations(inputs: SourceBlock, settings: TaskOptions, grounded: bool) ->
 
 
 def find_absences(inputs: SourceBlock) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    """Yield (image, finding, facts) of findings that an image does not have, of those that the source has boxes of.
+    """Yield (image, finding, facts) for absent findings, among findings with boxes in the source.
 
-    With labels: what the dataset's global negatives, or the report, deny. Without: what nobody drew.
+    If the source has labels: findings denied by global ILS negatives or by the report. Otherwise: findings not drawn.
     """
     label_resource = label_names()
     box_facts = inputs.facts.filter(kind=BOX).select("image_id", "name").unique()
@@ -219,16 +219,16 @@ def find_absences(inputs: SourceBlock) -> Iterator[tuple[str, str, tuple[str, ..
 
 
 def absent_unit(settings: TaskOptions, image_id: str, name: str, facts: tuple[str, ...]) -> Unit:
-    """Return the question for a finding that is not there."""
+    """Return the unit of an absent finding."""
     words = load_spoken_names().say(name, settings.case)
     slots = {"finding": words, "a finding": load_spoken_names().with_article(words)}
     return Unit(image_id, f"absent/{image_id}/{name}", (Part("none", slots, facts=facts, asked=name),))
 
 
 def ils_pairs(inputs: SourceBlock, settings: TaskOptions, form: str) -> Iterator[Unit]:
-    """Yield the pairs of the ILS dataset, positives and as many negatives. form: boxes or seg.
+    """Yield the selected pairs of the ILS dataset. form: boxes or seg.
 
-    A negative has a [SEG] too, of an empty mask: its id is empty.
+    In seg form a negative has a [SEG] with an empty mask id.
     """
     for pair in inputs.pairs:
         if pair["pair_id"] not in settings.pairs:
@@ -259,7 +259,7 @@ def ils_pairs(inputs: SourceBlock, settings: TaskOptions, form: str) -> Iterator
 
 
 def balance_pairs(pairs: Iterable[Mapping], seed: int) -> frozenset[str]:
-    """Return the ids of the positive pairs of each split and of as many negatives, drawn by their ids."""
+    """Return the ids of all positive pairs and, per split, of as many random negatives."""
     ids_by_stratum: dict[tuple[str, bool], list[str]] = {}
     for pair in pairs:
         ids_by_stratum.setdefault((pair["split"], bool(pair["seg"])), []).append(pair["pair_id"])
@@ -271,7 +271,7 @@ def balance_pairs(pairs: Iterable[Mapping], seed: int) -> frozenset[str]:
 
 
 def clean_phrase(text: str) -> str:
-    """Return a phrase as data within quotes: without quotes, brackets that mean a slot, line breaks and full stop."""
+    """Return a phrase without quotes, slot brackets, line breaks and final stop, for use inside quotes."""
     safe_text = "".join(REPLACED_CHARACTERS.get(letter, letter) for letter in text)
     return " ".join(safe_text.split()).rstrip(".")
 
@@ -292,7 +292,7 @@ def _exclude_flat_boxes(named_boxes: NamedBoxes, settings: TaskOptions) -> None:
 
 
 def _was_examined(inputs: SourceBlock, image_id: str) -> bool:
-    """Whether the source has looked at an image without a box: its labels say so, or it has no labels at all."""
+    """True if an image without boxes was examined: it has labels, or the source has none at all."""
     return image_id in inputs.stated or not inputs.summary.labelled
 
 
@@ -309,14 +309,14 @@ UNITS_BY_TASK: dict[str, Callable[[SourceBlock, TaskOptions], Iterator[Unit]]] =
     "ils_grounding": partial(ils_pairs, form="boxes"),
     "ils_segmentation": partial(ils_pairs, form="seg"),
 }
-"""{task: what yields its units}; those of absent_grounding are drawn after the lines of abnormality_grounding."""
+"""{task: function that yields its units}; absences are selected after counting abnormality_grounding."""
 LINES_BY_TASK = {
     "report_generation": "texts", "phrase_grounding": "phrases", "conversation": "conversations",
     "conversation_grounded": "conversations", ABSENT: "pairs", "ils_grounding": "pairs", "ils_segmentation": "pairs",
 }  # fmt: skip
-"""{task: the lines that it reads}, besides facts."""
+"""{task: kind of lines that it reads besides facts}."""
 TASKS_BY_FACT = {
     "label": ("classification", ABSENT), "region": ("anatomical_grounding",),
     "box": (PRESENT, "abnormality_detection"), "phrase": ("phrase_grounding", "conversation_grounded"),
 }  # fmt: skip
-"""{kind of facts: tasks that ask them}."""
+"""{kind of facts: tasks that use them}."""

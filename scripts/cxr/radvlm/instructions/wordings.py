@@ -1,4 +1,4 @@
-"""Wordings of questions and answers: drawn for each fact and pass, the same in any order of the work."""
+"""Wordings of questions and answers, drawn per fact and pass, independently of processing order."""
 
 import re
 from collections.abc import Mapping
@@ -14,15 +14,15 @@ from cxr.instructions.record import Turn
 
 RESOURCE_FILES = ("radvlm/instructions.yaml",)
 QUESTIONS_FROM = {"absent_grounding": "abnormality_grounding"}
-"""{task: the task whose questions it has}: a question must not tell its answer."""
+"""{task: task whose questions it shares}, so that a question does not reveal its answer."""
 KINDS = ("answers", "some", "none")
-"""Kinds of answers: the only one, or where there is something to tell, and where there is nothing."""
+"""Kinds of answers: the only kind, or with and without findings."""
 SLOT = re.compile(r"\{([a-z][a-z ]*)\}")
 
 
 @dataclass(frozen=True)
 class Wordings:
-    """Of one task. questions: {id: text}; answers: {kind: {id: text}}."""
+    """Wordings of a task. questions: {id: text}; answers: {kind: {id: text}}."""
 
     questions: Mapping[str, str]
     answers: Mapping[str, Mapping[str, str]]
@@ -30,7 +30,7 @@ class Wordings:
 
 @cache
 def load_wordings() -> dict[str, Wordings]:
-    """Return {task: its wordings}."""
+    """Load {task: wordings}, once per process."""
     resource = yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
     wordings_by_task = {}
     for task, task_entry in resource.items():
@@ -41,19 +41,16 @@ def load_wordings() -> dict[str, Wordings]:
 
 
 def fill_slots(text: str, slots: Mapping[str, str]) -> str:
-    """Return a wording with its slots filled in one pass, its first letter a capital.
-
-    What is filled in is not looked at again: braces in it stay. Raises KeyError for a slot that is not given.
-    """
+    """Fill the slots of a wording and capitalize it; braces in slot values stay. Raises KeyError for a missing slot."""
     filled_text = SLOT.sub(lambda slot: slots[slot[1]], text)
     return filled_text[:1].upper() + filled_text[1:]
 
 
 def word_turn(task: str, kind: str, drawn_for: tuple, number: int, slots: Mapping[str, str]) -> Turn:
-    """Return the worded turn of a fact in a pass.
+    """Return the worded turn of a fact in pass ``number``.
 
-    ``kind``: of the answer; ``drawn_for``: (seed, source, id of the fact or image); ``number``: the pass. The ids of
-    the questions stand in an order that is drawn once, so that none comes twice before all have come.
+    ``kind``: kind of answer; ``drawn_for``: (seed, source, key of the unit). Questions follow a random order per unit,
+    so that none repeats before all were used.
     """
     task_wordings = load_wordings()[task]
     order, answer_ids = _question_order(task, drawn_for), list(task_wordings.answers[kind])
@@ -70,7 +67,7 @@ def word_turn(task: str, kind: str, drawn_for: tuple, number: int, slots: Mappin
 
 @lru_cache(maxsize=64)
 def _question_order(task: str, drawn_for: tuple) -> list[str]:
-    """Return the questions of a task in the order in which the passes of a fact take them, which follow each other."""
+    """Return the question ids of a task in the random order of a unit; cached for consecutive passes."""
     order = list(load_wordings()[task].questions)
     rng(*drawn_for, task).shuffle(order)
     return order

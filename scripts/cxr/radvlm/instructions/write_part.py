@@ -1,4 +1,4 @@
-"""Write the samples of one source of a mix: every task that the mix asks of it, all splits in one file."""
+"""Write the samples of one source of a mix: all tasks and splits in one file."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,9 +25,7 @@ from cxr.radvlm.samples import make_sample, sample_line
 
 @dataclass(frozen=True)
 class PartOptions:
-    """Settings of the stage for one source: its name, its rows (builtins), regions, label_case, absent_share, smallest
-    (least part of a mask that has a box, in frame pixels), seed.
-    """
+    """Settings for one source. rows: its mix rows as builtins; smallest: least mask part with a box (frame pixels)."""
 
     source: str
     rows: list
@@ -39,9 +37,9 @@ class PartOptions:
 
 
 class SampleWriter:
-    """Makes the records of a source block by block, and notes what was used and what was left out.
+    """Builds the samples of a source block by block and counts outcomes.
 
-    index: rows of the index, a table a block; left: what became of the blocks.
+    index: one table of INDEX rows per block; left: {(kind, outcome): number}.
     """
 
     def __init__(
@@ -58,7 +56,7 @@ class SampleWriter:
         self._block.reasons.update(dict.fromkeys(ids, reason))
 
     def records(self, inputs: SourceBlock) -> Iterator[Record]:
-        """Yield the samples of a block, of all rows."""
+        """Yield the samples of a block for all mix rows."""
         self._block, index = leaving.BlockOutcome(), []
         for row in self.rows:
             units = self._absent(inputs) if row.task == ABSENT else UNITS_BY_TASK[row.task](inputs, self.how)
@@ -90,7 +88,7 @@ class SampleWriter:
             yield sample
 
     def _absent(self, inputs: SourceBlock) -> Iterator[Unit]:
-        """Yield the questions for absent findings."""
+        """Yield the units of the selected absences."""
         absences = self.draws.absent.filter(pl.col("image_id").is_in(list(inputs.images)))
         wanted_pairs = set(absences.select("image_id", "name").iter_rows())
         for image_id, name, facts in tasks.find_absences(inputs):
@@ -114,10 +112,9 @@ def run(
     index: str, left: str, options: PartOptions, conversations: Sequence[str] = (), pairs: Sequence[str] = (),
     masks: Sequence[str] = (),
 ) -> None:  # fmt: skip
-    """Write the lines of a source, a table that says what each is, and what became of its facts.
+    """Write the lines of a source, their index, and the outcomes of its records.
 
-    ``frames``: shards that show its images; ``conversations``, ``pairs``: files of lines, where there are some;
-    ``masks``: shards of the pairs' masks.
+    ``frames``: frame shards; ``conversations``, ``pairs``: files of lines, if any; ``masks``: mask shards of the pairs.
     """
     cv2.setNumThreads(1)
     rows = [row for row in rows_from_options(options.rows) if row.used]
