@@ -1,8 +1,8 @@
-# RadVLM's conversations: turns about the facts of one image, each checked against them.
+# RadVLM's conversations about the facts of one image, each checked against them.
 
 
-# What a language model in the job says, loaded once for all sources, and for all parts that the same model makes. Making the
-# conversations from it asks nothing again; the clients of a server ask in the jobs of the parts.
+# Replies of a language model that runs in the job, loaded once for all sources and for all parts with the same model. The
+# jobs of the parts build conversations from them without a model; with a server, those jobs ask it themselves.
 rule radvlm_conversations_told:
     input:
         files=PLAN.radvlm.conversations.model_inputs,
@@ -28,7 +28,7 @@ rule radvlm_conversations_told:
         **job("radvlm.conversations.ask_model.run"),
         options=PLAN.radvlm.conversations.model_options,
     message:
-        "RadVLM: the language model is asked for conversations, log {log}"
+        "RadVLM: ask the language model for conversations, log {log}"
     script:
         "../../scripts/job.py"
 

@@ -1,4 +1,4 @@
-# RadVLM's scores: answers of runs and of other models, beside blind answers, exchanged pictures and the paper.
+# RadVLM's scores: answers of runs and other models, compared with blind answers, exchanged images and the paper.
 
 
 rule radvlm_evaluation_asked:
@@ -10,7 +10,7 @@ rule radvlm_evaluation_asked:
         "logs/radvlm/evaluation/asked.log",
     benchmark:
         "results/benchmarks/radvlm/evaluation/asked.tsv"
-    priority: 100  # without a line to score it stops a run before it tunes
+    priority: 100  # first: without samples to score, the run stops before tuning
     conda:
         "../../envs/radvlm_evaluation.yaml"
     threads: 1
@@ -21,7 +21,7 @@ rule radvlm_evaluation_asked:
         **job("radvlm.evaluation.other_models.run_asked"),
         options={"beyond": PLAN.evaluation.beyond},
     message:
-        "RadVLM: what other models are to be asked"
+        "RadVLM: questions to other models"
     script:
         "../../scripts/job.py"
 
@@ -114,12 +114,12 @@ rule radvlm_evaluation_comparison:
         **job("radvlm.evaluation.compare.run_comparison"),
         options=PLAN.evaluation.comparison | {"masked": [list(one) for one in PLAN.segmentation.masked.values()]},
     message:
-        "RadVLM: scores of all runs and models, beside the paper's"
+        "RadVLM: scores of all runs and models, with the paper's"
     script:
         "../../scripts/job.py"
 
 
-# What became of everything: rows of the sources, facts, conversations, lines, samples.
+# Conservation of all records: source rows, facts, conversations, lines, samples.
 rule radvlm_evaluation_conservation:
     input:
         sources=expand("results/radvlm/sources/{source}/conservation.tsv", source=PLAN.radvlm.sources),
@@ -153,7 +153,7 @@ rule radvlm_evaluation_conservation:
     params:
         **job("radvlm.evaluation.conservation.run"),
     message:
-        "RadVLM: what became of rows, facts, conversations, lines and samples"
+        "RadVLM: conservation of rows, facts, conversations, lines and samples"
     script:
         "../../scripts/job.py"
 

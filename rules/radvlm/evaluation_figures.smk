@@ -1,4 +1,4 @@
-# Figures of RadVLM's scores, and samples with their answers for the page.
+# Figures of RadVLM's scores, and the gallery of samples for the report page.
 
 
 rule radvlm_evaluation_charts:
@@ -65,12 +65,12 @@ rule radvlm_evaluation_gallery:
         **job("radvlm.evaluation.gallery.run"),
         options=PLAN.evaluation.gallery | {"folders": PLAN.radvlm.folders},
     message:
-        "RadVLM: samples and conversations beside their pictures"
+        "RadVLM: gallery of samples and conversations"
     script:
         "../../scripts/job.py"
 
 
-# The whole: the mixes, the answers of the models that are tuned on them, and their scores with a page.
+# The whole system: mixes, answers of the models tuned on them, scores and report page.
 rule radvlm:
     input:
         rules.radvlm_instructions.input,

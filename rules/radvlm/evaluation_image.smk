@@ -1,4 +1,4 @@
-# ROSALIA as a tool for one image (vlm_ask): the answers' [SEG] go to it, and the conversation is written with its masks.
+# ROSALIA as a tool for one image (vlm_ask): it segments the [SEG] of the answers, and its masks join the conversation.
 
 
 rule radvlm_evaluation_image_asked:
@@ -23,7 +23,7 @@ rule radvlm_evaluation_image_asked:
     params:
         **job("radvlm.evaluation.segmenter.run_asked_image"),
     message:
-        "RadVLM: what ROSALIA is asked about {wildcards.image}"
+        "RadVLM: requests to ROSALIA about {wildcards.image}"
     script:
         "../../scripts/job.py"
 

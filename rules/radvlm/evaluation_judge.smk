@@ -1,4 +1,4 @@
-# The judge of RadVLM's conversations. It is judged first; an edit of a model's prompt judges anew, and nothing else.
+# The judge of RadVLM's conversations, which is checked first. An edit of its prompt reruns only the judgements.
 
 
 rule radvlm_evaluation_judged:
@@ -28,7 +28,7 @@ rule radvlm_evaluation_judged:
         **job("radvlm.evaluation.conversations.run_judge", f"radvlm.evaluation.judge_{PLAN.evaluation.judge}"),
         options=PLAN.evaluation.judging,
     message:
-        "RadVLM: conversations of {wildcards.run} are judged"
+        "RadVLM: judge the conversations of {wildcards.run}"
     script:
         "../../scripts/job.py"
 
@@ -54,6 +54,45 @@ rule radvlm_evaluation_judge_check:
         **job("radvlm.evaluation.conversations.run_check", f"radvlm.evaluation.judge_{PLAN.evaluation.judge}"),
         options=PLAN.evaluation.judging,
     message:
-        "RadVLM: the judge is judged"
+        "RadVLM: check the judge"
     script:
         "../../scripts/job.py"
+
+
+# Annotations of RadVLM's reports by the models that the settings name; scores are computed from their files.
+
+
+for annotator in PLAN.evaluation.annotators:
+
+    rule:
+        name:
+            f"radvlm_evaluation_annotated_{annotator}"
+        input:
+            **PLAN.evaluation.annotators[annotator].files,
+            placed=PLAN.evaluation.annotators[annotator].placed,
+            lines=PLAN.evaluation.lines,
+            answers=lambda wildcards: PLAN.evaluation.answers(wildcards.run),
+            texts=PLAN.evaluation.texts,
+        output:
+            notes_out=f"results/radvlm/evaluation/{{run}}/annotations/{annotator}.jsonl",
+        log:
+            f"logs/radvlm/evaluation/{{run}}.{annotator}.log",
+        benchmark:
+            f"results/benchmarks/radvlm/evaluation/{{run}}.{annotator}.tsv"
+        wildcard_constraints:
+            run="|".join(map(re.escape, PLAN.evaluation.scored)) or "$^",
+        conda:
+            f"../../envs/radvlm_evaluation-{PLAN.evaluation.annotators[annotator].environment}.yaml"
+        threads: 8 if PLAN.evaluation.annotators[annotator].gpus else 1
+        resources:
+            gpu=PLAN.evaluation.annotators[annotator].gpus,
+            nodes=1,  # else SLURM may take the GPUs of two
+            mem_mb=megabytes(64000 if PLAN.evaluation.annotators[annotator].gpus else 4000),
+            runtime=minutes(240),
+        params:
+            **job("radvlm.evaluation.annotate.run", f"radvlm.evaluation.annotate_{annotator}"),
+            options=PLAN.evaluation.annotators[annotator].options,
+        message:
+            "RadVLM: annotate the reports of {wildcards.run}"
+        script:
+            "../../scripts/job.py"

@@ -1,7 +1,7 @@
-# ROSALIA as a tool (radvlm.evaluation.segmenter): masks and texts beside RadVLM's answers, which stay as they are.
+# ROSALIA as a tool (radvlm.evaluation.segmenter): masks and texts in addition to RadVLM's unchanged answers.
 
 
-# All pairs of the split that the evaluation of ILS scores, as samples: its tables compare models on the same pairs.
+# All ILS pairs of the evaluated split as samples, so that the ILS tables compare models on the same pairs.
 rule radvlm_evaluation_ils:
     input:
         pairs=PLAN.segmentation.pairs or [],
@@ -21,7 +21,7 @@ rule radvlm_evaluation_ils:
     params:
         **job("radvlm.evaluation.segmenter.run_ils"),
     message:
-        "RadVLM: pairs of the ILS dataset, as questions"
+        "RadVLM: pairs of the ILS dataset as questions"
     script:
         "../../scripts/job.py"
 
@@ -50,7 +50,7 @@ rule radvlm_evaluation_segmenter_asked:
         **job("radvlm.evaluation.segmenter.run_asked"),
         options=lambda wildcards: {"source": wildcards.source},
     message:
-        "RadVLM: what ROSALIA is asked for the answers of {wildcards.run} to {wildcards.set}, {wildcards.source}"
+        "RadVLM: requests to ROSALIA for the answers of {wildcards.run} to {wildcards.set}, {wildcards.source}"
     script:
         "../../scripts/job.py"
 
@@ -112,12 +112,12 @@ rule radvlm_evaluation_segmenter_beside:
     params:
         **job("radvlm.evaluation.segmenter.run_beside"),
     message:
-        "RadVLM: ROSALIA's masks and texts beside the answers of {wildcards.run}"
+        "RadVLM: join ROSALIA's masks and texts to the answers of {wildcards.run}"
     script:
         "../../scripts/job.py"
 
 
-# Masks of runs that draw them with a head of their own, as the evaluation of ILS reads predictions.
+# Masks of runs with a segmentation head, in the prediction format of the ILS evaluation.
 rule radvlm_evaluation_head:
     input:
         lines="results/radvlm/evaluation/ils.jsonl",

@@ -1,5 +1,5 @@
-# RadVLM's single-image text: reports and phrases of a source without what needs another image. A language model in the job is
-# loaded once for all sources.
+# RadVLM's single-image text: reports and phrases without statements that need another image. A language model in the job
+# is loaded once for all sources.
 
 
 rule radvlm_filtered_source:

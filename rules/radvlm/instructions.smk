@@ -1,4 +1,4 @@
-# RadVLM's instructions: the samples of each mix, source by source, then joined: splits, order, Table 1.
+# RadVLM's instructions: samples of each mix by source, then joined, with splits, order and Table 1.
 
 
 rule radvlm_instructions_part:
@@ -90,3 +90,34 @@ rule radvlm_instructions_mix:
 rule radvlm_instructions:
     input:
         expand("results/radvlm/instructions/{mix}/table1.tsv", mix=PLAN.radvlm.mixes),
+
+
+# Export of a mix for LLaVA's trainers, on request.
+
+
+rule radvlm_instructions_llava:
+    input:
+        lines=expand("results/radvlm/instructions/{{mix}}/{split}.jsonl", split=PLAN.splits),
+        frames=PLAN.radvlm.all_frames(),
+        images=expand("results/radvlm/sources/{source}/images.parquet", source=PLAN.radvlm.sources),
+    output:
+        folder=directory("results/radvlm/instructions/{mix}/llava"),
+    log:
+        "logs/radvlm/instructions/{mix}.llava.log",
+    benchmark:
+        "results/benchmarks/radvlm/instructions/{mix}.llava.tsv"
+    wildcard_constraints:
+        mix="|".join(PLAN.radvlm.mixes),
+    conda:
+        "../../envs/radvlm_instructions.yaml"
+    threads: 1
+    resources:
+        mem_mb=megabytes(4000),
+        runtime=minutes(240),
+    params:
+        **job("radvlm.instructions.llava.run"),
+        options=PLAN.radvlm.options["instructions"]["llava"] | {"folders": PLAN.radvlm.folders},
+    message:
+        "RadVLM: the mix {wildcards.mix} for LLaVA's trainers"
+    script:
+        "../../scripts/job.py"

@@ -1,4 +1,4 @@
-# RadVLM's sources: facts, texts and images of each source in one form. The source own is the cohort, shard by shard.
+# RadVLM's sources: facts, texts and images of each source in one format. The source own is the cohort, by shard.
 
 
 rule radvlm_sources_own:
@@ -70,5 +70,33 @@ rule radvlm_sources_tables:
         **job("radvlm.sources.read_own.run_tables"),
     message:
         "RadVLM: facts of the cohort, all shards"
+    script:
+        "../../scripts/job.py"
+
+
+# Labels of the cohort's reports by a model, if radvlm.sources.labels names one.
+
+
+rule radvlm_sources_labels:
+    input:
+        **PLAN.radvlm.labels.files,
+        reports="results/reports/{shard}.jsonl",
+    output:
+        labels="results/radvlm/sources/own/{shard}.labels.jsonl",
+    log:
+        "logs/radvlm/sources/own/{shard}.labels.log",
+    benchmark:
+        "results/benchmarks/radvlm/sources/own/{shard}.labels.tsv"
+    conda:
+        f"../../envs/{PLAN.radvlm.labels.environment}.yaml"
+    threads: 1
+    resources:
+        mem_mb=megabytes(4000),
+        runtime=minutes(240),
+    params:
+        **job("radvlm.sources.label_reports.run_shard", PLAN.radvlm.labels.module),
+        options=PLAN.radvlm.labels.options,
+    message:
+        "RadVLM: labels of the reports of shard {wildcards.shard}"
     script:
         "../../scripts/job.py"

@@ -1,4 +1,4 @@
-# RadVLM's external sources: facts, texts and images of each, and frames of those whose pictures are their own.
+# RadVLM's external sources: facts, texts and images, and frames of sources with images of their own.
 
 
 rule radvlm_sources_read:
@@ -33,7 +33,7 @@ rule radvlm_sources_read:
         "../../scripts/job.py"
 
 
-# MS-CXR and Chest ImaGenome lie on pictures of MIMIC-CXR: they name its frames.
+# MS-CXR and Chest ImaGenome annotate images of MIMIC-CXR and use its frames.
 rule radvlm_sources_on_mimic:
     input:
         tables=lambda wildcards: PLAN.radvlm.source_tables(wildcards.source),
@@ -61,7 +61,7 @@ rule radvlm_sources_on_mimic:
         **job("radvlm.sources.read_sources.run"),
         options=lambda wildcards: PLAN.radvlm.source_options(wildcards.source),
     message:
-        "RadVLM: facts of the source {wildcards.source}, on pictures of MIMIC-CXR"
+        "RadVLM: facts of the source {wildcards.source}, on images of MIMIC-CXR"
     script:
         "../../scripts/job.py"
 
@@ -104,7 +104,7 @@ rule radvlm_sources_splits:
         **job("radvlm.splits.run"),
         formats=PLAN.radvlm.formats,
     message:
-        "RadVLM: subjects that two sources have in different splits"
+        "RadVLM: subjects in different splits of two sources"
     script:
         "../../scripts/job.py"
 

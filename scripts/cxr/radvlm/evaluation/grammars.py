@@ -1,8 +1,8 @@
 """Grammars: how a model writes boxes. Each model declares its grammar; it is never guessed from the numbers.
 
 A grammar parses a text into boxes as fractions of the image. Swapped corners, numbers without brackets, lists of
-another length, boxes without area and boxes centred outside the image are malformed; they are counted but not used. The last
-case means another grid: ``[0, 0, 500, 500]`` would be clipped to the whole image.
+another length, boxes without area and boxes centred outside the image are malformed; they are counted but not used.
+The last case means another grid: ``[0, 0, 500, 500]`` would be clipped to the whole image.
 """
 
 import re
