@@ -7,7 +7,7 @@ rule radvlm_conversations_told:
     input:
         files=PLAN.radvlm.conversations.model_inputs,
     output:
-        told=expand(
+        replies=expand(
             "results/radvlm/conversations/{source}/{part}.told.jsonl", **PLAN.radvlm.conversations.jobs.wildcards
         ),
     log:
@@ -36,7 +36,7 @@ rule radvlm_conversations_told:
 rule radvlm_conversations_part:
     input:
         unpack(lambda wildcards: PLAN.radvlm.conversations.inputs(wildcards.source)),
-        told=(
+        replies=(
             ["results/radvlm/conversations/{source}/{part}.told.jsonl"]
             if PLAN.radvlm.conversations.jobs.loads_model
             else []

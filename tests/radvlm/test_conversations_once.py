@@ -56,7 +56,7 @@ def ask_once(files: dict, folder: Path, code: str = "c") -> list[Path]:
     outputs = [folder / source / f"{part}.told.jsonl" for source, part, _ in WORKS]
     works = [{"source": source, "part": part, "kinds": kinds, "files": files} for source, part, kinds in WORKS]
     asking = ask_model.AskOptions(**asdict(options([])) | {"works": works})
-    ask_model.run(files=[], told=list(map(str, outputs)), options=asking, execution=EXECUTION, code=code)
+    ask_model.run(files=[], replies=list(map(str, outputs)), options=asking, execution=EXECUTION, code=code)
     return outputs
 
 
@@ -66,7 +66,7 @@ def parts(files: dict, folder: Path, answers: list[list[str]]) -> dict[str, byte
     for (source, part, kinds), said in zip(WORKS, answers, strict=True):
         out = {name: str(folder / source / f"{part}.{ending}") for name, ending in OUTPUTS.items()}
         converse.run_part(
-            **files, **out, part=part, told=said, options=options(kinds), execution=EXECUTION,
+            **files, **out, part=part, replies=said, options=options(kinds), execution=EXECUTION,
             attrs={"code_digest": "c"},
         )  # fmt: skip
         made |= {f"{source}/{Path(path).name}": Path(path).read_bytes() for path in out.values()}

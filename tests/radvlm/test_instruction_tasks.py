@@ -213,7 +213,7 @@ def written(blocks: Blocks, rows, options, pairs=frozenset()) -> tuple[list, Sam
         how = TaskOptions(options.regions, options.label_case, options.seed, pairs=pairs)
         writer = SampleWriter(options, rows, draw_samples(blocks, rows, how, options.absent_share), pairs)
         made = [one for given in blocks.each() for one in writer.records(given)]
-        return made, writer, outcome_table(blocks, writer.left, {})
+        return made, writer, outcome_table(blocks, writer.num_by_outcome, {})
 
 
 def test_boxes_of_a_finding_are_one_pair_and_readers_boxes_are_none():
@@ -228,7 +228,7 @@ def test_boxes_of_a_finding_are_one_pair_and_readers_boxes_are_none():
     how = TaskOptions("regions29", "lower", 1, lambda reason, ids: left.append((reason, list(ids))))
     (unit,) = tasks.abnormality_grounding(given_of(facts), how)
     (part,) = unit.parts
-    assert (unit.image_id, unit.key, part.asked) == ("i1", "g1", "Edema")
+    assert (unit.image_id, unit.key, part.target) == ("i1", "g1", "Edema")
     assert part.boxes == {"Edema": ((0.5, 0.0, 0.9, 0.5), (0.0, 0.0, 0.1, 0.1))}
     assert part.slots == {"finding": "edema", "a finding": "edema", "boxes": "<box:Edema>"}
     assert left == [("no_area", [facts[3]["fact_id"]])]
@@ -238,8 +238,8 @@ def test_regions_that_nobody_asks_for_are_asked_with_the_setting_file_alone():
     facts = [fact("i1", "region", name, (0, 0, 50, 50)) for name in ("carina", "svc", "left upper abdomen")]
     (few,) = tasks.anatomical_grounding(given_of(facts), HOW)
     (every,) = tasks.anatomical_grounding(given_of(facts), TaskOptions("file", "lower", 1))
-    assert {part.asked for part in few.parts} == {"carina", "svc"}
-    assert {part.asked for part in every.parts} == {"carina", "svc", "left upper abdomen"}
+    assert {part.target for part in few.parts} == {"carina", "svc"}
+    assert {part.target for part in every.parts} == {"carina", "svc", "left upper abdomen"}
     assert [few.part(number) is None for number in range(4)] == [False, False, True, True]
 
 

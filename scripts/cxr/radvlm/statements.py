@@ -98,8 +98,8 @@ def load_patterns() -> Patterns:
     """Load the patterns, once per process."""
     resource = yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
     normal = {name: re.compile(pattern) for name, pattern in resource["normal"].items()}
-    plain = ("comparison", "date", "order", "meaning", "here", "place", "no_devices", "changes")
-    patterns = {name: re.compile(resource[name]) for name in plain} | {"name": re.compile(resource["name"])}
+    pattern_names = ("comparison", "date", "order", "meaning", "here", "place", "no_devices", "changes")
+    patterns = {name: re.compile(resource[name]) for name in pattern_names} | {"name": re.compile(resource["name"])}
     return Patterns(
         {name: normal[name] for name in ("lungs", "heart", "all")}, normal["apart"],
         {word: size for size, size_words in resource["sizes"].items() for word in size_words},
@@ -136,8 +136,9 @@ def _read_statements(sentence_texts: tuple[str, ...]) -> tuple[Statement, ...]:
     statements: list[Statement] = []
     start = 0
     for end in _group_ends(sentence_texts):
-        read = read_sentence(sentence_texts[start]) if end == start + 1 else _parse_together(sentence_texts[start:end])
-        statements += (statement.with_number(start + statement.sentence) for statement in read)
+        group = sentence_texts[start:end]
+        group_statements = read_sentence(group[0]) if len(group) == 1 else _parse_together(group)
+        statements += (statement.with_number(start + statement.sentence) for statement in group_statements)
         start = end
     return tuple(statements)
 

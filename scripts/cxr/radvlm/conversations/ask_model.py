@@ -25,16 +25,18 @@ class AskOptions(ConversationOptions):
     works: Sequence[Mapping] = ()
 
 
-def run(*, files: Sequence[str], told: Sequence[str], options: AskOptions, execution: Mapping, code: str = "") -> None:
-    """Write the model's replies, one file of ``told`` per work: lines of question, attempt and text.
+def run(
+    *, files: Sequence[str], replies: Sequence[str], options: AskOptions, execution: Mapping, code: str = ""
+) -> None:
+    """Write the model's replies, one file of ``replies`` per work: lines of question, attempt and text.
 
     ``files``: all inputs. Replies are cached as they arrive, so an interrupted job can resume. Raises UserError if the
     model cannot be reached.
     """
     del files  # the works name them
-    folder = Path(told[0]).parents[1] / "answers" / "-".join(dict.fromkeys(work["part"] for work in options.works))
+    folder = Path(replies[0]).parents[1] / "answers" / "-".join(dict.fromkeys(work["part"] for work in options.works))
     generate = build_model(options, dict(execution) | {"answers": str(folder), "code": code})
-    for work, output in zip(options.works, told, strict=True):
+    for work, output in zip(options.works, replies, strict=True):
         log.info("radvlm_conversations: asking the model about %s, %s", work["source"], work["part"])
         source_options = replace(options, kinds=work["kinds"])
         requests = read_requests(**work["files"], part=work["part"], options=source_options)

@@ -68,10 +68,10 @@ class Evidence:
     boxes: list[tuple[frozenset[str], frozenset[str], frozenset[tuple]]] = field(default_factory=list)
 
 
-def gather_evidence(facts: ImageFacts, read: Sequence[Statement] | None = None) -> Evidence:
-    """Return what the facts of an image support. ``read``: statements of its sentences, if parsed already."""
+def gather_evidence(facts: ImageFacts, parsed: Sequence[Statement] | None = None) -> Evidence:
+    """Return what the facts of an image support. ``parsed``: statements of its sentences, if parsed already."""
     sentences = list(facts.sentences.values())
-    fact_statements = list(statements.read_statements(sentences) if read is None else read)
+    fact_statements = list(statements.read_statements(sentences) if parsed is None else parsed)
     boxes = []
     for phrase in facts.phrases:
         phrase_statements = [

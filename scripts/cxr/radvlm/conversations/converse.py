@@ -54,12 +54,12 @@ def run_part(
     options: ConversationOptions,
     execution: Mapping,
     attrs: Mapping,
-    told: Sequence[str] = (),
+    replies: Sequence[str] = (),
 ) -> None:
     """Write the conversations of one part of a source.
 
-    ``images`` to ``pairs``: as in :func:`read_requests`; ``told``: answers of a model that ran in another job; empty if
-    the engine answers in this job. Raises UserError if the model cannot be reached.
+    ``images`` to ``pairs``: as in :func:`read_requests`; ``replies``: of a model that ran in another job; empty if the
+    engine runs in this job. Raises UserError if the model cannot be reached.
     """
     requests = read_requests(
         images=images, facts=facts, texts=texts, phrases=phrases, elsewhere=elsewhere, pairs=pairs, part=part,
@@ -68,13 +68,13 @@ def run_part(
     code = str(attrs.get("code_digest", ""))
     # the model's answers are kept, so that an interrupted job can resume
     engine_execution = dict(execution) | {
-        "told": told,
+        "replies": replies,
         "answers": str(Path(lines).parent / "answers" / part),
         "code": code,
     }
     work = _ConversationWriter(load_engine(options, engine_execution), options, _digests(code))
     write_lines(lines, work.lines(requests), checked=True)
-    write_excluded(excluded, sorted(work.left, key=lambda row: (row["image_id"], row["detail"])))
+    write_excluded(excluded, sorted(work.excluded, key=lambda row: (row["image_id"], row["detail"])))
     write_table(outcomes, work.table(), OUTCOMES)
     totals = work.table().group_by("outcome").agg(pl.col("conversations").sum()).sort("outcome")
     log.info("%s: %s", STAGE, ", ".join(f"{name} {number}" for name, number in totals.iter_rows()))
@@ -162,15 +162,15 @@ class _ConversationWriter:
 
     def __init__(self, engine: Engine, options: ConversationOptions, digests: dict):
         self.engine, self.options, self.digests = engine, options, digests
-        self.left: list[dict] = []
-        self.asked: Counter[tuple[str, str]] = Counter()
-        self.kept: Counter[tuple[str, str]] = Counter()
-        self.gone: Counter[tuple[str, str, str]] = Counter()
+        self.excluded: list[dict] = []
+        self.num_requested: Counter[tuple[str, str]] = Counter()
+        self.num_kept: Counter[tuple[str, str]] = Counter()
+        self.num_excluded: Counter[tuple[str, str, str]] = Counter()
 
     def lines(self, requests: Iterable[ConversationRequest]) -> Iterator[dict]:
         """Yield one line per accepted conversation."""
         for batch in split_batches(requests):
-            self.asked.update((conversation_kind(request), request.facts.split) for request in batch)
+            self.num_requested.update((conversation_kind(request), request.facts.split) for request in batch)
             for request, outcome in zip(batch, self.engine.converse(batch), strict=True):
                 kind = conversation_kind(request)
                 if outcome.conversation is None:
@@ -179,25 +179,26 @@ class _ConversationWriter:
                 name = f"c{stable_hash(request.facts.source, request.facts.image_id, kind, request.number):016x}"
                 columns = {"conversation_id": name} | request.facts.id_columns()
                 columns |= {"grounded": request.grounded, "number": request.number}
-                self.kept[kind, request.facts.split] += 1
+                self.num_kept[kind, request.facts.split] += 1
                 yield line_of(columns, outcome.conversation, {"engine": self.engine.made_by, "digests": self.digests})
 
     def _leave_out(self, request: ConversationRequest, kind: str, reason: str, detail: str) -> None:
         full_detail = ": ".join(filter(None, (kind, detail)))
         row = {"image_id": request.facts.image_id, "study_id": request.facts.study_id, "stage": STAGE}
-        self.left.append(row | {"reason": reason, "detail": full_detail})
-        self.gone[kind, request.facts.split, reason] += 1
+        self.excluded.append(row | {"reason": reason, "detail": full_detail})
+        self.num_excluded[kind, request.facts.split, reason] += 1
 
     def table(self) -> pl.DataFrame:
         """Return the table of outcomes. Raises AssertionError if they do not add up to the requests."""
         rows = []
-        for group in sorted({*self.asked, *self.kept, *(key[:2] for key in self.gone)}):
+        for group in sorted({*self.num_requested, *self.num_kept, *(key[:2] for key in self.num_excluded)}):
             num_by_reason = {
                 reason: number
-                for (*kind_and_split, reason), number in sorted(self.gone.items())
+                for (*kind_and_split, reason), number in sorted(self.num_excluded.items())
                 if tuple(kind_and_split) == group
             }
-            counts = conserved(STAGE, " ".join(group), self.asked[group], {KEPT: self.kept[group]} | num_by_reason)
+            parts = {KEPT: self.num_kept[group]} | num_by_reason
+            counts = conserved(STAGE, " ".join(group), self.num_requested[group], parts)
             rows += [
                 (self.engine.made_by, *group, ASKED if name == ALL else name, number) for _, name, number in counts
             ]

@@ -56,9 +56,9 @@ def line_of(columns: Mapping, conversation: Conversation, provenance: Mapping) -
 
 
 _NUMBER = r"-?\d+(?:\.\d+)?"
-_ONE = r"\[\s*" + r"\s*,\s*".join([f"({_NUMBER})"] * 4) + r"\s*\]"
-_BOX = re.compile(_ONE)
-_RUN = re.compile(rf"{_ONE}(?:(?:,| and|, and) {_ONE})*".replace(f"({_NUMBER})", _NUMBER))
+_BOX_TEXT = r"\[\s*" + r"\s*,\s*".join([f"({_NUMBER})"] * 4) + r"\s*\]"
+_BOX = re.compile(_BOX_TEXT)
+_BOX_LIST = re.compile(rf"{_BOX_TEXT}(?:(?:,| and|, and) {_BOX_TEXT})*".replace(f"({_NUMBER})", _NUMBER))
 _SLOT = re.compile(r"<box:([^<>]+)>")
 
 
@@ -95,7 +95,7 @@ def replace_boxes_by_slots(
         boxes = tuple(exact[box] for box in written_boxes)
         return box_slot(names.setdefault(boxes, f"box {len(names) + 1}"))
 
-    slotted_texts = [_RUN.sub(slotted, text) for text in texts]
+    slotted_texts = [_BOX_LIST.sub(slotted, text) for text in texts]
     return slotted_texts, {name: boxes for boxes, name in names.items()}
 
 

@@ -107,10 +107,10 @@ def with_article(text: str) -> str:
     return f"{'an' if text[:1].lower() in 'aeiou' else 'a'} {text}"
 
 
-def collect_subjects(facts: ImageFacts, read: Sequence[Statement], words: Wordings) -> Subjects:
-    """Return the subjects of an image. ``read``: statements of its sentences."""
+def collect_subjects(facts: ImageFacts, parsed: Sequence[Statement], words: Wordings) -> Subjects:
+    """Return the subjects of an image. ``parsed``: statements of its sentences."""
     numbers = list(facts.sentences)
-    numbered = [statement.with_number(numbers[statement.sentence - 1]) for statement in read]
+    numbered = [statement.with_number(numbers[statement.sentence - 1]) for statement in parsed]
     topics = _topics(facts, numbered, words)
     affirmed = [statement for statement in numbered if statement.affirmed] + [topic.statement for topic in topics]
     denials = _denials(facts, numbered, affirmed, words)
@@ -130,25 +130,25 @@ def collect_subjects(facts: ImageFacts, read: Sequence[Statement], words: Wordin
     return Subjects(topics, denials, organs, unique_devices, *_heart(facts, affirmed, denials), has_unnamed)
 
 
-def _topics(facts: ImageFacts, read: Sequence[Statement], words: Wordings) -> tuple[Topic, ...]:
+def _topics(facts: ImageFacts, parsed: Sequence[Statement], words: Wordings) -> tuple[Topic, ...]:
     """Return a topic per finding affirmed by a phrase (with its boxes) or a sentence."""
     topic_by_key: dict[tuple, Topic] = {}
     by_text = {normalize_words(text): number for number, text in facts.sentences.items()} if facts.phrases else {}
     for phrase in facts.phrases:
         number = by_text.get(normalize_words(phrase.text))
-        sentence_statements = (
-            [statement for statement in read if statement.sentence == number] if number else _phrase_statements(phrase)
-        )
+        sentence_statements = _phrase_statements(phrase)
+        if number:
+            sentence_statements = [statement for statement in parsed if statement.sentence == number]
         affirmed = [statement for statement in sentence_statements if statement.affirmed and not statement.explains]
         for statement in affirmed[:1]:
             ids = phrase.facts + ((f"{facts.study_id}#{number}",) if number else ())
             topic = _topic(statement, sentence_statements, phrase.text, ids, facts, words)
             if topic is not None:
                 topic_by_key.setdefault(_key(statement), replace(topic, boxes=phrase.boxes))
-    for statement in read:
+    for statement in parsed:
         if statement.affirmed and not statement.explains:
             sentence_statements = [
-                other_statement for other_statement in read if other_statement.sentence == statement.sentence
+                other_statement for other_statement in parsed if other_statement.sentence == statement.sentence
             ]
             ids = (f"{facts.study_id}#{statement.sentence}",)
             topic = _topic(statement, sentence_statements, facts.sentences[statement.sentence], ids, facts, words)
@@ -249,12 +249,12 @@ def _place(statement: Statement, words: Wordings) -> str:
 
 
 def _denials(
-    facts: ImageFacts, read: Sequence[Statement], affirmed: Sequence[Statement], words: Wordings
+    facts: ImageFacts, parsed: Sequence[Statement], affirmed: Sequence[Statement], words: Wordings
 ) -> tuple[Denial, ...]:
     """Return the findings that sentences or labels deny and nothing affirms."""
     denial_by_text: dict[str, Denial] = {}
     affirmed_keys = frozenset().union(*(statement.keys for statement in affirmed))
-    for statement in read:
+    for statement in parsed:
         noun = words.nouns.get(statement.entity)
         if (
             statement.affirmed

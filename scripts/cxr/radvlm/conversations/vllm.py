@@ -49,10 +49,10 @@ def _prompts() -> dict:
 def load(options: ConversationOptions, execution: Mapping) -> Engine:
     """Return the engine. Its model answers in this job, or has answered in another job, whose files it reads.
 
-    ``execution``: how a model is run, and besides either ``told``, the answer files of the other job, or ``answers``
+    ``execution``: how a model is run, and besides either ``replies``, the answer files of the other job, or ``answers``
     and ``code`` (:func:`build_model`).
     """
-    answer_files = execution.get("told")
+    answer_files = execution.get("replies")
     return build_engine(
         options, replay_replies(answer_files, ASKING_RULE) if answer_files else build_model(options, execution)
     )

@@ -15,11 +15,11 @@ def load(
 ) -> Callable[[Sequence[tuple[str]]], list[dict]]:
     """Return the annotator. ``settings``: section ``radvlm.chexbert``; ``uncertain``: value of uncertain labels."""
     del execution
-    read = load_labeller(files["weights"], settings["model"], settings["revision"])
+    label_texts = load_labeller(files["weights"], settings["model"], settings["revision"])
     positive_values = (PRESENT, UNCERTAIN) if settings["uncertain"] == PRESENT else (PRESENT,)
 
     def annotate(texts: Sequence[tuple[str]]) -> list[dict]:
-        report_labels = read([text for (text,) in texts])
+        report_labels = label_texts([text for (text,) in texts])
         return [
             {"labels": [name for name, value in labels.items() if value in positive_values]} for labels in report_labels
         ]

@@ -32,10 +32,10 @@ def find_classes(
     boxes_by_class: dict[str, AnswerBoxes] = {}
     for match, next_match in zip(matches, [*matches[1:], None][: len(matches)], strict=True):
         part = text[match.end() : next_match.start() if next_match else len(text)]
-        read, name = grammar(part, image_size), names[match[1].lower()]
+        answer_boxes, name = grammar(part, image_size), names[match[1].lower()]
         before = boxes_by_class.get(name, NO_BOXES)
         boxes_by_class[name] = AnswerBoxes(
-            np.concatenate([before.boxes, read.boxes]), before.malformed + read.malformed
+            np.concatenate([before.boxes, answer_boxes.boxes]), before.malformed + answer_boxes.malformed
         )
     return boxes_by_class
 

@@ -29,11 +29,11 @@ def _with_answer(qa_round: Round, text: str, boxes: np.ndarray) -> Round:
 
 def affirmed_findings(item: Item) -> frozenset[str]:
     """Return the findings affirmed by the expected answers."""
-    read = load_claim_reader().answer
+    read_answer = load_claim_reader().answer
     return frozenset(
         entity
         for qa_round in item.rounds
-        for entity, which in read(qa_round.question, qa_round.expected).findings
+        for entity, which in read_answer(qa_round.question, qa_round.expected).findings
         if which == "positive"
     )
 

@@ -24,19 +24,19 @@ def load(options: JudgeOptions, execution: Mapping) -> Judge:
     """Return the judge."""
     del execution
     reader = load_claim_reader()
-    read = lru_cache(maxsize=100_000)(reader.answer)
+    read_claims = lru_cache(maxsize=100_000)(reader.answer)
 
     def judge(items: Sequence[Item]) -> list[Judgement]:
-        return [judge_item(item, read, options.iou) for item in items]
+        return [judge_item(item, read_claims, options.iou) for item in items]
 
     return judge
 
 
-def judge_item(item: Item, read, iou: float) -> Judgement:
-    """Return the judgement of a conversation; ``read``: returns the claims of (question, answer)."""
+def judge_item(item: Item, read_claims, iou: float) -> Judgement:
+    """Return the judgement of a conversation; ``read_claims``: returns the claims of (question, answer)."""
     rounds = []
     for qa_round in item.rounds:
-        expected, generated = (read(qa_round.question, text) for text in (qa_round.expected, qa_round.generated))
+        expected, generated = (read_claims(qa_round.question, text) for text in (qa_round.expected, qa_round.generated))
         rounds.append(score_round(qa_round, expected, generated, iou))
     return Judgement(MAX_SCORE * float(np.mean([round_scores["worth"] for round_scores in rounds])), tuple(rounds))
 

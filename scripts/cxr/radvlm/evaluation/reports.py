@@ -42,8 +42,8 @@ def text_measures(texts: Sequence[str | None], references: Sequence[str], metric
         counts = np.array([none if text is None else bleu_counts(text, true) for text, true in pairs])
         measures.append(Measure("bleu", ALL, counts.reshape(len(pairs), -1), bleu))
     if "findings_f1" in metrics:
-        read = load_claim_reader().findings
-        finding_pairs = [None if text is None else (read(text), read(true)) for text, true in pairs]
+        read_findings = load_claim_reader().findings
+        finding_pairs = [None if text is None else (read_findings(text), read_findings(true)) for text, true in pairs]
         for place, name in enumerate(("findings_f1", "findings_f1_without_zone")):
             values = [
                 None if pair is None else set_f1(pair[0][place], pair[1][place], empty=1.0) for pair in finding_pairs

@@ -193,7 +193,8 @@ def sample_rows(group: Group, tools: ScoringTools) -> Iterator[dict]:
         return
     first = ours[:1]
     blind = _pair_measures(first, measure_task(group.task, group.lines, group.blind, tools, which=BLIND))
-    plains = _sample_values(blind[0][1]) if blind else [None] * len(group.lines)  # blind answers are not annotated
+    # blind answers are not annotated
+    blind_values = _sample_values(blind[0][1]) if blind else [None] * len(group.lines)
     lines = [line for line in group.lines if line["sample_id"] in group.exchanged]
     exchanged_answers = [group.exchanged[line["sample_id"]] for line in lines]
     exchanged_pairs = _pair_measures(
@@ -204,11 +205,13 @@ def sample_rows(group: Group, tools: ScoringTools) -> Iterator[dict]:
         if exchanged_pairs
         else {}
     )
-    for line, answer, value, plain in zip(group.lines, group.run_answers, _sample_values(ours[0]), plains, strict=True):
+    run_values = _sample_values(ours[0])
+    samples = zip(group.lines, group.run_answers, run_values, blind_values, strict=True)
+    for line, answer, value, blind_value in samples:
         yield {
             **{name: line[name] for name in ("sample_id", "task", "source", "subject_id", "image_id")},
             "asked": line.get("asked") or "", "failure": answer.failure, "metric": ours[0].name, "value": value,
-            "blind": plain, "exchanged": exchanged_by_sample.get(line["sample_id"]),
+            "blind": blind_value, "exchanged": exchanged_by_sample.get(line["sample_id"]),
         }  # fmt: skip
 
 

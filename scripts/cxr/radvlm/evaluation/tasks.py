@@ -50,9 +50,9 @@ def measure_task(
     if task == "report_generation":
         return _report_measures(lines, answers, tools, which, reference)
     if task == "classification":
-        read = tools.labels.asserted if tools.match == "asserted" else tools.labels.substring
+        read_labels = tools.labels.asserted if tools.match == "asserted" else tools.labels.substring
         true_labels = [tools.labels.truth(line["labels"] or ()) for line in lines]
-        predictions = [None if _is_excluded(answer, tools) else read(answer.text) for answer in answers]
+        predictions = [None if _is_excluded(answer, tools) else read_labels(answer.text) for answer in answers]
         return classification.measures(predictions, true_labels, tools.labels.names, tools.labels.nothing)
     if task == "abnormality_detection":
         return detection.measures(lines, read_classes(answers, tools), tools.ious)

@@ -97,7 +97,7 @@ class _TextFilter:
         pairs: Counter,
     ):
         self.engine, self.rules, self.options = engine, rules, options
-        self.digests, self.left, self.pairs = digests, excluded_rows, pairs
+        self.digests, self.excluded_rows, self.pairs = digests, excluded_rows, pairs
 
     def texts(self, lines: Iterator[dict]) -> Iterator[dict]:
         """Yield one line per study with remaining text."""
@@ -154,7 +154,7 @@ class _TextFilter:
         reason, detail = problem
         full_detail = ": ".join(filter(None, (kind, detail)))
         row = {"image_id": image_id, "study_id": study_id, "stage": STAGE, "reason": reason, "detail": full_detail}
-        self.left.append(row)
+        self.excluded_rows.append(row)
 
     def _line(self, line: Mapping, filtered_text: FilteredText) -> dict:
         column_names = ("source", "study_id", "subject_id", "split", "image_ids", "section")

@@ -27,12 +27,12 @@ class Rule:
 class Patterns:
     """The compiled patterns, in file order.
 
-    kept: protected text; tails: rules for ends of clauses, applied first; drop: (reason, pattern) of clauses to drop;
+    protected: kept text; tails: rules for ends of clauses, applied first; drop: (reason, pattern) of clauses to drop;
     bare: words without meaning of their own; nouns: those of them that name a body part; past: words before a past
     illness; trigger: sentences without a match are kept; absence: statements that a finding is gone (group ``what``).
     """
 
-    kept: tuple[re.Pattern, ...]
+    protected: tuple[re.Pattern, ...]
     tails: tuple[Rule, ...]
     drop: tuple[tuple[str, re.Pattern], ...]
     rules: tuple[Rule, ...]
@@ -66,7 +66,7 @@ def load_patterns(path: str) -> Patterns:
         return Rule(row["why"], compiled(row["find"]), to, compiled(row.get("lead")), compiled(row.get("not")))
 
     return Patterns(
-        kept=tuple(compiled(rf"\b{text}\b") for text in resource["kept"]),
+        protected=tuple(compiled(rf"\b{text}\b") for text in resource["kept"]),
         tails=tuple(map(rule, resource["tails"])),
         drop=tuple((reason, compiled(rf"^(?:{text})")) for reason, texts in resource["drop"].items() for text in texts),
         rules=tuple(map(rule, resource["rules"])),

@@ -164,7 +164,7 @@ class Rewriter:
     def _mark_protected(self, text: str) -> str:
         spans = [
             *self.find_protected(text),
-            *(_protected_span(m) for p in self.patterns.kept for m in p.finditer(text)),
+            *(_protected_span(m) for p in self.patterns.protected for m in p.finditer(text)),
         ]
         inside = {i for start, end in spans for i in range(start, end)}
         return _WORD_START.sub(lambda m: m.group() + SAFE if m.start() in inside else m.group(), text)

@@ -65,7 +65,7 @@ def _list_units(inputs: SourceBlock, rows: Sequence[MixRow], settings: TaskOptio
     for row in rows:
         for unit in UNITS_BY_TASK[row.task](inputs, settings):
             split = inputs.images[unit.image_id]["split"]
-            yield row.task, unit.image_id, split, row.split_of(split), unit.parts[0].asked
+            yield row.task, unit.image_id, split, row.split_of(split), unit.parts[0].target
 
 
 def _list_absences(inputs: SourceBlock, settings: TaskOptions) -> Iterator[tuple]:

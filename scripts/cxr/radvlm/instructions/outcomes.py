@@ -32,7 +32,7 @@ class BlockOutcome:
 
     used: set[str] = field(default_factory=set)
     reasons: dict[str, str] = field(default_factory=dict)
-    asked: set[tuple[str, str]] = field(default_factory=set)
+    used_units: set[tuple[str, str]] = field(default_factory=set)
     not_drawn: set[tuple[str, str]] = field(default_factory=set)
 
 
@@ -69,7 +69,7 @@ def count_outcomes(
 
 def _unit_outcome(unit: tuple[str, str], block: BlockOutcome, unasked: bool, balanced: bool) -> str:
     line_kind, key = unit
-    if unit in block.asked:
+    if unit in block.used_units:
         return "used"
     if key in block.reasons:
         return block.reasons[key]

@@ -25,30 +25,30 @@ REPLACED_CHARACTERS = {"\n": " ", "\r": " ", '"': "'", "“": "'", "”": "'", "
 @dataclass(frozen=True)
 class Part:
     """Content of one pass. kind: kind of answer; slots: of question and answer; boxes: {slot: boxes}; facts: ids of the
-    supporting facts; asked: region, finding or phrase; given: turns that need no wording.
+    supporting facts; target: region, finding or phrase; turns: turns that need no wording.
     """
 
     kind: str
     slots: Mapping[str, str]
     boxes: Mapping[str, tuple] = field(default_factory=dict)
     facts: tuple[str, ...] = ()
-    asked: str | None = None
+    target: str | None = None
     mask_ids: tuple[str, ...] = ()
     engine: str = ""
-    given: tuple[Turn, ...] = ()
+    turns: tuple[Turn, ...] = ()
 
 
 class LazyParts(Sequence[Part]):
     """Parts built on access: few passes use few of many parts."""
 
-    def __init__(self, make: Callable[[NamedBoxes], Part], named_boxes: Sequence[NamedBoxes]):
-        self._make, self._of = make, named_boxes
+    def __init__(self, build: Callable[[NamedBoxes], Part], named_boxes: Sequence[NamedBoxes]):
+        self._build, self._named_boxes = build, named_boxes
 
     def __len__(self) -> int:
-        return len(self._of)
+        return len(self._named_boxes)
 
     def __getitem__(self, number: int) -> Part:
-        return self._make(self._of[number])
+        return self._build(self._named_boxes[number])
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ def phrase_grounding(inputs: SourceBlock, settings: TaskOptions) -> Iterator[Uni
         elif phrase.boxes:
             words = clean_phrase(text)
             slots, boxes = {"phrase": words, "boxes": box_slot("phrase")}, {"phrase": phrase.boxes}
-            yield Unit(phrase.image_id, phrase.key, (Part("some", slots, boxes, phrase.facts, asked=words),))
+            yield Unit(phrase.image_id, phrase.key, (Part("some", slots, boxes, phrase.facts, target=words),))
 
 
 def conversations(inputs: SourceBlock, settings: TaskOptions, grounded: bool) -> Iterator[Unit]:
@@ -222,7 +222,7 @@ def absent_unit(settings: TaskOptions, image_id: str, name: str, facts: tuple[st
     """Return the unit of an absent finding."""
     words = load_spoken_names().say(name, settings.case)
     slots = {"finding": words, "a finding": load_spoken_names().with_article(words)}
-    return Unit(image_id, f"absent/{image_id}/{name}", (Part("none", slots, facts=facts, asked=name),))
+    return Unit(image_id, f"absent/{image_id}/{name}", (Part("none", slots, facts=facts, target=name),))
 
 
 def ils_pairs(inputs: SourceBlock, settings: TaskOptions, form: str) -> Iterator[Unit]:
@@ -235,11 +235,11 @@ def ils_pairs(inputs: SourceBlock, settings: TaskOptions, form: str) -> Iterator
             continue
         answer_text = pair["answer"].replace(SEG, "").strip()
         mask = pair["mask_id"] or ""
-        shared_fields = {"facts": (pair["pair_id"],), "asked": pair["target"]}
+        shared_fields = {"facts": (pair["pair_id"],), "target": pair["target"]}
         if form == "seg":
             turns = (Turn(pair["instruction"], pair["answer"], f"ils:{pair['type']}"),)
             yield Unit(
-                pair["image_id"], pair["pair_id"], (Part("", {}, mask_ids=(mask,), given=turns, **shared_fields),)
+                pair["image_id"], pair["pair_id"], (Part("", {}, mask_ids=(mask,), turns=turns, **shared_fields),)
             )
             continue
         name = pair["target"]
@@ -283,7 +283,7 @@ def _grounding_part(named_boxes: NamedBoxes, slot_name: str, settings: TaskOptio
         f"a {slot_name}": load_spoken_names().with_article(words),
         "boxes": box_slot(named_boxes.name),
     }
-    return Part("some", slots, {named_boxes.name: named_boxes.boxes}, named_boxes.facts, asked=named_boxes.name)
+    return Part("some", slots, {named_boxes.name: named_boxes.boxes}, named_boxes.facts, target=named_boxes.name)
 
 
 def _exclude_flat_boxes(named_boxes: NamedBoxes, settings: TaskOptions) -> None:

@@ -12,8 +12,7 @@ from cxr.base.jobs import log
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_lines, read_table, write_lines, write_table
 from cxr.instructions.record import Record
-from cxr.radvlm.instructions import outcomes as leaving
-from cxr.radvlm.instructions import tasks
+from cxr.radvlm.instructions import outcomes, tasks
 from cxr.radvlm.instructions.columns import INDEX, OUTCOMES
 from cxr.radvlm.instructions.draws import SampleDraws, draw_samples
 from cxr.radvlm.instructions.mix import TRAIN, MixRow, rows_from_options
@@ -39,32 +38,35 @@ class PartOptions:
 class SampleWriter:
     """Builds the samples of a source block by block and counts outcomes.
 
-    index: one table of INDEX rows per block; left: {(kind, outcome): number}.
+    index: one table of INDEX rows per block; num_by_outcome: {(kind, outcome): number}.
     """
 
     def __init__(
         self, options: PartOptions, rows: Sequence[MixRow], draws: SampleDraws | None = None,
         pairs: frozenset[str] = frozenset(), reason_by_image: Mapping[str, str] | None = None,
     ):  # fmt: skip
-        self.options, self.rows, self.draws, self.gone = options, rows, draws or SampleDraws(), reason_by_image or {}
+        self.options, self.rows, self.draws = options, rows, draws or SampleDraws()
+        self.reason_by_image = reason_by_image or {}
         self.index: list[pl.DataFrame] = []
-        self.left: Counter[tuple[str, str]] = Counter()
-        self.how = TaskOptions(options.regions, options.label_case, options.seed, self._note, pairs)
-        self._block = leaving.BlockOutcome()
+        self.num_by_outcome: Counter[tuple[str, str]] = Counter()
+        self.task_options = TaskOptions(options.regions, options.label_case, options.seed, self._note, pairs)
+        self._block = outcomes.BlockOutcome()
 
     def _note(self, reason: str, ids: Sequence[str]) -> None:
         self._block.reasons.update(dict.fromkeys(ids, reason))
 
     def records(self, inputs: SourceBlock) -> Iterator[Record]:
         """Yield the samples of a block for all mix rows."""
-        self._block, index = leaving.BlockOutcome(), []
+        self._block, index = outcomes.BlockOutcome(), []
         for row in self.rows:
-            units = self._absent(inputs) if row.task == ABSENT else UNITS_BY_TASK[row.task](inputs, self.how)
+            units = self._absent(inputs) if row.task == ABSENT else UNITS_BY_TASK[row.task](inputs, self.task_options)
             for unit in units:
                 yield from self._row_records(row, inputs, unit, index)
         self.index.append(pl.DataFrame(index, schema=schema(INDEX), orient="row"))
         task_names = {row.task for row in self.rows}
-        self.left += leaving.count_outcomes(inputs, self._block, task_names, self.gone, self.how.pairs)
+        self.num_by_outcome += outcomes.count_outcomes(
+            inputs, self._block, task_names, self.reason_by_image, self.task_options.pairs
+        )
 
     def _row_records(self, row: MixRow, inputs: SourceBlock, unit: Unit, index: list[tuple]) -> Iterator[Record]:
         image = inputs.images[unit.image_id]
@@ -74,7 +76,7 @@ class SampleWriter:
             self._block.not_drawn.add(unit_key)
             return
         passes = row.repeat if split == TRAIN or not unit.repeats_part else 1
-        self._block.asked.add(unit_key)
+        self._block.used_units.add(unit_key)
         for number in range(passes):
             if (part := unit.part(number)) is None:
                 break
@@ -93,17 +95,17 @@ class SampleWriter:
         wanted_pairs = set(absences.select("image_id", "name").iter_rows())
         for image_id, name, facts in tasks.find_absences(inputs):
             if (image_id, name) in wanted_pairs:
-                yield tasks.absent_unit(self.how, image_id, name, facts)
+                yield tasks.absent_unit(self.task_options, image_id, name, facts)
 
     def _record(
         self, row: MixRow, inputs: SourceBlock, unit: Unit, part: tasks.Part, image: Mapping, number: int
     ) -> Record:
         seed_parts = (self.options.seed, row.source, unit.key)
-        turns = part.given or (word_turn(row.task, part.kind, seed_parts, number, part.slots),)
+        turns = part.turns or (word_turn(row.task, part.kind, seed_parts, number, part.slots),)
         name = f"r{stable_hash(row.task, row.source, unit.key, number):016x}"
         return make_sample(
             name, row.task, image, turns, boxes=part.boxes, labels=inputs.present.get(unit.image_id),
-            mask_ids=part.mask_ids, facts=part.facts, engine=part.engine, number=number, target=part.asked,
+            mask_ids=part.mask_ids, facts=part.facts, engine=part.engine, number=number, target=part.target,
         )  # fmt: skip
 
 
@@ -141,5 +143,5 @@ def run(
         sample_lines = (sample_line(sample) for inputs in blocks.each() for sample in writer.records(inputs))
         write_lines(lines_out, sample_lines)
         write_table(index, pl.concat(writer.index), INDEX)
-        write_table(left, leaving.outcome_table(blocks, writer.left, reason_by_image), OUTCOMES)
+        write_table(left, outcomes.outcome_table(blocks, writer.num_by_outcome, reason_by_image), OUTCOMES)
         log.info("%s: %d lines of %d tasks", options.source, sum(map(len, writer.index)), len(rows))

@@ -178,8 +178,9 @@ def _group_by_image(
 
 def _spellings(image: str) -> list[str]:
     """Return the spellings of an image name: as given, with system separators, and in NFC and NFD."""
-    plain = image.replace("\\", "/")
-    return list(dict.fromkeys([image, plain, *(unicodedata.normalize(form, plain) for form in ("NFC", "NFD"))]))
+    system_name = image.replace("\\", "/")
+    forms = (unicodedata.normalize(form, system_name) for form in ("NFC", "NFD"))
+    return list(dict.fromkeys([image, system_name, *forms]))
 
 
 def _add_images(records: SourceRecords, options: ReadOptions, images: Sequence[SourceImage]) -> None:

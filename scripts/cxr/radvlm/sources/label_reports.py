@@ -24,7 +24,7 @@ def run_shard(*, reports: str, weights: str, labels: str, options: LabelOptions)
     Raises UserError for missing weights or weights of another network.
     """
     texts = {line["study_id"]: line["section_text"] for line in read_lines(reports) if line["section_text"].strip()}
-    read: Labeller = import_module(f"cxr.radvlm.sources.labels_{options.engine}").load(weights, options.own)
+    label_texts: Labeller = import_module(f"cxr.radvlm.sources.labels_{options.engine}").load(weights, options.own)
     unique_texts = sorted(set(texts.values()))
-    labels_by_text = dict(zip(unique_texts, read(unique_texts), strict=True))
+    labels_by_text = dict(zip(unique_texts, label_texts(unique_texts), strict=True))
     write_lines(labels, [{"study_id": name, "labels": labels_by_text[text]} for name, text in sorted(texts.items())])
