@@ -103,7 +103,7 @@ def test_parts_are_joined_in_the_order_of_images(tmp_path, monkeypatch):
         )
         paths = {what: str(tmp_path / f"{name}.{what}") for what in ("jsonl", "parquet", "tsv")}
         converse.write_lines(paths["jsonl"], work.lines(converse.select_requests(images, set(), OPTIONS)), checked=True)
-        converse.write_excluded(paths["parquet"], work.left)
+        converse.write_excluded(paths["parquet"], work.excluded)
         converse.write_table(paths["tsv"], work.table(), converse.OUTCOMES)
         return paths
 
