@@ -1,0 +1,158 @@
+"""Box scores: RadVLM's mAP of boxes without confidences, COCO's AP, and the mean box of the training lines."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cxr.metrics.answer_boxes import score_answers
+from cxr.metrics.average_precision import average_precision, match_predictions
+from cxr.metrics.matching import Boxes
+from cxr.radvlm.evaluation.grammars import AnswerBoxes
+from cxr.radvlm.evaluation.measures import ALL, Measure, mean_measure, mean_ratio, ratio
+
+
+@dataclass(frozen=True)
+class IouThresholds:
+    """IoU thresholds: of a hit, of a strict hit, and those that COCO's AP averages."""
+
+    hit: float
+    strict: float
+    coco: tuple[float, ...]
+
+
+def reference_boxes(line: Mapping) -> np.ndarray:
+    """Return the reference boxes of a line, float64 (M, 4), in slot order."""
+    return np.array([box for boxes in line["boxes"].values() for box in boxes], np.float64).reshape(-1, 4)
+
+
+@dataclass(frozen=True)
+class MeanBoxes:
+    """Blind boxes: the mean training box by task, source and name; of task and source for unseen names."""
+
+    by_name: Mapping[tuple[str, str, str], np.ndarray]
+    any_name: Mapping[tuple[str, str], np.ndarray]
+
+    def answer(self, line: Mapping) -> np.ndarray:
+        """Return the mean box for a line, (1, 4), or (0, 4) without training lines of its task and source."""
+        key = line["task"], line["source"]
+        box = self.by_name.get((*key, line.get("asked") or ""), self.any_name.get(key))
+        return np.zeros((0, 4)) if box is None else box[None]
+
+
+def compute_mean_boxes(train: Iterable[Mapping]) -> MeanBoxes:
+    """Return the mean boxes of training lines; repeated questions about a fact count once."""
+    boxes_by_name, boxes_by_source, seen_facts = defaultdict(list), defaultdict(list), set()
+    for line in train:
+        boxes = reference_boxes(line)
+        key = line["task"], line["source"]
+        fact_key = (*key, line["image_id"], line.get("asked") or "")
+        if not len(boxes) or fact_key in seen_facts:
+            continue
+        seen_facts.add(fact_key)
+        boxes_by_name[(*key, line.get("asked") or "")].append(boxes)
+        boxes_by_source[key].append(boxes)
+    return MeanBoxes(*({name: np.concatenate(box_arrays).mean(axis=0) for name, box_arrays in boxes_by_key.items()}
+                       for boxes_by_key in (boxes_by_name, boxes_by_source)))  # fmt: skip
+
+
+def measures(
+    lines: Sequence[Mapping], predictions: Sequence[AnswerBoxes | None], ious: IouThresholds, *, by_name: bool = True
+) -> list[Measure]:
+    """Return the measures of answers to lines with reference boxes; None is an excluded failure.
+
+    map: mean AP of an answer's boxes (``score_answer``), also by name and as mean over names; precision, recall: over
+    all boxes; iou: mean best IoU of the reference boxes; no_box, malformed: fractions of answers.
+    """
+    rows, truth = [], [reference_boxes(line) for line in lines]
+    scored_pairs = [
+        (answer.boxes, true_boxes) for answer, true_boxes in zip(predictions, truth, strict=True) if answer is not None
+    ]
+    worths = zip(
+        *score_answers(
+            [boxes for boxes, _ in scored_pairs],
+            [true_boxes for _, true_boxes in scored_pairs],
+            (ious.hit, ious.strict),
+        ),
+        strict=True,
+    )
+    for answer, true_boxes in zip(predictions, truth, strict=True):
+        if answer is None:
+            rows.append([0.0] * 9)
+            continue
+        worth, strict = next(worths)
+        rows.append([
+            1.0, worth.precision, strict.precision, worth.hits, len(answer.boxes), len(true_boxes), worth.best,
+            float(not len(answer.boxes)), float(answer.malformed > 0),
+        ])  # fmt: skip
+    table = np.array(rows, np.float64).reshape(-1, 9)
+    names = (_map_name(ious.hit), _map_name(ious.strict))
+    columns_by_measure = {
+        names[0]: (1, 0), names[1]: (2, 0), "precision": (3, 4), "recall": (3, 5), "iou": (6, 0), "no_box": (7, 0),
+        "malformed": (8, 0),
+    }  # fmt: skip
+    measures = [Measure(name, ALL, table[:, list(columns)], ratio) for name, columns in columns_by_measure.items()]
+    asked_names = np.array([line.get("asked") or "" for line in lines], str)
+    kinds = sorted(set(asked_names.tolist())) if by_name else []
+    if len(kinds) > 1:
+        pairs = np.concatenate([table[:, [1, 0]] * (asked_names == name)[:, None] for name in kinds], axis=1)
+        measures.append(Measure(f"{names[0]}_mean_of_names", ALL, pairs, mean_ratio))
+    for name in kinds:
+        name_mask = (asked_names == name)[:, None]
+        measures += [
+            Measure(measure_name, name, table[:, list(columns_by_measure[measure_name])] * name_mask, ratio)
+            for measure_name in (*names, "iou")
+        ]
+    return measures
+
+
+def _map_name(iou: float) -> str:
+    return f"map{round(100 * iou)}"
+
+
+def coco(
+    lines: Sequence[Mapping], predictions: Sequence[AnswerBoxes | None], ious: IouThresholds, *, by_name: bool = True
+) -> dict:
+    """Return {coco_ap50, coco_ap: percent or None}: COCO's AP with confidence 1 / rank of the box in the answer.
+
+    Samples are images, names are classes (one class without ``by_name``); the mean is over classes.
+    """
+    groups: dict[str, list[tuple[np.ndarray, np.ndarray]]] = defaultdict(list)
+    for line, answer in zip(lines, predictions, strict=True):
+        if answer is not None:
+            groups[(line.get("asked") or "") if by_name else ""].append((answer.boxes, reference_boxes(line)))
+    return coco_ap(groups, ious)
+
+
+def coco_ap(groups: Mapping[str, Sequence[tuple[np.ndarray, np.ndarray]]], ious: IouThresholds) -> dict:
+    """Return :func:`coco` of {class: [(predicted, reference boxes) of an image]}; skip classes without references."""
+    thresholds = sorted({ious.hit, *ious.coco})
+    rows = []
+    for _, pairs in sorted(groups.items()):
+        sides = [_stack_boxes([pair[side] for pair in pairs]) for side in (0, 1)]
+        if not len(sides[1].image):
+            continue
+        ranks = np.concatenate([1.0 / np.arange(1, len(pair[0]) + 1) for pair in pairs])
+        rows.append(average_precision(match_predictions(sides[0], ranks, sides[1], len(pairs), thresholds))[0])
+    if not rows:
+        return {f"coco_ap{round(100 * ious.hit)}": None, "coco_ap": None}
+    mean = np.mean(rows, axis=0)
+    part = [thresholds.index(threshold) for threshold in ious.coco]
+    return {
+        f"coco_ap{round(100 * ious.hit)}": float(mean[thresholds.index(ious.hit)]) * 100,
+        "coco_ap": float(mean[part].mean()) * 100,
+    }
+
+
+def _stack_boxes(boxes_by_image: Sequence[np.ndarray]) -> Boxes:
+    image = np.repeat(np.arange(len(boxes_by_image)), [len(boxes) for boxes in boxes_by_image])
+    return Boxes(image, np.concatenate([np.asarray(boxes, np.float64).reshape(-1, 4) for boxes in boxes_by_image]))
+
+
+def box_rate(predictions: Sequence[AnswerBoxes | None], failed: Sequence[bool]) -> list[Measure]:
+    """Return the fraction of answers with a box to questions about absent findings; failures count as a box."""
+    pairs = list(zip(predictions, failed, strict=True))
+    values = [None if answer is None else float(bad or len(answer.boxes) > 0) for answer, bad in pairs]
+    malformed = [None if answer is None else float(answer.malformed > 0) for answer in predictions]
+    return [mean_measure("box_rate", values), mean_measure("malformed", malformed)]
