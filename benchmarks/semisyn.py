@@ -33,9 +33,12 @@ from cxr.semisyn.findings.catalogue import RATIO, SINGLES, Catalogue, Prior, rea
 from cxr.semisyn.findings.families import CONSTANT, Law  # noqa: E402
 from cxr.semisyn.findings.laws import GRID, scipy_law  # noqa: E402
 from cxr.semisyn.findings.phrases import choose_sides, draw_prompt, parse_prompt, zone_bounds  # noqa: E402
-from cxr.semisyn.placement.draws import draw_numbers  # noqa: E402
 from cxr.semisyn.placement.place_boxes import Job, PlacementOptions, place_jobs, run_shard  # noqa: E402
-from cxr.semisyn.placement.plan_jobs import PlanOptions, run_plan  # noqa: E402
+from cxr.semisyn.placement.plan_jobs import (  # noqa: E402
+    PlanOptions,
+    draw_numbers,
+    run_plan,
+)
 from cxr.workflow.params import stage_options  # noqa: E402
 from cxr.workflow.settings import Settings  # noqa: E402
 

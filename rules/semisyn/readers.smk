@@ -123,7 +123,7 @@ rule semisyn_readers_tables:
         mem_mb=megabytes(2000),
         runtime=minutes(10),
     params:
-        **job("semisyn.readers.merge_answers.run"),
+        **job("semisyn.readers.reading.run"),
         options=PLAN.options["semisyn_readers_tables"],
     message:
         "Table 7 and the readers' agreement"

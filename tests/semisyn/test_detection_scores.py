@@ -12,8 +12,14 @@ from cxr.base.vocabulary import FINDINGS
 from cxr.semisyn.detection.columns import DIFFERENCES, SCORES
 from cxr.semisyn.detection.paper_tables import read_paper_tables
 from cxr.semisyn.detection.score_detections import DetectionOptions, run_scores
-from cxr.semisyn.predictions import PREDICTIONS
-from cxr.semisyn.references import Reference, finding_by_label, map_patients, read_reference, refuse_two_roles
+from cxr.semisyn.references import (
+    PREDICTIONS,
+    Reference,
+    finding_by_label,
+    map_patients,
+    read_reference,
+    refuse_two_roles,
+)
 
 IOUS = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7]
 LABELS = {"opacity": "Lung Opacity", "effusion": "Pleural Effusion", "pneumothorax": "Pneumothorax"}

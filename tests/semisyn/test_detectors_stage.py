@@ -25,12 +25,11 @@ from cxr.semisyn.dataset.columns import BOXES, IMAGES
 from cxr.semisyn.detectors import check_roles, list_pictures, predict_boxes, train_detector
 from cxr.semisyn.detectors.check_roles import RolesOptions
 from cxr.semisyn.detectors.columns import EPOCHS, PICTURES, POOLS, ROLES, UPDATES
-from cxr.semisyn.detectors.engine import DetectorsOptions, load_engine
+from cxr.semisyn.detectors.engine import DetectorsOptions, Validation, load_engine
 from cxr.semisyn.detectors.pools import LazySample, take_patients
 from cxr.semisyn.detectors.predict_boxes import PredictionOptions
 from cxr.semisyn.detectors.training_images import open_frames, read_pools, read_validation
-from cxr.semisyn.detectors.validation import Validation
-from cxr.semisyn.predictions import PREDICTIONS
+from cxr.semisyn.references import PREDICTIONS
 
 FINDINGS = ["opacity", "effusion"]
 LITE = {"size": 64, "widths": [8, 8, 8, 8, 8], "batch": 4, "rate": 4e-3, "warmup": 0.15, "decay": 0.01, "clip": 5.0,

@@ -19,9 +19,8 @@ from cxr.semisyn.findings.catalogue import read_catalogue
 from cxr.semisyn.findings.families import CONSTANT, SHAPES, Law, parse_law
 from cxr.semisyn.findings.laws import draw_pair_within, draw_within, scipy_law
 from cxr.semisyn.priors.fitting import compare_sides, fit_pair, fit_prior, fit_single, fit_truncated, rss_of
-from cxr.semisyn.priors.samples import BoxSource, Chest, lung_percent, nearest_lung, sample_rows
+from cxr.semisyn.priors.samples import BoxSource, Chest, fit_zones, lung_percent, nearest_lung, sample_rows
 from cxr.semisyn.priors.write_priors import PriorsOptions, run
-from cxr.semisyn.priors.zones import fit_zones
 from cxr.semisyn.references import finding_by_label
 
 CATALOGUE = read_catalogue()

@@ -23,7 +23,7 @@ from cxr.semisyn.findings.catalogue import read_catalogue
 from cxr.semisyn.findings.families import SHAPES
 from cxr.semisyn.findings.laws import scipy_law
 from cxr.semisyn.findings.phrases import choose_sides, draw_prompt, parse_prompt, zone_bounds
-from cxr.semisyn.placement.draws import draw_numbers
+from cxr.semisyn.placement.plan_jobs import draw_numbers
 from cxr.semisyn.priors.draw_priors import marginal_law
 from cxr.semisyn.priors.fitting import fit_prior
 from cxr.semisyn.priors.write_priors import PriorsOptions, run

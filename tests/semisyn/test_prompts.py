@@ -11,8 +11,8 @@ from cxr.annotations.regions import Annotation, Annotations
 from cxr.base.tables import read_table, write_lines, write_table
 from cxr.base.vocabulary import FINDINGS
 from cxr.semisyn.findings.catalogue import read_catalogue
-from cxr.semisyn.prompts import mine_prompts, mining
-from cxr.semisyn.prompts.mining import Mention, Vocabulary, pool_phrases
+from cxr.semisyn.prompts import mine_prompts
+from cxr.semisyn.prompts.mine_prompts import Mention, Vocabulary, pool_phrases
 from cxr.workflow import settings
 from cxr.workflow.settings import SettingsError
 
@@ -74,15 +74,15 @@ LINES = [
 
 
 def test_reports_of_one_finding_are_mined():
-    found = mining.mine_reports([one for one in LINES if one["section_name"] != "history"], WORDS)
+    found = mine_prompts.mine_reports([one for one in LINES if one["section_name"] != "history"], WORDS)
     assert found.mentions == [
         Mention("effusion", "Left effusion.", "p0"), Mention("effusion", "Left effusion.", "p1"),
         Mention("effusion", "Left effusion.", "p1"), Mention("pneumothorax", "Right apical pneumothorax.", "p2"),
         Mention("pneumothorax", "Right apical pneumothorax.", "p3"), Mention("effusion", "Right effusion.", "p9"),
     ]  # fmt: skip
     assert dict(found.excluded) == {
-        ("effusion", mining.SEVERAL): 2, ("edema", mining.SEVERAL): 1, ("edema", mining.UNSURE): 1,
-        ("edema", mining.SHARED): 1, ("edema", mining.WORDS): 1,
+        ("effusion", mine_prompts.SEVERAL): 2, ("edema", mine_prompts.SEVERAL): 1, ("edema", mine_prompts.UNSURE): 1,
+        ("edema", mine_prompts.SHARED): 1, ("edema", mine_prompts.WORDS): 1,
     }  # fmt: skip
 
 

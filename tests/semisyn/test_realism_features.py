@@ -22,7 +22,7 @@ from cxr.nets import onnx
 from cxr.nets.densenet import DenseNet121, prepare_frame
 from cxr.nets.inception import FEATURES, Inception
 from cxr.nets.tensors import load_strict
-from cxr.semisyn.realism import feature_scores, features, lite, reference
+from cxr.semisyn.realism import features, lite, metrics, reference
 from cxr.semisyn.realism.engine import load_features
 from cxr.semisyn.selection.choose import LOWER_IS_BETTER
 from cxr.workflow import settings
@@ -211,15 +211,15 @@ def test_metrics_of_features_by_hand():
     fits = {"a": np.float32(0.25), "b": np.float32(0.5), "c": np.float32(0.75)}
     names = {"frechet": "fid", "kernel": "kid", "similarity": "clip"}
     draws = np.array([[1, 1, 1], [2, 0, 1]], np.int32)
-    told = feature_scores.EngineFeatures(names, ours, fits, real)
-    found = feature_scores.score_features(told, jobs, pl.Series(["x", "y", "z", "u", "v"]), draws, small=False)
+    told = metrics.EngineFeatures(names, ours, fits, real)
+    found = metrics.score_features(told, jobs, pl.Series(["x", "y", "z", "u", "v"]), draws, small=False)
     assert set(found) == {"kid", "clip"}  # three images are too few for FID of two features
     np.testing.assert_allclose(found["clip"], [0.5, (2 * 0.25 + 0.75) / 3])
     stack = np.stack([*ours.values()]), np.stack([*real.values()])
     np.testing.assert_allclose(found["kid"], [kid(*stack), kid(stack[0][[0, 2]], stack[1])])
-    found = feature_scores.score_features(told, jobs, pl.Series(["x", "y", "z", "u", "v"]), draws, small=True)
+    found = metrics.score_features(told, jobs, pl.Series(["x", "y", "z", "u", "v"]), draws, small=True)
     assert found["fid"].shape == (1,)
-    assert set(feature_scores.score_features(told, jobs, pl.Series([], dtype=pl.String), draws, small=True)) == {"clip"}
+    assert set(metrics.score_features(told, jobs, pl.Series([], dtype=pl.String), draws, small=True)) == {"clip"}
 
 
 def test_an_engine_that_needs_real_images_does_not_run_without(tmp_path):

@@ -20,7 +20,7 @@ from cxr.semisyn.dataset import cohort, datasheet, export, sample_sheet, shortfa
 from cxr.semisyn.dataset.columns import SYNTHETIC
 from cxr.semisyn.dataset.conventions import read_conventions, rescale_box
 from cxr.semisyn.dataset.export import ExportOptions
-from cxr.semisyn.sizes import images_per_finding
+from cxr.semisyn.shared import images_per_finding
 from cxr.workflow import settings
 from cxr.workflow.plan import make_plan
 from nodules import NODULE

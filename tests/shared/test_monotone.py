@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.interpolate import PchipInterpolator
 
-from cxr.painting.monotone import interpolate_monotone
+from cxr.painting.cardiomegaly import interpolate_monotone
 
 
 @pytest.mark.parametrize("kind", ["rising", "any", "flat"])

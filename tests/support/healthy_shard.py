@@ -13,7 +13,7 @@ from cxr.base.tables import EXCLUDED_SCHEMA, read_table, write_table
 from cxr.base.vocabulary import ORGAN_LABELS
 from cxr.imaging.boxes.detect_boxes import COLUMNS as BOXES
 from cxr.imaging.cohort.columns import IMAGES, SHARD
-from cxr.semisyn.healthy.options import HealthyOptions
+from cxr.semisyn.healthy.engine import HealthyOptions
 from cxr.semisyn.healthy.select_healthy import run_shard
 from cxr.workflow.params import stage_options
 from cxr.workflow.settings import Settings

@@ -9,11 +9,23 @@ import polars as pl
 
 from cxr.annotations.box_table import region_box
 from cxr.annotations.regions import UNLISTED, Annotation, image_name, lesion_by_label, read_annotations
+from cxr.base.columns import Column
 from cxr.base.errors import UserError
 from cxr.base.user_tables import read_frame, require
 from cxr.base.vocabulary import FINDINGS
 from cxr.geometry.boxes import CORNERS
 from cxr.geometry.fusion import fuse_boxes
+
+PREDICTIONS = {
+    "image_id": Column(pl.String, "Image, as the reference names it."),
+    "finding": Column(pl.String, "Finding."),
+    "confidence": Column(pl.Float64, "Confidence, 0 to 1."),
+    **{
+        name: Column(pl.Float64, f"{what} edge, half-open.", "original px")
+        for name, what in (("x1", "Left"), ("y1", "Upper"), ("x2", "Right"), ("y2", "Lower"))
+    },
+}
+
 
 TRAIN, VAL, TEST = ROLES = ("train", "val", "test")
 FUSION_IOU = 0.1

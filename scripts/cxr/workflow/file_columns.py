@@ -44,11 +44,11 @@ from cxr.semisyn.detectors import columns as detectors
 from cxr.semisyn.editing import edit_images
 from cxr.semisyn.healthy import columns as healthy
 from cxr.semisyn.placement import columns as placement
-from cxr.semisyn.predictions import PREDICTIONS
 from cxr.semisyn.priors import columns as priors
 from cxr.semisyn.prompts import mine_prompts
 from cxr.semisyn.readers import draw_units, reading
 from cxr.semisyn.realism import measure, reference, score
+from cxr.semisyn.references import PREDICTIONS
 from cxr.semisyn.selection import choose, select_configs
 from cxr.vlm.answers import columns as answers
 from cxr.vlm.tuning import columns as tuning

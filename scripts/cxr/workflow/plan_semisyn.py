@@ -11,10 +11,9 @@ from cxr.base.errors import UserError, existing_file, existing_folder
 from cxr.base.settings import Section
 from cxr.base.vocabulary import FINDINGS, SPLITS
 from cxr.imaging.cohort.check import mimic_base, mimic_tables
-from cxr.semisyn.configs import CHOSEN_CONFIG, DEFAULT_CONFIG, SELECTION
 from cxr.semisyn.findings.catalogue import read_labels
 from cxr.semisyn.references import TEST, TRAIN, VAL
-from cxr.semisyn.sizes import PARTS, images_per_finding
+from cxr.semisyn.shared import CHOSEN_CONFIG, DEFAULT_CONFIG, PARTS, SELECTION, images_per_finding
 from cxr.workflow.engine_files import declared, engine_folder_or_inputs, num_gpus, users_files
 from cxr.workflow.plan_imaging import decoding_options
 from cxr.workflow.plan_reporting import find_sheets

@@ -1,6 +1,6 @@
 """Export the dataset in the layouts of YOLO, COCO and Hugging Face, one folder for each box convention and size."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -9,15 +9,36 @@ import polars as pl
 import yaml
 
 from cxr.base.atomic import whole
+from cxr.base.digests import keyed
 from cxr.base.jobs import progress
+from cxr.base.secrets import secret
 from cxr.base.tables import read_table
 from cxr.geometry.rle import encode_rle
 from cxr.instructions.coco import CocoWriter, make_categories
 from cxr.semisyn.dataset.columns import SYNTHETIC
 from cxr.semisyn.dataset.datasheet import readme_head
 from cxr.semisyn.dataset.export_images import Box, ExportImage, ImageSource
-from cxr.semisyn.dataset.ids import ExportIds
-from cxr.semisyn.sizes import images_per_finding
+from cxr.semisyn.shared import images_per_finding
+
+IDS = ("subject_id", "study_id", "image_id")
+
+
+class ExportIds:
+    """Ids of patients, studies and images in an export: the original ones, or keyed digests.
+
+    ``salt``: file of the secret key of the digests; "" for the names themselves. The key is the release's, so that both
+    give the same names.
+    """
+
+    def __init__(self, salt: str = ""):
+        self._key = secret("release.salt", salt) if salt else b""
+
+    def of_image(self, facts: Mapping) -> dict[str, str]:
+        """Return the ids among ``facts`` as they are told."""
+        return {
+            name: keyed(self._key, name, facts[name]) if self._key else facts[name] for name in IDS if name in facts
+        }
+
 
 SUPERCATEGORY = "chest X-ray finding"
 SUBSETS = ("train", "val", "test")

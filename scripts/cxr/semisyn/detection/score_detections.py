@@ -26,8 +26,8 @@ from cxr.metrics.paired import (
 from cxr.semisyn.detection import paper_tables
 from cxr.semisyn.detection.columns import DIFFERENCES, SCORES
 from cxr.semisyn.detection.measures import MEAN, MatchedRun, Population, match_run, population_of, rarest_finding
-from cxr.semisyn.predictions import PREDICTIONS
 from cxr.semisyn.references import (
+    PREDICTIONS,
     TRAIN,
     Reference,
     ReferenceBoxes,
@@ -36,7 +36,7 @@ from cxr.semisyn.references import (
     read_reference,
     refuse_two_roles,
 )
-from cxr.semisyn.sizes import PARTS, images_per_finding
+from cxr.semisyn.shared import PARTS, images_per_finding
 
 RECALL_IOU, SAMPLE_IOU = 0.3, 0.5
 """IoU of map30 and of the recalls; IoU of the per-image AP."""

@@ -17,8 +17,7 @@ from cxr.base.tables import write_table
 from cxr.detection.grid import CONFIDENCE_DIGITS, PIXEL_DIGITS
 from cxr.geometry.affine import boxes_to_original
 from cxr.semisyn.detectors.engine import load_engine
-from cxr.semisyn.predictions import PREDICTIONS
-from cxr.semisyn.references import Reference, read_reference
+from cxr.semisyn.references import PREDICTIONS, Reference, read_reference
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,10 @@ from cxr.base.hdf5 import Shards
 from cxr.geometry.affine import boxes_to_frame
 from cxr.geometry.boxes import CORNERS
 from cxr.semisyn.detectors.columns import TRAIN_SUBSET
-from cxr.semisyn.detectors.engine import DetectorsOptions
+from cxr.semisyn.detectors.engine import DetectorsOptions, Validation
 from cxr.semisyn.detectors.pools import LazySample, shuffle_boxes, take_patients
-from cxr.semisyn.detectors.validation import Validation
 from cxr.semisyn.references import Reference, ReferenceBoxes, map_patients, read_patients, read_reference
-from cxr.semisyn.sizes import PARTS, images_per_finding
+from cxr.semisyn.shared import PARTS, images_per_finding
 
 
 @dataclass(frozen=True)

@@ -21,10 +21,10 @@ from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_table, write_table
 from cxr.base.workers import EngineFault, Fault, sift_either
 from cxr.geometry.boxes import CORNERS
-from cxr.semisyn.configs import CHOSEN_CONFIG, DEFAULT_CONFIG, SELECTION
 from cxr.semisyn.editing.engine import BoxTooSmall, EditedImage, Job, load_engine
 from cxr.semisyn.editing.masks import soft_mask
 from cxr.semisyn.editing.outcome import EditRefused, evaluate_edit
+from cxr.semisyn.shared import CHOSEN_CONFIG, DEFAULT_CONFIG, SELECTION
 
 BOXES = {
     "job_id": Column(pl.String, "Job, and the row of its image in the shard."),

@@ -7,8 +7,8 @@ import numpy as np
 from cxr.base.vocabulary import HEART, LUNGS
 from cxr.metrics import edits
 from cxr.metrics.appearance import lung_midline
-from cxr.semisyn.configs import WARPED_FINDING
 from cxr.semisyn.editing.engine import EditedImage, Job
+from cxr.semisyn.shared import WARPED_FINDING
 
 MIN_CHANGED = 0.01
 """Smallest fraction of the boxes' area that must change visibly."""

@@ -39,7 +39,7 @@ class Law:
 
 
 def parse_law(entry: object) -> Law:
-    """Return the checked law of ``{family: …, parameters}``. Raises Fault with the wrong key and value."""
+    """Return the checked law of ``{family: …, parameters}``. Raises WrongValue."""
     if not isinstance(entry, Mapping) or "family" not in entry:
         raise WrongValue(f" is {entry!r}: give a family and its parameters")
     family, parameters = entry["family"], {name: value for name, value in entry.items() if name != "family"}

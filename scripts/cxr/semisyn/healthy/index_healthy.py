@@ -15,7 +15,7 @@ from cxr.base.tables import read_table, write_table
 from cxr.base.vocabulary import FINDINGS
 from cxr.semisyn.healthy.columns import FUNNEL, HEALTHY
 from cxr.semisyn.healthy.criteria import CRITERIA, criterion_of
-from cxr.semisyn.healthy.options import HealthyOptions
+from cxr.semisyn.healthy.engine import HealthyOptions
 
 RESOURCE_FILES = ("semisyn/paper.yaml",)
 

@@ -8,8 +8,7 @@ import polars as pl
 from cxr.base.engines import Setup
 from cxr.base.tables import read_table
 from cxr.semisyn.healthy.criteria import Exclusion
-from cxr.semisyn.healthy.engine import NoScores, ReadFrame, scores_above
-from cxr.semisyn.healthy.options import HealthyOptions
+from cxr.semisyn.healthy.engine import HealthyOptions, NoScores, ReadFrame, scores_above
 
 INPUTS = {"boxes": "results/boxes/{shard}.parquet", "boxes_excluded": "results/boxes/{shard}.excluded.parquet"}
 CLASSES_BY_FINDING = {

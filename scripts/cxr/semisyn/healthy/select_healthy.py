@@ -6,6 +6,7 @@ from pathlib import Path
 
 import polars as pl
 
+from cxr.annotations.reading import image_name, read
 from cxr.base.engines import Setup
 from cxr.base.hdf5 import Shard
 from cxr.base.jobs import progress
@@ -16,10 +17,30 @@ from cxr.geometry.boxes import CORNERS
 from cxr.semisyn.healthy import anatomy, positions
 from cxr.semisyn.healthy.columns import HEALTHY, SCHEMA
 from cxr.semisyn.healthy.criteria import STAGE, Exclusion
-from cxr.semisyn.healthy.engine import Classifier, NoScores, load_classifier
+from cxr.semisyn.healthy.engine import Classifier, HealthyOptions, NoScores, load_classifier
 from cxr.semisyn.healthy.labels import Labels, ReportLabels, TableLabels
-from cxr.semisyn.healthy.options import HealthyOptions
-from cxr.semisyn.healthy.references import find_reserved
+
+
+def find_reserved(references: Mapping[str, Mapping], images: pl.DataFrame, patients: bool) -> dict[str, str]:
+    """Return {image_id: reference} of the cohort's images that a reference reserves.
+
+    ``references``: {name: {format, path, image_id (template)}}; ``images``: all images of the cohort, excluded ones
+    too; ``patients``: reserve all images of a reference's patients, else only its own images. Raises UserError for a
+    file that cannot be read.
+    """
+    reference_by_image: dict[str, str] = {}
+    for name, settings in references.items():
+        key = f"semisyn.references.{name}.path"
+        image_ids = {
+            image_name(settings["image_id"], image) for image in read(key, settings["path"], settings["format"]).seen
+        }
+        reference_images = images.filter(pl.col("image_id").is_in(sorted(image_ids)))
+        reserved_images = reference_images
+        if patients:
+            reserved_images = images.join(reference_images.select("subject_id").unique(), on="subject_id", how="semi")
+        reference_by_image = dict.fromkeys(reserved_images["image_id"], name) | reference_by_image
+    return reference_by_image
+
 
 Row = Mapping[str, str]
 
@@ -100,8 +121,8 @@ def run_shard(
     """Select the healthy images of a shard of the cohort.
 
     Writes ``output`` (Parquet: :data:`cxr.semisyn.healthy.columns.HEALTHY`, by image_id) and the ledger ``excluded``,
-    which accounts for every image of the shard; an image excluded earlier has that stage's name. ``files``:
-    the label table (``chexpert``) or reports (``reports``, ``reports_excluded``), MIMIC's ``metadata``, the references
+    which accounts for every image of the shard and names the stage that excluded it. ``files``: the label table
+    (``chexpert``) or reports (``reports``, ``reports_excluded``), MIMIC's ``metadata``, the references
     (``reference_<name>``), and the classifier's files. Raises UserError for an unusable file.
     """
     rows = read_table(cohort).sort("image_id").to_dicts()

@@ -9,8 +9,7 @@ from cxr.base.errors import UserError
 from cxr.base.user_tables import folded, read_frame, require
 from cxr.base.vocabulary import FINDINGS
 from cxr.semisyn.healthy.criteria import Exclusion
-from cxr.semisyn.healthy.engine import NoScores, ReadFrame, scores_above
-from cxr.semisyn.healthy.options import HealthyOptions
+from cxr.semisyn.healthy.engine import HealthyOptions, NoScores, ReadFrame, scores_above
 
 FILES = ("scores",)
 KEY = "semisyn.healthy.table.scores"

@@ -9,8 +9,7 @@ from cxr.base.engines import Setup
 from cxr.base.paths import RESOURCES
 from cxr.nets.densenet import DenseNet121, normalise_scores, prepare_frame
 from cxr.nets.tensors import load_strict
-from cxr.semisyn.healthy.engine import ReadFrame, scores_above
-from cxr.semisyn.healthy.options import HealthyOptions
+from cxr.semisyn.healthy.engine import HealthyOptions, ReadFrame, scores_above
 
 INPUTS = {"weights": "results/weights/xrv.safetensors"}
 RESOURCE_FILES = ("semisyn/xrv.yaml",)

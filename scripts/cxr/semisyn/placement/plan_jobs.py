@@ -5,6 +5,7 @@ import math
 import re
 from dataclasses import dataclass
 
+import numpy as np
 import polars as pl
 
 from cxr.base.columns import schema
@@ -12,10 +13,24 @@ from cxr.base.counting import count_phrase
 from cxr.base.errors import UserError
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_table, write_table
+from cxr.base.vocabulary import SIDES
 from cxr.semisyn.findings.catalogue import Catalogue, read_catalogue
 from cxr.semisyn.findings.phrases import draw_prompt
 from cxr.semisyn.placement.columns import PLAN
-from cxr.semisyn.placement.draws import draw_numbers
+
+NUMBERS_PER_BOX = 4
+"""Random numbers of one try in one lung: centre x, centre y, width, height."""
+
+
+def draw_numbers(seed: int, finding: str, index: int, tries: int) -> tuple[float, float, np.ndarray]:
+    """Return uniform numbers in [0, 1): for the prompt, for the side, and (tries, 2 lungs, 4) for the boxes.
+
+    Numbers of earlier tries do not depend on ``tries``.
+    """
+    generator = np.random.Generator(np.random.Philox(key=stable_hash(seed, finding, index)))
+    numbers = generator.random(2 + tries * len(SIDES) * NUMBERS_PER_BOX)
+    return float(numbers[0]), float(numbers[1]), numbers[2:].reshape(tries, len(SIDES), NUMBERS_PER_BOX)
+
 
 log = logging.getLogger("cxr.semisyn.placement")
 

@@ -69,7 +69,7 @@ def fit_single(values: np.ndarray, families: Sequence[str], bins: int) -> list[t
 def fit_pair(values: np.ndarray) -> Law:
     """Return the two-dimensional log-normal law of values (N, 2) above 0: mean and covariance of the logarithms.
 
-    Raises Fault where the covariance is not positive definite.
+    Raises WrongValue if the covariance is not positive definite.
     """
     logs = np.log(values)
     return parse_law({"family": PAIR, "mu": logs.mean(axis=0).tolist(), "sigma": np.cov(logs.T).tolist()})
@@ -79,7 +79,7 @@ def fit_truncated(values: np.ndarray, low: np.ndarray, high: np.ndarray) -> Law:
     """Return the two-dimensional log-normal law whose draws within bounds (N, 2) are likeliest to be values (N, 2).
 
     The maximum of the likelihood of truncated draws, from the law of :func:`fit_pair` on. Values out of their bounds
-    are left out. Raises Fault like :func:`fit_pair`.
+    are skipped. Raises WrongValue like :func:`fit_pair`.
     """
     inside = ((values >= low) & (values <= high)).all(axis=1)
     values, low, high = values[inside], low[inside], high[inside]

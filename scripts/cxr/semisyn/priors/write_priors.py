@@ -19,8 +19,7 @@ from cxr.geometry.boxes import bounding_box
 from cxr.semisyn.findings.catalogue import RATIO, Catalogue, Prior, read_catalogue
 from cxr.semisyn.priors.columns import FITS, SAMPLES, SYMMETRY, ZONES
 from cxr.semisyn.priors.fitting import NUMBERS_BY_ELEMENT, compare_sides, fit_prior
-from cxr.semisyn.priors.samples import BoxSource, Chest, sample_rows
-from cxr.semisyn.priors.zones import fit_zones
+from cxr.semisyn.priors.samples import BoxSource, Chest, fit_zones, sample_rows
 
 log = logging.getLogger("cxr.semisyn.priors")
 

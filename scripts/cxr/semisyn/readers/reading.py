@@ -3,13 +3,17 @@
 Intervals resample images, with all readings of an image together.
 """
 
+from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
 import polars as pl
+import yaml
 
 from cxr.base.columns import Column, schema
+from cxr.base.paths import RESOURCES
 from cxr.base.seeds import stable_hash
+from cxr.base.tables import read_table, write_table
 from cxr.base.vocabulary import FINDINGS
 from cxr.metrics.intervals import draw_weights, percentile_ends, ratio_intervals
 from cxr.metrics.raters import agreement_columns, measure_agreement
@@ -146,3 +150,26 @@ def _z(counts: np.ndarray, totals: np.ndarray) -> np.ndarray:
 
 def _percent(value: float) -> float | None:
     return None if np.isnan(value) else round(100 * float(value), 3)
+
+
+RESOURCE_FILES = ("semisyn/paper_tables.yaml",)
+
+
+@dataclass(frozen=True)
+class ReadersMergeOptions:
+    """readers: their number; replicates, interval: of the bootstrap by images."""
+
+    readers: int
+    replicates: int
+    interval: float
+    seed: int
+
+
+def run(*, units: str, answers: str, table7: str, agreement: str, options: ReadersMergeOptions) -> None:
+    """Write ``table7``, with the paper's values, and ``agreement``; ``units``: what each image is."""
+    read = count_readings(read_table(units), read_table(answers))
+    printed = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))["table7"]
+    bootstrap = {"replicates": options.replicates, "level": options.interval, "seed": options.seed}
+    write_table(table7, make_table7(read, printed, **bootstrap), TABLE7)
+    agreed = agreement_table(read, options.readers, **bootstrap)
+    write_table(agreement, agreed, AGREEMENT)

@@ -13,7 +13,7 @@ from cxr.base.tables import read_table, write_table
 from cxr.base.vocabulary import HEART, LUNGS
 from cxr.geometry.boxes import CORNERS, paired_iou
 from cxr.metrics import appearance, edits
-from cxr.semisyn.configs import WARPED_FINDING
+from cxr.semisyn.shared import WARPED_FINDING
 
 JOBS = {
     "job_id": Column(pl.String, "Job."),

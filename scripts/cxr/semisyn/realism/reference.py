@@ -13,9 +13,9 @@ from cxr.base.vocabulary import LUNGS
 from cxr.geometry.affine import boxes_to_frame
 from cxr.geometry.boxes import CORNERS
 from cxr.metrics import appearance
-from cxr.semisyn.configs import WARPED_FINDING
 from cxr.semisyn.realism.measure import BOXES
 from cxr.semisyn.references import Reference, read_reference
+from cxr.semisyn.shared import WARPED_FINDING
 
 REFERENCE = {
     "image_id": Column(pl.String, "Image of the cohort with a box of the reference."),

@@ -15,10 +15,10 @@ from cxr.geometry.boxes import CORNERS
 from cxr.metrics.appearance import FEATURES
 from cxr.metrics.intervals import percentile_ends
 from cxr.metrics.matching import Boxes
-from cxr.semisyn.configs import CHOSEN_CONFIG
-from cxr.semisyn.realism import scores
-from cxr.semisyn.realism.feature_scores import EngineFeatures, read_engine_features, score_features
+from cxr.semisyn.realism import metrics
 from cxr.semisyn.realism.measure import JOBS
+from cxr.semisyn.realism.metrics import EngineFeatures, read_engine_features, score_features
+from cxr.semisyn.shared import CHOSEN_CONFIG
 
 SCORES = {
     "config": Column(pl.String, "Configuration."),
@@ -153,15 +153,15 @@ def score_finding(
     """Return {metric: values} of one finding, without metrics that cannot be computed."""
     draws = _draw_jobs(finding, jobs, options)
     metrics = {
-        name: MetricValues(scores.mean_over_draws(jobs[name].to_numpy(), draws))
+        name: MetricValues(metrics.mean_over_draws(jobs[name].to_numpy(), draws))
         for name in MEAN_MEASURES
         if jobs[name].null_count() < len(jobs)
     }
     gap = (jobs["ctr_measured"] - jobs["ctr_asked"]).abs().to_numpy()
     if np.isfinite(gap).any():
-        metrics["ctr_error"] = MetricValues(scores.mean_over_draws(gap, draws))
+        metrics["ctr_error"] = MetricValues(metrics.mean_over_draws(gap, draws))
     if finding in options.classes and detector_fires(jobs):
-        values = scores.auroc(jobs["score"].to_numpy(), jobs["source_score"].to_numpy(), draws)
+        values = metrics.auroc(jobs["score"].to_numpy(), jobs["source_score"].to_numpy(), draws)
         metrics["auroc"] = MetricValues(values, engine=options.detector)
         values = _average_precision(jobs, conditioning, detected, options.classes[finding], options, draws)
         metrics["ap1070"] = MetricValues(values, engine=options.detector)
@@ -169,8 +169,8 @@ def score_finding(
     theirs = None if real is None else real.filter(pl.col("finding") == finding).drop_nulls(FEATURES)
     if theirs is not None and len(ours) and len(theirs):
         seed = stable_hash(options.seed, finding)
-        test_draws = scores.draw_patients(ours["subject_id"].to_list(), options.c2st_replicates, seed)
-        test = scores.two_sample_test(
+        test_draws = metrics.draw_patients(ours["subject_id"].to_list(), options.c2st_replicates, seed)
+        test = metrics.two_sample_test(
             ours.select(FEATURES).to_numpy(), ours["subject_id"].to_list(),
             theirs.select(FEATURES).to_numpy(), theirs["subject_id"].to_list(), test_draws,
         )  # fmt: skip
@@ -200,7 +200,7 @@ def score_by_features(
 
 def _draw_jobs(finding: str, jobs: pl.DataFrame, options: ScoreOptions) -> np.ndarray:
     """Return the draws of the jobs; they depend on the source patients alone, so all configurations share them."""
-    return scores.draw_patients(jobs["subject_id"].to_list(), options.replicates, stable_hash(options.seed, finding))
+    return metrics.draw_patients(jobs["subject_id"].to_list(), options.replicates, stable_hash(options.seed, finding))
 
 
 def detector_fires(jobs: pl.DataFrame) -> bool:
@@ -219,13 +219,13 @@ def _average_precision(
     place = {job: number for number, job in enumerate(jobs["job_id"])}
     true = conditioning.filter(pl.col("kind") == "conditioning", pl.col("job_id").is_in(list(place)))
     detections = detected.filter(pl.col("class_name") == name, pl.col("image_id").is_in(list(place)))
-    predicted = scores.JobBoxes(
+    predicted = metrics.JobBoxes(
         _indices(detections["image_id"], place),
         detections.select(CORNERS).to_numpy(),
         detections["confidence"].to_numpy(),
     )
     truth = Boxes(_indices(true["job_id"], place), true.select(CORNERS).to_numpy())
-    return scores.ap1070(predicted, truth, options.ious, options.points, draws)
+    return metrics.ap1070(predicted, truth, options.ious, options.points, draws)
 
 
 def _indices(names: pl.Series, place: Mapping[str, int]) -> np.ndarray:

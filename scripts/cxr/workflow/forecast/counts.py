@@ -9,7 +9,7 @@ import polars as pl
 
 from cxr.base.vocabulary import SPLITS
 from cxr.semisyn.placement.plan_jobs import PlanOptions, images_requested, num_jobs
-from cxr.semisyn.sizes import images_per_finding
+from cxr.semisyn.shared import images_per_finding
 from cxr.workflow.forecast.cohort import CohortForecast, is_finished
 from cxr.workflow.forecast.costs import yield_of
 from cxr.workflow.forecast.reports import share_without_finding

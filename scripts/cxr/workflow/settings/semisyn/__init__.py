@@ -4,7 +4,7 @@ from functools import cached_property
 
 from cxr.base.settings import PAPER, Section, constraint, key, refuse_equal_names
 from cxr.base.vocabulary import FINDINGS
-from cxr.semisyn.sizes import PARTS
+from cxr.semisyn.shared import PARTS
 from cxr.workflow.settings.semisyn.configs import EditingConfig
 from cxr.workflow.settings.semisyn.dataset import PER_FINDING, Dataset
 from cxr.workflow.settings.semisyn.detection import Detection

@@ -3,7 +3,7 @@
 from typing import Annotated, Literal
 
 from cxr.base.settings import PAPER, Limits, Section, Share, constraint, key, refuse_equal_names
-from cxr.semisyn.sizes import PARTS
+from cxr.semisyn.shared import PARTS
 from cxr.workflow.settings.semisyn.names import RunName
 from cxr.workflow.settings.semisyn.references import ReferenceName
 

@@ -3,7 +3,7 @@
 from typing import Literal
 
 from cxr.base.settings import AUTHORS, OURS, PAPER, Section, Share, constraint, key, refuse_equal_names
-from cxr.semisyn.configs import CHOSEN_CONFIG, SELECTION
+from cxr.semisyn.shared import CHOSEN_CONFIG, SELECTION
 from cxr.workflow.settings.diffusion import Autoencoder, autoencoder
 from cxr.workflow.settings.semisyn.configs import (
     OWN_STRENGTH,

@@ -1,0 +1,19 @@
+"""Names and sizes that the settings and several stages of SemiSynCXR share."""
+
+CHOSEN_CONFIG = "chosen"
+"""Stands for the configuration that each finding has chosen; the dataset uses its images."""
+SELECTION = "selection"
+"""Value of ``choice``: the stage semisyn_selection chooses the configurations."""
+DEFAULT_CONFIG = "lite"
+"""Configuration of a finding without a choice."""
+WARPED_FINDING = "cardiomegaly"
+"""Finding that moves organs: it also changes pixels outside its box, so leak, edges and visible box do not apply."""
+
+
+PARTS = {"fifth": 5, "half": 2, "all": 1}
+"""{size: divisor of the whole dataset}; the paper's 7,000, 17,500 and 35,000 images."""
+
+
+def images_per_finding(size: int | str, quota: int, num_findings: int) -> int:
+    """Return the number of images of each finding in a size. ``quota``: images of each in the whole dataset."""
+    return max(1, quota // PARTS[size]) if size in PARTS else int(size) // num_findings
