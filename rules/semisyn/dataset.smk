@@ -1,4 +1,4 @@
-# Dataset: what became of every job, and the datasheet.
+# Dataset: the outcome of every job, and the datasheet.
 
 SEMISYN_EDITED = {
     "edited": expand(
@@ -51,7 +51,7 @@ rule semisyn_dataset_tables:
         **job("semisyn.dataset.job_tables.run"),
         options=PLAN.options["semisyn_dataset"],
     message:
-        "SemiSynCXR: what became of every job"
+        "SemiSynCXR: tables of the dataset, with the outcome of every job"
     script:
         "../../scripts/job.py"
 
@@ -83,6 +83,6 @@ rule semisyn_dataset_sheet:
             "labels": PLAN.semisyn.labels,
         },
     message:
-        "SemiSynCXR: datasheet"
+        "SemiSynCXR: datasheet of the dataset"
     script:
         "../../scripts/job.py"

@@ -1,4 +1,4 @@
-# Exports of the dataset: formats that detectors read, and a cohort for the stages of ILS; the target of the system.
+# Exports of the dataset: formats for detectors, and a cohort for ILS; the target of the system.
 
 
 rule semisyn_dataset_export:
@@ -27,7 +27,7 @@ rule semisyn_dataset_export:
         **job("semisyn.dataset.export.run"),
         options=lambda wildcards: PLAN.semisyn.export_options | {"size": wildcards.size, "format": wildcards.format},
     message:
-        "SemiSynCXR: the size {wildcards.size} as {wildcards.format}"
+        "SemiSynCXR: export of the size {wildcards.size} as {wildcards.format}"
     script:
         "../../scripts/job.py"
 
@@ -59,7 +59,7 @@ rule semisyn_dataset_pictures:
         options=PLAN.semisyn.export_options
         | {"size": PLAN.semisyn.sizes[-1], "format": "sheet", "pixels": "frame", "withhold": []},
     message:
-        "SemiSynCXR: a sheet with an image of each finding"
+        "SemiSynCXR: sample sheet with an image of each finding"
     script:
         "../../scripts/job.py"
 
@@ -87,7 +87,7 @@ rule semisyn_dataset_cohort:
         options=PLAN.semisyn.export_options
         | {"size": PLAN.semisyn.sizes[-1], "format": "cohort", "pixels": "frame", "withhold": []},
     message:
-        "SemiSynCXR: edited films and their sources as a cohort with known masks"
+        "SemiSynCXR: edited images and their sources as a cohort with exact masks"
     script:
         "../../scripts/job.py"
 

@@ -1,4 +1,4 @@
-# Detection: scores of detectors, trained here or given (semisyn.detection.predictions), against people's boxes.
+# Detection: scores of detectors against experts' boxes; trained here, or from semisyn.detection.predictions.
 
 
 rule semisyn_detection_scores:
@@ -40,11 +40,11 @@ rule semisyn_detection_scores:
     params:
         **job(
             "semisyn.detection.score_detections.run_scores",
-            *sorted({f"annotations.{told['format']}" for told in PLAN.semisyn.detection_options["references"]}),
+            *sorted({f"annotations.{reference['format']}" for reference in PLAN.semisyn.detection_options["references"]}),
         ),
         options=PLAN.options["semisyn_detection"] | PLAN.semisyn.detection_options,
     message:
-        "Detectors against people's boxes"
+        "Scores of detectors against experts' boxes"
     script:
         "../../scripts/job.py"
 

@@ -25,7 +25,7 @@ rule semisyn_detectors_pictures:
         **job("semisyn.detectors.list_pictures.run", *DETECTORS.formats),
         reference=lambda wildcards: DETECTORS.listing_options(wildcards.reference),
     message:
-        "Pictures of the reference {wildcards.reference}"
+        "List of the images of the reference {wildcards.reference}"
     script:
         "../../scripts/job.py"
 
@@ -66,7 +66,7 @@ rule semisyn_detectors_roles:
         **job("semisyn.detectors.check_roles.run", *DETECTORS.formats),
         options={"references": list(DETECTORS.references.values()), "findings": PLAN.settings.semisyn.findings},
     message:
-        "No patient is both learnt and tested"
+        "Check that no patient is in both training and test images"
     script:
         "../../scripts/job.py"
 
@@ -102,7 +102,7 @@ rule semisyn_detectors_model:
         ),
         options=lambda wildcards: DETECTORS.runs[wildcards.run],
     message:
-        "Detector {wildcards.number} of the run {wildcards.run}"
+        "Training of detector {wildcards.number} of the run {wildcards.run}"
     script:
         "../../scripts/job.py"
 
@@ -112,7 +112,7 @@ rule semisyn_detectors_predictions:
         model="results/semisyn/detectors/{run}.s{number}/model",
         annotations=lambda wildcards: DETECTORS.annotations[wildcards.reference],
         frames=lambda wildcards: DETECTORS.frames[wildcards.reference],
-        # not of the trainings, so that a change of what is only tested trains nothing again
+        # not an input of the training, so that a change of a test reference retrains nothing
         roles="results/semisyn/detectors/roles.tsv",
     output:
         output="results/semisyn/detection/{run}.s{number}/{reference}.parquet",
@@ -135,7 +135,7 @@ rule semisyn_detectors_predictions:
         **job("semisyn.detectors.predict_boxes.run", f"semisyn.detectors.{DETECTORS.engine}", *DETECTORS.formats),
         options=lambda wildcards: DETECTORS.prediction_options(wildcards.run, wildcards.reference),
     message:
-        "Boxes of detector {wildcards.number} of the run {wildcards.run} on {wildcards.reference}"
+        "Predictions of detector {wildcards.number} of the run {wildcards.run} on {wildcards.reference}"
     script:
         "../../scripts/job.py"
 

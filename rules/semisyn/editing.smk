@@ -1,4 +1,4 @@
-# Editing: findings put into the healthy images, by each engine that a configuration names.
+# Editing: puts findings into the healthy images, with one rule per engine.
 
 for engine in PLAN.semisyn.editing_files:
 
@@ -41,11 +41,11 @@ for engine in PLAN.semisyn.editing_files:
             options=PLAN.semisyn.single_editing_options(PLAN.options["semisyn_editing"], engine),
             engine=engine,
         message:
-            "Findings put into the images of shard {wildcards.shard}, configuration {wildcards.config}"
+            "Edited images of shard {wildcards.shard}, configuration {wildcards.config}"
         script:
             "../../scripts/job.py"
 
-    # configurations that have their source's work in common
+    # configurations that share the work on their sources
     for number, configs in enumerate(PLAN.semisyn.config_groups[engine]):
 
         rule:
@@ -79,7 +79,7 @@ for engine in PLAN.semisyn.editing_files:
                 engine=engine,
                 together=configs,
             message:
-                "Findings put into the images of shard {wildcards.shard}, several configurations"
+                "Edited images of shard {wildcards.shard}, several configurations"
             script:
                 "../../scripts/job.py"
 

@@ -1,4 +1,4 @@
-# Healthy: frontal X-rays without a finding, into which findings are put.
+# Healthy: selects frontal X-rays without a finding, into which findings are put.
 
 
 rule semisyn_healthy_shard:

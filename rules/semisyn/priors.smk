@@ -1,4 +1,4 @@
-# Priors: where each finding lies and how large it is, the paper's or fitted to people's boxes.
+# Priors of position and size of each finding: the paper's, or fitted to experts' boxes.
 
 
 # of a reference whose images are not the cohort's
@@ -40,7 +40,7 @@ rule semisyn_priors_fit:
         **job("semisyn.priors.write_priors.run", *PLAN.semisyn.prior_formats),
         options=PLAN.options["semisyn_priors"],
     message:
-        "Priors of place and size"
+        "Priors of position and size"
     script:
         "../../scripts/job.py"
 

@@ -1,4 +1,4 @@
-# Prompts: phrases of findings from the cohort's own reports, for a person to review. No other rule reads them.
+# Prompts: phrases of findings from the cohort's reports, for review. No other rule reads them.
 
 
 rule semisyn_prompts_mine:

@@ -1,4 +1,4 @@
-# Readers: pages on which experts tell generated X-rays from real ones, and Table 7 from their filled sheets.
+# Readers: pages on which experts tell edited from real X-rays, and Table 7 from their filled sheets.
 
 
 rule semisyn_readers_units:
@@ -32,7 +32,7 @@ rule semisyn_readers_units:
         **job("semisyn.readers.draw_units.run", *PLAN.semisyn.readers_formats),
         options=PLAN.options["semisyn_readers"],
     message:
-        "Real and generated images for the readers"
+        "Real and edited images for the reader study"
     script:
         "../../scripts/job.py"
 

@@ -1,4 +1,4 @@
-# Realism: what organs, boxes and measures say of the edited images of a configuration.
+# Realism: organs, boxes, measures and scores of the edited images of a configuration.
 
 
 use rule organs_shard as semisyn_realism_organs with:

@@ -1,4 +1,4 @@
-# Selection: one configuration for each finding, by the scores of all.
+# Selection: chooses one configuration for each finding by the scores of all.
 
 
 rule semisyn_selection_choice:
@@ -42,7 +42,7 @@ rule semisyn_selection_choice:
         **job("semisyn.selection.select_configs.run"),
         options=PLAN.options["semisyn_selection"],
     message:
-        "One configuration for each finding, by the scores of all"
+        "Choice of a configuration for each finding"
     script:
         "../../scripts/job.py"
 

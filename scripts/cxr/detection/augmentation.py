@@ -1,4 +1,4 @@
-"""Augmentation of a detector's training images: small movements, mirroring, exposure, blur and noise."""
+"""Augment a detector's training images: small affine movements, mirroring, exposure, blur and noise."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ import cv2
 import numpy as np
 
 MIN_VISIBLE = 0.4
-"""A box of which a smaller fraction stays in the picture is dropped."""
+"""Smallest fraction of a box that must stay in the image; other boxes are dropped."""
 
 
 def augment_image(
@@ -37,7 +37,7 @@ def augment_image(
 def _warp_boxes(boxes: Sequence[tuple], affine: np.ndarray, cells: int, scale: float) -> list[tuple]:
     moved_boxes = []
     for label, x1, y1, x2, y2 in boxes:
-        # A rotated box grows: turn the middles of its sides instead of its corners.
+        # Rotate the middles of the sides: the hull of rotated corners would be too large.
         middle = np.array([[x1, (y1 + y2) / 2], [x2, (y1 + y2) / 2], [(x1 + x2) / 2, y1], [(x1 + x2) / 2, y2]])
         turned = middle @ affine[:, :2].T + affine[:, 2] * scale
         low, high = turned.min(axis=0), turned.max(axis=0)

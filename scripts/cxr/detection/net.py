@@ -17,9 +17,9 @@ WIDTHS = (16, 32, 56, 96, 128)
 CENTRE_RADIUS = 1.5
 """A cell is positive if its centre lies in the box and at most this many cells from the box's centre."""
 NUM_PEAK_CELLS = 4
-"""Number of cells, those with the largest logits, that represent a class of a whole image."""
+"""Number of cells with the largest logits that represent a class in the whole image."""
 PRESENT_TARGET = 0.6
-"""Target of these cells where an image's label names the class: about the IoU that boxes reach."""
+"""Target of these cells if an image's label names the class: about the IoU that boxes reach."""
 
 
 class Block(nn.Module):
@@ -148,9 +148,9 @@ def detection_loss(
 
 
 def image_label_loss(logit: Tensor, films: Sequence[dict[int, bool]]) -> Tensor:
-    """Mean cross-entropy of classes that whole pictures are said to hold or not to hold, without a box.
+    """Return the mean cross-entropy of image-level labels, which have no boxes.
 
-    ``logit`` (N, classes, cells, cells); ``films``: of each picture {class index: whether it is there}, some empty.
+    ``logit`` (N, classes, cells, cells); ``films``: per image {class index: whether it is present}, possibly empty.
     """
     peak = logit.flatten(2).topk(NUM_PEAK_CELLS, dim=2).values.mean(dim=2)
     pairs = [

@@ -44,7 +44,7 @@ def boxes_above(boxes: torch.Tensor, scores: torch.Tensor, classes: np.ndarray, 
     Raises ArithmeticError if a value is NaN.
     """
     if not (torch.isfinite(boxes).all() and torch.isfinite(scores).all()):
-        raise ArithmeticError("the net gave what is no number")
+        raise ArithmeticError("the net's output is no number")
     rows, columns = (scores >= floor).nonzero(as_tuple=True)
     used = torch.from_numpy(classes >= 0).to(columns.device)[columns]
     rows, columns = rows[used], columns[used]

@@ -17,12 +17,12 @@ from cxr.detection.net import Detector, assign_targets, detection_loss, image_la
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a net is trained.
+    """Hyperparameters of a training.
 
-    updates: number of weight updates; rate: highest learning rate, reached after the fraction ``warmup`` of the
-    updates; decay: weight decay; clip: largest gradient norm; memory: decay of the running mean of the weights per
-    update (smaller in the first updates); importance: weight of a positive cell of each class; film: weight of the
-    labels of whole images; bfloat16: whether convolutions run in it, nearly twice as fast.
+    updates: number of steps; rate: highest learning rate, reached after the fraction ``warmup`` of the steps; decay:
+    weight decay; clip: largest gradient norm; memory: decay per step of the running mean of the weights (smaller in the
+    first steps); importance: weight of a positive cell of each class; image_label_weight: weight of the loss of
+    image-level labels; bfloat16: whether convolutions run in it, nearly twice as fast.
     """
 
     updates: int
@@ -37,10 +37,10 @@ class Recipe:
 
 
 class Batch(NamedTuple):
-    """Images float32 (size, size) in 0..1; per image its boxes, (class index, x1, y1, x2, y2) in cells, and ``known``.
+    """Images float32 (size, size) in 0..1; per image its boxes, (class index, x1, y1, x2, y2) in cells.
 
-    ``known``: the class indices that the image's labels cover; the image does not enter the loss of the others.
-    ``films``: labels of the whole image, without a box: {class index: whether it is there}.
+    ``labelled_classes``: class indices that the image's labels cover; others do not enter its loss.
+    ``image_labels``: labels of the whole image, without a box: {class index: whether it is present}.
     """
 
     images: list[np.ndarray]
@@ -50,7 +50,7 @@ class Batch(NamedTuple):
 
 
 MEAN_WARMUP = 20
-"""Warm-up of the running mean: after n updates the newest weights count for at least FEW / (n + FEW)."""
+"""Warm-up of the running mean: after n steps the newest weights count at least MEAN_WARMUP / (n + MEAN_WARMUP)."""
 
 
 def new_net(like: Detector) -> Detector:
@@ -66,9 +66,9 @@ def copy_net(net: Detector) -> Detector:
 
 
 class Checkpoint(NamedTuple):
-    """Where an unfinished training is kept: file, number of updates between two writes, and what it is of.
+    """Checkpoint file of an unfinished training, steps between two writes, and a digest of the training's inputs.
 
-    A file of another ``identity`` is not resumed but overwritten.
+    A file with another ``identity`` is overwritten, not resumed.
     """
 
     path: Path
@@ -77,10 +77,10 @@ class Checkpoint(NamedTuple):
 
 
 class Monitor(NamedTuple):
-    """When a training is scored, and by what.
+    """Scoring during a training.
 
-    at: numbers of updates after which it is; score: gives the score of a net of the running mean of the weights;
-    identity: what the scores depend on besides the net; found: receives {update: score}.
+    at: steps after which it is scored; score: scores a net with the running mean of the weights; identity: digest of
+    what the scores depend on besides the net; scores: receives {step: score}.
     """
 
     at: frozenset[int]
@@ -101,10 +101,10 @@ def train_net(
 ) -> Detector:
     """Train a net on batches from ``draw``; return a net with the running mean of the weights.
 
-    ``draw`` receives the random generator and the number of updates so far; ``tell`` receives the number and the loss
-    of each update. On a CPU with one thread the same seed gives the same bytes, whether or not the training was
-    interrupted and resumed from its ``checkpoint``. ``losses`` receives the loss of every update, of classes
-    and of boxes, of those before an interruption too; so does ``watch``, which changes no byte of the net.
+    ``draw`` receives the random generator and the number of finished steps; ``tell`` receives the number and the loss
+    of each step. On a CPU with one thread the same seed gives the same bytes, also after resuming from ``checkpoint``.
+    ``losses`` receives the class and box loss of every step, steps before an interruption included; ``watch`` scores
+    the net without changing it.
     """
     torch.manual_seed(seed)
     random = np.random.default_rng(seed)
@@ -134,7 +134,7 @@ def train_net(
         losses.append(value)
         tell(update + 1, sum(value))
         if watch and update + 1 in watch.at:
-            with torch.random.fork_rng(devices=[]):  # new weights are drawn before the mean is put in their place
+            with torch.random.fork_rng(devices=[]):  # creating a net draws random weights
                 watch.scores[update + 1] = watch.score(_averaged_net(net, mean))
         if checkpoint and (update + 1) % checkpoint.every == 0 and update + 1 < recipe.updates:
             state = {"net": net.state_dict(), "optimiser": optimiser.state_dict(), "plan": plan.state_dict()}
@@ -146,14 +146,14 @@ def train_net(
 
 
 def _averaged_net(net: Detector, mean: dict[str, torch.Tensor]) -> Detector:
-    """Return a net of the running mean of the weights, ready to predict."""
+    """Return a net with the running mean of the weights, ready to predict."""
     averaged = new_net(net)
     averaged.load_state_dict(mean)
     return averaged.eval()
 
 
 def _read_checkpoint(checkpoint: Checkpoint | None) -> dict | None:
-    """Return the state of an unfinished training, None where there is none of this identity."""
+    """Return the state of an unfinished training, None without one of this identity."""
     if checkpoint is None or not checkpoint.path.is_file():
         return None
     try:
@@ -165,7 +165,7 @@ def _read_checkpoint(checkpoint: Checkpoint | None) -> dict | None:
 
 
 def _train_step(net: Detector, batch: Batch, recipe: Recipe, optimiser: torch.optim.Optimizer) -> tuple[float, float]:
-    """Make one update of the weights; return the loss of the classes and that of the boxes."""
+    """Make one step; return the class loss and the box loss."""
     image = torch.from_numpy(np.stack(batch.images))[:, None]
     target = assign_targets(batch.boxes, batch.labelled_classes, net.grid)
     with torch.autocast("cpu", torch.bfloat16, enabled=recipe.bfloat16):

@@ -36,7 +36,7 @@ def read_card(path: str | Path) -> Card:
     """Return the card of a file. Raises UserError for a file that is missing, not ONNX or without one."""
     notes = onnx.read_metadata(path)
     if missing := [name for name in ("classes", "groups", "size") if name not in notes]:
-        raise UserError(f"{path} tells no {missing[0]} of a detector: give a file of scripts/tools/detector_onnx.py")
+        raise UserError(f"{path} names no {missing[0]} of a detector: give a file of scripts/tools/detector_onnx.py")
     classes, groups = (tuple(json.loads(notes[name])) for name in ("classes", "groups"))
     return Card(Grid(classes, groups, int(notes["size"])), notes.get("licence", ""))
 

@@ -1,1 +1,1 @@
-"""Findings painted into a chest X-ray, with their exact masks."""
+"""Painters of findings in chest X-rays, which also return the exact masks."""

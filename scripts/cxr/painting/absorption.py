@@ -1,49 +1,48 @@
-"""Adding absorption to a film: the lesion brightens it, and the film's detail fades where water replaces air.
+"""Add absorption to an X-ray: the lesion brightens the image, and detail fades where water replaces air.
 
-Real opacities lose detail. Vessels are seen because air lies round them, so they fade most; ribs lie before and behind
-the lung and keep most of their contrast. Vessels are what a median filter removes: they are narrow, and the edges of
-ribs pass it.
+Vessels are visible because air surrounds them, so they fade most; ribs lie outside the lung and keep most of their
+contrast. Vessels are what a median filter removes: they are narrow, while the edges of ribs pass it.
 """
 
 import cv2
 import numpy as np
 
 VESSEL = 11
-"""Side of the median filter that takes the vessels off a film, px of 512."""
+"""Side of the median filter that removes the vessels, px of 512."""
 GRAIN = 0.8
-"""Deviation of the blur that parts the film's grain, which no lesion takes away, from its detail, px of 512."""
+"""Deviation of the blur that separates the grain, which no lesion removes, from the detail, px of 512."""
 REACH = 16
-"""How far round a place its filters look, px of 512: more than half of any of them and of the blur after it."""
+"""Margin that covers the filters and the blur after them, px of 512."""
 BASE = 18.0
-"""Deviation of the blur that parts a film's brightness from its detail, px of 512."""
+"""Deviation of the blur that separates brightness from detail, px of 512."""
 CURVES = ("screen", "log")
 POWER = 0.5
-"""How the grey curve of ``log`` saturates: brightness x = 1 - (1 + z) ** (-1 / POWER) at absorption z."""
+"""Saturation of the curve ``log``: brightness x = 1 - (1 + z) ** (-1 / POWER) at absorption z."""
 WHITE = 0.8
-"""Quantile of the heart's brightness that tells how bright water is on a film."""
+"""Quantile of the heart's brightness that serves as the brightness of water."""
 ABOVE = 0.1
-"""How far between that and white the brightest lesion lies: water before and behind other water adds a little."""
+"""Position of the brightest lesion between water and white: water in front of the heart adds a little brightness."""
 
 
 def water_brightness(image: np.ndarray, heart: np.ndarray) -> float:
-    """Return the brightness that a lesion tends to on a film float32 (H, W) in 0..1.
+    """Return the brightness that a dense lesion approaches in an image float32 (H, W) in 0..1.
 
-    A lung full of fluid is as bright as the heart beside it, ``heart`` bool (H, W), and little brighter before it.
+    A lung full of fluid is as bright as the heart, ``heart`` bool (H, W), and a little brighter in front of it.
     """
     level = float(np.quantile(image[heart], WHITE)) if heart.any() else 0.8
     return level + ABOVE * (1 - level)
 
 
 def crop_around(mask: np.ndarray) -> tuple[slice, slice]:
-    """Return the rows and columns of bool (H, W) that hold what is True, and :data:`REACH` more on each side."""
+    """Return the rows and columns that contain the True pixels of bool (H, W), with a margin of :data:`REACH`."""
     spans = (np.flatnonzero(mask.any(axis=axis)) for axis in (1, 0))
     return tuple(slice(max(0, int(at[0]) - REACH), int(at[-1]) + REACH + 1) if len(at) else slice(0) for at in spans)
 
 
 def extract_vessels(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """Return the narrow structures of a film float32 (H, W) in 0..1, without its grain: what a median takes off.
+    """Return the narrow structures of an image float32 (H, W) in 0..1, without grain: what a median filter removes.
 
-    They are right where ``mask``, bool (H, W), is True; the median, which takes longest, is not taken elsewhere.
+    They are valid where ``mask``, bool (H, W), is True; the slow median filter runs only there.
     """
     at = crop_around(mask)
     grey = np.rint(np.clip(image, 0, 1) * 255).astype(np.uint8)
@@ -54,11 +53,10 @@ def extract_vessels(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
 
 
 def brighten(image: np.ndarray, density: np.ndarray, curve: str, white: float = 1.0) -> np.ndarray:
-    """Return a film with the absorption ``density`` (H, W) added; below 0 it is taken away (air in place of lung).
+    """Return an image with the absorption ``density`` (H, W) added; a negative density removes it (air).
 
-    ``white``: the brightness that an infinite absorption tends to; places that are brighter stay as they are.
-    ``screen``: the density is the share of the missing brightness, x + (white - x) * density. ``log``: the same at half
-    of the white, through a curve that saturates sooner.
+    ``white``: brightness at infinite absorption; brighter pixels are unchanged. ``screen``: x + (white - x) * density.
+    ``log``: equal to that at half of ``white``, on a curve that saturates sooner.
     """
     if curve == "screen":
         return image + np.clip(white - image, 0, None) * density
@@ -70,9 +68,9 @@ def brighten(image: np.ndarray, density: np.ndarray, curve: str, white: float = 
 def add_absorption(
     image: np.ndarray, density: np.ndarray, curve: str, white: float, flat: float, lost: float
 ) -> np.ndarray:
-    """Return the film float32 (H, W) with a lesion of ``density`` (H, W); ``curve``, ``white``: see :func:`brighten`.
+    """Return the image float32 (H, W) with a lesion of ``density`` (H, W); ``curve``, ``white``: see :func:`brighten`.
 
-    ``flat``: share of all detail that goes at the densest place; ``lost``: share of the vessels' that goes besides.
+    ``flat``: fraction of all detail that is lost at the densest pixel; ``lost``: further fraction of the vessels.
     """
     weight = np.abs(density) / max(float(np.abs(density).max(initial=0.0)), 1e-6)
     base = cv2.GaussianBlur(image, (0, 0), BASE)

@@ -1,4 +1,4 @@
-"""Opacities and consolidations: fluid or pus in the air spaces, with a ragged outline that fades into the lung."""
+"""Paint opacities and consolidations: fluid or pus in the air spaces, ragged, fading into the lung."""
 
 import cv2
 import numpy as np
@@ -8,17 +8,17 @@ from cxr.painting.chest import Chest, PaintedImage, PaintRequest, Window, smooth
 from cxr.painting.lesions import noise
 
 MAX_GAIN = 2.0
-"""How much denser a faint lesion may be made at most."""
+"""Largest factor by which a faint lesion is made denser."""
 BEYOND = 0.7
-"""How far the outline of a lesion is moved outwards where the lung ends, in half box sizes."""
+"""Distance by which a lesion's outline moves outwards where the lung ends, in half box sizes."""
 EDGE = 0.10
-"""Share of the densest place from which a pixel belongs to the lesion's mask."""
+"""Fraction of the highest density from which a pixel belongs to the lesion's mask."""
 
 
 def draw_envelope(
     window: Window, soft: float, exponent: float, ragged: float, random: np.random.Generator
 ) -> np.ndarray:
-    """Return a superellipse that fills the box, ragged and soft, float32 (h, w), 1 in the core and 0 at the sides."""
+    """Return a ragged, soft superellipse that fills the box, float32 (h, w), 1 in the core and 0 at the sides."""
     u, v = window.box_coordinates(BEYOND)
     r = (np.abs(u) ** exponent + np.abs(v) ** exponent) ** (1 / exponent)
     coarse = noise(window.shape, max(window.size) / 3, random, 2)
@@ -29,7 +29,7 @@ def draw_envelope(
 
 
 def draw_patches(window: Window, base: float, cores: int, random: np.random.Generator) -> np.ndarray:
-    """Return how dense each place is, float32 (h, w) in ``base``..1: a few confluent cores in a haze."""
+    """Return a density float32 (h, w) in ``base``..1: a few confluent cores in a haze."""
     u, v = window.box_coordinates()
     core_density = np.zeros(window.shape, np.float32)
     for _ in range(cores):
@@ -41,7 +41,7 @@ def draw_patches(window: Window, base: float, cores: int, random: np.random.Gene
 
 
 def lean_weights(window: Window, lean: float) -> np.ndarray:
-    """Return float32 (h, w), about 1: denser towards the sides where the lung ends, by ``lean`` at the side itself."""
+    """Return weights float32 (h, w) around 1, higher by up to ``lean`` towards the sides where the lung ends."""
     u, v = window.box_coordinates()
     left_share, top_share, right_share, bottom_share = window.lung_border_shares()
     return np.clip(1 + lean * ((right_share - left_share) * u + (bottom_share - top_share) * v), 0.3, None).astype(
@@ -58,7 +58,7 @@ def draw_reticulation(shape: tuple[int, int], cell: float, random: np.random.Gen
 
 
 def draw_bronchi(window: Window, stems: int, random: np.random.Generator) -> np.ndarray:
-    """Return air-filled tubes that fan out from the hilar side and narrow on their way, float32 (h, w), 1 on a tube."""
+    """Return air-filled tubes that fan out from the hilar side and taper, float32 (h, w), 1 on a tube."""
     canvas = np.zeros(window.shape, np.uint8)
     x1, y1, x2, y2 = window.box
     start = np.array([x1 if window.lateral > 0 else x2, y1 + (y2 - y1) * random.uniform(0.15, 0.45)])
@@ -84,7 +84,7 @@ def _draw_branch(canvas, at, angle, window, thick, random, forks) -> None:
 
 
 def draw_density(window: Window, request: PaintRequest, random: np.random.Generator) -> tuple[np.ndarray, dict]:
-    """Return the density of one place, float32 (h, w), its highest value about delta, and what was drawn."""
+    """Return the density of one place, float32 (h, w), with its maximum about delta, and the drawn parameters."""
     patchy, glass = request.mentions("patchy"), request.mentions("ground-glass", "ground glass")
     soft, exponent = request.draw("soft", random), request.draw("exponent", random)
     delta = request.draw("delta", random) * (request.ranges["ground_glass"] if glass else 1.0)
@@ -109,39 +109,39 @@ def draw_density(window: Window, request: PaintRequest, random: np.random.Genera
     return delta * density, parameters
 
 
-def bound_by_fissure(film: Chest, window: Window, words: str) -> np.ndarray | None:
-    """Return where the named lobe is as the minor fissure bounds it, float32 (h, w), or None without such a lobe.
+def bound_by_fissure(chest: Chest, window: Window, words: str) -> np.ndarray | None:
+    """Return weights float32 (h, w) that end a named lobe at the minor fissure, or None without such a lobe.
 
-    On a frontal film only the minor fissure is seen on edge: the right upper lobe ends there and the middle lobe
-    begins. It is kept to the part of a box beyond three quarters, so that the lesion still fills its box.
+    On a frontal X-ray only the minor fissure is seen on edge: it separates the right upper from the middle lobe. It
+    cuts at most a quarter of the box, so that the lesion still fills the box.
     """
     upper, middle = "upper lobe" in words, "middle lobe" in words
     if "right" not in words or not (upper or middle):
         return None
-    rows, columns = (np.flatnonzero(film.right.any(axis=axis)) for axis in (1, 0))
+    rows, columns = (np.flatnonzero(chest.right.any(axis=axis)) for axis in (1, 0))
     y, x = np.mgrid[window.rows, window.columns].astype(np.float32) + 0.5
     lateral = 1 - (x - columns[0]) / max(1, columns[-1] - columns[0])
-    line = rows[0] + (rows[-1] - rows[0]) * (film.fissure[0] + (film.fissure[1] - film.fissure[0]) * lateral)
+    line = rows[0] + (rows[-1] - rows[0]) * (chest.fissure[0] + (chest.fissure[1] - chest.fissure[0]) * lateral)
     _x1, y1, _x2, y2 = window.box
     top, tall = window.rows.start + y1, y2 - y1
     line = np.maximum(line, top + 0.75 * tall) if upper else np.minimum(line, top + 0.25 * tall)
     return soft_step((line - y) if upper else (y - line), 3.0)
 
 
-def paint(film: Chest, request: PaintRequest, random: np.random.Generator) -> PaintedImage:
-    """Paint an opacity or a consolidation into each place; the ranges tell which."""
-    white = water_brightness(film.image, film.heart)
-    total, parts, lesion = np.zeros(film.image.shape, np.float32), [], np.zeros(film.image.shape, bool)
+def paint(chest: Chest, request: PaintRequest, random: np.random.Generator) -> PaintedImage:
+    """Paint an opacity or a consolidation, as the ranges define, into each place."""
+    white = water_brightness(chest.image, chest.heart)
+    total, parts, lesion = np.zeros(chest.image.shape, np.float32), [], np.zeros(chest.image.shape, bool)
     for place in request.places:
-        window = Window(film, place)
+        window = Window(chest, place)
         if window.empty:
             continue
         density, parameters = draw_density(window, request, random)
         density *= window.fade_weights(request.ranges["fade"])
-        fissure = bound_by_fissure(film, window, request.words.lower()) if request.ranges.get("fissure") else None
+        fissure = bound_by_fissure(chest, window, request.words.lower()) if request.ranges.get("fissure") else None
         if fissure is not None:
             density *= fissure
-        least = _contrast_gain(film, window, density, request, white)
+        least = _contrast_gain(chest, window, density, request, white)
         density *= least
         at = window.rows, window.columns
         total[at] = np.maximum(total[at], np.clip(density, 0, 0.85))
@@ -149,16 +149,16 @@ def paint(film: Chest, request: PaintRequest, random: np.random.Generator) -> Pa
         parts.append(parameters | {"raised": round(least, 4), "side": place.side})
     flat, lost = request.draw("flat", random), request.draw("lost", random)
     return PaintedImage(
-        add_absorption(film.image, total, request.curve, white, flat, lost),
+        add_absorption(chest.image, total, request.curve, white, flat, lost),
         lesion & (total > 0),
         {"parts": parts, "flat": flat, "lost": lost},
     )
 
 
-def _contrast_gain(film: Chest, window: Window, density: np.ndarray, request: PaintRequest, white: float) -> float:
-    """Return the factor, 1 or more, that makes a faint lesion as visible as ``least`` deviations of the lungs."""
+def _contrast_gain(chest: Chest, window: Window, density: np.ndarray, request: PaintRequest, white: float) -> float:
+    """Return the factor, at least 1, that gives a faint lesion a contrast of ``least`` deviations of the lungs."""
     lung_in_box = window.lung & window.inside
     added = float((np.clip(white - window.image, 0, None) * density)[lung_in_box].mean()) / max(
-        float(film.image[film.lungs].std()), 1e-6
+        float(chest.image[chest.lungs].std()), 1e-6
     )
     return min(MAX_GAIN, max(1.0, request.ranges["least"] / max(added, 1e-6)))

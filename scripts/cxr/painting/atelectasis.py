@@ -1,8 +1,7 @@
-"""Atelectasis: plates or a wedge of lung without air, and the loss of volume that pulls diaphragm and vessels to it.
+"""Paint atelectasis: plates or a wedge of airless lung, and the volume loss that pulls diaphragm and vessels to it.
 
-Plates are seen on edge: thin, nearly level, slightly bent, of unequal length, with tapering ends. A wedge is a
-dense base that fades upwards and towards the chest wall. A collapse is a lobe: a wedge of higher density and a larger
-loss of volume.
+Plates are thin, nearly horizontal, slightly bent lines of unequal length with tapering ends. A wedge is a dense base
+that fades upwards and towards the chest wall. A collapse is a denser wedge with more volume loss.
 """
 
 import cv2
@@ -13,26 +12,26 @@ from cxr.painting.chest import Chest, PaintedImage, PaintRequest, Window, smooth
 from cxr.painting.lesions import noise
 
 VISIBLE = 0.12
-"""Share of the densest place from which a pixel belongs to the lesion's mask."""
+"""Fraction of the highest density from which a pixel belongs to the lesion's mask."""
 FADE = 0.16
-"""Share of half the box over which the lesion fades out at a side that cuts the lung."""
+"""Fraction of half the box over which the lesion fades out at a side that cuts the lung."""
 BELOW = 1.6
-"""How far under the diaphragm the pull reaches, of the largest shift."""
+"""Distance below the diaphragm that the pull reaches, as a multiple of the largest shift."""
 BEYOND, OVAL_EXPONENT = 0.9, 3.0
-"""How far the oval is moved outwards where the lung ends, in half box sizes; exponent of the oval."""
+"""Distance by which the oval moves outwards where the lung ends, in half box sizes; exponent of the oval."""
 PLATE_SPACING = 0.07
-"""Height of a box for each plate but the first, of the lung's height."""
+"""Box height per additional plate, as a fraction of the lung's height."""
 HIDDEN = 0.6
-"""Share of the lesion that the heart hides."""
+"""Fraction of the lesion that the heart hides."""
 MAX_SHIFT = 0.12
-"""Largest shift, of the box's height."""
+"""Largest shift, as a fraction of the box's height."""
 BANDS = ("linear", "streaky", "subsegmental", "discoid", "plate")
 
 
 def draw_plates(
     window: Window, request: PaintRequest, tall: float, random: np.random.Generator
 ) -> tuple[np.ndarray, int]:
-    """Return plates on edge that span the box, float32 (h, w), at most 1, and how many. ``tall``: the lung's height."""
+    """Return plates that span the box, float32 (h, w), at most 1, and their number. ``tall``: the lung's height, px."""
     x1, y1, _, y2 = window.box
     wide, high = window.size
     y, x = np.mgrid[: window.shape[0], : window.shape[1]].astype(np.float32) + 0.5
@@ -59,7 +58,7 @@ def draw_plates(
 
 
 def draw_oval(window: Window, random: np.random.Generator) -> np.ndarray:
-    """Return float32 (h, w): 1 in the box, falling to 0 at an uneven oval inside it; it is open where the lung ends."""
+    """Return an uneven oval in the box, float32 (h, w), 1 inside; it is open where the lung ends."""
     u, v = window.box_coordinates(BEYOND)
     r = (np.abs(u) ** OVAL_EXPONENT + np.abs(v) ** OVAL_EXPONENT) ** (1 / OVAL_EXPONENT)
     return smoothstep(np.clip((1.05 - r + 0.08 * noise(window.shape, window.reach / 3, random, 2)) / 0.4, 0, 1)).astype(
@@ -79,7 +78,7 @@ def draw_wedge(window: Window, soft: float, random: np.random.Generator) -> np.n
 
 
 def draw_upper_lobe(window: Window, random: np.random.Generator) -> np.ndarray:
-    """Return an upper lobe above its raised fissure, float32 (h, w), at most 1: sharp below, where it is hollow."""
+    """Return an upper lobe above its raised fissure, float32 (h, w), at most 1, with a sharp concave lower edge."""
     u, v = window.box_coordinates()
     lateral = np.clip((window.lateral * u + 1) / 2, 0, 1)
     fissure = 0.85 - random.uniform(0.3, 0.7) * lateral - random.uniform(0.3, 0.6) * lateral * (1 - lateral)
@@ -98,10 +97,9 @@ def draw_streaks(window: Window, random: np.random.Generator) -> np.ndarray:
 
 
 def upward_shift(window: Window, shift: float) -> np.ndarray:
-    """Return how far each pixel's content moves up, px, float32 (h, w): the diaphragm by ``shift``, the rest less.
+    """Return the upward shift of each pixel, px, float32 (h, w): ``shift`` at the diaphragm, less elsewhere.
 
-    It is 0 at the box's sides and everywhere that is not lung or close below it, and changes so slowly that no place is
-    folded.
+    It is 0 at the box's sides and outside the lung except close below it, and varies slowly enough to avoid folds.
     """
     x1, y1, x2, y2 = window.place_box
     y, x = np.mgrid[: window.shape[0], : window.shape[1]].astype(np.float32) + 0.5
@@ -121,14 +119,14 @@ def upward_shift(window: Window, shift: float) -> np.ndarray:
 
 
 def shift_up(image: np.ndarray, up: np.ndarray) -> np.ndarray:
-    """Return a picture (h, w) whose content moved up by ``up`` px; unmoved pixels stay to the bit."""
+    """Return an image (h, w) shifted up by ``up`` px per pixel; pixels without a shift are unchanged."""
     y, x = np.mgrid[: image.shape[0], : image.shape[1]].astype(np.float32)
     shifted = cv2.remap(image, x, y + up, cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE)
     return np.where(up > 1e-3, shifted, image)
 
 
 def draw_form(request: PaintRequest, random: np.random.Generator) -> str:
-    """Return ``collapse``, ``plates`` or ``wedge``: what the prompt says, else one of the last two."""
+    """Return ``collapse``, ``plates`` or ``wedge``: as the prompt says, else one of the last two at random."""
     chance = random.uniform()
     if request.mentions("collapse"):
         return "collapse"
@@ -137,23 +135,23 @@ def draw_form(request: PaintRequest, random: np.random.Generator) -> str:
     return "plates" if chance < request.ranges["bands"] and not request.mentions("patchy", "lobe") else "wedge"
 
 
-def paint(film: Chest, request: PaintRequest, random: np.random.Generator) -> PaintedImage:
+def paint(chest: Chest, request: PaintRequest, random: np.random.Generator) -> PaintedImage:
     """Paint an atelectasis into each place.
 
     Ranges: delta, thick, number, haze, soft, texture, flat, lost, loss, collapse, bands.
     """
-    image, lesion, parts = film.image.copy(), np.zeros(film.image.shape, bool), []
-    form, white = draw_form(request, random), water_brightness(film.image, film.heart)
+    image, lesion, parts = chest.image.copy(), np.zeros(chest.image.shape, bool), []
+    form, white = draw_form(request, random), water_brightness(chest.image, chest.heart)
     flat, lost = request.draw("flat", random), request.draw("lost", random)
-    total = np.zeros(film.image.shape, np.float32)
+    total = np.zeros(chest.image.shape, np.float32)
     for place in request.places:
-        window = Window(film, place)
+        window = Window(chest, place)
         parameters = {name: request.draw(name, random) for name in ("delta", "soft", "haze")}
         parameters["loss"] = request.draw("collapse" if form == "collapse" else "loss", random)
         if window.empty:
             continue
         at = window.rows, window.columns
-        tall = float(np.flatnonzero(film.lung(place.side).any(axis=1)).size)
+        tall = float(np.flatnonzero(chest.lung(place.side).any(axis=1)).size)
         lobe = form == "collapse" and request.mentions("upper lobe")
         density = draw_upper_lobe(window, random) if lobe else draw_wedge(window, parameters["soft"], random)
         density = density * draw_oval(window, random)

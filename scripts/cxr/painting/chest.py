@@ -1,4 +1,4 @@
-"""What a painter of a real film works with: the film and its organs, a place, the draws, and what it gives back.
+"""Input and output of the painters: a chest X-ray with its organs, the places, the request, and the painted image.
 
 Sizes are pixels of the frame or fractions of a box or a lung, so that any frame size works.
 """
@@ -13,17 +13,17 @@ from cxr.geometry.boxes import bounding_box, clip_boxes
 
 MEDIAL = 12
 """Width of the band inside a lung's medial border in which a lesion fades out, px of 512: the border lies behind the
-heart and the great vessels, where no film shows an edge."""
+heart and the great vessels, where no edge is visible."""
 RIM = 3
-"""Width of the band round a lung in which a lesion fades out, px."""
+"""Width of the band around a lung in which a lesion fades out, px."""
 
 
 @dataclass(frozen=True)
 class Chest:
     """A frontal X-ray, float32 (H, W) in 0..1, bright = dense, with its organs, bool (H, W).
 
-    Sides are the patient's: the right lung is on the picture's left. ``fissure``: where the right upper lobe ends,
-    (medial, lateral), in fractions of the right lung's height.
+    Sides are the patient's: the right lung is on the image's left. ``fissure``: height of the minor fissure at its
+    (medial, lateral) end, as fractions of the right lung's height.
     """
 
     image: np.ndarray
@@ -44,7 +44,7 @@ class Chest:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a lesion is wanted: a box (x1, y1, x2, y2) in pixels and the side of its lung."""
+    """Requested place of a lesion: a box (x1, y1, x2, y2) in pixels and the side of its lung."""
 
     box: tuple[float, float, float, float]
     side: str
@@ -52,9 +52,10 @@ class Place:
 
 @dataclass(frozen=True)
 class PaintRequest:
-    """What is wanted: the places, the prompt's words, the cardiothoracic ratio to reach, and the painter's ranges.
+    """What to paint: the places, the prompt's words, the cardiothoracic ratio to reach, and the painter's ranges.
 
-    ``ranges``: numbers of the settings, {name: (low, high) or a number}; ``curve``: see :mod:`cxr.painting.absorption`.
+    ``ranges``: {name: (low, high) or a number} from the settings; ``curve``: see :mod:`cxr.painting.absorption`;
+    ``measure``: returns the cardiothoracic ratio of an image.
     """
 
     places: tuple[Place, ...]
@@ -65,55 +66,56 @@ class PaintRequest:
     measure: Callable[[np.ndarray], float] | None = None
 
     def mentions(self, *words: str) -> bool:
-        """Tell whether the prompt holds one of the words."""
+        """True if the prompt contains one of the words."""
         return any(word in self.words.lower() for word in words)
 
     def draw(self, name: str, random: np.random.Generator) -> float:
-        """Draw a number of a range, each value equally likely."""
+        """Draw a number uniformly from a range."""
         return float(random.uniform(*self.ranges[name]))
 
     def draw_count(self, name: str, random: np.random.Generator) -> int:
-        """Draw a whole number of a range, both ends included."""
+        """Draw an integer uniformly from a range, both ends included."""
         low, high = self.ranges[name]
         return int(random.integers(low, high + 1))
 
 
 @dataclass(frozen=True)
 class PaintedImage:
-    """A painted film: float32 (H, W) in 0..1, the lesion bool (H, W), and what was drawn, for the record."""
+    """A painted image float32 (H, W) in 0..1, its lesion bool (H, W), and the parameters that were drawn."""
 
     image: np.ndarray
     lesion: np.ndarray
     parameters: dict
 
 
-def window_mask(film: Chest, windows: Iterable["Window"]) -> np.ndarray:
-    """Return bool (H, W): the pixels of a film that lie in one of the windows."""
-    mask = np.zeros(film.image.shape, bool)
+def window_mask(chest: Chest, windows: Iterable["Window"]) -> np.ndarray:
+    """Return the pixels that lie in one of the windows, bool (H, W)."""
+    mask = np.zeros(chest.image.shape, bool)
     for window in windows:
         mask[window.rows, window.columns] = True
     return mask
 
 
 class Window:
-    """The part of a film round a place: rows and columns of the crop, and the lung in it.
+    """The crop of an X-ray around a place: its rows and columns, and the lung in it.
 
-    ``box``: the tight box of the lung's part in the place, in pixels of the crop; None where the place misses the lung.
+    ``box``: tight box of the lung within the place, ``place_box``: the place itself, both in pixels of the crop;
+    ``empty``: whether the place misses the lung.
     """
 
-    def __init__(self, film: Chest, place: Place, margin: int = 2 * RIM):
-        shape = film.image.shape
+    def __init__(self, chest: Chest, place: Place, margin: int = 2 * RIM):
+        shape = chest.image.shape
         x1, y1, x2, y2 = clip_boxes(np.array(place.box), *shape)[0]
         inside = np.zeros(shape, bool)
         inside[y1:y2, x1:x2] = True
-        lung = film.lung(place.side)
+        lung = chest.lung(place.side)
         self.empty = not (inside & lung).any()
         self.rows = slice(max(0, y1 - margin), min(shape[0], y2 + margin))
         self.columns = slice(max(0, x1 - margin), min(shape[1], x2 + margin))
         at = self.rows, self.columns
         self.lung, self.inside = lung[at], inside[at]
-        self.image = film.image[at]
-        self.heart = film.heart[at]
+        self.image = chest.image[at]
+        self.heart = chest.heart[at]
         self.shape = self.lung.shape
         self.box = bounding_box(self.lung & self.inside)
         self.place_box = bounding_box(self.inside)
@@ -133,8 +135,8 @@ class Window:
     def box_coordinates(self, beyond: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
         """Return (u, v), float32 (h, w): -1..1 from side to side of ``box``; v grows downwards.
 
-        A side along which the lung ends is moved outwards first, by up to ``beyond`` half sizes: a lesion that reaches
-        the chest wall, the heart or the diaphragm is dense up to there.
+        A side along which the lung ends is first moved outwards by up to ``beyond`` half sizes, so that a lesion at the
+        chest wall, the heart or the diaphragm is dense up to the border.
         """
         x1, y1, x2, y2 = self.box
         wide, tall = beyond * (x2 - x1) / 2, beyond * (y2 - y1) / 2
@@ -149,7 +151,7 @@ class Window:
         return (2 * x - x1 - x2) / max(1, x2 - x1), (2 * y - y1 - y2) / max(1, y2 - y1)
 
     def lung_border_shares(self) -> tuple[float, float, float, float]:
-        """Return for each side of ``box`` (left, top, right, bottom) the share along which the lung ends there."""
+        """Return for each side of ``box`` (left, top, right, bottom) the fraction along which the lung ends there."""
         x1, y1, x2, y2 = self.box
         part = self.lung[y1:y2, x1:x2]
         shares = []
@@ -165,24 +167,23 @@ class Window:
         return tuple(shares)
 
     def fade_weights(self, soft: float = 0.12) -> np.ndarray:
-        """Return float32 (h, w), 1 inside and 0 at the sides of the box and outside; ``soft``: in half box sizes.
+        """Return weights float32 (h, w): 1 inside, 0 at the sides of the box and outside. ``soft``: in half box sizes.
 
-        At the lung's border it falls to 0 over :data:`RIM` pixels outside of the lung: a lesion ends where the lung
-        ends. A side of the box that lies outside the lung is left as it is.
+        At the lung's border they fall to 0 within :data:`RIM` pixels outside the lung.
         """
         outside = cv2.distanceTransform((~self.lung).astype(np.uint8), cv2.DIST_L2, 5)
         rim = np.where(outside <= RIM, 1 - outside / (RIM + 1), 0)
         return (rim * self.box_fade_weights(soft) * self.medial_fade_weights()).astype(np.float32)
 
     def box_fade_weights(self, soft: float = 0.12) -> np.ndarray:
-        """Return float32 (h, w), 1 inside the box, falling to 0 at its sides over ``soft`` half sizes."""
+        """Return weights float32 (h, w): 1 inside the place, falling to 0 at its sides over ``soft`` half sizes."""
         x1, y1, x2, y2 = self.place_box
         y, x = np.mgrid[: self.shape[0], : self.shape[1]].astype(np.float32) + 0.5
         across, along = np.minimum(x - x1, x2 - x) / (x2 - x1), np.minimum(y - y1, y2 - y) / (y2 - y1)
         return (smoothstep(np.clip(2 * np.minimum(across, along) / soft, 0, 1)) * self.inside).astype(np.float32)
 
     def medial_fade_weights(self) -> np.ndarray:
-        """Return float32 (h, w): 1 in the lung, falling to 0 over :data:`MEDIAL` pixels before its medial border."""
+        """Return weights float32 (h, w): 1 in the lung, falling to 0 within :data:`MEDIAL` px of its medial border."""
         lung = self.lung if self.lateral > 0 else self.lung[:, ::-1]
         reached = np.maximum.accumulate(lung, axis=1)
         beyond = np.where(lung.any(axis=1)[:, None], ~reached, False)
@@ -201,5 +202,5 @@ def smoothstep(t: np.ndarray) -> np.ndarray:
 
 
 def soft_step(value: np.ndarray, width: float) -> np.ndarray:
-    """Return a smooth step from 0 to 1 round value 0, ``width`` wide, float32."""
+    """Return a smooth step from 0 to 1 around the value 0, ``width`` wide, float32."""
     return smoothstep(np.clip(np.asarray(value, np.float32) / max(width, 1e-6) + 0.5, 0, 1)).astype(np.float32)

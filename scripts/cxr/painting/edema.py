@@ -1,4 +1,4 @@
-"""Pulmonary edema: haze about the hila that spares the periphery, cuffed bronchi, septal lines, widened vessels."""
+"""Paint pulmonary edema: perihilar haze that spares the periphery, cuffed bronchi, septal lines, widened vessels."""
 
 import cv2
 import numpy as np
@@ -9,12 +9,12 @@ from cxr.painting.chest import Chest, PaintedImage, PaintRequest, Window, window
 from cxr.painting.lesions import noise
 
 HILUM = (0.22, 0.48)
-"""Where the hilum lies in the lung's box: from the medial edge, from the top."""
+"""Position of the hilum in the lung's box, as fractions from the medial edge and from the top."""
 
 
-def lung_grid(film: Chest, window: Window, side: str) -> tuple[np.ndarray, np.ndarray, tuple[int, int, int, int]]:
+def lung_grid(chest: Chest, window: Window, side: str) -> tuple[np.ndarray, np.ndarray, tuple[int, int, int, int]]:
     """Return (from the medial edge, from the top), float32 (h, w), 0..1 of the lung's box, and that box (frame px)."""
-    lung = film.lung(side)
+    lung = chest.lung(side)
     rows, columns = np.flatnonzero(lung.any(axis=1)), np.flatnonzero(lung.any(axis=0))
     x1, x2, y1, y2 = columns[0], columns[-1] + 1, rows[0], rows[-1] + 1
     y, x = np.mgrid[window.rows, window.columns].astype(np.float32) + 0.5
@@ -23,15 +23,15 @@ def lung_grid(film: Chest, window: Window, side: str) -> tuple[np.ndarray, np.nd
 
 
 def draw_haze(u: np.ndarray, v: np.ndarray, window: Window, reach: float, base: float, random: np.random.Generator):
-    """Return the cloud about the hilum with a share of even haze that grows to the base, float32 (h, w) in 0..1."""
+    """Return a perihilar cloud with an even haze that increases towards the base, float32 (h, w) in 0..1."""
     bat = np.exp(-(((u - HILUM[0]) / reach) ** 2) - ((v - HILUM[1]) / (0.75 * reach)) ** 2)
     fluffy = np.clip(1 + 0.28 * noise(window.shape, max(6.0, window.reach / 5), random, 3), 0.4, 1.6)
     even = base * (0.7 + 0.6 * np.clip(v, 0, 1))
     return (even + (1 - base) * bat * fluffy).astype(np.float32)
 
 
-def draw_septal_lines(film: Chest, window: Window, side: str, number: int, random: np.random.Generator) -> np.ndarray:
-    """Return short lines that run from the lateral pleura of the lower lung inwards, float32 (h, w), 1 on a line."""
+def draw_septal_lines(chest: Chest, window: Window, side: str, number: int, random: np.random.Generator) -> np.ndarray:
+    """Return short lines from the lateral pleura of the lower lung inwards, float32 (h, w), 1 on a line."""
     canvas = np.zeros(window.shape, np.uint8)
     _x1, y1, _x2, y2 = window.box
     for _ in range(number):
@@ -67,26 +67,26 @@ def draw_cuffs(
 
 
 def widen_vessels(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """Return what thicker vessels add to a film float32 (H, W): each vessel grown by a pixel on every side, blurred.
+    """Return the brightness that thicker vessels add to an image float32 (H, W): dilated and blurred vessels.
 
-    It is right where ``mask``, bool (H, W), is True.
+    It is valid where ``mask``, bool (H, W), is True.
     """
     bright = np.clip(extract_vessels(image, mask), 0, None)
     grown = cv2.dilate(bright, cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (5, 5)))
     return cv2.GaussianBlur(grown, (0, 0), 1.0) - bright
 
 
-def paint(film: Chest, request: PaintRequest, random: np.random.Generator) -> PaintedImage:
+def paint(chest: Chest, request: PaintRequest, random: np.random.Generator) -> PaintedImage:
     """Paint edema into each place."""
-    total, added = np.zeros(film.image.shape, np.float32), np.zeros(film.image.shape, np.float32)
-    lesion, parts = np.zeros(film.image.shape, bool), []
+    total, added = np.zeros(chest.image.shape, np.float32), np.zeros(chest.image.shape, np.float32)
+    lesion, parts = np.zeros(chest.image.shape, bool), []
     lines_only, cuffed = request.mentions("interstitial"), request.mentions("cuffing", "peribronchial")
     delta, reach = request.draw("delta", random), request.draw("reach", random)
     flat, lost = request.draw("flat", random), request.draw("lost", random)
-    windows = [(place, window) for place in request.places if not (window := Window(film, place)).empty]
-    thick = widen_vessels(film.image, window_mask(film, (window for _, window in windows)))
+    windows = [(place, window) for place in request.places if not (window := Window(chest, place)).empty]
+    thick = widen_vessels(chest.image, window_mask(chest, (window for _, window in windows)))
     for place, window in windows:
-        u, v, _ = lung_grid(film, window, place.side)
+        u, v, _ = lung_grid(chest, window, place.side)
         soft = request.draw("soft", random)
         fade = window.fade_weights(request.ranges["fade"]) * draw_envelope(window, soft, 2.5, 0.1, random)
         cloud = draw_haze(u, v, window, reach, request.draw("base", random), random)
@@ -95,14 +95,14 @@ def paint(film: Chest, request: PaintRequest, random: np.random.Generator) -> Pa
         lines, rings = request.draw_count("lines", random), request.draw_count("cuffs", random) * (2 if cuffed else 1)
         at = window.rows, window.columns
         total[at] = np.maximum(total[at], delta * (0.7 if lines_only else 1.0) * fade * cloud)
-        marks = 0.7 * draw_septal_lines(film, window, place.side, lines, random)
+        marks = 0.7 * draw_septal_lines(chest, window, place.side, lines, random)
         marks += draw_cuffs(window, u, v, rings, request.ranges["cuff_size"], random)
         added[at] += (fade > 0.05) * (0.2 * delta * marks + 0.5 * np.clip(fade * cloud, 0, 1) * thick[at])
         density = fade * cloud
         lesion[at] |= (density >= EDGE * np.quantile(density[window.lung & window.inside], 0.98)) & window.inside
         parts.append({"lines": lines, "cuffs": rings, "side": place.side})
     new = add_absorption(
-        film.image, np.clip(total, 0, 0.85), request.curve, water_brightness(film.image, film.heart), flat, lost
+        chest.image, np.clip(total, 0, 0.85), request.curve, water_brightness(chest.image, chest.heart), flat, lost
     )
     parameters = {"delta": delta, "reach": reach, "flat": flat, "lost": lost, "parts": parts}
     return PaintedImage(np.clip(new + added, 0, 1).astype(np.float32), lesion & (total > 0), parameters)

@@ -1,7 +1,7 @@
-"""Pleural effusion: fluid that fills the lung's base up to a level, and climbs along the chest wall.
+"""Paint pleural effusion: fluid that fills the lung's base up to a level and climbs along the chest wall.
 
-The fluid is as bright as the film's own soft tissue beside the lung's base, so that the diaphragm and the costophrenic
-angle vanish in it. Grain stays, since fluid does not take it away.
+The fluid is as bright as the soft tissue beside the lung's base, so that the diaphragm and the costophrenic angle
+vanish in it. The image's grain stays.
 """
 
 import cv2
@@ -13,43 +13,43 @@ from cxr.painting.chest import Chest, PaintedImage, PaintRequest, Place, Window,
 from cxr.painting.lesions import noise
 
 RING = 26
-"""Width of the tissue round the lung's base that tells how bright the fluid is, px of 512."""
+"""Width of the tissue around the lung's base that defines the fluid's brightness, px of 512."""
 DARKEST = 0.15
-"""Share of the tissue, darkest first, that is left out: gas of the stomach and air beside the body."""
+"""Fraction of the darkest tissue that is ignored: gas in the stomach and air beside the body."""
 TISSUE_BLUR = 16.0
-"""Deviation over which the brightness of the tissue is carried into the lung, px of 512."""
+"""Deviation of the blur that extends the tissue's brightness into the lung, px of 512."""
 MAX_BELOW = 16.0
-"""How far under the lung's lower border the fluid is painted: the border may be found too high, px of 512."""
+"""Distance below the lung's lower border that is painted, because the mask may end too high, px of 512."""
 MIN_TISSUE = 0.01
-"""Share of tissue in the blur's reach under which its median brightness counts more than the near tissue's."""
+"""Weight of the tissue's median brightness relative to the blurred fraction of nearby tissue."""
 COVER = 5
-"""How far the level lies above the dome of the diaphragm at least, px."""
+"""Smallest height of the fluid level above the dome of the diaphragm, px."""
 THIN = 10.0
-"""Height over which the fluid thins out at its surface at least, px."""
+"""Smallest height over which the fluid thins out at its surface, px."""
 HIDDEN = 0.85
-"""Share of the fluid that the heart hides."""
+"""Fraction of the fluid that the heart hides."""
 NARROW = 9
-"""Side of the median filter that takes the vessels off, px of 512."""
+"""Side of the median filter that removes the vessels, px of 512."""
 BASE = 14.0
-"""Deviation of the blur that parts ribs from slow changes of brightness, px of 512."""
+"""Deviation of the blur that separates ribs from slow changes of brightness, px of 512."""
 DRAWN_RANGES = ("delta", "soft", "rise", "reach", "kept")
 VISIBLE = 0.25
-"""Density from which a pixel belongs to the lesion's mask, of the densest."""
+"""Fraction of the highest density from which a pixel belongs to the lesion's mask."""
 
 
-def tissue_brightness(film: Chest, place: Place) -> np.ndarray:
-    """Return the brightness of the soft tissue round the base of the place's lung, carried into the lung, (H, W)."""
-    lung = film.lung(place.side)
+def tissue_brightness(chest: Chest, place: Place) -> np.ndarray:
+    """Return the brightness of the soft tissue around the lung's base, extended into the lung, float32 (H, W)."""
+    lung = chest.lung(place.side)
     near = cv2.dilate(lung.astype(np.uint8), np.ones((2 * RING + 1, 2 * RING + 1))) > 0
     y, x = np.indices(lung.shape)
     x1, _, x2, _ = bounding_box(lung)
     wall = RING // 2
-    ring = near & ~film.lungs & (x >= x1 - wall) & (x < x2 + wall) & (y >= place.box[1])
+    ring = near & ~chest.lungs & (x >= x1 - wall) & (x < x2 + wall) & (y >= place.box[1])
     ring &= ~(cv2.dilate(lung.astype(np.uint8), np.ones((9, 9))) > 0)
-    ring |= film.heart & ~film.lungs & near & (y >= place.box[1])
+    ring |= chest.heart & ~chest.lungs & near & (y >= place.box[1])
     if not ring.any():
-        return np.full(lung.shape, water_brightness(film.image, film.heart), np.float32)
-    smooth = cv2.GaussianBlur(film.image, (0, 0), 3.0)
+        return np.full(lung.shape, water_brightness(chest.image, chest.heart), np.float32)
+    smooth = cv2.GaussianBlur(chest.image, (0, 0), 3.0)
     ring &= smooth >= np.quantile(smooth[ring], DARKEST)
     middle = float(np.median(smooth[ring]))
     weight = ring.astype(np.float32)
@@ -60,10 +60,10 @@ def tissue_brightness(film: Chest, place: Place) -> np.ndarray:
 def depth_below_surface(
     window: Window, rise: float, reach: float, least: float, random: np.random.Generator
 ) -> np.ndarray:
-    """Return how far each pixel lies below the fluid's surface, px, float32 (h, w); negative above it.
+    """Return the depth of each pixel below the fluid's surface, px, float32 (h, w); negative above it.
 
-    The surface is level, and towards the chest wall it climbs by ``rise`` of its height, over ``reach`` px; its highest
-    place is the upper side of the box. ``least``: the lowest row at which the level may lie.
+    The surface is level and climbs towards the chest wall by ``rise`` of its height within ``reach`` px, up to the
+    upper side of the box. ``least``: the lowest row of the level.
     """
     x1, y1, x2, y2 = window.box
     y, x = np.mgrid[: window.shape[0], : window.shape[1]].astype(np.float32) + 0.5
@@ -96,7 +96,7 @@ def dome_row(window: Window) -> float:
 
 
 def fluid_region(window: Window) -> np.ndarray:
-    """Return float32 (h, w): 1 in the lung, falling to 0 a few pixels beside it and :data:`MAX_BELOW` below it."""
+    """Return weights float32 (h, w): 1 in the lung, 0 a few pixels beside it and :data:`MAX_BELOW` below it."""
     lower = np.maximum.accumulate(window.lung, axis=0)
     side_distance = cv2.distanceTransform((~lower).astype(np.uint8), cv2.DIST_L2, 5)
     under = cv2.distanceTransform((~window.lung).astype(np.uint8), cv2.DIST_L2, 5)
@@ -109,7 +109,7 @@ def fluid_region(window: Window) -> np.ndarray:
 
 
 def rib_contrast(image: np.ndarray, lung: np.ndarray) -> np.ndarray:
-    """Return the ribs' contrast inside a lung, float32 (h, w): the film without vessels, less its slow changes."""
+    """Return the ribs' contrast inside a lung, float32 (h, w): the image without vessels and slow changes."""
     inside = lung.astype(np.float32)
     grey = cv2.medianBlur(np.rint(255 * np.clip(image, 0, 1)).astype(np.uint8), NARROW).astype(np.float32) / 255
     bone = cv2.GaussianBlur(grey, (0, 0), 1.5)
@@ -119,7 +119,7 @@ def rib_contrast(image: np.ndarray, lung: np.ndarray) -> np.ndarray:
 
 
 def draw_fluid(window: Window, request: PaintRequest, parameters: dict, random: np.random.Generator) -> np.ndarray:
-    """Return how much of its way to the tissue's brightness each pixel goes, float32 (h, w), the heart left aside."""
+    """Return the weight of the tissue's brightness at each pixel, float32 (h, w), without regard to the heart."""
     tall = window.size[1]
     deep = depth_below_surface(
         window, parameters["rise"], max(6.0, parameters["reach"] * window.size[0]), dome_row(window) - COVER, random
@@ -130,20 +130,20 @@ def draw_fluid(window: Window, request: PaintRequest, parameters: dict, random: 
     return soft_step(deep - width / 3, width) * share * fluid_region(window)
 
 
-def paint(film: Chest, request: PaintRequest, random: np.random.Generator) -> PaintedImage:
+def paint(chest: Chest, request: PaintRequest, random: np.random.Generator) -> PaintedImage:
     """Paint an effusion into each place. Ranges: base and those of :data:`DRAWN_RANGES`."""
-    image, lesion, parts = film.image.copy(), np.zeros(film.image.shape, bool), []
+    image, lesion, parts = chest.image.copy(), np.zeros(chest.image.shape, bool), []
     for place in request.places:
-        window = Window(film, place)
+        window = Window(chest, place)
         parameters = {name: request.draw(name, random) for name in DRAWN_RANGES}
         if window.empty:
             continue
         at = window.rows, window.columns
-        before = film.image[at]
+        before = chest.image[at]
         fluid = draw_fluid(window, request, parameters, random)
         density = fluid * (1 - HIDDEN * cv2.GaussianBlur(window.heart.astype(np.float32), (0, 0), 4))
         smooth = cv2.GaussianBlur(before, (0, 0), GRAIN)
-        goal = np.maximum(tissue_brightness(film, place)[at], smooth) + parameters["kept"] * rib_contrast(
+        goal = np.maximum(tissue_brightness(chest, place)[at], smooth) + parameters["kept"] * rib_contrast(
             before, window.lung
         )
         image[at] = np.where(density > 0, before + density * (goal - smooth), image[at])

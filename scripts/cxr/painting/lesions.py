@@ -1,4 +1,4 @@
-"""Painting a lesion, or a structure that resembles one, on a synthetic or real frontal chest X-ray.
+"""Paint a lesion, or a structure that resembles one, on a synthetic or real frontal chest X-ray.
 
 A lesion adds absorption: the new image is ``image + (1 - image) * density`` ("screen"), which brightens dark lung more
 than bone and stays in 0..1. The density is 0 outside the region except for a soft rim of a few pixels. The returned

@@ -1,4 +1,4 @@
-"""Painters by name, and where each may change a film. A finding of ``semisyn.findings_file`` names one of them."""
+"""Painters by name, and where each may change the image. A finding of ``semisyn.findings_file`` names its painter."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,8 +15,8 @@ LUNG, BOX, THORAX = "lung", "box", "thorax"
 
 @dataclass(frozen=True)
 class Painter:
-    """``paint`` a film; ``region``: where it may change: the box inside the lung and its rim, the whole box, or all
-    rows of the thorax."""
+    """``paint``: paints a finding; ``region``: where it may change the image: LUNG (the box within the lung and its
+    rim), BOX (the whole box) or THORAX (all columns of the thorax)."""
 
     paint: Callable[[Chest, PaintRequest, np.random.Generator], PaintedImage]
     region: str = LUNG
@@ -34,16 +34,16 @@ PAINTERS = {
 }
 
 
-def region_of(painter: str, film: Chest, request: PaintRequest) -> np.ndarray:
-    """Return where a painter may change the film, bool (H, W); outside of it the painted film is the source."""
-    shape, region = film.image.shape, PAINTERS[painter].region
+def region_of(painter: str, chest: Chest, request: PaintRequest) -> np.ndarray:
+    """Return where a painter may change the image, bool (H, W); outside it the painted image equals the source."""
+    shape, region = chest.image.shape, PAINTERS[painter].region
     mask = np.zeros(shape, bool)
     if region == THORAX:
-        mask[:, bounding_box(film.right)[0] : bounding_box(film.left)[2]] = True
+        mask[:, bounding_box(chest.right)[0] : bounding_box(chest.left)[2]] = True
         return mask
     for place in request.places:
         x1, y1, x2, y2 = clip_boxes(np.array(place.box), *shape)[0]
-        near = cv2.distanceTransform((~film.lung(place.side)).astype(np.uint8), cv2.DIST_L2, 5) <= RIM
+        near = cv2.distanceTransform((~chest.lung(place.side)).astype(np.uint8), cv2.DIST_L2, 5) <= RIM
         mask[y1:y2, x1:x2] |= region == BOX
         if region == LUNG:
             mask[y1:y2, x1:x2] |= near[y1:y2, x1:x2]

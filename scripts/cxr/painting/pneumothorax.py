@@ -1,7 +1,6 @@
-"""Pneumothorax: air between chest wall and lung, deepest above, without vessels, behind a thin pleural line.
+"""Paint pneumothorax: air between chest wall and lung, deepest at the apex, beyond a thin pleural line.
 
-Beyond the line the vessels go, the ribs stay, and the film is a little darker; the collapsed lung inside is a little
-denser.
+Beyond the line there are no vessels, ribs stay, and the image is a little darker; the collapsed lung is denser.
 """
 
 import cv2
@@ -14,39 +13,39 @@ from cxr.painting.lesions import noise
 SMOOTH = 5.0
 """Deviation of the blur that makes the distance to the chest wall smooth, px of 512."""
 NEAR, COARSE = 6.0, 10.0
-"""Reach of the filter that takes the vessels off, and deviation of the blur against which detail is measured, px."""
+"""Reach of the filter that removes the vessels, and deviation of the blur that defines detail, px."""
 EVENED_DIFFERENCE = 1.5
-"""Difference up to which that filter evens out, of the median detail of the lungs: vessels go, edges of ribs stay."""
+"""Difference that the filter smooths, as a multiple of the lungs' median detail: vessels vanish, edges of ribs stay."""
 ENDING, ABOVE = 0.14, 1.8
-"""Share of the box over which everything fades out at a side that cuts the lung; times ABOVE at the upper side."""
+"""Fraction of the box over which the change fades out at a side that cuts the lung; times ABOVE at the upper side."""
 APEX_SHARE = 0.35
-"""A box that begins in this share of the lung from above holds air that comes down from the apex; others, a pocket."""
+"""A box that begins within this upper fraction of the lung contains apical air; others contain a pocket."""
 MAX_POCKET_DEPTH = 0.6
-"""Depth of a pocket at most, of its height."""
+"""Largest depth of a pocket, as a fraction of its height."""
 CUT_ROWS = 3
-"""Rows at the top of the film in which a lung that reaches them is cut off."""
+"""A lung that reaches these top rows of the image is cut off by it."""
 EDGE = 2.5
-"""Width over which the film changes from lung to air, px of 512."""
+"""Width of the transition from lung to air, px of 512."""
 VISIBLE = 0.15
-"""Share of the air's full effect from which a pixel belongs to the lesion's mask."""
+"""Fraction of the air's full effect from which a pixel belongs to the lesion's mask."""
 MIN_DEPTH = 6.0
-"""Depth of the air at its deepest place at least, px."""
+"""Smallest depth of the air at its deepest place, px."""
 DENSE, BRIGHT = 0.85, 0.95
-"""Brightness that the denser lung and the pleural line tend to."""
+"""Brightness that the denser lung and the pleural line approach."""
 DRAWN_RANGES = ("delta", "tail", "share", "line", "width", "denser", "lost")
 
 
-def remove_vessels(film: Chest, mask: np.ndarray) -> np.ndarray:
-    """Return the film without vessels and grain, float32 (H, W): small differences are evened out.
+def remove_vessels(chest: Chest, mask: np.ndarray) -> np.ndarray:
+    """Return the image without vessels and grain, float32 (H, W), by smoothing small differences.
 
-    It is right where ``mask``, bool (H, W), is True; the filter, which takes long, runs there alone.
+    It is valid where ``mask``, bool (H, W), is True; the slow filter runs only there.
     """
-    image = film.image
+    image = chest.image
     detail = np.abs(cv2.GaussianBlur(image, (0, 0), 1) - cv2.GaussianBlur(image, (0, 0), COARSE))
-    alike = EVENED_DIFFERENCE * max(float(np.median(detail[film.lungs])), 1 / 512)
+    alike = EVENED_DIFFERENCE * max(float(np.median(detail[chest.lungs])), 1 / 512)
     grey = cv2.medianBlur(np.rint(255 * np.clip(image, 0, 1)).astype(np.uint8), 5).astype(np.float32) / 255
     at = crop_around(mask)
-    # the filter has a table from the darkest to the brightest pixel: a row with both, out of reach, keeps the film's
+    # the filter's table spans the darkest to the brightest pixel: a distant row with both keeps that of the whole image
     part = cv2.copyMakeBorder(grey, REACH, REACH, REACH, REACH, cv2.BORDER_REFLECT_101)
     part = part[at[0].start : at[0].stop + 2 * REACH, at[1].start : at[1].stop + 2 * REACH]
     ends = np.full_like(part[:1], grey.min())
@@ -57,17 +56,17 @@ def remove_vessels(film: Chest, mask: np.ndarray) -> np.ndarray:
     return grey
 
 
-def wall_distance(film: Chest, side: str) -> np.ndarray:
-    """Return how far each pixel lies from the chest wall beside and above a lung, px, float32 (H, W); smooth.
+def wall_distance(chest: Chest, side: str) -> np.ndarray:
+    """Return the smoothed distance of each pixel from the chest wall beside and above a lung, px, float32 (H, W).
 
-    The lung's medial and lower borders do not count.
+    The lung's medial and lower borders are ignored.
     """
-    lung = film.lung(side) if side == "left" else film.lung(side)[:, ::-1]
+    lung = chest.lung(side) if side == "left" else chest.lung(side)[:, ::-1]
     edge = np.maximum.accumulate(lung[:, ::-1], axis=1)[:, ::-1].sum(axis=1)
     inner = np.arange(lung.shape[1])[None] < np.maximum.accumulate(edge)[:, None]
     margin = 64
     extended = np.pad(inner, margin, mode="edge")
-    if not lung[:CUT_ROWS].any():  # a lung that the film cuts off has no wall there
+    if not lung[:CUT_ROWS].any():  # a lung that the image cuts off has no wall there
         extended[:margin] = False
     inside, outside = (cv2.distanceTransform(area.astype(np.uint8), cv2.DIST_L2, 5) for area in (extended, ~extended))
     far = cv2.GaussianBlur(inside - outside, (0, 0), SMOOTH)[margin:-margin, margin:-margin]
@@ -75,9 +74,9 @@ def wall_distance(film: Chest, side: str) -> np.ndarray:
 
 
 def air_depth(window: Window, tail: float, from_apex: bool) -> np.ndarray:
-    """Return how deep the air is in each row, float32 (h, 1), at most 1: widest above, or a lens where it is a pocket.
+    """Return the relative depth of the air in each row, float32 (h, 1), at most 1: widest at the apex, or a lens.
 
-    ``tail``: depth below, just before it ends, of the deepest.
+    ``tail``: relative depth at the lower end.
     """
     _, y1, _, y2 = window.box
     t = np.clip((np.arange(window.shape[0], dtype=np.float32)[:, None] + 0.5 - y1) / max(1, y2 - y1), 0, 1)
@@ -88,7 +87,7 @@ def air_depth(window: Window, tail: float, from_apex: bool) -> np.ndarray:
 
 
 def wall_distance_range(window: Window, far: np.ndarray) -> tuple[float, float]:
-    """Return the distances from the chest wall at which the lung's part of the box begins and ends, px."""
+    """Return the distances from the chest wall at which the lung within the box begins and ends, px."""
     x1, y1, x2, y2 = window.box
     upper = slice(y1, y1 + max(3, (y2 - y1) // 2))
     part = far[upper, x1:x2][window.lung[upper, x1:x2]]
@@ -99,7 +98,7 @@ def wall_distance_range(window: Window, far: np.ndarray) -> tuple[float, float]:
 
 
 def fade_weights(window: Window) -> np.ndarray:
-    """Return float32 (h, w): 1 in the lung's part of the box, 0 outside; it fades where a side cuts the lung."""
+    """Return weights float32 (h, w): 1 in the lung within the box, 0 outside, fading where a side cuts the lung."""
     outside = cv2.distanceTransform((~window.lung).astype(np.uint8), cv2.DIST_L2, 5)
     rim = np.where(outside <= RIM, 1 - outside / (RIM + 1), 0)
     x1, y1, x2, y2 = window.place_box
@@ -110,15 +109,15 @@ def fade_weights(window: Window) -> np.ndarray:
 
 
 def pleural_line(
-    film: Chest, place: Place, window: Window, request: PaintRequest, parameters: dict, random: np.random.Generator
+    chest: Chest, place: Place, window: Window, request: PaintRequest, parameters: dict, random: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return how far each pixel lies beyond the pleural line, px, the air's depth in each row, and the largest depth.
+    """Return each pixel's distance beyond the pleural line, px, the air's depth in each row, and the largest depth.
 
-    The line is parallel to the chest wall. Where the box does not reach the wall it begins at the box's side.
+    The line is parallel to the chest wall, or to the box's side if the box does not reach the wall.
     """
-    lung = film.lung(place.side)
+    lung = chest.lung(place.side)
     rows, columns = (np.flatnonzero(lung.any(axis=axis)) for axis in (1, 0))
-    far = wall_distance(film, place.side)[window.rows, window.columns]
+    far = wall_distance(chest, place.side)[window.rows, window.columns]
     near, away = wall_distance_range(window, far)
     least, most = (share * (columns[-1] - columns[0] + 1) for share in request.ranges["depth"])
     most = float(np.clip(parameters["share"] * (away - near), max(MIN_DEPTH, least), max(MIN_DEPTH, most)))
@@ -132,21 +131,21 @@ def pleural_line(
     return (beyond / np.clip(slope, 0.5, 3)).astype(np.float32), deep, most
 
 
-def paint(film: Chest, request: PaintRequest, random: np.random.Generator) -> PaintedImage:
+def paint(chest: Chest, request: PaintRequest, random: np.random.Generator) -> PaintedImage:
     """Paint a pneumothorax into each place. Ranges: depth, grain and those of :data:`DRAWN_RANGES`."""
-    image, lesion, parts = film.image.copy(), np.zeros(film.image.shape, bool), []
-    windows = [Window(film, place) for place in request.places]
-    mask = window_mask(film, (window for window in windows if not window.empty))
-    bare = remove_vessels(film, mask) if mask.any() else film.image
+    image, lesion, parts = chest.image.copy(), np.zeros(chest.image.shape, bool), []
+    windows = [Window(chest, place) for place in request.places]
+    mask = window_mask(chest, (window for window in windows if not window.empty))
+    bare = remove_vessels(chest, mask) if mask.any() else chest.image
     for place, window in zip(request.places, windows, strict=True):
         parameters = {name: request.draw(name, random) for name in DRAWN_RANGES}
         if window.empty:
             continue
         at = window.rows, window.columns
-        beyond, deep, most = pleural_line(film, place, window, request, parameters, random)
+        beyond, deep, most = pleural_line(chest, place, window, request, parameters, random)
         fade = fade_weights(window)
         air = soft_step(beyond, EDGE)
-        before = film.image[at]
+        before = chest.image[at]
         smooth = cv2.GaussianBlur(before, (0, 0), GRAIN)
         detail_loss = parameters["lost"] * (smooth - bare[at]) + (1 - request.ranges["grain"]) * (before - smooth)
         painted = (before - air * fade * detail_loss) * (1 - parameters["delta"] * air * fade)

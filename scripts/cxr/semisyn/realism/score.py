@@ -124,9 +124,9 @@ def run(
         finding_jobs = scored_jobs.filter(pl.col("finding") == finding)
         if not len(finding_jobs):
             continue
-        metrics = score_finding(finding, finding_jobs, parts, conditioning, detections, real, options)
-        metrics |= score_by_features(finding, finding_jobs, real, featured, options)
-        for metric, scored in metrics.items():
+        values_by_metric = score_finding(finding, finding_jobs, parts, conditioning, detections, real, options)
+        values_by_metric |= score_by_features(finding, finding_jobs, real, featured, options)
+        for metric, scored in values_by_metric.items():
             values = scored.values
             low, high = (
                 percentile_ends(values[1:, None], options.interval) if len(values) > 1 else (np.full(1, np.nan),) * 2
@@ -152,19 +152,19 @@ def score_finding(
 ) -> dict[str, MetricValues]:
     """Return {metric: values} of one finding, without metrics that cannot be computed."""
     draws = _draw_jobs(finding, jobs, options)
-    metrics = {
+    values_by_metric = {
         name: MetricValues(metrics.mean_over_draws(jobs[name].to_numpy(), draws))
         for name in MEAN_MEASURES
         if jobs[name].null_count() < len(jobs)
     }
     gap = (jobs["ctr_measured"] - jobs["ctr_asked"]).abs().to_numpy()
     if np.isfinite(gap).any():
-        metrics["ctr_error"] = MetricValues(metrics.mean_over_draws(gap, draws))
+        values_by_metric["ctr_error"] = MetricValues(metrics.mean_over_draws(gap, draws))
     if finding in options.classes and detector_fires(jobs):
         values = metrics.auroc(jobs["score"].to_numpy(), jobs["source_score"].to_numpy(), draws)
-        metrics["auroc"] = MetricValues(values, engine=options.detector)
+        values_by_metric["auroc"] = MetricValues(values, engine=options.detector)
         values = _average_precision(jobs, conditioning, detected, options.classes[finding], options, draws)
-        metrics["ap1070"] = MetricValues(values, engine=options.detector)
+        values_by_metric["ap1070"] = MetricValues(values, engine=options.detector)
     ours = boxes.filter(pl.col("job_id").is_in(jobs["job_id"].implode()))
     theirs = None if real is None else real.filter(pl.col("finding") == finding).drop_nulls(FEATURES)
     if theirs is not None and len(ours) and len(theirs):
@@ -175,8 +175,8 @@ def score_finding(
             theirs.select(FEATURES).to_numpy(), theirs["subject_id"].to_list(), test_draws,
         )  # fmt: skip
         if np.isfinite(test[0]):
-            metrics["c2st"] = MetricValues(test, f"{options.reference}, {len(theirs)} boxes")
-    return metrics
+            values_by_metric["c2st"] = MetricValues(test, f"{options.reference}, {len(theirs)} boxes")
+    return values_by_metric
 
 
 def score_by_features(
@@ -190,12 +190,14 @@ def score_by_features(
     draws, small = _draw_jobs(finding, jobs, options), options.fid_small == "allow"
     empty = pl.Series([], dtype=pl.String)
     images = empty if real is None else real.filter(pl.col("finding") == finding)["image_id"].unique().sort()
-    metrics = {}
+    values_by_metric = {}
     for engine, engine_features in featured.items():
         for name, values in score_features(engine_features, jobs, images, draws, small=small).items():
             alone = name == engine_features.names.get("similarity")
-            metrics[name] = MetricValues(values, "" if alone else f"{options.reference}, {len(images)} images", engine)
-    return metrics
+            values_by_metric[name] = MetricValues(
+                values, "" if alone else f"{options.reference}, {len(images)} images", engine
+            )
+    return values_by_metric
 
 
 def _draw_jobs(finding: str, jobs: pl.DataFrame, options: ScoreOptions) -> np.ndarray:
