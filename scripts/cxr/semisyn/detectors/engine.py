@@ -10,7 +10,7 @@ import numpy as np
 
 from cxr.base.engines import Setup, engine_module
 from cxr.detection.proposals import ScoredBoxes
-from cxr.metrics.average_precision import average_precision, matched
+from cxr.metrics.average_precision import average_precision, match_predictions
 from cxr.metrics.matching import Boxes
 from cxr.semisyn.detectors.pools import LazySample
 
@@ -52,7 +52,7 @@ class Validation:
             is_class = np.asarray(boxes.classes) == kind
             predicted += [(number, *box) for box in np.asarray(boxes.boxes)[is_class].tolist()]
             confidence += np.asarray(boxes.confidence)[is_class].tolist()
-        pairs = matched(_boxes(predicted), np.array(confidence), _boxes(true), len(labelled), self.ious)
+        pairs = match_predictions(_boxes(predicted), np.array(confidence), _boxes(true), len(labelled), self.ious)
         return float(average_precision(pairs, self.recalls).mean())
 
 

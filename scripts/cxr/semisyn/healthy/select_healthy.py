@@ -6,7 +6,7 @@ from pathlib import Path
 
 import polars as pl
 
-from cxr.annotations.reading import image_name, read
+from cxr.annotations.regions import image_name, read_annotations
 from cxr.base.engines import Setup
 from cxr.base.hdf5 import Shard
 from cxr.base.jobs import progress
@@ -32,7 +32,8 @@ def find_reserved(references: Mapping[str, Mapping], images: pl.DataFrame, patie
     for name, settings in references.items():
         key = f"semisyn.references.{name}.path"
         image_ids = {
-            image_name(settings["image_id"], image) for image in read(key, settings["path"], settings["format"]).seen
+            image_name(settings["image_id"], image)
+            for image in read_annotations(key, settings["path"], settings["format"]).seen
         }
         reference_images = images.filter(pl.col("image_id").is_in(sorted(image_ids)))
         reserved_images = reference_images

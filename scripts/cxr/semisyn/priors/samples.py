@@ -145,7 +145,7 @@ def fit_zones(
     """
     edges: dict[str, list] = defaultdict(list)
     for region in regions:
-        side, box = region.label.partition(" ")[0], corners(region)
+        side, box = region.label.partition(" ")[0], region_box(region)
         chest = chests.get(image_name(image_id, region.image))
         if side in SIDES and not box_fault(region, box, chest):
             lung = np.array(getattr(chest, side))
