@@ -41,7 +41,7 @@ MODEL = {
 FILTER = MODEL | {"key": "radvlm.filtered.llm", "temperature": 0.0, "retry_temperature": 0.5}
 CONVERSE = MODEL | {"key": "radvlm.conversations.llm", "temperature": 0.7, "retry_temperature": 0.7}
 EXECUTION = {
-    "gpus": 0, "gpu_memory": 0.9, "eager": True, "server": "", "requests": 1, "timeout_s": 1, "remote_ok": False,
+    "gpus": 0, "gpu_memory": 0.9, "server": "", "requests": 1, "timeout_s": 1, "remote_ok": False,
 }  # fmt: skip
 Sections = list[list[str]]
 

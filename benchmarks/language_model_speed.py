@@ -62,7 +62,7 @@ def measured(given: argparse.Namespace, folder: Path) -> list[tuple[str, float, 
         max_tokens=given.tokens, temperature=0.0, retries=0, retry_temperature=0.5, seed=1,
     )  # fmt: skip
     gpus = int(given.device == "cuda")
-    how = Execution(gpus=gpus, gpu_memory=0.9, eager=not gpus, server="", server_key="", requests=1, timeout_s=60)
+    how = Execution(gpus=gpus, gpu_memory=0.9, server="", server_key="", requests=1, timeout_s=60)
     began = time.perf_counter()
     generate = connect(options, how)
     load = time.perf_counter() - began

@@ -319,7 +319,7 @@ def test_what_an_engine_says_wrongly_is_no_wording(tmp_path, monkeypatch):
 
 # ---- the engine vllm -------------------------------------------------------------------------------------------------
 
-EXECUTION = {"gpus": 0, "gpu_memory": 0.9, "eager": True, "requests": 4, "timeout_s": 30}
+EXECUTION = {"gpus": 0, "gpu_memory": 0.9, "requests": 4, "timeout_s": 30}
 MODEL = ParaphraseOptions(
     "vllm", list(PERSONAS), 3,
     {

@@ -83,7 +83,7 @@ def folder(tmp_path_factory) -> Path:
 
 def reworded(directory: Path, model: str, **asked) -> list[dict]:
     """Run the stage as a user does, on a dataset that asks each instruction in one of its splits."""
-    llm = {"model": model, "revision": "", "dtype": "bfloat16", "max_tokens": 400, "retries": 1, **asked}
+    llm = {"model": model, "revision": "", "max_tokens": 400, **asked}
     write_settings(directory, {"paraphrase": {"engine": "vllm", "per_persona": NUMBER, "llm": llm}})
     texts = [*INSTRUCTIONS, UNKNOWN]
     for number, split in enumerate(SPLITS):
@@ -137,7 +137,7 @@ def check(directory: Path, lines: list[dict], model: str) -> None:
 @pytest.fixture(scope="module")
 def offline(folder, tmp_path_factory) -> tuple[Path, list[dict]]:
     directory = tmp_path_factory.mktemp("offline")
-    return directory, reworded(directory, str(folder), execution={"gpus": 0, "eager": True})
+    return directory, reworded(directory, str(folder), execution={"gpus": 0})
 
 
 @pytest.mark.slow

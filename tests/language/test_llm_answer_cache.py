@@ -38,7 +38,7 @@ def cohorts(tmp_path) -> list[str]:
 
 def execution(at_once: int) -> dict:
     return {
-        "gpus": 0, "gpu_memory": 0.9, "eager": True, "server": "", "mapping_server": "", "requests": 1, "timeout_s": 9,
+        "gpus": 0, "gpu_memory": 0.9, "server": "", "mapping_server": "", "requests": 1, "timeout_s": 9,
         "remote_ok": False, "texts_at_once": at_once,
     }  # fmt: skip
 

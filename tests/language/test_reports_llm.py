@@ -39,7 +39,7 @@ MODEL = ModelOptions(
     max_tokens=4096, dtype="auto", temperature=0.0, retries=2, retry_temperature=0.5, seed=7,
 )  # fmt: skip
 EXECUTION = Execution(
-    gpus=0, gpu_memory=0.9, eager=True, server="", requests=4, timeout_s=30,
+    gpus=0, gpu_memory=0.9, server="", requests=4, timeout_s=30,
     server_key="reports.llm.execution.server",
 )  # fmt: skip
 
@@ -495,7 +495,7 @@ def test_a_server_that_is_not_there_or_lacks_the_model_is_one_sentence():
 
 def test_an_address_carries_its_key():
     """The mapping's own server takes precedence over the shared one; the message names the server in use."""
-    given = {name: getattr(EXECUTION, name) for name in ("gpus", "gpu_memory", "eager", "requests", "timeout_s")}
+    given = {name: getattr(EXECUTION, name) for name in ("gpus", "gpu_memory", "requests", "timeout_s")}
     given |= {"server": "http://one/v1", "mapping_server": ""}
     key = "reports.llm.execution"
     shared = Execution.from_settings(given, key, "mapping_server")

@@ -25,7 +25,7 @@ pytest.importorskip("vllm", reason="vLLM is not installed here: `make vllm` inst
 
 COHORT = SLICE | {"cohort": {"shards": 1}}
 EXECUTION = Execution(
-    gpus=0, gpu_memory=0.9, eager=True, server="", requests=4, timeout_s=300, server_key="reports.llm.execution.server"
+    gpus=0, gpu_memory=0.9, server="", requests=4, timeout_s=300, server_key="reports.llm.execution.server"
 )
 
 
@@ -139,8 +139,8 @@ def _environment() -> dict[str, str]:
 def test_the_whole_path(folder, texts, tmp_path):
     """Rules and model side by side through the workflow, in two shards that one load of the model serves."""
     model = {"model": str(folder), "revision": "", "max_tokens": 600}
-    execution = {"gpus": 0, "eager": True, "texts_at_once": 5}
-    llm = {"structuring": model, "mapping": model, "dtype": "bfloat16", "execution": execution}
+    execution = {"gpus": 0, "texts_at_once": 5}
+    llm = {"structuring": model, "mapping": model, "execution": execution}
     settings = {"cohort": {"shards": 2}, "reports": {"engine": "both", "llm": llm}}
     write_settings(tmp_path, SLICE | settings)
     snakemake(tmp_path, "reports", cores=1)

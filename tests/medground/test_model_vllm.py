@@ -37,7 +37,7 @@ PROMPTS = {
     "select": {"system": "Find it.", "user": "Expression: {query}"},
 }
 YES = {"observed": "a disc", "grounded": True, "unambiguous": True, "reason": "it matches"}
-HERE = Execution(gpus=0, gpu_memory=0.9, eager=True, server="", requests=4, timeout_s=300, server_key="x.server")
+HERE = Execution(gpus=0, gpu_memory=0.9, server="", requests=4, timeout_s=300, server_key="x.server")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -48,8 +48,8 @@ def _cpu():
 
 def settings_of(folder: Path) -> dict:
     llm = {
-        "dtype": "float32", "context": 2048, "max_tokens": 500, "picture_tokens": 64, "retries": 2,
-        "prompts": str(folder / "prompts.yaml"), "execution": {"gpus": 0, "eager": True},
+        "context": 2048, "max_tokens": 500, "picture_tokens": 64,
+        "prompts": str(folder / "prompts.yaml"), "execution": {"gpus": 0},
     }  # fmt: skip
     queries = {"engine": "vllm", "per_image": 2, "per_image_many": 2, "llm": llm | {"model": str(folder / "words")}}
     queries["llm"]["temperature"] = 0.0
@@ -58,7 +58,7 @@ def settings_of(folder: Path) -> dict:
     tuning = {"tiny": {"updates": 20}}
     return {
         "medground": {"sources": sources, "queries": queries, "verification": verification},
-        "vlm": {"tuning": tuning, "answers": {"engine": "vllm", "eager": True, "max_new_tokens": 64}},
+        "vlm": {"tuning": tuning, "answers": {"engine": "vllm", "max_new_tokens": 64}},
     }
 
 

@@ -24,7 +24,7 @@ MODEL = {
     "seed": 1,
 }  # fmt: skip
 EXECUTION = {
-    "gpus": 0, "gpu_memory": 0.9, "eager": True, "server": "", "requests": 1, "timeout_s": 1, "remote_ok": False,
+    "gpus": 0, "gpu_memory": 0.9, "server": "", "requests": 1, "timeout_s": 1, "remote_ok": False,
 }  # fmt: skip
 OPTIONS = ConversationOptions("vllm", (5, 10), 1, 100, "strict", True, 42, own=MODEL)
 WRITTEN: dict[str, list] = {}

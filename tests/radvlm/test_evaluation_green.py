@@ -120,7 +120,7 @@ MODEL = {
     "seed": 1,
 }  # fmt: skip
 EXECUTION = {
-    "gpus": 0, "gpu_memory": 0.9, "eager": True, "server": "", "green_server": "", "requests": 1, "timeout_s": 1,
+    "gpus": 0, "gpu_memory": 0.9, "server": "", "green_server": "", "requests": 1, "timeout_s": 1,
     "remote_ok": False,
 }  # fmt: skip
 OWN = {"llm": MODEL, "prompt_bytes": 400}

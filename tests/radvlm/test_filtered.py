@@ -21,7 +21,7 @@ MODEL = {
     "seed": 1,
 }  # fmt: skip
 EXECUTION = {
-    "gpus": 0, "gpu_memory": 0.9, "eager": True, "server": "", "requests": 1, "timeout_s": 1, "remote_ok": False,
+    "gpus": 0, "gpu_memory": 0.9, "server": "", "requests": 1, "timeout_s": 1, "remote_ok": False,
 }  # fmt: skip
 REPORTS = {
     "s1": "Stable cardiomegaly. No new consolidation. No pneumothorax.",

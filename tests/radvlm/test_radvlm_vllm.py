@@ -29,7 +29,7 @@ from radvlm_pictures import PICTURES, facts_of
 pytest.importorskip("vllm", reason="vLLM is not installed here: `make vllm` installs and runs it")
 
 EXECUTION = {
-    "gpus": 0, "gpu_memory": 0.9, "eager": True, "server": "", "requests": 4, "timeout_s": 300, "remote_ok": False,
+    "gpus": 0, "gpu_memory": 0.9, "server": "", "requests": 4, "timeout_s": 300, "remote_ok": False,
 }  # fmt: skip
 NONE = FilterOptions("rules", False, "drop", 3, True)
 

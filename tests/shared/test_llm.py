@@ -32,7 +32,7 @@ MODEL = ModelOptions(
     dtype="auto", temperature=0.0, retries=1, retry_temperature=0.5, seed=7, pictures=2, picture_tokens=300,
 )  # fmt: skip
 EXECUTION = Execution(
-    gpus=0, gpu_memory=0.9, eager=True, server="http://127.0.0.1:9/v1", requests=2, timeout_s=5,
+    gpus=0, gpu_memory=0.9, server="http://127.0.0.1:9/v1", requests=2, timeout_s=5,
     server_key="some.stage.llm.execution.server",
 )  # fmt: skip
 PROMPT = {"system": "You look at chests.", "user": "What is {thing}?"}

@@ -178,7 +178,7 @@ def ask_server(*names: str, schema: dict | None = SCHEMA, **replies: Reply) -> t
     """
     with replying(replies) as (address, prompts):
         execution = Execution(
-            gpus=0, gpu_memory=0.9, eager=True, server=address, requests=1, timeout_s=5,
+            gpus=0, gpu_memory=0.9, server=address, requests=1, timeout_s=5,
             server_key="some.stage.llm.execution.server",
         )  # fmt: skip
         generate = connect(replace(MODEL), execution)

@@ -6,11 +6,11 @@ from dataclasses import fields
 from pathlib import Path
 
 from cxr.base.tables import read_lines, read_table
+from cxr.llm.settings import Execution
 from cxr.medground.queries import ask_model, make_queries
 from cxr.medground.queries.ask_model import QuestionOptions
 from cxr.medground.verification import ask_judge, verify
 from cxr.medground.verification.ask_judge import JudgeOptions
-from cxr.workflow.settings.language_models import Execution
 from medground_data import SETTINGS, queries_options, verification_options
 
 MODEL = "tests/looks-at-cells"

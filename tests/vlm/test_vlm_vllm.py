@@ -42,7 +42,7 @@ def test_vllm_sees_the_tiles_that_a_run_was_tuned_with(tmp_path):
 
 
 def compare(folder: Path, given: dict, run: Path, base: str = "") -> None:
-    how = replace(ASKING, own={"eager": True}, max_length=512)
+    how = replace(ASKING, max_length=512)
     one = ask(folder / "transformers.jsonl", given, run, how, base)
     other = ask(folder / "vllm.jsonl", given, run, replace(how, engine="vllm"), base)
     assert len({line["text"] for line in read_lines(one)}) > 1  # the answers differ by picture or query

@@ -23,7 +23,7 @@ def connect(options: ModelOptions, execution: Execution) -> Generate:
         max_model_len=options.context,
         tensor_parallel_size=max(1, execution.gpus),
         gpu_memory_utilization=execution.gpu_memory,
-        enforce_eager=execution.eager,
+        enforce_eager=not execution.gpus,  # compiling for the CPU takes longer than it saves
         enable_prefix_caching=True,  # all texts share the prompt's rules
         limit_mm_per_prompt={"image": options.pictures},
         generation_config="vllm",  # no sampling defaults from the model's own folder

@@ -6,6 +6,11 @@ from pathlib import Path
 from cxr.llm.asking import Limits
 from cxr.nets.hub import find_downloaded_model
 
+RETRIES = 2
+"""Number of retries after an answer that breaks the schema or the logic."""
+RETRY_TEMPERATURE = 0.5
+"""Lowest temperature of a retry: greedy decoding would repeat the answer."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ModelOptions:
@@ -21,11 +26,11 @@ class ModelOptions:
     revision: str
     context: int
     max_tokens: int
-    dtype: str
     temperature: float
-    retries: int
-    retry_temperature: float
     seed: int
+    dtype: str = "auto"
+    retries: int = RETRIES
+    retry_temperature: float = RETRY_TEMPERATURE
     pictures: int = 0
     picture_tokens: int = 0
 
@@ -44,7 +49,7 @@ class ModelOptions:
 
         ``seed``: overrides the options' value.
         """
-        temperature = self.retry_temperature if attempt else self.temperature
+        temperature = max(self.temperature, self.retry_temperature) if attempt else self.temperature
         return temperature, (self.seed if seed is None else seed) + attempt
 
 
@@ -58,7 +63,6 @@ class Execution:
 
     gpus: int
     gpu_memory: float
-    eager: bool
     server: str
     server_key: str
     requests: int

@@ -12,9 +12,7 @@ from cxr.base.errors import existing_folder
 from cxr.workflow.settings import Settings
 
 RULES = "rules"
-ANSWER_KEYS = (
-    "transport", "model", "revision", "context", "max_tokens", "dtype", "temperature", "retries", "retry_temperature"
-)  # fmt: skip
+ANSWER_KEYS = ("transport", "model", "revision", "context", "max_tokens", "temperature")
 """Keys that a language model's answer depends on."""
 
 

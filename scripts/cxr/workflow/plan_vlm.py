@@ -316,7 +316,7 @@ def _answer_options(answers: dict, seed: int, runs: Mapping[str, dict], predicti
         | {"engine": answers["engine"], "convention": "", "dtype": run["dtype"], "seed": seed}
         | {"model": run["options"]["model"], "revision": run["options"]["revision"]}
         | {"max_new_tokens": min(run["max_new_tokens"], shared["max_new_tokens"])}
-        | {"own": {"eager": answers["eager"], "rank": run["options"]["own"]["lora"]["rank"]}}
+        | {"own": {"rank": run["options"]["own"]["lora"]["rank"]}}
         for name, run in runs.items()
     }
     return options_by_name | {

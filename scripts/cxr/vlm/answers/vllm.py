@@ -90,7 +90,7 @@ def _load_model(folder: str, family: Family, adapted: Path, options: AnswersOpti
         max_model_len=min(options.max_length + options.max_new_tokens, _max_positions(folder)),
         tensor_parallel_size=max(1, execution.asked or 0),
         gpu_memory_utilization=execution.gpu_memory,
-        enforce_eager=bool(options.own.get("eager", False)),
+        enforce_eager=not execution.asked,  # compiling for the CPU takes longer than it saves
         enable_prefix_caching=True,  # questions about an image are consecutive
         limit_mm_per_prompt={"image": 1},
         generation_config="vllm",

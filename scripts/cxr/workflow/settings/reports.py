@@ -3,7 +3,7 @@
 from typing import Literal
 
 from cxr.base.settings import PAPER, Address, Section, Share, key
-from cxr.workflow.settings.language_models import Asking, Execution, LanguageModel, context, max_tokens, model, revision
+from cxr.llm.settings import Asking, Execution, LanguageModel, context, max_tokens, model, revision
 
 
 class Structuring(LanguageModel):

@@ -183,7 +183,6 @@ class VlmAnswers(Section):
     history: Literal["own", "expected"] = key(
         "own", "Earlier answers that a turn is asked after: the model's own, or the right ones.", source=AUTHORS
     )
-    eager: bool = key(False, "vllm: without CUDA graphs.")
     predictions: dict[RunName, Prediction] = key(dict, "Answers of other models, by name.")
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Literal
 
 from cxr.base.settings import key
-from cxr.workflow.settings.language_models import Asking, Execution, LanguageModel, context, max_tokens, revision
+from cxr.llm.settings import Asking, Execution, LanguageModel, context, max_tokens, revision
 
 
 class PictureModel(Asking, LanguageModel):
@@ -30,7 +30,6 @@ class Generator(PictureModel):
     """The model that words queries."""
 
     temperature: float = key(0.7, "Temperature of the first answer; 0 is greedy.", ge=0, le=2)
-    retry_temperature: float = key(0.7, "Temperature of retries.", ge=0, le=2)
     form: Literal["json", "question_answer"] = key(
         "json",
         "json: answers under a schema; question_answer: the paper's `Question:` and `Answer:` lines, unconstrained, "

@@ -3,7 +3,7 @@
 from typing import Literal
 
 from cxr.base.settings import AUTHORS, PAPER, Section, key
-from cxr.workflow.settings.language_models import Asking, LanguageModel, max_tokens, model
+from cxr.llm.settings import Asking, LanguageModel, max_tokens, model
 
 
 class Chexbert(Section):

@@ -3,7 +3,7 @@
 from typing import Annotated, Literal
 
 from cxr.base.settings import AUTHORS, PAPER, Limits, Section, constraint, key
-from cxr.workflow.settings.language_models import Asking, Execution, LanguageModel, context, max_tokens, revision
+from cxr.llm.settings import Asking, Execution, LanguageModel, context, max_tokens, revision
 
 Rounds = Annotated[int, Limits(ge=1, le=50)]
 
@@ -18,7 +18,6 @@ class ConversationLlm(Asking, LanguageModel):
     context: int = context()
     max_tokens: int = max_tokens(2048, AUTHORS)
     temperature: float = key(0.7, "Temperature of the first answer; 0 is greedy.", ge=0, le=2)
-    retry_temperature: float = key(0.7, "Temperature of retries; greedy decoding would repeat the answer.", ge=0, le=2)
     execution: Execution = key(Execution, "How the model is run.")
 
 

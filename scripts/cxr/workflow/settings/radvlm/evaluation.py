@@ -3,7 +3,7 @@
 from typing import Annotated, Literal
 
 from cxr.base.settings import PAPER, Address, Limits, Replicates, Section, Share, constraint, key, refuse_equal_names
-from cxr.workflow.settings.language_models import Asking, Execution, LanguageModel, context, max_tokens, model, revision
+from cxr.llm.settings import Asking, Execution, LanguageModel, context, max_tokens, model, revision
 from cxr.workflow.settings.radvlm.annotators import Bertscore, Green, Radgraph
 
 ModelName = Annotated[str, Limits(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]

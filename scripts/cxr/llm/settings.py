@@ -26,12 +26,12 @@ def revision(commit: str):
 
 def context():
     """Declare the setting of the context length."""
-    return key(16384, "Longest prompt and answer together.", unit="tokens", ge=1024, le=1_000_000)
+    return key(16384, "Maximum length of prompt and answer together.", unit="tokens", ge=1024, le=1_000_000)
 
 
 def max_tokens(tokens: int, source: str = OURS):
     """Declare the setting of the answers' length."""
-    return key(tokens, "Longest answer.", unit="tokens", source=source, ge=16, le=1_000_000)
+    return key(tokens, "Maximum length of an answer.", unit="tokens", source=source, ge=16, le=1_000_000)
 
 
 class Asking(Section):
@@ -40,18 +40,16 @@ class Asking(Section):
     transport: Literal["offline", "server"] = key(
         "offline", "offline: vLLM inside the job; server: a running OpenAI-compatible server."
     )
-    dtype: Literal["auto", "bfloat16", "float16", "float32"] = key("auto", "Number type of the weights.")
-    temperature: float = key(0.0, "Temperature of the first answer; 0 is greedy.", ge=0, le=2)
-    retries: int = key(2, "Number of retries after an answer that breaks the schema or the logic.", ge=0, le=20)
-    retry_temperature: float = key(0.5, "Temperature of retries; greedy decoding would repeat the answer.", ge=0, le=2)
+    temperature: float = key(0.0, "Sampling temperature of the first answer; 0 is greedy.", ge=0, le=2)
 
 
 class Execution(Section):
-    """How language models are run. No answer depends on it, so a change re-runs nothing."""
+    """How language models run. No answer depends on it, so a change re-runs nothing."""
 
-    gpus: int = key(1, "GPUs of one job; the model is split over them (transport offline).", unit="GPUs", ge=0, le=64)
-    gpu_memory: Share = key(0.9, "Fraction of each GPU's memory to use (transport offline).")
-    eager: bool = key(False, "Do not compile graphs: slower answers but a faster start (transport offline).")
+    gpus: int = key(
+        1, "GPUs of one job; the model is split over them; 0: the CPU (transport offline).", unit="GPUs", ge=0, le=64
+    )
+    gpu_memory: Share = key(0.9, "Fraction of each GPU's memory that is used (transport offline).")
     server: Address = key(
         "http://localhost:8000/v1",
         "Address of the running server (transport server); its key is read from OPENAI_API_KEY.",
