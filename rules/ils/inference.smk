@@ -98,7 +98,7 @@ rule inference_panels:
         runtime=minutes(15),
     params:
         **job("ils.inference.panels.run_panels"),
-        options=PLAN.options["figures"],
+        options=PLAN.options["figures"] | {"seed": PLAN.settings.seed},
     message:
         "Panels of the answers of {wildcards.run} for the split {wildcards.split}"
     script:

@@ -33,7 +33,7 @@ rule figures_panels:
         runtime=minutes(30),
     params:
         **job("reporting.figures.draw_figures.run_panels"),
-        options=PLAN.options["figures"],
+        options=PLAN.options["figures"] | {"seed": PLAN.settings.seed},
     message:
         "Overlays of some studies, thresholds {wildcards.thresholds}"
     script:

@@ -36,7 +36,7 @@ rule review_pages:
 rule review:
     input:
         expand(rules.review_pages.output.pages, thresholds=PLAN.reporting.reviewed_set)
-        if PLAN.settings.review.of == "pairs"
+        if PLAN.settings.review.items == "pairs"
         else expand("results/review/queries/page_{expert}.html", expert=PLAN.settings.review.experts),
 
 
@@ -100,5 +100,5 @@ rule review_sheets:
 rule review_merge:
     input:
         expand(rules.review_sheets.output, thresholds=PLAN.reporting.reviewed_set)
-        if PLAN.settings.review.of == "pairs"
+        if PLAN.settings.review.items == "pairs"
         else expand("results/review/queries/{table}", table=["audit.parquet", "table7.tsv", "agreement.tsv"]),

@@ -117,7 +117,6 @@ rule tables_truth:
         runtime=minutes(10),
     params:
         **job("reporting.tables.make_tables.run_truth"),
-        options=PLAN.options["tables"],
         thresholds=PLAN.build,
     message:
         "Table of the embedded cohort against its truth"

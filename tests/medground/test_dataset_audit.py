@@ -19,10 +19,11 @@ from cxr.base.tables import read_lines, read_table, write_lines, write_table
 from cxr.medground.dataset import audit_units
 from cxr.medground.dataset.make_dataset import UNITS
 from cxr.reporting.review import queries, unit_pages
+from cxr.reporting.review.settings import ReviewSettings
 from medground_data import make_queries_of, make_regions_of, read_source, regions_of, source_keys
 
 PRINTED = yaml.safe_load((ROOT / "resources/medground/paper_tables.yaml").read_text())["table7"]
-OPTIONS = queries.QueriesMergeOptions(experts=3, rule="majority", interval=0.95, replicates=100, seed=1)
+OPTIONS = ReviewSettings(experts=["A", "B", "C"], items="queries", rule="majority", replicates=100, seed=1)
 
 
 @pytest.fixture(scope="module")

@@ -208,7 +208,7 @@ def fill(folder: Path, votes: dict[str, int]) -> None:
 def test_from_the_experts_pages_to_the_audited_scores(run, given, tmp_path):
     """Review of queries, filled sheets, review_merge, medground_scoring; no query or training is made again."""
     folder = Path(shutil.copytree(run, tmp_path / "run", symlinks=True))
-    review = {"of": "queries", "experts": ["A", "B", "C"], "rule": "majority"}
+    review = {"items": "queries", "experts": ["A", "B", "C"], "rule": "majority"}
     write_settings(folder, given | {"review": review})
     refused = snakemake(folder, "review_merge", check=False)
     assert "review.sheets is empty: give the experts' filled sheets" in refused.stderr

@@ -17,7 +17,7 @@ from cxr.base.vocabulary import LESIONS
 from cxr.metrics.intervals import Rate
 from cxr.reporting.ablation import charts, points
 from cxr.workflow.params import stage_options
-from cxr.workflow.settings import SettingsError, read
+from cxr.workflow.settings import read
 from declared_tables import tables_of
 from whole_runs import copy_repository
 
@@ -117,7 +117,7 @@ def made_up(options: dict) -> pl.DataFrame:
                 {"thresholds": name, "lesion": lesion, "studies": 1000, "recalled": recalled, "findings": 1100}
                 | {"masks": recalled + 20, "yield": recalled + 10, "mask_px": [7]}
             )
-    return points.tabulate_points(pl.DataFrame(counted), options["sets"], options["grid"], options["interval"])
+    return points.tabulate_points(pl.DataFrame(counted), options["sets"], options["grid"])
 
 
 def panels(figure) -> list:
@@ -208,12 +208,6 @@ def test_a_lesion_without_a_study_leaves_a_gap(tmp_path):
     charts.run_charts(table=table, curves=drawn[0], recall_map=drawn[1], options=chart)
     assert [Path(path).read_bytes() for path in drawn] == first
     assert all(data.startswith(b"\x89PNG") for data in first)
-
-
-@pytest.mark.parametrize("interval", [0, 1])
-def test_an_interval_of_nothing_or_all_is_refused(interval):
-    with pytest.raises(SettingsError, match=r"ablation\.interval"):
-        read({"ablation": {"interval": interval}})
 
 
 # --- the target ------------------------------------------------------------------------------------------------------

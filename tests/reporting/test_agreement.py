@@ -14,17 +14,17 @@ from cxr.annotations.regions import Annotation
 from cxr.base.columns import schema
 from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shard
+from cxr.base.jobs import settings_arguments
 from cxr.base.tables import read_lines, read_table
 from cxr.geometry.affine import fit_affine
 from cxr.geometry.boxes import box_iou
 from cxr.geometry.rle import encode_rle
 from cxr.ils.dataset.mimic_ils import write_layout
+from cxr.reporting.agreement import compare
 from cxr.reporting.agreement.charts import draw_bars, draw_curves
 from cxr.reporting.agreement.compare import (
     EXCLUSIONS,
     VALUES,
-    AgreementOptions,
-    Scoring,
     run_images,
     run_scores,
     tabulate_population,
@@ -38,6 +38,7 @@ from cxr.reporting.agreement.references import (
     load_reference,
     region_in_frame,
 )
+from cxr.reporting.agreement.settings import AgreementSettings
 from cxr.workflow.params import stage_options
 from cxr.workflow.plan_reporting import reference_options
 from cxr.workflow.settings import read
@@ -177,7 +178,8 @@ def test_a_lesion_type_includes_the_kinds_under_it():
     assert set(included_lesions("any")) == {"pneumonia", "atelectasis", "opacity", "consolidation", "edema", "effusion"}
 
 
-def test_scores_are_ratios_of_sums_with_intervals_by_patient():
+def test_scores_are_ratios_of_sums_with_intervals_by_patient(monkeypatch):
+    monkeypatch.setattr(compare, "COVERAGE", 0.9)
     rows = [
         ("r", "boxes", "any", "recall", 0.2, "p1", "i1", 1.0, 2.0),
         ("r", "boxes", "any", "recall", 0.2, "p1", "i2", 2.0, 2.0),
@@ -187,7 +189,7 @@ def test_scores_are_ratios_of_sums_with_intervals_by_patient():
         ("r", "masks default", "edema", "inside", None, "p2", "i3", 0.0, 0.0),
     ]
     table = pl.DataFrame(rows, schema=schema(VALUES), orient="row")
-    found = tabulate_scores(table, Scoring(2000, 0.9, 3)).to_dicts()
+    found = tabulate_scores(table, 2000, 3).to_dicts()
     assert [(row["what"], row["lesion"], row["value"], row["images"], row["patients"]) for row in found] == [
         ("boxes", "any", 0.6, 3, 2),
         ("masks default", "any", 0.5, 1, 1),
@@ -254,7 +256,7 @@ def run(results: Path, folder: Path, name: str, kind: str, path: Path, **more) -
         studies=[str(results / f"masks/default/{s}.studies.parquet") for s in shards],
         masks=[str(results / f"masks/default/{s}.h5") for s in shards],
         values=str(values), left_out=str(left_out),
-        options=AgreementOptions(**stage_options(SETTINGS)["agreement"], **given),
+        **settings_arguments(run_images, stage_options(SETTINGS)["agreement"] | given),
     )  # fmt: skip
     return read_table(values), read_table(left_out)
 
@@ -330,7 +332,7 @@ def test_who_is_counted_and_the_figures(workflow_run, tmp_path, painted):
     out = {name: str(tmp_path / f"{name}.tsv") for name in ("scores", "population")}
     run_scores(
         values=[values for values, _ in paths], left_out_parts=[left for _, left in paths], **out,
-        left_out=str(tmp_path / "left_out.parquet"), options=Scoring(50, 0.95, 1),
+        left_out=str(tmp_path / "left_out.parquet"), options=AgreementSettings(replicates=50), seed=1,
     )  # fmt: skip
     written = {name: tmp_path / f"{name}.tsv" for name in out} | {"left_out": tmp_path / "left_out.parquet"}
     paths = {f"results/agreement/{path.name}": path for path in written.values()}
@@ -396,7 +398,9 @@ def test_a_reference_without_a_lesion_is_one_sentence(tmp_path):
 
 def test_without_a_reference_there_is_nothing_to_compare_with(tmp_path):
     with pytest.raises(UserError, match=r"agreement\.references is empty, so there is nothing to compare with"):
-        run_scores(values=[], left_out_parts=[], scores="", left_out="", population="", options=Scoring(1, 0.9, 1))
+        run_scores(
+            values=[], left_out_parts=[], scores="", left_out="", population="", options=AgreementSettings(), seed=1
+        )
     assert set(reference_options(SETTINGS)) == {"painted"}
     assert reference_options(read({"cohort": {"source": "manifest", "manifest": "m.csv"}})) == {}
 

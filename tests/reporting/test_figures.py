@@ -11,10 +11,8 @@ from cxr.base.vocabulary import LESIONS, ORGAN_LABELS, ZONE_LABELS
 from cxr.plotting import palette
 from cxr.plotting.plots import save_png
 from cxr.reporting.figures import charts
-from cxr.reporting.figures.draw_figures import FiguresOptions, choose_images, funnel_steps
+from cxr.reporting.figures.draw_figures import choose_images, funnel_steps
 from cxr.reporting.figures.panel import PanelContent, draw_panel, failed_conditions
-
-OPTIONS = FiguresOptions(studies=4, dpi=50, quality=85, seed=1)
 
 
 def findings(rows: list[tuple[str, str | None, str | None]]) -> pl.DataFrame:
@@ -24,7 +22,7 @@ def findings(rows: list[tuple[str, str | None, str | None]]) -> pl.DataFrame:
 
 def test_every_lesion_with_a_mask_is_shown_before_one_comes_twice():
     rows = [(f"e{i}", "edema", f"m{i}") for i in range(20)] + [("p", "pneumonia", "mp"), ("f", "effusion", "mf")]
-    chosen = choose_images([findings(rows)], OPTIONS)
+    chosen = choose_images([findings(rows)], 4, seed=1)
     names = [name for _, name in chosen]
     assert len(names) == len(set(names)) == 4
     assert {"p", "f"} <= set(names)
@@ -32,16 +30,16 @@ def test_every_lesion_with_a_mask_is_shown_before_one_comes_twice():
 
 def test_the_choice_does_not_depend_on_the_shards():
     rows = [(f"i{i}", LESIONS[i % 7], f"m{i}" if i % 3 else None) for i in range(30)]
-    whole = [name for _, name in choose_images([findings(rows)], OPTIONS)]
+    whole = [name for _, name in choose_images([findings(rows)], 4, seed=1)]
     parts = [findings(rows[20:]), findings(rows[:5]), findings(rows[5:20])]
-    assert [name for _, name in choose_images(parts, OPTIONS)] == whole
-    for shard, name in choose_images(parts, OPTIONS):
+    assert [name for _, name in choose_images(parts, 4, seed=1)] == whole
+    for shard, name in choose_images(parts, 4, seed=1):
         assert name in parts[shard]["image_id"].to_list()
 
 
 def test_fewer_studies_than_asked_for_are_all_shown():
-    assert len(choose_images([findings([("a", None, None), ("b", "edema", "m")])], OPTIONS)) == 2
-    assert choose_images([findings([])], OPTIONS) == []
+    assert len(choose_images([findings([("a", None, None), ("b", "edema", "m")])], 4, seed=1)) == 2
+    assert choose_images([findings([])], 4, seed=1) == []
 
 
 @pytest.mark.parametrize(

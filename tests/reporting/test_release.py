@@ -7,6 +7,7 @@ import platform
 import re
 import shutil
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import polars as pl
@@ -22,6 +23,7 @@ from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_lines, write_lines
 from cxr.base.vocabulary import LESIONS, VALID_LOCATIONS
 from cxr.ils.dataset.mimic_ils import read_release
+from cxr.reporting.release import parquet
 from cxr.reporting.release.withheld import Withheld
 from cxr.workflow.code_digest import code_digest
 from cxr.workflow.file_columns import TABLES
@@ -73,7 +75,8 @@ def layout(run) -> Path:
 @pytest.fixture(scope="module")
 def nothing_withheld(run, layout, codes, tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("open") / "out"
-    return make(run, out, codes=codes, layout=layout, withhold=[], coco_pixels="original", pairs_per_file=8)
+    with mock.patch.object(parquet, "PAIRS_PER_FILE", 8):
+        return make(run, out, codes=codes, layout=layout, withhold=[], coco_pixels="original")
 
 
 @pytest.fixture(scope="module")

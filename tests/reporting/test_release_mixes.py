@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections import Counter
 from pathlib import Path
+from unittest import mock
 
 import cv2
 import numpy as np
@@ -15,8 +16,9 @@ from cxr.base.errors import UserError
 from cxr.base.tables import read_lines
 from cxr.base.vocabulary import SPLITS
 from cxr.radvlm.samples import TEXT_TASKS
-from cxr.reporting.release import mixes
+from cxr.reporting.release import mixes, parquet
 from cxr.reporting.release.facts import TERMS
+from cxr.reporting.release.settings import PackageSettings
 from cxr.workflow.params import stage_options
 from cxr.workflow.plan_radvlm import make_radvlm_plan
 from cxr.workflow.settings import read
@@ -49,14 +51,12 @@ def package(mix, workflow_run, tmp_path_factory):
         folder = base / "-".join([*withhold, "p"])
         if folder not in made:
             frames = workflow_run / "results/frames"
-            options = mixes.MixOptions(
-                mix="all", terms={"own": "embedded"}, folders={"own": str(frames)}, withhold=withhold,
-                pairs_per_file=100, images_per_file=4, name="cxr-ils", version="1.0.0", date="2000-01-01",
-                licence="not stated", creator="", cite="",
-            )  # fmt: skip
-            mixes.run(
+            options = PackageSettings(withhold=withhold)
+            with mock.patch.multiple(parquet, PAIRS_PER_FILE=100, IMAGES_PER_FILE=4):
+                mixes.run(
                 lines=[str(mix / f"{split}.jsonl") for split in SPLITS], frames=sorted(map(str, frames.glob("??.h5"))),
                 salt=str(base / "salt") if "ids" in withhold else [], package=str(folder), options=options,
+                mix="all", terms={"own": "embedded"}, folders={"own": str(frames)},
             )  # fmt: skip
             made[folder] = True
         return folder

@@ -221,10 +221,10 @@ def test_two_sheets_of_one_expert_and_none_are_refused(tmp_path):
 
 def test_wilsons_interval_by_hand():
     # k = 8 of 10, z = 1.959964: centre (0.8 + z²/20) / (1 + z²/10), half z sqrt(0.16/10 + z²/400) / (1 + z²/10)
-    found = rates.rate_with_interval(8, 10, 0.95)
+    found = rates.rate_with_interval(8, 10)
     assert (found["rate"], found["low"], found["high"]) == (80.0, 49.016, 94.332)
-    assert rates.rate_with_interval(0, 0, 0.95)["rate"] is None
-    assert rates.rate_with_interval(5, 5, 0.95)["high"] == 100.0
+    assert rates.rate_with_interval(0, 0)["rate"] is None
+    assert rates.rate_with_interval(5, 5)["high"] == 100.0
 
 
 def verdicts(rows: list[tuple]) -> pl.DataFrame:
@@ -244,7 +244,7 @@ PRINTED = rates.read_printed(ROOT / "resources/paper_tables.yaml")
 
 
 def test_table_3_by_hand():
-    table = rates.tabulate_experts(SAID, ["A", "B"], 0.95, PRINTED)
+    table = rates.tabulate_experts(SAID, ["A", "B"], PRINTED)
     ours = {
         (row["expert"], row["group"]): (row["accepted"], row["units"])
         for row in table.filter(pl.col("source") == "ours").iter_rows(named=True)
@@ -259,7 +259,7 @@ def test_table_3_by_hand():
 
 
 def test_table_13_by_hand():
-    table = rates.tabulate_lesions(SAID, ["A", "B"], 0.95, PRINTED)
+    table = rates.tabulate_lesions(SAID, ["A", "B"], PRINTED)
     assert cells(table, source="ours", lesion="edema", expert="B", group="total")["rate"] == pytest.approx(33.333)
     assert cells(table, source="ours", lesion="edema", expert="overall", group="positive")["accepted"] == 1
     assert cells(table, source="ours", lesion="pneumonia", expert="A", group="positive")["rate"] is None
@@ -277,7 +277,7 @@ def test_the_papers_table_3_adds_up():
 
 
 def test_agreement_is_of_units_that_all_judged():
-    table = rates.tabulate_agreement(SAID, ["A", "B"], replicates=100, interval=0.95, seed=1)
+    table = rates.tabulate_agreement(SAID, ["A", "B"], replicates=100, seed=1)
     total = cells(table, lesion="total")
     assert (total["units"], total["unanimous"], total["percent_agreement"]) == (3, 2, 66.667)
     assert total["kappa"] == pytest.approx(1 / 3, abs=1e-4)  # chance 1/2: p is 3 of 6

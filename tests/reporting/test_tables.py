@@ -13,7 +13,7 @@ from cxr.base.hdf5 import ShardWriter
 from cxr.base.tables import EXCLUDED_SCHEMA, read_table, write_excluded, write_lines, write_table
 from cxr.base.vocabulary import LESIONS, SPLITS
 from cxr.reporting.tables import counts, paper, recall, splits
-from cxr.reporting.tables.make_tables import CountsOptions, RecallOptions, run_counts, run_recall
+from cxr.reporting.tables.make_tables import CountsOptions, run_counts, run_recall
 from cxr.workflow.code_digest import RESOURCES
 
 SHARES = dict.fromkeys(counts.LUNG_LESIONS, 0.1)
@@ -172,7 +172,7 @@ def test_run_recall_reads_all_shards(tmp_path):
         paths.append(str(tmp_path / f"{number}.parquet"))
         write_table(paths[-1], pl.DataFrame(rows))
     output = tmp_path / "recall.tsv"
-    run_recall(sweep=paths, recall_table=str(output), options=RecallOptions(["default"]))
+    run_recall(sweep=paths, recall_table=str(output), sets=["default"])
     table = read_table(output)
     assert table.columns == [
         "thresholds",

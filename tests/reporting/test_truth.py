@@ -6,7 +6,7 @@ import polars as pl
 from cxr.base.hdf5 import ShardWriter
 from cxr.base.tables import read_table, write_lines, write_table
 from cxr.reporting.tables import truth
-from cxr.reporting.tables.make_tables import TruthOptions, run_truth
+from cxr.reporting.tables.make_tables import run_truth
 
 
 def painted(**boxes: tuple[int, int, int, int]) -> dict[str, np.ndarray]:
@@ -48,7 +48,7 @@ def test_mask_measures_by_hand():
             finding(2, None, ["right lung"], [], None),
         ]
     )
-    overlap, precision, recalled = truth.mask_measures(findings, masks.get, {"a": TRUTH}.get, 64)
+    overlap, precision, recalled = truth.mask_measures(findings, masks.get, {"a": TRUTH}.get)
     # edema: 2 * 100 / (100 + 200); effusion: 2 * 100 / (300 + 100)
     assert overlap.rows() == [
         {"measure": "mask Dice", "lesion": "edema", "value": 0.667, "of": 1},
@@ -58,7 +58,7 @@ def test_mask_measures_by_hand():
     # grounded: edema right (true), effusion left (false); truly there: edema right, effusion right
     assert precision.rows()[-1] == {"measure": "grounding precision", "lesion": "all", "value": 0.5, "of": 2}
     assert recalled.rows()[-1] == {"measure": "grounding recall", "lesion": "all", "value": 0.5, "of": 2}
-    assert truth.mask_measures(findings, masks.get, {}.get, 64)[0].rows()[-1]["value"] is None
+    assert truth.mask_measures(findings, masks.get, {}.get)[0].rows()[-1]["value"] is None
 
 
 def said(lesion: str, labels: list[str], certainty: str = "definitive", presence: str = "positive", **more) -> dict:
@@ -139,7 +139,7 @@ def test_run_truth_writes_every_set(tmp_path):
         findings=findings,
         masks=masks,
         truth_table=str(output),
-        options=TruthOptions(["default", "half"], min_px=64),
+        thresholds=["default", "half"],
     )
     table = read_table(output)
     dice = table.filter((pl.col("measure") == "mask Dice") & (pl.col("lesion") == "edema"))

@@ -32,7 +32,7 @@ from cxr.base.vocabulary import BOX_CLASSES, LESIONS
 from cxr.geometry.rle import encode_rle
 from cxr.imaging.boxes import table as engine
 from cxr.imaging.boxes.engine import BoxesOptions
-from cxr.workflow.settings.agreement import People
+from cxr.reporting.agreement.settings import ReferenceSettings
 
 MS_CXR = """dicom_id,category_name,label_text,path,x,y,w,h,image_width,image_height,split
 aaa-1,Pneumonia,opacity at the base,files/p1/p1/s1/aaa-1.jpg,100,200,50,60,2544,3056,val
@@ -163,7 +163,7 @@ def test_the_official_test_file_of_vindr_has_no_readers(tmp_path):
 
 
 def test_every_lesion_type_of_a_format_is_one_of_ours():
-    assert set(FORMATS) == set(get_args(People.declared()["format"][0])) >= {"ms_cxr", "vindr", "mimic_ils"}
+    assert set(FORMATS) == set(get_args(ReferenceSettings.declared()["format"][0])) >= {"ms_cxr", "vindr", "mimic_ils"}
     for kind in FORMATS:
         assert set(lesion_by_label(kind).values()) <= set(LESIONS), kind
     assert lesion_by_label("ms_cxr").keys() >= {"Lung Opacity", "Edema"}

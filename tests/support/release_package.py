@@ -2,7 +2,6 @@
 
 import json
 from contextlib import chdir
-from dataclasses import fields
 from pathlib import Path
 
 import cv2
@@ -12,6 +11,7 @@ import pydicom
 
 from conftest import SLICE
 from cxr.base.hdf5 import Shard
+from cxr.base.jobs import settings_arguments
 from cxr.base.seeds import shard_names
 from cxr.base.tables import read_lines
 from cxr.ils.dataset.mimic_ils import write_layout
@@ -24,10 +24,6 @@ from cxr.workflow.settings import read
 SHARDS = shard_names(3)
 STAGES = ("cohort", "frames", "reports", "organs", "anomaly", "anatomy", "boxes")
 LONG_KEY = "a key of more than sixteen bytes"
-
-
-def given(kind: type, params: dict) -> object:
-    return kind(**{field.name: params[field.name] for field in fields(kind)})
 
 
 def make(
@@ -57,7 +53,7 @@ def _make(run: Path, out: Path, codes: dict, layout: Path | str | None, cohort: 
     out.mkdir(parents=True)
     export_tables.run_tables(
         **lines, **both, index=index, masks=shards["masks/default"], images=images, frames=shards["frames"],
-        tables=str(out / "tables"), options=given(export_tables.ReleaseOptions, options["release"]),
+        tables=str(out / "tables"), **settings_arguments(export_tables.run_tables, options["release"]),
     )  # fmt: skip
     if layout is None:
         layout = out / "layout"
@@ -68,7 +64,7 @@ def _make(run: Path, out: Path, codes: dict, layout: Path | str | None, cohort: 
             cohort=str((cohort or results / "cohort") / f"{shard}.parquet"), index=index, images=images,
             masks=[shards["masks/default"][number]], frames=[shards["frames"][number]],
             segmentations=str(out / "dicom" / shard),
-            options=given(dicom.DicomOptions, options["release_dicom"] | {"thresholds": "default"}),
+            **settings_arguments(dicom.run_shard, options["release_dicom"] | {"thresholds": "default"}),
         )  # fmt: skip
     params = options["release_package"]
     params |= {"environments": read_environments(params["engines"]), "thresholds": "default", "codes": codes}
@@ -82,7 +78,7 @@ def _make(run: Path, out: Path, codes: dict, layout: Path | str | None, cohort: 
         dropped=str(results / "dataset/default/dropped.parquet"),
         excluded=[str(results / name / "excluded.parquet") for name in ledgers], **made, frames=shards["frames"],
         masks=shards["masks/default"], reports=[str(results / f"reports/{shard}.jsonl") for shard in SHARDS],
-        weights=[], package=str(out / "package"), options=given(package.PackageOptions, params),
+        weights=[], package=str(out / "package"), **settings_arguments(package.run_package, params),
         attrs={"code_digest": code_digest("job.py", "cxr.reporting.release.package")},
     )  # fmt: skip
     return out / "package"

@@ -42,36 +42,28 @@ rule tally:
 """
 CODE = '''"""The stage tally: writes a number."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
-
-@dataclass(frozen=True)
-class TallyOptions:
-    """``most``: the number."""
-
-    most: int
+from cxr.base.settings import Section, key
 
 
-def count(counted: str, options: TallyOptions) -> None:
-    """Write the number to ``counted``."""
-    Path(counted).write_text(str(options.most))
-'''
-SECTION = '''
-
-class Tally(Section):
+class TallySettings(Section):
     """A number."""
 
     most: int = key(3, "The number.", ge=1)
+
+
+def count(counted: str, options: TallySettings) -> None:
+    """Write the number to ``counted``."""
+    Path(counted).write_text(str(options.most))
 '''
 SETTINGS = "scripts/cxr/workflow/settings"
 NEW = {"rules/reporting/tally.smk": RULE, "scripts/cxr/reporting/tally.py": CODE}
 """Files that the stage brings."""
 CHANGED = {
-    f"{SETTINGS}/outputs.py": ("\n\nclass Tables(Section):", SECTION + "\n\nclass Tables(Section):"),
     f"{SETTINGS}/__init__.py": (
-        '    tables: Tables = key(Tables, "Tables.")\n',
-        '    tables: Tables = key(Tables, "Tables.")\n    tally: Tally = key(Tally, "A number.")\n',
+        '    review: ReviewSettings = key(',
+        '    tally: TallySettings = key(TallySettings, "A number.")\n    review: ReviewSettings = key(',
     ),
     "scripts/cxr/workflow/stages.py": (
         'STAGES = (\n',
@@ -103,7 +95,10 @@ def clone(tmp_path_factory) -> Path:
         assert text.count(old) == 1, (name, old)
         (clone / name).write_text(text.replace(old, new), encoding="utf-8")
     path = clone / SETTINGS / "__init__.py"
-    path.write_text(re.sub(r"(settings\.outputs import .*Tables)", r"\1, Tally", path.read_text(encoding="utf-8")))
+    text = path.read_text(encoding="utf-8")
+    path.write_text(
+        text.replace("\nclass Settings(", "\nfrom cxr.reporting.tally import TallySettings\n\n\nclass Settings(")
+    )
     return clone
 
 

@@ -276,7 +276,7 @@ def test_a_copy_without_times_runs_nothing_again_and_a_real_run_is_no_other(work
 BY_OTHER_MEANS = (
     "thresholds", "training.runs", "dataset.mimic_ils_layout", "inference.split", "inference.paraphrases",
     "evaluation.reviewed", "evaluation.predictions", "review.thresholds", "review.split", "review.sheets",
-    "review.of", "review.rule",
+    "review.items", "review.rule",
 )  # fmt: skip
 """Keys that decide which jobs there are, not what a job does."""
 

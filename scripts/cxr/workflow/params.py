@@ -27,7 +27,7 @@ ASKING_KEYS = ("conversation", "max_length", "fit", "published_mismatch")
 """Keys of the section ``training`` that a model must also be asked with."""
 REVIEW_PAGE_KEYS = ("experts", "positives", "negatives", "seed", "jpeg_quality")
 """Keys of the section ``review`` that the experts' pages depend on."""
-REVIEW_MERGE_KEYS = ("experts", "unsampled", "interval", "replicates", "seed")
+REVIEW_MERGE_KEYS = ("experts", "unsampled", "replicates", "seed")
 """Keys of it that the merge of the sheets depends on."""
 REQUEST_KEYS = ("image", "instruction", "questions", "run", "study")
 """Keys of --config that are requests of `snakemake predict`, `vlm_ask` and `explain`, not settings."""
@@ -85,8 +85,7 @@ def stage_options(settings: Settings) -> dict[str, dict]:
             "layout": {"pixels": dataset["layout_pixels"]},
             "imported": {"images": dataset["mimic_ils_images"]},
             "counts": {name: dataset[name] for name in ("global_share", "opacity_inference_share")},
-            "tables": {"min_px": plain["tables"]["truth_min_px"]},
-            "figures": plain["figures"] | {"seed": seed},
+            "figures": plain["figures"],
             "page": plain["page"]
             | {"seed": seed, "withheld": text_withheld(plain)}
             | {name: plain["figures"][name] for name in ("dpi", "quality")},
@@ -120,11 +119,10 @@ def cohort_options(options: dict[str, dict]) -> dict:
 def _reviewed_queries(section: dict, synthetic: bool) -> dict[str, dict]:
     """Return the options of the pages, sheets and tables of MedGround's queries."""
     pages = {name: section[name] for name in ("experts", "seed")} | {"synthetic": synthetic}
-    merging = {name: section[name] for name in ("rule", "interval", "replicates", "seed")}
     return {
         "review_queries": pages | {"form": "queries", "fewer": "draw fewer queries with review.positives"},
         "review_queries_answers": {"form": "queries", "setting": "review.sheets"},
-        "review_queries_tables": merging | {"experts": len(section["experts"])},
+        "review_queries_tables": {name: section[name] for name in ("items", "experts", "rule", "replicates", "seed")},
     }
 
 
@@ -155,10 +153,10 @@ def _measured(settings: Settings, plain: dict) -> dict[str, dict]:
 def _agreement(settings: Settings, plain: dict) -> dict[str, dict]:
     """Return the options for comparing one reference, for scoring all, and for the figures."""
     section = plain["agreement"]
-    comparing = ("box_iou", "same_box", "anomaly_steps", "confidence_steps")
+    comparing = {name: section[name] for name in ("box_iou", "same_box")}
     return {
-        "agreement": {name: section[name] for name in comparing} | {"sets": settings.thresholds.build},
-        "agreement_scores": {name: section[name] for name in ("replicates", "interval")} | {"seed": plain["seed"]},
+        "agreement": comparing | {"sets": settings.thresholds.build},
+        "agreement_scores": {"replicates": section["replicates"], "seed": plain["seed"]},
         "agreement_charts": {"dpi": plain["figures"]["dpi"], "iou": section["box_iou"][0]},
     }
 
@@ -169,7 +167,7 @@ def _ablation(settings: Settings, plain: dict) -> dict[str, dict]:
     sets = {name: threshold_set.as_dict() for name, threshold_set in thresholds.all_sets().items()}
     axes = [{"part": part, "tau": tau, "values": values} for part, tau, values in grid.axes()]
     return {
-        "ablation": plain["ablation"] | {"sets": sets, "grid": list(thresholds.grid_sets())},
+        "ablation": {"sets": sets, "grid": list(thresholds.grid_sets())},
         "ablation_charts": {"axes": axes, "base": sets[grid.base], "dpi": plain["figures"]["dpi"]},
     }
 

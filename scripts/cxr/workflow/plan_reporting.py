@@ -25,11 +25,9 @@ PATH_KEYS = (
 """Keys that name a user's file, folder or address."""
 PATH_PATTERN = re.compile(r"^(?:[/~\\.]|[A-Za-z]:[\\/]|\w+://)|@")
 """Texts that look like a path or address under any other key."""
-RELEASE_KEYS = ("pairs_per_file", "images_per_file", "coco_pixels", "name", "version", "date", "licence")
-MIX_RELEASE_KEYS = (
-    "pairs_per_file", "images_per_file", "name", "version", "date", "licence", "creator", "cite"
-)  # fmt: skip
-PACKAGE_KEYS = ("name", "version", "date", "licence", "creator", "cite", "url")
+RELEASE_KEYS = ("withhold", "coco_pixels", "name", "version", "date", "licence")
+MIX_RELEASE_KEYS = ("withhold", "name", "version", "date", "licence", "creator", "cite")
+PACKAGE_KEYS = ("withhold", "name", "version", "date", "licence", "creator", "cite", "url")
 MEDGROUND_RESULTS = (
     "verification/passrate.tsv", "dataset/statistics.tsv", "dataset/language.png", "dataset/gallery/gallery.jsonl",
     "dataset/paper.tsv", "scoring/comparison.tsv", "scoring/scores.png",
@@ -114,8 +112,7 @@ def optional_results(runs: Collection[str], scored: Collection[str], reworded: b
 
 def release_options(settings: Settings, options: dict[str, dict]) -> dict[str, dict]:
     """Return the options of the release's rules; ``options``: of the other stages."""
-    release = settings.release.as_dict()
-    kinds = settings.release.kinds()
+    release = settings.release.as_dict() | {"withhold": settings.release.kinds()}
     about = {
         "seed": settings.seed,
         "source": settings.cohort.source,
@@ -123,10 +120,10 @@ def release_options(settings: Settings, options: dict[str, dict]) -> dict[str, d
         "engines": {stage: options[stage]["engine"] for stage in DATASET_ENGINES},
     }
     return {
-        "release": {name: release[name] for name in RELEASE_KEYS} | {"withhold": kinds},
-        "release_mixes": {name: release[name] for name in MIX_RELEASE_KEYS} | {"withhold": kinds},
-        "release_dicom": {"date": release["date"], "ids": "ids" in kinds},
-        "release_package": {name: release[name] for name in PACKAGE_KEYS} | {"withhold": kinds} | about,
+        "release": {name: release[name] for name in RELEASE_KEYS},
+        "release_mixes": {name: release[name] for name in MIX_RELEASE_KEYS},
+        "release_dicom": {name: release[name] for name in ("withhold", "date")},
+        "release_package": {name: release[name] for name in PACKAGE_KEYS} | about,
     }
 
 

@@ -14,6 +14,8 @@ from cxr.metrics.intervals import Rate, wilson_interval
 
 GROUNDABLE = tuple(lesion for lesion in LESIONS if lesion != "cardiomegaly")
 AVERAGE = "average"
+COVERAGE = 0.95
+"""Coverage of the confidence interval of a recall."""
 TAUS = ("ano", "anatomy", "conf", "signal", "size")
 PARTS = (GENERAL, EDEMA)
 SUMS = ("studies", "recalled", "findings", "masks", "yield")
@@ -39,7 +41,7 @@ POINTS = {
     "studies": Column(pl.Int64, "Studies that state it."),
     "recalled": Column(pl.Int64, "Of these, studies with a grounded mask of it."),
     "recall": Column(pl.Float64, "`recalled` over `studies` (Table 8).", "%"),
-    "recall_low": Column(pl.Float64, "Lower end of its interval (`ablation.interval`).", "%"),
+    "recall_low": Column(pl.Float64, "Lower end of its 95 % interval.", "%"),
     "recall_high": Column(pl.Float64, "Upper end.", "%"),
     "findings": Column(pl.Int64, "Findings that state it."),
     "masks": Column(pl.Int64, "Of these, findings with a mask."),
@@ -58,11 +60,10 @@ SWEEP_COLUMNS = ("thresholds", "study_id", "lesion", "findings", "masks", "groun
 
 @dataclass(frozen=True)
 class AblationOptions:
-    """The points by name, the names of the grid points among them, and the coverage of an interval."""
+    """The points by name, and the names of the grid points among them."""
 
     sets: dict
     grid: list[str]
-    interval: float
 
 
 def run_table(*, sweep: list[str], table: str, options: AblationOptions) -> None:
@@ -71,7 +72,7 @@ def run_table(*, sweep: list[str], table: str, options: AblationOptions) -> None
     Raises StoreError for a damaged input.
     """
     counts = count_sweep(read_table(path).select(SWEEP_COLUMNS) for path in sweep)
-    write_table(table, tabulate_points(counts, options.sets, options.grid, options.interval), POINTS)
+    write_table(table, tabulate_points(counts, options.sets, options.grid), POINTS)
 
 
 def count_sweep(sweeps: Iterable[pl.DataFrame]) -> pl.DataFrame:
@@ -98,17 +99,15 @@ def _count_shard(sweep: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def tabulate_points(
-    counts: pl.DataFrame, sets: Mapping[str, Mapping], grid: Sequence[str], interval: float
-) -> pl.DataFrame:
+def tabulate_points(counts: pl.DataFrame, sets: Mapping[str, Mapping], grid: Sequence[str]) -> pl.DataFrame:
     """Return one row for every point, in the order of ``sets``, and lesion type, and for their average.
 
     The columns are :data:`POINTS`.
 
     ``sets``: {name: {"general": {...}, "edema": {...}}}; ``grid``: names of the grid points among them. The row
     ``average`` holds the unweighted mean recall of the lesion types that occur, and sums. Intervals have the coverage
-    ``interval``: Wilson's for a lesion type; for the average, the square root of the sum of the squared half-widths on
-    each side (Newcombe 1998, Zou and Donner 2008). Both assume independent studies and lesion types.
+    :data:`COVERAGE`: Wilson's for a lesion type; for the average, the root of the summed squared half-widths on each
+    side (Newcombe 1998, Zou and Donner 2008). Both assume independent studies and lesion types.
     """
     pixels = pl.col("mask_px").list
     medians = counts.with_columns(pixels.median())
@@ -121,7 +120,7 @@ def tabulate_points(
         point |= {threshold_column(part, tau): taus[part][tau] for part in PARTS for tau in TAUS}
         nothing = dict.fromkeys(SUMS, 0) | {"mask_px": None}
         cells = [row_by_point.get((name, lesion), nothing) for lesion in GROUNDABLE]
-        rates = [wilson_interval(cell["recalled"], cell["studies"], interval) for cell in cells]
+        rates = [wilson_interval(cell["recalled"], cell["studies"], COVERAGE) for cell in cells]
         for lesion, cell, rate in zip(GROUNDABLE, cells, rates, strict=True):
             rows.append(point | _row(lesion, cell, rate))
         totals = {sum_: sum(cell[sum_] for cell in cells) for sum_ in SUMS}

@@ -1,7 +1,6 @@
 """Draw the agreement with human annotations: scores with intervals, and curves over thresholds."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import polars as pl
 from matplotlib.axes import Axes
@@ -12,6 +11,7 @@ from cxr.base.vocabulary import LESIONS
 from cxr.plotting.palette import LESION_COLOURS
 from cxr.plotting.plots import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, save_png
 from cxr.reporting.agreement.references import ANY
+from cxr.reporting.settings import FiguresSettings
 
 ORDER = (*LESIONS, ANY)
 COLOURS = LESION_COLOURS | {ANY: BLACK}
@@ -21,21 +21,13 @@ BAR_TITLES = {"found": "images with a mask", "dice": "Dice, 0 without a mask", "
               "iou_of_found": "IoU of found"}  # fmt: skip
 
 
-@dataclass(frozen=True)
-class AgreementChartsOptions:
-    """Settings of the figures: resolution, and the IoU at which a box counts as found in the curves."""
-
-    dpi: int
-    iou: float
-
-
-def run_charts(*, scores: str, bars: str, curves: str, options: AgreementChartsOptions) -> None:
+def run_charts(*, scores: str, bars: str, curves: str, options: FiguresSettings, iou: float) -> None:
     """Draw the scores of masks and of pointing (``bars``) and the curves of maps and boxes (``curves``)."""
     table = read_table(scores)
     numbers = ["at", "value", "low", "high"]
     table = table.with_columns(pl.col(numbers).cast(pl.Float64, strict=False))
     save_png(draw_bars(table), bars, options.dpi)
-    save_png(draw_curves(table, options.iou), curves, options.dpi)
+    save_png(draw_curves(table, iou), curves, options.dpi)
 
 
 def draw_bars(table: pl.DataFrame) -> Figure:

@@ -36,8 +36,15 @@ from cxr.reporting.agreement.references import (
     region_in_frame,
     union_mask,
 )
+from cxr.reporting.agreement.settings import AgreementSettings, ReferenceSettings
 
 HEART = "cardiomegaly"
+COVERAGE = 0.95
+"""Coverage of the confidence intervals."""
+ANOMALY_STEPS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3)
+"""Values of tau_ano at which the anomaly map is compared."""
+CONFIDENCE_STEPS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7)
+"""Confidences at which boxes are compared."""
 KEY_COLUMNS = {
     "reference": Column(pl.String, "Reference, by its name in `agreement.references`."),
     "what": Column(pl.String, "`masks {thresholds}`, `anomaly map` or `boxes`."),
@@ -53,7 +60,7 @@ VALUES = KEY_COLUMNS | {
 }
 SCORES = KEY_COLUMNS | {
     "value": Column(pl.Float64, "Score; null without a denominator."),
-    "low": Column(pl.Float64, "Lower end of its interval (`agreement.interval`), by patients."),
+    "low": Column(pl.Float64, "Lower end of its 95 % interval, by patients."),
     "high": Column(pl.Float64, "Upper end."),
     "images": Column(pl.Int64, "Images in the denominator."),
     "patients": Column(pl.Int64, "Their patients."),
@@ -71,31 +78,6 @@ POPULATION = {
     "meaning": Column(pl.String, "The same in words."),
 }
 KEYS = list(KEY_COLUMNS)
-
-
-@dataclass(frozen=True)
-class AgreementOptions:
-    """Settings of the stage (``agreement``), and of one reference."""
-
-    name: str
-    format: str
-    path: str
-    classes: Mapping[str, str]
-    image_id: str
-    sets: Sequence[str]
-    box_iou: Sequence[float]
-    same_box: float
-    anomaly_steps: Sequence[float]
-    confidence_steps: Sequence[float]
-
-
-@dataclass(frozen=True)
-class Scoring:
-    """Settings of the intervals."""
-
-    replicates: int
-    interval: float
-    seed: int
 
 
 @dataclass(frozen=True)
@@ -125,10 +107,14 @@ def run_images(
     masks: list[str],
     values: str,
     left_out: str,
-    options: AgreementOptions,
+    options: ReferenceSettings,
+    name: str,
+    sets: Sequence[str],
+    box_iou: Sequence[float],
+    same_box: float,
 ) -> None:
     """Measure every image of one reference; inputs are lists in the order of the shards (masks: set by set)."""
-    key = f"agreement.references.{options.name}.path"
+    key = f"agreement.references.{name}.path"
     reference_data = load_reference(key, options.format, reference, options.classes, options.image_id)
     row_by_image = {row["image_id"]: row for row in read_table(images).iter_rows(named=True)}
     exclusions = [(image, reason, detail) for image, reason, detail in reference_data.exclusions]
@@ -136,12 +122,12 @@ def run_images(
     tables = [pl.DataFrame(schema=schema(VALUES))]
     framed: set[str] = set()
     count = len(frames)
-    for place in progress(range(count), count, f"agreement with {options.name}"):
+    for place in progress(range(count), count, f"agreement with {name}"):
         rows: list[tuple] = []
         with ExitStack() as stack:
             of_set = {
                 name: tuple(paths[number * count + place] for paths in (findings, studies, masks))
-                for number, name in enumerate(options.sets)
+                for number, name in enumerate(sets)
             }
             shards = Shards(
                 *(stack.enter_context(Shard(paths[place])) for paths in (frames, organs, anomaly)),
@@ -156,9 +142,11 @@ def run_images(
                 if image_id not in reference_data.regions:
                     exclusions.append((image_id, "no_reference", ""))
                     continue
-                regions = list(_regions_in_frame(image_id, reference_data, shards.frames, painted, options, exclusions))
+                regions = list(
+                    _regions_in_frame(image_id, reference_data, shards.frames, painted, same_box, exclusions)
+                )
                 for output, lesion, value in _measure_image(
-                    image_id, regions, reference_data.lesions, shards, options, failed
+                    image_id, regions, reference_data.lesions, shards, box_iou, failed
                 ):
                     at = (
                         value.name,
@@ -168,13 +156,13 @@ def run_images(
                         value.numerator,
                         value.denominator,
                     )
-                    rows.append((options.name, output, lesion, *at))
+                    rows.append((name, output, lesion, *at))
         tables.append(pl.DataFrame(rows, schema=schema(VALUES), orient="row"))  # tuples need far more memory
     stopped = {row["image_id"]: row["reason"] for row in row_by_image.values()}
     unframed = [image for image in reference_data.regions if image in row_by_image and image not in framed]
     exclusions += [(image, "no_frame", stopped[image] or "frames") for image in unframed]
     write_table(values, pl.concat(tables).sort(*VALUES), VALUES)
-    table = pl.DataFrame([(options.name, *row) for row in exclusions], schema=schema(EXCLUSIONS), orient="row")
+    table = pl.DataFrame([(name, *row) for row in exclusions], schema=schema(EXCLUSIONS), orient="row")
     write_table(left_out, table.sort(*EXCLUSIONS), EXCLUSIONS)
 
 
@@ -197,7 +185,7 @@ def _regions_in_frame(
     reference: Reference,
     frames: Shard,
     painted: Shard | None,
-    options: AgreementOptions,
+    same_box: float,
     exclusions: list[tuple],
 ) -> Iterator[Region]:
     """Yield the regions of an image in its frame; add excluded regions to ``exclusions``."""
@@ -220,7 +208,7 @@ def _regions_in_frame(
             exclusions.append((image_id, why, annotation.label))
         else:
             regions.append(region)
-    distinct_regions, num_duplicates = drop_duplicates(regions, options.same_box)
+    distinct_regions, num_duplicates = drop_duplicates(regions, same_box)
     exclusions += [(image_id, "drawn_twice", "")] * num_duplicates
     yield from distinct_regions
 
@@ -230,7 +218,7 @@ def _measure_image(
     regions: list[Region],
     lesions: Sequence[str],
     shards: Shards,
-    options: AgreementOptions,
+    box_iou: Sequence[float],
     failed: set[str],
 ) -> Iterator[tuple[str, str, Measure]]:
     """Yield (output, lesion, measure) of one image, for the lesion types that the reference has there."""
@@ -250,7 +238,7 @@ def _measure_image(
         lungs = organs[LUNGS[0]] | organs[LUNGS[1]]
         anomaly_map = shards.anomaly.get("anomaly", image_id)
         for lesion, region in places.items():
-            values = measures.measure_map(anomaly_map, region, lungs, options.anomaly_steps)
+            values = measures.measure_map(anomaly_map, region, lungs, ANOMALY_STEPS)
             yield from (("anomaly map", lesion, value) for value in values)
     if image_id not in failed and chest:
         rows = shards.boxes.get(image_id)
@@ -258,13 +246,11 @@ def _measure_image(
         confidence = rows["confidence"].to_numpy() if rows is not None else np.zeros(0)
         for lesion in places:
             reference_boxes = _reference_boxes(regions, lesion)
-            values = measures.measure_boxes(
-                boxes, confidence, reference_boxes, options.box_iou, options.confidence_steps
-            )
+            values = measures.measure_boxes(boxes, confidence, reference_boxes, box_iou, CONFIDENCE_STEPS)
             yield from (("boxes", lesion, value) for value in values)
-        for iou in options.box_iou:
+        for iou in box_iou:
             values = measures.count_false_boxes(
-                boxes, confidence, _reference_boxes(regions, ANY), iou, options.confidence_steps
+                boxes, confidence, _reference_boxes(regions, ANY), iou, CONFIDENCE_STEPS
             )
             yield from (("boxes", ANY, value) for value in values)
 
@@ -282,7 +268,7 @@ def _union_of_masks(findings: Sequence[dict], lesion: str, shard: Shard) -> np.n
 
 
 def run_scores(*, values: list[str], left_out_parts: list[str], scores: str, left_out: str, population: str,
-               options: Scoring) -> None:  # fmt: skip
+               options: AgreementSettings, seed: int) -> None:  # fmt: skip
     """Write the scores of all references with intervals, and the excluded images and regions."""
     if not values:
         raise UserError(
@@ -301,12 +287,12 @@ def run_scores(*, values: list[str], left_out_parts: list[str], scores: str, lef
             f"agreement.references: no image could be compared: {summary}; see results/cohort/excluded.parquet, and "
             "whether image_id of the reference gives the cohort's names"
         )
-    write_table(scores, tabulate_scores(table, options), SCORES)
+    write_table(scores, tabulate_scores(table, options.replicates, seed), SCORES)
     write_table(left_out, exclusions.sort(exclusions.columns), EXCLUSIONS)
     write_table(population, tabulate_population(table, exclusions), POPULATION)
 
 
-def tabulate_scores(table: pl.DataFrame, options: Scoring) -> pl.DataFrame:
+def tabulate_scores(table: pl.DataFrame, replicates: int, seed: int) -> pl.DataFrame:
     """Return one row per reference, output, lesion, measure and threshold: value, interval, images, patients.
 
     The bootstrap resamples patients. A score with a zero denominator is null.
@@ -320,9 +306,7 @@ def tabulate_scores(table: pl.DataFrame, options: Scoring) -> pl.DataFrame:
         top, below = (np.zeros((len(subjects), len(groups))) for _ in range(2))
         at = sums["subject"].to_numpy(), sums["column"].to_numpy()
         top[at], below[at] = sums["top"].to_numpy(), sums["below"].to_numpy()
-        low, high = ratio_intervals(
-            top, below, replicates=options.replicates, level=options.interval, seed=options.seed
-        )
+        low, high = ratio_intervals(top, below, replicates=replicates, level=COVERAGE, seed=seed)
         denominators = below.sum(axis=0)
         value = np.divide(top.sum(axis=0), denominators, out=np.full(len(groups), np.nan), where=denominators > 0)
         group_sizes = placed.filter(pl.col("below") > 0).group_by("column").agg(

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
@@ -17,16 +16,7 @@ from cxr.base.vocabulary import LESIONS, ZONE_LABELS
 from cxr.plotting.plots import save_jpeg, save_png
 from cxr.reporting.figures import charts
 from cxr.reporting.figures.panel import PanelContent, draw_panel
-
-
-@dataclass(frozen=True)
-class FiguresOptions:
-    """Settings of the stage (docs/reference/settings.md)."""
-
-    studies: int
-    dpi: int
-    quality: int
-    seed: int
+from cxr.reporting.settings import FiguresSettings
 
 
 def run_panels(
@@ -40,13 +30,14 @@ def run_panels(
     anomaly: list[str],
     anatomy: list[str],
     panels: str,
-    options: FiguresOptions,
+    options: FiguresSettings,
+    seed: int,
 ) -> None:
     """Draw a panel of each selected study into the folder ``panels``; inputs are lists in the order of the shards."""
     folder = Path(panels)
     folder.mkdir(parents=True, exist_ok=True)
     tables = [read_table(path) for path in findings]
-    selected_images = choose_images(tables, options)
+    selected_images = choose_images(tables, options.studies, seed)
     pairs = _read_pairs(lines, {image_id for _, image_id in selected_images})
     by_shard: dict[int, list[str]] = {}
     for shard, image_id in selected_images:
@@ -75,7 +66,7 @@ def run_charts(
     shares: str,
     funnel: str,
     thresholds: str,
-    options: FiguresOptions,
+    options: FiguresSettings,
 ) -> None:
     """Draw the three charts of the threshold set ``thresholds`` from the tables stage's funnel and splits."""
     steps, splits = (
@@ -86,13 +77,13 @@ def run_charts(
     save_png(charts.draw_shares(splits), shares, options.dpi)
 
 
-def run_recall(*, recall_table: str, recall: str, options: FiguresOptions) -> None:
+def run_recall(*, recall_table: str, recall: str, options: FiguresSettings) -> None:
     """Draw the recall of every threshold set from the tables stage's recall table."""
     save_png(charts.draw_recall(read_table(recall_table)), recall, options.dpi)
 
 
-def choose_images(findings: list[pl.DataFrame], options: FiguresOptions) -> list[tuple[int, str]]:
-    """Choose (shard, image_id) so that every lesion type with a mask appears before any appears twice.
+def choose_images(findings: list[pl.DataFrame], number: int, seed: int) -> list[tuple[int, str]]:
+    """Choose (shard, image_id) of ``number`` images: every lesion type with a mask comes before any comes twice.
 
     The choice depends only on the seed and the ids, not on the number of shards.
     """
@@ -102,10 +93,10 @@ def choose_images(findings: list[pl.DataFrame], options: FiguresOptions) -> list
             _, targets = images.setdefault(row["image_id"], (shard, set()))
             if row["mask_id"] is not None:
                 targets.add(row["target"])
-    order = sorted(images, key=lambda image_id: stable_hash(options.seed, "figures", image_id))
+    order = sorted(images, key=lambda image_id: stable_hash(seed, "figures", image_id))
     selected_ids: list[str] = []
     lesion_counts: Counter[str] = Counter()
-    while len(selected_ids) < min(options.studies, len(order)):
+    while len(selected_ids) < min(number, len(order)):
         rarest = sorted(LESIONS, key=lambda lesion: (lesion_counts[lesion], LESIONS.index(lesion)))
         remaining_ids = [image_id for image_id in order if image_id not in selected_ids]
         match = next((i for lesion in rarest for i in remaining_ids if lesion in images[i][1]), remaining_ids[0])

@@ -1,7 +1,6 @@
 """Sum up the costs of a run's jobs from Snakemake's benchmark files."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
@@ -12,6 +11,7 @@ from cxr.base.tables import read_table, write_table
 from cxr.plotting.plots import save_png
 from cxr.reporting.page import sheets
 from cxr.reporting.page.sections import load_template
+from cxr.reporting.settings import FiguresSettings
 
 RESOURCE_FILES = ("page",)
 
@@ -87,14 +87,6 @@ def sum_by_stage(jobs: pl.DataFrame, images: dict[str, int]) -> pl.DataFrame:
     return pl.DataFrame(cost_rows, schema=schema(COSTS))
 
 
-@dataclass(frozen=True)
-class CostsOptions:
-    """dpi: of the chart; synthetic: whether all images and reports are synthetic."""
-
-    dpi: int
-    synthetic: bool = False
-
-
 def run(
     *,
     conservation_table: str,
@@ -104,7 +96,8 @@ def run(
     jobs_table: str,
     chart: str,
     page: str,
-    options: CostsOptions,
+    options: FiguresSettings,
+    synthetic: bool,
 ) -> None:
     """Write the costs of the jobs: a table by stage, a table by job, a chart and a page. They differ between runs.
 
@@ -120,7 +113,7 @@ def run(
     save_png(sheets.draw_costs(stages), chart, options.dpi)
     text = load_template("costs.html.j2").render(
         rows=table.to_dicts(), slowest=jobs.sort("seconds", "job", descending=[True, False]).head(10).to_dicts(),
-        synthetic=options.synthetic,
+        synthetic=synthetic,
         seconds_most=stages["seconds"].max() or 1, memory_most=stages["max_rss_mb"].max() or 1,
     )  # fmt: skip
     with atomic(page) as temporary:

@@ -24,15 +24,19 @@ MAX_SENTENCE_LENGTH = 400
 """Maximum length of a quoted sentence, in characters."""
 
 
+MAX_BOXES = 8
+"""Boxes shown per finding; half of them are kept boxes, if there are that many."""
+SIDE = 384
+"""Side of the page's images, px."""
+
+
 @dataclass(frozen=True)
 class GalleryOptions:
-    """Settings of the gallery (docs/reference/settings.md), and the built threshold sets."""
+    """Numbers of cases and images, and how they are drawn (sections ``page`` and ``figures``)."""
 
     thresholds: list[str]
     gallery: int
     calibration: int
-    boxes: int
-    side: int
     quality: int
     dpi: int
     seed: int
@@ -127,14 +131,14 @@ def _draw_cases(
         boxes, judged = of_image.to_dicts(), []
         if row["box_verdicts"]:
             judged = judge_boxes(boxes, row["reported"], zones, lungs, anomalous, target=lesion, settings=settings)
-        shown_boxes = _boxes_to_draw(boxes, row["box_verdicts"], judged, taus, options.boxes)
-        mask_picture = frame_drawing.grey_to_rgb(image, options.side)
+        shown_boxes = _boxes_to_draw(boxes, row["box_verdicts"], judged, taus, MAX_BOXES)
+        mask_picture = frame_drawing.grey_to_rgb(image, SIDE)
         if place.any() and lesion != "cardiomegaly":
             frame_drawing.draw_outline(mask_picture, place, frame_drawing.HALO_COLOUR, width=3)
             frame_drawing.draw_outline(mask_picture, place, frame_drawing.LOCATION_COLOUR, width=1)
         if mask is not None:
             frame_drawing.draw_outline(mask_picture, mask, LESION_COLOURS[lesion], fill=0.25)
-        boxes_picture = frame_drawing.grey_to_rgb(image, options.side)
+        boxes_picture = frame_drawing.grey_to_rgb(image, SIDE)
         frame_drawing.draw_boxes(boxes_picture, shown_boxes, image.shape[0])
         reported = ", ".join(row["reported"]) or "no location"
         title = f"{lesion} ({row['certainty'] or 'no certainty'}), reported: {reported}; {cases.describe_outcome(row)}"
@@ -193,7 +197,7 @@ def _draw_calibration(
         cells, shown_lesions = [], set()
         for name in options.thresholds:
             rows = tables[name][shard].filter((pl.col("image_id") == image_id) & pl.col("mask_id").is_not_null())
-            picture, mask_shares = frame_drawing.grey_to_rgb(image, options.side), []
+            picture, mask_shares = frame_drawing.grey_to_rgb(image, SIDE), []
             mask_keys = {(row["target"], row["mask_id"]) for row in rows.to_dicts() if row["target"] != "cardiomegaly"}
             order = sorted(mask_keys, key=lambda pair: (LESIONS.index(pair[0]), pair[1]))
             with Shard(stores[name][shard], key="mask_id") as store:

@@ -7,7 +7,6 @@ match it; nothing else about the patient is copied. It is deflated, because mask
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from pydicom.dataset import Dataset
@@ -20,21 +19,13 @@ from cxr.base.regular_files import open_regular
 from cxr.base.tables import read_table
 from cxr.dicom.files import HEAD_BYTES, HeaderError, file_kind, read_dicom
 from cxr.dicom.segmentation import NEEDED, NoSegmentation, Segment, segmentation
+from cxr.reporting.release.settings import PackageSettings
 from cxr.reporting.release.sources import Sources
-from cxr.reporting.release.withheld import group_units, iterate_studies, read_kept_pairs
+from cxr.reporting.release.withheld import IDS, group_units, iterate_studies, read_kept_pairs
 
 COUNTS = "counts.json"
 HEADER_ELEMENTS = (*NEEDED, "PatientID", "Modality")
 """Header elements of an X-ray that its segmentation copies or refers to."""
-
-
-@dataclass(frozen=True)
-class DicomOptions:
-    """Settings of the segmentations; see ``config.yaml``, section ``release``."""
-
-    date: str
-    ids: bool
-    thresholds: str
 
 
 def run_shard(
@@ -47,7 +38,8 @@ def run_shard(
     images: str,
     frames: Sequence[str],
     segmentations: str,
-    options: DicomOptions,
+    options: PackageSettings,
+    thresholds: str,
 ) -> None:
     """Write ``<subject's first three>/<subject>/<study>/<image>.dcm`` and ``counts.json`` into ``segmentations``.
 
@@ -65,9 +57,11 @@ def run_shard(
     with whole(segmentations) as folder, Sources(index, masks, images, frames) as sources:
         for image_units in progress(unit_groups, len(unit_groups), "release, DICOM"):
             try:
-                if options.ids:
+                if IDS in options.withhold:
                     raise NoSegmentation("identifiers are withheld")
-                dataset = _build_segmentation(image_units, paths[image_units[0]["image_id"]], sources, options)
+                dataset = _build_segmentation(
+                    image_units, paths[image_units[0]["image_id"]], sources, options.date, thresholds
+                )
             except NoSegmentation as reason:
                 counts[str(reason)] += 1
                 continue
@@ -111,7 +105,7 @@ def read_header(path: str) -> Dataset:
     return header
 
 
-def _build_segmentation(image_units: list[dict], path: str, sources: Sources, options: DicomOptions) -> Dataset:
+def _build_segmentation(image_units: list[dict], path: str, sources: Sources, date: str, thresholds: str) -> Dataset:
     header = read_header(path)
     image_id = image_units[0]["image_id"]
     shape, _ = sources.geometry(image_id)
@@ -119,7 +113,7 @@ def _build_segmentation(image_units: list[dict], path: str, sources: Sources, op
         raise NoSegmentation("the DICOM's size is not that of its pixels")
     segments = [
         Segment(
-            f"{unit['target']}, {unit['certainty'] or 'stated'}, thresholds {options.thresholds}",
+            f"{unit['target']}, {unit['certainty'] or 'stated'}, thresholds {thresholds}",
             sources.mask_in_original(sources.mask(unit["mask_id"]), image_id),
             lesion=unit["target"],
             locations=tuple(unit["location"]),
@@ -131,8 +125,8 @@ def _build_segmentation(image_units: list[dict], path: str, sources: Sources, op
         header,
         segments,
         version=sources.code_digest() or "unknown",
-        model=f"cxr-ils masks, thresholds {options.thresholds}",
-        made=datetime.fromisoformat(options.date),
+        model=f"cxr-ils masks, thresholds {thresholds}",
+        made=datetime.fromisoformat(date),
         device="cxr-ils masks",
         content="Lesions of the report",
     )

@@ -8,7 +8,6 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -19,26 +18,14 @@ from cxr.base.hdf5 import FRAME_SIZE
 from cxr.base.jobs import progress
 from cxr.base.vocabulary import LESIONS
 from cxr.instructions import coco
+from cxr.reporting.release import parquet
 from cxr.reporting.release.parquet import CONFIGS, SPLIT_NAMES, PartWriter, encode_png, image_cell, published_columns
+from cxr.reporting.release.settings import PackageSettings
 from cxr.reporting.release.sources import Sources
 from cxr.reporting.release.withheld import Withheld, group_units, iterate_studies, read_kept_pairs
 
 COUNTS = "counts.json"
 CATEGORIES = coco.make_categories(LESIONS, "lesion")
-
-
-@dataclass(frozen=True)
-class ReleaseOptions:
-    """Settings of the tables; see ``config.yaml``, section ``release``."""
-
-    withhold: list[str]
-    pairs_per_file: int
-    images_per_file: int
-    coco_pixels: str
-    name: str
-    version: str
-    date: str
-    licence: str
 
 
 def run_tables(
@@ -53,7 +40,7 @@ def run_tables(
     images: str,
     frames: Sequence[str],
     tables: str,
-    options: ReleaseOptions,
+    options: PackageSettings,
 ) -> None:
     """Write ``data/``, ``images/`` (Parquet), ``coco/`` and ``counts.json`` into the folder ``tables``.
 
@@ -70,13 +57,15 @@ def run_tables(
         (folder / COUNTS).write_text(text + "\n", encoding="utf-8")
 
 
-def _write_split(folder: Path, split: str, read, sources: Sources, withheld: Withheld, options: ReleaseOptions) -> dict:
+def _write_split(
+    folder: Path, split: str, read, sources: Sources, withheld: Withheld, options: PackageSettings
+) -> dict:
     totals = _count_split(read())
     columns = {
         config: published_columns(config_columns, pixels=withheld.pixels, report_text=withheld.report_text)
         for config, (_, config_columns) in CONFIGS.items()
     }
-    sizes = {"pairs": options.pairs_per_file, "images": options.images_per_file}
+    sizes = {"pairs": parquet.PAIRS_PER_FILE, "images": parquet.IMAGES_PER_FILE}
     parts = {
         config: PartWriter(folder / place, split, columns[config], totals[config], sizes[config])
         for config, (place, _) in CONFIGS.items()
@@ -152,9 +141,9 @@ def _write_coco(
         if unit["mask_id"] not in annotation_by_mask:
             mask = masks[unit["mask_id"]]
             annotation_by_mask[unit["mask_id"]] = coco.mask_annotation(
-                sources.in_original(mask, image_id) if original else mask
+                sources.mask_in_original(mask, image_id) if original else mask
             )
-        pair_ids = [withheld.pair_id(pair_id, unit["study_id"]) for pair_id in unit["pair_ids"]]
+        pair_ids = [withheld.publish_pair_id(pair_id, unit["study_id"]) for pair_id in unit["pair_ids"]]
         writer.add_annotation(
             number, unit["target"], annotation_by_mask[unit["mask_id"]],
             mask_id=withheld.publish_id("mask_id", unit["mask_id"]), location=unit["location"],

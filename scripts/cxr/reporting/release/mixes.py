@@ -9,7 +9,6 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
@@ -20,6 +19,7 @@ from cxr.base.digests import keyed_text
 from cxr.base.secrets import secret
 from cxr.base.tables import read_lines
 from cxr.radvlm.samples import TEXT_TASKS
+from cxr.reporting.release import parquet
 from cxr.reporting.release.facts import TERMS
 from cxr.reporting.release.package import SUMS, file_sha256
 from cxr.reporting.release.parquet import (
@@ -31,6 +31,7 @@ from cxr.reporting.release.parquet import (
     encode_png,
     image_cell,
 )
+from cxr.reporting.release.settings import PackageSettings
 from cxr.reporting.release.texts import markdown_table
 from cxr.reporting.release.withheld import IDS, PIXELS, REPORT_TEXT
 from cxr.vlm.samples import ImageStore, parse_sample
@@ -49,26 +50,6 @@ WITHHELD_TEXTS = {
     REPORT_TEXT: f"report text: the tasks {', '.join(TEXT_TASKS)}, whose turns quote a report or come from its text",
     IDS: "identifiers: those of subjects, studies, images, masks, facts and samples are keyed digests",
 }
-
-
-@dataclass(frozen=True)
-class MixOptions:
-    """mix: its name; terms: {source: a key of TERMS}; folders: {source: folder of its frames}; the rest: see
-    ``config.yaml``, section ``release``.
-    """
-
-    mix: str
-    terms: dict
-    folders: dict
-    withhold: list[str]
-    pairs_per_file: int
-    images_per_file: int
-    name: str
-    version: str
-    date: str
-    licence: str
-    creator: str
-    cite: str
 
 
 class MixPublisher:
@@ -121,12 +102,21 @@ class MixPublisher:
 
 
 def run(
-    *, lines: Sequence[str], frames: Sequence[str], salt: str | Sequence[str], package: str, options: MixOptions
+    *,
+    lines: Sequence[str],
+    frames: Sequence[str],
+    salt: str | Sequence[str],
+    package: str,
+    options: PackageSettings,
+    mix: str,
+    terms: Mapping[str, str],
+    folders: Mapping[str, str],
 ) -> None:
     """Write the package into the folder ``package``, which appears only when complete.
 
     ``lines``: one file per split; ``frames``: shards of all sources, read if pixels are published. The rows of one
-    Parquet file and the ids of a split's images are in memory at a time. Raises UserError.
+    Parquet file and the ids of a split's images are in memory at a time. ``mix``: its name; ``terms``: {source: key of
+    TERMS}; ``folders``: {source: folder of its frames}. Raises UserError.
     """
     publisher = MixPublisher(options.withhold, salt if isinstance(salt, str) else "")
     counts: dict[str, Counter] = {"all": Counter(), "published": Counter()}
@@ -135,12 +125,12 @@ def run(
             split = Path(path).stem
             for line in read_lines(path):
                 counts["all"][line["task"], line["source"], split] += 1
-            line_by_image = _write_lines(folder, split, path, publisher, counts["published"], options)
+            line_by_image = _write_lines(folder, split, path, publisher, counts["published"])
             if PIXELS not in options.withhold:
-                _write_images(folder, split, line_by_image, frames, publisher, options)
+                _write_images(folder, split, line_by_image, frames, publisher, folders)
         for name, text in (
-            ("README.md", card_text(folder, counts, options)),
-            ("DATASHEET.md", datasheet_text(counts, options)),
+            ("README.md", card_text(folder, counts, mix, options)),
+            ("DATASHEET.md", datasheet_text(counts, mix, terms, options)),
         ):
             (folder / name).write_text(text, encoding="utf-8", newline="\n")
         files = sorted(path for path in folder.rglob("*") if path.is_file())
@@ -148,12 +138,10 @@ def run(
         (folder / SUMS).write_text(sums, encoding="utf-8", newline="\n")
 
 
-def _write_lines(
-    folder: Path, split: str, path: str, publisher: MixPublisher, counts: Counter, options: MixOptions
-) -> dict[tuple, Mapping]:
+def _write_lines(folder: Path, split: str, path: str, publisher: MixPublisher, counts: Counter) -> dict[tuple, Mapping]:
     """Write the lines of a split; return {(source, image): one of its lines}."""
     total = sum(1 for line in read_lines(path) if publisher.is_published(line))
-    part = PartWriter(folder / "data", split, LINES, total, options.pairs_per_file)
+    part = PartWriter(folder / "data", split, LINES, total, parquet.PAIRS_PER_FILE)
     line_by_image: dict[tuple, Mapping] = {}
     for line in publisher.read_published(path):
         counts[line["task"], line["source"], split] += 1
@@ -170,10 +158,10 @@ def _write_images(
     line_by_image: Mapping[tuple, Mapping],
     frames: Sequence[str],
     publisher: MixPublisher,
-    options: MixOptions,
+    folders: Mapping[str, str],
 ) -> None:
     """Write the frame of each image of a split."""
-    part = PartWriter(folder / "images", split, IMAGES, len(line_by_image), options.images_per_file)
+    part = PartWriter(folder / "images", split, IMAGES, len(line_by_image), parquet.IMAGES_PER_FILE)
     with ExitStack() as stack:
         stores: dict[str, ImageStore] = {}
         rows = [({name: publisher.publish_id(name, line[name]) for name in NAMES if name in line}, line)
@@ -181,7 +169,7 @@ def _write_images(
         for names, line in sorted(rows, key=lambda row: (row[1]["source"], row[0]["image_id"])):
             source = line["source"]
             if source not in stores:
-                frame_paths = [path for path in frames if Path(path).parent == Path(options.folders[source])]
+                frame_paths = [path for path in frames if Path(path).parent == Path(folders[source])]
                 stores[source] = stack.enter_context(ImageStore(frame_paths))
             grey = stores[source].get(parse_sample(line | {"turns": []}))[..., 0]
             part.add(names | {"source": source, "image": image_cell(encode_png(grey))})
@@ -197,7 +185,7 @@ def count_rows(counts: Mapping[str, Counter]) -> list[list]:
 COUNT_HEAD = ["task", "source", "split", "lines", "published", "withheld"]
 
 
-def card_text(folder: Path, counts: Mapping[str, Counter], options: MixOptions) -> str:
+def card_text(folder: Path, counts: Mapping[str, Counter], mix: str, options: PackageSettings) -> str:
     """Return README.md: the header that Hugging Face's ``datasets`` reads, and the meaning of the columns."""
     configs = []
     for config, place in (("lines", "data"), ("images", "images")):
@@ -212,7 +200,7 @@ def card_text(folder: Path, counts: Mapping[str, Counter], options: MixOptions) 
     return f"""---
 {yaml.safe_dump(head, sort_keys=False)}---
 
-# {options.name} {options.version}: the mix {options.mix}
+# {options.name} {options.version}: the mix {mix}
 
 {sum(counts["published"].values())} samples of one chest X-ray each, with one or more turns, for vision-language models.
 Licence: {options.licence}. Cite: {options.cite or f"{options.name} {options.version}"}.
@@ -225,20 +213,20 @@ Withheld: {withheld}.
 """
 
 
-def datasheet_text(counts: Mapping[str, Counter], options: MixOptions) -> str:
+def datasheet_text(counts: Mapping[str, Counter], mix: str, terms: Mapping[str, str], options: PackageSettings) -> str:
     """Return DATASHEET.md: counts, what is withheld, the licence of every source, limits."""
     sources = sorted({source for _, source, _ in counts["all"]})
     num_lines = sum(counts["all"].values())
     num_withheld = num_lines - sum(counts["published"].values())
     parts = [
-        f"# Datasheet: {options.name} {options.version}, the mix {options.mix}\n",
+        f"# Datasheet: {options.name} {options.version}, the mix {mix}\n",
         f"Made by {options.creator or 'not stated'}, {options.date}. Licence: {options.licence}.\n",
         "## What it holds\n", markdown_table(COUNT_HEAD, count_rows(counts)) + "\n",
         "## Withheld\n", *([f"* {WITHHELD_TEXTS[kind]}" for kind in options.withhold] or ["Nothing."]),
         f"\n{num_withheld} of {num_lines} lines are left out. The terms of the sources decide whether the rest "
         "may be passed on.\n",
         "## Licences of the sources\n",
-        *(f"* `{source}`: {TERMS[options.terms[source]]}" for source in sources),
+        *(f"* `{source}`: {TERMS[terms[source]]}" for source in sources),
         "* cxr-ils, the code: MIT\n",
         "## Limits\n",
         "* Labels, boxes and texts are as good as their sources; those of `own` were made from reports without people.",

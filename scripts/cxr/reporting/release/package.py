@@ -7,7 +7,6 @@ folders are emptied. Parts are hard links, so a package needs no extra disk spac
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from cxr.base.atomic import link, link_all, whole
@@ -18,34 +17,12 @@ from cxr.reporting.release.croissant import build_croissant, described_files
 from cxr.reporting.release.export_tables import COUNTS
 from cxr.reporting.release.layout import copy_layout
 from cxr.reporting.release.parquet import CONFIGS, published_columns
+from cxr.reporting.release.settings import PackageSettings
 from cxr.reporting.release.texts import card_text, datasheet_text
 from cxr.reporting.release.withheld import IDS, Withheld, read_kept_pairs
 
 SUMS = "SHA256SUMS"
 DICOM, AUTHORS = "dicom_seg", "authors"
-
-
-@dataclass(frozen=True)
-class PackageOptions:
-    """A package's description; see ``config.yaml``, section ``release``."""
-
-    withhold: list[str]
-    name: str
-    version: str
-    date: str
-    licence: str
-    creator: str
-    cite: str
-    url: str
-    seed: int
-    source: str
-    settings: dict
-    engines: dict
-    environments: dict
-    thresholds: str
-    taus: dict
-    codes: dict
-    """Code digests of the stages whose files contain no digest."""
 
 
 def run_package(
@@ -66,17 +43,26 @@ def run_package(
     reports: Sequence[str],
     weights: Sequence[str],
     package: str,
-    options: PackageOptions,
+    options: PackageSettings,
+    seed: int,
+    source: str,
+    settings: dict,
+    engines: dict,
+    environments: dict,
+    thresholds: str,
+    taus: dict,
+    codes: dict,
     attrs: dict,
 ) -> None:
     """Assemble the parts in the folder ``package``, which appears only when complete.
 
     ``layout``: the folder of the authors' layout, empty if it cannot represent the dataset (several images a study).
-    ``excluded``: ledgers, in the order of the stages; the stages' shards are read only for their digests.
+    ``excluded``: ledgers, in the order of the stages; the stages' shards are read only for their digests. ``codes``:
+    code digests of the stages whose files contain none.
     """
     withheld, kept_pair_ids = Withheld(options.withhold, salt), read_kept_pairs(filtered)
-    field_names = ("name", "version", "date", "licence", "creator", "cite", "url", "seed", "withhold", "thresholds")
-    about = {name: getattr(options, name) for name in field_names}
+    field_names = ("name", "version", "date", "licence", "creator", "cite", "url", "withhold")
+    about = {name: getattr(options, name) for name in field_names} | {"seed": seed, "thresholds": thresholds}
     shards_by_stage = {"frames": frames, "organs": organs, "anomaly": anomaly, "anatomy": anatomy, "masks": masks}
     counts = json.loads((Path(tables) / COUNTS).read_text(encoding="utf-8"))
     package_facts = {
@@ -85,16 +71,15 @@ def run_package(
         "test": "all pairs, not reviewed."
         if kept_pair_ids is None
         else "only the pairs of a reviewed file (release.test).",
-        "source": facts.COHORT_TERMS[options.source],
-        "weights": facts.weight_rows(options.engines, weights, file_sha256),
+        "source": facts.COHORT_TERMS[source],
+        "weights": facts.weight_rows(engines, weights, file_sha256),
         "excluded": facts.exclusion_rows(excluded),
         "dropped": facts.dropped_rows(dropped),
-        "digests": {stage: [code] for stage, code in options.codes.items()}
-        | facts.code_digests(shards_by_stage, reports),
-        "taus": options.taus,
-        "settings": options.settings,
-        "engines": options.engines,
-        "environments": options.environments,
+        "digests": {stage: [code] for stage, code in codes.items()} | facts.code_digests(shards_by_stage, reports),
+        "taus": taus,
+        "settings": settings,
+        "engines": engines,
+        "environments": environments,
         "code": attrs["code_digest"],
     }
     columns = {config: published_columns(config_columns, pixels=withheld.pixels, report_text=withheld.report_text)
@@ -106,14 +91,14 @@ def run_package(
         for part in segmentations if IDS not in options.withhold else []:
             link_all(part, folder / DICOM)
             (folder / DICOM / COUNTS).unlink(missing_ok=True)
-        for source in layout:
-            copy_layout(Path(source), folder / AUTHORS, images, withheld, kept_pair_ids)
+        for layout_folder in layout:
+            copy_layout(Path(layout_folder), folder / AUTHORS, images, withheld, kept_pair_ids)
         files = _list_files(folder)
         _write_text(folder / "README.md", card_text(about, counts, columns, files))
         _write_text(folder / "DATASHEET.md", datasheet_text(about, package_facts))
         description = (
             "Instructions, answers and lesion masks of chest X-rays, made from reports without human labels; "
-            f"thresholds {options.thresholds}."
+            f"thresholds {thresholds}."
         )
         digests = {file: file_sha256(folder / file) for file in described_files(files)}
         _write_json(folder / "croissant.json", build_croissant(about, columns, digests, description))

@@ -46,6 +46,8 @@ IMAGES = {
 }
 CONFIGS = {"pairs": ("data", schema(PAIRS)), "images": ("images", schema(IMAGES))}
 """{config: folder, {column: type}}."""
+PAIRS_PER_FILE, IMAGES_PER_FILE = 20_000, 1_000
+"""Rows of a Parquet file; they bound the memory of the job that writes it."""
 SPLIT_NAMES = {"train": "train", "validate": "validation", "test": "test"}
 """{our split: its name in ``datasets``}."""
 DTYPES = {pl.String: "string", pl.Int64: "int64", pl.Float64: "float64", pl.Boolean: "bool"}

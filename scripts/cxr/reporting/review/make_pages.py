@@ -7,7 +7,6 @@ because they contain the ids that the pages withhold.
 import logging
 from collections.abc import Iterable
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
@@ -20,6 +19,7 @@ from cxr.base.tables import read_lines, read_table, write_table
 from cxr.plotting.encoding import encode_grey_image, encode_mask
 from cxr.reporting.review import page
 from cxr.reporting.review.form import read_form
+from cxr.reporting.review.settings import ReviewSettings
 from cxr.reporting.review.units import Unit, collect_units, deal_units, draw_sample, order_items
 
 log = logging.getLogger("cxr")
@@ -42,18 +42,6 @@ WITH_MASK, WITHOUT_MASK = "Is this mask right for this lesion, in this location?
 TOO_LARGE_REMEDY = "set review.jpeg_quality to 90, or draw fewer units with review.positives and review.negatives"
 
 
-@dataclass(frozen=True)
-class ReviewOptions:
-    """The experts and the number of units (``review.*``); ``synthetic``: whether the cohort is the embedded one."""
-
-    experts: list[str]
-    positives: int
-    negatives: int
-    seed: int
-    jpeg_quality: int
-    synthetic: bool = False
-
-
 def run_pages(
     *,
     lines: str,
@@ -63,7 +51,8 @@ def run_pages(
     units: str,
     asked: str,
     pages: list[str],
-    options: ReviewOptions,
+    options: ReviewSettings,
+    synthetic: bool,
 ) -> None:
     """Write one page per expert, in the order of ``options.experts``, and the organiser's tables."""
     all_units = collect_units(read_lines(lines), lines)
@@ -80,7 +69,7 @@ def run_pages(
         items = order_items(dealt[expert], expert, options.seed)
         on_page = [(code, view_of_unit(unit)) for code, unit in items]
         data, urls = page.page_data(expert, form, on_page, pictures.__getitem__, pngs.__getitem__)
-        page.write_page(path, form, data, urls, TOO_LARGE_REMEDY, options.synthetic)
+        page.write_page(path, form, data, urls, TOO_LARGE_REMEDY, synthetic)
         rows += [
             (expert, data["page"], position, code, number[unit.key])
             for position, (code, unit) in enumerate(items, start=1)

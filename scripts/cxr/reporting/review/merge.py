@@ -4,7 +4,6 @@ The inputs include the organiser's tables of :mod:`cxr.reporting.review.make_pag
 """
 
 import json
-from dataclasses import dataclass
 
 import polars as pl
 
@@ -14,6 +13,7 @@ from cxr.base.paths import RESOURCES
 from cxr.base.tables import read_table, write_table
 from cxr.reporting.review import rates
 from cxr.reporting.review.form import read_form
+from cxr.reporting.review.settings import ReviewSettings
 from cxr.reporting.review.sheets import Answer, dealt_pages, read_sheets
 
 RESOURCE_FILES = ("paper_tables.yaml",)
@@ -46,17 +46,6 @@ COUNTS = {
 }
 
 
-@dataclass(frozen=True)
-class MergeOptions:
-    """How the sheets are merged (``review.*``)."""
-
-    experts: list[str]
-    unsampled: str
-    interval: float
-    replicates: int
-    seed: int
-
-
 def run_sheets(
     *,
     lines: str,
@@ -70,7 +59,7 @@ def run_sheets(
     rejected: str,
     left_out: str,
     filtered: str,
-    options: MergeOptions,
+    options: ReviewSettings,
     sheets: list[str] | None = None,
 ) -> None:
     """Read the filled ``sheets`` and write the tables, the rejected units, and the split without them.
@@ -85,14 +74,12 @@ def run_sheets(
     verdicts = judgement_rows.join(table, on="unit", how="left", maintain_order="left")
     verdicts = verdicts.with_columns(pl.col("mask_id").is_not_null().alias("positive")).select(list(rates.VERDICTS))
     printed = rates.read_printed(RESOURCES / RESOURCE_FILES[0])
-    experts, interval = options.experts, options.interval
+    experts = options.experts
     write_table(judgements, judgement_rows, JUDGEMENTS)
-    write_table(expert_rates, rates.tabulate_experts(verdicts, experts, interval, printed), rates.EXPERTS)
-    write_table(lesion_rates, rates.tabulate_lesions(verdicts, experts, interval, printed), rates.LESION_RATES)
+    write_table(expert_rates, rates.tabulate_experts(verdicts, experts, printed), rates.EXPERTS)
+    write_table(lesion_rates, rates.tabulate_lesions(verdicts, experts, printed), rates.LESION_RATES)
     bootstrap_options = {"replicates": options.replicates, "seed": options.seed}
-    write_table(
-        agreement, rates.tabulate_agreement(verdicts, experts, interval=interval, **bootstrap_options), rates.AGREEMENT
-    )
+    write_table(agreement, rates.tabulate_agreement(verdicts, experts, **bootstrap_options), rates.AGREEMENT)
     experts_by_unit = find_rejections(judgement_rows)
     write_table(rejected, tabulate_rejected(table, judgement_rows, experts_by_unit), REJECTED)
     reasons = find_reasons(table, experts_by_unit, options.unsampled)

@@ -1,7 +1,6 @@
 """Compute MedGround's Table 7, the experts' agreement and each query's votes from their answers about queries."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import polars as pl
 import yaml
@@ -10,7 +9,8 @@ from cxr.base.columns import Column, schema
 from cxr.base.paths import RESOURCES
 from cxr.base.tables import read_table, write_table
 from cxr.metrics.raters import agreement_columns, measure_agreement
-from cxr.reporting.review.rates import rate_with_interval
+from cxr.reporting.review.rates import COVERAGE, rate_with_interval
+from cxr.reporting.review.settings import ReviewSettings
 
 RESOURCE_FILES = ("medground/paper_tables.yaml",)
 GOOD, TOTAL = "good", "total"
@@ -31,7 +31,7 @@ TABLE7 = {
     "votes": Column(pl.String, "Queries by the number of experts who found them good, from all experts to none."),
     "accepted": Column(pl.Int64, "Queries that stand."),
     "rate": Column(pl.Float64, "The same of `queries`; of the paper, recomputed from its votes.", "%"),
-    "low": Column(pl.Float64, "Lower end of its Wilson interval (`review.interval`).", "%"),
+    "low": Column(pl.Float64, "Lower end of its Wilson 95 % interval.", "%"),
     "high": Column(pl.Float64, "Upper end.", "%"),
     "printed": Column(pl.Float64, "The rate as the paper prints it.", "%"),
     "note": Column(pl.String, "Where the paper's values differ from each other."),
@@ -46,18 +46,7 @@ AGREEMENT = {
 }
 
 
-@dataclass(frozen=True)
-class QueriesMergeOptions:
-    """experts: their number; rule: whether ``all`` or a ``majority`` must find a query good; others: as for pairs."""
-
-    experts: int
-    rule: str
-    interval: float
-    replicates: int
-    seed: int
-
-
-def run(*, units: str, answers: str, audit: str, table7: str, agreed: str, options: QueriesMergeOptions) -> None:
+def run(*, units: str, answers: str, audit: str, table7: str, agreed: str, options: ReviewSettings) -> None:
     """Write the votes on each query, Table 7 beside the paper's, and the agreement.
 
     ``units``: query_id, source, image_id of the test split; ``answers``: the experts' answers on their pages.
@@ -98,17 +87,17 @@ def count_votes(units: pl.DataFrame, answers: pl.DataFrame, rule: str) -> pl.Dat
     return pl.DataFrame(rows, schema=schema(AUDIT), orient="row")
 
 
-def tabulate_rates(votes: pl.DataFrame, printed: Mapping, options: QueriesMergeOptions) -> pl.DataFrame:
+def tabulate_rates(votes: pl.DataFrame, printed: Mapping, options: ReviewSettings) -> pl.DataFrame:
     """Return Table 7: our sources and their total, then the paper's rows."""
     rows = []
     for source in (*votes["source"].unique(maintain_order=True), TOTAL):
         part = votes if source == TOTAL else votes.filter(source=source)
-        counts = [int((part["good"] == number).sum()) for number in range(options.experts, -1, -1)]
-        rate_cells = rate_with_interval(int(part["accepted"].sum()), len(part), options.interval)
+        counts = [int((part["good"] == number).sum()) for number in range(len(options.experts), -1, -1)]
+        rate_cells = rate_with_interval(int(part["accepted"].sum()), len(part))
         rows.append({"by": "ours", "source": source, "votes": "/".join(map(str, counts)), "note": ""}
                     | rate_cells | {"queries": rate_cells["units"]})  # fmt: skip
     for source, row in printed["rows"].items():
-        rate_cells = rate_with_interval(sum(row["votes"][:2]), sum(row["votes"]), options.interval)
+        rate_cells = rate_with_interval(sum(row["votes"][:2]), sum(row["votes"]))
         rows.append({"by": "paper", "source": source, "votes": "/".join(map(str, row["votes"]))}
                     | rate_cells | {"queries": rate_cells["units"], "printed": row["good"], "note": row.get("flag", "")}
                     )  # fmt: skip
@@ -116,14 +105,14 @@ def tabulate_rates(votes: pl.DataFrame, printed: Mapping, options: QueriesMergeO
     return pl.DataFrame(table_rows, schema=schema(TABLE7))
 
 
-def tabulate_agreement(votes: pl.DataFrame, options: QueriesMergeOptions) -> pl.DataFrame:
+def tabulate_agreement(votes: pl.DataFrame, options: ReviewSettings) -> pl.DataFrame:
     """Return the experts' agreement for each source and in total."""
     rows = []
-    bootstrap_options = {"replicates": options.replicates, "level": options.interval, "seed": options.seed}
+    bootstrap_options = {"replicates": options.replicates, "level": COVERAGE, "seed": options.seed}
     for source in (*votes["source"].unique(maintain_order=True), TOTAL):
         part = votes if source == TOTAL else votes.filter(source=source)
         rater_agreement = measure_agreement(
-            part["good"].to_numpy(), options.experts, part["image_id"].to_numpy(), **bootstrap_options
+            part["good"].to_numpy(), len(options.experts), part["image_id"].to_numpy(), **bootstrap_options
         )
         percent = None if rater_agreement.percent is None else round(100 * rater_agreement.percent, 3)
         values = (
@@ -133,5 +122,5 @@ def tabulate_agreement(votes: pl.DataFrame, options: QueriesMergeOptions) -> pl.
             *rater_agreement.ac1_interval,
         )
         rounded = (None if value is None else round(value, 4) for value in values)
-        rows.append((source, options.experts, rater_agreement.units, rater_agreement.unanimous, percent, *rounded))
+        rows.append((source, len(options.experts), rater_agreement.units, rater_agreement.unanimous, percent, *rounded))
     return pl.DataFrame(rows, schema=schema(AGREEMENT), orient="row")

@@ -13,6 +13,8 @@ from cxr.metrics.raters import agreement_columns, measure_agreement
 
 OVERALL, TOTAL = "overall", "total"
 GROUPS = (TOTAL, "positive", "negative")
+COVERAGE = 0.95
+"""Coverage of the confidence intervals."""
 VERDICTS = {
     "expert": pl.String,
     "unit": pl.Int64,
@@ -29,7 +31,7 @@ RATE = {
     "units": Column(pl.Int64, "Units judged."),
     "accepted": Column(pl.Int64, "Of these, units accepted; null for the paper."),
     "rate": Column(pl.Float64, "`accepted` over `units`.", "%"),
-    "low": Column(pl.Float64, "Lower end of its Wilson interval (`review.interval`).", "%"),
+    "low": Column(pl.Float64, "Lower end of its Wilson 95 % interval.", "%"),
     "high": Column(pl.Float64, "Upper end.", "%"),
     "note": Column(pl.String, "Other values that the paper prints elsewhere."),
 }
@@ -41,7 +43,7 @@ AGREEMENT = {
     "units": Column(pl.Int64, "Units with a mask, which all of them judged."),
     "unanimous": Column(pl.Int64, "Of these, units with the same verdict from all."),
     "percent_agreement": Column(pl.Float64, "Pairs of experts who agree; null without a unit.", "%"),
-    **agreement_columns(" (`review.interval`), by patients"),
+    **agreement_columns(" (95 %), by patients"),
 }
 
 
@@ -52,18 +54,18 @@ def overall_verdicts(verdicts: pl.DataFrame) -> pl.DataFrame:
     return units.select(pl.lit(OVERALL).alias("expert"), *columns, "accepted")
 
 
-def rate_with_interval(accepted: int, units: int, interval: float) -> dict:
+def rate_with_interval(accepted: int, units: int) -> dict:
     """Return units, accepted, and the rate with Wilson's interval in percent, null without units.
 
     The interval is somewhat narrow: it assumes independent units, but units of one patient are dependent.
     """
     cells = {"units": units, "accepted": accepted, "rate": None, "low": None, "high": None}
-    if wilson_rate := wilson_interval(accepted, units, interval):
+    if wilson_rate := wilson_interval(accepted, units, COVERAGE):
         cells |= {name: round(100 * value, 3) for name, value in wilson_rate._asdict().items()}
     return cells
 
 
-def tabulate_experts(verdicts: pl.DataFrame, experts: Sequence[str], interval: float, printed: dict) -> pl.DataFrame:
+def tabulate_experts(verdicts: pl.DataFrame, experts: Sequence[str], printed: dict) -> pl.DataFrame:
     """Return Table 3: per expert and overall, in total and for units with and without a mask; then the paper's rows.
 
     Overall, a unit counts once, as accepted if nobody rejected it.
@@ -71,7 +73,7 @@ def tabulate_experts(verdicts: pl.DataFrame, experts: Sequence[str], interval: f
     rows = [
         {"source": "ours", "expert": expert, **cells}
         for expert, table in _verdicts_by_expert(verdicts, experts)
-        for cells in _rate_groups(table, interval)
+        for cells in _rate_groups(table)
     ]
     notes = {tuple(note["cell"]): note["note"] for note in printed["notes"] if note["table"] == "experts"}
     for expert, groups in printed["experts"].items():
@@ -83,14 +85,14 @@ def tabulate_experts(verdicts: pl.DataFrame, experts: Sequence[str], interval: f
     return pl.DataFrame(rows, schema=schema(EXPERTS))
 
 
-def tabulate_lesions(verdicts: pl.DataFrame, experts: Sequence[str], interval: float, printed: dict) -> pl.DataFrame:
+def tabulate_lesions(verdicts: pl.DataFrame, experts: Sequence[str], printed: dict) -> pl.DataFrame:
     """Return Table 13: the same per lesion type; then the paper's rows, which have no overall."""
     notes = {tuple(note["cell"]): note["note"] for note in printed["notes"] if note["table"] == "lesions"}
     rows = [
         {"source": "ours", "lesion": lesion, "expert": expert, **cells, "note": ""}
         for lesion in LESIONS
         for expert, table in _verdicts_by_expert(verdicts.filter(pl.col("target") == lesion), experts)
-        for cells in _rate_groups(table, interval)
+        for cells in _rate_groups(table)
     ]
     rows += [
         {"source": "paper", "lesion": lesion, "expert": expert, "group": group, "rate": value}
@@ -102,9 +104,7 @@ def tabulate_lesions(verdicts: pl.DataFrame, experts: Sequence[str], interval: f
     return pl.DataFrame(rows, schema=schema(LESION_RATES))
 
 
-def tabulate_agreement(
-    verdicts: pl.DataFrame, experts: Sequence[str], *, replicates: int, interval: float, seed: int
-) -> pl.DataFrame:
+def tabulate_agreement(verdicts: pl.DataFrame, experts: Sequence[str], *, replicates: int, seed: int) -> pl.DataFrame:
     """Return the experts' agreement, in percent, on the units that all of them judged: those with a mask."""
     of_all = (
         verdicts.filter("positive")
@@ -118,7 +118,7 @@ def tabulate_agreement(
         yes = table["yes"].cast(pl.Int64).to_numpy()
         subjects = table["subject_id"].to_numpy()
         rater_agreement = measure_agreement(
-            yes, len(experts), subjects, replicates=replicates, level=interval, seed=seed
+            yes, len(experts), subjects, replicates=replicates, level=COVERAGE, seed=seed
         )
         values = (
             rater_agreement.kappa,
@@ -143,7 +143,7 @@ def _verdicts_by_expert(verdicts: pl.DataFrame, experts: Iterable[str]) -> Itera
     yield OVERALL, overall_verdicts(verdicts)
 
 
-def _rate_groups(table: pl.DataFrame, interval: float) -> Iterator[dict]:
+def _rate_groups(table: pl.DataFrame) -> Iterator[dict]:
     for group in GROUPS:
         part = table if group == TOTAL else table.filter(pl.col("positive") == (group == "positive"))
-        yield {"group": group, **rate_with_interval(int(part["accepted"].sum()), len(part), interval)}
+        yield {"group": group, **rate_with_interval(int(part["accepted"].sum()), len(part))}

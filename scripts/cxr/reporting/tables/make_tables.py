@@ -35,21 +35,6 @@ class CountsOptions:
     opacity_inference_share: float
 
 
-@dataclass(frozen=True)
-class RecallOptions:
-    """The threshold sets of the sweep, in the order of the table."""
-
-    sets: list[str]
-
-
-@dataclass(frozen=True)
-class TruthOptions:
-    """The built threshold sets, and the minimum size of a painted lesion in a zone, px."""
-
-    thresholds: list[str]
-    min_px: int
-
-
 def run_counts(
     *,
     images: str,
@@ -121,11 +106,11 @@ def run_counts(
 
 
 def run_recall(
-    *, sweep: list[str], recall_table: str, options: RecallOptions, attrs: dict | None = None, threads: int = 1
+    *, sweep: list[str], recall_table: str, sets: list[str], attrs: dict | None = None, threads: int = 1
 ) -> None:
     """Write Table 8 for every threshold set from the shards of the sweep, with one shard in memory at a time."""
     printed = paper.read_paper_tables(RESOURCES / RESOURCE_FILES[0])
-    write_table(recall_table, recall.tabulate_recall(map(read_table, sweep), options.sets, printed), recall.RECALL)
+    write_table(recall_table, recall.tabulate_recall(map(read_table, sweep), sets, printed), recall.RECALL)
 
 
 def run_truth(
@@ -136,7 +121,7 @@ def run_truth(
     findings: list[str],
     masks: list[str],
     truth_table: str,
-    options: TruthOptions,
+    thresholds: list[str],
     attrs: dict | None = None,
     threads: int = 1,
 ) -> None:
@@ -149,13 +134,11 @@ def run_truth(
     text = truth.text_measures((line for path in reports for line in read_lines(path)), written)
     tables = []
     with Shard(truth_masks) as painted:
-        for name in options.thresholds:
+        for name in thresholds:
             with ExitStack() as stack:
                 shards = {path: stack.enter_context(Shard(path, key="mask_id")) for path in _select_set(masks, name)}
                 finding_rows = pl.concat([read_table(path) for path in _select_set(findings, name)])
-                measures = truth.mask_measures(
-                    finding_rows, _mask_getter(shards), _truth_getter(painted), options.min_px
-                )
+                measures = truth.mask_measures(finding_rows, _mask_getter(shards), _truth_getter(painted))
             table = truth.tabulate_truth([*measures, *text])
             tables.append(table.select(pl.lit(name).alias("thresholds"), pl.all()))
     write_table(truth_table, pl.concat(tables), THRESHOLDS | truth.TRUTH)

@@ -16,6 +16,8 @@ from cxr.base.vocabulary import LESIONS
 from cxr.metrics import masks
 
 ALL = "all"
+MIN_LESION_PX = 64
+"""Minimum number of painted pixels of a lesion in a zone that contains the lesion."""
 GROUNDABLE = tuple(lesion for lesion in LESIONS if lesion != "cardiomegaly")
 TRUTH = {
     "measure": Column(pl.String, "What is compared with what was painted or written."),
@@ -57,14 +59,13 @@ def mask_measures(
     findings: pl.DataFrame,
     mask: Callable[[str], np.ndarray],
     truth: Callable[[str], Mapping[str, np.ndarray] | None],
-    min_px: int,
 ) -> list[Ratio]:
     """Compare lesion masks and grounded labels with the painted lesions.
 
     ``mask`` returns a mask by its id, ``truth`` an image's painted masks and zones by label (None: not in the cohort).
     Dice: per image and lesion type with a grounded mask, for the union of its masks. Precision and recall of grounded
-    labels: over all reported labels of the lesion types except cardiomegaly; a label is correct if at least ``min_px``
-    painted pixels of the type lie in it.
+    labels: over all reported labels of the lesion types except cardiomegaly; a label is correct if at least
+    :data:`MIN_LESION_PX` painted pixels of the type lie in it.
     """
     dice, precision, recall = Ratio("mask Dice"), Ratio("grounding precision"), Ratio("grounding recall")
     rows = findings.filter(pl.col("target").is_not_null()).sort("image_id", "finding")
@@ -79,7 +80,7 @@ def mask_measures(
                 lesion_mask = mask(row["mask_id"])
                 unions[lesion] = unions[lesion] | lesion_mask if lesion in unions else lesion_mask
             for label in row["reported"] if lesion in GROUNDABLE else ():
-                holds = int((painted[lesion] & painted[label]).sum()) >= min_px
+                holds = int((painted[lesion] & painted[label]).sum()) >= MIN_LESION_PX
                 grounded = label in row["grounded"]
                 if grounded:
                     precision.add(lesion, holds)

@@ -19,19 +19,18 @@ from cxr.ils.dataset.settings import DatasetSettings
 from cxr.ils.masks.settings import ThresholdsSettings
 from cxr.imaging.organs.settings import OrgansSettings
 from cxr.nets.microbatch import fit_micro_batch
-from cxr.workflow.settings.agreement import Agreement
+from cxr.reporting.agreement.settings import AgreementSettings
+from cxr.reporting.release.settings import ReleaseSettings
+from cxr.reporting.review.settings import ReviewSettings
+from cxr.reporting.settings import FiguresSettings, PageSettings, PrivacySettings
 from cxr.workflow.settings.faults import place_of, sentence, switch_sentence, switches
 from cxr.workflow.settings.images import Anatomy, Anomaly, Boxes, Compute
 from cxr.workflow.settings.inputs import Cohort, Frames, Phantom
 from cxr.workflow.settings.medground import Medground
 from cxr.workflow.settings.moved import MIMIC_ILS, moved
-from cxr.workflow.settings.outputs import Ablation, Figures, Page, Tables
 from cxr.workflow.settings.paraphrase import Paraphrase
-from cxr.workflow.settings.privacy import Privacy
 from cxr.workflow.settings.radvlm import Radvlm
-from cxr.workflow.settings.release import Release
 from cxr.workflow.settings.reports import Reports
-from cxr.workflow.settings.review import Review
 from cxr.workflow.settings.rosalia import Evaluation, Inference, Training
 from cxr.workflow.settings.semisyn import Semisyn
 from cxr.workflow.settings.vlm import Vlm
@@ -48,7 +47,7 @@ class Settings(Section):
     seed: int = key(2026, "Seed of every random choice.", ge=0)
     cohort: Cohort = key(Cohort, "Which images and reports go in.")
     phantom: Phantom = key(Phantom, "The embedded cohort.")
-    privacy: Privacy = key(Privacy, "What identifies a person is removed from texts and images.")
+    privacy: PrivacySettings = key(PrivacySettings, "What identifies a person is removed from texts and images.")
     frames: Frames = key(Frames, "From image files to frames.")
     reports: Reports = key(Reports, "From report text to findings.")
     organs: OrgansSettings = key(OrgansSettings, "Organ masks.")
@@ -59,10 +58,8 @@ class Settings(Section):
     weights: Weights = key(Weights, "Published weights of those engines.")
     thresholds: ThresholdsSettings = key(ThresholdsSettings, "Threshold sets.")
     dataset: DatasetSettings = key(DatasetSettings, "Masks and instruction-answer pairs.")
-    tables: Tables = key(Tables, "Tables.")
-    ablation: Ablation = key(Ablation, "Sweep of thresholds.")
-    figures: Figures = key(Figures, "Figures.")
-    page: Page = key(Page, "The results on one page.")
+    figures: FiguresSettings = key(FiguresSettings, "Figures.")
+    page: PageSettings = key(PageSettings, "The results on one page.")
     paraphrase: Paraphrase = key(Paraphrase, "Paraphrases of the instructions.")
     training: Training = key(Training, "ROSALIA: fine-tuning.")
     inference: Inference = key(Inference, "Masks and answers of a trained model.")
@@ -71,9 +68,9 @@ class Settings(Section):
     medground: Medground = key(Medground, "MedGround: referring queries about masks.")
     radvlm: Radvlm = key(Radvlm, "RadVLM: an instruction mix from many datasets, and an assistant.")
     vlm: Vlm = key(Vlm, "Vision-language models, of every system.")
-    agreement: Agreement = key(Agreement, "Comparison with human annotations.")
-    release: Release = key(Release, "A dataset version as a package.")
-    review: Review = key(Review, "Experts judge the test split.")
+    agreement: AgreementSettings = key(AgreementSettings, "Comparison with human annotations.")
+    release: ReleaseSettings = key(ReleaseSettings, "A dataset version as a package.")
+    review: ReviewSettings = key(ReviewSettings, "Experts judge the test split.")
 
     @constraint
     def _floor_below_thresholds(self) -> None:

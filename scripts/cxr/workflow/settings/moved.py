@@ -1,4 +1,4 @@
-"""Renamed settings and values: an old settings file is refused, with one sentence for each."""
+"""Renamed and removed settings: an old settings file is refused, with one sentence for each."""
 
 from collections.abc import Iterator
 
@@ -8,6 +8,7 @@ MOVED = {
     "dataset.release": "dataset.mimic_ils",
     "dataset.release_images": "dataset.mimic_ils_images",
     "dataset.released_layout": "dataset.mimic_ils_layout",
+    "review.of": "review.items",
 }
 """{old key: new key}."""
 REMOVED = {
@@ -53,6 +54,16 @@ REMOVED = {
     "radvlm.conversations.llm.execution.eager": "true on the CPU, false on GPUs",
     "radvlm.evaluation.llm.execution.eager": "true on the CPU, false on GPUs",
     "vlm.answers.eager": "true on the CPU, false on GPUs",
+    "tables.truth_min_px": "64",
+    "ablation.interval": "0.95",
+    "page.side": "384",
+    "page.boxes": "8",
+    "agreement.anomaly_steps": "[0.005, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3]",
+    "agreement.confidence_steps": "[0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7]",
+    "agreement.interval": "0.95",
+    "release.pairs_per_file": "20000",
+    "release.images_per_file": "1000",
+    "review.interval": "0.95",
 }
 """{key that is a constant now: its value}."""
 OLD = "release"
@@ -67,7 +78,7 @@ NAMING = {
 
 
 def moved(config: object) -> list[str]:
-    """Return one sentence for each renamed setting in ``config``, in the order of the tables."""
+    """Return one sentence for each renamed or removed setting in ``config``, in the order of the tables."""
     keys = [f"{old} is now {new}: rename it." for old, new in MOVED.items() if list(_values(config, old.split(".")))]
     keys += [
         f"{old} is no longer a setting, its value is always {value}: remove it."

@@ -1,7 +1,6 @@
 """Settings of the reading of real and generated images by experts."""
 
-from cxr.base.settings import PAPER, Replicates, Section, constraint, key, refuse_equal_names
-from cxr.workflow.settings.review import Expert
+from cxr.base.settings import PAPER, Expert, Replicates, Section, constraint, key, refuse_equal_names
 
 
 class Readers(Section):

@@ -1,16 +1,14 @@
 """Settings of the review of the test split by experts."""
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from cxr.base.settings import PAPER, Limits, Replicates, Section, constraint, key
-
-Expert = Annotated[str, Limits(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
+from cxr.base.settings import PAPER, Expert, Replicates, Section, constraint, key
 
 
-class Review(Section):
+class ReviewSettings(Section):
     """Experts judge units: distinct (mask, target, location) of a split; of negatives the mask is empty. Or queries."""
 
-    of: Literal["pairs", "queries"] = key(
+    items: Literal["pairs", "queries"] = key(
         "pairs",
         "What experts judge. pairs: masks of ILS; queries: those of MedGround's test split, all by every expert.",
     )
@@ -44,15 +42,14 @@ class Review(Section):
     )
     sheets: list[str] = key(list, "The experts' completed sheets (CSV), or folders of them, for `review_merge`.")
     unsampled: Literal["drop", "keep"] = key("drop", "Whether the filtered split keeps pairs that no expert judged.")
-    interval: float = key(0.95, "Coverage of the confidence interval of a rate.", gt=0, lt=1)
     replicates: Replicates = key(
         1000, "Bootstrap replicates, by patient, for the agreement's intervals; 0 for none, else 100 or more."
     )
 
     @constraint
     def _experts_are_distinct(self) -> None:
-        if (self.of, self.rule) == ("pairs", "majority"):
-            raise ValueError("rule is 'majority', but a pair stands only if no expert rejects it: set of to queries")
+        if (self.items, self.rule) == ("pairs", "majority"):
+            raise ValueError("rule is 'majority', but a pair stands only if no expert rejects it: set items to queries")
         names = [name.casefold() for name in self.experts]
         if twice := [name for name in self.experts if names.count(name.casefold()) > 1]:
             raise ValueError(f"experts names {twice[0]!r} more than once (case is ignored): rename one")

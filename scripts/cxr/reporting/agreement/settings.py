@@ -9,7 +9,7 @@ from cxr.base.vocabulary import LESIONS
 ReferenceName = Annotated[str, Limits(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
 
 
-class People(Section):
+class ReferenceSettings(Section):
     """A file of human annotations: boxes or masks."""
 
     format: Literal[FORMATS] = key("coco", f"{describe_formats()}.")
@@ -23,10 +23,10 @@ class People(Section):
     )
 
 
-class Agreement(Section):
+class AgreementSettings(Section):
     """Masks, anomaly maps and boxes against human annotations."""
 
-    references: dict[ReferenceName, People] = key(
+    references: dict[ReferenceName, ReferenceSettings] = key(
         dict, "References by name. Empty: the truth of the embedded cohort, if that is the source."
     )
     box_iou: list[Share] = key(
@@ -35,15 +35,7 @@ class Agreement(Section):
         min_length=1,
     )
     same_box: Share = key(0.5, "IoU from which boxes of two readers for the same lesion type count as one.")
-    anomaly_steps: list[Share] = key(
-        lambda: [0.005, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3],
-        "Values of tau_ano at which the anomaly map is compared.",
-    )
-    confidence_steps: list[Share] = key(
-        lambda: [0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7], "Confidences at which boxes are compared."
-    )
     replicates: Replicates = key(1000, "Bootstrap replicates, by patient; 0 for no intervals, else 100 or more.")
-    interval: Share = key(0.95, "Coverage of the confidence intervals.")
 
     @constraint
     def _names_are_distinct(self) -> None:

@@ -28,8 +28,8 @@ Version = Annotated[str, Limits(pattern=r"^\d+(\.\d+){0,2}$"), Check(_three_numb
 Date = Annotated[str, Check(_day)]
 
 
-class Release(Section):
-    """A dataset version as a package (`snakemake release`, docs/how-to/load.md)."""
+class PackageSettings(Section):
+    """What a package contains and how it is described."""
 
     name: str = key("cxr-ils", "Name of the dataset.", pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
     version: Version = key("1.0.0", "Version of the dataset, three numbers; 1.0 becomes 1.0.0.")
@@ -40,10 +40,22 @@ class Release(Section):
     url: str = key("", "Address of the dataset; empty: not stated.")
     withhold: Annotated[list[Literal[WITHHELD]], Check(_all_or_nothing, before=True)] = key(
         lambda: ["pixels", "report_text"],
-        "What the release leaves out: pixels (images), report_text (section_content), ids (replaced by keyed digests; "
-        "no DICOM segmentations). true: all three; false or []: nothing. The default suits MIMIC-CXR "
+        "Data excluded from the release: pixels (images), report_text (section_content), ids (replaced by keyed "
+        "digests; no DICOM segmentations). true: all three; false or []: none. The default suits MIMIC-CXR "
         "(docs/how-to/load.md).",
     )
+    coco_pixels: Literal["frame", "original"] = key(
+        "frame", "Pixel grid of COCO's masks: the frame's, as everywhere except in DICOM, or the image's own."
+    )
+
+    def kinds(self) -> list[str]:
+        """Return what is withheld, in a fixed order."""
+        return [kind for kind in WITHHELD if kind in self.withhold]
+
+
+class ReleaseSettings(PackageSettings):
+    """A dataset version as a package (`snakemake release`, docs/how-to/load.md)."""
+
     salt: str = key(
         "", "File of the secret key for the digests of ids, 16 bytes or more; required if ids are withheld."
     )
@@ -55,12 +67,7 @@ class Release(Section):
     mixes: list[str] = key(
         list,
         "Mixes of radvlm.instructions that are packaged too, each as `results/release/instructions/{mix}`; with "
-        "report_text withheld, the tasks that quote reports are left out.",
-    )
-    pairs_per_file: int = key(20_000, "Pairs per Parquet file.", unit="pairs", ge=1, le=1_000_000)
-    images_per_file: int = key(1_000, "Images per Parquet file.", unit="images", ge=1, le=1_000_000)
-    coco_pixels: Literal["frame", "original"] = key(
-        "frame", "Pixel grid of COCO's masks: the frame's, as everywhere except in DICOM, or the image's own."
+        "report_text withheld, the tasks that quote reports are excluded.",
     )
 
     @constraint
@@ -69,7 +76,3 @@ class Release(Section):
             raise ValueError("withhold names ids, so release.salt must name a key file: make one of 16 bytes")
         if self.salt and "ids" not in self.kinds():
             raise ValueError("salt is given, but withhold does not name ids, so they stay: name ids, or leave salt out")
-
-    def kinds(self) -> list[str]:
-        """Return what is withheld, in a fixed order."""
-        return [kind for kind in WITHHELD if kind in self.withhold]

@@ -1,11 +1,28 @@
-"""Settings of privacy: what identifies a person is removed from texts and images."""
+"""Settings of the figures, of the page of results, and of privacy."""
 
 from typing import Literal
 
 from cxr.base.settings import Section, key
 
 
-class Privacy(Section):
+class FiguresSettings(Section):
+    """Figures of the results."""
+
+    studies: int = key(12, "Number of studies that get an overlay panel.", ge=0, le=1000)
+    dpi: int = key(110, "Resolution of the figures.", unit="dots per inch", ge=40, le=600)
+    quality: int = key(
+        85, "JPEG quality of panels, sheets and the page's images; higher gives sharper and larger files.", ge=30, le=95
+    )
+
+
+class PageSettings(Section):
+    """The results on one page, with images."""
+
+    gallery: int = key(3, "Number of findings per lesion type that the page shows with their boxes.", ge=0, le=50)
+    calibration: int = key(6, "Number of images whose masks are shown for every built threshold set.", ge=0, le=100)
+
+
+class PrivacySettings(Section):
     """What identifies a person is removed from texts and images (docs/how-to/privacy.md)."""
 
     texts: Literal["scrub", "keep"] = key(
