@@ -124,7 +124,7 @@ include: "rules/reporting/clean_old.smk"
 
 
 onstart:
-    begin(PLAN, workflow)
+    start_run(PLAN, workflow)
 
 
 # Shown at the end of a run, where it cannot be missed: reports that could not be read, findings that are short of images,
@@ -152,7 +152,7 @@ rule all:
 
 keep_records_with_results()
 keep_fresh(workflow, PLAN)
-when_planned(workflow, partial(begin, PLAN, workflow), "plan", partial(unknown_name, PLAN))
+when_planned(workflow, partial(start_run, PLAN, workflow), "plan", partial(describe_unknown_name, PLAN))
 tell_dry_runs_in_full(workflow)
 tell_local_rules(workflow)
-keep_digests()
+save_digests()

@@ -35,7 +35,7 @@ from cxr.imaging.anomaly.engine import AnomalyOptions  # noqa: E402
 from cxr.imaging.boxes.engine import BoxesOptions  # noqa: E402
 from cxr.imaging.organs.settings import OrgansSettings  # noqa: E402
 from cxr.nets.devices import select_device  # noqa: E402
-from cxr.workflow.engine_files import package_of  # noqa: E402
+from cxr.workflow.engine_files import find_package  # noqa: E402
 
 PACKAGES = {"radedit": ("diffusers", "transformers"), "cxas": ("cxas",), "ultralytics": ("ultralytics",)}
 ORIGINAL = (2500, 2500)
@@ -90,7 +90,7 @@ def load(
     compute: dict | None = None,
 ) -> object:  # fmt: skip
     """Load an engine as its stage does; of an ensemble ``folds`` alone."""
-    module, kind = engine_module(package_of(stage), name), OPTIONS[stage]
+    module, kind = engine_module(find_package(stage), name), OPTIONS[stage]
     whole = getattr(module, "INPUTS", {})
     if folds:
         module.INPUTS = dict(list(whole.items())[:folds])
@@ -146,7 +146,7 @@ def measure(
     parts: the diffusion steps or folds to run; the row tells the time of all (``s_per_image``) from theirs. Empty where
     the engine takes one image at a time whatever the batch.
     """
-    of = len(engine_module(package_of(stage), name).INPUTS) if name == "scaled_yolov4" else None
+    of = len(engine_module(find_package(stage), name).INPUTS) if name == "scaled_yolov4" else None
     engine = load(stage, name, options, files, device, batch, parts if of else None, compute)
     used = select_device(device)
     if (getattr(engine, "batch", None) or 1) < batch:

@@ -24,7 +24,7 @@ import polars as pl  # noqa: E402
 import torch  # noqa: E402
 
 import scale  # noqa: E402
-from cxr.base.atomic import atomic  # noqa: E402
+from cxr.base.atomic import atomic_file  # noqa: E402
 from cxr.base.tables import read_table, write_table  # noqa: E402
 from cxr.nets.devices import select_device  # noqa: E402
 from gpu_pieces import Absent, Refused, pieces  # noqa: E402
@@ -100,7 +100,7 @@ def fill(root: Path, table: pl.DataFrame) -> None:
 
 
 def _write(path: Path, text: str) -> None:
-    with atomic(path) as temporary:
+    with atomic_file(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 

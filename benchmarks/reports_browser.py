@@ -12,7 +12,7 @@ from pathlib import Path
 
 import jinja2
 
-from cxr.base.atomic import atomic
+from cxr.base.atomic import atomic_file
 from cxr.base.errors import UserError
 from cxr.base.vocabulary import LESIONS
 from cxr.language.reports import sentences
@@ -244,7 +244,10 @@ def write(path: str, page: Page) -> None:
     """
     parts = _template().generate(page=page, decisions=DECISIONS, lesions=LESIONS)
     try:
-        with atomic(path) as temporary, open(temporary, "w", encoding="utf-8", errors="replace", newline="\n") as file:
+        with (
+            atomic_file(path) as temporary,
+            open(temporary, "w", encoding="utf-8", errors="replace", newline="\n") as file,
+        ):
             file.writelines(parts)
     except OSError as error:
         raise UserError(f"{path} cannot be written: {error.strerror}.") from None

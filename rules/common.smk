@@ -10,15 +10,14 @@ from cxr.base.exclusions import STAGES
 from cxr.base.runner import announce_runner
 from cxr.language.reports.outcome_summary import print_summary
 from cxr.semisyn.dataset.shortfalls import print_shortfalls
-from cxr.workflow.code_digest import keep as keep_digests
-from cxr.workflow.code_digest import remember as remember_digests
+from cxr.workflow.code_digest import load_digests, save_digests
 from cxr.workflow.freshness import keep_fresh
-from cxr.workflow.jobs import code_of, growing, job, warned
+from cxr.workflow.jobs import digest_modules, grow_with_tries, job, warning_options
 from cxr.workflow.old_files import OldFiles
 from cxr.workflow.params import cohort_options
 from cxr.workflow.plan import make_plan
-from cxr.workflow.names import unknown_name
-from cxr.workflow.preflight import present
+from cxr.workflow.names import describe_unknown_name
+from cxr.workflow.preflight import digest_existing
 from cxr.workflow.plan_reporting import read_environments
 from cxr.workflow.settings import SettingsError, with_defaults
 from cxr.workflow.snakemake_compat import (
@@ -34,11 +33,11 @@ from cxr.workflow.snakemake_compat import (
     use_all_cores,
     when_planned,
 )
-from cxr.workflow.start import begin
+from cxr.workflow.start import start_run
 from cxr.workflow.writable import refuse_unwritable
 
 # Digests of code are kept beside Snakemake's own records: every job of a cluster parses the workflow.
-remember_digests(Path(".snakemake") / "cxr-ils-digests.json")
+load_digests(Path(".snakemake") / "cxr-ils-digests.json")
 
 try:
     refuse_unwritable(Path.cwd(), (".snakemake",))
@@ -56,8 +55,8 @@ tell_why_groups_fail()
 tell_of_locks()
 
 # A rule's resources grow with each try, up to the limits of partitions and their nodes.
-minutes = partial(growing, most=PLAN.settings.compute.max_runtime)
-megabytes = partial(growing, most=PLAN.settings.compute.max_memory_mb)
+minutes = partial(grow_with_tries, most=PLAN.settings.compute.max_runtime)
+megabytes = partial(grow_with_tries, most=PLAN.settings.compute.max_memory_mb)
 
 
 def wanted(files, sentence):

@@ -21,7 +21,7 @@ rule exclusions:
         mem_mb=megabytes(2000),
         runtime=minutes(5),
     params:
-        **job("base.ledger.gather"),
+        **job("base.ledger.gather_exclusions"),
         thresholds=lambda wildcards: PLAN.exclusions[wildcards.stage]["thresholds"],
     message:
         "Excluded images of the stage {wildcards.stage}, with reasons"

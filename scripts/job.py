@@ -1,5 +1,5 @@
 """A rule's work: call the function that its ``job(…)`` names with the rule's inputs, outputs and params."""
 
-from cxr.base.jobs import part
+from cxr.base.jobs import run_job
 
-part(snakemake)
+run_job(snakemake)

@@ -36,7 +36,7 @@ rule training_run:
         ),
         runtime=minutes(4320 if PLAN.gpus["training"] else 240),  # the paper's run took 2.5 days on two H100
         # it then writes a checkpoint, and the next try resumes there
-        slurm_extra=warned(default_resources(workflow), PLAN.settings.compute.time_to_stop),
+        slurm_extra=warning_options(default_resources(workflow), PLAN.settings.compute.time_to_stop),
     params:
         **job(
             "ils.training.train.run_training",

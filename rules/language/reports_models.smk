@@ -23,7 +23,7 @@ rule reports_structured:
         runtime=minutes(720),
     params:
         **job("language.reports.llm.structure_shards.run"),
-        options=PLAN.options["structuring"] | {"asking": code_of("language.reports.llm.structuring")},
+        options=PLAN.options["structuring"] | {"asking": digest_modules("language.reports.llm.structuring")},
     message:
         f"Reports, {PLAN.structuring.name('shard {wildcards.shard}')}: findings by the language model"
     script:

@@ -98,7 +98,7 @@ rule page_index:
         thresholds=PLAN.build,
         engines={stage: PLAN.engines[stage] for stage in ("reports", "organs", "anomaly", "anatomy", "boxes")},
         source=PLAN.settings.cohort.source,
-        extras=lambda wildcards: present(PLAN.reporting.optional_results),
+        extras=lambda wildcards: digest_existing(PLAN.reporting.optional_results),
     message:
         "The page: results/index.html"
     script:

@@ -32,7 +32,7 @@ rule vlm_tuning_run:
         ),
         runtime=minutes(lambda wildcards: 1440 if PLAN.vlm.gpus[wildcards.run] else 240),
         # it then writes a checkpoint, and the next try resumes there
-        slurm_extra=warned(default_resources(workflow), PLAN.settings.compute.time_to_stop),
+        slurm_extra=warning_options(default_resources(workflow), PLAN.settings.compute.time_to_stop),
     params:
         **job(
             "vlm.tuning.tune.run_tuning",

@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
 
-from cxr.base.atomic import atomic
+from cxr.base.atomic import atomic_file
 from cxr.detection.export import export_onnx
 from cxr.semisyn.detectors.lite import LICENCE, WEIGHTS, read_detector
 
@@ -22,7 +22,7 @@ def write(model: Path, output: Path) -> None:
     """Write the file; ``model``: the folder of a training. Raises UserError for one without a detector of this kind."""
     net = read_detector(model / WEIGHTS)
     number = len(net.grid.classes)
-    with atomic(output) as temporary:
+    with atomic_file(output) as temporary:
         export_onnx(net, np.ones(number), np.zeros(number), Path(temporary), LICENCE)
 
 

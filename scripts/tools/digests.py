@@ -20,10 +20,10 @@ import numpy as np
 import polars as pl
 
 HOW_MADE = ("digests", "crc32")
-LEFT_OUT = ("benchmarks", "records", "cohort/files_read", "page/costs.tsv", "page/jobs.tsv", "page/versions.tsv")
+UNCOMPARED = ("benchmarks", "records", "cohort/files_read", "page/costs.tsv", "page/jobs.tsv", "page/versions.tsv")
 
 
-def of_arrays(path: Path) -> str:
+def digest_arrays(path: Path) -> str:
     """Return the digest of the names, types, shapes and values of an HDF5 file's datasets."""
     whole = hashlib.sha256()
 
@@ -40,18 +40,18 @@ def of_arrays(path: Path) -> str:
     return whole.hexdigest()
 
 
-def of_rows(path: Path) -> str:
+def digest_rows(path: Path) -> str:
     """Return the digest of a Parquet file's columns, their types and its rows in order."""
     table = pl.read_parquet(path)
     return hashlib.sha256(f"{table.schema}\n{table.rows()!r}".encode()).hexdigest()
 
 
-def of_bytes(path: Path) -> str:
+def digest_bytes(path: Path) -> str:
     """Return the digest of a file's bytes."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def of_lines(path: Path) -> str:
+def digest_lines(path: Path) -> str:
     """Return the digest of a JSON Lines file, without what its lines say of how they were made."""
     lines = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines())
     said = ({key: value for key, value in line.items() if key not in HOW_MADE} for line in lines)
@@ -59,7 +59,7 @@ def of_lines(path: Path) -> str:
 
 
 KINDS: dict[str, Callable[[Path], str]] = {
-    ".h5": of_arrays, ".parquet": of_rows, ".jsonl": of_lines, ".tsv": of_bytes, ".csv": of_bytes,
+    ".h5": digest_arrays, ".parquet": digest_rows, ".jsonl": digest_lines, ".tsv": digest_bytes, ".csv": digest_bytes,
 }  # fmt: skip
 
 
@@ -69,7 +69,7 @@ def digests(folder: Path) -> dict[str, str]:
     return {
         name: KINDS[path.suffix](path)
         for name, path in files
-        if path.suffix in KINDS and not name.startswith(LEFT_OUT) and not name.endswith(".damaged")
+        if path.suffix in KINDS and not name.startswith(UNCOMPARED) and not name.endswith(".damaged")
     }
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from cxr.base.atomic import atomic
+from cxr.base.atomic import atomic_file
 from cxr.base.errors import StoreError, UserError
 from cxr.reporting.explain.explain_study import explain
 
@@ -31,7 +31,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     print(text, end="")
     if options.page:
-        with atomic(Path(options.page)) as temporary:
+        with atomic_file(Path(options.page)) as temporary:
             temporary.write_text(page, encoding="utf-8")
     return 0
 

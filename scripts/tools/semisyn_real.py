@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import numpy as np
 import polars as pl
 
-from cxr.base.atomic import atomic
+from cxr.base.atomic import atomic_file
 from cxr.base.tables import write_table
 from semisyn_study import scores as scoring
 from semisyn_study.films import FOLDS, Film, Films, chests, read_films
@@ -104,9 +104,9 @@ def painted(films: Films, work: Work, held: tuple[int, ...], run: Run) -> list[P
         boxed, healthy = training_films(films, held, run.sources)
         masks = work.folder / "organs"
         found = synthetic(chests(healthy, masks), chests(boxed, masks), run.priors == "fit", work.study.jobs)
-        with atomic(path.with_suffix(".digest")) as temporary:
+        with atomic_file(path.with_suffix(".digest")) as temporary:
             temporary.write_text(digest_of(found), encoding="utf-8")
-        with atomic(path) as temporary:
+        with atomic_file(path) as temporary:
             temporary.write_bytes(pickle.dumps(found))
     return pickle.loads(path.read_bytes())
 
@@ -167,7 +167,7 @@ def choose(work: Work, processes: int) -> None:
                 rows.append({"held_out": held, "run": run, "candidate": candidate, "map1070": 100 * values[candidate]})
             chosen[str(held)][run] = max(values, key=values.__getitem__)
     write_table(work.folder / "choices.tsv", pl.DataFrame(rows))
-    with atomic(work.folder / "choices.json") as temporary:
+    with atomic_file(work.folder / "choices.json") as temporary:
         temporary.write_text(json.dumps(chosen), encoding="utf-8")
     print(json.dumps(chosen, indent=1), flush=True)
 

@@ -18,10 +18,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from cxr.base.errors import UserError
-from cxr.workflow.slurm.check import Finding, findings
-from cxr.workflow.slurm.devices import ask, environments, settings_of
-from cxr.workflow.slurm.jobs import asked, working_directory
-from cxr.workflow.slurm.orphans import orphans
+from cxr.workflow.slurm.check import Finding, make_findings
+from cxr.workflow.slurm.devices import check_gpus, gpu_environments, read_settings
+from cxr.workflow.slurm.jobs import read_requests, working_directory
+from cxr.workflow.slurm.orphans import find_orphans
 from cxr.workflow.slurm.profile import read_partitions, read_profile
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -49,7 +49,7 @@ def read_arguments(arguments: list[str]) -> tuple[bool, dict[str, object], list[
     return submit, instead, [word for word in arguments if word != "--submit"]
 
 
-def answer(*command: str) -> str:
+def run_command(*command: str) -> str:
     """Return the output of a command. Raises UserError with its error message if it fails."""
     try:
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=ANSWER_S, check=False)
@@ -65,7 +65,7 @@ def default_account() -> str:
     """Return the account that SLURM charges by default; "" if it has none or does not say."""
     user, form = getpass.getuser(), "format=defaultaccount"
     try:
-        said = answer("sacctmgr", "--noheader", "--parsable2", "show", "user", user, form)
+        said = run_command("sacctmgr", "--noheader", "--parsable2", "show", "user", user, form)
     except UserError:
         return ""
     return said.strip()
@@ -76,10 +76,10 @@ def dry_run(words: list[str], attempt: int) -> str:
     command = [sys.executable, "-m", "snakemake", "--profile", "slurm", "--dry-run", "--no-hooks", "--forceall"]
     command += words
     command += ["--sdm", "env-modules", "--attempt", str(attempt)]  # without looking for conda
-    return answer(*command, "--cores", "10000")  # else it shows the cores of this machine
+    return run_command(*command, "--cores", "10000")  # else it shows the cores of this machine
 
 
-def on_a_node(partition: str, account: str, directory: Path) -> Finding:
+def check_node(partition: str, account: str, directory: Path) -> Finding:
     """Submit a job that writes a file into ``directory`` with this Python, and look for it."""
     what, place, name = f"a node of {partition}", directory / ".snakemake" / "slurm_check", f"slurm-check_{os.getpid()}"
     place.mkdir(parents=True, exist_ok=True)
@@ -111,7 +111,7 @@ def _last_line(text: str) -> str:
     return lines[-1] if lines else ""
 
 
-def look(arguments: list[str]) -> list[Finding]:
+def check_cluster(arguments: list[str]) -> list[Finding]:
     """Return the findings. Raises UserError if nothing can be checked."""
     submit, instead, words = read_arguments(arguments)
     programs = {name for name in PROGRAMS if shutil.which(name)}
@@ -121,31 +121,31 @@ def look(arguments: list[str]) -> list[Finding]:
             raise UserError(f"there is no {name}: run this on a login node of the cluster")
     profile = read_profile(ROOT / "profiles/slurm/config.yaml", instead)
     known = read_partitions(ROOT / "profiles/slurm/partitions.yaml")
-    config = answer("scontrol", "show", "config")
-    sinfo = answer("sinfo", "--exact", "--noheader", "--format=%P|%l|%m|%c|%G|%M")
+    config = run_command("scontrol", "show", "config")
+    sinfo = run_command("sinfo", "--exact", "--noheader", "--format=%P|%l|%m|%c|%G|%M")
     first = dry_run(words, 1)
     last = dry_run(words, 1 + profile.retries) if profile.retries else first
     directory = working_directory(first)
-    found = findings(
-        config=config, sinfo=sinfo, jobs=asked(first), last=asked(last), profile=profile, profile_partitions=known,
-        programs=programs, orphans=orphans(directory),
+    jobs = read_requests(first)
+    found = make_findings(
+        config=config, sinfo=sinfo, jobs=jobs, last=read_requests(last), profile=profile,
+        profile_partitions=known, programs=programs, orphans=find_orphans(directory),
         default_account=default_account() if "sacctmgr" in programs else "",
     )  # fmt: skip
     if not submit:
         return found
-    found.append(on_a_node(known[0].name, profile.account, directory))
-    jobs = asked(first)
+    found.append(check_node(known[0].name, profile.account, directory))
     if any(job.gpus for job in jobs):
-        settings = settings_of(words, ROOT)
-        wanted = environments(jobs, known, settings)
-        found += ask(wanted, settings.compute.container, directory, ROOT, instead)
+        settings = read_settings(words, ROOT)
+        wanted = gpu_environments(jobs, known, settings)
+        found += check_gpus(wanted, settings.compute.container, directory, ROOT, instead)
     return found
 
 
 def main(arguments: list[str]) -> None:
     """Print one line per check."""
     try:
-        found = look(arguments)
+        found = check_cluster(arguments)
     except UserError as error:
         sys.exit(f"slurm-check: {error}")
     width = max(len(one.what) for one in found)

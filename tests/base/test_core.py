@@ -21,9 +21,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cxr.base import atomic, errors, hdf5, jobs, ledger, seeds, tables, workers
-from cxr.base.atomic import whole
+from cxr.base.atomic import atomic_folder
 from cxr.base.exclusions import REASONS
-from cxr.base.scanned import scan_table
+from cxr.base.large_tables import scan_table
 from cxr.base.vocabulary import VALID_LOCATIONS, ZONE_LABELS, in_table_order, kinds_under, side_of
 from cxr.nets import lite_weights
 from cxr.workflow import code_digest
@@ -195,7 +195,7 @@ def test_a_failed_write_keeps_the_old_file(tmp_path):
     before = path.read_bytes()
 
     def explode():
-        with atomic.atomic(path) as temporary:
+        with atomic.atomic_file(path) as temporary:
             temporary.write_bytes(b"half")
             raise KeyboardInterrupt
 
@@ -338,7 +338,7 @@ def ended_process() -> int:
 
 
 def test_what_a_killed_job_left_of_a_file_is_removed_by_the_next(tmp_path):
-    old = time.time() - 2 * atomic.LEFT_S
+    old = time.time() - 2 * atomic.ABANDONED_S
     here, living = f".a.json.{atomic.HOST}.{ended_process()}.part", f".a.json.{atomic.HOST}.{os.getppid()}.part"
     there, forgotten = ".a.json.elsewhere.7.part", ".a.json.elsewhere.8.part"
     other = f".b.json.{atomic.HOST}.{ended_process()}.part"
@@ -350,7 +350,7 @@ def test_what_a_killed_job_left_of_a_file_is_removed_by_the_next(tmp_path):
 
 
 def test_what_a_killed_job_left_of_a_folder_is_removed_by_the_next(tmp_path):
-    old = time.time() - 2 * atomic.LEFT_S
+    old = time.time() - 2 * atomic.ABANDONED_S
     here, living = f".a.{atomic.HOST}.{ended_process()}.part", f".a.{atomic.HOST}.{os.getppid()}.part"
     there, forgotten = ".a.elsewhere.7.part", ".a.elsewhere.8.part"
     for name in (here, living, there, forgotten):
@@ -358,7 +358,7 @@ def test_what_a_killed_job_left_of_a_folder_is_removed_by_the_next(tmp_path):
         (tmp_path / name / "deep" / "weights").touch()
     for path in [tmp_path / forgotten, *(tmp_path / forgotten).rglob("*"), tmp_path / there, tmp_path / there / "deep"]:
         os.utime(path, (old, old))  # the folder `there` has a new file, so it is still being written
-    with whole(tmp_path / "a") as folder:
+    with atomic_folder(tmp_path / "a") as folder:
         (folder / "weights").touch()
     assert {path.name for path in tmp_path.iterdir()} == {"a", living, there}
     assert [path.name for path in (tmp_path / "a").iterdir()] == ["weights"]
@@ -417,17 +417,18 @@ def test_gather_joins_names_the_threshold_sets_and_finds_the_study(tmp_path):
     images = tmp_path / "images.parquet"
     tables.write_table(images, pl.DataFrame({"image_id": ["image-b", "image-a"], "study_id": ["of-b", "of-a"]}))
     paths = [tmp_path / "b.parquet", tmp_path / "a.parquet"]
-    ledger.gather(excluded=paths, images=images, gathered=tmp_path / "all.parquet")
+    ledger.gather_exclusions(excluded=paths, images=images, gathered=tmp_path / "all.parquet")
     table = tables.read_table(tmp_path / "all.parquet")
     assert table["image_id"].to_list() == ["image-a", "image-b"]
     assert table["study_id"].to_list() == ["given", "of-b"]
     named = tmp_path / "named.parquet"
-    ledger.gather(excluded=paths, images=images, gathered=named, thresholds=["default", "half"])
+    ledger.gather_exclusions(excluded=paths, images=images, gathered=named, thresholds=["default", "half"])
     assert tables.read_table(tmp_path / "named.parquet")["thresholds"].to_list() == ["half", "default"]
 
 
 def test_seeds_do_not_depend_on_the_process():
-    code = "from cxr.base.seeds import rng, shard_of; print(rng(1, 's1', 'edema').random(), shard_of('p1', 64))"
+    code = "from cxr.base.seeds import make_rng, shard_of; "
+    code += "print(make_rng(1, 's1', 'edema').random(), shard_of('p1', 64))"
     outputs = {
         subprocess.run(
             [sys.executable, "-c", code], env={"PYTHONPATH": str(code_digest.SCRIPTS), "PYTHONHASHSEED": seed},
@@ -435,7 +436,7 @@ def test_seeds_do_not_depend_on_the_process():
         ).stdout
         for seed in ("0", "1")
     }  # fmt: skip
-    assert outputs == {f"{seeds.rng(1, 's1', 'edema').random()} {seeds.shard_of('p1', 64)}\n"}
+    assert outputs == {f"{seeds.make_rng(1, 's1', 'edema').random()} {seeds.shard_of('p1', 64)}\n"}
 
 
 def test_subjects_fall_evenly_into_shards():
@@ -560,7 +561,7 @@ def test_sift_enters_every_image_once_and_yields_those_that_stay(tmp_path, threa
 
     book = ledger.Ledger("organs")
     names = [f"{number:02}" for number in range(30)]
-    stayed = list(workers.sift(book, names[::-1], lambda name: (int(name),), work, threads))
+    stayed = list(workers.process_images(book, names[::-1], lambda name: (int(name),), work, threads))
     assert stayed == [(f"{number:02}", number) for number in range(30) if number % 5 and number % 3]
     book.finish(tmp_path / "excluded.parquet", names)
     rows = tables.read_table(tmp_path / "excluded.parquet").select("image_id", "stage", "reason", "detail").rows()
@@ -591,7 +592,7 @@ def test_batches_shrink_to_what_fits_and_one_bad_image_takes_no_other(tmp_path, 
     book = ledger.Ledger("organs")
     names = [f"{number:02}" for number in range(30)]
     stayed = []
-    for item in workers.sift_batches(book, names[::-1], read, work, batch):
+    for item in workers.process_batches(book, names[::-1], read, work, batch):
         stayed.append(item)
         assert len(alive) <= int(item[0]) + 1 + 2 * batch  # only the next batch is read ahead
     assert stayed == [(f"{number:02}", number) for number in range(30) if number != 13 and number % 3]
@@ -612,7 +613,7 @@ def test_an_engine_with_a_batch_is_given_batches(batch, sizes):
         seen.append(len(rows))
         return [(2 * number, None) for (number,) in rows]
 
-    rows = workers.sift_either(
+    rows = workers.process_singly_or_batched(
         ledger.Ledger("boxes"), list("43210"), lambda name: (int(name),), lambda number: (2 * number, None), work_batch,
         threads=2, batch=batch,
     )  # fmt: skip
@@ -639,7 +640,11 @@ def test_too_little_memory_for_one_image_ends_the_job_and_excludes_nobody(tmp_pa
     book = ledger.Ledger("anomaly")
     names = [str(number) for number in range(10)]
     with pytest.raises(MemoryError):
-        list(workers.sift_either(book, names, lambda name: (name,), work, work_batch, threads=2, batch=batch))
+        list(
+            workers.process_singly_or_batched(
+                book, names, lambda name: (name,), work, work_batch, threads=2, batch=batch
+            )
+        )
 
 
 def test_an_engine_declares_what_the_workflow_must_know(tmp_path):
@@ -647,7 +652,7 @@ def test_an_engine_declares_what_the_workflow_must_know(tmp_path):
 
     assert engine_files.engine_inputs("reports", "vllm", {}).keys() == {"structured", "mapping"}
     assert engine_files.engine_inputs("organs", "lite", {}) == {}
-    assert engine_files.declared("cxr.imaging.organs", "lite", "GPU", False) is False
+    assert engine_files.read_declaration("cxr.imaging.organs", "lite", "GPU", False) is False
 
 
 def test_a_users_mistake_in_the_work_ends_the_shard():
@@ -655,7 +660,7 @@ def test_a_users_mistake_in_the_work_ends_the_shard():
         raise errors.UserError("boxes.table is x.csv: give a file that exists.")
 
     with pytest.raises(errors.UserError):
-        list(workers.sift(ledger.Ledger("boxes"), ["1"], lambda name: (int(name),), work, 2))
+        list(workers.process_images(ledger.Ledger("boxes"), ["1"], lambda name: (int(name),), work, 2))
 
 
 @pytest.mark.parametrize(
@@ -714,7 +719,7 @@ def test_a_part_starts_its_log_once_and_gets_what_it_asks_for(monkeypatch):
     ) -> None:
         given.extend([table, output, options, attrs, threads, shard, compute])
 
-    monkeypatch.setattr(jobs, "start", started.append)
+    monkeypatch.setattr(jobs, "start_logging", started.append)
     monkeypatch.setattr(jobs, "ARITHMETIC", {})  # this process goes on to other tests
     monkeypatch.setitem(sys.modules, "cxr.imaging.working", SimpleNamespace(work=work))
     rule = SimpleNamespace(
@@ -722,7 +727,7 @@ def test_a_part_starts_its_log_once_and_gets_what_it_asks_for(monkeypatch):
         params={"function": "imaging.working.work", "code": "0f", "options": {"seed": 3}}, wildcards={"shard": "07"},
         config={"compute": {"device": "cpu"}}, resources={},
     )  # fmt: skip
-    jobs.part(rule)
+    jobs.run_job(rule)
     assert started == ["logs/a.log"]
     attrs = {"stage": "boxes_part", "code_digest": "0f", "settings": {"seed": 3}}
     assert given == ["a.csv", "b.h5", PartOptions(3), attrs, 4, "07", {"device": "cpu", "asked": 0}]

@@ -158,11 +158,11 @@ def test_no_intact_file_is_called_damaged_or_missing(failing_calls, tmp_path, ki
 def test_a_number_that_says_nothing_of_the_machine_leaves_the_file_alone(tmp_path):
     path = tmp_path / "00.h5"
     path.write_bytes(b"x")
-    found = errors.unreadable(path, OSError("read failed: errno = 22, error message = 'Invalid argument'"))
+    found = errors.unreadable_file_error(path, OSError("read failed: errno = 22, error message = 'Invalid argument'"))
     assert found.damaged is None
     assert "check the disk and run again" in str(found)
     assert "delete" not in str(found)
-    gone = errors.unreadable(tmp_path / "none.h5", FileNotFoundError(errno.ENOENT, "x"))
+    gone = errors.unreadable_file_error(tmp_path / "none.h5", FileNotFoundError(errno.ENOENT, "x"))
     assert str(gone) == f"{tmp_path}/none.h5 is missing: run again"
 
 

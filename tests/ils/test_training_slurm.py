@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from conftest import ROOT, SLICE, snakemake, write_settings
-from cxr.workflow.jobs import warned
+from cxr.workflow.jobs import warning_options
 from slurm_runs import finish, jobs_of, needs_slurm, run_name, start, wait_for, with_fault
 from training_runs import RESULTS, SIZES
 from whole_runs import copy_repository
@@ -79,9 +79,9 @@ def tries(directory: Path) -> list[tuple[str, str]]:
 def test_a_training_asks_for_a_warning_beside_what_the_profile_asks_for(tmp_path, defaults, asked):
     """As Snakemake shows it: of its own rule's slurm_extra, and of the default-resources that this would replace."""
     (tmp_path / "Snakefile").write_text(
-        f"import sys\nsys.path.insert(0, {str(ROOT / 'scripts')!r})\nfrom cxr.workflow.jobs import warned\n"
+        f"import sys\nsys.path.insert(0, {str(ROOT / 'scripts')!r})\nfrom cxr.workflow.jobs import warning_options\n"
         "rule one:\n    output: 'one'\n"
-        "    resources: slurm_extra=warned(workflow.resource_settings.default_resources, 600)\n"
+        "    resources: slurm_extra=warning_options(workflow.resource_settings.default_resources, 600)\n"
         "    shell: 'touch {output}'\n"
     )
     write_settings(tmp_path, {})
@@ -92,7 +92,7 @@ def test_a_training_asks_for_a_warning_beside_what_the_profile_asks_for(tmp_path
 
 
 def test_the_warning_is_in_the_setting_s_seconds():
-    assert warned(None, 90) == "--signal=URG@90"
+    assert warning_options(None, 90) == "--signal=URG@90"
 
 
 @slow

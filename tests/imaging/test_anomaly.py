@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from cxr.base import edits
+from cxr.base import edited_images
 from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shard, ShardWriter
 from cxr.base.tables import read_table
@@ -136,7 +136,7 @@ def test_ledger_keeps_every_image(tmp_path, monkeypatch):
         for name in shard.ids:
             image, masks = chests[name]
             region = edit_region(masks)
-            edited, anomaly = edits.edited(shard, frames, name), shard.get("anomaly", name)
+            edited, anomaly = edited_images.read_edited_image(shard, frames, name), shard.get("anomaly", name)
             assert (edited == np.where(region, 50, image)).all()
             assert (anomaly == np.maximum(image.astype(int) - edited, 0)).all()
 
@@ -167,7 +167,7 @@ def test_same_bytes_for_any_number_of_threads_and_any_company(tmp_path):
 @settings(max_examples=200, deadline=None)
 def test_an_edited_image_is_read_back_to_the_bit_from_the_new_and_the_old_form(tmp_path_factory, image, edited):
     folder = tmp_path_factory.mktemp("edits")
-    map_, back = compose(image, edited, np.ones(image.shape, bool))[1], edits.brighter(image, edited)
+    map_, back = compose(image, edited, np.ones(image.shape, bool))[1], edited_images.brightening(image, edited)
     assert not (map_.astype(bool) & back.astype(bool)).any()
     with (
         ShardWriter(folder / "frames.h5") as frames,
@@ -178,9 +178,9 @@ def test_an_edited_image_is_read_back_to_the_bit_from_the_new_and_the_old_form(t
         new.append("a", anomaly=map_, brighter=back)
         old.append("a", anomaly=map_, edited=edited)
     with Shard(folder / "frames.h5") as frames, Shard(folder / "new.h5") as new, Shard(folder / "old.h5") as old:
-        found = edits.edited(new, frames, "a")
+        found = edited_images.read_edited_image(new, frames, "a")
         assert found.dtype == np.uint8
-        assert found.tobytes() == edits.edited(old, frames, "a").tobytes() == edited.tobytes()
+        assert found.tobytes() == edited_images.read_edited_image(old, frames, "a").tobytes() == edited.tobytes()
 
 
 def test_edits_only_lungs_and_only_darkens():

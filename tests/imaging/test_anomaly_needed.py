@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cxr.base.edits import edited, unedited
+from cxr.base.edited_images import is_unedited, read_edited_image
 from cxr.base.hdf5 import Shard, ShardWriter
 from cxr.base.tables import read_table, write_lines, write_table
 from cxr.base.vocabulary import LESIONS
@@ -106,9 +106,9 @@ def test_images_whose_report_asks_for_no_mask_stay_as_they_are(tmp_path, monkeyp
     assert engine.seen == (["b"] if batch else ["one"])
     with Shard(found) as edits, Shard(inputs["frames"]) as frames:
         assert edits.ids == list("abcd")
-        assert {name: unedited(edits, name) for name in "abcd"} == {"a": True, "b": False, "c": True, "d": True}
+        assert {name: is_unedited(edits, name) for name in "abcd"} == {"a": True, "b": False, "c": True, "d": True}
         for name in "acd":
-            assert (edited(edits, frames, name) == frames.get("image", name)).all()
+            assert (read_edited_image(edits, frames, name) == frames.get("image", name)).all()
             assert not edits.get("anomaly", name).any()
         assert edits.get("anomaly", "b").any()
 
@@ -120,7 +120,7 @@ def test_by_default_every_image_is_edited(tmp_path, monkeypatch):
     del inputs["cohort"], inputs["reports"]
     with Shard(made(tmp_path / "out", inputs, AnomalyOptions("black"))) as edits:
         assert edits.ids == list("abcd")
-        assert not any(unedited(edits, name) for name in edits.ids)
+        assert not any(is_unedited(edits, name) for name in edits.ids)
     assert len(engine.seen) == 4
 
 
@@ -128,7 +128,7 @@ def test_the_images_of_an_older_shard_are_all_edited(tmp_path):
     with ShardWriter(tmp_path / "old.h5") as writer:
         writer.append("a", edited=np.zeros((512, 512), np.uint8), anomaly=np.zeros((512, 512), np.uint8))
     with Shard(tmp_path / "old.h5") as edits:
-        assert unedited(edits, "a") is False
+        assert is_unedited(edits, "a") is False
 
 
 def test_the_stage_reads_reports_only_where_they_decide():

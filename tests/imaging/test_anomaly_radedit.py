@@ -15,7 +15,7 @@ from diffusers import DDIMScheduler
 from safetensors.torch import load_file, save_file
 
 import tiny_diffusion as tiny
-from cxr.base import edits
+from cxr.base import edited_images
 from cxr.base.engines import Setup
 from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shard
@@ -619,7 +619,11 @@ def test_the_stage_keeps_every_pixel_outside_lungs_and_heart(files, tmp_path):
     with Shard(output) as shard, Shard(inputs["frames"]) as frames:
         assert shard.ids == ["i0", "i1", "i2"]
         for name, (image, masks) in chests.items():
-            edited, anomaly, region = edits.edited(shard, frames, name), shard.get("anomaly", name), edit_region(masks)
+            edited, anomaly, region = (
+                edited_images.read_edited_image(shard, frames, name),
+                shard.get("anomaly", name),
+                edit_region(masks),
+            )
             assert (edited[~region] == image[~region]).all()
             assert (edited[region] != image[region]).mean() > 0.5
             assert (anomaly == np.maximum(image.astype(int) - edited, 0)).all()

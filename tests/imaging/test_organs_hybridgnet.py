@@ -32,7 +32,7 @@ from cxr.imaging.organs.hybridgnet.net import (
     scaled_laplacian,
 )
 from cxr.imaging.phantom.chest import sample
-from cxr.workflow.engine_files import declared
+from cxr.workflow.engine_files import read_declaration
 from organs_runs import OPTIONS, verdicts_of, write_frames
 from tiny_hybridgnet import OVALS, coarse_ovals, publish, random_weights, told
 
@@ -403,8 +403,8 @@ def test_a_picture_gives_the_same_masks_whatever_is_beside_it(tmp_path, random_n
 
 
 def test_the_workflow_knows_what_it_needs():
-    assert declared("cxr.imaging.organs", "hybridgnet", "GPU", False) is True
-    assert declared("cxr.imaging.organs", "hybridgnet", "INPUTS", {}) == {
+    assert read_declaration("cxr.imaging.organs", "hybridgnet", "GPU", False) is True
+    assert read_declaration("cxr.imaging.organs", "hybridgnet", "INPUTS", {}) == {
         "weights": "results/weights/hybridgnet.safetensors"
     }
 

@@ -26,7 +26,7 @@ from cxr.imaging.weights import catalogue, hub, model, placed, state_dict
 from cxr.imaging.weights.manifest import WeightsOptions
 from cxr.radvlm.evaluation import annotate_radgraph
 from cxr.workflow import settings
-from cxr.workflow.engine_files import declared, package_of
+from cxr.workflow.engine_files import find_package, read_declaration
 from cxr.workflow.params import ENGINE_STAGES
 from declared_tables import tables_of
 from fake_hub import serve
@@ -486,8 +486,8 @@ def test_a_rule_makes_each_weight_that_an_engine_reads():
     made = parsed.rules()
     paths = {path for rule in made.values() for path in rule.output}
     for stage in ENGINE_STAGES:
-        for engine in engine_names(package_of(stage)):
-            files = declared(package_of(stage), engine, "INPUTS", {})
+        for engine in engine_names(find_package(stage)):
+            files = read_declaration(find_package(stage), engine, "INPUTS", {})
             for artefact in catalogue.needed({stage: files}):
                 assert artefact in catalogue.read()
                 assert f"weights_{artefact}" in made

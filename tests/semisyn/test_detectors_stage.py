@@ -14,7 +14,7 @@ import torch
 
 from cxr.annotations.coco import write as write_coco
 from cxr.annotations.regions import Annotation, Annotations
-from cxr.base.columns import require, schema
+from cxr.base.columns import check_columns, schema
 from cxr.base.engines import Setup
 from cxr.base.errors import UserError
 from cxr.base.hdf5 import ShardWriter
@@ -300,7 +300,7 @@ def predict(world: dict, model: Path, told: dict, output: Path) -> pl.DataFrame:
 def test_predictions_are_in_original_pixels_and_of_every_image_that_was_read(world, tmp_path):
     model = train(world, tmp_path / "run", real=["people"], updates=150)
     table = predict(world, model, world["test"], tmp_path / "test.parquet")
-    require(table, PREDICTIONS, "test")
+    check_columns(table, PREDICTIONS, "test")
     assert set(table["image_id"]) == {"t0", "t1"}
     assert table["finding"].is_in(FINDINGS).all()
     assert table.select(pl.col("x2", "y2").max()).row(0) <= (1024, 1024)
@@ -347,7 +347,7 @@ def test_pictures_of_a_reference_lie_in_a_folder_or_a_sheet(world, tmp_path):
     inputs = {"annotations": reference["path"], "output": out, "reference": reference}
     list_pictures.run(pictures=str(tmp_path / "pictures"), **inputs)
     table = read_table(out)
-    require(table, PICTURES, "images")
+    check_columns(table, PICTURES, "images")
     assert table.select("image_id", "subject_id").rows() == [("r0", "r0"), ("r2", "r2")]
     assert Path(table["path"][1]) == tmp_path / "pictures/deep/r2.png"
     shutil.copy(tmp_path / "pictures/r0.png", tmp_path / "pictures/deep/r0.png")

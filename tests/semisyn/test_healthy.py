@@ -9,7 +9,7 @@ import pytest
 
 from cxr.base.errors import UserError
 from cxr.base.exclusions import REASONS
-from cxr.base.ledger import gather
+from cxr.base.ledger import gather_exclusions
 from cxr.base.tables import read_table
 from cxr.base.vocabulary import FINDINGS
 from cxr.semisyn.healthy import anatomy, index_healthy, labels, lite, positions
@@ -361,7 +361,7 @@ def test_the_funnel_accounts_for_every_image(tmp_path):
     films = [Film("a", frame="undecodable"), Film("b", frame="not_selected"), Film("c", view="AP"), Film("d")]
     films += [Film("e", organs=None), Film("f", boxes_reason="engine_failure"), Film("g", report=None)]
     select(tmp_path, films)
-    gather(
+    gather_exclusions(
         excluded=[str(tmp_path / "excluded.parquet")],
         images=str(tmp_path / "images.parquet"),
         gathered=str(tmp_path / "all.parquet"),

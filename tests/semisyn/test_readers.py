@@ -13,7 +13,7 @@ import pytest
 from cxr.base.columns import schema
 from cxr.base.errors import UserError
 from cxr.base.hdf5 import ShardWriter
-from cxr.base.judged import JUDGED
+from cxr.base.review_units import REVIEW_UNITS
 from cxr.base.tables import read_table, write_table
 from cxr.reporting.review import unit_pages
 from cxr.reporting.review.form import read_form
@@ -35,11 +35,11 @@ def judged(number: int) -> pl.DataFrame:
         picture = np.full((64, 64), 90, np.uint8) + draw.integers(0, 1 + 4 * at, (64, 64)).astype(np.uint8)
         png = cv2.imencode(".png", picture)[1].tobytes()
         rows.append((f"secret-{at}", png, None, "Read this X-ray.", "", [], "", "", None, True))
-    return pl.DataFrame(rows, schema=schema(JUDGED), orient="row")
+    return pl.DataFrame(rows, schema=schema(REVIEW_UNITS), orient="row")
 
 
 def make_pages(folder: Path, number: int = 6) -> list[Path]:
-    write_table(folder / "units.parquet", judged(number), JUDGED)
+    write_table(folder / "units.parquet", judged(number), REVIEW_UNITS)
     pages = [folder / f"page_{expert}.html" for expert in PAGES.experts]
     where = {"units": str(folder / "units.parquet"), "asked": str(folder / "items.parquet")}
     unit_pages.run_pages(pages=list(map(str, pages)), options=PAGES, **where)
@@ -151,7 +151,7 @@ def test_the_form_has_the_users_findings_and_labels():
 
 
 def test_a_page_and_its_sheet_know_the_users_findings(tmp_path):
-    write_table(tmp_path / "units.parquet", judged(1), JUDGED)
+    write_table(tmp_path / "units.parquet", judged(1), REVIEW_UNITS)
     named = {"finding": {"nodule": "Rundherd"}}
     where = {"units": str(tmp_path / "units.parquet"), "asked": str(tmp_path / "items.parquet")}
     unit_pages.run_pages(pages=[str(tmp_path / "a.html")], options=replace(PAGES, experts=["A"], named=named), **where)

@@ -19,7 +19,7 @@ from cxr.base import faults, workers
 from cxr.base.engines import Setup
 from cxr.base.errors import StoreError, UserError, out_of_memory
 from cxr.base.faults import Broken
-from cxr.base.jobs import progress, start
+from cxr.base.jobs import progress, start_logging
 from cxr.base.ledger import Ledger
 from cxr.base.tables import read_table
 from cxr.ils.training.recipe import Recipe
@@ -71,13 +71,13 @@ OWN = [
 
 @pytest.mark.parametrize("name", DEVICE)
 def test_an_error_of_the_device_is_known(name):
-    assert faults.broken(DEVICE[name]) == "the device"
+    assert faults.broken_part(DEVICE[name]) == "the device"
     assert not out_of_memory(DEVICE[name])
 
 
 def test_errors_of_the_program_and_the_machine_are_known():
-    assert {what: faults.broken(error) for what, error in OTHER.items()} == {what: what for what in OTHER}
-    assert [faults.broken(error) for error in OWN] == [""] * len(OWN)
+    assert {what: faults.broken_part(error) for what, error in OTHER.items()} == {what: what for what in OTHER}
+    assert [faults.broken_part(error) for error in OWN] == [""] * len(OWN)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_a_lack_of_memory_is_known_whoever_tells_it(error):
             raise error
         return [(number, None) for (number,) in part]
 
-    assert workers.fitting(work, rows, 4, "anomaly") == ([(number, None) for number in range(4)], 2)
+    assert workers.process_fitting_batches(work, rows, 4, "anomaly") == ([(number, None) for number in range(4)], 2)
 
 
 # through the stages
@@ -186,7 +186,7 @@ def test_what_is_no_images_own_ends_the_job_by_the_settings(tmp_path, indices, t
 
     book, names = Ledger("boxes"), [str(number) for number in range(9)]
     tolerance = faults.Tolerance.of({"failures_in_row": 5, "failed_share": 0.3})
-    rows = workers.sift(book, names, lambda name: (int(name),), work, 2, tolerance)
+    rows = workers.process_images(book, names, lambda name: (int(name),), work, 2, tolerance)
     if not told:
         assert len(list(rows)) == 9 - len(indices)
         assert {row["reason"] for row in book.excluded} == {"engine_failure"}
@@ -205,7 +205,7 @@ def test_a_small_shard_on_which_all_fails_ends_too(total, ends):
 
     names = [str(number) for number in range(total)]
     tolerance = faults.Tolerance.of({"failures_in_row": 5, "failed_share": 0.1})
-    rows = workers.sift(Ledger("boxes"), names, lambda name: (name,), work, 1, tolerance)
+    rows = workers.process_images(Ledger("boxes"), names, lambda name: (name,), work, 1, tolerance)
     if not ends:
         assert list(rows) == []
         return
@@ -240,7 +240,7 @@ def test_a_damaged_result_in_the_work_is_no_images_failure():
         raise StoreError("results/organs/00.h5 is damaged: delete it and run again")
 
     with pytest.raises(StoreError):
-        list(workers.sift(Ledger("boxes"), ["1"], lambda name: (name,), work, 2))
+        list(workers.process_images(Ledger("boxes"), ["1"], lambda name: (name,), work, 2))
 
 
 def test_the_log_holds_the_first_traceback_and_the_screen_one_sentence(tmp_path, capsys):
@@ -250,12 +250,12 @@ def test_the_log_holds_the_first_traceback_and_the_screen_one_sentence(tmp_path,
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     try:
-        start(str(tmp_path / "job.log"))
+        start_logging(str(tmp_path / "job.log"))
         try:
             try:
                 raise DEVICE["sticky"]
             except RuntimeError as error:
-                raise faults.end("anomaly", error) from error
+                raise faults.job_failure("anomaly", error) from error
         except Broken as error:
             sys.excepthook(Broken, error, error.__traceback__)
     finally:

@@ -182,7 +182,7 @@ def test_a_batch_that_does_not_fit_is_halved_on_the_card_too():
         torch.empty(len(rows) * (whole // 3), dtype=torch.uint8, device="cuda")
         return [(number, None) for (number,) in rows]
 
-    done, batch = workers.fitting(work, [(number,) for number in range(4)], 4, "anomaly")
+    done, batch = workers.process_fitting_batches(work, [(number,) for number in range(4)], 4, "anomaly")
     assert [number for number, _ in done] == [0, 1, 2, 3]
     assert sizes[0] == 4
     assert batch in (1, 2)
@@ -195,7 +195,7 @@ ASSERT = """
 import sys
 import torch
 from cxr.base import jobs
-from cxr.base.workers import sift, sift_batches
+from cxr.base.workers import process_images, process_batches
 
 class Book:
     stage, accepted, excluded = "organs", [], []
@@ -220,7 +220,10 @@ def work(number):
 jobs.start(sys.argv[1])
 names = [f"{number:02}" for number in range(12)]  # from the ninth on no place of the table
 read = lambda name: (int(name),)
-rows = sift(book, names, read, work, 2) if sys.argv[2] == "one" else sift_batches(book, names, read, work_batch, 4)
+if sys.argv[2] == "one":
+    rows = process_images(book, names, read, work, 2)
+else:
+    rows = process_batches(book, names, read, work_batch, 4)
 try:
     list(rows)
 finally:

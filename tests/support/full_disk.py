@@ -8,9 +8,9 @@ import numpy as np
 import polars as pl
 from matplotlib.figure import Figure
 
-from cxr.base.atomic import atomic, whole
+from cxr.base.atomic import atomic_file, atomic_folder
 from cxr.base.hdf5 import ShardWriter
-from cxr.base.jobs import start
+from cxr.base.jobs import start_logging
 from cxr.base.tables import write_lines, write_table
 from cxr.ils.dataset import mimic_ils
 from cxr.plotting import plots
@@ -31,7 +31,7 @@ def write_figure(path: Path, save: Callable) -> None:
 
 
 def write_folder(path: Path) -> None:
-    with whole(path) as folder:
+    with atomic_folder(path) as folder:
         for name in "ab":
             mimic_ils._write_mask(folder / name / "a.png", NOISE > 127)
 
@@ -39,14 +39,14 @@ def write_folder(path: Path) -> None:
 def write_weights(path: Path) -> None:
     import torch
 
-    with atomic(path) as temporary:
+    with atomic_file(path) as temporary:
         torch.save({"a": torch.from_numpy(NOISE.copy())}, temporary)
 
 
 def write_tensors(path: Path) -> None:
     from safetensors.numpy import save_file
 
-    with atomic(path) as temporary:
+    with atomic_file(path) as temporary:
         save_file({"a": NOISE}, temporary)
 
 
@@ -63,7 +63,7 @@ WRITERS = {
 }
 
 if __name__ == "__main__":
-    start("job.log")
+    start_logging("job.log")
     try:
         WRITERS[sys.argv[1]](Path("results/made"))
     except ImportError as error:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from conftest import ROOT, SLICE, write_settings
 from cxr.workflow import code_meaning
-from cxr.workflow.code_meaning import Known, joined
+from cxr.workflow.code_meaning import DigestCache, combine_digests
 from planner import Planner
 from whole_runs import copy_repository
 
@@ -71,7 +71,7 @@ OTHER = [
 def digest_of(folder: Path, text: str, name: str = "module.py") -> bytes:
     path = folder / name
     path.write_text(text)
-    return code_meaning.meaning(path)
+    return code_meaning.meaning_digest(path)
 
 
 @pytest.mark.parametrize(("old", "new"), SAME)
@@ -129,17 +129,17 @@ def test_digests_are_kept_by_size_and_time(tmp_path, monkeypatch):
     source.write_text(CODE)
     os.utime(source, (time.time() - 60,) * 2)
     parsed = []
-    monkeypatch.setattr(code_meaning, "meaning", lambda path: parsed.append(path) or b"1" * 32)
+    monkeypatch.setattr(code_meaning, "meaning_digest", lambda path: parsed.append(path) or b"1" * 32)
     for _ in range(3):
-        known = Known(kept)
+        known = DigestCache(kept)
         assert known.digest(source) == b"1" * 32
         known.keep()
     assert len(parsed) == 1
     source.write_text(CODE + "\n")  # younger than the clock's tick: parsed, and not kept
-    Known(kept).digest(source)
+    DigestCache(kept).digest(source)
     assert len(parsed) == 2
     kept.write_text("{")
-    Known(kept).digest(source)
+    DigestCache(kept).digest(source)
     assert len(parsed) == 3
 
 
@@ -150,23 +150,23 @@ def test_a_damaged_record_is_made_anew(tmp_path, held):
     source, kept = tmp_path / "module.py", tmp_path / "kept.json"
     source.write_text(CODE)
     kept.write_text(held)
-    assert Known(kept).digest(source) == code_meaning.meaning(source)
+    assert DigestCache(kept).digest(source) == code_meaning.meaning_digest(source)
 
 
 def test_without_a_place_to_keep_them_digests_are_made(tmp_path):
     source = tmp_path / "module.py"
     source.write_text(CODE)
     os.utime(source, (time.time() - 60,) * 2)
-    known = Known(tmp_path / "no/folder/kept.json")
-    assert known.digest(source) == code_meaning.meaning(source)
+    known = DigestCache(tmp_path / "no/folder/kept.json")
+    assert known.digest(source) == code_meaning.meaning_digest(source)
     known.keep()
     assert not (tmp_path / "no").exists()
 
 
 def test_names_and_digests_are_told_apart():
-    assert joined([("a", b"1"), ("b", b"2")]) == joined([("b", b"2"), ("a", b"1")])
-    assert joined([("a", b"1"), ("b", b"2")]) != joined([("a", b"2"), ("b", b"1")])
-    assert re.fullmatch(r"[0-9a-f]{16}", joined([]))
+    assert combine_digests([("a", b"1"), ("b", b"2")]) == combine_digests([("b", b"2"), ("a", b"1")])
+    assert combine_digests([("a", b"1"), ("b", b"2")]) != combine_digests([("a", b"2"), ("b", b"1")])
+    assert re.fullmatch(r"[0-9a-f]{16}", combine_digests([]))
 
 
 REWORDED = (
@@ -208,9 +208,9 @@ def test_rewording_ten_modules_runs_nothing_and_a_number_runs_its_users(workflow
 def test_digests_are_those_of_any_process(tmp_path):
     """Neither the hash seed nor what was kept before decides a digest."""
     code = (
-        "from cxr.workflow.code_digest import code_digest, keep, remember; from pathlib import Path; "
+        "from cxr.workflow.code_digest import code_digest, save_digests, load_digests; from pathlib import Path; "
         f"remember(Path({str(tmp_path / 'kept.json')!r})); "
-        "print(code_digest('job.py', 'cxr.ils.masks.make_masks')); keep()"
+        "print(code_digest('job.py', 'cxr.ils.masks.make_masks')); save_digests()"
     )
     told = {
         subprocess.run(

@@ -28,7 +28,7 @@ from cxr.imaging.boxes import detect_boxes as boxes
 from cxr.imaging.boxes import scaled_yolov4
 from cxr.imaging.organs import segment_organs as organs
 from cxr.imaging.weights.scaled_yolov4 import convert_scaled_yolov4
-from cxr.workflow.engine_files import package_of
+from cxr.workflow.engine_files import find_package
 from cxr.workflow.params import stage_options
 from cxr.workflow.settings import Settings, parse_section
 
@@ -96,7 +96,7 @@ ELSEWHERE = {"anatomy": "test_anatomy_cxas.py", "boxes": "test_boxes_ultralytics
 
 @pytest.mark.parametrize("stage", ENGINES)
 def test_every_engine_is_held_to_it(stage):
-    missing = set(engine_names(package_of(stage))) - ENGINES[stage].keys()
+    missing = set(engine_names(find_package(stage))) - ENGINES[stage].keys()
     told = re.fullmatch(r"test_\w+?_(\w+)\.py", ELSEWHERE[stage]).group(1) if stage in ELSEWHERE else None
     assert missing == ({told} if told else set())
     if told:

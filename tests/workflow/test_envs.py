@@ -15,7 +15,7 @@ import parsed
 from conftest import ROOT, imported
 from cxr.base.engines import engine_names
 from cxr.workflow.code_digest import SCRIPTS, _module_file, imported_names, local_sources
-from cxr.workflow.engine_files import package_of
+from cxr.workflow.engine_files import find_package
 from cxr.workflow.jobs import SCRIPT
 from cxr.workflow.params import ENGINE_STAGES, SAME_TUPLES
 from cxr.workflow.settings import Settings
@@ -139,7 +139,7 @@ def test_pins_are_those_that_are_tested(env):
 
 @pytest.mark.parametrize("stage", ["reports", "organs", "anomaly", "anatomy", "boxes"])
 def test_every_engine_can_be_chosen(stage):
-    assert engine_names(package_of(stage)) == tuple(sorted(set(engines(stage)) - SAME_TUPLES.keys()))
+    assert engine_names(find_package(stage)) == tuple(sorted(set(engines(stage)) - SAME_TUPLES.keys()))
 
 
 def test_every_environment_is_used():

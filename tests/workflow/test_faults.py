@@ -18,7 +18,7 @@ import pytest
 
 from conftest import ROOT, SLICE, snakemake, write_settings
 from cxr.base.tables import read_table
-from cxr.workflow.slurm.orphans import orphans
+from cxr.workflow.slurm.orphans import find_orphans
 from slurm_runs import (
     START,
     TWO,
@@ -270,8 +270,8 @@ def test_a_killed_run_is_not_started_beside_its_own_jobs(workflow_run, tmp_path)
     run.wait()
     name = run_name(tmp_path)
     assert queued(name)  # the jobs go on
-    assert orphans(tmp_path) == [name]
-    assert orphans(tmp_path / "copy") == []
+    assert find_orphans(tmp_path) == [name]
+    assert find_orphans(tmp_path / "copy") == []
     snakemake(tmp_path, "--unlock", root=root)
     for again in (start(tmp_path, "dataset", root=root), None):
         if again is None:  # a run on this machine alone would write the same files too
@@ -284,7 +284,7 @@ def test_a_killed_run_is_not_started_beside_its_own_jobs(workflow_run, tmp_path)
         assert f"end them with `scancel --name={name}`" in words
         assert "Traceback" not in words
     wait_for(lambda: not queued(name), seconds=300)
-    assert orphans(tmp_path) == []
+    assert find_orphans(tmp_path) == []
     before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("results/frames/*.h5")}
     assert len(before) == 2
     finish(start(tmp_path, "dataset", root=root), tmp_path)

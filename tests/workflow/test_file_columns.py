@@ -8,7 +8,7 @@ import pytest
 
 import parsed
 from conftest import ROOT
-from cxr.base.columns import Column, markdown, schema
+from cxr.base.columns import Column, markdown_table, schema
 from cxr.base.exclusions import STAGES
 from cxr.base.tables import read_table, write_table
 from cxr.workflow.file_columns import SAME, TABLES, filled
@@ -47,7 +47,7 @@ def test_a_column_is_a_row_of_the_page():
         "a": Column(pl.String, "First."),
         "b": Column(pl.List(pl.Struct({"x": pl.Int64})), "Second.", "pixels"),
     }
-    assert markdown(columns).splitlines()[2:] == [
+    assert markdown_table(columns).splitlines()[2:] == [
         "| `a` | text |  | First. |",
         "| `b` | list of {x: int64} | pixels | Second. |",
     ]

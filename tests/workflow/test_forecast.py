@@ -18,7 +18,7 @@ from cxr.workflow.forecast.costs import Cost, Machine, cost_of, total, unit_cost
 from cxr.workflow.forecast.counts import SystemCounts, num_lines
 from cxr.workflow.forecast.forecast import TITLES, duration, make_forecast
 from cxr.workflow.forecast.refusals import refusals
-from cxr.workflow.names import unknown_name
+from cxr.workflow.names import describe_unknown_name
 from cxr.workflow.params import stage_options
 from cxr.workflow.plan import make_plan
 from cxr.workflow.settings import read
@@ -369,7 +369,7 @@ def test_the_pool_is_counted_once_it_is_finished(tmp_path, monkeypatch):
     ],
 )
 def test_a_name_that_is_not_declared_is_told(path, sentence):
-    told = unknown_name(make_plan({}, []), path)
+    told = describe_unknown_name(make_plan({}, []), path)
     assert sentence in told
     assert bool(sentence) == bool(told)
 

@@ -17,10 +17,10 @@ from snakemake_executor_plugin_slurm.partitions import get_best_partition, read_
 import parsed
 from conftest import ROOT, snakemake, stand_in, write_settings
 from cxr.base.errors import UserError
-from cxr.workflow.jobs import growing
+from cxr.workflow.jobs import grow_with_tries
 from cxr.workflow.settings.images import Compute
 from cxr.workflow.slurm import orphans as queue
-from cxr.workflow.slurm.orphans import orphans
+from cxr.workflow.slurm.orphans import find_orphans
 from profiles import EDITS_BY_RADEDIT, PAPER_ON_A_GPU, profile
 from slurm_runs import TWO, finish, jobs_of, needs_slurm, queued, run_name, start, wait_for, with_fault
 from whole_runs import arrays, copy_repository, pair_lines
@@ -81,8 +81,8 @@ def test_every_rule_asks_for_more_with_each_try():
             most = {"mem_mb": Compute().max_memory_mb, "runtime": Compute().max_runtime}[resource]
             # of what a wildcard decides, the function is what all others are made with
             assert first is None or (second, third) == (min(2 * first, most), min(3 * first, most)), name
-    assert [growing(4000, 180_000)(None, attempt) for attempt in (1, 2, 3)] == [4000, 8000, 12000]
-    assert [growing(600, 1440)(None, attempt) for attempt in (1, 2, 3)] == [600, 1200, 1440]
+    assert [grow_with_tries(4000, 180_000)(None, attempt) for attempt in (1, 2, 3)] == [4000, 8000, 12000]
+    assert [grow_with_tries(600, 1440)(None, attempt) for attempt in (1, 2, 3)] == [600, 1200, 1440]
 
 
 def test_the_profile_avoids_what_the_executor_cannot_do():
@@ -136,30 +136,30 @@ def test_jobs_of_an_earlier_run_are_known_by_their_directory(squeue, tmp_path, n
         (f"{RUNS[2]}|x", here), (f"my {RUNS[2]}", here),
     ]  # fmt: skip
     squeue(showing(*others, *mine))
-    assert orphans(here) == orphans(link) == [RUNS[0].removeprefix("cxr-ils_"), RUNS[0], RUNS[1]]
+    assert find_orphans(here) == find_orphans(link) == [RUNS[0].removeprefix("cxr-ils_"), RUNS[0], RUNS[1]]
     squeue(showing(*others))
-    assert orphans(here) == []
+    assert find_orphans(here) == []
     squeue("printf 'f\\374t|/\\n'")  # a name that is no UTF-8
-    assert orphans(here) == []
+    assert find_orphans(here) == []
 
 
 def test_a_slurm_that_does_not_answer_is_not_an_empty_queue(squeue, tmp_path, monkeypatch):
     squeue(DEAD)
     with pytest.raises(UserError, match=re.escape(NO_ANSWER)):
-        orphans(tmp_path)
+        find_orphans(tmp_path)
     squeue("exit 1")
     with pytest.raises(UserError, match=re.escape("SLURM does not answer (status 1), so")):
-        orphans(tmp_path)
+        find_orphans(tmp_path)
     monkeypatch.setattr(queue, "PATIENCE_S", 0.1)
     squeue("exec sleep 60")
     with pytest.raises(UserError, match=re.escape("SLURM does not answer (nothing in 0.1 s), so")):
-        orphans(tmp_path)
+        find_orphans(tmp_path)
     (tmp_path / "bin/squeue").write_text("no program")
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     with pytest.raises(UserError, match=r"SLURM does not answer \(.*Exec format error"):
-        orphans(tmp_path)
+        find_orphans(tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert orphans(tmp_path) == []  # where there is no squeue there is no SLURM
+    assert find_orphans(tmp_path) == []  # where there is no squeue there is no SLURM
 
 
 def test_a_run_is_not_started_beside_jobs_of_an_earlier_one(squeue, tmp_path):
@@ -207,8 +207,8 @@ def faulty_run(tmp_path_factory) -> Path:
     try:
         wait_for((directory / "slept").exists, run, seconds=600)
         (job,) = [job for job, work in queued(run_name(directory)).items() if "organs" in work]
-        assert orphans(directory) == [run_name(directory)]
-        assert orphans(root) == []
+        assert find_orphans(directory) == [run_name(directory)]
+        assert find_orphans(root) == []
         subprocess.run(["scancel", job], check=True)
         finish(run, directory)
     finally:
@@ -262,7 +262,7 @@ def test_why_a_group_was_refused_is_told(faulty_run, tmp_path):
 
 @pytest.mark.slow
 def test_nothing_is_left_of_a_run_that_ended(faulty_run):
-    assert orphans(faulty_run) == []  # where the run's own jobs were found while it went on
+    assert find_orphans(faulty_run) == []  # where the run's own jobs were found while it went on
     assert not queued(run_name(faulty_run))
 
 

@@ -18,8 +18,8 @@ from conftest import ROOT, SLICE, stand_in, write_settings
 from cxr.base.errors import UserError
 from cxr.workflow.dry_runs import LOCAL_RULES
 from cxr.workflow.slurm import devices
-from cxr.workflow.slurm.check import UNLIMITED, Finding, findings, minutes, partitions
-from cxr.workflow.slurm.jobs import Asked, Granted, asked, local_rules, working_directory
+from cxr.workflow.slurm.check import UNLIMITED, Finding, make_findings, parse_minutes, read_sinfo
+from cxr.workflow.slurm.jobs import ClusterPartition, JobRequest, local_rules, read_requests, working_directory
 from cxr.workflow.slurm.profile import Profile, read_partitions, read_profile
 from slurm_runs import needs_slurm
 
@@ -33,7 +33,7 @@ NODES = (
     "short*|1-00:00:00|192000|48|(null)|OFF\nshort*|1-00:00:00|96000|64|(null)|OFF\n"
     "big|3-00:00:00|512000|64|gpu:h100:4(S:0-1)|REQUEUE\n"
 )
-FRAMES, ANOMALY = Asked("frames", 240, 4000, 2, 0), Asked("anomaly-gpu", 1440, 8000, 2, 1)
+FRAMES, ANOMALY = JobRequest("frames", 240, 4000, 2, 0), JobRequest("anomaly-gpu", 1440, 8000, 2, 1)
 JOBS = [FRAMES, ANOMALY]
 PROFILE = Profile(("conda",), {"serial": "1"}, first_look_s=40, retries=2, conda_in_image=False)
 KNOWN = {"short": {}, "big": {"max_gpu": 4}}
@@ -47,7 +47,7 @@ def found(tmp_path) -> Callable[..., list[Finding]]:
         (tmp_path / "partitions.yaml").write_text(yaml.safe_dump({"partitions": known or KNOWN}, sort_keys=False))
         given = {"config": CONFIG, "sinfo": NODES, "jobs": JOBS, "profile": PROFILE, "orphans": []} | changes
         given = {"last": given["jobs"], "programs": {"sbatch", "sacct", "conda"}} | given
-        return findings(profile_partitions=read_partitions(tmp_path / "partitions.yaml"), **given)
+        return make_findings(profile_partitions=read_partitions(tmp_path / "partitions.yaml"), **given)
 
     return look
 
@@ -66,15 +66,15 @@ def lacks(found) -> Callable[..., dict[str, str]]:
     ],
 )  # fmt: skip
 def test_slurms_times(text, expected):
-    assert minutes(text) == expected
+    assert parse_minutes(text) == expected
 
 
 def test_a_partition_has_nodes_of_several_kinds():
-    assert partitions(NODES) == {
-        "short": Granted("short", 1440, ((192000, 48, 0), (96000, 64, 0)), default=True),
-        "big": Granted("big", 4320, ((512000, 64, 4),)),
+    assert read_sinfo(NODES) == {
+        "short": ClusterPartition("short", 1440, ((192000, 48, 0), (96000, 64, 0)), default=True),
+        "big": ClusterPartition("big", 4320, ((512000, 64, 4),)),
     }
-    assert partitions("a|infinite|1000|2|gpu:2,gpu:a100:1,shard:8|OFF\n")["a"].most("gpus") == 3
+    assert read_sinfo("a|infinite|1000|2|gpu:2,gpu:a100:1,shard:8|OFF\n")["a"].most("gpus") == 3
 
 
 def test_a_cluster_that_has_all_lacks_nothing(found):
@@ -115,8 +115,8 @@ def test_an_account_that_is_given_is_enough(lacks):
 
 
 HOUR = NODES.replace("1-00:00:00", "1:00:00")
-SHARDS = Asked("organs-cpu", 120, 4000, 2, 0, (("organs_shard", 15),) * 8)
-CHAIN = Asked("tables", 335, 4000, 1, 0, (("pairs", 30), ("package", 300), ("index", 5)))
+SHARDS = JobRequest("organs-cpu", 120, 4000, 2, 0, (("organs_shard", 15),) * 8)
+CHAIN = JobRequest("tables", 335, 4000, 1, 0, (("pairs", 30), ("package", 300), ("index", 5)))
 SHORT = {"known": {"short": {}}, "sinfo": HOUR}
 
 
@@ -199,8 +199,8 @@ def test_a_last_try_without_enough_memory_is_told_and_is_no_lack(found):
 
 
 def test_of_many_jobs_three_are_shown_and_each_once(lacks):
-    jobs = [Asked(f"job{number}", 100 + number, 1, 1, 0) for number in range(5)] * 2
-    short = lacks(**SHORT, jobs=[*jobs, Asked("job1", 300, 1, 1, 0)])
+    jobs = [JobRequest(f"job{number}", 100 + number, 1, 1, 0) for number in range(5)] * 2
+    short = lacks(**SHORT, jobs=[*jobs, JobRequest("job1", 300, 1, 1, 0)])
     assert list(short) == ["job job1", "job job4", "job job3"]  # the longest
     assert short["job job1"].startswith("5 h 00 min")
     assert [told.endswith("; 2 more like these") for told in short.values()] == [False, False, True]
@@ -224,7 +224,7 @@ def test_what_is_ok_is_counted(found):
         "ablation_table",
         "release_package",
     )
-    jobs = [Asked(name, 1, 1, 1, 0, ((name, 1),)) for name in names]
+    jobs = [JobRequest(name, 1, 1, 1, 0, ((name, 1),)) for name in names]
     assert "targets" not in {one.what for one in found(jobs=jobs)}
 
 
@@ -367,16 +367,16 @@ Job stats:
 
 
 def test_a_dry_run_tells_what_is_asked_for():
-    jobs = asked(f"{LOCAL_RULES}report, weights\n{DRY_RUN}")
-    cohort = Asked("cohort_shards", 240, 8000, 2, 0, (("cohort_shards", 240),))
+    jobs = read_requests(f"{LOCAL_RULES}report, weights\n{DRY_RUN}")
+    cohort = JobRequest("cohort_shards", 240, 8000, 2, 0, (("cohort_shards", 240),))
     assert jobs == [
         replace(cohort, others={"serial": 1, "slurm_partition": "long"}),
-        Asked("masks", 8, 6000, 4, 0, (("masks_index", 3), ("masks_shard", 5))),
-        Asked("anomaly_shard", 1440, 8000, 1, 1, (("anomaly_shard", 1440),), {"constraint": "a100,v100"}),
+        JobRequest("masks", 8, 6000, 4, 0, (("masks_index", 3), ("masks_shard", 5))),
+        JobRequest("anomaly_shard", 1440, 8000, 1, 1, (("anomaly_shard", 1440),), {"constraint": "a100,v100"}),
     ]  # fmt: skip
-    assert [job.name for job in asked(DRY_RUN)] == ["cohort_shards", "masks", "anomaly_shard", "weights"]
+    assert [job.name for job in read_requests(DRY_RUN)] == ["cohort_shards", "masks", "anomaly_shard", "weights"]
     with pytest.raises(UserError, match="the dry run shows no job: leave out --quiet"):
-        asked("Building DAG of jobs...\n")
+        read_requests("Building DAG of jobs...\n")
     with pytest.raises(UserError, match="the dry run names no folder: leave out --quiet"):
         working_directory(DRY_RUN)
 
@@ -396,13 +396,13 @@ def test_rules_that_are_no_jobs_of_the_cluster_are_known(dry_runs):
     assert local_rules(dry_runs[1]) == local
     assert {"exclusions", "page_costs", "weights_radedit", "weights_sdxl_vae", "weights_clip"} <= local
     assert not {name for name in local if "_shard" in name or "_run" in name}
-    left_out = {rule for job in asked(dry_runs[1]) for rule, _ in job.members} & local
+    left_out = {rule for job in read_requests(dry_runs[1]) for rule, _ in job.members} & local
     assert left_out == set()
 
 
 @pytest.mark.xdist_group("slurm-check")
 def test_a_real_dry_run_is_read_whole(dry_runs):
-    first, last = (asked(dry_runs[attempt].replace(LOCAL_RULES, "")) for attempt in (1, 3))
+    first, last = (read_requests(dry_runs[attempt].replace(LOCAL_RULES, "")) for attempt in (1, 3))
     (total,) = set(re.findall(r"^total +(\d+)$", dry_runs[1], flags=re.M))
     targets = ("all", "training")  # with neither log nor work
     assert sum(len(job.members) for job in first) == int(total) - len(targets) > 40
@@ -410,8 +410,8 @@ def test_a_real_dry_run_is_read_whole(dry_runs):
     (cohort, organs, training), again = (
         [jobs[name] for name in ("cohort_shards", "organs-cpu", "training_run")] for jobs in by_name
     )
-    assert cohort == Asked("cohort_shards", 240, 8000, 2, 0, (("cohort_shards", 240),), {"serial": 1})
-    assert organs == Asked("organs-cpu", 120, 4000, 2, 0, (("organs_shard", 40),) * 3, {"serial": 1})
+    assert cohort == JobRequest("cohort_shards", 240, 8000, 2, 0, (("cohort_shards", 240),), {"serial": 1})
+    assert organs == JobRequest("organs-cpu", 120, 4000, 2, 0, (("organs_shard", 40),) * 3, {"serial": 1})
     # as the third try is asked for: no more than compute.max_runtime and compute.max_memory_mb
     assert [(job.minutes, job.memory_mb) for job in again] == [(600, 23000), (360, 12000), (600, 23000)]
     assert (training.minutes, training.memory_mb, training.cores) == (240, 8000, 1)
@@ -430,12 +430,14 @@ def test_the_command_looks_where_the_run_would_work(dry_runs, monkeypatch, tmp_p
             raise UserError("sacctmgr does not answer")
         return CONFIG if command[0] == "scontrol" else nodes
 
-    monkeypatch.setattr(slurm_check, "answer", answer)
-    monkeypatch.setattr(slurm_check, "orphans", lambda directory: seen.update(orphans=directory) or [])
-    monkeypatch.setattr(slurm_check, "on_a_node", lambda *given: seen.update(node=given) or Finding("a node", True, ""))
+    monkeypatch.setattr(slurm_check, "run_command", answer)
+    monkeypatch.setattr(slurm_check, "find_orphans", lambda directory: seen.update(orphans=directory) or [])
+    monkeypatch.setattr(
+        slurm_check, "check_node", lambda *given: seen.update(node=given) or Finding("a node", True, "")
+    )
     monkeypatch.setattr(shutil, "which", lambda name: name if name != "conda" else None)
     words = ["all", "training", "--directory", "mine", "--sdm", "conda", "apptainer"]
-    found = slurm_check.look([*words, "--submit", "--default-resources", "serial=1", "slurm_account=lab"])
+    found = slurm_check.check_cluster([*words, "--submit", "--default-resources", "serial=1", "slurm_account=lab"])
     told = {one.what: one.told for one in found}
     assert seen["tries"] == ["1", "3"]
     assert seen["words"][seen["words"].index("all") :][: len(words)] == tuple(words)
@@ -451,7 +453,7 @@ def test_the_command_looks_where_the_run_would_work(dry_runs, monkeypatch, tmp_p
     def silent(directory: Path) -> list[str]:
         raise UserError("squeue does not answer: try again")
 
-    monkeypatch.setattr(slurm_check, "orphans", silent)
+    monkeypatch.setattr(slurm_check, "find_orphans", silent)
     with pytest.raises(SystemExit, match=r"^slurm-check: squeue does not answer: try again$"):
         slurm_check.main(words)
 
@@ -466,13 +468,13 @@ def test_the_command_looks_where_the_run_would_work(dry_runs, monkeypatch, tmp_p
 )
 def test_a_command_that_fails_is_one_sentence(script, told):
     with pytest.raises(UserError, match=rf"^sh -c {re.escape(script)} fails: {told}$"):
-        slurm_check.answer("/bin/sh", "-c", script)
+        slurm_check.run_command("/bin/sh", "-c", script)
 
 
 def test_a_command_that_hangs_is_one_sentence(monkeypatch):
     monkeypatch.setattr(slurm_check, "ANSWER_S", 0.1)
     with pytest.raises(UserError, match=r"^sleep does not answer: is the controller up\?$"):
-        slurm_check.answer("sleep", "5")
+        slurm_check.run_command("sleep", "5")
 
 
 @pytest.fixture
@@ -496,12 +498,12 @@ RUN_IT = "for last; do :; done\nlog=$(printf '%s\\n' \"$@\" | sed -n 's/^--outpu
 def test_a_node_that_writes_here(sbatch, tmp_path):
     calls = sbatch(f'{RUN_IT}sh -c "$last" > "$log" 2>&1\necho 7\n')
     place = tmp_path / "it's here"
-    told = slurm_check.on_a_node("cpu", "lab", place)
+    told = slurm_check.check_node("cpu", "lab", place)
     assert (told.what, told.good) == ("a node of cpu", True)
     assert told.told.endswith(f" has this Python and writes into {place}")
     assert "--partition=cpu" in calls()[0]
     assert "--account=lab" in calls()[0]
-    slurm_check.on_a_node("cpu", "", place)
+    slurm_check.check_node("cpu", "", place)
     assert "--account" not in calls()[1]
 
 
@@ -523,7 +525,7 @@ def test_a_node_that_writes_here(sbatch, tmp_path):
 def test_a_node_that_does_not_is_told_in_slurms_words(sbatch, tmp_path, monkeypatch, script, words):
     calls = sbatch(script)
     monkeypatch.setattr(slurm_check, "SUBMIT_S", 0.5)
-    told = slurm_check.on_a_node("cpu", "", tmp_path)
+    told = slurm_check.check_node("cpu", "", tmp_path)
     assert not told.good
     assert words in told.told
     name = re.search(r"--job-name=(\S+)", calls()[0]).group(1)
@@ -571,19 +573,20 @@ def test_without_slurm_it_says_so_in_one_line(tmp_path):
 def test_the_environments_of_jobs_that_want_a_gpu_are_known(tmp_path, more, expected):
     folder = write_settings(tmp_path, more)
     words = ["inference", "--configfile", str(folder / "mine.yaml"), "--config", "seed=3"]
-    settings = devices.settings_of(words, ROOT)
+    settings = devices.read_settings(words, ROOT)
     assert settings.seed == 3
     assert settings.compute.gpus == more.get("compute", {}).get("gpus", 1)
     rules = {"organs-hybridgnet": "organs_shard", "training-rosalia": "training_run", "inference": "inference_run"}
     jobs = [
-        Asked(rules[name], 60, 4000, 2, asked["gpus"], ((rules[name], 60),)) for name, asked in sorted(expected.items())
+        JobRequest(rules[name], 60, 4000, 2, asked["gpus"], ((rules[name], 60),))
+        for name, asked in sorted(expected.items())
     ]
-    jobs.append(Asked("frames", 60, 4000, 2, 0, (("frames_shard", 60),)))
+    jobs.append(JobRequest("frames", 60, 4000, 2, 0, (("frames_shard", 60),)))
     known = read_partitions(ROOT / "profiles/slurm/partitions.yaml")
-    assert devices.environments(jobs, known, settings) == expected
+    assert devices.gpu_environments(jobs, known, settings) == expected
     assert {f"{name}.yaml" for name in expected} <= {path.name for path in (ROOT / "envs").glob("*.yaml")}
     with pytest.raises(UserError, match="is not a setting"):
-        devices.settings_of([*words, "sed=3"], ROOT)
+        devices.read_settings([*words, "sed=3"], ROOT)
 
 
 WELL = {
@@ -621,7 +624,7 @@ def test_torch_is_asked_on_a_node_with_a_gpu(tmp_path):
     """On the real cluster, whose GPUs are files: the executor sends the job there, and torch says that it sees none."""
     needs_slurm()
     torch = pytest.importorskip("torch")
-    (told,) = devices.ask(
+    (told,) = devices.check_gpus(
         {"organs-hybridgnet": {"gpus": 1, "partition": "gpu"}}, "", tmp_path, ROOT, {"sdm": ["env-modules"]}
     )
     if torch.cuda.is_available():

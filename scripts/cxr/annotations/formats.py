@@ -15,14 +15,14 @@ that say "no finding"; their images count as read by an annotator.
 import ast
 from pathlib import Path
 
-from cxr.base.literals import assigned
+from cxr.base.literals import read_assignments
 
 
 def _read_literals(source: Path) -> dict[str, object]:
     """Return the literals WHAT and FOLDER of a module."""
     if "\nWHAT = " not in source.read_text(encoding="utf-8"):
         return {}
-    values = assigned(source)
+    values = read_assignments(source)
     return {name: ast.literal_eval(values[name]) for name in ("WHAT", "FOLDER") if name in values}
 
 

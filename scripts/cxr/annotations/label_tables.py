@@ -5,7 +5,7 @@ from pathlib import Path
 
 import polars as pl
 
-from cxr.base.user_tables import read_frame, require
+from cxr.base.user_tables import read_frame, require_columns
 
 LABELS = (
     "No Finding", "Enlarged Cardiomediastinum", "Cardiomegaly", "Lung Opacity", "Lung Lesion", "Edema", "Consolidation",
@@ -36,7 +36,7 @@ def read_columns(
     Raises UserError that names the file and the first missing column of ``required``.
     """
     table = read_frame(path, key, (*required, *besides), ids=ids, words=words)
-    require(table.columns, required, path, key, f"give a file of {kind}")
+    require_columns(table.columns, required, path, key, f"give a file of {kind}")
     more = [pl.lit("").alias(name) for name in besides if name not in table.columns]
     return table.with_columns(more).select(pl.col(*required, *besides).str.strip_chars())
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from cxr.annotations.regions import Annotation, Annotations
-from cxr.base.user_tables import read_frame, require
+from cxr.base.user_tables import read_frame, require_columns
 
 NO_FINDING = ("no finding", "normal", "no lung opacity / not normal")
 """Labels, in lower case, of an image that an annotator read without a finding."""
@@ -18,7 +18,7 @@ def read_rows(key: str, path: Path, kind: str, required: Sequence[str], besides:
     Raises UserError for a table that lacks one of the ``required`` columns.
     """
     table = read_frame(path, key, (*required, *besides), ids=required[:1])
-    require(table.columns, required, path, key, f"give a file of the format {kind}")
+    require_columns(table.columns, required, path, key, f"give a file of the format {kind}")
     return table.iter_rows(named=True)
 
 

@@ -11,7 +11,7 @@ import polars as pl
 
 from cxr.annotations.regions import Annotation, Annotations
 from cxr.annotations.tabular import drop_no_finding, parse_numbers, read_rows, write_rows
-from cxr.base.user_tables import read_frame, require
+from cxr.base.user_tables import read_frame, require_columns
 
 WHAT = "CSV of VinDr-CXR (train, test) or VinBigData"
 HOLDS = ("box", "reader")
@@ -58,7 +58,9 @@ def read_labels(key: str, path: Path) -> pl.DataFrame:
     table = table.rename({old: new for old, new in SAME_LABEL.items() if old in table.columns})
     labels = [name for name in table.columns if name not in ("image_id", *BESIDES)]
     remedy = "give a file of VinDr-CXR's image labels"
-    require(table.columns, ("image_id",) if set(labels) & set(LABELS) else ("image_id", LABELS[0]), path, key, remedy)
+    require_columns(
+        table.columns, ("image_id",) if set(labels) & set(LABELS) else ("image_id", LABELS[0]), path, key, remedy
+    )
     table = table if BESIDES[0] in table.columns else table.with_columns(pl.lit("").alias(BESIDES[0]))
     return table.select(pl.col("image_id", BESIDES[0], *labels).str.strip_chars())
 

@@ -12,14 +12,14 @@ from pathlib import Path
 
 HOST = platform.node().partition(".")[0]
 """Name of this computer. Process numbers are unique only within one, and a shared folder has many writers."""
-LEFT_S = 86400
+ABANDONED_S = 86400
 """Seconds without a change after which another computer's temporary file counts as abandoned."""
 
 
 @contextmanager
-def atomic(path: str | Path) -> Iterator[Path]:
+def atomic_file(path: str | Path) -> Iterator[Path]:
     """Yield a temporary name beside ``path``; rename it to ``path`` on success, remove it on failure."""
-    temporary = _beside(Path(path))
+    temporary = _temporary_path(Path(path))
     try:
         yield temporary
         with open(temporary, "rb") as file:
@@ -29,37 +29,39 @@ def atomic(path: str | Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
-def _beside(path: Path) -> Path:
+def _temporary_path(path: Path) -> Path:
     """Return the temporary name beside ``path``. Creates the folder and removes leftovers of killed jobs from it."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    clear(path)
+    remove_leftovers(path)
     return path.with_name(f".{path.name}.{HOST}.{os.getpid()}.part")
 
 
-def clear(path: Path) -> None:
+def remove_leftovers(path: Path) -> None:
     """Remove the temporary files that killed jobs left of a file or folder; they would fill the disk."""
     for leftover_path in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
         *_, host, process, _ = leftover_path.name.split(".")
         writer_has_ended = host == HOST and Path("/proc/self").exists() and not Path(f"/proc/{process}").exists()
-        if writer_has_ended or not _changed_lately(leftover_path):
+        if writer_has_ended or not _changed_recently(leftover_path):
             shutil.rmtree(leftover_path, ignore_errors=True) if leftover_path.is_dir() else leftover_path.unlink(
                 missing_ok=True
             )
 
 
-def _changed_lately(leftover_path: Path) -> bool:
+def _changed_recently(leftover_path: Path) -> bool:
     below = (Path(root) / name for root, folders, files in os.walk(leftover_path) for name in [*folders, *files])
     try:
-        return any(path.lstat().st_mtime >= time.time() - LEFT_S for path in itertools.chain([leftover_path], below))
+        return any(
+            path.lstat().st_mtime >= time.time() - ABANDONED_S for path in itertools.chain([leftover_path], below)
+        )
     except FileNotFoundError:  # its writer has just removed or renamed it
         return True
 
 
 @contextmanager
-def whole(path: str | Path) -> Iterator[Path]:
+def atomic_folder(path: str | Path) -> Iterator[Path]:
     """Yield a temporary folder beside ``path``; on success it takes that name, on failure it is removed."""
     final = Path(path)
-    folder = _beside(final)
+    folder = _temporary_path(final)
     shutil.rmtree(folder, ignore_errors=True)  # left by a process with the same number, before a restart
     folder.mkdir()
     try:
@@ -70,7 +72,7 @@ def whole(path: str | Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def link(source: Path, target: Path) -> None:
+def link_file(source: Path, target: Path) -> None:
     """Link a file under a second name; copy it where the file system has no links."""
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -79,8 +81,8 @@ def link(source: Path, target: Path) -> None:
         shutil.copyfile(source, target)
 
 
-def link_all(source: str | Path, target: Path) -> None:
+def link_folder(source: str | Path, target: Path) -> None:
     """Link every file below a folder."""
     for file in sorted(Path(source).rglob("*")):
         if file.is_file() and not file.name.startswith("."):
-            link(file, target / file.relative_to(source))
+            link_file(file, target / file.relative_to(source))

@@ -24,25 +24,26 @@ def schema(columns: Columns) -> dict[str, Kind]:
     return {name: column.kind for name, column in columns.items()}
 
 
-def require(table: pl.DataFrame, columns: Columns, name: str) -> None:
+def check_columns(table: pl.DataFrame, columns: Columns, name: str) -> None:
     """Raise ValueError unless a table, ``name``, has the declared columns in their order and of their types."""
     actual, declared = dict(table.schema), schema(columns)
     if actual != declared or list(actual) != list(declared):
         raise ValueError(f"{name}: its columns are {actual}, declared are {declared}")
 
 
-def markdown(columns: Columns) -> str:
+def markdown_table(columns: Columns) -> str:
     """Return the columns as a Markdown table, one line per column."""
     rows = [
-        f"| `{name}` | {_told(column.kind)} | {column.unit} | {column.meaning} |" for name, column in columns.items()
+        f"| `{name}` | {_type_name(column.kind)} | {column.unit} | {column.meaning} |"
+        for name, column in columns.items()
     ]
     return "\n".join(["| column | type | unit | meaning |", "|---|---|---|---|", *rows]) + "\n"
 
 
-def _told(kind: Kind) -> str:
+def _type_name(kind: Kind) -> str:
     if isinstance(kind, pl.List):
-        return f"list of {_told(kind.inner)}"
+        return f"list of {_type_name(kind.inner)}"
     if isinstance(kind, pl.Struct):
-        return "{" + ", ".join(f"{part.name}: {_told(part.dtype)}" for part in kind.fields) + "}"
+        return "{" + ", ".join(f"{part.name}: {_type_name(part.dtype)}" for part in kind.fields) + "}"
     names = {pl.String: "text", pl.Boolean: "true or false"}
     return next((name for dtype, name in names.items() if kind == dtype), str(kind).lower())

@@ -14,11 +14,11 @@ CONSERVED: Columns = {
     "number": Column(pl.Int64, "How many."),
 }
 
-Counted = tuple[str, str, int]
+CountRow = tuple[str, str, int]
 """A row of :data:`CONSERVED`."""
 
 
-def conserved(stage: str, quantity: str, total: int, parts: Mapping[str, int]) -> list[Counted]:
+def conserved(stage: str, quantity: str, total: int, parts: Mapping[str, int]) -> list[CountRow]:
     """Return a row for all, and one for each outcome that is not 0, in the order of ``parts``.
 
     Neither side may be made from the other. Raises AssertionError where the parts do not add up to the whole: something
@@ -26,10 +26,10 @@ def conserved(stage: str, quantity: str, total: int, parts: Mapping[str, int]) -
     """
     came = sum(parts.values())
     if total != came or min(parts.values(), default=0) < 0:
-        raise AssertionError(f"{stage}: {quantity}: {total} in, {came} accounted for ({told(parts)})")
+        raise AssertionError(f"{stage}: {quantity}: {total} in, {came} accounted for ({describe_outcomes(parts)})")
     return [(quantity, ALL, total), *((quantity, outcome, number) for outcome, number in parts.items() if number)]
 
 
-def told(parts: Mapping[str, int]) -> str:
+def describe_outcomes(parts: Mapping[str, int]) -> str:
     """Return the outcomes as a text: "kept 3, no_area 1"."""
     return ", ".join(f"{outcome} {number}" for outcome, number in parts.items()) or "nothing"

@@ -9,12 +9,12 @@ DIGITS = 16
 """Hexadecimal digits of such a digest: 64 bits, so that a million digests practically never collide."""
 
 
-def keyed(key: bytes, field: str, value: str) -> str:
+def keyed_digest(key: bytes, field: str, value: str) -> str:
     """Return the digest of an identifier under a secret key; ``field``: one of :data:`LETTERS`."""
-    return keyed_text(key, field, value, LETTERS[field])
+    return keyed_text_digest(key, field, value, LETTERS[field])
 
 
-def keyed_text(key: bytes, field: str, value: str, letter: str) -> str:
+def keyed_text_digest(key: bytes, field: str, value: str, letter: str) -> str:
     """Return the digest of any text under a secret key, after a letter; ``field``: what the text is."""
     digest = hmac.new(key, f"{field}\0{value}".encode(), hashlib.sha256).hexdigest()
     return letter + digest[:DIGITS]

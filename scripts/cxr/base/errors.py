@@ -149,7 +149,7 @@ def _is_full(folder: str) -> bool:
     return disk.f_blocks > 0 and disk.f_bavail * disk.f_frsize < LEAST_ROOM
 
 
-def redacted(text: str, allowed: frozenset[str] = frozenset()) -> str:
+def redact(text: str, allowed: frozenset[str] = frozenset()) -> str:
     """Return an error's message without what may be a patient's: quotations, paths, UIDs, names in DICOM's form.
 
     ``allowed`` quotations stay, and so do relative paths of this program's own folders.
@@ -164,8 +164,8 @@ def redacted(text: str, allowed: frozenset[str] = frozenset()) -> str:
 
 
 def describe(error: BaseException) -> str:
-    """Return an error's class and the first line of its message, :func:`redacted`, for logs and the screen."""
-    first_line = next(iter(redacted(str(error)).strip().splitlines()), "")
+    """Return an error's class and the first line of its message, :func:`redact`, for logs and the screen."""
+    first_line = next(iter(redact(str(error)).strip().splitlines()), "")
     return f"{type(error).__name__}: {first_line[:300]}" if first_line else type(error).__name__
 
 
@@ -186,7 +186,7 @@ class StoreError(Exception):
     damaged: Path | None = None
 
 
-def unreadable(path: str | Path, error: Exception) -> StoreError:
+def unreadable_file_error(path: str | Path, error: Exception) -> StoreError:
     """Return the error for a file of ours that cannot be read: missing, damaged, or out of reach on this machine."""
     if fault := _fault_at(path, error):
         return StoreError(f"{path} cannot be read, {INTACT}: {fault}")

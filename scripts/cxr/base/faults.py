@@ -37,7 +37,7 @@ class Broken(RuntimeError):
     """The device, the machine or the program is broken, not an input. The job ends; the log holds the traceback."""
 
 
-def broken(error: BaseException) -> str:
+def broken_part(error: BaseException) -> str:
     """Return "the device", "the program" or "the machine" if that is broken; "" if the error may be an input's."""
     if isinstance(error, Broken):
         return "the job"
@@ -57,21 +57,21 @@ def _of_onnxruntime(error: BaseException) -> bool:
     return type(error).__module__.startswith("onnxruntime")
 
 
-def no_inputs(error: BaseException) -> bool:
-    """Tell whether an error is no input's fault and must be re-raised: out of memory, :func:`broken`, UserError."""
+def is_not_from_input(error: BaseException) -> bool:
+    """Return whether an error must be re-raised, because no input caused it: UserError, no memory, a broken part."""
     is_user_error = type(error).__name__ == "StoreError" or isinstance(error, UserError)
-    return is_user_error or out_of_memory(error) or bool(broken(error))
+    return is_user_error or out_of_memory(error) or bool(broken_part(error))
 
 
-def end(task: str, error: BaseException) -> Broken:
-    """Return the exception that ends a job after a :func:`broken` error; raise it ``from error``."""
+def job_failure(task: str, error: BaseException) -> Broken:
+    """Return the exception that ends a job after a :func:`broken_part` error; raise it ``from error``."""
     return Broken(
-        f"{task}: {broken(error)} is broken, not an image ({describe(error)}), on {platform.node()}: the job fails, "
-        "and is retried if the profile says so"
+        f"{task}: {broken_part(error)} is broken, not an image ({describe(error)}), on {platform.node()}: "
+        "the job fails, and is retried if the profile says so"
     )
 
 
-def sentence(error: BaseException) -> str:
+def describe_failure(error: BaseException) -> str:
     """Return what failed, for the ledger. It names only functions of this code: an error's text may hold anything."""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     functions = [(frame.f_globals.get("__name__", ""), frame.f_code.co_name) for frame in frames]
@@ -115,7 +115,7 @@ class Failures:
         self.row = 0
 
     def note(self, kind: str, error: BaseException | None = None) -> None:
-        """Record a failure: ``kind`` is equal for equal failures (:func:`kind_of`). Raises Broken over the limit."""
+        """Record a failure of a ``kind`` (:func:`failure_kind`). Raises Broken over the limit."""
         if kind not in self._shown:
             self._shown.add(kind)
             # at level DEBUG the traceback goes to the log file alone: see cxr.base.jobs.start
@@ -140,6 +140,6 @@ class Failures:
         ) from error
 
 
-def kind_of(error: BaseException) -> str:
+def failure_kind(error: BaseException) -> str:
     """Return a text that is equal for equal errors: class and message, each number replaced by "#"."""
     return re.sub(r"\d+", "#", describe(error))

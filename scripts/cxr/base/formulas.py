@@ -20,7 +20,7 @@ def _texts(table: pl.DataFrame) -> list[str]:
     return [name for name, kind in table.schema.items() if kind == pl.String]
 
 
-def guarded(table: pl.DataFrame) -> pl.DataFrame:
+def guard_formulas(table: pl.DataFrame) -> pl.DataFrame:
     """Return a table with its texts guarded, for writing."""
     return table.with_columns(
         pl.when(_is_formula(pl.col(name))).then("'" + pl.col(name)).otherwise(pl.col(name)).alias(name)
@@ -28,8 +28,8 @@ def guarded(table: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def unguarded(table: pl.DataFrame) -> pl.DataFrame:
-    """Return a table without the apostrophes that :func:`guarded` added."""
+def unguard_formulas(table: pl.DataFrame) -> pl.DataFrame:
+    """Return a table without the apostrophes that :func:`guard_formulas` added."""
     return table.with_columns(
         pl.when(pl.col(name).str.starts_with("'") & _is_formula(pl.col(name)))
         .then(pl.col(name).str.slice(1))
@@ -39,8 +39,8 @@ def unguarded(table: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def plain(cell: str) -> str:
-    """Return one cell as :func:`unguarded` does."""
+def unguard_cell(cell: str) -> str:
+    """Return one cell as :func:`unguard_formulas` does."""
     inner = cell.lstrip("'")
     formula = re.match(_START, inner) or (re.match(_SIGN, inner) and not re.match(_NUMBER, inner))
     return cell[1:] if cell.startswith("'") and formula else cell

@@ -25,8 +25,8 @@ import h5py
 import hdf5plugin
 import numpy as np
 
-from cxr.base.atomic import atomic
-from cxr.base.errors import StoreError, unreadable
+from cxr.base.atomic import atomic_file
+from cxr.base.errors import StoreError, unreadable_file_error
 
 FRAME_SIZE = 512
 """Side of the canonical frame, px."""
@@ -116,7 +116,7 @@ class ShardWriter:
     ):
         self.key, self.attrs, self.labels = key, attrs or {}, labels
         self.units, self.pictures, self.empty = units or {}, pictures, empty or {}
-        self._atomic = atomic(path)
+        self._atomic = atomic_file(path)
         self._ids: list[str] = []
         self._room = 0
         self._fields: dict[str, tuple[h5py.Dataset, bool]] = {}
@@ -201,7 +201,7 @@ class Shard:
             self._open()
             self.ids: list[str] = list(self._file[self.key].asstr()[:])
         except (OSError, KeyError) as error:
-            raise unreadable(self.path, error) from None
+            raise unreadable_file_error(self.path, error) from None
         self.row_of = {row_id: row for row, row_id in enumerate(self.ids)}
         return self
 
@@ -240,7 +240,7 @@ class Shard:
             try:
                 self._open()
             except (OSError, KeyError) as error:
-                raise unreadable(self.path, error) from None
+                raise unreadable_file_error(self.path, error) from None
         return self._fields
 
     @property
@@ -272,7 +272,7 @@ class Shard:
         try:
             return self._opened()[field][0][self.row_of[row_id]]
         except OSError as error:
-            raise unreadable(self.path, error) from None
+            raise unreadable_file_error(self.path, error) from None
 
     def get(self, field: str, row_id: str) -> np.ndarray:
         """Return one row of a field (a packed field as bool). Raises KeyError, or StoreError for a damaged chunk."""

@@ -32,7 +32,7 @@ OPEN_FILES = 65536
 """Most files that a job asks to have open at once."""
 
 
-def start(log_file: str) -> None:
+def start_logging(log_file: str) -> None:
     """Send logging and uncaught errors to the rule's log file and to stderr.
 
     A :class:`UserError`, a :class:`cxr.base.errors.StoreError` or a lack of memory or disk prints its sentence alone.
@@ -113,7 +113,7 @@ def progress(items: Iterable[T], total: int, task: str, every_s: float = 30.0) -
     """
     began = last = time.monotonic()
     done, over = 0, threading.Event()
-    waiting = _Waiting(task, total, every_s)
+    waiting = _SlowItemLog(task, total, every_s)
     threading.Thread(target=waiting.tell, args=(over,), daemon=True).start()
     log.info("%s: 0 of %d, started", task, total)
     try:
@@ -132,7 +132,7 @@ def progress(items: Iterable[T], total: int, task: str, every_s: float = 30.0) -
     log.info("%s: %d of %d in %.1f s", task, done, total, time.monotonic() - began)
 
 
-class _Waiting:
+class _SlowItemLog:
     """Logs an item that takes long. It does so from its own thread, because the working thread is busy."""
 
     def __init__(self, task: str, total: int, every_s: float):
@@ -157,13 +157,13 @@ class _Waiting:
                 log.info("%s: at %d of %d, for %.0f s so far", self._what, item[0] + 1, self._total, taken)
 
 
-def part(snakemake) -> None:
+def run_job(snakemake) -> None:
     """Do a rule's work: call the function in its param ``function``, such as "ils.masks.sweep.run_shard" (below cxr).
 
     The function receives the rule's inputs and outputs. It also receives those of the following that its signature
     names: each param by its name; the param ``options`` (:func:`settings_arguments`); ``attrs``, which every result
     carries (rule, code digest, settings); ``threads``; ``code``, the digest; each wildcard by its name; ``compute``
-    (:func:`compute_of`); ``execution``, how the stage's language model is run.
+    (:func:`compute_settings`); ``execution``, how the stage's language model is run.
 
     The settings come as one param, ``options``. Snakemake compares only the set of a rule's values, not their names: it
     would miss a value that moves from one key to another, or that another key also has.
@@ -176,14 +176,14 @@ def part(snakemake) -> None:
     """
     end_with_runner()
     os.environ.update(ARITHMETIC)
-    start(snakemake.log[0])
+    start_logging(snakemake.log[0])
     params = dict(snakemake.params.items())
     name, code, options = params.pop("function"), params.pop("code"), params.pop("options", {})
     module, _, attribute = f"cxr.{name}".rpartition(".")
     function = getattr(importlib.import_module(module), attribute)
     parameters = inspect.signature(function).parameters
     arguments = dict(snakemake.wildcards.items())
-    arguments |= {"threads": snakemake.threads, "code": code, "compute": compute_of(snakemake)}
+    arguments |= {"threads": snakemake.threads, "code": code, "compute": compute_settings(snakemake)}
     arguments |= {key: value for key, value in params.items() if key in parameters}
     settings = options | {key: value for key, value in params.items() if key not in parameters}
     arguments |= {"attrs": {"stage": snakemake.rule, "code_digest": code, "settings": settings}}
@@ -214,7 +214,7 @@ def _section(config: dict, name: str) -> dict:
     return config[room][stage] if room in config else config[stage]
 
 
-def compute_of(snakemake) -> dict:
+def compute_settings(snakemake) -> dict:
     """Return the settings' section ``compute``, with the number of GPUs that the job requested as ``asked``.
 
     It is not a param, so a change of how a net is run re-runs nothing. The same holds for ``execution``, how a stage's

@@ -38,7 +38,7 @@ class Ledger:
         write_excluded(path, self.excluded)
 
 
-def gather(
+def gather_exclusions(
     *,
     excluded: Sequence[str | Path],
     images: str | Path,

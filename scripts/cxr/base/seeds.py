@@ -10,7 +10,7 @@ def stable_hash(*parts: object) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
 
 
-def rng(*parts: object) -> random.Random:
+def make_rng(*parts: object) -> random.Random:
     """Return a generator seeded by the parts, for example ``rng(seed, study_id, "edema")``."""
     return random.Random(stable_hash(*parts))
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import polars as pl
 
-from cxr.base.atomic import atomic
-from cxr.base.columns import Column, Columns, require, schema
-from cxr.base.errors import unreadable
+from cxr.base.atomic import atomic_file
+from cxr.base.columns import Column, Columns, check_columns, schema
+from cxr.base.errors import unreadable_file_error
 from cxr.base.exclusions import REASONS
-from cxr.base.formulas import guarded, unguarded
+from cxr.base.formulas import guard_formulas, unguard_formulas
 
 DIGEST = "digest"
 """Metadata key under which a Parquet file holds a digest of itself; polars writes no page checksums."""
@@ -32,13 +32,13 @@ def write_table(path: str | Path, table: pl.DataFrame, columns: Columns | None =
     Raises ValueError where the table has other columns than the declared ones.
     """
     if columns is not None:
-        require(table, columns, Path(path).name)
-    with atomic(path) as temporary:
+        check_columns(table, columns, Path(path).name)
+    with atomic_file(path) as temporary:
         if Path(path).suffix == ".parquet":
             temporary.write_bytes(_with_digest(table))
         else:
             # polars would write an empty text as "" to distinguish it from null; spreadsheets make no such difference
-            plain = guarded(table.with_columns(pl.col(pl.String).replace("", None)))
+            plain = guard_formulas(table.with_columns(pl.col(pl.String).replace("", None)))
             plain.write_csv(temporary, separator="\t" if Path(path).suffix == ".tsv" else ",")
 
 
@@ -73,15 +73,15 @@ def read_table(path: str | Path) -> pl.DataFrame:
         if Path(path).suffix == ".parquet":
             return pl.read_parquet(_whole(Path(path).read_bytes()))
         table = pl.read_csv(path, separator="\t" if Path(path).suffix == ".tsv" else ",")
-        return unguarded(table.with_columns(pl.col(pl.String).fill_null("")))
+        return unguard_formulas(table.with_columns(pl.col(pl.String).fill_null("")))
     except (OSError, ValueError, pl.exceptions.PolarsError) as error:
-        raise unreadable(Path(path), error) from None
+        raise unreadable_file_error(Path(path), error) from None
 
 
 def write_lines(path: str | Path, rows: Iterator[dict] | list[dict], *, checked: bool = False) -> None:
     """Write JSON Lines atomically (UTF-8, keys in the order given); ``checked`` ends each line with its checksum."""
     texts = (json.dumps(row, ensure_ascii=False) for row in rows)
-    with atomic(path) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as file:
+    with atomic_file(path) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as file:
         file.writelines((_checked(text) if checked else text) + "\n" for text in texts)
 
 
@@ -106,7 +106,7 @@ def read_lines(path: str | Path) -> Iterator[dict]:
                 line.pop(CRC, None)
                 yield line
     except (OSError, ValueError) as error:
-        raise unreadable(Path(path), error) from None
+        raise unreadable_file_error(Path(path), error) from None
 
 
 EXCLUDED = {

@@ -80,10 +80,12 @@ class Sheet:
 
     def require(self, columns: Sequence[str], remedy: str = "") -> None:
         """Raise UserError if the table lacks one of the columns. ``remedy``: in place of adding it."""
-        require(self.header, columns, self.path, self.key, remedy)
+        require_columns(self.header, columns, self.path, self.key, remedy)
 
 
-def require(header: Sequence[str], columns: Sequence[str], path: str | Path, key: str, remedy: str = "") -> None:
+def require_columns(
+    header: Sequence[str], columns: Sequence[str], path: str | Path, key: str, remedy: str = ""
+) -> None:
     """Raise UserError if a table's header lacks one of the columns. ``remedy``: in place of adding it."""
     missing = [name for name in columns if name not in header]
     if missing:
@@ -96,12 +98,12 @@ def require(header: Sequence[str], columns: Sequence[str], path: str | Path, key
 REMEDY = 'put a cell that holds the delimiter into quotation marks ("…")'
 
 
-def folded(name: str) -> str:
+def fold_name(name: str) -> str:
     """Return a heading in a form for comparison: without case, spaces, hyphens, dots, underscores, invisible signs."""
     return re.sub(r"[\s_.\-]+", "", clean_id(name).casefold())
 
 
-def no_value(cell: str) -> bool:
+def is_no_value(cell: str) -> bool:
     """Tell whether a cell is empty or holds a marker of a missing value (NaN, NULL, N/A …)."""
     return not cell.strip() or cell.strip().casefold() in NO_VALUES
 
@@ -288,12 +290,12 @@ def _text_rows(
 def _delimiter(first: str, path: Path, names: Sequence[str]) -> str:
     """Return the delimiter that yields the most wanted names in the header line, then the most cells."""
     usual = "\t" if path.name.removesuffix(".gz").endswith(".tsv") else ","
-    headings = {folded(name) for name in names}
+    headings = {fold_name(name) for name in names}
 
     def worth(mark: str) -> tuple:
         cells = next(csv.reader([first], delimiter=mark, skipinitialspace=True), [])
         return (
-            len(headings & {folded(cell) for cell in cells}),
+            len(headings & {fold_name(cell) for cell in cells}),
             mark == usual and len(cells) > 1,
             len(cells),
             mark == usual,
@@ -330,7 +332,7 @@ def _rows(
                 cells.pop()
             header = cells
             word_places, line_places = (
-                [place for place, cell in enumerate(header) if folded(cell) in set(map(folded, columns))]
+                [place for place, cell in enumerate(header) if fold_name(cell) in set(map(fold_name, columns))]
                 for columns in (words, single_lines)
             )
         yield line, [_unguarded(cell) for cell in cells]
@@ -382,8 +384,8 @@ _STRAY_MARK = (
 
 
 def _renamed(header: list[str], names: Sequence[str]) -> list[str]:
-    name_by_heading = {folded(name): name for name in names}
-    return [name_by_heading.get(folded(name), name) for name in header]
+    name_by_heading = {fold_name(name): name for name in names}
+    return [name_by_heading.get(fold_name(name), name) for name in header]
 
 
 def _check_header(header: list[str], names: Sequence[str]) -> None:
@@ -463,7 +465,7 @@ def scan_frame(path: str | Path, key: str, columns: Sequence[str], remedy: str):
 
     try:
         table = pl.scan_csv(path, infer_schema=False)
-        require(table.collect_schema().names(), columns, path, key, remedy)
+        require_columns(table.collect_schema().names(), columns, path, key, remedy)
     except (OSError, pl.exceptions.PolarsError) as error:
         refuse_machine_fault(path, error)
         raise UserError(f"{key}: {path} cannot be read as CSV ({type(error).__name__}): {remedy}") from None

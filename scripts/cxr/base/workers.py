@@ -27,12 +27,12 @@ class EngineFault(tuple):
     @classmethod
     def of(cls, error: Exception, reason: str = "engine_failure", detail: str = "") -> "EngineFault":
         """Build it from an engine's error; the default ``detail`` names the function that failed."""
-        fault = cls((reason, detail or faults.sentence(error)))
+        fault = cls((reason, detail or faults.describe_failure(error)))
         fault.error = error
         return fault
 
 
-def sift(
+def process_images(
     ledger: "Ledger",
     image_ids: list[str],
     read: Callable[[str], tuple],
@@ -44,15 +44,15 @@ def sift(
 
     ``work(*read(image_id))`` returns the result and the fault that excludes the image, if any. If it raises, the image
     is excluded as ``engine_failure``: one bad image must not end the shard. Errors that no image caused end the shard,
-    and the job is retried: a UserError, a lack of memory, a broken device or program (:func:`cxr.base.faults.broken`),
-    and more failures than ``tolerance`` allows (Broken).
+    and the job is retried: a UserError, a lack of memory, a broken device or program, and more failures than
+    ``tolerance`` allows (Broken).
     ``read`` runs in this thread, because HDF5 files must not be shared between threads; ``work`` runs in the pool.
     """
     rows = _worked(sorted(image_ids), read, work, max(1, threads), ledger.stage)
     yield from _entered(ledger, rows, len(image_ids), tolerance)
 
 
-def sift_batches(
+def process_batches(
     ledger: "Ledger",
     image_ids: list[str],
     read: Callable[[str], tuple],
@@ -60,7 +60,7 @@ def sift_batches(
     batch: int,
     tolerance: Tolerance = NO_LIMIT,
 ) -> Iterator[tuple[str, R]]:
-    """Do as :func:`sift` with ``work`` on up to ``batch`` rows at a time, while one thread reads the next rows.
+    """Do as :func:`process_images`, with up to ``batch`` rows at a time, while one thread reads the next rows.
 
     A batch that does not fit into memory is halved, also for the rest of the shard. After any other failure the rows of
     the batch are tried one by one, so that one bad image excludes no other.
@@ -69,7 +69,7 @@ def sift_batches(
     yield from _entered(ledger, rows, len(image_ids), tolerance)
 
 
-def sift_either(
+def process_singly_or_batched(
     ledger: "Ledger",
     image_ids: list[str],
     read: Callable[[str], tuple],
@@ -80,10 +80,10 @@ def sift_either(
     batch: int | None,
     tolerance: Tolerance = NO_LIMIT,
 ) -> Iterator[tuple[str, R]]:
-    """Do as :func:`sift_batches` with ``work_batch`` if the engine has a ``batch``, else as :func:`sift`."""
+    """Do as :func:`process_batches` if the engine has a ``batch``, else as :func:`process_images`."""
     if batch is None:
-        return sift(ledger, image_ids, read, work, threads, tolerance)
-    return sift_batches(ledger, image_ids, read, work_batch, batch, tolerance)
+        return process_images(ledger, image_ids, read, work, threads, tolerance)
+    return process_batches(ledger, image_ids, read, work_batch, batch, tolerance)
 
 
 def _entered(
@@ -92,7 +92,7 @@ def _entered(
     failures = Failures(ledger.stage, total, tolerance)
     for image_id, (result, fault) in progress(rows, total, ledger.stage):
         if isinstance(fault, EngineFault):
-            failures.note(faults.kind_of(fault.error), fault.error)
+            failures.note(faults.failure_kind(fault.error), fault.error)
         else:
             failures.passed()
         if fault:
@@ -121,9 +121,9 @@ def _attempt(work: Callable, arguments: tuple, task: str) -> tuple:
 
 def _fault_of_image(error: Exception, task: str) -> EngineFault:
     """Return the fault of an image that the engine failed on. Re-raises an error that the image did not cause."""
-    if faults.broken(error):
-        raise faults.end(task, error) from error
-    if faults.no_inputs(error):
+    if faults.broken_part(error):
+        raise faults.job_failure(task, error) from error
+    if faults.is_not_from_input(error):
         raise error
     return EngineFault.of(error)
 
@@ -137,19 +137,19 @@ def _batched(names: list[str], read: Callable, work: Callable, batch: int, task:
             ahead = ahead[len(rows) :]
             next_names = names[first + len(rows) + len(ahead) : first + 2 * len(rows)]
             ahead += [reader.submit(read, name) for name in next_names]
-            done, batch = fitting(work, rows, batch, task)
+            done, batch = process_fitting_batches(work, rows, batch, task)
             yield from zip(names[first : first + len(rows)], done, strict=True)
             first += len(rows)
 
 
-def fitting(
+def process_fitting_batches(
     work: Callable[[list[tuple]], list[tuple[R, Fault | None]]], rows: list[tuple], batch: int, task: str
 ) -> tuple[list[tuple[R | None, Fault | None]], int]:
     """Return ``work`` of the rows, up to ``batch`` at a time, and the batch size that fits into memory.
 
     A batch that does not fit is halved. A batch that fails otherwise is tried row by row; a row that fails alone gives
-    ``(None, EngineFault)``. Errors that no row caused are raised as in :func:`sift`; so is a lack of memory for a
-    single row. ``task`` names the work in log lines.
+    ``(None, EngineFault)``. Errors that no row caused, and a lack of memory for a single row, are raised as in
+    :func:`process_images`. ``task`` names the work in log lines.
     """
     done: list[tuple] = []
     while len(done) < len(rows):
@@ -167,5 +167,5 @@ def fitting(
             if len(part) == 1:
                 done.append((None, fault))
             else:
-                done += [result for row in part for result in fitting(work, [row], 1, task)[0]]
+                done += [result for row in part for result in process_fitting_batches(work, [row], 1, task)[0]]
     return done, batch

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from cxr.base.atomic import atomic
+from cxr.base.atomic import atomic_file
 from cxr.base.errors import refuse_machine_fault
 from cxr.detection.net import Detector, assign_targets, detection_loss, image_label_loss
 
@@ -140,7 +140,7 @@ def train_net(
             state = {"net": net.state_dict(), "optimiser": optimiser.state_dict(), "plan": plan.state_dict()}
             state |= {"mean": mean, "random": random.bit_generator.state, "updates": update + 1}
             state |= {"losses": losses, "scores": watch.scores if watch else {}}
-            with atomic(checkpoint.path) as temporary:
+            with atomic_file(checkpoint.path) as temporary:
                 torch.save(state | {"identity": checkpoint.identity}, temporary)
     return _averaged_net(net, mean)
 

@@ -15,8 +15,8 @@ from pydicom.dataset import Dataset
 from pydicom.filereader import read_dataset
 from pydicom.uid import DeflatedExplicitVRLittleEndian
 
-from cxr.base.errors import MACHINE_ERRORS, redacted
-from cxr.base.faults import broken
+from cxr.base.errors import MACHINE_ERRORS, redact
+from cxr.base.faults import broken_part
 from cxr.base.regular_files import open_regular
 from cxr.geometry.turns import UPRIGHT, Turn, turn_from_patient_axes
 
@@ -80,7 +80,7 @@ def sentence_of(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     # pydicom lists the decoders that failed; the last one's message is the cause
     text = lines[-1] if lines and "exceptions were raised" in lines[0] else " ".join(lines)
-    text = redacted(text, _dicom_names())
+    text = redact(text, _dicom_names())
     text = " ".join(re.sub(r"[^\x20-\x7e…]", " ", text).split())
     if len(re.sub(r"[^a-z]", "", text.lower())) < 4 or isinstance(error, KeyError):
         return {"EOFError": "the data end too early", "MemoryError": "not enough memory"}.get(
@@ -159,7 +159,7 @@ def read_dicom(data: bytes | str | Path, tags: list[str] | None = None, limit: i
                 raise
             raise HeaderError(sentence_of(error)) from None
         except Exception as error:  # fuzzed bytes make pydicom fail in many ways
-            if broken(error):
+            if broken_part(error):
                 raise
             raise HeaderError(sentence_of(error)) from None
 

@@ -11,7 +11,7 @@ from pydicom.encaps import generate_frames
 from pydicom.pixels import apply_color_lut, get_decoder, pixel_array
 
 from cxr.base.errors import out_of_memory
-from cxr.base.faults import broken
+from cxr.base.faults import broken_part
 from cxr.dicom.codestream import Codestream, jpeg_2000_is_complete, jpeg_is_complete
 from cxr.dicom.consistency import (
     JPEG_2000,
@@ -129,14 +129,14 @@ def _decoded(path: str, dataset: Dataset) -> np.ndarray:
         try:
             return pixel_array(dataset, index=0, decoding_plugin=decoder, correct_unused_bits=False)
         except Exception as error:  # each decoder fails in its own way on damaged pixels
-            if out_of_memory(error) or broken(error):
+            if out_of_memory(error) or broken_part(error):
                 raise
             failure = sentence_of(error)
     if syntax == uid.JPEGExtended12Bit:
         try:
             return _decode_with_gdcm(path, dataset)
         except Exception as error:  # as above
-            if out_of_memory(error) or broken(error):
+            if out_of_memory(error) or broken_part(error):
                 raise
             failure = sentence_of(error)
     raise Rejected("undecodable", f"{syntax.name if syntax.is_transfer_syntax else 'unknown syntax'}: {failure}")

@@ -18,9 +18,9 @@ from pydicom.multival import MultiValue
 from pydicom.sr.coding import Code
 from pydicom.uid import UID, generate_uid
 
-from cxr.base.atomic import atomic
+from cxr.base.atomic import atomic_file
 from cxr.base.errors import out_of_memory
-from cxr.base.faults import broken
+from cxr.base.faults import broken_part
 from cxr.base.paths import RESOURCES
 from cxr.base.vocabulary import LESIONS, side_of
 from cxr.dicom.files import sentence_of
@@ -174,7 +174,7 @@ def save_segmentation(path: str | Path, header: Dataset, segments: Sequence[Segm
     """
     try:
         dataset = segmentation(header, segments, **arguments)
-        with atomic(path) as temporary:
+        with atomic_file(path) as temporary:
             dataset.save_as(temporary)
     except NoSegmentation as reason:
         return str(reason)
@@ -212,7 +212,7 @@ def _without_odd_elements(source: Dataset, arguments: dict) -> Dataset:
 
 
 def _is_of_machine(error: Exception) -> bool:
-    return out_of_memory(error) or bool(broken(error)) or getattr(error, "errno", None) is not None
+    return out_of_memory(error) or bool(broken_part(error)) or getattr(error, "errno", None) is not None
 
 
 def _referable(header: Dataset) -> Dataset:

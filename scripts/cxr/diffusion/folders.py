@@ -17,7 +17,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from cxr.base.errors import UserError, refuse_machine_fault
-from cxr.base.faults import no_inputs
+from cxr.base.faults import is_not_from_input
 from cxr.nets.tensors import describe_misfit
 
 NETS = {"unet": "UNet2DConditionModel", "vae": "AutoencoderKL"}
@@ -165,7 +165,7 @@ def net(folder: Path, part: str, dtype: torch.dtype, remedy: str) -> torch.nn.Mo
         with torch.device("meta"):  # making random weights would take longer than reading the file
             module = getattr(diffusers, name).from_config(config)
     except Exception as error:
-        if no_inputs(error):
+        if is_not_from_input(error):
             raise
         raise UserError(f"{folder / 'config.json'} makes no {name} ({type(error).__name__}): {remedy}") from None
     tensors = weights(folder, remedy)
@@ -190,7 +190,7 @@ def text_net(folder: Path, class_name: str, remedy: str) -> torch.nn.Module:
     try:
         module = kind(kind.config_class.from_dict(bare), **options)
     except Exception as error:
-        if no_inputs(error):
+        if is_not_from_input(error):
             raise
         raise UserError(f"{folder / 'config.json'} makes no {class_name} ({type(error).__name__}): {remedy}") from None
     text_tensors = {name: value.float() for name, value in _states_only(weights(folder, remedy)).items()}
@@ -219,7 +219,7 @@ def tokenizer(folder: Path, text: torch.nn.Module, remedy: str) -> Callable:
         text_tokenizer = kind.from_pretrained(folder, local_files_only=True)
     except Exception as error:
         refuse_machine_fault(folder, error)
-        if no_inputs(error):
+        if is_not_from_input(error):
             raise
         raise UserError(f"{folder} holds no {kind.__name__} ({type(error).__name__}): {remedy}") from None
     if len(text_tokenizer) > text.config.vocab_size:

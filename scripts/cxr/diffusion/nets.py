@@ -8,7 +8,7 @@ from diffusers import DDIMScheduler
 
 from cxr.base.engines import Setup
 from cxr.base.errors import UserError
-from cxr.base.faults import no_inputs
+from cxr.base.faults import is_not_from_input
 from cxr.diffusion import folders
 from cxr.diffusion.guidance import Prompts
 from cxr.diffusion.schedule import PREDICTIONS
@@ -141,7 +141,7 @@ def noise(layout: folders.Layout) -> tuple[list[float], str]:
     try:
         scheduler = DDIMScheduler(**layout.noise)
     except Exception as error:
-        if no_inputs(error):
+        if is_not_from_input(error):
             raise
         raise UserError(
             f"{layout.unet.parent} has no usable noise schedule ({type(error).__name__}): {remedy}"

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cxr.base.atomic import atomic
+from cxr.base.atomic import atomic_file
 from cxr.instructions.record import Turn
 
 IMAGE = "<image>"
@@ -75,7 +75,7 @@ def to_swift(conversation: Conversation) -> dict:
 
 def write_entries(path: Path, entries: Iterable[dict]) -> None:
     """Write entries as one JSON list, an entry a line."""
-    with atomic(path) as temporary_path, open(temporary_path, "w", encoding="utf-8", newline="\n") as file:
+    with atomic_file(path) as temporary_path, open(temporary_path, "w", encoding="utf-8", newline="\n") as file:
         file.write("[")
         for number, entry in enumerate(entries):
             file.write(f"{',' * (number > 0)}\n{json.dumps(entry, ensure_ascii=False)}")

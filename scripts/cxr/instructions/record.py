@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cxr.base.atomic import atomic
+from cxr.base.atomic_file import atomic_file
 from cxr.base.vocabulary import SPLITS
 
 Box = tuple[float, float, float, float]
@@ -64,9 +64,10 @@ def open_split_files(
     Records go straight to the files (UTF-8, keys in the order given). The files appear only when all are complete.
     """
     with ExitStack() as stack:
+        temporaries = {split: stack.enter_context(atomic_file(path)) for split, path in paths.items()}
         files = {
-            split: stack.enter_context(open(stack.enter_context(atomic(path)), "w", encoding="utf-8", newline="\n"))
-            for split, path in paths.items()
+            split: stack.enter_context(open(temporary, "w", encoding="utf-8", newline="\n"))
+            for split, temporary in temporaries.items()
         }
 
         def write(record: Record) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from cxr.base.errors import UserError
 from cxr.base.tables import read_lines, write_lines
-from cxr.base.unfinished import facts_of_files, prepare
+from cxr.base.unfinished_work import describe_files, prepare_folder
 from cxr.llm.asking import Generate, Question
 from cxr.llm.images import PromptImage
 from cxr.llm.messages import content_parts
@@ -31,7 +31,7 @@ MakeLines = Callable[[list[str]], list[dict]]
 
 def answer_digest(options: ModelOptions, code: str) -> str:
     """Return the digest of everything an answer depends on; of a model folder, file names and sizes."""
-    facts = facts_of_files(options.model) if Path(options.model).is_dir() else b""
+    facts = describe_files(options.model) if Path(options.model).is_dir() else b""
     settings_json = json.dumps(asdict(options) | {"code": code}, sort_keys=True).encode()
     return hashlib.sha256(settings_json + b"\0" + facts).hexdigest()
 
@@ -157,7 +157,7 @@ def question_key(question: Question) -> str:
 def _read_lines(folder: Path, digest: str) -> Iterator[dict]:
     """Yield the lines of a folder, which is emptied first if its answers have another digest."""
     warning = f"{folder} holds answers of another model, prompt or code: asking again"
-    prepare(folder, digest, pattern=PATTERN, warning=warning)
+    prepare_folder(folder, digest, pattern=PATTERN, warning=warning)
     for path in sorted(folder.glob(PATTERN)):
         yield from read_lines(path)
 

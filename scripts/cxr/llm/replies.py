@@ -4,7 +4,7 @@ import json
 import re
 from dataclasses import dataclass
 
-from cxr.base.errors import redacted
+from cxr.base.errors import redact
 
 REQUEST_WORDS = frozenset((
     "choices", "content", "guided_json", "image_url", "json_object", "json_schema", "max_completion_tokens",
@@ -88,7 +88,7 @@ def _message(value: object) -> str:
 
 
 def _shorten(text: str) -> str:
-    text = redacted(" ".join(text.split()), REQUEST_WORDS)
+    text = redact(" ".join(text.split()), REQUEST_WORDS)
     sentence = re.split(r"[.!?](?=\s|$)", text, maxsplit=1)[0].strip()
     return sentence if len(sentence) <= MAX_SENTENCE_LENGTH else f"{sentence[: MAX_SENTENCE_LENGTH - 2].rstrip()} …"
 

@@ -11,7 +11,7 @@ import numpy as np
 import onnxruntime
 
 from cxr.base.errors import UserError, refuse_machine_fault
-from cxr.base.faults import no_inputs
+from cxr.base.faults import is_not_from_input
 
 GRAPH, OUTPUT, NAME = 0x3A, 0x62, 0x0A
 """Tags of ModelProto.graph, GraphProto.output and ValueInfoProto.name (onnx.proto)."""
@@ -40,7 +40,7 @@ def open_session(path: str | Path) -> onnxruntime.InferenceSession:
         return _session(str(path))
     except Exception as error:  # onnxruntime's error classes have no common public base
         refuse_machine_fault(path, error)
-        if no_inputs(error):
+        if is_not_from_input(error):
             raise
         raise UserError(f"the model file {path} cannot be read as ONNX: restore it ({type(error).__name__})") from None
 
@@ -71,7 +71,7 @@ def _layer_session(path: str, name: str) -> onnxruntime.InferenceSession:
         return _start_session(Path(path).read_bytes() + extra_output, log_severity=4)
     except Exception as error:  # onnxruntime's error classes have no common public base
         refuse_machine_fault(path, error)
-        if no_inputs(error):
+        if is_not_from_input(error):
             raise
         raise UserError(f"the model file {path} has no layer {name!r}: restore it ({type(error).__name__})") from None
 

@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 
 from cxr.base.errors import describe, out_of_memory
-from cxr.base.faults import broken
+from cxr.base.faults import broken_part
 
 log = logging.getLogger("cxr")
 
@@ -75,7 +75,7 @@ class CompiledNet:
         try:
             return self.call(*args, **kwargs)
         except Exception as error:
-            if self.call is self.net or out_of_memory(error) or broken(error) in ("the job", "the device"):
+            if self.call is self.net or out_of_memory(error) or broken_part(error) in ("the job", "the device"):
                 raise
             log.warning("%s cannot be compiled and runs uncompiled: %s", self.net_name, describe(error))
             self.call = self.net

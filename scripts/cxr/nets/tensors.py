@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from cxr.base.errors import UserError, refuse_machine_fault
-from cxr.base.faults import no_inputs
+from cxr.base.faults import is_not_from_input
 
 FACTS = "facts"
 """The header's only metadata key: with several, their order in the file would change from run to run."""
@@ -135,7 +135,7 @@ def _assign(net: nn.Module, tensors: dict[str, torch.Tensor], path: str | Path) 
     try:
         net.load_state_dict(tensors, assign=True)
     except RuntimeError as error:  # integers where the net has floats
-        if no_inputs(error):
+        if is_not_from_input(error):
             raise
         refuse_weights(path, "holds numbers of another type than the net's")
 

@@ -10,9 +10,9 @@ import torch
 from huggingface_hub import split_torch_state_dict_into_shards
 from safetensors import SafetensorError, safe_open
 
-from cxr.base.atomic import atomic
+from cxr.base.atomic import atomic_file
 from cxr.base.errors import UserError, refuse_machine_fault
-from cxr.base.faults import no_inputs
+from cxr.base.faults import is_not_from_input
 from cxr.nets import tensors
 from cxr.nets.tensors import Kinds, describe_misfit
 
@@ -41,7 +41,7 @@ class WeightFiles:
                     self._open(path, stack)
                 except (SafetensorError, OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
                     refuse_machine_fault(path, error)
-                    if no_inputs(error):
+                    if is_not_from_input(error):
                         raise
                     fault = (str(error).splitlines() or [type(error).__name__])[0]
                     raise UserError(f"{path} is damaged or holds no weights: download it again ({fault})") from None
@@ -136,13 +136,13 @@ def write_shards(folder: str | Path, kinds: Kinds, get: Callable[[str], torch.Te
 
 def write_weight_file(path: str | Path, kinds: Kinds, get: Callable[[str], torch.Tensor]) -> None:
     """Write tensors, {name: (shape, dtype)}, each made by ``get(name)``, into one safetensors file."""
-    with atomic(path) as temporary:
+    with atomic_file(path) as temporary:
         tensors.stream_tensors(temporary, kinds, get, {"format": "pt"})  # transformers requires this format
 
 
 def write_json(path: Path, content: dict) -> None:
     """Write indented JSON with sorted keys."""
-    with atomic(path) as temporary:
+    with atomic_file(path) as temporary:
         temporary.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from cxr.base.atomic import atomic
+from cxr.base.atomic import atomic_file
 
 # Ids, names and reports may contain $: draw it as text, not as a formula.
 matplotlib.rcParams["text.parse_math"] = False
@@ -28,7 +28,7 @@ def draw_legend(axes: Axes, entries: Mapping[str, str]) -> None:
 
 def save_png(figure: Figure, path: str | Path, dpi: int) -> None:
     """Save a figure as PNG, atomically and without the software version, so that the bytes are reproducible."""
-    with atomic(path) as temporary:
+    with atomic_file(path) as temporary:
         figure.savefig(temporary, dpi=dpi, format="png", metadata={"Software": None})
 
 
@@ -39,5 +39,5 @@ def save_jpeg(figure: Figure, path: str | Path, dpi: int, quality: int) -> None:
     # through memory: on a full disk Pillow writes half of a JPEG without an error
     buffer = io.BytesIO()
     figure.savefig(buffer, dpi=dpi, format="jpeg", pil_kwargs=as_jpeg)
-    with atomic(path) as temporary:
+    with atomic_file(path) as temporary:
         temporary.write_bytes(buffer.getvalue())

@@ -12,7 +12,7 @@ from string import Template
 import cv2
 import numpy as np
 
-from cxr.base.atomic import atomic
+from cxr.base.atomic import atomic_file
 from cxr.base.paths import RESOURCES
 from cxr.plotting.encoding import csp_hash, data_url, encode_grey_image, encode_image, escape_json_for_script
 from cxr.plotting.overlay import LONGEST_SIDE, SIDES
@@ -69,7 +69,7 @@ def write_replay(path: str | Path, title: str, conversations: Sequence[Conversat
             {"cases": [_conversation_data(conversation, quality) for conversation in conversations]}
         ),
     )
-    with atomic(path) as temporary:
+    with atomic_file(path) as temporary:
         temporary.write_text(text, encoding="utf-8", newline="\n")
 
 

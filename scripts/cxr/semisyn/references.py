@@ -11,7 +11,7 @@ from cxr.annotations.box_table import region_box
 from cxr.annotations.regions import UNLISTED, Annotation, image_name, lesion_by_label, read_annotations
 from cxr.base.columns import Column
 from cxr.base.errors import UserError
-from cxr.base.user_tables import read_frame, require
+from cxr.base.user_tables import read_frame, require_columns
 from cxr.base.vocabulary import FINDINGS
 from cxr.geometry.boxes import CORNERS
 from cxr.geometry.fusion import fuse_boxes
@@ -129,7 +129,7 @@ def read_patients(paths: Iterable[str]) -> list[pl.DataFrame]:
     key, columns = "semisyn.references.*.patients", ("image_id", "subject_id")
     tables = [(path, read_frame(path, key, columns, ids=columns)) for path in paths]
     for path, table in tables:
-        require(table.columns, columns, path, key)
+        require_columns(table.columns, columns, path, key)
     return [table for _, table in tables]
 
 

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 from transformers import AutoModelForImageTextToText
 
-from cxr.base.atomic import atomic
+from cxr.base.atomic import atomic_file
 from cxr.base.engines import engine_module
 from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.base.seeds import stable_hash
@@ -211,7 +211,7 @@ def _rename_tensors(folder: Path, renamed: Callable[[str], str]) -> None:
     """Rename the tensors in a model's files and their index."""
     for path in sorted(folder.glob("*.safetensors")):
         tensors = {renamed(name): value for name, value in load_file(path).items()}
-        with atomic(path) as temporary_path:
+        with atomic_file(path) as temporary_path:
             save_file(tensors, temporary_path, metadata={"format": "pt"})
     for path in folder.glob("*.safetensors.index.json"):
         index = json.loads(path.read_text(encoding="utf-8"))

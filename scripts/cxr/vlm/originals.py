@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cxr.base.errors import MACHINE_ERRORS, UserError, out_of_memory
-from cxr.base.faults import broken
+from cxr.base.faults import broken_part
 from cxr.base.tables import read_table
 from cxr.dicom.files import Rejected, refused, sentence_of
 from cxr.dicom.quiet import silence
@@ -68,7 +68,7 @@ class Originals:
         except Rejected as rejected:
             reason = rejected.reason
         except Exception as error:  # a damaged file makes the decoders fail in many ways
-            if broken(error) or getattr(error, "errno", None) in MACHINE_ERRORS or out_of_memory(error):
+            if broken_part(error) or getattr(error, "errno", None) in MACHINE_ERRORS or out_of_memory(error):
                 raise
             reason = sentence_of(error)
         raise UserError(

@@ -10,15 +10,15 @@ import re
 from functools import cache
 from pathlib import Path
 
-from cxr.base.literals import assigned
+from cxr.base.literals import read_assignments
 from cxr.base.paths import RESOURCES, SCRIPTS
-from cxr.workflow.code_meaning import Known, joined
+from cxr.workflow.code_meaning import DigestCache, combine_digests
 
 _IMPORT = re.compile(r"^[ \t]*((?:from[ \t]+[\w.]+[ \t]+)?import\b[ \t]*(?:\([^)]*\)|[^\n]*))", re.MULTILINE)
 _NOT_CUT = re.compile(r"[:;][ \t]*(?:from|import)\b|\b(?:from|import)\b[^\n]*\\\n")
 """An import that shares its line with other code, or continues after a backslash."""
 
-_known = Known()
+_known = DigestCache()
 
 
 # The rules' digests share most modules. Reading and parsing them for each rule took most of the workflow's parse time,
@@ -86,14 +86,14 @@ def _meaning(path: Path) -> bytes:
     return _known.digest(path)
 
 
-def remember(file: Path) -> None:
-    """Reuse the digests of unchanged files from ``file``; :func:`keep` writes it. Call it before any digest."""
+def load_digests(file: Path) -> None:
+    """Reuse the digests of unchanged files from ``file``; :func:`save_digests` writes it. Call it before any digest."""
     global _known
-    _known = Known(file)
+    _known = DigestCache(file)
 
 
-def keep() -> None:
-    """Write the file that :func:`remember` named."""
+def save_digests() -> None:
+    """Write the file that :func:`load_digests` named."""
     _known.keep()
 
 
@@ -110,7 +110,7 @@ def resource_files(source: Path) -> list[Path]:
 def _declared(source: Path) -> tuple[str, ...]:
     if "RESOURCE_FILES" not in source.read_text(encoding="utf-8"):  # parsing every module would double the parse
         return ()
-    declaration = assigned(source).get("RESOURCE_FILES")
+    declaration = read_assignments(source).get("RESOURCE_FILES")
     return () if declaration is None else tuple(ast.literal_eval(declaration))
 
 
@@ -121,7 +121,7 @@ def code_digest(script: str, *modules: str) -> str:
     ``modules`` names modules imported only at run time, such as an engine: ``"cxr.imaging.organs.lite"``.
     """
     files = digested_files(script, *modules)
-    return joined((file.relative_to(SCRIPTS.parent).as_posix(), _meaning(file)) for file in files)
+    return combine_digests((file.relative_to(SCRIPTS.parent).as_posix(), _meaning(file)) for file in files)
 
 
 def digested_files(script: str, *modules: str) -> set[Path]:

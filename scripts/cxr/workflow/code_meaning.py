@@ -22,7 +22,7 @@ SETTLED_NS = 2_000_000_000
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-def meaning(path: Path) -> bytes:
+def meaning_digest(path: Path) -> bytes:
     """Return the digest of a file's meaning, or of its bytes if it cannot be parsed."""
     content = path.read_bytes()
     try:
@@ -69,7 +69,7 @@ def _is_remark(node: ast.AST) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
-class Known:
+class DigestCache:
     """Digests by path, size and time, kept in a file, so that a cluster's jobs need not parse every module."""
 
     def __init__(self, file: Path | None = None):
@@ -89,7 +89,7 @@ class Known:
         key, stamp = os.path.abspath(path), [state.st_size, state.st_mtime_ns]
         entry = self._held.get(key)
         if not (isinstance(entry, list) and entry[:2] == stamp):
-            entry = [*stamp, meaning(path).hex()]
+            entry = [*stamp, meaning_digest(path).hex()]
         if time.time_ns() - state.st_mtime_ns > SETTLED_NS:
             self._used[key] = entry
         return bytes.fromhex(entry[2])
@@ -106,7 +106,7 @@ class Known:
             new.unlink(missing_ok=True)
 
 
-def joined(digests: Iterable[tuple[str, bytes]]) -> str:
+def combine_digests(digests: Iterable[tuple[str, bytes]]) -> str:
     """Return one digest of named digests, 16 hexadecimal digits."""
     hasher = hashlib.sha256()
     for name, digest in sorted(digests):

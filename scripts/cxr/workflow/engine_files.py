@@ -19,19 +19,19 @@ from functools import cache
 from pathlib import Path
 
 from cxr.base.errors import existing_file, existing_folder
-from cxr.base.literals import assigned
+from cxr.base.literals import read_assignments
 from cxr.base.paths import SCRIPTS
 from cxr.workflow.settings import Settings
 
 
 @cache
-def package_of(stage: str) -> str:
+def find_package(stage: str) -> str:
     """Return the package of a stage, ``"cxr.imaging.organs"``; a stage's name is a folder's name in one wing."""
     (folder,) = (SCRIPTS / "cxr").glob(f"*/{stage}/__init__.py")
     return ".".join(folder.parent.relative_to(SCRIPTS).parts)
 
 
-def declared(package: str, name: str, constant: str, default: object) -> object:
+def read_declaration(package: str, name: str, constant: str, default: object) -> object:
     """Return a literal that an engine's module declares, without importing the module."""
     node = _assigned(package, name).get(constant)
     return default if node is None else ast.literal_eval(node)
@@ -40,12 +40,14 @@ def declared(package: str, name: str, constant: str, default: object) -> object:
 @cache
 def _assigned(package: str, name: str) -> dict[str, ast.expr]:
     folder = Path(importlib.import_module(package).__path__[0])
-    return assigned(next(path for path in (folder / f"{name}.py", folder / name / "__init__.py") if path.is_file()))
+    return read_assignments(
+        next(path for path in (folder / f"{name}.py", folder / name / "__init__.py") if path.is_file())
+    )
 
 
 def num_gpus(package: str, engine: str, settings: Settings) -> int:
     """Return 1 if the engine's net needs a GPU and GPUs are available, else 0; only a training can use several."""
-    return min(1, settings.compute.gpus) if declared(package, engine, "GPU", False) else 0
+    return min(1, settings.compute.gpus) if read_declaration(package, engine, "GPU", False) else 0
 
 
 def engine_folder_or_inputs(package: str, engine: str, section: Mapping, key: str) -> dict[str, str]:
@@ -53,9 +55,9 @@ def engine_folder_or_inputs(package: str, engine: str, section: Mapping, key: st
 
     ``section``: the engine's settings; ``key``: their key. Raises UserError for a missing folder.
     """
-    if name := declared(package, engine, "INSTEAD", None):
+    if name := read_declaration(package, engine, "INSTEAD", None):
         return {"folder": str(existing_folder(f"{key}.{name}", section[name]))}
-    return declared(package, engine, "INPUTS", {})
+    return read_declaration(package, engine, "INPUTS", {})
 
 
 def users_files(package: str, engine: str, section: Mapping, key: str, constant: str = "FILES") -> dict[str, str]:
@@ -63,7 +65,7 @@ def users_files(package: str, engine: str, section: Mapping, key: str, constant:
 
     ``section``, ``key``: as of :func:`engine_folder_or_inputs`. Raises UserError for a missing file.
     """
-    names = [name for name in declared(package, engine, constant, ()) if section.get(name)]
+    names = [name for name in read_declaration(package, engine, constant, ()) if section.get(name)]
     return {name: str(existing_file(f"{key}.{name}", section[name])) for name in names}
 
 
@@ -72,7 +74,7 @@ def engine_inputs(stage: str, engine: str, section: Mapping) -> dict[str, str]:
 
     ``section``: the engine's settings, {} without. Raises UserError for a user's file that is missing.
     """
-    package = package_of(stage)
-    if section.get(declared(package, engine, "INSTEAD", None)):
+    package = find_package(stage)
+    if section.get(read_declaration(package, engine, "INSTEAD", None)):
         return engine_folder_or_inputs(package, engine, section, f"{stage}.{engine}")
-    return declared(package, engine, "INPUTS", {}) | users_files(package, engine, section, f"{stage}.{engine}")
+    return read_declaration(package, engine, "INPUTS", {}) | users_files(package, engine, section, f"{stage}.{engine}")

@@ -2,8 +2,8 @@
 
 import re
 
-from cxr.base import judged, source_files, tables
-from cxr.base.columns import Columns, markdown
+from cxr.base import review_units, source_files, tables
+from cxr.base.columns import Columns, markdown_table
 from cxr.base.conservation import CONSERVED
 from cxr.ils.dataset import make_pairs, mimic_ils
 from cxr.ils.evaluation import evaluate, paraphrases, scoring, summary
@@ -105,7 +105,7 @@ TABLES: dict[str, Columns] = {
     "results/semisyn/selection/scores.tsv": choose.SCORES,
     "results/semisyn/selection/grid.tsv": select_configs.GRID,
     "results/semisyn/readers/units.parquet": draw_units.UNITS,
-    "results/semisyn/readers/shown.parquet": judged.JUDGED,
+    "results/semisyn/readers/shown.parquet": review_units.REVIEW_UNITS,
     "results/semisyn/readers/items.parquet": unit_pages.ITEMS,
     "results/semisyn/readers/answers.parquet": unit_pages.ANSWERS,
     "results/semisyn/readers/table7.tsv": reading.TABLE7,
@@ -269,4 +269,6 @@ _BLOCK = re.compile(r"<!-- columns of (.+?) -->\n.*?<!-- end -->", re.DOTALL)
 
 def filled(page: str) -> str:
     """Return the page with the columns between its marks: ``<!-- columns of PATH -->`` and ``<!-- end -->``."""
-    return _BLOCK.sub(lambda block: f"<!-- columns of {block[1]} -->\n{markdown(TABLES[block[1]])}<!-- end -->", page)
+    return _BLOCK.sub(
+        lambda block: f"<!-- columns of {block[1]} -->\n{markdown_table(TABLES[block[1]])}<!-- end -->", page
+    )

@@ -14,15 +14,15 @@ def job(function: str, *modules: str) -> dict[str, str]:
     ``function``: "ils.masks.sweep.run_shard", below ``cxr``; ``modules``: modules that it imports by a name in the
     settings, such as an engine: "imaging.organs.lite". A change of the code's meaning re-runs the rule.
     """
-    return {"function": function, "code": code_of(function.rpartition(".")[0], *modules)}
+    return {"function": function, "code": digest_modules(function.rpartition(".")[0], *modules)}
 
 
-def code_of(*modules: str) -> str:
+def digest_modules(*modules: str) -> str:
     """Return the digest of the code that a job of these modules, below ``cxr``, depends on."""
     return code_digest(SCRIPT, *(f"cxr.{name}" for name in modules))
 
 
-def growing(amount: int | Callable[[object], int], most: int) -> Callable:
+def grow_with_tries(amount: int | Callable[[object], int], most: int) -> Callable:
     """Return a rule's resource: ``amount`` at the first try, twice that at the second and so on, up to ``most``.
 
     ``amount`` may depend on the job's wildcards.
@@ -34,7 +34,7 @@ def growing(amount: int | Callable[[object], int], most: int) -> Callable:
     return lambda wildcards, attempt: min(first(wildcards) * attempt, most)
 
 
-def warned(defaults: Mapping | None, seconds: int) -> str:
+def warning_options(defaults: Mapping | None, seconds: int) -> str:
     """Return the sbatch options that warn a job by SIGURG ``seconds`` before its time limit.
 
     The warning goes to all processes of the job's step and ends none without a handler. SIGTERM or SIGUSR1 would end

@@ -9,11 +9,11 @@ from cxr.base.errors import UserError
 from cxr.workflow.slurm.orphans import refuse_orphans
 
 
-def lock_told(directory: Path, arguments: list[str], python: str) -> str:
+def describe_lock(directory: Path, arguments: list[str], python: str) -> str:
     """Return advice on a folder's lock; ``arguments``, ``python``: how Snakemake was started."""
-    if at_work := workers(directory):
+    if at_work := running_snakemakes(directory):
         return f"{directory} is in use: Snakemake works in it as process {at_work[0]}; wait for that, or end it"
-    command = shlex.join([*program(arguments, python), *arguments[1:], "--unlock"])
+    command = shlex.join([*snakemake_command(arguments, python), *arguments[1:], "--unlock"])
     advice = (
         f"{directory} is locked by a run that was killed: no Snakemake on {platform.node()} works in it. If none does "
         f"on another machine either, free it with\n\n    {command}\n\nand start again: finished files stay, "
@@ -26,12 +26,12 @@ def lock_told(directory: Path, arguments: list[str], python: str) -> str:
     return advice
 
 
-def program(arguments: list[str], python: str) -> list[str]:
+def snakemake_command(arguments: list[str], python: str) -> list[str]:
     """Return the words that start Snakemake again; ``arguments``, ``python``: how it was started."""
     return [arguments[0]] if Path(arguments[0]).name == "snakemake" else [python, "-m", "snakemake"]
 
 
-def workers(directory: Path) -> list[int]:
+def running_snakemakes(directory: Path) -> list[int]:
     """Return the Snakemake processes on this machine that work in a folder, without this one and its parent."""
     folder, process_ids = os.path.realpath(directory), []
     for process in Path("/proc").glob("[0-9]*"):

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 
 from cxr.workflow.plan import Plan
 
-FOLDERS = {
+KIND_BY_PATH = {
     r"results/(?:masks|dataset|figures|review|release|paraphrase)/([^/]+)/": "threshold set",
     r"results/(?:training|inference|evaluation)/([^/]+)/": "run",
     r"results/vlm/([^/]+)/": "vision-language run",
@@ -25,7 +25,7 @@ DECLARED_AT = {
 """{kind of name: settings that declare such names}."""
 
 
-def known_names(plan: Plan) -> Mapping[str, Iterable[str]]:
+def declared_names(plan: Plan) -> Mapping[str, Iterable[str]]:
     """Return {kind of name: the names that the settings declare}."""
     return {
         "threshold set": plan.sets,
@@ -37,11 +37,11 @@ def known_names(plan: Plan) -> Mapping[str, Iterable[str]]:
     }
 
 
-def unknown_name(plan: Plan, path: str) -> str:
+def describe_unknown_name(plan: Plan, path: str) -> str:
     """Return a sentence if a path of results bears a name that the settings do not declare, else ""."""
-    for pattern, kind in FOLDERS.items():
+    for pattern, kind in KIND_BY_PATH.items():
         match = re.match(pattern, path.removeprefix("./"))
-        names = list(known_names(plan)[kind])
+        names = list(declared_names(plan)[kind])
         if match and match[1] not in names:
             return (
                 f"{path}: there is no {kind} {match[1]!r}; there {'is' if len(names) == 1 else 'are'} "

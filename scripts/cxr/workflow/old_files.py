@@ -13,7 +13,7 @@ from pathlib import Path
 from cxr.base.counting import count_phrase
 from cxr.base.errors import UserError
 from cxr.workflow import snakemake_compat as compat
-from cxr.workflow.locks import workers
+from cxr.workflow.locks import running_snakemakes
 from cxr.workflow.slurm.orphans import refuse_orphans
 
 TARGET = "clean_old"
@@ -60,7 +60,7 @@ class OldFiles:
                 f"the last run (--configfile), or run with these settings first, then `snakemake {TARGET}`"
             )
         if not is_dry_run:
-            if workers(Path.cwd()):
+            if running_snakemakes(Path.cwd()):
                 raise UserError("another Snakemake works in this folder: wait for that, or end it")
             refuse_orphans(Path.cwd(), submits=False)
         for path in self.paths:

@@ -4,7 +4,7 @@ from typing import get_args
 
 from cxr.annotations.formats import FOLDERS
 from cxr.base.errors import existing_file, existing_folder
-from cxr.base.secrets import secret
+from cxr.base.secrets import read_secret
 from cxr.base.settings import Section
 from cxr.ils.dataset.settings import PairSettings
 from cxr.ils.settings import ReportLogic
@@ -202,7 +202,7 @@ def check_files(settings: Settings, image: str) -> None:
         existing = existing_folder if reference.format in FOLDERS else existing_file
         existing(f"agreement.references.{name}.path", reference.path)
     if settings.release.salt and "ids" in settings.release.kinds():
-        secret("release.salt", settings.release.salt)
+        read_secret("release.salt", settings.release.salt)
     if settings.release.test and not settings.release.test.startswith("results/"):  # a rule makes such a file
         for name in settings.thresholds.build:
             existing_file("release.test", settings.release.test.replace("{thresholds}", name))

@@ -10,7 +10,7 @@ from cxr.base.seeds import shard_names
 from cxr.base.vocabulary import SPLITS
 from cxr.imaging.cohort.check import check_inputs, check_lists, source_files
 from cxr.workflow import params
-from cxr.workflow.engine_files import engine_inputs, num_gpus, package_of, users_files
+from cxr.workflow.engine_files import engine_inputs, find_package, num_gpus, users_files
 from cxr.workflow.models import ModelJobs
 from cxr.workflow.params import ENGINE_STAGES, REQUEST_KEYS
 from cxr.workflow.plan_ils import IlsPlan, make_ils_plan, run_options
@@ -187,7 +187,7 @@ def _engine_files(settings: Settings, options: dict, engines: dict[str, str]) ->
     }
     files = {stage: engine_inputs(stage, engine, sections[stage]) for stage, engine in engines.items()}
     sources = {
-        stage: users_files(package_of(stage), engine, sections[stage], f"{stage}.{engine}", "SOURCES")
+        stage: users_files(find_package(stage), engine, sections[stage], f"{stage}.{engine}", "SOURCES")
         for stage, engine in engines.items()
     }
     if settings.anomaly.images == "with_findings":
@@ -201,7 +201,7 @@ def _stage_gpus(
     settings: Settings, options: dict, engines: dict[str, str], *, loads_paraphraser: bool
 ) -> dict[str, int]:
     """Return {stage: GPUs of a job}; a language model needs them if the job loads it."""
-    gpus = {stage: num_gpus(package_of(stage), engine, settings) for stage, engine in engines.items()}
+    gpus = {stage: num_gpus(find_package(stage), engine, settings) for stage, engine in engines.items()}
     gpus["training"] *= settings.compute.gpus if options["training"]["own"]["runner"] == "deepspeed" else 1
     llm = settings.reports.llm
     gpus["reports"] = llm.execution.gpus if llm.transport == "offline" else 0

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cxr.base.errors import UserError
-from cxr.workflow.engine_files import declared, num_gpus
+from cxr.workflow.engine_files import num_gpus, read_declaration
 from cxr.workflow.settings import MIMIC_ILS, Settings
 from cxr.workflow.settings.rosalia import BASE
 
@@ -53,7 +53,7 @@ def make_ils_plan(
     Raises UserError for a request of an unknown run.
     """
     runs = run_options(settings)
-    published_files = declared(PACKAGE, "untrained", "INPUTS", {})
+    published_files = read_declaration(PACKAGE, "untrained", "INPUTS", {})
     bundled = [name for name in runs if runs[name]["weights"] == BUNDLED]
     engines = {"training": settings.training.engine} | {name: run["engine"] for name, run in runs.items()}
     return IlsPlan(
@@ -69,7 +69,7 @@ def make_ils_plan(
         personas=settings.paraphrase.personas if settings.inference.paraphrases else [],
         request=read_request(config, runs, vlm_runs),
         gpus={name: num_gpus(PACKAGE, run["engine"], settings) for name, run in runs.items()},
-        model_mb={name: declared(PACKAGE, engine, "MODEL_MB", 0) for name, engine in engines.items()},
+        model_mb={name: read_declaration(PACKAGE, engine, "MODEL_MB", 0) for name, engine in engines.items()},
         layouts=settings.thresholds.build if settings.dataset.mimic_ils_layout else [],
         loads_paraphraser=loads_paraphraser(settings),
     )

@@ -11,7 +11,7 @@ from cxr.base.vocabulary import SPLITS
 from cxr.ils.masks.rules import Rules
 from cxr.radvlm.evaluation.other_models import load_adapters
 from cxr.radvlm.instructions.mix import MixRow, mix_rows, rows_to_options
-from cxr.workflow.engine_files import declared
+from cxr.workflow.engine_files import read_declaration
 from cxr.workflow.models import RULES, ModelJobs, model_options
 from cxr.workflow.plan_vlm import VlmPlan, add_set
 from cxr.workflow.settings import Settings
@@ -274,7 +274,7 @@ def _make_label_plan(engine: str, plain: Mapping) -> LabelPlan:
     if engine not in plain:  # not a model
         return LabelPlan({}, "radvlm.sources.label_reports", "radvlm_sources", {})
     module = f"labels_{engine}"
-    files = declared("cxr.radvlm.sources", module, "INPUTS", {})
+    files = read_declaration("cxr.radvlm.sources", module, "INPUTS", {})
     options = {"engine": engine, "own": plain[engine]}
     return LabelPlan(files, f"radvlm.sources.{module}", f"radvlm_sources-{engine}", options)
 
@@ -515,7 +515,7 @@ def _evaluated_mixes(mixes: Sequence[str], lines: str, tuned: Sequence[str]) -> 
 def _make_annotator_plan(name: str, plain: Mapping, settings: Settings) -> AnnotatorPlan:
     """Return how an annotator is run; its section is of the evaluation, or of RadVLM where other stages use it too."""
     annotator_settings = plain[name] if name in plain else settings.radvlm.chexbert.as_dict()
-    read_constant = partial(declared, "cxr.radvlm.evaluation", f"annotate_{name}")
+    read_constant = partial(read_declaration, "cxr.radvlm.evaluation", f"annotate_{name}")
     key = f"radvlm.evaluation.{name}"
     places = {
         file_key: str(existing_file(f"{key}.{file_key}", annotator_settings[file_key]))

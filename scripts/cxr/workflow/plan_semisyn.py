@@ -14,7 +14,7 @@ from cxr.imaging.cohort.check import mimic_base, mimic_tables
 from cxr.semisyn.findings.catalogue import read_labels
 from cxr.semisyn.references import TEST, TRAIN, VAL
 from cxr.semisyn.shared import CHOSEN_CONFIG, DEFAULT_CONFIG, PARTS, SELECTION, images_per_finding
-from cxr.workflow.engine_files import declared, engine_folder_or_inputs, num_gpus, users_files
+from cxr.workflow.engine_files import engine_folder_or_inputs, num_gpus, read_declaration, users_files
 from cxr.workflow.plan_imaging import decoding_options
 from cxr.workflow.plan_reporting import find_sheets
 from cxr.workflow.settings import Settings
@@ -264,7 +264,7 @@ def make_realism_plan(settings: Settings, shards: Sequence[str]) -> RealismPlan:
     section = settings.semisyn.realism
     reference, formats = reference_with_format(settings, section.reference)
     package = f"{PACKAGE}.realism"
-    metrics = {name: declared(package, name, "METRICS", {}) for name in section.features}
+    metrics = {name: read_declaration(package, name, "METRICS", {}) for name in section.features}
     metrics = {name: names for name, names in metrics.items() if reference or "similarity" in names}
     _check_selection_metrics(settings, metrics)
     return RealismPlan(
@@ -735,7 +735,7 @@ def _editing_fields(settings: Settings) -> dict:
 
 def _group_configs(engine: str, configs: Mapping[str, EditingConfig]) -> list[list[str]]:
     """Return groups of 2 to :data:`MAX_CONFIGS` of an engine's configurations whose shared work is done once."""
-    keys, groups = declared(f"{PACKAGE}.editing", engine, "SHARES", ()), {}
+    keys, groups = read_declaration(f"{PACKAGE}.editing", engine, "SHARES", ()), {}
     for name, config in configs.items():
         if config.engine == engine and keys:
             values = config.as_dict()
@@ -783,7 +783,7 @@ def _classifier_files(settings: Settings) -> dict[str, str]:
     section = settings.semisyn.healthy
     package, name = f"{PACKAGE}.healthy", section.classifier
     own_files = users_files(package, name, _section_dict(section, name), f"semisyn.healthy.{name}")
-    return declared(package, name, "INPUTS", {}) | own_files
+    return read_declaration(package, name, "INPUTS", {}) | own_files
 
 
 def _guarded_references(settings: Settings) -> dict[str, dict[str, str]]:

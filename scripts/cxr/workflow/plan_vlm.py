@@ -6,7 +6,7 @@ from pathlib import Path
 
 from cxr.base.errors import UserError, existing_file
 from cxr.radvlm.samples import TASKS
-from cxr.workflow.engine_files import declared
+from cxr.workflow.engine_files import read_declaration
 from cxr.workflow.settings.vlm import TINY, Vlm
 
 MEDGROUND, RADVLM = "medground:", "radvlm:"
@@ -153,7 +153,7 @@ def _head_options(key: str, run: Mapping, recipe: dict, engine: str, init: str) 
 def _take_system_prompt(engine: str, family: str, recipe: dict) -> str:
     """Take a run's system prompt out of its recipe and return it. Raises UserError for a family without one."""
     prompt = recipe.pop("system_prompt", "")
-    if prompt and not declared("cxr.vlm.families", family, "SYSTEM", ""):
+    if prompt and not read_declaration("cxr.vlm.families", family, "SYSTEM", ""):
         raise UserError(
             f"vlm.tuning.{engine}.system_prompt is {prompt!r}, but it is for the chat of onevision, and family is "
             f"{family!r}: set system_prompt to '', or family to onevision"
@@ -164,25 +164,27 @@ def _take_system_prompt(engine: str, family: str, recipe: dict) -> str:
 def _tiling_options(run: Mapping, family: str, recipe: dict) -> dict:
     """Take how a tuned run tiles images out of its recipe and return it; {} to tile as its model does."""
     tiling = {name: recipe.pop(name) for name in ("tiles", "grid") if name in recipe}
-    cut = run["trained"] and declared("cxr.vlm.families", family, "VLLM_TILES", "")
+    cut = run["trained"] and read_declaration("cxr.vlm.families", family, "VLLM_TILES", "")
     return {"tiling": tiling} if tiling and cut else {}
 
 
 def _size_options(run: Mapping, family: str, sizes: Mapping) -> dict:
     """Return the sizes of a small model with random weights, if its family takes them from the settings."""
-    names = () if run["model"] or run["engine"] not in TINY else declared("cxr.vlm.families", family, "SIZES", ())
+    names = (
+        () if run["model"] or run["engine"] not in TINY else read_declaration("cxr.vlm.families", family, "SIZES", ())
+    )
     return {"sizes": {name: sizes[name] for name in names}} if names else {}
 
 
 def _check_vllm(engine: str, family: str, recipe: Mapping, tiling: Mapping) -> None:
     """Raise UserError for a tuned run that vLLM cannot ask."""
-    tiles, vllm_tiles = tiling.get("tiles"), declared("cxr.vlm.families", family, "VLLM_TILES", "")
+    tiles, vllm_tiles = tiling.get("tiles"), read_declaration("cxr.vlm.families", family, "VLLM_TILES", "")
     if tiles and tiles != vllm_tiles:
         raise UserError(
             f"vlm.tuning.{engine}.tiles is {tiles!r}, but vlm.answers.engine is 'vllm', which takes {vllm_tiles} for "
             "every model: set tiles to that, or vlm.answers.engine to transformers"
         )
-    if recipe["method"] == "lora" and not declared("cxr.vlm.families", family, "VLLM_ADAPTERS", True):
+    if recipe["method"] == "lora" and not read_declaration("cxr.vlm.families", family, "VLLM_ADAPTERS", True):
         raise UserError(
             f"vlm.tuning.{engine}.method is 'lora', but vlm.answers.engine is 'vllm', which asks no adapter of "
             f"{family}: set method to full, or vlm.answers.engine to transformers"
@@ -275,7 +277,7 @@ def _plan_run(
     options = {
         "engine": "tiny" if run["engine"] in TINY else run["engine"],
         "family": family,
-        "convention": run["convention"] or declared("cxr.vlm.families", family, "CONVENTION", ""),
+        "convention": run["convention"] or read_declaration("cxr.vlm.families", family, "CONVENTION", ""),
         "wording": run["wording"],
         "nan_limit": tuning["nan_limit"],
         "seed": tuning["seed"],
@@ -292,7 +294,7 @@ def _plan_run(
         _check_vllm(run["engine"], family, recipe, options.get("tiling", {}))
     options |= init | ({"tasks": [task for task in TASKS if task in run["tasks"]]} if run["tasks"] else {})
     options |= {} if run["trained"] else {"probed": tuning["probed"]}
-    sam = declared("cxr.segmentation.starts", head["start"], "INPUT", "") if head else ""
+    sam = read_declaration("cxr.segmentation.starts", head["start"], "INPUT", "") if head else ""
     return {
         "options": options,
         "train": lines_file(f"{key}.lines", run["lines"], "train", mixes),

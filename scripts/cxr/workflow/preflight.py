@@ -42,7 +42,7 @@ def refuse_empty_splits(planned: list[Planned]) -> None:
                 raise UserError(f"{path} holds no {line}, so there is nothing {remedy}")
 
 
-def present(paths: list[str]) -> dict[str, str]:
+def digest_existing(paths: list[str]) -> dict[str, str]:
     """Return {path: digest of its content} of the existing files.
 
     As a param it re-runs a rule when one of them appears, changes or disappears, without making them its inputs.

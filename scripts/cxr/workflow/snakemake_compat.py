@@ -20,7 +20,7 @@ from typing import NamedTuple
 from cxr.base.errors import UserError, shortage
 from cxr.base.runner import end_with_runner
 from cxr.workflow.dry_runs import LOCAL_RULES
-from cxr.workflow.locks import lock_told, program
+from cxr.workflow.locks import describe_lock, snakemake_command
 
 log = logging.getLogger("cxr")
 
@@ -91,7 +91,7 @@ def tell_of_locks() -> None:
         from snakemake.exceptions import LockException, WorkflowError  # imported here, because only a workflow needs it
 
         def name_holder(self) -> None:
-            WorkflowError.__init__(self, lock_told(Path.cwd(), sys.argv, sys.executable))
+            WorkflowError.__init__(self, describe_lock(Path.cwd(), sys.argv, sys.executable))
 
         LockException.__init__ = name_holder
 
@@ -393,7 +393,7 @@ def run_target_first(workflow, target: str) -> None:
     """
     if Path(sys.argv[0]).name not in ("snakemake", "__main__.py"):
         raise UserError(f"run `snakemake {target}` with the same options first, then this again")
-    command = [*program(sys.argv, sys.executable), *sys.argv[1:]]
+    command = [*snakemake_command(sys.argv, sys.executable), *sys.argv[1:]]
     environment = os.environ | {TARGET_DONE: target}
     status = subprocess.run(command, cwd=workflow.rundir, env=environment | {ONLY_TARGET: target}).returncode
     if status:

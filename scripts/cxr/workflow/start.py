@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from cxr.workflow.forecast.forecast import Forecast
 
 
-def begin(plan: Plan, workflow) -> None:
+def start_run(plan: Plan, workflow) -> None:
     """Refuse what cannot end well, and print the plan of the jobs; end here if that is all that was asked for.
 
     It is called when the jobs are known: by a run before its first job, by a dry run before it lists them.

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from cxr.base.atomic import atomic
+from cxr.base.atomic import atomic_file
 from cxr.base.tables import read_table, write_table
 from cxr.semisyn.detectors import lite
 from cxr.semisyn.detectors.lite import LiteOptions, grid_of
@@ -177,7 +177,7 @@ def train_and_predict(
         boxes, confidence, _ = lite.find_boxes(net, film.frame)
         rows += [(film.set, film.name, float(c), *map(float, box)) for c, box in zip(confidence, boxes, strict=True)]
     write_table(folder / f"{task.name}.parquet", pl.DataFrame(rows, schema=SCHEMA, orient="row"))
-    with atomic(folder / f"{task.name}.json") as temporary:
+    with atomic_file(folder / f"{task.name}.json") as temporary:
         temporary.write_text(_made(task, run, options, told), encoding="utf-8")
     unfinished.unlink(missing_ok=True)
 

@@ -20,7 +20,7 @@ import cv2
 import numpy as np
 import polars as pl
 
-from cxr.base.atomic import whole
+from cxr.base.atomic import atomic_folder
 from cxr.base.columns import Column, schema
 from cxr.base.errors import StoreError, UserError, existing_folder, refuse_machine_fault
 from cxr.base.hdf5 import FRAME_SIZE, Shard, ShardWriter, mask_id, pack
@@ -113,7 +113,7 @@ def write_layout(
     if pixels not in PIXELS or (pixels == "original" and not frames):
         raise UserError(f"pixels is {pixels!r}: choose one of {', '.join(PIXELS)}, the latter with the frames")
     with ExitStack() as stack:
-        folder = stack.enter_context(whole(layout))
+        folder = stack.enter_context(atomic_folder(layout))
         (folder / MASK_FOLDER).mkdir()
         shard_by_mask = {row[0]: row[1] for row in read_table(index).select("mask_id", "shard").iter_rows()}
         shards = {Path(path).stem: stack.enter_context(Shard(path, key="mask_id")) for path in masks}

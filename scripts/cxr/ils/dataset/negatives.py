@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from cxr.base.seeds import rng
+from cxr.base.seeds import make_rng
 from cxr.base.vocabulary import LESIONS, LUNGS, VALID_LOCATIONS, kinds_under, side_of, zones_of
 from cxr.ils import templates
 from cxr.ils.dataset.pairs import Pair, make_negative
@@ -134,7 +134,7 @@ class Bars:
 
 def draw_numbers(seed: int, study_id: str, lesion: str) -> DenialDraws:
     """Return the random numbers, which depend only on the seed, the study and the lesion type."""
-    random = rng(seed, study_id, lesion)
+    random = make_rng(seed, study_id, lesion)
     return DenialDraws(random.random(), random.random(), random.random())
 
 

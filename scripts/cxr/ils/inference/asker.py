@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from cxr.base.workers import EngineFault, fitting
+from cxr.base.workers import EngineFault, process_fitting_batches
 from cxr.ils.rosalia.model import Rosalia, Views
 from cxr.ils.rosalia.prompts import extract_answer
 from cxr.ils.rosalia.samples import Batch, PairOptions, Sample, collate
@@ -105,7 +105,7 @@ class Asker:
         first = {sample.view: sample for _, sample in reversed(rows)}
         replies: dict[int, Reply] = {}
         with inference():
-            encoded, self.images = fitting(
+            encoded, self.images = process_fitting_batches(
                 self._encoded, [(sample,) for sample in first.values()], self.images, "pictures"
             )
             views = dict(zip(first, encoded, strict=True))
@@ -119,7 +119,9 @@ class Asker:
                     replies[place] = _make_fault_reply(fault)
                 else:
                     ready.append((place, sample, image_views))
-            replies_or_faults, self.pairs = fitting(lambda some: self._answered(some, keep), ready, self.pairs, "pairs")
+            replies_or_faults, self.pairs = process_fitting_batches(
+                lambda some: self._answered(some, keep), ready, self.pairs, "pairs"
+            )
         for (place, _, _), (reply, fault) in zip(ready, replies_or_faults, strict=True):
             replies[place] = _make_fault_reply(fault) if fault else reply
         return [replies[place] for place in range(len(samples))]

@@ -11,7 +11,7 @@ import numpy as np
 
 from cxr.base.counting import count_phrase
 from cxr.base.errors import StoreError, UserError
-from cxr.base.faults import Failures, Tolerance, kind_of
+from cxr.base.faults import Failures, Tolerance, failure_kind
 from cxr.base.hdf5 import ShardWriter
 from cxr.base.jobs import progress
 from cxr.base.tables import write_lines
@@ -148,7 +148,7 @@ def _track_failures(replies: Iterable[tuple[str, Reply]], failures: Failures) ->
         if reply.error is None:
             failures.passed()
         elif reply.error is not last:
-            failures.note(kind_of(reply.error), reply.error)
+            failures.note(failure_kind(reply.error), reply.error)
         last = reply.error
         yield pair_id, reply
 

@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 from pydicom.dataset import Dataset
 
-from cxr.base.atomic import atomic
+from cxr.base.atomic import atomic_file
 from cxr.base.errors import UserError, describe
 from cxr.base.tables import read_lines
 from cxr.dicom.segmentation import Segment, save_segmentation
@@ -124,14 +124,14 @@ def write_findings(
             about["notes"].append(f"no DICOM segmentation: {reason}")
             for row in rows:
                 row["segment"] = None
-    with atomic(folder / ANSWERS) as temporary:
+    with atomic_file(folder / ANSWERS) as temporary:
         temporary.write_text(json.dumps(about, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
     return about
 
 
 def _save_mask(mask: np.ndarray, path: Path) -> None:
     encoded = cv2.imencode(".png", mask.astype(np.uint8) * 255)[1]
-    with atomic(path) as temporary:
+    with atomic_file(path) as temporary:
         temporary.write_bytes(encoded.tobytes())
 
 

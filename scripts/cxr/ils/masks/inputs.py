@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from cxr.base.edits import unedited
+from cxr.base.edited_images import is_unedited
 from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_lines, read_table
 from cxr.base.vocabulary import HEART, LUNGS
@@ -55,7 +55,7 @@ class Case:
     ):
         self.image_id, self.study_id = row["image_id"], row["study_id"]
         self.names = {name: row[name] for name in ("study_id", "image_id", "subject_id", "split")}
-        self.names |= {"unedited": unedited(shards.anomaly, self.image_id)}
+        self.names |= {"unedited": is_unedited(shards.anomaly, self.image_id)}
         self._smallest_level = smallest_level
         self._line, self._boxes, self._shards, self._rules = line, boxes, shards, rules
 

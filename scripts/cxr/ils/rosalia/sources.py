@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 from cxr.base.errors import UserError, refuse_machine_fault
-from cxr.base.faults import broken
+from cxr.base.faults import broken_part
 from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_table
 
@@ -150,7 +150,7 @@ class ImageTable:
                     raise UserError(f"{path} has more than eight bits a pixel ({image.mode}): convert it")
                 return np.array(image.convert("L"))
         except (OSError, UnidentifiedImageError, SyntaxError) as error:
-            if broken(error):
+            if broken_part(error):
                 raise
             raise UserError(f"{path} is missing or damaged: fetch it again ({type(error).__name__})") from None
 

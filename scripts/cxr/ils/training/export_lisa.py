@@ -3,7 +3,7 @@
 import shutil
 from pathlib import Path
 
-from cxr.base.atomic import whole
+from cxr.base.atomic import atomic_folder
 from cxr.base.errors import UserError
 from cxr.ils.rosalia.convert import to_published, to_sam
 
@@ -21,7 +21,7 @@ def run_published(*, model: str | Path, published: str | Path, base: str | Path 
     """
     if base:
         base = Path(base).parent if Path(base).is_file() else Path(base)
-    with whole(published) as making:
+    with atomic_folder(published) as making:
         to_published(model, making, base=base or None, with_clip=True)
         words = Path(base or model)
         tokenizer_paths = [words / name for name in TOKENIZER if (words / name).is_file()]

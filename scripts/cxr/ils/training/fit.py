@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from torch.utils.tensorboard import SummaryWriter
 
-from cxr.base.atomic import atomic
+from cxr.base.atomic import atomic_file
 from cxr.base.errors import UserError
 from cxr.base.jobs import progress
 from cxr.base.seeds import stable_hash
@@ -229,7 +229,7 @@ class Fit:
         if value > course.best or math.isnan(value):
             course.best = -math.inf if math.isnan(value) else value
             if runner.rank == 0:
-                with atomic(self.folder / "best.pt") as temporary:
+                with atomic_file(self.folder / "best.pt") as temporary:
                     torch.save({name: tensor.detach() for name, tensor in runner.parameters.items()}, temporary)
 
 

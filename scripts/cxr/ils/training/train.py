@@ -14,12 +14,12 @@ from pathlib import Path
 import polars as pl
 import torch
 
-from cxr.base.atomic import whole
+from cxr.base.atomic import atomic_folder
 from cxr.base.columns import schema
 from cxr.base.engines import Setup
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import write_table
-from cxr.base.unfinished import facts_of_files, prepare
+from cxr.base.unfinished_work import describe_files, prepare_folder
 from cxr.ils.rosalia.config import read_config
 from cxr.ils.rosalia.model import Rosalia
 from cxr.ils.rosalia.prompts import write_prompt
@@ -63,7 +63,7 @@ class Job:
             digest.update(Path(self.files[name]).read_bytes() if self.files[name] else b"")
         # these files are large: their sizes reveal all but very unlikely changes
         for path in (*self.files["masks"], *self.files["frames"], *sorted(self.engine_files.values())):
-            digest.update(f"{Path(path).name}\n".encode() + facts_of_files(path))
+            digest.update(f"{Path(path).name}\n".encode() + describe_files(path))
         return digest.hexdigest()
 
 
@@ -113,7 +113,7 @@ def run_training(
 def _prepare_folder(job: Job) -> None:
     """Make the folder of checkpoints; empty it if a different training left one."""
     restart_message = f"{job.folder} holds a checkpoint of other settings, pairs or code: the training starts again"
-    prepare(Path(job.folder), job.identity(), pattern="checkpoint.*", warning=restart_message)
+    prepare_folder(Path(job.folder), job.identity(), pattern="checkpoint.*", warning=restart_message)
 
 
 def _count_processes(job: Job) -> int:
@@ -226,7 +226,7 @@ def _write_outputs(job: Job, course: Progress, model: Rosalia, adapters, tokens:
         for name, value in trained.items():
             value.copy_(best[name])
     trained_parts.merge_adapters(model, adapters)
-    with whole(job.files["model"]) as making:
+    with atomic_folder(job.files["model"]) as making:
         model.save_pretrained(making)  # one tensor at a time
         tokens.save(making)
     write_table(job.files["updates"], pl.DataFrame(course.updates, schema=schema(UPDATES)), UPDATES)

@@ -1,6 +1,6 @@
 """Prepare models that are asked and scored without training: a published one, or the base of the engine lite."""
 
-from cxr.base.atomic import whole
+from cxr.base.atomic import atomic_folder
 from cxr.ils.rosalia.lite import load_base
 from cxr.ils.training.rosalia import convert_checkpoint
 
@@ -13,13 +13,13 @@ def run_untrained(*, model: str, lisa: str, clip: str) -> None:
 
     The weights are bfloat16, as published. Raises UserError if they are missing, damaged or of another model.
     """
-    with whole(model) as making:
+    with atomic_folder(model) as making:
         convert_checkpoint(making, lisa, clip)
 
 
 def run_base(*, model: str) -> None:
     """Write the base of the engine lite, in float32, and its tokenizer into the folder ``model``."""
     base_model, tokens = load_base()
-    with whole(model) as making:
+    with atomic_folder(model) as making:
         base_model.save_pretrained(making)
         tokens.save(making)

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import numpy as np
 
-from cxr.base.edits import edited
+from cxr.base.edited_images import read_edited_image
 from cxr.base.engines import Setup
 from cxr.base.faults import Tolerance
 from cxr.base.hdf5 import FRAME_SIZE, Shard, ShardWriter
 from cxr.base.ledger import Ledger
 from cxr.base.vocabulary import ANATOMY_LABELS
-from cxr.base.workers import sift_either
+from cxr.base.workers import process_singly_or_batched
 from cxr.imaging.anatomy.engine import AnatomyOptions, load_engine
 from cxr.imaging.anatomy.organ_shift import disagreement
 
@@ -71,10 +71,10 @@ def run_shard(
     ):
 
         def read(name: str) -> tuple:
-            return edited(shard, frame_shard, name), organ_shard.masks(name)
+            return read_edited_image(shard, frame_shard, name), organ_shard.masks(name)
 
         batch = getattr(engine, "batch", None)
-        rows = sift_either(
+        rows = process_singly_or_batched(
             ledger, shard.ids, read, work, work_batch, threads=threads, batch=batch, tolerance=Tolerance.of(compute)
         )
         for image_id, masks in rows:

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 
-from cxr.base.edits import ANOMALY, BRIGHTER, UNEDITED, brighter
+from cxr.base.edited_images import ANOMALY, BRIGHTER, UNEDITED, brightening
 from cxr.base.engines import Setup
 from cxr.base.faults import Tolerance
 from cxr.base.hdf5 import FRAME_SIZE, Shard, ShardWriter
 from cxr.base.ledger import Ledger
-from cxr.base.workers import EngineFault, sift_either
+from cxr.base.workers import EngineFault, process_singly_or_batched
 from cxr.imaging.anomaly.compose import BadMap, compose, edit_region
 from cxr.imaging.anomaly.engine import AnomalyOptions, load_engine
 from cxr.imaging.anomaly.needed import images_with_findings
@@ -40,7 +40,7 @@ def run_shard(
     """Remove the lesions from every image of a shard that has organ masks.
 
     Writes ``output`` (HDF5: ``anomaly`` = max(frame - edited, 0) and ``brighter`` = max(edited - frame, 0), uint8
-    (512, 512) for each accepted image; outside lungs and heart both are 0; ``unedited`` uint8; :mod:`cxr.base.edits`
+    (512, 512) for each accepted image; 0 outside lungs and heart; ``unedited`` uint8; :mod:`cxr.base.edited_images`
     reads the edited image) and the ledger ``excluded`` (reasons ``bad_map``, ``engine_failure``). With
     ``images: with_findings``, the images whose report asks for no mask of the map (``cohort`` and ``reports`` of the
     shard tell) are not edited: both are 0 and ``unedited`` 1. ``files``: the engine's other input files; ``compute``:
@@ -52,7 +52,7 @@ def run_shard(
     def composed(image: np.ndarray, masks: dict[str, np.ndarray], proposal: np.ndarray):
         try:
             edited, darker = compose(image, np.asarray(proposal), edit_region(masks))
-            return (darker, brighter(image, edited), np.uint8(0)), None
+            return (darker, brightening(image, edited), np.uint8(0)), None
         except BadMap as fault:
             return None, EngineFault.of(fault, "bad_map", str(fault))
 
@@ -82,7 +82,7 @@ def run_shard(
 
         needed = set(shard.ids) if options.images == ALL else images_with_findings(cohort, reports)
         batch = getattr(engine, "batch", None)
-        rows = sift_either(
+        rows = process_singly_or_batched(
             ledger,
             sorted(needed.intersection(shard.ids)),
             read,

@@ -12,7 +12,7 @@ from cxr.base.hdf5 import Shard
 from cxr.base.jobs import log
 from cxr.base.ledger import Ledger
 from cxr.base.tables import write_table
-from cxr.base.workers import sift_either
+from cxr.base.workers import process_singly_or_batched
 from cxr.imaging.boxes.engine import BoxEngine, BoxesOptions, Detections, load_engine
 
 __all__ = ["SCHEMA", "BoxesOptions", "run_shard"]
@@ -83,7 +83,7 @@ def run_shard(
 
         warn_of_strangers(engine, shard.ids)
         batch = getattr(engine, "batch", None)
-        detected = sift_either(
+        detected = process_singly_or_batched(
             ledger, shard.ids, read, work, work_batch, threads=threads, batch=batch, tolerance=Tolerance.of(compute)
         )
         for image_id, detections in detected:

@@ -11,7 +11,7 @@ import polars as pl
 
 from cxr.base.counting import count_phrase
 from cxr.base.errors import UserError
-from cxr.base.user_tables import folded, read_frame, require
+from cxr.base.user_tables import fold_name, read_frame, require_columns
 from cxr.base.vocabulary import BOX_CLASSES
 from cxr.geometry.affine import boxes_to_frame
 from cxr.geometry.boxes import CORNERS
@@ -27,7 +27,7 @@ PIXELS = ("frame", "original")
 def read(path: str) -> pl.DataFrame:
     """Read the table and check its columns, numbers and class names. Raises UserError with one sentence."""
     table = read_frame(path, "boxes.table", COLUMNS, ids=("image_id",))
-    require(table.columns, COLUMNS, path, "boxes.table")
+    require_columns(table.columns, COLUMNS, path, "boxes.table")
     table = table.select(pl.col(COLUMNS).replace("", None))
     try:
         table = table.with_columns(pl.col(NUMBERS).str.strip_chars().cast(pl.Float64))
@@ -44,11 +44,11 @@ def read(path: str) -> pl.DataFrame:
 
 def _spellings(names: pl.Series) -> dict[str, str]:
     """Return {name as written: class} for names that differ only in case, spaces or underscores."""
-    class_by_spelling = {folded(name): name for name in BOX_CLASSES}
+    class_by_spelling = {fold_name(name): name for name in BOX_CLASSES}
     return {
-        name: class_by_spelling[folded(name)]
+        name: class_by_spelling[fold_name(name)]
         for name in names.drop_nulls().unique()
-        if folded(name) in class_by_spelling
+        if fold_name(name) in class_by_spelling
     }
 
 

@@ -14,7 +14,7 @@ import torch
 
 from cxr.base.engines import Setup
 from cxr.base.errors import UserError
-from cxr.base.faults import no_inputs
+from cxr.base.faults import is_not_from_input
 from cxr.base.vocabulary import BOX_CLASSES
 from cxr.detection import proposals
 from cxr.imaging.boxes import nets
@@ -56,7 +56,7 @@ def build(weights: dict[str, torch.Tensor], facts: dict, path: str, network: str
             raise ValueError(f"it has {len(facts['names'])} names for {net.model[-1].nc} classes")
         eps = facts["eps"]
     except Exception as error:  # the package raises many kinds of errors for an invalid plan
-        if no_inputs(error):
+        if is_not_from_input(error):
             raise
         tensors.refuse_weights(path, f"holds a plan of layers that cannot be built ({' '.join(str(error).split())})")
     tensors.fill_net(net, weights, path)

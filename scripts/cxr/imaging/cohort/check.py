@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 from cxr.base.errors import UserError, existing_file, existing_folder
-from cxr.base.user_tables import read_sheet, require
+from cxr.base.user_tables import read_sheet, require_columns
 from cxr.imaging.cohort.openi_files import check_openi, view_tables
 
 ID_COLUMNS = ("subject_id", "study_id", "image_id", "image_path")
@@ -91,7 +91,7 @@ def _check_mimic(options) -> None:
             f"cohort.root: {options.root!r} has no folder files/: set it to the folder that holds files/p10/p10000032/…"
         )
     for kind, path in tables.items():
-        require(header_of(path, "cohort.tables", (), TABLE_IDS), TABLE_COLUMNS[kind], path, "cohort.tables")
+        require_columns(header_of(path, "cohort.tables", (), TABLE_IDS), TABLE_COLUMNS[kind], path, "cohort.tables")
     if "record-list" not in tables and not any(entry.is_dir() for entry in os.scandir(base / "files")):
         raise UserError(f"cohort.root: {base / 'files'} is empty: set it to the folder that holds files/p10/…")
 
@@ -99,7 +99,7 @@ def _check_mimic(options) -> None:
 def _check_manifest(options) -> None:
     path = existing_file("cohort.manifest", options.manifest)
     header = header_of(path, "cohort.manifest", MANIFEST_COLUMNS, ID_COLUMNS[:3])
-    require(header, ID_COLUMNS, path, "cohort.manifest")
+    require_columns(header, ID_COLUMNS, path, "cohort.manifest")
     if not set(REPORT_COLUMNS) & set(header):
         raise UserError(
             f"cohort.manifest: {path} has none of the columns {', '.join(REPORT_COLUMNS)}: add "
@@ -151,6 +151,6 @@ def check_lists(options) -> None:
     if options.chexstruct:
         for path in chexstruct_tables(options.chexstruct, options.chexstruct_tables).values():
             header = header_of(path, "cohort.chexstruct", CHEXSTRUCT_COLUMNS, CHEXSTRUCT_IDS)
-            require(header, ("label",), path, "cohort.chexstruct")
+            require_columns(header, ("label",), path, "cohort.chexstruct")
             if not set(CHEXSTRUCT_IDS) & set(header):
-                require(header, ("image_id",), path, "cohort.chexstruct")
+                require_columns(header, ("image_id",), path, "cohort.chexstruct")

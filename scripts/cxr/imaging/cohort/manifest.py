@@ -10,7 +10,7 @@ from cxr.base.errors import UserError
 from cxr.base.ids import AS_TEXT, id_fault, spreadsheet_error
 from cxr.base.jobs import log
 from cxr.base.user_paths import PathFinder
-from cxr.base.user_tables import REMEDY, listed_lines, no_value, read_sheet
+from cxr.base.user_tables import REMEDY, is_no_value, listed_lines, read_sheet
 from cxr.dicom.files import shown
 from cxr.imaging.cohort.batches import in_batches
 from cxr.imaging.cohort.check import ID_COLUMNS, MANIFEST_COLUMNS, REPORT_COLUMNS
@@ -33,7 +33,7 @@ def _fault(cells: dict[str, str]) -> str:
             return f"{name} {fault}"
         if error := spreadsheet_error(text):
             return f"{name} holds the spreadsheet's error {error}: {AS_TEXT}"
-        if name in ID_COLUMNS and text and no_value(text):
+        if name in ID_COLUMNS and text and is_no_value(text):
             return f"{name} is {text!r}, which says that there is none"
         if len(cell) == MOST_LETTERS:
             return f"{name} has exactly 32,767 characters, where Excel cuts a text: give the whole one in report_path"
@@ -42,7 +42,7 @@ def _fault(cells: dict[str, str]) -> str:
 
 def _row(cells: dict[str, str], line: int) -> Row:
     written = {name: cells.get(name, "") for name in MANIFEST_COLUMNS}
-    values = written | {name: "" for name in OPTIONAL if no_value(written[name])}
+    values = written | {name: "" for name in OPTIONAL if is_no_value(written[name])}
     row = Row(
         **{name: written[name].strip() for name in IDS},
         path=written["image_path"].strip(),
@@ -89,7 +89,7 @@ def read_manifest(manifest: str, pool: Executor, *, check_files: bool = True) ->
         else:
             row = _row(by_name, line)
         row.extra = {name: row.extra.get(name, "") for name in header if name and name not in MANIFEST_COLUMNS}
-        strange_splits += split_name("" if no_value(by_name.get("split", "")) else by_name["split"]) is None
+        strange_splits += split_name("" if is_no_value(by_name.get("split", "")) else by_name["split"]) is None
         rows.append(row)
     if strange_splits and not any(row.split for row in rows):
         raise UserError(

@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 
 from cxr.base.errors import UserError
-from cxr.base.user_tables import read_frame, require
+from cxr.base.user_tables import read_frame, require_columns
 from cxr.dicom.files import refused
 from cxr.imaging.cohort.batches import in_batches
 from cxr.imaging.cohort.check import TABLE_COLUMNS, mimic_base, mimic_tables
@@ -33,7 +33,7 @@ _LISTED = TABLE_COLUMNS["record-list"]
 
 def _table(path: Path, kind: str) -> pl.DataFrame:
     table = read_frame(path, "cohort.tables", TABLE_COLUMNS[kind], ids=_IDS)
-    require(table.columns, TABLE_COLUMNS[kind], path, "cohort.tables", "download it again")
+    require_columns(table.columns, TABLE_COLUMNS[kind], path, "cohort.tables", "download it again")
     return table.with_columns(pl.all().str.strip_chars())
 
 

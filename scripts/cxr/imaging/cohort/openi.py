@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cxr.base.errors import UserError
-from cxr.base.faults import broken
+from cxr.base.faults import broken_part
 from cxr.base.jobs import log
 from cxr.imaging.cohort.batches import in_batches
 from cxr.imaging.cohort.openi_files import ENDINGS, Name, image_files, parse_name, reports_folder, view_tables
@@ -41,7 +41,7 @@ def read_report(path: str | Path) -> Report:
         line, column = error.position
         return Report(fallback, fault=f"the XML breaks at line {line}, column {column}")
     except OSError as error:
-        if broken(error):
+        if broken_part(error):
             raise
         return Report(fallback, fault=f"the XML cannot be read ({error.strerror})")
     id_element = root.find("uId")

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cxr.base.user_tables import read_frame, require
+from cxr.base.user_tables import read_frame, require_columns
 from cxr.imaging.cohort.openi_files import CLUSTERS, HEADERS, PROJECTIONS, TABLE_COLUMNS, parse_name
 from cxr.imaging.cohort.view import OTHER, view_of_code, view_of_orientation, view_of_text
 
@@ -33,7 +33,7 @@ def _cells(path: Path, kind: str) -> Iterable[tuple[str, ...]]:
     """Yield (key, the other cells) of each row that names an image. Raises UserError for another table."""
     columns = TABLE_COLUMNS[kind]
     table = read_frame(path, "cohort.tables", columns, ids=columns[:1], words=columns[:1])
-    require(table.columns, columns, path, "cohort.tables", "get it again")
+    require_columns(table.columns, columns, path, "cohort.tables", "get it again")
     for image, *cells in table.select(columns).iter_rows():
         name = parse_name(image)
         if name:

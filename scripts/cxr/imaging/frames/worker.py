@@ -10,7 +10,7 @@ import sys
 import numpy as np
 
 from cxr.base.errors import MACHINE_ERRORS, describe, out_of_memory
-from cxr.base.faults import broken
+from cxr.base.faults import broken_part
 from cxr.dicom.files import Rejected, sentence_of
 from cxr.dicom.pixels import lacking
 from cxr.imaging.frames.decoding import read_image
@@ -79,7 +79,7 @@ def main() -> None:
         except OSError as error:
             answer = ("machine", error.errno, error.strerror) if error.errno in MACHINE_ERRORS else _undecodable(error)
         except Exception as error:
-            broken_component = broken(error)
+            broken_component = broken_part(error)
             answer = (
                 ("broken", f"{broken_component} is broken, not an image ({describe(error)})")
                 if broken_component

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from cxr.annotations.chexmask import COLUMNS, IDS, stream_rows
-from cxr.base.atomic import atomic
+from cxr.base.atomic_file import atomic_file
 from cxr.base.tables import read_table
 
 KEY = "organs.chexmask.table"
@@ -25,7 +25,7 @@ def split(*, table: str, cohort: list[str], output: list[str]) -> None:
     """
     shard_of = {name: number for number, path in enumerate(cohort) for name in read_table(path)["image_id"]}
     with ExitStack() as stack:
-        parts = [stack.enter_context(atomic(path)) for path in output]
+        parts = [stack.enter_context(atomic_file(path)) for path in output]
         waiting: list[list[list[str | None]]] = [[COLUMNS] for _ in parts]
         num_buffered = num_rows = 0
         for row in stream_rows(KEY, table, list(shard_of)):

@@ -8,7 +8,7 @@ from cxr.base.engines import Setup
 from cxr.base.faults import Tolerance
 from cxr.base.hdf5 import FRAME_SIZE, Shard, ShardWriter
 from cxr.base.ledger import Ledger
-from cxr.base.workers import Fault, sift_either
+from cxr.base.workers import Fault, process_singly_or_batched
 from cxr.imaging.organs.engine import NoOrgans, load_engine
 from cxr.imaging.organs.quality import fault, posture
 from cxr.imaging.organs.settings import OrgansSettings
@@ -67,7 +67,7 @@ def run_shard(
         if hasattr(engine, "prepare"):
             engine.prepare(shard.ids)
         batch = getattr(engine, "batch", None)
-        rows = sift_either(
+        rows = process_singly_or_batched(
             ledger, shard.ids, read, work, work_batch, threads=threads, batch=batch, tolerance=Tolerance.of(compute)
         )
         for image_id, masks in rows:

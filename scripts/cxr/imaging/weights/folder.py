@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from cxr.base.atomic import whole
+from cxr.base.atomic import atomic_folder
 from cxr.imaging.weights import lisa
 from cxr.imaging.weights import manifest as manifests
 from cxr.imaging.weights.manifest import WeightsOptions, file_facts
@@ -15,7 +15,7 @@ def run(*, sources: list[str], weights: str, manifest: str, options: WeightsOpti
     The folder appears only when it is complete. Raises UserError for a file that differs from the published one.
     """
     published, used, facts = [], [], {}
-    with whole(weights) as making:
+    with atomic_folder(weights) as making:
         for (name, sha256), source in zip(options.files.items(), map(Path, sources), strict=True):
             target = making / lisa.made_name(source.name)
             facts |= made(name, sha256, source, target, lisa.convert_lisa, options)

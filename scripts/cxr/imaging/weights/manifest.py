@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from cxr.base.atomic import atomic
+from cxr.base.atomic import atomic_file
 from cxr.imaging.weights.verify import sha256_of
 
 
@@ -51,5 +51,5 @@ def write(
         "used": used,
         "facts": facts or {},
     }
-    with atomic(path) as temporary:
+    with atomic_file(path) as temporary:
         temporary.write_text(json.dumps(lines, indent=2, ensure_ascii=False, sort_keys=True) + "\n", encoding="utf-8")

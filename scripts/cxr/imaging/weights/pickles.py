@@ -19,7 +19,7 @@ from typing import NoReturn
 import torch
 
 from cxr.base.errors import UserError, refuse_machine_fault
-from cxr.base.faults import broken
+from cxr.base.faults import broken_part
 from cxr.imaging.weights.stubs import Array, Storage, Stub, Unpickler
 from cxr.nets import tensors
 
@@ -76,7 +76,7 @@ class Saved:
                     storage_by_key[key] = self._storage(file, archive, array.storage)
                 return self._tensor(storage_by_key[key], array)
             except (*FAULTS, zipfile.BadZipFile) as error:
-                if isinstance(error, OSError) and broken(error):
+                if isinstance(error, OSError) and broken_part(error):
                     raise
                 refuse(self.path, f"a tensor does not fit the file ({error})")
 

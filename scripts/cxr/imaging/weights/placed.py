@@ -4,7 +4,7 @@ import importlib
 from collections.abc import Callable
 from pathlib import Path
 
-from cxr.base.atomic import atomic
+from cxr.base.atomic import atomic_file
 from cxr.imaging.weights import manifest as manifests
 from cxr.imaging.weights import verify
 from cxr.imaging.weights.manifest import WeightsOptions, file_facts
@@ -24,7 +24,7 @@ def run(*, sources: list[str], weights: list[str], manifest: str, options: Weigh
     for (name, sha256), source, target in zip(
         options.files.items(), map(Path, sources), map(Path, weights), strict=True
     ):
-        with atomic(target) as temporary:
+        with atomic_file(target) as temporary:
             facts |= made(name, sha256, source, temporary, convert, options, target.suffix)
         published.append(file_facts(name, source))
         used.append(file_facts(target.name, target))

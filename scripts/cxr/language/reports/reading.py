@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from cxr.base.faults import broken
+from cxr.base.faults import broken_part
 from cxr.base.paths import RESOURCES
 from cxr.base.regular_files import open_regular
 from cxr.language.reports import layouts, sections
@@ -166,7 +166,7 @@ def _read_text(path: Path, options: ReadingOptions) -> str:
     except FileNotFoundError:
         raise _Unusable("missing_report", "the file has gone since the cohort was read") from None
     except (OSError, ValueError) as error:
-        if broken(error):
+        if broken_part(error):
             raise
         reason = getattr(error, "strerror", None) or "its name cannot be a path"
         raise _Unusable("unreadable_report", f"the file cannot be opened: {reason}") from None

@@ -11,7 +11,7 @@ import polars as pl
 from cxr.base.columns import schema
 from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shard
-from cxr.base.judged import JUDGED
+from cxr.base.review_units import REVIEW_UNITS
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_lines, read_table, write_table
 from cxr.plotting.encoding import encode_image
@@ -35,7 +35,7 @@ class AuditUnitsOptions:
 def run(
     *, lines: str, images: list[str], regions: list[str], sources: list[str], shown: str, options: AuditUnitsOptions
 ) -> None:
-    """Write the table of :data:`cxr.base.judged.JUDGED` of the drawn queries; the unit is the query's id.
+    """Write the table of :data:`cxr.base.review_units.REVIEW_UNITS` of the drawn queries; the unit is the query's id.
 
     ``images``: a table for each source; ``regions`` and ``sources``: for each source and shard. Raises UserError where
     the test split has no query.
@@ -62,7 +62,7 @@ def run(
                     png = _png(picture[..., ::-1])
                     for line in lines_by_image[source, image_id]:
                         rows.append(_row(line, png, frames_png, candidates, picture.shape[:2], facts[image_id]))
-    write_table(shown, pl.DataFrame(rows, schema=schema(JUDGED), orient="row").sort("unit"), JUDGED)
+    write_table(shown, pl.DataFrame(rows, schema=schema(REVIEW_UNITS), orient="row").sort("unit"), REVIEW_UNITS)
 
 
 def sample_lines(lines: Sequence[dict], options: AuditUnitsOptions) -> list[dict]:

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 import yaml
 
-from cxr.base.atomic import whole
+from cxr.base.atomic import atomic_folder
 from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_lines, read_table, write_lines
@@ -126,7 +126,7 @@ def run(
             excluded_by_reason["lines whose licence forbids derivatives"] += len(split_lines) - len(
                 lines_by_split[name]
             )
-    with whole(folder) as staging_dir:
+    with atomic_folder(folder) as staging_dir:
         samples_by_split = _read_samples(lines_by_split, regions, sources, staging_dir, options)
         {
             "messages": _write_messages,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import cv2
 import numpy as np
 
-from cxr.base.atomic import whole
+from cxr.base.atomic import atomic_folder
 from cxr.base.hdf5 import Shard
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_lines, read_table, write_lines
@@ -64,7 +64,7 @@ def run(
     ]  # fmt: skip
     images = _images({(case.source, case.image_id) for case in cases}, regions, sources, options)
     rows = []
-    with whole(folder) as staging_dir:
+    with atomic_folder(folder) as staging_dir:
         for number, case in enumerate(cases):
             name = f"{case.kind}-{number:02d}.jpg"
             answers = [line["regions"] for line in case.lines]

@@ -10,7 +10,7 @@ import polars as pl
 
 from cxr.base.columns import Column, Columns, schema
 from cxr.base.hdf5 import Shard
-from cxr.base.seeds import rng
+from cxr.base.seeds import make_rng
 from cxr.base.tables import read_lines, read_table, write_lines, write_table
 from cxr.base.vocabulary import SPLITS
 from cxr.geometry.boxes import paired_iou
@@ -142,7 +142,7 @@ def sensitivity_pairs(
                 ):
                     image_pairs.append((first_line, second_line))
         if len(image_pairs) > options.pairs_per_image:
-            image_pairs = rng(options.seed, "pairs", *key).sample(image_pairs, options.pairs_per_image)
+            image_pairs = make_rng(options.seed, "pairs", *key).sample(image_pairs, options.pairs_per_image)
         for first_line, second_line in image_pairs:
             classes = [labels[key][line["regions"][0]] for line in (first_line, second_line)]
             yield {

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from cxr.base.faults import NO_LIMIT, Tolerance
 from cxr.base.hdf5 import Shard
-from cxr.base.seeds import rng
+from cxr.base.seeds import make_rng
 from cxr.base.tables import read_table, write_lines
 from cxr.llm.asking import Answer, Generate, Question, ask_each
 from cxr.llm.guards import INJECTION, addresses_the_model, neutralize
@@ -91,7 +91,7 @@ def build_request(
         key = (options.seed, options.source, image["image_id"])
         decider = Decider(build_scene(image, rows, facts, picture.shape[0]), LogicOptions(**options.logic))
         forms = FormSearch(
-            decider, options.max_atoms, options.budget, tuple(options.families), rng(*key, "forms")
+            decider, options.max_atoms, options.budget, tuple(options.families), make_rng(*key, "forms")
         ).run()
         targets, lost = sample_targets(decider, forms, options.kinds, num_queries, *key, "targets")
         if not targets:
@@ -227,7 +227,7 @@ def sample_targets(
             by_kind.setdefault(kind, []).append(target)
     targets, lost, used = [], [], set()
     for number in range(num_queries):
-        draw = rng(*key, number)
+        draw = make_rng(*key, number)
         target = _sample_new_target(by_kind, kinds, used, draw)
         if target is None:
             lost.append((number, "budget" if forms.spent else "undecidable"))

@@ -12,7 +12,7 @@ import polars as pl
 from cxr.base.columns import Column, Columns, schema
 from cxr.base.hdf5 import Shard
 from cxr.base.jobs import progress
-from cxr.base.seeds import rng
+from cxr.base.seeds import make_rng
 from cxr.base.tables import read_table, write_lines, write_table
 from cxr.geometry.affine import boxes_to_original
 from cxr.geometry.boxes import CORNERS
@@ -65,7 +65,7 @@ def sample_queries(
     numbers = LogicOptions(**options.logic)
     decider = Decider(build_scene(image, rows, facts, side), numbers)
     outlines = Outlines(image, shifted_rows, facts, side, numbers)
-    draw = rng(options.seed, options.source, image["image_id"], "forms")
+    draw = make_rng(options.seed, options.source, image["image_id"], "forms")
     forms = FormSearch(decider, options.max_atoms, options.budget, tuple(options.families), draw).run()
     candidates = int(decider.scene.candidate.sum())
     num_queries = options.wanted(candidates)

@@ -4,7 +4,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from cxr.base.seeds import rng
+from cxr.base.seeds import make_rng
 from cxr.medground.logic.atoms import YES, atom_family
 from cxr.medground.logic.decide import Decider, Query
 from cxr.medground.logic.outlines import ANSWER_CHANGES, ROBUST, Outlines
@@ -57,7 +57,7 @@ class QuerySampler:
 
     def draw(self, number: int) -> SampledQuery | None:
         """Return the next query; None without one that is new and robust, or that may be fragile."""
-        draw = rng(self.options.seed, self.options.source, self.image_id, number)
+        draw = make_rng(self.options.seed, self.options.source, self.image_id, number)
         best: tuple[tuple[int, bool], str, Target, Query] | None = None
         self.withheld = False
         for kind, target, form in self._tried(draw):

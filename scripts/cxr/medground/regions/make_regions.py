@@ -14,7 +14,7 @@ from cxr.base.columns import Column, Columns, schema
 from cxr.base.hdf5 import Shard
 from cxr.base.jobs import progress
 from cxr.base.ledger import Ledger
-from cxr.base.seeds import rng
+from cxr.base.seeds import make_rng
 from cxr.base.tables import read_table, write_table
 from cxr.geometry.boxes import CORNERS, paired_iou
 from cxr.medground.logic.components import (
@@ -234,7 +234,7 @@ def _candidates(row: Mapping, regions: list[tuple[str, Component]], options: Reg
         if not any(cut and component.box[at] == edges[at] for at, cut in enumerate(row["inner"]))
     ]
     if len(free) > options.max_boxes:
-        free = rng(options.seed, "candidates", row["image_id"]).sample(free, options.max_boxes)
+        free = make_rng(options.seed, "candidates", row["image_id"]).sample(free, options.max_boxes)
     return set(free)
 
 

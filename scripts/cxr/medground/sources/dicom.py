@@ -6,7 +6,7 @@ import numpy as np
 from pydicom.pixels import pixel_array
 
 from cxr.base.errors import MACHINE_ERRORS, UserError, out_of_memory
-from cxr.base.faults import broken
+from cxr.base.faults import broken_part
 from cxr.dicom.decode import decode
 from cxr.dicom.files import HEAD_BYTES, Rejected, file_kind, number_of, read_dicom, sentence_of, text_of
 from cxr.dicom.pixels import lacking
@@ -37,7 +37,7 @@ def read_dicom_grey(path: Path, max_pixels: int) -> np.ndarray:
     except Rejected as rejected:
         raise Refused(rejected.reason, rejected.detail) from None
     except Exception as error:  # decoders raise what their parts raise
-        if out_of_memory(error) or broken(error) or getattr(error, "errno", None) in MACHINE_ERRORS:
+        if out_of_memory(error) or broken_part(error) or getattr(error, "errno", None) in MACHINE_ERRORS:
             raise
         raise Refused("undecodable", sentence_of(error)) from None
 
@@ -59,7 +59,7 @@ def read_dicom_values(path: Path, max_pixels: int) -> np.ndarray:
     except Refused:
         raise
     except Exception as error:  # as above
-        if out_of_memory(error) or broken(error) or getattr(error, "errno", None) in MACHINE_ERRORS:
+        if out_of_memory(error) or broken_part(error) or getattr(error, "errno", None) in MACHINE_ERRORS:
             raise
         raise Refused("undecodable", sentence_of(error)) from None
     if text_of(dataset, "PhotometricInterpretation") == "MONOCHROME1":

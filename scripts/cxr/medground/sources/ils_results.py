@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 import cv2
 import numpy as np
 
-from cxr.base.edits import ANOMALY, unedited
+from cxr.base.edited_images import ANOMALY, is_unedited
 from cxr.base.errors import StoreError
 from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_table
@@ -92,7 +92,7 @@ class IlsResults:
         def placed(plane: np.ndarray) -> np.ndarray:
             return to_frame(plane.astype(np.uint8), affine, side, nearest=True)
 
-        mapped = shards.anomaly is not None and name in shards.anomaly and not unedited(shards.anomaly, name)
+        mapped = shards.anomaly is not None and name in shards.anomaly and not is_unedited(shards.anomaly, name)
         return replace(
             image,
             anatomy=FOUND,

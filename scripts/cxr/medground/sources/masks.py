@@ -8,7 +8,7 @@ import numpy as np
 from PIL import Image as PillowImage
 
 from cxr.base.errors import out_of_memory
-from cxr.base.faults import broken
+from cxr.base.faults import broken_part
 from cxr.medground.sources.image import Refused
 
 SHOWN_COLOURS = 3
@@ -87,7 +87,7 @@ def _palette_indices(path: Path) -> np.ndarray | None:
     except Refused:
         raise
     except Exception as error:  # Pillow raises what its parts raise; OpenCV reads the file, or gives the reason
-        if out_of_memory(error) or broken(error):
+        if out_of_memory(error) or broken_part(error):
             raise
         return None
     used = np.unique(indices).tolist()

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from safetensors import SafetensorError, safe_open
 
-from cxr.base.atomic import atomic
+from cxr.base.atomic import atomic_file
 from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.nets import tensors
 
@@ -40,7 +40,7 @@ def write_checkpoint(
         for key in sorted(kinds):  # in the file's order: all processes take part in gathering each tensor
             get(key)
         return
-    with atomic(folder / FILE_NAME) as temporary:
+    with atomic_file(folder / FILE_NAME) as temporary:
         tensors.stream_tensors(temporary, kinds, get, {"state": json.dumps(state), "steps": str(steps)})
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from torch import distributed
 
-from cxr.base.atomic import atomic
+from cxr.base.atomic import atomic_file
 from cxr.base.errors import StoreError, UserError, traceback_of
 from cxr.base.paths import SCRIPTS
 
@@ -31,7 +31,7 @@ SILENCE_PATTERN = re.compile(
 )
 """Messages of NCCL and gloo when a process does not answer."""
 WARNING_SIGNALS = (signal.SIGURG, signal.SIGTERM)
-"""The first is the one that :func:`cxr.workflow.jobs.warned` requests from SLURM."""
+"""The first is the one that :func:`cxr.workflow.jobs.warning_options` requests from SLURM."""
 
 
 def launch(worker: str, job: Path, processes: int, time_to_stop: int, python: str = sys.executable) -> None:
@@ -89,7 +89,7 @@ def run_process(job: Path, work: Callable[[str], None]) -> None:
     try:
         work(job.read_text(encoding="utf-8"))
     except (UserError, StoreError) as error:
-        with atomic(job.with_name(FAULT_FILE)) as temporary:
+        with atomic_file(job.with_name(FAULT_FILE)) as temporary:
             temporary.write_text(str(error), encoding="utf-8")
         sys.exit(1)
     if distributed.is_initialized():

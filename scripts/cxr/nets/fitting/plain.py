@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from cxr.base.atomic import atomic
+from cxr.base.atomic import atomic_file
 from cxr.nets.fitting.engine import RunnerRecipe
 
 
@@ -75,7 +75,7 @@ class Runner:
             "weights": {name: value.detach() for name, value in self.parameters.items()},
             "optimiser": self.optimiser.state_dict(),
         }
-        with atomic(folder / "checkpoint.pt") as temporary:
+        with atomic_file(folder / "checkpoint.pt") as temporary:
             torch.save(content, temporary)
 
     def load(self, folder: Path) -> dict | None:

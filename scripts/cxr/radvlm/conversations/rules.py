@@ -7,8 +7,8 @@ has a denial if the facts deny something, and asks for a box if it is grounded. 
 from collections.abc import Mapping, Sequence
 from random import Random
 
-from cxr.base.acyclic import acyclic
-from cxr.base.seeds import rng
+from cxr.base.cycle_collector import without_cycle_collector
+from cxr.base.seeds import make_rng
 from cxr.radvlm import statements
 from cxr.radvlm.conversations import check
 from cxr.radvlm.conversations.engine import ConversationOptions, ConversationOutcome, ConversationRequest, Engine
@@ -27,7 +27,7 @@ def load(options: ConversationOptions, execution: Mapping) -> Engine:
     del execution
 
     def converse(requests: Sequence[ConversationRequest]) -> list[ConversationOutcome]:
-        with acyclic():
+        with without_cycle_collector():
             return _conversations(requests, options)
 
     return Engine(converse, "rules")
@@ -61,7 +61,7 @@ def _conversations(requests: Sequence[ConversationRequest], options: Conversatio
 def _make_rng(request: ConversationRequest, attempt: int, options: ConversationOptions) -> Random:
     facts = request.facts
     seed_parts = (facts.source, facts.image_id, request.grounded, request.number, attempt)
-    return rng(options.seed, "radvlm_conversations", *seed_parts)
+    return make_rng(options.seed, "radvlm_conversations", *seed_parts)
 
 
 def _check_conversation(

@@ -6,7 +6,7 @@ from pathlib import Path
 import polars as pl
 
 from cxr.base.columns import Column, Columns, schema
-from cxr.base.conservation import ALL, CONSERVED, Counted, conserved
+from cxr.base.conservation import ALL, CONSERVED, CountRow, conserved
 from cxr.base.tables import read_table, write_table
 from cxr.radvlm.evaluation.answers import UNKNOWN
 from cxr.radvlm.evaluation.outcomes import NOT_ASKED
@@ -51,17 +51,17 @@ def check_rows(where: str, rows: Iterable[Counted]) -> Iterator[Counted]:
         yield from conserved(where, record_kind, parts.pop(ALL, 0), parts)
 
 
-def _source_rows(table: pl.DataFrame) -> Iterator[Counted]:
+def _source_rows(table: pl.DataFrame) -> Iterator[CountRow]:
     yield from table.select(list(CONSERVED)).iter_rows()
 
 
-def _conversation_rows(table: pl.DataFrame) -> Iterator[Counted]:
+def _conversation_rows(table: pl.DataFrame) -> Iterator[CountRow]:
     for row in table.iter_rows(named=True):
         outcome = ALL if row["outcome"] == ASKED else row["outcome"]
         yield f"{row['kind']}, {row['split']}", outcome, row["conversations"]
 
 
-def _instruction_rows(table: pl.DataFrame) -> Iterator[Counted]:
+def _instruction_rows(table: pl.DataFrame) -> Iterator[CountRow]:
     for row in table.iter_rows(named=True):
         yield ", ".join(filter(None, (row["source"], row["what"]))), row["outcome"], row["number"]
 

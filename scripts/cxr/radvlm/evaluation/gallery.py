@@ -8,7 +8,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from cxr.base.atomic import whole
+from cxr.base.atomic import atomic_folder
 from cxr.base.hdf5 import Shard
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_lines, write_lines
@@ -92,7 +92,7 @@ def run(*, lines: str, answers: list[str], frames: list[str], folder: str, optio
     chosen_lines = list(select_samples(eligible_lines, options.seed)) if answers else []
     pictures = _read_frames({line["image_id"] for line in chosen_lines}, frames)
     rows = []
-    with whole(folder) as into:
+    with atomic_folder(folder) as into:
         for number, line in enumerate(chosen_lines):
             key = Path(options.folders.get(line["source"], "")), line["image_id"]
             if key not in pictures:

@@ -6,7 +6,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from cxr.base.atomic import whole
+from cxr.base.atomic import atomic_folder
 from cxr.base.errors import UserError
 from cxr.base.tables import read_lines
 from cxr.imaging.one_image import made_at, picture_of
@@ -53,7 +53,7 @@ def run(
     segmentation = (
         MaskSource(header, mask_answers["model"], code, made_at(), DEVICE) if header is not None and of_turn else None
     )
-    with whole(output) as folder:
+    with atomic_folder(output) as folder:
         write_results(Path(folder), picture, replies, conversation_answers["model"], quality, segmentation)
 
 

@@ -8,9 +8,9 @@ from typing import TypeVar
 
 import polars as pl
 
-from cxr.base.atomic import atomic
+from cxr.base.atomic import atomic_file
 from cxr.base.columns import schema
-from cxr.base.conservation import Counted, conserved
+from cxr.base.conservation import conserved
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_table, write_lines, write_table
 from cxr.base.vocabulary import SPLITS
@@ -99,7 +99,7 @@ def run(
             return (source_lines.get(part, row) for part, row in rows.select("part", "row").iter_rows())
 
         for split in SPLITS:
-            with atomic(paths[split]) as temporary, open(temporary, "wb") as file:
+            with atomic_file(paths[split]) as temporary, open(temporary, "wb") as file:
                 file.writelines(_count_while_reading(read_rows(sort_split(index, split, options)), written, split))
         test_index = sort_split(index, TEST, options)
         partner_by_image = pair_images(test_index.iter_rows(named=True), options.seed)

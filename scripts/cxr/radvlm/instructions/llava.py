@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import cv2
 
-from cxr.base.atomic import whole
+from cxr.base.atomic import atomic_folder
 from cxr.base.tables import read_lines, read_table
 from cxr.instructions.conversations import Conversation, to_sharegpt, write_entries
 from cxr.instructions.record import Turn
@@ -64,7 +64,7 @@ def run(
         line_by_picture.setdefault(key, {name: line[name] for name in ("sample_id", "source", "image_id", "task")})
         return image_path(*key)
 
-    with whole(folder) as temporary_dir:
+    with atomic_folder(folder) as temporary_dir:
         for path in lines:
             write_entries(temporary_dir / FILE_BY_SPLIT[Path(path).stem], to_entries(path, picture, convention))
         write_images(temporary_dir, line_by_picture, frames, options.folders)

@@ -7,7 +7,7 @@ from functools import partial
 
 import polars as pl
 
-from cxr.base.seeds import rng
+from cxr.base.seeds import make_rng
 from cxr.instructions.record import Turn
 from cxr.radvlm.instructions.names import join_in_words, load_spoken_names
 from cxr.radvlm.instructions.source_block import BOX, LABEL, PHRASE, REGION, NamedBoxes, SourceBlock
@@ -109,7 +109,7 @@ def anatomical_grounding(inputs: SourceBlock, settings: TaskOptions) -> Iterator
         if region.boxes and (region_names is None or region.name in region_names):
             regions_by_image.setdefault(region.image_id, []).append(region)
     for image_id, regions in regions_by_image.items():
-        rng(settings.seed, "regions", inputs.source, image_id).shuffle(regions)
+        make_rng(settings.seed, "regions", inputs.source, image_id).shuffle(regions)
         yield Unit(
             image_id,
             image_id,
@@ -266,7 +266,7 @@ def balance_pairs(pairs: Iterable[Mapping], seed: int) -> frozenset[str]:
     selected_ids: set[str] = set()
     for split in sorted({split for split, _ in ids_by_stratum}):
         positive, negative = ids_by_stratum.get((split, True), []), sorted(ids_by_stratum.get((split, False), []))
-        selected_ids.update(positive, rng(seed, "ils", split).sample(negative, min(len(negative), len(positive))))
+        selected_ids.update(positive, make_rng(seed, "ils", split).sample(negative, min(len(negative), len(positive))))
     return frozenset(selected_ids)
 
 

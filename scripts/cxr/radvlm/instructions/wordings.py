@@ -9,7 +9,7 @@ from pathlib import Path
 import yaml
 
 from cxr.base.paths import RESOURCES
-from cxr.base.seeds import rng, stable_hash
+from cxr.base.seeds import make_rng, stable_hash
 from cxr.instructions.record import Turn
 
 RESOURCE_FILES = ("radvlm/instructions.yaml",)
@@ -69,5 +69,5 @@ def word_turn(task: str, kind: str, drawn_for: tuple, number: int, slots: Mappin
 def _question_order(task: str, drawn_for: tuple) -> list[str]:
     """Return the question ids of a task in the random order of a unit; cached for consecutive passes."""
     order = list(load_wordings()[task].questions)
-    rng(*drawn_for, task).shuffle(order)
+    make_rng(*drawn_for, task).shuffle(order)
     return order

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from cxr.base.conservation import Counted, conserved
+from cxr.base.conservation import CountRow, conserved
 from cxr.base.seeds import stable_hash
 from cxr.geometry.boxes import CORNERS
 from cxr.radvlm.labels import ABSENT, PRESENT, UNCERTAIN, load_label_names, resolve_uncertain
@@ -88,7 +88,7 @@ class SourceRecords:
         if record_kind:
             self.num_excluded[record_kind, reason] += number
 
-    def conservation_rows(self, source: str) -> list[Counted]:
+    def conservation_rows(self, source: str) -> list[CountRow]:
         """Return the conservation rows of all kinds. Raises AssertionError if a row is unaccounted for."""
         conserved_rows = []
         excluded_kinds = {record_kind for record_kind, _ in self.num_excluded}

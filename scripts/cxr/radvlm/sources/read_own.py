@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from cxr.base.columns import schema
-from cxr.base.conservation import ALL, CONSERVED, Counted
+from cxr.base.conservation import ALL, CONSERVED, CountRow
 from cxr.base.hdf5 import Shard
 from cxr.base.tables import EXCLUDED, read_lines, read_table, write_excluded, write_lines, write_table
 from cxr.geometry.affine import affine_to_upright, boxes_to_original
@@ -265,7 +265,7 @@ def write_source(
     write_table(conservation, conservation_table(records.conservation_rows(source)), CONSERVED)
 
 
-def conservation_table(rows: Iterable[Counted]) -> pl.DataFrame:
+def conservation_table(rows: Iterable[CountRow]) -> pl.DataFrame:
     """Return a :data:`CONSERVED` table with equal (kind, outcome) rows added up; all and kept come first."""
     total: Counter = Counter()
     for record_kind, outcome, number in rows:

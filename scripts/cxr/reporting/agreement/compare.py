@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from cxr.base.columns import Column, schema
-from cxr.base.edits import unedited
+from cxr.base.edited_images import is_unedited
 from cxr.base.errors import UserError
 from cxr.base.hdf5 import FRAME_SIZE, Shard
 from cxr.base.jobs import progress
@@ -233,7 +233,7 @@ def _measure_image(
                 mask = _union_of_masks(of_image[image_id], lesion, shards.masks[name])
                 yield from ((f"masks {name}", lesion, value) for value in measures.measure_mask(mask, region))
     places = {lesion: region for lesion, region in region_by_lesion.items() if lesion != HEART}
-    if image_id in shards.anomaly and places and not unedited(shards.anomaly, image_id):
+    if image_id in shards.anomaly and places and not is_unedited(shards.anomaly, image_id):
         organs = shards.organs.masks(image_id)
         lungs = organs[LUNGS[0]] | organs[LUNGS[1]]
         anomaly_map = shards.anomaly.get("anomaly", image_id)

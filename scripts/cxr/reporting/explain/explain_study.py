@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cxr.base.atomic import atomic
+from cxr.base.atomic import atomic_file
 from cxr.base.errors import UserError
 from cxr.reporting.explain.blocks import render_html, render_text
 from cxr.reporting.explain.story import describe_study
@@ -36,6 +36,6 @@ def run(*, page: str, text: str, options: ExplainOptions, results: str = "result
         raise UserError("explain needs a study: snakemake explain --config study=<study_id>")
     text_content, page_content = explain(results, options.study, (), options.dpi)
     for path, content in ((page, page_content), (text, text_content)):
-        with atomic(path) as temporary:
+        with atomic_file(path) as temporary:
             temporary.write_text(content, encoding="utf-8")
     sys.stdout.write(text_content)

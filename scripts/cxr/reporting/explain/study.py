@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from cxr.base.edits import edited, unedited
+from cxr.base.edited_images import is_unedited, read_edited_image
 from cxr.base.errors import UserError
 from cxr.base.exclusions import STAGES
 from cxr.base.hdf5 import Shard
@@ -192,8 +192,8 @@ def _read_image(results: Path, row: dict) -> Image:
             Shard(results / "frames" / f"{row['shard']}.h5") as frames,
             Shard(results / "anomaly" / f"{row['shard']}.h5") as shard,
         ):
-            image.arrays["edited"] = edited(shard, frames, row["image_id"])
-            image.unedited = unedited(shard, row["image_id"])
+            image.arrays["edited"] = read_edited_image(shard, frames, row["image_id"])
+            image.unedited = is_unedited(shard, row["image_id"])
     if "boxes" in passed:
         image.boxes = _read_rows(results / "boxes" / f"{row['shard']}.parquet", row["image_id"]) or []
     return image

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import polars as pl
 
-from cxr.base.edits import edited, unedited
+from cxr.base.edited_images import is_unedited, read_edited_image
 from cxr.base.hdf5 import Shard
 from cxr.base.jobs import progress
 from cxr.base.seeds import stable_hash
@@ -134,8 +134,8 @@ def _read_panels(
                 PanelContent(
                     title=f"study {rows[0]['study_id']}, image {image_id}, split {rows[0]['split']}",
                     image=frames.get("image", image_id),
-                    edited=edited(anomaly, frames, image_id),
-                    unedited=unedited(anomaly, image_id),
+                    edited=read_edited_image(anomaly, frames, image_id),
+                    unedited=is_unedited(anomaly, image_id),
                     anomaly=anomaly.get("anomaly", image_id),
                     organs=organs.masks(image_id),
                     zones={label: zones[label] for label in ZONE_LABELS},

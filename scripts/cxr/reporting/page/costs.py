@@ -5,7 +5,7 @@ from pathlib import Path
 
 import polars as pl
 
-from cxr.base.atomic import atomic
+from cxr.base.atomic import atomic_file
 from cxr.base.columns import Column, schema
 from cxr.base.tables import read_table, write_table
 from cxr.plotting.plots import save_png
@@ -116,7 +116,7 @@ def run(
         synthetic=synthetic,
         seconds_most=stages["seconds"].max() or 1, memory_most=stages["max_rss_mb"].max() or 1,
     )  # fmt: skip
-    with atomic(page) as temporary:
+    with atomic_file(page) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 

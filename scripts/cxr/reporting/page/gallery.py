@@ -10,7 +10,7 @@ from textwrap import shorten
 import numpy as np
 import polars as pl
 
-from cxr.base.atomic import atomic
+from cxr.base.atomic import atomic_file
 from cxr.base.hdf5 import Shard
 from cxr.base.jobs import progress
 from cxr.base.tables import read_lines, read_table, write_lines
@@ -95,7 +95,7 @@ def _select_set(paths: Sequence[str], name: str) -> list[str]:
 
 
 def _write_bytes(path: Path, data: bytes) -> None:
-    with atomic(path) as temporary:
+    with atomic_file(path) as temporary:
         temporary.write_bytes(data)
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import polars as pl
 
-from cxr.base.atomic import atomic
+from cxr.base.atomic import atomic_file
 from cxr.base.tables import read_lines, read_table, write_table
 from cxr.plotting.encoding import image_file_url
 from cxr.reporting.page import render
@@ -64,5 +64,5 @@ def run(
         version_info=version_info,
         options=options,
     )
-    with atomic(index) as temporary:
+    with atomic_file(index) as temporary:
         temporary.write_text(page, encoding="utf-8")

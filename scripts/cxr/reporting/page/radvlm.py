@@ -6,7 +6,7 @@ from pathlib import Path
 
 import polars as pl
 
-from cxr.base.atomic import atomic
+from cxr.base.atomic import atomic_file
 from cxr.base.tables import read_lines, read_table
 from cxr.plotting.encoding import image_file_url
 from cxr.reporting.page.sections import SYNTHETIC_MARK, load_template
@@ -124,7 +124,7 @@ def run(
 ) -> None:  # fmt: skip
     """Write the page of RadVLM alone."""
     content = build_section(comparison, check, conservation, gallery, charts, image_file_url)
-    with atomic(page) as temporary:
+    with atomic_file(page) as temporary:
         synthetic_mark = SYNTHETIC_MARK if options.synthetic else ""
         text = load_template("radvlm.html.j2").render(
             radvlm=content, synthetic=options.synthetic, synthetic_mark=synthetic_mark

@@ -12,8 +12,8 @@ from datetime import datetime
 from pydicom.dataset import Dataset
 from pydicom.uid import DeflatedExplicitVRLittleEndian
 
-from cxr.base.atomic import whole
-from cxr.base.faults import broken
+from cxr.base.atomic import atomic_folder
+from cxr.base.faults import broken_part
 from cxr.base.jobs import progress
 from cxr.base.regular_files import open_regular
 from cxr.base.tables import read_table
@@ -54,7 +54,7 @@ def run_shard(
         for image_units in _units_by_image(split, kept_pair_ids)
         if image_units[0]["image_id"] in paths
     ]
-    with whole(segmentations) as folder, Sources(index, masks, images, frames) as sources:
+    with atomic_folder(segmentations) as folder, Sources(index, masks, images, frames) as sources:
         for image_units in progress(unit_groups, len(unit_groups), "release, DICOM"):
             try:
                 if IDS in options.withhold:
@@ -95,7 +95,7 @@ def read_header(path: str) -> Dataset:
                 raise NoSegmentation("the image is not a DICOM file")
         whole_header = read_dicom(path, list(HEADER_ELEMENTS))
     except (OSError, HeaderError) as error:
-        if broken(error):
+        if broken_part(error):
             raise
         raise NoSegmentation("the DICOM cannot be read again") from None
     header = Dataset()

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cxr.base.atomic import whole
+from cxr.base.atomic import atomic_folder
 from cxr.base.hdf5 import FRAME_SIZE
 from cxr.base.jobs import progress
 from cxr.base.vocabulary import LESIONS
@@ -49,7 +49,7 @@ def run_tables(
     """
     withheld, kept_pair_ids = Withheld(options.withhold, salt), read_kept_pairs(filtered)
     counts = {}
-    with whole(tables) as folder, Sources(index, masks, images, frames) as sources:
+    with atomic_folder(tables) as folder, Sources(index, masks, images, frames) as sources:
         for split, path in {"train": train, "validate": validate, "test": test}.items():
             read = partial(iterate_studies, path, kept_pair_ids, withheld)
             counts[split] = _write_split(folder, split, read, sources, withheld, options)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from cxr.base.atomic import link
+from cxr.base.atomic import link_file
 from cxr.base.tables import read_table
 from cxr.instructions.mimic_ils import JSON_NAME, MASK_FOLDER, write_studies
 from cxr.reporting.release.withheld import Withheld
@@ -32,7 +32,7 @@ def copy_layout(source: Path, target: Path, images: str, withheld: Withheld, kep
                 if names is None:
                     continue
                 for name in sorted(names):
-                    link(source / MASK_FOLDER / name, target / MASK_FOLDER / _rename_mask(name, key, shown_key))
+                    link_file(source / MASK_FOLDER / name, target / MASK_FOLDER / _rename_mask(name, key, shown_key))
                 yield shown_key, _published_entry(entry, key, shown_key, withheld)
 
         write_studies(

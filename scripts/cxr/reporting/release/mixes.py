@@ -14,9 +14,9 @@ from pathlib import Path
 import polars as pl
 import yaml
 
-from cxr.base.atomic import whole
-from cxr.base.digests import keyed_text
-from cxr.base.secrets import secret
+from cxr.base.atomic import atomic_folder
+from cxr.base.digests import keyed_text_digest
+from cxr.base.secrets import read_secret
 from cxr.base.tables import read_lines
 from cxr.radvlm.samples import TEXT_TASKS
 from cxr.reporting.release import parquet
@@ -56,12 +56,15 @@ class MixPublisher:
     """Convert lines to their published form. ``key``: secret key of the digests, empty if identifiers are published."""
 
     def __init__(self, withhold: Sequence[str], salt: str):
-        self.texts, self.key = REPORT_TEXT not in withhold, secret("release.salt", salt) if IDS in withhold else b""
+        self.texts, self.key = (
+            REPORT_TEXT not in withhold,
+            read_secret("release.salt", salt) if IDS in withhold else b"",
+        )
 
     def publish_id(self, column: str, value: str) -> str:
         """Return an identifier or its digest; an empty identifier (of an empty mask) stays empty."""
         field = {"mask_ids": "mask_id", "facts": "fact_id"}.get(column, column)
-        return keyed_text(self.key, field, value, NAMES[column]) if self.key and value else value
+        return keyed_text_digest(self.key, field, value, NAMES[column]) if self.key and value else value
 
     def publish_line(self, line: Mapping) -> dict:
         """Return a row of :data:`LINES`."""
@@ -120,7 +123,7 @@ def run(
     """
     publisher = MixPublisher(options.withhold, salt if isinstance(salt, str) else "")
     counts: dict[str, Counter] = {"all": Counter(), "published": Counter()}
-    with whole(package) as folder:
+    with atomic_folder(package) as folder:
         for path in lines:
             split = Path(path).stem
             for line in read_lines(path):

@@ -9,7 +9,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from cxr.base.atomic import link, link_all, whole
+from cxr.base.atomic import atomic_folder, link_file, link_folder
 from cxr.reporting.release import facts
 from cxr.reporting.release.crate import CRATE_NAME as CRATE
 from cxr.reporting.release.crate import FOLDERS, build_crate
@@ -84,12 +84,12 @@ def run_package(
     }
     columns = {config: published_columns(config_columns, pixels=withheld.pixels, report_text=withheld.report_text)
                for config, (_, config_columns) in CONFIGS.items()}  # fmt: skip
-    with whole(package) as folder:
+    with atomic_folder(package) as folder:
         for file in _list_files(Path(tables)):
             if file != COUNTS:
-                link(Path(tables) / file, folder / file)
+                link_file(Path(tables) / file, folder / file)
         for part in segmentations if IDS not in options.withhold else []:
-            link_all(part, folder / DICOM)
+            link_folder(part, folder / DICOM)
             (folder / DICOM / COUNTS).unlink(missing_ok=True)
         for layout_folder in layout:
             copy_layout(Path(layout_folder), folder / AUTHORS, images, withheld, kept_pair_ids)

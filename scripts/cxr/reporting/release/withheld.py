@@ -18,9 +18,9 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
-from cxr.base.digests import LETTERS, keyed
+from cxr.base.digests import LETTERS, keyed_digest
 from cxr.base.errors import UserError
-from cxr.base.secrets import secret
+from cxr.base.secrets import read_secret
 from cxr.base.tables import read_lines
 
 PIXELS, REPORT_TEXT, IDS = "pixels", "report_text", "ids"
@@ -33,13 +33,13 @@ class Withheld:
         self.pixels, self.report_text, self.ids = (kind in kinds for kind in (PIXELS, REPORT_TEXT, IDS))
         self._key = b""
         if self.ids:
-            self._key = secret("release.salt", salt if isinstance(salt, str) else "")
+            self._key = read_secret("release.salt", salt if isinstance(salt, str) else "")
 
     def publish_id(self, field: str, value: str) -> str:
         """Return the published form of an identifier."""
         if not self.ids:
             return value
-        return keyed(self._key, field, value)
+        return keyed_digest(self._key, field, value)
 
     def publish_line(self, line: dict) -> dict:
         """Return the published form of a line of the dataset."""

@@ -7,7 +7,7 @@ import json
 
 import polars as pl
 
-from cxr.base.atomic import atomic
+from cxr.base.atomic import atomic_file
 from cxr.base.columns import Column, schema
 from cxr.base.paths import RESOURCES
 from cxr.base.tables import read_table, write_table
@@ -87,7 +87,7 @@ def run_sheets(
     num_filtered, num_pairs = 0, 0
     with (
         open(lines, encoding="utf-8") as source,
-        atomic(filtered) as path,
+        atomic_file(filtered) as path,
         open(path, "w", encoding="utf-8", newline="\n") as target,
     ):
         for text in source:
@@ -143,7 +143,7 @@ def find_reasons(units: pl.DataFrame, experts_by_unit: dict[int, list[str]], uns
 
 def write_excluded_pairs(path: str, reasons: dict[str, str]) -> None:
     """Write excluded pair ids, one per line, each with its reason as a comment."""
-    with atomic(path) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as file:
+    with atomic_file(path) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as file:
         file.write("# pairs that leave the split after the review: for evaluation.reviewed\n")
         file.writelines(f"{pair_id}  # {reason}\n" for pair_id, reason in reasons.items())
 

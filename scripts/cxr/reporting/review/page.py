@@ -15,7 +15,7 @@ from string import Template
 
 import polars as pl
 
-from cxr.base.atomic import atomic
+from cxr.base.atomic import atomic_file
 from cxr.base.columns import Column
 from cxr.base.errors import UserError
 from cxr.base.paths import RESOURCES
@@ -132,7 +132,7 @@ def write_page(
         data=escape_json_for_script(data),
         pictures=blocks,
     )
-    with atomic(path) as temporary:
+    with atomic_file(path) as temporary:
         temporary.write_text(text, encoding="utf-8", newline="\n")
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from cxr.base.errors import UserError
-from cxr.base.formulas import plain
+from cxr.base.formulas import unguard_cell
 from cxr.base.user_tables import read_sheet
 from cxr.reporting.review.form import Form
 
@@ -106,7 +106,9 @@ def _parse_answers(
         seconds = row["seconds"]
         if seconds and not seconds.isdecimal():
             raise UserError(f"{where} seconds: {seconds!r} is not a whole number: correct it or empty the cell")
-        answers[item] = Answer(values, plain(row["note"].replace("\r\n", "\n")), int(seconds) if seconds else None)
+        answers[item] = Answer(
+            values, unguard_cell(row["note"].replace("\r\n", "\n")), int(seconds) if seconds else None
+        )
         at[item] = line
     if missing := [item for item in dealt_page.items if item not in answers]:
         raise UserError(

@@ -64,8 +64,8 @@ class _Unit:
 def run_pages(*, units: str, pages: list[str], asked: str, options: UnitPagesOptions) -> None:
     """Write one page per expert, in the order of ``options.experts``, and the organiser's table of items.
 
-    ``units``: a table with the columns :data:`cxr.base.judged.JUDGED`. Every expert gets every unit, in an individual
-    order.
+    ``units``: a table with the columns :data:`cxr.base.review_units.REVIEW_UNITS`. Every expert gets every unit, in
+    an individual order.
     """
     table = read_table(units)
     if not len(table):

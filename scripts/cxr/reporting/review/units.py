@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from cxr.base.errors import UserError
-from cxr.base.seeds import rng, stable_hash
+from cxr.base.seeds import make_rng, stable_hash
 
 LETTERS = "bcdfghjkmnpqrstvwxz"
 """Letters of item codes: no vowels, which could form words, and no digits, which a spreadsheet may convert."""
@@ -106,7 +106,7 @@ T = TypeVar("T", bound=HasKey)
 def order_items(units: Sequence[T], expert: str, seed: int) -> list[tuple[str, T]]:
     """Return (code, unit) in an expert's individual order. Codes reveal nothing about a unit and are not shared."""
     shuffled = sorted(units, key=lambda unit: unit.key)
-    rng(seed, "order", expert).shuffle(shuffled)
+    make_rng(seed, "order", expert).shuffle(shuffled)
     codes: dict[str, T] = {}
     for unit in shuffled:
         code, attempt = _make_code(seed, expert, unit, 0), 0

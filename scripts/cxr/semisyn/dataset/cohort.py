@@ -8,7 +8,7 @@ from pathlib import Path
 
 import polars as pl
 
-from cxr.base.atomic import whole
+from cxr.base.atomic import atomic_folder
 from cxr.base.columns import Column, schema
 from cxr.base.jobs import progress
 from cxr.base.tables import read_table, write_table
@@ -52,7 +52,7 @@ def run(
     pool = read_table(healthy).filter(pl.col("image_id").is_in(source.images["image_id"].implode())).sort("image_id")
     views = dict(pool.select("image_id", "view").iter_rows())
     with (
-        whole(folder) as staging_dir,
+        atomic_folder(folder) as staging_dir,
         CocoWriter(staging_dir / "truth.json", {"description": SYNTHETIC}, coco_categories(options)) as truth,
     ):
         (staging_dir / "images").mkdir()

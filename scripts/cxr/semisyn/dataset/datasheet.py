@@ -8,7 +8,7 @@ from typing import Protocol
 import polars as pl
 import yaml
 
-from cxr.base.atomic import atomic
+from cxr.base.atomic import atomic_file
 from cxr.base.paths import RESOURCES
 from cxr.base.tables import read_table
 
@@ -88,7 +88,7 @@ def run(
         f"## Priors\n\n{describe_priors(yaml.safe_load(Path(priors).read_text(encoding='utf-8')), options.labels)}\n",
         f"## Engines and licences\n\n{list_licences(sorted(set(image_table['engine'])))}",
     ]
-    with atomic(sheet) as temporary:
+    with atomic_file(sheet) as temporary:
         temporary.write_text("\n".join(parts), encoding="utf-8", newline="\n")
 
 

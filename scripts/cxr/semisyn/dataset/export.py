@@ -8,10 +8,10 @@ import numpy as np
 import polars as pl
 import yaml
 
-from cxr.base.atomic import whole
-from cxr.base.digests import keyed
+from cxr.base.atomic import atomic_folder
+from cxr.base.digests import keyed_digest
 from cxr.base.jobs import progress
-from cxr.base.secrets import secret
+from cxr.base.secrets import read_secret
 from cxr.base.tables import read_table
 from cxr.geometry.rle import encode_rle
 from cxr.instructions.coco import CocoWriter, make_categories
@@ -31,12 +31,14 @@ class ExportIds:
     """
 
     def __init__(self, salt: str = ""):
-        self._key = secret("release.salt", salt) if salt else b""
+        self._key = read_secret("release.salt", salt) if salt else b""
 
     def of_image(self, facts: Mapping) -> dict[str, str]:
         """Return the ids among ``facts`` as they are told."""
         return {
-            name: keyed(self._key, name, facts[name]) if self._key else facts[name] for name in IDS if name in facts
+            name: keyed_digest(self._key, name, facts[name]) if self._key else facts[name]
+            for name in IDS
+            if name in facts
         }
 
 
@@ -88,7 +90,7 @@ def run(
     source = select_images(image_table, read_table(boxes), edited, frames, cohort, options)
     write = {"yolo": write_yolo, "coco": write_coco, "hf": write_hf}[options.format]
     datasheet_text = Path(sheet).read_text(encoding="utf-8")
-    with whole(folder) as staging_dir:
+    with atomic_folder(folder) as staging_dir:
         write(staging_dir, source, ExportIds(options.salt), options)
         readme = staging_dir / "README.md"
         card = readme.read_text(encoding="utf-8") if readme.is_file() else ""

@@ -7,7 +7,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from cxr.base.atomic import atomic
+from cxr.base.atomic import atomic_file
 from cxr.base.tables import read_table
 from cxr.plotting.encoding import encode_image
 from cxr.semisyn.dataset.export import ExportOptions, select_images
@@ -47,7 +47,7 @@ def run(
             rows[facts["finding"]] = draw_row(before, picture.grey, image_boxes, title, options.side)
     row_images = [rows[finding] for finding in options.findings if finding in rows]
     page = np.concatenate(row_images) if row_images else np.full((MARGIN, 3 * options.side, 3), PAPER, np.uint8)
-    with atomic(sheet) as temporary:
+    with atomic_file(sheet) as temporary:
         temporary.write_bytes(encode_image(".jpg", page, [cv2.IMWRITE_JPEG_QUALITY, options.quality]))
 
 

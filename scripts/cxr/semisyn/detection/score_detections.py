@@ -14,7 +14,7 @@ from cxr.base.columns import schema
 from cxr.base.errors import UserError
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_table, write_table
-from cxr.base.user_tables import read_frame, require
+from cxr.base.user_tables import read_frame, require_columns
 from cxr.metrics.intervals import percentile_ends
 from cxr.metrics.paired import (
     adjust_holm,
@@ -142,7 +142,7 @@ def num_synthetic(options: DetectionOptions, images: str | None) -> dict[str, in
 def _read_predictions(path: str) -> pl.DataFrame:
     key = "semisyn.detection.predictions"
     table = read_frame(path, key, list(PREDICTIONS), ids=("image_id",))
-    require(table.columns, list(PREDICTIONS), path, key)
+    require_columns(table.columns, list(PREDICTIONS), path, key)
     numbers = pl.col([name for name, column in PREDICTIONS.items() if column.kind == pl.Float64])
     table = table.select(*PREDICTIONS).with_columns(numbers.str.strip_chars().cast(pl.Float64, strict=False))
     bad = table.filter(~pl.all_horizontal(numbers.is_finite().fill_null(False)))

@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 import torch
 
-from cxr.base.atomic import whole
+from cxr.base.atomic import atomic_folder
 from cxr.base.columns import schema
 from cxr.base.engines import Setup
 from cxr.base.errors import UserError
@@ -71,7 +71,7 @@ def run(
         )  # fmt: skip
         _log_pools(task, lacking)
         unfinished = Path(model).with_name("unfinished")
-        with whole(model) as folder:
+        with atomic_folder(model) as folder:
             trained = engine.train(task, folder, unfinished)
         # an engine that does not score during training is scored at the end
         scores = (

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 import yaml
 
-from cxr.base.atomic import atomic
+from cxr.base.atomic import atomic_file
 from cxr.base.engines import Setup
 from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.detection import proposals
@@ -206,7 +206,7 @@ class StateFile:
 
     def write(self, state: dict) -> None:
         """Write a state atomically."""
-        with atomic(self.path) as temporary:
+        with atomic_file(self.path) as temporary:
             torch.save(state | {"identity": self.identity}, temporary)
 
 

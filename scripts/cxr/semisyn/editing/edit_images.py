@@ -19,7 +19,7 @@ from cxr.base.hdf5 import FRAME_SIZE, Shards, ShardWriter
 from cxr.base.ledger import Ledger
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_table, write_table
-from cxr.base.workers import EngineFault, Fault, sift_either
+from cxr.base.workers import EngineFault, Fault, process_singly_or_batched
 from cxr.geometry.boxes import CORNERS
 from cxr.semisyn.editing.engine import BoxTooSmall, EditedImage, Job, load_engine
 from cxr.semisyn.editing.masks import soft_mask
@@ -216,7 +216,7 @@ def _edit_shard(
         batch = getattr(editor, "batch", None)
         tolerance = Tolerance.of(compute)
         worker_keywords = {"threads": threads, "batch": batch, "tolerance": tolerance}
-        for (job_id, config), (edited_image, box_rows) in sift_either(
+        for (job_id, config), (edited_image, box_rows) in process_singly_or_batched(
             ledger, list(taken), read, work, work_batch, **worker_keywords
         ):
             image_id, job = taken[job_id, config]

@@ -11,7 +11,7 @@ import polars as pl
 import yaml
 
 from cxr.base.paths import RESOURCES
-from cxr.base.user_tables import read_frame, require
+from cxr.base.user_tables import read_frame, require_columns
 from cxr.language.reports.devices import Devices, compile_devices, normalize_words, phrase_pattern
 from cxr.semisyn.healthy.criteria import Exclusion
 
@@ -58,7 +58,7 @@ class TableLabels:
         keys = ("image_id", "study_id", "Path")
         table = read_frame(path, KEY, (*keys, NO_FINDING, DEVICES), ids=keys)
         key = next((name for name in keys if name in table.columns), "study_id")
-        require(table.columns, (key, NO_FINDING, DEVICES), path, KEY, "give a table of CheXpert labels")
+        require_columns(table.columns, (key, NO_FINDING, DEVICES), path, KEY, "give a table of CheXpert labels")
         label = {name: pl.col(name).str.strip_chars().cast(pl.Float64, strict=False) for name in (NO_FINDING, DEVICES)}
         row = pl.col(key)
         if key == "study_id":

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import polars as pl
 
-from cxr.base.faults import broken
+from cxr.base.faults import broken_part
 from cxr.base.regular_files import open_regular
 from cxr.base.user_tables import read_frame
 from cxr.dicom.files import HEAD_BYTES, HeaderError, file_kind, plain_text, read_dicom, text_of
@@ -42,7 +42,7 @@ def read_header_position(path: str | Path) -> str:
                 return ""
         header = read_dicom(path, list(FIELDS))
     except (OSError, HeaderError) as error:
-        if broken(error):
+        if broken_part(error):
             raise
         return ""
     return next(filter(None, (parse_position(text_of(header, name)) for name in FIELDS)), "")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from cxr.base.engines import Setup
 from cxr.base.errors import UserError
-from cxr.base.user_tables import folded, read_frame, require
+from cxr.base.user_tables import fold_name, read_frame, require_columns
 from cxr.base.vocabulary import FINDINGS
 from cxr.semisyn.healthy.criteria import Exclusion
 from cxr.semisyn.healthy.engine import HealthyOptions, NoScores, ReadFrame, scores_above
@@ -20,11 +20,11 @@ class TableClassifier:
 
     def __init__(self, path: str | Path, threshold: float):
         table = read_frame(path, KEY, ("image_id", *FINDINGS), ids=("image_id",))
-        finding_by_name = {folded(name): finding for finding, label in FINDINGS.items() for name in (finding, label)}
+        finding_by_name = {fold_name(name): finding for finding, label in FINDINGS.items() for name in (finding, label)}
         column_by_finding = {
-            finding_by_name[folded(name)]: name for name in table.columns if folded(name) in finding_by_name
+            finding_by_name[fold_name(name)]: name for name in table.columns if fold_name(name) in finding_by_name
         }
-        require(table.columns, ("image_id",), path, KEY)
+        require_columns(table.columns, ("image_id",), path, KEY)
         if not column_by_finding:
             raise UserError(f"{KEY}: {path} has no column of a finding: add one of {', '.join(FINDINGS)}")
         self.findings = tuple(finding for finding in FINDINGS if finding in column_by_finding)

@@ -9,7 +9,7 @@ import polars as pl
 import yaml
 
 from cxr.annotations.regions import read_annotations
-from cxr.base.atomic import atomic
+from cxr.base.atomic_file import atomic_file
 from cxr.base.columns import schema
 from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shard
@@ -194,5 +194,5 @@ def _write_yaml(
         "findings": {name: prior.to_dict() for name, prior in prior_by_finding.items()},
         "zones": zones,
     }
-    with atomic(path) as temporary:
+    with atomic_file(path) as temporary:
         temporary.write_text(yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=120), encoding="utf-8")

@@ -11,7 +11,7 @@ import polars as pl
 import yaml
 
 from cxr.annotations.regions import image_name, read_annotations
-from cxr.base.atomic import atomic
+from cxr.base.atomic_file import atomic_file
 from cxr.base.columns import Column, schema
 from cxr.base.paths import RESOURCES
 from cxr.base.tables import read_lines, read_table, write_table
@@ -232,7 +232,7 @@ def run(
         else:
             mined[name] = {"prompts": {phrase.phrase: round(phrase.weight, 6) for phrase in finding_phrases}}
             rows += [_phrase_row(phrase, catalogue, MINED) for phrase in finding_phrases]
-    with atomic(prompts) as temporary:
+    with atomic_file(prompts) as temporary:
         text = HEAD + yaml.safe_dump({"findings": mined}, sort_keys=False, allow_unicode=True, width=120)
         temporary.write_text(text, encoding="utf-8", newline="\n")
     write_table(table, pl.DataFrame(rows, schema=schema(PROMPTS), orient="row"), PROMPTS)

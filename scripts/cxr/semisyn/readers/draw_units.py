@@ -12,7 +12,7 @@ from cxr.base.columns import Column, schema
 from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shard
 from cxr.base.jobs import log
-from cxr.base.judged import JUDGED
+from cxr.base.review_units import REVIEW_UNITS
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_table, write_table
 from cxr.plotting.encoding import encode_image
@@ -93,7 +93,7 @@ def run(
             picture = encode_image(".png", pictures[drawn_image.job_id or drawn_image.image_id], PNG)
             judged.append((unit, picture, None, QUESTION, "", [], "", "", None, True))
     write_table(units, pl.DataFrame(rows, schema=schema(UNITS), orient="row").sort("unit"), UNITS)
-    write_table(shown, pl.DataFrame(judged, schema=schema(JUDGED), orient="row").sort("unit"), JUDGED)
+    write_table(shown, pl.DataFrame(judged, schema=schema(REVIEW_UNITS), orient="row").sort("unit"), REVIEW_UNITS)
 
 
 def draw_images(candidates: Iterable[ReaderImage], options: ReadersOptions) -> list[ReaderImage]:

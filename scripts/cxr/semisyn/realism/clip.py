@@ -13,7 +13,7 @@ from transformers import CLIPImageProcessorPil, CLIPModel, CLIPTokenizer
 
 from cxr.base.engines import Setup
 from cxr.base.errors import UserError, refuse_machine_fault
-from cxr.base.faults import no_inputs
+from cxr.base.faults import is_not_from_input
 from cxr.nets.devices import inference, select_device
 from cxr.semisyn.realism.engine import Features, digest_of, sha256_of
 
@@ -72,7 +72,7 @@ def _read_net(folder: Path) -> CLIPModel:
         net, loading_info = CLIPModel.from_pretrained(folder, **keywords)
     except Exception as error:
         refuse_machine_fault(folder, error)
-        if no_inputs(error):
+        if is_not_from_input(error):
             raise
         raise UserError(
             f"{KEY} is {str(folder)!r}, which cannot be read as a CLIP model ({type(error).__name__}): give another"

@@ -7,7 +7,7 @@ import polars as pl
 import yaml
 from matplotlib.figure import Figure
 
-from cxr.base.atomic import atomic
+from cxr.base.atomic import atomic_file
 from cxr.base.columns import Column, schema
 from cxr.base.errors import UserError
 from cxr.base.jobs import log
@@ -151,7 +151,7 @@ def run(
                 "%s: %s is chosen by %s too, of a model that learnt from its painter: that says little of its realism",
                 finding, entry["config"], ", ".join(entry["circular"]),
             )  # fmt: skip
-    with atomic(choice) as temporary:
+    with atomic_file(choice) as temporary:
         temporary.write_text(yaml.safe_dump(choice_by_finding, sort_keys=False), encoding="utf-8", newline="\n")
     write_table(table, scored, SCORES)
     points = grid_table(scored, options.configs, options.same_as)

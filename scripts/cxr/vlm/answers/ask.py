@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from cxr.base.tables import read_lines, write_lines
-from cxr.base.unfinished import facts_of_files, prepare
+from cxr.base.unfinished_work import describe_files, prepare_folder
 from cxr.vlm.answers.engine import Answerer, AnswersOptions, Execution, ModelAnswer, TurnRequest, load_answerer
 from cxr.vlm.answers.masks import MaskPredictor, join_masks, write_masks
 from cxr.vlm.collate import Collator, Encoded
@@ -54,7 +54,7 @@ def run_answers(
     base = base_folder(base, options.model, options.revision)
     samples = read_samples(lines)
     folder = Path(answers).with_suffix(".parts")
-    prepare(folder, _digest(lines, run, base, options, attrs))
+    prepare_folder(folder, _digest(lines, run, base, options, attrs))
     execution = Execution(
         compute.get("device", "auto"), compute.get("asked"), compute.get("batch", 8), compute.get("gpu_memory", 0.9)
     )
@@ -95,7 +95,7 @@ def _digest(lines: str, run: str, base: str, options: AnswersOptions, attrs: dic
     digest = hashlib.sha256(json.dumps([asdict(options), attrs.get("code_digest", "")], sort_keys=True).encode())
     digest.update(Path(lines).read_bytes())
     for path in filter(None, (run, base)):
-        digest.update(facts_of_files(path, times=True))
+        digest.update(describe_files(path, times=True))
     return digest.hexdigest()
 
 

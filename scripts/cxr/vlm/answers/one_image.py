@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from pydicom.dataset import Dataset
 
-from cxr.base.atomic import atomic, whole
+from cxr.base.atomic import atomic_file, atomic_folder
 from cxr.base.errors import UserError
 from cxr.dicom.segmentation import Segment, lesion_of, save_segmentation
 from cxr.imaging.one_image import Picture, in_picture, made_at, picture_of
@@ -184,7 +184,7 @@ def write_results(
         masks = []
         for count, reply_mask in enumerate(reply.masks, 1):
             path, has_pixels = f"{place}_mask_{count}.png", bool(reply_mask.drawn.any())
-            with atomic(folder / path) as temporary:
+            with atomic_file(folder / path) as temporary:
                 temporary.write_bytes(encode_image(".png", reply_mask.drawn.astype(np.uint8) * 255))
             number += has_pixels
             masks.append({
@@ -202,7 +202,7 @@ def write_results(
     about |= {"segmentation": None, "notes": [*notes, MIRRORED] if picture.sides != SIDES else notes}
     if segmentation_source:
         _write_segmentation(folder, [mask for reply in replies for mask in reply.masks], segmentation_source, about)
-    with atomic(folder / ANSWERS) as temporary:
+    with atomic_file(folder / ANSWERS) as temporary:
         temporary.write_text(json.dumps(about, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
     replay_turns = [
         replay.Turn(reply.question, reply.answer, reply.failure, reply.reading.boxes.tolist(), mask=mask)
@@ -264,5 +264,5 @@ def run_image(
     segmentation_source = None
     if header is not None and any(reply.masks for reply in replies):
         segmentation_source = MaskSource(header, name, code, made_at(), facts["family"])
-    with whole(output) as folder:
+    with atomic_folder(output) as folder:
         return write_results(Path(folder), picture, replies, name, quality, segmentation_source)

@@ -4,7 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from cxr.base.conservation import ALL, Counted, conserved
+from cxr.base.conservation import ALL, CountRow, conserved
 from cxr.base.tables import read_lines
 from cxr.vlm.samples import parse_sample
 from cxr.vlm.tuning.fit import TrainingLog, TuningLoop, epoch_order
@@ -12,7 +12,7 @@ from cxr.vlm.tuning.fit import TrainingLog, TuningLoop, epoch_order
 STAGE = "vlm_tuning"
 
 
-def count_lines(path: str, tasks: Sequence[str], learned: int, excluded_rows: Sequence[Mapping]) -> list[Counted]:
+def count_lines(path: str, tasks: Sequence[str], learned: int, excluded_rows: Sequence[Mapping]) -> list[CountRow]:
     """Return the counts of a file's lines: ``learned``, of a task outside ``tasks``, or excluded (``excluded_rows``).
 
     Raises AssertionError if a line was lost.
@@ -29,7 +29,7 @@ def count_lines(path: str, tasks: Sequence[str], learned: int, excluded_rows: Se
     )
 
 
-def count_pass(size: int, learned: int, order: Sequence[int]) -> list[Counted]:
+def count_pass(size: int, learned: int, order: Sequence[int]) -> list[CountRow]:
     """Return the counts of one pass of ``size`` samples: those ``learned``, and those that balancing repeats.
 
     ``order``: indices of its samples. Raises AssertionError if one is missing.
@@ -37,7 +37,7 @@ def count_pass(size: int, learned: int, order: Sequence[int]) -> list[Counted]:
     return conserved(STAGE, "pass", size, {"learned": learned, "again": len(order) - len(set(order))})
 
 
-def count_passes(fit: TuningLoop, course: TrainingLog) -> list[Counted]:
+def count_passes(fit: TuningLoop, course: TrainingLog) -> list[CountRow]:
     """Return the counts of the samples of all started passes (seen, dropped with an incomplete batch, or after the last
     step), and of the samples of all steps by task.
 

@@ -14,14 +14,14 @@ from pathlib import Path
 import polars as pl
 import torch
 
-from cxr.base.atomic import whole
+from cxr.base.atomic import atomic_folder
 from cxr.base.columns import schema
-from cxr.base.conservation import CONSERVED, Counted
+from cxr.base.conservation import CONSERVED, CountRow
 from cxr.base.engines import engine_module
 from cxr.base.errors import UserError, refuse_empty
-from cxr.base.seeds import rng, stable_hash
+from cxr.base.seeds import make_rng, stable_hash
 from cxr.base.tables import write_table
-from cxr.base.unfinished import facts_of_files, prepare
+from cxr.base.unfinished_work import describe_files, prepare_folder
 from cxr.nets.devices import count_gpus, select_device
 from cxr.nets.fitting.engine import make_runner
 from cxr.nets.fitting.launch import catch_warning_signals, launch
@@ -133,7 +133,7 @@ class Job:
         digest.update(Path(self.lines).read_bytes())
         # these files are large: only their names and sizes are compared
         for path in [*self.pictures, *self.originals, *self.masks, *filter(None, [self.base, self.sam])]:
-            digest.update(facts_of_files(path))
+            digest.update(describe_files(path))
         return digest.hexdigest()
 
 
@@ -187,7 +187,7 @@ def run_tuning(
 def _prepare(job: Job) -> None:
     """Create the folder of checkpoints; empty it if it belongs to another tuning."""
     message = f"{job.folder} holds a checkpoint of other settings, samples or code: the tuning restarts"
-    prepare(Path(job.folder), job.identity(), pattern="checkpoint.*", warning=message)
+    prepare_folder(Path(job.folder), job.identity(), pattern="checkpoint.*", warning=message)
 
 
 def _launch(job: Job) -> None:
@@ -234,14 +234,14 @@ def _make_start(job: Job, options: TuningOptions) -> None:
     if _has_start(job, options):
         if needs_tiling(options.family, job.base, options.tiling):
             log.info("images are tiled by %s, which differs from %s", options.tiling, job.base)
-            with whole(folder) as temporary_dir:
+            with atomic_folder(folder) as temporary_dir:
                 link_model(options.family, job.base, temporary_dir, options.tiling)
         return
     if folder.is_dir():
         return
     samples, convention = read_samples(job.lines, options.tasks), find_convention(options.convention)
     seed = stable_hash(options.seed, "tiny") % 2**63
-    with whole(folder) as temporary_dir:
+    with atomic_folder(folder) as temporary_dir:
         texts = [*all_texts(samples, convention, options.wording), options.system_prompt]
         make_tiny(options.family, temporary_dir, texts, options.side, seed, options.sizes)
         engine_module("cxr.vlm.starts", options.init).load(temporary_dir)
@@ -284,7 +284,9 @@ def balance_domains(samples: list[Sample], seed: int) -> list[int]:
     numbers = list(range(len(samples)))
     for domain, domain_numbers in sorted(numbers_by_domain.items()):
         again, remainder = divmod(most, len(domain_numbers))
-        numbers += domain_numbers * (again - 1) + sorted(rng(seed, "balance", domain).sample(domain_numbers, remainder))
+        numbers += domain_numbers * (again - 1) + sorted(
+            make_rng(seed, "balance", domain).sample(domain_numbers, remainder)
+        )
     return numbers
 
 
@@ -384,10 +386,10 @@ def _add_head(
 
 def _write_results(
     job: Job, options: TuningOptions, course: TrainingLog, loaded: Loaded, segmenter: Segmenter | None,
-    excluded_rows: list[dict], counts: list[Counted], movable: bool,
+    excluded_rows: list[dict], counts: list[CountRow], movable: bool,
 ) -> None:  # fmt: skip
     adapted = options.own["method"] == "lora"
-    with whole(job.run) as temporary_dir:
+    with atomic_folder(job.run) as temporary_dir:
         tiling_facts = (
             {"tiling": options.tiling} if adapted and job.base and _start_folder(job) != Path(job.base) else {}
         )

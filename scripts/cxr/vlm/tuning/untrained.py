@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from cxr.base.atomic import whole
+from cxr.base.atomic import atomic_folder
 from cxr.base.columns import schema
 from cxr.base.errors import UserError
-from cxr.base.seeds import rng
+from cxr.base.seeds import make_rng
 from cxr.base.tables import write_table
 from cxr.vlm import conventions
 from cxr.vlm.answers.ask import Asker
@@ -52,7 +52,7 @@ def run_untrained(
     """
     base = base_folder(base, options.model, options.revision)
     convention, rows = options.convention, []
-    with whole(run) as temporary_dir:
+    with atomic_folder(run) as temporary_dir:
         facts = options.facts() | {"base": base}
         if options.convention == PROBE:
             samples = select_queries(read_samples(lines), options.probed, options.seed)
@@ -76,7 +76,7 @@ def select_queries(samples: list[Sample], most: int, seed: int) -> list[Sample]:
     asking = [sample for sample in samples if sample.asks_boxes]
     if len(asking) <= most:
         return asking
-    selected = set(rng(seed, "probe").sample(range(len(asking)), most))
+    selected = set(make_rng(seed, "probe").sample(range(len(asking)), most))
     return [sample for at, sample in enumerate(asking) if at in selected]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 DRIVER = Path("/proc/driver/nvidia/version")
 
 
-def facts(num_gpus: int) -> dict:
+def describe_torch(num_gpus: int) -> dict:
     """Return node, torch, cuda, driver, seen (GPUs), name (of the first), and fault (why torch fails, or "")."""
     import torch
 
@@ -33,4 +33,4 @@ def facts(num_gpus: int) -> dict:
 
 if "snakemake" in globals():
     sys.stdout = sys.stderr = open(snakemake.log[0], "w", encoding="utf-8")  # noqa: SIM115
-    Path(snakemake.output[0]).write_text(json.dumps(facts(snakemake.params.gpus)), encoding="utf-8")
+    Path(snakemake.output[0]).write_text(json.dumps(describe_torch(snakemake.params.gpus)), encoding="utf-8")

@@ -1,6 +1,6 @@
 """Check whether a SLURM cluster fits the profile `slurm`: `make slurm-check`.
 
-Pure functions over the output of `scontrol`, `sinfo` and a dry run; :func:`findings` combines them.
+Pure functions over the output of `scontrol`, `sinfo` and a dry run; :func:`make_findings` combines them.
 """
 
 import re
@@ -11,22 +11,22 @@ from snakemake_executor_plugin_slurm.partitions import Partition, PartitionLimit
 from cxr.workflow.slurm.jobs import (
     TOGETHER,
     UNLIMITED,
-    Asked,
-    Granted,
-    denied,
-    hours,
+    ClusterPartition,
+    JobRequest,
+    describe_request,
+    find_denial,
+    format_minutes,
     most_memory,
     partition_of,
     refusal,
-    told,
 )
 from cxr.workflow.slurm.profile import FIRST_LOOK, Profile
 
-SHOWN = 3
+MAX_SHOWN = 3
 """Maximum number of refused jobs shown per device."""
-BY_NAME = ("paraphrase", "training", "inference", "evaluation", "ablation", "release")
+LONG_TARGETS = ("paraphrase", "training", "inference", "evaluation", "ablation", "release")
 """Targets with their own long jobs, which bare `snakemake` leaves out."""
-WAYS = ("conda", "apptainer", "env-modules")
+METHODS = ("conda", "apptainer", "env-modules")
 """Snakemake's names for software deployment."""
 
 
@@ -39,7 +39,7 @@ class Finding:
     told: str
 
 
-def minutes(text: str) -> int:
+def parse_minutes(text: str) -> int:
     """Return a SLURM time ("1-00:00:00", "30:00", "infinite") in minutes, rounded up."""
     if not re.fullmatch(r"(\d+-)?\d+(:\d+){0,2}", text):
         return UNLIMITED
@@ -51,25 +51,25 @@ def minutes(text: str) -> int:
     return int(days or 0) * 1440 + hour * 60 + minute + (seconds > 0)
 
 
-def partitions(sinfo: str) -> dict[str, Granted]:
+def read_sinfo(sinfo: str) -> dict[str, ClusterPartition]:
     """Read ``sinfo --exact --noheader --format=%P|%l|%m|%c|%G|%M``: one line per kind of node and partition."""
-    cluster: dict[str, Granted] = {}
+    cluster: dict[str, ClusterPartition] = {}
     for line in sinfo.splitlines():
         name, limit, memory, cores, generic, preemption = line.split("|")
         default, name = name.endswith("*"), name.rstrip("*")
         gpus = sum(int(count) for count in re.findall(r"gpu(?::[^:,(]+)?:(\d+)", generic))
         node = (int(memory.rstrip("+")), int(cores.rstrip("+")), gpus)
         nodes = (*cluster[name].nodes, node) if name in cluster else (node,)
-        cluster[name] = Granted(name, minutes(limit), nodes, "CANCEL" in preemption, default)
+        cluster[name] = ClusterPartition(name, parse_minutes(limit), nodes, "CANCEL" in preemption, default)
     return cluster
 
 
-def findings(
+def make_findings(
     *,
     config: str,
     sinfo: str,
-    jobs: list[Asked],
-    last: list[Asked],
+    jobs: list[JobRequest],
+    last: list[JobRequest],
     profile: Profile,
     profile_partitions: list[Partition],
     programs: set[str],
@@ -84,7 +84,7 @@ def findings(
     that SLURM charges if a job names none.
     """
     values = dict(re.findall(r"^(\w+)\s*= (.*?)\s*$", config, flags=re.M))
-    cluster = partitions(sinfo)
+    cluster = read_sinfo(sinfo)
     return [
         Finding("SLURM", True, f"release {values.get('SLURM_VERSION', 'unknown')} answers"),
         _accounting(values, programs),
@@ -134,13 +134,13 @@ def _groups(profile: Profile) -> list[Finding]:
     return [] if profile.resources.get("serial") == "1" else [Finding("groups", False, lack)]
 
 
-def _partition(name: str, limits: PartitionLimits, cluster: dict[str, Granted]) -> Finding:
+def _partition(name: str, limits: PartitionLimits, cluster: dict[str, ClusterPartition]) -> Finding:
     subject = f"partition {name}"
     if name not in cluster:
         return Finding(subject, False, f"not on this cluster, which has {', '.join(cluster)}: correct partitions.yaml")
     has = cluster[name]
     cores, memory_mb, gpus = (has.most(demand) for demand in ("cores", "memory_mb", "gpus"))
-    summary = f"{cores} cores, {memory_mb:,} MB, {gpus} GPUs a node; {hours(has.minutes)} a job"
+    summary = f"{cores} cores, {memory_mb:,} MB, {gpus} GPUs a node; {format_minutes(has.minutes)} a job"
     if limits.max_gpu and not gpus:
         return Finding(subject, False, f"{summary}: it has no GPU, remove max_gpu from partitions.yaml or name another")
     if has.cancels:
@@ -152,7 +152,11 @@ def _partition(name: str, limits: PartitionLimits, cluster: dict[str, Granted]) 
 
 
 def _devices(
-    jobs: list[Asked], last: list[Asked], tries: int, partitions: list[Partition], cluster: dict[str, Granted]
+    jobs: list[JobRequest],
+    last: list[JobRequest],
+    tries: int,
+    partitions: list[Partition],
+    cluster: dict[str, ClusterPartition],
 ) -> list[Finding]:
     """Check the requests for each device: return the jobs that are refused or wait for ever, else the longest job.
 
@@ -165,57 +169,65 @@ def _devices(
             [job for job in some if bool(job.gpus) == (device == "GPU") and partition_of(job, partitions) not in away]
             for some in (jobs, last)
         )
-        refused = _refused(first_jobs, [bool(denied(job, partitions, cluster)[0]) for job in first_jobs])
-        again = _refused(later, [denied(job, partitions, cluster)[0] == "minutes" for job in later])
+        refused = _refused(first_jobs, [bool(find_denial(job, partitions, cluster)[0]) for job in first_jobs])
+        again = _refused(later, [find_denial(job, partitions, cluster)[0] == "minutes" for job in later])
         again = {name: job for name, job in again.items() if name not in refused}
         lines = [(job, "", refusal(job, partitions, cluster)) for job in refused.values()]
         lines += [(job, f" at try {tries}", refusal(job, partitions, cluster, again=True)) for job in again.values()]
-        for number, (job, when, why) in enumerate(lines[:SHOWN], start=1):
-            remainder_note = f"; {len(lines) - SHOWN} more like these" if number == SHOWN < len(lines) else ""
-            findings.append(Finding(f"job {job.name}", False, f"{told(job)}{when}; {why}{remainder_note}"))
+        for number, (job, when, why) in enumerate(lines[:MAX_SHOWN], start=1):
+            remainder_note = f"; {len(lines) - MAX_SHOWN} more like these" if number == MAX_SHOWN < len(lines) else ""
+            findings.append(Finding(f"job {job.name}", False, f"{describe_request(job)}{when}; {why}{remainder_note}"))
         if first_jobs and not lines:
             findings.append(Finding(f"{device} jobs", True, _longest(first_jobs, later, tries, partitions)))
     return findings
 
 
-def _refused(jobs: list[Asked], lacks: list[bool]) -> dict[str, Asked]:
+def _refused(jobs: list[JobRequest], lacks: list[bool]) -> dict[str, JobRequest]:
     """Return the longest refused job of each name, the longest first."""
-    longest_by_name: dict[str, Asked] = {}
+    longest_by_name: dict[str, JobRequest] = {}
     some = [job for job, lack in zip(jobs, lacks, strict=True) if lack]
     for job in sorted(some, key=lambda job: -job.minutes):
         longest_by_name.setdefault(job.name, job)
     return longest_by_name
 
 
-def _longest(jobs: list[Asked], last: list[Asked], tries: int, partitions: list[Partition]) -> str:
+def _longest(jobs: list[JobRequest], last: list[JobRequest], tries: int, partitions: list[Partition]) -> str:
     job = max(jobs, key=lambda job: job.minutes)
     places = ", ".join(sorted({partition_of(request, partitions) or "SLURM's default" for request in jobs}))
     at_last = max((request.minutes for request in last), default=0)
-    last_note = f"; at try {tries} none asks for more than {hours(at_last)}" if tries > 1 else ""
-    return f"{len(jobs)} to {places}; the longest, {job.name}: {told(job)}{last_note}"
+    last_note = f"; at try {tries} none asks for more than {format_minutes(at_last)}" if tries > 1 else ""
+    return f"{len(jobs)} to {places}; the longest, {job.name}: {describe_request(job)}{last_note}"
 
 
 def _memory_of_tries(
-    jobs: list[Asked], last: list[Asked], tries: int, partitions: list[Partition], cluster: dict[str, Granted]
+    jobs: list[JobRequest],
+    last: list[JobRequest],
+    tries: int,
+    partitions: list[Partition],
+    cluster: dict[str, ClusterPartition],
 ) -> list[Finding]:
     """Return which jobs could not get more memory at each of the profile's tries, if they ran out of it."""
-    first = {job.name for job in jobs if denied(job, partitions, cluster)[0]}
+    first = {job.name for job in jobs if find_denial(job, partitions, cluster)[0]}
     short = [
-        job for job in last if job.name not in first and denied(job, partitions, cluster)[0] in ("memory_mb", TOGETHER)
+        job
+        for job in last
+        if job.name not in first and find_denial(job, partitions, cluster)[0] in ("memory_mb", TOGETHER)
     ]
     if not short:
         return []
     names = list(dict.fromkeys(job.name for job in sorted(short, key=lambda job: -job.memory_mb)))
-    names_text = ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+    names_text = ", ".join(names[:MAX_SHOWN]) + (
+        f" and {len(names) - MAX_SHOWN} more" if len(names) > MAX_SHOWN else ""
+    )
     most, granted = max(job.memory_mb for job in short), min(most_memory(job, partitions, cluster) for job in short)
     remedy = f": set compute.max_memory_mb: {granted}" if granted else ""
     summary = f"{names_text}: up to {most:,} MB, more than their partition grants; SLURM would refuse such a try"
     return [Finding(f"memory at try {tries}", True, summary + remedy)]
 
 
-def _targets(jobs: list[Asked]) -> list[Finding]:
+def _targets(jobs: list[JobRequest]) -> list[Finding]:
     rules = {rule for job in jobs for rule, _ in job.members}
-    missing_targets = [name for name in BY_NAME if not any(rule.startswith(f"{name}_") for rule in rules)]
+    missing_targets = [name for name in LONG_TARGETS if not any(rule.startswith(f"{name}_") for rule in rules)]
     names = ", ".join(missing_targets)
     summary = f'without {names}: name those that you will run, before any option, as in ARGS="all release"'
     return [Finding("targets", True, summary)] if missing_targets else []
@@ -223,9 +235,11 @@ def _targets(jobs: list[Asked]) -> list[Finding]:
 
 def _deployment(profile: Profile, programs: set[str]) -> Finding:
     subject, methods = "environments", profile.deployment
-    unknown = [method for method in methods if method not in WAYS]
+    unknown = [method for method in methods if method not in METHODS]
     if unknown:
-        return Finding(subject, False, f"sdm is {', '.join(unknown)} in the profile: Snakemake knows {', '.join(WAYS)}")
+        return Finding(
+            subject, False, f"sdm is {', '.join(unknown)} in the profile: Snakemake knows {', '.join(METHODS)}"
+        )
     inside = profile.conda_in_image and "apptainer" in methods
     needed_programs = [method for method in methods if method != "env-modules" and not (method == "conda" and inside)]
     absent = [method for method in needed_programs if method not in programs]

@@ -13,13 +13,13 @@ from cxr.workflow.params import ENGINE_STAGES, REQUEST_KEYS
 from cxr.workflow.settings import Settings, SettingsError, read
 from cxr.workflow.settings.written import over
 from cxr.workflow.slurm.check import Finding
-from cxr.workflow.slurm.jobs import Asked, partition_of
+from cxr.workflow.slurm.jobs import JobRequest, partition_of
 
 PATIENCE_S = 5400
 """Longest time to make the environments, and for the jobs to get a node and end, seconds."""
 
 
-def settings_of(words: Sequence[str], root: Path) -> Settings:
+def read_settings(words: Sequence[str], root: Path) -> Settings:
     """Return the settings that Snakemake would use with these arguments. Raises UserError."""
     # At import, Snakemake prints a message about a missing shell; the check itself reports a missing sbatch
     from snakemake.cli import get_argument_parser, parse_config
@@ -36,7 +36,7 @@ def settings_of(words: Sequence[str], root: Path) -> Settings:
         raise UserError(str(error)) from None
 
 
-def environments(jobs: list[Asked], partitions: list[Partition], settings: Settings) -> dict[str, dict]:
+def gpu_environments(jobs: list[JobRequest], partitions: list[Partition], settings: Settings) -> dict[str, dict]:
     """Return {environment: gpus, partition} of the jobs that need GPUs, each with its largest number of GPUs."""
     request_by_environment: dict[str, dict] = {}
     for job in jobs:
@@ -51,7 +51,7 @@ def environments(jobs: list[Asked], partitions: list[Partition], settings: Setti
     return request_by_environment
 
 
-def ask(
+def check_gpus(
     request_by_environment: dict[str, dict], container: str, directory: Path, root: Path, instead: dict[str, object]
 ) -> list[Finding]:
     """Run a job on a GPU node in each environment, as the profile deploys it; return torch's report from there.

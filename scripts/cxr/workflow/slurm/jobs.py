@@ -21,14 +21,14 @@ LIMITS = {"minutes": "max_runtime", "memory_mb": "max_mem_mb", "cores": "max_thr
 UNITS = {"memory_mb": "MB", "cores": "cores", "gpus": "GPUs"}
 TOGETHER = "together"
 """Stands for a lack where each request fits some node, but no node fits all of them."""
-OWN = {"mem_mb", "runtime", "gpu", "mem", "mem_mib", "disk", "disk_mb", "disk_mib", "tmpdir"}
-"""Resources with a field in :class:`Asked`, or that do not affect a job's partition."""
+KNOWN_RESOURCES = {"mem_mb", "runtime", "gpu", "mem", "mem_mib", "disk", "disk_mb", "disk_mib", "tmpdir"}
+"""Resources with a field in :class:`JobRequest`, or that do not affect a job's partition."""
 QUIET = logging.getLogger("cxr.quiet")
 QUIET.disabled = True
 
 
 @dataclass(frozen=True)
-class Asked:
+class JobRequest:
     """The request of a SLURM job of the workflow: minutes, megabytes, cores and GPUs.
 
     ``members`` are rule and minutes of each job in it, ``others`` further resources, such as slurm_partition.
@@ -44,7 +44,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Granted:
+class ClusterPartition:
     """The limits of a partition: minutes per job; megabytes, cores and GPUs of each kind of its nodes; whether it
     cancels jobs to make room for others without requeueing them; whether it is the default partition.
     """
@@ -62,7 +62,7 @@ class Granted:
         return max(node[("memory_mb", "cores", "gpus").index(demand)] for node in self.nodes)
 
 
-def asked(dry_run: str) -> list[Asked]:
+def read_requests(dry_run: str) -> list[JobRequest]:
     """Read the jobs of a dry run that go to the cluster; a group, whose members run in turn, is one job.
 
     Rules that run where Snakemake was started are left out. Raises UserError if the dry run shows no job.
@@ -82,41 +82,43 @@ def asked(dry_run: str) -> list[Asked]:
     return requests
 
 
-def _one_job(name: str, member_resources: list[dict]) -> Asked:
+def _one_job(name: str, member_resources: list[dict]) -> JobRequest:
     most = {key: max(member.pop(key) for member in member_resources) for key in ("mem_mb", "threads", "gpu")}
     members = tuple((member.pop("rule"), member.pop("runtime")) for member in member_resources)
-    other_resources = {key: value for member in member_resources for key, value in member.items() if key not in OWN}
+    other_resources = {
+        key: value for member in member_resources for key, value in member.items() if key not in KNOWN_RESOURCES
+    }
     minutes = sum(number for _, number in members)
-    return Asked(name, minutes, most["mem_mb"], most["threads"], most["gpu"], members, other_resources)
+    return JobRequest(name, minutes, most["mem_mb"], most["threads"], most["gpu"], members, other_resources)
 
 
 def _resources(text: str) -> dict[str, int | str]:
-    resources = {"rule": _after(r"rule (\w+):", text), "threads": _after(r"threads: (.*)", text, "1")}
+    resources = {"rule": _search(r"rule (\w+):", text), "threads": _search(r"threads: (.*)", text, "1")}
     resources |= {"mem_mb": "0", "runtime": "0", "gpu": "0"}
-    pairs = (pair.partition("=") for pair in re.split(r", (?=\w+=)", _after("resources: (.*)", text)))
+    pairs = (pair.partition("=") for pair in re.split(r", (?=\w+=)", _search("resources: (.*)", text)))
     resources |= {key: value for key, _, value in pairs}
     return {key: int(value) if value.isdecimal() else value for key, value in resources.items()}
 
 
-def _after(pattern: str, text: str, default: str = "") -> str:
+def _search(pattern: str, text: str, default: str = "") -> str:
     match = re.search(pattern, text)
     return match.group(1) if match else default
 
 
 def local_rules(dry_run: str) -> set[str]:
     """Return the rules that run where Snakemake was started, as a dry run names them."""
-    return set(_after(re.escape(LOCAL_RULES) + "(.*)", dry_run).split(", ")) - {""}
+    return set(_search(re.escape(LOCAL_RULES) + "(.*)", dry_run).split(", ")) - {""}
 
 
 def working_directory(dry_run: str) -> Path:
     """Return the working directory of a run from its dry run. Raises UserError if the dry run does not state it."""
-    path = _after(r"\n  Working directory: (.*)", dry_run)
+    path = _search(r"\n  Working directory: (.*)", dry_run)
     if not path:
         raise UserError("the dry run names no folder: leave out --quiet, and take Snakemake from requirements/run.txt")
     return Path(path)
 
 
-def partition_of(job: Asked, partitions: list[Partition]) -> str | None:
+def partition_of(job: JobRequest, partitions: list[Partition]) -> str | None:
     """Return the partition that the executor sends a job to; None if SLURM chooses."""
     wish = job.others.get("slurm_partition")
     if wish:
@@ -125,7 +127,7 @@ def partition_of(job: Asked, partitions: list[Partition]) -> str | None:
     return get_best_partition(partitions, SimpleNamespace(name=job.name, threads=job.cores, resources=resources), QUIET)
 
 
-def lacking(job: Asked, place: Granted) -> str:
+def find_lack(job: JobRequest, place: ClusterPartition) -> str:
     """Return the request that a partition refuses, a key of :data:`LIMITS` or "together"; "" if it grants all."""
     if job.minutes > place.minutes:
         return "minutes"
@@ -135,7 +137,9 @@ def lacking(job: Asked, place: Granted) -> str:
     return next((demand for demand in LIMITS if getattr(job, demand) > place.most(demand)), TOGETHER)
 
 
-def denied(job: Asked, partitions: list[Partition], cluster: dict[str, Granted]) -> tuple[str, str | None]:
+def find_denial(
+    job: JobRequest, partitions: list[Partition], cluster: dict[str, ClusterPartition]
+) -> tuple[str, str | None]:
     """Return the request that a job's partition does not grant ("" if it grants all), and that partition.
 
     The partition is None if this request fits no partition of partitions.yaml.
@@ -146,24 +150,27 @@ def denied(job: Asked, partitions: list[Partition], cluster: dict[str, Granted])
         return next(without, "gpus" if job.gpus else "minutes"), None
     if name not in cluster:
         return "partition", name
-    return lacking(job, cluster[name]), name
+    return find_lack(job, cluster[name]), name
 
 
-def most_memory(job: Asked, partitions: list[Partition], cluster: dict[str, Granted]) -> int:
+def most_memory(job: JobRequest, partitions: list[Partition], cluster: dict[str, ClusterPartition]) -> int:
     """Return the largest memory in megabytes that a job can get in any partition; 0 if none."""
     amounts = {node[0] for place in cluster.values() for node in place.nodes}
     amounts |= {int(partition.limits.max_mem_mb) for partition in partitions if partition.limits.max_mem_mb < math.inf}
     return max(
-        (amount for amount in amounts if not denied(replace(job, memory_mb=amount), partitions, cluster)[0]), default=0
+        (amount for amount in amounts if not find_denial(replace(job, memory_mb=amount), partitions, cluster)[0]),
+        default=0,
     )
 
 
-def refusal(job: Asked, partitions: list[Partition], cluster: dict[str, Granted], again: bool = False) -> str:
+def refusal(
+    job: JobRequest, partitions: list[Partition], cluster: dict[str, ClusterPartition], again: bool = False
+) -> str:
     """Return why SLURM refuses a job or lets it wait for ever, with the remedy; "" if it does neither.
 
     ``again``: the job is a later try of a job whose first try is granted.
     """
-    demand, name = denied(job, partitions, cluster)
+    demand, name = find_denial(job, partitions, cluster)
     if not demand:
         return ""
     if demand == "partition":
@@ -184,7 +191,9 @@ def refusal(job: Asked, partitions: list[Partition], cluster: dict[str, Granted]
     return f"{grants}: {_less_time(job, most, again) if demand == 'minutes' else 'name a partition with larger nodes'}"
 
 
-def _better(job: Asked, demand: str, name: str, partitions: list[Partition], cluster: dict[str, Granted]) -> str | None:
+def _better(
+    job: JobRequest, demand: str, name: str, partitions: list[Partition], cluster: dict[str, ClusterPartition]
+) -> str | None:
     """Return the partition of a job once partitions.yaml has the limit that refuses it, if that partition grants it."""
     limit = {LIMITS[demand]: cluster[name].most(demand)}
     limited_partitions = [
@@ -194,12 +203,12 @@ def _better(job: Asked, demand: str, name: str, partitions: list[Partition], clu
     alternative = partition_of(job, limited_partitions)
     return (
         alternative
-        if alternative != name and alternative in cluster and not lacking(job, cluster[alternative])
+        if alternative != name and alternative in cluster and not find_lack(job, cluster[alternative])
         else None
     )
 
 
-def _wider(job: Asked, demand: str, partitions: list[Partition], again: bool) -> str:
+def _wider(job: JobRequest, demand: str, partitions: list[Partition], again: bool) -> str:
     """Return the remedy if partitions.yaml itself excludes a job."""
     if demand == "gpus":
         return f"write max_gpu: {job.gpus} or more below one with GPUs"
@@ -209,7 +218,7 @@ def _wider(job: Asked, demand: str, partitions: list[Partition], again: bool) ->
     return f"raise {LIMITS[demand]} of one that grants it"
 
 
-def _less_time(job: Asked, limit: int, again: bool) -> str:
+def _less_time(job: JobRequest, limit: int, again: bool) -> str:
     """Return the settings with which a job asks for at most ``limit`` minutes."""
     rules, numbers = {rule for rule, _ in job.members}, [number for _, number in job.members] or [job.minutes]
     shards = len(numbers) > 1 and len(rules) == 1
@@ -235,15 +244,15 @@ def _most_each(members: list[int], limit: int) -> int:
 
 
 def _amount(demand: str, number: int) -> str:
-    return hours(number) if demand == "minutes" else f"{number:,} {UNITS[demand]}"
+    return format_minutes(number) if demand == "minutes" else f"{number:,} {UNITS[demand]}"
 
 
-def told(job: Asked) -> str:
+def describe_request(job: JobRequest) -> str:
     """Return a job's request as readable text."""
     parts = [f"{job.memory_mb:,} MB", f"{job.cores} cores", *([f"{job.gpus} GPUs"] if job.gpus else [])]
-    return ", ".join([hours(job.minutes), *parts])
+    return ", ".join([format_minutes(job.minutes), *parts])
 
 
-def hours(minutes: int) -> str:
+def format_minutes(minutes: int) -> str:
     """Return minutes as a text of hours and minutes."""
     return "any time" if minutes >= UNLIMITED else f"{minutes // 60} h {minutes % 60:02} min"

@@ -22,7 +22,7 @@ def refuse_orphans(directory: str | Path, submits: bool) -> None:
     answer, because such jobs may exist. A run on this machine only is accepted, because SLURM may be gone for good.
     """
     try:
-        names = orphans(Path(directory))
+        names = find_orphans(Path(directory))
     except UserError:
         if submits:
             raise
@@ -34,7 +34,7 @@ def refuse_orphans(directory: str | Path, submits: bool) -> None:
         )
 
 
-def orphans(directory: Path) -> list[str]:
+def find_orphans(directory: Path) -> list[str]:
     """Return the names of the runs whose jobs are in SLURM's queue and work in ``directory``.
 
     A job's working directory is the folder where Snakemake was started or its ``--directory``, whatever the executor's

@@ -10,7 +10,7 @@ import torch
 
 from cxr.base.engines import Setup
 from cxr.base.errors import UserError
-from cxr.base.faults import no_inputs
+from cxr.base.faults import is_not_from_input
 from cxr.base.vocabulary import BOX_CLASSES
 from cxr.detection import proposals
 from cxr.detection.proposals import ScoredBoxes
@@ -71,7 +71,7 @@ def build(path: str, device: torch.device, dtype: torch.dtype = torch.float32) -
             raise ValueError(f"it has {len(names)} names for {net.classes} classes")
         eps = facts["eps"]
     except (ValueError, LookupError, TypeError, ArithmeticError, RuntimeError) as error:
-        if no_inputs(error):
+        if is_not_from_input(error):
             raise
         tensors.refuse_weights(path, f"holds a plan of layers that cannot be built ({error})")
     tensors.fill_net(net, weights, path)

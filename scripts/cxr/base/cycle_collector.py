@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def acyclic() -> Iterator[None]:
+def without_cycle_collector() -> Iterator[None]:
     """Keep the collector off; a cycle that is made all the same waits for its next visit."""
     on = gc.isenabled()
     gc.disable()

@@ -7,7 +7,7 @@ from pathlib import Path
 log = logging.getLogger("cxr")
 
 
-def prepare(folder: Path, identity: str, *, pattern: str = "", warning: str = "") -> None:
+def prepare_folder(folder: Path, identity: str, *, pattern: str = "", warning: str = "") -> None:
     """Make the folder of a job's unfinished work, and empty one that another job left.
 
     ``identity``: a digest of all that the result depends on. ``warning``: logged if a file that matches ``pattern`` is
@@ -23,7 +23,7 @@ def prepare(folder: Path, identity: str, *, pattern: str = "", warning: str = ""
     mark.write_text(identity)
 
 
-def facts_of_files(path: str | Path, *, times: bool = False) -> bytes:
+def describe_files(path: str | Path, *, times: bool = False) -> bytes:
     """Return names and sizes of a file, or of those below a folder, for the digest of files too large to be read.
 
     ``times``: and when they were changed, where another file of the same size is likely.

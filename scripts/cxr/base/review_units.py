@@ -4,7 +4,7 @@ import polars as pl
 
 from cxr.base.columns import Column
 
-JUDGED = {
+REVIEW_UNITS = {
     "unit": Column(pl.String, "Key of the unit; it is not on the page."),
     "picture": Column(pl.Binary, "The image: PNG, all of one encoder and size."),
     "mask": Column(pl.Binary, "What is laid over the image: PNG of one bit; null for nothing."),

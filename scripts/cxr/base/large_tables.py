@@ -6,7 +6,7 @@ from pathlib import Path
 
 import polars as pl
 
-from cxr.base.errors import unreadable
+from cxr.base.errors import unreadable_file_error
 from cxr.base.tables import BEFORE_DIGEST, BLANK
 
 
@@ -22,7 +22,7 @@ def scan_table(path: str | Path) -> pl.LazyFrame:
         table.collect_schema()
         return table
     except (OSError, ValueError, pl.exceptions.PolarsError) as error:
-        raise unreadable(Path(path), error) from None
+        raise unreadable_file_error(Path(path), error) from None
 
 
 def _check(data: mmap.mmap) -> None:

@@ -13,18 +13,18 @@ EDITED, ANOMALY, BRIGHTER, UNEDITED = "edited", "anomaly", "brighter", "unedited
 """Fields of the anomaly shard. UNEDITED: 1 where the image itself stands as the edited image (``anomaly.images``)."""
 
 
-def brighter(image: np.ndarray, edited: np.ndarray) -> np.ndarray:
+def brightening(image: np.ndarray, edited: np.ndarray) -> np.ndarray:
     """Return max(edited - image, 0), uint8 (H, W) as both."""
     return edited - np.minimum(edited, image)
 
 
-def edited(anomaly: Shard, frames: Shard, image_id: str) -> np.ndarray:
+def read_edited_image(anomaly: Shard, frames: Shard, image_id: str) -> np.ndarray:
     """Return the edited image, uint8 (H, W). Raises KeyError, or StoreError for a damaged chunk."""
     if EDITED in anomaly.fields:
         return anomaly.get(EDITED, image_id)
     return frames.get("image", image_id) - anomaly.get(ANOMALY, image_id) + anomaly.get(BRIGHTER, image_id)
 
 
-def unedited(anomaly: Shard, image_id: str) -> bool:
+def is_unedited(anomaly: Shard, image_id: str) -> bool:
     """Return whether an image was not edited because its report asks for no mask. Older shards have edits alone."""
     return UNEDITED in anomaly.fields and bool(anomaly.get(UNEDITED, image_id))
