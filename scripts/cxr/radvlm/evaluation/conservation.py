@@ -42,7 +42,7 @@ def run(
     write_table(conservation, pl.DataFrame(rows, schema=schema(CONSERVATION), orient="row"), CONSERVATION)
 
 
-def check_rows(where: str, rows: Iterable[Counted]) -> Iterator[Counted]:
+def check_rows(where: str, rows: Iterable[CountRow]) -> Iterator[CountRow]:
     """Yield the rows grouped by kind. Raises AssertionError if a kind does not add up to its `all`."""
     counts_by_kind: dict[str, dict[str, int]] = {}
     for record_kind, outcome, number in rows:
@@ -66,14 +66,14 @@ def _instruction_rows(table: pl.DataFrame) -> Iterator[CountRow]:
         yield ", ".join(filter(None, (row["source"], row["what"]))), row["outcome"], row["number"]
 
 
-def _tuning_rows(table: pl.DataFrame) -> Iterator[Counted]:
+def _tuning_rows(table: pl.DataFrame) -> Iterator[CountRow]:
     """Yield the outcomes of lines and samples; the kind of samples names the number of passes."""
     (passes,) = table.filter(what=PASSES)["number"]
     for record_kind, outcome, number in table.filter(pl.col("what") != PASSES).iter_rows():
         yield f"samples of {passes} passes" if record_kind == "samples" else record_kind, outcome, number
 
 
-def _sample_rows(table: pl.DataFrame) -> Iterator[Counted]:
+def _sample_rows(table: pl.DataFrame) -> Iterator[CountRow]:
     """Yield the outcomes of the requested samples."""
     for row in table.filter(~pl.col("outcome").is_in([UNKNOWN, NOT_ASKED])).iter_rows(named=True):
         yield f"{row['answers']}, {row['task']}", ALL if row["outcome"] == ASKED else row["outcome"], row["number"]

@@ -10,7 +10,7 @@ import polars as pl
 
 from cxr.base.atomic import atomic_file
 from cxr.base.columns import schema
-from cxr.base.conservation import conserved
+from cxr.base.conservation import CountRow, conserved
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_table, write_lines, write_table
 from cxr.base.vocabulary import SPLITS
@@ -115,7 +115,7 @@ def run(
 
 def count_lines(
     number: int, num_removed: int, table: pl.DataFrame, written: Mapping[str, int], num_unpaired: int
-) -> list[Counted]:
+) -> list[CountRow]:
     """Return the conservation rows of the sources' lines, Table 1's lines, and the lines about exchanged images.
 
     ``number``: lines of the sources; ``num_removed``: excluded lines; ``table``: Table 1; ``written``: {file: lines};

@@ -35,11 +35,8 @@ class ExportIds:
 
     def of_image(self, facts: Mapping) -> dict[str, str]:
         """Return the ids among ``facts`` as they are told."""
-        return {
-            name: keyed_digest(self._key, name, facts[name]) if self._key else facts[name]
-            for name in IDS
-            if name in facts
-        }
+        present = {name: facts[name] for name in IDS if name in facts}
+        return {name: keyed_digest(self._key, name, value) if self._key else value for name, value in present.items()}
 
 
 SUPERCATEGORY = "chest X-ray finding"
