@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cxr.base.atomic_file import atomic_file
+from cxr.base.atomic import atomic_file
 from cxr.base.vocabulary import SPLITS
 
 Box = tuple[float, float, float, float]

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from cxr.annotations.chexmask import COLUMNS, IDS, stream_rows
-from cxr.base.atomic_file import atomic_file
+from cxr.base.atomic import atomic_file
 from cxr.base.tables import read_table
 
 KEY = "organs.chexmask.table"

@@ -9,7 +9,7 @@ import polars as pl
 import yaml
 
 from cxr.annotations.regions import read_annotations
-from cxr.base.atomic_file import atomic_file
+from cxr.base.atomic import atomic_file
 from cxr.base.columns import schema
 from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shard

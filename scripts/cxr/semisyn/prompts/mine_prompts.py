@@ -11,7 +11,7 @@ import polars as pl
 import yaml
 
 from cxr.annotations.regions import image_name, read_annotations
-from cxr.base.atomic_file import atomic_file
+from cxr.base.atomic import atomic_file
 from cxr.base.columns import Column, schema
 from cxr.base.paths import RESOURCES
 from cxr.base.tables import read_lines, read_table, write_table
