@@ -16,13 +16,13 @@ from cxr.base.errors import UserError
 from cxr.base.tables import read_lines
 from cxr.base.vocabulary import SPLITS
 from cxr.radvlm.samples import TEXT_TASKS
+from cxr.radvlm.sources.settings import FactSource
 from cxr.reporting.release import mixes, parquet
 from cxr.reporting.release.facts import TERMS
 from cxr.reporting.release.settings import PackageSettings
 from cxr.workflow.params import stage_options
 from cxr.workflow.plan_radvlm import make_radvlm_plan
 from cxr.workflow.settings import read
-from cxr.workflow.settings.radvlm.sources import FactSource
 from radvlm_mix import instructions, sources
 
 ALL = ["pixels", "report_text", "ids"]

@@ -16,7 +16,6 @@ from cxr.workflow.models import RULES, ModelJobs, model_options
 from cxr.workflow.plan_vlm import VlmPlan, add_set
 from cxr.workflow.settings import Settings
 from cxr.workflow.settings.moved import MIMIC_ILS
-from cxr.workflow.settings.radvlm.sources import FILES, ON_MIMIC, OWN
 
 ROOT = "results/radvlm"
 INSTRUCTIONS = "results/radvlm/instructions"

@@ -8,13 +8,13 @@ from pathlib import Path
 import polars as pl
 
 from cxr.base.vocabulary import SPLITS
+from cxr.radvlm.sources.settings import OWN
 from cxr.semisyn.placement.plan_jobs import PlanOptions, images_requested, num_jobs
 from cxr.semisyn.shared import images_per_finding
 from cxr.workflow.forecast.cohort import CohortForecast, is_finished
 from cxr.workflow.forecast.costs import yield_of
 from cxr.workflow.forecast.reports import share_without_finding
 from cxr.workflow.plan import Plan
-from cxr.workflow.settings.radvlm.sources import OWN
 
 MEDGROUND, RADVLM = "results/medground/dataset/", "results/radvlm/instructions/"
 HEALTHY = "results/semisyn/healthy/images.parquet"

@@ -5,11 +5,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from cxr.base.vocabulary import SPLITS
+from cxr.radvlm.sources.settings import OWN
 from cxr.semisyn.placement.plan_jobs import PlanOptions, explain_overuse
 from cxr.workflow.forecast.cohort import CohortForecast
 from cxr.workflow.forecast.counts import SystemCounts
 from cxr.workflow.plan import Plan
-from cxr.workflow.settings.radvlm.sources import OWN
 from cxr.workflow.snakemake_compat import Planned
 
 READERS = {

@@ -19,6 +19,7 @@ from cxr.ils.dataset.settings import DatasetSettings
 from cxr.ils.masks.settings import ThresholdsSettings
 from cxr.imaging.organs.settings import OrgansSettings
 from cxr.nets.microbatch import fit_micro_batch
+from cxr.radvlm.settings import Radvlm
 from cxr.reporting.agreement.settings import AgreementSettings
 from cxr.reporting.release.settings import ReleaseSettings
 from cxr.reporting.review.settings import ReviewSettings
@@ -29,7 +30,6 @@ from cxr.workflow.settings.inputs import Cohort, Frames, Phantom
 from cxr.workflow.settings.medground import Medground
 from cxr.workflow.settings.moved import MIMIC_ILS, moved
 from cxr.workflow.settings.paraphrase import Paraphrase
-from cxr.workflow.settings.radvlm import Radvlm
 from cxr.workflow.settings.reports import Reports
 from cxr.workflow.settings.rosalia import Evaluation, Inference, Training
 from cxr.workflow.settings.semisyn import Semisyn

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Annotated, Literal
 
 from cxr.base.settings import AUTHORS, PAPER, Limits, Section, constraint, key, refuse_equal_names
-from cxr.workflow.settings.radvlm.instructions import Task
+from cxr.radvlm.instructions.settings import Task
 from cxr.workflow.settings.vlm_recipes import (
     Gemma3Recipe,
     OnevisionRecipe,
