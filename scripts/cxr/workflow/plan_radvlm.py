@@ -11,6 +11,7 @@ from cxr.base.vocabulary import SPLITS
 from cxr.ils.masks.rules import Rules
 from cxr.radvlm.evaluation.other_models import load_adapters
 from cxr.radvlm.instructions.mix import MixRow, mix_rows, rows_to_options
+from cxr.radvlm.sources.settings import FILES, ON_MIMIC, OWN
 from cxr.workflow.engine_files import read_declaration
 from cxr.workflow.models import RULES, ModelJobs, model_options
 from cxr.workflow.plan_vlm import VlmPlan, add_set
