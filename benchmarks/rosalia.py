@@ -33,10 +33,11 @@ from torch import nn  # noqa: E402
 
 import rosalia_original as original  # noqa: E402
 from cxr.base.tables import write_table  # noqa: E402
-from cxr.ils.inference.asker import Asker, InferenceOptions  # noqa: E402
+from cxr.ils.inference.asker import Asker  # noqa: E402
 from cxr.ils.inference.infer import split_by_images  # noqa: E402
+from cxr.ils.inference.settings import InferenceOptions  # noqa: E402
 from cxr.ils.rosalia.lite import make_lite  # noqa: E402
-from cxr.ils.rosalia.losses import compute_losses  # noqa: E402
+from cxr.ils.rosalia.losses import WEIGHTS, compute_losses  # noqa: E402
 from cxr.ils.rosalia.model import Rosalia  # noqa: E402
 from cxr.ils.rosalia.prompts import extract_answer, write_prompt  # noqa: E402
 from cxr.ils.rosalia.sampler import PairSampler  # noqa: E402
@@ -44,7 +45,7 @@ from cxr.ils.rosalia.samples import Batch, Pairs, Sample, collate  # noqa: E402
 from cxr.ils.rosalia.sources import PairLines  # noqa: E402
 from cxr.ils.rosalia.tokens import Tokens, make_word_tokenizer  # noqa: E402
 from cxr.ils.training import trained_parts  # noqa: E402
-from cxr.ils.training.recipe import Recipe  # noqa: E402
+from cxr.ils.training.settings import Recipe  # noqa: E402
 from cxr.nets.devices import inference, select_device  # noqa: E402
 from cxr.workflow.settings import Settings  # noqa: E402
 from rosalia_nets import Meter, random_7b  # noqa: E402
@@ -113,9 +114,9 @@ def make(given: argparse.Namespace) -> Bench:
     """Make the model and its tokenizer."""
     device = select_device(given.device)
     training = Settings().training
-    recipe = (training.lite if given.size == "lite" else training.rosalia).as_dict()
-    recipe |= {"runner": "plain", "trained": training.rosalia.trained}
-    recipe["lora"] |= {"dropout": 0.0}  # drawn anew by each loop
+    recipe = training.lite if given.size == "lite" else training.rosalia
+    lora = replace(recipe.lora, dropout=0.0)  # drawn anew by each loop
+    recipe = replace(recipe, runner="plain", trained=training.rosalia.trained, lora=lora)
     texts = (
         write_prompt(line["instruction"], line["answer"], training.conversation)
         for split in ("train", "validate", "test")
@@ -130,7 +131,7 @@ def make(given: argparse.Namespace) -> Bench:
     model.images_at_once = Settings().compute.images_at_once if device.type == "cuda" else None
     size = given.size + (f", {given.layers} layers" if given.layers else "")
     return Bench(
-        size, Recipe.from_settings(recipe), model, tokens, device, dtype, given.results, given.rounds,
+        size, recipe, model, tokens, device, dtype, given.results, given.rounds,
         given.max_new_tokens, random=given.size != "lite" or not given.updates,
     )  # fmt: skip
 
@@ -220,8 +221,8 @@ def bench_training(bench: Bench, sizes: list[int], count: int) -> list[dict]:
     pairs, rows = bench.pairs("train", answers=True, masks=True), []
     model, recipe = bench.model, bench.recipe
     forwards = (
-        lambda model, batch: compute_losses(model(batch), batch, recipe.loss, recipe.dice_on),
-        lambda model, batch: original.losses(model, batch, recipe.loss),
+        lambda model, batch: compute_losses(model(batch), batch),
+        lambda model, batch: original.losses(model, batch, WEIGHTS),
     )
     trained_parts.add_adapters(model, recipe.lora)
     model.to(bench.dtype)
@@ -337,7 +338,7 @@ def learn(bench: Bench, updates: int) -> None:
         for some in draws:
             batch = bench.to(collate([pairs[one] for one in some], bench.tokens.pad, packed=True))
             bench.model.train()
-            compute_losses(bench.model(batch), batch, bench.recipe.loss)["loss"].backward()
+            compute_losses(bench.model(batch), batch)["loss"].backward()
             nn.utils.clip_grad_norm_(parameters, 1.0)
             optimiser.step()
             optimiser.zero_grad(set_to_none=True)

@@ -70,7 +70,7 @@ def step_of(bench: rosalia.Bench, batch: Batch, layers: int) -> list[tuple[str, 
         with Alive() as seen:
             views = model.encode(batch)
         with Alive() as rest:
-            compute_losses(model(batch, views), batch, recipe.loss, recipe.dice_on)["loss"].backward()
+            compute_losses(model(batch, views), batch)["loss"].backward()
             torch.nn.utils.clip_grad_norm_(trained.values(), recipe.clip)
             optimiser.step()
         return seen, rest

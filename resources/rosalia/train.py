@@ -25,11 +25,11 @@ sys.path.insert(0, str(HERE))
 from data import Cohort, Store, make, scored, texts  # noqa: E402
 
 from cxr.ils.rosalia.lite import make_lite  # noqa: E402
-from cxr.ils.rosalia.losses import LossWeights, compute_losses  # noqa: E402
+from cxr.ils.rosalia.losses import WEIGHTS, compute_losses  # noqa: E402
 from cxr.ils.rosalia.model import Output, Rosalia  # noqa: E402
 from cxr.ils.rosalia.samples import Batch, PairOptions, collate  # noqa: E402
 from cxr.ils.rosalia.tokens import IGNORED, Tokens, make_word_tokenizer  # noqa: E402
-from cxr.ils.training.recipe import learning_rate  # noqa: E402
+from cxr.ils.training.fit import learning_rate  # noqa: E402
 from cxr.workflow.settings import Settings  # noqa: E402
 
 
@@ -75,7 +75,7 @@ def fit(cohorts: list[Cohort], work: Path, seed: int) -> tuple[Rosalia, Tokens]:
     tokens = Tokens.prepare(make_word_tokenizer(texts()))
     model = make_lite(recipe.sizes, tokens, seed)
     store = Store(cohorts, tokens, PairOptions.for_model(model.config, settings, answers=True, equalise=False))
-    weights = replace(LossWeights(**recipe.loss.as_dict()), text=TEXT)
+    weights = replace(WEIGHTS, text=TEXT)
     optimiser = torch.optim.AdamW(model.parameters(), 0.0, betas=recipe.betas, weight_decay=0.0)
     done, epoch, first = _resumed(work, model, optimiser)
     noted = np.zeros(4)
@@ -89,7 +89,7 @@ def fit(cohorts: list[Cohort], work: Path, seed: int) -> tuple[Rosalia, Tokens]:
             batch = collate(samples, tokens.pad, packed=True).to("cpu", torch.float32)
             for group in optimiser.param_groups:
                 group["lr"] = learning_rate(done, RATE, WARMUP, UPDATES)
-            losses = compute_losses(forward(model, batch), batch, weights, recipe.dice_on)
+            losses = compute_losses(forward(model, batch), batch, weights)
             optimiser.zero_grad(set_to_none=True)
             losses["loss"].backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.clip)

@@ -25,9 +25,7 @@ rule evaluation_predictions:
         runtime=minutes(60),
     params:
         **job("ils.evaluation.evaluate.run_predictions"),
-        options=lambda wildcards: PLAN.ils.predictions[wildcards.model].model_dump(
-            include={"adapter", "threshold", "grid"}
-        )
+        options=lambda wildcards: PLAN.ils.predictions[wildcards.model].as_dict(without=["path", "test"])
         | {"size": PLAN.options["evaluation"]["size"]},
     message:
         "Conversion of the predictions of {wildcards.model}"

@@ -41,7 +41,7 @@ rule training_run:
         **job(
             "ils.training.train.run_training",
             f"ils.training.{PLAN.engines['training']}",
-            f"nets.fitting.{PLAN.options['training']['own']['runner']}",
+            f"nets.fitting.{PLAN.options['training'][PLAN.engines['training']]['runner']}",
         ),
         options=PLAN.options["training"],
     message:

@@ -13,11 +13,12 @@ from matplotlib.container import BarContainer
 
 from cxr.base.errors import StoreError, UserError
 from cxr.base.hdf5 import pack
+from cxr.base.jobs import settings_arguments
 from cxr.base.tables import read_table, write_lines
 from cxr.base.vocabulary import LESIONS
 from cxr.geometry.rle import decode_rle, encode_rle
 from cxr.ils.evaluation import charts, summary
-from cxr.ils.evaluation.evaluate import ComparisonOptions, RunOptions, run_comparison, run_scores
+from cxr.ils.evaluation.evaluate import run_comparison, run_scores
 from cxr.ils.evaluation.summary import read_scores
 from cxr.metrics import masks as metrics
 from cxr.workflow.code_digest import RESOURCES
@@ -257,7 +258,7 @@ def test_a_damaged_row_of_the_masks_is_its_pairs_alone(tmp_path):
     with open(files["prediction_masks"], "r+b") as file:
         file.seek(chunk.byte_offset + 5)
         file.write(b"\xff\x00\xff\x00")
-    run_scores(**files, **outputs(tmp_path), options=RunOptions(**OPTIONS))
+    run_scores(**files, **outputs(tmp_path), **settings_arguments(run_scores, OPTIONS))
     rows = read_table(tmp_path / "pairs.parquet")
     assert rows["reason"].to_list() == ["", "", "damaged_mask", "", "", ""]
 
@@ -298,12 +299,17 @@ def test_what_is_wrong_as_a_whole_is_one_sentence(tmp_path, change, match):
 def test_files_that_are_not_there_are_named(tmp_path):
     files = dataset(tmp_path) | predictions(tmp_path, own([0]))
     with pytest.raises(UserError, match="nowhere"):
-        run_scores(**files | {"predictions": "nowhere"}, **outputs(tmp_path), options=RunOptions(**OPTIONS))
+        run_scores(**files | {"predictions": "nowhere"}, **outputs(tmp_path), **settings_arguments(run_scores, OPTIONS))
     with pytest.raises(UserError, match=r"evaluation\.reviewed: nowhere cannot be read"):
-        run_scores(**files, **outputs(tmp_path), options=RunOptions(**OPTIONS), reviewed="nowhere")
+        run_scores(**files, **outputs(tmp_path), **settings_arguments(run_scores, OPTIONS), reviewed="nowhere")
     (tmp_path / "p.h5").write_bytes(b"no hdf5")
     with pytest.raises(StoreError, match=r"p\.h5"):
-        run_scores(**files, **outputs(tmp_path), options=RunOptions(**OPTIONS), prediction_masks=str(tmp_path / "p.h5"))
+        run_scores(
+            **files,
+            **outputs(tmp_path),
+            **settings_arguments(run_scores, OPTIONS),
+            prediction_masks=str(tmp_path / "p.h5"),
+        )
 
 
 def test_the_same_inputs_give_the_same_bytes(tmp_path):
@@ -331,7 +337,8 @@ def test_the_comparison_holds_every_run_and_the_papers_models(tmp_path):
         scores=[str(tmp_path / run / "scores.tsv") for run in ("mine", "BiomedParse")],
         texts=[str(tmp_path / run / "text.tsv") for run in ("mine", "BiomedParse")],
         **{name: str(tmp_path / file) for name, file in names.items()},
-        options=ComparisonOptions(["mine", "BiomedParse"], 40),
+        runs=["mine", "BiomedParse"],
+        dpi=40,
     )
     table = read_table(tmp_path / "comparison.tsv")
     ours = table.filter(pl.col("source") == "ours")

@@ -12,10 +12,10 @@ from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_lines, read_table
 from cxr.ils.evaluation import summary
 from cxr.ils.evaluation.adapters import ADAPTERS, ReadOptions, choose_adapter, parse_grid
-from cxr.ils.evaluation.evaluate import PredictionsOptions, RunOptions, run_predictions, run_scores
+from cxr.ils.evaluation.evaluate import run_predictions, run_scores
 from cxr.ils.evaluation.mask_files import MaskFault
+from cxr.ils.evaluation.settings import FILE_ADAPTERS, OutputFormat, ScoringSettings
 from cxr.workflow.code_digest import RESOURCES
-from cxr.workflow.settings.rosalia import FILE_ADAPTERS
 from evaluation_cases import LINES, MASKS, SIZE, box, dataset, outputs
 
 POSITIVES = {line["pair_id"]: MASKS[line["mask_id"]] for line in LINES if line["mask_id"]}
@@ -35,10 +35,12 @@ def evaluate(tmp_path, adapter, source, threshold=None, grid=24, failed="wrong")
     """Convert and score; return the rows of the pairs and the predictions' lines."""
     data = dataset(tmp_path)
     made = {"predictions": str(tmp_path / "made.jsonl"), "prediction_masks": str(tmp_path / "made.h5")}
-    options = PredictionsOptions(adapter=adapter, threshold=threshold, grid=grid, size=SIZE)
-    run_predictions(lines=data["lines"], source=str(source), **made, options=options, attrs={"stage": "test"})
-    scoring = RunOptions(size=SIZE, replicates=0, interval=0.95, failed=failed, seed=0, model="LISA-7B")
-    run_scores(**data, **made, **outputs(tmp_path), options=scoring)
+    options = OutputFormat(adapter=adapter, threshold=threshold, grid=grid)
+    run_predictions(
+        lines=data["lines"], source=str(source), **made, options=options, size=SIZE, attrs={"stage": "test"}
+    )
+    scoring = ScoringSettings(size=SIZE, replicates=0, failed=failed)
+    run_scores(**data, **made, **outputs(tmp_path), options=scoring, seed=0, model="LISA-7B")
     return read_table(tmp_path / "pairs.parquet"), list(read_lines(made["predictions"]))
 
 
@@ -197,8 +199,8 @@ def test_masks_as_pictures(tmp_path, folder):
 def test_everything_as_lesion(tmp_path):
     data = dataset(tmp_path)
     made = {"predictions": str(tmp_path / "made.jsonl"), "prediction_masks": str(tmp_path / "made.h5")}
-    options = PredictionsOptions(adapter="everything", threshold=None, grid=24, size=SIZE)
-    run_predictions(lines=data["lines"], **made, options=options, attrs={}, source=[])
+    options = OutputFormat(adapter="everything")
+    run_predictions(lines=data["lines"], **made, options=options, size=SIZE, attrs={}, source=[])
     with Shard(made["prediction_masks"], key="pair_id") as shard:
         assert all(shard.get("mask", line["pair_id"]).all() for line in LINES)
 

@@ -6,14 +6,16 @@ import pytest
 
 from cxr.base.tables import read_table, write_table
 from cxr.ils.evaluation import answer_rules, paraphrases
-from cxr.ils.evaluation.evaluate import ComparisonOptions, run_comparison
-from cxr.ils.evaluation.paraphrases import ALL_PERSONAS, ParaphrasesOptions, compare_wordings
+from cxr.ils.evaluation.evaluate import run_comparison
+from cxr.ils.evaluation.paraphrases import ALL_PERSONAS, compare_wordings
+from cxr.ils.evaluation.settings import IntervalSettings
 from cxr.metrics.intervals import difference_intervals, draw_weights
 from evaluation_cases import SIZE
 from scored import own, score
 from scored_pairs import rows
 
-OPTIONS = ParaphrasesOptions(["mine"], ["layperson"], replicates=0, interval=0.9, seed=5)
+OPTIONS = IntervalSettings(replicates=0, interval=0.9)
+SEED = 5
 
 
 def pairs(seed: int) -> pl.DataFrame:
@@ -30,8 +32,8 @@ def of(table: pl.DataFrame, lesion: str, measure: str, persona: str = "layperson
 
 def test_changes_and_intervals_are_those_of_a_plain_resampling():
     plain, asked = pairs(1), pairs(2)
-    options = ParaphrasesOptions(["mine"], ["layperson"], replicates=70, interval=0.9, seed=5)
-    made = compare_wordings("mine", plain, {"layperson": asked}, options)
+    options = IntervalSettings(replicates=70, interval=0.9)
+    made = compare_wordings("mine", plain, {"layperson": asked}, options, SEED)
     names = sorted(set(plain["subject_id"]))
 
     def measured(drawn: np.ndarray, table: pl.DataFrame, lesion: str) -> dict[str, float]:
@@ -62,8 +64,8 @@ def test_changes_and_intervals_are_those_of_a_plain_resampling():
 
 def test_the_same_answers_change_nothing_with_certainty():
     plain = pairs(1)
-    options = ParaphrasesOptions(["mine"], ["layperson"], replicates=200, interval=0.95, seed=5)
-    made = compare_wordings("mine", plain, {"layperson": plain}, options).filter(pl.col("pairs") > 0)
+    options = IntervalSettings(replicates=200)
+    made = compare_wordings("mine", plain, {"layperson": plain}, options, SEED).filter(pl.col("pairs") > 0)
     assert set(made["change"]) == set(made["change_low"]) == set(made["change_high"]) == {0.0}
     # what both share cancels out: of two independent scores it would not
     above, below = np.ones((40, 1)) * np.arange(40)[:, None], np.ones((40, 1)) * 40
@@ -77,7 +79,7 @@ def test_pairs_that_were_not_asked_both_ways_count_on_neither_side():
     gone = pl.col("pair_id").is_in(list(missing))
     scores = ["intersection", "union", "iou", *answer_rules.RULES]
     asked = plain.with_columns(pl.when(gone).then(None).otherwise(pl.col(name)).alias(name) for name in scores)
-    made = compare_wordings("mine", plain, {"layperson": asked}, OPTIONS)
+    made = compare_wordings("mine", plain, {"layperson": asked}, OPTIONS, SEED)
     total = of(made, "total", "text_strict")
     assert total["pairs"] == len(plain) - len(missing)
     assert total["change"] == 0
@@ -87,7 +89,7 @@ def test_pairs_that_were_not_asked_both_ways_count_on_neither_side():
 
 def test_all_personas_together_are_a_row_of_their_own():
     plain, personas = pairs(1), {"layperson": pairs(2), "ai_developer": pairs(3)}
-    made = compare_wordings("mine", plain, personas, OPTIONS)
+    made = compare_wordings("mine", plain, personas, OPTIONS, SEED)
     assert made["persona"].unique(maintain_order=True).to_list() == [*personas, ALL_PERSONAS]
     both = of(made, "total", "giou", ALL_PERSONAS)
     assert both["pairs"] == 2 * of(made, "total", "giou")["pairs"]
@@ -98,11 +100,12 @@ def test_all_personas_together_are_a_row_of_their_own():
 def test_the_stage_reads_the_pairs_of_each_run_and_persona(tmp_path):
     for name, seed in (("one", 1), ("two", 2), ("one-a", 3), ("one-b", 4), ("two-a", 5), ("two-b", 6)):
         write_table(tmp_path / f"{name}.parquet", pairs(seed))
-    options = ParaphrasesOptions(["one", "two"], ["layperson", "ai_developer"], replicates=10, interval=0.95, seed=1)
+    options = IntervalSettings(replicates=10)
     paraphrases.run(
         plain=[str(tmp_path / f"{name}.parquet") for name in ("one", "two")],
         reworded=[str(tmp_path / f"{name}.parquet") for name in ("one-a", "one-b", "two-a", "two-b")],
-        paraphrases_table=str(tmp_path / "paraphrases.tsv"), options=options,
+        paraphrases_table=str(tmp_path / "paraphrases.tsv"), options=options, runs=["one", "two"],
+        personas=["layperson", "ai_developer"], seed=1,
     )  # fmt: skip
     table = read_table(tmp_path / "paraphrases.tsv")
     assert table.columns == list(paraphrases.COLUMNS)
@@ -143,7 +146,7 @@ def test_the_comparison_has_a_row_for_each_persona(tmp_path):
         scores=files["scores"][:1], texts=files["text"][:1],
         reworded_scores=files["scores"][1:], reworded_texts=files["text"][1:],
         **{name: str(tmp_path / file) for name, file in names.items()},
-        options=ComparisonOptions(["mine"], 40, [["mine", "layperson"]]),
+        runs=["mine"], dpi=40, reworded=[["mine", "layperson"]],
     )  # fmt: skip
     table = read_table(tmp_path / "comparison.tsv").filter(lesion="total", source="ours")
     assert table["run"].to_list() == ["mine", "mine, layperson"]

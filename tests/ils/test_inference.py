@@ -18,8 +18,9 @@ from cxr.base.hdf5 import Shard, ShardWriter
 from cxr.base.tables import write_lines
 from cxr.ils.evaluation.predictions import Predictions
 from cxr.ils.inference import panels
-from cxr.ils.inference.asker import NO_SEG, SEVERAL_SEG, Asker, InferenceOptions
+from cxr.ils.inference.asker import NO_SEG, SEVERAL_SEG, Asker
 from cxr.ils.inference.infer import run_split, split_by_images
+from cxr.ils.inference.settings import InferenceOptions
 from cxr.ils.rosalia.model import Rosalia
 from cxr.ils.rosalia.samples import Pairs, collate
 from tiny_rosalia import ANSWERS, IMAGES, NONE, ONE, TARGET, TWO, Tiny, disc_of, lines_of, make, read

@@ -22,9 +22,9 @@ from cxr.base.hdf5 import Shard, ShardWriter
 from cxr.base.vocabulary import LESIONS
 from cxr.dicom.segmentation import CODES, LESION, NoSegmentation, Segment, lesion_of, segmentation
 from cxr.geometry.affine import fit_affine
-from cxr.ils.inference.asker import InferenceOptions
 from cxr.ils.inference.infer import run_split
 from cxr.ils.inference.predict import in_picture
+from cxr.ils.inference.settings import InferenceOptions
 from cxr.imaging.one_image import Picture, sides_of
 from cxr.plotting.overlay import draw_overlay
 from dicom_files import dataset, encoded, write

@@ -15,8 +15,8 @@ import torch
 import published_models as published
 from conftest import SLICE, snakemake, write_settings
 from cxr.base.tables import read_table
-from cxr.ils.inference.asker import InferenceOptions
 from cxr.ils.inference.infer import run_split
+from cxr.ils.inference.settings import InferenceOptions
 from cxr.ils.rosalia.model import Rosalia
 from cxr.ils.rosalia.samples import PairOptions, Pairs, collate
 from cxr.ils.rosalia.tokens import Tokens

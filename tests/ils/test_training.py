@@ -18,8 +18,7 @@ from cxr.base.errors import UserError
 from cxr.base.tables import read_table
 from cxr.ils.rosalia.model import Rosalia
 from cxr.ils.training import fit
-from cxr.ils.training.fit import Fit
-from cxr.ils.training.recipe import Recipe, learning_rate
+from cxr.ils.training.fit import Fit, learning_rate
 from cxr.ils.training.validation import Scores
 from cxr.nets.fitting import plain
 from training_runs import Killed, as_json, data, options, run_until, train, updates, written
@@ -78,7 +77,7 @@ def test_dropout_is_part_of_what_is_the_same(tmp_path, given, whole):
 
 KILLED = """
 import json, os, signal, sys
-from cxr.ils.training.engine import TrainingOptions
+from cxr.ils.training.settings import TrainingOptions
 from cxr.ils.training.fit import Fit
 from cxr.ils.training.train import run_training
 held = json.loads(sys.stdin.read())
@@ -89,7 +88,7 @@ def update(self, number, *rest):
         os.kill(os.getpid(), signal.SIGKILL)
     return noted
 Fit._update = update
-run_training(**held | {"options": TrainingOptions(**held["options"])})
+run_training(**held | {"options": TrainingOptions.of(held["options"])})
 """
 
 
@@ -355,7 +354,7 @@ def test_looks_are_as_rare_as_asked_for_but_one_is_at_the_end(tmp_path, given, m
 
 
 def test_a_batch_that_does_not_come_out():
-    recipe = Recipe.from_settings(options().own)
+    recipe = options().recipe
     assert replace(recipe, batch=24, micro_batch=4).micro_batches_per_step(3) == 2
     for batch, ranks in ((24, 4), (4, 2), (6, 1)):
         with pytest.raises(UserError, match=rf"^training: batch is {batch}, no multiple of micro_batch 4 times the"):

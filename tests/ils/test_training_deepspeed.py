@@ -22,8 +22,8 @@ from cxr.base.tables import write_lines
 from cxr.ils.rosalia.model import Rosalia
 from cxr.ils.training import fit
 from cxr.ils.training import train as stage
-from cxr.ils.training.engine import TrainingOptions
 from cxr.ils.training.recipe import learning_rate
+from cxr.ils.training.settings import TrainingOptions
 from training_runs import data, options, train, updates, written
 
 pytestmark = pytest.mark.skipif(
@@ -49,7 +49,7 @@ def _on_a_cpu(monkeypatch):
 def deepspeed(recipe: dict | None = None, **more: object) -> TrainingOptions:
     """Settings of a training by DeepSpeed; lite is trained by one process otherwise."""
     made = options({"epochs": 2} | (recipe or {}), **more)
-    return replace(made, own=made.own | {"runner": "deepspeed"})
+    return replace(made, lite=replace(made.lite, runner="deepspeed"))
 
 
 def over(processes: int, monkeypatch) -> None:

@@ -16,15 +16,15 @@ from cxr.ils.rosalia.losses import LossWeights, compute_losses
 from cxr.ils.rosalia.model import Rosalia
 from cxr.ils.rosalia.samples import Batch, Pairs, collate
 from cxr.ils.training import trained_parts
-from cxr.ils.training.recipe import Recipe
-from cxr.ils.training.trained_parts import LoraOptions, add_adapters, merge_adapters, select_trained
+from cxr.ils.training.settings import LoraSettings
+from cxr.ils.training.trained_parts import add_adapters, merge_adapters, select_trained
 from cxr.ils.training.validation import score_pairs
 from cxr.metrics.masks import cumulative_iou, lisa_iou, mean_or_none, overlap_packed
 from cxr.nets.fitting.plain import Runner
 from cxr.segmentation.sizes import sam_h
 from training_runs import NAMED, SIZES, options
 
-LORA = LoraOptions(rank=4, alpha=8, dropout=0.0)
+LORA = LoraSettings(rank=4, alpha=8, dropout=0.0)
 ALONE = SimpleNamespace(rank=0, ranks=1, sum=lambda values: values)
 
 
@@ -44,7 +44,7 @@ def fresh() -> Rosalia:
 
 def learn(model: Rosalia, batch: Batch, updates: int = 4) -> Runner:
     """Train the model for a few updates with the paper's trainable set."""
-    recipe = Recipe.from_settings(options({"lora": {"rank": 4}, "trained": NAMED}).own)
+    recipe = options({"lora": {"rank": 4}, "trained": NAMED}).recipe
     trained = trained_parts.select_trained(model, recipe.trained)
     runner = Runner(
         model, trained, trained_parts.make_optimiser(trained, recipe), recipe, torch.device("cpu"), timedelta()
@@ -71,7 +71,7 @@ def test_adapters_change_nothing_at_the_start(batch):
 def test_no_adapters_for_rank_0(batch):
     model = fresh()
     names = list(model.state_dict())
-    assert add_adapters(model, LoraOptions(rank=0, alpha=8, dropout=0.5)) is None
+    assert add_adapters(model, LoraSettings(rank=0, alpha=8, dropout=0.5)) is None
     merge_adapters(model, None)
     assert list(model.state_dict()) == names
 
@@ -158,7 +158,7 @@ def test_numbers_of_parameters_at_full_size():
     )
     with torch.device("meta"):
         model = Rosalia(RosaliaConfig(llava, sam_h(), 32_003))
-        add_adapters(model, LoraOptions(rank=rank, alpha=256, dropout=0.05))
+        add_adapters(model, LoraSettings(rank=rank, alpha=256, dropout=0.05))
     chosen = {name: value.numel() for name, value in select_trained(model, NAMED).items()}
 
     def count(*words: str) -> int:

@@ -15,8 +15,8 @@ from cxr.ils.rosalia.lite import make_lite
 from cxr.ils.rosalia.model import Rosalia
 from cxr.ils.rosalia.tokens import Tokens
 from cxr.ils.training import rosalia
-from cxr.ils.training.engine import TrainingOptions
 from cxr.ils.training.export_lisa import run_published
+from cxr.ils.training.settings import TrainingOptions
 from cxr.imaging.weights.lisa import convert_lisa, made_name
 from cxr.imaging.weights.sam import convert_sam
 from cxr.segmentation import sizes
@@ -33,7 +33,8 @@ def options(init: str = "lisa") -> TrainingOptions:
         "init": init, "runner": "plain", "epochs": 1, "batch": 4, "micro_batch": 2, "dtype": "float32",
         "lora": {"rank": 4, "alpha": 8}, "warmup": 2,
     }  # fmt: skip
-    return TrainingOptions(**stage_options(Settings(training={"engine": "rosalia", "rosalia": recipe}))["training"])
+    settings = Settings(training={"engine": "rosalia", "rosalia": recipe})
+    return TrainingOptions.of(stage_options(settings)["training"])
 
 
 @pytest.fixture
@@ -74,7 +75,7 @@ def files(tmp_path, monkeypatch) -> dict[str, str]:
 
 def start(files: dict[str, str], folder: Path, init: str) -> dict[str, torch.Tensor]:
     made = options(init)
-    rosalia.load(made, Setup(made.own, files)).make(folder, [])
+    rosalia.load(made, Setup(files=files)).make(folder, [])
     assert Tokens.load(folder).seg == Rosalia.from_pretrained(folder).config.seg_id
     return Rosalia.from_pretrained(folder).state_dict()
 

@@ -33,7 +33,7 @@ fit.Fit._update = waiting
 TWO_PROCESSES = f"""
 import os, sys, types
 from cxr.ils.training import train as stage
-snakemake.params.options["own"]["runner"] = "deepspeed"
+snakemake.params.options["lite"]["runner"] = "deepspeed"
 stage._processes = lambda job: 2
 stage.sys = types.SimpleNamespace(executable={str(DEEPSPEED)!r}, platform=sys.platform)
 os.environ["DS_ACCELERATOR"] = "cpu"

@@ -22,7 +22,6 @@ from cxr.base.faults import Broken
 from cxr.base.jobs import progress, start_logging
 from cxr.base.ledger import Ledger
 from cxr.base.tables import read_table
-from cxr.ils.training.recipe import Recipe
 from cxr.imaging.organs import segment_organs as organs
 from cxr.imaging.organs.hybridgnet.net import HybridGNet
 from cxr.imaging.phantom.chest import sample
@@ -399,7 +398,7 @@ def test_gpus_share_a_batch_in_the_largest_parts_that_come_out_even(halves):
 @pytest.mark.parametrize(("gpus", "micro"), [(1, 128), (2, 128), (4, 64), (8, 32)])
 def test_the_papers_batch_is_shared_by_eight_gpus(gpus, micro):
     settings = read({"compute": {"gpus": gpus}, "training": {"engine": "rosalia"}})
-    recipe = Recipe.from_settings(settings.training.rosalia.as_dict()).shared(gpus)
+    recipe = settings.training.rosalia.shared(gpus)
     assert (recipe.batch, recipe.micro_batch) == (256, micro)
     assert recipe.micro_batches_per_step(gpus) == 256 // (gpus * micro)
 

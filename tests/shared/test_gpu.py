@@ -151,13 +151,13 @@ def test_rosalia_draws_and_says_the_same(tmp_path):
     for name in ("polars", "hdf5plugin", "transformers"):
         pytest.importorskip(name)
     from cxr.base.hdf5 import Shard
-    from cxr.ils.inference.asker import InferenceOptions
     from cxr.ils.inference.infer import run_split
+    from cxr.ils.inference.settings import InferenceOptions
     from tiny_rosalia import TARGET, make, read
 
     (tmp_path / "tiny").mkdir()
     tiny = make(tmp_path / "tiny")
-    options = InferenceOptions("llava_v1", 512, "pad", False, True, 24, True, TARGET, "float32")
+    options = InferenceOptions(max_new_tokens=24, size=TARGET)
     said, drawn = {}, {}
     for device in DEVICES:
         made = tmp_path / f"{device}.jsonl", tmp_path / f"{device}.h5"

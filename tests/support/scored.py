@@ -1,7 +1,8 @@
 """Run the evaluation stage on given predictions."""
 
+from cxr.base.jobs import settings_arguments
 from cxr.base.tables import read_table
-from cxr.ils.evaluation.evaluate import RunOptions, run_scores
+from cxr.ils.evaluation.evaluate import run_scores
 from cxr.ils.evaluation.summary import read_scores
 from evaluation_cases import SIZE, dataset, outputs, predictions
 
@@ -15,7 +16,7 @@ def score(tmp_path, entries, masks=None, lines=None, reviewed=None, **options):
     if reviewed is not None:
         (tmp_path / "reviewed.txt").write_text(reviewed)
         inputs["reviewed"] = str(tmp_path / "reviewed.txt")
-    run_scores(**inputs, **files, options=RunOptions(**OPTIONS | options))
+    run_scores(**inputs, **files, **settings_arguments(run_scores, OPTIONS | options))
     return {
         name: (read_scores if name in ("scores_table", "text_table") else read_table)(path)
         for name, path in files.items()

@@ -1,7 +1,6 @@
 """Small trainings through the stage: of the lite engine, on made-up pairs, in less than a second an epoch."""
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 
 import polars as pl
@@ -9,8 +8,8 @@ import pytest
 
 import rosalia_pairs
 from cxr.base.tables import read_table, write_lines
-from cxr.ils.training.engine import TrainingOptions
 from cxr.ils.training.fit import Fit
+from cxr.ils.training.settings import TrainingOptions
 from cxr.ils.training.train import run_training
 from cxr.workflow.params import stage_options
 from cxr.workflow.settings import Settings
@@ -37,7 +36,7 @@ def options(recipe: dict | None = None, **more: object) -> TrainingOptions:
     held = {"init": "random", "keep": "giou", "balance": "expectation"}
     held |= {"sizes": SIZES, "epochs": 3, "batch": 4, "micro_batch": 4, "warmup": 2, "lora": LORA, "trained": NAMED}
     settings = Settings(seed=3, training={"lite": held | (recipe or {}), "max_length": 200} | more)
-    return TrainingOptions(**stage_options(settings)["training"])
+    return TrainingOptions.of(stage_options(settings)["training"])
 
 
 def data(folder: Path, **counts: int) -> dict:
@@ -82,7 +81,7 @@ def updates(folder: Path) -> pl.DataFrame:
 def as_json(folder: Path, given: dict, made: TrainingOptions, compute: dict) -> str:
     """The arguments of the stage for another process."""
     return json.dumps(
-        {**given, **outputs(folder), "options": asdict(made), "attrs": {"code_digest": "1"}, "threads": 1}
+        {**given, **outputs(folder), "options": made.as_dict(), "attrs": {"code_digest": "1"}, "threads": 1}
         | {"compute": COMPUTE | compute}
     )
 

@@ -14,6 +14,7 @@ from cxr.ils.evaluation.predictions import FAILURES
 from cxr.ils.rosalia.config import CLIP_L14
 from cxr.ils.rosalia.model import Rosalia
 from cxr.ils.training import trained_parts
+from cxr.ils.training.settings import LoraSettings
 from cxr.segmentation.sizes import sam_h
 from cxr.workflow import settings
 from cxr.workflow.plan_ils import evaluated_models, run_options
@@ -55,7 +56,7 @@ def model() -> tuple[Rosalia, int]:
     with torch.device("meta"):
         model = Rosalia.from_configs(llava, sam_h(), 32000)
         whole = sum(value.numel() for value in model.parameters())
-        trained_parts.add_adapters(model, trained_parts.LoraOptions(1, 2, 0.05))
+        trained_parts.add_adapters(model, LoraSettings(rank=1, alpha=2))
     return model, whole
 
 

@@ -1,8 +1,10 @@
-"""Settings that the masks and the dataset stage share."""
+"""Settings that stages of ILS share."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from cxr.base.settings import PAPER, Logic, Section, key
+from cxr.base.settings import AUTHORS, PAPER, Limits, Logic, Section, constraint, key
+
+RunName = Annotated[str, Limits(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
 
 
 class ReportLogic(Section):
@@ -30,3 +32,23 @@ class ReportLogic(Section):
         "one drops the pair.",
     )
     one_answer: Logic = key("strict", "strict: within a study, an instruction has one answer.")
+
+
+class PromptSettings(Section):
+    """How a pair becomes a model's input, the same in training and when the model is asked."""
+
+    conversation: Literal["llava_v1", "llava_llama_2"] = key(
+        "llava_v1", "Conversation template around an instruction.", source=AUTHORS
+    )
+    max_length: int = key(512, "Longest prompt and answer, image included.", unit="tokens", source=AUTHORS, ge=64)
+    fit: Literal["pad", "stretch"] = key("pad", "How an image that is not square is fitted to the model's square.")
+    published_mismatch: bool = key(
+        False,
+        "Train and score as in the published code: references padded to the square, predictions cropped and stretched.",
+        source=AUTHORS,
+    )
+
+    @constraint
+    def _mismatch_is_of_padded_images(self) -> None:
+        if self.published_mismatch and self.fit != "pad":
+            raise ValueError(f"published_mismatch is set, but fit is {self.fit!r}: set fit to pad")

@@ -7,13 +7,14 @@ from cxr.base.errors import existing_file, existing_folder
 from cxr.base.secrets import read_secret
 from cxr.base.settings import Section
 from cxr.ils.dataset.settings import PairSettings
-from cxr.ils.settings import ReportLogic
+from cxr.ils.evaluation.settings import FILE_ADAPTERS, ScoringSettings
+from cxr.ils.inference.settings import AnswerSettings
+from cxr.ils.settings import PromptSettings, ReportLogic
 from cxr.workflow.models import check_models, model_options
 from cxr.workflow.plan_reporting import release_options
 from cxr.workflow.plan_semisyn import semisyn_options
 from cxr.workflow.settings import Settings
 from cxr.workflow.settings.inputs import DEFAULT_SHARDS, EMBEDDED_SHARDS
-from cxr.workflow.settings.rosalia import FILE_ADAPTERS
 
 READING_KEYS = ("sections", "section_overrides", "scrub", "max_characters")
 """Options of the stage ``reports`` that decide which text every engine reads."""
@@ -23,8 +24,6 @@ ENGINE_SECTIONS = ("chexmask", "radedit", "cxas", "ultralytics", "scaled_yolov4"
 """Sections of a stage's settings that belong to the engine of the same name."""
 SAME_TUPLES = {"both": "vllm"}
 """{report engine: the engine whose tuples it uses}: ``both`` only compares them, so it reruns nothing."""
-ASKING_KEYS = ("conversation", "max_length", "fit", "published_mismatch")
-"""Keys of the section ``training`` that a model must also be asked with."""
 REVIEW_PAGE_KEYS = ("experts", "positives", "negatives", "seed", "jpeg_quality")
 """Keys of the section ``review`` that the experts' pages depend on."""
 REVIEW_MERGE_KEYS = ("experts", "unsampled", "replicates", "seed")
@@ -42,9 +41,6 @@ def _burned_in(plain: dict) -> str:
 def stage_options(settings: Settings) -> dict[str, dict]:
     """Return {stage: options}: the params of the stage's rule, the fields of its options' class."""
     plain = settings.as_dict()
-    plain["training"].pop("runs")  # decides which rules there are, not what a rule does
-    for files in ("predictions", "reviewed"):
-        plain["evaluation"].pop(files)
     seed, dataset = plain["seed"], plain["dataset"]
     synthetic = settings.cohort.source == "embedded"
     cohort = plain["cohort"] | {"seed": seed}
@@ -95,9 +91,9 @@ def stage_options(settings: Settings) -> dict[str, dict]:
             "page_costs": {"dpi": plain["figures"]["dpi"], "synthetic": synthetic},
             "explain": {"dpi": plain["figures"]["dpi"]},
             "paraphrase": _paraphrase(plain),
-            "training": _stage("training", plain) | {"seed": seed},
+            "training": _training(settings) | {"seed": seed},
             "inference": _inference(plain),
-            "evaluation": plain["evaluation"] | {"seed": seed},
+            "evaluation": {name: plain["evaluation"][name] for name in ScoringSettings.declared()} | {"seed": seed},
             "review": {name: plain["review"][name] for name in REVIEW_PAGE_KEYS} | {"synthetic": synthetic},
             "review_merge": {name: plain["review"][name] for name in REVIEW_MERGE_KEYS},
         }
@@ -172,6 +168,13 @@ def _ablation(settings: Settings, plain: dict) -> dict[str, dict]:
     }
 
 
+def _training(settings: Settings) -> dict:
+    """Return what a training depends on: the recipe of the chosen engine, and none of the runs."""
+    options = engine_options(settings.training)
+    del options["runs"]
+    return options
+
+
 def _paraphrase(plain: dict) -> dict:
     """Return the personas, the number of paraphrases, and the settings that answers of the engine vllm depend on."""
     section = dict(plain["paraphrase"])
@@ -181,10 +184,10 @@ def _paraphrase(plain: dict) -> dict:
 
 def _inference(plain: dict) -> dict:
     """Return how a model is asked, in the number type of its training; split and persona are wildcards."""
-    training, jobs = plain["training"], ("split", "paraphrases")  # these decide which jobs there are
-    asking = {key: value for key, value in plain["inference"].items() if key not in jobs}
+    training = plain["training"]
+    asking = {name: plain["inference"][name] for name in AnswerSettings.declared()}
     asking |= {"dtype": training[training["engine"]]["dtype"], "persona": "", "seed": plain["seed"]}
-    return {name: training[name] for name in ASKING_KEYS} | asking
+    return {name: training[name] for name in PromptSettings.declared()} | asking
 
 
 def check_files(settings: Settings, image: str) -> None:

@@ -202,7 +202,8 @@ def _stage_gpus(
 ) -> dict[str, int]:
     """Return {stage: GPUs of a job}; a language model needs them if the job loads it."""
     gpus = {stage: num_gpus(find_package(stage), engine, settings) for stage, engine in engines.items()}
-    gpus["training"] *= settings.compute.gpus if options["training"]["own"]["runner"] == "deepspeed" else 1
+    with_deepspeed = options["training"][engines["training"]]["runner"] == "deepspeed"
+    gpus["training"] *= settings.compute.gpus if with_deepspeed else 1
     llm = settings.reports.llm
     gpus["reports"] = llm.execution.gpus if llm.transport == "offline" else 0
     gpus["paraphrase"] = settings.paraphrase.llm.execution.gpus if loads_paraphraser else 0

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cxr.base.errors import UserError
+from cxr.ils.training.settings import BASE
 from cxr.workflow.engine_files import num_gpus, read_declaration
 from cxr.workflow.settings import MIMIC_ILS, Settings
-from cxr.workflow.settings.rosalia import BASE
 
 PACKAGE = "cxr.ils.training"
 PUBLISHED_ENGINE = "rosalia"

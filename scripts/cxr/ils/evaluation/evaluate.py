@@ -3,7 +3,6 @@
 import logging
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import polars as pl
 
@@ -17,6 +16,7 @@ from cxr.base.user_tables import read_text
 from cxr.ils.evaluation import adapters, charts, scoring, summary
 from cxr.ils.evaluation.adapters import convert_outputs
 from cxr.ils.evaluation.predictions import PredictionLines, Predictions
+from cxr.ils.evaluation.settings import OutputFormat, ScoringSettings
 from cxr.ils.evaluation.summary import TOTAL
 from cxr.plotting.plots import save_png
 
@@ -48,46 +48,13 @@ COMPARISON = {
 }
 
 
-@dataclass(frozen=True)
-class PredictionsOptions:
-    """How another model's outputs are read: adapter, threshold, grid, and side of the predicted masks in pixels."""
-
-    adapter: str
-    threshold: float | None
-    grid: int
-    size: int
-
-
-@dataclass(frozen=True)
-class RunOptions:
-    """How a run is scored (``evaluation.*`` and ``seed``)."""
-
-    size: int
-    replicates: int
-    interval: float
-    failed: str
-    seed: int
-    model: str
-    """Model of the paper whose printed scores are shown next to the run's: ROSALIA, or one of Table 4."""
-    reworded: bool = False
-    """Whether the pairs were asked in a persona's wordings."""
-
-
-@dataclass(frozen=True)
-class ComparisonOptions:
-    """The runs in display order, the figures' dots per inch, and [run, persona] of the reworded runs."""
-
-    runs: list[str]
-    dpi: int
-    reworded: list[list[str]] = field(default_factory=list)
-
-
 def run_predictions(
     *,
     lines: str,
     predictions: str,
     prediction_masks: str,
-    options: PredictionsOptions,
+    options: OutputFormat,
+    size: int,
     attrs: dict,
     source: str | None = None,
 ) -> None:
@@ -95,7 +62,7 @@ def run_predictions(
     reading = adapters.ReadOptions(options.threshold, options.grid)
     adapter = adapters.choose_adapter(options.adapter, source or "", reading)
     pair_ids = [line["pair_id"] for line in read_lines(lines)]
-    convert_outputs(pair_ids, adapter, predictions, prediction_masks, options.size, attrs)
+    convert_outputs(pair_ids, adapter, predictions, prediction_masks, size, attrs)
 
 
 def run_scores(
@@ -109,15 +76,19 @@ def run_scores(
     text_table: str,
     excluded: str,
     counts_table: str,
-    options: RunOptions,
+    options: ScoringSettings,
+    seed: int,
+    model: str,
+    reworded: bool = False,
     prediction_masks: str | None = None,
     reviewed: str | None = None,
 ) -> None:
     """Score the predictions of one run on one split.
 
     ``lines``, ``index`` and ``masks`` belong to the dataset. ``prediction_masks``: HDF5 of the predictions, if any;
-    ``reviewed``: text file of pair ids rejected by reviewers, one per line. Outputs: one row per pair; scores of masks
-    and texts with intervals and the paper's values; one row per problem; the counts.
+    ``reviewed``: text file of pair ids rejected by reviewers, one per line; ``model``: the paper's model whose printed
+    scores are shown; ``reworded``: the pairs were asked in a persona's wordings. Outputs: one row per pair; scores of
+    masks and texts with intervals and the paper's values; one row per problem; the counts.
     """
     if options.failed not in scoring.FAILED_CHOICES:
         raise UserError(f"evaluation.failed is {options.failed!r}: choose one of {', '.join(scoring.FAILED_CHOICES)}")
@@ -136,11 +107,11 @@ def run_scores(
         log.warning("%s not of this split", strange)
     with (
         scoring.References(index, masks, options.size) as references,
-        Predictions(predictions, prediction_masks, pair_ids, options.size, options.reworded) as prediction_reader,
+        Predictions(predictions, prediction_masks, pair_ids, options.size, reworded) as prediction_reader,
     ):
         rows = scoring.score_pairs(dataset, references, prediction_reader, rejected, options.failed)
-    printed = summary.read_paper_scores(RESOURCES / RESOURCE_FILES[0]).select_for_model(options.model)
-    resampling = {"replicates": options.replicates, "level": options.interval, "seed": options.seed}
+    printed = summary.read_paper_scores(RESOURCES / RESOURCE_FILES[0]).select_for_model(model)
+    resampling = {"replicates": options.replicates, "level": options.interval, "seed": seed}
     write_table(pairs, rows, scoring.COLUMNS)
     write_table(scores_table, summary.make_score_table(rows, printed, **resampling), summary.SCORES)
     write_table(text_table, summary.make_text_table(rows, printed, **resampling), summary.TEXTS)
@@ -155,25 +126,27 @@ def run_comparison(
     comparison_table: str,
     masks_figure: str,
     text_figure: str,
-    options: ComparisonOptions,
+    runs: Sequence[str],
+    dpi: int,
+    reworded: Sequence[Sequence[str]] = (),
     reworded_scores: Sequence[str] = (),
     reworded_texts: Sequence[str] = (),
 ) -> None:
     """Write a table of all runs with the paper's models below, and draw the runs.
 
-    Inputs are in the order of ``options.runs``. Pairs asked in a persona's wordings are a separate run in the table
-    ("default, layperson") and are not drawn.
+    Inputs are in the order of ``runs`` and of ``reworded``, pairs of run and persona. Pairs asked in a persona's
+    wordings are a separate run in the table ("default, layperson") and are not drawn.
     """
-    score_tables = dict(zip(options.runs, map(summary.read_scores, scores), strict=True))
-    text_tables = dict(zip(options.runs, map(summary.read_scores, texts), strict=True))
-    names = [f"{run}, {persona}" for run, persona in options.reworded]
+    score_tables = dict(zip(runs, map(summary.read_scores, scores), strict=True))
+    text_tables = dict(zip(runs, map(summary.read_scores, texts), strict=True))
+    names = [f"{run}, {persona}" for run, persona in reworded]
     more_scores = dict(zip(names, map(summary.read_scores, reworded_scores), strict=True))
     more_texts = dict(zip(names, map(summary.read_scores, reworded_texts), strict=True))
     printed = summary.read_paper_scores(RESOURCES / RESOURCE_FILES[0])
     table = make_comparison(score_tables | more_scores, text_tables | more_texts, printed)
     write_table(comparison_table, table, COMPARISON)
-    save_png(charts.draw_mask_scores(score_tables), masks_figure, options.dpi)
-    save_png(charts.draw_text_scores(text_tables), text_figure, options.dpi)
+    save_png(charts.draw_mask_scores(score_tables), masks_figure, dpi)
+    save_png(charts.draw_text_scores(text_tables), text_figure, dpi)
 
 
 def read_reviewed(path: str) -> set[str]:

@@ -1,6 +1,6 @@
 """Compare scores of the same pairs in plain and other wordings, by run, persona, lesion type and measure."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -8,6 +8,7 @@ import polars as pl
 
 from cxr.base.columns import Column, schema
 from cxr.base.tables import read_table, write_table
+from cxr.ils.evaluation.settings import IntervalSettings
 from cxr.ils.evaluation.summary import DIGITS, GROUPS, TOTAL, index_subjects
 from cxr.metrics.intervals import difference_intervals, sums_by_subject
 
@@ -25,17 +26,6 @@ COLUMNS = {
     "change_high": Column(pl.Float64, "Upper end.", "percentage points"),
 }
 TEXT_RULES = ("strict", "authors")
-
-
-@dataclass(frozen=True)
-class ParaphrasesOptions:
-    """The runs and personas in the order of the inputs, and the bootstrap settings (``evaluation.*`` and ``seed``)."""
-
-    runs: list[str]
-    personas: list[str]
-    replicates: int
-    interval: float
-    seed: int
 
 
 class Ratio(NamedTuple):
@@ -59,19 +49,21 @@ PLAIN, REWORDED = "", "_reworded"
 """Suffixes of the joined columns of pairs asked both ways."""
 
 
-def run(*, plain: list[str], reworded: list[str], paraphrases_table: str, options: ParaphrasesOptions) -> None:
-    """Compare each run with its personas. ``reworded``: tables ordered by run, then persona."""
-    tables = []
-    personas = len(options.personas)
-    for number, name in enumerate(options.runs):
-        paths = reworded[number * personas : (number + 1) * personas]
-        table_by_persona = dict(zip(options.personas, map(read_table, paths), strict=True))
-        tables.append(compare_wordings(name, read_table(plain[number]), table_by_persona, options))
+def run(
+    *, plain: list[str], reworded: list[str], paraphrases_table: str, options: IntervalSettings, runs: Sequence[str],
+    personas: Sequence[str], seed: int,
+) -> None:  # fmt: skip
+    """Compare each run with its personas. ``plain``: tables by run; ``reworded``: tables by run, then persona."""
+    tables, num_personas = [], len(personas)
+    for number, name in enumerate(runs):
+        paths = reworded[number * num_personas : (number + 1) * num_personas]
+        table_by_persona = dict(zip(personas, map(read_table, paths), strict=True))
+        tables.append(compare_wordings(name, read_table(plain[number]), table_by_persona, options, seed))
     write_table(paraphrases_table, pl.concat(tables), COLUMNS)
 
 
 def compare_wordings(
-    run: str, plain: pl.DataFrame, table_by_persona: dict[str, pl.DataFrame], options: ParaphrasesOptions
+    run: str, plain: pl.DataFrame, table_by_persona: dict[str, pl.DataFrame], options: IntervalSettings, seed: int
 ) -> pl.DataFrame:
     """Return the rows of one run in per cent: per persona, and for all personas if there are several.
 
@@ -84,18 +76,16 @@ def compare_wordings(
     }
     if len(pairs) > 1:
         pairs[ALL_PERSONAS] = pl.concat(pairs.values())
-    rows = [row for persona, table in pairs.items() for row in _make_rows(run, persona, table, options)]
+    rows = [row for persona, table in pairs.items() for row in _make_rows(run, persona, table, options, seed)]
     return pl.DataFrame(rows, schema=schema(COLUMNS), orient="row")
 
 
-def _make_rows(run: str, persona: str, pairs: pl.DataFrame, options: ParaphrasesOptions) -> list[tuple]:
+def _make_rows(run: str, persona: str, pairs: pl.DataFrame, options: IntervalSettings, seed: int) -> list[tuple]:
     cell_masks = [_select_pairs(pairs, lesion, ratio) for lesion, ratio in CELLS]
     before, after = (_sum_columns(pairs, cell_masks, side) for side in (PLAIN, REWORDED))
     number, subjects = index_subjects(pairs)
     per_patient = [tuple(sums_by_subject(number, subjects, part) for part in sums) for sums in (after, before)]
-    low, high = difference_intervals(
-        *per_patient, replicates=options.replicates, level=options.interval, seed=options.seed
-    )
+    low, high = difference_intervals(*per_patient, replicates=options.replicates, level=options.interval, seed=seed)
     rows = []
     for at, (lesion, ratio) in enumerate(CELLS):
         plain, reworded = (_percentage(above[:, at].sum(), below[:, at].sum()) for above, below in (before, after))

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from cxr.base.workers import EngineFault, process_fitting_batches
+from cxr.ils.inference.settings import InferenceOptions
 from cxr.ils.rosalia.model import Rosalia, Views
 from cxr.ils.rosalia.prompts import extract_answer
 from cxr.ils.rosalia.samples import Batch, PairOptions, Sample, collate
@@ -20,25 +21,6 @@ from cxr.nets.devices import inference, select_device
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 NO_SEG, SEVERAL_SEG = "no_seg", "several_seg"
 """Notes on answers without [SEG] (no mask) or with several [SEG] (their masks are united)."""
-
-
-@dataclass(frozen=True)
-class InferenceOptions:
-    """How a model is asked: keys of ``training`` that it was trained with, and of ``inference``."""
-
-    conversation: str
-    max_length: int
-    fit: str
-    published_mismatch: bool
-    text: bool
-    max_new_tokens: int
-    equalise: bool
-    size: int
-    dtype: str
-    persona: str = ""
-    """Persona whose wordings are asked; "" for the plain instructions."""
-    seed: int = 0
-    """Seed of the choice among a persona's wordings."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ from cxr.base.faults import Failures, Tolerance, failure_kind
 from cxr.base.hdf5 import ShardWriter
 from cxr.base.jobs import progress
 from cxr.base.tables import write_lines
-from cxr.ils.inference.asker import DTYPES, Asker, InferenceOptions, Reply
+from cxr.ils.inference.asker import DTYPES, Asker, Reply
+from cxr.ils.inference.settings import InferenceOptions
 from cxr.ils.rosalia.samples import Pairs, Sample
 from cxr.ils.rosalia.sources import ImageSource, open_image_source
 from cxr.ils.rosalia.wordings import NO_WORDING, PersonaWording

@@ -14,8 +14,9 @@ from cxr.base.atomic import atomic_file
 from cxr.base.errors import UserError, describe
 from cxr.base.tables import read_lines
 from cxr.dicom.segmentation import Segment, save_segmentation
-from cxr.ils.inference.asker import NO_SEG, SEVERAL_SEG, Asker, InferenceOptions
+from cxr.ils.inference.asker import NO_SEG, SEVERAL_SEG, Asker
 from cxr.ils.inference.infer import check_options
+from cxr.ils.inference.settings import InferenceOptions
 from cxr.ils.rosalia.images import equalise, make_clip_input
 from cxr.ils.rosalia.samples import Sample
 from cxr.imaging.one_image import Picture, in_picture, made_at, picture_of

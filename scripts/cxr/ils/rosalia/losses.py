@@ -7,6 +7,9 @@ from cxr.ils.rosalia.model import Output
 from cxr.ils.rosalia.samples import Batch
 from cxr.segmentation.losses import LossWeights, bce, dice, mean_of
 
+WEIGHTS = LossWeights(text=0.5, bce=5.0, dice=1.0)
+"""Weights of the losses (paper)."""
+
 
 def compute_text_loss(output: Output) -> torch.Tensor:
     """Return the cross-entropy of the answers, mean over their tokens; 0 if the batch holds no answer."""
@@ -15,7 +18,7 @@ def compute_text_loss(output: Output) -> torch.Tensor:
 
 
 def compute_losses(
-    output: Output, batch: Batch, weights: LossWeights, dice_on: str = "positives"
+    output: Output, batch: Batch, weights: LossWeights = WEIGHTS, dice_on: str = "positives"
 ) -> dict[str, torch.Tensor]:
     """Return the weighted losses of a batch: loss (their sum), ce, bce, dice.
 

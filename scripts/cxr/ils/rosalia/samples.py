@@ -14,7 +14,6 @@ shape
 import signal
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 import cv2
 import numpy as np
@@ -29,16 +28,8 @@ from cxr.ils.rosalia.sampler import Draw, PairSampler
 from cxr.ils.rosalia.sources import ImageSource, PairLines, ShardFrames, ShardMasks
 from cxr.ils.rosalia.tokens import IGNORED, Tokens
 from cxr.ils.rosalia.wordings import PlainWording, Wording
+from cxr.ils.settings import PromptSettings
 from cxr.segmentation.pictures import FITS, centred, mask_target, normalised, sam_levels
-
-
-class PromptSettings(Protocol):
-    """Settings of ``training`` that must be the same when the model is asked."""
-
-    conversation: str
-    max_length: int
-    fit: str
-    published_mismatch: bool
 
 
 @dataclass(frozen=True)

@@ -1,26 +1,11 @@
 """Interface of training engines, which create the model that a training starts from."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from cxr.base.engines import Setup, engine_module
-
-
-@dataclass(frozen=True)
-class TrainingOptions:
-    """Settings of the training stage (section ``training``); ``own``: the recipe of the engine."""
-
-    engine: str
-    conversation: str
-    max_length: int
-    fit: str
-    published_mismatch: bool
-    validate_every: int
-    nan_limit: int
-    seed: int
-    own: dict = field(default_factory=dict)
+from cxr.ils.training.settings import TrainingOptions
 
 
 class StartModel(Protocol):

@@ -20,8 +20,7 @@ from cxr.ils.rosalia.model import Rosalia
 from cxr.ils.rosalia.sampler import PairSampler
 from cxr.ils.rosalia.samples import Batch, Pairs, make_loader, unwrap_errors
 from cxr.ils.rosalia.wordings import RandomWording
-from cxr.ils.training.engine import TrainingOptions
-from cxr.ils.training.recipe import Recipe, learning_rate
+from cxr.ils.training.settings import Recipe, TrainingOptions
 from cxr.ils.training.validation import score_pairs
 
 log = logging.getLogger("cxr")
@@ -180,7 +179,7 @@ class Fit:
         sums = torch.zeros(len(LOGGED), dtype=torch.float64)
         for number, batch in enumerate(batches, 1):
             device_batch = batch.to(runner.device, next(runner.model.parameters()).dtype)
-            losses = runner.forward(partial(_compute_losses, batch=device_batch, recipe=recipe))
+            losses = runner.forward(partial(_compute_losses, batch=device_batch))
             values = torch.stack([losses[name].detach().double() for name in LOSSES]).cpu() / len(batches)
             positives = sum(bool(mask.any()) for mask in batch.masks)
             sums += torch.cat([values / runner.ranks, torch.tensor([positives, len(batch.pair_ids), 0])])
@@ -233,12 +232,23 @@ class Fit:
                     torch.save({name: tensor.detach() for name, tensor in runner.parameters.items()}, temporary)
 
 
+def learning_rate(update: int, largest: float, warmup: int, total: int) -> float:
+    """Return the learning rate of an update (from 0): linear warm-up to ``largest``, then linear decay to 0.
+
+    Equals DeepSpeed's WarmupDecayLR with warmup_type linear, which lags by one update: the first two have rate 0.
+    """
+    done, warmup = max(0, update - 1), max(2, warmup)  # DeepSpeed's warm-up takes at least two updates
+    if done < warmup:
+        return largest * done / warmup
+    return largest * max(0.0, (total - done) / max(1.0, total - warmup))
+
+
 def _plot(board: SummaryWriter | None, group: str, noted: dict) -> None:
     for name, value in noted.items() if board else ():
         if name not in ("update", "epoch") and math.isfinite(value):
             board.add_scalar(f"{group}/{name}", value, noted["update"])
 
 
-def _compute_losses(model: Rosalia, batch: Batch, recipe: Recipe) -> dict[str, torch.Tensor]:
-    losses = compute_losses(model(batch), batch, recipe.loss, recipe.dice_on)
+def _compute_losses(model: Rosalia, batch: Batch) -> dict[str, torch.Tensor]:
+    losses = compute_losses(model(batch), batch)
     return losses | {"text": losses["ce"]}

@@ -2,12 +2,11 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from types import SimpleNamespace
 
 from cxr.base.engines import Setup
 from cxr.ils.rosalia.lite import extend_base, make_lite
 from cxr.ils.rosalia.tokens import Tokens, make_word_tokenizer
-from cxr.ils.training.engine import TrainingOptions
+from cxr.ils.training.settings import LiteSizes, TrainingOptions
 
 
 class LiteStart:
@@ -16,8 +15,8 @@ class LiteStart:
     Its vocabulary is that of the training set and, with ``init`` base, of the base.
     """
 
-    def __init__(self, sizes: dict, init: str, seed: int):
-        self.sizes, self.init, self.seed = SimpleNamespace(**sizes), init, seed
+    def __init__(self, sizes: LiteSizes, init: str, seed: int):
+        self.sizes, self.init, self.seed = sizes, init, seed
 
     def make(self, folder: Path, texts: Iterable[str]) -> None:
         """Write the model and its tokenizer into ``folder``. Raises UserError if ``sizes`` differ from the base."""
@@ -32,4 +31,5 @@ class LiteStart:
 
 def load(options: TrainingOptions, setup: Setup) -> LiteStart:
     """Return the engine."""
-    return LiteStart(setup.own["sizes"], setup.own["init"], options.seed)
+    del setup
+    return LiteStart(options.lite.sizes, options.lite.init, options.seed)

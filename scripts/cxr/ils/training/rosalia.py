@@ -11,7 +11,7 @@ from cxr.base.seeds import stable_hash
 from cxr.ils.rosalia.convert import reset_mask_branch, to_ours
 from cxr.ils.rosalia.model import Rosalia
 from cxr.ils.rosalia.tokens import Tokens
-from cxr.ils.training.engine import TrainingOptions
+from cxr.ils.training.settings import TrainingOptions
 
 INPUTS = {
     "lisa": "results/weights/lisa",
@@ -51,4 +51,4 @@ class LisaStart:
 
 def load(options: TrainingOptions, setup: Setup) -> LisaStart:
     """Return the engine."""
-    return LisaStart(setup.own["init"], setup.files, options.seed)
+    return LisaStart(options.rosalia.init, setup.files, options.seed)

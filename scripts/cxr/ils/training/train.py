@@ -29,15 +29,13 @@ from cxr.ils.rosalia.tokens import Tokens
 from cxr.ils.rosalia.wordings import PlainWording, RandomWording
 from cxr.ils.training import trained_parts
 from cxr.ils.training.columns import EPOCHS, UPDATES
-from cxr.ils.training.engine import TrainingOptions, load_engine
+from cxr.ils.training.engine import load_engine
 from cxr.ils.training.fit import Execution, Fit, Progress
-from cxr.ils.training.recipe import Recipe
+from cxr.ils.training.settings import Recipe, TrainingOptions
 from cxr.nets.devices import count_gpus, select_device
 from cxr.nets.fitting.engine import make_runner
 from cxr.nets.fitting.launch import catch_warning_signals, launch
 from cxr.segmentation.kept import Kept, keep
-
-__all__ = ["TrainingOptions", "run_training"]
 
 log = logging.getLogger("cxr")
 WORKER = "cxr.ils.training.worker"
@@ -100,10 +98,10 @@ def run_training(
     files |= {"frames": list(frames or []), "pictures": pictures or "", "wordings": wordings or ""}
     files |= {"model": model, "updates": updates, "epochs": epochs, "tensorboard": tensorboard}
     folder = Path(model).with_name("checkpoint")
-    job = Job(files, engine_files, asdict(options), attrs, threads, compute, str(folder))
+    job = Job(files, engine_files, options.as_dict(), attrs, threads, compute, str(folder))
     _prepare_folder(job)
     _make_start_model(job, options)
-    if options.own["runner"] == "deepspeed":
+    if options.recipe.runner == "deepspeed":
         _launch_processes(job)
     else:
         train_in_process(job)
@@ -125,7 +123,7 @@ def _count_processes(job: Job) -> int:
 def _launch_processes(job: Job) -> None:
     """Run :func:`train_in_process` in separate processes, and copy their messages into the log."""
     processes = _count_processes(job)
-    recipe = Recipe.from_settings(job.options["own"])
+    recipe = TrainingOptions.of(job.options).recipe
     shared = recipe.shared(processes)
     shared.micro_batches_per_step(processes)  # raises before any process is started
     if shared.micro_batch != recipe.micro_batch:
@@ -142,8 +140,8 @@ def train_in_process(job: Job) -> None:
 
 
 def _train(job: Job, stop_requested: Callable[[], bool]) -> None:
-    options = TrainingOptions(**job.options)
-    recipe = Recipe.from_settings(options.own).shared(int(os.environ.get("WORLD_SIZE", 1)))
+    options = TrainingOptions.of(job.options)
+    recipe = options.recipe.shared(int(os.environ.get("WORLD_SIZE", 1)))
     folder = Path(job.folder)
     device = select_device(job.compute["device"], job.compute.get("asked"))
     tokens = Tokens.load(folder / "start")
@@ -214,9 +212,7 @@ def _make_start_model(job: Job, options: TrainingOptions) -> None:
     )
     making = folder.with_name("start.part")
     shutil.rmtree(making, ignore_errors=True)
-    load_engine(options.engine, options, Setup.for_engine(options.own, job.engine_files, job.compute)).make(
-        making, texts
-    )
+    load_engine(options.engine, options, Setup.of_job(job.engine_files, job.compute)).make(making, texts)
     making.rename(folder)
 
 

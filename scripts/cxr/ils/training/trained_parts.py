@@ -1,13 +1,12 @@
 """Select the trained parts of the model: LoRA adapters on the language model, and fully trained parts."""
 
-from dataclasses import dataclass
-
 import torch
 from peft import LoraConfig
 from peft.tuners.lora import LoraModel
 from torch import nn
 
 from cxr.ils.rosalia.model import Rosalia
+from cxr.ils.training.settings import LoraSettings, Recipe
 
 LANGUAGE_MODEL, HEAD = "model.language_model", "lm_head"
 PARTS = {
@@ -26,15 +25,6 @@ ADAPTER = "lora_"
 """Part of the names that peft gives an adapter's tensors."""
 
 
-@dataclass(frozen=True)
-class LoraOptions:
-    """Settings of the adapters; rank 0: no adapters."""
-
-    rank: int
-    alpha: int
-    dropout: float
-
-
 def list_adapted_layers(llava: nn.Module) -> list[str]:
     """Return the names of all linear layers of the language model and its head, which get adapters."""
     return [
@@ -44,7 +34,7 @@ def list_adapted_layers(llava: nn.Module) -> list[str]:
     ]
 
 
-def add_adapters(model: Rosalia, options: LoraOptions) -> LoraModel | None:
+def add_adapters(model: Rosalia, options: LoraSettings) -> LoraModel | None:
     """Insert adapters into the language model, in place. Untrained, they change no output (B = 0)."""
     if not options.rank:
         return None
@@ -74,6 +64,6 @@ def select_trained(model: Rosalia, trained: list[str]) -> dict[str, nn.Parameter
     return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
 
 
-def make_optimiser(parameters: dict[str, nn.Parameter], recipe) -> torch.optim.AdamW:
+def make_optimiser(parameters: dict[str, nn.Parameter], recipe: Recipe) -> torch.optim.AdamW:
     """Return AdamW over the trained parameters; the schedule sets its learning rate."""
-    return torch.optim.AdamW(parameters.values(), lr=0.0, betas=tuple(recipe.betas), weight_decay=recipe.weight_decay)
+    return torch.optim.AdamW(parameters.values(), lr=0.0, betas=recipe.betas, weight_decay=recipe.weight_decay)

@@ -16,7 +16,10 @@ from pydantic import TypeAdapter, ValidationError
 
 from cxr.base.settings import Section, constraint, key, refuse_equal_names
 from cxr.ils.dataset.settings import DatasetSettings
+from cxr.ils.evaluation.settings import EvaluationSettings
+from cxr.ils.inference.settings import InferenceSettings
 from cxr.ils.masks.settings import ThresholdsSettings
+from cxr.ils.training.settings import TrainingSettings
 from cxr.imaging.organs.settings import OrgansSettings
 from cxr.nets.microbatch import fit_micro_batch
 from cxr.radvlm.settings import Radvlm
@@ -31,7 +34,6 @@ from cxr.workflow.settings.medground import Medground
 from cxr.workflow.settings.moved import MIMIC_ILS, moved
 from cxr.workflow.settings.paraphrase import Paraphrase
 from cxr.workflow.settings.reports import Reports
-from cxr.workflow.settings.rosalia import Evaluation, Inference, Training
 from cxr.workflow.settings.semisyn import Semisyn
 from cxr.workflow.settings.vlm import Vlm
 from cxr.workflow.settings.weights import Weights
@@ -61,9 +63,9 @@ class Settings(Section):
     figures: FiguresSettings = key(FiguresSettings, "Figures.")
     page: PageSettings = key(PageSettings, "The results on one page.")
     paraphrase: Paraphrase = key(Paraphrase, "Paraphrases of the instructions.")
-    training: Training = key(Training, "ROSALIA: fine-tuning.")
-    inference: Inference = key(Inference, "Masks and answers of a trained model.")
-    evaluation: Evaluation = key(Evaluation, "Scores of ROSALIA and of other models.")
+    training: TrainingSettings = key(TrainingSettings, "ROSALIA: fine-tuning.")
+    inference: InferenceSettings = key(InferenceSettings, "Masks and answers of a trained model.")
+    evaluation: EvaluationSettings = key(EvaluationSettings, "Scores of ROSALIA and of other models.")
     semisyn: Semisyn = key(Semisyn, "SemiSynCXR: findings put into healthy X-rays.")
     medground: Medground = key(Medground, "MedGround: referring queries about masks.")
     radvlm: Radvlm = key(Radvlm, "RadVLM: an instruction mix from many datasets, and an assistant.")

@@ -64,6 +64,16 @@ REMOVED = {
     "release.pairs_per_file": "20000",
     "release.images_per_file": "1000",
     "review.interval": "0.95",
+    "training.lite.betas": "[0.9, 0.95]",
+    "training.lite.weight_decay": "0.0",
+    "training.lite.clip": "1.0",
+    "training.lite.loss": "{text: 0.5, bce: 5.0, dice: 1.0}",
+    "training.lite.dice_on": "positives",
+    "training.rosalia.betas": "[0.9, 0.95]",
+    "training.rosalia.weight_decay": "0.0",
+    "training.rosalia.clip": "1.0",
+    "training.rosalia.loss": "{text: 0.5, bce: 5.0, dice: 1.0}",
+    "training.rosalia.dice_on": "positives",
 }
 """{key that is a constant now: its value}."""
 OLD = "release"

@@ -1,12 +1,15 @@
-"""Settings of the model half: training, inference, evaluation."""
+"""Settings of the training stage: recipes of the engines, and the runs."""
 
-from typing import Annotated, Literal
+from dataclasses import replace
+from typing import ClassVar, Literal, Self
 
-from cxr.base.settings import AUTHORS, PAPER, Limits, Replicates, Section, Share, constraint, key
+from cxr.base.errors import UserError
+from cxr.base.settings import AUTHORS, PAPER, Section, Share, constraint, key
+from cxr.ils.settings import PromptSettings, RunName
+from cxr.nets.microbatch import fit_micro_batch
 
-RunName = Annotated[str, Limits(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
 BASE = "base"
-"""Name of the run that is what the run `default` of the engine lite starts from."""
+"""Name of the run that is the base from which the run `default` of the engine lite starts."""
 Part = Literal[
     "language_model", "lm_head", "embed_tokens", "multi_modal_projector", "vision_tower", "project", "mask_decoder",
     "prompt_encoder", "vision_encoder",
@@ -14,15 +17,7 @@ Part = Literal[
 """Parts of the model that can be trained in full."""
 
 
-class LossWeights(Section):
-    """Weights of the three losses."""
-
-    text: float = key(0.5, "Weight of the cross-entropy of the answer.", source=PAPER, ge=0, le=1000)
-    bce: float = key(5.0, "Weight of the binary cross-entropy of the mask.", source=PAPER, ge=0, le=1000)
-    dice: float = key(1.0, "Weight of the Dice loss of the mask.", source=PAPER, ge=0, le=1000)
-
-
-class Lora(Section):
+class LoraSettings(Section):
     """Low-rank adapters on every linear layer of the language model, its head included (authors' code)."""
 
     rank: int = key(128, "Rank of the adapters; 0 for none.", source=PAPER, ge=0, le=4096)
@@ -35,7 +30,13 @@ class Lora(Section):
 class Recipe(Section):
     """How a model is trained; the paper's values."""
 
-    lora: Lora = key(Lora, "Adapters.", source=PAPER)
+    betas: ClassVar[tuple[float, float]] = (0.9, 0.95)
+    """Decay rates of AdamW's two moments (authors' code)."""
+    weight_decay: ClassVar[float] = 0.0
+    """Weight decay of AdamW (authors' code)."""
+    clip: ClassVar[float] = 1.0
+    """Largest gradient norm (authors' code)."""
+    lora: LoraSettings = key(LoraSettings, "Adapters.", source=PAPER)
     trained: list[Part] = key(
         lambda: ["lm_head", "embed_tokens", "project", "mask_decoder"],
         "Parts that are trained in full; the rest is frozen except for the adapters.",
@@ -55,11 +56,6 @@ class Recipe(Section):
     warmup: int = key(
         100, "Number of updates in which the learning rate rises from 0; afterwards it falls to 0.", source=PAPER, ge=0
     )
-    betas: tuple[Share, Share] = key((0.9, 0.95), "Decay rates of AdamW's two moments.", source=AUTHORS)
-    weight_decay: float = key(0.0, "Weight decay of AdamW.", source=AUTHORS, ge=0, le=1)
-    clip: float = key(1.0, "Largest gradient norm.", source=AUTHORS, gt=0, le=1e6)
-    loss: LossWeights = key(LossWeights, "Weights of the losses.", source=PAPER)
-    dice_on: Literal["positives", "all"] = key("positives", "Masks that enter the Dice loss.", source=PAPER)
     balance: Literal["expectation", "exact", "all"] = key(
         "expectation",
         "How positives and negatives are balanced. expectation: 1:1 over an epoch, as in the authors' code; exact: 1:1 "
@@ -73,8 +69,26 @@ class Recipe(Section):
         "mean, the mean of that and of N-Acc, which a model that marks every image cannot win.",
         source=AUTHORS,
     )
+    runner: Literal["plain", "deepspeed"] = key(
+        "deepspeed", "deepspeed: ZeRO-2, one process per GPU (compute.gpus); plain: one process.", source=AUTHORS
+    )
     dtype: Literal["bfloat16", "float32"] = key("bfloat16", "Number type of the model.", source=AUTHORS)
     gradient_checkpointing: bool = key(True, "Recompute activations to save memory.", source=AUTHORS)
+
+    def shared(self, ranks: int) -> Self:
+        """Return the recipe with the largest micro-batch in which ``ranks`` GPUs can share the batch."""
+        size = fit_micro_batch(self.batch, self.micro_batch, ranks, self.balance == "exact")
+        return replace(self, micro_batch=size or self.micro_batch)  # if no size fits, `micro_batches_per_step` raises
+
+    def micro_batches_per_step(self, ranks: int) -> int:
+        """Return each rank's number of micro-batches per update. Raises UserError if the batch does not divide."""
+        count, remainder = divmod(self.batch, self.micro_batch * ranks)
+        if remainder or not count:
+            raise UserError(
+                f"training: batch is {self.batch}, no multiple of micro_batch {self.micro_batch} times the "
+                f"{ranks} GPUs at work: change batch, micro_batch or compute.gpus"
+            )
+        return count
 
 
 class LiteSizes(Section):
@@ -96,7 +110,7 @@ class LiteSizes(Section):
                 raise ValueError(f"{side} is {getattr(self, side)}, not a multiple of its patch {patch}: change one")
 
 
-class LiteTraining(Recipe):
+class LiteRecipe(Recipe):
     """The engine lite: a small model of the same classes, trained on a CPU."""
 
     runner: Literal["plain"] = key("plain", "One process.")
@@ -106,7 +120,7 @@ class LiteTraining(Recipe):
         "start from.",
     )
     sizes: LiteSizes = key(LiteSizes, "Sizes of the model; the base has these.")
-    lora: Lora = key(lambda: Lora(rank=0), "Adapters.")
+    lora: LoraSettings = key(lambda: LoraSettings(rank=0), "Adapters.")
     trained: list[Part] = key(
         lambda: [
             "language_model", "lm_head", "embed_tokens", "multi_modal_projector", "vision_tower", "project",
@@ -133,12 +147,9 @@ class LiteTraining(Recipe):
     gradient_checkpointing: bool = key(False, "Recompute activations to save memory.")
 
 
-class RosaliaTraining(Recipe):
+class RosaliaRecipe(Recipe):
     """The engine rosalia: LISA-7B, fine-tuned as in the paper."""
 
-    runner: Literal["plain", "deepspeed"] = key(
-        "deepspeed", "deepspeed: ZeRO-2, one process per GPU (compute.gpus); plain: one process.", source=AUTHORS
-    )
     init: Literal["lisa", "paper_code"] = key(
         "lisa",
         "lisa: all of LISA-7B-v1 (paper); paper_code: only its language model, with the mask branch from SAM and a "
@@ -147,7 +158,7 @@ class RosaliaTraining(Recipe):
     )
 
 
-class Run(Section):
+class TrainingRun(Section):
     """One model: how it is trained, or which published model it is, and its test set."""
 
     thresholds: str = key("default", "Threshold set whose dataset the model is trained on.")
@@ -180,45 +191,30 @@ class Run(Section):
             raise ValueError("paraphrases is true, but trained is false, and only a training draws them: leave one out")
 
 
-class Training(Section):
+class TrainingSettings(PromptSettings):
     """ROSALIA: fine-tuning."""
 
     engine: Literal["lite", "rosalia"] = key(
         "lite", "lite: a small model of the same classes, on a CPU; rosalia: the paper's model, from LISA-7B."
     )
-    lite: LiteTraining = key(LiteTraining, "Settings of the engine lite.")
-    rosalia: RosaliaTraining = key(RosaliaTraining, "Settings of the engine rosalia.", source=PAPER)
-    runs: dict[RunName, Run] = key(
+    lite: LiteRecipe = key(LiteRecipe, "Settings of the engine lite.")
+    rosalia: RosaliaRecipe = key(RosaliaRecipe, "Settings of the engine rosalia.", source=PAPER)
+    runs: dict[RunName, TrainingRun] = key(
         dict,
         "Models by name, trained here or used unchanged; the name is the wildcard {run}. Empty: `default`, trained on "
         "the threshold set default, and with the engine lite also `base`, from which that training starts.",
     )
-    conversation: Literal["llava_v1", "llava_llama_2"] = key(
-        "llava_v1", "Conversation template around an instruction.", source=AUTHORS
-    )
-    max_length: int = key(512, "Longest prompt and answer, image included.", unit="tokens", source=AUTHORS, ge=64)
-    fit: Literal["pad", "stretch"] = key("pad", "How an image that is not square is fitted to the model's square.")
-    published_mismatch: bool = key(
-        False,
-        "Train and score as in the published code: references padded to the square, predictions cropped and stretched.",
-        source=AUTHORS,
-    )
     validate_every: int = key(1, "Epochs between two validations.", unit="epochs", ge=1)
     nan_limit: int = key(10, "Number of updates with a NaN loss, each skipped, after which the run stops.", ge=1)
 
-    def named_runs(self) -> dict[str, Run]:
+    def named_runs(self) -> dict[str, TrainingRun]:
         """Return the runs, of which there is always one."""
         if self.runs:
             return dict(self.runs)
-        runs = {"default": Run()}
+        runs = {"default": TrainingRun()}
         if self.engine == "lite" and self.lite.init == "base":
-            runs[BASE] = Run(weights="lite", trained=False)
+            runs[BASE] = TrainingRun(weights="lite", trained=False)
         return runs
-
-    @constraint
-    def _mismatch_is_of_padded_pictures(self) -> None:
-        if self.published_mismatch and self.fit != "pad":
-            raise ValueError(f"published_mismatch is set, but fit is {self.fit!r}: set fit to pad")
 
     @constraint
     def _the_base_has_its_sizes(self) -> None:
@@ -256,63 +252,12 @@ class Training(Section):
                 )
 
 
-class Inference(Section):
-    """Masks and answers of a trained model."""
+class TrainingOptions(TrainingSettings):
+    """What a training depends on: its settings, without ``runs``, and the seed."""
 
-    split: Literal["train", "validate", "test"] = key("test", "Split whose instructions the model answers.")
-    paraphrases: bool = key(
-        False, "Also ask each instruction in one wording of each persona (C.3), for a comparison in the evaluation."
-    )
-    text: bool = key(True, "Whether to generate the answers' text too; masks alone are much faster.")
-    max_new_tokens: int = key(512, "Longest answer.", unit="tokens", source=AUTHORS, ge=1, le=4096)
-    equalise: bool = key(True, "Equalise the histogram of every image, as in the authors' evaluation.", source=AUTHORS)
-    size: int = key(1024, "Side of the masks.", unit="pixels", source=AUTHORS, ge=64, le=4096, multiple_of=8)
+    seed: int = 0
 
-
-FILE_ADAPTERS = ("jsonl", "text4seg")
-"""Adapters that read one file; the others read a folder."""
-
-
-class Others(Section):
-    """Predictions of another model."""
-
-    adapter: Literal[
-        "jsonl", "png", "lisa", "text4seg", "text4seg_sam", "pixellm", "biomedparse", "reclmis", "imisnet", "everything"
-    ] = key(
-        "jsonl", "Format of the predictions (docs/systems/evaluation.md); everything: the whole image, as a baseline."
-    )
-    path: str = key("", "File or folder of the predictions.")
-    test: str = key("default", "Threshold set for whose split the predictions were made.")
-    threshold: float | None = key(None, "Value above which a pixel is foreground; null for the model's own.")
-    grid: int = key(24, "Side of Text4Seg's grid of text: 24 for its p24, 16 for p16.", unit="cells", ge=4, le=128)
-
-
-class Evaluation(Section):
-    """Scores of ROSALIA and of other models (Tables 4, 5, 6, 14)."""
-
-    size: int = key(
-        1024,
-        "Side of the square in which masks are compared.",
-        unit="pixels",
-        source=AUTHORS,
-        ge=64,
-        le=4096,
-        multiple_of=8,
-    )
-    replicates: Replicates = key(1000, "Bootstrap replicates, by patient; 0 for no intervals, else 100 or more.")
-    interval: Share = key(0.95, "Coverage of the confidence intervals.")
-    failed: Literal["wrong", "leave_out"] = key(
-        "wrong", "How to count a pair whose prediction is missing or damaged: as wrong, or not at all."
-    )
-    reviewed: str = key("", "Text file of the ids of pairs that reviewers rejected; they are left out.", source=PAPER)
-    predictions: dict[RunName, Others] = key(dict, "Predictions of other models, by name.")
-
-    @constraint
-    def _predictions_have_a_path(self) -> None:
-        for name, prediction in self.predictions.items():
-            if not prediction.path and prediction.adapter != "everything":
-                raise ValueError(f"predictions.{name}.path is empty: give the file or folder of the predictions")
-            if prediction.path and prediction.adapter == "everything":
-                raise ValueError(
-                    f"predictions.{name}.path is {prediction.path!r}, but everything reads none: leave it out"
-                )
+    @property
+    def recipe(self) -> Recipe:
+        """The recipe of the chosen engine."""
+        return getattr(self, self.engine)

@@ -1,0 +1,69 @@
+"""Settings of the evaluation stage."""
+
+from typing import Literal
+
+from cxr.base.settings import AUTHORS, PAPER, Replicates, Section, Share, constraint, key
+from cxr.ils.settings import RunName
+
+FILE_ADAPTERS = ("jsonl", "text4seg")
+"""Adapters that read one file; the others read a folder."""
+
+
+class OutputFormat(Section):
+    """How another model's outputs are read."""
+
+    adapter: Literal[
+        "jsonl", "png", "lisa", "text4seg", "text4seg_sam", "pixellm", "biomedparse", "reclmis", "imisnet", "everything"
+    ] = key(
+        "jsonl", "Format of the predictions (docs/systems/evaluation.md); everything: the whole image, as a baseline."
+    )
+    threshold: float | None = key(None, "Value above which a pixel is foreground; null for the model's own.")
+    grid: int = key(24, "Side of Text4Seg's grid of text: 24 for its p24, 16 for p16.", unit="cells", ge=4, le=128)
+
+
+class PredictionSettings(OutputFormat):
+    """Predictions of another model."""
+
+    path: str = key("", "File or folder of the predictions.")
+    test: str = key("default", "Threshold set for whose split the predictions were made.")
+
+
+class IntervalSettings(Section):
+    """Bootstrap intervals."""
+
+    replicates: Replicates = key(1000, "Bootstrap replicates, by patient; 0 for no intervals, else 100 or more.")
+    interval: Share = key(0.95, "Coverage of the confidence intervals.")
+
+
+class ScoringSettings(IntervalSettings):
+    """How a run is scored."""
+
+    size: int = key(
+        1024,
+        "Side of the square in which masks are compared.",
+        unit="pixels",
+        source=AUTHORS,
+        ge=64,
+        le=4096,
+        multiple_of=8,
+    )
+    failed: Literal["wrong", "leave_out"] = key(
+        "wrong", "How to count a pair whose prediction is missing or damaged: as wrong, or not at all."
+    )
+
+
+class EvaluationSettings(ScoringSettings):
+    """Scores of ROSALIA and of other models (Tables 4, 5, 6, 14)."""
+
+    reviewed: str = key("", "Text file of the ids of pairs that reviewers rejected; they are excluded.", source=PAPER)
+    predictions: dict[RunName, PredictionSettings] = key(dict, "Predictions of other models, by name.")
+
+    @constraint
+    def _predictions_have_a_path(self) -> None:
+        for name, prediction in self.predictions.items():
+            if not prediction.path and prediction.adapter != "everything":
+                raise ValueError(f"predictions.{name}.path is empty: give the file or folder of the predictions")
+            if prediction.path and prediction.adapter == "everything":
+                raise ValueError(
+                    f"predictions.{name}.path is {prediction.path!r}, but everything reads none: leave it out"
+                )

@@ -1,0 +1,34 @@
+"""Settings of the inference stage."""
+
+from typing import Literal
+
+from cxr.base.settings import AUTHORS, Section, key
+from cxr.ils.settings import PromptSettings
+
+
+class AnswerSettings(Section):
+    """What a model is asked for."""
+
+    text: bool = key(True, "Whether to generate the answers' text too; masks alone are much faster.")
+    max_new_tokens: int = key(512, "Longest answer.", unit="tokens", source=AUTHORS, ge=1, le=4096)
+    equalise: bool = key(True, "Equalise the histogram of every image, as in the authors' evaluation.", source=AUTHORS)
+    size: int = key(1024, "Side of the masks.", unit="pixels", source=AUTHORS, ge=64, le=4096, multiple_of=8)
+
+
+class InferenceSettings(AnswerSettings):
+    """Masks and answers of a trained model."""
+
+    split: Literal["train", "validate", "test"] = key("test", "Split whose instructions the model answers.")
+    paraphrases: bool = key(
+        False, "Also ask each instruction in one wording of each persona (C.3), for a comparison in the evaluation."
+    )
+
+
+class InferenceOptions(PromptSettings, AnswerSettings):
+    """How a model is asked: the settings, and what depends on the run and the job."""
+
+    dtype: str = "float32"
+    persona: str = ""
+    """Persona whose wordings are asked; "" for the plain instructions."""
+    seed: int = 0
+    """Seed of the choice among a persona's wordings."""
