@@ -22,7 +22,7 @@ from cxr.base.tables import write_lines
 from cxr.ils.rosalia.model import Rosalia
 from cxr.ils.training import fit
 from cxr.ils.training import train as stage
-from cxr.ils.training.recipe import learning_rate
+from cxr.ils.training.fit import learning_rate
 from cxr.ils.training.settings import TrainingOptions
 from training_runs import data, options, train, updates, written
 
