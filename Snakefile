@@ -150,9 +150,9 @@ rule all:
         rules.weights.output if PLAN.weights.needed or PLAN.weights.models else [],
 
 
-keep_records_with_results()
+store_records_in_results()
 keep_fresh(workflow, PLAN)
 when_planned(workflow, partial(start_run, PLAN, workflow), "plan", partial(describe_unknown_name, PLAN))
-tell_dry_runs_in_full(workflow)
-tell_local_rules(workflow)
+show_full_dry_runs(workflow)
+name_local_rules(workflow)
 save_digests()

@@ -22,14 +22,14 @@ from cxr.workflow.plan_reporting import read_environments
 from cxr.workflow.settings import SettingsError, with_defaults
 from cxr.workflow.snakemake_compat import (
     default_resources,
-    keep_records_with_results,
+    store_records_in_results,
     refuse_missing_conda,
-    run_one_by_one,
+    register_serial_groups,
     take_only_target,
-    tell_dry_runs_in_full,
-    tell_local_rules,
-    tell_of_locks,
-    tell_why_groups_fail,
+    show_full_dry_runs,
+    name_local_rules,
+    explain_locks,
+    print_group_errors,
     use_all_cores,
     when_planned,
 )
@@ -49,10 +49,10 @@ except (SettingsError, UserError) as error:
 
 take_only_target(workflow)
 announce_runner()
-run_one_by_one(workflow)
+register_serial_groups(workflow)
 use_all_cores(workflow)
-tell_why_groups_fail()
-tell_of_locks()
+print_group_errors()
+explain_locks()
 
 # A rule's resources grow with each try, up to the limits of partitions and their nodes.
 minutes = partial(grow_with_tries, most=PLAN.settings.compute.max_runtime)

@@ -40,7 +40,9 @@ rule semisyn_detection_scores:
     params:
         **job(
             "semisyn.detection.score_detections.run_scores",
-            *sorted({f"annotations.{reference['format']}" for reference in PLAN.semisyn.detection_options["references"]}),
+            *sorted(
+                {f"annotations.{reference['format']}" for reference in PLAN.semisyn.detection_options["references"]}
+            ),
         ),
         options=PLAN.options["semisyn_detection"] | PLAN.semisyn.detection_options,
     message:

@@ -148,10 +148,10 @@ def main(arguments: list[str]) -> None:
         found = check_cluster(arguments)
     except UserError as error:
         sys.exit(f"slurm-check: {error}")
-    width = max(len(one.what) for one in found)
+    width = max(len(one.subject) for one in found)
     for one in found:
-        print(f"{'ok   ' if one.good else 'LACKS'}  {one.what:{width}}  {one.told}")
-    sys.exit(not all(one.good for one in found))
+        print(f"{'ok   ' if one.is_good else 'LACKS'}  {one.subject:{width}}  {one.message}")
+    sys.exit(not all(one.is_good for one in found))
 
 
 if __name__ == "__main__":

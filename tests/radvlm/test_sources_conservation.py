@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from cxr.base.conservation import conserved
+from cxr.base.conservation import counted_rows
 from cxr.base.hdf5 import ShardWriter
 from cxr.base.tables import read_table
 from cxr.radvlm.sources import boxes, on_mimic, padchest_gr
@@ -32,14 +32,14 @@ from radvlm_trees import (
 
 
 def test_parts_that_do_not_add_up_stop_the_job():
-    assert conserved("there", "rows", 3, {"kept": 1, "no_area": 2, "bad_row": 0}) == [
+    assert counted_rows("there", "rows", 3, {"kept": 1, "no_area": 2, "bad_row": 0}) == [
         ("rows", "all", 3), ("rows", "kept", 1), ("rows", "no_area", 2),
     ]  # fmt: skip
-    assert conserved("there", "rows", 0, {}) == [("rows", "all", 0)]
+    assert counted_rows("there", "rows", 0, {}) == [("rows", "all", 0)]
     with pytest.raises(AssertionError, match=r"^there: rows: 3 in, 2 accounted for \(kept 1, no_area 1\)$"):
-        conserved("there", "rows", 3, {"kept": 1, "no_area": 1})
+        counted_rows("there", "rows", 3, {"kept": 1, "no_area": 1})
     with pytest.raises(AssertionError, match="there: rows: 1 in, 1 accounted for"):
-        conserved("there", "rows", 1, {"kept": 2, "no_area": -1})
+        counted_rows("there", "rows", 1, {"kept": 2, "no_area": -1})
 
 
 def of_source(tmp_path, kind: str) -> SourceRecords:

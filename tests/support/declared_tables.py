@@ -8,7 +8,7 @@ import polars as pl
 
 from cxr.base.columns import Columns, schema
 from cxr.base.exclusions import STAGES
-from cxr.workflow.file_columns import SAME, TABLES
+from cxr.workflow.file_columns import SAME_COLUMNS, TABLES
 
 ENDINGS = (".tsv", ".parquet", ".csv")
 NOT_OURS = re.compile(r"results/(benchmarks|release/[.]|.*/tensorboard)/?")
@@ -18,9 +18,9 @@ WITHHELD = {"section_content", "image"}
 
 def path_of(file: str) -> str:
     """Return the path of TABLES that declares a file, given by its path from ``results`` on; "" where none does."""
-    found = [path for path in (*TABLES, *SAME) if re.fullmatch(_pattern(path), file)]
+    found = [path for path in (*TABLES, *SAME_COLUMNS) if re.fullmatch(_pattern(path), file)]
     best = max(found, key=lambda path: len(re.sub(r"{.*?}|<.*?>", "", path)), default="")
-    return SAME.get(best, best)
+    return SAME_COLUMNS.get(best, best)
 
 
 def _pattern(path: str) -> str:

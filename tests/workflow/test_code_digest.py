@@ -101,7 +101,7 @@ def test_every_module_tells_two_of_its_statements_apart():
         tree = ast.parse(path.read_text(encoding="utf-8"))
         for node in ast.walk(tree):
             if isinstance(node, ast.stmt) and not isinstance(node, ast.Expr | ast.FunctionDef | ast.ClassDef):
-                ours.add("\n".join(code_meaning._words(node)))
+                ours.add("\n".join(code_meaning._tokens(node)))
                 for call in ast.walk(node):  # a column's sentence and unit, and a setting's arguments, only document
                     if isinstance(call, ast.AnnAssign) and call.value and ast.unparse(call.value).startswith("key("):
                         call.value = None
@@ -180,7 +180,7 @@ def _reword(path: Path) -> None:
     """Reword every docstring and comment of a module."""
     text = path.read_text(encoding="utf-8")
     tree, lines = ast.parse(text), text.splitlines()
-    remarks = [node for node in ast.walk(tree) if isinstance(node, ast.Expr) and code_meaning._is_remark(node)]
+    remarks = [node for node in ast.walk(tree) if isinstance(node, ast.Expr) and code_meaning._is_docstring(node)]
     assert remarks
     for node in remarks:
         lines[node.lineno - 1] = lines[node.lineno - 1].replace('"""', '"""Reworded: ', 1)

@@ -11,7 +11,7 @@ from conftest import ROOT
 from cxr.base.columns import Column, markdown_table, schema
 from cxr.base.exclusions import STAGES
 from cxr.base.tables import read_table, write_table
-from cxr.workflow.file_columns import SAME, TABLES, filled
+from cxr.workflow.file_columns import SAME_COLUMNS, TABLES, fill_columns
 from declared_tables import ENDINGS, path_of, tables_of
 
 PAGE = (ROOT / "docs/reference/files.md").read_text(encoding="utf-8")
@@ -56,7 +56,7 @@ def test_a_column_is_a_row_of_the_page():
 
 def test_what_stands_between_the_marks_is_made_anew():
     page = "before\n<!-- columns of results/<stage>/excluded.parquet -->\nold\n<!-- end -->\nafter\n"
-    made = filled(page)
+    made = fill_columns(page)
     assert made.startswith("before\n<!-- columns of results/<stage>/excluded.parquet -->\n| column |")
     assert made.endswith("|\n<!-- end -->\nafter\n")
     assert "old" not in made
@@ -88,7 +88,7 @@ def outputs() -> set[str]:
 
 def test_every_table_that_a_rule_writes_is_declared_and_no_other():
     packaged = {path for path in TABLES if path.startswith("results/release/")}  # within a folder
-    assert outputs() == TABLES.keys() - packaged | SAME.keys()
+    assert outputs() == TABLES.keys() - packaged | SAME_COLUMNS.keys()
 
 
 @pytest.mark.parametrize("page", sorted((ROOT / "docs").rglob("*.md")), ids=lambda page: page.stem)

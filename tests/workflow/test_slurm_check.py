@@ -55,7 +55,7 @@ def found(tmp_path) -> Callable[..., list[Finding]]:
 @pytest.fixture
 def lacks(found) -> Callable[..., dict[str, str]]:
     """Return a function that gives what is lacking there."""
-    return lambda **changes: {one.what: one.told for one in found(**changes) if not one.good}
+    return lambda **changes: {one.subject: one.message for one in found(**changes) if not one.is_good}
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_a_partition_has_nodes_of_several_kinds():
 
 
 def test_a_cluster_that_has_all_lacks_nothing(found):
-    assert [(one.what, one.good) for one in found()] == [
+    assert [(one.subject, one.is_good) for one in found()] == [
         ("SLURM", True), ("accounting", True), ("MinJobAge", True), ("account", True), ("partition short", True),
         ("partition big", True), ("CPU jobs", True), ("GPU jobs", True), ("targets", True), ("environments", True),
         ("earlier runs", True),
@@ -180,22 +180,25 @@ def test_the_last_try_may_ask_for_more_time_than_is_granted(lacks, found):
 
 def test_a_last_try_without_enough_memory_is_told_and_is_no_lack(found):
     last = [replace(FRAMES, memory_mb=200000), replace(ANOMALY, memory_mb=600000)]
-    told = {one.what: one for one in found(last=last)}
-    assert all(one.good for one in told.values())
-    assert told["memory at try 3"].told == (
+    told = {one.subject: one for one in found(last=last)}
+    assert all(one.is_good for one in told.values())
+    assert told["memory at try 3"].message == (
         "anomaly-gpu, frames: up to 600,000 MB, more than their partition grants; SLURM would "
         "refuse such a try: set compute.max_memory_mb: 192000"
     )
     capped = [replace(job, memory_mb=192000) for job in last]
-    assert "memory at try 3" not in {one.what for one in [*found(), *found(last=capped)]}
+    assert "memory at try 3" not in {one.subject for one in [*found(), *found(last=capped)]}
     # of the nodes with more memory none has as many cores
-    (told,) = [one for one in found(last=[replace(FRAMES, memory_mb=200000, cores=64)]) if "try 3" in one.what]
-    assert told.told.endswith("set compute.max_memory_mb: 96000")
+    (told,) = [one for one in found(last=[replace(FRAMES, memory_mb=200000, cores=64)]) if "try 3" in one.subject]
+    assert told.message.endswith("set compute.max_memory_mb: 96000")
     # so too where partitions.yaml says it
     limits = {"short": {"max_mem_mb": 192000}, "big": {"max_gpu": 4, "max_mem_mb": 512000}}
     last = [replace(FRAMES, memory_mb=600000)]
-    (told,) = [one for one in found(last=last, known=limits) if "try 3" in one.what]
-    assert (told.told.startswith("frames: "), told.told.endswith("max_memory_mb: 512000")) == (True, True)  # in big
+    (told,) = [one for one in found(last=last, known=limits) if "try 3" in one.subject]
+    assert (told.message.startswith("frames: "), told.message.endswith("max_memory_mb: 512000")) == (
+        True,
+        True,
+    )  # in big
 
 
 def test_of_many_jobs_three_are_shown_and_each_once(lacks):
@@ -208,7 +211,7 @@ def test_of_many_jobs_three_are_shown_and_each_once(lacks):
 
 def test_what_is_ok_is_counted(found):
     later = [replace(FRAMES, minutes=720), ANOMALY]
-    told = {one.what: one.told for one in found(last=later, jobs=[FRAMES, replace(FRAMES, minutes=5), ANOMALY])}
+    told = {one.subject: one.message for one in found(last=later, jobs=[FRAMES, replace(FRAMES, minutes=5), ANOMALY])}
     assert told["CPU jobs"] == (
         "2 to short; the longest, frames: 4 h 00 min, 4,000 MB, 2 cores; at try 3 none asks for more than 12 h 00 min"
     )
@@ -225,7 +228,7 @@ def test_what_is_ok_is_counted(found):
         "release_package",
     )
     jobs = [JobRequest(name, 1, 1, 1, 0, ((name, 1),)) for name in names]
-    assert "targets" not in {one.what for one in found(jobs=jobs)}
+    assert "targets" not in {one.subject for one in found(jobs=jobs)}
 
 
 @pytest.mark.parametrize(
@@ -249,8 +252,8 @@ def test_what_is_ok_is_counted(found):
 )
 def test_how_software_is_deployed(found, ways, programs, inside, good, words):
     profile = replace(PROFILE, deployment=ways, conda_in_image=inside)
-    (told,) = [one for one in found(profile=profile, programs={"sacct", *programs}) if one.what == "environments"]
-    assert (told.good, words in told.told) == (good, True), told
+    (told,) = [one for one in found(profile=profile, programs={"sacct", *programs}) if one.subject == "environments"]
+    assert (told.is_good, words in told.message) == (good, True), told
 
 
 def test_the_two_files_are_read_as_they_stand():
@@ -438,13 +441,13 @@ def test_the_command_looks_where_the_run_would_work(dry_runs, monkeypatch, tmp_p
     monkeypatch.setattr(shutil, "which", lambda name: name if name != "conda" else None)
     words = ["all", "training", "--directory", "mine", "--sdm", "conda", "apptainer"]
     found = slurm_check.check_cluster([*words, "--submit", "--default-resources", "serial=1", "slurm_account=lab"])
-    told = {one.what: one.told for one in found}
+    told = {one.subject: one.message for one in found}
     assert seen["tries"] == ["1", "3"]
     assert seen["words"][seen["words"].index("all") :][: len(words)] == tuple(words)
     assert seen["words"].count("--sdm") == 2  # the last one holds: conda is not looked for
     directory = working_directory(dry_runs[1])
     assert (seen["orphans"], seen["node"]) == (directory, ("cpu", "lab", directory))
-    assert [one.what for one in found if not one.good] == ["environments"]
+    assert [one.subject for one in found if not one.is_good] == ["environments"]
     assert told["CPU jobs"].startswith("16 to cpu; the longest, cohort_shards: 4 h 00 min, 8,000 MB, 2 cores; at try 3")
     assert told["targets"].startswith("without paraphrase, inference, evaluation, ablation, release: ")
     short = told["memory at try 3"]  # of jobs with 8,000 MB at the first, three are named
@@ -499,8 +502,8 @@ def test_a_node_that_writes_here(sbatch, tmp_path):
     calls = sbatch(f'{RUN_IT}sh -c "$last" > "$log" 2>&1\necho 7\n')
     place = tmp_path / "it's here"
     told = slurm_check.check_node("cpu", "lab", place)
-    assert (told.what, told.good) == ("a node of cpu", True)
-    assert told.told.endswith(f" has this Python and writes into {place}")
+    assert (told.subject, told.is_good) == ("a node of cpu", True)
+    assert told.message.endswith(f" has this Python and writes into {place}")
     assert "--partition=cpu" in calls()[0]
     assert "--account=lab" in calls()[0]
     slurm_check.check_node("cpu", "", place)
@@ -526,8 +529,8 @@ def test_a_node_that_does_not_is_told_in_slurms_words(sbatch, tmp_path, monkeypa
     calls = sbatch(script)
     monkeypatch.setattr(slurm_check, "SUBMIT_S", 0.5)
     told = slurm_check.check_node("cpu", "", tmp_path)
-    assert not told.good
-    assert words in told.told
+    assert not told.is_good
+    assert words in told.message
     name = re.search(r"--job-name=(\S+)", calls()[0]).group(1)
     assert calls()[1:] == ([f"scancel --name={name} --me"] if "sleep" in script else [])
 
@@ -616,8 +619,8 @@ def test_what_torch_says_on_a_node_is_told(tmp_path, told, good, words):
     if told:
         (tmp_path / "training-rosalia.json").write_text(json.dumps(told))
     found = devices._finding("training-rosalia", 4, tmp_path, "")
-    assert (found.what, found.good) == ("torch in training-rosalia", good)
-    assert words in found.told
+    assert (found.subject, found.is_good) == ("torch in training-rosalia", good)
+    assert words in found.message
 
 
 def test_torch_is_asked_on_a_node_with_a_gpu(tmp_path):
@@ -628,7 +631,9 @@ def test_torch_is_asked_on_a_node_with_a_gpu(tmp_path):
         {"organs-hybridgnet": {"gpus": 1, "partition": "gpu"}}, "", tmp_path, ROOT, {"sdm": ["env-modules"]}
     )
     if torch.cuda.is_available():
-        assert told.good, told
+        assert told.is_good, told
         return
-    assert not told.good
-    assert f"(torch {torch.__version__} without CUDA, no NVIDIA driver is loaded): Torch not compiled with" in told.told
+    assert not told.is_good
+    assert (
+        f"(torch {torch.__version__} without CUDA, no NVIDIA driver is loaded): Torch not compiled with" in told.message
+    )

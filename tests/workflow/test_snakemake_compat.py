@@ -213,7 +213,7 @@ def test_a_missing_conda_is_one_sentence_before_any_job(tmp_path, monkeypatch):
 def test_a_text_is_said_where_snakemake_prints(monkeypatch):
     told = []
     monkeypatch.setattr(snakemake.logging.logger, "info", told.append)
-    compat.say("the plan")
+    compat.print_message("the plan")
     assert told == ["the plan"]
 
 
@@ -351,8 +351,8 @@ def test_a_group_that_fails_says_why_once(monkeypatch):
     monkeypatch.setattr(
         snakemake.jobs.GroupJob, "log_error", lambda self, msg=None, *rest, **named: passed.append((msg, named))
     )
-    compat.tell_why_groups_fail()
-    compat.tell_why_groups_fail()  # a Snakefile that is read twice
+    compat.print_group_errors()
+    compat.print_group_errors()  # a Snakefile that is read twice
     group = object.__new__(snakemake.jobs.GroupJob)
     group.groupid = "masks"
     group.log_error("no such partition", aux_logs=["a.log"])
@@ -371,7 +371,7 @@ def test_a_group_knows_its_name_and_takes_a_message():
 def test_a_locked_folder_is_told_in_our_words(monkeypatch):
     monkeypatch.setattr(snakemake.exceptions.LockException, "__init__", snakemake.exceptions.LockException.__init__)
     monkeypatch.setattr(compat, "lock_told", lambda folder, words, python: f"locked: {folder}, {words}, {python}")
-    compat.tell_of_locks()
+    compat.explain_locks()
     sentence = f"locked: {Path.cwd()}, {sys.argv}, {sys.executable}"
     assert str(snakemake.exceptions.LockException()) == sentence
 
@@ -379,20 +379,20 @@ def test_a_locked_folder_is_told_in_our_words(monkeypatch):
 LOST = [
     (lambda: compat.use_all_cores(object()), None, "so add --cores all"),
     (lambda: compat.refuse_missing_conda(object()), None, "is reported in Snakemake's own words"),
-    (lambda: compat.run_one_by_one(object()), None, "groups of jobs ask SLURM for more than they need"),
+    (lambda: compat.register_serial_groups(object()), None, "groups of jobs ask SLURM for more than they need"),
     (lambda: compat.submits_to_slurm(object()), True, "so it is assumed to"),
     (lambda: compat.default_resources(object()), {}, "replaces slurm_extra of the profile"),
-    (lambda: compat.touches(object()), False, "--touch is not detected"),
+    (lambda: compat.is_touch_run(object()), False, "--touch is not detected"),
     (lambda: compat.planned_jobs(object()), [], "not checked before the run"),
-    (lambda: compat.tell_dry_runs_in_full(object()), None, "a dry run shows only the messages of jobs"),
-    (lambda: compat.tell_local_rules(object()), None, "are taken for jobs of the cluster"),
+    (lambda: compat.show_full_dry_runs(object()), None, "a dry run shows only the messages of jobs"),
+    (lambda: compat.name_local_rules(object()), None, "are taken for jobs of the cluster"),
     (lambda: compat.when_planned(object(), print, "plan", str), None, "does not refuse what the run would refuse"),
     (lambda: compat.around_planning(object(), None, None), None, "nor results without records"),
     (lambda: compat.unrecorded_outputs(object()), [], "results without records are not noticed"),
-    (lambda: compat.run_again(object(), []), None, "changed reports and images are not noticed"),
-    (lambda: compat.outputs_of(object()), set(), "changed reports and images are not named"),
+    (lambda: compat.force_outputs(object(), []), None, "changed reports and images are not noticed"),
+    (lambda: compat.needed_outputs(object()), set(), "changed reports and images are not named"),
     (lambda: compat.is_dry_run(object()), False, "a dry run is not detected"),
-    (lambda: compat.targets(object()), set(), "the targets plan and clean_old do nothing"),
+    (lambda: compat.requested_targets(object()), set(), "the targets plan and clean_old do nothing"),
     (lambda: compat.output_test(object(), None)("a"), True, "results of earlier settings are not found"),
 ]
 
@@ -402,17 +402,17 @@ def test_without_the_internal_a_line_says_what_is_lost_and_the_run_goes_on(caplo
     with caplog.at_level(logging.WARNING, "cxr"):
         assert touch() == answer
     (line,) = caplog.messages
-    assert line.startswith("this version of Snakemake is another inside (")
+    assert line.startswith("unsupported Snakemake internals (")
     assert line.endswith(lost)
 
 
 @pytest.mark.parametrize(
     ("module", "name", "touch", "lost"),
     [
-        (snakemake.jobs, "GroupJob", compat.tell_why_groups_fail, "why a group of jobs failed is not printed"),
-        (snakemake.exceptions, "LockException", compat.tell_of_locks, "is reported in Snakemake's own words"),
-        (snakemake.logging, "logger", lambda: compat.say("the plan"), "the plan of the run is not printed"),
-        (snakemake.persistence.file, "FilePersistence", compat.keep_records_with_results, "records stay in .snakemake"),
+        (snakemake.jobs, "GroupJob", compat.print_group_errors, "why a group of jobs failed is not printed"),
+        (snakemake.exceptions, "LockException", compat.explain_locks, "is reported in Snakemake's own words"),
+        (snakemake.logging, "logger", lambda: compat.print_message("the plan"), "the plan of the run is not printed"),
+        (snakemake.persistence.file, "FilePersistence", compat.store_records_in_results, "records stay in .snakemake"),
     ],
     ids=["GroupJob", "LockException", "logger", "FilePersistence"],
 )
@@ -421,7 +421,7 @@ def test_without_a_class_of_snakemake_a_line_says_what_is_lost(monkeypatch, capl
     with caplog.at_level(logging.WARNING, "cxr"):
         touch()
     (line,) = caplog.messages
-    assert line.startswith("this version of Snakemake is another inside (")
+    assert line.startswith("unsupported Snakemake internals (")
     assert lost in line
 
 

@@ -18,7 +18,7 @@ CountRow = tuple[str, str, int]
 """A row of :data:`CONSERVED`."""
 
 
-def conserved(stage: str, quantity: str, total: int, parts: Mapping[str, int]) -> list[CountRow]:
+def counted_rows(stage: str, quantity: str, total: int, parts: Mapping[str, int]) -> list[CountRow]:
     """Return a row for all, and one for each outcome that is not 0, in the order of ``parts``.
 
     Neither side may be made from the other. Raises AssertionError where the parts do not add up to the whole: something

@@ -27,7 +27,7 @@ def meaning_digest(path: Path) -> bytes:
     content = path.read_bytes()
     try:
         if path.suffix == ".py":
-            content = "\n".join(_words(ast.parse(content))).encode("utf-8", "surrogatepass")
+            content = "\n".join(_tokens(ast.parse(content))).encode("utf-8", "surrogatepass")
         elif path.suffix in (".yaml", ".yml"):
             content = json.dumps(yaml.load(content, _LOADER), default=str).encode()
     except (SyntaxError, ValueError, yaml.YAMLError):
@@ -35,22 +35,22 @@ def meaning_digest(path: Path) -> bytes:
     return hashlib.sha256(content).digest()
 
 
-def _words(node: ast.AST) -> Iterator[str]:
+def _tokens(node: ast.AST) -> Iterator[str]:
     yield type(node).__name__
     for name in node._fields:
-        value = _what_counts(node, name)
+        value = _counted_field(node, name)
         if value is None or value == []:
             continue
         yield name
         for part in value if isinstance(value, list) else [value]:
             if not isinstance(part, ast.AST):
                 yield repr(part)
-            elif not _is_remark(part):
-                yield from _words(part)
+            elif not _is_docstring(part):
+                yield from _tokens(part)
         yield ")"
 
 
-def _what_counts(node: ast.AST, name: str) -> object:
+def _counted_field(node: ast.AST, name: str) -> object:
     """Return a field of a node that counts.
 
     Of ``Column(type, sentence, unit)`` only the type counts, because the rest only documents. A setting's
@@ -64,7 +64,7 @@ def _what_counts(node: ast.AST, name: str) -> object:
     return value
 
 
-def _is_remark(node: ast.AST) -> bool:
+def _is_docstring(node: ast.AST) -> bool:
     """Return whether a statement is a bare string: a docstring of a name, module, class or function."""
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 

@@ -196,7 +196,7 @@ TABLES: dict[str, Columns] = {
     "results/frames/{shard}.corrected.parquet": tables.CORRECTED,
 }
 """{path: its columns}: each is declared beside its writer."""
-SAME = {
+SAME_COLUMNS = {
     **{
         f"results/cohort/files_read/{path}.parquet": "results/cohort/files_read/cohort.parquet"
         for path in (
@@ -267,7 +267,7 @@ SAME = {
 _BLOCK = re.compile(r"<!-- columns of (.+?) -->\n.*?<!-- end -->", re.DOTALL)
 
 
-def filled(page: str) -> str:
+def fill_columns(page: str) -> str:
     """Return the page with the columns between its marks: ``<!-- columns of PATH -->`` and ``<!-- end -->``."""
     return _BLOCK.sub(
         lambda block: f"<!-- columns of {block[1]} -->\n{markdown_table(TABLES[block[1]])}<!-- end -->", page

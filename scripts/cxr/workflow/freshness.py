@@ -28,10 +28,10 @@ class _Checks:
     def before(self, dag) -> None:
         """Let the jobs run again whose images or reports have changed. With --touch, record what has no record."""
         self.files = ChangedFiles()
-        if compat.touches(self.workflow):
-            compat.run_again(dag, set(map(str, Path("results").rglob("*"))) - set(compat.Records().outputs()))
+        if compat.is_touch_run(self.workflow):
+            compat.force_outputs(dag, set(map(str, Path("results").rglob("*"))) - set(compat.Records().outputs()))
         else:
-            compat.run_again(dag, self.files.outdated)
+            compat.force_outputs(dag, self.files.outdated)
 
     def after(self, dag) -> None:
         """Say what has changed; refuse results without a record; make a changed cohort first.
@@ -39,7 +39,7 @@ class _Checks:
         For the target ``clean_old``, remove the results of earlier settings instead. The target ``plan`` itself says
         what would be refused.
         """
-        targets = compat.targets(self.workflow)
+        targets = compat.requested_targets(self.workflow)
         if TARGET in targets:
             if len(targets) > 1:
                 raise UserError(f"{TARGET} makes nothing: run it without other targets")
@@ -47,12 +47,12 @@ class _Checks:
                 cohort_options(self.plan.options), compat.is_dry_run(self.workflow)
             )
             return
-        tables = compat.outputs_of(dag) & (self.files.outdated | self.files.missing.keys())
-        if compat.touches(self.workflow):
+        tables = compat.needed_outputs(dag) & (self.files.outdated | self.files.missing.keys())
+        if compat.is_touch_run(self.workflow):
             self.files.accept(tables)
             return
         for sentence in self.files.sentences(sorted(tables)):
-            compat.say(sentence)
+            compat.print_message(sentence)
         if PLAN_TARGET not in targets:
             refuse_unrecorded(compat.unrecorded_outputs(dag))
         if self.plan.settings.cohort.source != "embedded":  # else the run makes the images and reports too
@@ -68,8 +68,8 @@ class _Checks:
         reruns = blind_reruns(compat.planned_jobs(dag, self.files.outdated))
         if not reruns:
             return
-        if compat.is_dry_run(self.workflow) or PLAN_TARGET in compat.targets(self.workflow):
-            compat.say(
+        if compat.is_dry_run(self.workflow) or PLAN_TARGET in compat.requested_targets(self.workflow):
+            compat.print_message(
                 "the cohort has changed: a run makes it first and plans again, so that of the jobs below only those "
                 "run whose studies have changed"
             )
@@ -79,7 +79,7 @@ class _Checks:
                 "when nothing writes into its files"
             )
         else:
-            compat.say("the cohort has changed: it is made first, then the rest is planned")
+            compat.print_message("the cohort has changed: it is made first, then the rest is planned")
             compat.run_target_first(self.workflow, "cohort")
 
 

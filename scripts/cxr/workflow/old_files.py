@@ -41,7 +41,7 @@ class OldFiles:
         """Print one sentence about them, if there are any."""
         if self.paths:
             many = len(self.paths) > 1
-            compat.say(
+            compat.print_message(
                 f"{self._count_and_size()} of earlier settings still {'lie' if many else 'lies'} in results/ and "
                 f"logs/: `snakemake -n {TARGET}` with the same options lists {'them' if many else 'it'}, "
                 f"`snakemake {TARGET}` removes {'them' if many else 'it'}"
@@ -64,8 +64,10 @@ class OldFiles:
                 raise UserError("another Snakemake works in this folder: wait for that, or end it")
             refuse_orphans(Path.cwd(), submits=False)
         for path in self.paths:
-            compat.say(path)
-        compat.say(f"{self._count_and_size()} of earlier settings {'would be removed' if is_dry_run else 'removed'}")
+            compat.print_message(path)
+        compat.print_message(
+            f"{self._count_and_size()} of earlier settings {'would be removed' if is_dry_run else 'removed'}"
+        )
         if not is_dry_run:
             for path in self.paths:
                 _remove(Path(path))

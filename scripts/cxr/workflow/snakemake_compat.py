@@ -1,6 +1,6 @@
-"""The only module that uses Snakemake's internals; tried with 9.27.1, the version in requirements/.
+"""The only module that uses Snakemake's internals; tested with 9.27.1, the version in requirements/.
 
-Each use is guarded: if a version of Snakemake lacks an internal, a warning says what is lost, and the run continues.
+If a version of Snakemake lacks an internal, a warning says what is lost, and the run continues.
 """
 
 import base64
@@ -54,21 +54,21 @@ class Planned(NamedTuple):
 
 
 @contextmanager
-def _touch(lost: str) -> Iterator[None]:
-    """Continue if an internal is missing or different, and warn of what is ``lost``."""
+def _guard_internals(lost: str) -> Iterator[None]:
+    """Continue with a warning about what is ``lost`` if an internal is missing or different."""
     try:
         yield
     except (AttributeError, ImportError, TypeError, KeyError) as error:
-        log.warning("this version of Snakemake is another inside (%s): %s", error, lost)
+        log.warning("unsupported Snakemake internals (%s): %s", error, lost)
 
 
-def tell_why_groups_fail() -> None:
+def print_group_errors() -> None:
     """Make Snakemake print why a group of jobs failed, as it does for a single job.
 
     Snakemake 9.27 drops the executor's message for a group. For jobs that SLURM refuses (a limit of the partition, no
     fitting node) it would only print that they failed, with an empty log.
     """
-    with _touch("why a group of jobs failed is not printed; see its SLURM log"):
+    with _guard_internals("why a group of jobs failed is not printed; see its SLURM log"):
         from snakemake.jobs import GroupJob  # imported here, because only a workflow needs it
         from snakemake.logging import logger
 
@@ -85,9 +85,9 @@ def tell_why_groups_fail() -> None:
         GroupJob.log_error = log_reason
 
 
-def tell_of_locks() -> None:
+def explain_locks() -> None:
     """Make Snakemake name the holder of a folder's lock, and the full command that frees it."""
-    with _touch("a locked folder is reported in Snakemake's own words"):
+    with _guard_internals("a locked folder is reported in Snakemake's own words"):
         from snakemake.exceptions import LockException, WorkflowError  # imported here, because only a workflow needs it
 
         def name_holder(self) -> None:
@@ -96,14 +96,14 @@ def tell_of_locks() -> None:
         LockException.__init__ = name_holder
 
 
-def keep_records_with_results() -> None:
+def store_records_in_results() -> None:
     """Make Snakemake keep its records of finished jobs in results/, so that a copy of that folder has them.
 
     Records that an earlier version left in .snakemake/metadata are moved there. A job on a cluster writes its record
     itself too, because it may outlive the Snakemake that would do so.
     """
     lost = "records stay in .snakemake/metadata: copy that folder together with results/"
-    with _touch(lost):
+    with _guard_internals(lost):
         from snakemake.persistence.file import FilePersistence  # imported here, because only a workflow needs it
         from snakemake_interface_executor_plugins.settings import ExecMode
 
@@ -114,7 +114,7 @@ def keep_records_with_results() -> None:
         @functools.wraps(initialise)
         def initialise_with_results(self, *arguments, **options):
             initialise(self, *arguments, **options)
-            with _touch(lost):
+            with _guard_internals(lost):
                 earlier, records = Path(self._metadata_path), RECORDS.absolute()
                 if not records.exists() and any(earlier.iterdir()):
                     records.parent.mkdir(parents=True, exist_ok=True)
@@ -147,21 +147,21 @@ def around_planning(workflow, before: Callable, after: Callable) -> None:
     Only in the process that runs or dry-runs the workflow: not in those of jobs, and not for --unlock, --summary, ….
     A UserError ends the run with its sentence.
     """
-    with _touch("changed reports and images are not noticed, nor results without records"):
+    with _guard_internals("changed reports and images are not noticed, nor results without records"):
         build = workflow._build_dag
 
         def build_dag() -> None:
             executes = workflow._executor_plugin is not None and workflow.is_main_process
             if executes:
-                _or_exit(before, workflow.dag)
+                _check_or_exit(before, workflow.dag)
             build()
             if executes:
-                _or_exit(after, workflow.dag)
+                _check_or_exit(after, workflow.dag)
 
         workflow._build_dag = build_dag
 
 
-def _or_exit(check: Callable, dag) -> None:
+def _check_or_exit(check: Callable, dag) -> None:
     try:
         check(dag)
     except UserError as error:
@@ -174,7 +174,7 @@ def _or_exit(check: Callable, dag) -> None:
 
 def unrecorded_outputs(dag) -> list[str]:
     """Return the existing outputs that no planned job makes again and that Snakemake has no record of."""
-    with _touch("results without records are not noticed"):
+    with _guard_internals("results without records are not noticed"):
         records = dag.workflow.persistence
         jobs = [job for job in dag.jobs if dag.reason(job).no_metadata and not dag.needrun(job)]
         return sorted(
@@ -224,7 +224,7 @@ def output_test(workflow, shards_of: Callable[[str, Mapping], Collection[str]]) 
 
     ``shards_of``: function of a path and the wildcards of its rule that returns the shards that there are.
     """
-    with _touch("results of earlier settings are not found"):
+    with _guard_internals("results of earlier settings are not found"):
         outputs = [(output.constant_prefix(), output) for rule in workflow.rules for output in rule.output]
 
         def can_make(path: str) -> bool:
@@ -236,14 +236,14 @@ def output_test(workflow, shards_of: Callable[[str, Mapping], Collection[str]]) 
     return lambda path: True
 
 
-def run_one_by_one(workflow) -> None:
+def register_serial_groups(workflow) -> None:
     """Make a group ask for the memory and cores of its largest job and the time of all.
 
     The executor runs a group's jobs one after the other, but counts their resources as if they ran at once. This limit,
     with ``serial: 1`` for each job from the profile, prevents that. The limit is set here because a job on a node does
     not see the profile's limits.
     """
-    with _touch("groups of jobs ask SLURM for more than they need"):
+    with _guard_internals("groups of jobs ask SLURM for more than they need"):
         workflow.register_resource("serial", 1)
 
 
@@ -253,7 +253,7 @@ def use_all_cores(workflow) -> None:
     `cores: all` in a profile would also be obeyed where it does harm: it limits the threads of a cluster's jobs to the
     cores of the login node, and outvotes --jobs.
     """
-    with _touch("snakemake without --cores stops, so add --cores all"):
+    with _guard_internals("snakemake without --cores stops, so add --cores all"):
         from snakemake.cli import parse_cores  # imported here, because only a workflow needs it
 
         if workflow.resource_settings.cores is None and workflow.resource_settings.nodes is None:
@@ -263,9 +263,9 @@ def use_all_cores(workflow) -> None:
 def refuse_missing_conda(workflow) -> None:
     """Raise UserError if the run makes environments with conda, and there is none.
 
-    Snakemake's own words name no remedy.
+    Snakemake's own error names no remedy.
     """
-    with _touch("a missing conda is reported in Snakemake's own words"):
+    with _guard_internals("a missing conda is reported in Snakemake's own words"):
         from snakemake.settings.types import DeploymentMethod  # imported here, because only a workflow needs it
 
         settings = workflow.deployment_settings
@@ -279,31 +279,31 @@ def refuse_missing_conda(workflow) -> None:
 
 def submits_to_slurm(workflow) -> bool:
     """Return whether the run sends its jobs to SLURM."""
-    with _touch("it is not known whether the run submits to SLURM, so it is assumed to"):
+    with _guard_internals("it is not known whether the run submits to SLURM, so it is assumed to"):
         return workflow.executor_plugin.name == "slurm"
     return True
 
 
 def default_resources(workflow) -> Mapping:
     """Return the default resources of jobs from a profile or the command line (--default-resources)."""
-    with _touch("a training's request to SLURM replaces slurm_extra of the profile"):
+    with _guard_internals("a training's request to SLURM replaces slurm_extra of the profile"):
         return workflow.resource_settings.default_resources or {}
     return {}
 
 
-def touches(workflow) -> bool:
+def is_touch_run(workflow) -> bool:
     """Return whether the run only marks files as up to date (--touch)."""
-    with _touch("--touch is not detected"):
+    with _guard_internals("--touch is not detected"):
         return bool(workflow.touch)
     return False
 
 
 def planned_jobs(dag, changed: Collection[str] = ()) -> list[Planned]:
-    """Return the planned jobs in the order of their rules, which Snakemake's own changes; none if they are unknown.
+    """Return the planned jobs in the order of their rules (Snakemake's order varies); [] if they are unknown.
 
-    ``changed``: outputs that :func:`run_again` has named: their jobs do not count as forced by the user.
+    ``changed``: outputs that :func:`force_outputs` has named: their jobs do not count as forced by the user.
     """
-    with _touch("the planned jobs are not checked before the run"):
+    with _guard_internals("the planned jobs are not checked before the run"):
         planned = [
             Planned(
                 job.rule.name,
@@ -321,9 +321,9 @@ def planned_jobs(dag, changed: Collection[str] = ()) -> list[Planned]:
     return []
 
 
-def say(text: str) -> None:
-    """Print a text as Snakemake prints what it does."""
-    with _touch("the plan of the run is not printed, nor what has changed"):
+def print_message(text: str) -> None:
+    """Print a text through Snakemake's logger."""
+    with _guard_internals("the plan of the run is not printed, nor what has changed"):
         from snakemake.logging import logger
 
         logger.info(text)
@@ -336,7 +336,7 @@ def when_planned(workflow, action: Callable[[], None], target: str, unknown: Cal
     ``onstart`` is not. Where a file was asked for that no rule makes, end with the sentence ``unknown(path)``, if it
     returns one.
     """
-    with _touch("a dry run does not refuse what the run would refuse"):
+    with _guard_internals("a dry run does not refuse what the run would refuse"):
         from snakemake.exceptions import MissingRuleException  # imported here, because only a workflow needs it
 
         build, is_dry_run = workflow._build_dag, bool(workflow.output_settings.dryrun)
@@ -357,29 +357,29 @@ def when_planned(workflow, action: Callable[[], None], target: str, unknown: Cal
         workflow._build_dag = build_and_act
 
 
-def run_again(dag, outputs: Collection[str]) -> None:
+def force_outputs(dag, outputs: Collection[str]) -> None:
     """Make Snakemake run the jobs that make some outputs, if the targets need them. Call it before the planning."""
-    with _touch("changed reports and images are not noticed"):
+    with _guard_internals("changed reports and images are not noticed"):
         dag.forcefiles.update(outputs)
 
 
-def outputs_of(dag) -> set[str]:
+def needed_outputs(dag) -> set[str]:
     """Return the outputs of all jobs that the targets need, whether they run or not."""
-    with _touch("changed reports and images are not named"):
+    with _guard_internals("changed reports and images are not named"):
         return {str(path) for job in dag.jobs for path in job.output}
     return set()
 
 
 def is_dry_run(workflow) -> bool:
     """Return whether the run only shows its jobs (--dry-run)."""
-    with _touch("a dry run is not detected"):
+    with _guard_internals("a dry run is not detected"):
         return bool(workflow.dryrun)
     return False
 
 
-def targets(workflow) -> set[str]:
-    """Return the names of the targets that are asked for; none without a name, as of the default target."""
-    with _touch("the targets plan and clean_old do nothing"):
+def requested_targets(workflow) -> set[str]:
+    """Return the names of the requested targets; the default target has none."""
+    with _guard_internals("the targets plan and clean_old do nothing"):
         return set(workflow.dag_settings.targets)
     return set()
 
@@ -403,15 +403,15 @@ def run_target_first(workflow, target: str) -> None:
 
 
 def take_only_target(workflow) -> None:
-    """Replace this run's targets by the one that :func:`run_target_first` named, and end with the run that did.
+    """Replace this run's targets by the one that :func:`run_target_first` set, and end when the run that set it ends.
 
-    Ends the run if that is not possible: it would make all its targets instead.
+    Exits if that is not possible, because the run would make all its targets instead.
     """
     target = os.environ.pop(ONLY_TARGET, "")
     if not target:
         return
     end_with_runner()
-    with _touch(f"{target} cannot be made alone"):
+    with _guard_internals(f"{target} cannot be made alone"):
         prepare = workflow._prepare_dag
 
         def prepare_dag(*arguments, **options) -> None:
@@ -423,20 +423,17 @@ def take_only_target(workflow) -> None:
     sys.exit(1)
 
 
-def tell_dry_runs_in_full(workflow) -> None:
+def show_full_dry_runs(workflow) -> None:
     """Make a dry run show the inputs, outputs and reason of each job, not only its message."""
-    with _touch("a dry run shows only the messages of jobs"):
+    with _guard_internals("a dry run shows only the messages of jobs"):
         if workflow.output_settings.dryrun:
             for rule in workflow.rules:
                 rule.message = None
 
 
-def tell_local_rules(workflow) -> None:
-    """Let a dry run name the rules that never go to a cluster, where jobs ask for the resources of one.
-
-    Snakemake leaves out of a dry run what it says of each job of a run: whether it is local.
-    """
-    with _touch("jobs that run where Snakemake was started are taken for jobs of the cluster"):
+def name_local_rules(workflow) -> None:
+    """Make a dry run for a cluster name the rules that never go there; Snakemake says so only in a run."""
+    with _guard_internals("jobs that run where Snakemake was started are taken for jobs of the cluster"):
         from snakemake.logging import logger
 
         if workflow.output_settings.dryrun and default_resources(workflow).keys() - {"tmpdir"}:

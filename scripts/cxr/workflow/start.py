@@ -10,7 +10,14 @@ from cxr.workflow.freshness import PLAN_TARGET, refuse_unrecorded
 from cxr.workflow.plan import Plan
 from cxr.workflow.preflight import refuse_empty_splits
 from cxr.workflow.slurm.orphans import refuse_orphans
-from cxr.workflow.snakemake_compat import Planned, planned_jobs, say, submits_to_slurm, touches, unrecorded_outputs
+from cxr.workflow.snakemake_compat import (
+    Planned,
+    is_touch_run,
+    planned_jobs,
+    print_message,
+    submits_to_slurm,
+    unrecorded_outputs,
+)
 from cxr.workflow.writable import refuse_unwritable
 
 if TYPE_CHECKING:
@@ -23,7 +30,7 @@ def start_run(plan: Plan, workflow) -> None:
     It is called when the jobs are known: by a run before its first job, by a dry run before it lists them.
     """
     try:
-        if touches(workflow):
+        if is_touch_run(workflow):
             return
         planned = planned_jobs(workflow.dag)
         if any(job.rule == PLAN_TARGET for job in planned):
@@ -42,7 +49,7 @@ def _refuse(plan: Plan, planned: Sequence[Planned]) -> None:
     if not any(job.output for job in planned):
         return
     forecast = _forecast(plan, planned)
-    say(forecast.text())
+    print_message(forecast.text())
     if forecast.refusals:
         raise UserError(forecast.refusals[0])
 

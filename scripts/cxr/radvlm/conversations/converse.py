@@ -13,7 +13,7 @@ from pathlib import Path
 import polars as pl
 
 from cxr.base.columns import Column, Columns, schema
-from cxr.base.conservation import ALL, conserved
+from cxr.base.conservation import ALL, counted_rows
 from cxr.base.jobs import log
 from cxr.base.paths import RESOURCES
 from cxr.base.seeds import stable_hash
@@ -101,7 +101,7 @@ def run_source(
     # a table without rows tells no types
     outcome_table = pl.concat([read_table(path).cast(schema(OUTCOMES)) for path in outcomes])
     num_requested = int(outcome_table.filter(outcome=ASKED)["conversations"].sum())
-    conserved(STAGE, "conversations", num_requested, {KEPT: len(order)} | Counter(sorted(excluded_rows["reason"])))
+    counted_rows(STAGE, "conversations", num_requested, {KEPT: len(order)} | Counter(sorted(excluded_rows["reason"])))
     write_table(outcomes_out, outcome_table, OUTCOMES)
 
 
@@ -198,7 +198,7 @@ class _ConversationWriter:
                 if tuple(kind_and_split) == group
             }
             parts = {KEPT: self.num_kept[group]} | num_by_reason
-            counts = conserved(STAGE, " ".join(group), self.num_requested[group], parts)
+            counts = counted_rows(STAGE, " ".join(group), self.num_requested[group], parts)
             rows += [
                 (self.engine.made_by, *group, ASKED if name == ALL else name, number) for _, name, number in counts
             ]

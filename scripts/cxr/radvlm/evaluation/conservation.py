@@ -6,7 +6,7 @@ from pathlib import Path
 import polars as pl
 
 from cxr.base.columns import Column, Columns, schema
-from cxr.base.conservation import ALL, CONSERVED, CountRow, conserved
+from cxr.base.conservation import ALL, CONSERVED, CountRow, counted_rows
 from cxr.base.tables import read_table, write_table
 from cxr.radvlm.evaluation.answers import UNKNOWN
 from cxr.radvlm.evaluation.outcomes import NOT_ASKED
@@ -48,7 +48,7 @@ def check_rows(where: str, rows: Iterable[CountRow]) -> Iterator[CountRow]:
     for record_kind, outcome, number in rows:
         counts_by_kind.setdefault(record_kind, {})[outcome] = number
     for record_kind, parts in counts_by_kind.items():
-        yield from conserved(where, record_kind, parts.pop(ALL, 0), parts)
+        yield from counted_rows(where, record_kind, parts.pop(ALL, 0), parts)
 
 
 def _source_rows(table: pl.DataFrame) -> Iterator[CountRow]:

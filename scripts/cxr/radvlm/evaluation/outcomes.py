@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from cxr.base.conservation import ALL, conserved
+from cxr.base.conservation import ALL, counted_rows
 from cxr.base.tables import read_table
 from cxr.radvlm.evaluation.answers import UNKNOWN, SampleAnswer
 from cxr.radvlm.evaluation.conversations import TASKS
@@ -47,7 +47,7 @@ def count_outcomes(
     count_rows = [
         (answers, task, "asked" if name == ALL else name, count)
         for task, number, ends in rows
-        for _, name, count in conserved(STAGE, f"samples of {answers}, {task}", number, ends)
+        for _, name, count in counted_rows(STAGE, f"samples of {answers}, {task}", number, ends)
     ]
     return count_rows + ([(answers, "", UNKNOWN, outcome[UNKNOWN])] if outcome.get(UNKNOWN) else [])
 

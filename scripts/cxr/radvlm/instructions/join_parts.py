@@ -10,7 +10,7 @@ import polars as pl
 
 from cxr.base.atomic import atomic_file
 from cxr.base.columns import schema
-from cxr.base.conservation import CountRow, conserved
+from cxr.base.conservation import CountRow, counted_rows
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_table, write_lines, write_table
 from cxr.base.vocabulary import SPLITS
@@ -124,9 +124,9 @@ def count_lines(
     total = table.filter(task="total").row(0, named=True)
     of_files = {split: written[split] for split in SPLITS}
     return [
-        *conserved(STAGE, "lines", number, {"file": sum(of_files.values()), "split_conflict": num_removed}),
-        *conserved(STAGE, "table1", sum(total[name] for name in ("lines", "validate", "evaluation")), of_files),
-        *conserved(STAGE, EXCHANGED, written[TEST], {"file": written[EXCHANGED], "no_other": num_unpaired}),
+        *counted_rows(STAGE, "lines", number, {"file": sum(of_files.values()), "split_conflict": num_removed}),
+        *counted_rows(STAGE, "table1", sum(total[name] for name in ("lines", "validate", "evaluation")), of_files),
+        *counted_rows(STAGE, EXCHANGED, written[TEST], {"file": written[EXCHANGED], "no_other": num_unpaired}),
     ]
 
 

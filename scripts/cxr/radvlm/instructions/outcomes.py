@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from cxr.base.columns import schema
-from cxr.base.conservation import conserved
+from cxr.base.conservation import counted_rows
 from cxr.radvlm.instructions.columns import OUTCOMES
 from cxr.radvlm.instructions.source_block import Blocks, SourceBlock
 from cxr.radvlm.instructions.tasks import TASKS_BY_FACT
@@ -96,5 +96,5 @@ def outcome_table(blocks: Blocks, block_counts: Counter, reason_by_image: Mappin
             outcome: number for (outcome_kind, outcome), number in sorted(counts.items()) if outcome_kind == kind
         }
         if outcomes or totals[kind]:
-            rows += [(blocks.source, *row) for row in conserved(STAGE, kind, totals[kind], outcomes)]
+            rows += [(blocks.source, *row) for row in counted_rows(STAGE, kind, totals[kind], outcomes)]
     return pl.DataFrame(rows, schema=schema(OUTCOMES), orient="row")

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from cxr.base.conservation import CountRow, conserved
+from cxr.base.conservation import CountRow, counted_rows
 from cxr.base.seeds import stable_hash
 from cxr.geometry.boxes import CORNERS
 from cxr.radvlm.labels import ABSENT, PRESENT, UNCERTAIN, load_label_names, resolve_uncertain
@@ -98,7 +98,7 @@ class SourceRecords:
                 for (excluded_kind, reason), number in sorted(self.num_excluded.items())
                 if excluded_kind == record_kind
             }
-            conserved_rows += conserved(
+            conserved_rows += counted_rows(
                 f"{STAGE}, {source}",
                 record_kind,
                 self.num_rows[record_kind],

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 import polars as pl
 
 from cxr.base.columns import Column, schema
-from cxr.base.conservation import conserved
+from cxr.base.conservation import counted_rows
 from cxr.base.hdf5 import Shard
 from cxr.base.jobs import log
 from cxr.base.tables import read_lines, read_table, write_table
@@ -60,6 +60,6 @@ def _count_rows(place: str, removed: Iterator[dict[str, int]]) -> Iterator[dict]
             numbers[kind] += counts.get(kind, 0)
         studies[ANY] += bool(counts)
         numbers[ANY] += sum(counts.values())
-    conserved("privacy", place, total, {ANY: studies[ANY], NONE: studies[NONE]})
+    counted_rows("privacy", place, total, {ANY: studies[ANY], NONE: studies[NONE]})
     for kind in (*sorted(studies.keys() - {ANY, NONE}), ANY, NONE):
         yield {"place": place, "kind": kind, "studies": studies[kind], "number": numbers[kind]}

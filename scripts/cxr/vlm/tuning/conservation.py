@@ -4,7 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from cxr.base.conservation import ALL, CountRow, conserved
+from cxr.base.conservation import ALL, CountRow, counted_rows
 from cxr.base.tables import read_lines
 from cxr.vlm.samples import parse_sample
 from cxr.vlm.tuning.fit import TrainingLog, TuningLoop, epoch_order
@@ -21,7 +21,7 @@ def count_lines(path: str, tasks: Sequence[str], learned: int, excluded_rows: Se
         number = sum(1 for _ in file)
     num_other_tasks = sum(parse_sample(line).task not in tasks for line in read_lines(path)) if tasks else 0
     reason_counts = Counter(row["reason"] for row in excluded_rows)
-    return conserved(
+    return counted_rows(
         STAGE,
         "lines",
         number,
@@ -34,7 +34,7 @@ def count_pass(size: int, learned: int, order: Sequence[int]) -> list[CountRow]:
 
     ``order``: indices of its samples. Raises AssertionError if one is missing.
     """
-    return conserved(STAGE, "pass", size, {"learned": learned, "again": len(order) - len(set(order))})
+    return counted_rows(STAGE, "pass", size, {"learned": learned, "again": len(order) - len(set(order))})
 
 
 def count_passes(fit: TuningLoop, course: TrainingLog) -> list[CountRow]:
@@ -52,6 +52,6 @@ def count_passes(fit: TuningLoop, course: TrainingLog) -> list[CountRow]:
     ends = {"seen": sum(course.seen.values()), "drop_last": passes * smaller, "not_reached": sum(map(len, behind))}
     return [
         ("passes", ALL, passes),
-        *conserved(STAGE, "samples", passes * size, ends),
-        *conserved(STAGE, "updates", sum(row["samples"] for row in course.updates), course.seen),
+        *counted_rows(STAGE, "samples", passes * size, ends),
+        *counted_rows(STAGE, "updates", sum(row["samples"] for row in course.updates), course.seen),
     ]

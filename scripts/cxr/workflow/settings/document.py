@@ -169,7 +169,7 @@ def documents() -> dict[str, str]:
         "docs/reference/settings.md": markdown(),
         "docs/reference/reasons.md": reasons(),
         "docs/reference/stages.md": stages.markdown(Settings()),
-        FILES: file_columns.filled((SCRIPTS.parent / FILES).read_text(encoding="utf-8")),
+        FILES: file_columns.fill_columns((SCRIPTS.parent / FILES).read_text(encoding="utf-8")),
     }
 
 

@@ -34,9 +34,9 @@ METHODS = ("conda", "apptainer", "env-modules")
 class Finding:
     """One line of the check: what was checked, whether it is good, and the remedy if it is not."""
 
-    what: str
-    good: bool
-    told: str
+    subject: str
+    is_good: bool
+    message: str
 
 
 def parse_minutes(text: str) -> int:
